@@ -1,0 +1,193 @@
+//! What the driver is told.
+
+use std::sync::Arc;
+
+use farside_types::{
+    Access, AgentId, CardId, CommandId, Epoch, FaultId, JobId, MemoryId, PageNo, PageRange,
+    RequestId, Rights, StreamId, VirtAddr,
+};
+
+/// Something that happened. The driver is told through [`crate::Driver::handle`].
+#[derive(Clone, Debug)]
+pub enum Event<'a> {
+    /// Accesses of a card that found no translation, as one batch. Batches larger than
+    /// [`crate::Limits::fault_batch`] are served in pieces.
+    CardFaults {
+        /// The card.
+        card: CardId,
+        /// The faults, in any order, with duplicates.
+        faults: &'a [CardFault],
+    },
+    /// A thread of the program faulted on a page of the space.
+    HostFault {
+        /// The page.
+        page: PageNo,
+        /// What it wanted to do.
+        access: Access,
+    },
+    /// The program wants a kernel to run.
+    Launch {
+        /// Names the job from here on.
+        job: JobId,
+        /// Where it runs.
+        card: CardId,
+        /// Launches of one stream run in order; other streams do not wait.
+        stream: StreamId,
+    },
+    /// A job ended, in whatever way. Its faults are cancelled by the card itself.
+    JobDone {
+        /// The job.
+        job: JobId,
+    },
+    /// A job that may not have started is no longer wanted.
+    JobCancel {
+        /// The job.
+        job: JobId,
+    },
+    /// The program asks for something. Answered by a [`crate::Reply`] of this id.
+    Request {
+        /// Names the request in the reply.
+        id: RequestId,
+        /// What it asks for.
+        request: Request,
+    },
+    /// A command completed or failed.
+    Done {
+        /// Which.
+        command: CommandId,
+        /// The epoch that the command carried.
+        epoch: Epoch,
+        /// Success, or what went wrong.
+        result: Result<(), StepError>,
+    },
+    /// A card's remote accesses to a group of pages reached the access counter's threshold.
+    CounterNotice {
+        /// The card that accesses.
+        card: CardId,
+        /// The group's pages.
+        pages: PageRange,
+        /// Accesses counted.
+        count: u32,
+    },
+    /// A card is gone, with its memory.
+    CardLost {
+        /// Which.
+        card: CardId,
+    },
+    /// A card was reset: no access is in flight and no translation is left; its memory is empty.
+    CardReset {
+        /// Which.
+        card: CardId,
+    },
+}
+
+/// One access of a card that cannot go on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CardFault {
+    /// Unique among the open faults of the machine.
+    pub id: FaultId,
+    /// What the access needs.
+    pub need: Need,
+}
+
+/// What a fault needs before its access can go on.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Need {
+    /// One page.
+    Page(PageNo, Access),
+    /// All of these at the same instant: a kernel's `with`. At most
+    /// [`crate::Limits::group_pages`] pages in all.
+    Group(Arc<[(PageRange, Access)]>),
+}
+
+/// A request of the program.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// Reserve address space. Pages are fresh: zero, and nowhere yet.
+    Alloc {
+        /// Size in bytes; rounded up to pages.
+        bytes: u64,
+        /// A name for reports; may be empty.
+        name: Arc<str>,
+    },
+    /// Give an allocation back. `addr` is its first byte.
+    Free {
+        /// Where the allocation starts.
+        addr: VirtAddr,
+    },
+    /// Move a range to a memory now (UMPM). Succeeds when it is all there.
+    Migrate {
+        /// The pages.
+        range: PageRange,
+        /// Where to.
+        to: MemoryId,
+    },
+    /// Bring a range to an agent as far as room allows, without evicting anything for it.
+    Prefetch {
+        /// The pages.
+        range: PageRange,
+        /// Where to.
+        to: MemoryId,
+    },
+    /// Tell how a range will be used.
+    Advise {
+        /// The pages.
+        range: PageRange,
+        /// How.
+        advice: Advice,
+    },
+    /// Move a range to a memory and keep it there. Pins nest.
+    Pin {
+        /// The pages.
+        range: PageRange,
+        /// Where.
+        at: MemoryId,
+    },
+    /// Undo one [`Request::Pin`].
+    Unpin {
+        /// The pages.
+        range: PageRange,
+    },
+    /// Change what cards may do with a range.
+    Protect {
+        /// The pages.
+        range: PageRange,
+        /// [`Rights::Read`]: a card's write fails its job.
+        rights: Rights,
+    },
+    /// Give back the host frames of pages that live on cards only.
+    Trim,
+}
+
+/// How a range will be used. As in CUDA's `cudaMemAdvise`, advice is kept until it is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// Mostly read: copies are kept wherever it is read.
+    ReadMostly(bool),
+    /// Pages stay in this memory where the agent that faults can map it.
+    Preferred(Option<MemoryId>),
+    /// The agent keeps a mapping, also when the pages live elsewhere, where it can.
+    AccessedBy(AgentId, bool),
+}
+
+/// Why a command failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepError {
+    /// Pages that were finished before it failed, in the order of the runs.
+    pub pages_done: u64,
+    /// What went wrong.
+    pub kind: StepErrorKind,
+}
+
+/// What went wrong in a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepErrorKind {
+    /// The transfer failed; nothing is in flight any more.
+    Transfer,
+    /// The executor gave no answer in time; it may still act.
+    TimedOut,
+    /// The kernel refused, with this error number.
+    Os(i32),
+    /// The card is gone.
+    CardGone,
+}

@@ -1,0 +1,36 @@
+//! The driver of Farside: who owns a page, what to do about a fault, how to move it.
+//!
+//! A [`Driver`] is one virtual address space over host memory and the memories of the cards. It is
+//! a deterministic state machine: no threads, no clock, no I/O, no unsafe code. It is told the
+//! time and what happened and says what to do:
+//!
+//! - [`Driver::handle`] takes an [`Event`];
+//! - [`Driver::poll_command`] and [`Driver::poll_reply`] are then called until they return `None`;
+//! - [`Driver::poll_timeout`] says when [`Driver::handle_timeout`] wants to be called.
+//!
+//! Two machines carry its commands out: `farside-live` (Linux) and `farside-sim` (virtual time).
+#![forbid(unsafe_code)]
+
+mod capability;
+mod command;
+mod config;
+mod driver;
+mod event;
+mod mutation;
+mod page;
+pub mod placement;
+mod query;
+mod reply;
+mod stats;
+
+pub use capability::{Capabilities, Transport};
+pub use command::{Command, Executor, Op, Phase, Place, Run, Runs, Wait};
+pub use config::{Config, Limits, PrefetchConfig, ThrashConfig};
+pub use driver::{ConfigError, Driver};
+pub use event::{Advice, CardFault, Event, Need, Request, StepError, StepErrorKind};
+pub use mutation::Mutation;
+pub use page::PageState;
+pub use placement::Placement;
+pub use query::{Fight, Located, Moved, Nearest, ObjectId, ObjectView, PageView};
+pub use reply::{Outcome, Reply, RequestError};
+pub use stats::{Directions, Stats};

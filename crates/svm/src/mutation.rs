@@ -1,0 +1,99 @@
+//! Checked-in mutations: each breaks one rule of the driver, and the harness must catch each.
+//!
+//! They are the negative controls of the randomised harness. Without the feature `mutations` the
+//! question [`on`] is a constant `false` and costs nothing.
+
+/// One broken rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Mutation {
+    /// Treats the drain of a running card as posted (rule 5: stop writers → copy).
+    SkipDrain,
+    /// Copies before the CPU is stopped (rule 5).
+    CopyBeforeUnmap,
+    /// Maps the destination before the copy is done (rule 5: copy → switch ownership).
+    MapBeforeCopy,
+    /// Frees a frame before the posted invalidation of it has completed (rule 5).
+    FreeBeforeDrain,
+    /// A write to a duplicated page leaves the other copies mapped (rule 2).
+    KeepReplicas,
+    /// A write upgrade leaves the host's stale frame marked as a valid copy (rule 2).
+    KeepStaleCopy,
+    /// Believes completions of an abandoned epoch (epochs).
+    TrustLateCompletions,
+    /// Frees the frames of a copy that timed out at once, instead of quarantining them (rule 5).
+    ReuseAfterTimeout,
+    /// Forgets to invalidate agents that map the page remotely (rule 1: directory of mappers).
+    ForgetRemoteMappers,
+    /// Maps a fresh page without filling it with zeros (rule 1: Fresh moves by zero fill).
+    SkipZeroFill,
+    /// Forgets the faults that arrive while a page moves (rule 8).
+    DropWaiters,
+    /// Takes a failed copy for a good one (rule 4: rollback).
+    IgnoreCopyFailure,
+    /// Evicts pinned pages (rule 9: the contract of oversubscription).
+    EvictPinned,
+    /// Resumes a grouped fault when its first part has arrived (all or nothing).
+    ResumeGroupEarly,
+    /// Frees an allocation without stopping those that have it mapped (rule 1).
+    FreeWithoutStopping,
+    /// Does not tell the residency map about departures (rule 3).
+    StaleResidency,
+    /// Hands out card memory twice: does not take eviction victims off their owner (rule 9).
+    EvictWithoutCopy,
+    /// Retries a failing copy without a bound (rule 8).
+    RetryForever,
+    /// Shows a lost page as fresh zeros (state Lost).
+    LostReadsAsZero,
+    /// Starts launches of one stream together (launch order).
+    IgnoreStreamOrder,
+}
+
+impl Mutation {
+    /// Every mutation.
+    pub const ALL: [Mutation; 20] = [
+        Mutation::SkipDrain,
+        Mutation::CopyBeforeUnmap,
+        Mutation::MapBeforeCopy,
+        Mutation::FreeBeforeDrain,
+        Mutation::KeepReplicas,
+        Mutation::KeepStaleCopy,
+        Mutation::TrustLateCompletions,
+        Mutation::ReuseAfterTimeout,
+        Mutation::ForgetRemoteMappers,
+        Mutation::SkipZeroFill,
+        Mutation::DropWaiters,
+        Mutation::IgnoreCopyFailure,
+        Mutation::EvictPinned,
+        Mutation::ResumeGroupEarly,
+        Mutation::FreeWithoutStopping,
+        Mutation::StaleResidency,
+        Mutation::EvictWithoutCopy,
+        Mutation::RetryForever,
+        Mutation::LostReadsAsZero,
+        Mutation::IgnoreStreamOrder,
+    ];
+}
+
+/// Which mutation a driver runs with; the default is none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mutated {
+    #[cfg(feature = "mutations")]
+    active: Option<Mutation>,
+}
+
+impl Mutated {
+    #[cfg(feature = "mutations")]
+    pub(crate) fn set(&mut self, mutation: Mutation) {
+        self.active = Some(mutation);
+    }
+
+    /// Whether the rule that `mutation` breaks is broken.
+    #[inline(always)]
+    #[cfg_attr(not(feature = "mutations"), allow(unused_variables))]
+    pub(crate) fn on(self, mutation: Mutation) -> bool {
+        #[cfg(feature = "mutations")]
+        return self.active == Some(mutation);
+        #[cfg(not(feature = "mutations"))]
+        return false;
+    }
+}

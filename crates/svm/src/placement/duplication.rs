@@ -1,0 +1,21 @@
+//! Page duplication: every reader gets a copy, a write collapses them (GRIT, section II-B3).
+
+use farside_types::Reason;
+
+use super::{Action, Decision, FaultView, Placement};
+
+/// Page duplication with write collapse.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Duplication;
+
+impl Placement for Duplication {
+    fn name(&self) -> &'static str {
+        "duplication"
+    }
+
+    fn on_fault(&mut self, fault: &FaultView) -> Decision {
+        let collapse = fault.access.is_write() && fault.copies.len() > 1;
+        let reason = if collapse { Reason::Collapse } else { Reason::Demand };
+        Decision::page(Action::Duplicate, reason)
+    }
+}

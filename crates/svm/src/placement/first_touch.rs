@@ -1,0 +1,24 @@
+//! First touch: a page goes to the first card that touches it and stays there.
+
+use farside_types::{MemoryId, Reason};
+
+use super::{Action, Decision, FaultView, Placement};
+
+/// First-touch placement. Later accesses of others go over the bus, where they can.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FirstTouch;
+
+impl Placement for FirstTouch {
+    fn name(&self) -> &'static str {
+        "first-touch"
+    }
+
+    fn on_fault(&mut self, fault: &FaultView) -> Decision {
+        let action = match fault.owner {
+            None | Some(MemoryId::HOST) if !fault.agent.is_cpu() => Action::Migrate,
+            None => Action::Migrate,
+            Some(_) => Action::MapRemote,
+        };
+        Decision::page(action, Reason::Demand)
+    }
+}

@@ -1,0 +1,158 @@
+//! Placement: what is done about a page that an agent wants and does not have.
+//!
+//! A scheme sees a fault, a counter notice, a hint or a tick, and answers with a decision and its
+//! reason. It never sees frames, commands or time-outs: the planner turns decisions into chains.
+//! Hints of the program and the answer to thrashing come before the scheme.
+
+use core::fmt;
+
+use farside_types::{Access, AgentId, AgentSet, MemoryId, MemorySet, PageNo, PageRange, Reason, Time};
+
+use crate::{Advice, ObjectId};
+
+mod access_counter;
+mod duplication;
+mod first_touch;
+mod on_touch;
+
+pub use access_counter::AccessCounter;
+pub use duplication::Duplication;
+pub use first_touch::FirstTouch;
+pub use on_touch::OnTouch;
+
+/// What to do so that an agent can reach a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Move the page to the agent's memory; everybody else loses the mapping.
+    Migrate,
+    /// Read: put a clean copy into the agent's memory, the others keep theirs. Write: collapse,
+    /// the agent's copy becomes the only one.
+    Duplicate,
+    /// Leave the page where it is and map it over the bus. Where the agent cannot map that memory
+    /// the page is migrated instead.
+    MapRemote,
+}
+
+/// How far a decision reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// The page alone.
+    Page,
+    /// The 64 KiB group of the page, inside its allocation.
+    Group,
+    /// These pages, inside the allocation.
+    Range(PageRange),
+    /// The whole allocation.
+    Object,
+}
+
+/// A decision, how far it reaches, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// What to do.
+    pub action: Action,
+    /// For which pages.
+    pub scope: Scope,
+    /// Why: goes into the history of the pages.
+    pub reason: Reason,
+}
+
+impl Decision {
+    /// `action` for the page alone.
+    pub const fn page(action: Action, reason: Reason) -> Decision {
+        Decision { action, scope: Scope::Page, reason }
+    }
+}
+
+/// A page at the moment an agent asks for it.
+#[derive(Clone, Copy, Debug)]
+pub struct FaultView {
+    /// Now.
+    pub now: Time,
+    /// The page.
+    pub page: PageNo,
+    /// The allocation it belongs to.
+    pub object: ObjectId,
+    /// Who asks.
+    pub agent: AgentId,
+    /// For what.
+    pub access: Access,
+    /// Where the page is; `None` if it was never written.
+    pub owner: Option<MemoryId>,
+    /// Memories with a valid copy.
+    pub copies: MemorySet,
+    /// Agents that have it mapped.
+    pub mappers: AgentSet,
+    /// The agent has it mapped, with too few rights (a page protection fault).
+    pub protection: bool,
+}
+
+/// A group of pages whose remote accesses reached the threshold.
+#[derive(Clone, Copy, Debug)]
+pub struct CounterView {
+    /// Now.
+    pub now: Time,
+    /// The group.
+    pub pages: PageRange,
+    /// Who accesses it.
+    pub agent: AgentId,
+    /// Accesses counted.
+    pub count: u32,
+}
+
+/// A move that a scheme wants by itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Proposal {
+    /// The pages.
+    pub pages: PageRange,
+    /// Where to.
+    pub to: MemoryId,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// A placement scheme.
+pub trait Placement: fmt::Debug + Send {
+    /// Its name, as the command line spells it.
+    fn name(&self) -> &'static str;
+
+    /// An agent faulted.
+    fn on_fault(&mut self, fault: &FaultView) -> Decision;
+
+    /// An access counter reached its threshold. `None`: nothing is done.
+    fn on_counter(&mut self, notice: &CounterView) -> Option<Decision> {
+        let _ = notice;
+        None
+    }
+
+    /// The program gave advice; the driver itself already follows it.
+    fn on_hint(&mut self, pages: PageRange, advice: Advice) {
+        let _ = (pages, advice);
+    }
+
+    /// Time passed; called at [`Placement::next_tick`].
+    fn on_tick(&mut self, now: Time) -> Vec<Proposal> {
+        let _ = now;
+        Vec::new()
+    }
+
+    /// When [`Placement::on_tick`] wants to be called.
+    fn next_tick(&self) -> Option<Time> {
+        None
+    }
+}
+
+/// The scheme of this name with its default parameters: `on-touch`, `first-touch`,
+/// `access-counter` or `duplication`.
+pub fn by_name(name: &str) -> Option<Box<dyn Placement>> {
+    match name {
+        "on-touch" => Some(Box::new(OnTouch)),
+        "first-touch" => Some(Box::new(FirstTouch)),
+        "access-counter" => Some(Box::new(AccessCounter)),
+        "duplication" => Some(Box::new(Duplication)),
+        _ => None,
+    }
+}
+
+/// Names that [`by_name`] knows.
+pub const NAMES: [&str; 4] = ["on-touch", "first-touch", "access-counter", "duplication"];

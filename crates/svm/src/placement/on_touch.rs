@@ -1,0 +1,19 @@
+//! On-touch migration: a page moves to whoever touches it (GRIT, section II-B1).
+
+use farside_types::Reason;
+
+use super::{Action, Decision, FaultView, Placement};
+
+/// On-touch migration. The default: the best for private and for producer-consumer data.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OnTouch;
+
+impl Placement for OnTouch {
+    fn name(&self) -> &'static str {
+        "on-touch"
+    }
+
+    fn on_fault(&mut self, _fault: &FaultView) -> Decision {
+        Decision::page(Action::Migrate, Reason::Demand)
+    }
+}

@@ -1,0 +1,51 @@
+//! Why a fault is answered with an error instead of memory.
+
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::CardId;
+
+/// Why the driver cancelled a fault. The job that raised it fails with this.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CancelReason {
+    /// No allocation holds the address.
+    Unallocated,
+    /// The allocation was freed while the access waited.
+    Freed,
+    /// A write to memory that cards may only read.
+    ReadOnly,
+    /// The page was on a card that is gone.
+    Lost,
+    /// The copy failed as often as a copy is tried.
+    CopyFailed,
+    /// The card's memory is full of pages that may not leave it.
+    OutOfMemory,
+    /// One grouped fault asks for more pages than may be resident together.
+    GroupTooLarge,
+    /// The card itself is gone.
+    CardLost(CardId),
+    /// Too many faults are open at once.
+    TooManyFaults,
+}
+
+impl fmt::Display for CancelReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CancelReason::Unallocated => f.write_str("no allocation holds this address"),
+            CancelReason::Freed => f.write_str("the allocation was freed during the access"),
+            CancelReason::ReadOnly => f.write_str("cards may only read this allocation"),
+            CancelReason::Lost => f.write_str("the page was on a card that is gone"),
+            CancelReason::CopyFailed => f.write_str("the copy of the page failed repeatedly"),
+            CancelReason::OutOfMemory => {
+                f.write_str("the card's memory is full of pages that are pinned or in use")
+            }
+            CancelReason::GroupTooLarge => f.write_str(
+                "the ranges asked for together exceed what may be resident at once; ask for less",
+            ),
+            CancelReason::CardLost(card) => write!(f, "{card} is gone"),
+            CancelReason::TooManyFaults => f.write_str("too many faults are open at once"),
+        }
+    }
+}

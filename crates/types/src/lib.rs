@@ -1,0 +1,26 @@
+//! The words of Farside as types: addresses, pages, ranges, identifiers, rights and reasons.
+//!
+//! This crate owns no behaviour beyond arithmetic that cannot overflow silently. Every other
+//! crate speaks in these types, so that a page number is never taken for a frame number.
+
+mod address;
+mod error;
+mod ids;
+mod range;
+mod reason;
+mod rights;
+mod time;
+
+pub use address::{
+    BLOCK_PAGES, BLOCK_SIZE, BlockNo, FrameNo, GROUP_PAGES, GROUP_SIZE, PAGE_SHIFT, PAGE_SIZE,
+    PageNo, VirtAddr,
+};
+pub use error::CancelReason;
+pub use ids::{
+    AgentId, AgentSet, Asid, CardId, CommandId, Epoch, FaultId, JobId, MAX_CARDS, MemoryId,
+    MemorySet, PeId, RequestId, StreamId,
+};
+pub use range::{PageRange, RangeError};
+pub use reason::Reason;
+pub use rights::{Access, Rights};
+pub use time::{Span, Time};
