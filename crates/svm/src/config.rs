@@ -1,6 +1,6 @@
 //! What a driver is made with. Immutable afterwards.
 
-use farside_types::{BLOCK_PAGES, PageNo, PageRange, Span};
+use farside_types::{BLOCK_PAGES, PageRange, Span};
 
 use crate::Capabilities;
 
@@ -127,11 +127,10 @@ impl Default for ThrashConfig {
 
 impl Default for PrefetchConfig {
     fn default() -> PrefetchConfig {
-        PrefetchConfig { host_fault_around: 16, density_percent: 51, density_leaf_pages: 16 }
+        PrefetchConfig {
+            host_fault_around: 16,
+            density_percent: 51,
+            density_leaf_pages: 16,
+        }
     }
-}
-
-/// Where frame `page - arena.start` of the host is.
-pub(crate) fn host_frame(arena_start: PageNo, page: PageNo) -> farside_types::FrameNo {
-    farside_types::FrameNo((page.0 - arena_start.0) as u32)
 }

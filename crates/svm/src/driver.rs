@@ -1,52 +1,124 @@
 //! The driver: the one entry for events and the one exit for commands.
 
-use farside_types::{PageNo, PageRange, Time, VirtAddr};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+
+use farside_types::{
+    BLOCK_PAGES, CardId, FrameNo, MAX_CARDS, MemoryId, MemorySet, PageNo, PageRange, RequestId,
+    Time, VirtAddr,
+};
 use thiserror::Error;
 
+use crate::chain::Chain;
+use crate::fault::{Faults, Work};
+use crate::frames::Frames;
+use crate::history::History;
+use crate::launch::Launches;
+use crate::mutation::Mutated;
+#[cfg(feature = "mutations")]
+use crate::mutation::Mutation;
 use crate::placement::Placement;
-use crate::{Command, Config, Event, Fight, Located, Moved, Nearest, ObjectView, PageView, Reply, Stats};
-#[cfg(feature="mutations")]
-use crate::Mutation;
+use crate::query::{Fight, Located, Moved, Nearest, ObjectId, ObjectView, PageView};
+use crate::request::{OpenRequest, Pin};
+use crate::residency::Residency;
+use crate::space::Space;
+use crate::table::PageTable;
+use crate::{Command, Config, Event, Reply, Stats};
 
 /// One virtual address space over host memory and the memories of the cards.
-pub struct Driver {}
+///
+/// See the crate's front page for how it is driven.
+pub struct Driver {
+    pub(crate) config: Config,
+    pub(crate) placement: Box<dyn Placement>,
+    pub(crate) table: PageTable,
+    pub(crate) space: Space,
+    pub(crate) cards: Vec<CardState>,
+    /// Cards that are gone.
+    pub(crate) dead: MemorySet,
+    /// Cards that were reset and still have chains to end.
+    pub(crate) resetting: MemorySet,
+    /// Pages whose host frame is out of use until the next reset.
+    pub(crate) unsafe_host: Vec<PageRange>,
+    pub(crate) chains: Vec<Chain>,
+    pub(crate) idle_chains: Vec<u32>,
+    pub(crate) faults: Faults,
+    pub(crate) requests: BTreeMap<RequestId, OpenRequest>,
+    pub(crate) pins: Vec<Pin>,
+    pub(crate) launches: Launches,
+    /// To be planned before `handle` returns.
+    pub(crate) work: VecDeque<Work>,
+    /// Waits for a free chain.
+    pub(crate) chain_waiters: VecDeque<Work>,
+    /// Waits for a bounce buffer: chains.
+    pub(crate) bounce_waiters: VecDeque<u32>,
+    pub(crate) bounce_free: Vec<u8>,
+    pub(crate) claims: Vec<crate::serve::Claim>,
+    pub(crate) timers: BinaryHeap<Reverse<Timer>>,
+    pub(crate) timer_count: u64,
+    pub(crate) commands: VecDeque<Command>,
+    pub(crate) replies: VecDeque<Reply>,
+    pub(crate) next_command: u64,
+    pub(crate) history: History,
+    pub(crate) stats: Stats,
+    pub(crate) mutated: Mutated,
+    /// Kept to spare allocations.
+    pub(crate) scratch: crate::serve::Scratch,
+}
 
-impl Driver {
-    /// STUB
-    pub fn new(_config: Config, _placement: Box<dyn Placement>) -> Result<Driver, crate::ConfigError> { unimplemented!() }
-    /// STUB
-    pub fn handle(&mut self, _now: Time, _event: Event<'_>) { unimplemented!() }
-    /// STUB
-    pub fn poll_command(&mut self) -> Option<Command> { unimplemented!() }
-    /// STUB
-    pub fn poll_reply(&mut self) -> Option<Reply> { unimplemented!() }
-    /// STUB
-    pub fn poll_timeout(&self) -> Option<Time> { unimplemented!() }
-    /// STUB
-    pub fn handle_timeout(&mut self, _now: Time) { unimplemented!() }
-    /// STUB
-    #[cfg(feature = "mutations")]
-    pub fn mutate(&mut self, _mutation: Mutation) { unimplemented!() }
-    /// STUB: what the driver knows of a page
-    pub fn page(&self, _page: PageNo) -> PageView { unimplemented!() }
-    /// STUB: where the parts of a range are, merged
-    pub fn locate(&self, _range: PageRange) -> Vec<Located> { unimplemented!() }
-    /// STUB: checks every invariant of its tables; the text names what is broken.
-    pub fn check(&self) -> Result<(), String> { unimplemented!() }
-    /// STUB: no chain, no fault, no request open
-    pub fn is_quiet(&self) -> bool { unimplemented!() }
-    /// STUB newest last, only records that touch `range`
-    pub fn history(&self, _range: PageRange) -> Vec<Moved> { unimplemented!() }
-    /// STUB every allocation, ascending
-    pub fn objects(&self) -> Vec<ObjectView> { unimplemented!() }
-    /// STUB
-    pub fn nearest(&self, _addr: VirtAddr) -> Option<Nearest> { unimplemented!() }
-    /// STUB pages agents fought over, worst first
-    pub fn fights(&self) -> Vec<Fight> { unimplemented!() }
-    /// STUB bytes of its tables
-    pub fn table_bytes(&self) -> usize { unimplemented!() }
-    /// STUB
-    pub fn stats(&self) -> &Stats { unimplemented!() }
+/// What the driver knows of one card.
+pub(crate) struct CardState {
+    pub(crate) frames: Frames,
+    pub(crate) residency: Residency,
+    /// Frames of copies that are not the page's main location, by page index.
+    pub(crate) replicas: HashMap<u32, FrameNo, crate::hash::IndexHash>,
+    /// Jobs that were launched and have not ended.
+    pub(crate) running: u32,
+    /// Waits for frames, first come first served.
+    pub(crate) waiting: VecDeque<Work>,
+    /// Frames that evictions under way will free.
+    pub(crate) evicting: u32,
+}
+
+impl CardState {
+    pub(crate) fn replica(&self, page_index: u32) -> FrameNo {
+        *self.replicas.get(&page_index).expect("a copy has a frame")
+    }
+}
+
+/// When something has to be looked at again.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Timer {
+    pub(crate) at: Time,
+    pub(crate) order: u64,
+    pub(crate) what: Due,
+}
+
+/// What is due.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Due {
+    /// A fault that was throttled.
+    Work(Work),
+    /// The time limit of a chain.
+    Chain { index: u32, epoch: u32 },
+    /// The end of a page's pin against thrashing.
+    Unpin(PageNo),
+    /// The scheme's own tick.
+    Tick,
+}
+
+impl Eq for Timer {}
+
+impl PartialOrd for Timer {
+    fn partial_cmp(&self, other: &Timer) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Timer {
+    fn cmp(&self, other: &Timer) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
 }
 
 /// Why a configuration is refused.
@@ -59,7 +131,7 @@ pub enum ConfigError {
         arena: PageRange,
     },
     /// Too many cards.
-    #[error("{cards} cards were given; a space has at most {max}", max = farside_types::MAX_CARDS)]
+    #[error("{cards} cards were given; a space has at most {max}", max = MAX_CARDS)]
     TooManyCards {
         /// Cards given.
         cards: usize,
@@ -74,4 +146,342 @@ pub enum ConfigError {
         /// Why not.
         why: &'static str,
     },
+}
+
+impl Driver {
+    /// A driver over an empty space.
+    ///
+    /// # Errors
+    /// [`ConfigError`] names the value that cannot work.
+    pub fn new(config: Config, placement: Box<dyn Placement>) -> Result<Driver, ConfigError> {
+        check_config(&config)?;
+        let cards = config
+            .card_frames
+            .iter()
+            .map(|&frames| CardState {
+                frames: Frames::new(frames),
+                residency: Residency::default(),
+                replicas: HashMap::default(),
+                running: 0,
+                waiting: VecDeque::new(),
+                evicting: 0,
+            })
+            .collect();
+        let mut driver = Driver {
+            table: PageTable::new(config.arena),
+            space: Space::new(config.arena),
+            cards,
+            dead: MemorySet::EMPTY,
+            resetting: MemorySet::EMPTY,
+            unsafe_host: Vec::new(),
+            chains: Vec::new(),
+            idle_chains: Vec::new(),
+            faults: Faults::default(),
+            requests: BTreeMap::new(),
+            pins: Vec::new(),
+            launches: Launches::default(),
+            work: VecDeque::new(),
+            chain_waiters: VecDeque::new(),
+            bounce_waiters: VecDeque::new(),
+            bounce_free: (0..config.capabilities.bounce_slots).collect(),
+            claims: Vec::new(),
+            timers: BinaryHeap::new(),
+            timer_count: 0,
+            commands: VecDeque::new(),
+            replies: VecDeque::new(),
+            next_command: 0,
+            history: History::new(config.limits.history),
+            stats: Stats::default(),
+            mutated: Mutated::default(),
+            scratch: crate::serve::Scratch::default(),
+            config,
+            placement,
+        };
+        driver.arm_tick();
+        Ok(driver)
+    }
+
+    /// Takes note of what happened and plans what follows. Never blocks. Afterwards poll commands
+    /// and replies until there are none.
+    pub fn handle(&mut self, now: Time, event: Event<'_>) {
+        match event {
+            Event::CardFaults { card, faults } => self.take_faults(now, card, faults),
+            Event::HostFault { page, access } => {
+                self.stats.host_faults += 1;
+                self.work.push_back(Work::HostFault {
+                    page,
+                    access,
+                    attempts: 0,
+                });
+            }
+            Event::Launch { job, card, stream } => self.launch(job, card, stream),
+            Event::JobDone { job } => self.job_done(job),
+            Event::JobCancel { job } => self.job_cancel(job),
+            Event::Request { id, request } => self.take_request(now, id, request),
+            Event::Done {
+                command,
+                epoch,
+                result,
+            } => self.done(now, command, epoch, result),
+            Event::CounterNotice { card, pages, count } => {
+                self.counter_notice(now, card, pages, count);
+            }
+            Event::CardLost { card } => self.card_lost(now, card),
+            Event::CardReset { card } => self.card_reset(now, card),
+        }
+        self.pump(now);
+    }
+
+    /// The next command to carry out, in order.
+    pub fn poll_command(&mut self) -> Option<Command> {
+        self.commands.pop_front()
+    }
+
+    /// The next answer for the program.
+    pub fn poll_reply(&mut self) -> Option<Reply> {
+        self.replies.pop_front()
+    }
+
+    /// When [`Driver::handle_timeout`] wants to be called; `None` while nothing waits for time.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.timers.peek().map(|Reverse(timer)| timer.at)
+    }
+
+    /// Does what has become due. Harmless when nothing has.
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(&Reverse(timer)) = self.timers.peek() {
+            if timer.at > now {
+                break;
+            }
+            self.timers.pop();
+            match timer.what {
+                Due::Work(work) => self.work.push_back(work),
+                Due::Chain { index, epoch } => self.chain_due(now, index, epoch),
+                Due::Unpin(page) => self.end_thrash_pin(now, page),
+                Due::Tick => self.tick(now),
+            }
+        }
+        self.pump(now);
+    }
+
+    /// Breaks one rule on purpose (feature `mutations`).
+    #[cfg(feature = "mutations")]
+    pub fn mutate(&mut self, mutation: Mutation) {
+        self.mutated.set(mutation);
+    }
+
+    /// All that is known of one page.
+    pub fn page(&self, page: PageNo) -> PageView {
+        let entry = self.table.get(page);
+        let copies = entry.directory.copies();
+        let owner = (!copies.is_empty()).then(|| entry.owner());
+        PageView {
+            state: entry.state,
+            owner,
+            frame: owner.map_or(FrameNo(0), |memory| self.frame_at(page, entry, memory)),
+            copies,
+            mappers: entry.directory.mappers(),
+            writers: entry.directory.writers(),
+            pinned: entry.has(crate::page::flag::PINNED),
+        }
+    }
+
+    /// Where the parts of a range are: merged, in ascending order.
+    pub fn locate(&self, range: PageRange) -> Vec<Located> {
+        let range = range.intersection(self.config.arena);
+        let mut parts: Vec<Located> = Vec::new();
+        for page in range.pages() {
+            let view = self.page(page);
+            if let Some(last) = parts.last_mut() {
+                let same =
+                    (last.state, last.owner, last.copies) == (view.state, view.owner, view.copies);
+                if same {
+                    last.range.count += 1;
+                    continue;
+                }
+            }
+            parts.push(Located {
+                range: PageRange::page(page),
+                state: view.state,
+                owner: view.owner,
+                copies: view.copies,
+                reason: None,
+            });
+        }
+        for part in &mut parts {
+            let newest = self.history.of(part.range).next_back();
+            part.reason = newest
+                .filter(|m| Some(m.to) == part.owner)
+                .map(|m| m.reason);
+        }
+        parts
+    }
+
+    /// The merged ranges that have a valid copy on `card`.
+    pub fn resident_ranges(&self, card: CardId) -> impl Iterator<Item = PageRange> {
+        self.cards[card.0 as usize].residency.iter()
+    }
+
+    /// The moves that touched `range`, oldest first, as far back as the history reaches.
+    pub fn history(&self, range: PageRange) -> Vec<Moved> {
+        self.history.of(range).copied().collect()
+    }
+
+    /// Every allocation, ascending.
+    pub fn objects(&self) -> Vec<ObjectView> {
+        self.space.objects().map(|object| object.view()).collect()
+    }
+
+    /// The allocation nearest to `addr`, for the message about a wild address.
+    pub fn nearest(&self, addr: VirtAddr) -> Option<Nearest> {
+        let object = self.space.nearest(addr)?.view();
+        let first = i128::from(object.range.start.addr().0);
+        let past = first + i128::from(object.range.bytes());
+        let at = i128::from(addr.0);
+        let distance = if at < first {
+            at - first
+        } else if at < past {
+            0
+        } else {
+            at - past + 1
+        };
+        Some(Nearest { object, distance })
+    }
+
+    /// Pages that agents fought over, worst first.
+    pub fn fights(&self) -> Vec<Fight> {
+        self.history.fights()
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Frames of `card` that are free.
+    pub fn free_frames(&self, card: CardId) -> u32 {
+        self.cards[card.0 as usize].frames.free()
+    }
+
+    /// Frames of `card` that are out of use until it is reset.
+    pub fn quarantined_frames(&self, card: CardId) -> u32 {
+        self.cards[card.0 as usize].frames.quarantined()
+    }
+
+    /// Bytes of all tables.
+    pub fn table_bytes(&self) -> usize {
+        let cards: usize = self
+            .cards
+            .iter()
+            .map(|card| {
+                card.frames.bytes()
+                    + card.residency.bytes()
+                    + card.replicas.capacity() * size_of::<(u32, FrameNo)>()
+            })
+            .sum();
+        self.table.bytes() + self.space.bytes() + self.history.bytes() + cards
+    }
+
+    /// Whether nothing is open: no chain, fault, request or command.
+    pub fn is_quiet(&self) -> bool {
+        self.chains.len() == self.idle_chains.len()
+            && self.faults.len() == 0
+            && self.requests.is_empty()
+            && self.commands.is_empty()
+    }
+
+    pub(crate) fn object_at(&self, page: PageNo) -> ObjectId {
+        self.space
+            .holding(page)
+            .map_or(ObjectId::default(), |object| object.id)
+    }
+
+    pub(crate) fn set_timer(&mut self, at: Time, what: Due) {
+        self.timer_count += 1;
+        self.timers.push(Reverse(Timer {
+            at,
+            order: self.timer_count,
+            what,
+        }));
+    }
+
+    pub(crate) fn arm_tick(&mut self) {
+        if let Some(at) = self.placement.next_tick() {
+            self.set_timer(at, Due::Tick);
+        }
+    }
+
+    pub(crate) fn is_dead(&self, memory: MemoryId) -> bool {
+        self.dead.contains(memory)
+    }
+
+    /// Whether there is such a memory and it is alive.
+    pub(crate) fn is_usable(&self, memory: MemoryId) -> bool {
+        memory.0 as usize <= self.cards.len() && !self.is_dead(memory)
+    }
+}
+
+fn check_config(config: &Config) -> Result<(), ConfigError> {
+    let arena = config.arena;
+    let aligned = arena.start.0 % BLOCK_PAGES == 0;
+    if !(1..=1 << 32).contains(&arena.count) || !aligned || arena.start.0 >= 1 << 51 {
+        return Err(ConfigError::Arena { arena });
+    }
+    if config.card_frames.len() > MAX_CARDS {
+        return Err(ConfigError::TooManyCards {
+            cards: config.card_frames.len(),
+        });
+    }
+    let value = |name, value, why| Err(ConfigError::Value { name, value, why });
+    let limits = &config.limits;
+    if let Some(&frames) = config.card_frames.iter().find(|&&n| n == 0 || n >= 1 << 31) {
+        return value(
+            "card_frames",
+            frames.into(),
+            "a card has 1 to 2^31 - 1 frames",
+        );
+    }
+    let around = config.prefetch.host_fault_around;
+    if !around.is_power_of_two() || u64::from(around) > BLOCK_PAGES {
+        return value(
+            "host_fault_around",
+            around.into(),
+            "it is a power of two up to 512",
+        );
+    }
+    let leaf = config.prefetch.density_leaf_pages;
+    if !leaf.is_power_of_two() || u64::from(leaf) > BLOCK_PAGES {
+        return value(
+            "density_leaf_pages",
+            leaf.into(),
+            "it is a power of two up to 512",
+        );
+    }
+    if config.thrash.pin_after > 15 {
+        let moves = config.thrash.pin_after.into();
+        return value("pin_after", moves, "moves are counted up to 15");
+    }
+    let least_one = [
+        ("fault_batch", limits.fault_batch as u64),
+        ("group_pages", limits.group_pages),
+        ("chain_pages", limits.chain_pages.into()),
+        ("chains", limits.chains as u64),
+        ("faults", limits.faults as u64),
+        ("requests", limits.requests as u64),
+        ("evict_pages", limits.evict_pages.into()),
+        ("bounce_pages", config.capabilities.bounce_pages.into()),
+        ("bounce_slots", config.capabilities.bounce_slots.into()),
+    ];
+    if let Some((name, zero)) = least_one.into_iter().find(|(_, n)| *n == 0) {
+        return value(name, zero, "it is at least 1");
+    }
+    if limits.chains >= 1 << 24 {
+        return value("chains", limits.chains as u64, "there are at most 2^24 - 1");
+    }
+    Ok(())
 }

@@ -12,16 +12,34 @@
 #![forbid(unsafe_code)]
 
 mod capability;
+mod chain;
+mod check;
 mod command;
 mod config;
 mod driver;
 mod event;
+mod evict;
+mod fault;
+mod frames;
+mod hash;
+mod history;
+mod launch;
+mod lost;
+mod migrate;
 mod mutation;
 mod page;
 pub mod placement;
+mod plan;
+mod prefetch;
 mod query;
 mod reply;
+mod request;
+mod residency;
+mod serve;
+mod space;
 mod stats;
+mod table;
+mod thrash;
 
 pub use capability::{Capabilities, Transport};
 pub use command::{Command, Executor, Op, Phase, Place, Run, Runs, Wait};

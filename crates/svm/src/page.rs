@@ -98,6 +98,15 @@ pub(crate) mod flag {
     pub(crate) const HOST_BACKED: u16 = 1 << 5;
     /// The allocation has a preferred location or agents that keep a mapping.
     pub(crate) const HINTED: u16 = 1 << 6;
+    /// A copy to the host timed out and may still arrive: the host frame is out of use until the
+    /// card is reset.
+    pub(crate) const HOST_UNSAFE: u16 = 1 << 8;
+    /// The CPU's entry is poisoned.
+    pub(crate) const POISONED: u16 = 1 << 9;
+    /// Its bytes are gone for good.
+    pub(crate) const LOST: u16 = 1 << 11;
+    /// Entered in the plan that is being made.
+    pub(crate) const PLANNED: u16 = 1 << 10;
     /// Being freed: nobody gets it any more.
     pub(crate) const DOOMED: u16 = 1 << 7;
 }
@@ -133,13 +142,18 @@ impl PageEntry {
     }
 
     pub(crate) fn set(&mut self, flag: u16, on: bool) {
-        if on { self.flags |= flag } else { self.flags &= !flag }
+        if on {
+            self.flags |= flag
+        } else {
+            self.flags &= !flag
+        }
     }
 
     /// The state that the copies say, for a page that no chain holds.
     pub(crate) fn settled_state(&self) -> PageState {
         let copies = self.directory.copies();
         match (copies.len(), copies.contains(MemoryId::HOST)) {
+            (0, _) if self.has(flag::LOST) => PageState::Lost,
             (0, _) => PageState::Fresh,
             (1, true) => PageState::Host,
             (1, false) => PageState::Card,

@@ -162,6 +162,9 @@ mod tests {
         let b = PageRange::new(PageNo(8), 4);
         assert!(a.intersection(b).is_empty());
         assert!(!a.overlaps(b));
-        assert_eq!(a.intersection(PageRange::new(PageNo(2), 9)), PageRange::new(PageNo(2), 2));
+        assert_eq!(
+            a.intersection(PageRange::new(PageNo(2), 9)),
+            PageRange::new(PageNo(2), 2)
+        );
     }
 }

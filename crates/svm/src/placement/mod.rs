@@ -6,7 +6,9 @@
 
 use core::fmt;
 
-use farside_types::{Access, AgentId, AgentSet, MemoryId, MemorySet, PageNo, PageRange, Reason, Time};
+use farside_types::{
+    Access, AgentId, AgentSet, MemoryId, MemorySet, PageNo, PageRange, Reason, Time,
+};
 
 use crate::{Advice, ObjectId};
 
@@ -60,7 +62,11 @@ pub struct Decision {
 impl Decision {
     /// `action` for the page alone.
     pub const fn page(action: Action, reason: Reason) -> Decision {
-        Decision { action, scope: Scope::Page, reason }
+        Decision {
+            action,
+            scope: Scope::Page,
+            reason,
+        }
     }
 }
 

@@ -1,0 +1,350 @@
+//! A chain: the state machine of one migration (driver rule 4).
+//!
+//! ```text
+//!           frames found              stopped              copied            mapped
+//! (planned) ------------> Setup ------------> Copy ------------> Finalize ------------> Closing
+//!                           |                   |                   |     pages are free   | all
+//!                           +--- failure -------+---- roll back ----+------ again ---------+ answered
+//! ```
+//!
+//! Frames are found before anybody is stopped, so that nobody stands still while an eviction makes
+//! room. The pages are `Moving` from the start until `Closing`; frames that were left are reusable
+//! only when every command of the chain has been answered.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use farside_types::{
+    AgentId, AgentSet, CardId, CommandId, FrameNo, MemoryId, MemorySet, PageNo, Reason, RequestId,
+    Rights, Time,
+};
+
+use crate::command::{Executor, Run, Runs};
+use crate::event::StepErrorKind;
+use crate::fault::{FaultKey, Work};
+
+/// What is the same for all pages of a part: where they were, where they will be, and what has to
+/// happen in between.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Shape {
+    /// Valid copies before.
+    pub(crate) before: MemorySet,
+    /// Main location before; meaningless if `before` is empty.
+    pub(crate) from: MemoryId,
+    /// Valid copies afterwards.
+    pub(crate) after: MemorySet,
+    /// Main location afterwards.
+    pub(crate) owner: MemoryId,
+    /// How the destination gets its bytes.
+    pub(crate) fill: Fill,
+    /// The memory that is filled, and that `agent` maps.
+    pub(crate) at: MemoryId,
+    /// Who gets a mapping, with which rights.
+    pub(crate) map: Option<(AgentId, Rights)>,
+    /// Who loses its mapping first.
+    pub(crate) stop: AgentSet,
+    /// Who loses the right to write first.
+    pub(crate) demote: AgentSet,
+    /// What becomes of the pages at the end.
+    pub(crate) end: End,
+    /// Why.
+    pub(crate) reason: Reason,
+    /// What the statistics call it.
+    pub(crate) kind: Kind,
+}
+
+/// How the destination gets its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fill {
+    /// It has them.
+    Nothing,
+    /// Zeros.
+    Zero,
+    /// From the main location.
+    Copy,
+}
+
+/// What becomes of the pages at the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// They are in the state that their copies say.
+    Settle,
+    /// They are freed.
+    Free,
+    /// The host's frame is given back; the copies stay.
+    ReleaseHost,
+}
+
+/// What the statistics call it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// The only location changed.
+    Migration,
+    /// One more copy.
+    Duplication,
+    /// A write took the other copies away.
+    Collapse,
+    /// Mapped over the bus.
+    RemoteMap,
+    /// Left a full card.
+    Eviction,
+    /// Only rights or mappings changed.
+    Rights,
+}
+
+impl Shape {
+    /// A shape that leaves everything as it is, for pages with these copies.
+    pub(crate) fn unchanged(before: MemorySet, from: MemoryId, reason: Reason) -> Shape {
+        Shape {
+            before,
+            from,
+            after: before,
+            owner: from,
+            fill: Fill::Nothing,
+            at: from,
+            map: None,
+            stop: AgentSet::EMPTY,
+            demote: AgentSet::EMPTY,
+            end: End::Settle,
+            reason,
+            kind: Kind::Rights,
+        }
+    }
+
+    /// Memories that lose their copy.
+    pub(crate) fn dropped(&self) -> MemorySet {
+        self.before.minus(self.after)
+    }
+
+    /// The card whose frames the part needs, if any.
+    pub(crate) fn needs_frames(&self) -> Option<CardId> {
+        if self.fill == Fill::Nothing {
+            None
+        } else {
+            self.at.card()
+        }
+    }
+}
+
+/// Pages of one shape.
+pub(crate) struct Part {
+    pub(crate) shape: Shape,
+    pub(crate) runs: Runs,
+    pub(crate) pages: u32,
+    /// How many of them nobody asked for.
+    pub(crate) prefetched: u32,
+}
+
+impl Part {
+    pub(crate) fn new(shape: Shape, runs: Vec<Run>) -> Part {
+        let pages = runs.iter().map(|run| run.count).sum();
+        Part {
+            shape,
+            runs: Arc::from(runs),
+            pages,
+            prefetched: 0,
+        }
+    }
+
+    pub(crate) fn first_page(&self) -> PageNo {
+        self.runs.first().map_or(PageNo(0), |run| run.page)
+    }
+}
+
+/// Where a chain stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// The slot is free.
+    Idle,
+    /// Those who could write are being stopped.
+    Setup,
+    /// Bytes are on their way.
+    Copy,
+    /// The new mapping is being made.
+    Finalize,
+    /// The pages are free again; commands that nobody waited for are still out.
+    Closing,
+}
+
+/// A command that has not been answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) command: CommandId,
+    pub(crate) executor: Executor,
+    pub(crate) awaited: bool,
+    pub(crate) part: u16,
+    /// A drain: its failure means that the card does not let go.
+    pub(crate) drain: bool,
+}
+
+/// One copy through a bounce buffer: `runs` of part `part`.
+pub(crate) struct Hop {
+    pub(crate) part: u16,
+    pub(crate) runs: Runs,
+    /// Out of the source is done, into the destination is next.
+    pub(crate) inbound: bool,
+}
+
+/// Why a chain fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Failure {
+    pub(crate) kind: StepErrorKind,
+    /// First page that was not finished.
+    pub(crate) page: PageNo,
+    pub(crate) from: MemoryId,
+    pub(crate) to: MemoryId,
+}
+
+/// The migration of some pages.
+pub(crate) struct Chain {
+    pub(crate) epoch: u32,
+    pub(crate) stage: Stage,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) pending: Vec<Pending>,
+    /// What came for these pages meanwhile.
+    pub(crate) waiters: Vec<Work>,
+    /// Faults that this chain answers.
+    pub(crate) faults: Vec<FaultKey>,
+    /// The request it is a part of.
+    pub(crate) request: Option<RequestId>,
+    pub(crate) deadline: Option<Time>,
+    pub(crate) failure: Option<Failure>,
+    /// Frames that become free when every command has been answered.
+    pub(crate) release: Vec<(CardId, FrameNo, u32)>,
+    /// Something may still use those frames: quarantine them instead.
+    pub(crate) quarantine: bool,
+    pub(crate) hops: VecDeque<Hop>,
+    pub(crate) bounce: Option<u8>,
+    /// How often a host fault that this chain answers has been tried.
+    pub(crate) host_attempts: u8,
+}
+
+impl Chain {
+    pub(crate) fn idle() -> Chain {
+        Chain {
+            epoch: 0,
+            stage: Stage::Idle,
+            parts: Vec::new(),
+            pending: Vec::new(),
+            waiters: Vec::new(),
+            faults: Vec::new(),
+            request: None,
+            deadline: None,
+            failure: None,
+            release: Vec::new(),
+            quarantine: false,
+            hops: VecDeque::new(),
+            bounce: None,
+            host_attempts: 0,
+        }
+    }
+
+    /// Whether something that the present stage waits for is still out.
+    pub(crate) fn waits(&self) -> bool {
+        self.pending.iter().any(|pending| pending.awaited)
+    }
+
+    /// Frames that leave; neighbours are merged.
+    pub(crate) fn let_go(&mut self, card: CardId, frame: FrameNo, count: u32) {
+        if let Some((last_card, last, n)) = self.release.last_mut() {
+            if *last_card == card && last.0 + *n == frame.0 {
+                *n += count;
+                return;
+            }
+        }
+        self.release.push((card, frame, count));
+    }
+}
+
+/// Appends a page to runs, merging where pages and frames go on.
+pub(crate) fn push_page(runs: &mut Vec<Run>, page: PageNo, src: FrameNo, dst: FrameNo) {
+    if let Some(last) = runs.last_mut() {
+        let n = last.count;
+        let goes_on = last.page.0 + u64::from(n) == page.0
+            && last.src.0 + n == src.0
+            && last.dst.0 + n == dst.0;
+        if goes_on {
+            last.count += 1;
+            return;
+        }
+    }
+    runs.push(Run {
+        page,
+        count: 1,
+        src,
+        dst,
+    });
+}
+
+/// Sorts runs and merges those that go on from each other.
+pub(crate) fn tidy(runs: &mut Vec<Run>) {
+    runs.sort_unstable_by_key(|run| run.page);
+    let goes_on = |a: &Run, b: &Run| {
+        a.page.0 + u64::from(a.count) == b.page.0
+            && a.src.0 + a.count == b.src.0
+            && a.dst.0 + a.count == b.dst.0
+    };
+    runs.dedup_by(|next, run| {
+        let joins = goes_on(run, next);
+        if joins {
+            run.count += next.count;
+        }
+        joins
+    });
+}
+
+/// Cuts runs after `most` pages and gives what is behind.
+pub(crate) fn cut_runs(runs: &mut Vec<Run>, most: u32) -> Vec<Run> {
+    let mut left = most;
+    for at in 0..runs.len() {
+        let run = runs[at];
+        if run.count <= left {
+            left -= run.count;
+            continue;
+        }
+        let mut behind = runs.split_off(at);
+        if left > 0 {
+            runs.push(Run { count: left, ..run });
+            behind[0] = Run {
+                page: run.page.offset(u64::from(left)),
+                count: run.count - left,
+                src: run.src.offset(left),
+                dst: run.dst.offset(left),
+            };
+        }
+        return behind;
+    }
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cutting_runs_keeps_every_page_once_and_its_frames() {
+        let run = |page, count, src, dst| Run {
+            page: PageNo(page),
+            count,
+            src: FrameNo(src),
+            dst: FrameNo(dst),
+        };
+        let mut runs = vec![run(10, 4, 100, 200), run(20, 2, 300, 400)];
+        let behind = cut_runs(&mut runs, 3);
+        assert_eq!(runs, [run(10, 3, 100, 200)]);
+        assert_eq!(behind, [run(13, 1, 103, 203), run(20, 2, 300, 400)]);
+        assert!(cut_runs(&mut runs, 3).is_empty());
+        assert_eq!(cut_runs(&mut runs, 0).len(), 1);
+        assert!(runs.is_empty());
+    }
+
+    #[test]
+    fn pages_join_a_run_only_if_both_frames_go_on() {
+        let mut runs = Vec::new();
+        push_page(&mut runs, PageNo(1), FrameNo(1), FrameNo(5));
+        push_page(&mut runs, PageNo(2), FrameNo(2), FrameNo(6));
+        push_page(&mut runs, PageNo(3), FrameNo(3), FrameNo(9));
+        assert_eq!(runs.len(), 2);
+        assert_eq!(runs[0].count, 2);
+    }
+}

@@ -1,0 +1,156 @@
+//! The driver's own audit: tables that must agree do agree. For tests, at quiet points.
+
+use std::collections::BTreeMap;
+
+use farside_types::{CardId, FrameNo, MemoryId, PageNo, PageRange};
+
+use crate::Driver;
+use crate::page::{NO_CHAIN, PageEntry, PageState};
+use crate::plan::location;
+
+impl Driver {
+    /// Checks that page table, directory, residency maps and frames agree.
+    ///
+    /// # Errors
+    /// The text names the page or frame and what is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        let mut held: Vec<BTreeMap<u32, PageNo>> = vec![BTreeMap::new(); self.cards.len()];
+        for object in self.space.objects() {
+            for page in object.range.pages() {
+                let entry = self.table.get(page);
+                self.check_page(page, entry)?;
+                self.check_copies(page, entry, &mut held)?;
+            }
+        }
+        for (card, frames) in held.iter().enumerate() {
+            self.check_card(CardId(card as u8), frames)?;
+        }
+        Ok(())
+    }
+
+    fn check_page(&self, page: PageNo, entry: &PageEntry) -> Result<(), String> {
+        let directory = entry.directory;
+        let (copies, mappers, writers) =
+            (directory.copies(), directory.mappers(), directory.writers());
+        let fail = |what: &str| Err(format!("{page} ({:?}): {what}", entry.state));
+        match entry.state {
+            PageState::Unallocated => return fail("an allocation holds an unallocated page"),
+            PageState::Moving => return self.check_moving(page, entry),
+            PageState::Tombstone => return Ok(()),
+            state if state != entry.settled_state() => return fail("its copies say otherwise"),
+            _ => {}
+        }
+        if entry.chain != NO_CHAIN && entry.chain != 0 {
+            return fail("it names a chain");
+        }
+        if !writers.minus(mappers).is_empty() {
+            return fail("a writer is no mapper");
+        }
+        if copies.len() > 1 && !writers.is_empty() {
+            return fail("it has several copies and a writer");
+        }
+        if copies.is_empty() && !mappers.is_empty() {
+            return fail("it is mapped and has no copy");
+        }
+        if !copies.is_empty() && !copies.contains(entry.owner()) {
+            return fail("its main location has no valid copy");
+        }
+        if !copies.and(self.dead).is_empty() {
+            return fail("it has a copy on a card that is gone");
+        }
+        for agent in mappers.iter() {
+            let at = location(agent, copies, entry.owner());
+            if !self.config.capabilities.can_map(agent, at) {
+                return fail("an agent maps a memory it cannot reach");
+            }
+        }
+        Ok(())
+    }
+
+    fn check_moving(&self, page: PageNo, entry: &PageEntry) -> Result<(), String> {
+        let chain = self.chains.get(entry.chain as usize);
+        let holds = |chain: &crate::chain::Chain| {
+            let mut runs = chain.parts.iter().flat_map(|part| part.runs.iter());
+            runs.any(|run| run.pages().contains(page))
+        };
+        if chain.is_some_and(holds) {
+            return Ok(());
+        }
+        Err(format!("{page} moves, but no chain holds it"))
+    }
+
+    fn check_copies(
+        &self,
+        page: PageNo,
+        entry: &PageEntry,
+        held: &mut [BTreeMap<u32, PageNo>],
+    ) -> Result<(), String> {
+        if entry.state == PageState::Tombstone {
+            return Ok(());
+        }
+        for (card, state) in self.cards.iter().enumerate() {
+            let memory = CardId(card as u8).memory();
+            let here = entry.directory.copies().contains(memory);
+            let listed = state.residency.contains(page);
+            if here != listed && !self.is_dead(memory) {
+                return Err(format!(
+                    "{page}: the directory says {here}, the residency map of {memory} {listed}"
+                ));
+            }
+        }
+        for memory in entry.directory.copies().iter() {
+            let Some(card) = memory.card() else { continue };
+            if self.is_dead(memory) {
+                continue;
+            }
+            let frame = self.frame_at(page, entry, memory);
+            let owner = self.cards[card.0 as usize].frames.page_in(frame);
+            if owner != Some(self.table.index(page)) {
+                return Err(format!(
+                    "{page}: {memory} {frame:?} is not listed as its frame"
+                ));
+            }
+            if let Some(other) = held[card.0 as usize].insert(frame.0, page) {
+                return Err(format!("{memory} {frame:?} holds both {other} and {page}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_card(&self, card: CardId, held: &BTreeMap<u32, PageNo>) -> Result<(), String> {
+        let memory = card.memory();
+        if self.is_dead(memory) {
+            return Ok(());
+        }
+        let state = &self.cards[card.0 as usize];
+        let quiet = self.chains.len() == self.idle_chains.len();
+        let used = held.len() as u32 + state.frames.free() + state.frames.quarantined();
+        if quiet && used != state.frames.total() {
+            return Err(format!(
+                "{memory}: {} frames hold pages, {} are free, {} quarantined, of {}",
+                held.len(),
+                state.frames.free(),
+                state.frames.quarantined(),
+                state.frames.total()
+            ));
+        }
+        if quiet && state.residency.pages() != held.len() as u64 {
+            let (map, frames) = (state.residency.pages(), held.len());
+            return Err(format!(
+                "{memory}: {map} pages in the residency map, {frames} in frames"
+            ));
+        }
+        let free = |frame: &u32| state.frames.page_in(FrameNo(*frame)).is_none();
+        if let Some(frame) = held.keys().find(|frame| free(frame)) {
+            return Err(format!("{memory} frame {frame} holds a page and is free"));
+        }
+        Ok(())
+    }
+
+    /// Whether `range` lies in one memory as a whole.
+    pub fn is_at(&self, range: PageRange, memory: MemoryId) -> bool {
+        range
+            .pages()
+            .all(|page| self.table.get(page).directory.copies().contains(memory))
+    }
+}

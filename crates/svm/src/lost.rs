@@ -1,0 +1,230 @@
+//! A card that is gone, or does not let go: what was only there is lost, and says so; everything
+//! else goes on.
+
+use farside_types::{AgentSet, CardId, MemoryId, MemorySet, PageNo, PageRange, Time};
+
+use crate::Driver;
+use crate::chain::{Chain, Pending, Stage};
+use crate::command::{Executor, Run, Runs};
+use crate::event::{StepError, StepErrorKind};
+use crate::fault::FaultKey;
+use crate::frames::Frames;
+use crate::page::{PageState, flag};
+
+impl Driver {
+    /// The card and its memory are gone.
+    pub(crate) fn card_lost(&mut self, now: Time, card: CardId) {
+        let memory = card.memory();
+        if !self.is_usable(memory) {
+            return;
+        }
+        self.dead = self.dead.with(memory);
+        self.drop_jobs(card);
+        self.faults.close_card(card);
+        self.drop_stale_claims();
+        self.answer_for(now, card);
+        let resident: Vec<PageRange> = self.cards[card.0 as usize].residency.iter().collect();
+        for range in resident {
+            self.scrub(range);
+        }
+        self.drop_mapper(card);
+        self.forget_card(card);
+        let waiting = std::mem::take(&mut self.cards[card.0 as usize].waiting);
+        self.work.extend(waiting);
+    }
+
+    /// Commands that are out to a card that is gone are answered in its place.
+    fn answer_for(&mut self, now: Time, card: CardId) {
+        let mut orphans = Vec::new();
+        for chain in &self.chains {
+            let epoch = farside_types::Epoch(chain.epoch);
+            let of_card = |pending: &&Pending| involves(pending.executor, card);
+            orphans.extend(
+                chain
+                    .pending
+                    .iter()
+                    .filter(of_card)
+                    .map(|p| (p.command, epoch)),
+            );
+        }
+        for (command, epoch) in orphans {
+            let kind = StepErrorKind::CardGone;
+            self.done(
+                now,
+                command,
+                epoch,
+                Err(StepError {
+                    pages_done: 0,
+                    kind,
+                }),
+            );
+        }
+    }
+
+    fn drop_stale_claims(&mut self) {
+        let stale: Vec<FaultKey> = self
+            .claims
+            .iter()
+            .map(|claim| claim.key)
+            .filter(|&key| self.faults.get(key).is_none())
+            .collect();
+        for key in stale {
+            self.drop_claim(key);
+        }
+    }
+
+    /// The card maps nothing any more: host pages and peers' pages included.
+    fn drop_mapper(&mut self, card: CardId) {
+        let gone = AgentSet::only(card.agent());
+        let ranges: Vec<PageRange> = self.space.objects().map(|object| object.range).collect();
+        for range in ranges {
+            self.table
+                .for_each_mut(range, |_, entry| entry.directory.unmap(gone));
+        }
+    }
+
+    /// The card's tables start anew. Frames that chains still hold are forgotten with them.
+    fn forget_card(&mut self, card: CardId) {
+        let state = &mut self.cards[card.0 as usize];
+        state.frames = Frames::new(state.frames.total());
+        state.residency = Default::default();
+        state.replicas.clear();
+        for chain in &mut self.chains {
+            chain.release.retain(|(on, ..)| *on != card);
+        }
+    }
+
+    /// The card was reset: empty, idle and usable again. Chains of its former life end first.
+    pub(crate) fn card_reset(&mut self, now: Time, card: CardId) {
+        if card.0 as usize >= self.cards.len() {
+            return;
+        }
+        self.card_lost(now, card);
+        self.resetting = self.resetting.with(card.memory());
+        self.finish_resets(now);
+    }
+
+    /// Takes cards back into use whose last chain has ended.
+    pub(crate) fn finish_resets(&mut self, _now: Time) {
+        for memory in self.resetting.iter() {
+            if self.chains.iter().any(|chain| touches(chain, memory)) {
+                continue;
+            }
+            let Some(card) = memory.card() else { continue };
+            self.forget_card(card);
+            self.cards[card.0 as usize].evicting = 0;
+            self.resetting = self.resetting.without(memory);
+            self.dead = self.dead.without(memory);
+            for range in std::mem::take(&mut self.unsafe_host) {
+                self.table
+                    .for_each_mut(range, |_, e| e.set(flag::HOST_UNSAFE, false));
+            }
+        }
+    }
+
+    /// Takes the copies on dead cards off pages that no chain holds.
+    pub(crate) fn scrub(&mut self, range: PageRange) {
+        for page in range.pages() {
+            let entry = *self.table.get(page);
+            let copies = entry.directory.copies();
+            let gone = copies.and(self.dead);
+            if entry.state == PageState::Moving || gone.is_empty() {
+                continue;
+            }
+            let left = copies.minus(gone);
+            match left.first() {
+                None => self.lose(page),
+                Some(first) => self.keep_copy(page, left, first),
+            }
+        }
+    }
+
+    /// A page goes on with the copies that are left.
+    fn keep_copy(&mut self, page: PageNo, left: MemorySet, first: MemoryId) {
+        let index = self.table.index(page);
+        let owner = self.table.get(page).owner();
+        let gone = self.dead;
+        for card in gone.iter().filter_map(MemoryId::card) {
+            self.cards[card.0 as usize].replicas.remove(&index);
+        }
+        let frame = match first.card() {
+            Some(card) if owner != first && !left.contains(owner) => {
+                self.cards[card.0 as usize].replicas.remove(&index)
+            }
+            _ => None,
+        };
+        let entry = self.table.get_mut(page);
+        entry.directory.set_copies(left);
+        entry
+            .directory
+            .unmap(gone.iter().map(MemoryId::agent).collect());
+        if !left.contains(owner) {
+            entry.owner = first.0;
+        }
+        if let Some(frame) = frame {
+            entry.frame = frame;
+        }
+        entry.state = entry.settled_state();
+    }
+
+    /// A page's bytes are gone: accesses end with an error, never with zeros.
+    pub(crate) fn lose(&mut self, page: PageNo) {
+        let entry = self.table.get_mut(page);
+        entry.set(flag::LOST, true);
+        let mappers = entry.directory.mappers();
+        entry.directory.unmap(mappers);
+        entry.directory.set_copies(MemorySet::EMPTY);
+        if entry.state != PageState::Moving {
+            entry.state = entry.settled_state();
+        }
+        let from = entry.owner();
+        let range = PageRange::page(page);
+        let reason = farside_types::Reason::Lost;
+        *self.stats.by_reason.entry(reason).or_default() += 1;
+        let at = Time::ZERO;
+        let moved = crate::Moved {
+            at,
+            range,
+            from: Some(from),
+            to: from,
+            reason,
+        };
+        self.history.push(moved);
+        self.poison(page);
+    }
+
+    /// Pages that an undrained card can still write: nobody knows what they hold.
+    pub(crate) fn lose_written(&mut self, index: u32, card: CardId, runs: &Runs) {
+        for page in runs.iter().flat_map(|run: &Run| run.pages().pages()) {
+            let entry = *self.table.get(page);
+            if !entry.directory.writers().contains(card.agent()) {
+                continue;
+            }
+            if let Some(on) = entry.owner().card().filter(|on| !self.is_dead(on.memory())) {
+                self.chains[index as usize].let_go(on, entry.frame, 1);
+                self.cards[on.0 as usize]
+                    .residency
+                    .remove(PageRange::page(page));
+            }
+            self.lose(page);
+        }
+    }
+}
+
+fn involves(executor: Executor, card: CardId) -> bool {
+    match executor {
+        Executor::HostCpu => false,
+        Executor::Card(c) | Executor::CardDma(c) => c == card,
+        Executor::Link(a, b) => a == card || b == card,
+    }
+}
+
+/// Whether a chain still has something to do with a memory.
+fn touches(chain: &Chain, memory: MemoryId) -> bool {
+    chain.stage != Stage::Idle
+        && chain.parts.iter().any(|part| {
+            let shape = &part.shape;
+            let copies = shape.before.union(shape.after);
+            copies.contains(memory) || shape.at == memory || shape.from == memory
+        })
+}

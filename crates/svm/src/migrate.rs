@@ -1,0 +1,1064 @@
+//! Carrying a chain through its stages: setup → copy → finalize → closing, and back again when a
+//! step fails (driver rules 4 and 5).
+
+use farside_types::{
+    AgentId, AgentSet, CardId, CommandId, Epoch, MemoryId, PageNo, Reason, RequestId, Rights, Span,
+    Time,
+};
+
+use crate::Driver;
+use crate::capability::Transport;
+use crate::chain::{Chain, End, Failure, Fill, Hop, Kind, Part, Pending, Shape, Stage, cut_runs};
+use crate::command::{Command, Executor, Op, Phase, Place, Run, Runs, Wait};
+use crate::driver::Due;
+use crate::event::{StepError, StepErrorKind};
+use crate::fault::{FaultKey, Work};
+use crate::mutation::Mutation;
+use crate::page::{NO_CHAIN, PageState, flag};
+use crate::query::Moved;
+use crate::reply::{Reply, RequestError};
+
+/// Bits of a command's id that name its chain.
+const CHAIN_BITS: u32 = 24;
+/// The chain of commands that belong to none.
+pub(crate) const LOOSE: u32 = (1 << CHAIN_BITS) - 1;
+
+impl Driver {
+    pub(crate) fn command_id(&mut self, chain: u32) -> CommandId {
+        self.next_command += 1;
+        CommandId(self.next_command << CHAIN_BITS | u64::from(chain))
+    }
+
+    /// Whether a chain can be started.
+    pub(crate) fn has_idle_chain(&self) -> bool {
+        !self.idle_chains.is_empty() || self.chains.len() < self.config.limits.chains
+    }
+
+    /// Takes the pages of `parts`, which no chain holds, and begins to move them. `faults` are
+    /// answered when all of them have arrived.
+    pub(crate) fn start_chain(
+        &mut self,
+        now: Time,
+        parts: Vec<Part>,
+        faults: Vec<FaultKey>,
+        request: Option<RequestId>,
+        host_attempts: u8,
+    ) {
+        if !self.has_idle_chain() {
+            return self.wait_for_chain(parts, faults, request, host_attempts);
+        }
+        let index = self.idle_chains.pop().unwrap_or_else(|| {
+            self.chains.push(Chain::idle());
+            self.chains.len() as u32 - 1
+        });
+        self.stats.chains += 1;
+        for part in &parts {
+            for run in part.runs.iter() {
+                self.table.for_each_mut(run.pages(), |_, entry| {
+                    entry.state = PageState::Moving;
+                    entry.chain = index;
+                });
+            }
+        }
+        for part in parts
+            .iter()
+            .filter(|part| part.shape.kind == Kind::Eviction)
+        {
+            for card in part.shape.dropped().iter().filter_map(MemoryId::card) {
+                self.cards[card.0 as usize].evicting += part.pages;
+            }
+        }
+        let chain = &mut self.chains[index as usize];
+        chain.stage = Stage::Setup;
+        chain.parts = parts;
+        chain.faults = faults;
+        chain.request = request;
+        chain.host_attempts = host_attempts;
+        self.setup(now, index);
+        self.advance(now, index);
+    }
+
+    /// No chain is free: whoever wanted one is planned again when one is.
+    fn wait_for_chain(
+        &mut self,
+        parts: Vec<Part>,
+        faults: Vec<FaultKey>,
+        request: Option<RequestId>,
+        attempts: u8,
+    ) {
+        for part in &parts {
+            if let Some(card) = part.shape.needs_frames() {
+                for run in part.runs.iter() {
+                    self.cards[card.0 as usize]
+                        .frames
+                        .release(run.dst, run.count);
+                }
+            }
+            let page = part.first_page();
+            if matches!(part.shape.map, Some((AgentId::CPU, _))) && request.is_none() {
+                let access = farside_types::Access::Write;
+                self.chain_waiters.push_back(Work::HostFault {
+                    page,
+                    access,
+                    attempts,
+                });
+            }
+        }
+        self.chain_waiters
+            .extend(faults.into_iter().map(Work::Fault));
+        self.chain_waiters.extend(request.map(Work::Request));
+    }
+
+    /// Issues a command of chain `index`.
+    fn issue(
+        &mut self,
+        index: u32,
+        part: u16,
+        executor: Executor,
+        wait: Wait,
+        phase: Phase,
+        op: Op,
+    ) {
+        let id = self.command_id(index);
+        let on_card = executor != Executor::HostCpu;
+        match wait {
+            Wait::Awaited if on_card => self.stats.awaited_trips += 1,
+            Wait::Posted if on_card => self.stats.posted_commands += 1,
+            _ => {}
+        }
+        let drain = matches!(op, Op::CardUnmap { .. } | Op::CardProtect { .. });
+        let chain = &mut self.chains[index as usize];
+        let awaited = wait == Wait::Awaited;
+        chain.pending.push(Pending {
+            command: id,
+            executor,
+            awaited,
+            part,
+            drain,
+        });
+        let epoch = Epoch(chain.epoch);
+        let reason = chain.parts[part as usize].shape.reason;
+        self.commands.push_back(Command {
+            id,
+            epoch,
+            executor,
+            wait,
+            phase,
+            reason,
+            op,
+        });
+    }
+
+    /// Gives the chain's present stage a time limit, if others than the host's own processors are
+    /// waited for.
+    fn limit(&mut self, now: Time, index: u32, span: Span) {
+        let chain = &mut self.chains[index as usize];
+        let remote = |pending: &Pending| pending.awaited && pending.executor != Executor::HostCpu;
+        if chain.pending.iter().any(remote) {
+            let at = now + span;
+            chain.deadline = Some(at);
+            let epoch = chain.epoch;
+            self.set_timer(at, Due::Chain { index, epoch });
+        }
+    }
+
+    /// Setup: stop everybody who could write, or who would be left with an old translation.
+    fn setup(&mut self, now: Time, index: u32) {
+        for part in 0..self.chains[index as usize].parts.len() {
+            let Part { shape, runs, .. } = &self.chains[index as usize].parts[part];
+            let (shape, runs, part) = (*shape, runs.clone(), part as u16);
+            for agent in shape.stop.iter() {
+                let op = match agent.card() {
+                    None => Op::HostUnmap { runs: runs.clone() },
+                    Some(_) => Op::CardUnmap { runs: runs.clone() },
+                };
+                self.stop(index, part, agent, op);
+            }
+            for agent in shape.demote.iter() {
+                let (runs, rights) = (runs.clone(), Rights::Read);
+                let op = match agent.card() {
+                    None => Op::HostProtect { runs, rights },
+                    Some(_) => Op::CardProtect { runs, rights },
+                };
+                self.stop(index, part, agent, op);
+            }
+        }
+        self.limit(now, index, self.config.limits.drain);
+    }
+
+    /// An idle card takes it posted: ring order puts it before any later launch.
+    fn stop(&mut self, index: u32, part: u16, agent: AgentId, op: Op) {
+        let Some(card) = agent.card() else {
+            let early = self.mutated.on(Mutation::CopyBeforeUnmap);
+            let wait = if early { Wait::Posted } else { Wait::Awaited };
+            return self.issue(index, part, Executor::HostCpu, wait, Phase::Setup, op);
+        };
+        if self.is_dead(card.memory()) {
+            return;
+        }
+        let running = self.cards[card.0 as usize].running > 0;
+        let awaited = running && !self.mutated.on(Mutation::SkipDrain);
+        let wait = if awaited { Wait::Awaited } else { Wait::Posted };
+        self.issue(index, part, Executor::Card(card), wait, Phase::Setup, op);
+    }
+
+    /// A command was answered.
+    pub(crate) fn done(
+        &mut self,
+        now: Time,
+        command: CommandId,
+        epoch: Epoch,
+        result: Result<(), StepError>,
+    ) {
+        let index = (command.0 & u64::from(LOOSE)) as u32;
+        if index == LOOSE {
+            return;
+        }
+        let trusting = self.mutated.on(Mutation::TrustLateCompletions);
+        let known = self.chains.get(index as usize).and_then(|chain| {
+            let same = chain.epoch == epoch.0 || trusting;
+            let found = chain
+                .pending
+                .iter()
+                .position(|pending| pending.command == command);
+            found
+                .filter(|_| same)
+                .or((trusting && !chain.pending.is_empty()).then_some(0))
+        });
+        let Some(at) = known else {
+            self.stats.late_completions += 1;
+            return;
+        };
+        let chain = &mut self.chains[index as usize];
+        let pending = chain.pending.swap_remove(at);
+        if let Err(error) = result {
+            self.step_failed(index, pending, error);
+        }
+        self.advance(now, index);
+    }
+
+    fn step_failed(&mut self, index: u32, pending: Pending, error: StepError) {
+        if self.mutated.on(Mutation::IgnoreCopyFailure) {
+            return;
+        }
+        if pending.drain && error.kind == StepErrorKind::CardGone {
+            return;
+        }
+        if pending.drain {
+            return self.drain_failed(index, pending);
+        }
+        let chain = &mut self.chains[index as usize];
+        if error.kind == StepErrorKind::TimedOut {
+            chain.quarantine = true;
+            self.guard_host(index, pending);
+        }
+        let chain = &mut self.chains[index as usize];
+        if !pending.awaited && chain.stage == Stage::Closing {
+            return;
+        }
+        let part = &chain.parts[pending.part as usize];
+        let page = nth_page(&part.runs, error.pages_done).unwrap_or(part.first_page());
+        let Shape { from, at, .. } = part.shape;
+        chain.failure.get_or_insert(Failure {
+            kind: error.kind,
+            page,
+            from,
+            to: at,
+        });
+    }
+
+    /// Goes on as far as nothing is waited for.
+    fn advance(&mut self, now: Time, index: u32) {
+        loop {
+            let chain = &self.chains[index as usize];
+            if chain.waits() {
+                return;
+            }
+            match chain.stage {
+                Stage::Idle => return,
+                Stage::Setup | Stage::Copy if chain.failure.is_some() => {
+                    self.roll_back(now, index);
+                }
+                Stage::Setup => {
+                    self.chains[index as usize].stage = Stage::Copy;
+                    if !self.destination_lives(index) {
+                        continue;
+                    }
+                    self.copy(now, index);
+                    if self.mutated.on(Mutation::MapBeforeCopy) {
+                        self.chains[index as usize]
+                            .pending
+                            .iter_mut()
+                            .for_each(|p| p.awaited = false);
+                    }
+                }
+                Stage::Copy => {
+                    let hops = !self.chains[index as usize].hops.is_empty();
+                    if hops && !self.destination_lives(index) {
+                        continue;
+                    }
+                    if !self.next_hop(now, index) {
+                        return;
+                    }
+                    if self.chains[index as usize].waits() || !self.destination_lives(index) {
+                        continue;
+                    }
+                    self.chains[index as usize].stage = Stage::Finalize;
+                    self.map(index);
+                }
+                Stage::Finalize => self.settle(now, index),
+                Stage::Closing => {
+                    if !self.chains[index as usize].pending.is_empty() {
+                        return;
+                    }
+                    self.retire(now, index);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Notes a failure if the chain's destination has gone meanwhile.
+    fn destination_lives(&mut self, index: u32) -> bool {
+        let dead = self.dead;
+        let chain = &mut self.chains[index as usize];
+        let lost = chain.parts.iter().find(|part| {
+            let Shape {
+                fill,
+                from,
+                at,
+                map,
+                ..
+            } = part.shape;
+            let target = map.is_some_and(|(agent, _)| dead.contains(agent.home()));
+            target
+                || (fill != Fill::Nothing && dead.contains(at))
+                || (fill == Fill::Copy && dead.contains(from))
+        });
+        let Some(part) = lost else { return true };
+        let Shape { from, at, .. } = part.shape;
+        let page = part.first_page();
+        chain.failure = Some(Failure {
+            kind: StepErrorKind::CardGone,
+            page,
+            from,
+            to: at,
+        });
+        false
+    }
+
+    /// Copy: every part that needs bytes gets them.
+    fn copy(&mut self, now: Time, index: u32) {
+        for part in 0..self.chains[index as usize].parts.len() {
+            let Part {
+                shape, runs, pages, ..
+            } = &self.chains[index as usize].parts[part];
+            let (shape, runs, pages, part) = (*shape, runs.clone(), *pages, part as u16);
+            let (from, to) = (Place::Memory(shape.from), Place::Memory(shape.at));
+            match shape.fill {
+                Fill::Nothing => self.release_host(index, part, &shape, runs),
+                Fill::Zero if self.mutated.on(Mutation::SkipZeroFill) => {}
+                Fill::Zero => {
+                    let by = self.config.capabilities.filler(shape.at);
+                    let op = Op::Fill {
+                        memory: shape.at,
+                        runs,
+                    };
+                    self.issue(index, part, by, Wait::Awaited, Phase::Copy, op);
+                }
+                Fill::Copy => match self
+                    .config
+                    .capabilities
+                    .transport(shape.from, shape.at, pages)
+                {
+                    Transport::Direct(by) => {
+                        let op = Op::Copy { from, to, runs };
+                        self.issue(index, part, by, Wait::Awaited, Phase::Copy, op);
+                    }
+                    Transport::Bounce(..) => self.plan_hops(index, part, runs),
+                },
+            }
+        }
+        self.limit(now, index, self.config.limits.copy);
+    }
+
+    /// Parts that end with the host's frame given back do it in place of a copy.
+    fn release_host(&mut self, index: u32, part: u16, shape: &Shape, runs: Runs) {
+        if shape.end != End::Settle {
+            let op = Op::HostRelease { runs };
+            self.issue(
+                index,
+                part,
+                Executor::HostCpu,
+                Wait::Awaited,
+                Phase::Finalize,
+                op,
+            );
+        }
+    }
+
+    /// Cuts a part into pieces that fit a bounce buffer.
+    fn plan_hops(&mut self, index: u32, part: u16, runs: Runs) {
+        let most = self.config.capabilities.bounce_pages;
+        let mut left = runs.to_vec();
+        while !left.is_empty() {
+            let behind = cut_runs(&mut left, most);
+            let hop = Hop {
+                part,
+                runs: left.into(),
+                inbound: false,
+            };
+            self.chains[index as usize].hops.push_back(hop);
+            left = behind;
+        }
+    }
+
+    /// Issues the next copy through the bounce buffer; `false` if the chain has to wait for one.
+    fn next_hop(&mut self, now: Time, index: u32) -> bool {
+        let chain = &mut self.chains[index as usize];
+        let Some(hop) = chain.hops.front_mut() else {
+            self.give_bounce_back(now, index);
+            return true;
+        };
+        let Some(slot) = chain.bounce.or_else(|| self.bounce_free.pop()) else {
+            if !self.bounce_waiters.contains(&index) {
+                self.bounce_waiters.push_back(index);
+            }
+            return false;
+        };
+        chain.bounce = Some(slot);
+        let (part, runs, inbound) = (hop.part, hop.runs.clone(), hop.inbound);
+        if inbound {
+            chain.hops.pop_front();
+        } else {
+            hop.inbound = true;
+        }
+        let Part { shape, pages, .. } = &chain.parts[part as usize];
+        let (shape, pages) = (*shape, *pages);
+        let Transport::Bounce(out, back) = self
+            .config
+            .capabilities
+            .transport(shape.from, shape.at, pages)
+        else {
+            return true;
+        };
+        let bounce = Place::Bounce(slot);
+        let (by, op) = if inbound {
+            (
+                back,
+                Op::Copy {
+                    from: bounce,
+                    to: Place::Memory(shape.at),
+                    runs,
+                },
+            )
+        } else {
+            (
+                out,
+                Op::Copy {
+                    from: Place::Memory(shape.from),
+                    to: bounce,
+                    runs,
+                },
+            )
+        };
+        self.issue(index, part, by, Wait::Awaited, Phase::Copy, op);
+        self.limit(now, index, self.config.limits.copy);
+        true
+    }
+
+    fn give_bounce_back(&mut self, now: Time, index: u32) {
+        let Some(slot) = self.chains[index as usize].bounce.take() else {
+            return;
+        };
+        self.bounce_free.push(slot);
+        if let Some(next) = self.bounce_waiters.pop_front() {
+            self.advance(now, next);
+        }
+    }
+
+    /// Finalize: the new mapping.
+    fn map(&mut self, index: u32) {
+        for part in 0..self.chains[index as usize].parts.len() {
+            let Part { shape, runs, .. } = &self.chains[index as usize].parts[part];
+            let Some((agent, rights)) = shape.map else {
+                continue;
+            };
+            let (shape, runs, part) = (*shape, runs.clone(), part as u16);
+            match agent.card() {
+                Some(card) => {
+                    let op = Op::CardMap {
+                        runs,
+                        memory: shape.at,
+                        rights,
+                    };
+                    let by = Executor::Card(card);
+                    self.issue(index, part, by, Wait::Posted, Phase::Finalize, op);
+                }
+                None => {
+                    let first = self.table.get(runs[0].page);
+                    let mapped = first.directory.mappers().contains(AgentId::CPU)
+                        && !shape.stop.contains(AgentId::CPU)
+                        && first.directory.writers().contains(AgentId::CPU)
+                            != (rights == Rights::ReadWrite);
+                    let op = if mapped {
+                        Op::HostProtect { runs, rights }
+                    } else {
+                        Op::HostMap { runs, rights }
+                    };
+                    let by = Executor::HostCpu;
+                    self.issue(index, part, by, Wait::Awaited, Phase::Finalize, op);
+                }
+            }
+        }
+    }
+
+    /// The pages are in their new state; whoever waited goes on.
+    fn settle(&mut self, now: Time, index: u32) {
+        let parts = std::mem::take(&mut self.chains[index as usize].parts);
+        for part in &parts {
+            self.apply(now, index, part);
+        }
+        self.chains[index as usize].parts = parts;
+        self.map_accessors(index);
+        self.finish_host_failure(index);
+        self.resume(index);
+        let request = self.chains[index as usize].request;
+        if let Some(id) = request {
+            self.request_progress(now, id, index);
+        }
+        self.leave_pages(index);
+    }
+
+    /// A mapping for the CPU failed: the bytes are on the host all the same; the thread that waits
+    /// is served again, a bounded number of times.
+    fn finish_host_failure(&mut self, index: u32) {
+        let chain = &mut self.chains[index as usize];
+        let Some(failure) = chain.failure.take() else {
+            return;
+        };
+        let attempts = chain.host_attempts.max(1);
+        let access = farside_types::Access::Write;
+        chain.waiters.push(Work::HostFault {
+            page: failure.page,
+            access,
+            attempts,
+        });
+        let runs: Vec<Runs> = chain.parts.iter().map(|part| part.runs.clone()).collect();
+        for run in runs.iter().flat_map(|runs| runs.iter()) {
+            self.table.for_each_mut(run.pages(), |_, entry| {
+                entry.directory.unmap(AgentSet::only(AgentId::CPU));
+            });
+        }
+    }
+
+    /// The chain lets its pages go; those who waited for them are planned.
+    fn leave_pages(&mut self, index: u32) {
+        let chain = &mut self.chains[index as usize];
+        chain.stage = Stage::Closing;
+        chain.deadline = None;
+        let waiters = std::mem::take(&mut chain.waiters);
+        self.work.extend(waiters);
+    }
+
+    /// Enters a part's new state into the tables.
+    fn apply(&mut self, now: Time, index: u32, part: &Part) {
+        let shape = part.shape;
+        if shape.end == End::Free {
+            return self.apply_free(index, part);
+        }
+        let replicas = shape
+            .before
+            .union(shape.after)
+            .iter()
+            .filter(|m| !m.is_host())
+            .count()
+            > 1
+            || (shape.owner.is_host() && shape.after.len() > 1)
+            || (!shape.before.is_empty() && shape.from.is_host() && shape.before.len() > 1);
+        for run in part.runs.iter() {
+            if replicas {
+                self.move_frames_slowly(index, &shape, run);
+            } else {
+                self.move_frames(index, &shape, run);
+            }
+            self.track_residency(&shape, run);
+            self.enter_run(now, &shape, run);
+            self.record(now, &shape, run);
+        }
+        self.count(part);
+    }
+
+    /// Frames of pages that have one card's frame at most before and after: by whole runs.
+    fn move_frames(&mut self, index: u32, shape: &Shape, run: &Run) {
+        if let Some(card) = shape.dropped().iter().find_map(MemoryId::card) {
+            let from = if shape.fill == Fill::Copy && shape.from.card() == Some(card) {
+                Some(run.src)
+            } else {
+                None
+            };
+            match from {
+                Some(frame) => self.drop_frames(index, card, frame, run.count),
+                None => {
+                    for page in run.pages().pages() {
+                        let frame = self.table.get(page).frame;
+                        self.drop_frames(index, card, frame, 1);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The pages of a freed allocation are nowhere.
+    fn apply_free(&mut self, index: u32, part: &Part) {
+        let shape = part.shape;
+        for run in part.runs.iter() {
+            for page in run.pages().pages() {
+                let entry = *self.table.get(page);
+                for memory in shape.before.iter() {
+                    let Some(card) = memory.card().filter(|_| !self.is_dead(memory)) else {
+                        continue;
+                    };
+                    let frame = self.frame_at(page, &entry, memory);
+                    self.cards[card.0 as usize]
+                        .replicas
+                        .remove(&self.table.index(page));
+                    self.drop_frames(index, card, frame, 1);
+                }
+                let flags = entry.flags & (flag::POISONED | flag::HOST_UNSAFE) | flag::DOOMED;
+                let state = PageState::Tombstone;
+                *self.table.get_mut(page) = crate::page::PageEntry {
+                    flags,
+                    state,
+                    chain: NO_CHAIN,
+                    ..Default::default()
+                };
+            }
+            self.track_residency(&shape, run);
+        }
+    }
+
+    /// A card's frames leave: they are reusable when the chain has been answered in full.
+    fn drop_frames(&mut self, index: u32, card: CardId, frame: farside_types::FrameNo, count: u32) {
+        if self.is_dead(card.memory()) {
+            return;
+        }
+        if self.mutated.on(Mutation::FreeBeforeDrain) {
+            self.cards[card.0 as usize].frames.release(frame, count);
+            return;
+        }
+        self.chains[index as usize].let_go(card, frame, count);
+    }
+
+    /// Frames of pages with several cards' copies: page by page.
+    fn move_frames_slowly(&mut self, index: u32, shape: &Shape, run: &Run) {
+        for (i, page) in run.pages().pages().enumerate() {
+            let entry = *self.table.get(page);
+            let page_index = self.table.index(page);
+            let mut kept = None;
+            for memory in shape.before.iter() {
+                let Some(card) = memory.card() else { continue };
+                let frame = self.frame_at(page, &entry, memory);
+                self.cards[card.0 as usize].replicas.remove(&page_index);
+                if !shape.after.contains(memory) {
+                    self.drop_frames(index, card, frame, 1);
+                } else if memory == shape.owner {
+                    kept = Some(frame);
+                } else {
+                    self.cards[card.0 as usize]
+                        .replicas
+                        .insert(page_index, frame);
+                }
+            }
+            let gained = shape.fill != Fill::Nothing && !shape.at.is_host();
+            let new = run.dst.offset(i as u32);
+            if gained && shape.at != shape.owner {
+                if let Some(card) = shape.at.card() {
+                    self.cards[card.0 as usize].replicas.insert(page_index, new);
+                }
+            }
+            if let Some(frame) = kept {
+                self.table.get_mut(page).frame = frame;
+            }
+        }
+    }
+
+    fn track_residency(&mut self, shape: &Shape, run: &Run) {
+        for card in shape.dropped().iter().filter_map(MemoryId::card) {
+            if !self.mutated.on(Mutation::StaleResidency) && !self.is_dead(card.memory()) {
+                self.cards[card.0 as usize].residency.remove(run.pages());
+            }
+        }
+        for card in shape
+            .after
+            .minus(shape.before)
+            .iter()
+            .filter_map(MemoryId::card)
+        {
+            self.cards[card.0 as usize].residency.insert(run.pages());
+        }
+    }
+
+    /// The new entries of a run.
+    fn enter_run(&mut self, now: Time, shape: &Shape, run: &Run) {
+        let gained = shape.fill != Fill::Nothing;
+        let takes_frame = gained && shape.at == shape.owner && !shape.owner.is_host();
+        let moved = gained || matches!(shape.kind, Kind::Collapse | Kind::Migration);
+        let window = self.config.thrash.window;
+        let dead = self.dead;
+        let mut scrub = false;
+        let mut frame = run.dst;
+        self.table.for_each_mut(run.pages(), |_, entry| {
+            let directory = &mut entry.directory;
+            directory.unmap(shape.stop);
+            directory.protect(shape.demote);
+            directory.set_copies(shape.after);
+            if let Some((agent, rights)) = shape.map {
+                directory.map(agent, rights);
+                entry.flags |= flag::REFERENCED;
+            }
+            if moved {
+                let fight = shape.reason == Reason::Demand || shape.reason == Reason::Collapse;
+                let again = entry.moved_at != 0 && entry.residency(now) < window;
+                let count = if fight && again {
+                    entry.directory.bounces() + 1
+                } else {
+                    0
+                };
+                if fight {
+                    entry.directory.set_bounces(count.min(15));
+                }
+                entry.stamp(now);
+            }
+            if takes_frame {
+                entry.frame = frame;
+            }
+            entry.owner = shape.owner.0;
+            if shape.after.contains(MemoryId::HOST) {
+                entry.set(flag::HOST_BACKED, true);
+            }
+            if shape.end == End::ReleaseHost {
+                entry.set(flag::HOST_BACKED, false);
+            }
+            entry.state = entry.settled_state();
+            entry.chain = NO_CHAIN;
+            scrub |= !shape.after.and(dead).is_empty();
+            frame = frame.offset(1);
+        });
+        if scrub {
+            self.scrub(run.pages());
+        }
+    }
+
+    fn record(&mut self, now: Time, shape: &Shape, run: &Run) {
+        if shape.fill == Fill::Nothing {
+            return;
+        }
+        let from = (!shape.before.is_empty()).then_some(shape.from);
+        let reason = shape.reason;
+        let range = run.pages();
+        self.history.push(Moved {
+            at: now,
+            range,
+            from,
+            to: shape.at,
+            reason,
+        });
+        if let Some(object) = self.space.holding_mut(run.page) {
+            object.pages_moved += u64::from(run.count);
+        }
+    }
+
+    fn count(&mut self, part: &Part) {
+        let (shape, pages) = (&part.shape, u64::from(part.pages));
+        let around = u64::from(part.prefetched.min(part.pages));
+        let stats = &mut self.stats;
+        if shape.fill != Fill::Nothing {
+            let from = (!shape.before.is_empty()).then_some(shape.from);
+            *stats.moves.entry((from, shape.at)).or_default() += pages;
+            *stats.by_reason.entry(shape.reason).or_default() += pages - around;
+            if around > 0 {
+                *stats.by_reason.entry(Reason::Prefetch).or_default() += around;
+            }
+        }
+        match shape.kind {
+            Kind::Migration => stats.migrations += pages,
+            Kind::Duplication => stats.duplications += pages,
+            Kind::Collapse => stats.collapses += pages,
+            Kind::RemoteMap => stats.remote_maps += pages,
+            Kind::Eviction => {
+                stats.evictions += pages;
+                if shape.fill == Fill::Nothing {
+                    stats.clean_departures += pages;
+                }
+            }
+            Kind::Rights => {}
+        }
+    }
+
+    /// Resumes the faults that the chain answers.
+    fn resume(&mut self, index: u32) {
+        let faults = std::mem::take(&mut self.chains[index as usize].faults);
+        let mut card = None;
+        let mut ids = Vec::with_capacity(faults.len());
+        for key in faults {
+            if let Some(fault) = self.faults.close(key) {
+                card = Some(fault.card);
+                ids.push(fault.id);
+            }
+        }
+        let Some(card) = card else { return };
+        let op = Op::CardResume { faults: ids.into() };
+        self.issue(
+            index,
+            0,
+            Executor::Card(card),
+            Wait::Posted,
+            Phase::Finalize,
+            op,
+        );
+    }
+
+    /// Back to where it was: the source is valid, what was found for the destination is given back.
+    fn roll_back(&mut self, now: Time, index: u32) {
+        self.stats.rollbacks += 1;
+        self.give_bounce_back(now, index);
+        self.bounce_waiters.retain(|&waiting| waiting != index);
+        let chain = &mut self.chains[index as usize];
+        chain.hops.clear();
+        let failure = chain.failure.take();
+        let parts = std::mem::take(&mut chain.parts);
+        for part in &parts {
+            self.restore(index, part);
+        }
+        self.chains[index as usize].parts = parts;
+        self.retry_faults(index);
+        self.retry_host(index);
+        let request = self.chains[index as usize].request;
+        if let (Some(id), Some(failure)) = (request, failure) {
+            self.request_rolled_back(id, request_error(&failure));
+        }
+        self.leave_pages(index);
+    }
+
+    fn restore(&mut self, index: u32, part: &Part) {
+        let shape = part.shape;
+        let lost = shape.needs_frames();
+        for run in part.runs.iter() {
+            if let Some(card) = lost {
+                if !self.is_dead(card.memory()) {
+                    self.chains[index as usize].let_go(card, run.dst, run.count);
+                }
+            }
+            self.table.for_each_mut(run.pages(), |_, entry| {
+                entry.directory.unmap(shape.stop);
+                entry.directory.protect(shape.demote);
+                entry.state = entry.settled_state();
+                entry.chain = NO_CHAIN;
+            });
+            if !self.dead.is_empty() {
+                self.scrub(run.pages());
+            }
+        }
+    }
+
+    /// Faults of a failed chain are planned again, a bounded number of times.
+    fn retry_faults(&mut self, index: u32) {
+        let faults = std::mem::take(&mut self.chains[index as usize].faults);
+        for key in faults {
+            let Some(fault) = self.faults.get_mut(key) else {
+                continue;
+            };
+            fault.attempts = fault.attempts.saturating_add(1);
+            let spent = fault.attempts >= self.config.limits.attempts;
+            if spent && !self.mutated.on(Mutation::RetryForever) {
+                self.cancel(key, farside_types::CancelReason::CopyFailed);
+            } else {
+                self.work.push_back(Work::Fault(key));
+            }
+        }
+    }
+
+    fn retry_host(&mut self, index: u32) {
+        let chain = &mut self.chains[index as usize];
+        if chain.host_attempts == 0 {
+            return;
+        }
+        let (attempts, page) = (chain.host_attempts, chain.parts[0].first_page());
+        let access = farside_types::Access::Write;
+        chain.waiters.push(Work::HostFault {
+            page,
+            access,
+            attempts,
+        });
+    }
+
+    /// Every command has been answered: what was left is free, or quarantined.
+    fn retire(&mut self, now: Time, index: u32) {
+        let chain = &mut self.chains[index as usize];
+        let release = std::mem::take(&mut chain.release);
+        let quarantine = chain.quarantine && !self.mutated.on(Mutation::ReuseAfterTimeout);
+        let evicted = chain
+            .parts
+            .iter()
+            .filter(|p| p.shape.kind == Kind::Eviction);
+        let evictions: Vec<(CardId, u32)> = evicted
+            .flat_map(|p| {
+                let pages = p.pages;
+                p.shape
+                    .dropped()
+                    .iter()
+                    .filter_map(move |m| Some((m.card()?, pages)))
+            })
+            .collect();
+        let (epoch, pending, waiters) = (
+            chain.epoch.wrapping_add(1),
+            std::mem::take(&mut chain.pending),
+            std::mem::take(&mut chain.waiters),
+        );
+        *chain = Chain {
+            epoch,
+            pending,
+            ..Chain::idle()
+        };
+        self.idle_chains.push(index);
+        self.work.extend(waiters);
+        for (card, frame, count) in release {
+            let frames = &mut self.cards[card.0 as usize].frames;
+            if quarantine {
+                frames.quarantine(frame, count);
+            } else {
+                frames.release(frame, count);
+            }
+        }
+        for (card, pages) in evictions {
+            let state = &mut self.cards[card.0 as usize];
+            state.evicting = state.evicting.saturating_sub(pages);
+        }
+        self.wake_waiting();
+        self.finish_resets(now);
+    }
+
+    /// A chain has ended: those who wait for frames or for a chain are planned again, in order.
+    fn wake_waiting(&mut self) {
+        for card in &mut self.cards {
+            self.work.extend(card.waiting.drain(..));
+        }
+        if let Some(work) = self.chain_waiters.pop_front() {
+            self.work.push_back(work);
+        }
+    }
+
+    /// The time limit of a chain's stage has passed.
+    pub(crate) fn chain_due(&mut self, now: Time, index: u32, epoch: u32) {
+        let chain = &self.chains[index as usize];
+        let due = chain.epoch == epoch && chain.deadline.is_some_and(|at| at <= now);
+        if !due || !chain.waits() {
+            return;
+        }
+        let late: Vec<Pending> = chain
+            .pending
+            .iter()
+            .copied()
+            .filter(|p| p.awaited)
+            .collect();
+        for pending in late {
+            self.chains[index as usize]
+                .pending
+                .retain(|p| p.command != pending.command);
+            let kind = StepErrorKind::TimedOut;
+            self.step_failed(
+                index,
+                pending,
+                StepError {
+                    pages_done: 0,
+                    kind,
+                },
+            );
+        }
+        self.chains[index as usize].deadline = None;
+        self.advance(now, index);
+    }
+
+    /// A copy to the host that timed out may still arrive: the host's frames are out of use.
+    fn guard_host(&mut self, index: u32, pending: Pending) {
+        let chain = &self.chains[index as usize];
+        let Some(part) = chain.parts.get(pending.part as usize) else {
+            return;
+        };
+        let into_host = part.shape.fill == Fill::Copy && part.shape.at.is_host();
+        if pending.drain || !into_host || self.mutated.on(Mutation::ReuseAfterTimeout) {
+            return;
+        }
+        let runs = part.runs.clone();
+        for run in runs.iter() {
+            self.table
+                .for_each_mut(run.pages(), |_, entry| entry.set(flag::HOST_UNSAFE, true));
+            self.unsafe_host.push(run.pages());
+        }
+    }
+
+    /// A card did not drain. Where it could write nobody knows what the page holds: it is lost.
+    /// Where it only reads the chain goes on, and what it may still read is quarantined.
+    fn drain_failed(&mut self, index: u32, pending: Pending) {
+        let Executor::Card(card) = pending.executor else {
+            return;
+        };
+        let chain = &mut self.chains[index as usize];
+        chain.quarantine = true;
+        let part = &chain.parts[pending.part as usize];
+        let (runs, shape, page) = (part.runs.clone(), part.shape, part.first_page());
+        let range = runs.first().map_or_else(Default::default, Run::pages);
+        self.replies
+            .push_back(Reply::CardSuspect { card, pages: range });
+        let writes = runs.iter().any(|run| {
+            let agent = card.agent();
+            run.pages()
+                .pages()
+                .any(|p| self.table.get(p).directory.writers().contains(agent))
+        });
+        if writes {
+            let Shape { from, at, .. } = shape;
+            let kind = StepErrorKind::TimedOut;
+            self.lose_written(index, card, &runs);
+            let chain = &mut self.chains[index as usize];
+            chain.failure.get_or_insert(Failure {
+                kind,
+                page,
+                from,
+                to: at,
+            });
+        }
+    }
+
+    /// Keeps mappings that were promised (advice `AccessedBy`) after a move.
+    fn map_accessors(&mut self, index: u32) {
+        for part in 0..self.chains[index as usize].parts.len() {
+            let part = &self.chains[index as usize].parts[part];
+            let hinted = self.table.get(part.first_page()).has(flag::HINTED);
+            if !hinted || part.shape.fill == Fill::Nothing || part.shape.end != End::Settle {
+                continue;
+            }
+            for run in part.runs.clone().iter() {
+                self.promise_mappings(run.pages());
+            }
+        }
+    }
+}
+
+/// The page after `done` pages of the runs.
+fn nth_page(runs: &[Run], done: u64) -> Option<PageNo> {
+    let mut left = done;
+    for run in runs {
+        if left < u64::from(run.count) {
+            return Some(run.page.offset(left));
+        }
+        left -= u64::from(run.count);
+    }
+    None
+}
+
+fn request_error(failure: &Failure) -> RequestError {
+    let &Failure { page, from, to, .. } = failure;
+    RequestError::CopyFailed { page, from, to }
+}

@@ -1,0 +1,284 @@
+//! What is brought along with a fault: fault-around for the host, the density tree for cards, and
+//! decisions that reach further than their page.
+
+use farside_types::{
+    Access, AgentId, BLOCK_PAGES, CardId, GROUP_PAGES, PageNo, PageRange, Reason, Time,
+};
+
+use crate::Driver;
+use crate::chain::{Kind, Shape, tidy};
+use crate::page::{PageEntry, PageState, flag};
+use crate::placement::{Action, Scope};
+use crate::serve::Plan;
+
+impl Driver {
+    /// A card's fault brings the largest subtree of its block that is to be fuller than the
+    /// threshold (as NVIDIA's driver does), as far as there is room.
+    pub(crate) fn prefetch_around(&mut self, card: CardId, plan: &mut Plan) {
+        if self.config.prefetch.density_percent >= 100 {
+            return;
+        }
+        let wanted: u32 = plan.parts.iter().map(|part| part.pages).sum();
+        let mut budget = self.room(card).saturating_sub(wanted);
+        for part in 0..plan.parts.len() {
+            let shape = plan.parts[part].shape;
+            let moves = matches!(shape.kind, Kind::Migration | Kind::Duplication);
+            if !moves || shape.at != card.memory() {
+                continue;
+            }
+            for block in blocks_of(plan, part) {
+                self.prefetch_block(card, plan, &shape, block, &mut budget);
+            }
+        }
+        tidy_prefetched(plan);
+    }
+
+    /// One block: the tree is climbed from every leaf with a fault.
+    fn prefetch_block(
+        &mut self,
+        card: CardId,
+        plan: &mut Plan,
+        shape: &Shape,
+        block: PageNo,
+        budget: &mut u32,
+    ) {
+        let leaf = self.config.prefetch.density_leaf_pages as usize;
+        let percent = usize::from(self.config.prefetch.density_percent);
+        let mut occupied = [false; BLOCK_PAGES as usize];
+        let mut faulted = [false; BLOCK_PAGES as usize];
+        for (i, page) in PageRange::new(block, BLOCK_PAGES).pages().enumerate() {
+            let entry = self.table.get(page);
+            faulted[i] = entry.has(flag::PLANNED);
+            occupied[i] = faulted[i] || entry.directory.copies().contains(card.memory());
+        }
+        for start in (0..BLOCK_PAGES as usize).step_by(leaf) {
+            if faulted[start..start + leaf].iter().any(|&f| f) {
+                occupied[start..start + leaf].fill(true);
+                let (from, len) = densest(&occupied, start, leaf, percent);
+                occupied[from..from + len].fill(true);
+            }
+        }
+        let pages = occupied.iter().zip(faulted).enumerate();
+        let extra: Vec<PageNo> = pages
+            .filter(|(_, (occupied, faulted))| **occupied && !faulted)
+            .map(|(i, _)| block.offset(i as u64))
+            .collect();
+        let access = if shape.after.len() == 1 {
+            Access::Write
+        } else {
+            Access::Read
+        };
+        for page in extra {
+            if *budget == 0 {
+                break;
+            }
+            if self.bring_along(plan, shape, page, card.agent(), access) {
+                *budget -= 1;
+            }
+        }
+    }
+
+    /// A host fault brings the aligned window around it.
+    pub(crate) fn fault_around(
+        &mut self,
+        now: Time,
+        page: PageNo,
+        access: Access,
+        plan: &mut Plan,
+    ) {
+        let around = u64::from(self.config.prefetch.host_fault_around);
+        let mapped = self
+            .table
+            .get(page)
+            .directory
+            .mappers()
+            .contains(AgentId::CPU);
+        let Some(part) = plan.parts.first().filter(|_| around > 1 && !mapped) else {
+            return;
+        };
+        let shape = part.shape;
+        let _ = now;
+        for neighbour in PageRange::new(page.align_down(around), around).pages() {
+            if self.config.arena.contains(neighbour) {
+                self.bring_along(plan, &shape, neighbour, AgentId::CPU, access);
+            }
+        }
+        tidy_prefetched(plan);
+    }
+
+    /// Enters `page` if it is in the same situation as the page of `shape`.
+    fn bring_along(
+        &mut self,
+        plan: &mut Plan,
+        shape: &Shape,
+        page: PageNo,
+        agent: AgentId,
+        access: Access,
+    ) -> bool {
+        let entry = *self.table.get(page);
+        let alike = entry.directory.copies() == shape.before
+            && (shape.before.is_empty() || entry.owner() == shape.from);
+        if !alike || !self.may_come_along(&entry, page, agent) {
+            return false;
+        }
+        let read_only = entry.has(flag::READ_ONLY) && !agent.is_cpu();
+        let access = if read_only { Access::Read } else { access };
+        let action = action_of(shape);
+        let Ok(same) = self.shape(&entry, agent, access, action, shape.reason) else {
+            return false;
+        };
+        let part = self.enter(plan, same, page, &entry);
+        plan.parts[part].prefetched += 1;
+        true
+    }
+
+    fn may_come_along(&self, entry: &PageEntry, page: PageNo, agent: AgentId) -> bool {
+        let busy = entry.state == PageState::Moving || entry.has(flag::PLANNED);
+        let stays = entry.has(flag::PINNED) || entry.has(flag::THRASH_PINNED);
+        let fought = entry.directory.bounces() > 0;
+        let mapped = entry.directory.mappers().contains(agent);
+        !(busy || stays || fought || mapped)
+            && self.refusal(entry, agent, Access::Read).is_none()
+            && self.claimed(page, None).is_none()
+    }
+
+    /// Applies decisions that reach further than their page.
+    pub(crate) fn widen(&mut self, now: Time, agent: AgentId, plan: &mut Plan) {
+        let _ = now;
+        for wider in std::mem::take(&mut plan.wider) {
+            let Some(object) = self.space.holding(wider.page) else {
+                continue;
+            };
+            let range = match wider.scope {
+                Scope::Page => PageRange::page(wider.page),
+                Scope::Group => PageRange::new(wider.page.align_down(GROUP_PAGES), GROUP_PAGES),
+                Scope::Range(range) => range,
+                Scope::Object => object.range,
+            };
+            let range = range.intersection(object.range);
+            let room = agent.card().map_or(u32::MAX, |card| self.room(card));
+            let most = self.config.limits.chain_pages.min(room);
+            for page in range.pages() {
+                let planned: u32 = plan.parts.iter().map(|part| part.pages).sum();
+                if planned >= most {
+                    break;
+                }
+                self.bring_along(plan, &wider.shape, page, agent, wider.access);
+            }
+        }
+        tidy_prefetched(plan);
+    }
+
+    /// A card's accesses to a group reached the threshold: the scheme decides.
+    pub(crate) fn counter_notice(&mut self, now: Time, card: CardId, pages: PageRange, count: u32) {
+        let agent = card.agent();
+        let view = crate::placement::CounterView {
+            now,
+            pages,
+            agent,
+            count,
+        };
+        let Some(decision) = self.placement.on_counter(&view) else {
+            return;
+        };
+        let range = match decision.scope {
+            Scope::Page | Scope::Group => pages,
+            Scope::Range(range) => range,
+            Scope::Object => self
+                .space
+                .holding(pages.start)
+                .map_or(pages, |object| object.range),
+        };
+        let (action, reason) = (decision.action, decision.reason);
+        self.work.push_back(crate::fault::Work::Move {
+            range,
+            agent,
+            action,
+            reason,
+        });
+    }
+
+    /// The scheme's tick.
+    pub(crate) fn tick(&mut self, now: Time) {
+        for proposal in self.placement.on_tick(now) {
+            let crate::placement::Proposal { pages, to, reason } = proposal;
+            let (agent, action) = (to.agent(), Action::Migrate);
+            self.work.push_back(crate::fault::Work::Move {
+                range: pages,
+                agent,
+                action,
+                reason,
+            });
+        }
+        self.arm_tick();
+    }
+}
+
+/// What a scheme decided when it made this shape.
+fn action_of(shape: &Shape) -> Action {
+    match shape.kind {
+        Kind::Duplication => Action::Duplicate,
+        Kind::RemoteMap => Action::MapRemote,
+        _ if shape.reason == Reason::Collapse => Action::Duplicate,
+        _ => Action::Migrate,
+    }
+}
+
+/// First pages of the blocks that the runs of a part touch.
+fn blocks_of(plan: &Plan, part: usize) -> Vec<PageNo> {
+    let mut blocks: Vec<PageNo> = plan.parts[part]
+        .runs
+        .iter()
+        .flat_map(|run| {
+            let last = run.pages().end().0 - 1;
+            (run.page.block().0..=PageNo(last).block().0).map(|b| PageNo(b * BLOCK_PAGES))
+        })
+        .collect();
+    blocks.sort_unstable();
+    blocks.dedup();
+    blocks
+}
+
+/// The largest aligned subtree around `start` that is occupied to more than `percent`.
+fn densest(occupied: &[bool], start: usize, leaf: usize, percent: usize) -> (usize, usize) {
+    let mut best = (start, leaf);
+    let mut len = leaf;
+    while len < occupied.len() {
+        len *= 2;
+        let from = start & !(len - 1);
+        let full = occupied[from..from + len].iter().filter(|&&o| o).count();
+        if full * 100 > percent * len {
+            best = (from, len);
+        }
+    }
+    best
+}
+
+/// Pages came out of order: runs are sorted and merged again.
+fn tidy_prefetched(plan: &mut Plan) {
+    for part in plan.parts.iter_mut().filter(|part| part.prefetched > 0) {
+        tidy(&mut part.runs);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_is_climbed_while_it_is_more_than_half_full() {
+        let mut occupied = [false; 512];
+        occupied[..16].fill(true);
+        assert_eq!(densest(&occupied, 0, 16, 51), (0, 16));
+        occupied[16..32].fill(true);
+        assert_eq!(densest(&occupied, 16, 16, 51), (0, 32));
+        occupied[32..48].fill(true);
+        assert_eq!(
+            densest(&occupied, 32, 16, 51),
+            (0, 64),
+            "48 of 64 pages are 75 percent"
+        );
+        occupied[..300].fill(true);
+        assert_eq!(densest(&occupied, 288, 16, 51), (0, 512));
+    }
+}

@@ -1,0 +1,728 @@
+//! Requests of the program: allocate, free, migrate, prefetch, advise, pin, protect, trim.
+//!
+//! A request works its way through its pages. It takes what no chain holds, waits for what one
+//! does, and holds nothing while it waits.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use farside_types::{
+    Access, AgentId, AgentSet, MemoryId, PAGE_SIZE, PageNo, PageRange, Reason, RequestId, Rights,
+    Time, VirtAddr,
+};
+
+use crate::Driver;
+use crate::chain::{End, Fill, Part, Shape};
+use crate::command::{Executor, Op, Phase, Run, Wait};
+use crate::event::{Advice, Request};
+use crate::fault::Work;
+use crate::page::{PageEntry, PageState, flag};
+use crate::placement::Action;
+use crate::reply::{Outcome, Reply, RequestError};
+use crate::serve::{OpenPart, Plan};
+use crate::space::Hint;
+
+/// A request that is under way.
+pub(crate) struct OpenRequest {
+    pub(crate) kind: RequestKind,
+    /// What has not been looked at yet.
+    left: VecDeque<PageRange>,
+    /// All of it.
+    whole: PageRange,
+    /// Chains that work for it.
+    chains: u32,
+    pages_moved: u64,
+    error: Option<RequestError>,
+}
+
+/// What is done to each page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RequestKind {
+    /// New pages are cleared of what the kernel remembers of their addresses.
+    Alloc,
+    Free,
+    Migrate(MemoryId),
+    Prefetch(MemoryId),
+    Pin(MemoryId),
+    Protect,
+    Trim,
+}
+
+/// Pages that the program pinned.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Pin {
+    pub(crate) range: PageRange,
+    pub(crate) at: MemoryId,
+}
+
+/// What a walk over the pages of a request has come to.
+enum Walk {
+    /// These pages are ready; there may be more.
+    Ready(Plan, u64),
+    /// The next page is held by this chain.
+    Held(u32),
+    /// The next page is claimed by an older group.
+    Claimed(usize),
+    /// Nothing is left.
+    End,
+    /// It cannot go on.
+    Failed(RequestError),
+}
+
+impl RequestKind {
+    fn target(self) -> Option<MemoryId> {
+        match self {
+            RequestKind::Migrate(to) | RequestKind::Prefetch(to) | RequestKind::Pin(to) => Some(to),
+            _ => None,
+        }
+    }
+}
+
+impl Driver {
+    pub(crate) fn take_request(&mut self, now: Time, id: RequestId, request: Request) {
+        if self.requests.len() >= self.config.limits.requests {
+            let open = self.requests.len();
+            return self.reply(id, Err(RequestError::TooManyRequests { open }));
+        }
+        let result = match request {
+            Request::Alloc { bytes, name } => self.alloc(id, bytes, name),
+            Request::Free { addr } => self.free(id, addr),
+            Request::Migrate { range, to } => self.move_to(id, range, RequestKind::Migrate(to)),
+            Request::Prefetch { range, to } => self.move_to(id, range, RequestKind::Prefetch(to)),
+            Request::Pin { range, at } => self.move_to(id, range, RequestKind::Pin(at)),
+            Request::Unpin { range } => self.unpin(id, range),
+            Request::Advise { range, advice } => self.advise(id, range, advice),
+            Request::Protect { range, rights } => self.protect(id, range, rights),
+            Request::Trim => {
+                let ranges = self.space.objects().map(|object| object.range).collect();
+                self.open(id, RequestKind::Trim, PageRange::default(), ranges);
+                Ok(())
+            }
+        };
+        if let Err(error) = result {
+            self.reply(id, Err(error));
+        }
+        let _ = now;
+    }
+
+    fn open(
+        &mut self,
+        id: RequestId,
+        kind: RequestKind,
+        whole: PageRange,
+        left: VecDeque<PageRange>,
+    ) {
+        let request = OpenRequest {
+            kind,
+            left,
+            whole,
+            chains: 0,
+            pages_moved: 0,
+            error: None,
+        };
+        self.requests.insert(id, request);
+        self.work.push_back(Work::Request(id));
+    }
+
+    fn reply(&mut self, id: RequestId, result: Result<Outcome, RequestError>) {
+        self.replies.push_back(Reply::Request { id, result });
+    }
+
+    fn reply_done(&mut self, id: RequestId, pages_moved: u64) {
+        self.reply(id, Ok(Outcome::Done { pages_moved }));
+    }
+
+    fn alloc(&mut self, id: RequestId, bytes: u64, name: Arc<str>) -> Result<(), RequestError> {
+        if bytes == 0 {
+            return Err(RequestError::EmptyAllocation);
+        }
+        let pages = bytes.div_ceil(PAGE_SIZE as u64);
+        let Some(range) = self.space.allocate(pages, bytes, name) else {
+            let largest_gap = self.space.largest_gap();
+            return Err(RequestError::OutOfAddressSpace { pages, largest_gap });
+        };
+        let mut poisoned = VecDeque::new();
+        self.table.for_each_mut(range, |page, entry| {
+            if entry.has(flag::POISONED) {
+                poisoned.push_back(PageRange::page(page));
+            }
+            let flags = entry.flags & flag::HOST_UNSAFE;
+            *entry = PageEntry {
+                state: PageState::Fresh,
+                flags,
+                ..PageEntry::default()
+            };
+        });
+        if poisoned.is_empty() {
+            self.reply(id, Ok(Outcome::Allocated(range)));
+        } else {
+            self.open(id, RequestKind::Alloc, range, poisoned);
+        }
+        Ok(())
+    }
+
+    fn free(&mut self, id: RequestId, addr: VirtAddr) -> Result<(), RequestError> {
+        let not_one = RequestError::NotAnAllocation { addr };
+        let Some(object) = self.space.starting_at(addr) else {
+            return Err(not_one);
+        };
+        let range = object.range;
+        let freed_already = self
+            .requests
+            .values()
+            .any(|request| request.kind == RequestKind::Free && request.whole == range);
+        if freed_already {
+            return Err(not_one);
+        }
+        self.table
+            .for_each_mut(range, |_, entry| entry.set(flag::DOOMED, true));
+        self.pins.retain(|pin| !pin.range.overlaps(range));
+        self.open(id, RequestKind::Free, range, VecDeque::from([range]));
+        Ok(())
+    }
+
+    fn move_to(
+        &mut self,
+        id: RequestId,
+        range: PageRange,
+        kind: RequestKind,
+    ) -> Result<(), RequestError> {
+        self.check_range(range)?;
+        let Some(to) = kind.target() else {
+            return Ok(());
+        };
+        if !self.is_usable(to) {
+            return Err(RequestError::NoSuchMemory { memory: to });
+        }
+        if !matches!(kind, RequestKind::Prefetch(_)) {
+            self.check_fit(range, to)?;
+            let elsewhere = |pin: &&Pin| pin.at != to && pin.range.overlaps(range);
+            if let Some(pin) = self.pins.iter().find(elsewhere) {
+                let page = pin.range.intersection(range).start;
+                return Err(RequestError::Pinned { page, at: pin.at });
+            }
+        }
+        if let RequestKind::Pin(at) = kind {
+            self.pins.push(Pin { range, at });
+        }
+        self.open(id, kind, range, VecDeque::from([range]));
+        Ok(())
+    }
+
+    /// Whether `range` is there, and all of it allocated.
+    fn check_range(&self, range: PageRange) -> Result<(), RequestError> {
+        if range.is_empty() {
+            return Err(RequestError::EmptyRange);
+        }
+        let wraps = range.start.0.checked_add(range.count).is_none();
+        let mut page = range.start;
+        while wraps || page < range.end() {
+            let object = self.space.holding(page).filter(|_| !wraps);
+            let live = object.filter(|o| !self.table.get(o.range.start).has(flag::DOOMED));
+            let Some(object) = live else {
+                return Err(RequestError::Unallocated { range, page });
+            };
+            page = object.range.end();
+        }
+        Ok(())
+    }
+
+    /// Whether `range` can be at `memory` all at once, beside what is pinned there.
+    fn check_fit(&self, range: PageRange, memory: MemoryId) -> Result<(), RequestError> {
+        let Some(card) = memory.card() else {
+            return Ok(());
+        };
+        let state = &self.cards[card.0 as usize].frames;
+        let frames = u64::from(state.total() - state.quarantined());
+        let pinned: u64 = self
+            .pins
+            .iter()
+            .filter(|pin| pin.at == memory)
+            .map(|pin| pin.range.count - pin.range.intersection(range).count)
+            .sum();
+        if range.count.saturating_add(pinned) > frames {
+            let pages = range.count;
+            return Err(RequestError::DoesNotFit {
+                memory,
+                pages,
+                frames,
+                pinned,
+            });
+        }
+        Ok(())
+    }
+
+    fn unpin(&mut self, id: RequestId, range: PageRange) -> Result<(), RequestError> {
+        self.check_range(range)?;
+        let Some(at) = self.pins.iter().rposition(|pin| pin.range == range) else {
+            return Err(RequestError::NotPinned { page: range.start });
+        };
+        self.pins.remove(at);
+        self.unmark_pins(range);
+        self.reply_done(id, 0);
+        Ok(())
+    }
+
+    /// Takes the mark from pages that no pin covers any more.
+    fn unmark_pins(&mut self, range: PageRange) {
+        let pins = &self.pins;
+        self.table.for_each_mut(range, |page, entry| {
+            let covered = pins.iter().any(|pin| pin.range.contains(page));
+            entry.set(flag::PINNED, covered && entry.has(flag::PINNED));
+        });
+    }
+
+    fn advise(
+        &mut self,
+        id: RequestId,
+        range: PageRange,
+        advice: Advice,
+    ) -> Result<(), RequestError> {
+        self.check_range(range)?;
+        match advice {
+            Advice::ReadMostly(on) => {
+                self.table
+                    .for_each_mut(range, |_, entry| entry.set(flag::READ_MOSTLY, on));
+            }
+            Advice::Preferred(memory) => {
+                if let Some(memory) = memory.filter(|&memory| !self.is_usable(memory)) {
+                    return Err(RequestError::NoSuchMemory { memory });
+                }
+                self.hint(range, |hint| hint.preferred = memory);
+            }
+            Advice::AccessedBy(agent, on) => {
+                if !self.is_usable(agent.home()) {
+                    return Err(RequestError::NoSuchMemory {
+                        memory: agent.home(),
+                    });
+                }
+                self.hint(range, |hint| {
+                    let set = hint.accessed_by;
+                    hint.accessed_by = if on {
+                        set.with(agent)
+                    } else {
+                        set.without(agent)
+                    };
+                });
+                if on {
+                    self.promise_mappings(range);
+                }
+            }
+        }
+        self.placement.on_hint(range, advice);
+        self.reply_done(id, 0);
+        Ok(())
+    }
+
+    /// Changes the advice of every allocation in `range`.
+    fn hint(&mut self, range: PageRange, change: impl Fn(&mut Hint)) {
+        let mut page = range.start;
+        while page < range.end() {
+            let Some(object) = self.space.holding_mut(page) else {
+                break;
+            };
+            let part = object.range.intersection(range);
+            let known = object
+                .hint(page)
+                .filter(|hint| hint.range.covers(part))
+                .copied();
+            let none = Hint {
+                range: part,
+                preferred: None,
+                accessed_by: AgentSet::EMPTY,
+            };
+            let mut hint = Hint {
+                range: part,
+                ..known.unwrap_or(none)
+            };
+            change(&mut hint);
+            object.hints.retain(|old| !part.covers(old.range));
+            object.hints.push(hint);
+            page = object.range.end();
+        }
+        self.table
+            .for_each_mut(range, |_, entry| entry.set(flag::HINTED, true));
+    }
+
+    /// Maps settled pages for those that were promised a mapping and can have one. Only cards: the
+    /// CPU maps its own memory by its faults.
+    pub(crate) fn promise_mappings(&mut self, range: PageRange) {
+        for page in range.pages() {
+            let entry = *self.table.get(page);
+            let settled = matches!(entry.state, PageState::Host | PageState::Card);
+            let hint = self
+                .space
+                .holding(page)
+                .and_then(|object| object.hint(page))
+                .copied();
+            let Some(hint) = hint.filter(|_| settled) else {
+                continue;
+            };
+            for agent in hint.accessed_by.minus(entry.directory.mappers()).iter() {
+                self.promise_mapping(page, &entry, agent);
+            }
+        }
+    }
+
+    fn promise_mapping(&mut self, page: PageNo, entry: &PageEntry, agent: AgentId) {
+        let Some(card) = agent.card() else { return };
+        let memory = entry.owner();
+        if self.is_dead(agent.home()) || !self.config.capabilities.can_map(agent, memory) {
+            return;
+        }
+        let read_only = entry.has(flag::READ_ONLY);
+        let rights = if read_only {
+            Rights::Read
+        } else {
+            Rights::ReadWrite
+        };
+        let frame = self.frame_at(page, entry, memory);
+        self.table.get_mut(page).directory.map(agent, rights);
+        let runs = [Run {
+            page,
+            count: 1,
+            src: frame,
+            dst: frame,
+        }]
+        .as_slice()
+        .into();
+        let op = Op::CardMap {
+            runs,
+            memory,
+            rights,
+        };
+        self.loose(Executor::Card(card), Wait::Posted, Phase::Finalize, op);
+    }
+
+    fn protect(
+        &mut self,
+        id: RequestId,
+        range: PageRange,
+        rights: Rights,
+    ) -> Result<(), RequestError> {
+        self.check_range(range)?;
+        let on = rights == Rights::Read;
+        self.table
+            .for_each_mut(range, |_, entry| entry.set(flag::READ_ONLY, on));
+        if on {
+            self.open(id, RequestKind::Protect, range, VecDeque::from([range]));
+        } else {
+            self.reply_done(id, 0);
+        }
+        Ok(())
+    }
+
+    /// Goes on with a request as far as it gets.
+    pub(crate) fn serve_request(&mut self, now: Time, id: RequestId) {
+        loop {
+            match self.walk(id) {
+                Walk::Ready(plan, pages) => {
+                    if !self.start_request(now, id, plan, pages) {
+                        return;
+                    }
+                }
+                Walk::Held(chain) => return self.wait_on(chain, Work::Request(id)),
+                Walk::Claimed(at) => return self.claims[at].waiters.push(Work::Request(id)),
+                Walk::End => return self.finish_request(id),
+                Walk::Failed(error) => return self.request_failed(id, error),
+            }
+        }
+    }
+
+    /// Looks at the next pages of a request, up to what one chain takes.
+    fn walk(&mut self, id: RequestId) -> Walk {
+        let Some(request) = self.requests.get(&id) else {
+            return Walk::End;
+        };
+        let (kind, next) = (request.kind, request.left.front().copied());
+        let Some(range) = next else { return Walk::End };
+        let mut plan = Plan::default();
+        let mut seen = 0;
+        let most = u64::from(self.config.limits.chain_pages);
+        for page in range.pages().take(most as usize) {
+            let entry = *self.table.get(page);
+            let held = entry.state == PageState::Moving;
+            let claim = if held { None } else { self.claimed(page, None) };
+            if held || claim.is_some() {
+                if seen > 0 {
+                    break;
+                }
+                return claim.map_or(Walk::Held(entry.chain), Walk::Claimed);
+            }
+            match self.request_shape(kind, page, &entry) {
+                Ok(Some(shape)) => {
+                    let (src, dst) = self.frames_for(page, &entry, &shape);
+                    plan.add(shape, page, src, dst);
+                }
+                Ok(None) => self.mark_pin(kind, PageRange::page(page)),
+                Err(error) => return Walk::Failed(error),
+            }
+            seen += 1;
+        }
+        Walk::Ready(plan, seen)
+    }
+
+    fn mark_pin(&mut self, kind: RequestKind, range: PageRange) {
+        if let RequestKind::Pin(_) = kind {
+            self.table
+                .for_each_mut(range, |_, entry| entry.set(flag::PINNED, true));
+        }
+    }
+
+    /// What a request needs of a page; `None` if nothing.
+    fn request_shape(
+        &self,
+        kind: RequestKind,
+        page: PageNo,
+        entry: &PageEntry,
+    ) -> Result<Option<Shape>, RequestError> {
+        let copies = entry.directory.copies();
+        match kind {
+            RequestKind::Free => {
+                let gone = entry.state == PageState::Tombstone;
+                return Ok((!gone).then(|| self.shape_free(entry)));
+            }
+            RequestKind::Alloc => {
+                let mut shape = Shape::unchanged(copies, entry.owner(), Reason::Return);
+                shape.stop = AgentSet::only(AgentId::CPU);
+                return Ok(Some(shape));
+            }
+            _ if entry.has(flag::DOOMED) => return Err(RequestError::Freed { page }),
+            RequestKind::Protect => {
+                let mut shape = Shape::unchanged(copies, entry.owner(), Reason::User);
+                shape.demote = entry.directory.writers().without(AgentId::CPU);
+                return Ok((!shape.demote.is_empty()).then_some(shape));
+            }
+            RequestKind::Trim => {
+                let idle = entry.has(flag::HOST_BACKED) && !copies.contains(MemoryId::HOST);
+                let mut shape = Shape::unchanged(copies, entry.owner(), Reason::Return);
+                shape.end = End::ReleaseHost;
+                return Ok((idle && !copies.is_empty()).then_some(shape));
+            }
+            _ => {}
+        }
+        let Some(to) = kind.target() else {
+            return Ok(None);
+        };
+        if !self.is_usable(to) {
+            return Err(RequestError::NoSuchMemory { memory: to });
+        }
+        if entry.state == PageState::Lost {
+            return Err(RequestError::Lost {
+                page,
+                memory: entry.owner(),
+            });
+        }
+        self.move_shape(kind, to, page, entry)
+    }
+
+    fn move_shape(
+        &self,
+        kind: RequestKind,
+        to: MemoryId,
+        page: PageNo,
+        entry: &PageEntry,
+    ) -> Result<Option<Shape>, RequestError> {
+        let copies = entry.directory.copies();
+        let prefetch = matches!(kind, RequestKind::Prefetch(_));
+        let there = copies.contains(to) && (prefetch || copies.len() == 1);
+        if there || (prefetch && entry.has(flag::PINNED)) {
+            return Ok(None);
+        }
+        let (action, reason) = match kind {
+            RequestKind::Prefetch(_) if entry.has(flag::READ_MOSTLY) => {
+                (Action::Duplicate, Reason::Prefetch)
+            }
+            RequestKind::Prefetch(_) => (Action::Migrate, Reason::Prefetch),
+            _ => (Action::Migrate, Reason::User),
+        };
+        let read_only = entry.has(flag::READ_ONLY) && !to.is_host();
+        let reads = read_only || (prefetch && action == Action::Duplicate);
+        let access = if reads { Access::Read } else { Access::Write };
+        let shape = self.shape(entry, to.agent(), access, action, reason);
+        shape.map(Some).map_err(|_| RequestError::CopyFailed {
+            page,
+            from: entry.owner(),
+            to,
+        })
+    }
+
+    /// Starts the chains for pages that a walk found; `false` if the rest has to wait.
+    fn start_request(&mut self, now: Time, id: RequestId, plan: Plan, pages: u64) -> bool {
+        let mut first_left = u64::MAX;
+        for part in plan.parts {
+            if let Some(left) = self.start_request_part(now, id, part) {
+                first_left = first_left.min(left.0);
+            }
+        }
+        let Some(request) = self.requests.get_mut(&id) else {
+            return false;
+        };
+        let Some(front) = request.left.front_mut() else {
+            return false;
+        };
+        let next = (front.start.0 + pages).min(first_left);
+        *front = PageRange::new(PageNo(next), front.end().0 - next);
+        if front.is_empty() {
+            request.left.pop_front();
+        }
+        let all = first_left == u64::MAX;
+        if !all && matches!(request.kind, RequestKind::Prefetch(_)) {
+            // No room is left, and a prefetch evicts nothing: what is under way is all it does.
+            request.left.clear();
+            return true;
+        }
+        all
+    }
+
+    fn is_prefetch(&self, id: RequestId) -> bool {
+        let request = self.requests.get(&id);
+        request.is_some_and(|request| matches!(request.kind, RequestKind::Prefetch(_)))
+    }
+
+    /// Starts what there is room for and gives the first page for which there was none.
+    fn start_request_part(
+        &mut self,
+        now: Time,
+        id: RequestId,
+        mut part: OpenPart,
+    ) -> Option<PageNo> {
+        let mut left = None;
+        if let Some(card) = part.shape.needs_frames() {
+            let room = self.room(card);
+            if part.pages > room {
+                let behind = crate::chain::cut_runs(&mut part.runs, room);
+                left = behind.first().map(|run| run.page);
+                let missing = part.pages - room;
+                part.pages = room;
+                if !self.is_prefetch(id) {
+                    let work = std::iter::once(Work::Request(id));
+                    self.wait_for_frames(now, card, missing, work);
+                }
+            }
+            self.take_frames(card, part.pages, &mut part.runs);
+        }
+        while part.pages > 0 {
+            let most = self.chain_limit(&part.shape, part.pages);
+            let behind = crate::chain::cut_runs(&mut part.runs, most);
+            let runs = std::mem::replace(&mut part.runs, behind);
+            part.pages = part.pages.saturating_sub(most);
+            if let Some(request) = self.requests.get_mut(&id) {
+                request.chains += 1;
+            }
+            self.start_chain(
+                now,
+                vec![Part::new(part.shape, runs)],
+                Vec::new(),
+                Some(id),
+                0,
+            );
+        }
+        left
+    }
+
+    /// A chain of a request has ended well.
+    pub(crate) fn request_progress(&mut self, now: Time, id: RequestId, chain: u32) {
+        let parts = &self.chains[chain as usize].parts;
+        let moved: u64 = parts
+            .iter()
+            .filter(|part| part.shape.fill != Fill::Nothing)
+            .map(|part| u64::from(part.pages))
+            .sum();
+        let runs: Vec<PageRange> = parts
+            .iter()
+            .flat_map(|part| part.runs.iter().map(Run::pages))
+            .collect();
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        request.chains -= 1;
+        request.pages_moved += moved;
+        let kind = request.kind;
+        for range in runs {
+            self.mark_pin(kind, range);
+        }
+        let _ = now;
+        self.finish_request(id);
+    }
+
+    /// A chain of a request, or the request itself, has failed.
+    pub(crate) fn request_failed(&mut self, id: RequestId, error: RequestError) {
+        let Some(request) = self.requests.get_mut(&id) else {
+            return;
+        };
+        request.error.get_or_insert(error);
+        if request.kind != RequestKind::Free {
+            request.left.clear();
+        }
+        self.finish_request(id);
+    }
+
+    /// The chain of a request was rolled back.
+    pub(crate) fn request_rolled_back(&mut self, id: RequestId, error: RequestError) {
+        if let Some(request) = self.requests.get_mut(&id) {
+            request.chains -= 1;
+        }
+        self.request_failed(id, error);
+    }
+
+    /// Answers a request when nothing of it is left.
+    fn finish_request(&mut self, id: RequestId) {
+        let Some(request) = self.requests.get(&id) else {
+            return;
+        };
+        if request.chains > 0 || !request.left.is_empty() {
+            return;
+        }
+        let Some(request) = self.requests.remove(&id) else {
+            return;
+        };
+        let OpenRequest {
+            kind,
+            whole,
+            pages_moved,
+            error,
+            ..
+        } = request;
+        match (kind, error) {
+            (RequestKind::Free, None) => {
+                self.remove_object(whole);
+                self.reply_done(id, 0);
+            }
+            (RequestKind::Alloc, None) => self.reply(id, Ok(Outcome::Allocated(whole))),
+            (RequestKind::Pin(at), Some(error)) => {
+                if let Some(pin) = self
+                    .pins
+                    .iter()
+                    .rposition(|p| *p == Pin { range: whole, at })
+                {
+                    self.pins.remove(pin);
+                }
+                self.unmark_pins(whole);
+                self.reply(id, Err(error));
+            }
+            (_, Some(error)) => self.reply(id, Err(error)),
+            (_, None) => self.reply_done(id, pages_moved),
+        }
+    }
+
+    /// The addresses of a freed allocation can be used again.
+    fn remove_object(&mut self, range: PageRange) {
+        self.table.for_each_mut(range, |_, entry| {
+            let flags = entry.flags & (flag::POISONED | flag::HOST_UNSAFE);
+            *entry = PageEntry {
+                flags,
+                ..PageEntry::default()
+            };
+        });
+        self.space.remove(range.start);
+    }
+
+    /// Whether a request is bringing `page` to `memory`: it is no victim then.
+    pub(crate) fn is_requested(&self, page: PageNo, memory: MemoryId) -> bool {
+        self.requests.values().any(|request| {
+            let brings = matches!(request.kind, RequestKind::Migrate(to) | RequestKind::Pin(to) if to == memory);
+            brings && request.whole.contains(page)
+        })
+    }
+}
