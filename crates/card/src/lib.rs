@@ -1,1 +1,50 @@
-//! ...
+//! The card: a pure model of an accelerator in the shared address space.
+//!
+//! A [`Card`] holds everything a card decides by itself: its MMU ([`Mmu`]: TLBs, rights,
+//! address-space ids), which accesses are in flight and which drains wait for them ([`InFlight`]),
+//! the faults it has raised ([`FaultQueue`]), its access counters ([`Counters`]), its page DMA
+//! ([`PageDma`]) and the states of its processing elements ([`Pes`]).
+//!
+//! It owns no memory, no thread and no clock, and does no I/O. Whoever embeds it keeps it behind a
+//! lock: the driver's side gives commands (`map`, `unmap`, `protect`, `resume`, `cancel`, `launch`),
+//! processing elements ask for memory (`access`, `acquire`, `raise`, `end`). Bytes are moved by the
+//! embedder; the card only says where they are, and when nobody uses them any more.
+#![forbid(unsafe_code)]
+
+mod card;
+mod counters;
+mod dma;
+mod error;
+mod fault;
+mod fills;
+mod flexible;
+mod geometry;
+mod grant;
+mod in_flight;
+mod key;
+mod l1;
+mod l2;
+mod mmu;
+mod need;
+mod pe;
+mod recency;
+mod stats;
+mod translation;
+
+pub use card::{Aborted, Answer, Card, Outcome};
+pub use counters::{CounterNotice, Counters};
+pub use dma::{
+    Completion, Descriptor, Direction, DmaError, DmaState, DmaStatus, Extent, Memories, PageDma,
+    Scatter, Transfer, TransferFailed,
+};
+pub use error::{AcquireError, MapError, RaiseError};
+pub use fault::{Fault, FaultQueue, Raised, Waiter};
+pub use geometry::{CounterGroup, Geometry, GeometryError};
+pub use grant::Grant;
+pub use in_flight::{AccessId, DrainKind, Drained, InFlight};
+pub use key::PAGES_MAX;
+pub use mmu::{Level, Lookup, Mmu, RunHit};
+pub use need::{Need, NeedError};
+pub use pe::{PeError, PeState, Pes};
+pub use stats::CardStats;
+pub use translation::{Location, MappedRun, Translation};

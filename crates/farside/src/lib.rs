@@ -1,1 +1,60 @@
-//! ...
+//! One virtual address space over host memory and any number of accelerators.
+//!
+//! A pointer is valid everywhere. Pages move to where they are used, by themselves (on demand) or
+//! when they are told to (user managed), from host to card, back, and directly from card to card.
+//! No kernel module: stock Linux.
+//!
+//! ```
+//! use farside::{Read, Space, Write};
+//!
+//! # fn main() -> Result<(), farside::Error> {
+//! let space = Space::builder().cards(2).build()?;
+//! let mut input = space.alloc::<f32>(1 << 16)?;
+//! let mut output = space.alloc::<f32>(1 << 16)?;
+//! input.fill(1.5);
+//!
+//! let card = space.card(0)?;
+//! space.kernel("double").on(card).run(
+//!     (Read(&input), Write(&mut output)),
+//!     |k, (input, output)| {
+//!         k.with((input, output), |(input, mut output)| {
+//!             for (out, value) in output.iter_mut().zip(input.iter()) {
+//!                 *out = 2.0 * value;
+//!             }
+//!         })
+//!     },
+//! )?;
+//! assert_eq!(output[12345], 3.0); // the page comes back to the host
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is ordered
+//! A kernel sees everything written before its launch, the program everything a kernel wrote when
+//! its end is seen. In between, a page has one writer or many readers at any instant, so racing
+//! accesses to words are coherent and atomics work on all agents ([`Shared`]).
+
+mod args;
+mod buffer;
+mod error;
+pub mod graph;
+mod launch;
+mod report;
+mod space;
+
+pub use args::{Args, Read, Shared, Write};
+pub use buffer::Buffer;
+pub use error::Error;
+pub use farside_live::{
+    AtomicSpan, KernelContext, KernelError, LiveError, Ptr, ReadSpan, ReadView, TimeSpent, Word,
+    WriteSpan, WriteView,
+};
+pub use farside_svm::{
+    Advice, Fight, Located, Moved, ObjectView, PageState, Placement, Stats, placement,
+};
+pub use farside_types::{
+    AgentId, CardId, MemoryId, PAGE_SIZE, PageNo, PageRange, Reason, VirtAddr,
+};
+pub use launch::{Job, Launch, Scope, Stream};
+pub use report::Report;
+pub use space::{Space, SpaceBuilder};

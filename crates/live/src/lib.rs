@@ -1,1 +1,39 @@
-//! ...
+//! The Linux machine of Farside: carries out the driver's commands with userfaultfd, memory files
+//! and cards that live in the program.
+//!
+//! The lower half, without any decision: [`uffd`] (page faults in user space), [`arena`] (the
+//! memory a program shares with its cards), [`card_memory`], [`wait`], [`clock`], [`signals`],
+//! [`affinity`], and [`features`] with [`doctor`], which say what this machine can do.
+
+#![cfg(target_os = "linux")]
+
+pub mod affinity;
+pub mod arena;
+pub mod card_memory;
+pub mod clock;
+pub mod doctor;
+mod error;
+mod execute;
+pub mod features;
+mod job;
+mod kernel;
+mod mapping;
+mod memories;
+mod runtime;
+pub mod signals;
+mod span;
+mod threads;
+mod times;
+pub mod uffd;
+mod view;
+pub mod wait;
+
+pub use error::{KernelError, LiveError};
+pub use job::{Granted, Job, KernelBody};
+pub use kernel::KernelContext;
+pub use mapping::MemoryError;
+pub use runtime::{Probe, Runtime, RuntimeConfig};
+pub use span::{AtomicSpan, Ptr, ReadSpan, Word, WriteSpan};
+pub use threads::Machine;
+pub use times::TimeSpent;
+pub use view::{RangeRequest, ReadView, Request, Runs, Want, WriteView};

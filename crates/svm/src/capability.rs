@@ -18,6 +18,9 @@ pub struct Capabilities {
     pub dma_from_pages: u32,
     /// Per card: the peers it reaches by a link of its own.
     pub links: [MemorySet; MAX_CARDS],
+    /// Copies between cards go through a bounce buffer even where somebody reaches both (the
+    /// two-step transport of the multi-FPGA SVM paper, section IV-B2a).
+    pub bounce_between_cards: bool,
     /// Whether the host can map a page read only and notice writes (write-protect faults).
     pub host_read_only: bool,
     /// Bounce buffers in host memory.
@@ -48,6 +51,7 @@ impl Capabilities {
             dma_reaches: [MemorySet::EMPTY; MAX_CARDS],
             dma_from_pages: u32::MAX,
             links: [MemorySet::EMPTY; MAX_CARDS],
+            bounce_between_cards: false,
             host_read_only: true,
             bounce_slots: 2,
             bounce_pages: 1024,
@@ -62,11 +66,8 @@ impl Capabilities {
         table.dma_from_pages = 1;
         for card in 0..cards {
             let own = CardId(card as u8).memory();
-            table.dma_reaches[card] = if peer {
-                table.maps[card + 1]
-            } else {
-                MemorySet::only(MemoryId::HOST).with(own)
-            };
+            table.dma_reaches[card] =
+                if peer { table.maps[card + 1] } else { MemorySet::only(MemoryId::HOST).with(own) };
             if !peer {
                 table.maps[card + 1] = MemorySet::only(MemoryId::HOST).with(own);
             }
@@ -81,6 +82,9 @@ impl Capabilities {
 
     /// How `pages` pages get from `from` to `to`.
     pub fn transport(&self, from: MemoryId, to: MemoryId, pages: u32) -> Transport {
+        if self.bounce_between_cards && !from.is_host() && !to.is_host() {
+            return Transport::Bounce(self.host_hop(from), self.host_hop(to));
+        }
         let cpu = self.cpu_reaches.contains(from) && self.cpu_reaches.contains(to);
         if cpu && pages < self.dma_from_pages {
             return Transport::Direct(Executor::HostCpu);

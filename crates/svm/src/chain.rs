@@ -118,11 +118,7 @@ impl Shape {
 
     /// The card whose frames the part needs, if any.
     pub(crate) fn needs_frames(&self) -> Option<CardId> {
-        if self.fill == Fill::Nothing {
-            None
-        } else {
-            self.at.card()
-        }
+        if self.fill == Fill::Nothing { None } else { self.at.card() }
     }
 }
 
@@ -138,12 +134,7 @@ pub(crate) struct Part {
 impl Part {
     pub(crate) fn new(shape: Shape, runs: Vec<Run>) -> Part {
         let pages = runs.iter().map(|run| run.count).sum();
-        Part {
-            shape,
-            runs: Arc::from(runs),
-            pages,
-            prefetched: 0,
-        }
+        Part { shape, runs: Arc::from(runs), pages, prefetched: 0 }
     }
 
     pub(crate) fn first_page(&self) -> PageNo {
@@ -268,12 +259,7 @@ pub(crate) fn push_page(runs: &mut Vec<Run>, page: PageNo, src: FrameNo, dst: Fr
             return;
         }
     }
-    runs.push(Run {
-        page,
-        count: 1,
-        src,
-        dst,
-    });
+    runs.push(Run { page, count: 1, src, dst });
 }
 
 /// Sorts runs and merges those that go on from each other.

@@ -106,9 +106,7 @@ impl Driver {
             let frame = self.frame_at(page, entry, memory);
             let owner = self.cards[card.0 as usize].frames.page_in(frame);
             if owner != Some(self.table.index(page)) {
-                return Err(format!(
-                    "{page}: {memory} {frame:?} is not listed as its frame"
-                ));
+                return Err(format!("{page}: {memory} {frame:?} is not listed as its frame"));
             }
             if let Some(other) = held[card.0 as usize].insert(frame.0, page) {
                 return Err(format!("{memory} {frame:?} holds both {other} and {page}"));
@@ -136,9 +134,7 @@ impl Driver {
         }
         if quiet && state.residency.pages() != held.len() as u64 {
             let (map, frames) = (state.residency.pages(), held.len());
-            return Err(format!(
-                "{memory}: {map} pages in the residency map, {frames} in frames"
-            ));
+            return Err(format!("{memory}: {map} pages in the residency map, {frames} in frames"));
         }
         let free = |frame: &u32| state.frames.page_in(FrameNo(*frame)).is_none();
         if let Some(frame) = held.keys().find(|frame| free(frame)) {
@@ -149,8 +145,6 @@ impl Driver {
 
     /// Whether `range` lies in one memory as a whole.
     pub fn is_at(&self, range: PageRange, memory: MemoryId) -> bool {
-        range
-            .pages()
-            .all(|page| self.table.get(page).directory.copies().contains(memory))
+        range.pages().all(|page| self.table.get(page).directory.copies().contains(memory))
     }
 }

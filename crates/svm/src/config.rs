@@ -127,10 +127,6 @@ impl Default for ThrashConfig {
 
 impl Default for PrefetchConfig {
     fn default() -> PrefetchConfig {
-        PrefetchConfig {
-            host_fault_around: 16,
-            density_percent: 51,
-            density_leaf_pages: 16,
-        }
+        PrefetchConfig { host_fault_around: 16, density_percent: 51, density_leaf_pages: 16 }
     }
 }

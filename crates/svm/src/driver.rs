@@ -208,21 +208,13 @@ impl Driver {
             Event::CardFaults { card, faults } => self.take_faults(now, card, faults),
             Event::HostFault { page, access } => {
                 self.stats.host_faults += 1;
-                self.work.push_back(Work::HostFault {
-                    page,
-                    access,
-                    attempts: 0,
-                });
+                self.work.push_back(Work::HostFault { page, access, attempts: 0 });
             }
             Event::Launch { job, card, stream } => self.launch(job, card, stream),
             Event::JobDone { job } => self.job_done(job),
             Event::JobCancel { job } => self.job_cancel(job),
             Event::Request { id, request } => self.take_request(now, id, request),
-            Event::Done {
-                command,
-                epoch,
-                result,
-            } => self.done(now, command, epoch, result),
+            Event::Done { command, epoch, result } => self.done(now, command, epoch, result),
             Event::CounterNotice { card, pages, count } => {
                 self.counter_notice(now, card, pages, count);
             }
@@ -310,9 +302,7 @@ impl Driver {
         }
         for part in &mut parts {
             let newest = self.history.of(part.range).next_back();
-            part.reason = newest
-                .filter(|m| Some(m.to) == part.owner)
-                .map(|m| m.reason);
+            part.reason = newest.filter(|m| Some(m.to) == part.owner).map(|m| m.reason);
         }
         parts
     }
@@ -396,18 +386,12 @@ impl Driver {
     }
 
     pub(crate) fn object_at(&self, page: PageNo) -> ObjectId {
-        self.space
-            .holding(page)
-            .map_or(ObjectId::default(), |object| object.id)
+        self.space.holding(page).map_or(ObjectId::default(), |object| object.id)
     }
 
     pub(crate) fn set_timer(&mut self, at: Time, what: Due) {
         self.timer_count += 1;
-        self.timers.push(Reverse(Timer {
-            at,
-            order: self.timer_count,
-            what,
-        }));
+        self.timers.push(Reverse(Timer { at, order: self.timer_count, what }));
     }
 
     pub(crate) fn arm_tick(&mut self) {
@@ -433,34 +417,20 @@ fn check_config(config: &Config) -> Result<(), ConfigError> {
         return Err(ConfigError::Arena { arena });
     }
     if config.card_frames.len() > MAX_CARDS {
-        return Err(ConfigError::TooManyCards {
-            cards: config.card_frames.len(),
-        });
+        return Err(ConfigError::TooManyCards { cards: config.card_frames.len() });
     }
     let value = |name, value, why| Err(ConfigError::Value { name, value, why });
     let limits = &config.limits;
     if let Some(&frames) = config.card_frames.iter().find(|&&n| n == 0 || n >= 1 << 31) {
-        return value(
-            "card_frames",
-            frames.into(),
-            "a card has 1 to 2^31 - 1 frames",
-        );
+        return value("card_frames", frames.into(), "a card has 1 to 2^31 - 1 frames");
     }
     let around = config.prefetch.host_fault_around;
     if !around.is_power_of_two() || u64::from(around) > BLOCK_PAGES {
-        return value(
-            "host_fault_around",
-            around.into(),
-            "it is a power of two up to 512",
-        );
+        return value("host_fault_around", around.into(), "it is a power of two up to 512");
     }
     let leaf = config.prefetch.density_leaf_pages;
     if !leaf.is_power_of_two() || u64::from(leaf) > BLOCK_PAGES {
-        return value(
-            "density_leaf_pages",
-            leaf.into(),
-            "it is a power of two up to 512",
-        );
+        return value("density_leaf_pages", leaf.into(), "it is a power of two up to 512");
     }
     if config.thrash.pin_after > 15 {
         let moves = config.thrash.pin_after.into();

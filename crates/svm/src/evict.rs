@@ -25,11 +25,7 @@ impl Driver {
     /// Frames of `card` that a newcomer may take: none while others wait for some.
     pub(crate) fn room(&self, card: CardId) -> u32 {
         let state = &self.cards[card.0 as usize];
-        if state.waiting.is_empty() {
-            state.frames.free()
-        } else {
-            0
-        }
+        if state.waiting.is_empty() { state.frames.free() } else { 0 }
     }
 
     /// Takes frames for all pages of `runs`; the caller has made sure that there are as many.
@@ -45,12 +41,7 @@ impl Driver {
             let mut done = 0;
             for &(frame, count) in &pieces {
                 let page = run.page.offset(u64::from(done));
-                placed.push(Run {
-                    page,
-                    count,
-                    src: run.src.offset(done),
-                    dst: frame,
-                });
+                placed.push(Run { page, count, src: run.src.offset(done), dst: frame });
                 let index = table.index(page);
                 for i in 0..count {
                     frames.assign(frame.offset(i), index + i);
@@ -138,16 +129,13 @@ impl Driver {
 
     /// Whether a grouped fault that waits for room needs `page`.
     fn is_awaited(&self, card: CardId, page: PageNo) -> bool {
-        self.cards[card.0 as usize]
-            .waiting
-            .iter()
-            .any(|work| match work {
-                Work::Fault(key) => self
-                    .faults
-                    .get(*key)
-                    .is_some_and(|fault| matches!(fault.need, Need::Group(_)) && fault.needs(page)),
-                _ => false,
-            })
+        self.cards[card.0 as usize].waiting.iter().any(|work| match work {
+            Work::Fault(key) => self
+                .faults
+                .get(*key)
+                .is_some_and(|fault| matches!(fault.need, Need::Group(_)) && fault.needs(page)),
+            _ => false,
+        })
     }
 
     /// If nothing can ever free a frame of `card`, the first that waits is refused.

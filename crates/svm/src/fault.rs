@@ -57,20 +57,12 @@ impl Faults {
 
     pub(crate) fn get(&self, key: FaultKey) -> Option<&OpenFault> {
         let (life, fault) = self.slots.get(key.slot as usize)?;
-        if *life == key.life {
-            fault.as_ref()
-        } else {
-            None
-        }
+        if *life == key.life { fault.as_ref() } else { None }
     }
 
     pub(crate) fn get_mut(&mut self, key: FaultKey) -> Option<&mut OpenFault> {
         let (life, fault) = self.slots.get_mut(key.slot as usize)?;
-        if *life == key.life {
-            fault.as_mut()
-        } else {
-            None
-        }
+        if *life == key.life { fault.as_mut() } else { None }
     }
 
     /// Takes a fault that is answered out; `None` if it was answered before.
@@ -92,10 +84,7 @@ impl Faults {
             .iter()
             .enumerate()
             .filter(|(_, (_, fault))| fault.as_ref().is_some_and(|f| f.card == card))
-            .map(|(slot, (life, _))| FaultKey {
-                slot: slot as u32,
-                life: *life,
-            })
+            .map(|(slot, (life, _))| FaultKey { slot: slot as u32, life: *life })
             .collect();
         keys.into_iter().filter_map(|key| self.close(key)).collect()
     }
@@ -107,18 +96,9 @@ pub(crate) enum Work {
     /// An open fault of a card.
     Fault(FaultKey),
     /// A thread of the program stands at a page.
-    HostFault {
-        page: PageNo,
-        access: Access,
-        attempts: u8,
-    },
+    HostFault { page: PageNo, access: Access, attempts: u8 },
     /// The next pages of a request.
     Request(RequestId),
     /// Pages that the driver itself wants moved or mapped.
-    Move {
-        range: PageRange,
-        agent: AgentId,
-        action: Action,
-        reason: Reason,
-    },
+    Move { range: PageRange, agent: AgentId, action: Action, reason: Reason },
 }

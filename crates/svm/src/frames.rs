@@ -78,15 +78,10 @@ impl Frames {
     fn take_block(&mut self, wanted: usize) -> (u32, u32) {
         let top = self.orders.len();
         let above = (wanted..top).find(|&order| self.orders[order].first().is_some());
-        let below = || {
-            (0..wanted.min(top))
-                .rev()
-                .find(|&order| self.orders[order].first().is_some())
-        };
+        let below =
+            || (0..wanted.min(top)).rev().find(|&order| self.orders[order].first().is_some());
         let order = above.or_else(below).expect("free frames are in some order");
-        let index = self.orders[order]
-            .first()
-            .expect("the order was found to have a block");
+        let index = self.orders[order].first().expect("the order was found to have a block");
         self.orders[order].clear(index);
         let target = order.min(wanted);
         for smaller in (target..order).rev() {
@@ -107,11 +102,7 @@ impl Frames {
         let end = start + count;
         self.free += count;
         while start < end {
-            let aligned = if start == 0 {
-                u32::BITS - 1
-            } else {
-                start.trailing_zeros()
-            };
+            let aligned = if start == 0 { u32::BITS - 1 } else { start.trailing_zeros() };
             let order = aligned.min((end - start).ilog2());
             self.merge_in(start, order as usize);
             start += 1 << order;
@@ -205,9 +196,7 @@ impl BitTree {
     }
 
     fn test(&self, index: usize) -> bool {
-        self.levels[0]
-            .get(index / 64)
-            .is_some_and(|word| word >> (index % 64) & 1 == 1)
+        self.levels[0].get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
     fn first(&self) -> Option<usize> {
@@ -235,9 +224,7 @@ mod tests {
 
     fn take(frames: &mut Frames, count: u32) -> Option<Vec<(u32, u32)>> {
         let mut pieces = Vec::new();
-        frames
-            .allocate(count, |frame, n| pieces.push((frame.0, n)))
-            .then_some(pieces)
+        frames.allocate(count, |frame, n| pieces.push((frame.0, n))).then_some(pieces)
     }
 
     #[test]

@@ -18,11 +18,7 @@ pub(crate) struct History {
 
 impl History {
     pub(crate) fn new(limit: usize) -> History {
-        History {
-            records: VecDeque::new(),
-            limit,
-            fights: BTreeMap::new(),
-        }
+        History { records: VecDeque::new(), limit, fights: BTreeMap::new() }
     }
 
     /// Adds a record; one that continues the newest is merged into it.
@@ -45,9 +41,7 @@ impl History {
 
     /// Records that touch `range`, oldest first.
     pub(crate) fn of(&self, range: PageRange) -> impl DoubleEndedIterator<Item = &Moved> {
-        self.records
-            .iter()
-            .filter(move |moved| moved.range.overlaps(range))
+        self.records.iter().filter(move |moved| moved.range.overlaps(range))
     }
 
     /// The fight over `page`; `None` if too many are remembered already.

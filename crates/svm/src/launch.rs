@@ -34,12 +34,7 @@ impl Driver {
             return;
         };
         self.cards[card.0 as usize].running += 1;
-        self.loose(
-            Executor::Card(card),
-            Wait::Posted,
-            Phase::Finalize,
-            Op::CardLaunch { job },
-        );
+        self.loose(Executor::Card(card), Wait::Posted, Phase::Finalize, Op::CardLaunch { job });
     }
 
     pub(crate) fn job_done(&mut self, job: JobId) {
@@ -56,11 +51,7 @@ impl Driver {
         let Some(&(_, stream)) = self.launches.jobs.get(&job) else {
             return;
         };
-        let first = self
-            .launches
-            .streams
-            .get(&stream)
-            .and_then(|queue| queue.front());
+        let first = self.launches.streams.get(&stream).and_then(|queue| queue.front());
         if first != Some(&job) {
             self.launches.jobs.remove(&job);
             self.leave_stream(job, stream);

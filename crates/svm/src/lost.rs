@@ -39,25 +39,11 @@ impl Driver {
         for chain in &self.chains {
             let epoch = farside_types::Epoch(chain.epoch);
             let of_card = |pending: &&Pending| involves(pending.executor, card);
-            orphans.extend(
-                chain
-                    .pending
-                    .iter()
-                    .filter(of_card)
-                    .map(|p| (p.command, epoch)),
-            );
+            orphans.extend(chain.pending.iter().filter(of_card).map(|p| (p.command, epoch)));
         }
         for (command, epoch) in orphans {
             let kind = StepErrorKind::CardGone;
-            self.done(
-                now,
-                command,
-                epoch,
-                Err(StepError {
-                    pages_done: 0,
-                    kind,
-                }),
-            );
+            self.done(now, command, epoch, Err(StepError { pages_done: 0, kind }));
         }
     }
 
@@ -78,8 +64,7 @@ impl Driver {
         let gone = AgentSet::only(card.agent());
         let ranges: Vec<PageRange> = self.space.objects().map(|object| object.range).collect();
         for range in ranges {
-            self.table
-                .for_each_mut(range, |_, entry| entry.directory.unmap(gone));
+            self.table.for_each_mut(range, |_, entry| entry.directory.unmap(gone));
         }
     }
 
@@ -116,8 +101,7 @@ impl Driver {
             self.resetting = self.resetting.without(memory);
             self.dead = self.dead.without(memory);
             for range in std::mem::take(&mut self.unsafe_host) {
-                self.table
-                    .for_each_mut(range, |_, e| e.set(flag::HOST_UNSAFE, false));
+                self.table.for_each_mut(range, |_, e| e.set(flag::HOST_UNSAFE, false));
             }
         }
     }
@@ -155,9 +139,7 @@ impl Driver {
         };
         let entry = self.table.get_mut(page);
         entry.directory.set_copies(left);
-        entry
-            .directory
-            .unmap(gone.iter().map(MemoryId::agent).collect());
+        entry.directory.unmap(gone.iter().map(MemoryId::agent).collect());
         if !left.contains(owner) {
             entry.owner = first.0;
         }
@@ -182,13 +164,7 @@ impl Driver {
         let reason = farside_types::Reason::Lost;
         *self.stats.by_reason.entry(reason).or_default() += 1;
         let at = Time::ZERO;
-        let moved = crate::Moved {
-            at,
-            range,
-            from: Some(from),
-            to: from,
-            reason,
-        };
+        let moved = crate::Moved { at, range, from: Some(from), to: from, reason };
         self.history.push(moved);
         self.poison(page);
     }
@@ -202,9 +178,7 @@ impl Driver {
             }
             if let Some(on) = entry.owner().card().filter(|on| !self.is_dead(on.memory())) {
                 self.chains[index as usize].let_go(on, entry.frame, 1);
-                self.cards[on.0 as usize]
-                    .residency
-                    .remove(PageRange::page(page));
+                self.cards[on.0 as usize].residency.remove(PageRange::page(page));
             }
             self.lose(page);
         }

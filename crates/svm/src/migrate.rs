@@ -60,10 +60,7 @@ impl Driver {
                 });
             }
         }
-        for part in parts
-            .iter()
-            .filter(|part| part.shape.kind == Kind::Eviction)
-        {
+        for part in parts.iter().filter(|part| part.shape.kind == Kind::Eviction) {
             for card in part.shape.dropped().iter().filter_map(MemoryId::card) {
                 self.cards[card.0 as usize].evicting += part.pages;
             }
@@ -89,23 +86,16 @@ impl Driver {
         for part in &parts {
             if let Some(card) = part.shape.needs_frames() {
                 for run in part.runs.iter() {
-                    self.cards[card.0 as usize]
-                        .frames
-                        .release(run.dst, run.count);
+                    self.cards[card.0 as usize].frames.release(run.dst, run.count);
                 }
             }
             let page = part.first_page();
             if matches!(part.shape.map, Some((AgentId::CPU, _))) && request.is_none() {
                 let access = farside_types::Access::Write;
-                self.chain_waiters.push_back(Work::HostFault {
-                    page,
-                    access,
-                    attempts,
-                });
+                self.chain_waiters.push_back(Work::HostFault { page, access, attempts });
             }
         }
-        self.chain_waiters
-            .extend(faults.into_iter().map(Work::Fault));
+        self.chain_waiters.extend(faults.into_iter().map(Work::Fault));
         self.chain_waiters.extend(request.map(Work::Request));
     }
 
@@ -129,24 +119,10 @@ impl Driver {
         let drain = matches!(op, Op::CardUnmap { .. } | Op::CardProtect { .. });
         let chain = &mut self.chains[index as usize];
         let awaited = wait == Wait::Awaited;
-        chain.pending.push(Pending {
-            command: id,
-            executor,
-            awaited,
-            part,
-            drain,
-        });
+        chain.pending.push(Pending { command: id, executor, awaited, part, drain });
         let epoch = Epoch(chain.epoch);
         let reason = chain.parts[part as usize].shape.reason;
-        self.commands.push_back(Command {
-            id,
-            epoch,
-            executor,
-            wait,
-            phase,
-            reason,
-            op,
-        });
+        self.commands.push_back(Command { id, epoch, executor, wait, phase, reason, op });
     }
 
     /// Gives the chain's present stage a time limit, if others than the host's own processors are
@@ -217,13 +193,8 @@ impl Driver {
         let trusting = self.mutated.on(Mutation::TrustLateCompletions);
         let known = self.chains.get(index as usize).and_then(|chain| {
             let same = chain.epoch == epoch.0 || trusting;
-            let found = chain
-                .pending
-                .iter()
-                .position(|pending| pending.command == command);
-            found
-                .filter(|_| same)
-                .or((trusting && !chain.pending.is_empty()).then_some(0))
+            let found = chain.pending.iter().position(|pending| pending.command == command);
+            found.filter(|_| same).or((trusting && !chain.pending.is_empty()).then_some(0))
         });
         let Some(at) = known else {
             self.stats.late_completions += 1;
@@ -259,12 +230,7 @@ impl Driver {
         let part = &chain.parts[pending.part as usize];
         let page = nth_page(&part.runs, error.pages_done).unwrap_or(part.first_page());
         let Shape { from, at, .. } = part.shape;
-        chain.failure.get_or_insert(Failure {
-            kind: error.kind,
-            page,
-            from,
-            to: at,
-        });
+        chain.failure.get_or_insert(Failure { kind: error.kind, page, from, to: at });
     }
 
     /// Goes on as far as nothing is waited for.
@@ -323,13 +289,7 @@ impl Driver {
         let dead = self.dead;
         let chain = &mut self.chains[index as usize];
         let lost = chain.parts.iter().find(|part| {
-            let Shape {
-                fill,
-                from,
-                at,
-                map,
-                ..
-            } = part.shape;
+            let Shape { fill, from, at, map, .. } = part.shape;
             let target = map.is_some_and(|(agent, _)| dead.contains(agent.home()));
             target
                 || (fill != Fill::Nothing && dead.contains(at))
@@ -338,21 +298,14 @@ impl Driver {
         let Some(part) = lost else { return true };
         let Shape { from, at, .. } = part.shape;
         let page = part.first_page();
-        chain.failure = Some(Failure {
-            kind: StepErrorKind::CardGone,
-            page,
-            from,
-            to: at,
-        });
+        chain.failure = Some(Failure { kind: StepErrorKind::CardGone, page, from, to: at });
         false
     }
 
     /// Copy: every part that needs bytes gets them.
     fn copy(&mut self, now: Time, index: u32) {
         for part in 0..self.chains[index as usize].parts.len() {
-            let Part {
-                shape, runs, pages, ..
-            } = &self.chains[index as usize].parts[part];
+            let Part { shape, runs, pages, .. } = &self.chains[index as usize].parts[part];
             let (shape, runs, pages, part) = (*shape, runs.clone(), *pages, part as u16);
             let (from, to) = (Place::Memory(shape.from), Place::Memory(shape.at));
             match shape.fill {
@@ -360,16 +313,10 @@ impl Driver {
                 Fill::Zero if self.mutated.on(Mutation::SkipZeroFill) => {}
                 Fill::Zero => {
                     let by = self.config.capabilities.filler(shape.at);
-                    let op = Op::Fill {
-                        memory: shape.at,
-                        runs,
-                    };
+                    let op = Op::Fill { memory: shape.at, runs };
                     self.issue(index, part, by, Wait::Awaited, Phase::Copy, op);
                 }
-                Fill::Copy => match self
-                    .config
-                    .capabilities
-                    .transport(shape.from, shape.at, pages)
+                Fill::Copy => match self.config.capabilities.transport(shape.from, shape.at, pages)
                 {
                     Transport::Direct(by) => {
                         let op = Op::Copy { from, to, runs };
@@ -386,14 +333,7 @@ impl Driver {
     fn release_host(&mut self, index: u32, part: u16, shape: &Shape, runs: Runs) {
         if shape.end != End::Settle {
             let op = Op::HostRelease { runs };
-            self.issue(
-                index,
-                part,
-                Executor::HostCpu,
-                Wait::Awaited,
-                Phase::Finalize,
-                op,
-            );
+            self.issue(index, part, Executor::HostCpu, Wait::Awaited, Phase::Finalize, op);
         }
     }
 
@@ -403,11 +343,7 @@ impl Driver {
         let mut left = runs.to_vec();
         while !left.is_empty() {
             let behind = cut_runs(&mut left, most);
-            let hop = Hop {
-                part,
-                runs: left.into(),
-                inbound: false,
-            };
+            let hop = Hop { part, runs: left.into(), inbound: false };
             self.chains[index as usize].hops.push_back(hop);
             left = behind;
         }
@@ -435,32 +371,16 @@ impl Driver {
         }
         let Part { shape, pages, .. } = &chain.parts[part as usize];
         let (shape, pages) = (*shape, *pages);
-        let Transport::Bounce(out, back) = self
-            .config
-            .capabilities
-            .transport(shape.from, shape.at, pages)
+        let Transport::Bounce(out, back) =
+            self.config.capabilities.transport(shape.from, shape.at, pages)
         else {
             return true;
         };
         let bounce = Place::Bounce(slot);
         let (by, op) = if inbound {
-            (
-                back,
-                Op::Copy {
-                    from: bounce,
-                    to: Place::Memory(shape.at),
-                    runs,
-                },
-            )
+            (back, Op::Copy { from: bounce, to: Place::Memory(shape.at), runs })
         } else {
-            (
-                out,
-                Op::Copy {
-                    from: Place::Memory(shape.from),
-                    to: bounce,
-                    runs,
-                },
-            )
+            (out, Op::Copy { from: Place::Memory(shape.from), to: bounce, runs })
         };
         self.issue(index, part, by, Wait::Awaited, Phase::Copy, op);
         self.limit(now, index, self.config.limits.copy);
@@ -487,11 +407,7 @@ impl Driver {
             let (shape, runs, part) = (*shape, runs.clone(), part as u16);
             match agent.card() {
                 Some(card) => {
-                    let op = Op::CardMap {
-                        runs,
-                        memory: shape.at,
-                        rights,
-                    };
+                    let op = Op::CardMap { runs, memory: shape.at, rights };
                     let by = Executor::Card(card);
                     self.issue(index, part, by, Wait::Posted, Phase::Finalize, op);
                 }
@@ -539,11 +455,7 @@ impl Driver {
         };
         let attempts = chain.host_attempts.max(1);
         let access = farside_types::Access::Write;
-        chain.waiters.push(Work::HostFault {
-            page: failure.page,
-            access,
-            attempts,
-        });
+        chain.waiters.push(Work::HostFault { page: failure.page, access, attempts });
         let runs: Vec<Runs> = chain.parts.iter().map(|part| part.runs.clone()).collect();
         for run in runs.iter().flat_map(|runs| runs.iter()) {
             self.table.for_each_mut(run.pages(), |_, entry| {
@@ -567,13 +479,7 @@ impl Driver {
         if shape.end == End::Free {
             return self.apply_free(index, part);
         }
-        let replicas = shape
-            .before
-            .union(shape.after)
-            .iter()
-            .filter(|m| !m.is_host())
-            .count()
-            > 1
+        let replicas = shape.before.union(shape.after).iter().filter(|m| !m.is_host()).count() > 1
             || (shape.owner.is_host() && shape.after.len() > 1)
             || (!shape.before.is_empty() && shape.from.is_host() && shape.before.len() > 1);
         for run in part.runs.iter() {
@@ -620,19 +526,13 @@ impl Driver {
                         continue;
                     };
                     let frame = self.frame_at(page, &entry, memory);
-                    self.cards[card.0 as usize]
-                        .replicas
-                        .remove(&self.table.index(page));
+                    self.cards[card.0 as usize].replicas.remove(&self.table.index(page));
                     self.drop_frames(index, card, frame, 1);
                 }
                 let flags = entry.flags & (flag::POISONED | flag::HOST_UNSAFE) | flag::DOOMED;
                 let state = PageState::Tombstone;
-                *self.table.get_mut(page) = crate::page::PageEntry {
-                    flags,
-                    state,
-                    chain: NO_CHAIN,
-                    ..Default::default()
-                };
+                *self.table.get_mut(page) =
+                    crate::page::PageEntry { flags, state, chain: NO_CHAIN, ..Default::default() };
             }
             self.track_residency(&shape, run);
         }
@@ -665,9 +565,7 @@ impl Driver {
                 } else if memory == shape.owner {
                     kept = Some(frame);
                 } else {
-                    self.cards[card.0 as usize]
-                        .replicas
-                        .insert(page_index, frame);
+                    self.cards[card.0 as usize].replicas.insert(page_index, frame);
                 }
             }
             let gained = shape.fill != Fill::Nothing && !shape.at.is_host();
@@ -689,12 +587,7 @@ impl Driver {
                 self.cards[card.0 as usize].residency.remove(run.pages());
             }
         }
-        for card in shape
-            .after
-            .minus(shape.before)
-            .iter()
-            .filter_map(MemoryId::card)
-        {
+        for card in shape.after.minus(shape.before).iter().filter_map(MemoryId::card) {
             self.cards[card.0 as usize].residency.insert(run.pages());
         }
     }
@@ -720,11 +613,7 @@ impl Driver {
             if moved {
                 let fight = shape.reason == Reason::Demand || shape.reason == Reason::Collapse;
                 let again = entry.moved_at != 0 && entry.residency(now) < window;
-                let count = if fight && again {
-                    entry.directory.bounces() + 1
-                } else {
-                    0
-                };
+                let count = if fight && again { entry.directory.bounces() + 1 } else { 0 };
                 if fight {
                     entry.directory.set_bounces(count.min(15));
                 }
@@ -757,13 +646,7 @@ impl Driver {
         let from = (!shape.before.is_empty()).then_some(shape.from);
         let reason = shape.reason;
         let range = run.pages();
-        self.history.push(Moved {
-            at: now,
-            range,
-            from,
-            to: shape.at,
-            reason,
-        });
+        self.history.push(Moved { at: now, range, from, to: shape.at, reason });
         if let Some(object) = self.space.holding_mut(run.page) {
             object.pages_moved += u64::from(run.count);
         }
@@ -809,14 +692,7 @@ impl Driver {
         }
         let Some(card) = card else { return };
         let op = Op::CardResume { faults: ids.into() };
-        self.issue(
-            index,
-            0,
-            Executor::Card(card),
-            Wait::Posted,
-            Phase::Finalize,
-            op,
-        );
+        self.issue(index, 0, Executor::Card(card), Wait::Posted, Phase::Finalize, op);
     }
 
     /// Back to where it was: the source is valid, what was found for the destination is given back.
@@ -886,11 +762,7 @@ impl Driver {
         }
         let (attempts, page) = (chain.host_attempts, chain.parts[0].first_page());
         let access = farside_types::Access::Write;
-        chain.waiters.push(Work::HostFault {
-            page,
-            access,
-            attempts,
-        });
+        chain.waiters.push(Work::HostFault { page, access, attempts });
     }
 
     /// Every command has been answered: what was left is free, or quarantined.
@@ -898,17 +770,11 @@ impl Driver {
         let chain = &mut self.chains[index as usize];
         let release = std::mem::take(&mut chain.release);
         let quarantine = chain.quarantine && !self.mutated.on(Mutation::ReuseAfterTimeout);
-        let evicted = chain
-            .parts
-            .iter()
-            .filter(|p| p.shape.kind == Kind::Eviction);
+        let evicted = chain.parts.iter().filter(|p| p.shape.kind == Kind::Eviction);
         let evictions: Vec<(CardId, u32)> = evicted
             .flat_map(|p| {
                 let pages = p.pages;
-                p.shape
-                    .dropped()
-                    .iter()
-                    .filter_map(move |m| Some((m.card()?, pages)))
+                p.shape.dropped().iter().filter_map(move |m| Some((m.card()?, pages)))
             })
             .collect();
         let (epoch, pending, waiters) = (
@@ -916,11 +782,7 @@ impl Driver {
             std::mem::take(&mut chain.pending),
             std::mem::take(&mut chain.waiters),
         );
-        *chain = Chain {
-            epoch,
-            pending,
-            ..Chain::idle()
-        };
+        *chain = Chain { epoch, pending, ..Chain::idle() };
         self.idle_chains.push(index);
         self.work.extend(waiters);
         for (card, frame, count) in release {
@@ -956,25 +818,11 @@ impl Driver {
         if !due || !chain.waits() {
             return;
         }
-        let late: Vec<Pending> = chain
-            .pending
-            .iter()
-            .copied()
-            .filter(|p| p.awaited)
-            .collect();
+        let late: Vec<Pending> = chain.pending.iter().copied().filter(|p| p.awaited).collect();
         for pending in late {
-            self.chains[index as usize]
-                .pending
-                .retain(|p| p.command != pending.command);
+            self.chains[index as usize].pending.retain(|p| p.command != pending.command);
             let kind = StepErrorKind::TimedOut;
-            self.step_failed(
-                index,
-                pending,
-                StepError {
-                    pages_done: 0,
-                    kind,
-                },
-            );
+            self.step_failed(index, pending, StepError { pages_done: 0, kind });
         }
         self.chains[index as usize].deadline = None;
         self.advance(now, index);
@@ -992,8 +840,7 @@ impl Driver {
         }
         let runs = part.runs.clone();
         for run in runs.iter() {
-            self.table
-                .for_each_mut(run.pages(), |_, entry| entry.set(flag::HOST_UNSAFE, true));
+            self.table.for_each_mut(run.pages(), |_, entry| entry.set(flag::HOST_UNSAFE, true));
             self.unsafe_host.push(run.pages());
         }
     }
@@ -1009,25 +856,17 @@ impl Driver {
         let part = &chain.parts[pending.part as usize];
         let (runs, shape, page) = (part.runs.clone(), part.shape, part.first_page());
         let range = runs.first().map_or_else(Default::default, Run::pages);
-        self.replies
-            .push_back(Reply::CardSuspect { card, pages: range });
+        self.replies.push_back(Reply::CardSuspect { card, pages: range });
         let writes = runs.iter().any(|run| {
             let agent = card.agent();
-            run.pages()
-                .pages()
-                .any(|p| self.table.get(p).directory.writers().contains(agent))
+            run.pages().pages().any(|p| self.table.get(p).directory.writers().contains(agent))
         });
         if writes {
             let Shape { from, at, .. } = shape;
             let kind = StepErrorKind::TimedOut;
             self.lose_written(index, card, &runs);
             let chain = &mut self.chains[index as usize];
-            chain.failure.get_or_insert(Failure {
-                kind,
-                page,
-                from,
-                to: at,
-            });
+            chain.failure.get_or_insert(Failure { kind, page, from, to: at });
         }
     }
 

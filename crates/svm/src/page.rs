@@ -142,11 +142,7 @@ impl PageEntry {
     }
 
     pub(crate) fn set(&mut self, flag: u16, on: bool) {
-        if on {
-            self.flags |= flag
-        } else {
-            self.flags &= !flag
-        }
+        if on { self.flags |= flag } else { self.flags &= !flag }
     }
 
     /// The state that the copies say, for a page that no chain holds.

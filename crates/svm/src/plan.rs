@@ -28,11 +28,7 @@ pub(crate) enum Resolve {
 
 /// The memory that `agent` reaches the page through, if it maps it.
 pub(crate) fn location(agent: AgentId, copies: MemorySet, owner: MemoryId) -> MemoryId {
-    if copies.contains(agent.home()) {
-        agent.home()
-    } else {
-        owner
-    }
+    if copies.contains(agent.home()) { agent.home() } else { owner }
 }
 
 /// Those of `mappers` that reach the page elsewhere afterwards, and so must lose their mapping.
@@ -58,11 +54,7 @@ impl Driver {
             return Resolve::Cancel(reason);
         }
         let directory = entry.directory;
-        let held = if access.is_write() {
-            directory.writers()
-        } else {
-            directory.mappers()
-        };
+        let held = if access.is_write() { directory.writers() } else { directory.mappers() };
         if held.contains(agent) {
             return Resolve::Resident;
         }
@@ -114,11 +106,7 @@ impl Driver {
         if entry.has(flag::PINNED) && !copies.contains(agent.home()) {
             let pin = self.pins.iter().rev().find(|pin| pin.range.contains(page));
             let back = pin.is_some_and(|pin| pin.at == agent.home());
-            let action = if back {
-                Action::Migrate
-            } else {
-                Action::MapRemote
-            };
+            let action = if back { Action::Migrate } else { Action::MapRemote };
             return Decision::page(action, Reason::Demand);
         }
         if entry.has(flag::READ_MOSTLY) {
@@ -247,22 +235,14 @@ impl Driver {
         }
         let others = shape.stop.without(agent);
         if shape.before.len() > 1 && shape.after.len() == 1 && !others.is_empty() {
-            shape.kind = if access.is_write() {
-                Kind::Collapse
-            } else {
-                Kind::Migration
-            };
+            shape.kind = if access.is_write() { Kind::Collapse } else { Kind::Migration };
             if self.mutated.on(Mutation::KeepReplicas) {
                 shape.stop = AgentSet::EMPTY;
             }
         }
         let alone = shape.after.len() == 1;
         let read_only = entry.has(flag::READ_ONLY) && !agent.is_cpu();
-        let rights = if alone && !read_only {
-            Rights::ReadWrite
-        } else {
-            Rights::Read
-        };
+        let rights = if alone && !read_only { Rights::ReadWrite } else { Rights::Read };
         shape.map = Some((agent, rights));
         if self.mutated.on(Mutation::KeepStaleCopy) && shape.kind == Kind::Rights && alone {
             shape.after = shape.before;

@@ -63,11 +63,7 @@ impl Driver {
             .filter(|(_, (occupied, faulted))| **occupied && !faulted)
             .map(|(i, _)| block.offset(i as u64))
             .collect();
-        let access = if shape.after.len() == 1 {
-            Access::Write
-        } else {
-            Access::Read
-        };
+        let access = if shape.after.len() == 1 { Access::Write } else { Access::Read };
         for page in extra {
             if *budget == 0 {
                 break;
@@ -87,12 +83,7 @@ impl Driver {
         plan: &mut Plan,
     ) {
         let around = u64::from(self.config.prefetch.host_fault_around);
-        let mapped = self
-            .table
-            .get(page)
-            .directory
-            .mappers()
-            .contains(AgentId::CPU);
+        let mapped = self.table.get(page).directory.mappers().contains(AgentId::CPU);
         let Some(part) = plan.parts.first().filter(|_| around > 1 && !mapped) else {
             return;
         };
@@ -172,30 +163,17 @@ impl Driver {
     /// A card's accesses to a group reached the threshold: the scheme decides.
     pub(crate) fn counter_notice(&mut self, now: Time, card: CardId, pages: PageRange, count: u32) {
         let agent = card.agent();
-        let view = crate::placement::CounterView {
-            now,
-            pages,
-            agent,
-            count,
-        };
+        let view = crate::placement::CounterView { now, pages, agent, count };
         let Some(decision) = self.placement.on_counter(&view) else {
             return;
         };
         let range = match decision.scope {
             Scope::Page | Scope::Group => pages,
             Scope::Range(range) => range,
-            Scope::Object => self
-                .space
-                .holding(pages.start)
-                .map_or(pages, |object| object.range),
+            Scope::Object => self.space.holding(pages.start).map_or(pages, |object| object.range),
         };
         let (action, reason) = (decision.action, decision.reason);
-        self.work.push_back(crate::fault::Work::Move {
-            range,
-            agent,
-            action,
-            reason,
-        });
+        self.work.push_back(crate::fault::Work::Move { range, agent, action, reason });
     }
 
     /// The scheme's tick.
@@ -203,12 +181,7 @@ impl Driver {
         for proposal in self.placement.on_tick(now) {
             let crate::placement::Proposal { pages, to, reason } = proposal;
             let (agent, action) = (to.agent(), Action::Migrate);
-            self.work.push_back(crate::fault::Work::Move {
-                range: pages,
-                agent,
-                action,
-                reason,
-            });
+            self.work.push_back(crate::fault::Work::Move { range: pages, agent, action, reason });
         }
         self.arm_tick();
     }
@@ -273,11 +246,7 @@ mod tests {
         occupied[16..32].fill(true);
         assert_eq!(densest(&occupied, 16, 16, 51), (0, 32));
         occupied[32..48].fill(true);
-        assert_eq!(
-            densest(&occupied, 32, 16, 51),
-            (0, 64),
-            "48 of 64 pages are 75 percent"
-        );
+        assert_eq!(densest(&occupied, 32, 16, 51), (0, 64), "48 of 64 pages are 75 percent");
         occupied[..300].fill(true);
         assert_eq!(densest(&occupied, 288, 16, 51), (0, 512));
     }

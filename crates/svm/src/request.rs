@@ -112,14 +112,7 @@ impl Driver {
         whole: PageRange,
         left: VecDeque<PageRange>,
     ) {
-        let request = OpenRequest {
-            kind,
-            left,
-            whole,
-            chains: 0,
-            pages_moved: 0,
-            error: None,
-        };
+        let request = OpenRequest { kind, left, whole, chains: 0, pages_moved: 0, error: None };
         self.requests.insert(id, request);
         self.work.push_back(Work::Request(id));
     }
@@ -147,11 +140,7 @@ impl Driver {
                 poisoned.push_back(PageRange::page(page));
             }
             let flags = entry.flags & flag::HOST_UNSAFE;
-            *entry = PageEntry {
-                state: PageState::Fresh,
-                flags,
-                ..PageEntry::default()
-            };
+            *entry = PageEntry { state: PageState::Fresh, flags, ..PageEntry::default() };
         });
         if poisoned.is_empty() {
             self.reply(id, Ok(Outcome::Allocated(range)));
@@ -174,8 +163,7 @@ impl Driver {
         if freed_already {
             return Err(not_one);
         }
-        self.table
-            .for_each_mut(range, |_, entry| entry.set(flag::DOOMED, true));
+        self.table.for_each_mut(range, |_, entry| entry.set(flag::DOOMED, true));
         self.pins.retain(|pin| !pin.range.overlaps(range));
         self.open(id, RequestKind::Free, range, VecDeque::from([range]));
         Ok(())
@@ -242,12 +230,7 @@ impl Driver {
             .sum();
         if range.count.saturating_add(pinned) > frames {
             let pages = range.count;
-            return Err(RequestError::DoesNotFit {
-                memory,
-                pages,
-                frames,
-                pinned,
-            });
+            return Err(RequestError::DoesNotFit { memory, pages, frames, pinned });
         }
         Ok(())
     }
@@ -281,8 +264,7 @@ impl Driver {
         self.check_range(range)?;
         match advice {
             Advice::ReadMostly(on) => {
-                self.table
-                    .for_each_mut(range, |_, entry| entry.set(flag::READ_MOSTLY, on));
+                self.table.for_each_mut(range, |_, entry| entry.set(flag::READ_MOSTLY, on));
             }
             Advice::Preferred(memory) => {
                 if let Some(memory) = memory.filter(|&memory| !self.is_usable(memory)) {
@@ -292,17 +274,11 @@ impl Driver {
             }
             Advice::AccessedBy(agent, on) => {
                 if !self.is_usable(agent.home()) {
-                    return Err(RequestError::NoSuchMemory {
-                        memory: agent.home(),
-                    });
+                    return Err(RequestError::NoSuchMemory { memory: agent.home() });
                 }
                 self.hint(range, |hint| {
                     let set = hint.accessed_by;
-                    hint.accessed_by = if on {
-                        set.with(agent)
-                    } else {
-                        set.without(agent)
-                    };
+                    hint.accessed_by = if on { set.with(agent) } else { set.without(agent) };
                 });
                 if on {
                     self.promise_mappings(range);
@@ -322,26 +298,15 @@ impl Driver {
                 break;
             };
             let part = object.range.intersection(range);
-            let known = object
-                .hint(page)
-                .filter(|hint| hint.range.covers(part))
-                .copied();
-            let none = Hint {
-                range: part,
-                preferred: None,
-                accessed_by: AgentSet::EMPTY,
-            };
-            let mut hint = Hint {
-                range: part,
-                ..known.unwrap_or(none)
-            };
+            let known = object.hint(page).filter(|hint| hint.range.covers(part)).copied();
+            let none = Hint { range: part, preferred: None, accessed_by: AgentSet::EMPTY };
+            let mut hint = Hint { range: part, ..known.unwrap_or(none) };
             change(&mut hint);
             object.hints.retain(|old| !part.covers(old.range));
             object.hints.push(hint);
             page = object.range.end();
         }
-        self.table
-            .for_each_mut(range, |_, entry| entry.set(flag::HINTED, true));
+        self.table.for_each_mut(range, |_, entry| entry.set(flag::HINTED, true));
     }
 
     /// Maps settled pages for those that were promised a mapping and can have one. Only cards: the
@@ -350,11 +315,7 @@ impl Driver {
         for page in range.pages() {
             let entry = *self.table.get(page);
             let settled = matches!(entry.state, PageState::Host | PageState::Card);
-            let hint = self
-                .space
-                .holding(page)
-                .and_then(|object| object.hint(page))
-                .copied();
+            let hint = self.space.holding(page).and_then(|object| object.hint(page)).copied();
             let Some(hint) = hint.filter(|_| settled) else {
                 continue;
             };
@@ -371,26 +332,11 @@ impl Driver {
             return;
         }
         let read_only = entry.has(flag::READ_ONLY);
-        let rights = if read_only {
-            Rights::Read
-        } else {
-            Rights::ReadWrite
-        };
+        let rights = if read_only { Rights::Read } else { Rights::ReadWrite };
         let frame = self.frame_at(page, entry, memory);
         self.table.get_mut(page).directory.map(agent, rights);
-        let runs = [Run {
-            page,
-            count: 1,
-            src: frame,
-            dst: frame,
-        }]
-        .as_slice()
-        .into();
-        let op = Op::CardMap {
-            runs,
-            memory,
-            rights,
-        };
+        let runs = [Run { page, count: 1, src: frame, dst: frame }].as_slice().into();
+        let op = Op::CardMap { runs, memory, rights };
         self.loose(Executor::Card(card), Wait::Posted, Phase::Finalize, op);
     }
 
@@ -402,8 +348,7 @@ impl Driver {
     ) -> Result<(), RequestError> {
         self.check_range(range)?;
         let on = rights == Rights::Read;
-        self.table
-            .for_each_mut(range, |_, entry| entry.set(flag::READ_ONLY, on));
+        self.table.for_each_mut(range, |_, entry| entry.set(flag::READ_ONLY, on));
         if on {
             self.open(id, RequestKind::Protect, range, VecDeque::from([range]));
         } else {
@@ -464,8 +409,7 @@ impl Driver {
 
     fn mark_pin(&mut self, kind: RequestKind, range: PageRange) {
         if let RequestKind::Pin(_) = kind {
-            self.table
-                .for_each_mut(range, |_, entry| entry.set(flag::PINNED, true));
+            self.table.for_each_mut(range, |_, entry| entry.set(flag::PINNED, true));
         }
     }
 
@@ -508,10 +452,7 @@ impl Driver {
             return Err(RequestError::NoSuchMemory { memory: to });
         }
         if entry.state == PageState::Lost {
-            return Err(RequestError::Lost {
-                page,
-                memory: entry.owner(),
-            });
+            return Err(RequestError::Lost { page, memory: entry.owner() });
         }
         self.move_shape(kind, to, page, entry)
     }
@@ -540,11 +481,7 @@ impl Driver {
         let reads = read_only || (prefetch && action == Action::Duplicate);
         let access = if reads { Access::Read } else { Access::Write };
         let shape = self.shape(entry, to.agent(), access, action, reason);
-        shape.map(Some).map_err(|_| RequestError::CopyFailed {
-            page,
-            from: entry.owner(),
-            to,
-        })
+        shape.map(Some).map_err(|_| RequestError::CopyFailed { page, from: entry.owner(), to })
     }
 
     /// Starts the chains for pages that a walk found; `false` if the rest has to wait.
@@ -588,17 +525,14 @@ impl Driver {
         mut part: OpenPart,
     ) -> Option<PageNo> {
         let mut left = None;
+        let mut missing = None;
         if let Some(card) = part.shape.needs_frames() {
             let room = self.room(card);
             if part.pages > room {
                 let behind = crate::chain::cut_runs(&mut part.runs, room);
                 left = behind.first().map(|run| run.page);
-                let missing = part.pages - room;
+                missing = Some((card, part.pages - room));
                 part.pages = room;
-                if !self.is_prefetch(id) {
-                    let work = std::iter::once(Work::Request(id));
-                    self.wait_for_frames(now, card, missing, work);
-                }
             }
             self.take_frames(card, part.pages, &mut part.runs);
         }
@@ -610,13 +544,10 @@ impl Driver {
             if let Some(request) = self.requests.get_mut(&id) {
                 request.chains += 1;
             }
-            self.start_chain(
-                now,
-                vec![Part::new(part.shape, runs)],
-                Vec::new(),
-                Some(id),
-                0,
-            );
+            self.start_chain(now, vec![Part::new(part.shape, runs)], Vec::new(), Some(id), 0);
+        }
+        if let Some((card, missing)) = missing.filter(|_| !self.is_prefetch(id)) {
+            self.wait_for_frames(now, card, missing, std::iter::once(Work::Request(id)));
         }
         left
     }
@@ -629,10 +560,8 @@ impl Driver {
             .filter(|part| part.shape.fill != Fill::Nothing)
             .map(|part| u64::from(part.pages))
             .sum();
-        let runs: Vec<PageRange> = parts
-            .iter()
-            .flat_map(|part| part.runs.iter().map(Run::pages))
-            .collect();
+        let runs: Vec<PageRange> =
+            parts.iter().flat_map(|part| part.runs.iter().map(Run::pages)).collect();
         let Some(request) = self.requests.get_mut(&id) else {
             return;
         };
@@ -677,13 +606,7 @@ impl Driver {
         let Some(request) = self.requests.remove(&id) else {
             return;
         };
-        let OpenRequest {
-            kind,
-            whole,
-            pages_moved,
-            error,
-            ..
-        } = request;
+        let OpenRequest { kind, whole, pages_moved, error, .. } = request;
         match (kind, error) {
             (RequestKind::Free, None) => {
                 self.remove_object(whole);
@@ -691,11 +614,7 @@ impl Driver {
             }
             (RequestKind::Alloc, None) => self.reply(id, Ok(Outcome::Allocated(whole))),
             (RequestKind::Pin(at), Some(error)) => {
-                if let Some(pin) = self
-                    .pins
-                    .iter()
-                    .rposition(|p| *p == Pin { range: whole, at })
-                {
+                if let Some(pin) = self.pins.iter().rposition(|p| *p == Pin { range: whole, at }) {
                     self.pins.remove(pin);
                 }
                 self.unmark_pins(whole);
@@ -710,10 +629,7 @@ impl Driver {
     fn remove_object(&mut self, range: PageRange) {
         self.table.for_each_mut(range, |_, entry| {
             let flags = entry.flags & (flag::POISONED | flag::HOST_UNSAFE);
-            *entry = PageEntry {
-                flags,
-                ..PageEntry::default()
-            };
+            *entry = PageEntry { flags, ..PageEntry::default() };
         });
         self.space.remove(range.start);
     }

@@ -19,16 +19,11 @@ impl Residency {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = PageRange> {
-        self.ranges
-            .iter()
-            .map(|(&start, &end)| PageRange::new(PageNo(start), end - start))
+        self.ranges.iter().map(|(&start, &end)| PageRange::new(PageNo(start), end - start))
     }
 
     pub(crate) fn contains(&self, page: PageNo) -> bool {
-        self.ranges
-            .range(..=page.0)
-            .next_back()
-            .is_some_and(|(_, &end)| end > page.0)
+        self.ranges.range(..=page.0).next_back().is_some_and(|(_, &end)| end > page.0)
     }
 
     /// Adds pages, of which none is in the set.

@@ -69,13 +69,7 @@ impl Plan {
         let known = self.parts.iter().rposition(|part| part.shape == shape);
         let at = known.unwrap_or_else(|| {
             let runs = Vec::new();
-            self.parts.push(OpenPart {
-                shape,
-                runs,
-                pages: 0,
-                faults: Vec::new(),
-                prefetched: 0,
-            });
+            self.parts.push(OpenPart { shape, runs, pages: 0, faults: Vec::new(), prefetched: 0 });
             self.parts.len() - 1
         });
         let part = &mut self.parts[at];
@@ -109,13 +103,8 @@ impl Driver {
         fault: &CardFault,
         singles: &mut Vec<(PageNo, Access, FaultKey)>,
     ) {
-        let open = OpenFault {
-            card,
-            id: fault.id,
-            need: fault.need.clone(),
-            attempts: 0,
-            passes: 0,
-        };
+        let open =
+            OpenFault { card, id: fault.id, need: fault.need.clone(), attempts: 0, passes: 0 };
         if self.faults.len() >= self.config.limits.faults {
             self.stats.cancelled_faults += 1;
             self.loose_cancel(card, fault.id, CancelReason::TooManyFaults);
@@ -133,20 +122,11 @@ impl Driver {
         while let Some(work) = self.work.pop_front() {
             match work {
                 Work::Fault(key) => self.serve_again(now, key),
-                Work::HostFault {
-                    page,
-                    access,
-                    attempts,
-                } => {
+                Work::HostFault { page, access, attempts } => {
                     self.serve_host(now, page, access, attempts);
                 }
                 Work::Request(id) => self.serve_request(now, id),
-                Work::Move {
-                    range,
-                    agent,
-                    action,
-                    reason,
-                } => {
+                Work::Move { range, agent, action, reason } => {
                     self.serve_move(now, range, agent, action, reason);
                 }
             }
@@ -167,11 +147,7 @@ impl Driver {
         let mut singles = std::mem::take(&mut self.scratch.singles);
         let mut next = Some(first);
         while let Some(key) = next {
-            if let Some(OpenFault {
-                need: Need::Page(page, access),
-                ..
-            }) = self.faults.get(key)
-            {
+            if let Some(OpenFault { need: Need::Page(page, access), .. }) = self.faults.get(key) {
                 singles.push((*page, *access, key));
             }
             next = self.next_single_of(card);
@@ -214,15 +190,7 @@ impl Driver {
                     self.stats.duplicate_faults += 1;
                     answer
                 }
-                _ => self.answer(
-                    now,
-                    card.agent(),
-                    page,
-                    access,
-                    key,
-                    &mut plan,
-                    &mut refills,
-                ),
+                _ => self.answer(now, card.agent(), page, access, key, &mut plan, &mut refills),
             };
             last = Some((page, answer));
             self.attach(key, access, answer, &mut plan, &mut resumed);
@@ -269,12 +237,7 @@ impl Driver {
             Resolve::Transition(shape, scope) => {
                 let part = self.enter(plan, shape, page, &entry);
                 if scope != Scope::Page {
-                    plan.wider.push(Wider {
-                        page,
-                        access,
-                        shape,
-                        scope,
-                    });
+                    plan.wider.push(Wider { page, access, shape, scope });
                 }
                 Answer::Part(part)
             }
@@ -289,11 +252,7 @@ impl Driver {
         let mut shape = Shape::unchanged(copies, entry.owner(), Reason::Demand);
         shape.at = location(agent, copies, entry.owner());
         let writes = entry.directory.writers().contains(agent);
-        let rights = if writes {
-            Rights::ReadWrite
-        } else {
-            Rights::Read
-        };
+        let rights = if writes { Rights::ReadWrite } else { Rights::Read };
         shape.map = Some((agent, rights));
         shape
     }
@@ -371,11 +330,7 @@ impl Driver {
             let Some((_, rights)) = part.shape.map else {
                 continue;
             };
-            let op = Op::CardMap {
-                runs: part.runs.into(),
-                memory: part.shape.at,
-                rights,
-            };
+            let op = Op::CardMap { runs: part.runs.into(), memory: part.shape.at, rights };
             self.loose(Executor::Card(card), Wait::Posted, Phase::Finalize, op);
         }
         if !resumed.is_empty() {
@@ -395,9 +350,7 @@ impl Driver {
         card: CardId,
         ranges: &Arc<[(PageRange, Access)]>,
     ) {
-        let pages: u64 = ranges
-            .iter()
-            .fold(0, |sum, (range, _)| sum.saturating_add(range.count));
+        let pages: u64 = ranges.iter().fold(0, |sum, (range, _)| sum.saturating_add(range.count));
         let frames = &self.cards[card.0 as usize].frames;
         let usable = u64::from(frames.total() - frames.quarantined());
         if pages > self.config.limits.group_pages || pages > usable {
@@ -455,11 +408,7 @@ impl Driver {
         fault.passes = fault.passes.saturating_add(1);
         let due = fault.passes >= CLAIM_AFTER;
         if due && !self.claims.iter().any(|claim| claim.key == key) {
-            self.claims.push(Claim {
-                key,
-                ranges: ranges.clone(),
-                waiters: Vec::new(),
-            });
+            self.claims.push(Claim { key, ranges: ranges.clone(), waiters: Vec::new() });
         }
     }
 
@@ -468,10 +417,7 @@ impl Driver {
         if self.claims.is_empty() {
             return None;
         }
-        let older = self
-            .claims
-            .iter()
-            .take_while(|claim| Some(claim.key) != key);
+        let older = self.claims.iter().take_while(|claim| Some(claim.key) != key);
         older
             .enumerate()
             .find(|(_, claim)| claim.ranges.iter().any(|(range, _)| range.contains(page)))
@@ -488,11 +434,7 @@ impl Driver {
 
     /// A thread of the program stands at `page`.
     fn serve_host(&mut self, now: Time, page: PageNo, access: Access, attempts: u8) {
-        let again = Work::HostFault {
-            page,
-            access,
-            attempts,
-        };
+        let again = Work::HostFault { page, access, attempts };
         let entry = *self.table.get(page);
         if entry.state == PageState::Moving {
             return self.wait_on(entry.chain, again);
@@ -512,12 +454,7 @@ impl Driver {
             Resolve::Transition(shape, scope) => {
                 self.enter(&mut plan, shape, page, &entry);
                 if scope != Scope::Page {
-                    plan.wider.push(Wider {
-                        page,
-                        access,
-                        shape,
-                        scope,
-                    });
+                    plan.wider.push(Wider { page, access, shape, scope });
                 }
             }
             Resolve::Cancel(_) => return self.poison(page),
@@ -536,20 +473,8 @@ impl Driver {
         self.stats.cancelled_faults += 1;
         self.table.get_mut(page).set(flag::POISONED, true);
         let frame = self.table.host_frame(page);
-        let runs = [Run {
-            page,
-            count: 1,
-            src: frame,
-            dst: frame,
-        }]
-        .as_slice()
-        .into();
-        self.loose(
-            Executor::HostCpu,
-            Wait::Posted,
-            Phase::Finalize,
-            Op::HostPoison { runs },
-        );
+        let runs = [Run { page, count: 1, src: frame, dst: frame }].as_slice().into();
+        self.loose(Executor::HostCpu, Wait::Posted, Phase::Finalize, Op::HostPoison { runs });
     }
 
     /// A move that the driver or a scheme wants; pages that are on the move are left alone.
@@ -587,11 +512,7 @@ impl Driver {
     /// A page that may be written migrates with the right to write.
     fn move_access(&self, entry: &PageEntry, action: Action) -> Access {
         let migrates = action == Action::Migrate;
-        if migrates && !entry.has(flag::READ_ONLY) {
-            Access::Write
-        } else {
-            Access::Read
-        }
+        if migrates && !entry.has(flag::READ_ONLY) { Access::Write } else { Access::Read }
     }
 
     /// Splits a plan into chains and starts them; what finds no frames waits for them.
@@ -603,35 +524,29 @@ impl Driver {
 
     fn start_part(&mut self, now: Time, mut part: OpenPart, host_attempts: u8) {
         for run in &part.runs {
-            self.table
-                .for_each_mut(run.pages(), |_, entry| entry.set(flag::PLANNED, false));
+            self.table.for_each_mut(run.pages(), |_, entry| entry.set(flag::PLANNED, false));
         }
+        let mut late = None;
         if let Some(card) = part.shape.needs_frames() {
             let room = self.room(card);
             if part.pages > room {
-                let late = cut_part(&mut part, room, &self.faults);
-                let waiting: Vec<Work> = late.faults.into_iter().map(Work::Fault).collect();
-                self.wait_for_frames(now, card, late.pages, waiting.into_iter());
+                late = Some((card, cut_part(&mut part, room, &self.faults)));
             }
             self.take_frames(card, part.pages, &mut part.runs);
         }
         while part.pages > 0 {
             let most = self.chain_limit(&part.shape, part.pages);
             let rest = (part.pages > most).then(|| cut_part(&mut part, most, &self.faults));
-            let OpenPart {
-                shape,
-                runs,
-                faults,
-                prefetched,
-                ..
-            } = part;
-            let sealed = Part {
-                prefetched,
-                ..Part::new(shape, runs)
-            };
+            let OpenPart { shape, runs, faults, prefetched, .. } = part;
+            let sealed = Part { prefetched, ..Part::new(shape, runs) };
             self.start_chain(now, vec![sealed], faults, None, host_attempts);
             let Some(rest) = rest else { break };
             part = rest;
+        }
+        // Only now: what was just taken no longer counts as free, and its chain as under way.
+        if let Some((card, late)) = late {
+            let waiting: Vec<Work> = late.faults.into_iter().map(Work::Fault).collect();
+            self.wait_for_frames(now, card, late.pages, waiting.into_iter());
         }
     }
 
@@ -641,16 +556,10 @@ impl Driver {
         let most = self.config.limits.chain_pages;
         let bounced = shape.fill == Fill::Copy
             && matches!(
-                self.config
-                    .capabilities
-                    .transport(shape.from, shape.at, pages),
+                self.config.capabilities.transport(shape.from, shape.at, pages),
                 Transport::Bounce(..)
             );
-        if bounced {
-            most.min(self.config.capabilities.bounce_pages)
-        } else {
-            most
-        }
+        if bounced { most.min(self.config.capabilities.bounce_pages) } else { most }
     }
 
     /// Starts a group's chain; `false` if it has to wait for frames.
@@ -669,13 +578,7 @@ impl Driver {
             return false;
         }
         let mut parts = Vec::with_capacity(plan.parts.len());
-        for OpenPart {
-            shape,
-            mut runs,
-            pages,
-            ..
-        } in plan.parts.drain(..)
-        {
+        for OpenPart { shape, mut runs, pages, .. } in plan.parts.drain(..) {
             if shape.needs_frames().is_some() {
                 self.take_frames(card, pages, &mut runs);
             }
@@ -695,10 +598,7 @@ impl Driver {
     }
 
     fn loose_cancel(&mut self, card: CardId, id: FaultId, reason: CancelReason) {
-        let op = Op::CardCancel {
-            faults: [id].into(),
-            reason,
-        };
+        let op = Op::CardCancel { faults: [id].into(), reason };
         self.loose(Executor::Card(card), Wait::Posted, Phase::Finalize, op);
     }
 
@@ -721,15 +621,7 @@ impl Driver {
         }
         let epoch = farside_types::Epoch(0);
         let reason = Reason::Demand;
-        self.commands.push_back(Command {
-            id,
-            epoch,
-            executor,
-            wait,
-            phase,
-            reason,
-            op,
-        });
+        self.commands.push_back(Command { id, epoch, executor, wait, phase, reason, op });
     }
 }
 
@@ -776,11 +668,5 @@ fn cut_part(part: &mut OpenPart, most: u32, open: &Faults) -> OpenPart {
     part.faults = before;
     let pages = part.pages.saturating_sub(most);
     part.pages -= pages;
-    OpenPart {
-        shape: part.shape,
-        runs: behind,
-        pages,
-        faults: after,
-        prefetched: 0,
-    }
+    OpenPart { shape: part.shape, runs: behind, pages, faults: after, prefetched: 0 }
 }

@@ -38,10 +38,7 @@ impl Object {
 
     /// The advice for `page`: the latest that covers it.
     pub(crate) fn hint(&self, page: PageNo) -> Option<&Hint> {
-        self.hints
-            .iter()
-            .rev()
-            .find(|hint| hint.range.contains(page))
+        self.hints.iter().rev().find(|hint| hint.range.contains(page))
     }
 }
 
@@ -79,14 +76,7 @@ impl Space {
         let range = PageRange::new(PageNo(start), pages);
         let id = ObjectId(self.next_id);
         self.next_id += 1;
-        let object = Object {
-            id,
-            name,
-            range,
-            bytes,
-            pages_moved: 0,
-            hints: Vec::new(),
-        };
+        let object = Object { id, name, range, bytes, pages_moved: 0, hints: Vec::new() };
         self.objects.insert(start, object);
         Some(range)
     }
@@ -122,16 +112,8 @@ impl Space {
     /// The allocation nearest to `addr`.
     pub(crate) fn nearest(&self, addr: VirtAddr) -> Option<&Object> {
         let page = addr.page().0;
-        let before = self
-            .objects
-            .range(..=page)
-            .next_back()
-            .map(|(_, object)| object);
-        let after = self
-            .objects
-            .range(page + 1..)
-            .next()
-            .map(|(_, object)| object);
+        let before = self.objects.range(..=page).next_back().map(|(_, object)| object);
+        let after = self.objects.range(page + 1..).next().map(|(_, object)| object);
         match (before, after) {
             (Some(b), Some(a)) => {
                 let past = page.saturating_sub(b.range.end().0 - 1);

@@ -70,19 +70,12 @@ mod moves_as_list {
     type Table = BTreeMap<(Option<MemoryId>, MemoryId), u64>;
 
     pub(super) fn serialize<S: Serializer>(table: &Table, out: S) -> Result<S::Ok, S::Error> {
-        out.collect_seq(
-            table
-                .iter()
-                .map(|(&(from, to), &pages)| Move { from, to, pages }),
-        )
+        out.collect_seq(table.iter().map(|(&(from, to), &pages)| Move { from, to, pages }))
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Table, D::Error> {
         let list = Vec::<Move>::deserialize(from)?;
-        Ok(list
-            .into_iter()
-            .map(|m| ((m.from, m.to), m.pages))
-            .collect())
+        Ok(list.into_iter().map(|m| ((m.from, m.to), m.pages)).collect())
     }
 }
 

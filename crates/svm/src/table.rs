@@ -15,11 +15,7 @@ pub(crate) struct PageTable {
 
 impl PageTable {
     pub(crate) fn new(arena: PageRange) -> PageTable {
-        PageTable {
-            arena,
-            blocks: Vec::new(),
-            absent: PageEntry::default(),
-        }
+        PageTable { arena, blocks: Vec::new(), absent: PageEntry::default() }
     }
 
     /// Index of a page in the arena; the host's frame of the page.

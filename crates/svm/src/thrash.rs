@@ -38,11 +38,7 @@ impl Driver {
         if rested >= config.window {
             return Ok(None);
         }
-        let agents = entry
-            .directory
-            .mappers()
-            .with(agent)
-            .with(entry.owner().agent());
+        let agents = entry.directory.mappers().with(agent).with(entry.owner().agent());
         if bounces >= config.pin_after {
             self.pin_fought(now, page, agents);
             return Ok(Some(Decision::page(Action::MapRemote, Reason::Thrash)));

@@ -270,3 +270,15 @@ id! {
     /// Counts the lives of a chain's slot: a completion of an older epoch is ignored.
     Epoch(u32), "epoch"
 }
+
+impl From<CardId> for MemoryId {
+    fn from(card: CardId) -> MemoryId {
+        card.memory()
+    }
+}
+
+impl From<CardId> for AgentId {
+    fn from(card: CardId) -> AgentId {
+        card.agent()
+    }
+}

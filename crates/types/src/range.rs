@@ -145,10 +145,7 @@ mod tests {
 
     #[test]
     fn empty_and_overflowing_ranges_are_refused() {
-        assert!(matches!(
-            PageRange::covering(VirtAddr(0x1000), 0),
-            Err(RangeError::Empty { .. })
-        ));
+        assert!(matches!(PageRange::covering(VirtAddr(0x1000), 0), Err(RangeError::Empty { .. })));
         assert!(matches!(
             PageRange::covering(VirtAddr(u64::MAX), 2),
             Err(RangeError::Overflow { .. })
@@ -162,9 +159,6 @@ mod tests {
         let b = PageRange::new(PageNo(8), 4);
         assert!(a.intersection(b).is_empty());
         assert!(!a.overlaps(b));
-        assert_eq!(
-            a.intersection(PageRange::new(PageNo(2), 9)),
-            PageRange::new(PageNo(2), 2)
-        );
+        assert_eq!(a.intersection(PageRange::new(PageNo(2), 9)), PageRange::new(PageNo(2), 2));
     }
 }

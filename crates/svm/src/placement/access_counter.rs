@@ -15,11 +15,7 @@ impl Placement for AccessCounter {
     }
 
     fn on_fault(&mut self, fault: &FaultView) -> Decision {
-        let action = if fault.owner.is_none() {
-            Action::Migrate
-        } else {
-            Action::MapRemote
-        };
+        let action = if fault.owner.is_none() { Action::Migrate } else { Action::MapRemote };
         Decision::page(action, Reason::Demand)
     }
 

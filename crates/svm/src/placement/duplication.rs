@@ -15,11 +15,7 @@ impl Placement for Duplication {
 
     fn on_fault(&mut self, fault: &FaultView) -> Decision {
         let collapse = fault.access.is_write() && fault.copies.len() > 1;
-        let reason = if collapse {
-            Reason::Collapse
-        } else {
-            Reason::Demand
-        };
+        let reason = if collapse { Reason::Collapse } else { Reason::Demand };
         Decision::page(Action::Duplicate, reason)
     }
 }

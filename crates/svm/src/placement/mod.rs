@@ -62,11 +62,7 @@ pub struct Decision {
 impl Decision {
     /// `action` for the page alone.
     pub const fn page(action: Action, reason: Reason) -> Decision {
-        Decision {
-            action,
-            scope: Scope::Page,
-            reason,
-        }
+        Decision { action, scope: Scope::Page, reason }
     }
 }
 

@@ -1,0 +1,510 @@
+//! The card as one thing: commands on one side, processing elements on the other.
+//!
+//! Every method is one atomic step; the embedder calls them under one lock.
+
+use std::ops::RangeInclusive;
+
+use farside_types::{
+    Access, Asid, CancelReason, CardId, CommandId, FaultId, JobId, MemoryId, PageNo, PageRange,
+    PeId, Rights,
+};
+
+use crate::fault::Open;
+use crate::grant::translate;
+use crate::mmu::{check, check_frames};
+use crate::need::validate_ranges;
+use crate::{
+    AccessId, AcquireError, CardStats, CounterNotice, Counters, DrainKind, Drained, Fault,
+    FaultQueue, Geometry, GeometryError, Grant, InFlight, Location, Lookup, MapError, MappedRun,
+    Mmu, Need, PageDma, PeError, PeState, Pes, RaiseError, Raised,
+};
+
+/// How a fault of one processing element ended. Whoever embeds the card hands it over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// Who waited.
+    pub pe: PeId,
+    /// The job it runs.
+    pub job: JobId,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// How a fault ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Here is the memory; it is in flight until [`Card::end`].
+    Granted(Grant),
+    /// Something was taken away again in between: raise the fault once more.
+    Retry,
+    /// There will be no memory; the job fails with this.
+    Cancelled(CancelReason),
+    /// The job is no longer wanted.
+    Aborted,
+}
+
+/// What an abort ended.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Aborted {
+    /// The processing elements that stood in a fault; their threads may still wait for an answer.
+    pub answers: Vec<Answer>,
+    /// Drains that completed because the job's accesses were ended.
+    pub drains: Vec<CommandId>,
+}
+
+/// A card.
+#[derive(Clone, Debug)]
+pub struct Card {
+    id: CardId,
+    frames: u32,
+    geometry: Geometry,
+    mmu: Mmu,
+    in_flight: InFlight,
+    faults: FaultQueue,
+    counters: Counters,
+    dma: PageDma,
+    pes: Pes,
+    stats: CardStats,
+}
+
+impl Card {
+    /// A card in its known state: nothing mapped, nothing running. Its memory has `frames` frames.
+    ///
+    /// # Errors
+    /// [`GeometryError`] if the sizes make no card.
+    pub fn new(id: CardId, frames: u32, geometry: Geometry) -> Result<Card, GeometryError> {
+        Ok(Card {
+            id,
+            frames,
+            geometry,
+            mmu: Mmu::new(&geometry)?,
+            in_flight: InFlight::new(),
+            faults: FaultQueue::new(id, geometry.fault_entries as usize),
+            counters: Counters::new(
+                geometry.counter_group,
+                geometry.counter_threshold,
+                geometry.counter_groups_max as usize,
+            ),
+            dma: PageDma::new(id.memory(), frames, &geometry),
+            pes: Pes::new(geometry.pes),
+            stats: CardStats::default(),
+        })
+    }
+
+    /// Which card.
+    pub fn id(&self) -> CardId {
+        self.id
+    }
+
+    /// The memory on it.
+    pub fn memory(&self) -> MemoryId {
+        self.id.memory()
+    }
+
+    /// Frames of its memory.
+    pub fn frames(&self) -> u32 {
+        self.frames
+    }
+
+    /// Its sizes.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// What it has counted.
+    pub fn stats(&self) -> CardStats {
+        let mut stats = self.stats;
+        self.mmu.count_into(&mut stats);
+        stats.counter_groups_forgotten = self.counters.forgotten();
+        stats.dma_pages = self.dma.pages_done();
+        stats
+    }
+
+    // The command side: what the driver tells the card.
+
+    /// Inserts translations, and keeps them in the open faults that need them.
+    ///
+    /// # Errors
+    /// [`MapError`], counted, if one of the runs cannot be; then none was inserted.
+    pub fn map(
+        &mut self,
+        asid: Asid,
+        runs: impl Iterator<Item = MappedRun> + Clone,
+        rights: Rights,
+    ) -> Result<(), MapError> {
+        if let Some(error) = runs.clone().find_map(|run| self.check_run(&run).err()) {
+            self.stats.mappings_refused += 1;
+            return Err(error);
+        }
+        for run in runs {
+            self.mmu.insert(asid, run, rights)?;
+            self.faults.fill(asid, run, rights);
+            self.stats.pages_mapped += u64::from(run.count);
+        }
+        Ok(())
+    }
+
+    fn check_run(&self, run: &MappedRun) -> Result<(), MapError> {
+        check(run)?;
+        if run.location.memory == self.memory() {
+            check_frames(run.location, run.count, self.frames.into())?;
+        }
+        Ok(())
+    }
+
+    /// Takes translations away and drains. When the drain is done, now or later, no access goes
+    /// through any of them.
+    pub fn unmap(
+        &mut self,
+        command: CommandId,
+        asid: Asid,
+        ranges: impl Iterator<Item = PageRange> + Clone,
+    ) -> Drained {
+        for range in ranges.clone() {
+            self.mmu.invalidate(asid, range);
+            self.faults.invalidate(asid, range);
+        }
+        let drained = self.in_flight.drain(command, asid, ranges, DrainKind::Everyone);
+        self.count_drain(drained)
+    }
+
+    /// Lowers rights to `rights` and, where that takes the right to write away, drains those who
+    /// may write.
+    pub fn protect(
+        &mut self,
+        command: CommandId,
+        asid: Asid,
+        ranges: impl Iterator<Item = PageRange> + Clone,
+        rights: Rights,
+    ) -> Drained {
+        if rights == Rights::ReadWrite {
+            return self.count_drain(Drained::Now);
+        }
+        for range in ranges.clone() {
+            self.mmu.protect(asid, range, rights);
+            self.faults.protect(asid, range, rights);
+        }
+        let drained = self.in_flight.drain(command, asid, ranges, DrainKind::Writers);
+        self.count_drain(drained)
+    }
+
+    /// Takes every translation of an address space away and drains.
+    pub fn unmap_all(&mut self, command: CommandId, asid: Asid) -> Drained {
+        let everything = PageRange::new(PageNo(0), crate::PAGES_MAX);
+        self.mmu.invalidate_all(asid);
+        self.faults.invalidate(asid, everything);
+        let drained = self.in_flight.drain_all(command, asid);
+        self.count_drain(drained)
+    }
+
+    fn count_drain(&mut self, drained: Drained) -> Drained {
+        self.stats.drains += 1;
+        if drained != Drained::Now {
+            self.stats.drains_waited += 1;
+        }
+        drained
+    }
+
+    /// The faults that were not taken yet, oldest first, at most `faults_max`.
+    pub fn take_faults(&mut self, faults_max: usize) -> Vec<Fault> {
+        self.faults.take_batch(faults_max)
+    }
+
+    /// Whether [`Card::take_faults`] would return any.
+    pub fn has_faults(&self) -> bool {
+        self.faults.has_fresh()
+    }
+
+    /// Replays the accesses that wait for a fault. Those whose need is covered, by what the fault
+    /// has collected or by the TLBs, are in flight from here on; the others are to try again.
+    /// A fault that is no longer open has no answers.
+    pub fn resume(&mut self, fault: FaultId) -> Vec<Answer> {
+        self.resume_range(fault..=fault)
+    }
+
+    /// [`Card::resume`] for every open fault whose id lies in a range.
+    pub fn resume_range(&mut self, faults: RangeInclusive<FaultId>) -> Vec<Answer> {
+        let open = self.remove_faults(faults);
+        let mut answers = Vec::new();
+        for entry in &open {
+            for waiter in &entry.waiters {
+                let outcome = self.replay(entry, waiter.pe, &waiter.need);
+                answers.push(self.answer(waiter.pe, waiter.job, outcome));
+            }
+        }
+        answers
+    }
+
+    /// Ends the accesses that wait for a fault with an error.
+    pub fn cancel(&mut self, fault: FaultId, reason: CancelReason) -> Vec<Answer> {
+        self.cancel_range(fault..=fault, reason)
+    }
+
+    /// [`Card::cancel`] for every open fault whose id lies in a range.
+    pub fn cancel_range(
+        &mut self,
+        faults: RangeInclusive<FaultId>,
+        reason: CancelReason,
+    ) -> Vec<Answer> {
+        let open = self.remove_faults(faults);
+        let mut answers = Vec::new();
+        for waiter in open.iter().flat_map(|entry| &entry.waiters) {
+            self.stats.cancels += 1;
+            answers.push(self.answer(waiter.pe, waiter.job, Outcome::Cancelled(reason)));
+        }
+        answers
+    }
+
+    fn remove_faults(&mut self, faults: RangeInclusive<FaultId>) -> Vec<Open> {
+        let open = self.faults.remove(faults);
+        if open.is_empty() {
+            self.stats.stale_answers += 1;
+        }
+        open
+    }
+
+    fn replay(&mut self, entry: &Open, pe: PeId, need: &Need) -> Outcome {
+        let asid = entry.fault.asid;
+        let mmu = &mut self.mmu;
+        let runs = translate(need.ranges(), |page, access, pages_max| {
+            let filled = entry.fill(page);
+            match filled.filter(|(found, _)| found.rights.allows(access)) {
+                Some((found, count)) => {
+                    let count = u64::from(count).min(pages_max) as u32;
+                    Some((found.location, count))
+                }
+                None => {
+                    let hit = mmu.lookup_run(pe, asid, page, access, pages_max)?;
+                    Some((hit.location, hit.count))
+                }
+            }
+        });
+        match runs {
+            Some(runs) => {
+                self.stats.grants_resumed += 1;
+                Outcome::Granted(self.grant(pe, asid, need.ranges(), runs))
+            }
+            None => {
+                self.stats.retries += 1;
+                Outcome::Retry
+            }
+        }
+    }
+
+    fn answer(&mut self, pe: PeId, job: JobId, outcome: Outcome) -> Answer {
+        self.pes.set(pe, PeState::Running(job));
+        Answer { pe, job, outcome }
+    }
+
+    fn grant(
+        &mut self,
+        pe: PeId,
+        asid: Asid,
+        needs: impl Iterator<Item = (PageRange, Access)>,
+        runs: Vec<MappedRun>,
+    ) -> Grant {
+        let own = self.memory();
+        for run in runs.iter().filter(|run| run.location.memory != own) {
+            self.stats.remote_accesses += u64::from(run.count);
+            self.counters.record_range(asid, run.pages());
+        }
+        let access = self.in_flight.begin(pe, asid, needs);
+        Grant { access, pe, runs }
+    }
+
+    /// The groups of pages whose remote accesses reached the threshold since the last call.
+    pub fn take_notices(&mut self) -> Vec<CounterNotice> {
+        let notices = self.counters.take_notices();
+        self.stats.counter_notices += notices.len() as u64;
+        notices
+    }
+
+    /// Sets the access counters of a range to zero.
+    pub fn clear_counters(&mut self, asid: Asid, range: PageRange) {
+        self.counters.clear(asid, range);
+    }
+
+    /// The page DMA: it takes commands, carries them out and tells how far they are.
+    pub fn dma(&mut self) -> &mut PageDma {
+        &mut self.dma
+    }
+
+    /// Starts a job on an idle processing element.
+    ///
+    /// # Errors
+    /// [`PeError::NoSuchPe`], [`PeError::Busy`].
+    pub fn launch(&mut self, pe: PeId, job: JobId) -> Result<(), PeError> {
+        self.pes.launch(pe, job)
+    }
+
+    /// The states of the processing elements.
+    pub fn pes(&self) -> &Pes {
+        &self.pes
+    }
+
+    /// Ends the waiting of a job's processing elements, which go on running to end themselves.
+    /// What they hold stays in flight: use this on a kernel that may still touch it.
+    ///
+    /// # Errors
+    /// [`PeError::NoSuchJob`].
+    pub fn interrupt(&mut self, job: JobId) -> Result<Vec<Answer>, PeError> {
+        if self.pes.of(job).next().is_none() {
+            return Err(PeError::NoSuchJob { job });
+        }
+        let struck = self.faults.forget_job(job);
+        Ok(struck.into_iter().map(|waiter| self.answer(waiter.pe, job, Outcome::Aborted)).collect())
+    }
+
+    /// Ends a job, in whatever way: its waiting, its accesses in flight, and its processing
+    /// elements are idle. Call it when its kernel touches no memory any more.
+    ///
+    /// # Errors
+    /// [`PeError::NoSuchJob`].
+    pub fn abort(&mut self, job: JobId) -> Result<Aborted, PeError> {
+        let answers = self.interrupt(job)?;
+        let mut drains = Vec::new();
+        let pes: Vec<PeId> = self.pes.of(job).collect();
+        for pe in pes {
+            drains.append(&mut self.in_flight.end_all_of(pe));
+            self.pes.set(pe, PeState::Idle);
+        }
+        Ok(Aborted { answers, drains })
+    }
+
+    /// Ends whatever runs on a processing element, as [`Card::abort`] does, with the other
+    /// processing elements of its job. An idle one stays idle.
+    ///
+    /// # Errors
+    /// [`PeError::NoSuchPe`].
+    pub fn abort_pe(&mut self, pe: PeId) -> Result<Aborted, PeError> {
+        match self.pes.status(pe)?.job() {
+            Some(job) => self.abort(job),
+            None => Ok(Aborted::default()),
+        }
+    }
+
+    // The access side: what processing elements ask for.
+
+    /// Translates one page for a word access that the caller makes before it gives the card's lock
+    /// back, which is why the access need not be registered. `None`: raise a fault.
+    #[inline]
+    pub fn access(
+        &mut self,
+        pe: PeId,
+        asid: Asid,
+        page: PageNo,
+        access: Access,
+    ) -> Option<Location> {
+        let Lookup::Hit { location, .. } = self.mmu.lookup(pe, asid, page, access) else {
+            return None;
+        };
+        if location.memory != self.id.memory() {
+            self.stats.remote_accesses += 1;
+            self.counters.record(asid, page, 1);
+        }
+        Some(location)
+    }
+
+    /// Takes memory through the TLBs, all of it or none. What it gives is in flight.
+    ///
+    /// # Errors
+    /// [`AcquireError::NotResident`] if a fault must be raised; others for an access that makes no
+    /// sense.
+    pub fn acquire(
+        &mut self,
+        pe: PeId,
+        asid: Asid,
+        needs: &[(PageRange, Access)],
+    ) -> Result<Grant, AcquireError> {
+        if usize::from(pe.0) >= self.pes.count() {
+            let pes = self.pes.count();
+            return Err(AcquireError::NoSuchPe { pe, pes });
+        }
+        validate_ranges(needs, self.geometry.group_ranges_max)?;
+        if self.in_flight.holds(pe) {
+            return Err(AcquireError::HoldsMemory { pe });
+        }
+        let mmu = &mut self.mmu;
+        let runs = translate(needs.iter().copied(), |page, access, pages_max| {
+            let hit = mmu.lookup_run(pe, asid, page, access, pages_max)?;
+            Some((hit.location, hit.count))
+        });
+        let runs = runs.ok_or(AcquireError::NotResident)?;
+        self.stats.grants_direct += 1;
+        Ok(self.grant(pe, asid, needs.iter().copied(), runs))
+    }
+
+    /// A processing element cannot go on. Raising the same fault again while it waits changes
+    /// nothing. [`Raised::Full`]: wait until a fault was answered, then raise it again.
+    ///
+    /// # Errors
+    /// [`RaiseError`] if the access makes no sense, if the processing element does not run the job
+    /// or stands in another fault, or if it still holds memory.
+    pub fn raise(
+        &mut self,
+        pe: PeId,
+        job: JobId,
+        asid: Asid,
+        need: Need,
+    ) -> Result<Raised, RaiseError> {
+        need.validate(self.geometry.group_ranges_max)?;
+        let pes = self.pes.count();
+        let Ok(state) = self.pes.status(pe) else {
+            return Err(RaiseError::NoSuchPe { pe, pes });
+        };
+        match state {
+            PeState::Running(running) if running == job => {}
+            PeState::Stalled(running, open)
+                if running == job && self.faults.waits_for(open, pe) == Some(&need) =>
+            {
+                return Ok(Raised::Joined(open));
+            }
+            _ => return Err(RaiseError::NotRunning { pe, job, state }),
+        }
+        if self.in_flight.holds(pe) {
+            return Err(RaiseError::HoldsMemory { pe });
+        }
+        let raised = self.faults.raise(pe, job, asid, need);
+        match raised {
+            Raised::Queued(_) => self.stats.faults_raised += 1,
+            Raised::Joined(_) => self.stats.faults_joined += 1,
+            Raised::Full => self.stats.fault_queue_full += 1,
+        }
+        if let Raised::Queued(id) | Raised::Joined(id) = raised {
+            self.pes.set(pe, PeState::Stalled(job, id));
+        }
+        Ok(raised)
+    }
+
+    /// Gives memory back. Returns the drains that complete with it.
+    #[must_use = "these drains are complete; report their commands"]
+    pub fn end(&mut self, access: AccessId) -> Vec<CommandId> {
+        self.in_flight.end(access)
+    }
+
+    /// What is in flight.
+    pub fn in_flight(&self) -> &InFlight {
+        &self.in_flight
+    }
+
+    /// Returns to the known state: nothing mapped, running, waiting or in flight, no DMA command.
+    /// Ids go on, so that nothing of before is taken for something of now; so do the counts.
+    /// Call it when nothing touches the card's memory any more.
+    pub fn reset(&mut self) -> Aborted {
+        self.mmu.clear();
+        self.counters.clear_all();
+        self.dma.cancel_all();
+        let everyone = self.faults.remove(FaultId(0)..=FaultId(u64::MAX));
+        let answers = everyone
+            .iter()
+            .flat_map(|entry| &entry.waiters)
+            .map(|waiter| Answer { pe: waiter.pe, job: waiter.job, outcome: Outcome::Aborted })
+            .collect();
+        let mut drains = Vec::new();
+        for pe in (0..self.geometry.pes).map(PeId) {
+            drains.append(&mut self.in_flight.end_all_of(pe));
+            self.pes.set(pe, PeState::Idle);
+        }
+        Aborted { answers, drains }
+    }
+}

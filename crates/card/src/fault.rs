@@ -1,0 +1,305 @@
+//! The fault queue: what processing elements wait for, as miss registers.
+//!
+//! An open fault is one entry, however many processing elements wait for it, and collects the
+//! translations it waits for by itself. The queue is bounded: when it is full the processing
+//! element stalls and tries again, so nothing is lost.
+
+use std::ops::RangeInclusive;
+
+use farside_types::{Access, Asid, CardId, FaultId, JobId, PageRange, PeId, Rights};
+
+use crate::fills::Fills;
+use crate::key::{KeyRange, clamp};
+use crate::{MappedRun, Need, Translation};
+
+/// A fault as the driver is told of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fault {
+    /// Unique among the faults of all cards.
+    pub id: FaultId,
+    /// Whose address space.
+    pub asid: Asid,
+    /// What the access needs.
+    pub need: Need,
+}
+
+/// What became of a fault that was raised.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "a fault that found no room must be raised again"]
+pub enum Raised {
+    /// A new entry; the driver is to take it.
+    Queued(FaultId),
+    /// An open fault serves it as well.
+    Joined(FaultId),
+    /// No entry is free: raise it again later.
+    Full,
+}
+
+/// A processing element that waits for a fault.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Waiter {
+    /// Which.
+    pub pe: PeId,
+    /// The job it runs.
+    pub job: JobId,
+    /// What its own access needs; the entry's need covers it.
+    pub need: Need,
+}
+
+/// One open fault.
+#[derive(Clone, Debug)]
+pub(crate) struct Open {
+    pub(crate) fault: Fault,
+    pub(crate) waiters: Vec<Waiter>,
+    fills: Fills,
+    taken: bool,
+    /// Holds every key of the need.
+    hull: KeyRange,
+}
+
+impl Open {
+    /// The translation that the fault has kept for a page.
+    pub(crate) fn fill(&self, page: farside_types::PageNo) -> Option<(Translation, u32)> {
+        self.fills.find(page)
+    }
+}
+
+/// The open faults of a card, in the order in which they were raised.
+#[derive(Clone, Debug)]
+pub struct FaultQueue {
+    open: Vec<Open>,
+    capacity: usize,
+    card: CardId,
+    next: u64,
+}
+
+impl FaultQueue {
+    /// An empty queue of at most `capacity` open faults. The card's number makes fault ids unique
+    /// among cards.
+    pub fn new(card: CardId, capacity: usize) -> FaultQueue {
+        FaultQueue { open: Vec::new(), capacity, card, next: 0 }
+    }
+
+    /// A processing element cannot go on. Equal single-page faults share an entry: a write joins a
+    /// read that the driver has not taken yet, and turns it into a write.
+    pub fn raise(&mut self, pe: PeId, job: JobId, asid: Asid, need: Need) -> Raised {
+        if let Some(open) = self.open.iter_mut().find(|open| serves(open, asid, &need)) {
+            if let (Need::Page(_, wanted), Need::Page(_, access)) = (&mut open.fault.need, &need) {
+                *wanted = (*wanted).max(*access);
+            }
+            let id = open.fault.id;
+            open.waiters.retain(|waiter| waiter.pe != pe);
+            open.waiters.push(Waiter { pe, job, need });
+            return Raised::Joined(id);
+        }
+        if self.open.len() >= self.capacity {
+            return Raised::Full;
+        }
+        let id = FaultId(u64::from(self.card.0) << 56 | self.next);
+        self.next += 1;
+        let empty = KeyRange { start: 0, end: 0 };
+        let hull =
+            need.ranges().fold(empty, |hull, (range, _)| hull.hull(KeyRange::new(asid, range)));
+        self.open.push(Open {
+            fault: Fault { id, asid, need: need.clone() },
+            waiters: vec![Waiter { pe, job, need }],
+            fills: Fills::default(),
+            taken: false,
+            hull,
+        });
+        Raised::Queued(id)
+    }
+
+    /// The faults that the driver has not taken yet, oldest first, at most `faults_max`. They stay
+    /// open until they are resumed or cancelled.
+    pub fn take_batch(&mut self, faults_max: usize) -> Vec<Fault> {
+        let fresh = self.open.iter_mut().filter(|open| !open.taken);
+        fresh
+            .take(faults_max)
+            .map(|open| {
+                open.taken = true;
+                open.fault.clone()
+            })
+            .collect()
+    }
+
+    /// Keeps a new translation in every fault that needs pages of it.
+    pub(crate) fn fill(&mut self, asid: Asid, run: MappedRun, rights: Rights) {
+        for open in self.overlapping(asid, run.pages()) {
+            let Open { fault, fills, .. } = open;
+            for (range, _) in fault.need.ranges() {
+                if let Some(part) = run.clip(clamp(range)) {
+                    fills.insert(part, rights);
+                }
+            }
+        }
+    }
+
+    /// Forgets translations in every fault.
+    pub(crate) fn invalidate(&mut self, asid: Asid, range: PageRange) {
+        for open in self.overlapping(asid, range) {
+            open.fills.remove(clamp(range));
+        }
+    }
+
+    /// Lowers the rights of translations in every fault.
+    pub(crate) fn protect(&mut self, asid: Asid, range: PageRange, rights: Rights) {
+        for open in self.overlapping(asid, range) {
+            open.fills.protect(clamp(range), rights);
+        }
+    }
+
+    fn overlapping(&mut self, asid: Asid, range: PageRange) -> impl Iterator<Item = &mut Open> {
+        let keys = KeyRange::new(asid, range);
+        self.open.iter_mut().filter(move |open| open.hull.overlaps(keys))
+    }
+
+    /// Takes faults out whose ids lie in a range, oldest first.
+    pub(crate) fn remove(&mut self, ids: RangeInclusive<FaultId>) -> Vec<Open> {
+        let mut removed = Vec::new();
+        let mut index = 0;
+        while index < self.open.len() {
+            if ids.contains(&self.open[index].fault.id) {
+                removed.push(self.open.remove(index));
+            } else {
+                index += 1;
+            }
+        }
+        removed
+    }
+
+    /// Strikes a job's waiting processing elements out. Faults that nobody waits for are gone.
+    pub fn forget_job(&mut self, job: JobId) -> Vec<Waiter> {
+        let mut struck = Vec::new();
+        for open in &mut self.open {
+            let (gone, stay) = open.waiters.drain(..).partition(|w| w.job == job);
+            open.waiters = stay;
+            struck.extend::<Vec<Waiter>>(gone);
+        }
+        self.open.retain(|open| !open.waiters.is_empty());
+        struck
+    }
+
+    /// Number of open faults.
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Whether no fault is open.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Whether there are faults that the driver has not taken yet.
+    pub fn has_fresh(&self) -> bool {
+        self.open.iter().any(|open| !open.taken)
+    }
+
+    /// What a processing element waits for in an open fault.
+    pub(crate) fn waits_for(&self, id: FaultId, pe: PeId) -> Option<&Need> {
+        let open = self.open.iter().find(|open| open.fault.id == id)?;
+        let waiter = open.waiters.iter().find(|waiter| waiter.pe == pe)?;
+        Some(&waiter.need)
+    }
+}
+
+/// Whether an open fault, once it is served, serves this single-page need as well.
+fn serves(open: &Open, asid: Asid, need: &Need) -> bool {
+    let (Need::Page(page, access), Need::Page(other, wanted)) = (need, &open.fault.need) else {
+        return false;
+    };
+    let covered = !open.taken || *access == Access::Read || *wanted == Access::Write;
+    open.fault.asid == asid && page == other && covered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farside_types::PageNo;
+
+    fn raise(queue: &mut FaultQueue, pe: u16, page: u64, access: Access) -> Raised {
+        let need = Need::Page(PageNo(page), access);
+        queue.raise(PeId(pe), JobId(pe.into()), Asid(1), need)
+    }
+
+    #[test]
+    fn invariant_14_ten_thousand_duplicate_faults_are_one_entry() {
+        let mut queue = FaultQueue::new(CardId(2), 48);
+        for pe in 0..10_000 {
+            let _ = raise(&mut queue, pe, 7, Access::Read);
+        }
+        assert_eq!(queue.len(), 1);
+        let batch = queue.take_batch(256);
+        assert_eq!(batch.len(), 1);
+        let id = batch[0].id;
+        let open = queue.remove(id..=id).pop().unwrap();
+        assert_eq!(open.waiters.len(), 10_000, "every one of them is waiting");
+    }
+
+    #[test]
+    fn a_write_turns_an_untaken_read_fault_into_a_write_fault() {
+        let mut queue = FaultQueue::new(CardId(0), 4);
+        let first = raise(&mut queue, 0, 7, Access::Read);
+        let second = raise(&mut queue, 1, 7, Access::Write);
+        assert!(matches!((first, second), (Raised::Queued(a), Raised::Joined(b)) if a == b));
+        let need = queue.take_batch(9).pop().unwrap().need;
+        assert_eq!(need, Need::Page(PageNo(7), Access::Write));
+    }
+
+    #[test]
+    fn a_write_does_not_join_a_read_fault_that_the_driver_already_works_on() {
+        let mut queue = FaultQueue::new(CardId(0), 4);
+        let _ = raise(&mut queue, 0, 7, Access::Read);
+        queue.take_batch(1);
+        assert!(matches!(raise(&mut queue, 1, 7, Access::Write), Raised::Queued(_)));
+        assert!(matches!(raise(&mut queue, 2, 7, Access::Read), Raised::Joined(_)));
+        assert_eq!(queue.take_batch(9).len(), 1);
+    }
+
+    #[test]
+    fn faults_of_two_address_spaces_are_two_faults() {
+        let mut queue = FaultQueue::new(CardId(0), 4);
+        let need = Need::Page(PageNo(7), Access::Read);
+        let _ = queue.raise(PeId(0), JobId(0), Asid(1), need.clone());
+        let _ = queue.raise(PeId(1), JobId(1), Asid(2), need);
+        assert_eq!(queue.len(), 2);
+    }
+
+    #[test]
+    fn fault_ids_of_two_cards_never_meet() {
+        let ids = [CardId(0), CardId(1)].map(|card| {
+            let mut queue = FaultQueue::new(card, 4);
+            raise(&mut queue, 0, 7, Access::Read)
+        });
+        assert_ne!(ids[0], ids[1]);
+    }
+
+    #[test]
+    fn invariant_15_a_full_queue_refuses_and_takes_the_fault_later() {
+        let mut queue = FaultQueue::new(CardId(0), 48);
+        let mut waiting: Vec<u16> = (0..200).collect();
+        let mut served = Vec::new();
+        while !waiting.is_empty() {
+            waiting.retain(|&pe| raise(&mut queue, pe, pe.into(), Access::Read) == Raised::Full);
+            assert!(queue.len() <= 48);
+            for fault in queue.take_batch(16) {
+                let open = queue.remove(fault.id..=fault.id).pop().unwrap();
+                served.extend(open.waiters.iter().map(|waiter| waiter.pe.0));
+            }
+        }
+        while let Some(fault) = queue.take_batch(1).pop() {
+            let open = queue.remove(fault.id..=fault.id).pop().unwrap();
+            served.extend(open.waiters.iter().map(|waiter| waiter.pe.0));
+        }
+        served.sort_unstable();
+        assert_eq!(served, (0..200).collect::<Vec<_>>(), "each served, once");
+    }
+
+    #[test]
+    fn a_full_queue_still_lets_duplicates_join() {
+        let mut queue = FaultQueue::new(CardId(0), 1);
+        let _ = raise(&mut queue, 0, 7, Access::Read);
+        assert_eq!(raise(&mut queue, 1, 8, Access::Read), Raised::Full);
+        assert!(matches!(raise(&mut queue, 2, 7, Access::Read), Raised::Joined(_)));
+    }
+}

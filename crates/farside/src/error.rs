@@ -1,0 +1,40 @@
+//! What can go wrong.
+
+use farside_live::{KernelError, LiveError};
+use farside_svm::RequestError;
+use thiserror::Error;
+
+/// Why something did not work. The message says what to do about it.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The machine or the space.
+    #[error(transparent)]
+    Live(#[from] LiveError),
+    /// A kernel.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// A scheme that does not exist.
+    #[error("there is no placement scheme `{name}`; there are {}", known.join(", "))]
+    NoSuchScheme {
+        /// The name given.
+        name: String,
+        /// Those that exist.
+        known: Vec<&'static str>,
+    },
+    /// A setting that cannot work.
+    #[error("{what} is {value}, which cannot work: {why}")]
+    Setting {
+        /// Which setting.
+        what: &'static str,
+        /// Its value.
+        value: String,
+        /// Why not.
+        why: &'static str,
+    },
+}
+
+impl From<RequestError> for Error {
+    fn from(error: RequestError) -> Error {
+        Error::Live(error.into())
+    }
+}

@@ -1,0 +1,227 @@
+//! Launching kernels: blocking, or with a handle inside a scope.
+
+use std::marker::PhantomData;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use farside_live::{Granted, KernelContext, KernelError, LiveError};
+use farside_types::{CardId, Span, StreamId, VirtAddr};
+
+use crate::{Args, Error, Space};
+
+/// Launches of one stream run in the order in which they were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream(pub(crate) StreamId);
+
+/// A kernel that is about to be launched.
+#[derive(Debug)]
+#[must_use = "nothing runs before `run` or `launch`"]
+pub struct Launch<'a> {
+    space: &'a Space,
+    name: Arc<str>,
+    card: CardId,
+    stream: Option<Stream>,
+    limit: Option<Duration>,
+}
+
+/// A kernel that was launched with a scope.
+#[derive(Debug)]
+pub struct Job<'scope, T> {
+    job: Arc<farside_live::Job>,
+    space: Space,
+    value: Arc<Mutex<Option<T>>>,
+    scope: PhantomData<&'scope ()>,
+}
+
+/// Where kernels that borrow buffers are launched: see [`Space::scope`].
+#[derive(Debug)]
+pub struct Scope<'scope, 'env: 'scope> {
+    space: &'env Space,
+    jobs: Mutex<Vec<Arc<farside_live::Job>>>,
+    /// Invariant, as in `std::thread::Scope`: nothing shorter-lived may be lent.
+    lifetime: PhantomData<&'scope mut &'env ()>,
+}
+
+/// A launch inside a scope.
+#[derive(Debug)]
+#[must_use = "nothing runs before `launch`"]
+pub struct ScopedLaunch<'scope, 'env: 'scope> {
+    scope: &'scope Scope<'scope, 'env>,
+    launch: Launch<'env>,
+}
+
+impl<'a> Launch<'a> {
+    pub(crate) fn new(space: &'a Space, name: &str) -> Launch<'a> {
+        Launch { space, name: name.into(), card: CardId(0), stream: None, limit: None }
+    }
+
+    /// Where it runs; card 0 unless said otherwise.
+    pub fn on(mut self, card: CardId) -> Self {
+        self.card = card;
+        self
+    }
+
+    /// In the order of which stream. Without one it waits for no other launch.
+    pub fn stream(mut self, stream: Stream) -> Self {
+        self.stream = Some(stream);
+        self
+    }
+
+    /// How long it may take, waiting included.
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Runs the kernel and waits for its end.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] if it fails, [`LiveError::NotShared`] if it is lent memory from elsewhere.
+    pub fn run<A: Args, T: Send + 'static>(
+        self,
+        args: A,
+        kernel: impl FnOnce(&mut KernelContext, A::Spans) -> Result<T, KernelError> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (job, value) = self.start(args, kernel)?;
+        finish(&job, &value, None).unwrap_or_else(|| unreachable!("no deadline"))
+    }
+
+    fn start<A: Args, T: Send + 'static>(
+        self,
+        args: A,
+        kernel: impl FnOnce(&mut KernelContext, A::Spans) -> Result<T, KernelError> + Send + 'static,
+    ) -> Result<(Arc<farside_live::Job>, Arc<Mutex<Option<T>>>), Error> {
+        let runtime = self.space.runtime();
+        let card = self.space.card(self.card.0.into())?;
+        let mut grants = Vec::new();
+        args.grants(&mut grants);
+        grants.retain(|grant| grant.start != grant.end);
+        self.check(&grants)?;
+        let spans = args.spans();
+        let value = Arc::new(Mutex::new(None));
+        let slot = Arc::clone(&value);
+        let body = Box::new(move |context: &mut KernelContext| {
+            let result = kernel(context, spans)?;
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+            Ok(())
+        });
+        let limit = self.limit.map(|limit| Span::from_nanos(limit.as_nanos() as u64));
+        let job = farside_live::Job::new(runtime, card, self.name, grants, limit, body);
+        let stream = self.stream.map_or_else(|| StreamId(runtime.next_stream()), |s| s.0);
+        runtime.launch(Arc::clone(&job), stream);
+        Ok((job, value))
+    }
+
+    /// Whether all that is lent is shared memory.
+    fn check(&self, grants: &[Granted]) -> Result<(), LiveError> {
+        let outside = |grant: &&Granted| {
+            !self.space.runtime().contains(VirtAddr(grant.start), grant.end - grant.start)
+        };
+        match grants.iter().find(outside) {
+            Some(grant) => Err(LiveError::NotShared { addr: VirtAddr(grant.start) }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn finish<T>(
+    job: &farside_live::Job,
+    value: &Mutex<Option<T>>,
+    deadline: Option<Instant>,
+) -> Option<Result<T, Error>> {
+    let result = job.wait(deadline)?;
+    Some(result.map_err(Error::from).map(|()| {
+        let value = value.lock().unwrap_or_else(PoisonError::into_inner).take();
+        value.expect("a kernel that ended well left its value, and it is taken once")
+    }))
+}
+
+impl<T> Job<'_, T> {
+    /// Waits for the end and gives what the kernel returned.
+    ///
+    /// # Errors
+    /// [`Error::Kernel`] if it failed.
+    pub fn wait(self) -> Result<T, Error> {
+        finish(&self.job, &self.value, None).unwrap_or_else(|| unreachable!("no deadline"))
+    }
+
+    /// Waits for the end for a while; gives the job back if it still runs.
+    ///
+    /// # Errors
+    /// The job itself, still running.
+    pub fn wait_for(self, limit: Duration) -> Result<Result<T, Error>, Self> {
+        match finish(&self.job, &self.value, Some(Instant::now() + limit)) {
+            Some(result) => Ok(result),
+            None => Err(self),
+        }
+    }
+
+    /// Whether it has ended.
+    pub fn is_done(&self) -> bool {
+        self.job.wait(Some(Instant::now())).is_some()
+    }
+
+    /// Tells it to stop. It fails at its next access to memory or
+    /// [`KernelContext::checkpoint`]; one that does neither is given up after a grace.
+    pub fn cancel(&self) {
+        self.job.cancel(self.space.runtime());
+    }
+}
+
+impl<'scope, 'env> Scope<'scope, 'env> {
+    pub(crate) fn enter<T>(
+        space: &'env Space,
+        body: impl for<'a> FnOnce(&'a Scope<'a, 'env>) -> T,
+    ) -> T {
+        let scope = Scope { space, jobs: Mutex::new(Vec::new()), lifetime: PhantomData };
+        let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| body(&scope)));
+        // What was lent is lent until the last kernel has ended, whatever the body did.
+        let jobs = std::mem::take(&mut *scope.jobs.lock().unwrap_or_else(PoisonError::into_inner));
+        for job in jobs {
+            let _ = job.wait(None);
+        }
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// A kernel to be launched here.
+    pub fn kernel(&'scope self, name: &str) -> ScopedLaunch<'scope, 'env> {
+        ScopedLaunch { scope: self, launch: Launch::new(self.space, name) }
+    }
+}
+
+impl<'scope, 'env> ScopedLaunch<'scope, 'env> {
+    /// See [`Launch::on`].
+    pub fn on(mut self, card: CardId) -> Self {
+        self.launch = self.launch.on(card);
+        self
+    }
+
+    /// See [`Launch::stream`].
+    pub fn stream(mut self, stream: Stream) -> Self {
+        self.launch = self.launch.stream(stream);
+        self
+    }
+
+    /// See [`Launch::time_limit`].
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.launch = self.launch.time_limit(limit);
+        self
+    }
+
+    /// Launches the kernel; what it is lent is lent until the scope ends.
+    ///
+    /// # Errors
+    /// [`LiveError::NotShared`] if it is lent memory from elsewhere.
+    pub fn launch<A: Args + 'scope, T: Send + 'static>(
+        self,
+        args: A,
+        kernel: impl FnOnce(&mut KernelContext, A::Spans) -> Result<T, KernelError> + Send + 'static,
+    ) -> Result<Job<'scope, T>, Error> {
+        let space = self.scope.space.clone();
+        let (job, value) = self.launch.start(args, kernel)?;
+        let mut jobs = self.scope.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.push(Arc::clone(&job));
+        Ok(Job { job, space, value, scope: PhantomData })
+    }
+}

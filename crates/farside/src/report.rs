@@ -1,0 +1,192 @@
+//! What happened: counters, times, fights, the busiest allocations.
+
+use std::fmt;
+
+use farside_live::TimeSpent;
+use farside_svm::{Directions, Fight, Moved, ObjectView, Stats};
+use farside_types::{CardId, PAGE_SIZE, PageRange, Reason};
+use serde::{Deserialize, Serialize};
+
+use crate::Space;
+
+/// Allocations that a report lists.
+const BUSIEST: usize = 5;
+/// Moves that it lists for each.
+const MOVES: usize = 4;
+
+/// What happened in a space so far.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// The driver's counters.
+    pub stats: Stats,
+    /// Pages moved by direction.
+    pub directions: Directions,
+    /// Where time went.
+    pub times: TimeSpent,
+    /// The allocations of which most pages moved.
+    pub busiest: Vec<Busy>,
+    /// Pages that agents fought over, worst first.
+    pub fights: Vec<NamedFight>,
+    /// Cards that did not let pages go in time.
+    pub suspects: Vec<(CardId, PageRange)>,
+}
+
+/// An allocation and its latest moves.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Busy {
+    /// The allocation.
+    pub object: ObjectView,
+    /// Its latest moves, oldest first.
+    pub moves: Vec<Moved>,
+}
+
+/// A fight, and in which allocation it is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NamedFight {
+    /// The fight.
+    pub fight: Fight,
+    /// The allocation; empty if it has no name or was freed.
+    pub object: String,
+}
+
+impl Report {
+    pub(crate) fn of(space: &Space) -> Report {
+        let runtime = space.runtime();
+        let times = runtime.times();
+        let suspects = runtime.suspects();
+        runtime.inspect(|driver| {
+            let mut objects = driver.objects();
+            let name_of = |range: PageRange| {
+                let object = objects.iter().find(|object| object.range.overlaps(range));
+                object.map_or_else(String::new, |object| object.name.to_string())
+            };
+            let fights = driver
+                .fights()
+                .into_iter()
+                .map(|fight| NamedFight { object: name_of(PageRange::page(fight.page)), fight })
+                .collect();
+            objects.retain(|object| object.pages_moved > 0);
+            objects.sort_by_key(|object| std::cmp::Reverse(object.pages_moved));
+            objects.truncate(BUSIEST);
+            let busiest = objects
+                .into_iter()
+                .map(|object| {
+                    let mut moves = driver.history(object.range);
+                    let old = moves.len().saturating_sub(MOVES);
+                    Busy { moves: moves.split_off(old), object }
+                })
+                .collect();
+            let stats = driver.stats().clone();
+            let directions = stats.by_direction();
+            Report { stats, directions, times, busiest, fights, suspects }
+        })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.pages(f)?;
+        self.faults(f)?;
+        self.time(f)?;
+        self.objects(f)?;
+        self.trouble(f)
+    }
+}
+
+fn mib(pages: u64) -> f64 {
+    (pages * PAGE_SIZE as u64) as f64 / (1 << 20) as f64
+}
+
+impl Report {
+    fn pages(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let d = self.directions;
+        writeln!(f, "pages moved          pages        MiB")?;
+        let rows = [
+            ("host → card", d.host_to_card),
+            ("card → host", d.card_to_host),
+            ("card → card", d.card_to_card),
+            ("zero filled", d.zero_filled),
+        ];
+        for (name, pages) in rows {
+            writeln!(f, "  {name:<14} {pages:>9} {:>10.1}", mib(pages))?;
+        }
+        write!(f, "  why:")?;
+        for (reason, pages) in &self.stats.by_reason {
+            write!(f, " {reason} {pages}")?;
+        }
+        writeln!(f)
+    }
+
+    fn faults(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = &self.stats;
+        writeln!(
+            f,
+            "faults: {} of cards in {} batches ({} refills, {} duplicates, {} for rights), \
+             {} of the host",
+            s.card_faults,
+            s.fault_batches,
+            s.refills,
+            s.duplicate_faults,
+            s.protection_faults,
+            s.host_faults
+        )?;
+        writeln!(
+            f,
+            "chains: {} ({} rolled back), {} round trips to cards waited for",
+            s.chains, s.rollbacks, s.awaited_trips
+        )
+    }
+
+    fn time(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let t = self.times;
+        let all = (t.setup + t.allocate + t.copy + t.finalize).0.max(1) as f64;
+        write!(f, "time in migrations:")?;
+        for (name, span) in [
+            ("setup", t.setup),
+            ("allocate", t.allocate),
+            ("copy", t.copy),
+            ("finalize", t.finalize),
+        ] {
+            write!(f, " {name} {span} ({:.0} %)", 100.0 * span.0 as f64 / all)?;
+        }
+        writeln!(f)
+    }
+
+    fn objects(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.busiest.is_empty() {
+            writeln!(f, "moved most:")?;
+        }
+        for Busy { object, moves } in &self.busiest {
+            let name = if object.name.is_empty() { "(unnamed)" } else { &object.name };
+            let (pages, moved) = (object.range.count, object.pages_moved);
+            writeln!(f, "  {name}: {moved} moves of its {pages} pages; lately")?;
+            for m in moves {
+                let first = m.range.start.0 - object.range.start.0.min(m.range.start.0);
+                let from = m.from.map_or_else(|| "zeros".to_owned(), |from| from.to_string());
+                let last = first + m.range.count - 1;
+                writeln!(f, "    pages {first}-{last}: {from} → {} ({})", m.to, m.reason)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn trouble(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for NamedFight { fight, object } in self.fights.iter().take(BUSIEST) {
+            let name = if object.is_empty() { "(unnamed)" } else { object };
+            writeln!(
+                f,
+                "false sharing or a fight: {} of {name} between {:?}: throttled {} times, \
+                 pinned {} times; give each agent data on pages of its own",
+                fight.page, fight.agents, fight.throttles, fight.pins
+            )?;
+        }
+        for (card, pages) in &self.suspects {
+            writeln!(f, "{card} did not let {pages} go in time: its kernel hangs")?;
+        }
+        let lost = self.stats.by_reason.get(&Reason::Lost).copied().unwrap_or(0);
+        if lost > 0 {
+            writeln!(f, "lost: {lost} pages were only on a card that is gone")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,408 @@
+//! The space: shared memory, cards, and what the program may ask of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytemuck::Pod;
+use farside_live::{LiveError, Machine, Runtime, RuntimeConfig, Word};
+use farside_svm::{Advice, Config, Located, Moved, Outcome, Placement, Request, placement};
+use farside_types::{CardId, MemoryId, PAGE_SIZE, PageRange, Rights, StreamId, VirtAddr};
+
+use crate::launch::{Launch, Scope, Stream};
+use crate::{Buffer, Error, Report};
+
+/// One virtual address space over host memory and cards. Clones are the same space.
+#[derive(Clone, Debug)]
+pub struct Space {
+    machine: Arc<Machine>,
+}
+
+/// How a space is opened. The defaults: 2 cards in the program, 64 MiB of memory and one processing
+/// element each, on-touch placement.
+#[derive(Debug)]
+pub struct SpaceBuilder {
+    cards: usize,
+    card_memory: u64,
+    pes: u16,
+    arena: u64,
+    placement: Result<Box<dyn Placement>, String>,
+    peer: bool,
+    warm: bool,
+    grace: Duration,
+    tune: fn(&mut Config),
+    probe: Option<farside_live::Probe>,
+}
+
+impl Default for SpaceBuilder {
+    fn default() -> SpaceBuilder {
+        SpaceBuilder {
+            cards: 2,
+            card_memory: 64 << 20,
+            pes: 1,
+            arena: farside_live::arena::DEFAULT_ARENA_BYTES,
+            placement: Ok(Box::new(placement::OnTouch)),
+            peer: true,
+            warm: false,
+            grace: Duration::from_millis(200),
+            tune: |_| {},
+            probe: None,
+        }
+    }
+}
+
+impl SpaceBuilder {
+    /// Number of cards: 1 to 16.
+    #[must_use]
+    pub fn cards(mut self, cards: usize) -> Self {
+        self.cards = cards;
+        self
+    }
+
+    /// Bytes of memory on each card; a multiple of a page.
+    #[must_use]
+    pub fn card_memory(mut self, bytes: u64) -> Self {
+        self.card_memory = bytes;
+        self
+    }
+
+    /// Processing elements of each card: kernels that run at the same time.
+    #[must_use]
+    pub fn processing_elements(mut self, pes: u16) -> Self {
+        self.pes = pes;
+        self
+    }
+
+    /// Bytes of address space; a multiple of 2 MiB. Only what is used takes memory.
+    #[must_use]
+    pub fn address_space(mut self, bytes: u64) -> Self {
+        self.arena = bytes;
+        self
+    }
+
+    /// The placement scheme by name: see [`placement::NAMES`].
+    #[must_use]
+    pub fn placement(mut self, name: &str) -> Self {
+        self.placement = placement::by_name(name).ok_or_else(|| name.to_owned());
+        self
+    }
+
+    /// A placement scheme of your own.
+    #[must_use]
+    pub fn placement_scheme(mut self, scheme: Box<dyn Placement>) -> Self {
+        self.placement = Ok(scheme);
+        self
+    }
+
+    /// Whether cards reach each other's memory (the default). Without it pages go from card to
+    /// card through a bounce buffer on the host.
+    #[must_use]
+    pub fn peer_to_peer(mut self, on: bool) -> Self {
+        self.peer = on;
+        self
+    }
+
+    /// Touch all card memory at the start, so that first use costs nothing later: for measuring.
+    #[must_use]
+    pub fn warm(mut self, on: bool) -> Self {
+        self.warm = on;
+        self
+    }
+
+    /// How long a kernel that was told to stop may go on before it counts as hung.
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Changes the driver's configuration: limits, prefetch, thrash handling.
+    #[must_use]
+    pub fn tune(mut self, tune: fn(&mut Config)) -> Self {
+        self.tune = tune;
+        self
+    }
+
+    /// Calls `probe` with every step of a migration before it is carried out: for tests.
+    #[must_use]
+    pub fn probe(mut self, probe: farside_live::Probe) -> Self {
+        self.probe = Some(probe);
+        self
+    }
+
+    /// Opens the space.
+    ///
+    /// # Errors
+    /// [`Error`] names the setting that cannot work, or what the machine lacks.
+    pub fn build(self) -> Result<Space, Error> {
+        let setting = |what, value: String, why| Err(Error::Setting { what, value, why });
+        if self.cards == 0 || self.cards > farside_types::MAX_CARDS {
+            return setting("cards", self.cards.to_string(), "a space has 1 to 16 cards");
+        }
+        if self.pes == 0 || self.pes > 1024 {
+            let why = "a card has 1 to 1024 processing elements";
+            return setting("processing elements", self.pes.to_string(), why);
+        }
+        let frames = self.card_memory / PAGE_SIZE as u64;
+        let whole = self.card_memory % PAGE_SIZE as u64 == 0;
+        let Some(frames) = u32::try_from(frames).ok().filter(|&n| whole && n > 0) else {
+            let why = "it is a multiple of 4096 bytes, at least one page, at most 8 TiB";
+            return setting("card memory", self.card_memory.to_string(), why);
+        };
+        let scheme = self
+            .placement
+            .map_err(|name| Error::NoSuchScheme { name, known: placement::NAMES.to_vec() })?;
+        let config = RuntimeConfig {
+            arena_bytes: self.arena,
+            card_frames: vec![frames; self.cards],
+            pes: self.pes,
+            geometry: Default::default(),
+            placement: scheme,
+            tune: self.tune,
+            peer: self.peer,
+            grace: self.grace,
+            warm: self.warm,
+        };
+        let runtime = Runtime::new(config, self.probe)?;
+        let machine = Arc::new(Machine::start(runtime, self.pes)?);
+        Ok(Space { machine })
+    }
+}
+
+impl Space {
+    /// How to open a space.
+    pub fn builder() -> SpaceBuilder {
+        SpaceBuilder::default()
+    }
+
+    pub(crate) fn runtime(&self) -> &Arc<Runtime> {
+        self.machine.runtime()
+    }
+
+    /// The cards.
+    pub fn cards(&self) -> impl ExactSizeIterator<Item = CardId> {
+        (0..self.runtime().card_count()).map(|card| CardId(card as u8))
+    }
+
+    /// Card number `index`.
+    ///
+    /// # Errors
+    /// [`LiveError::NoSuchCard`].
+    pub fn card(&self, index: usize) -> Result<CardId, Error> {
+        let cards = self.runtime().card_count();
+        let card = CardId(u8::try_from(index).unwrap_or(u8::MAX));
+        if index >= cards {
+            return Err(LiveError::NoSuchCard { card, cards }.into());
+        }
+        Ok(card)
+    }
+
+    /// Shared memory for `len` values, zero.
+    ///
+    /// # Errors
+    /// [`Error::Live`] if the address space is full or `len` is 0.
+    pub fn alloc<T: Pod>(&self, len: usize) -> Result<Buffer<T>, Error> {
+        self.alloc_named(len, "")
+    }
+
+    /// Like [`Space::alloc`], with a name for reports and error messages.
+    ///
+    /// # Errors
+    /// As [`Space::alloc`].
+    pub fn alloc_named<T: Pod>(&self, len: usize, name: &str) -> Result<Buffer<T>, Error> {
+        let start = self.reserve::<T>(len, name)?;
+        // SAFETY: just allocated for `len` values; `T` takes any bytes.
+        Ok(unsafe { Buffer::over(self.clone(), start, len) })
+    }
+
+    /// Shared memory for `len` atomic words, zero.
+    ///
+    /// # Errors
+    /// As [`Space::alloc`].
+    pub fn alloc_atomic<W: Word>(&self, len: usize, name: &str) -> Result<Buffer<W>, Error> {
+        let start = self.reserve::<W>(len, name)?;
+        // SAFETY: just allocated for `len` words; zero is a valid atomic integer.
+        Ok(unsafe { Buffer::over(self.clone(), start, len) })
+    }
+
+    fn reserve<T>(&self, len: usize, name: &str) -> Result<VirtAddr, Error> {
+        let bytes = (len as u64).checked_mul(size_of::<T>() as u64);
+        // More than the address space holds: let the driver say how much there is.
+        let bytes = bytes.unwrap_or(u64::MAX - PAGE_SIZE as u64);
+        let request = Request::Alloc { bytes, name: name.into() };
+        match self.runtime().request(request)? {
+            Outcome::Allocated(range) => Ok(range.start.addr()),
+            Outcome::Done { .. } => unreachable!("an allocation is answered with its range"),
+        }
+    }
+
+    /// A kernel to be launched.
+    pub fn kernel(&self, name: &str) -> Launch<'_> {
+        Launch::new(self, name)
+    }
+
+    /// Launches kernels that borrow buffers: all of them have ended when this returns.
+    ///
+    /// ```
+    /// # use farside::{Space, Write};
+    /// # fn main() -> Result<(), farside::Error> {
+    /// # let space = Space::builder().build()?;
+    /// let mut data = space.alloc::<u32>(4096)?;
+    /// let (low, high) = data.split_at_mut(2048);
+    /// let (a, b) = (space.card(0)?, space.card(1)?);
+    /// space.scope(|s| {
+    ///     let fill = |value| move |k: &mut farside::KernelContext, part| {
+    ///         k.with(part, |mut part: farside::WriteView<u32>| {
+    ///             part.iter_mut().for_each(|x| *x = value)
+    ///         })
+    ///     };
+    ///     s.kernel("ones").on(a).launch(Write(low), fill(1))?;
+    ///     s.kernel("twos").on(b).launch(Write(high), fill(2))?;
+    ///     Ok::<_, farside::Error>(())
+    /// })?;
+    /// assert_eq!((data[0], data[4095]), (1, 2));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn scope<'env, T>(
+        &'env self,
+        body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+    ) -> T {
+        Scope::enter(self, body)
+    }
+
+    /// A stream: its launches run in the order in which they were made.
+    pub fn stream(&self) -> Stream {
+        let id = self.runtime().next_stream();
+        Stream(StreamId(id))
+    }
+
+    /// The pages of a slice of shared memory.
+    ///
+    /// # Errors
+    /// [`LiveError::NotShared`].
+    pub fn pages<T>(&self, slice: &[T]) -> Result<PageRange, Error> {
+        let addr = VirtAddr(slice.as_ptr() as u64);
+        let bytes = size_of_val(slice) as u64;
+        if bytes > 0 && !self.runtime().contains(addr, bytes) {
+            return Err(LiveError::NotShared { addr }.into());
+        }
+        Ok(PageRange::covering(addr, bytes).unwrap_or_default())
+    }
+
+    fn request_for<T>(
+        &self,
+        slice: &[T],
+        request: impl FnOnce(PageRange) -> Request,
+    ) -> Result<u64, Error> {
+        let range = self.pages(slice)?;
+        match self.runtime().request(request(range))? {
+            Outcome::Done { pages_moved } => Ok(pages_moved),
+            Outcome::Allocated(_) => Ok(0),
+        }
+    }
+
+    /// Moves the pages of `slice` to a memory, now (user managed). Gives the pages moved.
+    ///
+    /// # Errors
+    /// [`Error::Live`] with the driver's reason: for example that the range is larger than the card.
+    pub fn migrate<T>(&self, slice: &[T], to: impl Into<MemoryId>) -> Result<u64, Error> {
+        let to = to.into();
+        self.request_for(slice, |range| Request::Migrate { range, to })
+    }
+
+    /// Brings the pages of `slice` to a memory as far as there is room. Gives the pages moved.
+    ///
+    /// # Errors
+    /// As [`Space::migrate`].
+    pub fn prefetch<T>(&self, slice: &[T], to: impl Into<MemoryId>) -> Result<u64, Error> {
+        let to = to.into();
+        self.request_for(slice, |range| Request::Prefetch { range, to })
+    }
+
+    /// Tells how `slice` will be used.
+    ///
+    /// # Errors
+    /// As [`Space::migrate`].
+    pub fn advise<T>(&self, slice: &[T], advice: Advice) -> Result<(), Error> {
+        self.request_for(slice, |range| Request::Advise { range, advice }).map(drop)
+    }
+
+    /// Moves `slice` to a memory and keeps it there until [`Space::unpin`] of the same slice.
+    /// Memory that a device reads or writes by itself (`O_DIRECT`, io_uring) must be pinned on the
+    /// host meanwhile.
+    ///
+    /// # Errors
+    /// As [`Space::migrate`].
+    pub fn pin<T>(&self, slice: &[T], at: impl Into<MemoryId>) -> Result<(), Error> {
+        let at = at.into();
+        self.request_for(slice, |range| Request::Pin { range, at }).map(drop)
+    }
+
+    /// Undoes one [`Space::pin`].
+    ///
+    /// # Errors
+    /// As [`Space::migrate`].
+    pub fn unpin<T>(&self, slice: &[T]) -> Result<(), Error> {
+        self.request_for(slice, |range| Request::Unpin { range }).map(drop)
+    }
+
+    /// Whether kernels may write `slice`; those that try nevertheless fail.
+    ///
+    /// # Errors
+    /// As [`Space::migrate`].
+    pub fn set_read_only<T>(&self, slice: &[T], on: bool) -> Result<(), Error> {
+        let rights = if on { Rights::Read } else { Rights::ReadWrite };
+        self.request_for(slice, |range| Request::Protect { range, rights }).map(drop)
+    }
+
+    /// Gives the host frames of pages that live on cards only back to the kernel.
+    ///
+    /// # Errors
+    /// [`Error::Live`].
+    pub fn trim(&self) -> Result<(), Error> {
+        self.runtime().request(Request::Trim)?;
+        Ok(())
+    }
+
+    /// Where the parts of `slice` are, and why they came there.
+    ///
+    /// # Errors
+    /// [`LiveError::NotShared`].
+    pub fn locate<T>(&self, slice: &[T]) -> Result<Vec<Located>, Error> {
+        let range = self.pages(slice)?;
+        Ok(self.runtime().inspect(|driver| driver.locate(range)))
+    }
+
+    /// The moves of `slice`'s pages, oldest first, as far back as the history reaches.
+    ///
+    /// # Errors
+    /// [`LiveError::NotShared`].
+    pub fn history<T>(&self, slice: &[T]) -> Result<Vec<Moved>, Error> {
+        let range = self.pages(slice)?;
+        Ok(self.runtime().inspect(|driver| driver.history(range)))
+    }
+
+    /// What happened so far: counters, times, fights, the busiest allocations.
+    pub fn report(&self) -> Report {
+        Report::of(self)
+    }
+
+    /// Fails a card as if it had been pulled out: its kernels fail, pages that were only there
+    /// raise SIGBUS when they are touched, everything else goes on. For tests.
+    ///
+    /// # Errors
+    /// [`LiveError::NoSuchCard`].
+    pub fn fail_card(&self, card: CardId) -> Result<(), Error> {
+        let card = self.card(card.0.into())?;
+        self.runtime().fail_card(card);
+        Ok(())
+    }
+
+    /// Checks the driver's tables: for tests.
+    ///
+    /// # Errors
+    /// What does not agree.
+    pub fn check(&self) -> Result<(), String> {
+        self.runtime().inspect(farside_svm::Driver::check)
+    }
+}

@@ -1,0 +1,232 @@
+//! A card's memory: frames in a memory file, which stands for the card's BAR2.
+//!
+//! Owns the file, its mapping and the copies between runs of pages. Which frame holds which page
+//! is the driver's knowledge.
+
+use core::ptr::{self, NonNull};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use farside_types::{BLOCK_SIZE, FrameNo, PAGE_SIZE};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use rustix::mm::Advice;
+
+use crate::mapping::{Mapping, MemoryError, memory_file};
+
+/// Frames that [`CardMemory::warm`] makes ready per system call: 4 MiB, about a millisecond.
+pub const WARM_CHUNK_FRAMES: u32 = 1024;
+
+const WHAT: &str = "farside-card-memory";
+
+/// An operation on a card's memory failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CardMemoryError {
+    /// The frames are not all in this memory.
+    #[error("{count} frames from {first:?} on are beyond a card memory of {frames} frames")]
+    Bounds {
+        /// First frame asked for.
+        first: FrameNo,
+        /// How many.
+        count: u32,
+        /// How many there are.
+        frames: u32,
+    },
+    /// The memory could not be had.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct CardMemory {
+    // Dropped in this order.
+    mapping: Mapping,
+    file: OwnedFd,
+    frames: u32,
+}
+
+impl CardMemory {
+    /// A memory of `frames` frames, at least one, all zero. Host memory is taken frame by frame
+    /// as they are used; see [`CardMemory::warm`].
+    ///
+    /// # Errors
+    /// [`CardMemoryError::Memory`].
+    pub fn new(frames: u32) -> Result<CardMemory, CardMemoryError> {
+        let bytes = u64::from(frames) * PAGE_SIZE as u64;
+        if frames == 0 {
+            return Err(MemoryError::Size { what: WHAT, bytes, multiple: PAGE_SIZE as u64 }.into());
+        }
+        let file = memory_file(WHAT, bytes)?;
+        let mapping = Mapping::new(WHAT, &file, bytes as usize, BLOCK_SIZE)?;
+        Ok(CardMemory { mapping, file, frames })
+    }
+
+    /// Number of frames.
+    pub fn frames(&self) -> u32 {
+        self.frames
+    }
+
+    /// The memory file; frame `n` is at `n` pages.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Where the first frame is. Lives as long as this memory; frames follow one another.
+    pub fn base(&self) -> *mut u8 {
+        self.mapping.base()
+    }
+
+    /// Where the `count` frames from `first` on are, contiguous. Lives as long as this memory.
+    /// Whoever dereferences it must hold the frames as the driver's rules say.
+    ///
+    /// # Errors
+    /// [`CardMemoryError::Bounds`].
+    pub fn run_ptr(&self, first: FrameNo, count: u32) -> Result<NonNull<u8>, CardMemoryError> {
+        let bounds = CardMemoryError::Bounds { first, count, frames: self.frames };
+        let inside = first.0.checked_add(count).is_some_and(|end| end <= self.frames);
+        if !inside {
+            return Err(bounds);
+        }
+        NonNull::new(self.mapping.base().wrapping_add(first.byte_offset())).ok_or(bounds)
+    }
+
+    /// Gets host memory for the frames now, in chunks, so that later copies do not pay for it
+    /// (a first write to cold memory is ten times slower). Keeps the contents.
+    ///
+    /// # Errors
+    /// [`CardMemoryError::Bounds`], [`CardMemoryError::Memory`] where memory has run out; the
+    /// frames before are warm.
+    pub fn warm(&self, first: FrameNo, count: u32) -> Result<(), CardMemoryError> {
+        self.run_ptr(first, count)?;
+        let mut done = 0;
+        while done < count {
+            let chunk = (count - done).min(WARM_CHUNK_FRAMES);
+            self.warm_chunk(first.offset(done), chunk)?;
+            done += chunk;
+        }
+        Ok(())
+    }
+
+    /// Gives the host memory of the frames back. They read as zeros afterwards.
+    ///
+    /// # Errors
+    /// [`CardMemoryError::Bounds`], [`CardMemoryError::Memory`].
+    pub fn release(&self, first: FrameNo, count: u32) -> Result<(), CardMemoryError> {
+        self.run_ptr(first, count)?;
+        if count == 0 {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        self.allocate(flags, first, count, "fallocate(PUNCH_HOLE)")
+    }
+
+    fn warm_chunk(&self, first: FrameNo, count: u32) -> Result<(), CardMemoryError> {
+        let start = self.run_ptr(first, count)?;
+        let bytes = count as usize * PAGE_SIZE;
+        loop {
+            // SAFETY: the range is within the mapping (checked); populating keeps its contents.
+            let outcome = unsafe {
+                rustix::mm::madvise(start.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite)
+            };
+            match outcome {
+                Ok(()) => return Ok(()),
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                // Before Linux 5.14: memory in the file is most of the cost, mapping it the rest.
+                Err(Errno::INVAL) => {
+                    return self.allocate(FallocateFlags::empty(), first, count, "fallocate");
+                }
+                Err(errno) => return Err(failure("madvise(POPULATE_WRITE)", count, errno)),
+            }
+        }
+    }
+
+    fn allocate(
+        &self,
+        flags: FallocateFlags,
+        first: FrameNo,
+        count: u32,
+        call: &'static str,
+    ) -> Result<(), CardMemoryError> {
+        let bytes = u64::from(count) * PAGE_SIZE as u64;
+        loop {
+            match rustix::fs::fallocate(&self.file, flags, first.byte_offset() as u64, bytes) {
+                Ok(()) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(failure(call, count, errno)),
+            }
+        }
+    }
+}
+
+fn failure(call: &'static str, count: u32, errno: Errno) -> CardMemoryError {
+    let bytes = u64::from(count) * PAGE_SIZE as u64;
+    MemoryError::Call { call, what: WHAT, bytes, errno }.into()
+}
+
+/// Copies `pages` pages between mappings of arenas and card memories.
+///
+/// # Safety
+/// Both ends are valid for that many pages and do not overlap. Nobody writes to either end, or
+/// reads the destination, until it returns: the driver's "stop writers → copy".
+pub unsafe fn copy_pages(from: *const u8, to: *mut u8, pages: usize) {
+    // SAFETY: passed on to the caller.
+    unsafe { ptr::copy_nonoverlapping(from, to, pages * PAGE_SIZE) }
+}
+
+/// Fills `pages` pages with zeros.
+///
+/// # Safety
+/// The destination is valid for that many pages, and nobody else accesses it until it returns.
+pub unsafe fn zero_pages(to: *mut u8, pages: usize) {
+    // SAFETY: passed on to the caller.
+    unsafe { ptr::write_bytes(to, 0, pages * PAGE_SIZE) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_follow_one_another_and_bounds_hold() {
+        let memory = CardMemory::new(8).unwrap();
+        let first = memory.run_ptr(FrameNo(0), 8).unwrap();
+        let third = memory.run_ptr(FrameNo(2), 6).unwrap();
+        assert_eq!(third.as_ptr() as usize - first.as_ptr() as usize, 2 * PAGE_SIZE);
+        for (frame, count) in [(0, 9), (8, 1), (u32::MAX, 1), (1, u32::MAX)] {
+            let error = memory.run_ptr(FrameNo(frame), count).unwrap_err();
+            assert!(matches!(error, CardMemoryError::Bounds { .. }), "{frame}+{count}");
+        }
+        assert!(memory.warm(FrameNo(4), 5).is_err());
+        assert!(matches!(CardMemory::new(0), Err(CardMemoryError::Memory(_))));
+    }
+
+    #[test]
+    fn warming_keeps_contents_and_releasing_clears_them() {
+        let memory = CardMemory::new(2 * WARM_CHUNK_FRAMES + 3).unwrap();
+        let last = FrameNo(memory.frames() - 1);
+        let pointer = memory.run_ptr(last, 1).unwrap().as_ptr();
+        // SAFETY: the memory is live and only this test uses it.
+        unsafe {
+            pointer.write(9);
+            memory.warm(FrameNo(0), memory.frames()).unwrap();
+            assert_eq!(pointer.read(), 9);
+            memory.release(last, 1).unwrap();
+            assert_eq!(pointer.read(), 0);
+        }
+    }
+
+    #[test]
+    fn copies_and_fills_move_whole_pages() {
+        let memory = CardMemory::new(4).unwrap();
+        let at = |frame| memory.run_ptr(FrameNo(frame), 1).unwrap().as_ptr();
+        // SAFETY: frames 0 and 2 are distinct, live and used by this test alone.
+        unsafe {
+            at(0).write_bytes(0x5a, PAGE_SIZE);
+            copy_pages(at(0), at(2), 1);
+            assert_eq!(at(2).add(PAGE_SIZE - 1).read(), 0x5a);
+            assert_eq!(at(3).read(), 0);
+            zero_pages(at(2), 1);
+            assert_eq!(at(2).add(PAGE_SIZE - 1).read(), 0);
+        }
+    }
+}

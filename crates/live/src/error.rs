@@ -1,0 +1,165 @@
+//! What can go wrong, as the program sees it.
+
+use std::sync::Arc;
+
+use farside_svm::{ConfigError, Nearest, RequestError};
+use farside_types::{Access, CancelReason, CardId, PageNo, VirtAddr};
+use thiserror::Error;
+
+use crate::arena::ArenaError;
+use crate::card_memory::CardMemoryError;
+
+/// Why the runtime cannot do what it was asked.
+#[derive(Debug, Error)]
+pub enum LiveError {
+    /// No arena.
+    #[error("cannot make the shared memory: {0}; `farside doctor` says what this machine lacks")]
+    Arena(#[from] ArenaError),
+    /// No card memory.
+    #[error("cannot make a card's memory: {0}")]
+    CardMemory(#[from] CardMemoryError),
+    /// A card that cannot be.
+    #[error("a card cannot be made: {0}")]
+    Geometry(#[from] farside_card::GeometryError),
+    /// A driver that cannot be.
+    #[error("the driver refuses its configuration: {0}")]
+    Config(#[from] ConfigError),
+    /// A request failed.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// No event descriptor.
+    #[error("cannot make an event descriptor: {0}; raise the limit of open files")]
+    Bell(rustix::io::Errno),
+    /// No thread.
+    #[error("cannot start a thread of the runtime: {0}; raise the limit of processes")]
+    Thread(std::io::Error),
+    /// The space was inherited by fork.
+    #[error(
+        "this space belongs to process {owner}; a child made by fork has no access to it: open \
+         a space of its own there"
+    )]
+    WrongProcess {
+        /// The process that opened it.
+        owner: i32,
+    },
+    /// The pages are not in the space.
+    #[error("{addr} is not in the space; pass memory that alloc returned")]
+    NotShared {
+        /// The address.
+        addr: VirtAddr,
+    },
+    /// There is no such card.
+    #[error("there is no {card}: the space has {cards}")]
+    NoSuchCard {
+        /// The card asked for.
+        card: CardId,
+        /// How many there are.
+        cards: usize,
+    },
+}
+
+/// Why a kernel failed. The host and all other kernels go on.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum KernelError {
+    /// It used an address that it was not given.
+    #[error("kernel `{kernel}` made a {} at {addr}, which it was not given{hint}; pass that memory \
+             to the launch, or mend the pointer", verb(*access))]
+    WildAddress {
+        /// The kernel.
+        kernel: Arc<str>,
+        /// The address.
+        addr: VirtAddr,
+        /// Load or store.
+        access: Access,
+        /// What lies nearest.
+        hint: String,
+    },
+    /// Memory it may use could not be had.
+    #[error("kernel `{kernel}` cannot have {page} on {card}: {reason}")]
+    Fault {
+        /// The kernel.
+        kernel: Arc<str>,
+        /// The card.
+        card: CardId,
+        /// The (first) page it asked for.
+        page: PageNo,
+        /// Why not.
+        reason: CancelReason,
+    },
+    /// What it asked for makes no sense.
+    #[error("kernel `{kernel}` asked for memory it cannot have: {why}")]
+    BadRequest {
+        /// The kernel.
+        kernel: Arc<str>,
+        /// Why.
+        why: String,
+    },
+    /// The program no longer wants it.
+    #[error("kernel `{kernel}` was cancelled")]
+    Cancelled {
+        /// The kernel.
+        kernel: Arc<str>,
+    },
+    /// It ran longer than it may.
+    #[error("kernel `{kernel}` ran into its time limit and was stopped")]
+    TimedOut {
+        /// The kernel.
+        kernel: Arc<str>,
+    },
+    /// It does not react; its processing element was given up.
+    #[error(
+        "kernel `{kernel}` on {card} hangs: it did not stop when it was told to; its processing \
+         element is given up, and memory it holds is lost"
+    )]
+    Hung {
+        /// The kernel.
+        kernel: Arc<str>,
+        /// The card.
+        card: CardId,
+    },
+    /// It panicked.
+    #[error("kernel `{kernel}` panicked: {message}")]
+    Panicked {
+        /// The kernel.
+        kernel: Arc<str>,
+        /// What it said.
+        message: String,
+    },
+    /// It never started.
+    #[error("kernel `{kernel}` was dropped: {card} is gone or was not free")]
+    Dropped {
+        /// The kernel.
+        kernel: Arc<str>,
+        /// The card.
+        card: CardId,
+    },
+    /// It gave up by itself.
+    #[error("kernel `{kernel}` failed: {message}")]
+    Failed {
+        /// The kernel.
+        kernel: Arc<str>,
+        /// What it said.
+        message: String,
+    },
+}
+
+fn verb(access: Access) -> &'static str {
+    match access {
+        Access::Read => "load",
+        Access::Write => "store",
+    }
+}
+
+/// What to say of the allocation nearest to a wild address.
+pub(crate) fn hint(nearest: Option<Nearest>) -> String {
+    let Some(Nearest { object, distance }) = nearest else {
+        return " (nothing is allocated)".to_owned();
+    };
+    let name = if object.name.is_empty() { "an unnamed allocation" } else { &object.name };
+    let range = format!("{}..{}", object.range.start.addr(), object.range.end().addr());
+    match distance {
+        0 => format!(" (it lies in `{name}`, {range}, which was not passed to the launch)"),
+        d if d < 0 => format!(" ({} bytes before `{name}`, {range})", -d),
+        d => format!(" ({d} bytes behind the end of `{name}`, {range})"),
+    }
+}

@@ -1,0 +1,114 @@
+//! The memories of the machine as the runtime sees them: the arena's alias and the cards' files.
+//!
+//! Turns a location into a pointer. Owns the mappings, decides nothing.
+
+use std::ptr::NonNull;
+
+use farside_card::Location;
+use farside_svm::{Place, Run, StepError, StepErrorKind};
+use farside_types::{MemoryId, PAGE_SIZE, PageRange};
+
+use crate::arena::Arena;
+use crate::card_memory::{CardMemory, copy_pages, zero_pages};
+
+/// Host memory, the cards' memories and the bounce buffers.
+#[derive(Debug)]
+pub(crate) struct Memories {
+    pub(crate) arena: Arena,
+    cards: Vec<CardMemory>,
+    bounces: Vec<CardMemory>,
+}
+
+impl Memories {
+    pub(crate) fn new(arena: Arena, cards: Vec<CardMemory>, bounces: Vec<CardMemory>) -> Memories {
+        Memories { arena, cards, bounces }
+    }
+
+    /// Where `count` pages from `location` on are.
+    ///
+    /// # Panics
+    /// If the location does not exist: the driver hands out none such.
+    pub(crate) fn pointer(&self, location: Location, count: u32) -> NonNull<u8> {
+        let found = match location.memory.card() {
+            None => {
+                let start = self.arena.base_page().offset(location.frame.0.into());
+                self.arena.alias_ptr(PageRange::new(start, count.into())).ok()
+            }
+            Some(card) => {
+                let memory = self.cards.get(card.0 as usize);
+                memory.and_then(|memory| memory.run_ptr(location.frame, count).ok())
+            }
+        };
+        found.expect("the driver names frames that exist")
+    }
+
+    /// Copies the pages of `runs`. The caller carries out a command of the driver, which holds
+    /// the pages and has stopped everybody who could touch either end.
+    pub(crate) fn copy(&self, from: Place, to: Place, runs: &[Run]) {
+        let mut done = 0;
+        for run in runs {
+            let src = self.end(from, run, run.src, done);
+            let dst = self.end(to, run, run.dst, done);
+            // SAFETY: both pointers cover `count` pages of distinct memories that live as long as
+            // `self`; the driver's rule 5 says that nobody writes to either end now.
+            unsafe { copy_pages(src.as_ptr(), dst.as_ptr(), run.count as usize) };
+            done += run.count;
+        }
+    }
+
+    fn end(
+        &self,
+        place: Place,
+        run: &Run,
+        frame: farside_types::FrameNo,
+        done: u32,
+    ) -> NonNull<u8> {
+        match place {
+            Place::Memory(memory) => self.pointer(Location::new(memory, frame), run.count),
+            Place::Bounce(slot) => self.bounces[slot as usize]
+                .run_ptr(farside_types::FrameNo(done), run.count)
+                .expect("a bounce buffer holds what one command copies"),
+        }
+    }
+
+    /// Fills the frames of `runs` with zeros. Host frames of fresh pages are holes, zero already.
+    pub(crate) fn fill(&self, memory: MemoryId, runs: &[Run]) {
+        if memory.is_host() {
+            return;
+        }
+        for run in runs {
+            let dst = self.pointer(Location::new(memory, run.dst), run.count);
+            // SAFETY: the pointer covers `count` pages of card memory that the driver has just
+            // found for these pages; nobody maps them yet.
+            unsafe { zero_pages(dst.as_ptr(), run.count as usize) };
+        }
+    }
+
+    /// Calls `each` for every run until one fails, and says how far it came.
+    pub(crate) fn host_runs<E: std::fmt::Display>(
+        &self,
+        runs: &[Run],
+        mut each: impl FnMut(PageRange) -> Result<(), E>,
+    ) -> Result<(), StepError> {
+        let mut pages_done = 0;
+        for run in runs {
+            if let Err(error) = each(run.pages()) {
+                tracing::error!(%error, pages = %run.pages(), "a paging call failed");
+                let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
+                return Err(StepError { pages_done, kind: StepErrorKind::Os(errno) });
+            }
+            pages_done += u64::from(run.count);
+        }
+        Ok(())
+    }
+}
+
+/// The byte at `offset` of a page that starts at `base`.
+///
+/// # Safety
+/// `offset` is less than a page, and `base` points to a whole page.
+pub(crate) unsafe fn byte_at(base: NonNull<u8>, offset: usize) -> NonNull<u8> {
+    debug_assert!(offset < PAGE_SIZE);
+    // SAFETY: within the page, says the caller.
+    unsafe { base.add(offset) }
+}

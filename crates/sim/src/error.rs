@@ -1,0 +1,187 @@
+//! What can go wrong, each with what to do about it.
+
+use std::path::PathBuf;
+
+use farside_svm::{ConfigError, RequestError};
+use farside_types::{CancelReason, Time};
+use thiserror::Error;
+
+/// Why a specification is refused.
+#[derive(Debug, Error)]
+pub enum SpecError {
+    /// Not TOML, an unknown key, or a value of the wrong type.
+    #[error("the specification cannot be read: {0}")]
+    Syntax(#[from] toml::de::Error),
+    /// A value that cannot work.
+    #[error("{key} is {value}, which cannot work: {why}")]
+    Value {
+        /// The key, as `section.name`.
+        key: &'static str,
+        /// The value given.
+        value: u64,
+        /// What it must be.
+        why: &'static str,
+    },
+    /// No preset has this name.
+    #[error("there is no preset named {name:?}; presets are: {}", crate::Spec::PRESETS.join(", "))]
+    NoSuchPreset {
+        /// The name given.
+        name: String,
+    },
+}
+
+/// Why a trace is refused. Records are counted from 0.
+#[derive(Debug, Error)]
+pub enum TraceError {
+    /// A file cannot be read.
+    #[error("cannot read {path}: {source}; check that the file is there and readable")]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The name does not tell where the description is.
+    #[error("{path} is not named NAME.bin.zst; give a trace that lies beside its NAME.json")]
+    Name {
+        /// The name given.
+        path: PathBuf,
+    },
+    /// The JSON description is malformed.
+    #[error("the trace's description cannot be read: {0}; take it from where the trace came from")]
+    Sidecar(#[from] serde_json::Error),
+    /// The description contradicts itself.
+    #[error("allocation {index} of the trace's description {why}")]
+    Allocation {
+        /// Which, counted from 0.
+        index: usize,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// The description's page size is not ours.
+    #[error("the trace has pages of {bytes} bytes; only 4096 is supported")]
+    PageSize {
+        /// Its page size.
+        bytes: u64,
+    },
+    /// The compressed stream is broken.
+    #[error(
+        "record {record} cannot be read, the compressed stream is broken before or in it ({source}); fetch the trace again"
+    )]
+    Stream {
+        /// The first record that was not handed out; the damage is there or a window before it.
+        record: u64,
+        /// What the decoder says.
+        source: std::io::Error,
+    },
+    /// The stream ends within a record.
+    #[error("record {record}: only {bytes} of its 16 bytes are there; the trace is cut off")]
+    Truncated {
+        /// Which.
+        record: u64,
+        /// Bytes that are there.
+        bytes: usize,
+    },
+    /// Records are missing or left over.
+    #[error("the trace has {found} records and its description says {expected}; fetch both again")]
+    Count {
+        /// Records read.
+        found: u64,
+        /// Records promised.
+        expected: u64,
+    },
+    /// A field of a record cannot be.
+    #[error("record {record}: {field} is {value:#x}, {why}")]
+    Record {
+        /// Which.
+        record: u64,
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// What it must be.
+        why: &'static str,
+    },
+}
+
+/// Why a simulation cannot be set up, or stopped.
+#[derive(Debug, Error)]
+pub enum SimError {
+    /// The specification.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// The trace.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// No scheme has this name.
+    #[error(
+        "there is no placement scheme named {name:?}; schemes are: {}",
+        farside_svm::placement::NAMES.join(", ")
+    )]
+    NoSuchPlacement {
+        /// The name given.
+        name: String,
+    },
+    /// The machine is too small for the trace.
+    #[error("the trace uses {used} {what}, and {key} is {given}; raise it")]
+    TooSmall {
+        /// What there is too little of.
+        what: &'static str,
+        /// The specification's key.
+        key: &'static str,
+        /// What the trace uses.
+        used: u64,
+        /// What the specification gives.
+        given: u64,
+    },
+    /// The driver refused the configuration.
+    #[error("the driver refuses the machine: {0}")]
+    Config(#[from] ConfigError),
+    /// The driver refused an allocation of the trace.
+    #[error("the driver refuses allocation {index} of the trace: {source}")]
+    Allocation {
+        /// Which, counted from 0.
+        index: usize,
+        /// Why.
+        source: RequestError,
+    },
+    /// The driver cancelled a fault: no access of a trace may fail.
+    #[error("at {at:?}: GPU {gpu} CU {cu} cannot access {page}: {reason}{hint}", hint = cancel_hint(*.reason))]
+    Cancelled {
+        /// When.
+        at: Time,
+        /// Which GPU.
+        gpu: usize,
+        /// Which compute unit.
+        cu: usize,
+        /// The page.
+        page: farside_types::PageNo,
+        /// Why.
+        reason: CancelReason,
+    },
+    /// Nothing more happens, or nothing but idle motion, and accesses are left.
+    #[error("at {at:?}: {what}, and the trace is not finished\n{waiting}")]
+    Stuck {
+        /// When.
+        at: Time,
+        /// What was noticed.
+        what: &'static str,
+        /// Who waits for what, a line each.
+        waiting: String,
+    },
+    /// The driver broke a rule: a bug.
+    #[error("at {at:?}: {what}; this is a bug in the driver or in the machine, please report it")]
+    Broken {
+        /// When.
+        at: Time,
+        /// Which rule, and where.
+        what: String,
+    },
+}
+
+fn cancel_hint(reason: CancelReason) -> &'static str {
+    match reason {
+        CancelReason::OutOfMemory => "; raise gpu.capacity_percent",
+        _ => "",
+    }
+}

@@ -1,0 +1,305 @@
+//! The machine: carries the driver's commands out in simulated time.
+//!
+//! One event queue drives everything. What happens is split by who does it:
+//!
+//! - `access.rs`: compute units issue, translate, access and fault;
+//! - `ring.rs`: the GPUs' command rings, in order, with shootdown, drain and replay;
+//! - `host.rs`: the driver's processor: fault batches, notices, operations on the CPU's mappings;
+//! - `transfer.rs`: copies and zero fills;
+//! - `setup.rs`: allocation, and the placing of all pages on the host before time starts;
+//! - `watchdog.rs`: who waits for whom when nothing moves any more.
+//!
+//! It decides nothing about placement: that is the driver's, whose events and commands it passes
+//! on and carries out.
+
+mod access;
+mod host;
+mod ring;
+mod setup;
+mod transfer;
+mod watchdog;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use farside_svm::{Command, Driver, Event, Executor, Op, Reply, Stats};
+use farside_types::{
+    CardId, CommandId, Epoch, FaultId, FrameNo, JobId, MemoryId, PageNo, Span, StreamId, Time,
+};
+
+use crate::coherence::Coherence;
+use crate::gpu::Gpu;
+use crate::links::Links;
+use crate::time::Queue;
+use crate::{Access, Outcome, Progress, SimError, Spec, Trace};
+use host::Host;
+use ring::Ring;
+use transfer::Transfer;
+
+/// Accesses between two calls of the progress callback.
+const PROGRESS_EVERY: u64 = 1 << 14;
+
+/// Something that happens at a point in time.
+#[derive(Debug)]
+enum Happening {
+    /// A compute unit issues its next access.
+    Issue { gpu: u8, unit: u8 },
+    /// A page table walk of an access is over, or a TLB entry lacked the right to write.
+    Walked { gpu: u8, unit: u8, access: Access },
+    /// An access is over.
+    Retire { gpu: u8, unit: u8, access: Access, memory: MemoryId, frame: FrameNo },
+    /// A GPU's interrupt reaches the host.
+    Interrupt { gpu: u8 },
+    /// The driver's processor is done with what it did.
+    HostDone,
+    /// A GPU begins with the next command of its ring.
+    RingStart { gpu: u8 },
+    /// A GPU is done with the command.
+    RingEnd { gpu: u8 },
+    /// A copy or fill is done.
+    TransferEnd { command: CommandId },
+    /// The driver sees a completion.
+    Done { command: CommandId, epoch: Epoch },
+    /// The driver sees the end of a job.
+    JobDone { job: JobId },
+    /// The driver wants to be called.
+    Timer,
+}
+
+/// An open fault: the GPU reports a page once, and whoever else needs it there waits along.
+#[derive(Clone, Debug)]
+struct Fault {
+    gpu: u8,
+    page: u32,
+    write: bool,
+    since: Time,
+    waiting: Vec<Waiting>,
+}
+
+/// An access that waits in a fault.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    unit: u8,
+    access: Access,
+    since: Time,
+}
+
+/// The machine with its driver and a trace to replay.
+pub(crate) struct Machine {
+    spec: Spec,
+    trace: Arc<Trace>,
+    driver: Driver,
+    queue: Queue<Happening>,
+    gpus: Vec<Gpu>,
+    rings: Vec<Ring>,
+    links: Links,
+    host: Host,
+    transfers: BTreeMap<CommandId, Transfer>,
+    faults: BTreeMap<FaultId, Fault>,
+    /// The open fault of a GPU on a page, by whether it is for writing.
+    open: BTreeMap<(u8, u32, bool), FaultId>,
+    next_fault: u64,
+    /// First page of the arena; pages below are counted from it.
+    arena: PageNo,
+    arena_pages: u64,
+    /// The arena's page for each page of the trace.
+    pages: Vec<u32>,
+    coherence: Option<Coherence>,
+    /// What the driver had counted when time started.
+    before: Stats,
+    start: Time,
+    /// The running launch, and its jobs whose end the driver has not seen.
+    launch: usize,
+    jobs_left: usize,
+    launches: Vec<Span>,
+    timer: Option<Time>,
+    retired: u64,
+    events: u64,
+    /// Events since an access was last over.
+    idle_events: u64,
+}
+
+impl Machine {
+    /// Replays the whole trace.
+    pub(crate) fn run(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, SimError> {
+        let total = self.trace.accesses();
+        let mut next_progress = 0;
+        self.begin_launch()?;
+        while self.launch < self.trace.launches() {
+            if self.retired >= next_progress {
+                progress(Progress { retired: self.retired, total, time: self.elapsed() });
+                next_progress = self.retired + PROGRESS_EVERY;
+            }
+            self.step()?;
+        }
+        let time = self.elapsed();
+        progress(Progress { retired: self.retired, total, time });
+        self.settle()?;
+        Ok(self.outcome(time))
+    }
+
+    /// Time since the start of the first launch.
+    fn elapsed(&self) -> Span {
+        self.queue.now().since(self.start)
+    }
+
+    /// Lets the next thing happen.
+    fn step(&mut self) -> Result<(), SimError> {
+        let Some(happening) = self.queue.pop() else {
+            return Err(self.stuck("nothing is left to happen"));
+        };
+        self.events += 1;
+        self.idle_events += 1;
+        if self.idle_events > watchdog::IDLE_EVENTS_MAX {
+            return Err(self.stuck("no access has ended for ten million events"));
+        }
+        match happening {
+            Happening::Issue { gpu, unit } => self.issue(gpu, unit),
+            Happening::Walked { gpu, unit, access } => self.walked(gpu, unit, access),
+            Happening::Retire { gpu, unit, access, memory, frame } => {
+                self.retire(gpu, unit, access, memory, frame)?;
+            }
+            Happening::Interrupt { gpu } => self.interrupt(gpu),
+            Happening::HostDone => self.host_done()?,
+            Happening::RingStart { gpu } => self.ring_start(gpu)?,
+            Happening::RingEnd { gpu } => self.ring_end(gpu)?,
+            Happening::TransferEnd { command } => self.transfer_end(command)?,
+            Happening::Done { command, epoch } => {
+                self.tell(Event::Done { command, epoch, result: Ok(()) })?;
+            }
+            Happening::JobDone { job } => self.job_done(job)?,
+            Happening::Timer => self.timer()?,
+        }
+        Ok(())
+    }
+
+    /// Tells the driver what happened and starts what it says.
+    fn tell(&mut self, event: Event<'_>) -> Result<(), SimError> {
+        self.driver.handle(self.queue.now(), event);
+        self.pump()
+    }
+
+    fn pump(&mut self) -> Result<(), SimError> {
+        while let Some(command) = self.driver.poll_command() {
+            self.dispatch(command)?;
+        }
+        while let Some(reply) = self.driver.poll_reply() {
+            self.reply(&reply)?;
+        }
+        if let Some(at) = self.driver.poll_timeout() {
+            if self.timer.is_none_or(|armed| at < armed) {
+                self.timer = Some(at);
+                self.queue.push(at, Happening::Timer);
+            }
+        }
+        Ok(())
+    }
+
+    fn dispatch(&mut self, command: Command) -> Result<(), SimError> {
+        match (command.executor, &command.op) {
+            (Executor::Card(card), _) => self.submit(card, command),
+            (_, Op::Copy { .. } | Op::Fill { .. }) => self.transfer_start(command),
+            (Executor::HostCpu, _) => {
+                self.host_submit(host::Work::Operation(command));
+                Ok(())
+            }
+            (executor, op) => Err(self.broken(format!("{executor:?} cannot do {}", op.name()))),
+        }
+    }
+
+    fn reply(&self, reply: &Reply) -> Result<(), SimError> {
+        Err(self.broken(format!("an answer that nobody asked for: {reply:?}")))
+    }
+
+    fn timer(&mut self) -> Result<(), SimError> {
+        let now = self.queue.now();
+        // A timer that was armed for a later time than this one is still in the queue.
+        if self.timer.is_some_and(|armed| armed <= now) {
+            self.timer = None;
+        }
+        if self.driver.poll_timeout().is_some_and(|at| at <= now) {
+            self.driver.handle_timeout(now);
+        }
+        self.pump()
+    }
+
+    /// One job per GPU; the next launch begins when the driver has seen the end of all.
+    fn begin_launch(&mut self) -> Result<(), SimError> {
+        if self.launch >= self.trace.launches() {
+            return Ok(());
+        }
+        self.jobs_left = self.gpus.len();
+        for gpu in 0..self.gpus.len() {
+            let job = JobId((self.launch * self.gpus.len() + gpu) as u64);
+            let card = CardId(gpu as u8);
+            self.tell(Event::Launch { job, card, stream: StreamId(u32::from(card.0)) })?;
+        }
+        Ok(())
+    }
+
+    fn job_done(&mut self, job: JobId) -> Result<(), SimError> {
+        self.tell(Event::JobDone { job })?;
+        self.jobs_left -= 1;
+        if self.jobs_left == 0 {
+            self.launches.push(self.elapsed());
+            self.launch += 1;
+            self.begin_launch()?;
+        }
+        Ok(())
+    }
+
+    /// After the last launch: everything under way ends, and the driver's tables must be right.
+    fn settle(&mut self) -> Result<(), SimError> {
+        while !self.driver.is_quiet() {
+            self.step()?;
+        }
+        self.driver.check().map_err(|what| self.broken(what))?;
+        if let Some(checker) = &self.coherence {
+            for &page in &self.pages {
+                let view = self.driver.page(self.arena.offset(u64::from(page)));
+                let found = match view.owner {
+                    Some(memory) => checker.read(page, memory, view.frame),
+                    None => Err(format!("page {page} of the arena is nowhere")),
+                };
+                found.map_err(|what| self.broken(what))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn outcome(&self, time: Span) -> Outcome {
+        let gpus: Vec<_> = self.gpus.iter().map(|gpu| gpu.counts).collect();
+        let total = gpus.iter().fold(Default::default(), |sum, gpu| gpu.plus(&sum));
+        let (nvlink_busy, pcie_busy) = self.links.busy();
+        Outcome {
+            placement: String::new(),
+            trace: self.trace.name().to_owned(),
+            time,
+            cycles: self.spec.in_cycles(time),
+            launches: self.launches.clone(),
+            total,
+            gpus,
+            nvlink_busy,
+            pcie_busy,
+            host_busy: self.host.busy_for(),
+            events: self.events,
+            spec: self.spec.clone(),
+            driver: crate::stats::since(self.driver.stats(), &self.before),
+        }
+    }
+
+    /// The page's index in the arena. Pages outside of it are a bug of the driver.
+    fn index(&self, page: PageNo) -> Result<u32, SimError> {
+        match page.0.checked_sub(self.arena.0) {
+            Some(index) if index < self.arena_pages => Ok(index as u32),
+            _ => Err(self.broken(format!("a command names {page}, outside of the arena"))),
+        }
+    }
+
+    fn broken(&self, what: String) -> SimError {
+        SimError::Broken { at: Time(self.elapsed().0), what }
+    }
+}
+
+#[cfg(test)]
+mod tests;

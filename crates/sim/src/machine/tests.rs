@@ -1,0 +1,137 @@
+//! The machine by hand: what must show when a command, a driver or a frame is not as it should be.
+
+use farside_svm::placement::by_name;
+use farside_svm::{Phase, Run, Wait};
+use farside_types::{PAGE_SIZE, Reason, Rights};
+
+use super::*;
+use crate::gpu::Mapping;
+
+/// Two GPUs and two launches, in which a compute unit of each writes the same page.
+fn machine() -> Machine {
+    let mut spec = Spec::default();
+    spec.gpu.count = 2;
+    let access = Access { page: 1, bytes: 64, write: true };
+    let steps = vec![(0, 5, access), (1, 6, access)];
+    let sizes = [3 * PAGE_SIZE as u64];
+    let trace = Trace::from_accesses("hand-made", &sizes, &[steps.clone(), steps]).unwrap();
+    let scheme = by_name("on-touch").unwrap();
+    Machine::new(spec, Arc::new(trace), scheme, true).unwrap()
+}
+
+fn card_command(op: Op) -> Command {
+    Command {
+        id: CommandId(u64::MAX),
+        epoch: Epoch(0),
+        executor: Executor::Card(CardId(0)),
+        wait: Wait::Awaited,
+        phase: Phase::Setup,
+        reason: Reason::User,
+        op,
+    }
+}
+
+/// A command about the first page of the arena.
+fn unmap_first(machine: &Machine) -> Command {
+    let run = Run { page: machine.arena, count: 1, src: FrameNo(0), dst: FrameNo(0) };
+    card_command(Op::CardUnmap { runs: [run].into() })
+}
+
+/// Lets time pass until the ring of GPU 0 has ended a command; when that was.
+fn ring_end(machine: &mut Machine) -> Span {
+    while machine.rings[0].is_busy() {
+        machine.step().unwrap();
+    }
+    machine.elapsed()
+}
+
+#[test]
+fn an_unmap_of_a_quiet_page_takes_its_own_time() {
+    let mut machine = machine();
+    let command = unmap_first(&machine);
+    machine.submit(CardId(0), command).unwrap();
+    let spec = &machine.spec.command;
+    let own = spec.submit_ns + spec.base_ns + spec.invalidate_ns + spec.page_ns;
+    assert_eq!(ring_end(&mut machine), Span::from_nanos(own));
+}
+
+#[test]
+fn an_unmap_ends_only_when_accesses_in_flight_are_over() {
+    let mut machine = machine();
+    let over = Span::from_micros(77);
+    let mapping = Mapping { memory: MemoryId(1), frame: FrameNo(0), rights: Rights::ReadWrite };
+    machine.gpus[0].table.map(0, mapping);
+    machine.gpus[0].table.use_until(0, machine.start + over);
+    let command = unmap_first(&machine);
+    machine.submit(CardId(0), command).unwrap();
+    assert_eq!(ring_end(&mut machine), over);
+    assert_eq!(machine.gpus[0].table.get(0), None);
+}
+
+#[test]
+fn a_run_with_nothing_left_to_happen_says_who_waits_for_what() {
+    let mut machine = machine();
+    machine.begin_launch().unwrap();
+    while machine.faults.len() < 2 {
+        machine.step().unwrap();
+    }
+    machine.queue = Queue::new(machine.queue.now());
+    let error = machine.step().unwrap_err().to_string();
+    let page = machine.arena.offset(1);
+    assert!(error.contains("nothing is left to happen"), "{error}");
+    assert!(error.contains("GPU 0 CU [5]") && error.contains("GPU 1 CU [6]"), "{error}");
+    assert!(error.contains("fault 0 for writing") && error.contains(&page.to_string()), "{error}");
+    assert!(error.contains("GPU 1: 1 busy CUs, 1 accesses left of launch 0"), "{error}");
+}
+
+#[test]
+fn a_run_that_only_turns_over_is_given_up() {
+    let mut machine = machine();
+    machine.begin_launch().unwrap();
+    machine.idle_events = watchdog::IDLE_EVENTS_MAX;
+    assert!(matches!(machine.step(), Err(SimError::Stuck { .. })));
+}
+
+/// The negative control of the checker: bytes that went astray stop the run.
+#[test]
+fn a_frame_that_lost_its_bytes_stops_the_run() {
+    let mut machine = machine();
+    let page = FrameNo(machine.pages[1]);
+    machine.coherence.as_mut().unwrap().release(MemoryId::HOST, page).unwrap();
+    let error = machine.run(&mut |_| ()).unwrap_err();
+    assert!(matches!(error, SimError::Broken { .. }), "{error}");
+    assert!(error.to_string().contains("instead of version 1"), "{error}");
+}
+
+/// The negative control of the drain: the source of a copy is written while it is read.
+#[test]
+fn a_write_under_a_copy_stops_the_run() {
+    let mut machine = machine();
+    machine.begin_launch().unwrap();
+    while machine.transfers.is_empty() {
+        machine.step().unwrap();
+    }
+    let page = machine.pages[1];
+    let checker = machine.coherence.as_mut().unwrap();
+    checker.write(page, MemoryId::HOST, FrameNo(page)).unwrap();
+    let error = machine.run(&mut |_| ()).unwrap_err();
+    assert!(error.to_string().contains("under a copy"), "{error}");
+}
+
+#[test]
+fn commands_that_no_machine_can_do_are_refused() {
+    let mut machine = machine();
+    let outside = PageNo(machine.arena.0 + machine.arena_pages);
+    let run = Run { page: outside, count: 1, src: FrameNo(0), dst: FrameNo(0) };
+    let command = card_command(Op::CardUnmap { runs: [run].into() });
+    machine.submit(CardId(0), command).unwrap();
+    let error = machine.step().unwrap_err().to_string();
+    assert!(error.contains("outside of the arena"), "{error}");
+    let resume = card_command(Op::CardResume { faults: [FaultId(99)].into() });
+    assert!(machine.submit(CardId(9), resume.clone()).is_err());
+    let mut machine = self::machine();
+    machine.submit(CardId(0), resume).unwrap();
+    machine.step().unwrap();
+    let error = machine.step().unwrap_err().to_string();
+    assert!(error.contains("fault 99 is resumed and is not open"), "{error}");
+}

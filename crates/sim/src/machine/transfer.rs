@@ -1,0 +1,115 @@
+//! Copies and zero fills: a latency, and the time on the links at both ends.
+//!
+//! Any number may be under way; links are what they wait for. The checker sees what a copy read
+//! when it starts and requires that the source has not changed when it ends.
+
+use farside_svm::{Command, Event, Op, Place, Run};
+use farside_types::{FrameNo, MemoryId, PAGE_SIZE, PageNo, Span};
+
+use super::{Happening, Machine};
+use crate::SimError;
+use crate::coherence::{Coherence, Content};
+use crate::time::bytes_time;
+
+/// A copy or fill under way.
+#[derive(Debug)]
+pub(super) struct Transfer {
+    command: Command,
+    /// What the pages of a copy held when it started, if the checker is on.
+    read: Vec<Content>,
+}
+
+/// Page `i` of a command: its number, and its frames at the source and at the destination.
+fn pages(runs: &[Run]) -> impl Iterator<Item = (PageNo, FrameNo, FrameNo)> + '_ {
+    runs.iter().flat_map(|run| {
+        let frames = |frame: FrameNo, offset: usize| FrameNo(frame.0 + offset as u32);
+        let pages = run.pages().pages().enumerate();
+        pages.map(move |(i, page)| (page, frames(run.src, i), frames(run.dst, i)))
+    })
+}
+
+/// The memory that a place is in: bounce buffers are the host's.
+fn memory(place: Place) -> MemoryId {
+    match place {
+        Place::Memory(memory) => memory,
+        Place::Bounce(_) => MemoryId::HOST,
+    }
+}
+
+impl Machine {
+    pub(super) fn transfer_start(&mut self, command: Command) -> Result<(), SimError> {
+        let now = self.queue.now();
+        let bytes = command.op.pages() * PAGE_SIZE as u64;
+        let on_the_wire = match &command.op {
+            Op::Copy { from, to, .. } => {
+                let (from, to) = (memory(*from), memory(*to));
+                self.links.carry(now, from, to, bytes)
+            }
+            _ => now + bytes_time(bytes, self.spec.gpu.memory_gb_per_s),
+        };
+        let end = on_the_wire + Span::from_nanos(self.spec.copy.latency_ns);
+        let id = command.id;
+        let transfer = self.transfer(command)?;
+        self.transfers.insert(id, transfer);
+        self.queue.push(end, Happening::TransferEnd { command: id });
+        Ok(())
+    }
+
+    fn transfer(&mut self, command: Command) -> Result<Transfer, SimError> {
+        for run in command.op.runs() {
+            self.index(run.page)?;
+        }
+        let mut read = Vec::new();
+        if let (Some(checker), Op::Copy { from, runs, .. }) = (&mut self.coherence, &command.op) {
+            let loaded: Result<Vec<_>, _> = (0u32..)
+                .zip(pages(runs))
+                .map(|(index, (_, src, _))| checker.load(*from, src, index))
+                .collect();
+            read = loaded.map_err(|what| self.broken(what))?;
+        }
+        Ok(Transfer { command, read })
+    }
+
+    pub(super) fn transfer_end(&mut self, id: farside_types::CommandId) -> Result<(), SimError> {
+        let Some(transfer) = self.transfers.remove(&id) else {
+            return Ok(());
+        };
+        self.transfer_effect(&transfer)?;
+        let (command, epoch) = (id, transfer.command.epoch);
+        self.tell(Event::Done { command, epoch, result: Ok(()) })
+    }
+
+    fn transfer_effect(&mut self, transfer: &Transfer) -> Result<(), SimError> {
+        let arena = self.arena;
+        let Some(checker) = &mut self.coherence else {
+            return Ok(());
+        };
+        let done = match &transfer.command.op {
+            Op::Copy { from, to, runs } => copy(checker, *from, *to, runs, &transfer.read),
+            Op::Fill { memory, runs } => pages(runs).try_for_each(|(page, _, frame)| {
+                checker.zero((page.0 - arena.0) as u32, *memory, frame)
+            }),
+            _ => Ok(()),
+        };
+        done.map_err(|what| self.broken(what))
+    }
+
+    /// Carries a copy or fill out at once: before time starts.
+    pub(super) fn transfer_now(&mut self, command: Command) -> Result<(), SimError> {
+        let transfer = self.transfer(command)?;
+        self.transfer_effect(&transfer)
+    }
+}
+
+fn copy(
+    checker: &mut Coherence,
+    from: Place,
+    to: Place,
+    runs: &[Run],
+    read: &[Content],
+) -> Result<(), String> {
+    let mut indexed = (0u32..).zip(pages(runs)).zip(read);
+    indexed.try_for_each(|((index, (_, src, dst)), &content)| {
+        checker.store(content, (from, src), (to, dst), index)
+    })
+}

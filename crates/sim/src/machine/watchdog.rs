@@ -1,0 +1,53 @@
+//! What is said when nothing moves any more: who waits for what.
+
+use farside_types::{FaultId, Time};
+
+use super::{Fault, Machine};
+use crate::SimError;
+
+/// Events without the end of an access after which the run is given up.
+pub(super) const IDLE_EVENTS_MAX: u64 = 10_000_000;
+/// Lines of the report.
+const LINES_MAX: usize = 16;
+
+impl Machine {
+    /// The error that says what was noticed and who waits for what.
+    pub(super) fn stuck(&self, what: &'static str) -> SimError {
+        let mut lines: Vec<String> = Vec::new();
+        for (id, fault) in self.faults.iter().take(LINES_MAX) {
+            lines.push(self.describe(*id, fault));
+        }
+        let more = self.faults.len().saturating_sub(LINES_MAX);
+        if more > 0 {
+            lines.push(format!("  and {more} more faults"));
+        }
+        for (id, gpu) in self.gpus.iter().enumerate() {
+            let busy = gpu.units.iter().filter(|unit| unit.busy()).count();
+            lines.push(format!(
+                "  GPU {id}: {busy} busy CUs, {} accesses left of launch {}",
+                gpu.left, self.launch
+            ));
+        }
+        lines.push(format!(
+            "  {} copies under way, driver quiet: {}",
+            self.transfers.len(),
+            self.driver.is_quiet()
+        ));
+        SimError::Stuck { at: Time(self.elapsed().0), what, waiting: lines.join("\n") }
+    }
+
+    fn describe(&self, id: FaultId, fault: &Fault) -> String {
+        let page = self.arena.offset(u64::from(fault.page));
+        let units: Vec<_> = fault.waiting.iter().map(|waiting| waiting.unit).collect();
+        let view = self.driver.page(page);
+        format!(
+            "  GPU {} CU {units:?} since {:?} in {id} for {} {page}: {:?}, owner {:?}, mappers {:?}",
+            fault.gpu,
+            Time(fault.since.since(self.start).0),
+            if fault.write { "writing" } else { "reading" },
+            view.state,
+            view.owner,
+            view.mappers,
+        )
+    }
+}

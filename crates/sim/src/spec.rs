@@ -1,0 +1,469 @@
+//! The machine's specification: every number of the timing model, with its source.
+//!
+//! A specification is immutable and read from TOML. A key that is left out has the value of the
+//! preset `grit-table-1`: the machine of Table I of the GRIT paper. What that table does not give
+//! is marked *assumed* or carries another source; none of it is fitted to a workload.
+
+use farside_types::{MAX_CARDS, Span};
+use serde::{Deserialize, Serialize};
+
+use crate::SpecError;
+
+/// A machine: a host and GPUs of one kind, every GPU linked to every other and to the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Spec {
+    /// The GPUs.
+    pub gpu: GpuSpec,
+    /// Translation lookaside buffers.
+    pub tlb: TlbSpec,
+    /// Page table walks.
+    pub walk: WalkSpec,
+    /// Links.
+    pub link: LinkSpec,
+    /// The GPUs' command rings.
+    pub command: CommandSpec,
+    /// Page copies.
+    pub copy: CopySpec,
+    /// The driver's processor on the host.
+    pub host: HostSpec,
+    /// Access counters.
+    pub counter: CounterSpec,
+    /// What the driver does besides its placement scheme.
+    pub driver: DriverSpec,
+}
+
+/// `[gpu]`: the GPUs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GpuSpec {
+    /// Number of GPUs, 1 to 16. Default 4 (GRIT, section III).
+    pub count: u32,
+    /// Compute units of each. Default 64 (Table I).
+    pub compute_units: u32,
+    /// Clock in MHz; every latency in cycles is of this clock. Default 1000 (Table I).
+    pub clock_mhz: u32,
+    /// Accesses that a compute unit may have under way. Default 40: the resident wavefronts of a
+    /// GCN compute unit (4 SIMD units of 10), each with one access; assumed, the paper gives none.
+    pub outstanding: u32,
+    /// Latency of an access to the GPU's own memory, in ns, after translation. Default 200;
+    /// assumed, the paper gives none. Caches are not modelled.
+    pub local_ns: u64,
+    /// Bandwidth of the GPU's own memory in GB/s; bounds zero fills. Default 900 (Tesla V100, the
+    /// GPU generation of Table I's NVLink).
+    pub memory_gb_per_s: u64,
+    /// Frames of each GPU as a share of the trace's footprint, in percent. Default: none, every
+    /// GPU holds everything. The paper's oversubscribed setting is 70 (Table I).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity_percent: Option<u32>,
+}
+
+/// `[tlb]`: translation lookaside buffers; replacement is least recently used (Table I).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TlbSpec {
+    /// Entries of a compute unit's own TLB. Default 32 (Table I).
+    pub l1_entries: u32,
+    /// Its ways. Default 32 (Table I).
+    pub l1_ways: u32,
+    /// Its lookup in cycles. Default 1 (Table I).
+    pub l1_cycles: u64,
+    /// Entries of the TLB that a GPU's compute units share. Default 512 (Table I).
+    pub l2_entries: u32,
+    /// Its ways. Default 16 (Table I).
+    pub l2_ways: u32,
+    /// Its lookup in cycles. Default 10 (Table I).
+    pub l2_cycles: u64,
+}
+
+/// `[walk]`: walks of a GPU's own page table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WalkSpec {
+    /// Walks at a time in a GPU; more wait. Default 8 (Table I).
+    pub walkers: u32,
+    /// Levels of the page table. Default 4: 48-bit addresses, 4 KiB pages; assumed.
+    pub levels: u64,
+    /// Cycles per level. Default 100 (Table I). The walk cache is not modelled.
+    pub level_cycles: u64,
+}
+
+/// `[link]`: what joins the memories. Every GPU has one port per direction and kind of link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LinkSpec {
+    /// Bandwidth between GPUs in GB/s, per GPU and direction. Default 300 (Table I).
+    pub nvlink_gb_per_s: u64,
+    /// One way between GPUs, in ns. Default 150; assumed, the paper gives none.
+    pub nvlink_ns: u64,
+    /// Bandwidth between host and a GPU in GB/s, per direction. Default 32 (Table I).
+    pub pcie_gb_per_s: u64,
+    /// One way between host and GPU, in ns. Default 400; assumed, the paper gives none.
+    pub pcie_ns: u64,
+    /// Latency of host memory as a GPU's remote access sees it behind the link, in ns.
+    /// Default 100; assumed.
+    pub host_memory_ns: u64,
+}
+
+/// `[command]`: a GPU's command ring. Commands run one after the other, in ring order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CommandSpec {
+    /// From the driver's doorbell until the GPU sees the command, in ns. Default 400: one way
+    /// over PCIe (`link.pcie_ns`).
+    pub submit_ns: u64,
+    /// From the end of a command until the driver sees it, in ns. Default 400, likewise.
+    pub complete_ns: u64,
+    /// Every command, in ns. Default 100; assumed.
+    pub base_ns: u64,
+    /// Per page mapped, unmapped or protected, in ns. Default 10; assumed.
+    pub page_ns: u64,
+    /// Flush of pipeline and caches and shootdown of the TLBs, per invalidating command, in ns,
+    /// besides the drain of accesses in flight (GRIT, section II-B: steps; no number). Default
+    /// 1000; assumed.
+    pub invalidate_ns: u64,
+    /// Start of a kernel, in ns. Default 15400: launch and start of a PE (multi-FPGA SVM paper,
+    /// Table I, fitted).
+    pub launch_ns: u64,
+}
+
+/// `[copy]`: page copies by the GPUs' copy engines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CopySpec {
+    /// Latency of a copy or fill besides the time on the link, in ns; copies overlap in it.
+    /// Default 5000: endpoint to endpoint (multi-FPGA SVM paper, Table II, fitted).
+    pub latency_ns: u64,
+}
+
+/// `[host]`: the driver's processor. It does one thing at a time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HostSpec {
+    /// From a fault or counter notice in a GPU's empty buffer until the driver runs, in ns.
+    /// Default 10100: interrupt and scheduling (multi-FPGA SVM paper, Table I, fitted).
+    pub interrupt_ns: u64,
+    /// Service of a batch, in ns. Default 5700: setup 2.9 µs and finalize 2.8 µs (multi-FPGA SVM
+    /// paper, Table II, fitted).
+    pub batch_ns: u64,
+    /// Service of each fault or notice in a batch, in ns. Default 370: 0.043 µs and 0.327 µs per
+    /// page (likewise).
+    pub fault_ns: u64,
+    /// An operation on the CPU's own page table, in ns. Default 1000; assumed.
+    pub operation_ns: u64,
+    /// Per page of such an operation, in ns. Default 100; assumed.
+    pub operation_page_ns: u64,
+}
+
+/// `[counter]`: access counters (GRIT, section II-B2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CounterSpec {
+    /// Remote accesses to a group after which the driver is told. Default 256 (Table I).
+    pub threshold: u32,
+    /// Pages of a group, a power of two up to 512. Default 16, that is 64 KiB (section II-B2).
+    pub group_pages: u32,
+}
+
+/// `[driver]`: what the driver does besides its placement scheme. The defaults switch everything
+/// off that the GRIT paper's baselines do not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DriverSpec {
+    /// Most faults of a batch. Default 256 (NVIDIA's driver).
+    pub fault_batch: u32,
+    /// Moves nearer to each other than this are a fight, in ns. Default 0: no thrash handling.
+    pub thrash_window_ns: u64,
+    /// Tree prefetch: fill a subtree that is more than this full, in percent. Default 100: off.
+    pub density_percent: u8,
+    /// Keep the host's frame as a clean copy of a page that a GPU only reads. Default false.
+    pub keep_clean_copies: bool,
+}
+
+impl Default for GpuSpec {
+    fn default() -> GpuSpec {
+        GpuSpec {
+            count: 4,
+            compute_units: 64,
+            clock_mhz: 1_000,
+            outstanding: 40,
+            local_ns: 200,
+            memory_gb_per_s: 900,
+            capacity_percent: None,
+        }
+    }
+}
+
+impl Default for TlbSpec {
+    fn default() -> TlbSpec {
+        TlbSpec {
+            l1_entries: 32,
+            l1_ways: 32,
+            l1_cycles: 1,
+            l2_entries: 512,
+            l2_ways: 16,
+            l2_cycles: 10,
+        }
+    }
+}
+
+impl Default for WalkSpec {
+    fn default() -> WalkSpec {
+        WalkSpec { walkers: 8, levels: 4, level_cycles: 100 }
+    }
+}
+
+impl Default for LinkSpec {
+    fn default() -> LinkSpec {
+        LinkSpec {
+            nvlink_gb_per_s: 300,
+            nvlink_ns: 150,
+            pcie_gb_per_s: 32,
+            pcie_ns: 400,
+            host_memory_ns: 100,
+        }
+    }
+}
+
+impl Default for CommandSpec {
+    fn default() -> CommandSpec {
+        CommandSpec {
+            submit_ns: 400,
+            complete_ns: 400,
+            base_ns: 100,
+            page_ns: 10,
+            invalidate_ns: 1_000,
+            launch_ns: 15_400,
+        }
+    }
+}
+
+impl Default for CopySpec {
+    fn default() -> CopySpec {
+        CopySpec { latency_ns: 5_000 }
+    }
+}
+
+impl Default for HostSpec {
+    fn default() -> HostSpec {
+        HostSpec {
+            interrupt_ns: 10_100,
+            batch_ns: 5_700,
+            fault_ns: 370,
+            operation_ns: 1_000,
+            operation_page_ns: 100,
+        }
+    }
+}
+
+impl Default for CounterSpec {
+    fn default() -> CounterSpec {
+        CounterSpec { threshold: 256, group_pages: 16 }
+    }
+}
+
+impl Default for DriverSpec {
+    fn default() -> DriverSpec {
+        DriverSpec {
+            fault_batch: 256,
+            thrash_window_ns: 0,
+            density_percent: 100,
+            keep_clean_copies: false,
+        }
+    }
+}
+
+/// Longest latency that is accepted, in ns or cycles: one second at 1 GHz. Sums of a few of them
+/// cannot overflow.
+const LATENCY_MAX: u64 = 1_000_000_000;
+
+/// Each value with its key, least and greatest value, and what it must be.
+type Bound = (&'static str, u64, u64, u64, &'static str);
+
+impl Spec {
+    /// Names that [`Spec::preset`] knows.
+    pub const PRESETS: &'static [&'static str] = &["grit-table-1"];
+
+    /// The preset of this name. `grit-table-1`: the baseline of the GRIT paper, Table I.
+    ///
+    /// # Errors
+    /// [`SpecError::NoSuchPreset`].
+    pub fn preset(name: &str) -> Result<Spec, SpecError> {
+        match name {
+            "grit-table-1" => Ok(Spec::default()),
+            _ => Err(SpecError::NoSuchPreset { name: name.to_owned() }),
+        }
+    }
+
+    /// Reads TOML. Keys that are left out have the value of `grit-table-1`.
+    ///
+    /// # Errors
+    /// [`SpecError`] that names the key: unknown keys, wrong types, values that cannot work.
+    pub fn from_toml(text: &str) -> Result<Spec, SpecError> {
+        let spec: Spec = toml::from_str(text)?;
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// The whole specification as TOML, as it is written beside results.
+    pub fn to_toml(&self) -> String {
+        // Plain tables of integers and booleans: serialising them has no way to fail.
+        toml::to_string(self).unwrap_or_default()
+    }
+
+    /// Whether a machine can have these values.
+    ///
+    /// # Errors
+    /// [`SpecError::Value`] names the first key that cannot work.
+    pub fn check(&self) -> Result<(), SpecError> {
+        for (key, value, least, most, why) in self.counts().into_iter().chain(self.latencies()) {
+            if value < least || value > most {
+                return Err(SpecError::Value { key, value, why });
+            }
+        }
+        self.check_tlb("tlb.l1_ways", self.tlb.l1_entries, self.tlb.l1_ways)?;
+        self.check_tlb("tlb.l2_ways", self.tlb.l2_entries, self.tlb.l2_ways)?;
+        if !self.counter.group_pages.is_power_of_two() {
+            let value = u64::from(self.counter.group_pages);
+            let why = "it must be a power of two";
+            return Err(SpecError::Value { key: "counter.group_pages", value, why });
+        }
+        Ok(())
+    }
+
+    fn check_tlb(&self, key: &'static str, entries: u32, ways: u32) -> Result<(), SpecError> {
+        if entries % ways == 0 && (entries / ways).is_power_of_two() {
+            return Ok(());
+        }
+        let why = "the entries divided by the ways must be a power of two";
+        Err(SpecError::Value { key, value: u64::from(ways), why })
+    }
+
+    fn counts(&self) -> Vec<Bound> {
+        let n = u64::from;
+        let (gpu, tlb, link) = (&self.gpu, &self.tlb, &self.link);
+        let capacity = gpu.capacity_percent.map_or(100, n);
+        let rate = "it must be 1 to 1000000 GB/s";
+        vec![
+            ("gpu.count", n(gpu.count), 1, MAX_CARDS as u64, "it must be 1 to 16"),
+            ("gpu.compute_units", n(gpu.compute_units), 1, 256, "it must be 1 to 256"),
+            ("gpu.clock_mhz", n(gpu.clock_mhz), 1, 100_000, "it must be 1 to 100000"),
+            ("gpu.outstanding", n(gpu.outstanding), 1, 65_535, "it must be 1 to 65535"),
+            ("gpu.memory_gb_per_s", gpu.memory_gb_per_s, 1, 1_000_000, rate),
+            ("gpu.capacity_percent", capacity, 1, 10_000, "it must be 1 to 10000"),
+            ("tlb.l1_entries", n(tlb.l1_entries), 1, 65_536, "it must be 1 to 65536"),
+            ("tlb.l1_ways", n(tlb.l1_ways), 1, n(tlb.l1_entries), "it must be 1 to tlb.l1_entries"),
+            ("tlb.l2_entries", n(tlb.l2_entries), 1, 1 << 20, "it must be 1 to 1048576"),
+            ("tlb.l2_ways", n(tlb.l2_ways), 1, n(tlb.l2_entries), "it must be 1 to tlb.l2_entries"),
+            ("walk.walkers", n(self.walk.walkers), 1, 4_096, "it must be 1 to 4096"),
+            ("walk.levels", self.walk.levels, 1, 8, "it must be 1 to 8"),
+            ("link.nvlink_gb_per_s", link.nvlink_gb_per_s, 1, 1_000_000, rate),
+            ("link.pcie_gb_per_s", link.pcie_gb_per_s, 1, 1_000_000, rate),
+            ("counter.threshold", n(self.counter.threshold), 1, 1 << 30, "it must be 1 to 2^30"),
+            ("counter.group_pages", n(self.counter.group_pages), 1, 512, "it must be 1 to 512"),
+            ("driver.fault_batch", n(self.driver.fault_batch), 1, 65_536, "it must be 1 to 65536"),
+        ]
+    }
+
+    fn latencies(&self) -> Vec<Bound> {
+        [
+            ("gpu.local_ns", self.gpu.local_ns),
+            ("tlb.l1_cycles", self.tlb.l1_cycles),
+            ("tlb.l2_cycles", self.tlb.l2_cycles),
+            ("walk.level_cycles", self.walk.level_cycles),
+            ("link.nvlink_ns", self.link.nvlink_ns),
+            ("link.pcie_ns", self.link.pcie_ns),
+            ("link.host_memory_ns", self.link.host_memory_ns),
+            ("command.submit_ns", self.command.submit_ns),
+            ("command.complete_ns", self.command.complete_ns),
+            ("command.base_ns", self.command.base_ns),
+            ("command.page_ns", self.command.page_ns),
+            ("command.invalidate_ns", self.command.invalidate_ns),
+            ("command.launch_ns", self.command.launch_ns),
+            ("copy.latency_ns", self.copy.latency_ns),
+            ("host.interrupt_ns", self.host.interrupt_ns),
+            ("host.batch_ns", self.host.batch_ns),
+            ("host.fault_ns", self.host.fault_ns),
+            ("host.operation_ns", self.host.operation_ns),
+            ("host.operation_page_ns", self.host.operation_page_ns),
+            ("driver.thrash_window_ns", self.driver.thrash_window_ns),
+        ]
+        .into_iter()
+        .map(|(key, value)| (key, value, 0, LATENCY_MAX, "it must be at most 1000000000"))
+        .collect()
+    }
+
+    /// The GPUs.
+    pub(crate) fn gpus(&self) -> usize {
+        self.gpu.count as usize
+    }
+
+    /// A number of cycles as a span.
+    pub(crate) fn cycles(&self, cycles: u64) -> Span {
+        Span(cycles * 1_000_000 / u64::from(self.gpu.clock_mhz))
+    }
+
+    /// A span as whole cycles of the GPUs' clock.
+    pub(crate) fn in_cycles(&self, span: Span) -> u64 {
+        (u128::from(span.0) * u128::from(self.gpu.clock_mhz) / 1_000_000) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        Spec::from_toml(text).expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn an_empty_file_is_the_machine_of_table_1() {
+        let spec = Spec::from_toml("").unwrap();
+        assert_eq!(spec, Spec::preset("grit-table-1").unwrap());
+        let (tlb, walk) = (&spec.tlb, &spec.walk);
+        assert_eq!((spec.gpu.count, spec.gpu.compute_units, spec.gpu.clock_mhz), (4, 64, 1_000));
+        assert_eq!((tlb.l1_entries, tlb.l1_ways, tlb.l1_cycles), (32, 32, 1));
+        assert_eq!((tlb.l2_entries, tlb.l2_ways, tlb.l2_cycles), (512, 16, 10));
+        assert_eq!((walk.walkers, walk.level_cycles), (8, 100));
+        assert_eq!((spec.link.nvlink_gb_per_s, spec.link.pcie_gb_per_s), (300, 32));
+        assert_eq!((spec.counter.threshold, spec.counter.group_pages), (256, 16));
+    }
+
+    #[test]
+    fn what_is_written_beside_a_result_reads_back_as_the_same() {
+        let mut spec = Spec::default();
+        spec.gpu.capacity_percent = Some(70);
+        spec.link.nvlink_ns = 777;
+        assert_eq!(Spec::from_toml(&spec.to_toml()).unwrap(), spec);
+        assert_eq!(Spec::from_toml(&Spec::default().to_toml()).unwrap(), Spec::default());
+    }
+
+    #[test]
+    fn errors_name_the_key() {
+        assert!(refused("[gpu]\ncuont = 4").contains("cuont"));
+        assert!(refused("[gqu]\ncount = 4").contains("gqu"));
+        assert!(refused("[gpu]\ncount = 17").contains("gpu.count is 17"));
+        assert!(refused("[gpu]\ncount = -1").contains("-1"));
+        assert!(refused("[tlb]\nl2_ways = 0").contains("tlb.l2_ways is 0"));
+        assert!(refused("[tlb]\nl2_ways = 7").contains("tlb.l2_ways is 7"));
+        assert!(refused("[counter]\ngroup_pages = 12").contains("counter.group_pages is 12"));
+        assert!(refused("[link]\npcie_gb_per_s = 0").contains("link.pcie_gb_per_s is 0"));
+        assert!(refused("[host]\nbatch_ns = 1000000001").contains("host.batch_ns"));
+        assert!(refused("[gpu]\ncapacity_percent = 0").contains("gpu.capacity_percent"));
+        assert!(refused("[gpu").contains("cannot be read"));
+    }
+
+    #[test]
+    fn an_unknown_preset_is_answered_with_those_there_are() {
+        let error = Spec::preset("grit").unwrap_err().to_string();
+        assert!(error.contains("grit-table-1"), "{error}");
+    }
+
+    #[test]
+    fn cycles_are_of_the_clock() {
+        let spec = Spec::from_toml("[gpu]\nclock_mhz = 2000").unwrap();
+        assert_eq!(spec.cycles(10), Span::from_nanos(5));
+        assert_eq!(spec.in_cycles(Span::from_nanos(5)), 10);
+    }
+}

@@ -1,0 +1,274 @@
+//! What a run is measured by, as data (serde) and as a table.
+
+use std::fmt;
+
+use farside_svm::Stats;
+use farside_types::{Reason, Span};
+use serde::{Deserialize, Serialize};
+
+use crate::Spec;
+
+/// What one GPU counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuCounts {
+    /// Reads carried out.
+    pub reads: u64,
+    /// Writes carried out.
+    pub writes: u64,
+    /// Accesses to the GPU's own memory.
+    pub local: u64,
+    /// Accesses over a link, to the host or to a peer.
+    pub remote: u64,
+    /// Lookups that a compute unit's own TLB served.
+    pub l1_tlb_hits: u64,
+    /// Lookups that the shared TLB served.
+    pub l2_tlb_hits: u64,
+    /// Page table walks; lookups that shared one are not counted.
+    pub walks: u64,
+    /// Faults reported to the driver: one per page that the GPU waits for, also those anew.
+    pub faults: u64,
+    /// Accesses that waited in a fault.
+    pub faulted_accesses: u64,
+    /// Of these, writes to a page that is mapped for reading (page protection faults).
+    pub protection_faults: u64,
+    /// Accesses that found no translation when they were replayed, and faulted anew.
+    pub refaults: u64,
+    /// Time from fault to replay, summed over the accesses that waited, in picoseconds.
+    pub fault_wait: Span,
+    /// Counter notices sent.
+    pub notices: u64,
+}
+
+impl GpuCounts {
+    /// Both together.
+    #[must_use]
+    pub fn plus(&self, other: &GpuCounts) -> GpuCounts {
+        GpuCounts {
+            reads: self.reads + other.reads,
+            writes: self.writes + other.writes,
+            local: self.local + other.local,
+            remote: self.remote + other.remote,
+            l1_tlb_hits: self.l1_tlb_hits + other.l1_tlb_hits,
+            l2_tlb_hits: self.l2_tlb_hits + other.l2_tlb_hits,
+            walks: self.walks + other.walks,
+            faults: self.faults + other.faults,
+            faulted_accesses: self.faulted_accesses + other.faulted_accesses,
+            protection_faults: self.protection_faults + other.protection_faults,
+            refaults: self.refaults + other.refaults,
+            fault_wait: self.fault_wait + other.fault_wait,
+            notices: self.notices + other.notices,
+        }
+    }
+
+    /// Accesses carried out.
+    pub fn accesses(&self) -> u64 {
+        self.reads + self.writes
+    }
+}
+
+/// What came out of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The placement scheme.
+    pub placement: String,
+    /// The trace.
+    pub trace: String,
+    /// From the first launch until the end of the last job is known, in picoseconds.
+    pub time: Span,
+    /// The same in cycles of the GPUs' clock.
+    pub cycles: u64,
+    /// Per launch: when it was over, in picoseconds from the start.
+    pub launches: Vec<Span>,
+    /// All GPUs together.
+    pub total: GpuCounts,
+    /// Each GPU.
+    pub gpus: Vec<GpuCounts>,
+    /// Time the ports between GPUs were busy, summed over ports.
+    pub nvlink_busy: Span,
+    /// Time the ports to and from the host were busy, summed over ports.
+    pub pcie_busy: Span,
+    /// Time the driver's processor was busy.
+    pub host_busy: Span,
+    /// Events that the simulator took from its queue.
+    pub events: u64,
+    /// The machine it ran on, every value spelled out.
+    pub spec: Spec,
+    /// What the driver counted, without the placing of all pages on the host at the beginning.
+    pub driver: Stats,
+}
+
+/// One line of the table: a name and how it is read off an outcome.
+type Row = (&'static str, fn(&Outcome) -> u64);
+
+const ROWS: [Row; 21] = [
+    ("accesses", |o| o.total.accesses()),
+    ("  local", |o| o.total.local),
+    ("  remote", |o| o.total.remote),
+    ("page table walks", |o| o.total.walks),
+    ("faults", |o| o.total.faults),
+    ("  protection", |o| o.total.protection_faults),
+    ("accesses that wait", |o| o.total.faulted_accesses),
+    ("  mean wait, ns", |o| o.total.fault_wait.as_nanos() / o.total.faulted_accesses.max(1)),
+    ("fault batches", |o| o.driver.fault_batches),
+    ("counter notices", |o| o.total.notices),
+    ("migrations", |o| o.driver.migrations),
+    ("duplications", |o| o.driver.duplications),
+    ("collapses", |o| o.driver.collapses),
+    ("evictions", |o| o.driver.evictions),
+    ("remote maps", |o| o.driver.remote_maps),
+    ("pages host->card", |o| o.driver.by_direction().host_to_card),
+    ("pages card->host", |o| o.driver.by_direction().card_to_host),
+    ("pages card->card", |o| o.driver.by_direction().card_to_card),
+    ("awaited trips", |o| o.driver.awaited_trips),
+    ("driver busy, us", |o| o.host_busy.as_nanos() / 1_000),
+    ("cycles", |o| o.cycles),
+];
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        table(f, std::slice::from_ref(self))
+    }
+}
+
+/// Several schemes on the same trace and machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// One outcome per scheme, in the order asked for.
+    pub outcomes: Vec<Outcome>,
+}
+
+impl Comparison {
+    /// How many times faster each scheme is than the first one.
+    pub fn speedups(&self) -> Vec<f64> {
+        let base = self.outcomes.first().map_or(0.0, |first| first.time.0 as f64);
+        self.outcomes.iter().map(|outcome| base / outcome.time.0.max(1) as f64).collect()
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        table(f, &self.outcomes)?;
+        write!(f, "{:<18}", "speedup")?;
+        for speedup in self.speedups() {
+            write!(f, " {speedup:>15.3}")?;
+        }
+        writeln!(f)
+    }
+}
+
+fn table(f: &mut fmt::Formatter<'_>, outcomes: &[Outcome]) -> fmt::Result {
+    let Some(first) = outcomes.first() else {
+        return Ok(());
+    };
+    line(f, &first.trace, outcomes.iter().map(|outcome| outcome.placement.clone()))?;
+    line(f, "time", outcomes.iter().map(|outcome| outcome.time.to_string()))?;
+    for (name, read) in ROWS {
+        line(f, name, outcomes.iter().map(|outcome| read(outcome).to_string()))?;
+    }
+    for reason in Reason::ALL {
+        let moved = |outcome: &Outcome| outcome.driver.by_reason.get(&reason).copied();
+        if outcomes.iter().any(|outcome| moved(outcome).is_some_and(|pages| pages > 0)) {
+            let pages = outcomes.iter().map(|outcome| moved(outcome).unwrap_or(0).to_string());
+            line(f, &format!("pages by {reason}"), pages)?;
+        }
+    }
+    Ok(())
+}
+
+fn line(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    cells: impl Iterator<Item = String>,
+) -> fmt::Result {
+    write!(f, "{name:<18}")?;
+    for cell in cells {
+        write!(f, " {cell:>15}")?;
+    }
+    writeln!(f)
+}
+
+/// What the driver counted since `before`, as far as the beginning touches it: host faults and
+/// the zero fills that they are answered with.
+pub(crate) fn since(after: &Stats, before: &Stats) -> Stats {
+    let mut stats = Stats {
+        host_faults: after.host_faults - before.host_faults,
+        duplicate_faults: after.duplicate_faults - before.duplicate_faults,
+        migrations: after.migrations - before.migrations,
+        chains: after.chains - before.chains,
+        ..after.clone()
+    };
+    for (key, pages) in &before.moves {
+        stats.moves.entry(*key).and_modify(|now| *now -= pages);
+    }
+    for (key, pages) in &before.by_reason {
+        stats.by_reason.entry(*key).and_modify(|now| *now -= pages);
+    }
+    stats.moves.retain(|_, pages| *pages > 0);
+    stats.by_reason.retain(|_, pages| *pages > 0);
+    stats
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farside_types::MemoryId;
+
+    fn outcome(placement: &str, time: u64) -> Outcome {
+        let mut driver = Stats { migrations: 3, ..Stats::default() };
+        driver.moves.insert((Some(MemoryId::HOST), MemoryId(1)), 17);
+        driver.by_reason.insert(Reason::Demand, 17);
+        Outcome {
+            placement: placement.to_owned(),
+            trace: "mm".to_owned(),
+            time: Span(time),
+            cycles: time / 1_000,
+            launches: vec![Span(time)],
+            total: GpuCounts { reads: 5, local: 5, ..GpuCounts::default() },
+            gpus: Vec::new(),
+            nvlink_busy: Span::ZERO,
+            pcie_busy: Span::ZERO,
+            host_busy: Span::ZERO,
+            events: 9,
+            spec: Spec::default(),
+            driver,
+        }
+    }
+
+    #[test]
+    fn the_table_has_a_column_per_scheme_and_a_speedup() {
+        let outcomes = vec![outcome("on-touch", 3_000_000), outcome("duplication", 1_500_000)];
+        let text = Comparison { outcomes }.to_string();
+        let row = |name: &str| {
+            let found = text.lines().find(|line| line.starts_with(name)).expect(name);
+            found.split_whitespace().rev().take(2).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(row("mm"), ["duplication", "on-touch"]);
+        assert_eq!(row("speedup"), ["2.000", "1.000"]);
+        assert_eq!(row("cycles"), ["1500", "3000"]);
+        assert_eq!(row("pages host->card"), ["17", "17"]);
+        assert_eq!(row("pages by demand"), ["17", "17"]);
+        assert!(!text.contains("pages by eviction"));
+    }
+
+    #[test]
+    fn an_outcome_survives_json() {
+        let outcome = outcome("on-touch", 3_000_000);
+        let text = serde_json::to_string(&outcome).unwrap();
+        assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), outcome);
+    }
+
+    #[test]
+    fn the_beginning_is_not_counted() {
+        let mut before = Stats { host_faults: 10, chains: 10, ..Stats::default() };
+        before.moves.insert((None, MemoryId::HOST), 10);
+        before.by_reason.insert(Reason::Demand, 10);
+        let mut after = before.clone();
+        after.migrations = 4;
+        *after.by_reason.get_mut(&Reason::Demand).unwrap() += 4;
+        after.moves.insert((Some(MemoryId::HOST), MemoryId(2)), 4);
+        let counted = since(&after, &before);
+        assert_eq!((counted.host_faults, counted.chains, counted.migrations), (0, 0, 4));
+        assert_eq!(counted.moves.len(), 1);
+        assert_eq!(counted.by_reason[&Reason::Demand], 4);
+    }
+}

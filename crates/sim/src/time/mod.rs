@@ -1,0 +1,9 @@
+//! Simulated time: the event queue, and resources that are reserved for a while.
+//!
+//! Owns no meaning: what happens at a point in time is the machine's business.
+
+mod queue;
+mod resource;
+
+pub use queue::Queue;
+pub use resource::{Port, bytes_time};

@@ -1,0 +1,61 @@
+//! Decompression: zstd frames in, whole records out, without holding the stream in memory.
+
+use std::io::{BufRead, Error, Read};
+
+use ruzstd::decoding::StreamingDecoder;
+
+use super::record::RECORD_BYTES;
+use crate::TraceError;
+
+/// Bytes decompressed at a time.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Hands every record to `take` with its number; returns how many there were.
+pub(super) fn records(
+    mut stream: impl BufRead,
+    take: impl FnMut(u64, &[u8; RECORD_BYTES]) -> Result<(), TraceError>,
+) -> Result<u64, TraceError> {
+    let mut records = Records { take, count: 0, chunk: vec![0; CHUNK_BYTES], filled: 0 };
+    // A compressed file may consist of several frames; the decoder reads one.
+    while !records.io(stream.fill_buf())?.is_empty() {
+        let decoder = StreamingDecoder::new(&mut stream).map_err(Error::other);
+        let mut frame = records.io(decoder)?;
+        while records.fill(&mut frame)? {}
+    }
+    match records.filled {
+        0 => Ok(records.count),
+        bytes => Err(TraceError::Truncated { record: records.count, bytes }),
+    }
+}
+
+/// Cuts what is decompressed into records.
+struct Records<F> {
+    take: F,
+    count: u64,
+    chunk: Vec<u8>,
+    /// Bytes at the start of `chunk` that belong to a record of which more is to come.
+    filled: usize,
+}
+
+impl<F: FnMut(u64, &[u8; RECORD_BYTES]) -> Result<(), TraceError>> Records<F> {
+    fn io<T>(&self, result: Result<T, Error>) -> Result<T, TraceError> {
+        result.map_err(|source| TraceError::Stream { record: self.count, source })
+    }
+
+    /// Reads on; `false` at the end of the frame.
+    fn fill(&mut self, frame: &mut impl Read) -> Result<bool, TraceError> {
+        let read = frame.read(&mut self.chunk[self.filled..]);
+        let read = self.io(read)?;
+        let end = self.filled + read;
+        let mut whole = self.chunk[..end].chunks_exact(RECORD_BYTES);
+        for raw in &mut whole {
+            let mut record = [0; RECORD_BYTES];
+            record.copy_from_slice(raw);
+            (self.take)(self.count, &record)?;
+            self.count += 1;
+        }
+        self.filled = whole.remainder().len();
+        self.chunk.copy_within(end - self.filled..end, 0);
+        Ok(read != 0)
+    }
+}

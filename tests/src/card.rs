@@ -1,0 +1,81 @@
+//! A card as the harness knows it: a TLB, a ring, a fault buffer and access counters.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use farside_svm::{Command, Op};
+use farside_types::{CardId, FaultId, PageNo, Time};
+
+use crate::memory::Translation;
+
+/// A command in the ring.
+#[derive(Clone, Debug)]
+pub(crate) struct Queued {
+    pub(crate) command: Command,
+    /// For a `CardMap`: the life of the memory when it was handed out.
+    pub(crate) generation: u32,
+}
+
+/// A card.
+#[derive(Debug)]
+pub(crate) struct Card {
+    pub(crate) id: CardId,
+    pub(crate) lost: bool,
+    /// The ring stands still until a reset.
+    pub(crate) stalled: bool,
+    /// The driver called it suspect; a reset is on its way.
+    pub(crate) suspect: bool,
+    /// A stall or a silent copy since the last reset: frames may be quarantined.
+    pub(crate) doubtful: bool,
+    pub(crate) tlb: BTreeMap<PageNo, Translation>,
+    pub(crate) ring: VecDeque<Queued>,
+    /// The ring's next step is on the agenda.
+    pub(crate) ring_scheduled: bool,
+    /// The command at the head has begun: translations are gone, the drain goes on.
+    pub(crate) head_begun: bool,
+    /// Completions come in order: none before this.
+    pub(crate) last_completion: Time,
+    /// Faults that the driver was not told of yet.
+    pub(crate) fault_buffer: Vec<FaultId>,
+    pub(crate) flush_scheduled: bool,
+    pub(crate) tick_scheduled: bool,
+    /// Jobs that run.
+    pub(crate) running: u32,
+    /// Remote accesses per group of 16 pages.
+    pub(crate) counters: BTreeMap<u64, u32>,
+}
+
+impl Card {
+    pub(crate) fn new(id: CardId) -> Card {
+        Card {
+            id,
+            lost: false,
+            stalled: false,
+            suspect: false,
+            doubtful: false,
+            tlb: BTreeMap::new(),
+            ring: VecDeque::new(),
+            ring_scheduled: false,
+            head_begun: false,
+            last_completion: Time::ZERO,
+            fault_buffer: Vec::new(),
+            flush_scheduled: false,
+            tick_scheduled: false,
+            running: 0,
+            counters: BTreeMap::new(),
+        }
+    }
+
+    /// Whether an invalidation of the page waits in the ring.
+    pub(crate) fn will_unmap(&self, page: PageNo) -> bool {
+        self.ring.iter().any(|queued| match &queued.command.op {
+            Op::CardUnmap { runs } => runs.iter().any(|run| run.pages().contains(page)),
+            _ => false,
+        })
+    }
+
+    /// Whether a stale translation of the page is harmless: nothing runs, and the invalidation
+    /// stands in the ring before any later launch.
+    pub(crate) fn stale_is_harmless(&self, page: PageNo) -> bool {
+        self.lost || (self.running == 0 && self.will_unmap(page))
+    }
+}

@@ -1,0 +1,97 @@
+//! A random run: rounds of hostile steps, each ended by rest and all checks, and a last look for
+//! lost frames.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use farside_svm::{Outcome, Request};
+use farside_types::{CardId, PageNo};
+
+use crate::setup::Setup;
+use crate::violation::{Failure, Violation};
+use crate::world::World;
+
+/// Steps of a round, at least.
+const ROUND_STEPS: u64 = 300;
+
+/// Runs a world of this setup for at least `steps` steps; gives back how many it did. With the
+/// environment variable `FARSIDE_LOG` set a failure prints the whole log.
+///
+/// # Errors
+/// The rule that was broken; a panic of the driver counts as one.
+pub fn run_episode(setup: Setup, steps: u64) -> Result<u64, Failure> {
+    let mut world = World::new(setup);
+    if std::env::var_os("FARSIDE_LOG").is_some() {
+        world.keep_log();
+    }
+    let run = catch_unwind(AssertUnwindSafe(|| world.episode(steps)));
+    run.unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_string()))
+            .unwrap_or_default();
+        Err(world.fail(Violation(format!("a panic: {text}"))))
+    })?;
+    Ok(world.steps())
+}
+
+impl World {
+    /// Rounds until `steps` steps are done.
+    fn episode(&mut self, steps: u64) -> Result<(), Failure> {
+        while self.steps() < steps {
+            self.break_a_page();
+            self.come_alive();
+            let round = ROUND_STEPS + self.machine.rng.below(5 * ROUND_STEPS);
+            for _ in 0..round {
+                self.step()?;
+            }
+            self.cut_scripts();
+            self.drive()?;
+        }
+        self.tidy_up()
+    }
+
+    /// Sometimes the copies of one page always fail for a round.
+    fn break_a_page(&mut self) {
+        let machine = &mut self.machine;
+        let breaks = machine.hostility.broken_page && machine.rng.chance(300);
+        let page = PageNo(machine.arena.start.0 + machine.rng.below(64));
+        machine.broken_page = breaks.then_some(page);
+    }
+
+    /// Frees everything; then every card must have all its frames to give.
+    fn tidy_up(&mut self) -> Result<(), Failure> {
+        self.machine.broken_page = None;
+        for range in self.machine.allocations.clone() {
+            let answer = self.ask(Request::Free { addr: range.start.addr() })?;
+            if let Err(error) = answer {
+                return Err(self.fail(Violation(format!("freeing {range} failed: {error}"))));
+            }
+        }
+        for card in (0..self.machine.cards.len()).map(|i| CardId(i as u8)) {
+            if self.machine.cards[usize::from(card.0)].doubtful {
+                self.reset_card(card)?;
+            }
+            if !self.machine.cards[usize::from(card.0)].lost {
+                self.fill_card(card)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills a card to the last frame: none was lost on the way.
+    fn fill_card(&mut self, card: CardId) -> Result<(), Failure> {
+        let frames = self.machine.memory(card.memory()).frames.len() as u64;
+        let range = self.alloc(frames)?;
+        let answer = self.ask(Request::Migrate { range, to: card.memory() })?;
+        if !matches!(answer, Ok(Outcome::Done { .. })) {
+            let text = format!("{card} is empty, but {frames} pages do not fit: {answer:?}");
+            return Err(self.fail(Violation(text)));
+        }
+        let freed = self.ask(Request::Free { addr: range.start.addr() })?;
+        if let Err(error) = freed {
+            return Err(self.fail(Violation(format!("freeing {range} failed: {error}"))));
+        }
+        Ok(())
+    }
+}

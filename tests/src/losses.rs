@@ -1,0 +1,132 @@
+//! Losses: stalled rings, lost and reset cards, counters that report nonsense.
+
+use farside_types::{CardId, GROUP_PAGES, PageNo, PageRange};
+
+use crate::job::{JobFailure, JobState};
+use crate::machine::{Machine, Parcel, Work};
+use crate::rings::GONE;
+use farside_svm::Executor;
+
+impl Machine {
+    /// The machine thinks of something nasty.
+    pub(crate) fn hostile_tick(&mut self) {
+        let index = self.rng.below(self.cards.len() as u64) as u8;
+        let card = CardId(index);
+        let knobs = self.hostility.clone();
+        let healthy = {
+            let state = self.card_mut(card);
+            !state.lost && !state.stalled && !state.suspect
+        };
+        if healthy && self.rng.chance(knobs.stalled_ring) {
+            self.stall(card);
+        }
+        let survivors = self.cards.iter().filter(|card| !card.lost).count();
+        if healthy && survivors > 1 && self.rng.chance(knobs.card_lost) {
+            self.lose(card);
+            self.deliver(Parcel::CardLost(card));
+        }
+        if healthy && self.rng.chance(knobs.card_reset) {
+            let now = self.now;
+            self.agenda.at(now, Work::Reset(card));
+        }
+        if healthy && self.rng.chance(knobs.spurious_notice) {
+            let group =
+                self.arena.start.0 + self.rng.below(self.arena.count) / GROUP_PAGES * GROUP_PAGES;
+            let pages = PageRange::new(PageNo(group), GROUP_PAGES);
+            self.deliver(Parcel::CounterNotice(card, pages, 1));
+        }
+    }
+
+    /// A ring stands still until the card is reset.
+    pub(crate) fn stall(&mut self, card: CardId) {
+        self.say('!', format!("the ring of {card} stalls"));
+        self.facts.last_failure = self.stamp;
+        let state = self.card_mut(card);
+        state.stalled = true;
+        state.doubtful = true;
+    }
+
+    /// A card is gone with its memory.
+    pub(crate) fn lose(&mut self, card: CardId) {
+        self.say('!', format!("{card} is lost"));
+        self.wipe(card, true);
+        self.card_mut(card).lost = true;
+    }
+
+    /// A card starts anew: nothing in flight, no translation, nothing in its memory.
+    pub(crate) fn reset(&mut self, card: CardId) {
+        self.say('!', format!("{card} is reset"));
+        self.wipe(card, false);
+        let state = self.card_mut(card);
+        (state.stalled, state.suspect, state.doubtful) = (false, false, false);
+    }
+
+    /// Whatever was on the card, or on its way through it, is no more.
+    fn wipe(&mut self, card: CardId, lost: bool) {
+        let memory = card.memory();
+        self.facts.last_failure = self.stamp;
+        let held: Vec<PageNo> =
+            self.memory(memory).frames.iter().filter_map(|frame| frame.page).collect();
+        for page in held {
+            self.facts.each(PageRange::page(page), |facts| facts.lost = true);
+        }
+        self.memory_mut(memory).wipe(lost);
+        self.flights.retain(|_, flight| flight.agent != card.agent());
+        self.end_jobs(card);
+        let gone: Vec<_> =
+            self.faults.values().filter(|fault| fault.card == card).map(|fault| fault.id).collect();
+        for id in gone {
+            self.faults.remove(&id);
+            self.forgotten.insert(id);
+        }
+        self.drop_commands(card);
+    }
+
+    fn end_jobs(&mut self, card: CardId) {
+        let ids: Vec<_> = self
+            .jobs
+            .values()
+            .filter(|job| job.card == card)
+            .filter(|job| matches!(job.state, JobState::Issued | JobState::Running))
+            .map(|job| job.id)
+            .collect();
+        for id in ids {
+            self.finish_job(id, Some(JobFailure::CardGone));
+        }
+    }
+
+    /// Every command that the card owes an answer to is answered with "gone".
+    fn drop_commands(&mut self, card: CardId) {
+        let state = self.card_mut(card);
+        state.tlb.clear();
+        state.fault_buffer.clear();
+        state.counters.clear();
+        state.running = 0;
+        state.head_begun = false;
+        let ring = std::mem::take(&mut state.ring);
+        for queued in ring {
+            let at = self.soon();
+            self.complete(&queued.command, at, Err(GONE));
+        }
+        let silent: Vec<_> = self
+            .transfers
+            .values()
+            .filter(|transfer| transfer.fate == crate::Fate::Silent)
+            .filter(|transfer| uses(&transfer.command.executor, card))
+            .map(|transfer| transfer.command.clone())
+            .collect();
+        for command in silent {
+            self.transfers.remove(&command.id);
+            let at = self.soon();
+            self.complete(&command, at, Err(GONE));
+        }
+    }
+}
+
+fn uses(executor: &Executor, card: CardId) -> bool {
+    match *executor {
+        Executor::HostCpu => false,
+        Executor::Card(c) | Executor::CardDma(c) => c == card,
+        Executor::Link(a, b) => a == card || b == card,
+    }
+}

@@ -1,0 +1,282 @@
+//! The machine: memories, tables, agents and executors on virtual time. It carries out what the
+//! driver commands, as late and as rudely as the knobs allow, and watches every access.
+//!
+//! It does not own the driver; the [`crate::World`] passes commands in and events out. What each
+//! part does is beside it: `accesses` (loads and stores and their rules), `rings` (commands of a
+//! card), `transfers` (all other commands), `agents` (threads and jobs), `losses`.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use farside_svm::Capabilities;
+use farside_svm::{CardFault, Command, Config, Limits, Request, StepError};
+use farside_types::{
+    Access, CardId, CommandId, Epoch, FaultId, JobId, MemoryId, PageNo, PageRange, RequestId, Span,
+    StreamId, Time,
+};
+
+use crate::access::{Fault, Flight};
+use crate::agenda::Agenda;
+use crate::card::Card;
+use crate::cpu::Cpu;
+use crate::facts::Facts;
+use crate::hostility::Hostility;
+use crate::job::{Job, JobState};
+use crate::log::Log;
+use crate::memory::Memory;
+use crate::oracle::OpenRequest;
+use crate::prng::Prng;
+use crate::reference::{Content, Reference};
+use crate::transfers::{Fate, Transfer};
+use crate::violation::Violation;
+
+/// Something on its way to the driver.
+#[derive(Clone, Debug)]
+pub(crate) enum Parcel {
+    CardFaults(CardId, Vec<CardFault>),
+    HostFault(PageNo, Access),
+    Launch(JobId, CardId, StreamId),
+    JobDone(JobId),
+    JobCancel(JobId),
+    Request(RequestId, Request),
+    Done(CommandId, Epoch, Result<(), StepError>),
+    CounterNotice(CardId, PageRange, u32),
+    CardLost(CardId),
+    CardReset(CardId),
+}
+
+/// Something that the machine will do.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// The head of a card's ring.
+    Ring(CardId),
+    /// A command that is in no ring acts.
+    Transfer(CommandId),
+    /// A silent copy acts after all.
+    LateEffect(CommandId),
+    /// Something in flight arrives.
+    Fly(u64),
+    /// The driver is told.
+    Deliver(Parcel),
+    /// A card sends its buffered faults.
+    Flush(CardId),
+    /// A woken thread tries again.
+    Retry(usize),
+    /// Threads make accesses.
+    CpuTick,
+    /// Jobs of a card make accesses.
+    CardTick(CardId),
+    /// The machine thinks of something nasty.
+    HostileTick,
+    /// The program thinks of a request.
+    ProgramTick,
+    /// An operator resets a card.
+    Reset(CardId),
+}
+
+/// The machine.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) now: Time,
+    /// Grows with every step; dates facts.
+    pub(crate) stamp: u64,
+    pub(crate) rng: Prng,
+    pub(crate) agenda: Agenda<Work>,
+    pub(crate) log: Log,
+    pub(crate) arena: PageRange,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) limits: Limits,
+    pub(crate) hostility: Hostility,
+    pub(crate) memories: Vec<Memory>,
+    /// The bounce buffers: per page what is in it.
+    pub(crate) bounces: Vec<Vec<(Option<PageNo>, Content)>>,
+    pub(crate) cpu: Cpu,
+    pub(crate) cards: Vec<Card>,
+    pub(crate) jobs: BTreeMap<JobId, Job>,
+    pub(crate) faults: BTreeMap<FaultId, Fault>,
+    /// Faults that died with their card; answers to them are ignored.
+    pub(crate) forgotten: HashSet<FaultId>,
+    pub(crate) flights: BTreeMap<u64, Flight>,
+    pub(crate) transfers: BTreeMap<CommandId, Transfer>,
+    pub(crate) used_commands: HashSet<CommandId>,
+    pub(crate) reference: Reference,
+    pub(crate) facts: Facts,
+    /// Requests that the driver has not answered.
+    pub(crate) requests: BTreeMap<RequestId, OpenRequest>,
+    /// What is allocated, as the driver's replies say.
+    pub(crate) allocations: Vec<PageRange>,
+    /// Agents make accesses of their own.
+    pub(crate) random_agents: bool,
+    /// Fates of the next copies, before chance decides (for scenarios).
+    pub(crate) planned_fates: VecDeque<Fate>,
+    /// The page whose copies fail.
+    pub(crate) broken_page: Option<PageNo>,
+    pub(crate) next_number: u64,
+}
+
+impl Machine {
+    pub(crate) fn new(config: &Config, hostility: Hostility, seed: u64) -> Machine {
+        let arena = config.arena;
+        let mut memories = vec![Memory::host(arena.start, arena.count)];
+        memories.extend(config.card_frames.iter().map(|&frames| Memory::card(frames)));
+        let capabilities = config.capabilities.clone();
+        let slot = vec![(None, Content::default()); capabilities.bounce_pages as usize];
+        let bounces = vec![slot; usize::from(capabilities.bounce_slots)];
+        let cards = (0..config.card_frames.len()).map(|i| Card::new(CardId(i as u8)));
+        Machine {
+            now: Time::ZERO,
+            stamp: 1,
+            rng: Prng::new(seed),
+            agenda: Agenda::new(),
+            log: Log::default(),
+            arena,
+            capabilities,
+            limits: config.limits,
+            hostility,
+            memories,
+            bounces,
+            cpu: Cpu::new(3),
+            cards: cards.collect(),
+            jobs: BTreeMap::new(),
+            faults: BTreeMap::new(),
+            forgotten: HashSet::new(),
+            flights: BTreeMap::new(),
+            transfers: BTreeMap::new(),
+            used_commands: HashSet::new(),
+            reference: Reference::new(arena),
+            facts: Facts::new(arena),
+            requests: BTreeMap::new(),
+            allocations: Vec::new(),
+            random_agents: false,
+            planned_fates: VecDeque::new(),
+            broken_page: None,
+            next_number: 0,
+        }
+    }
+
+    /// A number that was never used.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    /// A moment after now, at most the longest delay away.
+    pub(crate) fn soon(&mut self) -> Time {
+        self.now + Span::from_nanos(self.rng.between(1, self.hostility.delay_ns_max))
+    }
+
+    pub(crate) fn later(&mut self, work: Work) {
+        let at = self.soon();
+        self.agenda.at(at, work);
+    }
+
+    pub(crate) fn deliver(&mut self, parcel: Parcel) {
+        self.later(Work::Deliver(parcel));
+    }
+
+    pub(crate) fn say(&mut self, mark: char, text: String) {
+        self.log.line(self.now, mark, text);
+    }
+
+    pub(crate) fn memory(&self, memory: MemoryId) -> &Memory {
+        &self.memories[usize::from(memory.0)]
+    }
+
+    pub(crate) fn memory_mut(&mut self, memory: MemoryId) -> &mut Memory {
+        &mut self.memories[usize::from(memory.0)]
+    }
+
+    pub(crate) fn card_mut(&mut self, card: CardId) -> &mut Card {
+        &mut self.cards[usize::from(card.0)]
+    }
+
+    /// Carries out work that needs no driver.
+    pub(crate) fn run(&mut self, work: Work) -> Result<(), Violation> {
+        match work {
+            Work::Ring(card) => self.run_ring(card),
+            Work::Transfer(id) => self.run_transfer(id),
+            Work::LateEffect(id) => self.late_effect(id),
+            Work::Fly(id) => self.arrive(id),
+            Work::Flush(card) => {
+                self.flush_faults(card);
+                Ok(())
+            }
+            Work::Retry(thread) => self.retry(thread),
+            Work::CpuTick => self.cpu_tick(),
+            Work::CardTick(card) => self.card_tick(card),
+            Work::HostileTick => {
+                self.hostile_tick();
+                Ok(())
+            }
+            Work::Deliver(_) | Work::ProgramTick | Work::Reset(_) => Ok(()),
+        }
+    }
+
+    /// Tells the driver that a command is done; sometimes twice.
+    pub(crate) fn complete(&mut self, command: &Command, at: Time, result: Result<(), StepError>) {
+        let parcel = || Parcel::Done(command.id, command.epoch, result);
+        self.agenda.at(at, Work::Deliver(parcel()));
+        if self.rng.chance(self.hostility.duplicate_completion) {
+            let again = at + Span::from_nanos(self.rng.between(1, self.hostility.delay_ns_max));
+            self.agenda.at(again, Work::Deliver(parcel()));
+        }
+    }
+
+    /// What is open, for the message about a run that does not come to rest.
+    pub(crate) fn unfinished(&self) -> String {
+        let faults: Vec<_> = self.faults.values().filter(|fault| !fault.answered).collect();
+        let queued = self.cards.iter().map(|card| card.ring.len()).sum::<usize>();
+        format!(
+            "requests {:?}, faults {faults:?}, commands {:?}, {queued} in rings",
+            self.requests,
+            self.transfers.keys()
+        )
+    }
+
+    /// Whether no command is under way: nothing in a ring, nothing unanswered.
+    pub(crate) fn commands_idle(&self) -> bool {
+        self.transfers.is_empty() && self.cards.iter().all(|card| card.ring.is_empty())
+    }
+
+    /// A page that an agent might want: often a hot one, rarely a wild one.
+    pub(crate) fn random_page(&mut self) -> Option<PageNo> {
+        if self.rng.chance(self.hostility.wild_access) {
+            return Some(PageNo(self.arena.start.0 + self.rng.below(self.arena.count)));
+        }
+        let range = if self.rng.chance(400) {
+            let hot = *self.allocations.first()?;
+            PageRange::new(hot.start, hot.count.min(4))
+        } else {
+            self.rng.pick(&self.allocations)?
+        };
+        Some(PageNo(range.start.0 + self.rng.below(range.count)))
+    }
+
+    /// Asks the driver to launch a job.
+    pub(crate) fn ask_launch(
+        &mut self,
+        card: CardId,
+        stream: StreamId,
+        script: crate::job::Script,
+    ) -> (JobId, Parcel) {
+        let id = JobId(self.number());
+        let job = Job {
+            id,
+            card,
+            stream,
+            script,
+            state: JobState::Asked,
+            failed: None,
+            cancelled: false,
+            flights: 0,
+            waits: 0,
+        };
+        self.jobs.insert(id, job);
+        (id, Parcel::Launch(id, card, stream))
+    }
+}
+
+/// The need of a group as the driver wants it.
+pub(crate) fn group(ranges: &[(PageRange, Access)]) -> Arc<[(PageRange, Access)]> {
+    ranges.iter().copied().collect()
+}

@@ -1,0 +1,317 @@
+//! The judge is judged: the machine, driven by hand without a driver, must let the right order
+//! pass and must see each wrong one.
+
+use std::sync::Arc;
+
+use farside_svm::{Command, Executor, Op, Phase, Place, Run, Runs, Wait};
+use farside_types::{
+    Access, AgentId, CardId, CommandId, Epoch, FaultId, FrameNo, JobId, MemoryId, PageNo,
+    PageRange, Reason, Rights, StreamId,
+};
+
+use crate::access::{Fault, WordAccess};
+use crate::hostility::Hostility;
+use crate::job::{JobState, Script};
+use crate::machine::{Machine, Parcel, Work};
+use crate::setup::{ARENA_START, Setup};
+use crate::transfers::Fate;
+use crate::violation::Violation;
+
+const CARD: CardId = CardId(0);
+const PAGE: PageNo = ARENA_START;
+const ON_CARD: MemoryId = MemoryId(1);
+
+/// A machine of two cards, one allocation of 16 pages, and a hand that gives commands.
+struct Hand {
+    machine: Machine,
+    told: Vec<Parcel>,
+    next: u64,
+}
+
+impl Hand {
+    fn new() -> Hand {
+        let setup = Setup::plain(&[8, 8]);
+        let mut machine = Machine::new(&setup.config, Hostility::none(), 1);
+        let range = PageRange::new(PAGE, 16);
+        machine.facts.allocated(range, 1);
+        machine.allocations.push(range);
+        machine.stamp = 2;
+        Hand { machine, told: Vec::new(), next: 0 }
+    }
+
+    fn give(&mut self, executor: Executor, op: Op) -> Result<(), Violation> {
+        self.next += 1;
+        let command = Command {
+            id: CommandId(self.next),
+            epoch: Epoch(0),
+            executor,
+            wait: Wait::Awaited,
+            phase: Phase::Copy,
+            reason: Reason::Demand,
+            op,
+        };
+        match executor {
+            Executor::Card(card) => {
+                self.machine.accept_ring(card, &command)?;
+                self.machine.enqueue(card, command);
+                Ok(())
+            }
+            _ => self.machine.begin_transfer(command),
+        }
+    }
+
+    /// Gives a command and lets everything happen that is due.
+    fn run(&mut self, executor: Executor, op: Op) -> Result<(), Violation> {
+        self.give(executor, op)?;
+        self.rest()
+    }
+
+    fn rest(&mut self) -> Result<(), Violation> {
+        while let Some((at, work)) = self.machine.agenda.pop() {
+            self.machine.now = at;
+            self.machine.stamp += 1;
+            match work {
+                Work::Deliver(parcel) => {
+                    if let Parcel::Done(id, ..) = &parcel {
+                        self.machine.transfers.remove(id);
+                    }
+                    self.told.push(parcel);
+                }
+                other => self.machine.run(other)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills the page's frame on the card and maps it there.
+    fn bring(&mut self, page: PageNo, frame: u32) -> Result<(), Violation> {
+        self.run(Executor::HostCpu, Op::Fill { memory: ON_CARD, runs: runs(page, frame) })?;
+        self.run(Executor::Card(CARD), map(page, frame))
+    }
+
+    fn access(&mut self, agent: AgentId, access: WordAccess) -> Result<(), Violation> {
+        let found = self.machine.hit(agent, access.page, access.op.access()).expect("a hit");
+        self.machine.perform(agent, access, found).map(|_| ())
+    }
+
+    fn launch(&mut self) -> Result<JobId, Violation> {
+        let (job, _) = self.machine.ask_launch(CARD, StreamId(0), Script::default().lingering());
+        self.run(Executor::Card(CARD), Op::CardLaunch { job })?;
+        Ok(job)
+    }
+}
+
+fn runs(page: PageNo, dst: u32) -> Runs {
+    let src = FrameNo((page.0 - ARENA_START.0) as u32);
+    Arc::from([Run { page, count: 1, src, dst: FrameNo(dst) }])
+}
+
+fn host_runs(page: PageNo) -> Runs {
+    runs(page, (page.0 - ARENA_START.0) as u32)
+}
+
+fn map(page: PageNo, frame: u32) -> Op {
+    Op::CardMap { runs: runs(page, frame), memory: ON_CARD, rights: Rights::ReadWrite }
+}
+
+fn host_map(page: PageNo) -> Op {
+    Op::HostMap { runs: host_runs(page), rights: Rights::ReadWrite }
+}
+
+fn copy_out(page: PageNo, frame: u32) -> Op {
+    let (from, to) = (Place::Memory(MemoryId::HOST), Place::Memory(ON_CARD));
+    Op::Copy { from, to, runs: runs(page, frame) }
+}
+
+fn says<T: std::fmt::Debug>(result: Result<T, Violation>, words: &str) {
+    let violation = result.expect_err("the judge must object");
+    assert!(violation.0.contains(words), "{violation}");
+}
+
+#[test]
+fn a_move_in_the_right_order_passes_and_carries_the_bytes() -> Result<(), Violation> {
+    let mut hand = Hand::new();
+    hand.run(Executor::HostCpu, host_map(PAGE))?;
+    hand.access(AgentId::CPU, WordAccess::increment(PAGE, 1))?;
+    hand.run(Executor::HostCpu, Op::HostUnmap { runs: host_runs(PAGE) })?;
+    hand.run(Executor::HostCpu, copy_out(PAGE, 3))?;
+    hand.run(Executor::Card(CARD), map(PAGE, 3))?;
+    hand.access(CARD.agent(), WordAccess::increment(PAGE, 1))?;
+    assert_eq!(hand.machine.reference.page(PAGE)[1], 2);
+    assert_eq!(hand.told.len(), 4);
+    Ok(())
+}
+
+#[test]
+fn a_copy_before_the_cpu_is_stopped_is_seen() -> Result<(), Violation> {
+    let mut hand = Hand::new();
+    hand.run(Executor::HostCpu, host_map(PAGE))?;
+    hand.give(Executor::HostCpu, copy_out(PAGE, 3))?;
+    says(hand.access(AgentId::CPU, WordAccess::store(PAGE, 0)), "source of");
+    Ok(())
+}
+
+#[test]
+fn a_write_beside_another_copy_that_is_mapped_is_seen() -> Result<(), Violation> {
+    let mut hand = Hand::new();
+    hand.launch()?;
+    hand.bring(PAGE, 3)?;
+    hand.run(Executor::HostCpu, host_map(PAGE))?;
+    says(hand.access(AgentId::CPU, WordAccess::store(PAGE, 0)), "still has the page mapped");
+    Ok(())
+}
+
+#[test]
+fn a_posted_invalidation_on_an_idle_card_is_no_reason_to_object() -> Result<(), Violation> {
+    let mut hand = Hand::new();
+    hand.bring(PAGE, 3)?;
+    hand.run(Executor::HostCpu, host_map(PAGE))?;
+    hand.give(Executor::Card(CARD), Op::CardUnmap { runs: runs(PAGE, 3) })?;
+    hand.access(AgentId::CPU, WordAccess::store(PAGE, 0))?;
+    hand.rest()?;
+    assert!(hand.machine.translation(CARD.agent(), PAGE).is_none());
+    Ok(())
+}
+
+#[test]
+fn a_fresh_page_that_was_not_filled_is_seen() -> Result<(), Violation> {
+    let mut hand = Hand::new();
+    says(hand.run(Executor::Card(CARD), map(PAGE, 3)), "maps page");
+    Ok(())
+}
+
+#[test]
+fn a_stale_copy_is_seen_by_the_load() -> Result<(), Violation> {
+    let mut hand = Hand::new();
+    hand.bring(PAGE, 3)?;
+    hand.access(CARD.agent(), WordAccess::increment(PAGE, 0))?;
+    hand.run(Executor::HostCpu, host_map(PAGE))?;
+    says(hand.access(AgentId::CPU, WordAccess::load(PAGE, 0)), "was written last");
+    Ok(())
+}
+
+#[test]
+fn a_frame_that_gets_another_page_while_it_is_mapped_is_seen() -> Result<(), Violation> {
+    let mut hand = Hand::new();
+    hand.bring(PAGE, 3)?;
+    says(hand.bring(PAGE.offset(1), 3), "still has page");
+    Ok(())
+}
+
+#[test]
+fn a_drain_waits_for_what_is_in_flight() -> Result<(), Violation> {
+    let mut hand = Hand::new();
+    let job = hand.launch()?;
+    hand.bring(PAGE, 3)?;
+    let held = hand.machine.hit(CARD.agent(), PAGE, Access::Write).expect("mapped");
+    hand.machine.hold_group(CARD, job, vec![(PAGE, Access::Write, held)]);
+    hand.give(Executor::Card(CARD), Op::CardUnmap { runs: runs(PAGE, 3) })?;
+    let before = hand.told.len();
+    while let Some((at, work)) = hand.machine.agenda.pop() {
+        hand.machine.now = at;
+        match work {
+            Work::Deliver(parcel) => hand.told.push(parcel),
+            other => hand.machine.run(other)?,
+        }
+        let drained = hand.machine.flights.is_empty();
+        assert!(drained || hand.told.len() == before, "completed before the drain");
+    }
+    assert_eq!(hand.told.len(), before + 1);
+    Ok(())
+}
+
+#[test]
+fn a_frame_of_a_silent_copy_must_not_be_used() -> Result<(), Violation> {
+    let mut hand = Hand::new();
+    hand.machine.planned_fates.push_back(Fate::Silent);
+    hand.give(Executor::HostCpu, copy_out(PAGE, 3))?;
+    hand.give(Executor::HostCpu, copy_out(PAGE.offset(1), 3))?;
+    says(hand.rest(), "may still write");
+    Ok(())
+}
+
+#[test]
+fn a_failed_copy_leaves_bytes_that_no_load_accepts() -> Result<(), Violation> {
+    let mut hand = Hand::new();
+    hand.machine.planned_fates.push_back(Fate::Fails(0));
+    hand.run(Executor::HostCpu, copy_out(PAGE, 3))?;
+    assert!(matches!(hand.told.last(), Some(Parcel::Done(_, _, Err(_)))));
+    hand.run(Executor::Card(CARD), map(PAGE, 3))?;
+    says(hand.access(CARD.agent(), WordAccess::load(PAGE, 3)), "was written last");
+    Ok(())
+}
+
+#[test]
+fn a_fault_is_answered_once_and_finds_its_page() -> Result<(), Violation> {
+    let mut hand = Hand::new();
+    let job = hand.launch()?;
+    hand.machine.raise_word(CARD, job, WordAccess::load(PAGE, 0));
+    let id = *hand.machine.faults.keys().next().expect("a fault");
+    hand.rest()?;
+    let resume = || Op::CardResume { faults: Box::new([id]) };
+    says(hand.give(Executor::Card(CARD), resume()), "before the driver was told");
+    let open = |fault: &mut Fault| fault.delivered = true;
+    open(hand.machine.faults.get_mut(&id).expect("open"));
+    hand.give(Executor::Card(CARD), resume())?;
+    says(hand.give(Executor::Card(CARD), resume()), "a second time");
+    says(hand.rest(), "is not there");
+    let unknown = Op::CardResume { faults: Box::new([FaultId(99)]) };
+    says(hand.give(Executor::Card(CARD), unknown), "not open");
+    Ok(())
+}
+
+#[test]
+fn an_error_without_a_reason_is_seen() -> Result<(), Violation> {
+    use farside_types::CancelReason;
+    let mut hand = Hand::new();
+    let job = hand.launch()?;
+    hand.machine.raise_word(CARD, job, WordAccess::store(PAGE, 0));
+    let fault = hand.machine.faults.values().next().expect("a fault").clone();
+    for reason in [
+        CancelReason::Unallocated,
+        CancelReason::ReadOnly,
+        CancelReason::Lost,
+        CancelReason::CopyFailed,
+        CancelReason::OutOfMemory,
+        CancelReason::GroupTooLarge,
+        CancelReason::CardLost(CARD),
+        CancelReason::TooManyFaults,
+    ] {
+        says(hand.machine.judge_cancel(&fault, reason), "without a reason");
+    }
+    hand.machine.facts.dying(PageRange::page(PAGE), 50);
+    hand.machine.judge_cancel(&fault, CancelReason::Freed)?;
+    says(hand.machine.judge_poison(CommandId(9), PAGE.offset(1)), "never failed");
+    hand.machine.judge_poison(CommandId(9), PAGE)
+}
+
+#[test]
+fn two_jobs_of_one_stream_at_a_time_are_seen() -> Result<(), Violation> {
+    let mut hand = Hand::new();
+    hand.launch()?;
+    says(hand.launch(), "of the same stream");
+    Ok(())
+}
+
+#[test]
+fn an_executor_that_does_not_reach_a_memory_is_seen() {
+    let mut hand = Hand::new();
+    let fill = Op::Fill { memory: ON_CARD, runs: runs(PAGE, 0) };
+    says(hand.give(Executor::CardDma(CARD), fill), "does not reach");
+    let wrong_frame = Op::HostMap { runs: runs(PAGE, 5), rights: Rights::Read };
+    says(hand.give(Executor::HostCpu, wrong_frame), "not at its own frame");
+}
+
+#[test]
+fn a_lost_card_answers_everything_with_gone() -> Result<(), Violation> {
+    let mut hand = Hand::new();
+    let job = hand.launch()?;
+    hand.bring(PAGE, 3)?;
+    hand.machine.lose(CARD);
+    hand.run(Executor::Card(CARD), Op::CardUnmap { runs: runs(PAGE, 3) })?;
+    assert!(matches!(hand.told.last(), Some(Parcel::Done(_, _, Err(_)))));
+    assert_eq!(hand.machine.jobs[&job].state, JobState::Done);
+    assert!(hand.machine.facts.was_lost(PAGE));
+    assert!(!hand.machine.facts.was_lost(PAGE.offset(1)));
+    Ok(())
+}

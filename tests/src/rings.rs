@@ -1,0 +1,316 @@
+//! Commands of a card, carried out in the order of its ring.
+
+use farside_svm::{Command, Executor, Op, Run, StepError, StepErrorKind};
+use farside_types::{
+    CancelReason, CardId, FaultId, FrameNo, JobId, MemoryId, PageNo, Rights, Span, Time,
+};
+
+use crate::access::{Cargo, Fault, Flight, Who};
+use crate::card::Queued;
+use crate::job::{JobFailure, JobState};
+use crate::machine::{Machine, Work};
+use crate::memory::Translation;
+use crate::violation::{Violation, ensure};
+
+/// The pages of runs, each with its source and destination frame.
+pub(crate) fn flat(runs: &[Run]) -> impl Iterator<Item = (PageNo, FrameNo, FrameNo)> + '_ {
+    runs.iter().flat_map(|run| {
+        let frames =
+            move |i: u32| (run.page.offset(u64::from(i)), run.src.offset(i), run.dst.offset(i));
+        (0..run.count).map(frames)
+    })
+}
+
+/// The answer of a card that is gone.
+pub(crate) const GONE: StepError = StepError { pages_done: 0, kind: StepErrorKind::CardGone };
+
+impl Machine {
+    /// Puts a command on its card's ring.
+    pub(crate) fn enqueue(&mut self, card: CardId, command: Command) {
+        if self.cards[usize::from(card.0)].lost {
+            let at = self.soon();
+            return self.complete(&command, at, Err(GONE));
+        }
+        let generation = match &command.op {
+            Op::CardMap { memory, .. } => self.memory(*memory).generation,
+            _ => 0,
+        };
+        self.card_mut(card).ring.push_back(Queued { command, generation });
+        self.kick_ring(card);
+    }
+
+    /// Sees to it that the ring's head is carried out.
+    pub(crate) fn kick_ring(&mut self, card: CardId) {
+        let ring = self.card_mut(card);
+        if ring.ring_scheduled || ring.stalled || ring.ring.is_empty() {
+            return;
+        }
+        ring.ring_scheduled = true;
+        self.later(Work::Ring(card));
+    }
+
+    /// Carries the head of a ring out, or lets it drain on.
+    pub(crate) fn run_ring(&mut self, card: CardId) -> Result<(), Violation> {
+        let ring = self.card_mut(card);
+        ring.ring_scheduled = false;
+        if ring.stalled {
+            return Ok(());
+        }
+        let Some(head) = ring.ring.front().cloned() else {
+            return Ok(());
+        };
+        if !self.carry_out(card, &head)? {
+            self.card_mut(card).ring_scheduled = true;
+            self.later(Work::Ring(card));
+            return Ok(());
+        }
+        let done = self.soon();
+        let ring = self.card_mut(card);
+        ring.ring.pop_front();
+        ring.head_begun = false;
+        let at = done.max(Time(ring.last_completion.0 + 1));
+        ring.last_completion = at;
+        self.complete(&head.command, at, Ok(()));
+        self.kick_ring(card);
+        Ok(())
+    }
+
+    /// Carries one command out; false while it drains.
+    fn carry_out(&mut self, card: CardId, head: &Queued) -> Result<bool, Violation> {
+        let command = &head.command;
+        if !self.cards[usize::from(card.0)].head_begun {
+            self.say('x', format!("{} {} {}", command.id.0, card, command.op.name()));
+            self.card_mut(card).head_begun = true;
+        }
+        match &command.op {
+            Op::CardUnmap { runs } => Ok(self.unmap(card, runs)),
+            Op::CardProtect { runs, rights } => Ok(self.protect(card, runs, *rights)),
+            Op::CardMap { runs, memory, rights } => {
+                self.map(card, head, runs, *memory, *rights).map(|()| true)
+            }
+            Op::CardResume { faults } => self.resume(card, faults).map(|()| true),
+            Op::CardCancel { faults, reason } => {
+                self.cancel(card, faults, *reason);
+                Ok(true)
+            }
+            Op::CardLaunch { job } => self.start(card, *job).map(|()| true),
+            _ => Ok(true),
+        }
+    }
+
+    /// Takes translations away; true when nothing is in flight through them.
+    fn unmap(&mut self, card: CardId, runs: &[Run]) -> bool {
+        for (page, _, _) in flat(runs) {
+            self.card_mut(card).tlb.remove(&page);
+        }
+        let agent = card.agent();
+        !self.flights.values().any(|flight| {
+            flight.agent == agent && flat(runs).any(|(page, ..)| flight.translation(page).is_some())
+        })
+    }
+
+    /// Lowers rights; true when no write with the old ones is in flight.
+    fn protect(&mut self, card: CardId, runs: &[Run], rights: Rights) -> bool {
+        for (page, _, _) in flat(runs) {
+            if let Some(entry) = self.card_mut(card).tlb.get_mut(&page) {
+                entry.rights = entry.rights.min(rights);
+            }
+        }
+        let agent = card.agent();
+        rights == Rights::ReadWrite
+            || !self.flights.values().any(|flight| {
+                flight.agent == agent && flat(runs).any(|(page, ..)| flight.writes(page))
+            })
+    }
+
+    /// Inserts translations, each to a frame that holds the page.
+    fn map(
+        &mut self,
+        card: CardId,
+        head: &Queued,
+        runs: &[Run],
+        memory: MemoryId,
+        rights: Rights,
+    ) -> Result<(), Violation> {
+        let id = head.command.id;
+        let dangling =
+            self.memory(memory).generation != head.generation || self.memory(memory).lost;
+        for (page, _, frame) in flat(runs) {
+            let holder = self.memory(memory).frame(frame).map(|frame| frame.page);
+            ensure!(holder.is_some(), "{id} maps {frame:?} of {memory}, which does not exist");
+            ensure!(
+                dangling || holder == Some(Some(page)),
+                "{id} maps {page} to {frame:?} of {memory}, where {holder:?} is"
+            );
+            let generation = head.generation;
+            let entry = Translation { memory, frame, rights, generation };
+            self.card_mut(card).tlb.insert(page, entry);
+        }
+        Ok(())
+    }
+
+    /// Replays faulted accesses: each takes its translation now.
+    fn resume(&mut self, card: CardId, faults: &[FaultId]) -> Result<(), Violation> {
+        for id in faults {
+            let Some(fault) = self.faults.remove(id) else { continue };
+            if fault.void {
+                continue;
+            }
+            let job = self.job_mut(fault.job);
+            job.waits = job.waits.saturating_sub(1);
+            let held = self.held_by(card, &fault)?;
+            self.say('x', format!("replay {id} of {} on {card}", fault.job));
+            match fault.access {
+                Some(access) => {
+                    self.take_off(card.agent(), Who::Job(fault.job), access, held[0].2)?;
+                }
+                None => self.hold_group(card, fault.job, held),
+            }
+        }
+        Ok(())
+    }
+
+    /// The translations that a resumed fault finds; all must be there at this instant.
+    fn held_by(
+        &self,
+        card: CardId,
+        fault: &Fault,
+    ) -> Result<Vec<(PageNo, farside_types::Access, Translation)>, Violation> {
+        let mut held = Vec::new();
+        for (page, access) in fault.pages() {
+            let found = self.hit(card.agent(), page, access);
+            let Some(translation) = found else {
+                let there = self.translation(card.agent(), page);
+                return Err(Violation(format!(
+                    "{} of {} on {card} was resumed, but {page} is not there for {access:?}: {there:?}",
+                    fault.id, fault.job
+                )));
+            };
+            held.push((page, access, translation));
+        }
+        Ok(held)
+    }
+
+    /// A kernel holds a group of pages for a while.
+    pub(crate) fn hold_group(
+        &mut self,
+        card: CardId,
+        job: JobId,
+        held: Vec<(PageNo, farside_types::Access, Translation)>,
+    ) {
+        let accesses = self.rng.between(1, 5) as u32;
+        self.job_mut(job).flights += 1;
+        let cargo = Cargo::Group(held, accesses);
+        let flight = Flight { agent: card.agent(), who: Who::Job(job), cargo };
+        let id = self.number();
+        self.flights.insert(id, flight);
+        self.later(Work::Fly(id));
+    }
+
+    /// Ends faulted accesses with an error; their jobs fail.
+    fn cancel(&mut self, card: CardId, faults: &[FaultId], reason: CancelReason) {
+        for id in faults {
+            let Some(fault) = self.faults.remove(id) else { continue };
+            if fault.void {
+                continue;
+            }
+            let job = self.job_mut(fault.job);
+            job.waits = job.waits.saturating_sub(1);
+            job.failed.get_or_insert(JobFailure::Cancelled(reason));
+        }
+        self.wake_card(card);
+    }
+
+    /// Starts a kernel; those before it in its stream must have ended.
+    fn start(&mut self, card: CardId, id: JobId) -> Result<(), Violation> {
+        let stream = self.job_mut(id).stream;
+        let mut before = self.jobs.range(..id).map(|(_, job)| job);
+        let unfinished = before.rfind(|job| job.stream == stream && !job.is_over());
+        if let Some(unfinished) = unfinished {
+            return Err(Violation(format!(
+                "{id} was started before {} of the same {stream} ended",
+                unfinished.id
+            )));
+        }
+        self.job_mut(id).state = JobState::Running;
+        self.card_mut(card).running += 1;
+        self.wake_card(card);
+        Ok(())
+    }
+
+    /// Judges a command of a ring when it is handed out.
+    pub(crate) fn accept_ring(&mut self, card: CardId, command: &Command) -> Result<(), Violation> {
+        let id = command.id;
+        ensure!(
+            usize::from(card.0) < self.cards.len(),
+            "{id} goes to {card}, which does not exist"
+        );
+        match &command.op {
+            Op::CardMap { memory, .. } => ensure!(
+                self.capabilities.can_map(card.agent(), *memory),
+                "{id} maps {memory} for {card}, which cannot reach it"
+            ),
+            Op::CardResume { faults } => self.accept_answers(id, card, faults, None)?,
+            Op::CardCancel { faults, reason } => {
+                self.accept_answers(id, card, faults, Some(*reason))?;
+            }
+            Op::CardLaunch { job } => self.accept_launch(card, *job)?,
+            Op::CardUnmap { .. } | Op::CardProtect { .. } => {}
+            other => {
+                return Err(Violation(format!("{id}: a ring cannot carry out {}", other.name())));
+            }
+        }
+        Ok(())
+    }
+
+    fn accept_launch(&mut self, card: CardId, id: JobId) -> Result<(), Violation> {
+        let Some(job) = self.jobs.get_mut(&id) else {
+            return Err(Violation(format!("{id} is launched, but nobody asked for it")));
+        };
+        ensure!(job.card == card, "{id} is launched on {card} instead of {}", job.card);
+        ensure!(job.state == JobState::Asked, "{id} is launched, but it is {:?}", job.state);
+        job.state = JobState::Issued;
+        if self.cards[usize::from(card.0)].lost {
+            self.finish_job(id, Some(JobFailure::CardGone));
+        }
+        Ok(())
+    }
+
+    /// Every fault is answered once, and an error has a legitimate reason.
+    fn accept_answers(
+        &mut self,
+        id: farside_types::CommandId,
+        card: CardId,
+        faults: &[FaultId],
+        reason: Option<CancelReason>,
+    ) -> Result<(), Violation> {
+        for fault_id in faults {
+            if self.forgotten.contains(fault_id) {
+                continue;
+            }
+            let Some(fault) = self.faults.get_mut(fault_id) else {
+                return Err(Violation(format!("{id} answers {fault_id}, which is not open")));
+            };
+            ensure!(fault.delivered, "{id} answers {fault_id} before the driver was told of it");
+            ensure!(!fault.answered, "{id} answers {fault_id} a second time");
+            ensure!(fault.card == card, "{id} answers {fault_id} of {} on {card}", fault.card);
+            fault.answered = true;
+            let fault = fault.clone();
+            if let Some(reason) = reason {
+                self.judge_cancel(&fault, reason)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A drain and the like: who may be the executor of what.
+    pub(crate) fn is_trip(command: &Command) -> bool {
+        command.wait == farside_svm::Wait::Awaited && command.executor != Executor::HostCpu
+    }
+
+    /// The time after which an unanswered command comes back from the dead.
+    pub(crate) fn much_later(&mut self) -> Time {
+        let limit = self.limits.copy.0.max(self.limits.drain.0);
+        self.now + Span(limit + self.rng.below(2 * limit))
+    }
+}

@@ -1,0 +1,473 @@
+//! Commands in no ring: paging calls of the host, copies and fills. They act in any order.
+
+use farside_svm::{Command, Executor, Op, Place, Run, StepError, StepErrorKind};
+use farside_types::{AgentId, FrameNo, MemoryId, PageNo, Rights};
+
+use crate::accesses::{host_frame, touches};
+use crate::machine::{Machine, Work};
+use crate::memory::GARBAGE;
+use crate::reference::{Content, WORDS};
+use crate::rings::{GONE, flat};
+use crate::violation::{Violation, ensure};
+
+/// What becomes of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It succeeds.
+    Well,
+    /// It fails after so many pages.
+    Fails(u64),
+    /// It does not answer in time; it acts and answers very late, unless its card is reset before.
+    Silent,
+}
+
+/// A command that was handed out and is not answered yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Transfer {
+    pub(crate) command: Command,
+    pub(crate) fate: Fate,
+    /// The lives of source and destination when it was handed out.
+    generations: (u32, u32),
+}
+
+impl Transfer {
+    /// Source and destination.
+    pub(crate) fn ends(&self) -> (Option<Place>, Option<Place>) {
+        ends(&self.command.op)
+    }
+}
+
+fn ends(op: &Op) -> (Option<Place>, Option<Place>) {
+    match *op {
+        Op::Copy { from, to, .. } => (Some(from), Some(to)),
+        Op::Fill { memory, .. } => (None, Some(Place::Memory(memory))),
+        _ => (None, None),
+    }
+}
+
+impl Machine {
+    /// Takes a command that is in no ring.
+    pub(crate) fn begin_transfer(&mut self, command: Command) -> Result<(), Violation> {
+        self.accept_transfer(&command)?;
+        let fate = self.decide_fate(&command);
+        let id = command.id;
+        let generations = self.generations(&command.op);
+        if fate != Fate::Well {
+            self.note_failure(&command);
+        }
+        self.transfers.insert(id, Transfer { command, fate, generations });
+        if fate == Fate::Silent {
+            self.say('!', format!("{id} stays silent"));
+            let at = self.much_later();
+            self.agenda.at(at, Work::LateEffect(id));
+        } else {
+            self.later(Work::Transfer(id));
+        }
+        Ok(())
+    }
+
+    /// Whether a memory at one of its ends has begun another life: it will do nothing any more.
+    pub(crate) fn is_outdated(&self, transfer: &Transfer) -> bool {
+        self.generations(&transfer.command.op) != transfer.generations
+    }
+
+    /// The lives of the memories at both ends.
+    fn generations(&self, op: &Op) -> (u32, u32) {
+        let life = |place| match place {
+            Some(Place::Memory(memory)) => self.memory(memory).generation,
+            _ => 0,
+        };
+        let (from, to) = ends(op);
+        (life(from), life(to))
+    }
+
+    fn note_failure(&mut self, command: &Command) {
+        self.facts.last_failure = self.stamp;
+        for run in command.op.runs() {
+            self.facts.each(run.pages(), |facts| facts.failed = true);
+        }
+    }
+
+    fn decide_fate(&mut self, command: &Command) -> Fate {
+        if ends(&command.op).1.is_none() {
+            return Fate::Well;
+        }
+        let card = match command.executor {
+            Executor::CardDma(card) | Executor::Link(card, _) => Some(card),
+            Executor::HostCpu | Executor::Card(_) => None,
+        };
+        let to = ends(&command.op).1;
+        if let Some(planned) = self.planned_fates.pop_front() {
+            if let (Fate::Silent, Some(card)) = (planned, card) {
+                self.mark_doubtful(card, to);
+            }
+            return planned;
+        }
+        if let Some(page) = self.broken_page.filter(|&page| touches(&command.op, page)) {
+            let before = flat(command.op.runs()).take_while(|entry| entry.0 != page);
+            return Fate::Fails(before.count() as u64);
+        }
+        if let Some(card) = card.filter(|_| self.rng.chance(self.hostility.silent_copy)) {
+            self.mark_doubtful(card, to);
+            return Fate::Silent;
+        }
+        if self.rng.chance(self.hostility.copy_failure) {
+            return Fate::Fails(self.rng.below(command.op.pages()));
+        }
+        Fate::Well
+    }
+
+    /// Frames of these cards may be quarantined until a reset.
+    pub(crate) fn mark_doubtful(&mut self, card: farside_types::CardId, to: Option<Place>) {
+        self.card_mut(card).doubtful = true;
+        if let Some(Place::Memory(memory)) = to {
+            if let Some(other) = memory.card() {
+                self.card_mut(other).doubtful = true;
+            }
+        }
+    }
+
+    /// A command acts, and its answer goes on its way.
+    pub(crate) fn run_transfer(&mut self, id: farside_types::CommandId) -> Result<(), Violation> {
+        let Some(transfer) = self.transfers.get(&id).cloned() else {
+            return Ok(());
+        };
+        self.say('x', format!("{} {}", id.0, transfer.command.op.name()));
+        let result = self.act(&transfer)?;
+        let at = self.soon();
+        self.complete(&transfer.command, at, result);
+        Ok(())
+    }
+
+    /// A copy that everybody gave up acts after all, where its frames are still the same.
+    pub(crate) fn late_effect(&mut self, id: farside_types::CommandId) -> Result<(), Violation> {
+        let Some(transfer) = self.transfers.get(&id).cloned() else {
+            return Ok(());
+        };
+        if !self.is_outdated(&transfer) {
+            self.say('!', format!("{} acts late", id.0));
+            self.write_garbage(&transfer.command.op);
+        }
+        let at = self.soon();
+        self.complete(&transfer.command, at, Ok(()));
+        Ok(())
+    }
+
+    /// What a copy from a source that was since given to others writes.
+    fn write_garbage(&mut self, op: &Op) {
+        let (_, Some(Place::Memory(memory))) = ends(op) else { return };
+        for (_, _, frame) in flat(op.runs()) {
+            if let Some(frame) = self.memory_mut(memory).frames.get_mut(frame.0 as usize) {
+                frame.content = [GARBAGE + 1; WORDS];
+            }
+        }
+    }
+
+    fn act(&mut self, transfer: &Transfer) -> Result<Result<(), StepError>, Violation> {
+        let op = &transfer.command.op;
+        if self.is_outdated(transfer) || self.end_is_lost(op) {
+            return Ok(Err(GONE));
+        }
+        match op {
+            Op::HostUnmap { runs } => self.host_unmap(runs)?,
+            Op::HostProtect { runs, rights } => self.host_protect(runs, *rights)?,
+            Op::HostMap { runs, rights } => self.host_map(runs, *rights),
+            Op::HostRelease { runs } => self.host_release(runs)?,
+            Op::HostPoison { runs } => self.host_poison(runs)?,
+            Op::Copy { .. } | Op::Fill { .. } => return self.move_bytes(transfer),
+            _ => {}
+        }
+        Ok(Ok(()))
+    }
+
+    fn end_is_lost(&self, op: &Op) -> bool {
+        let lost = |place| matches!(place, Some(Place::Memory(m)) if self.memory(m).lost);
+        let (from, to) = ends(op);
+        lost(from) || lost(to)
+    }
+
+    fn host_unmap(&mut self, runs: &[Run]) -> Result<(), Violation> {
+        for (page, ..) in flat(runs) {
+            self.hurry_cpu(page, false)?;
+            self.cpu.mapped.remove(&page);
+            self.cpu.poisoned.remove(&page);
+        }
+        Ok(())
+    }
+
+    fn host_protect(&mut self, runs: &[Run], rights: Rights) -> Result<(), Violation> {
+        for (page, ..) in flat(runs) {
+            if rights == Rights::Read {
+                self.hurry_cpu(page, true)?;
+            }
+            if let Some(entry) = self.cpu.mapped.get_mut(&page) {
+                *entry = rights;
+            }
+            self.wake_threads(page);
+        }
+        Ok(())
+    }
+
+    fn host_map(&mut self, runs: &[Run], rights: Rights) {
+        for (page, ..) in flat(runs) {
+            self.cpu.mapped.insert(page, rights);
+            self.cpu.poisoned.remove(&page);
+            self.wake_threads(page);
+        }
+    }
+
+    fn host_release(&mut self, runs: &[Run]) -> Result<(), Violation> {
+        self.host_unmap(runs)?;
+        for (page, ..) in flat(runs) {
+            let frame = host_frame(self.arena.start, page).0 as usize;
+            self.memory_mut(MemoryId::HOST).frames[frame].content = [0; WORDS];
+        }
+        Ok(())
+    }
+
+    fn host_poison(&mut self, runs: &[Run]) -> Result<(), Violation> {
+        for (page, ..) in flat(runs) {
+            self.hurry_cpu(page, false)?;
+            self.cpu.mapped.remove(&page);
+            self.cpu.poisoned.insert(page);
+            self.wake_threads(page);
+        }
+        Ok(())
+    }
+
+    /// Copies or fills, as far as its fate lets it.
+    fn move_bytes(&mut self, transfer: &Transfer) -> Result<Result<(), StepError>, Violation> {
+        let op = &transfer.command.op;
+        let id = transfer.command.id;
+        let stop = match transfer.fate {
+            Fate::Fails(pages) => pages,
+            Fate::Well | Fate::Silent => u64::MAX,
+        };
+        let (from, to) = transfer.ends();
+        let Some(to) = to else { return Ok(Ok(())) };
+        let pages: Vec<_> = flat(op.runs()).collect();
+        for (i, (page, src, dst)) in pages.into_iter().enumerate() {
+            if i as u64 > stop {
+                break;
+            }
+            let mut content = match from {
+                Some(from) => self.read_page(id, from, i, page, src)?,
+                None => [0; WORDS],
+            };
+            if i as u64 == stop {
+                content[WORDS / 2..].fill(GARBAGE);
+            }
+            self.write_page(id, to, i, page, dst, content)?;
+        }
+        if stop == u64::MAX {
+            return Ok(Ok(()));
+        }
+        self.say('!', format!("{id} fails after {stop} pages"));
+        Ok(Err(StepError { pages_done: stop, kind: StepErrorKind::Transfer }))
+    }
+
+    fn read_page(
+        &self,
+        id: farside_types::CommandId,
+        from: Place,
+        index: usize,
+        page: PageNo,
+        frame: FrameNo,
+    ) -> Result<Content, Violation> {
+        let (holder, content) = match from {
+            Place::Bounce(slot) => {
+                let entry = self.bounces.get(usize::from(slot)).and_then(|slot| slot.get(index));
+                entry.copied().unwrap_or((None, [GARBAGE; WORDS]))
+            }
+            Place::Memory(memory) => {
+                let frame = self.memory(memory).frame(frame);
+                frame.map_or((None, [GARBAGE; WORDS]), |frame| (frame.page, frame.content))
+            }
+        };
+        ensure!(
+            holder == Some(page),
+            "{id} copies {page} from {from:?} {frame:?}, where {holder:?} is"
+        );
+        Ok(content)
+    }
+
+    fn write_page(
+        &mut self,
+        id: farside_types::CommandId,
+        to: Place,
+        index: usize,
+        page: PageNo,
+        frame: FrameNo,
+        content: Content,
+    ) -> Result<(), Violation> {
+        match to {
+            Place::Bounce(slot) => {
+                let entry =
+                    self.bounces.get_mut(usize::from(slot)).and_then(|slot| slot.get_mut(index));
+                let Some(entry) = entry else {
+                    return Err(Violation(format!("{id}: bounce {slot} has no page {index}")));
+                };
+                *entry = (Some(page), content);
+            }
+            Place::Memory(memory) => {
+                self.check_reuse(id, memory, frame, page)?;
+                let slot = &mut self.memory_mut(memory).frames[frame.0 as usize];
+                slot.content = content;
+                slot.page = Some(page);
+            }
+        }
+        Ok(())
+    }
+
+    /// A frame gets new bytes: nobody may still reach it as another page, and no other copy may
+    /// be under way in it (driver rule 5, "poison on free").
+    fn check_reuse(
+        &self,
+        id: farside_types::CommandId,
+        memory: MemoryId,
+        frame: FrameNo,
+        page: PageNo,
+    ) -> Result<(), Violation> {
+        let holder = self.memory(memory).frame(frame).map(|frame| frame.page);
+        ensure!(holder.is_some(), "{id} writes {frame:?} of {memory}, which does not exist");
+        ensure!(
+            !memory.is_host() || holder == Some(Some(page)),
+            "{id} writes {page} into {frame:?} of the host, which is the frame of {holder:?}"
+        );
+        self.check_nobody_reaches(id, memory, frame, page)?;
+        let others = self.transfers.values().filter(|other| other.command.id != id);
+        for other in others.filter(|other| !self.is_outdated(other)) {
+            let (from, to) = other.ends();
+            let place = Some(Place::Memory(memory));
+            let silent = other.fate == Fate::Silent;
+            let not_taken = if silent { "may still write" } else { "still writes" };
+            for (its_page, src, dst) in flat(other.command.op.runs()) {
+                ensure!(
+                    to != place || dst != frame,
+                    "{id} writes {page} into {frame:?} of {memory}, which {} {not_taken}",
+                    other.command.id
+                );
+                ensure!(
+                    from != place || src != frame || silent || its_page == page && memory.is_host(),
+                    "{id} writes {page} into {frame:?} of {memory}, which {} still reads",
+                    other.command.id
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn check_nobody_reaches(
+        &self,
+        id: farside_types::CommandId,
+        memory: MemoryId,
+        frame: FrameNo,
+        page: PageNo,
+    ) -> Result<(), Violation> {
+        let generation = self.memory(memory).generation;
+        let reaches = |entry: &crate::memory::Translation| {
+            entry.memory == memory && entry.frame == frame && entry.generation == generation
+        };
+        for card in self.cards.iter().filter(|card| !card.lost) {
+            let stale = card.tlb.iter().find(|(other, entry)| **other != page && reaches(entry));
+            if let Some((other, _)) = stale {
+                return Err(Violation(format!(
+                    "{id} puts {page} into {frame:?} of {memory}, but {} still has {other} mapped there",
+                    card.id
+                )));
+            }
+        }
+        for flight in self.flights.values() {
+            let stale = flight.held().into_iter().find(|(_, entry)| reaches(entry));
+            if let Some((other, _)) = stale {
+                return Err(Violation(format!(
+                    "{id} puts {page} into {frame:?} of {memory}, but an access of {} to {other} \
+                     there is in flight",
+                    flight.agent
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Judges a command that is in no ring when it is handed out.
+    fn accept_transfer(&self, command: &Command) -> Result<(), Violation> {
+        let id = command.id;
+        match &command.op {
+            Op::HostUnmap { runs } | Op::HostRelease { runs } => self.accept_host(command, runs),
+            Op::HostProtect { runs, rights } | Op::HostMap { runs, rights } => {
+                ensure!(
+                    *rights == Rights::ReadWrite || self.capabilities.host_read_only,
+                    "{id} gives the CPU {rights:?}, which this host cannot"
+                );
+                self.accept_host(command, runs)
+            }
+            Op::HostPoison { runs } => {
+                self.accept_host(command, runs)?;
+                flat(runs).try_for_each(|(page, ..)| self.judge_poison(id, page))
+            }
+            Op::Copy { from, to, runs } => {
+                self.accept_reach(command, *from)?;
+                self.accept_reach(command, *to)?;
+                let bounced = matches!((from, to), (Place::Bounce(_), _) | (_, Place::Bounce(_)));
+                let pages: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
+                ensure!(
+                    !bounced || pages <= u64::from(self.capabilities.bounce_pages),
+                    "{id} copies {pages} pages through a bounce buffer of {}",
+                    self.capabilities.bounce_pages
+                );
+                Ok(())
+            }
+            Op::Fill { memory, .. } => self.accept_reach(command, Place::Memory(*memory)),
+            other => Err(Violation(format!("{id}: {} belongs on a card's ring", other.name()))),
+        }
+    }
+
+    fn accept_host(&self, command: &Command, runs: &[Run]) -> Result<(), Violation> {
+        let id = command.id;
+        ensure!(
+            command.executor == Executor::HostCpu,
+            "{id}: {:?} cannot change the CPU's tables",
+            command.executor
+        );
+        for (page, _, frame) in flat(runs) {
+            ensure!(self.arena.contains(page), "{id} is about {page}, outside the arena");
+            ensure!(
+                !matches!(command.op, Op::HostMap { .. })
+                    || frame == host_frame(self.arena.start, page),
+                "{id} maps {page} for the CPU at {frame:?}, not at its own frame"
+            );
+        }
+        Ok(())
+    }
+
+    /// The executor must reach the place (capability table).
+    fn accept_reach(&self, command: &Command, place: Place) -> Result<(), Violation> {
+        let memory = match place {
+            Place::Memory(memory) => memory,
+            Place::Bounce(slot) => {
+                ensure!(
+                    usize::from(slot) < self.bounces.len(),
+                    "{} uses bounce buffer {slot}, which does not exist",
+                    command.id
+                );
+                MemoryId::HOST
+            }
+        };
+        let table = &self.capabilities;
+        let reached = match command.executor {
+            Executor::HostCpu => table.cpu_reaches.contains(memory),
+            Executor::CardDma(card) => table.dma_reaches[usize::from(card.0)].contains(memory),
+            Executor::Link(a, b) => memory == a.memory() || memory == b.memory(),
+            Executor::Card(_) => false,
+        };
+        ensure!(
+            reached,
+            "{}: {:?} does not reach {memory} (cpu: {})",
+            command.id,
+            command.executor,
+            table.can_map(AgentId::CPU, memory)
+        );
+        Ok(())
+    }
+}
