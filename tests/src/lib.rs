@@ -22,6 +22,7 @@ mod episode;
 mod facts;
 mod hostility;
 mod job;
+pub mod live;
 pub mod log;
 mod losses;
 mod machine;

@@ -392,8 +392,10 @@ impl World {
     fn check_rest(&mut self) -> Result<(), Violation> {
         ensure!(
             self.driver.is_quiet(),
-            "the driver waits for something, and nothing is left that could happen; {}",
-            self.machine.unfinished()
+            "the driver waits for something, and nothing is left that could happen; {}\n{:?}",
+            self.machine.unfinished(),
+            self.driver
+
         );
         ensure!(self.machine.commands_idle(), "a command was never answered");
         check_nothing_waits(&self.machine)?;

@@ -16,8 +16,8 @@ pub struct Write<'a, T>(pub &'a mut [T]);
 #[derive(Debug)]
 pub struct Shared<'a, W>(pub &'a [W]);
 
-/// What a launch takes: one of [`Read`], [`Write`], [`Shared`], a tuple of up to eight of them, or
-/// `()`.
+/// What a launch takes: one of [`Read`], [`Write`], [`Shared`], a vector of one of them, a
+/// tuple of up to eight, or `()`.
 pub trait Args {
     /// What the kernel gets for it: spans, which name memory without touching it.
     type Spans: Send + 'static;
@@ -78,6 +78,19 @@ impl Args for () {
     fn grants(&self, _grants: &mut Vec<Granted>) {}
 
     fn spans(self) {}
+}
+
+/// Any number of slices: the kernel gets as many spans.
+impl<A: Args> Args for Vec<A> {
+    type Spans = Vec<A::Spans>;
+
+    fn grants(&self, grants: &mut Vec<Granted>) {
+        self.iter().for_each(|args| args.grants(grants));
+    }
+
+    fn spans(self) -> Vec<A::Spans> {
+        self.into_iter().map(A::spans).collect()
+    }
 }
 
 macro_rules! tuples {

@@ -106,10 +106,11 @@ impl<'a> Launch<'a> {
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
             Ok(())
         });
-        let limit = self.limit.map(|limit| Span::from_nanos(limit.as_nanos() as u64));
+        let nanos = |limit: Duration| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        let limit = self.limit.map(|limit| Span::from_nanos(nanos(limit)));
         let job = farside_live::Job::new(runtime, card, self.name, grants, limit, body);
         let stream = self.stream.map_or_else(|| StreamId(runtime.next_stream()), |s| s.0);
-        runtime.launch(Arc::clone(&job), stream);
+        runtime.launch(Arc::clone(&job), stream)?;
         Ok((job, value))
     }
 
@@ -143,6 +144,7 @@ impl<T> Job<'_, T> {
     /// # Errors
     /// [`Error::Kernel`] if it failed.
     pub fn wait(self) -> Result<T, Error> {
+        self.space.runtime().check_process()?;
         finish(&self.job, &self.value, None).unwrap_or_else(|| unreachable!("no deadline"))
     }
 
@@ -151,7 +153,8 @@ impl<T> Job<'_, T> {
     /// # Errors
     /// The job itself, still running.
     pub fn wait_for(self, limit: Duration) -> Result<Result<T, Error>, Self> {
-        match finish(&self.job, &self.value, Some(Instant::now() + limit)) {
+        // A limit beyond the clock is none.
+        match finish(&self.job, &self.value, Instant::now().checked_add(limit)) {
             Some(result) => Ok(result),
             None => Err(self),
         }
@@ -176,9 +179,11 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     ) -> T {
         let scope = Scope { space, jobs: Mutex::new(Vec::new()), lifetime: PhantomData };
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| body(&scope)));
-        // What was lent is lent until the last kernel has ended, whatever the body did.
+        // What was lent is lent until the last kernel has ended, whatever the body did. In a child
+        // made by fork none of them runs.
+        let here = space.runtime().check_process().is_ok();
         let jobs = std::mem::take(&mut *scope.jobs.lock().unwrap_or_else(PoisonError::into_inner));
-        for job in jobs {
+        for job in jobs.iter().filter(|_| here) {
             let _ = job.wait(None);
         }
         outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -15,7 +15,7 @@ const BUSIEST: usize = 5;
 const MOVES: usize = 4;
 
 /// What happened in a space so far.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// The driver's counters.
     pub stats: Stats,
@@ -53,8 +53,8 @@ impl Report {
     pub(crate) fn of(space: &Space) -> Report {
         let runtime = space.runtime();
         let times = runtime.times();
-        let suspects = runtime.suspects();
-        runtime.inspect(|driver| {
+        let suspects = runtime.suspects().unwrap_or_default();
+        let report = runtime.inspect(|driver| {
             let mut objects = driver.objects();
             let name_of = |range: PageRange| {
                 let object = objects.iter().find(|object| object.range.overlaps(range));
@@ -79,7 +79,8 @@ impl Report {
             let stats = driver.stats().clone();
             let directions = stats.by_direction();
             Report { stats, directions, times, busiest, fights, suspects }
-        })
+        });
+        report.unwrap_or_default()
     }
 }
 

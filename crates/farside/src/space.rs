@@ -370,7 +370,7 @@ impl Space {
     /// [`LiveError::NotShared`].
     pub fn locate<T>(&self, slice: &[T]) -> Result<Vec<Located>, Error> {
         let range = self.pages(slice)?;
-        Ok(self.runtime().inspect(|driver| driver.locate(range)))
+        Ok(self.runtime().inspect(|driver| driver.locate(range))?)
     }
 
     /// The moves of `slice`'s pages, oldest first, as far back as the history reaches.
@@ -379,10 +379,11 @@ impl Space {
     /// [`LiveError::NotShared`].
     pub fn history<T>(&self, slice: &[T]) -> Result<Vec<Moved>, Error> {
         let range = self.pages(slice)?;
-        Ok(self.runtime().inspect(|driver| driver.history(range)))
+        Ok(self.runtime().inspect(|driver| driver.history(range))?)
     }
 
-    /// What happened so far: counters, times, fights, the busiest allocations.
+    /// What happened so far: counters, times, fights, the busiest allocations. In a child made by
+    /// fork, which has no access to the space, nothing.
     pub fn report(&self) -> Report {
         Report::of(self)
     }
@@ -393,9 +394,16 @@ impl Space {
     /// # Errors
     /// [`LiveError::NoSuchCard`].
     pub fn fail_card(&self, card: CardId) -> Result<(), Error> {
-        let card = self.card(card.0.into())?;
-        self.runtime().fail_card(card);
-        Ok(())
+        Ok(self.runtime().fail_card(card)?)
+    }
+
+    /// Breaks one rule of the driver on purpose: for tests that must notice.
+    ///
+    /// # Errors
+    /// [`LiveError::WrongProcess`].
+    #[cfg(feature = "mutations")]
+    pub fn mutate(&self, mutation: farside_svm::Mutation) -> Result<(), Error> {
+        Ok(self.runtime().mutate(mutation)?)
     }
 
     /// Checks the driver's tables: for tests.
@@ -403,6 +411,7 @@ impl Space {
     /// # Errors
     /// What does not agree.
     pub fn check(&self) -> Result<(), String> {
-        self.runtime().inspect(farside_svm::Driver::check)
+        let checked = self.runtime().inspect(farside_svm::Driver::check);
+        checked.unwrap_or_else(|error| Err(error.to_string()))
     }
 }

@@ -1,6 +1,6 @@
 //! A job: one launched kernel, from its launch to its result.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -9,6 +9,7 @@ use farside_types::{Access, CardId, JobId, PeId, Rights, Span, Time};
 use crate::error::KernelError;
 use crate::kernel::KernelContext;
 use crate::runtime::{Runtime, lock};
+use crate::signals::BlockedSignals;
 use crate::wait::Gate;
 
 /// What a kernel runs: takes its context, says how it ended.
@@ -51,6 +52,8 @@ pub struct Job {
     pub(crate) deadline: Option<Time>,
     body: Mutex<Option<KernelBody>>,
     stop: AtomicU8,
+    /// Whether the state has a result.
+    done: AtomicBool,
     state: Mutex<State>,
     gate: Gate,
 }
@@ -86,6 +89,7 @@ impl Job {
             deadline: limit.map(|span| runtime.clock.now() + span),
             body: Mutex::new(Some(body)),
             stop: AtomicU8::new(WANTED),
+            done: AtomicBool::new(false),
             state: Mutex::new(State::default()),
             gate: Gate::new(),
         })
@@ -93,13 +97,33 @@ impl Job {
 
     /// Waits for the end, until `deadline` at most (`None`: for ever). `None`: it still runs.
     pub fn wait(&self, deadline: Option<Instant>) -> Option<Result<(), KernelError>> {
-        self.gate.wait(deadline, || lock(&self.state).result.clone())
+        let result = self.gate.wait(deadline, || {
+            if !self.done.load(Ordering::SeqCst) {
+                return None;
+            }
+            // The runtime takes this lock as well: no handler of the program may run under it.
+            let _signals = BlockedSignals::block();
+            lock(&self.state).result.clone()
+        })?;
+        // A kernel that never ran may have captured a space or a buffer. They go here, in a thread
+        // of the program, and never in one of the runtime's, which would wait for itself.
+        let body = {
+            let _signals = BlockedSignals::block();
+            lock(&self.body).take()
+        };
+        drop(body);
+        Some(result)
     }
 
     /// Tells it to stop; it does at its next access to memory, or its next
     /// [`KernelContext::checkpoint`].
     pub fn cancel(&self, runtime: &Runtime) {
         self.ask_to_stop(runtime, CANCELLED);
+    }
+
+    /// Its card is gone.
+    pub(crate) fn card_gone(&self, runtime: &Runtime) {
+        self.ask_to_stop(runtime, CARD_GONE);
     }
 
     /// Why it has to stop, if it has to.
@@ -122,12 +146,20 @@ impl Job {
     }
 
     fn ask_to_stop(&self, runtime: &Runtime, reason: u8) {
+        // A handler of the program that touched shared memory under one of the runtime's locks
+        // would wait for itself.
+        let _signals = BlockedSignals::block();
         let first =
             self.stop.compare_exchange(WANTED, reason, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-        if !first || lock(&self.state).result.is_some() {
+        if !first || self.done.load(Ordering::SeqCst) {
             return;
         }
         let slot = &runtime.cards[self.card.0 as usize];
+        if slot.take_queued(self.id) {
+            // No processing element has taken it, and none will.
+            runtime.job_done(self.id);
+            return self.finish(Err(self.stop_error(reason)));
+        }
         let waiting = lock(&slot.model).interrupt(self.id);
         slot.answer(waiting.unwrap_or_default());
         slot.space_in_queue.notify();
@@ -141,7 +173,7 @@ impl Job {
         if self.stop.load(Ordering::SeqCst) == WANTED {
             return self.ask_to_stop(runtime, TIMED_OUT);
         }
-        if lock(&self.state).result.is_none() {
+        if !self.done.load(Ordering::SeqCst) {
             self.give_up(runtime);
         }
     }
@@ -160,6 +192,7 @@ impl Job {
         let holds = model.in_flight().holds(pe);
         drop(model);
         state.result = Some(Err(self.stop_error(HUNG)));
+        self.done.store(true, Ordering::SeqCst);
         let thread = state.thread;
         drop(state);
         thread.into_iter().for_each(|thread| runtime.note_hung(thread));
@@ -191,16 +224,18 @@ impl Job {
     /// Enters the result and wakes those who wait.
     pub(crate) fn finish(&self, result: Result<(), KernelError>) {
         lock(&self.state).result.get_or_insert(result);
+        self.done.store(true, Ordering::SeqCst);
         self.gate.notify();
     }
 
-    /// It will never start.
-    pub(crate) fn dropped(&self) {
+    /// The driver has dropped it: it never starts, or its card is gone. Gives whether it has ended.
+    pub(crate) fn dropped(&self) -> bool {
         let _ = self.stop.compare_exchange(WANTED, CARD_GONE, Ordering::SeqCst, Ordering::SeqCst);
         let started = lock(&self.state).pe.is_some();
         if !started {
             let reason = self.stop.load(Ordering::SeqCst);
             self.finish(Err(self.stop_error(reason)));
         }
+        !started
     }
 }

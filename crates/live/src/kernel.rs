@@ -141,7 +141,8 @@ impl KernelContext {
         index: usize,
         value: W::Value,
     ) -> Result<W::Value, KernelError> {
-        self.atomic(span, index, |word| word.fetch_add(value))
+        // SAFETY: see `word_at`; the operation is short and calls nothing of the program.
+        self.word_at(span, index, |byte| unsafe { byte.cast::<W>().as_ref() }.fetch_add(value))
     }
 
     /// Replaces a word if it has the expected value; gives what it was.
@@ -155,10 +156,14 @@ impl KernelContext {
         expected: W::Value,
         value: W::Value,
     ) -> Result<W::Value, KernelError> {
-        self.atomic(span, index, |word| word.compare_exchange(expected, value))
+        // SAFETY: see `word_at`; the operation is short and calls nothing of the program.
+        self.word_at(span, index, |byte| {
+            unsafe { byte.cast::<W>().as_ref() }.compare_exchange(expected, value)
+        })
     }
 
-    /// Works on one word of shared memory by any of its atomic operations.
+    /// Works on one word of shared memory by any of its atomic operations. The page is held as by
+    /// [`KernelContext::with`], so `body` should end soon.
     ///
     /// # Errors
     /// As [`KernelContext::with`].
@@ -168,15 +173,38 @@ impl KernelContext {
         index: usize,
         body: impl FnOnce(&W) -> T,
     ) -> Result<T, KernelError> {
-        let Some(addr) = span.addr(index) else {
+        let addr = self.word_addr(span, index)?;
+        let at = VirtAddr(addr);
+        self.allowed(addr, size_of::<W>() as u64, Access::Write)?;
+        // `body` is the program's: it may fault on shared memory itself, or never end, so it does
+        // not run under the card's lock, on which the whole machine would then wait.
+        let grant = self.acquire(&[(PageRange::page(at.page()), Access::Write)])?;
+        let held = Held { context: self, grant: &grant };
+        let base = held.context.runtime.memories.pointer(grant.runs[0].location, 1);
+        // SAFETY: the word lies within the page (spans are aligned), which is in flight until
+        // `held` is dropped; all who touch it do so atomically, because it was lent as atomics.
+        let value = body(unsafe { byte_at(base, at.page_offset()).cast::<W>().as_ref() });
+        drop(held);
+        Ok(value)
+    }
+
+    fn word_addr<W: Word>(&self, span: AtomicSpan<W>, index: usize) -> Result<u64, KernelError> {
+        span.addr(index).ok_or_else(|| {
             let why = format!("index {index} is behind the end of {} words", span.len());
-            return Err(KernelError::BadRequest { kernel: self.job.name.clone(), why });
-        };
-        self.access(addr, size_of::<W>(), Access::Write, |byte| {
-            // SAFETY: as in `store`; the word is aligned because its span is, and all who touch
-            // it do so atomically, because it was lent as a slice of atomics.
-            body(unsafe { byte.cast::<W>().as_ref() })
+            KernelError::BadRequest { kernel: self.job.name.clone(), why }
         })
+    }
+
+    /// Works on the first byte of a word. It is aligned because its span is, whole within a page,
+    /// and all who touch it do so atomically, because it was lent as a slice of atomics.
+    fn word_at<W: Word, T>(
+        &mut self,
+        span: AtomicSpan<W>,
+        index: usize,
+        body: impl FnOnce(NonNull<u8>) -> T,
+    ) -> Result<T, KernelError> {
+        let addr = self.word_addr(span, index)?;
+        self.access(addr, size_of::<W>(), Access::Write, body)
     }
 
     /// Finds the byte at `addr` and works on it while nobody can take its page away.
@@ -265,24 +293,12 @@ impl KernelContext {
     #[cold]
     fn fault(&mut self, need: Need) -> Result<Grant, KernelError> {
         let runtime = Arc::clone(&self.runtime);
-        let slot = &runtime.cards[self.card.0 as usize];
         let (first, _) = need.ranges().next().expect("a need has a page");
         loop {
-            let raised = {
-                let mut model = lock(&slot.model);
-                if let Some(stop) = self.job.stopped() {
-                    return Err(stop);
-                }
-                model.raise(self.pe, self.job.id, ASID, need.clone())
-            };
-            match raised {
-                Ok(Raised::Queued(_)) => runtime.serve_faults(self.card),
-                Ok(Raised::Joined(_)) => {}
-                Ok(Raised::Full) => {
-                    self.wait_for_queue();
-                    continue;
-                }
-                Err(error) => return Err(self.refused_fault(&error)),
+            match self.raise(&need)? {
+                Raised::Queued(_) => runtime.serve_faults(self.card),
+                Raised::Joined(_) => {}
+                Raised::Full => unreachable!("`raise` waits for room"),
             }
             match runtime.await_answer(self.card, self.pe) {
                 Outcome::Granted(grant) => return Ok(grant),
@@ -299,14 +315,22 @@ impl KernelContext {
         }
     }
 
-    /// The card's fault queue is full: back-pressure. The others' answers make room.
-    fn wait_for_queue(&self) {
+    /// Enters a fault. While the card's queue is full it waits (back-pressure): the answers to the
+    /// others, whom their own threads serve, make room.
+    fn raise(&self, need: &Need) -> Result<Raised, KernelError> {
         let slot = &self.runtime.cards[self.card.0 as usize];
-        self.runtime.serve_faults(self.card);
-        slot.space_in_queue
-            .wait(Some(std::time::Instant::now() + std::time::Duration::from_millis(10)), || {
-                None::<()>
-            });
+        let raised = slot.space_in_queue.wait(None, || {
+            let mut model = lock(&slot.model);
+            if let Some(stop) = self.job.stopped() {
+                return Some(Err(stop));
+            }
+            match model.raise(self.pe, self.job.id, ASID, need.clone()) {
+                Ok(Raised::Full) => None,
+                Ok(raised) => Some(Ok(raised)),
+                Err(error) => Some(Err(self.refused_fault(&error))),
+            }
+        });
+        raised.expect("a wait without a deadline ends with an answer")
     }
 
     fn refused(&self, error: &AcquireError) -> KernelError {

@@ -80,6 +80,8 @@ pub struct Runtime {
     pub(crate) grace: Duration,
     /// Threads whose kernels hang.
     hung: Mutex<Vec<std::thread::ThreadId>>,
+    /// Threads that took the place of those.
+    pub(crate) spares: Mutex<Vec<std::thread::JoinHandle<()>>>,
     own: OnceLock<Weak<Runtime>>,
     /// Threads that wait for a reply wait here.
     replies: Gate,
@@ -198,6 +200,7 @@ impl Runtime {
             closing: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             hung: Mutex::new(Vec::new()),
+            spares: Mutex::new(Vec::new()),
             own: OnceLock::new(),
             grace: config.grace,
             replies: Gate::new(),
@@ -217,10 +220,38 @@ impl Runtime {
         self.fresh_id() as u32
     }
 
+    /// Whether this is the process that made the runtime.
+    ///
+    /// # Errors
+    /// [`LiveError::WrongProcess`] in a child made by fork: the runtime's threads do not exist
+    /// there, and its locks may be held by one of them for ever.
+    pub fn check_process(&self) -> Result<(), LiveError> {
+        if rustix::process::getpid() != self.pid {
+            return Err(LiveError::WrongProcess { owner: self.pid.as_raw_nonzero().get() });
+        }
+        Ok(())
+    }
+
     /// Looks at the driver.
-    pub fn inspect<T>(&self, look: impl FnOnce(&Driver) -> T) -> T {
+    ///
+    /// # Errors
+    /// [`LiveError::WrongProcess`] after a fork.
+    pub fn inspect<T>(&self, look: impl FnOnce(&Driver) -> T) -> Result<T, LiveError> {
+        self.check_process()?;
         let _signals = BlockedSignals::block();
-        look(&lock(&self.core).driver.0)
+        Ok(look(&lock(&self.core).driver.0))
+    }
+
+    /// Breaks one rule of the driver on purpose: for tests that must notice.
+    ///
+    /// # Errors
+    /// [`LiveError::WrongProcess`] after a fork.
+    #[cfg(feature = "mutations")]
+    pub fn mutate(&self, mutation: farside_svm::Mutation) -> Result<(), LiveError> {
+        self.check_process()?;
+        let _signals = BlockedSignals::block();
+        lock(&self.core).driver.0.mutate(mutation);
+        Ok(())
     }
 
     /// Asks for something and waits until it is done. The calling thread carries it out itself as
@@ -229,9 +260,7 @@ impl Runtime {
     /// # Errors
     /// The driver's [`RequestError`]; [`LiveError::WrongProcess`] after a fork.
     pub fn request(&self, request: Request) -> Result<Outcome, LiveError> {
-        if rustix::process::getpid() != self.pid {
-            return Err(LiveError::WrongProcess { owner: self.pid.as_raw_nonzero().get() });
-        }
+        self.check_process()?;
         // A signal handler may touch shared memory; on this thread it would wait for itself.
         let _signals = BlockedSignals::block();
         let id = RequestId(self.fresh_id());
@@ -242,6 +271,7 @@ impl Runtime {
 
     /// Tells the driver and carries out what follows.
     pub(crate) fn tell(&self, event: Event<'_>) {
+        let _whole = AbortOnPanic::new();
         let started = self.clock.now();
         let mut core = lock(&self.core);
         core.driver.0.handle(started, event);
@@ -251,6 +281,7 @@ impl Runtime {
 
     /// Tells the driver several things at once.
     pub(crate) fn tell_all<'a>(&self, events: impl Iterator<Item = Event<'a>>) {
+        let _whole = AbortOnPanic::new();
         let now = self.clock.now();
         let mut core = lock(&self.core);
         for event in events {
@@ -262,6 +293,7 @@ impl Runtime {
 
     /// Lets the driver do what is due and says when it wants to be called again.
     pub(crate) fn look_at_clock(&self) -> Option<Time> {
+        let _whole = AbortOnPanic::new();
         let now = self.clock.now();
         let mut core = lock(&self.core);
         core.driver.0.handle_timeout(now);
@@ -335,8 +367,9 @@ impl Runtime {
                 self.replies.notify();
             }
             Reply::JobDropped { job } => {
-                if let Some(job) = core.jobs.remove(&job) {
-                    job.dropped();
+                // One that runs already ends by itself, or is given up: it stays known until then.
+                if core.jobs.get(&job).is_some_and(|job| job.dropped()) {
+                    core.jobs.remove(&job);
                 }
             }
             Reply::CardSuspect { card, pages } => {
@@ -403,6 +436,7 @@ impl Runtime {
         if commands.is_empty() {
             return;
         }
+        let _whole = AbortOnPanic::new();
         let now = self.clock.now();
         let mut core = lock(&self.core);
         for &command in commands {
@@ -415,6 +449,7 @@ impl Runtime {
 
     /// Takes the faults that a card has queued to the driver.
     pub(crate) fn serve_faults(&self, card: CardId) {
+        let _whole = AbortOnPanic::new();
         let slot = &self.cards[card.0 as usize];
         let started = self.clock.now();
         let mut core = lock(&self.core);
@@ -442,8 +477,17 @@ impl Runtime {
     }
 
     /// Enters a job and tells the driver.
-    pub fn launch(&self, job: Arc<Job>, stream: farside_types::StreamId) {
+    ///
+    /// # Errors
+    /// [`LiveError::WrongProcess`] after a fork.
+    pub fn launch(
+        &self,
+        job: Arc<Job>,
+        stream: farside_types::StreamId,
+    ) -> Result<(), LiveError> {
+        self.check_process()?;
         let _signals = BlockedSignals::block();
+        let _whole = AbortOnPanic::new();
         let (id, card, limit) = (job.id, job.card, job.deadline);
         let mut core = lock(&self.core);
         core.jobs.insert(id, job);
@@ -456,10 +500,12 @@ impl Runtime {
         }
         core.driver.0.handle(self.clock.now(), Event::Launch { job: id, card, stream });
         self.carry_out(core);
+        Ok(())
     }
 
     /// A job has ended in whatever way and touches memory no more.
     pub(crate) fn job_done(&self, id: JobId) {
+        let _whole = AbortOnPanic::new();
         let mut core = lock(&self.core);
         core.jobs.remove(&id);
         core.driver.0.handle(self.clock.now(), Event::JobDone { job: id });
@@ -489,17 +535,40 @@ impl Runtime {
     }
 
     /// The cards that did not let pages go in time, with the first pages concerned.
-    pub fn suspects(&self) -> Vec<(CardId, PageRange)> {
-        lock(&self.core).suspects.clone()
+    ///
+    /// # Errors
+    /// [`LiveError::WrongProcess`] after a fork.
+    pub fn suspects(&self) -> Result<Vec<(CardId, PageRange)>, LiveError> {
+        self.check_process()?;
+        let _signals = BlockedSignals::block();
+        Ok(lock(&self.core).suspects.clone())
     }
 
     /// Fails a card, as if it had been pulled out: for tests and for `farside demo --fail-card`.
-    pub fn fail_card(&self, card: CardId) {
+    ///
+    /// # Errors
+    /// [`LiveError::NoSuchCard`]; [`LiveError::WrongProcess`] after a fork.
+    pub fn fail_card(&self, card: CardId) -> Result<(), LiveError> {
+        self.check_process()?;
+        let cards = self.card_count();
+        let slot = self.cards.get(card.0 as usize).ok_or(LiveError::NoSuchCard { card, cards })?;
         let _signals = BlockedSignals::block();
-        let answers = lock(&self.cards[card.0 as usize].model).reset();
-        self.cards[card.0 as usize].answer(answers.answers);
+        // First the kernels, so that each of them sees why it ends; those that compute for ever
+        // are given up after the grace.
+        for job in self.open_jobs().iter().filter(|job| job.card == card) {
+            job.card_gone(self);
+        }
+        // A real card stops writing when it is gone. This one's kernels are threads: what they
+        // hold is left to them until they have let it go, for as long as the grace lasts.
+        let end = std::time::Instant::now() + self.grace;
+        while lock(&slot.model).in_flight().accesses() > 0 && std::time::Instant::now() < end {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        let answers = lock(&slot.model).reset();
+        slot.answer(answers.answers);
         self.drained(&answers.drains);
         self.tell(Event::CardLost { card });
+        Ok(())
     }
 
     /// The first page of the arena and its length.
@@ -509,6 +578,7 @@ impl Runtime {
 
     /// The driver's name for `addr`, for messages about wild addresses.
     pub(crate) fn nearest(&self, addr: VirtAddr) -> Option<farside_svm::Nearest> {
+        let _signals = BlockedSignals::block();
         lock(&self.core).driver.0.nearest(addr)
     }
 
@@ -529,6 +599,8 @@ impl Runtime {
 
     /// Counters of a card's MMU and fault queue.
     pub fn card_stats(&self, card: CardId) -> Option<farside_card::CardStats> {
+        self.check_process().ok()?;
+        let _signals = BlockedSignals::block();
         self.cards.get(card.0 as usize).map(|slot| lock(&slot.model).stats())
     }
 
@@ -548,11 +620,19 @@ impl Runtime {
     }
 
     pub(crate) fn hangs(&self, thread: std::thread::ThreadId) -> bool {
+        let _signals = BlockedSignals::block();
         lock(&self.hung).contains(&thread)
+    }
+
+    /// A thread that took the place of one whose kernel hangs, while there are any.
+    pub(crate) fn take_spare(&self) -> Option<std::thread::JoinHandle<()>> {
+        let _signals = BlockedSignals::block();
+        lock(&self.spares).pop()
     }
 
     /// Jobs that have not ended.
     pub(crate) fn open_jobs(&self) -> Vec<Arc<Job>> {
+        let _signals = BlockedSignals::block();
         lock(&self.core).jobs.values().cloned().collect()
     }
 }
@@ -583,6 +663,13 @@ impl CardSlot {
         }
     }
 
+    /// Takes a job back that no processing element has taken yet.
+    pub(crate) fn take_queued(&self, job: JobId) -> bool {
+        let mut queue = lock(&self.queue);
+        let found = queue.iter().position(|queued| queued.id == job);
+        found.and_then(|at| queue.remove(at)).is_some()
+    }
+
     /// Hands answers over to the processing elements.
     pub(crate) fn answer(&self, answers: Vec<Answer>) {
         for answer in answers {
@@ -591,6 +678,32 @@ impl CardSlot {
             slot.gate.notify();
         }
         self.space_in_queue.notify();
+    }
+}
+
+/// A panic while this lives ends the process.
+///
+/// A thread that carries commands out owes their completion to everybody who waits for a page. If
+/// it unwound, a bug of the runtime would be a hang of the program; an end with a message is not.
+struct AbortOnPanic {
+    unwinding: bool,
+}
+
+impl AbortOnPanic {
+    fn new() -> AbortOnPanic {
+        AbortOnPanic { unwinding: std::thread::panicking() }
+    }
+}
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.unwinding {
+            let text = b"farside: the runtime panicked (a bug); aborting, because threads that wait \
+                for its pages would hang\n";
+            // Not through `eprintln`: whoever holds its lock may wait for a page.
+            let _ = rustix::io::write(std::io::stderr(), text);
+            std::process::abort();
+        }
     }
 }
 

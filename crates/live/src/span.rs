@@ -231,6 +231,12 @@ impl<W: Word> AtomicSpan<W> {
         (self.len * size_of::<W>()) as u64
     }
 
+    /// The pointer to the value of word `index`, for plain loads and stores; a wild one is caught
+    /// when it is used.
+    pub const fn ptr(&self, index: usize) -> Ptr<W::Value> {
+        Ptr::<W::Value>::at(self.start).offset(index)
+    }
+
     /// Address of a word; `None` behind the end.
     pub(crate) fn addr(&self, index: usize) -> Option<u64> {
         (index < self.len).then(|| self.start + (index * size_of::<W>()) as u64)

@@ -67,6 +67,11 @@ impl Drop for Machine {
     /// may need it.
     fn drop(&mut self) {
         let runtime = &self.runtime;
+        let mut threads = std::mem::take(&mut self.threads);
+        if runtime.check_process().is_err() || threads.is_empty() {
+            // In a child made by fork there are no such threads; or none was started.
+            return std::mem::forget(threads);
+        }
         for job in runtime.open_jobs() {
             job.cancel(runtime);
         }
@@ -74,19 +79,31 @@ impl Drop for Machine {
         for slot in &runtime.cards {
             slot.gate.notify();
         }
-        let reader = self.threads.remove(0);
-        for thread in self.threads.drain(..) {
-            // A kernel that hangs never returns; its thread is left behind with what it holds.
-            while !thread.is_finished() && !runtime.hangs(thread.thread().id()) {
-                std::thread::sleep(std::time::Duration::from_micros(200));
-            }
-            if thread.is_finished() {
-                let _ = thread.join();
-            }
+        let reader = threads.remove(0);
+        // Whoever hangs is known when his place was given to a spare, so these come afterwards.
+        threads.drain(..).for_each(|thread| runtime.join(thread));
+        while let Some(thread) = runtime.take_spare() {
+            runtime.join(thread);
         }
         runtime.closed.store(true, Ordering::SeqCst);
         runtime.ring_bell();
         let _ = reader.join();
+    }
+}
+
+impl Runtime {
+    /// Waits for the end of a processing element's thread. A kernel that hangs never returns; its
+    /// thread is left behind with what it holds.
+    fn join(&self, thread: JoinHandle<()>) {
+        let id = thread.thread().id();
+        // The last handle of a space may go in a kernel's thread, which cannot wait for itself.
+        let own = id == std::thread::current().id();
+        while !thread.is_finished() && !self.hangs(id) && !own {
+            std::thread::sleep(std::time::Duration::from_micros(200));
+        }
+        if thread.is_finished() {
+            let _ = thread.join();
+        }
     }
 }
 
@@ -208,8 +225,12 @@ pub(crate) fn replace(runtime: &Runtime, card: CardId) {
     };
     let _signals = BlockedSignals::block();
     let name = format!("farside-{}.spare", card.0);
-    let started = std::thread::Builder::new().name(name).spawn(move || run_jobs(&runtime, card));
-    if let Err(error) = started {
-        tracing::error!(%error, %card, "no thread takes the place of a kernel that hangs");
+    let own = Arc::clone(&runtime);
+    let started = std::thread::Builder::new().name(name).spawn(move || run_jobs(&own, card));
+    match started {
+        Ok(thread) => lock(&runtime.spares).push(thread),
+        Err(error) => {
+            tracing::error!(%error, %card, "no thread takes the place of a kernel that hangs");
+        }
     }
 }

@@ -1,34 +1,37 @@
-//! Replays recorded traces under several placement schemes and prints them side by side.
+//! Replays recorded traces under every placement scheme and prints them side by side.
 //!
 //! ```text
-//! cargo run --release -p farside-sim --example compare -- mm.timing.bin.zst st.timing.bin.zst
+//! cargo run --release -p farside-sim --example compare                       bundled excerpts
+//! cargo run --release -p farside-sim --example compare -- mm.timing.bin.zst gpu.capacity_percent=70
 //! ```
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use farside_sim::{SimError, Spec, Trace, compare};
-
-const SCHEMES: [&str; 3] = ["on-touch", "access-counter", "duplication"];
+use farside_sim::{SCHEMES, SimError, Spec, Trace, compare};
 
 fn main() -> Result<(), SimError> {
-    let spec = Spec::preset("grit-table-1")?;
-    let mut paths = std::env::args().skip(1).peekable();
-    if paths.peek().is_none() {
-        eprintln!("usage: compare NAME.bin.zst ...   (NAME.json lies beside each)");
-        std::process::exit(2);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let overrides: Vec<(&str, &str)> =
+        arguments.iter().filter_map(|argument| argument.split_once('=')).collect();
+    let paths = arguments.iter().filter(|argument| !argument.contains('='));
+    let spec = Spec::preset("grit-table-1")?.with_overrides(&overrides)?;
+    let mut traces =
+        paths.map(|path| Trace::open(Path::new(path))).collect::<Result<Vec<_>, _>>()?;
+    if traces.is_empty() {
+        for name in Trace::BUNDLED {
+            traces.push(Trace::bundled(name)?);
+        }
     }
-    for path in paths {
-        let trace = Arc::new(Trace::open(Path::new(&path))?);
+    for trace in traces.into_iter().map(Arc::new) {
         let started = Instant::now();
-        let comparison = compare(&spec, &trace, &SCHEMES, |scheme, progress| {
-            let percent = 100 * progress.retired / progress.total.max(1);
-            eprint!("\r{path} {scheme}: {percent} %   ");
+        let comparison = compare(&spec, &trace, SCHEMES, |scheme, progress| {
+            eprint!("\r{} {scheme}: {:.0} %   ", trace.name(), progress.percent());
         })?;
         let accesses = trace.accesses() as f64 * SCHEMES.len() as f64;
         let rate = accesses / started.elapsed().as_secs_f64() / 1e6;
-        eprintln!("\r{path}: {rate:.2} million accesses a second");
+        eprintln!("\r{}: {rate:.2} million accesses a second", trace.name());
         println!("{comparison}");
     }
     Ok(())

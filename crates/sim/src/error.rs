@@ -22,6 +22,30 @@ pub enum SpecError {
         /// What it must be.
         why: &'static str,
     },
+    /// A file cannot be read.
+    #[error("cannot read {path}: {source}; check that the file is there and readable")]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// No key has this name.
+    #[error("there is no key {key:?}; keys are: {}", crate::Spec::keys().join(", "))]
+    NoSuchKey {
+        /// The name given.
+        key: String,
+    },
+    /// A replaced value is not of the key's type.
+    #[error("{key} cannot be {value:?}: {why}")]
+    Override {
+        /// The key, as `section.name`.
+        key: String,
+        /// The value given.
+        value: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// No preset has this name.
     #[error("there is no preset named {name:?}; presets are: {}", crate::Spec::PRESETS.join(", "))]
     NoSuchPreset {
@@ -46,6 +70,12 @@ pub enum TraceError {
     Name {
         /// The name given.
         path: PathBuf,
+    },
+    /// No excerpt that comes with the crate has this name.
+    #[error("there is no bundled trace named {name:?}; bundled are: {}", crate::Trace::BUNDLED.join(", "))]
+    NotBundled {
+        /// The name given.
+        name: String,
     },
     /// The JSON description is malformed.
     #[error("the trace's description cannot be read: {0}; take it from where the trace came from")]

@@ -6,20 +6,54 @@
 //! several schemes. Nothing but the driver decides where a page goes, and it is the same code
 //! that serves a live program.
 //!
-//! ```no_run
-//! use std::{path::Path, sync::Arc};
+//! ```
+//! use std::sync::Arc;
 //! use farside_sim::{Spec, Trace, compare};
 //!
-//! let spec = Spec::preset("grit-table-1")?;
-//! let trace = Arc::new(Trace::open(Path::new("mm.timing.bin.zst"))?);
+//! // A recorded trace: Trace::open(path) reads NAME.bin.zst and the NAME.json beside it.
+//! let trace = Arc::new(Trace::bundled("mm")?);
+//! // The machine of the GRIT paper's Table I, with two values changed.
+//! let spec = Spec::preset("grit-table-1")?
+//!     .with_overrides(&[("gpu.capacity_percent", "70"), ("link.pcie_gb_per_s", "16")])?;
+//!
 //! let schemes = ["on-touch", "access-counter", "duplication"];
-//! println!("{}", compare(&spec, &trace, &schemes, |_, _| ())?);
+//! let comparison = compare(&spec, &trace, &schemes, |scheme, progress| {
+//!     eprint!("\r{scheme}: {:.0} %", progress.percent());
+//! })?;
+//!
+//! println!("{comparison}"); // a table, a column per scheme
+//! let json = comparison.to_json(); // every counter, and the machine it ran on
+//! # assert!(json.contains("\"capacity_percent\": 70"));
+//! // The pages that all GPUs read are best copied to each of them.
+//! assert!(comparison.speedups()[2] > 1.0);
 //! # Ok::<(), farside_sim::SimError>(())
 //! ```
 //!
+//! # The parts
+//!
+//! | what | where |
+//! |---|---|
+//! | machines: presets, TOML files, single values by key | [`Spec::PRESETS`], [`Spec::open`], [`Spec::with_overrides`], [`Spec::keys`] |
+//! | traces: recorded, bundled with the crate, made by hand | [`Trace::open`], [`Trace::bundled`], [`Trace::from_accesses`] |
+//! | schemes: by name, or one of your own | [`SCHEMES`], [`Simulation::new`], [`Simulation::with_placement`] |
+//! | results: a table (`Display`), JSON, numbers | [`Outcome`], [`Comparison`] |
+//!
+//! # What is modelled
+//!
+//! Per GPU: compute units that issue their accesses in the trace's order, one a cycle and as many
+//! at a time as [`GpuSpec::outstanding`] says; two levels of TLBs; page table walkers; memory;
+//! access counters; a fault buffer; a command ring. Between them: links with latency and
+//! bandwidth, a port per direction. On the host: the driver's processor, which takes one batch of
+//! faults at a time, and the CPU's page table. Caches, walk caches and the compute between
+//! accesses are not modelled yet; what a value is and where it comes from is written beside it in
+//! [`Spec`].
+//!
 //! Time is in integer picoseconds and every event has its place in one order, so a run repeats
-//! itself to the bit. This crate owns time, the timing model and the reading of traces; it owns no
-//! policy. Caches, walk caches and the compute between accesses are not modelled yet.
+//! itself to the bit. A coherence checker can watch: each access must see the page's newest
+//! version in a frame that is the page's own. It never changes a result, and is on in builds with
+//! debug assertions.
+//!
+//! This crate owns time, the timing model and the reading of traces; it owns no policy.
 #![forbid(unsafe_code)]
 
 mod coherence;
@@ -27,6 +61,7 @@ mod error;
 mod gpu;
 mod links;
 mod machine;
+mod overrides;
 mod simulation;
 mod spec;
 mod stats;
@@ -34,7 +69,7 @@ pub mod time;
 mod trace;
 
 pub use error::{SimError, SpecError, TraceError};
-pub use simulation::{Progress, Simulation, compare};
+pub use simulation::{Progress, SCHEMES, Simulation, compare};
 pub use spec::{
     CommandSpec, CopySpec, CounterSpec, DriverSpec, GpuSpec, HostSpec, LinkSpec, Spec, TlbSpec,
     WalkSpec,

@@ -19,6 +19,17 @@ pub struct Progress {
     pub time: Span,
 }
 
+impl Progress {
+    /// The share of the accesses that is over, in percent.
+    #[must_use]
+    pub fn percent(&self) -> f64 {
+        100.0 * self.retired as f64 / self.total.max(1) as f64
+    }
+}
+
+/// The placement schemes by name, as [`Simulation::new`] and [`compare`] know them.
+pub const SCHEMES: &[&str] = &placement::NAMES;
+
 /// A trace on a machine under a placement scheme, ready to run once.
 pub struct Simulation {
     machine: Machine,
@@ -26,7 +37,7 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// With the scheme of this name ([`farside_svm::placement::NAMES`]) and its defaults.
+    /// With the scheme of this name ([`SCHEMES`]) and its defaults.
     ///
     /// The coherence checker is on in builds with debug assertions, as tests are; choose with
     /// [`Simulation::with_placement`].

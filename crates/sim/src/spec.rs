@@ -4,6 +4,8 @@
 //! preset `grit-table-1`: the machine of Table I of the GRIT paper. What that table does not give
 //! is marked *assumed* or carries another source; none of it is fitted to a workload.
 
+use std::path::Path;
+
 use farside_types::{MAX_CARDS, Span};
 use serde::{Deserialize, Serialize};
 
@@ -305,6 +307,15 @@ impl Spec {
         Ok(spec)
     }
 
+    /// Reads a TOML file.
+    ///
+    /// # Errors
+    /// [`SpecError`] that names the file or the key.
+    pub fn open(path: &Path) -> Result<Spec, SpecError> {
+        let unreadable = |source| SpecError::Read { path: path.to_owned(), source };
+        Spec::from_toml(&std::fs::read_to_string(path).map_err(unreadable)?)
+    }
+
     /// The whole specification as TOML, as it is written beside results.
     pub fn to_toml(&self) -> String {
         // Plain tables of integers and booleans: serialising them has no way to fail.
@@ -452,6 +463,12 @@ mod tests {
         assert!(refused("[host]\nbatch_ns = 1000000001").contains("host.batch_ns"));
         assert!(refused("[gpu]\ncapacity_percent = 0").contains("gpu.capacity_percent"));
         assert!(refused("[gpu").contains("cannot be read"));
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let error = Spec::open(Path::new("no/such/machine.toml")).unwrap_err().to_string();
+        assert!(error.contains("no/such/machine.toml"), "{error}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use farside_types::{
 
 use crate::command::{Executor, Run, Runs};
 use crate::event::StepErrorKind;
-use crate::fault::{FaultKey, Work};
+use crate::fault::{FaultKey, HostFault, Work};
 
 /// What is the same for all pages of a part: where they were, where they will be, and what has to
 /// happen in between.
@@ -206,8 +206,8 @@ pub(crate) struct Chain {
     pub(crate) quarantine: bool,
     pub(crate) hops: VecDeque<Hop>,
     pub(crate) bounce: Option<u8>,
-    /// How often a host fault that this chain answers has been tried.
-    pub(crate) host_attempts: u8,
+    /// The host fault that this chain answers.
+    pub(crate) host: Option<HostFault>,
 }
 
 impl Chain {
@@ -226,7 +226,7 @@ impl Chain {
             quarantine: false,
             hops: VecDeque::new(),
             bounce: None,
-            host_attempts: 0,
+            host: None,
         }
     }
 

@@ -10,7 +10,7 @@ use farside_types::{
 use thiserror::Error;
 
 use crate::chain::Chain;
-use crate::fault::{Faults, Work};
+use crate::fault::{Faults, HostFault, Work};
 use crate::frames::Frames;
 use crate::history::History;
 use crate::launch::Launches;
@@ -208,7 +208,8 @@ impl Driver {
             Event::CardFaults { card, faults } => self.take_faults(now, card, faults),
             Event::HostFault { page, access } => {
                 self.stats.host_faults += 1;
-                self.work.push_back(Work::HostFault { page, access, attempts: 0 });
+                let fault = HostFault { page, access, attempts: 0 };
+                self.work.push_back(Work::HostFault(fault));
             }
             Event::Launch { job, card, stream } => self.launch(job, card, stream),
             Event::JobDone { job } => self.job_done(job),
@@ -377,9 +378,12 @@ impl Driver {
         self.table.bytes() + self.space.bytes() + self.history.bytes() + cards
     }
 
-    /// Whether nothing is open: no chain, fault, request or command.
+    /// Whether nothing is open: no chain, fault, request or command, and nobody who was told to be
+    /// patient.
     pub fn is_quiet(&self) -> bool {
-        self.chains.len() == self.idle_chains.len()
+        let patient = |timer: &Reverse<Timer>| matches!(timer.0.what, Due::Work(_));
+        !self.timers.iter().any(patient)
+            && self.chains.len() == self.idle_chains.len()
             && self.faults.len() == 0
             && self.requests.is_empty()
             && self.commands.is_empty()

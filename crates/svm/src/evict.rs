@@ -86,7 +86,7 @@ impl Driver {
                 plan.add(shape, page, src, dst);
             }
         }
-        self.start_plan(now, plan, 0);
+        self.start_plan(now, plan, None);
     }
 
     /// Up to `wanted` pages that may leave `card`, ascending.
@@ -117,7 +117,9 @@ impl Driver {
         let entry = self.table.get(page);
         let pinned = entry.has(flag::PINNED) && !self.mutated.on(Mutation::EvictPinned);
         let held = !matches!(entry.state, PageState::Card | PageState::Replicated);
-        if pinned || held || entry.has(flag::DOOMED) || entry.has(flag::PLANNED) {
+        // It has left already; its old frame is about to be given back by the chain that took it.
+        let gone = !entry.directory.copies().contains(card.memory());
+        if pinned || held || gone || entry.has(flag::DOOMED) || entry.has(flag::PLANNED) {
             return false;
         }
         if entry.has(flag::REFERENCED) {
@@ -138,7 +140,8 @@ impl Driver {
         })
     }
 
-    /// If nothing can ever free a frame of `card`, the first that waits is refused.
+    /// If nothing can ever free a frame of `card`, the first that waits is refused. Only
+    /// a group needs more than one frame to go on.
     fn starve(&mut self, card: CardId) {
         let memory = card.memory();
         let busy = self.chains.iter().any(|chain| {
@@ -148,8 +151,20 @@ impl Driver {
                     shape.before.contains(memory) || shape.after.contains(memory)
                 })
         });
+        let idle = self.has_idle_chain();
         let state = &mut self.cards[card.0 as usize];
-        if busy || state.evicting > 0 {
+        if busy || state.evicting > 0 || !idle {
+            return;
+        }
+        let group = match state.waiting.front() {
+            Some(Work::Fault(key)) => {
+                self.faults.get(*key).is_some_and(|fault| matches!(fault.need, Need::Group(_)))
+            }
+            _ => false,
+        };
+        if !group && state.frames.free() > 0 {
+            let waiting = std::mem::take(&mut state.waiting);
+            self.work.extend(waiting);
             return;
         }
         match state.waiting.pop_front() {

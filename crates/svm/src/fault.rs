@@ -90,13 +90,29 @@ impl Faults {
     }
 }
 
+/// A thread of the program that stands at a page.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct HostFault {
+    pub(crate) page: PageNo,
+    pub(crate) access: Access,
+    /// Chains for it that failed.
+    pub(crate) attempts: u8,
+}
+
+impl HostFault {
+    /// The same, after one more failure.
+    pub(crate) fn failed(self) -> HostFault {
+        HostFault { attempts: self.attempts.saturating_add(1), ..self }
+    }
+}
+
 /// Something to be planned, now or when what it waits for has happened. Holds nothing meanwhile.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Work {
     /// An open fault of a card.
     Fault(FaultKey),
     /// A thread of the program stands at a page.
-    HostFault { page: PageNo, access: Access, attempts: u8 },
+    HostFault(HostFault),
     /// The next pages of a request.
     Request(RequestId),
     /// Pages that the driver itself wants moved or mapped.

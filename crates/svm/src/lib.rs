@@ -16,6 +16,7 @@ mod chain;
 mod check;
 mod command;
 mod config;
+mod debug;
 mod driver;
 mod event;
 mod evict;

@@ -5,7 +5,7 @@ use farside_types::{AgentSet, CardId, MemoryId, MemorySet, PageNo, PageRange, Ti
 
 use crate::Driver;
 use crate::chain::{Chain, Pending, Stage};
-use crate::command::{Executor, Run, Runs};
+use crate::command::{Executor, Op, Phase, Run, Runs, Wait};
 use crate::event::{StepError, StepErrorKind};
 use crate::fault::FaultKey;
 use crate::frames::Frames;
@@ -137,9 +137,11 @@ impl Driver {
             }
             _ => None,
         };
+        let entry = *self.table.get(page);
+        let displaced = crate::plan::displaced(entry.directory.mappers(), &entry, left, first);
+        self.invalidate(page, displaced);
         let entry = self.table.get_mut(page);
         entry.directory.set_copies(left);
-        entry.directory.unmap(gone.iter().map(MemoryId::agent).collect());
         if !left.contains(owner) {
             entry.owner = first.0;
         }
@@ -149,12 +151,26 @@ impl Driver {
         entry.state = entry.settled_state();
     }
 
+    /// Takes translations of bytes that are gone away. Nobody waits: ring order puts it before
+    /// whatever the cards map next, and what they read meanwhile is a dead card's.
+    fn invalidate(&mut self, page: PageNo, agents: AgentSet) {
+        self.table.get_mut(page).directory.unmap(agents);
+        let frame = self.table.host_frame(page);
+        for card in agents.iter().filter_map(farside_types::AgentId::card) {
+            if !self.is_dead(card.memory()) {
+                let runs = [Run { page, count: 1, src: frame, dst: frame }].as_slice().into();
+                let op = Op::CardUnmap { runs };
+                self.loose(Executor::Card(card), Wait::Posted, Phase::Finalize, op);
+            }
+        }
+    }
+
     /// A page's bytes are gone: accesses end with an error, never with zeros.
     pub(crate) fn lose(&mut self, page: PageNo) {
+        let mappers = self.table.get(page).directory.mappers();
+        self.invalidate(page, mappers);
         let entry = self.table.get_mut(page);
         entry.set(flag::LOST, true);
-        let mappers = entry.directory.mappers();
-        entry.directory.unmap(mappers);
         entry.directory.set_copies(MemorySet::EMPTY);
         if entry.state != PageState::Moving {
             entry.state = entry.settled_state();

@@ -2,8 +2,8 @@
 //! step fails (driver rules 4 and 5).
 
 use farside_types::{
-    AgentId, AgentSet, CardId, CommandId, Epoch, MemoryId, PageNo, Reason, RequestId, Rights, Span,
-    Time,
+    Access, AgentId, AgentSet, CardId, CommandId, Epoch, MemoryId, PageNo, Reason, RequestId,
+    Rights, Span, Time,
 };
 
 use crate::Driver;
@@ -12,7 +12,7 @@ use crate::chain::{Chain, End, Failure, Fill, Hop, Kind, Part, Pending, Shape, S
 use crate::command::{Command, Executor, Op, Phase, Place, Run, Runs, Wait};
 use crate::driver::Due;
 use crate::event::{StepError, StepErrorKind};
-use crate::fault::{FaultKey, Work};
+use crate::fault::{FaultKey, HostFault, Work};
 use crate::mutation::Mutation;
 use crate::page::{NO_CHAIN, PageState, flag};
 use crate::query::Moved;
@@ -42,10 +42,11 @@ impl Driver {
         parts: Vec<Part>,
         faults: Vec<FaultKey>,
         request: Option<RequestId>,
-        host_attempts: u8,
+        host: Option<HostFault>,
     ) {
         if !self.has_idle_chain() {
-            return self.wait_for_chain(parts, faults, request, host_attempts);
+            debug_assert!(request.is_none(), "a request looks for a chain before it starts one");
+            return self.wait_for_chain(parts, faults, host);
         }
         let index = self.idle_chains.pop().unwrap_or_else(|| {
             self.chains.push(Chain::idle());
@@ -70,33 +71,38 @@ impl Driver {
         chain.parts = parts;
         chain.faults = faults;
         chain.request = request;
-        chain.host_attempts = host_attempts;
+        chain.host = host;
         self.setup(now, index);
         self.advance(now, index);
     }
 
-    /// No chain is free: whoever wanted one is planned again when one is.
-    fn wait_for_chain(
-        &mut self,
-        parts: Vec<Part>,
-        faults: Vec<FaultKey>,
-        request: Option<RequestId>,
-        attempts: u8,
-    ) {
+    /// No chain is free: whoever wanted one is planned again when one is. Moves of the driver's own
+    /// are dropped; what made them comes again.
+    fn wait_for_chain(&mut self, parts: Vec<Part>, faults: Vec<FaultKey>, host: Option<HostFault>) {
         for part in &parts {
-            if let Some(card) = part.shape.needs_frames() {
-                for run in part.runs.iter() {
-                    self.cards[card.0 as usize].frames.release(run.dst, run.count);
-                }
-            }
-            let page = part.first_page();
-            if matches!(part.shape.map, Some((AgentId::CPU, _))) && request.is_none() {
-                let access = farside_types::Access::Write;
-                self.chain_waiters.push_back(Work::HostFault { page, access, attempts });
-            }
+            self.give_frames_back(&part.shape, &part.runs);
         }
-        self.chain_waiters.extend(faults.into_iter().map(Work::Fault));
-        self.chain_waiters.extend(request.map(Work::Request));
+        if let Some(host) = host {
+            self.await_chain(Work::HostFault(host));
+        }
+        for key in faults {
+            self.await_chain(Work::Fault(key));
+        }
+    }
+
+    /// Plans `work` again when a chain has ended.
+    pub(crate) fn await_chain(&mut self, work: Work) {
+        if !self.chain_waiters.contains(&work) {
+            self.chain_waiters.push_back(work);
+        }
+    }
+
+    /// Frees frames that were taken for runs and are not used after all.
+    pub(crate) fn give_frames_back(&mut self, shape: &Shape, runs: &[Run]) {
+        let Some(card) = shape.needs_frames() else { return };
+        for run in runs {
+            self.cards[card.0 as usize].frames.release(run.dst, run.count);
+        }
     }
 
     /// Issues a command of chain `index`.
@@ -453,9 +459,9 @@ impl Driver {
         let Some(failure) = chain.failure.take() else {
             return;
         };
-        let attempts = chain.host_attempts.max(1);
-        let access = farside_types::Access::Write;
-        chain.waiters.push(Work::HostFault { page: failure.page, access, attempts });
+        let unasked = HostFault { page: failure.page, access: Access::Write, attempts: 0 };
+        let host = chain.host.unwrap_or(unasked);
+        chain.waiters.push(Work::HostFault(host.failed()));
         let runs: Vec<Runs> = chain.parts.iter().map(|part| part.runs.clone()).collect();
         for run in runs.iter().flat_map(|runs| runs.iter()) {
             self.table.for_each_mut(run.pages(), |_, entry| {
@@ -757,12 +763,8 @@ impl Driver {
 
     fn retry_host(&mut self, index: u32) {
         let chain = &mut self.chains[index as usize];
-        if chain.host_attempts == 0 {
-            return;
-        }
-        let (attempts, page) = (chain.host_attempts, chain.parts[0].first_page());
-        let access = farside_types::Access::Write;
-        chain.waiters.push(Work::HostFault { page, access, attempts });
+        let host = chain.host.map(|host| Work::HostFault(host.failed()));
+        chain.waiters.extend(host);
     }
 
     /// Every command has been answered: what was left is free, or quarantined.
@@ -806,9 +808,7 @@ impl Driver {
         for card in &mut self.cards {
             self.work.extend(card.waiting.drain(..));
         }
-        if let Some(work) = self.chain_waiters.pop_front() {
-            self.work.push_back(work);
-        }
+        self.work.extend(self.chain_waiters.drain(..));
     }
 
     /// The time limit of a chain's stage has passed.

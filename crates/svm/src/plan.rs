@@ -32,7 +32,12 @@ pub(crate) fn location(agent: AgentId, copies: MemorySet, owner: MemoryId) -> Me
 }
 
 /// Those of `mappers` that reach the page elsewhere afterwards, and so must lose their mapping.
-fn displaced(mappers: AgentSet, entry: &PageEntry, after: MemorySet, owner: MemoryId) -> AgentSet {
+pub(crate) fn displaced(
+    mappers: AgentSet,
+    entry: &PageEntry,
+    after: MemorySet,
+    owner: MemoryId,
+) -> AgentSet {
     let before = entry.directory.copies();
     mappers
         .iter()

@@ -23,6 +23,7 @@ use crate::serve::{OpenPart, Plan};
 use crate::space::Hint;
 
 /// A request that is under way.
+#[derive(Debug)]
 pub(crate) struct OpenRequest {
     pub(crate) kind: RequestKind,
     /// What has not been looked at yet.
@@ -202,10 +203,10 @@ impl Driver {
         if range.is_empty() {
             return Err(RequestError::EmptyRange);
         }
-        let wraps = range.start.0.checked_add(range.count).is_none();
+        let end = PageNo(range.start.0.saturating_add(range.count));
         let mut page = range.start;
-        while wraps || page < range.end() {
-            let object = self.space.holding(page).filter(|_| !wraps);
+        while page < end {
+            let object = self.space.holding(page);
             let live = object.filter(|o| !self.table.get(o.range.start).has(flag::DOOMED));
             let Some(object) = live else {
                 return Err(RequestError::Unallocated { range, page });
@@ -431,7 +432,10 @@ impl Driver {
                 shape.stop = AgentSet::only(AgentId::CPU);
                 return Ok(Some(shape));
             }
-            _ if entry.has(flag::DOOMED) => return Err(RequestError::Freed { page }),
+            _ if entry.has(flag::DOOMED) || entry.state == PageState::Unallocated => {
+                let trims = kind == RequestKind::Trim;
+                return if trims { Ok(None) } else { Err(RequestError::Freed { page }) };
+            }
             RequestKind::Protect => {
                 let mut shape = Shape::unchanged(copies, entry.owner(), Reason::User);
                 shape.demote = entry.directory.writers().without(AgentId::CPU);
@@ -537,6 +541,12 @@ impl Driver {
             self.take_frames(card, part.pages, &mut part.runs);
         }
         while part.pages > 0 {
+            if !self.has_idle_chain() {
+                left = part.runs.first().map(|run| run.page);
+                self.give_frames_back(&part.shape, &part.runs);
+                self.await_chain(Work::Request(id));
+                break;
+            }
             let most = self.chain_limit(&part.shape, part.pages);
             let behind = crate::chain::cut_runs(&mut part.runs, most);
             let runs = std::mem::replace(&mut part.runs, behind);
@@ -544,7 +554,7 @@ impl Driver {
             if let Some(request) = self.requests.get_mut(&id) {
                 request.chains += 1;
             }
-            self.start_chain(now, vec![Part::new(part.shape, runs)], Vec::new(), Some(id), 0);
+            self.start_chain(now, vec![Part::new(part.shape, runs)], Vec::new(), Some(id), None);
         }
         if let Some((card, missing)) = missing.filter(|_| !self.is_prefetch(id)) {
             self.wait_for_frames(now, card, missing, std::iter::once(Work::Request(id)));

@@ -13,7 +13,7 @@ use crate::chain::{Fill, Part, Shape, cut_runs, push_page};
 use crate::command::{Command, Executor, Op, Phase, Run, Wait};
 use crate::driver::Due;
 use crate::event::{CardFault, Need};
-use crate::fault::{FaultKey, Faults, OpenFault, Work};
+use crate::fault::{FaultKey, Faults, HostFault, OpenFault, Work};
 use crate::mutation::Mutation;
 use crate::page::{PageEntry, PageState, flag};
 use crate::placement::{Action, Scope};
@@ -122,9 +122,7 @@ impl Driver {
         while let Some(work) = self.work.pop_front() {
             match work {
                 Work::Fault(key) => self.serve_again(now, key),
-                Work::HostFault { page, access, attempts } => {
-                    self.serve_host(now, page, access, attempts);
-                }
+                Work::HostFault(fault) => self.serve_host(now, fault),
                 Work::Request(id) => self.serve_request(now, id),
                 Work::Move { range, agent, action, reason } => {
                     self.serve_move(now, range, agent, action, reason);
@@ -200,7 +198,7 @@ impl Driver {
         self.prefetch_around(card, &mut plan);
         self.refill(card, refills, &mut resumed);
         self.scratch.resumed = resumed;
-        self.start_plan(now, plan, 0);
+        self.start_plan(now, plan, None);
     }
 
     /// Looks one page of a batch up and enters what it needs.
@@ -433,8 +431,9 @@ impl Driver {
     }
 
     /// A thread of the program stands at `page`.
-    fn serve_host(&mut self, now: Time, page: PageNo, access: Access, attempts: u8) {
-        let again = Work::HostFault { page, access, attempts };
+    fn serve_host(&mut self, now: Time, fault: HostFault) {
+        let HostFault { page, access, attempts } = fault;
+        let again = Work::HostFault(fault);
         let entry = *self.table.get(page);
         if entry.state == PageState::Moving {
             return self.wait_on(entry.chain, again);
@@ -462,7 +461,7 @@ impl Driver {
         }
         self.widen(now, AgentId::CPU, &mut plan);
         self.fault_around(now, page, access, &mut plan);
-        self.start_plan(now, plan, attempts + 1);
+        self.start_plan(now, plan, Some(fault));
     }
 
     /// The program's accesses to `page` end with an error.
@@ -506,7 +505,7 @@ impl Driver {
                 self.enter(&mut plan, shape, page, &entry);
             }
         }
-        self.start_plan(now, plan, 0);
+        self.start_plan(now, plan, None);
     }
 
     /// A page that may be written migrates with the right to write.
@@ -516,13 +515,26 @@ impl Driver {
     }
 
     /// Splits a plan into chains and starts them; what finds no frames waits for them.
-    pub(crate) fn start_plan(&mut self, now: Time, plan: Plan, host_attempts: u8) {
+    pub(crate) fn start_plan(&mut self, now: Time, plan: Plan, host: Option<HostFault>) {
+        let mut late = Vec::new();
         for part in plan.parts {
-            self.start_part(now, part, host_attempts);
+            late.extend(self.start_part(now, part, host));
+        }
+        // Only now: what was taken no longer counts as free, its chains count as under way, and no
+        // page of this plan is kept from eviction because its part has yet to begin.
+        for (card, part) in late {
+            let waiting = part.faults.into_iter().map(Work::Fault);
+            self.wait_for_frames(now, card, part.pages, waiting);
         }
     }
 
-    fn start_part(&mut self, now: Time, mut part: OpenPart, host_attempts: u8) {
+    /// Starts what there is room for and gives the rest, with the card that is full.
+    fn start_part(
+        &mut self,
+        now: Time,
+        mut part: OpenPart,
+        host: Option<HostFault>,
+    ) -> Option<(CardId, OpenPart)> {
         for run in &part.runs {
             self.table.for_each_mut(run.pages(), |_, entry| entry.set(flag::PLANNED, false));
         }
@@ -539,15 +551,14 @@ impl Driver {
             let rest = (part.pages > most).then(|| cut_part(&mut part, most, &self.faults));
             let OpenPart { shape, runs, faults, prefetched, .. } = part;
             let sealed = Part { prefetched, ..Part::new(shape, runs) };
-            self.start_chain(now, vec![sealed], faults, None, host_attempts);
+            let of_part =
+                |fault: &HostFault| sealed.runs.iter().any(|run| run.pages().contains(fault.page));
+            let host = host.filter(of_part);
+            self.start_chain(now, vec![sealed], faults, None, host);
             let Some(rest) = rest else { break };
             part = rest;
         }
-        // Only now: what was just taken no longer counts as free, and its chain as under way.
-        if let Some((card, late)) = late {
-            let waiting: Vec<Work> = late.faults.into_iter().map(Work::Fault).collect();
-            self.wait_for_frames(now, card, late.pages, waiting.into_iter());
-        }
+        late
     }
 
     /// Most pages of a chain of this shape.
@@ -584,7 +595,7 @@ impl Driver {
             }
             parts.push(Part::new(shape, runs));
         }
-        self.start_chain(now, parts, vec![key], None, 0);
+        self.start_chain(now, parts, vec![key], None, None);
         true
     }
 

@@ -65,10 +65,13 @@ impl Driver {
     /// The pin has lasted long enough: those who map the page over the bus lose it, so that the
     /// next access places it anew.
     pub(crate) fn end_thrash_pin(&mut self, now: Time, page: PageNo) {
-        let entry = self.table.get_mut(page);
-        if !entry.has(flag::THRASH_PINNED) {
+        if !self.table.get(page).has(flag::THRASH_PINNED) {
             return;
         }
+        if !self.has_idle_chain() {
+            return self.set_timer(now + self.config.thrash.window, Due::Unpin(page));
+        }
+        let entry = self.table.get_mut(page);
         entry.set(flag::THRASH_PINNED, false);
         entry.directory.set_bounces(0);
         let entry = *entry;
@@ -87,6 +90,6 @@ impl Driver {
         shape.stop = remote;
         let mut plan = Plan::default();
         self.enter(&mut plan, shape, page, &entry);
-        self.start_plan(now, plan, 0);
+        self.start_plan(now, plan, None);
     }
 }

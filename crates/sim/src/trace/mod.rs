@@ -4,6 +4,7 @@
 //! allocations (`sidecar.rs`). It is read as a stream, checked, and sorted into one stream per
 //! launch, GPU and compute unit, in record order. This module owns the format; it knows no time.
 
+mod bundled;
 mod record;
 mod sidecar;
 mod stream;

@@ -1,0 +1,72 @@
+//! How a command fails: what is said, and the exit code.
+
+use std::process::ExitCode;
+
+use farside::graph::GraphError;
+use farside_sim::SimError;
+
+use crate::workloads::Difference;
+
+/// Why a command did not end well.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// A setting or a kernel.
+    #[error(transparent)]
+    Farside(#[from] farside::Error),
+    /// The graph.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+    /// The simulator.
+    #[error(transparent)]
+    Sim(#[from] SimError),
+    /// An input or an option that cannot be used.
+    #[error("{0}")]
+    Usage(String),
+    /// A result is wrong.
+    #[error(
+        "{workload}, {mode}: {difference}; this is a bug in Farside, please report it with the \
+         command line"
+    )]
+    Differs {
+        /// What was computed.
+        workload: &'static str,
+        /// Who moved the pages.
+        mode: &'static str,
+        /// What differs.
+        difference: Difference,
+    },
+    /// All has been said already.
+    #[error("")]
+    Told,
+    /// The result cannot be written.
+    #[error("cannot write the result: {0}")]
+    Output(std::io::Error),
+}
+
+impl Failure {
+    /// Says it on standard error.
+    pub(crate) fn tell(&self) {
+        if !matches!(self, Failure::Told) {
+            eprintln!("farside: {self}");
+        }
+    }
+
+    /// See the command's help.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Failure::Farside(
+                farside::Error::Setting { .. } | farside::Error::NoSuchScheme { .. },
+            )
+            | Failure::Graph(_)
+            | Failure::Sim(
+                SimError::Spec(_)
+                | SimError::Trace(_)
+                | SimError::NoSuchPlacement { .. }
+                | SimError::TooSmall { .. },
+            )
+            | Failure::Usage(_) => 2,
+            Failure::Differs { .. } => 3,
+            Failure::Farside(_) | Failure::Sim(_) | Failure::Told | Failure::Output(_) => 1,
+        })
+    }
+}

@@ -1,0 +1,76 @@
+//! The command line: one file per subcommand.
+//!
+//! This module owns words, options, progress bars and exit codes. What the commands do is done by
+//! the library, by the workloads and by the simulator.
+
+mod account;
+mod demo;
+mod doctor;
+mod failure;
+mod input;
+mod output;
+mod progress;
+mod schemes;
+mod sim;
+mod size;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::Failure;
+
+/// One virtual address space over host memory and accelerators.
+///
+/// A pointer is valid everywhere; a page lives where it is used. Stock Linux, no kernel module.
+#[derive(Parser, Debug)]
+#[command(name = "farside", version, max_term_width = 100, after_help = AFTER_HELP)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  farside doctor                        what this machine has, and what to do about the rest
+  farside demo                          search, PageRank and a pointer chase on two cards
+  farside demo --cards 4 --input roads.mtx
+  farside sim                           compare placement schemes on a recorded trace
+
+Exit codes: 0 done, 1 it did not work, 2 the command line or an input cannot be used,
+3 a result differs from the plain host run.";
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    Demo(demo::Demo),
+    Doctor(doctor::Doctor),
+    Sim(sim::Sim),
+    Schemes(schemes::Schemes),
+}
+
+/// Does what the command line says.
+pub(crate) fn run() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Demo(demo) => demo.run(),
+        Command::Doctor(doctor) => doctor.run(),
+        Command::Sim(sim) => sim.run(),
+        Command::Schemes(schemes) => schemes.run(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.tell();
+            failure.exit_code()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,10 @@
+//! The `farside` command: a demonstration, a check of the machine, the simulator.
+
+mod cli;
+mod workloads;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run()
+}

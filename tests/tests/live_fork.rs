@@ -1,0 +1,158 @@
+//! A child made by fork has no access to the space, and is told so; the parent's goes on.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use farside::{CardId, Error, LiveError, MemoryId, Read, ReadView, Shared, Space};
+use farside_tests::live::within;
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// Words of a page.
+const PAGE: usize = 512;
+
+/// Runs `body` in a child made by fork; gives its exit code, or the signal that ended it, negative.
+///
+/// `body` should do little: other threads do not exist in the child, and their locks stay locked.
+fn in_child(body: impl FnOnce() -> i32) -> i32 {
+    // SAFETY: the child calls `body` and ends without running destructors of the parent's.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork failed");
+    if pid == 0 {
+        let code = body();
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(code) };
+    }
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let mut status = 0;
+        // SAFETY: waits for the child just made.
+        let done = unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) };
+        if done == pid {
+            let signalled = libc::WIFSIGNALED(status);
+            return if signalled { -libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) };
+        }
+        if Instant::now() > end {
+            // SAFETY: ends the child just made, which has not been waited for.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+            panic!("the child hangs");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn wrong_process<T>(result: Result<T, Error>) -> bool {
+    matches!(result, Err(Error::Live(LiveError::WrongProcess { .. })))
+}
+
+#[test]
+fn invariant_21_the_child_is_refused_and_the_parent_sees_right_values() {
+    within(LIMIT, "fork", || {
+        let space = Space::builder().cards(1).address_space(16 << 20).build().unwrap();
+        let card = space.card(0).unwrap();
+        let mut data = space.alloc::<u64>(8 * PAGE).unwrap();
+        data.iter_mut().enumerate().for_each(|(i, word)| *word = i as u64);
+        space.migrate(&data, card).unwrap();
+        let code = in_child(|| {
+            let refusals = [
+                wrong_process(space.alloc::<u64>(1).map(std::mem::forget)),
+                wrong_process(space.migrate(&data, MemoryId::HOST)),
+                wrong_process(space.locate(&data)),
+                wrong_process(space.history(&data)),
+                wrong_process(space.trim()),
+                wrong_process(space.fail_card(card)),
+                wrong_process(space.kernel("child").run((), |_, ()| Ok(()))),
+                wrong_process(space.scope(|s| s.kernel("child").launch((), |_, ()| Ok(())).map(drop))),
+                space.check().is_err(),
+                space.report().stats.chains == 0,
+            ];
+            refusals.iter().position(|refused| !refused).map_or(0, |at| 1 + at as i32)
+        });
+        assert_eq!(code, 0, "call number {code} was not refused");
+        assert!(data.iter().enumerate().all(|(i, &word)| word == i as u64));
+        space.migrate(&data, card).unwrap();
+        let sum = space
+            .kernel("after")
+            .run(Read(&data), |k, data| {
+                k.with(data, |data: ReadView<u64>| data.iter().sum::<u64>())
+            })
+            .unwrap();
+        let n = data.len() as u64;
+        assert_eq!(sum, n * (n - 1) / 2);
+    });
+}
+
+#[test]
+fn the_childs_access_to_shared_memory_ends_it_and_reads_nothing() {
+    within(LIMIT, "touch", || {
+        let space = Space::builder().cards(1).address_space(16 << 20).build().unwrap();
+        let mut data = space.alloc::<u64>(PAGE).unwrap();
+        data.fill(5);
+        let at = data.as_ptr();
+        // SAFETY: the address is an allocation of the parent's; that the child has no access is
+        // what is tested.
+        let code = in_child(|| i32::from(unsafe { std::ptr::read_volatile(at) } != 77));
+        assert_eq!(code, -libc::SIGSEGV);
+        assert!(data.iter().all(|&word| word == 5));
+    });
+}
+
+#[test]
+fn a_child_that_drops_its_copies_of_space_and_buffers_ends() {
+    within(LIMIT, "drop", || {
+        let space = Space::builder().cards(2).address_space(16 << 20).build().unwrap();
+        let data = space.alloc_atomic::<AtomicU64>(PAGE, "words").unwrap();
+        let (mut space, mut data) = (Some(space), Some(data));
+        let code = in_child(|| {
+            drop(data.take());
+            drop(space.take());
+            3
+        });
+        assert_eq!(code, 3);
+        let data = data.unwrap();
+        assert_eq!(data[0].fetch_add(1, SeqCst), 0, "the parent's buffer was not freed");
+    });
+}
+
+#[test]
+fn forks_in_the_middle_of_moves_and_kernels_never_block() {
+    within(LIMIT, "storm", || {
+        let space = Space::builder().cards(2).address_space(16 << 20).build().unwrap();
+        let words = space.alloc_atomic::<AtomicU64>(32 * PAGE, "words").unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            let kernels = s.spawn(|| {
+                let mut count = 0;
+                while !stop.load(SeqCst) {
+                    let card = CardId((count % 2) as u8);
+                    let launch = space.kernel("busy").on(card);
+                    launch
+                        .run(Shared(&words), |k, words| {
+                            (0..32).try_for_each(|p| k.fetch_add(words, p * PAGE, 1u64).map(drop))
+                        })
+                        .unwrap();
+                    count += 1;
+                }
+                count
+            });
+            let mover = s.spawn(|| {
+                for memory in (0..3).cycle().take_while(|_| !stop.load(SeqCst)) {
+                    space.migrate(&words, MemoryId(memory)).unwrap();
+                }
+            });
+            for _ in 0..40 {
+                // One of the runtime's locks is often held at this moment.
+                let code = in_child(|| {
+                    let refused = wrong_process(space.locate(&words))
+                        && wrong_process(space.migrate(&words, MemoryId::HOST));
+                    i32::from(!refused)
+                });
+                assert_eq!(code, 0);
+            }
+            stop.store(true, SeqCst);
+            mover.join().unwrap();
+            let count: u64 = kernels.join().unwrap();
+            assert!((0..32).all(|page| words[page * PAGE].load(SeqCst) == count));
+        });
+        space.check().unwrap();
+    });
+}

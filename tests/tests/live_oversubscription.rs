@@ -1,0 +1,175 @@
+//! More memory than a card has, live: it is streamed through, or refused with a reason.
+
+use std::time::Duration;
+
+use farside::{
+    KernelContext, KernelError, Read, ReadView, Space, Write, WriteSpan, WriteView,
+};
+use farside_tests::live::{seconds, within};
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// Words of a page.
+const PAGE: usize = 512;
+/// Pages of a card.
+const CARD: usize = 128;
+
+fn space(cards: usize, pes: u16) -> Space {
+    Space::builder()
+        .cards(cards)
+        .card_memory((CARD * 4096) as u64)
+        .processing_elements(pes)
+        .address_space(32 << 20)
+        .build()
+        .unwrap()
+}
+
+/// Adds one to every word, `step` pages at a time.
+fn stream(
+    k: &mut KernelContext,
+    mut data: WriteSpan<u64>,
+    step: usize,
+) -> Result<(), KernelError> {
+    let words = step * PAGE;
+    for at in (0..data.len()).step_by(words) {
+        let part = data.slice(at..(at + words).min(data.len()));
+        k.with(part, |mut part: WriteView<u64>| part.iter_mut().for_each(|word| *word += 1))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn twice_a_cards_memory_is_read_and_written_through_it() {
+    within(LIMIT, "stream", || {
+        let space = space(2, 1);
+        let mut data = space.alloc::<u64>(2 * CARD * PAGE).unwrap();
+        data.iter_mut().enumerate().for_each(|(i, word)| *word = i as u64);
+        let end = std::time::Instant::now() + seconds() / 2;
+        let mut rounds = 0u64;
+        while rounds < 4 || std::time::Instant::now() < end {
+            for (card, step) in space.cards().zip([16, 100]) {
+                let body = move |k: &mut KernelContext, data| stream(k, data, step);
+                space.kernel("stream").on(card).run(Write(&mut data), body).unwrap();
+            }
+            rounds += 2;
+            let sum = space
+                .kernel("sum")
+                .run(Read(&data), |k, data| {
+                    let mut sum = 0;
+                    for at in (0..data.len()).step_by(32 * PAGE) {
+                        let part = data.slice(at..at + 32 * PAGE);
+                        sum += k.with(part, |part: ReadView<u64>| part.iter().sum::<u64>())?;
+                    }
+                    Ok(sum)
+                })
+                .unwrap();
+            let n = data.len() as u64;
+            assert_eq!(sum, n * (n - 1) / 2 + n * rounds);
+        }
+        assert!(data.iter().enumerate().all(|(i, &word)| word == i as u64 + rounds));
+        let stats = space.report().stats;
+        assert!(stats.evictions > 0, "{stats:?}");
+        assert!(stats.clean_departures > 0, "pages only read leave without a copy: {stats:?}");
+        space.check().unwrap();
+    });
+}
+
+#[test]
+fn single_words_are_reached_beyond_a_cards_memory() {
+    within(LIMIT, "words", || {
+        let space = space(1, 1);
+        let mut data = space.alloc::<u64>(3 * CARD * PAGE).unwrap();
+        space
+            .kernel("words")
+            .run(Write(&mut data), |k, data| {
+                for round in 0..2u64 {
+                    for page in 0..3 * CARD {
+                        let at = data.ptr(page * PAGE);
+                        let value = k.load(at)?;
+                        k.store(at, value + page as u64 + round)?;
+                    }
+                }
+                Ok(())
+            })
+            .unwrap();
+        for page in 0..3 * CARD {
+            assert_eq!(data[page * PAGE], 2 * page as u64 + 1);
+        }
+        assert!(space.report().stats.evictions > 0);
+        space.check().unwrap();
+    });
+}
+
+#[test]
+fn a_request_larger_than_the_card_is_refused_with_a_reason() {
+    within(LIMIT, "too large", || {
+        let space = space(1, 1);
+        let mut data = space.alloc::<u64>(2 * CARD * PAGE).unwrap();
+        data.fill(4);
+        let error = space
+            .kernel("greedy")
+            .run(Write(&mut data), |k, data| k.with(data, |_: WriteView<u64>| ()))
+            .unwrap_err();
+        assert!(error.to_string().contains("ask for less"), "{error}");
+        let card = space.card(0).unwrap();
+        let error = space.migrate(&data, card).unwrap_err();
+        assert!(error.to_string().contains("frames"), "{error}");
+        // A prefetch brings what there is room for.
+        assert!(space.prefetch(&data, card).unwrap() <= CARD as u64);
+        assert!(data.iter().all(|&word| word == 4));
+        space.check().unwrap();
+    });
+}
+
+#[test]
+fn two_kernels_whose_groups_do_not_fit_together_take_turns() {
+    within(LIMIT, "turns", || {
+        let space = space(1, 2);
+        let mut data = space.alloc::<u64>(2 * (CARD - 28) * PAGE).unwrap();
+        let half = data.len() / 2;
+        let rounds = 30;
+        let (low, high) = data.split_at_mut(half);
+        space.scope(|s| {
+            for part in [low, high] {
+                s.kernel("large")
+                    .launch(Write(part), move |k, mut part: WriteSpan<u64>| {
+                        for _ in 0..rounds {
+                            k.with(part.slice(..), |mut part: WriteView<u64>| {
+                                part.iter_mut().for_each(|word| *word += 1);
+                            })?;
+                        }
+                        Ok(())
+                    })
+                    .unwrap();
+            }
+        });
+        assert!(data.iter().all(|&word| word == rounds));
+        space.check().unwrap();
+    });
+}
+
+#[test]
+fn a_card_full_of_pinned_pages_says_so_and_goes_on_when_they_are_unpinned() {
+    within(LIMIT, "pinned", || {
+        let space = space(1, 1);
+        let card = space.card(0).unwrap();
+        let mut pinned = space.alloc::<u64>(CARD * PAGE).unwrap();
+        let mut other = space.alloc::<u64>(4 * PAGE).unwrap();
+        pinned.fill(1);
+        other.fill(1);
+        space.pin(&pinned, card).unwrap();
+        let run = |other: &mut [u64]| {
+            let part = Write(other);
+            space.kernel("squeezed").run(part, |k, data| stream(k, data, 4))
+        };
+        let error = run(&mut other).unwrap_err().to_string();
+        assert!(error.contains("card0") || error.contains("card 0"), "{error}");
+        assert!(error.contains("pinned"), "{error}");
+        assert!(space.migrate(&other, card).is_err());
+        assert!(other.iter().all(|&word| word == 1));
+        space.unpin(&pinned).unwrap();
+        run(&mut other).unwrap();
+        assert!(other.iter().all(|&word| word == 2));
+        assert!(pinned.iter().all(|&word| word == 1));
+        space.check().unwrap();
+    });
+}

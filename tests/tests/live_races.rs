@@ -1,0 +1,333 @@
+//! Real threads and kernels write to the same pages while these move about; nothing is lost.
+//!
+//! The negative controls run the same race with one protecting step of the driver left out and
+//! require that the loss is seen.
+
+use std::io::{Read as _, Seek, Write as _};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use farside::{
+    Advice, AgentId, AtomicSpan, Buffer, CardId, KernelContext, KernelError, MemoryId, Read,
+    ReadView, Shared, Space, Write, WriteView,
+};
+use farside_svm::Mutation;
+use farside_tests::live::{Child, Rng, role, seconds, within};
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// Words of a page.
+const PAGE: usize = 512;
+/// Threads of the program that write.
+const THREADS: usize = 2;
+
+/// The pages, who moves them, and when to stop.
+struct Race {
+    space: Space,
+    words: Buffer<AtomicU64>,
+    pages: usize,
+    stop: AtomicBool,
+}
+
+impl Race {
+    /// Each card has room for half of the pages, so that evictions happen all the time.
+    fn new(cards: usize, scheme: &str, pages: usize) -> Race {
+        let space = Space::builder()
+            .cards(cards)
+            .card_memory(pages as u64 / 2 * 4096)
+            .address_space(16 << 20)
+            .placement(scheme)
+            .build()
+            .unwrap();
+        let words = space.alloc_atomic(pages * PAGE, "fought over").unwrap();
+        Race { space, words, pages, stop: AtomicBool::new(false) }
+    }
+
+    /// A thread of the program: increments the first word of a page, which all share, and its own
+    /// word beside it, until told to stop. Gives how often.
+    fn thread(&self, agent: usize) -> u64 {
+        let mut rng = Rng::new(agent as u64 + 77);
+        let mut count = 0;
+        while !self.stop.load(SeqCst) {
+            let page = rng.below(self.pages) * PAGE;
+            self.words[page].fetch_add(1, SeqCst);
+            // Load and store: no other agent touches this word, only its page.
+            let own = &self.words[page + agent];
+            own.store(own.load(SeqCst) + 1, SeqCst);
+            count += 1;
+        }
+        count
+    }
+
+    /// The same, as a kernel; in turns by single words and by `atomic`.
+    fn kernel(&self, card: CardId, agent: usize) -> u64 {
+        let mut count = 0;
+        let mut seed = agent as u64;
+        while !self.stop.load(SeqCst) {
+            let pages = self.pages;
+            seed += 1;
+            let body = move |k: &mut KernelContext, words| kernel(k, words, agent, pages, seed);
+            count += self.space.kernel("race").on(card).run(Shared(&self.words), body).unwrap();
+        }
+        count
+    }
+
+    /// Moves pages about at random until told to stop.
+    fn shake(&self, seed: u64) {
+        let mut rng = Rng::new(seed);
+        let cards = self.space.cards().len();
+        while !self.stop.load(SeqCst) {
+            let from = rng.below(self.pages);
+            let to = from + 1 + rng.below((self.pages - from).min(12));
+            let part = &self.words[from * PAGE..to * PAGE];
+            let memory = MemoryId(rng.below(cards + 1) as u8);
+            // A full card refuses: that is fine, as long as it says so.
+            let _ = match rng.below(8) {
+                0..=3 => self.space.migrate(part, memory).map(drop),
+                4 => self.space.prefetch(part, memory).map(drop),
+                5 => self.space.advise(part, Advice::ReadMostly(rng.below(2) == 0)),
+                6 => {
+                    let agent = AgentId(rng.below(cards + 1) as u8);
+                    self.space.advise(part, Advice::AccessedBy(agent, rng.below(2) == 0))
+                }
+                _ => self.space.trim(),
+            };
+        }
+    }
+
+    /// Runs the threads, a kernel on every card and the shaker for a while; says what is missing
+    /// afterwards, or how often each agent incremented.
+    fn run(&self, time: Duration) -> Result<Vec<u64>, String> {
+        let cards = self.space.cards().len();
+        let counts: Vec<u64> = std::thread::scope(|s| {
+            let mut agents = Vec::new();
+            for agent in 1..=THREADS {
+                agents.push(s.spawn(move || self.thread(agent)));
+            }
+            for card in 0..cards {
+                let agent = 1 + THREADS + card;
+                agents.push(s.spawn(move || self.kernel(CardId(card as u8), agent)));
+            }
+            let shaker = s.spawn(|| self.shake(5));
+            std::thread::sleep(time);
+            self.stop.store(true, SeqCst);
+            shaker.join().unwrap();
+            agents.into_iter().map(|agent| agent.join().unwrap()).collect()
+        });
+        let sum = |slot: usize| -> u64 {
+            (0..self.pages).map(|page| self.words[page * PAGE + slot].load(SeqCst)).sum()
+        };
+        for (agent, &count) in counts.iter().enumerate() {
+            let found = sum(agent + 1);
+            if found != count {
+                return Err(format!("agent {agent} counted {count}, its words say {found}"));
+            }
+        }
+        let (all, found) = (counts.iter().sum::<u64>(), sum(0));
+        if found != all {
+            return Err(format!("all agents together counted {all}, the words say {found}"));
+        }
+        Ok(counts)
+    }
+}
+
+fn kernel(
+    k: &mut KernelContext,
+    words: AtomicSpan<AtomicU64>,
+    agent: usize,
+    pages: usize,
+    seed: u64,
+) -> Result<u64, KernelError> {
+    let mut rng = Rng::new(seed);
+    for turn in 0..200 {
+        let page = rng.below(pages) * PAGE;
+        k.fetch_add(words, page, 1)?;
+        let own = words.ptr(page + agent);
+        if turn % 2 == 0 {
+            let value: u64 = k.load(own)?;
+            k.store(own, value + 1)?;
+        } else {
+            k.atomic(words, page + agent, |word| {
+                let value = word.load(SeqCst);
+                // Long enough that somebody wants the page meanwhile.
+                std::hint::black_box((0..50).sum::<u64>());
+                word.store(value + 1, SeqCst);
+            })?;
+        }
+    }
+    Ok(200)
+}
+
+fn race(cards: usize, scheme: &str) {
+    within(LIMIT, scheme, || {
+        let race = Race::new(cards, scheme, 48);
+        let counts = race.run(seconds()).unwrap();
+        assert!(counts.iter().all(|&count| count > 0), "somebody starved: {counts:?}");
+        let stats = race.space.report().stats;
+        assert!(stats.migrations > 100 && stats.evictions > 0, "the pages did not move: {stats:?}");
+        race.space.check().unwrap();
+    });
+}
+
+#[test]
+fn invariants_1_2_3_nothing_is_lost_between_the_host_and_one_card() {
+    race(1, "on-touch");
+}
+
+#[test]
+fn invariants_1_2_3_nothing_is_lost_between_the_host_and_two_cards() {
+    race(2, "on-touch");
+}
+
+#[test]
+fn invariants_1_2_3_nothing_is_lost_between_the_host_and_three_cards() {
+    race(3, "on-touch");
+}
+
+#[test]
+fn invariant_6_nothing_is_lost_while_pages_are_duplicated() {
+    race(2, "duplication");
+}
+
+#[test]
+fn nothing_is_lost_while_pages_are_mapped_over_the_bus() {
+    race(2, "access-counter");
+}
+
+#[test]
+fn nothing_is_lost_under_first_touch() {
+    race(3, "first-touch");
+}
+
+/// Runs the race in a child with a rule broken; the child says whether the loss was seen.
+fn control(test: &str, mutation: Mutation) {
+    if role().is_some() {
+        let broken = || {
+            let race = Race::new(2, "on-touch", 12);
+            race.space.mutate(mutation).unwrap();
+            race.run(Duration::from_millis(400))
+        };
+        let seen = (0..20).find_map(|_| broken().err());
+        println!("{}", seen.map_or("nothing was lost".to_owned(), |what| format!("LOSS: {what}")));
+        return;
+    }
+    within(LIMIT, test, || {
+        let ended = Child::new(test, "broken").run();
+        assert!(ended.text.contains("LOSS:"), "{mutation:?} is not noticed: {}", ended.text);
+    });
+}
+
+#[test]
+fn control_copying_before_the_cpu_is_stopped_loses_writes() {
+    control(
+        "control_copying_before_the_cpu_is_stopped_loses_writes",
+        Mutation::CopyBeforeUnmap,
+    );
+}
+
+#[test]
+fn control_not_waiting_for_a_cards_accesses_loses_writes() {
+    control("control_not_waiting_for_a_cards_accesses_loses_writes", Mutation::SkipDrain);
+}
+
+#[test]
+fn control_mapping_before_the_copy_is_done_loses_writes() {
+    control("control_mapping_before_the_copy_is_done_loses_writes", Mutation::MapBeforeCopy);
+}
+
+#[test]
+fn readers_of_duplicated_pages_see_values_grow() {
+    within(LIMIT, "monotonic", || {
+        let space = Space::builder().cards(2).address_space(16 << 20).build().unwrap();
+        let words = space.alloc_atomic::<AtomicU64>(4 * PAGE, "growing").unwrap();
+        space.advise(&words, Advice::ReadMostly(true)).unwrap();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            let reader = |card: CardId| {
+                let mut last = 0;
+                while !stop.load(SeqCst) {
+                    let body = move |k: &mut KernelContext, words: AtomicSpan<AtomicU64>| {
+                        let mut seen = last;
+                        for _ in 0..500 {
+                            // The writer writes the second word first: whoever sees the first has
+                            // to see the second as well.
+                            let first: u64 = k.load(words.ptr(0))?;
+                            let second: u64 = k.load(words.ptr(3 * PAGE))?;
+                            if first < seen || second < first {
+                                let text = format!("{first} and {second} after {seen}");
+                                return Err(k.fail(text));
+                            }
+                            seen = first;
+                        }
+                        Ok(seen)
+                    };
+                    last = space.kernel("reader").on(card).run(Shared(&words), body).unwrap();
+                }
+                last
+            };
+            let on_cards: Vec<_> =
+                space.cards().map(|card| s.spawn(move || reader(card))).collect();
+            let on_host = s.spawn(|| {
+                let mut seen = 0;
+                while !stop.load(SeqCst) {
+                    let (first, second) = (words[0].load(SeqCst), words[3 * PAGE].load(SeqCst));
+                    assert!(first >= seen && second >= first, "{first}, {second} after {seen}");
+                    seen = first;
+                }
+            });
+            let end = std::time::Instant::now() + seconds();
+            let mut value = 0;
+            while std::time::Instant::now() < end {
+                value += 1;
+                words[3 * PAGE].store(value, SeqCst);
+                words[0].store(value, SeqCst);
+                std::thread::sleep(Duration::from_micros(300));
+            }
+            stop.store(true, SeqCst);
+            on_host.join().unwrap();
+            assert!(on_cards.into_iter().any(|card| card.join().unwrap() > 0));
+        });
+        let stats = space.report().stats;
+        assert!(stats.duplications > 0 && stats.collapses > 0, "{stats:?}");
+        space.check().unwrap();
+    });
+}
+
+#[test]
+fn invariant_27_system_calls_read_and_write_buffers_that_are_on_a_card() {
+    within(LIMIT, "system calls", || {
+        let space = Space::builder().cards(1).address_space(16 << 20).build().unwrap();
+        let card = space.card(0).unwrap();
+        let mut data = space.alloc::<u8>(64 * 4096).unwrap();
+        data.iter_mut().enumerate().for_each(|(i, byte)| *byte = (i % 251) as u8);
+        let mut file = tempfile();
+        space.migrate(&data, card).unwrap();
+        file.write_all(&data).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 64 * 4096);
+        space.kernel("clear").run(Write(&mut data), |k, data| {
+            k.with(data, |mut data: WriteView<u8>| data.iter_mut().for_each(|byte| *byte = 0))
+        })
+        .unwrap();
+        file.rewind().unwrap();
+        file.read_exact(&mut data).unwrap();
+        assert!(data.iter().enumerate().all(|(i, &byte)| byte == (i % 251) as u8));
+        space.migrate(&data[4096..20 * 4096], card).unwrap();
+        let copy = data.to_vec();
+        assert_eq!(copy, &data[..]);
+        space.migrate(&data, card).unwrap();
+        data.copy_from_slice(&copy);
+        data.copy_within(100..9000, 50_000);
+        let sum = space
+            .kernel("sum")
+            .run(Read(&data), |k, data| {
+                k.with(data, |data: ReadView<u8>| data.iter().map(|&b| u64::from(b)).sum::<u64>())
+            })
+            .unwrap();
+        assert_eq!(sum, data.iter().map(|&b| u64::from(b)).sum::<u64>());
+    });
+}
+
+/// A file without a name.
+fn tempfile() -> std::fs::File {
+    let fd = rustix::fs::memfd_create("live-races", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    fd.into()
+}
