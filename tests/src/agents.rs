@@ -254,10 +254,24 @@ impl Machine {
         }
     }
 
-    /// An agent that lives elsewhere wants a pinned page: the pin may not hold any more.
+    /// An agent wants a page: if it lives elsewhere a pin may not hold any more.
     fn note_wanted(&mut self, agent: AgentId, page: PageNo) {
-        if let Some(facts) = self.facts.get_mut(page) {
-            facts.pin_disturbed |= facts.pins.iter().any(|&at| at != agent.home());
+        let stamp = self.stamp;
+        self.facts.want(page, agent, stamp);
+    }
+
+    /// Dates all accesses that wait for pages: they still want them.
+    pub(crate) fn date_waiting(&mut self) {
+        let stamp = self.stamp;
+        for fault in self.faults.values() {
+            for (page, _) in fault.pages() {
+                self.facts.want(page, fault.card.agent(), stamp);
+            }
+        }
+        for thread in &self.cpu.threads {
+            if let Thread::Blocked(access, _) | Thread::Woken(access, _) = thread {
+                self.facts.want(access.page, AgentId::CPU, stamp);
+            }
         }
     }
 

@@ -26,6 +26,9 @@ pub(crate) struct Card {
     pub(crate) suspect: bool,
     /// A stall or a silent copy since the last reset: frames may be quarantined.
     pub(crate) doubtful: bool,
+    /// It was reset, and no quiet point was reached since: the driver may still have to end what
+    /// others had begun with its memory.
+    pub(crate) recovering: bool,
     pub(crate) tlb: BTreeMap<PageNo, Translation>,
     pub(crate) ring: VecDeque<Queued>,
     /// The ring's next step is on the agenda.
@@ -52,6 +55,7 @@ impl Card {
             stalled: false,
             suspect: false,
             doubtful: false,
+            recovering: false,
             tlb: BTreeMap::new(),
             ring: VecDeque::new(),
             ring_scheduled: false,

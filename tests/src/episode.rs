@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use farside_svm::{Outcome, Request};
 use farside_types::{CardId, PageNo};
 
+use crate::hostility::Hostility;
 use crate::setup::Setup;
 use crate::violation::{Failure, Violation};
 use crate::world::World;
@@ -62,6 +63,7 @@ impl World {
     /// Frees everything; then every card must have all its frames to give.
     fn tidy_up(&mut self) -> Result<(), Failure> {
         self.machine.broken_page = None;
+        self.machine.hostility = Hostility::none();
         for range in self.machine.allocations.clone() {
             let answer = self.ask(Request::Free { addr: range.start.addr() })?;
             if let Err(error) = answer {
@@ -72,6 +74,9 @@ impl World {
             if self.machine.cards[usize::from(card.0)].doubtful {
                 self.reset_card(card)?;
             }
+        }
+        self.drive()?;
+        for card in (0..self.machine.cards.len()).map(|i| CardId(i as u8)) {
             if !self.machine.cards[usize::from(card.0)].lost {
                 self.fill_card(card)?;
             }

@@ -4,7 +4,7 @@
 //! fault is raised, then the page is freed, then the driver answers), an answer is legitimate if
 //! its reason was true at some time in between.
 
-use farside_types::{MemoryId, PageNo, PageRange};
+use farside_types::{AgentId, MemoryId, PageNo, PageRange};
 
 /// One page.
 #[derive(Clone, Debug, Default)]
@@ -25,8 +25,10 @@ pub(crate) struct PageFacts {
     pub(crate) failed: bool,
     /// Where the program pinned it, once per pin.
     pub(crate) pins: Vec<MemoryId>,
-    /// An agent that lives elsewhere asked for it since it was pinned.
+    /// An agent that lives elsewhere asked for it since the pin was asked for, or was waiting then.
     pub(crate) pin_disturbed: bool,
+    /// Who asked for it, and the last stamp at which it waited for the answer.
+    pub(crate) wanted: Vec<(AgentId, u64)>,
 }
 
 /// All pages of the arena.
@@ -87,13 +89,25 @@ impl Facts {
         });
     }
 
-    /// The program pinned a range.
-    pub(crate) fn pin(&mut self, range: PageRange, at: MemoryId) {
+    /// An agent asks for the page, or still waits for it. Those that live elsewhere disturb a pin.
+    pub(crate) fn want(&mut self, page: PageNo, agent: AgentId, stamp: u64) {
+        let Some(facts) = self.get_mut(page) else { return };
+        facts.pin_disturbed |= facts.pins.iter().any(|&at| at != agent.home());
+        match facts.wanted.iter_mut().find(|(other, _)| *other == agent) {
+            Some((_, last)) => *last = stamp,
+            None => facts.wanted.push((agent, stamp)),
+        }
+    }
+
+    /// The program pinned a range; it had asked for it at `since`.
+    pub(crate) fn pin(&mut self, range: PageRange, at: MemoryId, since: u64) {
         self.pinned.push(range);
         self.each(range, |facts| {
             if facts.pins.is_empty() {
                 facts.pin_disturbed = false;
             }
+            let elsewhere = |&(agent, last): &(AgentId, u64)| agent.home() != at && last >= since;
+            facts.pin_disturbed |= facts.wanted.iter().any(elsewhere);
             facts.pins.push(at);
         });
     }

@@ -1,11 +1,11 @@
 //! Losses: stalled rings, lost and reset cards, counters that report nonsense.
 
-use farside_types::{CardId, GROUP_PAGES, PageNo, PageRange};
+use farside_types::{CardId, GROUP_PAGES, PageNo, PageRange, Rights};
 
 use crate::job::{JobFailure, JobState};
 use crate::machine::{Machine, Parcel, Work};
 use crate::rings::GONE;
-use farside_svm::Executor;
+use farside_svm::{Executor, Op};
 
 impl Machine {
     /// The machine thinks of something nasty.
@@ -46,6 +46,26 @@ impl Machine {
         state.doubtful = true;
     }
 
+    /// The driver gave up on a card: pages that the card could write when it was told to let them go
+    /// are lost, for it may write them still.
+    pub(crate) fn give_up(&mut self, card: CardId) {
+        let state = &self.cards[usize::from(card.0)];
+        let drains = state.ring.iter().filter(|queued| {
+            matches!(queued.command.op, Op::CardUnmap { .. } | Op::CardProtect { .. })
+        });
+        let writable = |page: &PageNo| {
+            // A translation that fell out of the TLB is one that the driver cannot know of.
+            state.tlb.get(page).is_none_or(|entry| entry.rights == Rights::ReadWrite)
+        };
+        let pages: Vec<PageNo> = drains
+            .flat_map(|queued| queued.command.op.runs().iter().flat_map(|run| run.pages().pages()))
+            .filter(writable)
+            .collect();
+        for page in pages {
+            self.facts.each(PageRange::page(page), |facts| facts.lost = true);
+        }
+    }
+
     /// A card is gone with its memory.
     pub(crate) fn lose(&mut self, card: CardId) {
         self.say('!', format!("{card} is lost"));
@@ -59,6 +79,7 @@ impl Machine {
         self.wipe(card, false);
         let state = self.card_mut(card);
         (state.stalled, state.suspect, state.doubtful) = (false, false, false);
+        state.recovering = true;
     }
 
     /// Whatever was on the card, or on its way through it, is no more.

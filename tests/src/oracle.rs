@@ -111,7 +111,8 @@ impl Machine {
     fn is_full(&self, memory: MemoryId, pages: u64, since: u64) -> bool {
         let frames = self.memory(memory).frames.len() as u64;
         let pinned = self.facts.pinned_at(memory, PageRange::default()) + self.pins_open(memory);
-        let doubtful = memory.card().is_some_and(|card| self.cards[usize::from(card.0)].doubtful);
+        // What a card that does not answer may still write is out of use, wherever it is.
+        let doubtful = self.cards.iter().any(|card| card.doubtful);
         pages + pinned > frames
             || doubtful
             || self.facts.last_failure >= since
@@ -128,7 +129,9 @@ impl Machine {
     }
 
     fn is_gone(&self, card: CardId) -> bool {
-        self.cards.get(usize::from(card.0)).is_none_or(|card| card.lost || card.doubtful)
+        self.cards
+            .get(usize::from(card.0))
+            .is_none_or(|card| card.lost || card.doubtful || card.recovering)
     }
 
     /// The CPU's accesses to a page are about to end with an error: is there a reason?
@@ -200,7 +203,10 @@ impl Machine {
                 };
                 self.facts.freed(range);
             }
-            Request::Pin { range, at } => self.facts.pin(range, at),
+            Request::Pin { range, at } => {
+                self.date_waiting();
+                self.facts.pin(range, at, open.issued);
+            }
             Request::Unpin { range } => self.facts.unpin(range, stamp),
             Request::Protect { range, rights } => self.facts.each(range, |facts| {
                 facts.cards_read_only = rights == Rights::Read;

@@ -155,7 +155,15 @@ impl Machine {
 
     /// What a copy from a source that was since given to others writes.
     fn write_garbage(&mut self, op: &Op) {
-        let (_, Some(Place::Memory(memory))) = ends(op) else { return };
+        let memory = match ends(op).1 {
+            Some(Place::Memory(memory)) => memory,
+            Some(Place::Bounce(slot)) => {
+                let pages = op.pages() as usize;
+                let buffer = self.bounces[usize::from(slot)].iter_mut().take(pages);
+                return buffer.for_each(|entry| *entry = (None, [GARBAGE + 1; WORDS]));
+            }
+            None => return,
+        };
         for (_, _, frame) in flat(op.runs()) {
             if let Some(frame) = self.memory_mut(memory).frames.get_mut(frame.0 as usize) {
                 frame.content = [GARBAGE + 1; WORDS];

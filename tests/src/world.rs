@@ -345,8 +345,9 @@ impl World {
     }
 
     fn suspect(&mut self, card: CardId) -> Result<(), Violation> {
+        self.machine.give_up(card);
         let state = self.machine.card_mut(card);
-        ensure!(state.doubtful || state.lost, "{card} is called suspect, but it drains in time");
+        ensure!(state.doubtful || state.lost, "{card} is called suspect, but it answers in time");
         if !state.suspect {
             state.suspect = true;
             self.machine.later(Work::Reset(card));
@@ -395,13 +396,23 @@ impl World {
             "the driver waits for something, and nothing is left that could happen; {}\n{:?}",
             self.machine.unfinished(),
             self.driver
-
         );
         ensure!(self.machine.commands_idle(), "a command was never answered");
+        self.check_cards()?;
         check_nothing_waits(&self.machine)?;
         check_quiet(&self.driver, &mut self.machine)?;
         self.check_jobs()?;
         self.machine.say('=', "quiet".into());
+        Ok(())
+    }
+
+    /// Every card that is there can be used, also after a reset.
+    fn check_cards(&mut self) -> Result<(), Violation> {
+        for card in &mut self.machine.cards {
+            let usable = self.driver.is_usable(card.id.memory());
+            ensure!(usable != card.lost, "{} is lost: {}, usable: {usable}", card.id, card.lost);
+            card.recovering = false;
+        }
         Ok(())
     }
 

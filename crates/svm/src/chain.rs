@@ -166,6 +166,8 @@ pub(crate) struct Pending {
     pub(crate) part: u16,
     /// A drain: its failure means that the card does not let go.
     pub(crate) drain: bool,
+    /// A copy into this bounce buffer.
+    pub(crate) bounce: Option<u8>,
 }
 
 /// One copy through a bounce buffer: `runs` of part `part`.
@@ -199,11 +201,13 @@ pub(crate) struct Chain {
     /// The request it is a part of.
     pub(crate) request: Option<RequestId>,
     pub(crate) deadline: Option<Time>,
+    /// When the slot's timer is due; a slot has one at most, so that the heap of timers is bounded.
+    pub(crate) armed: Option<Time>,
     pub(crate) failure: Option<Failure>,
     /// Frames that become free when every command has been answered.
     pub(crate) release: Vec<(CardId, FrameNo, u32)>,
-    /// Something may still use those frames: quarantine them instead.
-    pub(crate) quarantine: bool,
+    /// Cards that did not answer in time and may still use those frames: quarantine them instead.
+    pub(crate) suspects: MemorySet,
     pub(crate) hops: VecDeque<Hop>,
     pub(crate) bounce: Option<u8>,
     /// The host fault that this chain answers.
@@ -221,9 +225,10 @@ impl Chain {
             faults: Vec::new(),
             request: None,
             deadline: None,
+            armed: None,
             failure: None,
             release: Vec::new(),
-            quarantine: false,
+            suspects: MemorySet::EMPTY,
             hops: VecDeque::new(),
             bounce: None,
             host: None,

@@ -147,7 +147,8 @@ pub enum Op {
         /// Which pages.
         runs: Runs,
     },
-    /// Make the CPU's next accesses, and those that wait, end with an error (SIGBUS).
+    /// Take the CPU's mapping away and make its next accesses, and those that wait, end with an
+    /// error (SIGBUS), until a [`Op::HostUnmap`] or [`Op::HostMap`] of the page.
     HostPoison {
         /// Which pages.
         runs: Runs,

@@ -34,12 +34,14 @@ pub struct Driver {
     pub(crate) table: PageTable,
     pub(crate) space: Space,
     pub(crate) cards: Vec<CardState>,
+    /// The time of the last call.
+    pub(crate) now: Time,
     /// Cards that are gone.
     pub(crate) dead: MemorySet,
     /// Cards that were reset and still have chains to end.
     pub(crate) resetting: MemorySet,
-    /// Pages whose host frame is out of use until the next reset.
-    pub(crate) unsafe_host: Vec<PageRange>,
+    /// What cards that did not answer in time may still write.
+    pub(crate) quarantine: Vec<crate::lost::Quarantined>,
     pub(crate) chains: Vec<Chain>,
     pub(crate) idle_chains: Vec<u32>,
     pub(crate) faults: Faults,
@@ -50,6 +52,10 @@ pub struct Driver {
     pub(crate) work: VecDeque<Work>,
     /// Waits for a free chain.
     pub(crate) chain_waiters: VecDeque<Work>,
+    /// Commands that poison a page for the CPU and are not answered yet.
+    pub(crate) poisoning: Vec<(farside_types::CommandId, PageNo)>,
+    /// Waits until pages are poisoned, or allocated, in full.
+    pub(crate) poison_waiters: Vec<Work>,
     /// Waits for a bounce buffer: chains.
     pub(crate) bounce_waiters: VecDeque<u32>,
     pub(crate) bounce_free: Vec<u8>,
@@ -100,7 +106,7 @@ pub(crate) enum Due {
     /// A fault that was throttled.
     Work(Work),
     /// The time limit of a chain.
-    Chain { index: u32, epoch: u32 },
+    Chain { index: u32 },
     /// The end of a page's pin against thrashing.
     Unpin(PageNo),
     /// The scheme's own tick.
@@ -171,9 +177,10 @@ impl Driver {
             table: PageTable::new(config.arena),
             space: Space::new(config.arena),
             cards,
+            now: Time::ZERO,
             dead: MemorySet::EMPTY,
             resetting: MemorySet::EMPTY,
-            unsafe_host: Vec::new(),
+            quarantine: Vec::new(),
             chains: Vec::new(),
             idle_chains: Vec::new(),
             faults: Faults::default(),
@@ -182,6 +189,8 @@ impl Driver {
             launches: Launches::default(),
             work: VecDeque::new(),
             chain_waiters: VecDeque::new(),
+            poisoning: Vec::new(),
+            poison_waiters: Vec::new(),
             bounce_waiters: VecDeque::new(),
             bounce_free: (0..config.capabilities.bounce_slots).collect(),
             claims: Vec::new(),
@@ -204,6 +213,7 @@ impl Driver {
     /// Takes note of what happened and plans what follows. Never blocks. Afterwards poll commands
     /// and replies until there are none.
     pub fn handle(&mut self, now: Time, event: Event<'_>) {
+        self.now = now;
         match event {
             Event::CardFaults { card, faults } => self.take_faults(now, card, faults),
             Event::HostFault { page, access } => {
@@ -242,6 +252,7 @@ impl Driver {
 
     /// Does what has become due. Harmless when nothing has.
     pub fn handle_timeout(&mut self, now: Time) {
+        self.now = now;
         while let Some(&Reverse(timer)) = self.timers.peek() {
             if timer.at > now {
                 break;
@@ -249,7 +260,7 @@ impl Driver {
             self.timers.pop();
             match timer.what {
                 Due::Work(work) => self.work.push_back(work),
-                Due::Chain { index, epoch } => self.chain_due(now, index, epoch),
+                Due::Chain { index } => self.chain_timer(now, timer.at, index),
                 Due::Unpin(page) => self.end_thrash_pin(now, page),
                 Due::Tick => self.tick(now),
             }
@@ -408,8 +419,9 @@ impl Driver {
         self.dead.contains(memory)
     }
 
-    /// Whether there is such a memory and it is alive.
-    pub(crate) fn is_usable(&self, memory: MemoryId) -> bool {
+    /// Whether there is such a memory and it can be used. A card that was reset is usable again
+    /// when the last command of its former life has been answered or given up.
+    pub fn is_usable(&self, memory: MemoryId) -> bool {
         memory.0 as usize <= self.cards.len() && !self.is_dead(memory)
     }
 }

@@ -75,6 +75,9 @@ pub enum Event<'a> {
         card: CardId,
     },
     /// A card was reset: no access is in flight and no translation is left; its memory is empty.
+    /// It counts as gone until others have answered, or given up, what they had begun with its
+    /// memory ([`crate::Driver::is_usable`] says when); launches and requests for it are refused
+    /// until then.
     CardReset {
         /// Which.
         card: CardId,
@@ -136,7 +139,10 @@ pub enum Request {
         /// How.
         advice: Advice,
     },
-    /// Move a range to a memory and keep it there. Pins nest.
+    /// Move a range to a memory and keep it there. Pins nest. A pin keeps a page from eviction and
+    /// from moves that the driver or its scheme wants; agents that can map that memory reach the
+    /// page there. An agent that cannot still gets the page when it accesses it (no access ever
+    /// fails for a pin); the next access of the pin's own agent takes it back.
     Pin {
         /// The pages.
         range: PageRange,

@@ -10,7 +10,7 @@
 //! - those who wait for room get it in the order they came; only what can never be had is refused
 //!   ([`farside_types::CancelReason::OutOfMemory`]).
 
-use farside_types::{CancelReason, CardId, FrameNo, PageNo, Time};
+use farside_types::{CancelReason, CardId, FrameNo, PageNo, PageRange, Time};
 
 use crate::Driver;
 use crate::chain::Stage;
@@ -129,6 +129,21 @@ impl Driver {
         !self.is_requested(page, card.memory()) && !self.is_awaited(card, page)
     }
 
+    /// Frames of `card` that cannot be freed for a request about `range`: what is in them is pinned,
+    /// or wanted there by others.
+    fn frames_held(&self, card: CardId, range: PageRange) -> u64 {
+        let frames = &self.cards[card.0 as usize].frames;
+        let held = |&frame: &u32| {
+            frames.page_in(FrameNo(frame)).is_some_and(|index| {
+                let page = self.table.page_at(index);
+                let wanted =
+                    self.is_requested(page, card.memory()) || self.is_awaited(card, page);
+                !range.contains(page) && (wanted || self.table.get(page).has(flag::PINNED))
+            })
+        };
+        (0..frames.total()).filter(held).count() as u64
+    }
+
     /// Whether a grouped fault that waits for room needs `page`.
     fn is_awaited(&self, card: CardId, page: PageNo) -> bool {
         self.cards[card.0 as usize].waiting.iter().any(|work| match work {
@@ -170,13 +185,12 @@ impl Driver {
         match state.waiting.pop_front() {
             Some(Work::Fault(key)) => self.cancel(key, CancelReason::OutOfMemory),
             Some(Work::Request(id)) => {
-                let frames = u64::from(self.cards[card.0 as usize].frames.total());
-                let error = crate::RequestError::DoesNotFit {
-                    memory,
-                    pages: frames,
-                    frames,
-                    pinned: frames,
-                };
+                let range = self.requests.get(&id).map_or_else(Default::default, |r| r.whole);
+                let pinned = self.frames_held(card, range);
+                let state = &self.cards[card.0 as usize].frames;
+                let frames = u64::from(state.total() - state.quarantined());
+                let pages = range.count;
+                let error = crate::RequestError::DoesNotFit { memory, pages, frames, pinned };
                 self.request_failed(id, error);
             }
             _ => {}

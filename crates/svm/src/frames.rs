@@ -9,7 +9,7 @@ use farside_types::FrameNo;
 
 /// No page.
 const FREE: u32 = u32::MAX;
-/// Out of use until the card is reset, which makes its frames anew.
+/// Out of use until the cards that may still write to it are reset.
 const QUARANTINED: u32 = u32::MAX - 1;
 
 /// Frames of one card.
@@ -127,6 +127,12 @@ impl Frames {
     pub(crate) fn quarantine(&mut self, frame: FrameNo, count: u32) {
         self.pages[frame.0 as usize..(frame.0 + count) as usize].fill(QUARANTINED);
         self.quarantined += count;
+    }
+
+    /// Frees frames that were out of use: nothing writes to them any more.
+    pub(crate) fn end_quarantine(&mut self, frame: FrameNo, count: u32) {
+        self.quarantined -= count;
+        self.release(frame, count);
     }
 
     /// Notes that the frame holds the page of this index.

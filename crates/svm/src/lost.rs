@@ -1,7 +1,7 @@
 //! A card that is gone, or does not let go: what was only there is lost, and says so; everything
 //! else goes on.
 
-use farside_types::{AgentSet, CardId, MemoryId, MemorySet, PageNo, PageRange, Time};
+use farside_types::{AgentSet, CardId, FrameNo, MemoryId, MemorySet, PageNo, PageRange, Time};
 
 use crate::Driver;
 use crate::chain::{Chain, Pending, Stage};
@@ -11,7 +11,67 @@ use crate::fault::FaultKey;
 use crate::frames::Frames;
 use crate::page::{PageState, flag};
 
+/// Something that cards which did not answer in time may still write. It is out of use until each
+/// of them is reset, or gone.
+pub(crate) struct Quarantined {
+    suspects: MemorySet,
+    held: Held,
+}
+
+/// What is out of use.
+#[derive(Clone, Copy)]
+pub(crate) enum Held {
+    /// Frames of a card.
+    Frames(CardId, FrameNo, u32),
+    /// The host's frames of these pages.
+    Host(PageRange),
+    /// A bounce buffer.
+    Bounce(u8),
+}
+
 impl Driver {
+    /// Takes something out of use until the suspects are reset.
+    pub(crate) fn put_in_quarantine(&mut self, suspects: MemorySet, held: Held) {
+        if let Held::Frames(card, frame, count) = held {
+            self.cards[card.0 as usize].frames.quarantine(frame, count);
+        }
+        self.quarantine.push(Quarantined { suspects, held });
+    }
+
+    /// A card writes nothing any more of what was begun before now.
+    fn clear_suspect(&mut self, now: Time, memory: MemoryId) {
+        for chain in &mut self.chains {
+            chain.suspects = chain.suspects.without(memory);
+        }
+        let mut freed = Vec::new();
+        self.quarantine.retain_mut(|entry| {
+            entry.suspects = entry.suspects.without(memory);
+            let over = entry.suspects.is_empty();
+            if over {
+                freed.push(entry.held);
+            }
+            !over
+        });
+        if freed.is_empty() {
+            return;
+        }
+        for held in freed {
+            match held {
+                Held::Frames(card, frame, count) => {
+                    self.cards[card.0 as usize].frames.end_quarantine(frame, count);
+                }
+                Held::Host(range) => {
+                    self.table.for_each_mut(range, |_, e| e.set(flag::HOST_UNSAFE, false));
+                }
+                Held::Bounce(slot) => {
+                    self.bounce_free.push(slot);
+                    self.wake_bounce_waiter(now);
+                }
+            }
+        }
+        self.wake_waiting();
+    }
+
     /// The card and its memory are gone.
     pub(crate) fn card_lost(&mut self, now: Time, card: CardId) {
         let memory = card.memory();
@@ -22,6 +82,7 @@ impl Driver {
         self.drop_jobs(card);
         self.faults.close_card(card);
         self.drop_stale_claims();
+        self.clear_suspect(now, memory);
         self.answer_for(now, card);
         let resident: Vec<PageRange> = self.cards[card.0 as usize].residency.iter().collect();
         for range in resident {
@@ -74,6 +135,7 @@ impl Driver {
         state.frames = Frames::new(state.frames.total());
         state.residency = Default::default();
         state.replicas.clear();
+        self.quarantine.retain(|entry| !matches!(entry.held, Held::Frames(on, ..) if on == card));
         for chain in &mut self.chains {
             chain.release.retain(|(on, ..)| *on != card);
         }
@@ -100,9 +162,6 @@ impl Driver {
             self.cards[card.0 as usize].evicting = 0;
             self.resetting = self.resetting.without(memory);
             self.dead = self.dead.without(memory);
-            for range in std::mem::take(&mut self.unsafe_host) {
-                self.table.for_each_mut(range, |_, e| e.set(flag::HOST_UNSAFE, false));
-            }
         }
     }
 
@@ -179,7 +238,7 @@ impl Driver {
         let range = PageRange::page(page);
         let reason = farside_types::Reason::Lost;
         *self.stats.by_reason.entry(reason).or_default() += 1;
-        let at = Time::ZERO;
+        let at = self.now;
         let moved = crate::Moved { at, range, from: Some(from), to: from, reason };
         self.history.push(moved);
         self.poison(page);
@@ -201,12 +260,17 @@ impl Driver {
     }
 }
 
-fn involves(executor: Executor, card: CardId) -> bool {
+/// The memories of the cards that carry out what is given to an executor.
+pub(crate) fn cards_of(executor: Executor) -> MemorySet {
     match executor {
-        Executor::HostCpu => false,
-        Executor::Card(c) | Executor::CardDma(c) => c == card,
-        Executor::Link(a, b) => a == card || b == card,
+        Executor::HostCpu => MemorySet::EMPTY,
+        Executor::Card(card) | Executor::CardDma(card) => MemorySet::only(card.memory()),
+        Executor::Link(from, to) => MemorySet::only(from.memory()).with(to.memory()),
     }
+}
+
+fn involves(executor: Executor, card: CardId) -> bool {
+    cards_of(executor).contains(card.memory())
 }
 
 /// Whether a chain still has something to do with a memory.

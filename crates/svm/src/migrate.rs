@@ -2,8 +2,8 @@
 //! step fails (driver rules 4 and 5).
 
 use farside_types::{
-    Access, AgentId, AgentSet, CardId, CommandId, Epoch, MemoryId, PageNo, Reason, RequestId,
-    Rights, Span, Time,
+    Access, AgentId, AgentSet, CardId, CommandId, Epoch, MemoryId, MemorySet, PageNo, Reason,
+    RequestId, Rights, Span, Time,
 };
 
 use crate::Driver;
@@ -13,6 +13,7 @@ use crate::command::{Command, Executor, Op, Phase, Place, Run, Runs, Wait};
 use crate::driver::Due;
 use crate::event::{StepError, StepErrorKind};
 use crate::fault::{FaultKey, HostFault, Work};
+use crate::lost::{Held, cards_of};
 use crate::mutation::Mutation;
 use crate::page::{NO_CHAIN, PageState, flag};
 use crate::query::Moved;
@@ -125,7 +126,11 @@ impl Driver {
         let drain = matches!(op, Op::CardUnmap { .. } | Op::CardProtect { .. });
         let chain = &mut self.chains[index as usize];
         let awaited = wait == Wait::Awaited;
-        chain.pending.push(Pending { command: id, executor, awaited, part, drain });
+        let bounce = match op {
+            Op::Copy { to: Place::Bounce(slot), .. } => Some(slot),
+            _ => None,
+        };
+        chain.pending.push(Pending { command: id, executor, awaited, part, drain, bounce });
         let epoch = Epoch(chain.epoch);
         let reason = chain.parts[part as usize].shape.reason;
         self.commands.push_back(Command { id, epoch, executor, wait, phase, reason, op });
@@ -137,11 +142,32 @@ impl Driver {
         let chain = &mut self.chains[index as usize];
         let remote = |pending: &Pending| pending.awaited && pending.executor != Executor::HostCpu;
         if chain.pending.iter().any(remote) {
-            let at = now + span;
-            chain.deadline = Some(at);
-            let epoch = chain.epoch;
-            self.set_timer(at, Due::Chain { index, epoch });
+            chain.deadline = Some(now + span);
+            self.arm_chain(now, index);
         }
+    }
+
+    /// Sees to it that the slot's timer is due no later than its deadline. It is never set further
+    /// ahead than the shorter time limit, so that no later deadline can come before it: one timer
+    /// per slot is enough.
+    fn arm_chain(&mut self, now: Time, index: u32) {
+        let step = self.config.limits.drain.min(self.config.limits.copy);
+        let chain = &mut self.chains[index as usize];
+        if let (Some(deadline), None) = (chain.deadline, chain.armed) {
+            let at = deadline.min(now + step);
+            chain.armed = Some(at);
+            self.set_timer(at, Due::Chain { index });
+        }
+    }
+
+    /// A slot's timer is due: the chain that has the slot now may have time left.
+    pub(crate) fn chain_timer(&mut self, now: Time, at: Time, index: u32) {
+        let chain = &mut self.chains[index as usize];
+        if chain.armed == Some(at) {
+            chain.armed = None;
+        }
+        self.chain_due(now, index);
+        self.arm_chain(now, index);
     }
 
     /// Setup: stop everybody who could write, or who would be left with an old translation.
@@ -194,7 +220,7 @@ impl Driver {
     ) {
         let index = (command.0 & u64::from(LOOSE)) as u32;
         if index == LOOSE {
-            return;
+            return self.poison_done(command);
         }
         let trusting = self.mutated.on(Mutation::TrustLateCompletions);
         let known = self.chains.get(index as usize).and_then(|chain| {
@@ -226,8 +252,10 @@ impl Driver {
         }
         let chain = &mut self.chains[index as usize];
         if error.kind == StepErrorKind::TimedOut {
-            chain.quarantine = true;
-            self.guard_host(index, pending);
+            let suspects = cards_of(pending.executor);
+            chain.suspects = chain.suspects.union(suspects);
+            self.suspect(index, pending.part, suspects);
+            self.guard(index, pending, suspects);
         }
         let chain = &mut self.chains[index as usize];
         if !pending.awaited && chain.stage == Stage::Closing {
@@ -272,7 +300,8 @@ impl Driver {
                     if !self.next_hop(now, index) {
                         return;
                     }
-                    if self.chains[index as usize].waits() || !self.destination_lives(index) {
+                    let chain = &self.chains[index as usize];
+                    if chain.waits() || chain.failure.is_some() || !self.destination_lives(index) {
                         continue;
                     }
                     self.chains[index as usize].stage = Stage::Finalize;
@@ -363,10 +392,7 @@ impl Driver {
             return true;
         };
         let Some(slot) = chain.bounce.or_else(|| self.bounce_free.pop()) else {
-            if !self.bounce_waiters.contains(&index) {
-                self.bounce_waiters.push_back(index);
-            }
-            return false;
+            return self.wait_for_bounce(index);
         };
         chain.bounce = Some(slot);
         let (part, runs, inbound) = (hop.part, hop.runs.clone(), hop.inbound);
@@ -393,11 +419,34 @@ impl Driver {
         true
     }
 
+    /// Waits for a bounce buffer: gives `false`. If all of them are in quarantine it notes a failure.
+    fn wait_for_bounce(&mut self, index: u32) -> bool {
+        let in_use = self.chains.iter().any(|chain| chain.bounce.is_some());
+        if in_use {
+            if !self.bounce_waiters.contains(&index) {
+                self.bounce_waiters.push_back(index);
+            }
+            return false;
+        }
+        let chain = &mut self.chains[index as usize];
+        let part = chain.hops.front().map_or(0, |hop| hop.part);
+        let part = &chain.parts[part as usize];
+        let Shape { from, at, .. } = part.shape;
+        let page = part.first_page();
+        chain.failure = Some(Failure { kind: StepErrorKind::TimedOut, page, from, to: at });
+        true
+    }
+
     fn give_bounce_back(&mut self, now: Time, index: u32) {
         let Some(slot) = self.chains[index as usize].bounce.take() else {
             return;
         };
         self.bounce_free.push(slot);
+        self.wake_bounce_waiter(now);
+    }
+
+    /// A bounce buffer is free: the first that waits goes on.
+    pub(crate) fn wake_bounce_waiter(&mut self, now: Time) {
         if let Some(next) = self.bounce_waiters.pop_front() {
             self.advance(now, next);
         }
@@ -616,6 +665,9 @@ impl Driver {
                 directory.map(agent, rights);
                 entry.flags |= flag::REFERENCED;
             }
+            if shape.stop.contains(AgentId::CPU) {
+                entry.set(flag::POISONED, false);
+            }
             if moved {
                 let fight = shape.reason == Reason::Demand || shape.reason == Reason::Collapse;
                 let again = entry.moved_at != 0 && entry.residency(now) < window;
@@ -721,6 +773,12 @@ impl Driver {
             self.request_rolled_back(id, request_error(&failure));
         }
         self.leave_pages(index);
+        if !self.quarantine.is_empty() {
+            // Perhaps the last bounce buffer is out of use: nobody must wait for it.
+            for waiting in std::mem::take(&mut self.bounce_waiters) {
+                self.advance(now, waiting);
+            }
+        }
     }
 
     fn restore(&mut self, index: u32, part: &Part) {
@@ -771,7 +829,8 @@ impl Driver {
     fn retire(&mut self, now: Time, index: u32) {
         let chain = &mut self.chains[index as usize];
         let release = std::mem::take(&mut chain.release);
-        let quarantine = chain.quarantine && !self.mutated.on(Mutation::ReuseAfterTimeout);
+        let careless = self.mutated.on(Mutation::ReuseAfterTimeout);
+        let suspects = if careless { MemorySet::EMPTY } else { chain.suspects };
         let evicted = chain.parts.iter().filter(|p| p.shape.kind == Kind::Eviction);
         let evictions: Vec<(CardId, u32)> = evicted
             .flat_map(|p| {
@@ -784,15 +843,14 @@ impl Driver {
             std::mem::take(&mut chain.pending),
             std::mem::take(&mut chain.waiters),
         );
-        *chain = Chain { epoch, pending, ..Chain::idle() };
+        *chain = Chain { epoch, pending, armed: chain.armed, ..Chain::idle() };
         self.idle_chains.push(index);
         self.work.extend(waiters);
         for (card, frame, count) in release {
-            let frames = &mut self.cards[card.0 as usize].frames;
-            if quarantine {
-                frames.quarantine(frame, count);
+            if suspects.is_empty() {
+                self.cards[card.0 as usize].frames.release(frame, count);
             } else {
-                frames.release(frame, count);
+                self.put_in_quarantine(suspects, Held::Frames(card, frame, count));
             }
         }
         for (card, pages) in evictions {
@@ -804,7 +862,7 @@ impl Driver {
     }
 
     /// A chain has ended: those who wait for frames or for a chain are planned again, in order.
-    fn wake_waiting(&mut self) {
+    pub(crate) fn wake_waiting(&mut self) {
         for card in &mut self.cards {
             self.work.extend(card.waiting.drain(..));
         }
@@ -812,36 +870,56 @@ impl Driver {
     }
 
     /// The time limit of a chain's stage has passed.
-    pub(crate) fn chain_due(&mut self, now: Time, index: u32, epoch: u32) {
+    fn chain_due(&mut self, now: Time, index: u32) {
         let chain = &self.chains[index as usize];
-        let due = chain.epoch == epoch && chain.deadline.is_some_and(|at| at <= now);
+        let due = chain.deadline.is_some_and(|at| at <= now);
         if !due || !chain.waits() {
             return;
         }
-        let late: Vec<Pending> = chain.pending.iter().copied().filter(|p| p.awaited).collect();
+        // The host's own processors answer in any case: nobody is to act behind our back.
+        let late = |p: &Pending| p.awaited && p.executor != Executor::HostCpu;
+        let late: Vec<Pending> = chain.pending.iter().copied().filter(late).collect();
+        self.chains[index as usize].deadline = None;
         for pending in late {
             self.chains[index as usize].pending.retain(|p| p.command != pending.command);
             let kind = StepErrorKind::TimedOut;
             self.step_failed(index, pending, StepError { pages_done: 0, kind });
         }
-        self.chains[index as usize].deadline = None;
         self.advance(now, index);
     }
 
-    /// A copy to the host that timed out may still arrive: the host's frames are out of use.
-    fn guard_host(&mut self, index: u32, pending: Pending) {
+    /// Tells the program that these cards do not answer.
+    fn suspect(&mut self, index: u32, part: u16, suspects: MemorySet) {
+        let part = self.chains[index as usize].parts.get(part as usize);
+        let pages =
+            part.and_then(|part| part.runs.first()).map_or_else(Default::default, Run::pages);
+        for card in suspects.iter().filter_map(MemoryId::card) {
+            self.replies.push_back(Reply::CardSuspect { card, pages });
+        }
+    }
+
+    /// A copy that timed out may still arrive: the bounce buffer, or the host's frames, that it
+    /// writes are out of use. (Frames of cards go with the chain.)
+    fn guard(&mut self, index: u32, pending: Pending, suspects: MemorySet) {
+        if self.mutated.on(Mutation::ReuseAfterTimeout) {
+            return;
+        }
+        if let Some(slot) = pending.bounce {
+            self.chains[index as usize].bounce = None;
+            return self.put_in_quarantine(suspects, Held::Bounce(slot));
+        }
         let chain = &self.chains[index as usize];
         let Some(part) = chain.parts.get(pending.part as usize) else {
             return;
         };
         let into_host = part.shape.fill == Fill::Copy && part.shape.at.is_host();
-        if pending.drain || !into_host || self.mutated.on(Mutation::ReuseAfterTimeout) {
+        if pending.drain || !into_host {
             return;
         }
         let runs = part.runs.clone();
         for run in runs.iter() {
             self.table.for_each_mut(run.pages(), |_, entry| entry.set(flag::HOST_UNSAFE, true));
-            self.unsafe_host.push(run.pages());
+            self.put_in_quarantine(suspects, Held::Host(run.pages()));
         }
     }
 
@@ -852,11 +930,10 @@ impl Driver {
             return;
         };
         let chain = &mut self.chains[index as usize];
-        chain.quarantine = true;
+        chain.suspects = chain.suspects.with(card.memory());
         let part = &chain.parts[pending.part as usize];
         let (runs, shape, page) = (part.runs.clone(), part.shape, part.first_page());
-        let range = runs.first().map_or_else(Default::default, Run::pages);
-        self.replies.push_back(Reply::CardSuspect { card, pages: range });
+        self.suspect(index, pending.part, MemorySet::only(card.memory()));
         let writes = runs.iter().any(|run| {
             let agent = card.agent();
             run.pages().pages().any(|p| self.table.get(p).directory.writers().contains(agent))

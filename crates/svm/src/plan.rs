@@ -238,6 +238,7 @@ impl Driver {
                 shape.demote = shape.demote.minus(cpu);
             }
         }
+        self.lift_poison(shape, entry);
         let others = shape.stop.without(agent);
         if shape.before.len() > 1 && shape.after.len() == 1 && !others.is_empty() {
             shape.kind = if access.is_write() { Kind::Collapse } else { Kind::Migration };
@@ -251,6 +252,14 @@ impl Driver {
         shape.map = Some((agent, rights));
         if self.mutated.on(Mutation::KeepStaleCopy) && shape.kind == Kind::Rights && alone {
             shape.after = shape.before;
+        }
+    }
+
+    /// An error that the CPU met does not outlast the next move: taking its (poisoned) entry away
+    /// lets it fault anew.
+    fn lift_poison(&self, shape: &mut Shape, entry: &PageEntry) {
+        if entry.has(flag::POISONED) {
+            shape.stop = shape.stop.with(AgentId::CPU);
         }
     }
 
@@ -298,6 +307,7 @@ impl Driver {
             shape.owner = shape.after.first()?;
         }
         shape.stop = displaced(entry.directory.mappers(), entry, shape.after, shape.owner);
+        self.lift_poison(&mut shape, entry);
         Some(shape)
     }
 

@@ -125,7 +125,7 @@ impl Driver {
 
     fn may_come_along(&self, entry: &PageEntry, page: PageNo, agent: AgentId) -> bool {
         let busy = entry.state == PageState::Moving || entry.has(flag::PLANNED);
-        let stays = entry.has(flag::PINNED) || entry.has(flag::THRASH_PINNED);
+        let stays = entry.has(flag::PINNED | flag::THRASH_PINNED | flag::POISONED);
         let fought = entry.directory.bounces() > 0;
         let mapped = entry.directory.mappers().contains(agent);
         !(busy || stays || fought || mapped)

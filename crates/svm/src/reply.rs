@@ -18,11 +18,12 @@ pub enum Reply {
         /// The job.
         job: JobId,
     },
-    /// A card did not drain in time. Its frames are quarantined; reset it to use it again.
+    /// A card did not drain, or its page DMA or link did not answer, in time. What it may still
+    /// read or write is quarantined, wherever that is; reset the card to use it again.
     CardSuspect {
         /// The card.
         card: CardId,
-        /// The pages it would not let go.
+        /// The first pages it would not let go.
         pages: PageRange,
     },
 }
@@ -82,7 +83,7 @@ pub enum RequestError {
     /// The range cannot be in that memory all at once.
     #[error(
         "{pages} pages cannot be at {memory} at once: it has {frames} frames, {pinned} of them \
-         pinned; migrate a smaller range, or let the kernel fault the pages in"
+         pinned or awaited by others; migrate a smaller range, or let the kernel fault the pages in"
     )]
     DoesNotFit {
         /// The memory.
@@ -91,7 +92,7 @@ pub enum RequestError {
         pages: u64,
         /// Frames it has.
         frames: u64,
-        /// Frames that hold pinned pages.
+        /// Frames that hold pages which stay: pinned, or wanted there by others under way.
         pinned: u64,
     },
     /// A page is pinned elsewhere.

@@ -29,7 +29,7 @@ pub(crate) struct OpenRequest {
     /// What has not been looked at yet.
     left: VecDeque<PageRange>,
     /// All of it.
-    whole: PageRange,
+    pub(crate) whole: PageRange,
     /// Chains that work for it.
     chains: u32,
     pages_moved: u64,
@@ -64,6 +64,8 @@ enum Walk {
     Held(u32),
     /// The next page is claimed by an older group.
     Claimed(usize),
+    /// The next page is being poisoned.
+    Poisoning,
     /// Nothing is left.
     End,
     /// It cannot go on.
@@ -140,12 +142,14 @@ impl Driver {
             if entry.has(flag::POISONED) {
                 poisoned.push_back(PageRange::page(page));
             }
-            let flags = entry.flags & flag::HOST_UNSAFE;
+            let flags = entry.flags & (flag::HOST_UNSAFE | flag::POISONED);
             *entry = PageEntry { state: PageState::Fresh, flags, ..PageEntry::default() };
         });
         if poisoned.is_empty() {
             self.reply(id, Ok(Outcome::Allocated(range)));
         } else {
+            // Nobody gets the pages before the program was told of them.
+            self.table.for_each_mut(range, |_, entry| entry.set(flag::DOOMED, true));
             self.open(id, RequestKind::Alloc, range, poisoned);
         }
         Ok(())
@@ -160,7 +164,10 @@ impl Driver {
         let freed_already = self
             .requests
             .values()
-            .any(|request| request.kind == RequestKind::Free && request.whole == range);
+            .any(|request| {
+                let about_all = matches!(request.kind, RequestKind::Free | RequestKind::Alloc);
+                about_all && request.whole == range
+            });
         if freed_already {
             return Err(not_one);
         }
@@ -369,6 +376,7 @@ impl Driver {
                 }
                 Walk::Held(chain) => return self.wait_on(chain, Work::Request(id)),
                 Walk::Claimed(at) => return self.claims[at].waiters.push(Work::Request(id)),
+                Walk::Poisoning => return self.poison_waiters.push(Work::Request(id)),
                 Walk::End => return self.finish_request(id),
                 Walk::Failed(error) => return self.request_failed(id, error),
             }
@@ -394,6 +402,12 @@ impl Driver {
                     break;
                 }
                 return claim.map_or(Walk::Held(entry.chain), Walk::Claimed);
+            }
+            if self.is_being_poisoned(page, &entry) {
+                if seen > 0 {
+                    break;
+                }
+                return Walk::Poisoning;
             }
             match self.request_shape(kind, page, &entry) {
                 Ok(Some(shape)) => {
@@ -622,7 +636,16 @@ impl Driver {
                 self.remove_object(whole);
                 self.reply_done(id, 0);
             }
-            (RequestKind::Alloc, None) => self.reply(id, Ok(Outcome::Allocated(whole))),
+            (RequestKind::Alloc, None) => {
+                self.table.for_each_mut(whole, |_, entry| entry.set(flag::DOOMED, false));
+                self.work.extend(self.poison_waiters.drain(..));
+                self.reply(id, Ok(Outcome::Allocated(whole)));
+            }
+            (RequestKind::Alloc, Some(error)) => {
+                self.remove_object(whole);
+                self.work.extend(self.poison_waiters.drain(..));
+                self.reply(id, Err(error));
+            }
             (RequestKind::Pin(at), Some(error)) => {
                 if let Some(pin) = self.pins.iter().rposition(|p| *p == Pin { range: whole, at }) {
                     self.pins.remove(pin);
@@ -642,6 +665,14 @@ impl Driver {
             *entry = PageEntry { flags, ..PageEntry::default() };
         });
         self.space.remove(range.start);
+    }
+
+    /// Whether `page` belongs to an allocation that the program was not told of yet.
+    pub(crate) fn is_being_allocated(&self, page: PageNo, entry: &PageEntry) -> bool {
+        let opens = |request: &OpenRequest| {
+            request.kind == RequestKind::Alloc && request.whole.contains(page)
+        };
+        entry.has(flag::DOOMED) && self.requests.values().any(opens)
     }
 
     /// Whether a request is bringing `page` to `memory`: it is no victim then.

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use farside_types::{
-    Access, AgentId, CancelReason, CardId, FaultId, FrameNo, PageNo, PageRange, Reason, Rights,
-    Time,
+    Access, AgentId, AgentSet, CancelReason, CardId, CommandId, FaultId, FrameNo, PageNo,
+    PageRange, Reason, Rights, Time,
 };
 
 use crate::Driver;
@@ -438,6 +438,9 @@ impl Driver {
         if entry.state == PageState::Moving {
             return self.wait_on(entry.chain, again);
         }
+        if self.is_being_poisoned(page, &entry) || self.is_being_allocated(page, &entry) {
+            return self.poison_waiters.push(again);
+        }
         if let Some(claim) = self.claimed(page, None) {
             return self.claims[claim].waiters.push(again);
         }
@@ -464,16 +467,35 @@ impl Driver {
         self.start_plan(now, plan, Some(fault));
     }
 
-    /// The program's accesses to `page` end with an error.
+    /// The program's accesses to `page` end with an error, until the page is next moved or mapped,
+    /// or allocated anew.
     pub(crate) fn poison(&mut self, page: PageNo) {
         if !self.config.arena.contains(page) {
             return;
         }
         self.stats.cancelled_faults += 1;
-        self.table.get_mut(page).set(flag::POISONED, true);
+        let entry = self.table.get_mut(page);
+        entry.set(flag::POISONED, true);
+        entry.directory.unmap(AgentSet::only(AgentId::CPU));
         let frame = self.table.host_frame(page);
         let runs = [Run { page, count: 1, src: frame, dst: frame }].as_slice().into();
-        self.loose(Executor::HostCpu, Wait::Posted, Phase::Finalize, Op::HostPoison { runs });
+        let op = Op::HostPoison { runs };
+        let id = self.loose(Executor::HostCpu, Wait::Posted, Phase::Finalize, op);
+        self.poisoning.push((id, page));
+    }
+
+    /// Whether the command that poisons `page` is still out. The host's commands have no order
+    /// among each other: nothing may lift the poison before.
+    pub(crate) fn is_being_poisoned(&self, page: PageNo, entry: &PageEntry) -> bool {
+        entry.has(flag::POISONED) && self.poisoning.iter().any(|&(_, other)| other == page)
+    }
+
+    /// A command of no chain was answered.
+    pub(crate) fn poison_done(&mut self, command: CommandId) {
+        if let Some(at) = self.poisoning.iter().position(|&(id, _)| id == command) {
+            self.poisoning.swap_remove(at);
+            self.work.extend(self.poison_waiters.drain(..));
+        }
     }
 
     /// A move that the driver or a scheme wants; pages that are on the move are left alone.
@@ -625,7 +647,13 @@ impl Driver {
     }
 
     /// Issues a command that no chain waits for.
-    pub(crate) fn loose(&mut self, executor: Executor, wait: Wait, phase: Phase, op: Op) {
+    pub(crate) fn loose(
+        &mut self,
+        executor: Executor,
+        wait: Wait,
+        phase: Phase,
+        op: Op,
+    ) -> CommandId {
         let id = self.command_id(crate::migrate::LOOSE);
         if matches!(executor, Executor::Card(_)) {
             self.stats.posted_commands += 1;
@@ -633,6 +661,7 @@ impl Driver {
         let epoch = farside_types::Epoch(0);
         let reason = Reason::Demand;
         self.commands.push_back(Command { id, epoch, executor, wait, phase, reason, op });
+        id
     }
 }
 
