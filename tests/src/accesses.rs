@@ -2,12 +2,12 @@
 //! that every access is held to.
 
 use farside_svm::{Op, Place};
-use farside_types::{Access, AgentId, MemoryId, PageNo, Rights};
+use farside_types::{Access, AgentId, CardId, MemoryId, PageNo, Rights};
 
 use crate::access::{Cargo, Flight, Who, WordAccess, WordOp};
 use crate::job::JobFailure;
 use crate::machine::{Machine, Work};
-use crate::memory::Translation;
+use crate::memory::{GARBAGE, Translation};
 use crate::transfers::Fate;
 use crate::violation::{Violation, ensure};
 
@@ -136,6 +136,11 @@ impl Machine {
         if memory.generation != translation.generation || memory.lost {
             return Ok(Landed::BusError);
         }
+        let given_up = |card: CardId| self.cards[usize::from(card.0)].given_up.contains(&access.page);
+        if agent.card().is_some_and(given_up) {
+            self.scribble(access, translation);
+            return Ok(Landed::Well);
+        }
         let name = describe(agent, access, translation);
         self.check_frame(&name, access, translation)?;
         self.check_facts(&name, agent, access)?;
@@ -145,6 +150,14 @@ impl Machine {
         }
         self.read_and_write(&name, access, translation)?;
         Ok(Landed::Well)
+    }
+
+    /// A card that did not drain reads and writes frames that must be out of use.
+    fn scribble(&mut self, access: WordAccess, translation: Translation) {
+        if access.op.access().is_write() {
+            let frame = translation.frame.0 as usize;
+            self.memory_mut(translation.memory).frames[frame].content[access.word] = GARBAGE;
+        }
     }
 
     /// The frame must have been given to this page.

@@ -1,6 +1,6 @@
 //! A card as the harness knows it: a TLB, a ring, a fault buffer and access counters.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use farside_svm::{Command, Op};
 use farside_types::{CardId, FaultId, PageNo, Time};
@@ -29,6 +29,8 @@ pub(crate) struct Card {
     /// It was reset, and no quiet point was reached since: the driver may still have to end what
     /// others had begun with its memory.
     pub(crate) recovering: bool,
+    /// Pages that it did not let go in time: until a reset its accesses to them are nobody's.
+    pub(crate) given_up: BTreeSet<PageNo>,
     pub(crate) tlb: BTreeMap<PageNo, Translation>,
     pub(crate) ring: VecDeque<Queued>,
     /// The ring's next step is on the agenda.
@@ -56,6 +58,7 @@ impl Card {
             suspect: false,
             doubtful: false,
             recovering: false,
+            given_up: BTreeSet::new(),
             tlb: BTreeMap::new(),
             ring: VecDeque::new(),
             ring_scheduled: false,

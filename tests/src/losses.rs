@@ -50,6 +50,9 @@ impl Machine {
     /// are lost, for it may write them still.
     pub(crate) fn give_up(&mut self, card: CardId) {
         let state = &self.cards[usize::from(card.0)];
+        if !state.stalled {
+            return;
+        }
         let drains = state.ring.iter().filter(|queued| {
             matches!(queued.command.op, Op::CardUnmap { .. } | Op::CardProtect { .. })
         });
@@ -59,11 +62,11 @@ impl Machine {
         };
         let pages: Vec<PageNo> = drains
             .flat_map(|queued| queued.command.op.runs().iter().flat_map(|run| run.pages().pages()))
-            .filter(writable)
             .collect();
-        for page in pages {
-            self.facts.each(PageRange::page(page), |facts| facts.lost = true);
+        for page in pages.iter().filter(|page| writable(page)) {
+            self.facts.each(PageRange::page(*page), |facts| facts.lost = true);
         }
+        self.card_mut(card).given_up.extend(pages);
     }
 
     /// A card is gone with its memory.
@@ -120,6 +123,7 @@ impl Machine {
     fn drop_commands(&mut self, card: CardId) {
         let state = self.card_mut(card);
         state.tlb.clear();
+        state.given_up.clear();
         state.fault_buffer.clear();
         state.counters.clear();
         state.running = 0;

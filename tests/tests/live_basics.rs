@@ -1,5 +1,6 @@
 //! The plain uses of a space, live: every feature of the interface does what it says.
 
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use bytemuck::{Pod, Zeroable};
@@ -7,7 +8,8 @@ use farside::{
     Advice, CardId, Error, KernelContext, KernelError, LiveError, MemoryId, Ptr, Read, ReadView,
     Reason, Shared, Space, Write, WriteView, placement,
 };
-use farside_tests::live::within;
+use farside_svm::Mutation;
+use farside_tests::live::{must_be_caught, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Words of a page.
@@ -17,10 +19,7 @@ fn space(cards: usize) -> Space {
     Space::builder().cards(cards).card_memory(8 << 20).address_space(64 << 20).build().unwrap()
 }
 
-fn add_one(
-    k: &mut KernelContext,
-    data: farside::WriteSpan<u64>,
-) -> Result<(), KernelError> {
+fn add_one(k: &mut KernelContext, data: farside::WriteSpan<u64>) -> Result<(), KernelError> {
     k.with(data, |mut data: WriteView<u64>| data.iter_mut().for_each(|word| *word += 1))
 }
 
@@ -185,7 +184,9 @@ fn scattered_frames_give_the_same_bytes_as_contiguous_ones() {
         let contiguous = space
             .kernel("contiguous")
             .on(card)
-            .run(Read(&data), |k, data| k.with(data, |data: ReadView<u64>| data.as_slice().is_some()))
+            .run(Read(&data), |k, data| {
+                k.with(data, |data: ReadView<u64>| data.as_slice().is_some())
+            })
             .unwrap();
         assert!(contiguous);
     });
@@ -285,10 +286,8 @@ fn invariant_7_a_write_to_read_only_memory_fails_its_job_and_changes_nothing() {
         assert!(data.iter().all(|&word| word == 2));
 
         // Lent for reading: the launch's own rights count, whatever the pages allow.
-        let refused = space
-            .kernel("thief")
-            .run(Read(&data), |k, data| k.store(data.ptr(3), 99))
-            .unwrap_err();
+        let refused =
+            space.kernel("thief").run(Read(&data), |k, data| k.store(data.ptr(3), 99)).unwrap_err();
         assert!(matches!(refused, Error::Kernel(KernelError::WildAddress { .. })), "{refused}");
         assert_eq!(data[3], 2);
     });
@@ -399,28 +398,39 @@ fn a_panic_fails_its_kernel_only_and_gives_memory_back() {
     });
 }
 
+/// Launches of one stream, each on the next card, each of which wants to be the next.
+fn take_turns(space: &Space) -> Result<(), String> {
+    let words = space.alloc_atomic::<AtomicU64>(1, "turn").unwrap();
+    let stream = space.stream();
+    space.scope(|s| {
+        let launch = |turn: u64| {
+            let kernel = s.kernel("turn").on(CardId((turn % 3) as u8)).stream(stream);
+            let launched = kernel.launch(Shared(&words), move |k, words| {
+                match k.compare_exchange(words, 0, turn, turn + 1)? {
+                    seen if seen == turn => Ok(()),
+                    seen => Err(k.fail(format!("turn {turn} saw {seen}"))),
+                }
+            });
+            launched.unwrap()
+        };
+        let jobs: Vec<_> = (0..60).map(launch).collect();
+        jobs.into_iter().try_for_each(|job| job.wait().map_err(|error| error.to_string()))
+    })
+}
+
 #[test]
 fn launches_of_a_stream_are_ordered_across_cards() {
-    within(LIMIT, "stream", || {
-        let space = space(3);
-        let words = space.alloc_atomic::<std::sync::atomic::AtomicU64>(1, "turn").unwrap();
-        let stream = space.stream();
-        space.scope(|s| {
-            for turn in 0..60u64 {
-                let card = CardId((turn % 3) as u8);
-                s.kernel("turn")
-                    .on(card)
-                    .stream(stream)
-                    .launch(Shared(&words), move |k, words| {
-                        match k.compare_exchange(words, 0, turn, turn + 1)? {
-                            seen if seen == turn => Ok(()),
-                            seen => Err(k.fail(format!("turn {turn} saw {seen}"))),
-                        }
-                    })
-                    .unwrap();
-            }
-        });
-        assert_eq!(words[0].load(std::sync::atomic::Ordering::SeqCst), 60);
+    within(LIMIT, "stream", || take_turns(&space(3)).unwrap());
+}
+
+#[test]
+fn control_starting_a_streams_launches_together_is_noticed() {
+    must_be_caught("control_starting_a_streams_launches_together_is_noticed", || {
+        (0..50).try_for_each(|_| {
+            let space = space(3);
+            space.mutate(Mutation::IgnoreStreamOrder).map_err(|error| error.to_string())?;
+            take_turns(&space)
+        })
     });
 }
 
@@ -428,11 +438,11 @@ fn launches_of_a_stream_are_ordered_across_cards() {
 fn waiting_time_limits_and_cancelling() {
     within(LIMIT, "limits", || {
         let space = space(1);
-        let words = space.alloc_atomic::<std::sync::atomic::AtomicU64>(1, "word").unwrap();
+        let words = space.alloc_atomic::<AtomicU64>(1, "word").unwrap();
         space.scope(|s| {
             let spin = |k: &mut KernelContext, words| -> Result<(), KernelError> {
                 loop {
-                    k.fetch_add::<std::sync::atomic::AtomicU64>(words, 0, 1)?;
+                    k.fetch_add::<AtomicU64>(words, 0, 1)?;
                 }
             };
             let job = s.kernel("endless").launch(Shared(&words), spin).unwrap();
@@ -469,8 +479,10 @@ fn waiting_time_limits_and_cancelling() {
 fn a_kernels_own_operation_on_a_word_may_use_shared_memory_itself() {
     within(LIMIT, "atomic body", || {
         let space = space(1);
-        let words = space.alloc_atomic::<std::sync::atomic::AtomicU64>(2 * PAGE, "words").unwrap();
-        let mut other = space.alloc::<u64>(PAGE).unwrap();
+        let words = space.alloc_atomic::<AtomicU64>(2 * PAGE, "words").unwrap();
+        // Far enough that nobody brings the held page along with it.
+        let mut other = space.alloc::<u64>(1024 * PAGE).unwrap();
+        let far = 800 * PAGE;
         other.fill(8);
         space.migrate(&other, space.card(0).unwrap()).unwrap();
         let other = std::sync::Arc::new(other);
@@ -481,13 +493,13 @@ fn a_kernels_own_operation_on_a_word_may_use_shared_memory_itself() {
             .kernel("nested")
             .run(Shared(&words), move |k, words| {
                 k.atomic(words, 3, |word| {
-                    word.fetch_add(inner[9], std::sync::atomic::Ordering::SeqCst);
-                    inner[9]
+                    word.fetch_add(inner[far], SeqCst);
+                    inner[far]
                 })
             })
             .unwrap();
         assert_eq!(got, 8);
-        assert_eq!(words[3].load(std::sync::atomic::Ordering::SeqCst), 8);
+        assert_eq!(words[3].load(SeqCst), 8);
     });
 }
 
@@ -503,7 +515,7 @@ fn invariant_15_more_faults_than_the_queue_holds_are_all_served() {
             .address_space(16 << 20)
             .build()
             .unwrap();
-        let words = space.alloc_atomic::<std::sync::atomic::AtomicU64>(PES * PAGE, "words").unwrap();
+        let words = space.alloc_atomic::<AtomicU64>(PES * PAGE, "words").unwrap();
         for round in 0..3 {
             space.scope(|s| {
                 for pe in 0..PES {
@@ -517,10 +529,36 @@ fn invariant_15_more_faults_than_the_queue_holds_are_all_served() {
                         .unwrap();
                 }
             });
-            let order = std::sync::atomic::Ordering::SeqCst;
             let all = PES as u64 * (round + 1);
-            assert!((0..PES).all(|page| words[page * PAGE].load(order) == all));
+            assert!((0..PES).all(|page| words[page * PAGE].load(SeqCst) == all));
         }
         space.check().unwrap();
+    });
+}
+
+#[test]
+fn two_spaces_know_nothing_of_each_other() {
+    within(LIMIT, "two spaces", || {
+        let (one, two) = (space(1), space(2));
+        let mut mine = one.alloc::<u64>(4 * PAGE).unwrap();
+        let mut yours = two.alloc::<u64>(4 * PAGE).unwrap();
+        let strange = two.kernel("stranger").run(Write(&mut mine), add_one);
+        assert!(matches!(strange, Err(Error::Live(LiveError::NotShared { .. }))));
+        assert!(matches!(one.locate(&yours), Err(Error::Live(LiveError::NotShared { .. }))));
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                for _ in 0..50 {
+                    one.kernel("add").run(Write(&mut mine), add_one).unwrap();
+                    mine[0] += 1;
+                }
+            });
+            s.spawn(|| {
+                for turn in 0..50 {
+                    let card = CardId(turn % 2);
+                    two.kernel("add").on(card).run(Write(&mut yours), add_one).unwrap();
+                }
+            });
+        });
+        assert_eq!((mine[0], mine[1], yours[0]), (100, 50, 50));
     });
 }

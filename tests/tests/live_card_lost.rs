@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use farside::{
-    Advice, CardId, Error, KernelContext, KernelError, PageState, Read, ReadView, Shared, Space,
-    Write, WriteSpan, WriteView,
+    Advice, Buffer, CardId, Error, KernelContext, KernelError, PageState, Read, ReadView, Shared,
+    Space, Write, WriteSpan, WriteView,
 };
-use farside_tests::live::{Child, role, within};
+use farside_svm::Mutation;
+use farside_tests::live::{Child, must_be_caught, role, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Words of a page.
@@ -83,11 +84,7 @@ fn invariant_26_clean_pages_survive_and_dirty_ones_are_lost_by_name() {
 fn invariant_26_a_lost_page_ends_with_sigbus_and_never_reads_as_zeros() {
     const NAME: &str = "invariant_26_a_lost_page_ends_with_sigbus_and_never_reads_as_zeros";
     if role().is_some() {
-        let space = space();
-        let mut data = space.alloc::<u64>(2 * PAGE).unwrap();
-        data.fill(7);
-        space.kernel("writer").run(Write(&mut data), add_one).unwrap();
-        space.fail_card(CardId(0)).unwrap();
+        let data = lose_a_page(&space());
         println!("the lost page read as {}", data[5]);
         return;
     }
@@ -95,6 +92,38 @@ fn invariant_26_a_lost_page_ends_with_sigbus_and_never_reads_as_zeros() {
         let ended = Child::new(NAME, "touch").run();
         ended.expect_signal(libc::SIGBUS);
         assert!(!ended.text.contains("read as"), "{}", ended.text);
+    });
+}
+
+fn lose_a_page(space: &Space) -> Buffer<u64> {
+    let mut data = space.alloc::<u64>(2 * PAGE).unwrap();
+    data.fill(7);
+    space.kernel("writer").run(Write(&mut data), add_one).unwrap();
+    space.fail_card(CardId(0)).unwrap();
+    data
+}
+
+/// What another card sees of a lost page; an error is the right answer.
+fn heir_sees(space: &Space) -> Result<(), String> {
+    let data = lose_a_page(space);
+    let heir = space.kernel("heir").on(CardId(1));
+    match heir.run(Read(&data), |k, data| k.load(data.ptr(5))) {
+        Err(Error::Kernel(KernelError::Fault { .. })) => Ok(()),
+        other => Err(format!("a lost page was read as {other:?}")),
+    }
+}
+
+#[test]
+fn invariant_26_another_card_never_reads_a_lost_page_as_zeros() {
+    within(LIMIT, "heir", || heir_sees(&space()).unwrap());
+}
+
+#[test]
+fn control_showing_lost_pages_as_zeros_is_noticed() {
+    must_be_caught("control_showing_lost_pages_as_zeros_is_noticed", || {
+        let space = space();
+        space.mutate(Mutation::LostReadsAsZero).map_err(|error| error.to_string())?;
+        heir_sees(&space)
     });
 }
 

@@ -61,7 +61,9 @@ fn invariant_21_the_child_is_refused_and_the_parent_sees_right_values() {
                 wrong_process(space.trim()),
                 wrong_process(space.fail_card(card)),
                 wrong_process(space.kernel("child").run((), |_, ()| Ok(()))),
-                wrong_process(space.scope(|s| s.kernel("child").launch((), |_, ()| Ok(())).map(drop))),
+                wrong_process(
+                    space.scope(|s| s.kernel("child").launch((), |_, ()| Ok(())).map(drop)),
+                ),
                 space.check().is_err(),
                 space.report().stats.chains == 0,
             ];

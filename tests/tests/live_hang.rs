@@ -8,7 +8,8 @@ use farside::{
     CardId, Error, KernelContext, KernelError, Ptr, Shared, Space, SpaceBuilder, Write, WriteSpan,
     WriteView,
 };
-use farside_tests::live::{Child, Rng, role, within};
+use farside_tests::Prng;
+use farside_tests::live::{Child, role, seconds, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Words of a page.
@@ -130,7 +131,10 @@ fn hang_with_pages() {
     assert!(other.iter().all(|&word| word == 2));
     // Another card that wants the page is refused within the limit of a drain.
     let refused = space.kernel("heir").on(CardId(1)).run(Write(&mut held), add_one).unwrap_err();
-    assert!(refused.to_string().contains("gone") || refused.to_string().contains("lost"), "{refused}");
+    assert!(
+        refused.to_string().contains("gone") || refused.to_string().contains("lost"),
+        "{refused}"
+    );
     let suspects = space.report().suspects;
     let page = space.pages(&held[..]).unwrap();
     assert!(suspects.iter().any(|(card, range)| *card == CardId(0) && page.overlaps(*range)));
@@ -188,9 +192,10 @@ fn kernels_that_fault_wildly_harm_nobody() {
                     s.kernel("wild")
                         .on(CardId((seed % 2) as u8))
                         .launch(Shared(&words), move |k, _| {
-                            let mut rng = Rng::new(seed + 1);
+                            let mut rng = Prng::new(seed + 1);
                             loop {
-                                let far = if seed % 2 == 0 { rng.next() } else { rng.next() % (1 << 25) };
+                                let far =
+                                    if seed % 2 == 0 { rng.bits() } else { rng.bits() % (1 << 25) };
                                 k.store(Ptr::<u64>::at(base.wrapping_add(far & !7)), seed)?;
                             }
                         })
@@ -198,14 +203,15 @@ fn kernels_that_fault_wildly_harm_nobody() {
                         .unwrap()
                 })
                 .collect();
-            let calm = s.kernel("calm").launch(Write(&mut data), move |k, mut data: WriteSpan<u64>| {
-                for _ in 0..rounds {
-                    k.with(data.slice(..), |mut data: WriteView<u64>| {
-                        data.iter_mut().for_each(|word| *word += 1);
-                    })?;
-                }
-                Ok(())
-            });
+            let calm =
+                s.kernel("calm").launch(Write(&mut data), move |k, mut data: WriteSpan<u64>| {
+                    for _ in 0..rounds {
+                        k.with(data.slice(..), |mut data: WriteView<u64>| {
+                            data.iter_mut().for_each(|word| *word += 1);
+                        })?;
+                    }
+                    Ok(())
+                });
             for job in wild {
                 assert!(matches!(job.wait(), Err(Error::Kernel(KernelError::WildAddress { .. }))));
             }
@@ -283,5 +289,52 @@ fn a_space_is_dropped_while_a_kernel_that_was_given_up_still_computes() {
         while Arc::strong_count(&gone) > 1 {
             std::thread::sleep(Duration::from_millis(1));
         }
+    });
+}
+
+#[test]
+fn kernels_are_cancelled_at_any_moment_without_a_loss() {
+    within(LIMIT, "cancelled", || {
+        // More pages than frames: a kernel is mostly somewhere in a fault, an eviction or a copy.
+        let space = builder().card_memory(16 * 4096).grace(Duration::from_secs(5)).build().unwrap();
+        let words = space.alloc_atomic::<AtomicU64>(48 * PAGE, "words").unwrap();
+        let counted = Arc::new(AtomicU64::new(0));
+        let mut random = Prng::new(3);
+        let end = Instant::now() + seconds();
+        let mut ends = [0u64; 3];
+        while Instant::now() < end || ends.contains(&0) {
+            space.scope(|s| {
+                let job = |card: u8| {
+                    let counted = Arc::clone(&counted);
+                    let kernel = s.kernel("short").on(CardId(card));
+                    let limit = Duration::from_micros(300 + u64::from(card) * 300);
+                    let kernel = if card == 1 { kernel.time_limit(limit) } else { kernel };
+                    let launched = kernel.launch(Shared(&words), move |k, words| {
+                        for page in 0..48 {
+                            k.fetch_add(words, page * PAGE, 1u64)?;
+                            counted.fetch_add(1, SeqCst);
+                        }
+                        Ok(())
+                    });
+                    launched.unwrap()
+                };
+                let jobs = [job(0), job(1), job(0)];
+                std::thread::sleep(Duration::from_micros(random.below(1500)));
+                jobs[0].cancel();
+                jobs[2].cancel();
+                for job in jobs {
+                    let end = match job.wait() {
+                        Ok(()) => 0,
+                        Err(Error::Kernel(KernelError::Cancelled { .. })) => 1,
+                        Err(Error::Kernel(KernelError::TimedOut { .. })) => 2,
+                        Err(other) => panic!("{other}"),
+                    };
+                    ends[end] += 1;
+                }
+            });
+        }
+        let sum: u64 = (0..48).map(|page| words[page * PAGE].load(SeqCst)).sum();
+        assert_eq!(sum, counted.load(SeqCst), "{ends:?}");
+        space.check().unwrap();
     });
 }

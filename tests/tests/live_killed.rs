@@ -115,7 +115,8 @@ fn program(space: &Space) {
 }
 
 fn open(probe: Option<farside_live::Probe>) -> Space {
-    let builder = Space::builder().cards(2).card_memory(16 << 20).address_space(64 << 20).warm(true);
+    let builder =
+        Space::builder().cards(2).card_memory(16 << 20).address_space(64 << 20).warm(true);
     match probe {
         Some(probe) => builder.probe(probe).build().unwrap(),
         None => builder.build().unwrap(),
@@ -156,7 +157,10 @@ fn invariant_22_a_program_killed_in_any_step_leaves_nothing_and_the_next_one_wor
         // Each child has 32 MiB of card memory and some more: together far above the tolerance.
         for step in STEPS {
             for left in ["0", "3"] {
-                let again = !matches!(step, "host-poison" | "card-cancel" | "host-release" | "host-protect");
+                let again = !matches!(
+                    step,
+                    "host-poison" | "card-cancel" | "host-release" | "host-protect"
+                );
                 if left != "0" && !again {
                     continue;
                 }

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use farside::{
-    KernelContext, KernelError, Read, ReadView, Space, Write, WriteSpan, WriteView,
-};
-use farside_tests::live::{seconds, within};
+use farside::{KernelContext, KernelError, Read, ReadView, Space, Write, WriteSpan, WriteView};
+use farside_svm::Mutation;
+use farside_tests::live::{must_be_caught, seconds, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Words of a page.
@@ -24,11 +23,7 @@ fn space(cards: usize, pes: u16) -> Space {
 }
 
 /// Adds one to every word, `step` pages at a time.
-fn stream(
-    k: &mut KernelContext,
-    mut data: WriteSpan<u64>,
-    step: usize,
-) -> Result<(), KernelError> {
+fn stream(k: &mut KernelContext, mut data: WriteSpan<u64>, step: usize) -> Result<(), KernelError> {
     let words = step * PAGE;
     for at in (0..data.len()).step_by(words) {
         let part = data.slice(at..(at + words).min(data.len()));
@@ -39,38 +34,49 @@ fn stream(
 
 #[test]
 fn twice_a_cards_memory_is_read_and_written_through_it() {
-    within(LIMIT, "stream", || {
+    within(LIMIT, "stream", || stream_twice_a_card(&space(2, 1)));
+}
+
+#[test]
+fn control_evicting_without_a_copy_is_noticed() {
+    must_be_caught("control_evicting_without_a_copy_is_noticed", || {
         let space = space(2, 1);
-        let mut data = space.alloc::<u64>(2 * CARD * PAGE).unwrap();
-        data.iter_mut().enumerate().for_each(|(i, word)| *word = i as u64);
-        let end = std::time::Instant::now() + seconds() / 2;
-        let mut rounds = 0u64;
-        while rounds < 4 || std::time::Instant::now() < end {
-            for (card, step) in space.cards().zip([16, 100]) {
-                let body = move |k: &mut KernelContext, data| stream(k, data, step);
-                space.kernel("stream").on(card).run(Write(&mut data), body).unwrap();
-            }
-            rounds += 2;
-            let sum = space
-                .kernel("sum")
-                .run(Read(&data), |k, data| {
-                    let mut sum = 0;
-                    for at in (0..data.len()).step_by(32 * PAGE) {
-                        let part = data.slice(at..at + 32 * PAGE);
-                        sum += k.with(part, |part: ReadView<u64>| part.iter().sum::<u64>())?;
-                    }
-                    Ok(sum)
-                })
-                .unwrap();
-            let n = data.len() as u64;
-            assert_eq!(sum, n * (n - 1) / 2 + n * rounds);
-        }
-        assert!(data.iter().enumerate().all(|(i, &word)| word == i as u64 + rounds));
-        let stats = space.report().stats;
-        assert!(stats.evictions > 0, "{stats:?}");
-        assert!(stats.clean_departures > 0, "pages only read leave without a copy: {stats:?}");
-        space.check().unwrap();
+        space.mutate(Mutation::EvictWithoutCopy).map_err(|error| error.to_string())?;
+        stream_twice_a_card(&space);
+        Ok(())
     });
+}
+
+fn stream_twice_a_card(space: &Space) {
+    let mut data = space.alloc::<u64>(2 * CARD * PAGE).unwrap();
+    data.iter_mut().enumerate().for_each(|(i, word)| *word = i as u64);
+    let end = std::time::Instant::now() + seconds() / 2;
+    let mut rounds = 0u64;
+    while rounds < 4 || std::time::Instant::now() < end {
+        for (card, step) in space.cards().zip([16, 100]) {
+            let body = move |k: &mut KernelContext, data| stream(k, data, step);
+            space.kernel("stream").on(card).run(Write(&mut data), body).unwrap();
+        }
+        rounds += 2;
+        let sum = space
+            .kernel("sum")
+            .run(Read(&data), |k, data| {
+                let mut sum = 0;
+                for at in (0..data.len()).step_by(32 * PAGE) {
+                    let part = data.slice(at..at + 32 * PAGE);
+                    sum += k.with(part, |part: ReadView<u64>| part.iter().sum::<u64>())?;
+                }
+                Ok(sum)
+            })
+            .unwrap();
+        let n = data.len() as u64;
+        assert_eq!(sum, n * (n - 1) / 2 + n * rounds);
+    }
+    assert!(data.iter().enumerate().all(|(i, &word)| word == i as u64 + rounds));
+    let stats = space.report().stats;
+    assert!(stats.evictions > 0, "{stats:?}");
+    assert!(stats.clean_departures > 0, "pages only read leave without a copy: {stats:?}");
+    space.check().unwrap();
 }
 
 #[test]
@@ -149,27 +155,75 @@ fn two_kernels_whose_groups_do_not_fit_together_take_turns() {
 
 #[test]
 fn a_card_full_of_pinned_pages_says_so_and_goes_on_when_they_are_unpinned() {
-    within(LIMIT, "pinned", || {
+    within(LIMIT, "pinned", || fill_with_pins(&space(1, 1)));
+}
+
+#[test]
+fn control_evicting_pinned_pages_is_noticed() {
+    must_be_caught("control_evicting_pinned_pages_is_noticed", || {
         let space = space(1, 1);
-        let card = space.card(0).unwrap();
-        let mut pinned = space.alloc::<u64>(CARD * PAGE).unwrap();
-        let mut other = space.alloc::<u64>(4 * PAGE).unwrap();
-        pinned.fill(1);
-        other.fill(1);
-        space.pin(&pinned, card).unwrap();
-        let run = |other: &mut [u64]| {
-            let part = Write(other);
-            space.kernel("squeezed").run(part, |k, data| stream(k, data, 4))
+        space.mutate(Mutation::EvictPinned).map_err(|error| error.to_string())?;
+        fill_with_pins(&space);
+        Ok(())
+    });
+}
+
+fn fill_with_pins(space: &Space) {
+    let card = space.card(0).unwrap();
+    let mut pinned = space.alloc::<u64>(CARD * PAGE).unwrap();
+    let mut other = space.alloc::<u64>(4 * PAGE).unwrap();
+    pinned.fill(1);
+    other.fill(1);
+    space.pin(&pinned, card).unwrap();
+    let run = |other: &mut [u64]| {
+        let part = Write(other);
+        space.kernel("squeezed").run(part, |k, data| stream(k, data, 4))
+    };
+    let error = run(&mut other).unwrap_err().to_string();
+    assert!(error.contains("card0") || error.contains("card 0"), "{error}");
+    assert!(error.contains("pinned"), "{error}");
+    assert!(space.migrate(&other, card).is_err());
+    assert!(other.iter().all(|&word| word == 1));
+    space.unpin(&pinned).unwrap();
+    run(&mut other).unwrap();
+    assert!(other.iter().all(|&word| word == 2));
+    assert!(pinned.iter().all(|&word| word == 1));
+    space.check().unwrap();
+}
+
+/// Writes on the card, gives the memory back, and reads new memory in the same frames.
+fn see_old_contents(space: &Space) {
+    for round in 0..4 {
+        let mut old = space.alloc::<u64>(CARD * PAGE).unwrap();
+        let fill = |k: &mut KernelContext, data| {
+            k.with(data, |mut data: WriteView<u64>| data.iter_mut().for_each(|word| *word = 77))
         };
-        let error = run(&mut other).unwrap_err().to_string();
-        assert!(error.contains("card0") || error.contains("card 0"), "{error}");
-        assert!(error.contains("pinned"), "{error}");
-        assert!(space.migrate(&other, card).is_err());
-        assert!(other.iter().all(|&word| word == 1));
-        space.unpin(&pinned).unwrap();
-        run(&mut other).unwrap();
-        assert!(other.iter().all(|&word| word == 2));
-        assert!(pinned.iter().all(|&word| word == 1));
-        space.check().unwrap();
+        space.kernel("fill").run(Write(&mut old), fill).unwrap();
+        drop(old);
+        let new = space.alloc::<u64>(CARD * PAGE).unwrap();
+        let seen = space
+            .kernel("look")
+            .run(Read(&new), |k, data| {
+                k.with(data, |data: ReadView<u64>| data.iter().filter(|&&word| word != 0).count())
+            })
+            .unwrap();
+        assert_eq!(seen, 0, "words of old contents in round {round}");
+        assert!(new.iter().all(|&word| word == 0));
+        space.trim().unwrap();
+    }
+}
+
+#[test]
+fn invariant_5_new_memory_is_zero_on_a_card_and_on_the_host() {
+    within(LIMIT, "zeros", || see_old_contents(&space(1, 1)));
+}
+
+#[test]
+fn control_leaving_out_the_zero_fill_shows_old_contents() {
+    must_be_caught("control_leaving_out_the_zero_fill_shows_old_contents", || {
+        let space = space(1, 1);
+        space.mutate(Mutation::SkipZeroFill).map_err(|error| error.to_string())?;
+        see_old_contents(&space);
+        Ok(())
     });
 }

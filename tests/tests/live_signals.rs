@@ -10,7 +10,7 @@ use std::time::Duration;
 use farside::{CardId, KernelContext, MemoryId, Shared, Space};
 use farside_live::Probe;
 use farside_svm::Command;
-use farside_tests::live::{seconds, within};
+use farside_tests::live::{must_be_caught, seconds, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Words of a page.
@@ -169,5 +169,32 @@ fn invariant_23_signals_in_every_step_of_every_move_lose_nothing_and_block_nothi
         }
         space.check().unwrap();
         WORDS.store(0, SeqCst);
+    });
+}
+
+/// Does on the thread that carries a step out what a handler must not do there.
+fn touch_here(command: &Command) {
+    if !QUIET.load(SeqCst) && command.op.name() == "host-map" {
+        touch(libc::SIGUSR1);
+    }
+}
+
+#[test]
+fn control_a_handler_on_a_thread_that_carries_a_step_out_waits_for_itself() {
+    let name = "control_a_handler_on_a_thread_that_carries_a_step_out_waits_for_itself";
+    must_be_caught(name, || {
+        std::thread::spawn(|| {
+            std::thread::sleep(Duration::from_secs(2));
+            println!("CAUGHT: it hangs");
+            std::process::exit(0);
+        });
+        let builder = Space::builder().cards(1).address_space(16 << 20).probe(touch_here);
+        let space = builder.build().map_err(|error| error.to_string())?;
+        let words = space.alloc_atomic::<AtomicU64>(PAGES * PAGE, "signalled").unwrap();
+        WORDS.store(words.as_ptr() as usize, SeqCst);
+        space.migrate(&words, CardId(0)).unwrap();
+        QUIET.store(false, SeqCst);
+        words[0].fetch_add(1, SeqCst);
+        Ok(())
     });
 }

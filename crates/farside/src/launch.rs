@@ -25,6 +25,9 @@ pub struct Launch<'a> {
     limit: Option<Duration>,
 }
 
+/// A job, and where its kernel leaves its value.
+type Started<T> = (Arc<farside_live::Job>, Arc<Mutex<Option<T>>>);
+
 /// A kernel that was launched with a scope.
 #[derive(Debug)]
 pub struct Job<'scope, T> {
@@ -91,7 +94,7 @@ impl<'a> Launch<'a> {
         self,
         args: A,
         kernel: impl FnOnce(&mut KernelContext, A::Spans) -> Result<T, KernelError> + Send + 'static,
-    ) -> Result<(Arc<farside_live::Job>, Arc<Mutex<Option<T>>>), Error> {
+    ) -> Result<Started<T>, Error> {
         let runtime = self.space.runtime();
         let card = self.space.card(self.card.0.into())?;
         let mut grants = Vec::new();

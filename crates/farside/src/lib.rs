@@ -33,6 +33,12 @@
 //! A kernel sees everything written before its launch, the program everything a kernel wrote when
 //! its end is seen. In between, a page has one writer or many readers at any instant, so racing
 //! accesses to words are coherent and atomics work on all agents ([`Shared`]).
+//!
+//! # Processes and signals
+//! A child made by `fork` does not have the shared memory: touching it ends the child with SIGSEGV,
+//! and every call on the space is refused with [`LiveError::WrongProcess`]; open a space of its own
+//! there. The parent's space goes on. Signal handlers may touch shared memory: the library lets
+//! none of them run on a thread while it works on a page.
 
 mod args;
 mod buffer;

@@ -1,5 +1,6 @@
 //! The `farside` command: a demonstration, a check of the machine, the simulator.
 
+mod bench;
 mod cli;
 mod workloads;
 

@@ -121,9 +121,15 @@ impl Job {
         self.ask_to_stop(runtime, CANCELLED);
     }
 
-    /// Its card is gone.
-    pub(crate) fn card_gone(&self, runtime: &Runtime) {
-        self.ask_to_stop(runtime, CARD_GONE);
+    /// Its card is about to go: from here on it does not begin, and gets no memory. Gives whether
+    /// it has to be stopped, by [`Job::stop_for_card`].
+    pub(crate) fn mark_card_gone(&self) -> bool {
+        self.mark(CARD_GONE)
+    }
+
+    /// Stops a job that was marked.
+    pub(crate) fn stop_for_card(&self, runtime: &Runtime) {
+        self.stop_marked(runtime, CARD_GONE);
     }
 
     /// Why it has to stop, if it has to.
@@ -149,9 +155,18 @@ impl Job {
         // A handler of the program that touched shared memory under one of the runtime's locks
         // would wait for itself.
         let _signals = BlockedSignals::block();
-        let first =
-            self.stop.compare_exchange(WANTED, reason, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-        if !first || self.done.load(Ordering::SeqCst) {
+        if self.mark(reason) {
+            self.stop_marked(runtime, reason);
+        }
+    }
+
+    /// Notes that it has to stop, unless that has been noted before.
+    fn mark(&self, reason: u8) -> bool {
+        self.stop.compare_exchange(WANTED, reason, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    fn stop_marked(&self, runtime: &Runtime, reason: u8) {
+        if self.done.load(Ordering::SeqCst) {
             return;
         }
         let slot = &runtime.cards[self.card.0 as usize];
@@ -230,7 +245,7 @@ impl Job {
 
     /// The driver has dropped it: it never starts, or its card is gone. Gives whether it has ended.
     pub(crate) fn dropped(&self) -> bool {
-        let _ = self.stop.compare_exchange(WANTED, CARD_GONE, Ordering::SeqCst, Ordering::SeqCst);
+        self.mark(CARD_GONE);
         let started = lock(&self.state).pe.is_some();
         if !started {
             let reason = self.stop.load(Ordering::SeqCst);

@@ -141,8 +141,7 @@ impl KernelContext {
         index: usize,
         value: W::Value,
     ) -> Result<W::Value, KernelError> {
-        // SAFETY: see `word_at`; the operation is short and calls nothing of the program.
-        self.word_at(span, index, |byte| unsafe { byte.cast::<W>().as_ref() }.fetch_add(value))
+        self.word_at(span, index, |word| word.fetch_add(value))
     }
 
     /// Replaces a word if it has the expected value; gives what it was.
@@ -156,10 +155,7 @@ impl KernelContext {
         expected: W::Value,
         value: W::Value,
     ) -> Result<W::Value, KernelError> {
-        // SAFETY: see `word_at`; the operation is short and calls nothing of the program.
-        self.word_at(span, index, |byte| {
-            unsafe { byte.cast::<W>().as_ref() }.compare_exchange(expected, value)
-        })
+        self.word_at(span, index, |word| word.compare_exchange(expected, value))
     }
 
     /// Works on one word of shared memory by any of its atomic operations. The page is held as by
@@ -195,16 +191,19 @@ impl KernelContext {
         })
     }
 
-    /// Works on the first byte of a word. It is aligned because its span is, whole within a page,
-    /// and all who touch it do so atomically, because it was lent as a slice of atomics.
+    /// Works on a word under the card's lock: `body` is short and calls nothing of the program.
     fn word_at<W: Word, T>(
         &mut self,
         span: AtomicSpan<W>,
         index: usize,
-        body: impl FnOnce(NonNull<u8>) -> T,
+        body: impl FnOnce(&W) -> T,
     ) -> Result<T, KernelError> {
         let addr = self.word_addr(span, index)?;
-        self.access(addr, size_of::<W>(), Access::Write, body)
+        self.access(addr, size_of::<W>(), Access::Write, |byte| {
+            // SAFETY: as in `store`; the word is aligned because its span is, and all who touch
+            // it do so atomically, because it was lent as a slice of atomics.
+            body(unsafe { byte.cast::<W>().as_ref() })
+        })
     }
 
     /// Finds the byte at `addr` and works on it while nobody can take its page away.
@@ -221,15 +220,14 @@ impl KernelContext {
         if at.page_offset() + bytes > farside_types::PAGE_SIZE {
             return Err(self.straddles(at));
         }
-        let runtime = Arc::clone(&self.runtime);
-        let slot = &runtime.cards[self.card.0 as usize];
         {
+            let slot = &self.runtime.cards[self.card.0 as usize];
             let mut model = lock(&slot.model);
             if let Some(stop) = self.job.stopped() {
                 return Err(stop);
             }
             if let Some(location) = model.access(self.pe, ASID, at.page(), access) {
-                let base = runtime.memories.pointer(location, 1);
+                let base = self.runtime.memories.pointer(location, 1);
                 // The card's lock keeps every invalidation out until the word is done.
                 // SAFETY: the access lies within the page.
                 return Ok(body(unsafe { byte_at(base, at.page_offset()) }));
@@ -237,7 +235,7 @@ impl KernelContext {
         }
         let grant = self.fault(Need::Page(at.page(), access))?;
         let held = Held { context: self, grant: &grant };
-        let base = runtime.memories.pointer(grant.runs[0].location, 1);
+        let base = held.context.runtime.memories.pointer(grant.runs[0].location, 1);
         // SAFETY: the access lies within the page, which is in flight until `held` is dropped.
         let value = body(unsafe { byte_at(base, at.page_offset()) });
         drop(held);

@@ -21,7 +21,7 @@ use farside_svm::{
     Placement, Reply, Request, RequestError,
 };
 use farside_types::{
-    Asid, CardId, CommandId, Epoch, JobId, PageRange, PeId, RequestId, Rights, Time, VirtAddr,
+    Asid, CardId, CommandId, Epoch, JobId, PageRange, PeId, RequestId, Rights, Span, Time, VirtAddr,
 };
 
 use crate::arena::Arena;
@@ -147,7 +147,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Runtime {
-    /// Makes the memories and the driver. No thread runs yet: see [`crate::threads::start`].
+    /// Makes the memories and the driver. No thread runs yet: see [`crate::Machine::start`].
     ///
     /// # Errors
     /// [`LiveError`] says what the machine lacks.
@@ -480,11 +480,7 @@ impl Runtime {
     ///
     /// # Errors
     /// [`LiveError::WrongProcess`] after a fork.
-    pub fn launch(
-        &self,
-        job: Arc<Job>,
-        stream: farside_types::StreamId,
-    ) -> Result<(), LiveError> {
+    pub fn launch(&self, job: Arc<Job>, stream: farside_types::StreamId) -> Result<(), LiveError> {
         self.check_process()?;
         let _signals = BlockedSignals::block();
         let _whole = AbortOnPanic::new();
@@ -553,11 +549,11 @@ impl Runtime {
         let cards = self.card_count();
         let slot = self.cards.get(card.0 as usize).ok_or(LiveError::NoSuchCard { card, cards })?;
         let _signals = BlockedSignals::block();
-        // First the kernels, so that each of them sees why it ends; those that compute for ever
-        // are given up after the grace.
-        for job in self.open_jobs().iter().filter(|job| job.card == card) {
-            job.card_gone(self);
-        }
+        // First the kernels, so that each of them sees why it ends; all are marked before one of
+        // them is stopped, so that none begins in its place.
+        let mut jobs = self.open_jobs();
+        jobs.retain(|job| job.card == card && job.mark_card_gone());
+        jobs.iter().for_each(|job| job.stop_for_card(self));
         // A real card stops writing when it is gone. This one's kernels are threads: what they
         // hold is left to them until they have let it go, for as long as the grace lasts.
         let end = std::time::Instant::now() + self.grace;
@@ -568,6 +564,11 @@ impl Runtime {
         slot.answer(answers.answers);
         self.drained(&answers.drains);
         self.tell(Event::CardLost { card });
+        // Those that were launched meanwhile. Whoever computes for ever is given up.
+        let end = self.clock.now() + Span::from_nanos(self.grace.as_nanos() as u64);
+        for job in self.open_jobs().iter().filter(|job| job.card == card) {
+            self.look_again(end, job.id);
+        }
         Ok(())
     }
 
@@ -698,7 +699,8 @@ impl AbortOnPanic {
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() && !self.unwinding {
-            let text = b"farside: the runtime panicked (a bug); aborting, because threads that wait \
+            let text =
+                b"farside: the runtime panicked (a bug); aborting, because threads that wait \
                 for its pages would hang\n";
             // Not through `eprintln`: whoever holds its lock may wait for a page.
             let _ = rustix::io::write(std::io::stderr(), text);

@@ -183,7 +183,6 @@ fn run_job(runtime: &Arc<Runtime>, card: CardId, job: &Arc<Job>) -> bool {
         return true;
     };
     let result = run_kernel(runtime, card, pe, job);
-    let given_up = job.was_given_up();
     let aborted = lock(&slot.model).abort(job.id).unwrap_or_default();
     slot.answer(aborted.answers);
     runtime.drained(&aborted.drains);
@@ -191,7 +190,8 @@ fn run_job(runtime: &Arc<Runtime>, card: CardId, job: &Arc<Job>) -> bool {
     // its next fault then waits for nobody.
     runtime.job_done(job.id);
     job.finish(result);
-    !given_up
+    // Only now: with its result entered it cannot be given up any more.
+    !job.was_given_up()
 }
 
 fn run_kernel(

@@ -10,8 +10,11 @@ use proptest::prelude::*;
 
 const PAGES: u32 = 96;
 
+/// Per launch, who accesses what.
+type Launches = Vec<Vec<(u8, u8, Access)>>;
+
 /// Up to three launches on `gpus` GPUs of eight compute units.
-fn traces(gpus: u8) -> impl Strategy<Value = Vec<Vec<(u8, u8, Access)>>> {
+fn traces(gpus: u8) -> impl Strategy<Value = Launches> {
     let access = (0..gpus, 0u8..8, 0..PAGES, prop::bool::weighted(0.3));
     let access = access.prop_map(|(gpu, unit, page, write)| {
         // Half of all accesses go to a few pages, so that there is something to fight over.
@@ -44,7 +47,7 @@ fn specs(gpus: u8) -> impl Strategy<Value = Spec> {
     })
 }
 
-fn machines() -> impl Strategy<Value = (Spec, Vec<Vec<(u8, u8, Access)>>)> {
+fn machines() -> impl Strategy<Value = (Spec, Launches)> {
     (1u8..=4).prop_flat_map(|gpus| (specs(gpus), traces(gpus)))
 }
 

@@ -286,6 +286,20 @@ fn hardly_any_memory_costs_time_and_nothing_else() {
     }
 }
 
+/// One batch has a read that needs a frame, and a write to the page in the only frame there is.
+/// While the second is planned it cannot be evicted for the first, which is no reason to refuse
+/// the first: it waits its turn.
+#[test]
+fn a_page_of_the_same_batch_is_no_reason_to_refuse_another() {
+    let mut spec = machine(1);
+    spec.gpu.capacity_percent = Some(1);
+    let steps: [&[Step]; 2] = [&[(0, 0, 1, READ)], &[(0, 0, 0, READ), (0, 1, 1, WRITE)]];
+    for scheme in SCHEMES {
+        let outcome = run(&spec, &trace(96, &steps), scheme);
+        assert_eq!((outcome.total.reads, outcome.total.writes), (2, 1), "{scheme}");
+    }
+}
+
 #[test]
 fn progress_reaches_the_end() {
     let trace = excerpt("st");

@@ -65,6 +65,7 @@ pub struct Driver {
     pub(crate) commands: VecDeque<Command>,
     pub(crate) replies: VecDeque<Reply>,
     pub(crate) next_command: u64,
+    pub(crate) next_request: u64,
     pub(crate) history: History,
     pub(crate) stats: Stats,
     pub(crate) mutated: Mutated,
@@ -166,7 +167,7 @@ impl Driver {
             .iter()
             .map(|&frames| CardState {
                 frames: Frames::new(frames),
-                residency: Residency::default(),
+                residency: Residency::new(config.arena.start),
                 replicas: HashMap::default(),
                 running: 0,
                 waiting: VecDeque::new(),
@@ -199,6 +200,7 @@ impl Driver {
             commands: VecDeque::new(),
             replies: VecDeque::new(),
             next_command: 0,
+            next_request: 0,
             history: History::new(config.limits.history),
             stats: Stats::default(),
             mutated: Mutated::default(),

@@ -7,8 +7,10 @@
 //! - pages that are pinned, on the move, wanted by a request under way or by a grouped fault that
 //!   waits for room stay;
 //! - a page with a valid copy elsewhere leaves without being copied;
-//! - those who wait for room get it in the order they came; only what can never be had is refused
-//!   ([`farside_types::CancelReason::OutOfMemory`]).
+//! - those who wait for room get it in the order they came. Where all of them stand still because
+//!   each holds what another waits for, the first takes pages from younger requests, which fetch
+//!   them again, and from groups that wait; a fault takes them from any request. So only what can
+//!   never be had is refused ([`farside_types::CancelReason::OutOfMemory`]).
 
 use farside_types::{CancelReason, CardId, FrameNo, PageNo, PageRange, Time};
 
@@ -16,7 +18,7 @@ use crate::Driver;
 use crate::chain::Stage;
 use crate::command::Run;
 use crate::event::Need;
-use crate::fault::Work;
+use crate::fault::{OpenFault, Work};
 use crate::mutation::Mutation;
 use crate::page::{PageState, flag};
 use crate::serve::Plan;
@@ -68,29 +70,35 @@ impl Driver {
         }
         let coming = state.frames.free() + state.evicting;
         if pages > coming {
-            self.evict(now, card, pages - coming);
+            self.evict(now, card, pages - coming, None);
         }
-        self.starve(card);
+        self.starve(now, card);
     }
 
-    /// Sends at least `need` pages of `card` away, if as many may go.
-    fn evict(&mut self, now: Time, card: CardId, need: u32) {
+    /// Sends at least `need` pages of `card` away, if as many may go. Whoever is first in a line
+    /// that stands still may take from others.
+    fn evict(&mut self, now: Time, card: CardId, need: u32, first: Option<Work>) -> bool {
         let total = self.cards[card.0 as usize].frames.total();
         let batch = self.config.limits.evict_pages.min(total / 8).max(1);
-        let victims = self.victims(card, need.max(batch));
+        let victims = self.victims(card, need.max(batch), first);
         let mut plan = Plan::default();
         for page in victims {
+            if first.is_some() {
+                self.bring_again(page, card.memory());
+            }
             let entry = *self.table.get(page);
             if let Some(shape) = self.shape_eviction(&entry, card.memory()) {
                 let (src, dst) = self.frames_for(page, &entry, &shape);
                 plan.add(shape, page, src, dst);
             }
         }
+        let any = !plan.parts.is_empty();
         self.start_plan(now, plan, None);
+        any
     }
 
     /// Up to `wanted` pages that may leave `card`, ascending.
-    fn victims(&mut self, card: CardId, wanted: u32) -> Vec<PageNo> {
+    fn victims(&mut self, card: CardId, wanted: u32, first: Option<Work>) -> Vec<PageNo> {
         let mut victims = Vec::new();
         let total = self.cards[card.0 as usize].frames.total();
         // Twice round: the first round takes the second chance away, the second round evicts.
@@ -104,7 +112,7 @@ impl Driver {
                 continue;
             };
             let page = self.table.page_at(index);
-            if self.may_leave(card, page) {
+            if self.may_leave(card, page, first) {
                 victims.push(page);
             }
         }
@@ -113,7 +121,7 @@ impl Driver {
         victims
     }
 
-    fn may_leave(&mut self, card: CardId, page: PageNo) -> bool {
+    fn may_leave(&mut self, card: CardId, page: PageNo, first: Option<Work>) -> bool {
         let entry = self.table.get(page);
         let pinned = entry.has(flag::PINNED) && !self.mutated.on(Mutation::EvictPinned);
         let held = !matches!(entry.state, PageState::Card | PageState::Replicated);
@@ -126,7 +134,25 @@ impl Driver {
             self.table.get_mut(page).set(flag::REFERENCED, false);
             return false;
         }
-        !self.is_requested(page, card.memory()) && !self.is_awaited(card, page)
+        let waiting = self.cards[card.0 as usize].waiting.iter();
+        match first {
+            None => {
+                let mut groups = waiting.filter_map(|work| self.waiting_fault(work));
+                !self.is_requested(page, card.memory(), u64::MAX)
+                    && !groups.any(|group| group.needs(page))
+            }
+            Some(Work::Request(id)) => {
+                let own = self.serial_of(id).saturating_add(1);
+                !self.is_requested(page, card.memory(), own)
+            }
+            Some(work) => !self.waiting_fault(&work).is_some_and(|group| group.needs(page)),
+        }
+    }
+
+    /// The fault, if a grouped one, that waits for room.
+    fn waiting_fault(&self, work: &Work) -> Option<&OpenFault> {
+        let Work::Fault(key) = work else { return None };
+        self.faults.get(*key).filter(|fault| matches!(fault.need, Need::Group(_)))
     }
 
     /// Frames of `card` that cannot be freed for a request about `range`: what is in them is pinned,
@@ -136,28 +162,46 @@ impl Driver {
         let held = |&frame: &u32| {
             frames.page_in(FrameNo(frame)).is_some_and(|index| {
                 let page = self.table.page_at(index);
-                let wanted =
-                    self.is_requested(page, card.memory()) || self.is_awaited(card, page);
+                let wanted = self.is_requested(page, card.memory(), u64::MAX);
                 !range.contains(page) && (wanted || self.table.get(page).has(flag::PINNED))
             })
         };
         (0..frames.total()).filter(held).count() as u64
     }
 
-    /// Whether a grouped fault that waits for room needs `page`.
-    fn is_awaited(&self, card: CardId, page: PageNo) -> bool {
-        self.cards[card.0 as usize].waiting.iter().any(|work| match work {
-            Work::Fault(key) => self
-                .faults
-                .get(*key)
-                .is_some_and(|fault| matches!(fault.need, Need::Group(_)) && fault.needs(page)),
-            _ => false,
-        })
+    /// If a request is the first that waits, the oldest that waits takes its place.
+    fn oldest_first(&mut self, card: CardId) {
+        let waiting = &self.cards[card.0 as usize].waiting;
+        let age = |work: &Work| match work {
+            Work::Request(id) => self.serial_of(*id),
+            _ => u64::MAX,
+        };
+        if waiting.front().is_some_and(|work| age(work) < u64::MAX) {
+            let oldest = (0..waiting.len()).min_by_key(|&at| age(&waiting[at])).unwrap_or(0);
+            self.cards[card.0 as usize].waiting.swap(0, oldest);
+        }
+    }
+
+    /// Whether older requests bring pages to `card` and wait for something else: they end, and
+    /// then there is room.
+    fn elders_go_on(&self, card: CardId, first: Option<Work>) -> bool {
+        let Some(Work::Request(id)) = first else { return false };
+        self.is_bringing(card.memory(), self.serial_of(id))
+    }
+
+    /// Whether pages on `card` are about to be freed: there is room then.
+    fn is_being_emptied(&self, card: CardId) -> bool {
+        let frames = &self.cards[card.0 as usize].frames;
+        let leaves = |frame| {
+            let page = frames.page_in(FrameNo(frame)).map(|index| self.table.page_at(index));
+            page.is_some_and(|page| self.table.get(page).has(flag::DOOMED))
+        };
+        (0..frames.total()).any(leaves)
     }
 
     /// If nothing can ever free a frame of `card`, the first that waits is refused. Only
     /// a group needs more than one frame to go on.
-    fn starve(&mut self, card: CardId) {
+    fn starve(&mut self, now: Time, card: CardId) {
         let memory = card.memory();
         let busy = self.chains.iter().any(|chain| {
             chain.stage != Stage::Idle
@@ -182,7 +226,15 @@ impl Driver {
             self.work.extend(waiting);
             return;
         }
-        match state.waiting.pop_front() {
+        self.oldest_first(card);
+        let first = self.cards[card.0 as usize].waiting.front().copied();
+        let comes = self.evict(now, card, 1, first)
+            || self.elders_go_on(card, first)
+            || self.is_being_emptied(card);
+        if first.is_none() || comes {
+            return;
+        }
+        match self.cards[card.0 as usize].waiting.pop_front() {
             Some(Work::Fault(key)) => self.cancel(key, CancelReason::OutOfMemory),
             Some(Work::Request(id)) => {
                 let range = self.requests.get(&id).map_or_else(Default::default, |r| r.whole);

@@ -19,8 +19,10 @@ pub(crate) struct Frames {
     quarantined: u32,
     /// Free blocks of 2^order frames, by order.
     orders: Vec<BitTree>,
-    /// Per frame: the page's index in the arena.
+    /// Per frame: the page's index in the arena, plus one.
     pages: Vec<u32>,
+    /// Frames from here on were never used.
+    untouched: u32,
     /// Where the eviction hand stands.
     hand: u32,
 }
@@ -35,6 +37,7 @@ impl Frames {
                 .map(|o| BitTree::new((total >> o) as usize))
                 .collect(),
             pages: vec![FREE; total as usize],
+            untouched: 0,
             hand: 0,
         };
         frames.give_back(0, total);
@@ -138,7 +141,8 @@ impl Frames {
     /// Notes that the frame holds the page of this index.
     #[inline]
     pub(crate) fn assign(&mut self, frame: FrameNo, page_index: u32) {
-        self.pages[frame.0 as usize] = page_index;
+        self.pages[frame.0 as usize] = page_index + 1;
+        self.untouched = self.untouched.max(frame.0 + 1);
     }
 
     /// Index of the page in a frame; `None` for free and quarantined ones.
@@ -146,7 +150,7 @@ impl Frames {
     pub(crate) fn page_in(&self, frame: FrameNo) -> Option<u32> {
         match self.pages[frame.0 as usize] {
             FREE | QUARANTINED => None,
-            index => Some(index),
+            index => Some(index - 1),
         }
     }
 
@@ -158,7 +162,7 @@ impl Frames {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.pages.capacity() * 4 + self.orders.iter().map(BitTree::bytes).sum::<usize>()
+        self.untouched as usize * 4 + self.orders.iter().map(BitTree::bytes).sum::<usize>()
     }
 }
 

@@ -9,7 +9,9 @@ use crate::command::{Executor, Op, Phase, Run, Runs, Wait};
 use crate::event::{StepError, StepErrorKind};
 use crate::fault::FaultKey;
 use crate::frames::Frames;
+use crate::mutation::Mutation;
 use crate::page::{PageState, flag};
+use crate::residency::Residency;
 
 /// Something that cards which did not answer in time may still write. It is out of use until each
 /// of them is reset, or gone.
@@ -133,7 +135,7 @@ impl Driver {
     fn forget_card(&mut self, card: CardId) {
         let state = &mut self.cards[card.0 as usize];
         state.frames = Frames::new(state.frames.total());
-        state.residency = Default::default();
+        state.residency = Residency::new(self.config.arena.start);
         state.replicas.clear();
         self.quarantine.retain(|entry| !matches!(entry.held, Held::Frames(on, ..) if on == card));
         for chain in &mut self.chains {
@@ -254,6 +256,11 @@ impl Driver {
             if let Some(on) = entry.owner().card().filter(|on| !self.is_dead(on.memory())) {
                 self.chains[index as usize].let_go(on, entry.frame, 1);
                 self.cards[on.0 as usize].residency.remove(PageRange::page(page));
+            }
+            if entry.owner().is_host() && !self.mutated.on(Mutation::ReuseAfterTimeout) {
+                self.table.get_mut(page).set(flag::HOST_UNSAFE, true);
+                let held = Held::Host(PageRange::page(page));
+                self.put_in_quarantine(MemorySet::only(card.memory()), held);
             }
             self.lose(page);
         }

@@ -770,7 +770,7 @@ impl Driver {
         self.retry_host(index);
         let request = self.chains[index as usize].request;
         if let (Some(id), Some(failure)) = (request, failure) {
-            self.request_rolled_back(id, request_error(&failure));
+            self.request_rolled_back(id, index, request_error(&failure));
         }
         self.leave_pages(index);
         if !self.quarantine.is_empty() {

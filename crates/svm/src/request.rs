@@ -32,6 +32,8 @@ pub(crate) struct OpenRequest {
     pub(crate) whole: PageRange,
     /// Chains that work for it.
     chains: u32,
+    /// Grows with every request.
+    serial: u64,
     pages_moved: u64,
     error: Option<RequestError>,
 }
@@ -54,6 +56,8 @@ pub(crate) enum RequestKind {
 pub(crate) struct Pin {
     pub(crate) range: PageRange,
     pub(crate) at: MemoryId,
+    /// Its request has succeeded: it can be undone.
+    pub(crate) ready: bool,
 }
 
 /// What a walk over the pages of a request has come to.
@@ -70,6 +74,21 @@ enum Walk {
     End,
     /// It cannot go on.
     Failed(RequestError),
+}
+
+impl OpenRequest {
+    /// Whether it is complete only with `page` at `memory`.
+    fn brings(&self, page: PageNo, memory: MemoryId) -> bool {
+        self.destination() == Some(memory) && self.whole.contains(page)
+    }
+
+    /// The memory that all of its pages have to be in for it to succeed.
+    fn destination(&self) -> Option<MemoryId> {
+        match self.kind {
+            RequestKind::Migrate(to) | RequestKind::Pin(to) => Some(to),
+            _ => None,
+        }
+    }
 }
 
 impl RequestKind {
@@ -115,7 +134,10 @@ impl Driver {
         whole: PageRange,
         left: VecDeque<PageRange>,
     ) {
-        let request = OpenRequest { kind, left, whole, chains: 0, pages_moved: 0, error: None };
+        self.next_request += 1;
+        let serial = self.next_request;
+        let request =
+            OpenRequest { kind, left, whole, chains: 0, serial, pages_moved: 0, error: None };
         self.requests.insert(id, request);
         self.work.push_back(Work::Request(id));
     }
@@ -161,13 +183,10 @@ impl Driver {
             return Err(not_one);
         };
         let range = object.range;
-        let freed_already = self
-            .requests
-            .values()
-            .any(|request| {
-                let about_all = matches!(request.kind, RequestKind::Free | RequestKind::Alloc);
-                about_all && request.whole == range
-            });
+        let freed_already = self.requests.values().any(|request| {
+            let about_all = matches!(request.kind, RequestKind::Free | RequestKind::Alloc);
+            about_all && request.whole == range
+        });
         if freed_already {
             return Err(not_one);
         }
@@ -199,7 +218,7 @@ impl Driver {
             }
         }
         if let RequestKind::Pin(at) = kind {
-            self.pins.push(Pin { range, at });
+            self.pins.push(Pin { range, at, ready: false });
         }
         self.open(id, kind, range, VecDeque::from([range]));
         Ok(())
@@ -245,7 +264,7 @@ impl Driver {
 
     fn unpin(&mut self, id: RequestId, range: PageRange) -> Result<(), RequestError> {
         self.check_range(range)?;
-        let Some(at) = self.pins.iter().rposition(|pin| pin.range == range) else {
+        let Some(at) = self.pins.iter().rposition(|pin| pin.range == range && pin.ready) else {
             return Err(RequestError::NotPinned { page: range.start });
         };
         self.pins.remove(at);
@@ -488,6 +507,13 @@ impl Driver {
         if there || (prefetch && entry.has(flag::PINNED)) {
             return Ok(None);
         }
+        if entry.has(flag::PINNED) {
+            // Pinned while this request waited for the page.
+            let elsewhere = |pin: &&Pin| pin.at != to && pin.range.contains(page);
+            if let Some(pin) = self.pins.iter().find(elsewhere) {
+                return Err(RequestError::Pinned { page, at: pin.at });
+            }
+        }
         let (action, reason) = match kind {
             RequestKind::Prefetch(_) if entry.has(flag::READ_MOSTLY) => {
                 (Action::Duplicate, Reason::Prefetch)
@@ -605,16 +631,20 @@ impl Driver {
             return;
         };
         request.error.get_or_insert(error);
-        if request.kind != RequestKind::Free {
-            request.left.clear();
-        }
+        request.left.clear();
         self.finish_request(id);
     }
 
     /// The chain of a request was rolled back.
-    pub(crate) fn request_rolled_back(&mut self, id: RequestId, error: RequestError) {
-        if let Some(request) = self.requests.get_mut(&id) {
-            request.chains -= 1;
+    pub(crate) fn request_rolled_back(&mut self, id: RequestId, chain: u32, error: RequestError) {
+        let Some(request) = self.requests.get_mut(&id) else { return };
+        request.chains -= 1;
+        if request.kind == RequestKind::Free {
+            // Who did not let go has lost its mapping in the books and is suspect: what is left
+            // has nobody to stop, and so it cannot fail again.
+            let parts = self.chains[chain as usize].parts.iter();
+            request.left.extend(parts.flat_map(|part| part.runs.iter().map(Run::pages)));
+            return self.work.push_back(Work::Request(id));
         }
         self.request_failed(id, error);
     }
@@ -630,6 +660,9 @@ impl Driver {
         let Some(request) = self.requests.remove(&id) else {
             return;
         };
+        if request.destination().is_some() {
+            self.wake_waiting();
+        }
         let OpenRequest { kind, whole, pages_moved, error, .. } = request;
         match (kind, error) {
             (RequestKind::Free, None) => {
@@ -647,15 +680,26 @@ impl Driver {
                 self.reply(id, Err(error));
             }
             (RequestKind::Pin(at), Some(error)) => {
-                if let Some(pin) = self.pins.iter().rposition(|p| *p == Pin { range: whole, at }) {
+                if let Some(pin) = self.open_pin(whole, at) {
                     self.pins.remove(pin);
                 }
                 self.unmark_pins(whole);
                 self.reply(id, Err(error));
             }
+            (RequestKind::Pin(at), None) => {
+                if let Some(pin) = self.open_pin(whole, at) {
+                    self.pins[pin].ready = true;
+                }
+                self.reply_done(id, pages_moved);
+            }
             (_, Some(error)) => self.reply(id, Err(error)),
             (_, None) => self.reply_done(id, pages_moved),
         }
+    }
+
+    /// The pin that a request under way is making.
+    fn open_pin(&self, range: PageRange, at: MemoryId) -> Option<usize> {
+        self.pins.iter().rposition(|pin| *pin == Pin { range, at, ready: false })
     }
 
     /// The addresses of a freed allocation can be used again.
@@ -675,11 +719,28 @@ impl Driver {
         entry.has(flag::DOOMED) && self.requests.values().any(opens)
     }
 
-    /// Whether a request is bringing `page` to `memory`: it is no victim then.
-    pub(crate) fn is_requested(&self, page: PageNo, memory: MemoryId) -> bool {
-        self.requests.values().any(|request| {
-            let brings = matches!(request.kind, RequestKind::Migrate(to) | RequestKind::Pin(to) if to == memory);
-            brings && request.whole.contains(page)
-        })
+    /// Whether a request that is older than `serial` is bringing `page` to `memory`: it is no victim
+    /// then.
+    pub(crate) fn is_requested(&self, page: PageNo, memory: MemoryId, serial: u64) -> bool {
+        self.requests.values().any(|r| r.brings(page, memory) && r.serial < serial)
+    }
+
+    /// Whether a request that is older than `serial` brings pages to `memory`.
+    pub(crate) fn is_bringing(&self, memory: MemoryId, serial: u64) -> bool {
+        self.requests.values().any(|r| r.destination() == Some(memory) && r.serial < serial)
+    }
+
+    /// A page leaves `memory` although requests are bringing it there: they bring it again.
+    pub(crate) fn bring_again(&mut self, page: PageNo, memory: MemoryId) {
+        for request in self.requests.values_mut().filter(|r| r.brings(page, memory)) {
+            if !request.left.iter().any(|range| range.contains(page)) {
+                request.left.push_back(PageRange::page(page));
+            }
+        }
+    }
+
+    /// The age of a request: smaller is older.
+    pub(crate) fn serial_of(&self, id: RequestId) -> u64 {
+        self.requests.get(&id).map_or(u64::MAX, |request| request.serial)
     }
 }

@@ -1,83 +1,112 @@
 //! The residency map of one memory: the merged virtual ranges that have a valid copy there
 //! (multi-FPGA SVM paper, section IV-B1).
+//!
+//! The paper keeps an interval tree. A bit per page in blocks of 512 gives the same answers: ranges
+//! merge by themselves, and a page or a whole block comes and goes in a few words, where the tree
+//! took most of the driver's time as soon as pages moved singly (measured: `docs/performance.md`).
 
-use std::collections::BTreeMap;
+use farside_types::{BLOCK_PAGES, PageNo, PageRange};
 
-use farside_types::{PageNo, PageRange};
+const WORD: u64 = u64::BITS as u64;
+const WORDS: usize = (BLOCK_PAGES / WORD) as usize;
 
-/// Disjoint, merged ranges of pages.
-#[derive(Clone, Default, Debug, PartialEq, Eq)]
+type Block = [u64; WORDS];
+
+/// A set of pages of the arena, read as merged ranges.
+#[derive(Clone, Debug)]
 pub(crate) struct Residency {
-    /// Start → end.
-    ranges: BTreeMap<u64, u64>,
+    start: PageNo,
+    blocks: Vec<Option<Box<Block>>>,
     pages: u64,
 }
 
 impl Residency {
+    /// An empty map of an arena that starts at `start`.
+    pub(crate) fn new(start: PageNo) -> Residency {
+        Residency { start, blocks: Vec::new(), pages: 0 }
+    }
+
     pub(crate) fn pages(&self) -> u64 {
         self.pages
     }
 
+    /// The merged ranges, ascending.
     pub(crate) fn iter(&self) -> impl Iterator<Item = PageRange> {
-        self.ranges.iter().map(|(&start, &end)| PageRange::new(PageNo(start), end - start))
+        let mut next = 0;
+        std::iter::from_fn(move || {
+            let first = self.find(next, true)?;
+            let end = self.find(first, false).unwrap_or(self.blocks.len() as u64 * BLOCK_PAGES);
+            next = end;
+            Some(PageRange::new(self.start.offset(first), end - first))
+        })
+    }
+
+    /// The first index from `from` on that is (`set`) or is not in the map; `None` behind its end.
+    fn find(&self, from: u64, set: bool) -> Option<u64> {
+        let mut index = from;
+        let end = self.blocks.len() as u64 * BLOCK_PAGES;
+        while index < end {
+            let word = self.word(index);
+            let wanted = if set { word } else { !word } >> (index % WORD);
+            if wanted != 0 {
+                return Some(index + u64::from(wanted.trailing_zeros()));
+            }
+            index = (index / WORD + 1) * WORD;
+        }
+        None
+    }
+
+    fn word(&self, index: u64) -> u64 {
+        match self.blocks.get((index / BLOCK_PAGES) as usize) {
+            Some(Some(block)) => block[(index % BLOCK_PAGES / WORD) as usize],
+            _ => 0,
+        }
     }
 
     pub(crate) fn contains(&self, page: PageNo) -> bool {
-        self.ranges.range(..=page.0).next_back().is_some_and(|(_, &end)| end > page.0)
+        let Some(index) = page.0.checked_sub(self.start.0) else { return false };
+        self.word(index) >> (index % WORD) & 1 == 1
     }
 
     /// Adds pages, of which none is in the set.
     pub(crate) fn insert(&mut self, range: PageRange) {
-        if range.is_empty() {
-            return;
-        }
-        let (mut start, mut end) = (range.start.0, range.end().0);
         self.pages += range.count;
-        if let Some((&before, before_end)) = self.ranges.range_mut(..=start).next_back() {
-            debug_assert!(*before_end <= start, "{range} is resident already");
-            if *before_end == start {
-                // Extending in place saves an insertion: the common case of a growing range.
-                *before_end = end;
-                start = before;
-                if let Some(after_end) = self.ranges.remove(&end) {
-                    end = after_end;
-                    self.ranges.insert(start, end);
-                }
-                return;
-            }
-        }
-        if let Some(after_end) = self.ranges.remove(&end) {
-            end = after_end;
-        }
-        self.ranges.insert(start, end);
+        self.each_word(range, |word, mask| {
+            debug_assert!(*word & mask == 0, "a page of {range} is resident already");
+            *word |= mask;
+        });
     }
 
     /// Removes pages, all of which are in the set.
     pub(crate) fn remove(&mut self, range: PageRange) {
-        if range.is_empty() {
-            return;
-        }
-        let (start, end) = (range.start.0, range.end().0);
-        let Some((&outer, outer_end)) = self.ranges.range_mut(..=start).next_back() else {
-            debug_assert!(false, "{range} is not resident");
-            return;
-        };
-        let old_end = *outer_end;
-        debug_assert!(old_end >= end, "{range} is not resident as a whole");
         self.pages -= range.count;
-        if outer == start {
-            self.ranges.remove(&outer);
-        } else {
-            *outer_end = start;
-        }
-        if old_end > end {
-            self.ranges.insert(end, old_end);
+        self.each_word(range, |word, mask| {
+            debug_assert!(*word & mask == mask, "a page of {range} is not resident");
+            *word &= !mask;
+        });
+    }
+
+    /// Calls `change` with every word that `range` touches and the bits of it.
+    fn each_word(&mut self, range: PageRange, change: impl Fn(&mut u64, u64)) {
+        let mut index = range.start.0 - self.start.0;
+        let end = index + range.count;
+        while index < end {
+            let slot = (index / BLOCK_PAGES) as usize;
+            if slot >= self.blocks.len() {
+                self.blocks.resize_with(slot + 1, || None);
+            }
+            let block = self.blocks[slot].get_or_insert_with(|| Box::new([0; WORDS]));
+            let bit = index % WORD;
+            let count = (WORD - bit).min(end - index);
+            let mask = (u64::MAX >> (WORD - count)) << bit;
+            change(&mut block[(index % BLOCK_PAGES / WORD) as usize], mask);
+            index += count;
         }
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        // A node of the tree holds up to 11 pairs and is two thirds full on average.
-        self.ranges.len() * size_of::<(u64, u64)>() * 3 / 2
+        let used = self.blocks.iter().flatten().count();
+        self.blocks.capacity() * size_of::<Option<Box<Block>>>() + used * size_of::<Block>()
     }
 }
 
@@ -89,13 +118,17 @@ mod tests {
 
     use super::*;
 
+    const START: PageNo = PageNo(1024);
+
     proptest! {
         #[test]
-        fn agrees_with_a_set_of_pages(steps in prop::collection::vec((0u64..60, 1u64..12), 1..200)) {
-            let mut map = Residency::default();
+        fn agrees_with_a_set_of_pages(
+            steps in prop::collection::vec((0u64..1400, 1u64..300), 1..120),
+        ) {
+            let mut map = Residency::new(START);
             let mut pages = BTreeSet::new();
             for (start, count) in steps {
-                let range = PageRange::new(PageNo(start), count);
+                let range = PageRange::new(START.offset(start), count);
                 let held = range.pages().filter(|p| pages.contains(p)).count();
                 if held == 0 {
                     map.insert(range);
@@ -105,12 +138,16 @@ mod tests {
                         map.remove(PageRange::page(page));
                     }
                 }
-                let listed: Vec<PageNo> = map.iter().flat_map(|r| r.pages().collect::<Vec<_>>()).collect();
+                let listed: Vec<PageNo> =
+                    map.iter().flat_map(|r| r.pages().collect::<Vec<_>>()).collect();
                 prop_assert_eq!(&listed, &pages.iter().copied().collect::<Vec<_>>());
                 prop_assert_eq!(map.pages(), pages.len() as u64);
                 let merged: Vec<PageRange> = map.iter().collect();
-                prop_assert!(merged.windows(2).all(|w| w[0].end() < w[1].start), "not merged: {:?}", merged);
-                prop_assert!((0..80).all(|p| map.contains(PageNo(p)) == pages.contains(&PageNo(p))));
+                let apart = merged.windows(2).all(|w| w[0].end() < w[1].start);
+                prop_assert!(apart, "not merged: {:?}", merged);
+                for page in PageRange::new(PageNo(1000), 2000).pages() {
+                    prop_assert_eq!(map.contains(page), pages.contains(&page));
+                }
             }
         }
     }

@@ -44,18 +44,29 @@ impl Object {
 
 /// Allocations and the gaps between them.
 pub(crate) struct Space {
-    objects: BTreeMap<u64, Object>,
+    /// First page → slot.
+    order: BTreeMap<u64, u32>,
+    slots: Vec<Option<Object>>,
+    idle_slots: Vec<u32>,
     /// Start → pages.
     gaps: BTreeMap<u64, u64>,
     next_id: u32,
+    /// Per block of the arena: the allocations that reach into it, as (first page, end, slot). Every
+    /// fault asks for its allocation: a few words beside each other instead of a walk of the tree.
+    by_block: Vec<Vec<(u64, u64, u32)>>,
+    first_block: u64,
 }
 
 impl Space {
     pub(crate) fn new(arena: PageRange) -> Space {
         Space {
-            objects: BTreeMap::new(),
+            order: BTreeMap::new(),
+            slots: Vec::new(),
+            idle_slots: Vec::new(),
             gaps: BTreeMap::from([(arena.start.0, arena.count)]),
             next_id: 0,
+            by_block: Vec::new(),
+            first_block: arena.start.block().0,
         }
     }
 
@@ -77,8 +88,37 @@ impl Space {
         let id = ObjectId(self.next_id);
         self.next_id += 1;
         let object = Object { id, name, range, bytes, pages_moved: 0, hints: Vec::new() };
-        self.objects.insert(start, object);
+        let slot = self.idle_slots.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
+        self.slots[slot as usize] = Some(object);
+        self.order.insert(start, slot);
+        for block in self.blocks(range) {
+            if block >= self.by_block.len() {
+                self.by_block.resize_with(block + 1, Vec::new);
+            }
+            self.by_block[block].push((start, start + pages, slot));
+        }
         Some(range)
+    }
+
+    /// The blocks of `range`, as indices.
+    fn blocks(&self, range: PageRange) -> std::ops::RangeInclusive<usize> {
+        let index = |page: u64| (PageNo(page).block().0 - self.first_block) as usize;
+        index(range.start.0)..=index(range.end().0 - 1)
+    }
+
+    /// The slot of the allocation that holds `page`.
+    fn slot_of(&self, page: PageNo) -> Option<usize> {
+        let block = page.block().0.checked_sub(self.first_block)?;
+        let here = self.by_block.get(block as usize)?;
+        let holds = |&&(start, end, _): &&(u64, u64, u32)| (start..end).contains(&page.0);
+        here.iter().find(holds).map(|&(.., slot)| slot as usize)
+    }
+
+    fn at(&self, slot: u32) -> Option<&Object> {
+        self.slots.get(slot as usize)?.as_ref()
     }
 
     pub(crate) fn largest_gap(&self) -> u64 {
@@ -90,30 +130,29 @@ impl Space {
         if addr.page_offset() != 0 {
             return None;
         }
-        self.objects.get(&addr.page().0)
+        self.at(*self.order.get(&addr.page().0)?)
     }
 
     /// The allocation that holds `page`.
     pub(crate) fn holding(&self, page: PageNo) -> Option<&Object> {
-        let (_, object) = self.objects.range(..=page.0).next_back()?;
-        object.range.contains(page).then_some(object)
+        self.slots[self.slot_of(page)?].as_ref()
     }
 
     pub(crate) fn holding_mut(&mut self, page: PageNo) -> Option<&mut Object> {
-        let (_, object) = self.objects.range_mut(..=page.0).next_back()?;
-        object.range.contains(page).then_some(object)
+        let slot = self.slot_of(page)?;
+        self.slots[slot].as_mut()
     }
 
     /// Allocations in ascending order.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &Object> {
-        self.objects.values()
+        self.order.values().filter_map(|&slot| self.at(slot))
     }
 
     /// The allocation nearest to `addr`.
     pub(crate) fn nearest(&self, addr: VirtAddr) -> Option<&Object> {
         let page = addr.page().0;
-        let before = self.objects.range(..=page).next_back().map(|(_, object)| object);
-        let after = self.objects.range(page + 1..).next().map(|(_, object)| object);
+        let before = self.order.range(..=page).next_back().and_then(|(_, &slot)| self.at(slot));
+        let after = self.order.range(page + 1..).next().and_then(|(_, &slot)| self.at(slot));
         match (before, after) {
             (Some(b), Some(a)) => {
                 let past = page.saturating_sub(b.range.end().0 - 1);
@@ -125,9 +164,12 @@ impl Space {
 
     /// Gives the addresses of the allocation at `start` back.
     pub(crate) fn remove(&mut self, start: PageNo) {
-        let Some(object) = self.objects.remove(&start.0) else {
-            return;
-        };
+        let Some(slot) = self.order.remove(&start.0) else { return };
+        let Some(object) = self.slots[slot as usize].take() else { return };
+        self.idle_slots.push(slot);
+        for block in self.blocks(object.range) {
+            self.by_block[block].retain(|&(first, ..)| first != start.0);
+        }
         let (mut start, mut end) = (object.range.start.0, object.range.end().0);
         if let Some((&before, &len)) = self.gaps.range(..start).next_back() {
             if before + len == start {
@@ -142,8 +184,11 @@ impl Space {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        let hints: usize = self.objects.values().map(|o| o.hints.capacity()).sum();
-        (self.objects.len() * size_of::<(u64, Object)>() + self.gaps.len() * 16) * 3 / 2
-            + hints * size_of::<Hint>()
+        let lists: usize =
+            self.by_block.iter().map(|list| size_of_val(list) + size_of_val(&list[..])).sum();
+        let trees = (self.order.len() + self.gaps.len()) * 16 * 3 / 2;
+        let objects = self.slots.len() * size_of::<Option<Object>>();
+        let hints: usize = self.objects().map(|object| object.hints.capacity()).sum();
+        lists + trees + objects + hints * size_of::<Hint>()
     }
 }

@@ -1,4 +1,4 @@
-//! What the live tests share: time limits, children, random numbers.
+//! What the live tests share: time limits, children, controls.
 //!
 //! A live test races real threads, so its failure may be a hang: every test runs [`within`] a time
 //! limit that ends the process. What would end the process (SIGBUS, SIGKILL, an abort) is tried in
@@ -7,14 +7,14 @@
 //! `FARSIDE_SECONDS` says how long each race runs (one second unless set).
 
 mod child;
-mod rng;
+mod control;
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 pub use child::{Child, Ended, role};
-pub use rng::Rng;
+pub use control::must_be_caught;
 
 /// How long a race runs.
 pub fn seconds() -> Duration {

@@ -107,8 +107,13 @@ fn workloads(f: &mut String, outcome: &Outcome) -> fmt::Result {
             )?;
         }
     }
-    Ok(())
+    writeln!(f, "{NOTE}")
 }
+
+const NOTE: &str = "\
+h host, c card. host alone: one thread on ordinary memory, CSR (PageRank: turning the edges round
+included). The cards are threads of this program: times show what moving pages costs, not what
+accelerators gain.";
 
 /// One value of a report, to be set beside that of the other mode.
 type Row = (&'static str, fn(&Report) -> String);

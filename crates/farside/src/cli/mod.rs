@@ -4,6 +4,7 @@
 //! the library, by the workloads and by the simulator.
 
 mod account;
+mod bench;
 mod demo;
 mod doctor;
 mod failure;
@@ -35,6 +36,7 @@ Examples:
   farside doctor                        what this machine has, and what to do about the rest
   farside demo                          search, PageRank and a pointer chase on two cards
   farside demo --cards 4 --input roads.mtx
+  farside bench                         the promised numbers, measured here
   farside sim                           compare placement schemes on a recorded trace
 
 Exit codes: 0 done, 1 it did not work, 2 the command line or an input cannot be used,
@@ -42,6 +44,7 @@ Exit codes: 0 done, 1 it did not work, 2 the command line or an input cannot be 
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    Bench(bench::Bench),
     Demo(demo::Demo),
     Doctor(doctor::Doctor),
     Sim(sim::Sim),
@@ -51,6 +54,7 @@ enum Command {
 /// Does what the command line says.
 pub(crate) fn run() -> ExitCode {
     let done = match Cli::parse().command {
+        Command::Bench(bench) => bench.run(),
         Command::Demo(demo) => demo.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Sim(sim) => sim.run(),

@@ -1,0 +1,159 @@
+//! The driver alone: faults resolved a second, and the size of its tables.
+
+use std::time::Instant;
+
+use farside::Error;
+use farside_svm::{
+    CardFault, Config, Driver, Event, Need, Op, Outcome, Reply, Request, placement::OnTouch,
+};
+use farside_types::{
+    Access, CardId, FaultId, MemoryId, PAGE_SIZE, PageNo, PageRange, RequestId, Time,
+};
+
+use super::{Effort, Row, Target, median, pin, two_cpus};
+
+const RANGES: u64 = 10_000;
+const RANGE_PAGES: u64 = 100;
+const PAGES: u64 = RANGES * RANGE_PAGES;
+/// Faults per sample.
+const FAULTS: usize = 200_000;
+
+pub(crate) fn run(effort: Effort) -> Result<Vec<Row>, Error> {
+    let (program, _) = two_cpus();
+    let _pinned = pin(program);
+    let mut bench = Bed::new()?;
+    let bytes = bench.driver.table_bytes() as f64 / PAGES as f64;
+    let scattered = bench.measure(effort, 256, false);
+    let runs = bench.measure(effort, 256, true);
+    let single = bench.measure(effort, 1, false);
+    let row = |name, per_second: f64, least: f64, what: &str| {
+        let detail = format!("{:.0} ns a fault; {what}", 1e9 / per_second);
+        Row::new(name, per_second / 1e6, Target::AtLeast(least), "M/s", detail)
+    };
+    Ok(vec![
+        row(
+            "driver alone, batches of 256, random pages",
+            scattered,
+            2.0,
+            "10^6 pages, 10^4 ranges",
+        ),
+        row("driver alone, batches of 256, runs of 16 pages", runs, 2.0, "10^6 pages, 10^4 ranges"),
+        row("driver alone, one by one, random pages", single, 0.7, "10^6 pages, 10^4 ranges"),
+        Row::new(
+            "driver's tables",
+            bytes,
+            Target::AtMost(32.0),
+            "B/page",
+            "10^6 mapped pages in 10^4 ranges on a card".to_owned(),
+        ),
+    ])
+}
+
+/// A driver with a million mapped pages, and a machine that does everything at once.
+struct Bed {
+    driver: Driver,
+    ranges: Vec<PageRange>,
+    now: Time,
+    next: u64,
+    random: u64,
+}
+
+impl Bed {
+    fn new() -> Result<Bed, Error> {
+        let arena = PageRange::new(PageNo(1 << 20), 1 << 21);
+        let mut config = Config::embedded(arena, vec![PAGES as u32 + 1024; 2]);
+        config.prefetch.density_percent = 100;
+        // Pages that go back and forth are what is measured here, not a fight to be damped.
+        config.thrash.throttle_after = u8::MAX;
+        let driver = Driver::new(config, Box::new(OnTouch)).map_err(farside::LiveError::from)?;
+        let (ranges, now) = (Vec::new(), Time::from_nanos(1));
+        let mut bed = Bed { driver, ranges, now, next: 0, random: 0x9e37_79b9_7f4a_7c15 };
+        for _ in 0..RANGES {
+            let bytes = RANGE_PAGES * PAGE_SIZE as u64;
+            let request = Request::Alloc { bytes, name: "".into() };
+            if let Some(Outcome::Allocated(range)) = bed.request(request) {
+                bed.ranges.push(range);
+            }
+        }
+        for range in bed.ranges.clone() {
+            bed.request(Request::Migrate { range, to: CardId(0).memory() });
+        }
+        Ok(bed)
+    }
+
+    fn request(&mut self, request: Request) -> Option<Outcome> {
+        self.next += 1;
+        let id = RequestId(self.next);
+        self.driver.handle(self.now, Event::Request { id, request });
+        self.carry_out();
+        match self.driver.poll_reply() {
+            Some(Reply::Request { result: Ok(outcome), .. }) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    /// Does everything at once. Gives the faults resumed.
+    fn carry_out(&mut self) -> usize {
+        let mut resumed = 0;
+        while let Some(command) = self.driver.poll_command() {
+            if let Op::CardResume { faults } = &command.op {
+                resumed += faults.len();
+            }
+            let (command, epoch) = (command.id, command.epoch);
+            self.driver.handle(self.now, Event::Done { command, epoch, result: Ok(()) });
+        }
+        resumed
+    }
+
+    fn random(&mut self, below: u64) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (u128::from(self.random) * u128::from(below) >> 64) as u64
+    }
+
+    /// A page, and the card that does not have it.
+    fn elsewhere(&self, page: PageNo) -> CardId {
+        let at_first = self.driver.page(page).owner == Some(MemoryId(1));
+        CardId(u8::from(at_first))
+    }
+
+    /// A batch of faults of one card on pages that are on the other. Gives the card.
+    fn batch(&mut self, size: usize, runs: bool, faults: &mut Vec<CardFault>) -> CardId {
+        faults.clear();
+        let mut card = None;
+        while faults.len() < size {
+            let pick = self.random(RANGES) as usize;
+            let range = self.ranges[pick];
+            let run = if runs { 16 } else { 1 };
+            let first = range.start.offset(self.random(RANGE_PAGES - run + 1));
+            if *card.get_or_insert(self.elsewhere(first)) == self.elsewhere(first) {
+                for page in PageRange::new(first, run).pages() {
+                    self.next += 1;
+                    let need = Need::Page(page, Access::Write);
+                    faults.push(CardFault { id: FaultId(self.next), need });
+                }
+            }
+        }
+        card.unwrap_or(CardId(0))
+    }
+
+    /// Faults resolved a second, the making of the batches not counted.
+    fn measure(&mut self, effort: Effort, size: usize, runs: bool) -> f64 {
+        let mut faults = Vec::new();
+        let mut samples = Vec::new();
+        for _ in 0..effort.samples {
+            let (mut resolved, mut spent) = (0, 0.0);
+            while resolved < FAULTS {
+                let card = self.batch(size, runs, &mut faults);
+                self.now = self.now + farside_types::Span::from_micros(1);
+                let start = Instant::now();
+                self.driver.handle(self.now, Event::CardFaults { card, faults: &faults });
+                resolved += self.carry_out();
+                spent += start.elapsed().as_secs_f64();
+            }
+            samples.push(resolved as f64 / spent);
+        }
+        median(samples)
+    }
+}

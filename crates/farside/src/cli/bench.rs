@@ -1,0 +1,57 @@
+//! `farside bench`: the promised numbers.
+
+use clap::Args;
+use serde::Serialize;
+
+use super::Failure;
+use super::output::{print, print_json};
+use crate::bench::{ALL, Effort, Row};
+
+/// Measure every promised number beside its limit, in one run
+///
+/// Each number is a ratio of medians: what Farside needs against a bare userfaultfd handler, a bare
+/// memcpy or a plain slice on this machine, at this moment. Threads are pinned. A number that falls
+/// short is marked MISS; the command itself fails only if something cannot be measured.
+#[derive(Args, Debug)]
+pub(crate) struct Bench {
+    /// Groups to measure; all of them unless named
+    #[arg(value_name = "GROUP", value_parser = groups())]
+    groups: Vec<String>,
+    /// Samples per number; more take longer and say more
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    samples: u16,
+    /// Print one JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Json {
+    rows: Vec<Row>,
+}
+
+fn groups() -> Vec<&'static str> {
+    ALL.iter().map(|bench| bench.name).collect()
+}
+
+impl Bench {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let effort = Effort { samples: self.samples.into() };
+        let wanted = |name: &str| self.groups.is_empty() || self.groups.iter().any(|g| g == name);
+        let mut rows = Vec::new();
+        for bench in ALL.iter().filter(|bench| wanted(bench.name)) {
+            let measured = (bench.run)(effort)?;
+            if !self.json {
+                for row in &measured {
+                    print(&format!("{row}\n"))?;
+                }
+            }
+            rows.extend(measured);
+        }
+        if self.json {
+            return print_json(&Json { rows });
+        }
+        let kept = rows.iter().filter(|row| row.kept).count();
+        print(&format!("\n{kept} of {} promises kept in this run\n", rows.len()))
+    }
+}
