@@ -179,8 +179,12 @@ impl Machine {
         }
     }
 
-    /// A free that was refused leaves the allocation alive.
+    /// A free that was refused leaves the allocation alive; after a change of rights that failed
+    /// cards may or may not be kept from writing.
     fn restore(&mut self, open: &OpenRequest) {
+        if let Request::Protect { range, .. } = open.request {
+            self.facts.each(range, |facts| facts.read_only_at = Some(u64::MAX));
+        }
         if let Some(range) = open.freeing {
             self.facts.each(range, |facts| facts.live = true);
             self.allocations.push(range);

@@ -466,6 +466,9 @@ impl World {
                 facts.cards_read_only &= rights == Rights::Read;
             });
         }
+        if let Request::Pin { .. } = request {
+            self.machine.date_waiting();
+        }
         let open = OpenRequest { request: request.clone(), issued: stamp, freeing };
         self.machine.requests.insert(id, open);
         self.deliver(Parcel::Request(id, request))?;

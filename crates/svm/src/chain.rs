@@ -210,6 +210,8 @@ pub(crate) struct Chain {
     pub(crate) suspects: MemorySet,
     pub(crate) hops: VecDeque<Hop>,
     pub(crate) bounce: Option<u8>,
+    /// Number of the last host fault that was known when pages were mapped for the CPU.
+    pub(crate) host_faults: u64,
     /// The host fault that this chain answers.
     pub(crate) host: Option<HostFault>,
 }
@@ -231,6 +233,7 @@ impl Chain {
             suspects: MemorySet::EMPTY,
             hops: VecDeque::new(),
             bounce: None,
+            host_faults: 0,
             host: None,
         }
     }

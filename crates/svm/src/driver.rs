@@ -4,13 +4,13 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 
 use farside_types::{
-    BLOCK_PAGES, CardId, FrameNo, MAX_CARDS, MemoryId, MemorySet, PageNo, PageRange, RequestId,
-    Time, VirtAddr,
+    Access, BLOCK_PAGES, CardId, FrameNo, MAX_CARDS, MemoryId, MemorySet, PageNo, PageRange,
+    RequestId, Time, VirtAddr,
 };
 use thiserror::Error;
 
 use crate::chain::Chain;
-use crate::fault::{Faults, HostFault, Work};
+use crate::fault::{Faults, HostFault, Standing, Work};
 use crate::frames::Frames;
 use crate::history::History;
 use crate::launch::Launches;
@@ -56,6 +56,9 @@ pub struct Driver {
     pub(crate) poisoning: Vec<(farside_types::CommandId, PageNo)>,
     /// Waits until pages are poisoned, or allocated, in full.
     pub(crate) poison_waiters: Vec<Work>,
+    /// Pages at which threads of the program stand. Work for others is stale: the threads went on
+    /// when the page was mapped for one of them.
+    pub(crate) standing: BTreeMap<PageNo, Standing>,
     /// Waits for a bounce buffer: chains.
     pub(crate) bounce_waiters: VecDeque<u32>,
     pub(crate) bounce_free: Vec<u8>,
@@ -192,6 +195,7 @@ impl Driver {
             chain_waiters: VecDeque::new(),
             poisoning: Vec::new(),
             poison_waiters: Vec::new(),
+            standing: BTreeMap::new(),
             bounce_waiters: VecDeque::new(),
             bounce_free: (0..config.capabilities.bounce_slots).collect(),
             claims: Vec::new(),
@@ -221,6 +225,9 @@ impl Driver {
             Event::HostFault { page, access } => {
                 self.stats.host_faults += 1;
                 let fault = HostFault { page, access, attempts: 0 };
+                let newest = self.stats.host_faults;
+                let standing = self.standing.entry(page).or_insert(Standing { access, newest });
+                *standing = Standing { access: access.max(standing.access), newest };
                 self.work.push_back(Work::HostFault(fault));
             }
             Event::Launch { job, card, stream } => self.launch(job, card, stream),
@@ -231,7 +238,7 @@ impl Driver {
             Event::CounterNotice { card, pages, count } => {
                 self.counter_notice(now, card, pages, count);
             }
-            Event::CardLost { card } => self.card_lost(now, card),
+            Event::CardLost { card } => self.card_gone(now, card),
             Event::CardReset { card } => self.card_reset(now, card),
         }
         self.pump(now);

@@ -106,6 +106,15 @@ impl HostFault {
     }
 }
 
+/// Threads of the program that stand at a page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
+    /// The strongest access among them.
+    pub(crate) access: Access,
+    /// Number of the latest fault.
+    pub(crate) newest: u64,
+}
+
 /// Something to be planned, now or when what it waits for has happened. Holds nothing meanwhile.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Work {

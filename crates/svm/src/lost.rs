@@ -74,8 +74,14 @@ impl Driver {
         self.wake_waiting();
     }
 
+    /// The card and its memory are gone for good.
+    pub(crate) fn card_gone(&mut self, now: Time, card: CardId) {
+        self.resetting = self.resetting.without(card.memory());
+        self.card_lost(now, card);
+    }
+
     /// The card and its memory are gone.
-    pub(crate) fn card_lost(&mut self, now: Time, card: CardId) {
+    fn card_lost(&mut self, now: Time, card: CardId) {
         let memory = card.memory();
         if !self.is_usable(memory) {
             return;
@@ -246,8 +252,9 @@ impl Driver {
         self.poison(page);
     }
 
-    /// Pages that an undrained card can still write: nobody knows what they hold.
-    pub(crate) fn lose_written(&mut self, index: u32, card: CardId, runs: &Runs) {
+    /// Pages that an undrained card can still write: nobody knows what they hold. Gives the first.
+    pub(crate) fn lose_written(&mut self, index: u32, card: CardId, runs: &Runs) -> Option<PageNo> {
+        let mut first = None;
         for page in runs.iter().flat_map(|run: &Run| run.pages().pages()) {
             let entry = *self.table.get(page);
             if !entry.directory.writers().contains(card.agent()) {
@@ -263,7 +270,9 @@ impl Driver {
                 self.put_in_quarantine(MemorySet::only(card.memory()), held);
             }
             self.lose(page);
+            first = first.or(Some(page));
         }
+        first
     }
 }
 

@@ -8,7 +8,9 @@ use farside_types::{
 
 use crate::Driver;
 use crate::capability::Transport;
-use crate::chain::{Chain, End, Failure, Fill, Hop, Kind, Part, Pending, Shape, Stage, cut_runs};
+use crate::chain::{
+    Chain, End, Failure, Fill, Hop, Kind, Part, Pending, Shape, Stage, cut_runs, push_page,
+};
 use crate::command::{Command, Executor, Op, Phase, Place, Run, Runs, Wait};
 use crate::driver::Due;
 use crate::event::{StepError, StepErrorKind};
@@ -325,7 +327,8 @@ impl Driver {
         let chain = &mut self.chains[index as usize];
         let lost = chain.parts.iter().find(|part| {
             let Shape { fill, from, at, map, .. } = part.shape;
-            let target = map.is_some_and(|(agent, _)| dead.contains(agent.home()));
+            let target =
+                map.is_some_and(|(agent, _)| dead.contains(agent.home()) || dead.contains(at));
             target
                 || (fill != Fill::Nothing && dead.contains(at))
                 || (fill == Fill::Copy && dead.contains(from))
@@ -466,21 +469,41 @@ impl Driver {
                     let by = Executor::Card(card);
                     self.issue(index, part, by, Wait::Posted, Phase::Finalize, op);
                 }
-                None => {
-                    let first = self.table.get(runs[0].page);
-                    let mapped = first.directory.mappers().contains(AgentId::CPU)
-                        && !shape.stop.contains(AgentId::CPU)
-                        && first.directory.writers().contains(AgentId::CPU)
-                            != (rights == Rights::ReadWrite);
-                    let op = if mapped {
-                        Op::HostProtect { runs, rights }
-                    } else {
-                        Op::HostMap { runs, rights }
-                    };
-                    let by = Executor::HostCpu;
-                    self.issue(index, part, by, Wait::Awaited, Phase::Finalize, op);
+                None => self.map_host(index, part, &shape, rights, runs),
+            }
+        }
+    }
+
+    /// Maps pages for the CPU; those that it has mapped with other rights get new ones.
+    fn map_host(&mut self, index: u32, part: u16, shape: &Shape, rights: Rights, runs: Runs) {
+        self.chains[index as usize].host_faults = self.stats.host_faults;
+        let writes = rights == Rights::ReadWrite;
+        let stays = !shape.stop.contains(AgentId::CPU);
+        let held = |page: PageNo| {
+            let directory = self.table.get(page).directory;
+            let cpu = |set: AgentSet| set.contains(AgentId::CPU);
+            stays && cpu(directory.mappers()) && cpu(directory.writers()) != writes
+        };
+        let pages = || runs.iter().flat_map(|run| run.pages().pages());
+        let any_held = pages().any(held);
+        let (mut to_map, mut to_protect) = (Vec::new(), Vec::new());
+        if any_held {
+            for run in runs.iter() {
+                for (i, page) in run.pages().pages().enumerate() {
+                    let list = if held(page) { &mut to_protect } else { &mut to_map };
+                    push_page(list, page, run.src.offset(i as u32), run.dst.offset(i as u32));
                 }
             }
+        }
+        let by = Executor::HostCpu;
+        if !to_protect.is_empty() {
+            let op = Op::HostProtect { runs: to_protect.into(), rights };
+            self.issue(index, part, by, Wait::Awaited, Phase::Finalize, op);
+        }
+        if !any_held || !to_map.is_empty() {
+            let runs = if any_held { to_map.into() } else { runs };
+            let op = Op::HostMap { runs, rights };
+            self.issue(index, part, by, Wait::Awaited, Phase::Finalize, op);
         }
     }
 
@@ -505,17 +528,39 @@ impl Driver {
     /// is served again, a bounded number of times.
     fn finish_host_failure(&mut self, index: u32) {
         let chain = &mut self.chains[index as usize];
-        let Some(failure) = chain.failure.take() else {
-            return;
-        };
-        let unasked = HostFault { page: failure.page, access: Access::Write, attempts: 0 };
-        let host = chain.host.unwrap_or(unasked);
-        chain.waiters.push(Work::HostFault(host.failed()));
+        if chain.failure.take().is_none() {
+            return self.let_threads_go(index);
+        }
+        chain.waiters.extend(chain.host.map(|host| Work::HostFault(host.failed())));
         let runs: Vec<Runs> = chain.parts.iter().map(|part| part.runs.clone()).collect();
         for run in runs.iter().flat_map(|runs| runs.iter()) {
             self.table.for_each_mut(run.pages(), |_, entry| {
                 entry.directory.unmap(AgentSet::only(AgentId::CPU));
             });
+        }
+    }
+
+    /// Threads that stood at pages before they were mapped for them go on. (Those that came while
+    /// it was under way are served again, to be sure.)
+    fn let_threads_go(&mut self, index: u32) {
+        if self.standing.is_empty() {
+            return;
+        }
+        let known = self.chains[index as usize].host_faults;
+        for part in &self.chains[index as usize].parts {
+            let Some((AgentId::CPU, rights)) = part.shape.map else { continue };
+            for run in part.runs.iter() {
+                let pages = self.standing.range(run.pages().start..run.pages().end());
+                let gone: Vec<PageNo> = pages
+                    .filter(|(_, standing)| {
+                        rights.allows(standing.access) && standing.newest <= known
+                    })
+                    .map(|(&page, _)| page)
+                    .collect();
+                for page in gone {
+                    self.standing.remove(&page);
+                }
+            }
         }
     }
 
@@ -612,7 +657,8 @@ impl Driver {
             let page_index = self.table.index(page);
             let mut kept = None;
             for memory in shape.before.iter() {
-                let Some(card) = memory.card() else { continue };
+                // Frames of a card that went away meanwhile are forgotten already.
+                let Some(card) = memory.card().filter(|_| !self.is_dead(memory)) else { continue };
                 let frame = self.frame_at(page, &entry, memory);
                 self.cards[card.0 as usize].replicas.remove(&page_index);
                 if !shape.after.contains(memory) {
@@ -770,7 +816,8 @@ impl Driver {
         self.retry_host(index);
         let request = self.chains[index as usize].request;
         if let (Some(id), Some(failure)) = (request, failure) {
-            self.request_rolled_back(id, index, request_error(&failure));
+            let error = self.request_error(&failure);
+            self.request_rolled_back(id, index, error);
         }
         self.leave_pages(index);
         if !self.quarantine.is_empty() {
@@ -941,10 +988,19 @@ impl Driver {
         if writes {
             let Shape { from, at, .. } = shape;
             let kind = StepErrorKind::TimedOut;
-            self.lose_written(index, card, &runs);
+            let lost = self.lose_written(index, card, &runs);
             let chain = &mut self.chains[index as usize];
+            let page = lost.unwrap_or(page);
             chain.failure.get_or_insert(Failure { kind, page, from, to: at });
         }
+    }
+
+    fn request_error(&self, failure: &Failure) -> RequestError {
+        let &Failure { page, from, to, .. } = failure;
+        if self.table.get(page).state == PageState::Lost {
+            return RequestError::Lost { page, memory: from };
+        }
+        RequestError::CopyFailed { page, from, to }
     }
 
     /// Keeps mappings that were promised (advice `AccessedBy`) after a move.
@@ -972,9 +1028,4 @@ fn nth_page(runs: &[Run], done: u64) -> Option<PageNo> {
         left -= u64::from(run.count);
     }
     None
-}
-
-fn request_error(failure: &Failure) -> RequestError {
-    let &Failure { page, from, to, .. } = failure;
-    RequestError::CopyFailed { page, from, to }
 }

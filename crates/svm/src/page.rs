@@ -137,6 +137,12 @@ impl PageEntry {
         MemoryId(self.owner)
     }
 
+    /// Whether the same holds for both pages, frames and times apart.
+    pub(crate) fn is_like(&self, other: &PageEntry) -> bool {
+        let of = |entry: &PageEntry| (entry.directory, entry.flags, entry.state, entry.owner);
+        of(self) == of(other)
+    }
+
     pub(crate) fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }

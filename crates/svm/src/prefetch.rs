@@ -128,9 +128,18 @@ impl Driver {
         let stays = entry.has(flag::PINNED | flag::THRASH_PINNED | flag::POISONED);
         let fought = entry.directory.bounces() > 0;
         let mapped = entry.directory.mappers().contains(agent);
-        !(busy || stays || fought || mapped)
+        // Draining it could take as long as a kernel holds it; nobody asked for it.
+        let in_use = self.is_used_elsewhere(entry, agent);
+        !(busy || stays || fought || mapped || in_use)
             && self.refusal(entry, agent, Access::Read).is_none()
             && self.claimed(page, None).is_none()
+    }
+
+    /// Whether a card other than `agent` that runs a kernel has the page mapped.
+    fn is_used_elsewhere(&self, entry: &PageEntry, agent: AgentId) -> bool {
+        let others = entry.directory.mappers().without(agent);
+        let mut cards = others.iter().filter_map(AgentId::card);
+        cards.any(|card| self.cards[card.0 as usize].running > 0)
     }
 
     /// Applies decisions that reach further than their page.

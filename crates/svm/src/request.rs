@@ -249,17 +249,30 @@ impl Driver {
         };
         let state = &self.cards[card.0 as usize].frames;
         let frames = u64::from(state.total() - state.quarantined());
-        let pinned: u64 = self
-            .pins
-            .iter()
-            .filter(|pin| pin.at == memory)
-            .map(|pin| pin.range.count - pin.range.intersection(range).count)
-            .sum();
+        let pinned = self.pinned_beside(range, memory);
         if range.count.saturating_add(pinned) > frames {
             let pages = range.count;
             return Err(RequestError::DoesNotFit { memory, pages, frames, pinned });
         }
         Ok(())
+    }
+
+    /// Pages that are pinned at `memory`, those of `range` left out. Pins may overlap.
+    fn pinned_beside(&self, range: PageRange, memory: MemoryId) -> u64 {
+        let at = self.pins.iter().filter(|pin| pin.at == memory);
+        let mut ranges: Vec<PageRange> = at.map(|pin| pin.range).collect();
+        ranges.sort_unstable_by_key(|pinned| pinned.start);
+        let mut counted = PageNo(0);
+        let mut pages = 0;
+        for pinned in ranges {
+            let start = pinned.start.max(counted);
+            if pinned.end() > start {
+                let new = PageRange::new(start, pinned.end().0 - start.0);
+                pages += new.count - new.intersection(range).count;
+                counted = new.end();
+            }
+        }
+        pages
     }
 
     fn unpin(&mut self, id: RequestId, range: PageRange) -> Result<(), RequestError> {
@@ -411,6 +424,7 @@ impl Driver {
         let Some(range) = next else { return Walk::End };
         let mut plan = Plan::default();
         let mut seen = 0;
+        let mut alike: Option<(PageEntry, Option<Shape>)> = None;
         let most = u64::from(self.config.limits.chain_pages);
         for page in range.pages().take(most as usize) {
             let entry = *self.table.get(page);
@@ -428,13 +442,21 @@ impl Driver {
                 }
                 return Walk::Poisoning;
             }
-            match self.request_shape(kind, page, &entry) {
-                Ok(Some(shape)) => {
+            // Neighbours are mostly alike: what was found for one holds for the next.
+            let shape = match alike.filter(|(like, _)| entry.is_like(like)) {
+                Some((_, shape)) => shape,
+                None => match self.request_shape(kind, page, &entry) {
+                    Ok(shape) => shape,
+                    Err(error) => return Walk::Failed(error),
+                },
+            };
+            alike = Some((entry, shape));
+            match shape {
+                Some(shape) => {
                     let (src, dst) = self.frames_for(page, &entry, &shape);
                     plan.add(shape, page, src, dst);
                 }
-                Ok(None) => self.mark_pin(kind, PageRange::page(page)),
-                Err(error) => return Walk::Failed(error),
+                None => self.mark_pin(kind, PageRange::page(page)),
             }
             seen += 1;
         }
@@ -503,7 +525,8 @@ impl Driver {
     ) -> Result<Option<Shape>, RequestError> {
         let copies = entry.directory.copies();
         let prefetch = matches!(kind, RequestKind::Prefetch(_));
-        let there = copies.contains(to) && (prefetch || copies.len() == 1);
+        let read_only = entry.has(flag::READ_ONLY) && !to.is_host();
+        let there = copies.contains(to) && (prefetch || read_only || copies.len() == 1);
         if there || (prefetch && entry.has(flag::PINNED)) {
             return Ok(None);
         }
@@ -521,7 +544,6 @@ impl Driver {
             RequestKind::Prefetch(_) => (Action::Migrate, Reason::Prefetch),
             _ => (Action::Migrate, Reason::User),
         };
-        let read_only = entry.has(flag::READ_ONLY) && !to.is_host();
         let reads = read_only || (prefetch && action == Action::Duplicate);
         let access = if reads { Access::Read } else { Access::Write };
         let shape = self.shape(entry, to.agent(), access, action, reason);
@@ -639,7 +661,7 @@ impl Driver {
     pub(crate) fn request_rolled_back(&mut self, id: RequestId, chain: u32, error: RequestError) {
         let Some(request) = self.requests.get_mut(&id) else { return };
         request.chains -= 1;
-        if request.kind == RequestKind::Free {
+        if matches!(request.kind, RequestKind::Free | RequestKind::Protect) {
             // Who did not let go has lost its mapping in the books and is suspect: what is left
             // has nobody to stop, and so it cannot fail again.
             let parts = self.chains[chain as usize].parts.iter();

@@ -434,6 +434,9 @@ impl Driver {
     fn serve_host(&mut self, now: Time, fault: HostFault) {
         let HostFault { page, access, attempts } = fault;
         let again = Work::HostFault(fault);
+        if self.standing.get(&page).is_none_or(|standing| standing.access < access) {
+            return;
+        }
         let entry = *self.table.get(page);
         if entry.state == PageState::Moving {
             return self.wait_on(entry.chain, again);
@@ -470,6 +473,7 @@ impl Driver {
     /// The program's accesses to `page` end with an error, until the page is next moved or mapped,
     /// or allocated anew.
     pub(crate) fn poison(&mut self, page: PageNo) {
+        self.standing.remove(&page);
         if !self.config.arena.contains(page) {
             return;
         }

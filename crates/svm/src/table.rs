@@ -50,15 +50,20 @@ impl PageTable {
     /// The entry of `page`, which lies in the arena.
     #[inline]
     pub(crate) fn get_mut(&mut self, page: PageNo) -> &mut PageEntry {
+        let within = (page.0 - self.arena.start.0) % BLOCK_PAGES;
+        &mut self.block_mut(page)[within as usize]
+    }
+
+    /// The block of `page`, which lies in the arena.
+    #[inline]
+    fn block_mut(&mut self, page: PageNo) -> &mut Block {
         assert!(self.arena.contains(page), "{page} is outside the arena");
-        let index = page.0 - self.arena.start.0;
-        let slot = (index / BLOCK_PAGES) as usize;
+        let slot = ((page.0 - self.arena.start.0) / BLOCK_PAGES) as usize;
         if slot >= self.blocks.len() {
             self.blocks.resize_with(slot + 1, || None);
         }
-        let block = self.blocks[slot]
-            .get_or_insert_with(|| Box::new([PageEntry::default(); BLOCK_PAGES as usize]));
-        &mut block[(index % BLOCK_PAGES) as usize]
+        self.blocks[slot]
+            .get_or_insert_with(|| Box::new([PageEntry::default(); BLOCK_PAGES as usize]))
     }
 
     /// Calls `each` with every entry of `range`, in order.
@@ -67,8 +72,16 @@ impl PageTable {
         range: PageRange,
         mut each: impl FnMut(PageNo, &mut PageEntry),
     ) {
-        for page in range.pages() {
-            each(page, self.get_mut(page));
+        let mut page = range.start;
+        while page < range.end() {
+            // One look-up per block, not per page.
+            let within = (page.0 - self.arena.start.0) % BLOCK_PAGES;
+            let count = (BLOCK_PAGES - within).min(range.end().0 - page.0);
+            let entries = &mut self.block_mut(page)[within as usize..(within + count) as usize];
+            for (i, entry) in entries.iter_mut().enumerate() {
+                each(page.offset(i as u64), entry);
+            }
+            page = page.offset(count);
         }
     }
 
