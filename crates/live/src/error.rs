@@ -150,16 +150,45 @@ fn verb(access: Access) -> &'static str {
     }
 }
 
-/// What to say of the allocation nearest to a wild address.
-pub(crate) fn hint(nearest: Option<Nearest>) -> String {
-    let Some(Nearest { object, distance }) = nearest else {
+/// What to say of the allocation nearest to a wild address. It ends where the program's bytes end,
+/// not where their last page does.
+pub(crate) fn hint(addr: VirtAddr, nearest: Option<Nearest>) -> String {
+    let Some(Nearest { object, .. }) = nearest else {
         return " (nothing is allocated)".to_owned();
     };
     let name = if object.name.is_empty() { "an unnamed allocation" } else { &object.name };
-    let range = format!("{}..{}", object.range.start.addr(), object.range.end().addr());
-    match distance {
-        0 => format!(" (it lies in `{name}`, {range}, which was not passed to the launch)"),
-        d if d < 0 => format!(" ({} bytes before `{name}`, {range})", -d),
-        d => format!(" ({d} bytes behind the end of `{name}`, {range})"),
+    let start = object.range.start.addr();
+    let end = VirtAddr(start.0 + object.bytes);
+    let range = format!("{start}..{end}");
+    if addr < start {
+        format!(" ({} bytes before `{name}`, {range})", start.0 - addr.0)
+    } else if addr < end {
+        format!(" (it lies in `{name}`, {range}, which was not passed to the launch)")
+    } else {
+        format!(" ({} bytes behind the end of `{name}`, {range})", addr.0 - end.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farside_svm::{ObjectId, ObjectView};
+    use farside_types::{PageNo, PageRange};
+
+    use super::*;
+
+    #[test]
+    fn a_wild_address_is_told_from_the_nearest_allocation_by_its_bytes() {
+        let object = ObjectView {
+            id: ObjectId(1),
+            name: "list".into(),
+            range: PageRange::new(PageNo(16), 1),
+            bytes: 100,
+            pages_moved: 0,
+        };
+        let near =
+            |addr| hint(VirtAddr(addr), Some(Nearest { object: object.clone(), distance: 0 }));
+        assert!(near(0x10000).contains("lies in `list`"), "{}", near(0x10000));
+        assert!(near(0x10064).contains("0 bytes behind the end"), "{}", near(0x10064));
+        assert!(near(0xfffe).contains("2 bytes before"), "{}", near(0xfffe));
     }
 }

@@ -266,7 +266,7 @@ impl KernelContext {
 
     #[cold]
     fn wild(&self, addr: VirtAddr, access: Access) -> KernelError {
-        let hint = hint(self.runtime.nearest(addr));
+        let hint = hint(addr, self.runtime.nearest(addr));
         KernelError::WildAddress { kernel: self.job.name.clone(), addr, access, hint }
     }
 

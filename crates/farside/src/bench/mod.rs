@@ -54,6 +54,12 @@ impl Row {
         };
         Row { name, reached, target, unit, detail, kept }
     }
+
+    /// The same row with more to say.
+    pub(crate) fn noting(mut self, more: &str) -> Row {
+        self.detail.push_str(more);
+        self
+    }
 }
 
 impl std::fmt::Display for Row {

@@ -108,8 +108,9 @@ fn beyond(space: &Space, effort: Effort, write: bool) -> Result<Row, Error> {
     Ok(Row::new(name, theirs / ours, Target::AtLeast(0.8), "x copies", detail))
 }
 
-/// The same stream by bare copies into a card-sized memory and the same work on it; when written,
-/// copied back.
+/// The same stream by bare copies into a card-sized memory and the same work on it. When it is
+/// written, what a frame held is copied back before the frame is used again, one card's length
+/// later, as an eviction does.
 fn limit(effort: Effort, write: bool) -> Result<Vec<f64>, Error> {
     let pages = (CARD / PAGE_SIZE) as u32;
     let host = CardMemory::new(2 * pages).map_err(farside::LiveError::from)?;
@@ -122,7 +123,7 @@ fn limit(effort: Effort, write: bool) -> Result<Vec<f64>, Error> {
     for _ in 0..effort.samples {
         times.push(timed(|| {
             for page in (0..2 * pages).step_by(step as usize) {
-                total = total.wrapping_add(step_of(&host, &card, page, page % pages, step, write));
+                total = total.wrapping_add(step_of(&host, &card, page, step, write));
             }
         }));
     }
@@ -130,29 +131,29 @@ fn limit(effort: Effort, write: bool) -> Result<Vec<f64>, Error> {
     Ok(times)
 }
 
-fn step_of(
-    host: &CardMemory,
-    card: &CardMemory,
-    page: u32,
-    frame: u32,
-    pages: u32,
-    write: bool,
-) -> u64 {
-    let (Ok(from), Ok(to)) =
-        (host.run_ptr(FrameNo(page), pages), card.run_ptr(FrameNo(frame), pages))
-    else {
+fn step_of(host: &CardMemory, card: &CardMemory, page: u32, count: u32, write: bool) -> u64 {
+    let frame = page % card.frames();
+    let before = (page + card.frames()) % host.frames();
+    let (Ok(from), Ok(to), Ok(back)) = (
+        host.run_ptr(FrameNo(page), count),
+        card.run_ptr(FrameNo(frame), count),
+        host.run_ptr(FrameNo(before), count),
+    ) else {
         return 0;
     };
-    let len = pages as usize * PAGE_SIZE / 8;
-    // SAFETY: both cover `pages` pages of memories that this function alone uses.
+    let len = count as usize * PAGE_SIZE / 8;
+    // SAFETY: all cover `count` pages of memories that this function alone uses; `back` and `from`
+    // are a card's length apart.
     unsafe {
-        copy_pages(from.as_ptr(), to.as_ptr(), pages as usize);
+        if write {
+            copy_pages(to.as_ptr(), back.as_ptr(), count as usize);
+        }
+        copy_pages(from.as_ptr(), to.as_ptr(), count as usize);
         let values = std::slice::from_raw_parts_mut(to.as_ptr().cast::<u64>(), len);
         if !write {
             return sum(values);
         }
         values.iter_mut().for_each(|value| *value += 1);
-        copy_pages(to.as_ptr(), from.as_ptr(), pages as usize);
         0
     }
 }

@@ -5,26 +5,12 @@ use std::sync::Arc;
 
 use clap::Args;
 use farside::placement;
-use farside_sim::{Comparison, SimError, Simulation, Spec, SpecError, Trace, TraceError};
+use farside_sim::{Comparison, SimError, Simulation, Spec, Trace, TraceError};
 use serde::Serialize;
 
 use super::Failure;
 use super::output::{print, print_json};
 use super::progress::bar;
-
-/// Two short traces that come with the program: name, description, stream.
-const BUNDLED: [(&str, &str, &[u8]); 2] = [
-    (
-        "mm",
-        include_str!("../../../sim/fixtures/mm.json"),
-        include_bytes!("../../../sim/fixtures/mm.bin.zst"),
-    ),
-    (
-        "st",
-        include_str!("../../../sim/fixtures/st.json"),
-        include_bytes!("../../../sim/fixtures/st.bin.zst"),
-    ),
-];
 
 /// Replay recorded memory traces on a simulated machine, under several placement schemes
 ///
@@ -116,8 +102,9 @@ impl Sim {
 
     fn spec(&self) -> Result<Spec, Failure> {
         let spec = Spec::preset(&self.preset).map_err(SimError::from)?;
-        let changed = self.set.iter().try_fold(spec.to_toml(), |text, set| changed(&text, set))?;
-        Ok(Spec::from_toml(&changed).map_err(SimError::from)?)
+        let pairs = self.set.iter().map(|set| pair(set)).collect::<Result<Vec<_>, _>>()?;
+        // All at once: two values may only make sense together.
+        Ok(spec.with_overrides(&pairs).map_err(SimError::from)?)
     }
 
     fn schemes(&self) -> Result<Vec<&str>, Failure> {
@@ -136,7 +123,7 @@ impl Sim {
 
     fn traces(&self) -> Result<Vec<Arc<Trace>>, Failure> {
         let opened: Result<Vec<Trace>, TraceError> = if self.trace.is_empty() {
-            BUNDLED.iter().map(|(name, json, stream)| Trace::read(name, json, *stream)).collect()
+            Trace::BUNDLED.iter().map(|name| Trace::bundled(name)).collect()
         } else {
             self.trace.iter().map(|path| Trace::open(path)).collect()
         };
@@ -163,71 +150,36 @@ impl Sim {
     }
 }
 
-/// A machine's TOML with one value changed by `section.key=value`.
-fn changed(text: &str, set: &str) -> Result<String, Failure> {
-    let malformed = || {
+/// Key and value of one `--set`.
+fn pair(set: &str) -> Result<(&str, &str), Failure> {
+    let parts = set.split_once('=').filter(|(key, _)| key.contains('.'));
+    let (key, value) = parts.ok_or_else(|| {
         Failure::Usage(format!(
             "--set {set}: expected SECTION.KEY=VALUE such as gpu.count=2; \
              `farside sim --print-machine` lists the keys"
         ))
-    };
-    let (path, value) = set.split_once('=').ok_or_else(malformed)?;
-    let (section, key) = path.trim().split_once('.').ok_or_else(malformed)?;
-    let mut machine: toml::Table = text.parse().map_err(|_| malformed())?;
-    // Read as TOML of its own, so that numbers and truth values are told apart.
-    let value: toml::Table =
-        format!("value = {}", value.trim()).parse().map_err(|_| malformed())?;
-    let value = value.get("value").ok_or_else(malformed)?;
-    let section = machine
-        .get_mut(section)
-        .and_then(toml::Value::as_table_mut)
-        .ok_or_else(|| unknown(path))?;
-    section.insert(key.to_owned(), value.clone());
-    let text = machine.to_string();
-    match Spec::from_toml(&text) {
-        Err(SpecError::Syntax(_)) => Err(unknown(path)),
-        Err(error) => Err(SimError::from(error).into()),
-        Ok(_) => Ok(text),
-    }
-}
-
-fn unknown(path: &str) -> Failure {
-    Failure::Usage(format!(
-        "--set {path}: the machine has no such value, or one of another type; \
-         `farside sim --print-machine` lists them"
-    ))
+    })?;
+    Ok((key.trim(), value.trim()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn set(set: &str) -> Result<Spec, String> {
-        let text = changed(&Spec::default().to_toml(), set).map_err(|error| error.to_string())?;
-        Spec::from_toml(&text).map_err(|error| error.to_string())
-    }
-
     #[test]
-    fn a_value_is_changed_and_the_others_stay() {
-        let mut expected = Spec::default();
-        expected.gpu.count = 2;
-        assert_eq!(set("gpu.count=2"), Ok(expected));
-        let mut expected = Spec::default();
-        expected.gpu.capacity_percent = Some(70);
-        assert_eq!(set(" gpu.capacity_percent = 70 "), Ok(expected), "absent in the preset");
-        let mut expected = Spec::default();
-        expected.driver.keep_clean_copies = true;
-        assert_eq!(set("driver.keep_clean_copies=true"), Ok(expected));
+    fn a_setting_is_a_dotted_key_and_a_value() {
+        assert!(matches!(pair(" gpu.count = 2 "), Ok(("gpu.count", "2"))));
+        for wrong in ["gpu.count", "count=2", "=", ""] {
+            assert!(pair(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]
     fn what_cannot_be_set_is_named() {
         for wrong in ["gpu.cuont=2", "gqu.count=2", "gpu.count=true", "gpu.count=99"] {
-            let error = set(wrong).unwrap_err();
-            assert!(error.contains(wrong.split('=').next().unwrap()), "{error}");
-        }
-        for wrong in ["gpu.count", "count=2", "=", "", "gpu.count=2\nx=3 y"] {
-            assert!(set(wrong).is_err(), "{wrong}");
+            let pair = pair(wrong).unwrap_or_default();
+            let error = Spec::default().with_overrides(&[pair]).unwrap_err().to_string();
+            assert!(error.contains(pair.0), "{error}");
         }
     }
 }

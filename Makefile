@@ -1,0 +1,44 @@
+# One obvious way to run each thing. `make help` lists them.
+
+# A Rust that was installed a moment ago is found without a new login.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+# What `make demo` and `make bench` pass on: make demo ARGS="--cards 4"
+ARGS ?=
+
+# How long the long tests are: steps of each seed, seconds of each race.
+SOAK_STEPS ?= 200000
+SOAK_SECONDS ?= 60
+
+.PHONY: help setup demo bench test soak clean
+
+help:
+	@echo "make demo    build, then run the main job: graph workloads on two cards"
+	@echo "make test    format, lints, documentation and every test, with a budget of time"
+	@echo "make bench   measure the promised numbers (docs/performance.md)"
+	@echo "make soak    the long mode of the randomised tests and of the races"
+	@echo "make setup   only check and install what the others need"
+	@echo "make clean   remove what was built"
+	@echo
+	@echo "ARGS=\"...\" goes to the command of demo and bench: make demo ARGS=\"--cards 4\""
+
+setup:
+	@scripts/setup.sh
+
+demo: setup
+	cargo build --release --locked -p farside --bin farside
+	@cargo run --release --locked --quiet -p farside --bin farside -- demo $(ARGS)
+
+bench: setup
+	cargo build --release --locked -p farside --bin farside
+	@cargo run --release --locked --quiet -p farside --bin farside -- bench $(ARGS)
+
+test: setup
+	@scripts/test.sh
+
+soak: setup
+	FARSIDE_STEPS=$(SOAK_STEPS) FARSIDE_SECONDS=$(SOAK_SECONDS) \
+		cargo test --locked --no-fail-fast -p farside-tests
+
+clean:
+	cargo clean
