@@ -49,6 +49,11 @@ impl Directory {
         MemorySet((self.0 >> 40 & FIELD) as u32)
     }
 
+    /// Mappers, writers and copies, without the count of moves.
+    pub(crate) fn mapping(self) -> u64 {
+        self.0 & !(0xf << 60)
+    }
+
     pub(crate) fn bounces(self) -> u8 {
         (self.0 >> 60) as u8
     }
@@ -140,6 +145,13 @@ impl PageEntry {
     /// Whether the same holds for both pages, frames and times apart.
     pub(crate) fn is_like(&self, other: &PageEntry) -> bool {
         let of = |entry: &PageEntry| (entry.directory, entry.flags, entry.state, entry.owner);
+        of(self) == of(other)
+    }
+
+    /// Whether both pages are in the same memories and mapped by the same agents with the same
+    /// rights.
+    pub(crate) fn is_mapped_like(&self, other: &PageEntry) -> bool {
+        let of = |entry: &PageEntry| (entry.directory.mapping(), entry.state, entry.owner);
         of(self) == of(other)
     }
 

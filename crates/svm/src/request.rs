@@ -229,9 +229,9 @@ impl Driver {
         if range.is_empty() {
             return Err(RequestError::EmptyRange);
         }
-        let end = PageNo(range.start.0.saturating_add(range.count));
         let mut page = range.start;
-        while page < end {
+        // Counted from the start: the end of a senseless range may not exist.
+        while page.0 - range.start.0 < range.count {
             let object = self.space.holding(page);
             let live = object.filter(|o| !self.table.get(o.range.start).has(flag::DOOMED));
             let Some(object) = live else {

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use farside_types::{
-    Access, AgentId, AgentSet, CancelReason, CardId, CommandId, FaultId, FrameNo, PageNo,
-    PageRange, Reason, Rights, Time,
+    Access, AgentId, AgentSet, BLOCK_PAGES, CancelReason, CardId, CommandId, FaultId, FrameNo,
+    PageNo, PageRange, Reason, Rights, Time,
 };
 
 use crate::Driver;
@@ -64,14 +64,30 @@ pub(crate) struct OpenPart {
 }
 
 impl Plan {
-    /// Adds `page`; its frames in the runs are `src` and `dst`. Gives the part's number.
-    pub(crate) fn add(&mut self, shape: Shape, page: PageNo, src: FrameNo, dst: FrameNo) -> usize {
+    /// Adds pages that are mapped where they are.
+    fn add_run(&mut self, shape: Shape, run: Run) {
+        let at = self.part_of(shape);
+        let part = &mut self.parts[at];
+        // Another fault of the batch may have brought the same run.
+        if !part.runs.iter().any(|known| known.pages().overlaps(run.pages())) {
+            part.runs.push(run);
+            part.pages += run.count;
+        }
+    }
+
+    /// The number of the part with this shape.
+    fn part_of(&mut self, shape: Shape) -> usize {
         let known = self.parts.iter().rposition(|part| part.shape == shape);
-        let at = known.unwrap_or_else(|| {
+        known.unwrap_or_else(|| {
             let runs = Vec::new();
             self.parts.push(OpenPart { shape, runs, pages: 0, faults: Vec::new(), prefetched: 0 });
             self.parts.len() - 1
-        });
+        })
+    }
+
+    /// Adds `page`; its frames in the runs are `src` and `dst`. Gives the part's number.
+    pub(crate) fn add(&mut self, shape: Shape, page: PageNo, src: FrameNo, dst: FrameNo) -> usize {
+        let at = self.part_of(shape);
         let part = &mut self.parts[at];
         push_page(&mut part.runs, page, src, dst);
         part.pages += 1;
@@ -226,9 +242,7 @@ impl Driver {
         match self.resolve(now, page, agent, access) {
             Resolve::Resident => {
                 self.table.get_mut(page).set(flag::REFERENCED, true);
-                let shape = self.held_shape(&entry, agent);
-                let frame = self.frame_at(page, &entry, shape.at);
-                refills.add(shape, page, frame, frame);
+                self.refill_run(agent, page, &entry, refills);
                 self.stats.refills += 1;
                 Answer::Refill
             }
@@ -242,6 +256,29 @@ impl Driver {
             Resolve::Cancel(reason) => Answer::Cancel(reason),
             Resolve::Later(at) => Answer::Later(at),
         }
+    }
+
+    /// Enters a resident page for its translation, with the neighbours in its block that the agent
+    /// maps in the same way and whose frames go on: the card gets one entry of flexible length
+    /// instead of a fault for each.
+    fn refill_run(&self, agent: AgentId, page: PageNo, entry: &PageEntry, refills: &mut Plan) {
+        let shape = self.held_shape(entry, agent);
+        let frame = self.frame_at(page, entry, shape.at);
+        let goes_on = |other: PageNo| {
+            let neighbour = self.table.get(other);
+            let expected = u64::from(frame.0) + other.0;
+            neighbour.state != PageState::Moving
+                && neighbour.is_mapped_like(entry)
+                && u64::from(self.frame_at(other, neighbour, shape.at).0) + page.0 == expected
+        };
+        let block = PageRange::new(page.align_down(BLOCK_PAGES), BLOCK_PAGES);
+        let before = PageRange::new(block.start, page.0 - block.start.0);
+        let behind = PageRange::new(page.offset(1), block.end().0 - page.0 - 1);
+        let first = before.pages().rev().take_while(|&p| goes_on(p)).last().unwrap_or(page);
+        let last = behind.pages().take_while(|&p| goes_on(p)).last().unwrap_or(page);
+        let start = FrameNo((u64::from(frame.0) + first.0 - page.0) as u32);
+        let count = (last.0 - first.0 + 1) as u32;
+        refills.add_run(shape, Run { page: first, count, src: start, dst: start });
     }
 
     /// The shape of a page that stays as it is and is mapped (again) for `agent`.
