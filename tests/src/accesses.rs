@@ -136,7 +136,8 @@ impl Machine {
         if memory.generation != translation.generation || memory.lost {
             return Ok(Landed::BusError);
         }
-        let given_up = |card: CardId| self.cards[usize::from(card.0)].given_up.contains(&access.page);
+        let given_up =
+            |card: CardId| self.cards[usize::from(card.0)].given_up.contains(&access.page);
         if agent.card().is_some_and(given_up) {
             self.scribble(access, translation);
             return Ok(Landed::Well);

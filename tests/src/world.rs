@@ -248,6 +248,10 @@ impl World {
                 }
                 ('e', format!("{parcel:?}"))
             }
+            Parcel::CardLost(_) | Parcel::CardReset(_) => {
+                self.machine.facts.last_failure = self.machine.stamp;
+                ('e', format!("{parcel:?}"))
+            }
             Parcel::Request(..) => ('q', format!("{parcel:?}")),
             other => ('e', format!("{other:?}")),
         };

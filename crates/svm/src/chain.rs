@@ -208,6 +208,8 @@ pub(crate) struct Chain {
     pub(crate) release: Vec<(CardId, FrameNo, u32)>,
     /// Cards that did not answer in time and may still use those frames: quarantine them instead.
     pub(crate) suspects: MemorySet,
+    /// Those whose drain of several pages timed out: they keep their mappings when it rolls back.
+    pub(crate) undrained: AgentSet,
     pub(crate) hops: VecDeque<Hop>,
     pub(crate) bounce: Option<u8>,
     /// Number of the last host fault that was known when pages were mapped for the CPU.
@@ -231,6 +233,7 @@ impl Chain {
             failure: None,
             release: Vec::new(),
             suspects: MemorySet::EMPTY,
+            undrained: AgentSet::EMPTY,
             hops: VecDeque::new(),
             bounce: None,
             host_faults: 0,

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 
 use farside_types::{
-    Access, BLOCK_PAGES, CardId, FrameNo, MAX_CARDS, MemoryId, MemorySet, PageNo, PageRange,
-    RequestId, Time, VirtAddr,
+    BLOCK_PAGES, CardId, FrameNo, MAX_CARDS, MemoryId, MemorySet, PageNo, PageRange, RequestId,
+    Time, VirtAddr,
 };
 use thiserror::Error;
 

@@ -8,7 +8,7 @@
 //!   waits for room stay;
 //! - a page with a valid copy elsewhere leaves without being copied;
 //! - those who wait for room get it in the order they came. Where all of them stand still because
-//!   each holds what another waits for, the first takes pages from younger requests, which fetch
+//!   each holds what another waits for, a request takes pages from younger requests, which fetch
 //!   them again, and from groups that wait; a fault takes them from any request. So only what can
 //!   never be had is refused ([`farside_types::CancelReason::OutOfMemory`]).
 
@@ -169,17 +169,16 @@ impl Driver {
         (0..frames.total()).filter(held).count() as u64
     }
 
-    /// If a request is the first that waits, the oldest that waits takes its place.
+    /// Faults come before requests, older requests before younger ones: nobody then waits for
+    /// somebody behind it.
     fn oldest_first(&mut self, card: CardId) {
         let waiting = &self.cards[card.0 as usize].waiting;
         let age = |work: &Work| match work {
             Work::Request(id) => self.serial_of(*id),
-            _ => u64::MAX,
+            _ => 0,
         };
-        if waiting.front().is_some_and(|work| age(work) < u64::MAX) {
-            let oldest = (0..waiting.len()).min_by_key(|&at| age(&waiting[at])).unwrap_or(0);
-            self.cards[card.0 as usize].waiting.swap(0, oldest);
-        }
+        let Some(first) = (0..waiting.len()).min_by_key(|&at| age(&waiting[at])) else { return };
+        self.cards[card.0 as usize].waiting.swap(0, first);
     }
 
     /// Whether older requests bring pages to `card` and wait for something else: they end, and

@@ -2,7 +2,7 @@
 //! step fails (driver rules 4 and 5).
 
 use farside_types::{
-    Access, AgentId, AgentSet, CardId, CommandId, Epoch, MemoryId, MemorySet, PageNo, Reason,
+    AgentId, AgentSet, CancelReason, CardId, CommandId, Epoch, MemoryId, MemorySet, PageNo, Reason,
     RequestId, Rights, Span, Time,
 };
 
@@ -830,6 +830,7 @@ impl Driver {
 
     fn restore(&mut self, index: u32, part: &Part) {
         let shape = part.shape;
+        let undrained = self.chains[index as usize].undrained;
         let lost = shape.needs_frames();
         for run in part.runs.iter() {
             if let Some(card) = lost {
@@ -838,8 +839,8 @@ impl Driver {
                 }
             }
             self.table.for_each_mut(run.pages(), |_, entry| {
-                entry.directory.unmap(shape.stop);
-                entry.directory.protect(shape.demote);
+                entry.directory.unmap(shape.stop.minus(undrained));
+                entry.directory.protect(shape.demote.minus(undrained));
                 entry.state = entry.settled_state();
                 entry.chain = NO_CHAIN;
             });
@@ -851,6 +852,8 @@ impl Driver {
 
     /// Faults of a failed chain are planned again, a bounded number of times.
     fn retry_faults(&mut self, index: u32) {
+        let holder = self.chains[index as usize].undrained.iter().find_map(AgentId::card);
+        let reason = holder.map_or(CancelReason::CopyFailed, CancelReason::Held);
         let faults = std::mem::take(&mut self.chains[index as usize].faults);
         for key in faults {
             let Some(fault) = self.faults.get_mut(key) else {
@@ -859,7 +862,7 @@ impl Driver {
             fault.attempts = fault.attempts.saturating_add(1);
             let spent = fault.attempts >= self.config.limits.attempts;
             if spent && !self.mutated.on(Mutation::RetryForever) {
-                self.cancel(key, farside_types::CancelReason::CopyFailed);
+                self.cancel(key, reason);
             } else {
                 self.work.push_back(Work::Fault(key));
             }
@@ -918,15 +921,14 @@ impl Driver {
 
     /// The time limit of a chain's stage has passed.
     fn chain_due(&mut self, now: Time, index: u32) {
-        let chain = &self.chains[index as usize];
-        let due = chain.deadline.is_some_and(|at| at <= now);
-        if !due || !chain.waits() {
+        let chain = &mut self.chains[index as usize];
+        if chain.deadline.is_none_or(|at| at > now) {
             return;
         }
+        chain.deadline = None;
         // The host's own processors answer in any case: nobody is to act behind our back.
         let late = |p: &Pending| p.awaited && p.executor != Executor::HostCpu;
         let late: Vec<Pending> = chain.pending.iter().copied().filter(late).collect();
-        self.chains[index as usize].deadline = None;
         for pending in late {
             self.chains[index as usize].pending.retain(|p| p.command != pending.command);
             let kind = StepErrorKind::TimedOut;
@@ -977,14 +979,25 @@ impl Driver {
             return;
         };
         let chain = &mut self.chains[index as usize];
-        chain.suspects = chain.suspects.with(card.memory());
         let part = &chain.parts[pending.part as usize];
         let (runs, shape, page) = (part.runs.clone(), part.shape, part.first_page());
+        let several = part.pages > 1 && shape.end != End::Free;
         self.suspect(index, pending.part, MemorySet::only(card.memory()));
+        let agent = card.agent();
         let writes = runs.iter().any(|run| {
-            let agent = card.agent();
             run.pages().pages().any(|p| self.table.get(p).directory.writers().contains(agent))
         });
+        let chain = &mut self.chains[index as usize];
+        if writes && several {
+            // Which of them it holds is not known: none is given up. The card keeps its entry in
+            // the directory, and whoever needs one of them drains that page alone.
+            chain.undrained = chain.undrained.with(agent);
+            let Shape { from, at, .. } = shape;
+            let kind = StepErrorKind::TimedOut;
+            chain.failure.get_or_insert(Failure { kind, page, from, to: at });
+            return;
+        }
+        chain.suspects = chain.suspects.with(card.memory());
         if writes {
             let Shape { from, at, .. } = shape;
             let kind = StepErrorKind::TimedOut;
@@ -1000,6 +1013,9 @@ impl Driver {
         if self.table.get(page).state == PageState::Lost {
             return RequestError::Lost { page, memory: from };
         }
+        let entry = self.table.get(page);
+        let there = !entry.directory.copies().is_empty();
+        let from = if there { entry.owner() } else { from };
         RequestError::CopyFailed { page, from, to }
     }
 

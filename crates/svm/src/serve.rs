@@ -147,12 +147,13 @@ impl Driver {
         }
     }
 
-    /// Faults that waited come back: those of one card next to each other are a batch again.
+    /// Faults that waited come back: those of one card next to each other are a batch again. One
+    /// whose chain failed goes alone: what failed may have been a neighbour.
     fn serve_again(&mut self, now: Time, first: FaultKey) {
         let Some(fault) = self.faults.get(first) else {
             return;
         };
-        let card = fault.card;
+        let (card, alone) = (fault.card, fault.attempts > 0);
         if let Need::Group(ranges) = &fault.need {
             let ranges = ranges.clone();
             self.serve_group(now, first, card, &ranges);
@@ -164,7 +165,7 @@ impl Driver {
             if let Some(OpenFault { need: Need::Page(page, access), .. }) = self.faults.get(key) {
                 singles.push((*page, *access, key));
             }
-            next = self.next_single_of(card);
+            next = if alone { None } else { self.next_single_of(card) };
         }
         self.serve_singles(now, card, &mut singles);
         self.scratch.singles = singles;
@@ -175,7 +176,8 @@ impl Driver {
             return None;
         };
         let fault = self.faults.get(key)?;
-        let fits = fault.card == card && matches!(fault.need, Need::Page(..));
+        let first = fault.attempts == 0;
+        let fits = first && fault.card == card && matches!(fault.need, Need::Page(..));
         if !fits {
             return None;
         }
@@ -502,8 +504,11 @@ impl Driver {
             Resolve::Cancel(_) => return self.poison(page),
             Resolve::Later(at) => return self.set_timer(at, Due::Work(again)),
         }
-        self.widen(now, AgentId::CPU, &mut plan);
-        self.fault_around(now, page, access, &mut plan);
+        // After a failure the page goes alone: what failed may have been a neighbour.
+        if attempts == 0 {
+            self.widen(now, AgentId::CPU, &mut plan);
+            self.fault_around(now, page, access, &mut plan);
+        }
         self.start_plan(now, plan, Some(fault));
     }
 
