@@ -67,7 +67,9 @@ impl Machine {
                     && (self.facts.was_read_only(page, since) || self.is_being_protected(page))
             }),
             CancelReason::Lost => any(&|page| self.may_be_lost(page)),
-            CancelReason::CopyFailed => any(&|page| self.facts.had_failure(page, since)),
+            CancelReason::CopyFailed | CancelReason::Held(_) => {
+                any(&|page| self.facts.had_failure(page, since))
+            }
             CancelReason::OutOfMemory => {
                 self.is_full(fault.card.memory(), pages.len() as u64, since)
             }

@@ -129,12 +129,10 @@ fn hang_with_pages() {
         space.kernel("next").on(card).run(Write(&mut other), add_one).unwrap();
     }
     assert!(other.iter().all(|&word| word == 2));
-    // Another card that wants the page is refused within the limit of a drain.
+    // Another card that wants all of it is refused after a few drains; which of the pages are held
+    // nobody knows, so none is given up for it.
     let refused = space.kernel("heir").on(CardId(1)).run(Write(&mut held), add_one).unwrap_err();
-    assert!(
-        refused.to_string().contains("gone") || refused.to_string().contains("lost"),
-        "{refused}"
-    );
+    assert!(refused.to_string().contains("card 0 does not let one of the pages go"), "{refused}");
     let suspects = space.report().suspects;
     let page = space.pages(&held[..]).unwrap();
     assert!(suspects.iter().any(|(card, range)| *card == CardId(0) && page.overlaps(*range)));

@@ -20,6 +20,8 @@ pub enum CancelReason {
     Lost,
     /// The copy failed as often as a copy is tried.
     CopyFailed,
+    /// A kernel on this card does not let one of the pages go.
+    Held(CardId),
     /// The card's memory is full of pages that may not leave it.
     OutOfMemory,
     /// One grouped fault asks for more pages than may be resident together.
@@ -38,6 +40,9 @@ impl fmt::Display for CancelReason {
             CancelReason::ReadOnly => f.write_str("cards may only read this allocation"),
             CancelReason::Lost => f.write_str("the page was on a card that is gone"),
             CancelReason::CopyFailed => f.write_str("the copy of the page failed repeatedly"),
+            CancelReason::Held(card) => {
+                write!(f, "a kernel on {card} does not let one of the pages go; cancel it, or wait")
+            }
             CancelReason::OutOfMemory => {
                 f.write_str("the card's memory is full of pages that are pinned or in use")
             }
