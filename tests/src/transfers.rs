@@ -208,9 +208,10 @@ impl Machine {
             if rights == Rights::Read {
                 self.hurry_cpu(page, true)?;
             }
-            if let Some(entry) = self.cpu.mapped.get_mut(&page) {
-                *entry = rights;
-            }
+            let Some(entry) = self.cpu.mapped.get_mut(&page) else {
+                return Err(Violation(format!("the CPU's rights to {page} change, unmapped")));
+            };
+            *entry = rights;
             self.wake_threads(page);
         }
         Ok(())

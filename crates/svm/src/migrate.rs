@@ -2,8 +2,13 @@
 //! step fails (driver rules 4 and 5).
 
 use farside_types::{
+<<<<<<< /work/main/crates/svm/src/migrate.rs
     AgentId, AgentSet, CancelReason, CardId, CommandId, Epoch, MemoryId, MemorySet, PageNo, Reason,
     RequestId, Rights, Span, Time,
+=======
+    AgentId, AgentSet, CardId, CommandId, Epoch, MemoryId, MemorySet, PageNo, Reason, RequestId,
+    Rights, Span, Time,
+>>>>>>> crates/svm/src/migrate.rs
 };
 
 use crate::Driver;

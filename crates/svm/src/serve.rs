@@ -663,6 +663,13 @@ impl Driver {
             }
             parts.push(Part::new(shape, runs));
         }
+        if self.mutated.on(Mutation::ResumeGroupEarly) {
+            let mut answered = vec![key];
+            for part in parts {
+                self.start_chain(now, vec![part], std::mem::take(&mut answered), None, None);
+            }
+            return true;
+        }
         self.start_chain(now, parts, vec![key], None, None);
         true
     }
