@@ -2,13 +2,8 @@
 //! step fails (driver rules 4 and 5).
 
 use farside_types::{
-<<<<<<< /work/main/crates/svm/src/migrate.rs
     AgentId, AgentSet, CancelReason, CardId, CommandId, Epoch, MemoryId, MemorySet, PageNo, Reason,
     RequestId, Rights, Span, Time,
-=======
-    AgentId, AgentSet, CardId, CommandId, Epoch, MemoryId, MemorySet, PageNo, Reason, RequestId,
-    Rights, Span, Time,
->>>>>>> crates/svm/src/migrate.rs
 };
 
 use crate::Driver;
@@ -723,9 +718,8 @@ impl Driver {
                 let fight = shape.reason == Reason::Demand || shape.reason == Reason::Collapse;
                 let again = entry.moved_at != 0 && entry.residency(now) < window;
                 let count = if fight && again { entry.directory.bounces() + 1 } else { 0 };
-                if fight {
-                    entry.directory.set_bounces(count.min(15));
-                }
+                // What the program asked for is no fight, and ends one.
+                entry.directory.set_bounces(count.min(15));
                 entry.stamp(now);
             }
             if takes_frame {

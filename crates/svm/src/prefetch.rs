@@ -126,7 +126,8 @@ impl Driver {
     fn may_come_along(&self, entry: &PageEntry, page: PageNo, agent: AgentId) -> bool {
         let busy = entry.state == PageState::Moving || entry.has(flag::PLANNED);
         let stays = entry.has(flag::PINNED | flag::THRASH_PINNED | flag::POISONED);
-        let fought = entry.directory.bounces() > 0;
+        // One quick return is no fight yet.
+        let fought = entry.directory.bounces() > 1;
         let mapped = entry.directory.mappers().contains(agent);
         // Draining it could take as long as a kernel holds it; nobody asked for it.
         let in_use = self.is_used_elsewhere(entry, agent);
