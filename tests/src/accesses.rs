@@ -233,7 +233,8 @@ impl Machine {
             }
             let harmless = other
                 .card()
-                .is_some_and(|card| self.cards[usize::from(card.0)].stale_is_harmless(page));
+                .map(|card| &self.cards[usize::from(card.0)])
+                .is_some_and(|card| card.stale_is_harmless(page) || card.given_up.contains(&page));
             let Some(theirs) = self.translation(other, page).filter(|_| !harmless) else {
                 continue;
             };
@@ -246,8 +247,12 @@ impl Machine {
         }
         for flight in self.flights.values() {
             let Some(theirs) = flight.translation(page) else { continue };
+            let given_up = flight
+                .agent
+                .card()
+                .is_some_and(|card| self.cards[usize::from(card.0)].given_up.contains(&page));
             ensure!(
-                mine.same_place(&theirs) || self.is_dangling(&theirs),
+                given_up || mine.same_place(&theirs) || self.is_dangling(&theirs),
                 "{name}: an access of {} to {} {:?} is in flight",
                 flight.agent,
                 theirs.memory,

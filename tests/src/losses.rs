@@ -46,9 +46,11 @@ impl Machine {
         state.doubtful = true;
     }
 
-    /// The driver gave up on a card: pages that the card could write when it was told to let them go
-    /// are lost, for it may write them still.
-    pub(crate) fn give_up(&mut self, card: CardId) {
+    /// The driver called a card that stands still suspect. Pages that the card could write when it
+    /// was told to let them go may be lost, for it may write them still. Those that the driver says
+    /// are lost, and those that the card can only read, are taken from it all the same: from now
+    /// on its accesses to them are nobody's.
+    pub(crate) fn give_up(&mut self, card: CardId, is_lost: impl Fn(PageNo) -> bool) {
         let state = &self.cards[usize::from(card.0)];
         if !state.stalled {
             return;
@@ -56,17 +58,18 @@ impl Machine {
         let drains = state.ring.iter().filter(|queued| {
             matches!(queued.command.op, Op::CardUnmap { .. } | Op::CardProtect { .. })
         });
-        let writable = |page: &PageNo| {
-            // A translation that fell out of the TLB is one that the driver cannot know of.
-            state.tlb.get(page).is_none_or(|entry| entry.rights == Rights::ReadWrite)
-        };
         let pages: Vec<PageNo> = drains
             .flat_map(|queued| queued.command.op.runs().iter().flat_map(|run| run.pages().pages()))
             .collect();
-        for page in pages.iter().filter(|page| writable(page)) {
-            self.facts.each(PageRange::page(*page), |facts| facts.lost = true);
+        // A translation that fell out of the TLB is one that the driver cannot know of.
+        let only_reads =
+            |page: &PageNo| state.tlb.get(page).is_some_and(|entry| entry.rights == Rights::Read);
+        let (read, written): (Vec<PageNo>, Vec<PageNo>) = pages.into_iter().partition(only_reads);
+        for &page in &written {
+            self.facts.each(PageRange::page(page), |facts| facts.lost = true);
         }
-        self.card_mut(card).given_up.extend(pages);
+        let taken = written.into_iter().filter(|&page| is_lost(page)).chain(read);
+        self.card_mut(card).given_up.extend(taken);
     }
 
     /// A card is gone with its memory.

@@ -318,6 +318,7 @@ impl Machine {
             RequestError::CopyFailed { page, .. } => {
                 asked(page) && self.facts.had_failure(page, since)
                     || self.facts.last_failure >= since
+                    || self.cards.iter().any(|card| card.doubtful)
             }
             RequestError::Lost { page, .. } => asked(page) && self.may_be_lost(page),
             RequestError::TooManyRequests { .. } => self.requests.len() >= self.limits.requests,

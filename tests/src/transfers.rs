@@ -66,9 +66,11 @@ impl Machine {
         Ok(())
     }
 
-    /// Whether a memory at one of its ends has begun another life: it will do nothing any more.
+    /// Whether a memory at one of its ends is gone or has begun another life: it will do nothing
+    /// any more.
     pub(crate) fn is_outdated(&self, transfer: &Transfer) -> bool {
-        self.generations(&transfer.command.op) != transfer.generations
+        self.end_is_lost(&transfer.command.op)
+            || self.generations(&transfer.command.op) != transfer.generations
     }
 
     /// The lives of the memories at both ends.

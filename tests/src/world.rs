@@ -349,7 +349,9 @@ impl World {
     }
 
     fn suspect(&mut self, card: CardId) -> Result<(), Violation> {
-        self.machine.give_up(card);
+        let driver = &self.driver;
+        let is_lost = |page: PageNo| driver.page(page).state == PageState::Lost;
+        self.machine.give_up(card, is_lost);
         let state = self.machine.card_mut(card);
         ensure!(state.doubtful || state.lost, "{card} is called suspect, but it answers in time");
         if !state.suspect {

@@ -15,12 +15,12 @@
 use farside_types::{CancelReason, CardId, FrameNo, PageNo, PageRange, Time};
 
 use crate::Driver;
-use crate::chain::Stage;
+use crate::chain::{Shape, Stage};
 use crate::command::Run;
 use crate::event::Need;
 use crate::fault::{OpenFault, Work};
 use crate::mutation::Mutation;
-use crate::page::{PageState, flag};
+use crate::page::{PageEntry, PageState, flag};
 use crate::serve::Plan;
 
 impl Driver {
@@ -82,12 +82,17 @@ impl Driver {
         let batch = self.config.limits.evict_pages.min(total / 8).max(1);
         let victims = self.victims(card, need.max(batch), first);
         let mut plan = Plan::default();
+        let mut alike: Option<(PageEntry, Option<Shape>)> = None;
         for page in victims {
             if first.is_some() {
                 self.bring_again(page, card.memory());
             }
             let entry = *self.table.get(page);
-            if let Some(shape) = self.shape_eviction(&entry, card.memory()) {
+            // Neighbours are mostly alike: what was found for one holds for the next.
+            let known = alike.filter(|(like, _)| entry.is_like(like)).map(|(_, shape)| shape);
+            let shape = known.unwrap_or_else(|| self.shape_eviction(&entry, card.memory()));
+            alike = Some((entry, shape));
+            if let Some(shape) = shape {
                 let (src, dst) = self.frames_for(page, &entry, &shape);
                 plan.add(shape, page, src, dst);
             }

@@ -829,7 +829,7 @@ impl Driver {
 
     fn restore(&mut self, index: u32, part: &Part) {
         let shape = part.shape;
-        let undrained = self.chains[index as usize].undrained;
+        let undrained = self.still_mapping(index);
         let lost = shape.needs_frames();
         for run in part.runs.iter() {
             if let Some(card) = lost {
@@ -847,6 +847,18 @@ impl Driver {
                 self.scrub(run.pages());
             }
         }
+    }
+
+    /// Cards that did not drain, or were told to by a posted command that is still in their ring:
+    /// after a rollback they stay in the directory, so that whoever frees a frame stops them again.
+    fn still_mapping(&self, index: u32) -> AgentSet {
+        let chain = &self.chains[index as usize];
+        let unanswered = chain.pending.iter().filter(|pending| pending.drain);
+        let cards = unanswered.filter_map(|pending| match pending.executor {
+            Executor::Card(card) => Some(card.agent()),
+            _ => None,
+        });
+        cards.fold(chain.undrained, AgentSet::with)
     }
 
     /// Faults of a failed chain are planned again, a bounded number of times.
