@@ -74,7 +74,7 @@ fn idle_card(effort: Effort, same: bool) -> Result<Row, Error> {
     for _ in 0..effort.samples {
         space.migrate(&buffer, space.card(0)?)?;
         ours.push(touch_each(start_of(&mut buffer), PAGES));
-        raw.arena.unmap(pages).map_err(farside::LiveError::from)?;
+        raw.send_out()?;
         theirs.push(touch_each(raw_start, PAGES));
     }
     let name = if same {
@@ -142,7 +142,7 @@ fn sequential(effort: Effort) -> Result<Row, Error> {
     for _ in 0..2 * effort.samples {
         space.migrate(&buffer, space.card(0)?)?;
         ours.push(sweep(start_of(&mut buffer), PAGES));
-        raw.arena.unmap(pages).map_err(farside::LiveError::from)?;
+        raw.send_out()?;
         theirs.push(sweep(raw_start, PAGES));
     }
     let (ours, theirs) = (median(ours), median(theirs));

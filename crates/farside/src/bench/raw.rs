@@ -24,6 +24,7 @@ pub(crate) enum Resolve {
 /// An arena whose faults a bare handler resolves, `around` pages at a time.
 pub(crate) struct Raw {
     pub(crate) arena: Arc<Arena>,
+    card: Arc<CardMemory>,
     stop: Arc<AtomicBool>,
     handler: Option<JoinHandle<()>>,
 }
@@ -38,17 +39,29 @@ impl Raw {
     ) -> Result<Raw, LiveError> {
         let bytes = u64::from(pages.next_multiple_of(512)) * PAGE_SIZE as u64;
         let arena = Arc::new(Arena::new(bytes)?);
-        let card = CardMemory::new(pages)?;
+        let card = Arc::new(CardMemory::new(pages)?);
         card.warm(FrameNo(0), pages)?;
         let stop = Arc::new(AtomicBool::new(false));
         let (shared, stopped) = (Arc::clone(&arena), Arc::clone(&stop));
+        let memory = Arc::clone(&card);
         let handler = std::thread::spawn(move || {
             let _pinned = super::pin(cpu);
             while !stopped.load(Ordering::Relaxed) {
-                handle(&shared, &card, around, resolve);
+                handle(&shared, &memory, around, resolve);
             }
         });
-        Ok(Raw { arena, stop, handler: Some(handler) })
+        Ok(Raw { arena, card, stop, handler: Some(handler) })
+    }
+
+    /// The way out, bare: unmap, copy to the card. The caller's processor writes the card's memory,
+    /// as a migration's does, so that both sides read it back equally cold.
+    pub(crate) fn send_out(&self) -> Result<(), LiveError> {
+        let pages = PageRange::new(self.arena.base_page(), self.card.frames().into());
+        self.arena.unmap(pages)?;
+        let from = self.arena.alias_ptr(pages)?;
+        // SAFETY: both cover all pages, and the program can no longer reach them.
+        unsafe { copy_pages(from.as_ptr(), self.card.base(), pages.count as usize) };
+        Ok(())
     }
 }
 
