@@ -74,8 +74,8 @@ check_userfaultfd() {
     if is_root || [ -w /dev/userfaultfd ] || [ "$(cat "$allowed" 2>/dev/null || echo 1)" = 1 ]; then
         return
     fi
-    say "without root, read(2) and write(2) fail on memory that is on a card, and the tests of that"
-    say "fail with it. To allow it: sudo sysctl vm.unprivileged_userfaultfd=1"
+    say "note: without root, read(2) and write(2) fail with EFAULT on memory that is on a card."
+    say "To allow them: sudo sysctl vm.unprivileged_userfaultfd=1"
     say "(or run as root; \`farside doctor\` says more)"
 }
 
