@@ -132,7 +132,13 @@ impl Driver {
         let held = !matches!(entry.state, PageState::Card | PageState::Replicated);
         // It has left already; its old frame is about to be given back by the chain that took it.
         let gone = !entry.directory.copies().contains(card.memory());
-        if pinned || held || gone || entry.has(flag::DOOMED) || entry.has(flag::PLANNED) {
+        if pinned
+            || held
+            || gone
+            || entry.has(flag::STAYS)
+            || entry.has(flag::DOOMED)
+            || entry.has(flag::PLANNED)
+        {
             return false;
         }
         if entry.has(flag::REFERENCED) {

@@ -726,6 +726,7 @@ impl Driver {
                 entry.frame = frame;
             }
             entry.owner = shape.owner.0;
+            entry.set(flag::STAYS, false);
             if shape.after.contains(MemoryId::HOST) {
                 entry.set(flag::HOST_BACKED, true);
             }
@@ -840,6 +841,7 @@ impl Driver {
             self.table.for_each_mut(run.pages(), |_, entry| {
                 entry.directory.unmap(shape.stop.minus(undrained));
                 entry.directory.protect(shape.demote.minus(undrained));
+                entry.set(flag::STAYS, shape.kind == Kind::Eviction);
                 entry.state = entry.settled_state();
                 entry.chain = NO_CHAIN;
             });
