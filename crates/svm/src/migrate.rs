@@ -726,7 +726,7 @@ impl Driver {
                 entry.frame = frame;
             }
             entry.owner = shape.owner.0;
-            entry.set(flag::STAYS, false);
+            entry.set(flag::STAYS | flag::EVICTION_FAILED, false);
             if shape.after.contains(MemoryId::HOST) {
                 entry.set(flag::HOST_BACKED, true);
             }
@@ -841,7 +841,10 @@ impl Driver {
             self.table.for_each_mut(run.pages(), |_, entry| {
                 entry.directory.unmap(shape.stop.minus(undrained));
                 entry.directory.protect(shape.demote.minus(undrained));
-                entry.set(flag::STAYS, shape.kind == Kind::Eviction);
+                if shape.kind == Kind::Eviction {
+                    entry.set(flag::STAYS, entry.has(flag::EVICTION_FAILED));
+                    entry.set(flag::EVICTION_FAILED, true);
+                }
                 entry.state = entry.settled_state();
                 entry.chain = NO_CHAIN;
             });

@@ -112,7 +112,9 @@ pub(crate) mod flag {
     pub(crate) const LOST: u16 = 1 << 11;
     /// Entered in the plan that is being made.
     pub(crate) const PLANNED: u16 = 1 << 10;
-    /// Its eviction failed: it is no victim again until it has moved.
+    /// Its eviction failed once.
+    pub(crate) const EVICTION_FAILED: u16 = 1 << 14;
+    /// Its eviction failed twice: it is no victim again until it has moved.
     pub(crate) const STAYS: u16 = 1 << 15;
     /// Being freed: nobody gets it any more.
     pub(crate) const DOOMED: u16 = 1 << 7;
