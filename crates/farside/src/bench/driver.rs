@@ -109,7 +109,7 @@ impl Bed {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        (u128::from(self.random) * u128::from(below) >> 64) as u64
+        ((u128::from(self.random) * u128::from(below)) >> 64) as u64
     }
 
     /// A page, and the card that does not have it.

@@ -84,11 +84,11 @@ fn beyond(space: &Space, effort: Effort, write: bool) -> Result<Row, Error> {
     for round in 0..=effort.samples {
         let seconds = if write {
             let start = Instant::now();
-            space.kernel("write").run(Write(&mut buffer), |k, span| add_one(k, span))?;
+            space.kernel("write").run(Write(&mut buffer), add_one)?;
             start.elapsed().as_secs_f64()
         } else {
             let start = Instant::now();
-            space.kernel("read").run(Read(&buffer), |k, span| sum_span(k, span))?;
+            space.kernel("read").run(Read(&buffer), sum_span)?;
             start.elapsed().as_secs_f64()
         };
         // The first round fills the card.
