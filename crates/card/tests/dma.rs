@@ -182,7 +182,7 @@ proptest! {
     ) {
         let pages: u32 = from.iter().map(|extent| extent.1).sum();
         let to: Vec<(u32, u32)> = (0..pages.div_ceil(cut))
-            .map(|i| (i * 40, cut.min(pages - i * cut)))
+            .map(|i| (i * 20, cut.min(pages - i * cut)))
             .collect();
         let mut memories = Vectors::new();
         let mut dma = dma();
