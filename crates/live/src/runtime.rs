@@ -296,6 +296,11 @@ impl Runtime {
         let _whole = AbortOnPanic::new();
         let now = self.clock.now();
         let mut core = lock(&self.core);
+        if core.limits.is_empty() && core.driver.0.poll_timeout().is_none_or(|at| at > now) {
+            // The common case, on the way of every fault: nothing is due.
+            core.next_look = core.driver.0.poll_timeout();
+            return core.next_look;
+        }
         core.driver.0.handle_timeout(now);
         let due: Vec<JobId> =
             core.limits.range(..=(now, JobId(u64::MAX))).map(|(&(_, job), ())| job).collect();
@@ -315,20 +320,23 @@ impl Runtime {
 
     /// Carries out commands until none is left.
     fn carry_out<'a>(&'a self, mut core: MutexGuard<'a, Core>) {
+        let mut planned = None;
         loop {
             self.drain_driver(&mut core);
             let Some(command) = core.host.pop_front() else {
                 break;
             };
             drop(core);
-            let started = self.clock.now();
+            let started = planned.unwrap_or_else(|| self.clock.now());
             let result = self.execute(&command);
             let ended = self.clock.now();
             self.times.carried_out(&command, ended.since(started));
             core = lock(&self.core);
             let Command { id, epoch, .. } = command;
             core.driver.0.handle(ended, Event::Done { command: id, epoch, result });
-            self.times.planned(self.clock.now().since(ended));
+            let now = self.clock.now();
+            self.times.planned(now.since(ended));
+            planned = Some(now);
         }
         let wanted = core.driver.0.poll_timeout();
         let earlier = wanted.is_some_and(|at| core.next_look.is_none_or(|look| at < look));

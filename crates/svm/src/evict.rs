@@ -15,7 +15,7 @@
 use farside_types::{CancelReason, CardId, FrameNo, PageNo, PageRange, Time};
 
 use crate::Driver;
-use crate::chain::{Shape, Stage};
+use crate::chain::Stage;
 use crate::command::Run;
 use crate::event::Need;
 use crate::fault::{OpenFault, Work};
@@ -82,19 +82,21 @@ impl Driver {
         let batch = self.config.limits.evict_pages.min(total / 8).max(1);
         let victims = self.victims(card, need.max(batch), first);
         let mut plan = Plan::default();
-        let mut alike: Option<(PageEntry, Option<Shape>)> = None;
+        let mut alike: Option<(PageEntry, usize)> = None;
         for page in victims {
             if first.is_some() {
                 self.bring_again(page, card.memory());
             }
             let entry = *self.table.get(page);
             // Neighbours are mostly alike: what was found for one holds for the next.
-            let known = alike.filter(|(like, _)| entry.is_like(like)).map(|(_, shape)| shape);
-            let shape = known.unwrap_or_else(|| self.shape_eviction(&entry, card.memory()));
-            alike = Some((entry, shape));
-            if let Some(shape) = shape {
+            if let Some((_, part)) = alike.filter(|(like, _)| entry.is_like(like)) {
+                let (src, dst) = self.frames_for(page, &entry, &plan.parts[part].shape);
+                plan.add_to(part, page, src, dst);
+                continue;
+            }
+            if let Some(shape) = self.shape_eviction(&entry, card.memory()) {
                 let (src, dst) = self.frames_for(page, &entry, &shape);
-                plan.add(shape, page, src, dst);
+                alike = Some((entry, plan.add(shape, page, src, dst)));
             }
         }
         let any = !plan.parts.is_empty();

@@ -157,7 +157,7 @@ impl Frames {
     /// The frame under the eviction hand; moves the hand on.
     pub(crate) fn advance_hand(&mut self) -> FrameNo {
         let frame = FrameNo(self.hand);
-        self.hand = (self.hand + 1) % self.total;
+        self.hand = if self.hand + 1 < self.total { self.hand + 1 } else { 0 };
         frame
     }
 

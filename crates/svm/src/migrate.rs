@@ -598,11 +598,9 @@ impl Driver {
     /// Frames of pages that have one card's frame at most before and after: by whole runs.
     fn move_frames(&mut self, index: u32, shape: &Shape, run: &Run) {
         if let Some(card) = shape.dropped().iter().find_map(MemoryId::card) {
-            let from = if shape.fill == Fill::Copy && shape.from.card() == Some(card) {
-                Some(run.src)
-            } else {
-                None
-            };
+            // The runs name the source's frames, unless they name what is mapped.
+            let names_source = shape.fill == Fill::Copy || shape.map.is_none();
+            let from = (names_source && shape.from.card() == Some(card)).then_some(run.src);
             match from {
                 Some(frame) => self.drop_frames(index, card, frame, run.count),
                 None => {

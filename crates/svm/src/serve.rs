@@ -88,10 +88,15 @@ impl Plan {
     /// Adds `page`; its frames in the runs are `src` and `dst`. Gives the part's number.
     pub(crate) fn add(&mut self, shape: Shape, page: PageNo, src: FrameNo, dst: FrameNo) -> usize {
         let at = self.part_of(shape);
+        self.add_to(at, page, src, dst);
+        at
+    }
+
+    /// Adds `page` to part number `at`.
+    pub(crate) fn add_to(&mut self, at: usize, page: PageNo, src: FrameNo, dst: FrameNo) {
         let part = &mut self.parts[at];
         push_page(&mut part.runs, page, src, dst);
         part.pages += 1;
-        at
     }
 }
 
@@ -417,6 +422,7 @@ impl Driver {
         ranges: &[(PageRange, Access)],
     ) -> GroupPlan {
         let mut plan = Plan::default();
+        let mut alike: Option<(PageEntry, Access, usize)> = None;
         for (page, access) in sorted_pages(ranges) {
             let entry = *self.table.get(page);
             if entry.state == PageState::Moving {
@@ -425,6 +431,12 @@ impl Driver {
             if let Some(claim) = self.claimed(page, Some(key)) {
                 return GroupPlan::StandBack(claim);
             }
+            let known = alike.filter(|(like, of, _)| *of == access && entry.is_like(like));
+            if let Some((_, _, part)) = known {
+                let (src, dst) = self.frames_for(page, &entry, &plan.parts[part].shape);
+                plan.add_to(part, page, src, dst);
+                continue;
+            }
             let shape = match self.resolve(now, page, agent, access) {
                 Resolve::Resident => self.held_shape(&entry, agent),
                 Resolve::Transition(shape, _) => shape,
@@ -432,9 +444,19 @@ impl Driver {
                 Resolve::Later(at) => return GroupPlan::Later(at),
             };
             let (src, dst) = self.frames_for(page, &entry, &shape);
-            plan.add(shape, page, src, dst);
+            let part = plan.add(shape, page, src, dst);
+            alike = self.holds_for_neighbours(&entry).then_some((entry, access, part));
         }
         GroupPlan::Go(plan)
+    }
+
+    /// Whether what was found for a page holds for a neighbour with an equal entry: nobody fights
+    /// over it, no pin or advice of its own applies, and the scheme looks at nothing else.
+    fn holds_for_neighbours(&self, entry: &PageEntry) -> bool {
+        let special = flag::PINNED | flag::THRASH_PINNED | flag::HINTED;
+        self.placement.is_uniform()
+            && !entry.has(special)
+            && entry.directory.bounces() < self.config.thrash.throttle_after
     }
 
     /// Notes that a group had to wait; from some number of times on it claims its pages.

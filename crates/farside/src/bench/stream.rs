@@ -9,8 +9,8 @@ use farside_types::{FrameNo, PAGE_SIZE};
 use super::{Effort, Row, Target, median, pin, timed, two_cpus};
 
 const CARD: usize = 32 << 20;
-/// Values that a kernel takes at once: 512 KiB.
-const STEP: usize = (512 << 10) / 8;
+/// Values that a kernel takes at once: 1 MiB.
+const STEP: usize = (1 << 20) / 8;
 
 pub(crate) fn run(effort: Effort) -> Result<Vec<Row>, Error> {
     let (_, server) = two_cpus();

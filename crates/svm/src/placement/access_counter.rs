@@ -14,6 +14,10 @@ impl Placement for AccessCounter {
         "access-counter"
     }
 
+    fn is_uniform(&self) -> bool {
+        true
+    }
+
     fn on_fault(&mut self, fault: &FaultView) -> Decision {
         let action = if fault.owner.is_none() { Action::Migrate } else { Action::MapRemote };
         Decision::page(action, Reason::Demand)

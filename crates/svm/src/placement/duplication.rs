@@ -13,6 +13,10 @@ impl Placement for Duplication {
         "duplication"
     }
 
+    fn is_uniform(&self) -> bool {
+        true
+    }
+
     fn on_fault(&mut self, fault: &FaultView) -> Decision {
         let collapse = fault.access.is_write() && fault.copies.len() > 1;
         let reason = if collapse { Reason::Collapse } else { Reason::Demand };

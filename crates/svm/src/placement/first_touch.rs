@@ -13,6 +13,10 @@ impl Placement for FirstTouch {
         "first-touch"
     }
 
+    fn is_uniform(&self) -> bool {
+        true
+    }
+
     fn on_fault(&mut self, fault: &FaultView) -> Decision {
         let action = match fault.owner {
             None | Some(MemoryId::HOST) if !fault.agent.is_cpu() => Action::Migrate,

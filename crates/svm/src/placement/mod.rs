@@ -118,6 +118,13 @@ pub trait Placement: fmt::Debug + Send {
     /// Its name, as the command line spells it.
     fn name(&self) -> &'static str;
 
+    /// Whether [`Placement::on_fault`] depends on nothing but who asks, for what, and where the page
+    /// is and is mapped: then one answer holds for alike neighbours of a batch. A scheme that looks
+    /// at the page, the allocation, the time or the past keeps the default.
+    fn is_uniform(&self) -> bool {
+        false
+    }
+
     /// An agent faulted.
     fn on_fault(&mut self, fault: &FaultView) -> Decision;
 

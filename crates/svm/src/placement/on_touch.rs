@@ -13,6 +13,10 @@ impl Placement for OnTouch {
         "on-touch"
     }
 
+    fn is_uniform(&self) -> bool {
+        true
+    }
+
     fn on_fault(&mut self, _fault: &FaultView) -> Decision {
         Decision::page(Action::Migrate, Reason::Demand)
     }
