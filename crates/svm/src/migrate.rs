@@ -2,8 +2,8 @@
 //! step fails (driver rules 4 and 5).
 
 use farside_types::{
-    AgentId, AgentSet, CancelReason, CardId, CommandId, Epoch, MemoryId, MemorySet, PageNo, Reason,
-    RequestId, Rights, Span, Time,
+    AgentId, AgentSet, CardId, CommandId, Epoch, MemoryId, MemorySet, PageNo, RequestId, Rights,
+    Span, Time,
 };
 
 use crate::Driver;
@@ -17,9 +17,7 @@ use crate::event::{StepError, StepErrorKind};
 use crate::fault::{FaultKey, HostFault, Work};
 use crate::lost::{Held, cards_of};
 use crate::mutation::Mutation;
-use crate::page::{NO_CHAIN, PageState, flag};
-use crate::query::Moved;
-use crate::reply::{Reply, RequestError};
+use crate::page::PageState;
 
 /// Bits of a command's id that name its chain.
 const CHAIN_BITS: u32 = 24;
@@ -109,7 +107,7 @@ impl Driver {
     }
 
     /// Issues a command of chain `index`.
-    fn issue(
+    pub(crate) fn issue(
         &mut self,
         index: u32,
         part: u16,
@@ -242,7 +240,7 @@ impl Driver {
         self.advance(now, index);
     }
 
-    fn step_failed(&mut self, index: u32, pending: Pending, error: StepError) {
+    pub(crate) fn step_failed(&mut self, index: u32, pending: Pending, error: StepError) {
         if self.mutated.on(Mutation::IgnoreCopyFailure) {
             return;
         }
@@ -270,7 +268,7 @@ impl Driver {
     }
 
     /// Goes on as far as nothing is waited for.
-    fn advance(&mut self, now: Time, index: u32) {
+    pub(crate) fn advance(&mut self, now: Time, index: u32) {
         loop {
             let chain = &self.chains[index as usize];
             if chain.waits() {
@@ -440,7 +438,7 @@ impl Driver {
         true
     }
 
-    fn give_bounce_back(&mut self, now: Time, index: u32) {
+    pub(crate) fn give_bounce_back(&mut self, now: Time, index: u32) {
         let Some(slot) = self.chains[index as usize].bounce.take() else {
             return;
         };
@@ -456,7 +454,7 @@ impl Driver {
     }
 
     /// Finalize: the new mapping.
-    fn map(&mut self, index: u32) {
+    pub(crate) fn map(&mut self, index: u32) {
         for part in 0..self.chains[index as usize].parts.len() {
             let Part { shape, runs, .. } = &self.chains[index as usize].parts[part];
             let Some((agent, rights)) = shape.map else {
@@ -507,386 +505,13 @@ impl Driver {
         }
     }
 
-    /// The pages are in their new state; whoever waited goes on.
-    fn settle(&mut self, now: Time, index: u32) {
-        let parts = std::mem::take(&mut self.chains[index as usize].parts);
-        for part in &parts {
-            self.apply(now, index, part);
-        }
-        self.chains[index as usize].parts = parts;
-        self.map_accessors(index);
-        self.finish_host_failure(index);
-        self.resume(index);
-        let request = self.chains[index as usize].request;
-        if let Some(id) = request {
-            self.request_progress(now, id, index);
-        }
-        self.leave_pages(index);
-    }
-
-    /// A mapping for the CPU failed: the bytes are on the host all the same; the thread that waits
-    /// is served again, a bounded number of times.
-    fn finish_host_failure(&mut self, index: u32) {
-        let chain = &mut self.chains[index as usize];
-        if chain.failure.take().is_none() {
-            return self.let_threads_go(index);
-        }
-        chain.waiters.extend(chain.host.map(|host| Work::HostFault(host.failed())));
-        let runs: Vec<Runs> = chain.parts.iter().map(|part| part.runs.clone()).collect();
-        for run in runs.iter().flat_map(|runs| runs.iter()) {
-            self.table.for_each_mut(run.pages(), |_, entry| {
-                entry.directory.unmap(AgentSet::only(AgentId::CPU));
-            });
-        }
-    }
-
-    /// Threads that stood at pages before they were mapped for them go on. (Those that came while
-    /// it was under way are served again, to be sure.)
-    fn let_threads_go(&mut self, index: u32) {
-        if self.standing.is_empty() {
-            return;
-        }
-        let known = self.chains[index as usize].host_faults;
-        for part in &self.chains[index as usize].parts {
-            let Some((AgentId::CPU, rights)) = part.shape.map else { continue };
-            for run in part.runs.iter() {
-                let pages = self.standing.range(run.pages().start..run.pages().end());
-                let gone: Vec<PageNo> = pages
-                    .filter(|(_, standing)| {
-                        rights.allows(standing.access) && standing.newest <= known
-                    })
-                    .map(|(&page, _)| page)
-                    .collect();
-                for page in gone {
-                    self.standing.remove(&page);
-                }
-            }
-        }
-    }
-
     /// The chain lets its pages go; those who waited for them are planned.
-    fn leave_pages(&mut self, index: u32) {
+    pub(crate) fn leave_pages(&mut self, index: u32) {
         let chain = &mut self.chains[index as usize];
         chain.stage = Stage::Closing;
         chain.deadline = None;
         let waiters = std::mem::take(&mut chain.waiters);
         self.work.extend(waiters);
-    }
-
-    /// Enters a part's new state into the tables.
-    fn apply(&mut self, now: Time, index: u32, part: &Part) {
-        let shape = part.shape;
-        if shape.end == End::Free {
-            return self.apply_free(index, part);
-        }
-        let replicas = shape.before.union(shape.after).iter().filter(|m| !m.is_host()).count() > 1
-            || (shape.owner.is_host() && shape.after.len() > 1)
-            || (!shape.before.is_empty() && shape.from.is_host() && shape.before.len() > 1);
-        for run in part.runs.iter() {
-            if replicas {
-                self.move_frames_slowly(index, &shape, run);
-            } else {
-                self.move_frames(index, &shape, run);
-            }
-            self.track_residency(&shape, run);
-            self.enter_run(now, &shape, run);
-            self.record(now, &shape, run);
-        }
-        self.count(part);
-    }
-
-    /// Frames of pages that have one card's frame at most before and after: by whole runs.
-    fn move_frames(&mut self, index: u32, shape: &Shape, run: &Run) {
-        if let Some(card) = shape.dropped().iter().find_map(MemoryId::card) {
-            // The runs name the source's frames, unless they name what is mapped.
-            let names_source = shape.fill == Fill::Copy || shape.map.is_none();
-            let from = (names_source && shape.from.card() == Some(card)).then_some(run.src);
-            match from {
-                Some(frame) => self.drop_frames(index, card, frame, run.count),
-                None => {
-                    for page in run.pages().pages() {
-                        let frame = self.table.get(page).frame;
-                        self.drop_frames(index, card, frame, 1);
-                    }
-                }
-            }
-        }
-    }
-
-    /// The pages of a freed allocation are nowhere.
-    fn apply_free(&mut self, index: u32, part: &Part) {
-        let shape = part.shape;
-        for run in part.runs.iter() {
-            for page in run.pages().pages() {
-                let entry = *self.table.get(page);
-                for memory in shape.before.iter() {
-                    let Some(card) = memory.card().filter(|_| !self.is_dead(memory)) else {
-                        continue;
-                    };
-                    let frame = self.frame_at(page, &entry, memory);
-                    self.cards[card.0 as usize].replicas.remove(&self.table.index(page));
-                    self.drop_frames(index, card, frame, 1);
-                }
-                let flags = entry.flags & (flag::POISONED | flag::HOST_UNSAFE) | flag::DOOMED;
-                let state = PageState::Tombstone;
-                *self.table.get_mut(page) =
-                    crate::page::PageEntry { flags, state, chain: NO_CHAIN, ..Default::default() };
-            }
-            self.track_residency(&shape, run);
-        }
-    }
-
-    /// A card's frames leave: they are reusable when the chain has been answered in full.
-    fn drop_frames(&mut self, index: u32, card: CardId, frame: farside_types::FrameNo, count: u32) {
-        if self.is_dead(card.memory()) {
-            return;
-        }
-        if self.mutated.on(Mutation::FreeBeforeDrain) {
-            self.cards[card.0 as usize].frames.release(frame, count);
-            return;
-        }
-        self.chains[index as usize].let_go(card, frame, count);
-    }
-
-    /// Frames of pages with several cards' copies: page by page.
-    fn move_frames_slowly(&mut self, index: u32, shape: &Shape, run: &Run) {
-        for (i, page) in run.pages().pages().enumerate() {
-            let entry = *self.table.get(page);
-            let page_index = self.table.index(page);
-            let mut kept = None;
-            for memory in shape.before.iter() {
-                // Frames of a card that went away meanwhile are forgotten already.
-                let Some(card) = memory.card().filter(|_| !self.is_dead(memory)) else { continue };
-                let frame = self.frame_at(page, &entry, memory);
-                self.cards[card.0 as usize].replicas.remove(&page_index);
-                if !shape.after.contains(memory) {
-                    self.drop_frames(index, card, frame, 1);
-                } else if memory == shape.owner {
-                    kept = Some(frame);
-                } else {
-                    self.cards[card.0 as usize].replicas.insert(page_index, frame);
-                }
-            }
-            let gained = shape.fill != Fill::Nothing && !shape.at.is_host();
-            let new = run.dst.offset(i as u32);
-            if gained && shape.at != shape.owner {
-                if let Some(card) = shape.at.card() {
-                    self.cards[card.0 as usize].replicas.insert(page_index, new);
-                }
-            }
-            if let Some(frame) = kept {
-                self.table.get_mut(page).frame = frame;
-            }
-        }
-    }
-
-    fn track_residency(&mut self, shape: &Shape, run: &Run) {
-        for card in shape.dropped().iter().filter_map(MemoryId::card) {
-            if !self.mutated.on(Mutation::StaleResidency) && !self.is_dead(card.memory()) {
-                self.cards[card.0 as usize].residency.remove(run.pages());
-            }
-        }
-        for card in shape.after.minus(shape.before).iter().filter_map(MemoryId::card) {
-            self.cards[card.0 as usize].residency.insert(run.pages());
-        }
-    }
-
-    /// The new entries of a run.
-    fn enter_run(&mut self, now: Time, shape: &Shape, run: &Run) {
-        let gained = shape.fill != Fill::Nothing;
-        let takes_frame = gained && shape.at == shape.owner && !shape.owner.is_host();
-        let moved = gained || matches!(shape.kind, Kind::Collapse | Kind::Migration);
-        let window = self.config.thrash.window;
-        let dead = self.dead;
-        let mut scrub = false;
-        let mut frame = run.dst;
-        self.table.for_each_mut(run.pages(), |_, entry| {
-            let directory = &mut entry.directory;
-            directory.unmap(shape.stop);
-            directory.protect(shape.demote);
-            directory.set_copies(shape.after);
-            if let Some((agent, rights)) = shape.map {
-                directory.map(agent, rights);
-                entry.flags |= flag::REFERENCED;
-            }
-            if shape.stop.contains(AgentId::CPU) {
-                entry.set(flag::POISONED, false);
-            }
-            if moved {
-                let fight = shape.reason == Reason::Demand || shape.reason == Reason::Collapse;
-                let again = entry.moved_at != 0 && entry.residency(now) < window;
-                let count = if fight && again { entry.directory.bounces() + 1 } else { 0 };
-                // What the program asked for is no fight, and ends one.
-                entry.directory.set_bounces(count.min(15));
-                entry.stamp(now);
-            }
-            if takes_frame {
-                entry.frame = frame;
-            }
-            entry.owner = shape.owner.0;
-            entry.set(flag::STAYS | flag::EVICTION_FAILED, false);
-            if shape.after.contains(MemoryId::HOST) {
-                entry.set(flag::HOST_BACKED, true);
-            }
-            if shape.end == End::ReleaseHost {
-                entry.set(flag::HOST_BACKED, false);
-            }
-            entry.state = entry.settled_state();
-            entry.chain = NO_CHAIN;
-            scrub |= !shape.after.and(dead).is_empty();
-            frame = frame.offset(1);
-        });
-        if scrub {
-            self.scrub(run.pages());
-        }
-    }
-
-    fn record(&mut self, now: Time, shape: &Shape, run: &Run) {
-        if shape.fill == Fill::Nothing {
-            return;
-        }
-        let from = (!shape.before.is_empty()).then_some(shape.from);
-        let reason = shape.reason;
-        let range = run.pages();
-        self.history.push(Moved { at: now, range, from, to: shape.at, reason });
-        if let Some(object) = self.space.holding_mut(run.page) {
-            object.pages_moved += u64::from(run.count);
-        }
-    }
-
-    fn count(&mut self, part: &Part) {
-        let (shape, pages) = (&part.shape, u64::from(part.pages));
-        let around = u64::from(part.prefetched.min(part.pages));
-        let stats = &mut self.stats;
-        if shape.fill != Fill::Nothing {
-            let from = (!shape.before.is_empty()).then_some(shape.from);
-            *stats.moves.entry((from, shape.at)).or_default() += pages;
-            *stats.by_reason.entry(shape.reason).or_default() += pages - around;
-            if around > 0 {
-                *stats.by_reason.entry(Reason::Prefetch).or_default() += around;
-            }
-        }
-        match shape.kind {
-            Kind::Migration => stats.migrations += pages,
-            Kind::Duplication => stats.duplications += pages,
-            Kind::Collapse => stats.collapses += pages,
-            Kind::RemoteMap => stats.remote_maps += pages,
-            Kind::Eviction => {
-                stats.evictions += pages;
-                if shape.fill == Fill::Nothing {
-                    stats.clean_departures += pages;
-                }
-            }
-            Kind::Rights => {}
-        }
-    }
-
-    /// Resumes the faults that the chain answers.
-    fn resume(&mut self, index: u32) {
-        let faults = std::mem::take(&mut self.chains[index as usize].faults);
-        let mut card = None;
-        let mut ids = Vec::with_capacity(faults.len());
-        for key in faults {
-            if let Some(fault) = self.faults.close(key) {
-                card = Some(fault.card);
-                ids.push(fault.id);
-            }
-        }
-        let Some(card) = card else { return };
-        let op = Op::CardResume { faults: ids.into() };
-        self.issue(index, 0, Executor::Card(card), Wait::Posted, Phase::Finalize, op);
-    }
-
-    /// Back to where it was: the source is valid, what was found for the destination is given back.
-    fn roll_back(&mut self, now: Time, index: u32) {
-        self.stats.rollbacks += 1;
-        self.give_bounce_back(now, index);
-        self.bounce_waiters.retain(|&waiting| waiting != index);
-        let chain = &mut self.chains[index as usize];
-        chain.hops.clear();
-        let failure = chain.failure.take();
-        let parts = std::mem::take(&mut chain.parts);
-        for part in &parts {
-            self.restore(index, part);
-        }
-        self.chains[index as usize].parts = parts;
-        self.retry_faults(index);
-        self.retry_host(index);
-        let request = self.chains[index as usize].request;
-        if let (Some(id), Some(failure)) = (request, failure) {
-            let error = self.request_error(&failure);
-            self.request_rolled_back(id, index, error);
-        }
-        self.leave_pages(index);
-        if !self.quarantine.is_empty() {
-            // Perhaps the last bounce buffer is out of use: nobody must wait for it.
-            for waiting in std::mem::take(&mut self.bounce_waiters) {
-                self.advance(now, waiting);
-            }
-        }
-    }
-
-    fn restore(&mut self, index: u32, part: &Part) {
-        let shape = part.shape;
-        let undrained = self.still_mapping(index);
-        let lost = shape.needs_frames();
-        for run in part.runs.iter() {
-            if let Some(card) = lost {
-                if !self.is_dead(card.memory()) {
-                    self.chains[index as usize].let_go(card, run.dst, run.count);
-                }
-            }
-            self.table.for_each_mut(run.pages(), |_, entry| {
-                entry.directory.unmap(shape.stop.minus(undrained));
-                entry.directory.protect(shape.demote.minus(undrained));
-                if shape.kind == Kind::Eviction {
-                    entry.set(flag::STAYS, entry.has(flag::EVICTION_FAILED));
-                    entry.set(flag::EVICTION_FAILED, true);
-                }
-                entry.state = entry.settled_state();
-                entry.chain = NO_CHAIN;
-            });
-            if !self.dead.is_empty() {
-                self.scrub(run.pages());
-            }
-        }
-    }
-
-    /// Cards that did not drain, or were told to by a posted command that is still in their ring:
-    /// after a rollback they stay in the directory, so that whoever frees a frame stops them again.
-    fn still_mapping(&self, index: u32) -> AgentSet {
-        let chain = &self.chains[index as usize];
-        let unanswered = chain.pending.iter().filter(|pending| pending.drain);
-        let cards = unanswered.filter_map(|pending| match pending.executor {
-            Executor::Card(card) => Some(card.agent()),
-            _ => None,
-        });
-        cards.fold(chain.undrained, AgentSet::with)
-    }
-
-    /// Faults of a failed chain are planned again, a bounded number of times.
-    fn retry_faults(&mut self, index: u32) {
-        let holder = self.chains[index as usize].undrained.iter().find_map(AgentId::card);
-        let reason = holder.map_or(CancelReason::CopyFailed, CancelReason::Held);
-        let faults = std::mem::take(&mut self.chains[index as usize].faults);
-        for key in faults {
-            let Some(fault) = self.faults.get_mut(key) else {
-                continue;
-            };
-            fault.attempts = fault.attempts.saturating_add(1);
-            let spent = fault.attempts >= self.config.limits.attempts;
-            if spent && !self.mutated.on(Mutation::RetryForever) {
-                self.cancel(key, reason);
-            } else {
-                self.work.push_back(Work::Fault(key));
-            }
-        }
-    }
-
-    fn retry_host(&mut self, index: u32) {
-        let chain = &mut self.chains[index as usize];
-        let host = chain.host.map(|host| Work::HostFault(host.failed()));
-        chain.waiters.extend(host);
     }
 
     /// Every command has been answered: what was left is free, or quarantined.
@@ -931,120 +556,6 @@ impl Driver {
             self.work.extend(card.waiting.drain(..));
         }
         self.work.extend(self.chain_waiters.drain(..));
-    }
-
-    /// The time limit of a chain's stage has passed.
-    fn chain_due(&mut self, now: Time, index: u32) {
-        let chain = &mut self.chains[index as usize];
-        if chain.deadline.is_none_or(|at| at > now) {
-            return;
-        }
-        chain.deadline = None;
-        // The host's own processors answer in any case: nobody is to act behind our back.
-        let late = |p: &Pending| p.awaited && p.executor != Executor::HostCpu;
-        let late: Vec<Pending> = chain.pending.iter().copied().filter(late).collect();
-        for pending in late {
-            self.chains[index as usize].pending.retain(|p| p.command != pending.command);
-            let kind = StepErrorKind::TimedOut;
-            self.step_failed(index, pending, StepError { pages_done: 0, kind });
-        }
-        self.advance(now, index);
-    }
-
-    /// Tells the program that these cards do not answer.
-    fn suspect(&mut self, index: u32, part: u16, suspects: MemorySet) {
-        let part = self.chains[index as usize].parts.get(part as usize);
-        let pages =
-            part.and_then(|part| part.runs.first()).map_or_else(Default::default, Run::pages);
-        for card in suspects.iter().filter_map(MemoryId::card) {
-            self.replies.push_back(Reply::CardSuspect { card, pages });
-        }
-    }
-
-    /// A copy that timed out may still arrive: the bounce buffer, or the host's frames, that it
-    /// writes are out of use. (Frames of cards go with the chain.)
-    fn guard(&mut self, index: u32, pending: Pending, suspects: MemorySet) {
-        if self.mutated.on(Mutation::ReuseAfterTimeout) {
-            return;
-        }
-        if let Some(slot) = pending.bounce {
-            self.chains[index as usize].bounce = None;
-            return self.put_in_quarantine(suspects, Held::Bounce(slot));
-        }
-        let chain = &self.chains[index as usize];
-        let Some(part) = chain.parts.get(pending.part as usize) else {
-            return;
-        };
-        let into_host = part.shape.fill == Fill::Copy && part.shape.at.is_host();
-        if pending.drain || !into_host {
-            return;
-        }
-        let runs = part.runs.clone();
-        for run in runs.iter() {
-            self.table.for_each_mut(run.pages(), |_, entry| entry.set(flag::HOST_UNSAFE, true));
-            self.put_in_quarantine(suspects, Held::Host(run.pages()));
-        }
-    }
-
-    /// A card did not drain. Where it could write nobody knows what the page holds: it is lost.
-    /// Where it only reads the chain goes on, and what it may still read is quarantined.
-    fn drain_failed(&mut self, index: u32, pending: Pending) {
-        let Executor::Card(card) = pending.executor else {
-            return;
-        };
-        let chain = &mut self.chains[index as usize];
-        let part = &chain.parts[pending.part as usize];
-        let (runs, shape, page) = (part.runs.clone(), part.shape, part.first_page());
-        let several = part.pages > 1 && shape.end != End::Free;
-        self.suspect(index, pending.part, MemorySet::only(card.memory()));
-        let agent = card.agent();
-        let writes = runs.iter().any(|run| {
-            run.pages().pages().any(|p| self.table.get(p).directory.writers().contains(agent))
-        });
-        let chain = &mut self.chains[index as usize];
-        if writes && several {
-            // Which of them it holds is not known: none is given up. The card keeps its entry in
-            // the directory, and whoever needs one of them drains that page alone.
-            chain.undrained = chain.undrained.with(agent);
-            let Shape { from, at, .. } = shape;
-            let kind = StepErrorKind::TimedOut;
-            chain.failure.get_or_insert(Failure { kind, page, from, to: at });
-            return;
-        }
-        chain.suspects = chain.suspects.with(card.memory());
-        if writes {
-            let Shape { from, at, .. } = shape;
-            let kind = StepErrorKind::TimedOut;
-            let lost = self.lose_written(index, card, &runs);
-            let chain = &mut self.chains[index as usize];
-            let page = lost.unwrap_or(page);
-            chain.failure.get_or_insert(Failure { kind, page, from, to: at });
-        }
-    }
-
-    fn request_error(&self, failure: &Failure) -> RequestError {
-        let &Failure { page, from, to, .. } = failure;
-        if self.table.get(page).state == PageState::Lost {
-            return RequestError::Lost { page, memory: from };
-        }
-        let entry = self.table.get(page);
-        let there = !entry.directory.copies().is_empty();
-        let from = if there { entry.owner() } else { from };
-        RequestError::CopyFailed { page, from, to }
-    }
-
-    /// Keeps mappings that were promised (advice `AccessedBy`) after a move.
-    fn map_accessors(&mut self, index: u32) {
-        for part in 0..self.chains[index as usize].parts.len() {
-            let part = &self.chains[index as usize].parts[part];
-            let hinted = self.table.get(part.first_page()).has(flag::HINTED);
-            if !hinted || part.shape.fill == Fill::Nothing || part.shape.end != End::Settle {
-                continue;
-            }
-            for run in part.runs.clone().iter() {
-                self.promise_mappings(run.pages());
-            }
-        }
     }
 }
 

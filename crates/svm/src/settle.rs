@@ -1,0 +1,309 @@
+//! Settling a chain: its pages enter their new state in page table, directory, residency maps and
+//! frames, and whoever waited goes on.
+
+use farside_types::{AgentId, AgentSet, CardId, MemoryId, PageNo, Reason, Time};
+
+use crate::Driver;
+use crate::chain::{End, Fill, Kind, Part, Shape};
+use crate::command::{Executor, Op, Phase, Run, Runs, Wait};
+use crate::fault::Work;
+use crate::mutation::Mutation;
+use crate::page::{NO_CHAIN, PageState, flag};
+use crate::query::Moved;
+
+impl Driver {
+    /// The pages are in their new state; whoever waited goes on.
+    pub(crate) fn settle(&mut self, now: Time, index: u32) {
+        let parts = std::mem::take(&mut self.chains[index as usize].parts);
+        for part in &parts {
+            self.apply(now, index, part);
+        }
+        self.chains[index as usize].parts = parts;
+        self.map_accessors(index);
+        self.finish_host_failure(index);
+        self.resume(index);
+        let request = self.chains[index as usize].request;
+        if let Some(id) = request {
+            self.request_progress(now, id, index);
+        }
+        self.leave_pages(index);
+    }
+
+    /// A mapping for the CPU failed: the bytes are on the host all the same; the thread that waits
+    /// is served again, a bounded number of times.
+    fn finish_host_failure(&mut self, index: u32) {
+        let chain = &mut self.chains[index as usize];
+        if chain.failure.take().is_none() {
+            return self.let_threads_go(index);
+        }
+        chain.waiters.extend(chain.host.map(|host| Work::HostFault(host.failed())));
+        let runs: Vec<Runs> = chain.parts.iter().map(|part| part.runs.clone()).collect();
+        for run in runs.iter().flat_map(|runs| runs.iter()) {
+            self.table.for_each_mut(run.pages(), |_, entry| {
+                entry.directory.unmap(AgentSet::only(AgentId::CPU));
+            });
+        }
+    }
+
+    /// Threads that stood at pages before they were mapped for them go on. (Those that came while
+    /// it was under way are served again, to be sure.)
+    fn let_threads_go(&mut self, index: u32) {
+        if self.standing.is_empty() {
+            return;
+        }
+        let known = self.chains[index as usize].host_faults;
+        for part in &self.chains[index as usize].parts {
+            let Some((AgentId::CPU, rights)) = part.shape.map else { continue };
+            for run in part.runs.iter() {
+                let pages = self.standing.range(run.pages().start..run.pages().end());
+                let gone: Vec<PageNo> = pages
+                    .filter(|(_, standing)| {
+                        rights.allows(standing.access) && standing.newest <= known
+                    })
+                    .map(|(&page, _)| page)
+                    .collect();
+                for page in gone {
+                    self.standing.remove(&page);
+                }
+            }
+        }
+    }
+
+    /// Enters a part's new state into the tables.
+    fn apply(&mut self, now: Time, index: u32, part: &Part) {
+        let shape = part.shape;
+        if shape.end == End::Free {
+            return self.apply_free(index, part);
+        }
+        let replicas = shape.before.union(shape.after).iter().filter(|m| !m.is_host()).count() > 1
+            || (shape.owner.is_host() && shape.after.len() > 1)
+            || (!shape.before.is_empty() && shape.from.is_host() && shape.before.len() > 1);
+        for run in part.runs.iter() {
+            if replicas {
+                self.move_frames_slowly(index, &shape, run);
+            } else {
+                self.move_frames(index, &shape, run);
+            }
+            self.track_residency(&shape, run);
+            self.enter_run(now, &shape, run);
+            self.record(now, &shape, run);
+        }
+        self.count(part);
+    }
+
+    /// Frames of pages that have one card's frame at most before and after: by whole runs.
+    fn move_frames(&mut self, index: u32, shape: &Shape, run: &Run) {
+        if let Some(card) = shape.dropped().iter().find_map(MemoryId::card) {
+            // The runs name the source's frames, unless they name what is mapped.
+            let names_source = shape.fill == Fill::Copy || shape.map.is_none();
+            let from = (names_source && shape.from.card() == Some(card)).then_some(run.src);
+            match from {
+                Some(frame) => self.drop_frames(index, card, frame, run.count),
+                None => {
+                    for page in run.pages().pages() {
+                        let frame = self.table.get(page).frame;
+                        self.drop_frames(index, card, frame, 1);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The pages of a freed allocation are nowhere.
+    fn apply_free(&mut self, index: u32, part: &Part) {
+        let shape = part.shape;
+        for run in part.runs.iter() {
+            for page in run.pages().pages() {
+                let entry = *self.table.get(page);
+                for memory in shape.before.iter() {
+                    let Some(card) = memory.card().filter(|_| !self.is_dead(memory)) else {
+                        continue;
+                    };
+                    let frame = self.frame_at(page, &entry, memory);
+                    self.cards[card.0 as usize].replicas.remove(&self.table.index(page));
+                    self.drop_frames(index, card, frame, 1);
+                }
+                let flags = entry.flags & (flag::POISONED | flag::HOST_UNSAFE) | flag::DOOMED;
+                let state = PageState::Tombstone;
+                *self.table.get_mut(page) =
+                    crate::page::PageEntry { flags, state, chain: NO_CHAIN, ..Default::default() };
+            }
+            self.track_residency(&shape, run);
+        }
+    }
+
+    /// A card's frames leave: they are reusable when the chain has been answered in full.
+    fn drop_frames(&mut self, index: u32, card: CardId, frame: farside_types::FrameNo, count: u32) {
+        if self.is_dead(card.memory()) {
+            return;
+        }
+        if self.mutated.on(Mutation::FreeBeforeDrain) {
+            self.cards[card.0 as usize].frames.release(frame, count);
+            return;
+        }
+        self.chains[index as usize].let_go(card, frame, count);
+    }
+
+    /// Frames of pages with several cards' copies: page by page.
+    fn move_frames_slowly(&mut self, index: u32, shape: &Shape, run: &Run) {
+        for (i, page) in run.pages().pages().enumerate() {
+            let entry = *self.table.get(page);
+            let page_index = self.table.index(page);
+            let mut kept = None;
+            for memory in shape.before.iter() {
+                // Frames of a card that went away meanwhile are forgotten already.
+                let Some(card) = memory.card().filter(|_| !self.is_dead(memory)) else { continue };
+                let frame = self.frame_at(page, &entry, memory);
+                self.cards[card.0 as usize].replicas.remove(&page_index);
+                if !shape.after.contains(memory) {
+                    self.drop_frames(index, card, frame, 1);
+                } else if memory == shape.owner {
+                    kept = Some(frame);
+                } else {
+                    self.cards[card.0 as usize].replicas.insert(page_index, frame);
+                }
+            }
+            let gained = shape.fill != Fill::Nothing && !shape.at.is_host();
+            let new = run.dst.offset(i as u32);
+            if gained && shape.at != shape.owner {
+                if let Some(card) = shape.at.card() {
+                    self.cards[card.0 as usize].replicas.insert(page_index, new);
+                }
+            }
+            if let Some(frame) = kept {
+                self.table.get_mut(page).frame = frame;
+            }
+        }
+    }
+
+    fn track_residency(&mut self, shape: &Shape, run: &Run) {
+        for card in shape.dropped().iter().filter_map(MemoryId::card) {
+            if !self.mutated.on(Mutation::StaleResidency) && !self.is_dead(card.memory()) {
+                self.cards[card.0 as usize].residency.remove(run.pages());
+            }
+        }
+        for card in shape.after.minus(shape.before).iter().filter_map(MemoryId::card) {
+            self.cards[card.0 as usize].residency.insert(run.pages());
+        }
+    }
+
+    /// The new entries of a run.
+    fn enter_run(&mut self, now: Time, shape: &Shape, run: &Run) {
+        let gained = shape.fill != Fill::Nothing;
+        let takes_frame = gained && shape.at == shape.owner && !shape.owner.is_host();
+        let moved = gained || matches!(shape.kind, Kind::Collapse | Kind::Migration);
+        let window = self.config.thrash.window;
+        let dead = self.dead;
+        let mut scrub = false;
+        let mut frame = run.dst;
+        self.table.for_each_mut(run.pages(), |_, entry| {
+            let directory = &mut entry.directory;
+            directory.unmap(shape.stop);
+            directory.protect(shape.demote);
+            directory.set_copies(shape.after);
+            if let Some((agent, rights)) = shape.map {
+                directory.map(agent, rights);
+                entry.flags |= flag::REFERENCED;
+            }
+            if shape.stop.contains(AgentId::CPU) {
+                entry.set(flag::POISONED, false);
+            }
+            if moved {
+                let fight = shape.reason == Reason::Demand || shape.reason == Reason::Collapse;
+                let again = entry.moved_at != 0 && entry.residency(now) < window;
+                let count = if fight && again { entry.directory.bounces() + 1 } else { 0 };
+                // What the program asked for is no fight, and ends one.
+                entry.directory.set_bounces(count.min(15));
+                entry.stamp(now);
+            }
+            if takes_frame {
+                entry.frame = frame;
+            }
+            entry.owner = shape.owner.0;
+            entry.set(flag::STAYS | flag::EVICTION_FAILED, false);
+            if shape.after.contains(MemoryId::HOST) {
+                entry.set(flag::HOST_BACKED, true);
+            }
+            if shape.end == End::ReleaseHost {
+                entry.set(flag::HOST_BACKED, false);
+            }
+            entry.state = entry.settled_state();
+            entry.chain = NO_CHAIN;
+            scrub |= !shape.after.and(dead).is_empty();
+            frame = frame.offset(1);
+        });
+        if scrub {
+            self.scrub(run.pages());
+        }
+    }
+
+    fn record(&mut self, now: Time, shape: &Shape, run: &Run) {
+        if shape.fill == Fill::Nothing {
+            return;
+        }
+        let from = (!shape.before.is_empty()).then_some(shape.from);
+        let reason = shape.reason;
+        let range = run.pages();
+        self.history.push(Moved { at: now, range, from, to: shape.at, reason });
+        if let Some(object) = self.space.holding_mut(run.page) {
+            object.pages_moved += u64::from(run.count);
+        }
+    }
+
+    pub(crate) fn count(&mut self, part: &Part) {
+        let (shape, pages) = (&part.shape, u64::from(part.pages));
+        let around = u64::from(part.prefetched.min(part.pages));
+        let stats = &mut self.stats;
+        if shape.fill != Fill::Nothing {
+            let from = (!shape.before.is_empty()).then_some(shape.from);
+            *stats.moves.entry((from, shape.at)).or_default() += pages;
+            *stats.by_reason.entry(shape.reason).or_default() += pages - around;
+            if around > 0 {
+                *stats.by_reason.entry(Reason::Prefetch).or_default() += around;
+            }
+        }
+        match shape.kind {
+            Kind::Migration => stats.migrations += pages,
+            Kind::Duplication => stats.duplications += pages,
+            Kind::Collapse => stats.collapses += pages,
+            Kind::RemoteMap => stats.remote_maps += pages,
+            Kind::Eviction => {
+                stats.evictions += pages;
+                if shape.fill == Fill::Nothing {
+                    stats.clean_departures += pages;
+                }
+            }
+            Kind::Rights => {}
+        }
+    }
+
+    /// Resumes the faults that the chain answers.
+    fn resume(&mut self, index: u32) {
+        let faults = std::mem::take(&mut self.chains[index as usize].faults);
+        let mut card = None;
+        let mut ids = Vec::with_capacity(faults.len());
+        for key in faults {
+            if let Some(fault) = self.faults.close(key) {
+                card = Some(fault.card);
+                ids.push(fault.id);
+            }
+        }
+        let Some(card) = card else { return };
+        let op = Op::CardResume { faults: ids.into() };
+        self.issue(index, 0, Executor::Card(card), Wait::Posted, Phase::Finalize, op);
+    }
+
+    /// Keeps mappings that were promised (advice `AccessedBy`) after a move.
+    fn map_accessors(&mut self, index: u32) {
+        for part in 0..self.chains[index as usize].parts.len() {
+            let part = &self.chains[index as usize].parts[part];
+            let hinted = self.table.get(part.first_page()).has(flag::HINTED);
+            if !hinted || part.shape.fill == Fill::Nothing || part.shape.end != End::Settle {
+                continue;
+            }
+            for run in part.runs.clone().iter() {
+                self.promise_mappings(run.pages());
+            }
+        }
+    }
+}
