@@ -187,19 +187,29 @@ impl<T> ReadView<'_, T> {
     }
 }
 
+/// In which piece value `index` is, and where in it.
+///
+/// # Panics
+/// If it is behind the end, as indexing a slice does.
+#[inline]
+fn place(lens: impl Iterator<Item = usize>, index: usize) -> (usize, usize) {
+    let mut at = index;
+    for (piece, len) in lens.enumerate() {
+        if at < len {
+            return (piece, at);
+        }
+        at -= len;
+    }
+    panic!("index {index} is behind the end of the range")
+}
+
 impl<T> std::ops::Index<usize> for ReadView<'_, T> {
     type Output = T;
 
     #[inline]
     fn index(&self, index: usize) -> &T {
-        let mut at = index;
-        for piece in &self.pieces {
-            if at < piece.len() {
-                return &piece[at];
-            }
-            at -= piece.len();
-        }
-        panic!("index {index} is behind the end of {} values", self.len)
+        let (piece, at) = place(self.pieces.iter().map(|piece| piece.len()), index);
+        &self.pieces[piece][at]
     }
 }
 
@@ -239,28 +249,16 @@ impl<T> std::ops::Index<usize> for WriteView<'_, T> {
 
     #[inline]
     fn index(&self, index: usize) -> &T {
-        let mut at = index;
-        for piece in &self.pieces {
-            if at < piece.len() {
-                return &piece[at];
-            }
-            at -= piece.len();
-        }
-        panic!("index {index} is behind the end of {} values", self.len)
+        let (piece, at) = place(self.pieces.iter().map(|piece| piece.len()), index);
+        &self.pieces[piece][at]
     }
 }
 
 impl<T> std::ops::IndexMut<usize> for WriteView<'_, T> {
     #[inline]
     fn index_mut(&mut self, index: usize) -> &mut T {
-        let mut at = index;
-        for piece in &mut self.pieces {
-            if at < piece.len() {
-                return &mut piece[at];
-            }
-            at -= piece.len();
-        }
-        panic!("index {index} is behind the end of {} values", self.len)
+        let (piece, at) = place(self.pieces.iter().map(|piece| piece.len()), index);
+        &mut self.pieces[piece][at]
     }
 }
 

@@ -233,7 +233,7 @@ impl Driver {
             Event::Launch { job, card, stream } => self.launch(job, card, stream),
             Event::JobDone { job } => self.job_done(job),
             Event::JobCancel { job } => self.job_cancel(job),
-            Event::Request { id, request } => self.take_request(now, id, request),
+            Event::Request { id, request } => self.take_request(id, request),
             Event::Done { command, epoch, result } => self.done(now, command, epoch, result),
             Event::CounterNotice { card, pages, count } => {
                 self.counter_notice(now, card, pages, count);

@@ -156,11 +156,11 @@ impl Driver {
         }
         self.card_lost(now, card);
         self.resetting = self.resetting.with(card.memory());
-        self.finish_resets(now);
+        self.finish_resets();
     }
 
     /// Takes cards back into use whose last chain has ended.
-    pub(crate) fn finish_resets(&mut self, _now: Time) {
+    pub(crate) fn finish_resets(&mut self) {
         for memory in self.resetting.iter() {
             if self.chains.iter().any(|chain| touches(chain, memory)) {
                 continue;

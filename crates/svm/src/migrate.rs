@@ -312,7 +312,7 @@ impl Driver {
                     if !self.chains[index as usize].pending.is_empty() {
                         return;
                     }
-                    self.retire(now, index);
+                    self.retire(index);
                     return;
                 }
             }
@@ -515,7 +515,7 @@ impl Driver {
     }
 
     /// Every command has been answered: what was left is free, or quarantined.
-    fn retire(&mut self, now: Time, index: u32) {
+    fn retire(&mut self, index: u32) {
         let chain = &mut self.chains[index as usize];
         let release = std::mem::take(&mut chain.release);
         let careless = self.mutated.on(Mutation::ReuseAfterTimeout);
@@ -547,7 +547,7 @@ impl Driver {
             state.evicting = state.evicting.saturating_sub(pages);
         }
         self.wake_waiting();
-        self.finish_resets(now);
+        self.finish_resets();
     }
 
     /// A chain has ended: those who wait for frames or for a chain are planned again, in order.

@@ -75,20 +75,13 @@ impl Driver {
     }
 
     /// A host fault brings the aligned window around it.
-    pub(crate) fn fault_around(
-        &mut self,
-        now: Time,
-        page: PageNo,
-        access: Access,
-        plan: &mut Plan,
-    ) {
+    pub(crate) fn fault_around(&mut self, page: PageNo, access: Access, plan: &mut Plan) {
         let around = u64::from(self.config.prefetch.host_fault_around);
         let mapped = self.table.get(page).directory.mappers().contains(AgentId::CPU);
         let Some(part) = plan.parts.first().filter(|_| around > 1 && !mapped) else {
             return;
         };
         let shape = part.shape;
-        let _ = now;
         for neighbour in PageRange::new(page.align_down(around), around).pages() {
             if self.config.arena.contains(neighbour) {
                 self.bring_along(plan, &shape, neighbour, AgentId::CPU, access);
@@ -144,8 +137,7 @@ impl Driver {
     }
 
     /// Applies decisions that reach further than their page.
-    pub(crate) fn widen(&mut self, now: Time, agent: AgentId, plan: &mut Plan) {
-        let _ = now;
+    pub(crate) fn widen(&mut self, agent: AgentId, plan: &mut Plan) {
         for wider in std::mem::take(&mut plan.wider) {
             let Some(object) = self.space.holding(wider.page) else {
                 continue;

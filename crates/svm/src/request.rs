@@ -101,7 +101,7 @@ impl RequestKind {
 }
 
 impl Driver {
-    pub(crate) fn take_request(&mut self, now: Time, id: RequestId, request: Request) {
+    pub(crate) fn take_request(&mut self, id: RequestId, request: Request) {
         if self.requests.len() >= self.config.limits.requests {
             let open = self.requests.len();
             return self.reply(id, Err(RequestError::TooManyRequests { open }));
@@ -124,7 +124,6 @@ impl Driver {
         if let Err(error) = result {
             self.reply(id, Err(error));
         }
-        let _ = now;
     }
 
     fn open(
@@ -625,7 +624,7 @@ impl Driver {
     }
 
     /// A chain of a request has ended well.
-    pub(crate) fn request_progress(&mut self, now: Time, id: RequestId, chain: u32) {
+    pub(crate) fn request_progress(&mut self, id: RequestId, chain: u32) {
         let parts = &self.chains[chain as usize].parts;
         let moved: u64 = parts
             .iter()
@@ -643,7 +642,6 @@ impl Driver {
         for range in runs {
             self.mark_pin(kind, range);
         }
-        let _ = now;
         self.finish_request(id);
     }
 

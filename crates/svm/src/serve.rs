@@ -217,7 +217,7 @@ impl Driver {
             self.attach(key, access, answer, &mut plan, &mut resumed);
         }
         singles.clear();
-        self.widen(now, card.agent(), &mut plan);
+        self.widen(card.agent(), &mut plan);
         self.prefetch_around(card, &mut plan);
         self.refill(card, refills, &mut resumed);
         self.scratch.resumed = resumed;
@@ -528,8 +528,8 @@ impl Driver {
         }
         // After a failure the page goes alone: what failed may have been a neighbour.
         if attempts == 0 {
-            self.widen(now, AgentId::CPU, &mut plan);
-            self.fault_around(now, page, access, &mut plan);
+            self.widen(AgentId::CPU, &mut plan);
+            self.fault_around(page, access, &mut plan);
         }
         self.start_plan(now, plan, Some(fault));
     }

@@ -24,7 +24,7 @@ impl Driver {
         self.resume(index);
         let request = self.chains[index as usize].request;
         if let Some(id) = request {
-            self.request_progress(now, id, index);
+            self.request_progress(id, index);
         }
         self.leave_pages(index);
     }
