@@ -21,6 +21,7 @@ mod flexible;
 mod geometry;
 mod grant;
 mod in_flight;
+pub mod interface;
 mod key;
 mod l1;
 mod l2;

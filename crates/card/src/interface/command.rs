@@ -1,0 +1,436 @@
+//! Commands: what a driver asks of a card.
+
+use std::ops::RangeInclusive;
+
+use farside_types::{Asid, FaultId, JobId, PeId, Rights};
+
+use super::{DecodeError, Entry, Extent};
+
+/// Flag: words 0 and 1 of the operands are the bus address and the length of a list.
+pub const FLAG_LIST: u16 = 1 << 0;
+/// Flag of [`Opcode::Resume`] and [`Opcode::Cancel`]: the operands are the first and the last id.
+pub const FLAG_RANGE: u16 = 1 << 1;
+/// Bytes of a kernel's name.
+pub const NAME_BYTES_MAX: u32 = 255;
+/// Bytes of a launch's message buffer.
+pub const MESSAGE_BYTES_MAX: u32 = 4096;
+
+/// Codes of the operations.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u16)]
+#[allow(missing_docs)]
+pub enum Opcode {
+    Nop = 0x01,
+    Barrier = 0x02,
+    Map = 0x10,
+    Protect = 0x11,
+    Unmap = 0x12,
+    UnmapAll = 0x13,
+    Resume = 0x20,
+    Cancel = 0x21,
+    Kernel = 0x30,
+    Launch = 0x31,
+    Abort = 0x32,
+    PeStatus = 0x33,
+    Copy = 0x40,
+    Fill = 0x41,
+    CountersClear = 0x50,
+    LinkReceive = 0x60,
+    LinkSend = 0x61,
+    LinkCancel = 0x62,
+}
+
+impl Opcode {
+    /// Every operation.
+    pub const ALL: [Opcode; 18] = [
+        Opcode::Nop,
+        Opcode::Barrier,
+        Opcode::Map,
+        Opcode::Protect,
+        Opcode::Unmap,
+        Opcode::UnmapAll,
+        Opcode::Resume,
+        Opcode::Cancel,
+        Opcode::Kernel,
+        Opcode::Launch,
+        Opcode::Abort,
+        Opcode::PeStatus,
+        Opcode::Copy,
+        Opcode::Fill,
+        Opcode::CountersClear,
+        Opcode::LinkReceive,
+        Opcode::LinkSend,
+        Opcode::LinkCancel,
+    ];
+
+    /// The operation of a code.
+    pub fn from_code(code: u16) -> Option<Opcode> {
+        Opcode::ALL.into_iter().find(|&opcode| opcode as u16 == code)
+    }
+}
+
+/// The pages of a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExtentArg {
+    /// In the entry itself.
+    Inline(Extent),
+    /// In memory.
+    List(ExtentList),
+}
+
+/// A list in memory: it may be reused when the command has completed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ExtentList {
+    /// Bus address, a multiple of 8.
+    pub address: u64,
+    /// Records in it: extents, ids or arguments.
+    pub count: u32,
+}
+
+/// The faults of a command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum FaultArg {
+    /// One.
+    One(FaultId),
+    /// All that are open, from the first to the last of these ids.
+    Range(RangeInclusive<FaultId>),
+    /// A list of ids in memory, eight bytes each.
+    List(ExtentList),
+}
+
+/// What a command asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Operation {
+    /// Nothing; it completes.
+    Nop,
+    /// Completes when every command before it has completed.
+    Barrier,
+    /// Insert translations to `dst`.
+    Map(ExtentArg, Rights),
+    /// Lower rights, and drain those who may write.
+    Protect(ExtentArg, Rights),
+    /// Take translations away, and drain.
+    Unmap(ExtentArg),
+    /// Take every translation of the address space away, and drain.
+    UnmapAll,
+    /// Replay the accesses that wait for these faults.
+    Resume(FaultArg),
+    /// End them with an error; the reason's code.
+    Cancel(FaultArg, u32),
+    /// Look a kernel up by its name, at a bus address; `value` of the completion is its id.
+    Kernel {
+        /// Bus address of the name.
+        address: u64,
+        /// Bytes of the name.
+        bytes: u32,
+    },
+    /// Run a kernel; completes when it has ended.
+    Launch {
+        /// Names the job.
+        job: JobId,
+        /// Which kernel.
+        kernel: u32,
+        /// Where; `None`: on any, as soon as one is idle.
+        pe: Option<PeId>,
+        /// Its arguments, of [`super::ARG_BYTES`] each.
+        args: ExtentList,
+        /// Where the card may put a text that says what went wrong, and how many bytes.
+        message: ExtentList,
+    },
+    /// End a job; completes when it touches memory no more.
+    Abort(JobId),
+    /// Tell what a processing element does: `value` is 0 idle, 1 running, 2 standing in a fault;
+    /// `detail` the job.
+    PeStatus(PeId),
+    /// Copy pages from `src` to `dst`.
+    Copy(ExtentArg),
+    /// Fill `dst` with a word.
+    Fill(ExtentArg, u64),
+    /// Set the access counters of these pages to zero.
+    CountersClear(ExtentArg),
+    /// Announce a transfer that comes over the link and goes to `dst`.
+    LinkReceive {
+        /// Where its pages go.
+        extents: ExtentArg,
+        /// Names the transfer on both cards.
+        transfer: u32,
+        /// The card it comes from; frames of others are foreign.
+        from: u16,
+    },
+    /// Send pages from `src` over the link.
+    LinkSend {
+        /// Where its pages are.
+        extents: ExtentArg,
+        /// Names the transfer on both cards.
+        transfer: u32,
+        /// The card it goes to.
+        to: u16,
+    },
+    /// Give an announced transfer up.
+    LinkCancel {
+        /// Which.
+        transfer: u32,
+        /// The card it would come from.
+        from: u16,
+    },
+}
+
+/// A command: words tag, opcode | flags << 16 | asid << 32, six operands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CommandEntry {
+    /// Comes back in the completion.
+    pub tag: u64,
+    /// Address space, for those operations that have one; else 0.
+    pub asid: Asid,
+    /// What to do.
+    pub operation: Operation,
+}
+
+/// First word of the operands in an entry.
+const OPERANDS: u8 = 2;
+
+/// Opcode, flags and operands of an operation.
+type Encoded = (Opcode, u16, [u64; 6]);
+
+fn with_extents(opcode: Opcode, extents: ExtentArg, a4: u64, a5: u64) -> Encoded {
+    match extents {
+        ExtentArg::Inline(extent) => {
+            let [page, count, src, dst] = extent.to_words();
+            (opcode, 0, [page, count, src, dst, a4, a5])
+        }
+        ExtentArg::List(list) => {
+            (opcode, FLAG_LIST, [list.address, list.count.into(), 0, 0, a4, a5])
+        }
+    }
+}
+
+fn with_faults(opcode: Opcode, faults: &FaultArg, a4: u64) -> Encoded {
+    let (flags, first, second) = match faults {
+        FaultArg::One(id) => (0, id.0, 0),
+        FaultArg::Range(ids) => (FLAG_RANGE, ids.start().0, ids.end().0),
+        FaultArg::List(list) => (FLAG_LIST, list.address, list.count.into()),
+    };
+    (opcode, flags, [first, second, 0, 0, a4, 0])
+}
+
+fn rights_code(rights: Rights) -> u64 {
+    match rights {
+        Rights::Read => 1,
+        Rights::ReadWrite => 3,
+    }
+}
+
+impl Operation {
+    fn encode(&self) -> Encoded {
+        let bare = |opcode| (opcode, 0, [0; 6]);
+        match *self {
+            Operation::Nop => bare(Opcode::Nop),
+            Operation::Barrier => bare(Opcode::Barrier),
+            Operation::Map(pages, rights) => {
+                with_extents(Opcode::Map, pages, rights_code(rights), 0)
+            }
+            Operation::Protect(pages, rights) => {
+                with_extents(Opcode::Protect, pages, rights_code(rights), 0)
+            }
+            Operation::Unmap(pages) => with_extents(Opcode::Unmap, pages, 0, 0),
+            Operation::UnmapAll => bare(Opcode::UnmapAll),
+            Operation::Resume(ref faults) => with_faults(Opcode::Resume, faults, 0),
+            Operation::Cancel(ref faults, reason) => {
+                with_faults(Opcode::Cancel, faults, reason.into())
+            }
+            Operation::Kernel { address, bytes } => {
+                (Opcode::Kernel, 0, [address, bytes.into(), 0, 0, 0, 0])
+            }
+            Operation::Launch { job, kernel, pe, args, message } => {
+                let pe = pe.map_or(0, |pe| u64::from(pe.0) + 1);
+                let place = u64::from(kernel) | pe << 32;
+                let counts = u64::from(args.count) | u64::from(message.count) << 32;
+                (Opcode::Launch, 0, [job.0, place, args.address, counts, message.address, 0])
+            }
+            Operation::Abort(job) => (Opcode::Abort, 0, [job.0, 0, 0, 0, 0, 0]),
+            Operation::PeStatus(pe) => (Opcode::PeStatus, 0, [pe.0.into(), 0, 0, 0, 0, 0]),
+            Operation::Copy(pages) => with_extents(Opcode::Copy, pages, 0, 0),
+            Operation::Fill(pages, pattern) => with_extents(Opcode::Fill, pages, pattern, 0),
+            Operation::CountersClear(pages) => with_extents(Opcode::CountersClear, pages, 0, 0),
+            Operation::LinkReceive { extents, transfer, from } => {
+                with_extents(Opcode::LinkReceive, extents, transfer.into(), from.into())
+            }
+            Operation::LinkSend { extents, transfer, to } => {
+                with_extents(Opcode::LinkSend, extents, transfer.into(), to.into())
+            }
+            Operation::LinkCancel { transfer, from } => {
+                (Opcode::LinkCancel, 0, [0, 0, 0, 0, transfer.into(), from.into()])
+            }
+        }
+    }
+}
+
+/// The operands of an entry, while they are understood.
+struct Operands {
+    words: [u64; 6],
+    flags: u16,
+}
+
+impl Operands {
+    fn wrong(&self, index: usize) -> DecodeError {
+        DecodeError::Word { word: OPERANDS + index as u8, value: self.words[index] }
+    }
+
+    fn narrow<T: TryFrom<u64>>(&self, index: usize) -> Result<T, DecodeError> {
+        T::try_from(self.words[index]).map_err(|_| self.wrong(index))
+    }
+
+    /// The words from `first` on must be 0.
+    fn end(&self, first: usize) -> Result<(), DecodeError> {
+        match (first..6).find(|&index| self.words[index] != 0) {
+            Some(index) => Err(self.wrong(index)),
+            None => Ok(()),
+        }
+    }
+
+    fn allow(&self, flags: u16) -> Result<(), DecodeError> {
+        if self.flags & !flags != 0 || self.flags.count_ones() > 1 {
+            return Err(DecodeError::Flags(self.flags));
+        }
+        Ok(())
+    }
+
+    fn list(&self) -> Result<ExtentList, DecodeError> {
+        let address = self.words[0];
+        if address % 8 != 0 {
+            return Err(self.wrong(0));
+        }
+        let count = self.narrow(1)?;
+        if count == 0 || u64::from(count) > super::EXTENTS_MAX {
+            return Err(self.wrong(1));
+        }
+        Ok(ExtentList { address, count })
+    }
+
+    fn extents(&self) -> Result<ExtentArg, DecodeError> {
+        self.allow(FLAG_LIST)?;
+        if self.flags & FLAG_LIST != 0 {
+            return Ok(ExtentArg::List(self.list()?));
+        }
+        let [a, b, c, d, ..] = self.words;
+        Ok(ExtentArg::Inline(Extent::from_words([a, b, c, d], OPERANDS)?))
+    }
+
+    fn faults(&self) -> Result<FaultArg, DecodeError> {
+        self.allow(FLAG_LIST | FLAG_RANGE)?;
+        Ok(match self.flags {
+            0 => FaultArg::One(FaultId(self.words[0])),
+            FLAG_RANGE => FaultArg::Range(FaultId(self.words[0])..=FaultId(self.words[1])),
+            _ => FaultArg::List(self.list()?),
+        })
+    }
+
+    fn rights(&self) -> Result<Rights, DecodeError> {
+        match self.words[4] {
+            1 => Ok(Rights::Read),
+            3 => Ok(Rights::ReadWrite),
+            _ => Err(self.wrong(4)),
+        }
+    }
+
+    fn launch(&self) -> Result<Operation, DecodeError> {
+        self.allow(0)?;
+        self.end(5)?;
+        let [job, place, args, counts, message, _] = self.words;
+        let pe = match place >> 32 {
+            0 => None,
+            n => Some(PeId(u16::try_from(n - 1).map_err(|_| self.wrong(1))?)),
+        };
+        let args = ExtentList { address: args, count: counts as u32 };
+        let message = ExtentList { address: message, count: (counts >> 32) as u32 };
+        if args.count > super::ARGS_MAX || message.count > MESSAGE_BYTES_MAX {
+            return Err(self.wrong(3));
+        }
+        if args.address % 8 != 0 {
+            return Err(self.wrong(2));
+        }
+        Ok(Operation::Launch { job: JobId(job), kernel: place as u32, pe, args, message })
+    }
+
+    fn operation(&self, opcode: Opcode) -> Result<Operation, DecodeError> {
+        let bare = |operation| self.allow(0).and_then(|()| self.end(0)).map(|()| operation);
+        let only_extents = || self.end(4).and_then(|()| self.extents());
+        Ok(match opcode {
+            Opcode::Nop => bare(Operation::Nop)?,
+            Opcode::Barrier => bare(Operation::Barrier)?,
+            Opcode::UnmapAll => bare(Operation::UnmapAll)?,
+            Opcode::Map => Operation::Map(self.extents()?, self.rights()?),
+            Opcode::Protect => Operation::Protect(self.extents()?, self.rights()?),
+            Opcode::Unmap => Operation::Unmap(only_extents()?),
+            Opcode::Copy => Operation::Copy(only_extents()?),
+            Opcode::CountersClear => Operation::CountersClear(only_extents()?),
+            Opcode::Fill => {
+                self.end(5)?;
+                Operation::Fill(self.extents()?, self.words[4])
+            }
+            Opcode::Resume => {
+                self.end(2)?;
+                Operation::Resume(self.faults()?)
+            }
+            Opcode::Cancel => Operation::Cancel(self.faults()?, self.narrow(4)?),
+            Opcode::Kernel => {
+                self.allow(0)?;
+                self.end(2)?;
+                let bytes: u32 = self.narrow(1)?;
+                if bytes == 0 || bytes > NAME_BYTES_MAX {
+                    return Err(self.wrong(1));
+                }
+                Operation::Kernel { address: self.words[0], bytes }
+            }
+            Opcode::Launch => self.launch()?,
+            Opcode::Abort => {
+                self.allow(0)?;
+                self.end(1)?;
+                Operation::Abort(JobId(self.words[0]))
+            }
+            Opcode::PeStatus => {
+                self.allow(0)?;
+                self.end(1)?;
+                Operation::PeStatus(PeId(self.narrow(0)?))
+            }
+            Opcode::LinkReceive => {
+                let (transfer, from) = (self.narrow(4)?, self.narrow(5)?);
+                Operation::LinkReceive { extents: self.extents()?, transfer, from }
+            }
+            Opcode::LinkSend => {
+                let (transfer, to) = (self.narrow(4)?, self.narrow(5)?);
+                Operation::LinkSend { extents: self.extents()?, transfer, to }
+            }
+            Opcode::LinkCancel => {
+                self.allow(0)?;
+                Operation::LinkCancel { transfer: self.narrow(4)?, from: self.narrow(5)? }
+            }
+        })
+    }
+}
+
+impl CommandEntry {
+    /// The entry.
+    pub fn to_entry(&self) -> Entry {
+        let (opcode, flags, operands) = self.operation.encode();
+        let head = opcode as u64 | u64::from(flags) << 16 | u64::from(self.asid.0) << 32;
+        let [a, b, c, d, e, f] = operands;
+        [self.tag, head, a, b, c, d, e, f]
+    }
+
+    /// The command of an entry.
+    ///
+    /// # Errors
+    /// [`DecodeError`] says what is wrong; the tag is word 0 of the entry in any case.
+    pub fn from_entry(entry: &Entry) -> Result<CommandEntry, DecodeError> {
+        let [tag, head, words @ ..] = *entry;
+        let code = head as u16;
+        let opcode = Opcode::from_code(code).ok_or(DecodeError::Opcode(code))?;
+        let flags = (head >> 16) as u16;
+        if head >> 48 != 0 {
+            return Err(DecodeError::Word { word: 1, value: head });
+        }
+        let operation = Operands { words, flags }.operation(opcode)?;
+        Ok(CommandEntry { tag, asid: Asid((head >> 32) as u16), operation })
+    }
+}

@@ -1,0 +1,55 @@
+//! The card interface in numbers and layouts: what `docs/card-interface.md` specifies.
+//!
+//! Registers, rings and records as both sides of the bus see them. Everything is little endian; an
+//! entry of a ring is eight words of 64 bits. Encoding never fails; decoding takes any bytes and
+//! either gives a value or says what is wrong with it.
+
+mod arg;
+mod command;
+mod completion;
+mod extent;
+mod fault_record;
+mod notice_record;
+pub mod pci;
+mod reason;
+pub mod register;
+mod ring;
+
+pub use arg::{ARG_BYTES, ARGS_MAX, ArgKind, KernelArg};
+pub use command::{
+    CommandEntry, ExtentArg, ExtentList, FLAG_LIST, FLAG_RANGE, FaultArg, MESSAGE_BYTES_MAX,
+    NAME_BYTES_MAX, Opcode, Operation,
+};
+pub use completion::{CompletionEntry, Status};
+pub use extent::{EXTENT_BYTES, EXTENTS_MAX, Extent, Whereabouts};
+pub use fault_record::{FaultHead, FaultRecord, FaultWants, RANGES_PER_RECORD};
+pub use notice_record::NoticeRecord;
+pub use reason::{reason_from_word, reason_to_word};
+pub use ring::{
+    ENTRIES_MAX, ENTRIES_MIN, ENTRY_BYTES, ENTRY_WORDS, Entry, RING_COUNT, RingHeader, RingKind,
+    entry_address, entry_from_bytes, entry_to_bytes, ring_bytes,
+};
+
+use thiserror::Error;
+
+/// Version of the interface: major in the upper half. A driver refuses another major.
+pub const VERSION: u32 = 1 << 16;
+
+/// A record that cannot be understood.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum DecodeError {
+    /// No such operation.
+    #[error("operation {0:#x} is not defined; see the table of commands")]
+    Opcode(u16),
+    /// A word has a value that is not allowed.
+    #[error("word {word} of the entry is {value:#x}, which is not allowed there")]
+    Word {
+        /// Which word.
+        word: u8,
+        /// What it was.
+        value: u64,
+    },
+    /// A flag that this operation does not take.
+    #[error("flags {0:#x} are not allowed for this operation")]
+    Flags(u16),
+}
