@@ -129,6 +129,12 @@ fn part(range: impl RangeBounds<usize>, len: usize) -> Option<(usize, usize)> {
 macro_rules! span_methods {
     ($name:ident) => {
         impl<T> $name<T> {
+            /// The span of an argument's record, which was checked: aligned, and within the
+            /// addresses there are.
+            pub(crate) const fn raw(start: u64, len: usize) -> $name<T> {
+                $name { start, len, of: PhantomData }
+            }
+
             /// Number of values.
             pub const fn len(&self) -> usize {
                 self.len
@@ -206,6 +212,12 @@ impl<T: Pod> WriteSpan<T> {
 }
 
 impl<W: Word> AtomicSpan<W> {
+    /// The span of an argument's record, which was checked: aligned, and within the addresses
+    /// there are.
+    pub(crate) const fn raw(start: u64, len: usize) -> AtomicSpan<W> {
+        AtomicSpan { start, len, of: PhantomData }
+    }
+
     /// The span of a slice of atomics in shared memory.
     pub fn of(slice: &[W]) -> AtomicSpan<W> {
         AtomicSpan { start: slice.as_ptr() as u64, len: slice.len(), of: PhantomData }

@@ -1,0 +1,267 @@
+//! Arguments of a kernel: records, decoded and checked.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use farside_card::interface::{ARG_BYTES, ARGS_MAX, ArgKind, KernelArg};
+use farside_types::{PAGE_SIZE, Rights};
+
+use crate::error::KernelError;
+use crate::job::Granted;
+use crate::span::{AtomicSpan, ReadSpan, Word, WriteSpan};
+
+/// What a kernel was called with. The getters give spans and values of the type that the kernel
+/// wants, or say which argument is something else.
+pub struct KernelArgs {
+    kernel: Arc<str>,
+    args: Box<[KernelArg]>,
+}
+
+impl fmt::Debug for KernelArgs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.args.iter().map(|arg| DisplayArg(*arg))).finish()
+    }
+}
+
+/// An argument, in words.
+struct DisplayArg(KernelArg);
+
+impl fmt::Display for DisplayArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let KernelArg { kind, element, word, bytes } = self.0;
+        match kind {
+            ArgKind::Value => write!(f, "a value of {element} bytes"),
+            kind => {
+                let count = bytes / u64::from(element.max(1));
+                write!(f, "{} {count} elements of {element} bytes at {word:#x}", lent(kind))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for DisplayArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// How memory was lent, as a sentence begins.
+fn lent(kind: ArgKind) -> &'static str {
+    match kind {
+        ArgKind::Value => "a value:",
+        ArgKind::Read => "memory to read:",
+        ArgKind::Write => "memory to write:",
+        ArgKind::Shared => "shared words:",
+    }
+}
+
+impl KernelArgs {
+    /// The arguments of a call of `kernel`.
+    ///
+    /// # Errors
+    /// [`KernelError::BadRequest`] if there are more than [`ARGS_MAX`], or one makes no sense.
+    ///
+    /// # Safety
+    /// Kernels make slices of what the records name, in a job that was granted these bytes. So
+    /// memory of a [`ArgKind::Read`] is written by nobody, and memory of a [`ArgKind::Write`] is
+    /// used by nobody else, until the kernel has ended; memory of a [`ArgKind::Shared`] is used
+    /// only by atomic operations. Addresses that the job was not granted do no harm.
+    pub unsafe fn new(kernel: Arc<str>, args: Vec<KernelArg>) -> Result<KernelArgs, KernelError> {
+        if args.len() > ARGS_MAX as usize {
+            return Err(too_many(kernel, args.len()));
+        }
+        for (index, arg) in args.iter().enumerate() {
+            if KernelArg::from_words(arg.to_words()).is_none() {
+                return Err(senseless(kernel, index, arg.to_words()));
+            }
+        }
+        Ok(KernelArgs { kernel, args: args.into() })
+    }
+
+    /// The arguments of records in memory, of [`ARG_BYTES`] bytes each, little endian.
+    ///
+    /// # Errors
+    /// [`KernelError::BadRequest`] if these are no records, more than [`ARGS_MAX`], or one makes no
+    /// sense.
+    ///
+    /// # Safety
+    /// As [`KernelArgs::new`].
+    pub unsafe fn from_bytes(kernel: Arc<str>, bytes: &[u8]) -> Result<KernelArgs, KernelError> {
+        let records = bytes.chunks_exact(ARG_BYTES as usize);
+        if records.len() > ARGS_MAX as usize {
+            return Err(too_many(kernel, records.len()));
+        }
+        if !records.remainder().is_empty() {
+            let why =
+                format!("its arguments have {} bytes; a record has {ARG_BYTES} bytes", bytes.len());
+            return Err(KernelError::BadRequest { kernel, why });
+        }
+        let mut args = Vec::with_capacity(records.len());
+        for (index, record) in records.enumerate() {
+            let words = words_of(record);
+            match KernelArg::from_words(words) {
+                Some(arg) => args.push(arg),
+                None => return Err(senseless(kernel, index, words)),
+            }
+        }
+        Ok(KernelArgs { kernel, args: args.into() })
+    }
+
+    /// The kernel's name.
+    pub fn kernel(&self) -> &Arc<str> {
+        &self.kernel
+    }
+
+    /// The records.
+    pub fn records(&self) -> &[KernelArg] {
+        &self.args
+    }
+
+    /// Number of arguments.
+    pub fn len(&self) -> usize {
+        self.args.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.args.is_empty()
+    }
+
+    /// What a job with these arguments may touch: all that they name. No entry for what is empty.
+    pub fn grants(&self) -> Vec<Granted> {
+        self.args.iter().filter_map(granted).collect()
+    }
+
+    /// Requires that there are `count` arguments.
+    ///
+    /// # Errors
+    /// [`KernelError::BadRequest`].
+    pub fn takes(&self, count: usize) -> Result<(), KernelError> {
+        if self.len() == count {
+            return Ok(());
+        }
+        Err(self.bad(format!("it takes {count} arguments and was given {}", self.len())))
+    }
+
+    /// What argument `index` is.
+    ///
+    /// # Errors
+    /// [`KernelError::BadRequest`] if there is no such argument.
+    pub fn kind(&self, index: usize) -> Result<ArgKind, KernelError> {
+        Ok(self.record(index)?.kind)
+    }
+
+    /// Argument `index`, memory to be read.
+    ///
+    /// # Errors
+    /// [`KernelError::BadRequest`] if it is something else, or elements of another size.
+    pub fn read<T: Pod>(&self, index: usize) -> Result<ReadSpan<T>, KernelError> {
+        let (start, len) = self.memory::<T>(index, ArgKind::Read)?;
+        Ok(ReadSpan::raw(start, len))
+    }
+
+    /// Argument `index`, memory to be read and written.
+    ///
+    /// # Errors
+    /// As [`KernelArgs::read`].
+    pub fn write<T: Pod>(&self, index: usize) -> Result<WriteSpan<T>, KernelError> {
+        let (start, len) = self.memory::<T>(index, ArgKind::Write)?;
+        Ok(WriteSpan::raw(start, len))
+    }
+
+    /// Argument `index`, words that all may touch at the same time.
+    ///
+    /// # Errors
+    /// As [`KernelArgs::read`].
+    pub fn shared<W: Word>(&self, index: usize) -> Result<AtomicSpan<W>, KernelError> {
+        let (start, len) = self.memory::<W>(index, ArgKind::Shared)?;
+        Ok(AtomicSpan::raw(start, len))
+    }
+
+    /// Argument `index`, a plain value of at most eight bytes.
+    ///
+    /// # Errors
+    /// As [`KernelArgs::read`].
+    pub fn value<T: Pod>(&self, index: usize) -> Result<T, KernelError> {
+        const { assert!(size_of::<T>() <= 8, "a value has at most eight bytes") };
+        let arg = self.record(index)?;
+        if arg.kind != ArgKind::Value || arg.element as usize != size_of::<T>() {
+            let wanted = format!("a value of {} bytes", size_of::<T>());
+            return Err(self.wrong(index, arg, &wanted));
+        }
+        Ok(bytemuck::pod_read_unaligned(&arg.word.to_le_bytes()[..size_of::<T>()]))
+    }
+
+    /// First byte and number of elements of memory that is lent as `kind`.
+    fn memory<T>(&self, index: usize, kind: ArgKind) -> Result<(u64, usize), KernelError> {
+        const {
+            assert!(
+                size_of::<T>() > 0 && PAGE_SIZE % size_of::<T>() == 0,
+                "a value in shared memory has a size that divides 4096"
+            );
+        }
+        let arg = self.record(index)?;
+        let element = size_of::<T>() as u64;
+        if arg.kind != kind || u64::from(arg.element) != element {
+            let wanted = format!("{} elements of {element} bytes", lent(kind));
+            return Err(self.wrong(index, arg, &wanted));
+        }
+        // An element that is aligned to its size lies in one page, and aligned for its type.
+        if arg.word % element != 0 {
+            let wanted = format!("an address that is a multiple of {element}");
+            return Err(self.wrong(index, arg, &wanted));
+        }
+        let len = usize::try_from(arg.bytes / element)
+            .map_err(|_| self.wrong(index, arg, "as many as there are addresses for"))?;
+        Ok((arg.word, len))
+    }
+
+    fn record(&self, index: usize) -> Result<KernelArg, KernelError> {
+        self.args.get(index).copied().ok_or_else(|| {
+            let given = self.len();
+            self.bad(format!("it wants argument {index} (from 0 on) and was given {given}"))
+        })
+    }
+
+    #[cold]
+    fn wrong(&self, index: usize, given: KernelArg, wanted: &str) -> KernelError {
+        let given = DisplayArg(given);
+        self.bad(format!("argument {index} (from 0 on) is {given}; wanted is {wanted}"))
+    }
+
+    /// A call that this kernel cannot serve: `why` says what is wrong with its arguments.
+    #[cold]
+    pub fn bad(&self, why: impl Into<String>) -> KernelError {
+        KernelError::BadRequest { kernel: Arc::clone(&self.kernel), why: why.into() }
+    }
+}
+
+fn words_of(record: &[u8]) -> [u64; 4] {
+    let mut words = [0; 4];
+    for (word, bytes) in words.iter_mut().zip(record.chunks_exact(8)) {
+        *word = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+    }
+    words
+}
+
+fn too_many(kernel: Arc<str>, given: usize) -> KernelError {
+    let why = format!("it was given {given} arguments; a call has at most {ARGS_MAX}");
+    KernelError::BadRequest { kernel, why }
+}
+
+fn senseless(kernel: Arc<str>, index: usize, words: [u64; 4]) -> KernelError {
+    let why = format!("argument {index} (from 0 on) is no record of an argument: {words:#x?}");
+    KernelError::BadRequest { kernel, why }
+}
+
+fn granted(arg: &KernelArg) -> Option<Granted> {
+    let rights = match arg.kind {
+        ArgKind::Value => return None,
+        ArgKind::Read => Rights::Read,
+        ArgKind::Write | ArgKind::Shared => Rights::ReadWrite,
+    };
+    // The end was found to be an address when the record was decoded.
+    let (start, end) = (arg.word, arg.word.saturating_add(arg.bytes));
+    (start != end).then_some(Granted { start, end, rights })
+}

@@ -1,0 +1,21 @@
+//! Kernels with names: what a program can start on a card that is a process of its own.
+//!
+//! A closure cannot travel to another process, a name can. [`Kernels`] is the table of a card, or
+//! of a space: names and functions. It has kernels that are [built in](builtin), Rust functions
+//! that are added with [`Kernels::with`], and those of shared libraries in C
+//! ([`Kernels::load_library`], `include/farside-kernel.h`).
+//!
+//! A kernel gets its arguments as [`KernelArgs`]: records, decoded and checked. Who runs it, and on
+//! which memory, is the card's matter.
+
+mod args;
+pub mod builtin;
+mod error;
+mod pieces;
+mod table;
+
+pub use args::KernelArgs;
+pub use error::KernelsError;
+pub use farside_card::interface::{ArgKind, KernelArg};
+pub use pieces::{PIECE_BYTES, pieces};
+pub use table::{Kernel, KernelFunction, KernelId, Kernels};
