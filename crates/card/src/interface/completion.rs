@@ -47,10 +47,13 @@ pub enum Status {
     LinkBroken = 18,
     /// The function cannot do this: see its capability bits.
     Unsupported = 19,
+    /// The job was aborted and did not stop: its processing element was given up. `value` is 1 if
+    /// it holds memory: drains of that memory complete only when it lets go, or by a reset.
+    Hung = 20,
 }
 
 impl Status {
-    const ALL: [Status; 20] = [
+    const ALL: [Status; 21] = [
         Status::Ok,
         Status::UnknownOpcode,
         Status::BadOperand,
@@ -71,6 +74,7 @@ impl Status {
         Status::LinkTimedOut,
         Status::LinkBroken,
         Status::Unsupported,
+        Status::Hung,
     ];
 }
 
