@@ -1,15 +1,19 @@
 //! A job: one launched kernel, from its launch to its result.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use farside_types::{Access, CardId, JobId, PeId, Rights, Span, Time};
+use farside_card::interface::KernelArg;
+use farside_types::Time;
+use farside_types::{Access, CardId, JobId, PeId, Rights, Span};
 
 use crate::error::KernelError;
 use crate::kernel::KernelContext;
-use crate::runtime::{Runtime, lock};
+use crate::lock::lock;
+use crate::runtime::Runtime;
 use crate::signals::BlockedSignals;
+use crate::soft_card::{Backplane, SoftCard};
 use crate::wait::Gate;
 
 /// What a kernel runs: takes its context, says how it ended.
@@ -37,11 +41,22 @@ impl Granted {
     }
 }
 
+/// Why a job has to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Stop {
+    /// The program no longer wants it.
+    Cancelled = 1,
+    /// Its time is up.
+    TimedOut = 2,
+    /// It did not stop when it was told to.
+    Hung = 3,
+    /// Its card is gone.
+    CardGone = 4,
+}
+
+/// Nobody has told it to stop.
 const WANTED: u8 = 0;
-const CANCELLED: u8 = 1;
-const TIMED_OUT: u8 = 2;
-const HUNG: u8 = 3;
-const CARD_GONE: u8 = 4;
 
 /// One launched kernel.
 pub struct Job {
@@ -51,6 +66,10 @@ pub struct Job {
     pub(crate) grants: Box<[Granted]>,
     pub(crate) deadline: Option<Time>,
     body: Mutex<Option<KernelBody>>,
+    /// Arguments, for a kernel that is known by its name.
+    call: Option<Box<[KernelArg]>>,
+    /// What such a kernel returned.
+    value: AtomicU64,
     stop: AtomicU8,
     /// Whether the state has a result.
     done: AtomicBool,
@@ -88,6 +107,8 @@ impl Job {
             grants: grants.into(),
             deadline: limit.map(|span| runtime.clock.now() + span),
             body: Mutex::new(Some(body)),
+            call: None,
+            value: AtomicU64::new(0),
             stop: AtomicU8::new(WANTED),
             done: AtomicBool::new(false),
             state: Mutex::new(State::default()),
@@ -115,21 +136,48 @@ impl Job {
         Some(result)
     }
 
+    /// A job that a driver in another process has launched here. That driver minds the time.
+    pub(crate) fn served(
+        id: JobId,
+        card: CardId,
+        name: Arc<str>,
+        grants: Vec<Granted>,
+        body: KernelBody,
+    ) -> Arc<Job> {
+        Arc::new(Job {
+            id,
+            card,
+            name,
+            grants: grants.into(),
+            deadline: None,
+            body: Mutex::new(Some(body)),
+            call: None,
+            value: AtomicU64::new(0),
+            stop: AtomicU8::new(WANTED),
+            done: AtomicBool::new(false),
+            state: Mutex::new(State::default()),
+            gate: Gate::new(),
+        })
+    }
+
     /// Tells it to stop; it does at its next access to memory, or its next
     /// [`KernelContext::checkpoint`].
     pub fn cancel(&self, runtime: &Runtime) {
-        self.ask_to_stop(runtime, CANCELLED);
+        runtime.stop_job(self, Stop::Cancelled);
     }
 
-    /// Its card is about to go: from here on it does not begin, and gets no memory. Gives whether
-    /// it has to be stopped, by [`Job::stop_for_card`].
-    pub(crate) fn mark_card_gone(&self) -> bool {
-        self.mark(CARD_GONE)
+    /// What the kernel returned, if it has ended well and was launched by its name; else 0.
+    pub fn value(&self) -> u64 {
+        self.value.load(Ordering::SeqCst)
     }
 
-    /// Stops a job that was marked.
-    pub(crate) fn stop_for_card(&self, runtime: &Runtime) {
-        self.stop_marked(runtime, CARD_GONE);
+    pub(crate) fn set_value(&self, value: u64) {
+        self.value.store(value, Ordering::SeqCst);
+    }
+
+    /// The arguments of a kernel that was launched by its name.
+    pub(crate) fn call(&self) -> Option<&[KernelArg]> {
+        self.call.as_deref()
     }
 
     /// Why it has to stop, if it has to.
@@ -144,82 +192,60 @@ impl Job {
     fn stop_error(&self, reason: u8) -> KernelError {
         let (kernel, card) = (self.name.clone(), self.card);
         match reason {
-            TIMED_OUT => KernelError::TimedOut { kernel },
-            HUNG => KernelError::Hung { kernel, card },
-            CARD_GONE => KernelError::Dropped { kernel, card },
+            reason if reason == Stop::TimedOut as u8 => KernelError::TimedOut { kernel },
+            reason if reason == Stop::Hung as u8 => KernelError::Hung { kernel, card },
+            reason if reason == Stop::CardGone as u8 => KernelError::Dropped { kernel, card },
             _ => KernelError::Cancelled { kernel },
         }
     }
 
-    fn ask_to_stop(&self, runtime: &Runtime, reason: u8) {
-        // A handler of the program that touched shared memory under one of the runtime's locks
-        // would wait for itself.
-        let _signals = BlockedSignals::block();
-        if self.mark(reason) {
-            self.stop_marked(runtime, reason);
-        }
+    /// The error of a job that never ran.
+    pub(crate) fn dropped_error(&self) -> KernelError {
+        KernelError::Dropped { kernel: self.name.clone(), card: self.card }
     }
 
     /// Notes that it has to stop, unless that has been noted before.
-    fn mark(&self, reason: u8) -> bool {
+    pub(crate) fn mark(&self, reason: Stop) -> bool {
+        let reason = reason as u8;
         self.stop.compare_exchange(WANTED, reason, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    fn stop_marked(&self, runtime: &Runtime, reason: u8) {
-        if self.done.load(Ordering::SeqCst) {
-            return;
-        }
-        let slot = &runtime.cards[self.card.0 as usize];
-        if slot.take_queued(self.id) {
-            // No processing element has taken it, and none will.
-            runtime.job_done(self.id);
-            return self.finish(Err(self.stop_error(reason)));
-        }
-        let waiting = lock(&slot.model).interrupt(self.id);
-        slot.answer(waiting.unwrap_or_default());
-        slot.space_in_queue.notify();
-        runtime.job_cancel(self.id);
-        let at = runtime.clock.now() + Span::from_nanos(runtime.grace.as_nanos() as u64);
-        runtime.look_again(at, self.id);
+    /// Whether it has a result.
+    pub(crate) fn is_done(&self) -> bool {
+        self.done.load(Ordering::SeqCst)
     }
 
-    /// Its time limit, or the grace after it was told to stop, has passed.
-    pub(crate) fn overdue(self: &Arc<Job>, runtime: &Runtime) {
-        if self.stop.load(Ordering::SeqCst) == WANTED {
-            return self.ask_to_stop(runtime, TIMED_OUT);
-        }
-        if !self.done.load(Ordering::SeqCst) {
-            self.give_up(runtime);
-        }
+    /// Enters the reason why it was stopped as its result.
+    pub(crate) fn finish_stopped(&self) {
+        self.finish(Err(self.stop_error(self.stop.load(Ordering::SeqCst))));
     }
 
     /// It does not stop. Its result is an error, another thread takes the place of its processing
-    /// element, and what it holds is never given to anybody else.
-    fn give_up(&self, runtime: &Runtime) {
-        let slot = &runtime.cards[self.card.0 as usize];
-        let model = lock(&slot.model);
+    /// element, and what it holds is never given to anybody else. Says whether it holds memory;
+    /// `None` if it has ended or never begun.
+    ///
+    /// One that holds memory keeps its card running, so that every drain of that memory is waited
+    /// for and times out, and the frames are quarantined. One that holds nothing will get nothing:
+    /// for the driver it has ended.
+    pub(crate) fn give_up(&self, plane: &Arc<dyn Backplane>, card: &Arc<SoftCard>) -> Option<bool> {
+        let model = lock(&card.model);
         let mut state = lock(&self.state);
-        let Some(pe) = state.pe.filter(|_| state.result.is_none()) else {
-            return;
-        };
+        let pe = state.pe.filter(|_| state.result.is_none())?;
         // Set under the card's lock: from here on the kernel gets no memory any more.
-        self.stop.store(HUNG, Ordering::SeqCst);
+        self.stop.store(Stop::Hung as u8, Ordering::SeqCst);
         let holds = model.in_flight().holds(pe);
         drop(model);
-        state.result = Some(Err(self.stop_error(HUNG)));
-        self.done.store(true, Ordering::SeqCst);
+        state.result = Some(Err(self.stop_error(Stop::Hung as u8)));
         let thread = state.thread;
         drop(state);
-        thread.into_iter().for_each(|thread| runtime.note_hung(thread));
         tracing::error!(job = ?self, holds, "a kernel hangs; its processing element is given up");
-        crate::threads::replace(runtime, self.card);
+        card.replace(plane, thread);
         if !holds {
-            // It holds nothing and will get nothing: for the driver it has ended. One that holds
-            // memory keeps its card running, so that every drain of that memory is waited for and
-            // times out, and the frames are quarantined.
-            runtime.job_done(self.id);
+            plane.job_over(card, self);
         }
+        self.done.store(true, Ordering::SeqCst);
         self.gate.notify();
+        Some(holds)
     }
 
     /// Takes the kernel out to run it on `pe`.
@@ -233,7 +259,26 @@ impl Job {
 
     /// Whether its processing element was given up.
     pub(crate) fn was_given_up(&self) -> bool {
-        self.stop.load(Ordering::SeqCst) == HUNG
+        self.stop.load(Ordering::SeqCst) == Stop::Hung as u8
+    }
+
+    /// It has run to its end: enters the result, tells the card's surroundings, and wakes those
+    /// who wait.
+    pub(crate) fn end_with(
+        &self,
+        plane: &dyn Backplane,
+        card: &SoftCard,
+        result: Result<(), KernelError>,
+    ) {
+        lock(&self.state).result.get_or_insert(result);
+        plane.job_over(card, self);
+        self.done.store(true, Ordering::SeqCst);
+        self.gate.notify();
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn result(&self) -> Option<Result<(), KernelError>> {
+        lock(&self.state).result.clone()
     }
 
     /// Enters the result and wakes those who wait.
@@ -245,11 +290,10 @@ impl Job {
 
     /// The driver has dropped it: it never starts, or its card is gone. Gives whether it has ended.
     pub(crate) fn dropped(&self) -> bool {
-        self.mark(CARD_GONE);
+        self.mark(Stop::CardGone);
         let started = lock(&self.state).pe.is_some();
         if !started {
-            let reason = self.stop.load(Ordering::SeqCst);
-            self.finish(Err(self.stop_error(reason)));
+            self.finish_stopped();
         }
         !started
     }

@@ -14,32 +14,39 @@ use bytemuck::Pod;
 use farside_card::{AcquireError, Grant, Need, Outcome, RaiseError, Raised};
 use farside_types::{Access, CardId, PageRange, PeId, VirtAddr};
 
-use crate::error::{KernelError, hint};
+use crate::error::KernelError;
 use crate::job::Job;
+use crate::lock::lock;
 use crate::memories::byte_at;
-use crate::runtime::{ASID, Runtime, lock};
+use crate::runtime::ASID;
+use crate::soft_card::{Backplane, SoftCard};
 use crate::span::{AtomicSpan, Ptr, Word};
 use crate::view::{Request, Runs};
 
 /// The processing element that a kernel runs on.
 #[derive(Debug)]
 pub struct KernelContext {
-    runtime: Arc<Runtime>,
+    card: Arc<SoftCard>,
+    plane: Arc<dyn Backplane>,
     job: Arc<Job>,
-    card: CardId,
     pe: PeId,
     /// The grant that served the last word: the first to be tried for the next.
     last_grant: usize,
 }
 
 impl KernelContext {
-    pub(crate) fn new(runtime: Arc<Runtime>, job: Arc<Job>, card: CardId, pe: PeId) -> Self {
-        KernelContext { runtime, job, card, pe, last_grant: 0 }
+    pub(crate) fn new(
+        card: Arc<SoftCard>,
+        plane: Arc<dyn Backplane>,
+        job: Arc<Job>,
+        pe: PeId,
+    ) -> Self {
+        KernelContext { card, plane, job, pe, last_grant: 0 }
     }
 
     /// The card it runs on.
     pub fn card(&self) -> CardId {
-        self.card
+        self.job.card
     }
 
     /// The kernel's name.
@@ -100,7 +107,7 @@ impl KernelContext {
         }
         let grant = self.acquire(&needs)?;
         let held = Held { context: self, grant: &grant };
-        let mut runs = Runs::new(&held.context.runtime.memories, &grant);
+        let mut runs = Runs::new(held.context.plane.as_ref(), &grant);
         let value = body(request.views(&mut runs));
         drop(held);
         Ok(value)
@@ -176,7 +183,7 @@ impl KernelContext {
         // not run under the card's lock, on which the whole machine would then wait.
         let grant = self.acquire(&[(PageRange::page(at.page()), Access::Write)])?;
         let held = Held { context: self, grant: &grant };
-        let base = held.context.runtime.memories.pointer(grant.runs[0].location, 1);
+        let base = held.context.plane.pointer(grant.runs[0].location, 1);
         // SAFETY: the word lies within the page (spans are aligned), which is in flight until
         // `held` is dropped; all who touch it do so atomically, because it was lent as atomics.
         let value = body(unsafe { byte_at(base, at.page_offset()).cast::<W>().as_ref() });
@@ -221,13 +228,12 @@ impl KernelContext {
             return Err(self.straddles(at));
         }
         {
-            let slot = &self.runtime.cards[self.card.0 as usize];
-            let mut model = lock(&slot.model);
+            let mut model = lock(&self.card.model);
             if let Some(stop) = self.job.stopped() {
                 return Err(stop);
             }
             if let Some(location) = model.access(self.pe, ASID, at.page(), access) {
-                let base = self.runtime.memories.pointer(location, 1);
+                let base = self.plane.pointer(location, 1);
                 // The card's lock keeps every invalidation out until the word is done.
                 // SAFETY: the access lies within the page.
                 return Ok(body(unsafe { byte_at(base, at.page_offset()) }));
@@ -235,7 +241,7 @@ impl KernelContext {
         }
         let grant = self.fault(Need::Page(at.page(), access))?;
         let held = Held { context: self, grant: &grant };
-        let base = held.context.runtime.memories.pointer(grant.runs[0].location, 1);
+        let base = held.context.plane.pointer(grant.runs[0].location, 1);
         // SAFETY: the access lies within the page, which is in flight until `held` is dropped.
         let value = body(unsafe { byte_at(base, at.page_offset()) });
         drop(held);
@@ -266,14 +272,13 @@ impl KernelContext {
 
     #[cold]
     fn wild(&self, addr: VirtAddr, access: Access) -> KernelError {
-        let hint = hint(addr, self.runtime.nearest(addr));
+        let hint = self.plane.hint(addr);
         KernelError::WildAddress { kernel: self.job.name.clone(), addr, access, hint }
     }
 
     /// Takes all of `needs`, at once if they are there, by a fault otherwise.
     fn acquire(&mut self, needs: &[(PageRange, Access)]) -> Result<Grant, KernelError> {
-        let slot = &self.runtime.cards[self.card.0 as usize];
-        let mut model = lock(&slot.model);
+        let mut model = lock(&self.card.model);
         if let Some(stop) = self.job.stopped() {
             return Err(stop);
         }
@@ -290,15 +295,14 @@ impl KernelContext {
     /// Raises a fault and waits for its answer; as often as something is taken away in between.
     #[cold]
     fn fault(&mut self, need: Need) -> Result<Grant, KernelError> {
-        let runtime = Arc::clone(&self.runtime);
         let (first, _) = need.ranges().next().expect("a need has a page");
         loop {
             match self.raise(&need)? {
-                Raised::Queued(_) => runtime.serve_faults(self.card),
+                Raised::Queued(_) => self.plane.raised(&self.card),
                 Raised::Joined(_) => {}
                 Raised::Full => unreachable!("`raise` waits for room"),
             }
-            match runtime.await_answer(self.card, self.pe) {
+            match self.card.await_answer(self.plane.as_ref(), self.pe) {
                 Outcome::Granted(grant) => return Ok(grant),
                 Outcome::Retry => {}
                 Outcome::Aborted => {
@@ -306,7 +310,7 @@ impl KernelContext {
                     return Err(self.job.stopped().unwrap_or(KernelError::Cancelled { kernel }));
                 }
                 Outcome::Cancelled(reason) => {
-                    let (kernel, card) = (self.job.name.clone(), self.card);
+                    let (kernel, card) = (self.job.name.clone(), self.job.card);
                     return Err(KernelError::Fault { kernel, card, page: first.start, reason });
                 }
             }
@@ -316,9 +320,9 @@ impl KernelContext {
     /// Enters a fault. While the card's queue is full it waits (back-pressure): the answers to the
     /// others, whom their own threads serve, make room.
     fn raise(&self, need: &Need) -> Result<Raised, KernelError> {
-        let slot = &self.runtime.cards[self.card.0 as usize];
-        let raised = slot.space_in_queue.wait(None, || {
-            let mut model = lock(&slot.model);
+        let card = &self.card;
+        let raised = card.space_in_queue.wait(None, || {
+            let mut model = lock(&card.model);
             if let Some(stop) = self.job.stopped() {
                 return Some(Err(stop));
             }
@@ -348,10 +352,11 @@ struct Held<'a> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        let runtime = &self.context.runtime;
-        let slot = &runtime.cards[self.context.card.0 as usize];
-        let drained = lock(&slot.model).end(self.grant.access);
-        runtime.drained(&drained);
+        let KernelContext { card, plane, .. } = self.context;
+        let drained = lock(&card.model).end(self.grant.access);
+        if !drained.is_empty() {
+            plane.drained(card, &drained);
+        }
     }
 }
 

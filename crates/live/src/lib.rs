@@ -18,14 +18,17 @@ pub mod features;
 mod job;
 mod kernel;
 pub mod kernels;
+mod lock;
 mod mapping;
 mod memories;
 mod runtime;
 pub mod signals;
+mod soft_card;
 mod span;
 mod threads;
 mod times;
 pub mod uffd;
+pub mod vfio;
 mod view;
 pub mod wait;
 

@@ -1,0 +1,132 @@
+//! The cards' side of the runtime: faults that come in, drains that end, cards that go.
+
+use std::ptr::NonNull;
+
+use farside_card::Location;
+use farside_svm::{CardFault, Event, Need};
+use farside_types::{CardId, CommandId, PageRange, Span, VirtAddr};
+
+use super::carry_out::AbortOnPanic;
+use super::{Port, Runtime};
+use crate::error::{LiveError, hint};
+use crate::job::{Job, Stop};
+use crate::lock::lock;
+use crate::signals::BlockedSignals;
+use crate::soft_card::{Backplane, SoftCard};
+
+impl Backplane for Runtime {
+    fn raised(&self, card: &SoftCard) {
+        self.serve_faults(card);
+    }
+
+    fn drained(&self, _card: &SoftCard, commands: &[CommandId]) {
+        self.tell_drained(commands);
+    }
+
+    fn job_over(&self, _card: &SoftCard, job: &Job) {
+        self.job_done(job.id);
+    }
+
+    fn pointer(&self, location: Location, count: u32) -> NonNull<u8> {
+        self.memories.pointer(location, count)
+    }
+
+    fn hint(&self, addr: VirtAddr) -> String {
+        hint(addr, self.nearest(addr))
+    }
+}
+
+impl Runtime {
+    /// Drains that have completed because an access ended.
+    pub(super) fn tell_drained(&self, commands: &[CommandId]) {
+        if commands.is_empty() {
+            return;
+        }
+        let _whole = AbortOnPanic::new();
+        let now = self.clock.now();
+        let mut core = lock(&self.core);
+        for &command in commands {
+            if let Some(epoch) = core.draining.remove(&command) {
+                core.driver.0.handle(now, Event::Done { command, epoch, result: Ok(()) });
+            }
+        }
+        self.carry_out(core);
+    }
+
+    /// Takes the faults that a card has queued to the driver.
+    fn serve_faults(&self, soft: &SoftCard) {
+        let _whole = AbortOnPanic::new();
+        let card = soft.id;
+        let started = self.clock.now();
+        let mut core = lock(&self.core);
+        let taken = lock(&soft.model).take_faults(256);
+        if !taken.is_empty() {
+            let faults: Vec<CardFault> = taken
+                .into_iter()
+                .map(|fault| CardFault {
+                    id: fault.id,
+                    need: match fault.need {
+                        farside_card::Need::Page(page, access) => Need::Page(page, access),
+                        farside_card::Need::Group(ranges) => Need::Group(ranges),
+                    },
+                })
+                .collect();
+            core.driver.0.handle(started, Event::CardFaults { card, faults: &faults });
+            self.times.planned(self.clock.now().since(started));
+        }
+        let notices = lock(&soft.model).take_notices();
+        for notice in notices {
+            let farside_card::CounterNotice { pages, count, .. } = notice;
+            core.driver.0.handle(started, Event::CounterNotice { card, pages, count });
+        }
+        self.carry_out(core);
+    }
+
+    /// The cards that did not let pages go in time, with the first pages concerned.
+    ///
+    /// # Errors
+    /// [`LiveError::WrongProcess`] after a fork.
+    pub fn suspects(&self) -> Result<Vec<(CardId, PageRange)>, LiveError> {
+        self.check_process()?;
+        let _signals = BlockedSignals::block();
+        Ok(lock(&self.core).suspects.clone())
+    }
+
+    /// Fails a card, as if it had been pulled out: for tests and for `farside demo --fail-card`.
+    ///
+    /// # Errors
+    /// [`LiveError::NoSuchCard`]; [`LiveError::WrongProcess`] after a fork.
+    pub fn fail_card(&self, card: CardId) -> Result<(), LiveError> {
+        self.check_process()?;
+        let cards = self.card_count();
+        let port = self.ports.get(card.0 as usize).ok_or(LiveError::NoSuchCard { card, cards })?;
+        let Port::InProgram(soft) = port;
+        let _signals = BlockedSignals::block();
+        // First the kernels, so that each of them sees why it ends; all are marked before one of
+        // them is stopped, so that none begins in its place.
+        let mut jobs = self.open_jobs();
+        jobs.retain(|job| job.card == card && job.mark(Stop::CardGone));
+        jobs.iter().for_each(|job| self.stop_marked(job));
+        // A real card stops writing when it is gone. This one's kernels are threads: what they
+        // hold is left to them until they have let it go, for as long as the grace lasts.
+        soft.await_quiet(self.grace);
+        let answers = lock(&soft.model).reset();
+        soft.answer(answers.answers);
+        self.tell_drained(&answers.drains);
+        self.tell(Event::CardLost { card });
+        // Those that were launched meanwhile. Whoever computes for ever is given up.
+        let end = self.clock.now() + Span::from_nanos(self.grace.as_nanos() as u64);
+        for job in self.open_jobs().iter().filter(|job| job.card == card) {
+            self.look_again(end, job.id);
+        }
+        Ok(())
+    }
+
+    /// Counters of a card's MMU and fault queue.
+    pub fn card_stats(&self, card: CardId) -> Option<farside_card::CardStats> {
+        self.check_process().ok()?;
+        let _signals = BlockedSignals::block();
+        let Port::InProgram(soft) = self.ports.get(card.0 as usize)?;
+        Some(lock(&soft.model).stats())
+    }
+}

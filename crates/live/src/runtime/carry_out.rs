@@ -1,0 +1,176 @@
+//! Telling the driver and carrying out what it commands.
+
+use std::sync::{Arc, MutexGuard};
+
+use farside_card::Drained;
+use farside_svm::{Command, Event, Executor, Op, Reply};
+use farside_types::{CardId, JobId, Time};
+
+use super::{Core, Port, Runtime};
+use crate::job::Job;
+use crate::lock::lock;
+
+impl Runtime {
+    /// Tells the driver and carries out what follows.
+    pub(crate) fn tell(&self, event: Event<'_>) {
+        let _whole = AbortOnPanic::new();
+        let started = self.clock.now();
+        let mut core = lock(&self.core);
+        core.driver.0.handle(started, event);
+        self.times.planned(self.clock.now().since(started));
+        self.carry_out(core);
+    }
+
+    /// Tells the driver several things at once.
+    pub(crate) fn tell_all<'a>(&self, events: impl Iterator<Item = Event<'a>>) {
+        let _whole = AbortOnPanic::new();
+        let now = self.clock.now();
+        let mut core = lock(&self.core);
+        for event in events {
+            core.driver.0.handle(now, event);
+        }
+        self.times.planned(self.clock.now().since(now));
+        self.carry_out(core);
+    }
+
+    /// Lets the driver do what is due and says when it wants to be called again.
+    pub(crate) fn look_at_clock(&self) -> Option<Time> {
+        let _whole = AbortOnPanic::new();
+        let now = self.clock.now();
+        let mut core = lock(&self.core);
+        if core.limits.is_empty() && core.driver.0.poll_timeout().is_none_or(|at| at > now) {
+            // The common case, on the way of every fault: nothing is due.
+            core.next_look = core.driver.0.poll_timeout();
+            return core.next_look;
+        }
+        core.driver.0.handle_timeout(now);
+        let due: Vec<JobId> =
+            core.limits.range(..=(now, JobId(u64::MAX))).map(|(&(_, job), ())| job).collect();
+        core.limits.retain(|&(at, _), ()| at > now);
+        let late: Vec<Arc<Job>> =
+            due.iter().filter_map(|job| core.jobs.get(job).cloned()).collect();
+        self.carry_out(core);
+        for job in late {
+            self.overdue(&job);
+        }
+        let mut core = lock(&self.core);
+        let limit = core.limits.keys().next().map(|&(at, _)| at);
+        let next = [core.driver.0.poll_timeout(), limit].into_iter().flatten().min();
+        core.next_look = next;
+        next
+    }
+
+    /// Carries out commands until none is left.
+    pub(super) fn carry_out<'a>(&'a self, mut core: MutexGuard<'a, Core>) {
+        let mut planned = None;
+        loop {
+            self.drain_driver(&mut core);
+            let Some(command) = core.host.pop_front() else {
+                break;
+            };
+            drop(core);
+            let started = planned.unwrap_or_else(|| self.clock.now());
+            let result = self.execute(&command);
+            let ended = self.clock.now();
+            self.times.carried_out(&command, ended.since(started));
+            core = lock(&self.core);
+            let Command { id, epoch, .. } = command;
+            core.driver.0.handle(ended, Event::Done { command: id, epoch, result });
+            let now = self.clock.now();
+            self.times.planned(now.since(ended));
+            planned = Some(now);
+        }
+        let wanted = core.driver.0.poll_timeout();
+        let earlier = wanted.is_some_and(|at| core.next_look.is_none_or(|look| at < look));
+        if earlier {
+            core.next_look = wanted;
+            self.ring_bell();
+        }
+    }
+
+    /// Makes the fault reader look up.
+    pub(crate) fn ring_bell(&self) {
+        // Full means that it has been rung often enough.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    /// Takes the driver's commands and replies: ring commands are carried out here, in order.
+    fn drain_driver(&self, core: &mut Core) {
+        loop {
+            if let Some(command) = core.driver.0.poll_command() {
+                match command.executor {
+                    Executor::Card(card) => self.card_command(core, card, command),
+                    _ => core.host.push_back(command),
+                }
+            } else if let Some(reply) = core.driver.0.poll_reply() {
+                self.deliver(core, reply);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn deliver(&self, core: &mut Core, reply: Reply) {
+        match reply {
+            Reply::Request { id, result } => {
+                core.answered.insert(id, result);
+                self.replies.notify();
+            }
+            Reply::JobDropped { job } => {
+                // One that runs already ends by itself, or is given up: it stays known until then.
+                if core.jobs.get(&job).is_some_and(|job| job.dropped()) {
+                    core.jobs.remove(&job);
+                }
+            }
+            Reply::CardSuspect { card, pages } => {
+                tracing::error!(%card, %pages, "a card did not let pages go in time");
+                core.suspects.push((card, pages));
+            }
+        }
+    }
+
+    /// One command of a card's ring.
+    fn card_command(&self, core: &mut Core, card: CardId, command: Command) {
+        if let Some(probe) = self.probe {
+            probe(&command);
+        }
+        let Port::InProgram(card) = &self.ports[card.0 as usize];
+        let Command { id, epoch, op, .. } = command;
+        if let Op::CardLaunch { job } = op {
+            core.jobs.get(&job).into_iter().for_each(|job| card.enqueue(Arc::clone(job)));
+        }
+        if card.carry_out(id, &op) == Drained::Now {
+            let now = self.clock.now();
+            core.driver.0.handle(now, Event::Done { command: id, epoch, result: Ok(()) });
+        } else {
+            core.draining.insert(id, epoch);
+        }
+    }
+}
+
+/// A panic while this lives ends the process.
+///
+/// A thread that carries commands out owes their completion to everybody who waits for a page. If
+/// it unwound, a bug of the runtime would be a hang of the program; an end with a message is not.
+pub(super) struct AbortOnPanic {
+    unwinding: bool,
+}
+
+impl AbortOnPanic {
+    pub(super) fn new() -> AbortOnPanic {
+        AbortOnPanic { unwinding: std::thread::panicking() }
+    }
+}
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.unwinding {
+            let text =
+                b"farside: the runtime panicked (a bug); aborting, because threads that wait \
+                for its pages would hang\n";
+            // Not through `eprintln`: whoever holds its lock may wait for a page.
+            let _ = rustix::io::write(std::io::stderr(), text);
+            std::process::abort();
+        }
+    }
+}

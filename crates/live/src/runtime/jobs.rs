@@ -1,0 +1,110 @@
+//! Jobs: launched, stopped, given up.
+
+use std::sync::Arc;
+
+use farside_svm::Event;
+use farside_types::{JobId, Span, Time};
+
+use super::carry_out::AbortOnPanic;
+use super::{Port, Runtime};
+use crate::error::LiveError;
+use crate::job::{Job, Stop};
+use crate::lock::lock;
+use crate::signals::BlockedSignals;
+use crate::soft_card::Backplane;
+
+impl Runtime {
+    /// Enters a job and tells the driver.
+    ///
+    /// # Errors
+    /// [`LiveError::WrongProcess`] after a fork.
+    pub fn launch(&self, job: Arc<Job>, stream: farside_types::StreamId) -> Result<(), LiveError> {
+        self.check_process()?;
+        let _signals = BlockedSignals::block();
+        let _whole = AbortOnPanic::new();
+        let (id, card, limit) = (job.id, job.card, job.deadline);
+        let mut core = lock(&self.core);
+        core.jobs.insert(id, job);
+        if let Some(at) = limit {
+            core.limits.insert((at, id), ());
+            if core.next_look.is_none_or(|look| at < look) {
+                core.next_look = Some(at);
+                self.ring_bell();
+            }
+        }
+        core.driver.0.handle(self.clock.now(), Event::Launch { job: id, card, stream });
+        self.carry_out(core);
+        Ok(())
+    }
+
+    /// A job has ended in whatever way and touches memory no more.
+    pub(crate) fn job_done(&self, id: JobId) {
+        let _whole = AbortOnPanic::new();
+        let mut core = lock(&self.core);
+        core.jobs.remove(&id);
+        core.driver.0.handle(self.clock.now(), Event::JobDone { job: id });
+        self.carry_out(core);
+    }
+
+    /// A job that waits in its stream is no longer wanted.
+    pub(crate) fn job_cancel(&self, id: JobId) {
+        self.tell(Event::JobCancel { job: id });
+    }
+
+    /// Looks at a job that was cancelled again at `at`.
+    pub(crate) fn look_again(&self, at: Time, id: JobId) {
+        let mut core = lock(&self.core);
+        core.limits.insert((at, id), ());
+        if core.next_look.is_none_or(|look| at < look) {
+            core.next_look = Some(at);
+            self.ring_bell();
+        }
+    }
+
+    /// Tells a job to stop, unless it was told before.
+    pub(crate) fn stop_job(&self, job: &Job, reason: Stop) {
+        // A handler of the program that touched shared memory under one of the runtime's locks
+        // would wait for itself.
+        let _signals = BlockedSignals::block();
+        if job.mark(reason) {
+            self.stop_marked(job);
+        }
+    }
+
+    /// Stops a job that was marked.
+    pub(super) fn stop_marked(&self, job: &Job) {
+        if job.is_done() {
+            return;
+        }
+        let Port::InProgram(card) = &self.ports[job.card.0 as usize];
+        if card.take_queued(job.id) {
+            // No processing element has taken it, and none will.
+            self.job_done(job.id);
+            return job.finish_stopped();
+        }
+        card.interrupt(job.id);
+        self.job_cancel(job.id);
+        let at = self.clock.now() + Span::from_nanos(self.grace.as_nanos() as u64);
+        self.look_again(at, job.id);
+    }
+
+    /// Its time limit, or the grace after it was told to stop, has passed.
+    pub(super) fn overdue(&self, job: &Job) {
+        if job.stopped().is_none() {
+            return self.stop_job(job, Stop::TimedOut);
+        }
+        let Some(plane) = self.shared().map(|runtime| runtime as Arc<dyn Backplane>) else {
+            return;
+        };
+        if !job.is_done() {
+            let Port::InProgram(card) = &self.ports[job.card.0 as usize];
+            job.give_up(&plane, card);
+        }
+    }
+
+    /// Jobs that have not ended.
+    pub(crate) fn open_jobs(&self) -> Vec<Arc<Job>> {
+        let _signals = BlockedSignals::block();
+        lock(&self.core).jobs.values().cloned().collect()
+    }
+}

@@ -1,0 +1,296 @@
+//! The runtime: the driver behind a lock, and whoever has something for it carries its commands
+//! out.
+//!
+//! There is no thread that owns the driver. A thread that brings an event (the fault reader, a
+//! processing element that faulted, the program with a request) takes the lock, tells the driver,
+//! and then carries out commands until none is left: those of the cards' rings at once and in
+//! order, under the lock, because they only change tables; those of the host's processors
+//! (paging calls, copies) with the lock released, so that disjoint migrations run side by side
+//! and nothing is held across a copy. A request thus costs no change of threads.
+//!
+//! Lock order: the driver, then one card. A thread that holds a card's lock takes no other.
+
+mod cards;
+mod carry_out;
+mod jobs;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::time::Duration;
+
+use farside_card::Geometry;
+use farside_svm::{
+    Capabilities, Command, Config, Driver, Event, Outcome, Placement, Request, RequestError,
+};
+use farside_types::{Asid, CardId, CommandId, Epoch, JobId, PageRange, RequestId, Time, VirtAddr};
+
+use crate::arena::Arena;
+use crate::card_memory::CardMemory;
+use crate::clock::Clock;
+use crate::error::LiveError;
+use crate::job::Job;
+use crate::lock::lock;
+use crate::memories::Memories;
+use crate::signals::BlockedSignals;
+use crate::soft_card::SoftCard;
+use crate::times::{TimeSpent, Times};
+use crate::wait::Gate;
+
+/// The one address space of a runtime on its cards.
+pub(crate) const ASID: Asid = Asid(0);
+
+/// What a runtime is made with.
+#[derive(Debug)]
+pub struct RuntimeConfig {
+    /// Bytes of address space; a multiple of 2 MiB.
+    pub arena_bytes: u64,
+    /// Frames of each card.
+    pub card_frames: Vec<u32>,
+    /// Processing elements of each card.
+    pub pes: u16,
+    /// The cards' sizes; `pes` is set from above.
+    pub geometry: Geometry,
+    /// The placement scheme.
+    pub placement: Box<dyn Placement>,
+    /// Changes to the driver's configuration (limits, prefetch, thrashing).
+    pub tune: fn(&mut Config),
+    /// Whether cards reach each other's memory; without it copies bounce through the host.
+    pub peer: bool,
+    /// How long a kernel that was cancelled may go on before it counts as hung.
+    pub grace: Duration,
+    /// Write to all card memory at the start, so that no first touch is paid for later.
+    pub warm: bool,
+}
+
+/// The runtime of one space. Shared by the program's threads, the fault reader and the cards.
+#[derive(Debug)]
+pub struct Runtime {
+    pub(crate) memories: Memories,
+    pub(crate) clock: Clock,
+    pub(crate) ports: Vec<Port>,
+    core: Mutex<Core>,
+    pub(crate) times: Times,
+    /// Wakes the fault reader: a timer moved, or the end.
+    pub(crate) bell: rustix::fd::OwnedFd,
+    /// The fault reader ends.
+    pub(crate) closed: AtomicBool,
+    pub(crate) grace: Duration,
+    own: OnceLock<Weak<Runtime>>,
+    /// Threads that wait for a reply wait here.
+    replies: Gate,
+    next_id: AtomicU64,
+    pid: rustix::process::Pid,
+    /// For tests: called with every command before and after it is carried out.
+    pub(crate) probe: Option<Probe>,
+}
+
+/// What a test may look at, or strike at: a step of a chain, before it is carried out.
+pub type Probe = fn(&Command);
+
+/// Where a card is.
+#[derive(Debug)]
+pub(crate) enum Port {
+    /// In the program: commands are carried out on it directly.
+    InProgram(Arc<SoftCard>),
+}
+
+/// What the lock protects.
+#[derive(Debug)]
+struct Core {
+    driver: DriverBox,
+    /// Commands for the host's processors that nobody has taken yet.
+    host: VecDeque<Command>,
+    /// Drains that wait for accesses in flight.
+    draining: HashMap<CommandId, Epoch>,
+    answered: HashMap<RequestId, Result<Outcome, RequestError>>,
+    jobs: HashMap<JobId, Arc<Job>>,
+    /// Jobs with a time limit.
+    limits: BTreeMap<(Time, JobId), ()>,
+    /// When the fault reader will look at the clock next.
+    next_look: Option<Time>,
+    suspects: Vec<(CardId, PageRange)>,
+}
+
+/// The driver, which has no `Debug` of its own.
+struct DriverBox(Driver);
+
+impl std::fmt::Debug for DriverBox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Driver")
+    }
+}
+
+impl Runtime {
+    /// Makes the memories and the driver. No thread runs yet: see [`crate::Machine::start`].
+    ///
+    /// # Errors
+    /// [`LiveError`] says what the machine lacks.
+    pub fn new(config: RuntimeConfig, probe: Option<Probe>) -> Result<Runtime, LiveError> {
+        let arena = Arena::new(config.arena_bytes)?;
+        let support = arena.support();
+        let mut driver = Config::embedded(arena.pages(), config.card_frames.clone());
+        let cards = config.card_frames.len();
+        driver.capabilities.host_read_only = support.host_read_only;
+        if !config.peer {
+            without_peers(&mut driver.capabilities, cards);
+        }
+        (config.tune)(&mut driver);
+        let bounces = &driver.capabilities;
+        let bounces = (0..bounces.bounce_slots)
+            .map(|_| CardMemory::new(bounces.bounce_pages))
+            .collect::<Result<_, _>>()?;
+        let memories = config
+            .card_frames
+            .iter()
+            .map(|&frames| CardMemory::new(frames))
+            .collect::<Result<Vec<_>, _>>()?;
+        if config.warm {
+            for memory in &memories {
+                memory.warm(farside_types::FrameNo(0), memory.frames())?;
+            }
+        }
+        let ports = config
+            .card_frames
+            .iter()
+            .zip(0u8..)
+            .map(|(&frames, card)| {
+                let card = SoftCard::new(CardId(card), frames, config.pes, config.geometry)?;
+                Ok(Port::InProgram(Arc::new(card)))
+            })
+            .collect::<Result<_, LiveError>>()?;
+        let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+        let bell = rustix::event::eventfd(0, flags).map_err(LiveError::Bell)?;
+        let core = Core {
+            driver: DriverBox(Driver::new(driver, config.placement)?),
+            host: VecDeque::new(),
+            draining: HashMap::new(),
+            answered: HashMap::new(),
+            jobs: HashMap::new(),
+            limits: BTreeMap::new(),
+            next_look: None,
+            suspects: Vec::new(),
+        };
+        Ok(Runtime {
+            memories: Memories::new(arena, memories, bounces),
+            clock: Clock::start(),
+            ports,
+            core: Mutex::new(core),
+            times: Times::default(),
+            bell,
+            closed: AtomicBool::new(false),
+            own: OnceLock::new(),
+            grace: config.grace,
+            replies: Gate::new(),
+            next_id: AtomicU64::new(1),
+            pid: rustix::process::getpid(),
+            probe,
+        })
+    }
+
+    /// A number that nothing else has.
+    pub(crate) fn fresh_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A stream that nothing else uses.
+    pub fn next_stream(&self) -> u32 {
+        self.fresh_id() as u32
+    }
+
+    /// Whether this is the process that made the runtime.
+    ///
+    /// # Errors
+    /// [`LiveError::WrongProcess`] in a child made by fork: the runtime's threads do not exist
+    /// there, and its locks may be held by one of them for ever.
+    pub fn check_process(&self) -> Result<(), LiveError> {
+        if rustix::process::getpid() != self.pid {
+            return Err(LiveError::WrongProcess { owner: self.pid.as_raw_nonzero().get() });
+        }
+        Ok(())
+    }
+
+    /// Looks at the driver.
+    ///
+    /// # Errors
+    /// [`LiveError::WrongProcess`] after a fork.
+    pub fn inspect<T>(&self, look: impl FnOnce(&Driver) -> T) -> Result<T, LiveError> {
+        self.check_process()?;
+        let _signals = BlockedSignals::block();
+        Ok(look(&lock(&self.core).driver.0))
+    }
+
+    /// Breaks one rule of the driver on purpose: for tests that must notice.
+    ///
+    /// # Errors
+    /// [`LiveError::WrongProcess`] after a fork.
+    #[cfg(feature = "mutations")]
+    pub fn mutate(&self, mutation: farside_svm::Mutation) -> Result<(), LiveError> {
+        self.check_process()?;
+        let _signals = BlockedSignals::block();
+        lock(&self.core).driver.0.mutate(mutation);
+        Ok(())
+    }
+
+    /// Asks for something and waits until it is done. The calling thread carries it out itself as
+    /// far as it can.
+    ///
+    /// # Errors
+    /// The driver's [`RequestError`]; [`LiveError::WrongProcess`] after a fork.
+    pub fn request(&self, request: Request) -> Result<Outcome, LiveError> {
+        self.check_process()?;
+        // A signal handler may touch shared memory; on this thread it would wait for itself.
+        let _signals = BlockedSignals::block();
+        let id = RequestId(self.fresh_id());
+        self.tell(Event::Request { id, request });
+        let answer = self.replies.wait(None, || lock(&self.core).answered.remove(&id));
+        Ok(answer.expect("a wait without a deadline ends with an answer")?)
+    }
+
+    /// The first page of the arena and its length.
+    pub fn arena(&self) -> PageRange {
+        self.memories.arena.pages()
+    }
+
+    /// The driver's name for `addr`, for messages about wild addresses.
+    pub(crate) fn nearest(&self, addr: VirtAddr) -> Option<farside_svm::Nearest> {
+        let _signals = BlockedSignals::block();
+        lock(&self.core).driver.0.nearest(addr)
+    }
+
+    /// Where time went so far.
+    pub fn times(&self) -> TimeSpent {
+        self.times.spent()
+    }
+
+    /// Whether `bytes` bytes at `addr` lie in the space.
+    pub fn contains(&self, addr: VirtAddr, bytes: u64) -> bool {
+        PageRange::covering(addr, bytes).is_ok_and(|range| self.arena().covers(range))
+    }
+
+    /// Number of cards.
+    pub fn card_count(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// Lets threads that are started later share the runtime.
+    pub(crate) fn share(self) -> Arc<Runtime> {
+        let runtime = Arc::new(self);
+        let _ = runtime.own.set(Arc::downgrade(&runtime));
+        runtime
+    }
+
+    pub(crate) fn shared(&self) -> Option<Arc<Runtime>> {
+        self.own.get().and_then(Weak::upgrade)
+    }
+}
+
+/// Cards reach the host and themselves only.
+fn without_peers(table: &mut Capabilities, cards: usize) {
+    use farside_types::{MemoryId, MemorySet};
+    for card in 0..cards {
+        let own = CardId(card as u8).memory();
+        table.maps[card + 1] = MemorySet::only(MemoryId::HOST).with(own);
+    }
+    table.bounce_between_cards = true;
+}

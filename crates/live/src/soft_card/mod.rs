@@ -1,0 +1,130 @@
+//! A card in software: the model behind a lock, processing elements that are threads, and the
+//! answers to their faults.
+//!
+//! The same card runs in the program, where the runtime carries the driver's commands out on it
+//! directly, and in a process of its own, behind registers and rings. What is around it is its
+//! [`Backplane`].
+
+mod backplane;
+mod commands;
+mod processing;
+
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use farside_card::{Answer, Card, Geometry, Outcome};
+use farside_types::{CardId, JobId, PeId};
+
+pub(crate) use backplane::Backplane;
+
+use crate::error::LiveError;
+use crate::job::Job;
+use crate::lock::lock;
+use crate::wait::Gate;
+
+/// Processing elements that can take the place of one whose kernel hangs.
+const SPARE_PES: u16 = 8;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct SoftCard {
+    pub(crate) id: CardId,
+    pub(crate) model: Mutex<Card>,
+    /// Jobs that were started and that no processing element has taken yet.
+    queue: Mutex<VecDeque<Arc<Job>>>,
+    /// Processing elements wait here for jobs.
+    gate: Gate,
+    /// Answers to faults, by processing element.
+    answers: Vec<AnswerSlot>,
+    /// Those that found the fault queue full wait here.
+    pub(crate) space_in_queue: Gate,
+    /// Processing elements end when they have nothing left to do.
+    closing: AtomicBool,
+    /// Processing elements, with those that took the place of others.
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    /// Threads whose kernels hang.
+    hung: Mutex<Vec<std::thread::ThreadId>>,
+}
+
+#[derive(Debug, Default)]
+struct AnswerSlot {
+    outcome: Mutex<Option<Outcome>>,
+    gate: Gate,
+}
+
+impl SoftCard {
+    /// A card in its known state, of `geometry` (whose number of processing elements is `pes`).
+    /// No thread runs yet: see [`SoftCard::start`].
+    ///
+    /// # Errors
+    /// [`LiveError::Geometry`].
+    pub(crate) fn new(
+        id: CardId,
+        frames: u32,
+        pes: u16,
+        geometry: Geometry,
+    ) -> Result<SoftCard, LiveError> {
+        let pes = pes.saturating_add(SPARE_PES);
+        Ok(SoftCard {
+            id,
+            model: Mutex::new(Card::new(id, frames, Geometry { pes, ..geometry })?),
+            queue: Mutex::new(VecDeque::new()),
+            gate: Gate::new(),
+            answers: (0..pes).map(|_| AnswerSlot::default()).collect(),
+            space_in_queue: Gate::new(),
+            closing: AtomicBool::new(false),
+            threads: Mutex::new(Vec::new()),
+            hung: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// Gives a job to the next processing element that is idle.
+    pub(crate) fn enqueue(&self, job: Arc<Job>) {
+        lock(&self.queue).push_back(job);
+        self.gate.notify();
+    }
+
+    /// Takes a job back that no processing element has taken yet.
+    pub(crate) fn take_queued(&self, job: JobId) -> bool {
+        let mut queue = lock(&self.queue);
+        let found = queue.iter().position(|queued| queued.id == job);
+        found.and_then(|at| queue.remove(at)).is_some()
+    }
+
+    /// Ends the waiting of a job in faults, so that it sees that it has to stop.
+    pub(crate) fn interrupt(&self, job: JobId) {
+        let waiting = lock(&self.model).interrupt(job);
+        self.answer(waiting.unwrap_or_default());
+        self.space_in_queue.notify();
+    }
+
+    /// Hands answers over to the processing elements.
+    pub(crate) fn answer(&self, answers: Vec<Answer>) {
+        for answer in answers {
+            let slot = &self.answers[answer.pe.0 as usize];
+            *lock(&slot.outcome) = Some(answer.outcome);
+            slot.gate.notify();
+        }
+        self.space_in_queue.notify();
+    }
+
+    /// Waits for the answer to a fault of a processing element.
+    pub(crate) fn await_answer(&self, plane: &dyn Backplane, pe: PeId) -> Outcome {
+        let slot = &self.answers[pe.0 as usize];
+        if plane.wait_instead(self, &mut || lock(&slot.outcome).is_some()) {
+            return lock(&slot.outcome).take().expect("the wait ended with an answer");
+        }
+        let answer = slot.gate.wait(None, || lock(&slot.outcome).take());
+        answer.expect("a wait without a deadline ends with an answer")
+    }
+
+    /// Waits until nothing is in flight, for `limit` at most.
+    pub(crate) fn await_quiet(&self, limit: Duration) {
+        let end = std::time::Instant::now() + limit;
+        while lock(&self.model).in_flight().accesses() > 0 && std::time::Instant::now() < end {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+}
