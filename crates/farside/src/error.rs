@@ -1,6 +1,6 @@
 //! What can go wrong.
 
-use farside_live::{KernelError, LiveError};
+use farside_live::{KernelError, KernelsError, LiveError};
 use farside_svm::RequestError;
 use thiserror::Error;
 
@@ -13,6 +13,9 @@ pub enum Error {
     /// A kernel.
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    /// A kernel's name, or a library of kernels.
+    #[error(transparent)]
+    Kernels(#[from] KernelsError),
     /// A scheme that does not exist.
     #[error("there is no placement scheme `{name}`; there are {}", known.join(", "))]
     NoSuchScheme {

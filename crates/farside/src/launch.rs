@@ -5,10 +5,10 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use farside_live::{Granted, KernelContext, KernelError, LiveError};
+use farside_live::{Granted, KernelArgs, KernelContext, KernelError, LiveError};
 use farside_types::{CardId, Span, StreamId, VirtAddr};
 
-use crate::{Args, Error, Space};
+use crate::{Args, CallArgs, Error, Space};
 
 /// Launches of one stream run in the order in which they were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,22 +90,67 @@ impl<'a> Launch<'a> {
         finish(&job, &value, None).unwrap_or_else(|| unreachable!("no deadline"))
     }
 
+    /// Calls the kernel of that name (see [`Space::kernels`]) and waits for its value.
+    ///
+    /// ```
+    /// # use farside::{Read, Space, Value, Write};
+    /// # fn main() -> Result<(), farside::Error> {
+    /// # let space = Space::builder().build()?;
+    /// let (mut x, mut y) = (space.alloc::<f32>(5000)?, space.alloc::<f32>(5000)?);
+    /// x.fill(1.5);
+    /// y.fill(1.0);
+    /// let card = space.card(0)?;
+    /// let args = (Value(2.0f32), Read(&x), Write(&mut y));
+    /// assert_eq!(space.kernel("farside.saxpy").on(card).call(args)?, 5000);
+    /// assert_eq!(y[4999], 4.0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Kernels`] if there is no such kernel, [`Error::Kernel`] if it fails or takes other
+    /// arguments, [`LiveError::NotShared`] if it is lent memory from elsewhere.
+    pub fn call<A: CallArgs>(self, args: A) -> Result<u64, Error> {
+        let (job, value) = self.start_call(&args)?;
+        finish(&job, &value, None).unwrap_or_else(|| unreachable!("no deadline"))
+    }
+
+    /// Starts a kernel of the table. What `args` borrow has to stay borrowed until it has ended.
+    fn start_call<A: CallArgs>(self, args: &A) -> Result<Started<u64>, Error> {
+        let (_, kernel) = self.space.kernels().find(&self.name)?;
+        let kernel = kernel.clone();
+        let mut records = Vec::new();
+        args.encode(&mut records);
+        // SAFETY: `CallArgs` is sealed: records come from slices that are borrowed as their kind
+        // says, until the job has ended: `call` and the scope wait for that.
+        let args = unsafe { KernelArgs::new(Arc::clone(kernel.name()), records) }?;
+        self.start_job(args.grants(), move |context| kernel.run(context, &args))
+    }
+
     fn start<A: Args, T: Send + 'static>(
         self,
         args: A,
         kernel: impl FnOnce(&mut KernelContext, A::Spans) -> Result<T, KernelError> + Send + 'static,
     ) -> Result<Started<T>, Error> {
-        let runtime = self.space.runtime();
-        let card = self.space.card(self.card.0.into())?;
         let mut grants = Vec::new();
         args.grants(&mut grants);
         grants.retain(|grant| grant.start != grant.end);
-        self.check(&grants)?;
         let spans = args.spans();
+        self.start_job(grants, move |context| kernel(context, spans))
+    }
+
+    fn start_job<T: Send + 'static>(
+        self,
+        grants: Vec<Granted>,
+        kernel: impl FnOnce(&mut KernelContext) -> Result<T, KernelError> + Send + 'static,
+    ) -> Result<Started<T>, Error> {
+        let runtime = self.space.runtime();
+        let card = self.space.card(self.card.0.into())?;
+        self.check(&grants)?;
         let value = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&value);
         let body = Box::new(move |context: &mut KernelContext| {
-            let result = kernel(context, spans)?;
+            let result = kernel(context)?;
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
             Ok(())
         });
@@ -196,6 +241,13 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     pub fn kernel(&'scope self, name: &str) -> ScopedLaunch<'scope, 'env> {
         ScopedLaunch { scope: self, launch: Launch::new(self.space, name) }
     }
+
+    /// Takes a job in: the scope does not end before it.
+    fn adopt<T>(&self, (job, value): Started<T>) -> Job<'scope, T> {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.push(Arc::clone(&job));
+        Job { job, space: self.space.clone(), value, scope: PhantomData }
+    }
 }
 
 impl<'scope, 'env> ScopedLaunch<'scope, 'env> {
@@ -226,10 +278,16 @@ impl<'scope, 'env> ScopedLaunch<'scope, 'env> {
         args: A,
         kernel: impl FnOnce(&mut KernelContext, A::Spans) -> Result<T, KernelError> + Send + 'static,
     ) -> Result<Job<'scope, T>, Error> {
-        let space = self.scope.space.clone();
-        let (job, value) = self.launch.start(args, kernel)?;
-        let mut jobs = self.scope.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.push(Arc::clone(&job));
-        Ok(Job { job, space, value, scope: PhantomData })
+        let scope = self.scope;
+        Ok(scope.adopt(self.launch.start(args, kernel)?))
+    }
+
+    /// Calls a kernel by its name, as [`Launch::call`], without waiting for it.
+    ///
+    /// # Errors
+    /// As [`Launch::call`], as far as it is known before the kernel runs.
+    pub fn launch_call<A: CallArgs + 'scope>(self, args: A) -> Result<Job<'scope, u64>, Error> {
+        let scope = self.scope;
+        Ok(scope.adopt(self.launch.start_call(&args)?))
     }
 }

@@ -42,6 +42,7 @@
 
 mod args;
 mod buffer;
+mod call;
 mod error;
 pub mod graph;
 mod launch;
@@ -50,9 +51,10 @@ mod space;
 
 pub use args::{Args, Read, Shared, Write};
 pub use buffer::Buffer;
+pub use call::{CallArgs, Value};
 pub use error::Error;
 pub use farside_live::{
-    AtomicSpan, KernelContext, KernelError, LiveError, Ptr, ReadSpan, ReadView, TimeSpent, Word,
+    AtomicSpan, KernelArgs, KernelContext, KernelError, Kernels, KernelsError, LiveError, Ptr, ReadSpan, ReadView, TimeSpent, Word,
     WriteSpan, WriteView,
 };
 pub use farside_svm::{

@@ -1,10 +1,11 @@
 //! The space: shared memory, cards, and what the program may ask of them.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::Pod;
-use farside_live::{LiveError, Machine, Runtime, RuntimeConfig, Word};
+use farside_live::{Kernels, KernelsError, LiveError, Machine, Runtime, RuntimeConfig, Word};
 use farside_svm::{Advice, Config, Located, Moved, Outcome, Placement, Request, placement};
 use farside_types::{CardId, MemoryId, PAGE_SIZE, PageRange, Rights, StreamId, VirtAddr};
 
@@ -15,6 +16,7 @@ use crate::{Buffer, Error, Report};
 #[derive(Clone, Debug)]
 pub struct Space {
     machine: Arc<Machine>,
+    kernels: Arc<Kernels>,
 }
 
 /// How a space is opened. The defaults: 2 cards in the program, 64 MiB of memory and one processing
@@ -31,6 +33,7 @@ pub struct SpaceBuilder {
     grace: Duration,
     tune: fn(&mut Config),
     probe: Option<farside_live::Probe>,
+    kernels: Result<Kernels, KernelsError>,
 }
 
 impl Default for SpaceBuilder {
@@ -46,6 +49,7 @@ impl Default for SpaceBuilder {
             grace: Duration::from_millis(200),
             tune: |_| {},
             probe: None,
+            kernels: Ok(Kernels::builtin()),
         }
     }
 }
@@ -129,6 +133,26 @@ impl SpaceBuilder {
         self
     }
 
+    /// The kernels that can be called by name (see [`crate::Launch::call`]), instead of the
+    /// built-in ones alone: `Kernels::builtin().with("my.kernel", kernel)?`.
+    #[must_use]
+    pub fn kernels(mut self, kernels: Kernels) -> Self {
+        self.kernels = Ok(kernels);
+        self
+    }
+
+    /// Adds the kernels of a shared library, written to `include/farside-kernel.h`. What is wrong
+    /// with it is an error of [`SpaceBuilder::build`].
+    ///
+    /// # Safety
+    /// As [`Kernels::load_library`]: the library's code runs in this process.
+    #[must_use]
+    pub unsafe fn kernel_library(mut self, path: impl AsRef<Path>) -> Self {
+        // SAFETY: passed on to the caller.
+        self.kernels = self.kernels.and_then(|kernels| unsafe { kernels.load_library(path) });
+        self
+    }
+
     /// Opens the space.
     ///
     /// # Errors
@@ -151,6 +175,7 @@ impl SpaceBuilder {
         let scheme = self
             .placement
             .map_err(|name| Error::NoSuchScheme { name, known: placement::NAMES.to_vec() })?;
+        let kernels = Arc::new(self.kernels?);
         let config = RuntimeConfig {
             arena_bytes: self.arena,
             card_frames: vec![frames; self.cards],
@@ -164,7 +189,7 @@ impl SpaceBuilder {
         };
         let runtime = Runtime::new(config, self.probe)?;
         let machine = Arc::new(Machine::start(runtime, self.pes)?);
-        Ok(Space { machine })
+        Ok(Space { machine, kernels })
     }
 }
 
@@ -176,6 +201,11 @@ impl Space {
 
     pub(crate) fn runtime(&self) -> &Arc<Runtime> {
         self.machine.runtime()
+    }
+
+    /// The kernels that can be called by name.
+    pub fn kernels(&self) -> &Kernels {
+        &self.kernels
     }
 
     /// The cards.

@@ -10,12 +10,15 @@
 
 mod args;
 pub mod builtin;
+mod c_abi;
 mod error;
+mod library;
 mod pieces;
+mod ranges;
 mod table;
 
 pub use args::KernelArgs;
-pub use error::KernelsError;
+pub use error::{KernelsError, LibraryError};
 pub use farside_card::interface::{ArgKind, KernelArg};
 pub use pieces::{PIECE_BYTES, pieces};
 pub use table::{Kernel, KernelFunction, KernelId, Kernels};

@@ -1,0 +1,259 @@
+/* Kernels for Farside's software cards, written in C or C++. ABI version 1.
+ *
+ * A shared library exports one function, farside_kernels, which gives a table of names and
+ * functions; FARSIDE_EXPORT_KERNELS writes it. The library is loaded by a program
+ * (SpaceBuilder::kernel_library) or by a card, and its kernels are called by their names:
+ *
+ *     #include "farside-kernel.h"
+ *
+ *     static int32_t add_one(farside_context *ctx, const farside_argument *arguments,
+ *                            uint32_t count, uint64_t *result)
+ *     {
+ *         uint64_t word;
+ *         if (count != 1 || arguments[0].kind != FARSIDE_WRITE || arguments[0].bytes < 8)
+ *             return farside_fail(ctx, "takes one range to write");
+ *         int32_t error = farside_load_u64(ctx, arguments[0].word, &word);
+ *         if (error)
+ *             return error;
+ *         *result = word;
+ *         return farside_store_u64(ctx, arguments[0].word, word + 1);
+ *     }
+ *
+ *     static const farside_kernel kernels[] = { { "my.add_one", add_one } };
+ *     FARSIDE_EXPORT_KERNELS(kernels)
+ *
+ * Rules
+ * - Addresses are those of the program, the same on the host and on every card. A kernel cannot
+ *   use them as pointers: it reaches memory through the services below, and only what its
+ *   arguments name.
+ * - A service that returns something other than 0 has failed. The kernel then cleans up and
+ *   returns at once, with that value. Every later service fails as well, and the job fails
+ *   with the first error whatever the kernel returns.
+ * - Services are called from the kernel's own thread, while it runs, and not from the body of
+ *   farside_for_each (there only farside_fail and farside_card are allowed).
+ * - No exception, longjmp or thread exit leaves a kernel or a body.
+ * - A kernel may run on several processing elements at once: no writable static data without
+ *   care.
+ * - A kernel that computes for long without services calls farside_checkpoint now and then.
+ * - A kernel that crashes takes the process of its card with it. That process may be the program
+ *   itself; give untried kernels a card in a process of its own.
+ */
+#ifndef FARSIDE_KERNEL_H
+#define FARSIDE_KERNEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Version of this interface. Tables of services grow without a new version. */
+#define FARSIDE_KERNEL_ABI 1u
+
+/* What services return. A kernel or a body that fails returns any value but 0. */
+#define FARSIDE_OK 0
+#define FARSIDE_ERROR 1
+
+/* What an argument is. */
+#define FARSIDE_VALUE 0u  /* a plain value of up to eight bytes */
+#define FARSIDE_READ 1u   /* memory to read */
+#define FARSIDE_WRITE 2u  /* memory to read and write, and nobody else does meanwhile */
+#define FARSIDE_SHARED 3u /* words that all use at the same time, by single-word services */
+
+typedef struct farside_context farside_context;
+
+typedef struct farside_argument {
+    uint32_t kind;    /* FARSIDE_VALUE and so on */
+    uint32_t element; /* bytes of one element; of the value itself for a value */
+    uint64_t word;    /* address of the first byte; the value's bits, the lowest first */
+    uint64_t bytes;   /* length of the memory; 0 for a value */
+} farside_argument;
+
+/* Memory that is asked for: see farside_read, farside_write and farside_part. */
+typedef struct farside_range {
+    uint64_t address; /* a multiple of element */
+    uint64_t bytes;   /* a multiple of element */
+    uint32_t element; /* bytes of one element: 1, 2, 4 and so on to 4096 */
+    uint32_t access;  /* FARSIDE_READ or FARSIDE_WRITE */
+} farside_range;
+
+/* Works on a piece of each range: elements first to first + count - 1. pieces[i] points to count
+ * elements of range i, which are contiguous, and valid until the body returns. A value other than
+ * 0 ends farside_for_each, which returns it. The body should end soon: whoever else wants one of
+ * its pages waits for it. */
+typedef int32_t (*farside_body)(void *user, void *const *pieces, uint64_t first, uint64_t count);
+
+/* What the runtime does for kernels: called by the functions farside_… below. size is the size of
+ * the table in bytes; a service that was added later is there if FARSIDE_HAS says so. */
+typedef struct farside_services {
+    uint32_t size;
+    uint32_t reserved;
+    int32_t (*load)(farside_context *ctx, uint64_t address, uint32_t bytes, void *value);
+    int32_t (*store)(farside_context *ctx, uint64_t address, uint32_t bytes, const void *value);
+    int32_t (*fetch_add)(farside_context *ctx, uint64_t address, uint32_t bytes, uint64_t amount,
+                         uint64_t *was);
+    int32_t (*compare_exchange)(farside_context *ctx, uint64_t address, uint32_t bytes,
+                                uint64_t expected, uint64_t desired, uint64_t *was);
+    int32_t (*for_each)(farside_context *ctx, const farside_range *ranges, uint32_t count,
+                        farside_body body, void *user);
+    int32_t (*checkpoint)(farside_context *ctx);
+    int32_t (*fail)(farside_context *ctx, const char *message);
+    uint32_t (*card)(farside_context *ctx);
+} farside_services;
+
+/* The processing element that a kernel runs on. What follows the table is the runtime's. */
+struct farside_context {
+    const farside_services *services;
+};
+
+/* A kernel. arguments are count records (none to be read if count is 0); *result, 0 at first, is
+ * what the call gives. Returns 0 if all went well. */
+typedef int32_t (*farside_function)(farside_context *ctx, const farside_argument *arguments,
+                                    uint32_t count, uint64_t *result);
+
+typedef struct farside_kernel {
+    const char *name; /* 1 to 255 bytes of UTF-8, like "mine.kernel"; no other kernel has it */
+    farside_function function;
+} farside_kernel;
+
+/* What a library gives. It stays as it is for as long as the process lives. */
+typedef struct farside_kernel_library {
+    uint32_t abi_version; /* FARSIDE_KERNEL_ABI */
+    uint32_t count;       /* at most 1024 */
+    const farside_kernel *kernels;
+} farside_kernel_library;
+
+#if defined(__GNUC__)
+#define FARSIDE_PUBLIC __attribute__((visibility("default")))
+#else
+#define FARSIDE_PUBLIC
+#endif
+
+/* The function that a library exports: its table for a version of this interface, or NULL if it
+ * was not written for that version. */
+FARSIDE_PUBLIC const farside_kernel_library *farside_kernels(uint32_t abi_version);
+
+/* Writes farside_kernels for an array of farside_kernel. */
+#define FARSIDE_EXPORT_KERNELS(array)                                                \
+    const farside_kernel_library *farside_kernels(uint32_t abi_version)              \
+    {                                                                                \
+        static const farside_kernel_library library = {                              \
+            FARSIDE_KERNEL_ABI, (uint32_t)(sizeof(array) / sizeof((array)[0])), array \
+        };                                                                           \
+        return abi_version == FARSIDE_KERNEL_ABI ? &library : NULL;                  \
+    }
+
+/* Whether the runtime has a service. Those of this header's first edition are always there. */
+#define FARSIDE_HAS(ctx, service) \
+    (offsetof(farside_services, service) < (ctx)->services->size)
+
+/* Single words of 1, 2, 4 or 8 bytes. A word does not cross a page; one that is aligned to its
+ * size is never torn. This is how to follow pointers. */
+
+static inline int32_t farside_load(farside_context *ctx, uint64_t address, uint32_t bytes,
+                                   void *value)
+{
+    return ctx->services->load(ctx, address, bytes, value);
+}
+
+static inline int32_t farside_store(farside_context *ctx, uint64_t address, uint32_t bytes,
+                                    const void *value)
+{
+    return ctx->services->store(ctx, address, bytes, value);
+}
+
+static inline int32_t farside_load_u32(farside_context *ctx, uint64_t address, uint32_t *value)
+{
+    return ctx->services->load(ctx, address, 4, value);
+}
+
+static inline int32_t farside_load_u64(farside_context *ctx, uint64_t address, uint64_t *value)
+{
+    return ctx->services->load(ctx, address, 8, value);
+}
+
+static inline int32_t farside_store_u32(farside_context *ctx, uint64_t address, uint32_t value)
+{
+    return ctx->services->store(ctx, address, 4, &value);
+}
+
+static inline int32_t farside_store_u64(farside_context *ctx, uint64_t address, uint64_t value)
+{
+    return ctx->services->store(ctx, address, 8, &value);
+}
+
+/* Atomic operations on aligned words of 4 or 8 bytes, for all agents. *was becomes what the word
+ * was before; was may be NULL. */
+
+/* Adds, wrapping. */
+static inline int32_t farside_fetch_add(farside_context *ctx, uint64_t address, uint32_t bytes,
+                                        uint64_t amount, uint64_t *was)
+{
+    return ctx->services->fetch_add(ctx, address, bytes, amount, was);
+}
+
+/* Replaces the word if it is as expected. */
+static inline int32_t farside_compare_exchange(farside_context *ctx, uint64_t address,
+                                               uint32_t bytes, uint64_t expected,
+                                               uint64_t desired, uint64_t *was)
+{
+    return ctx->services->compare_exchange(ctx, address, bytes, expected, desired, was);
+}
+
+/* All the memory of an argument, to be read. */
+static inline farside_range farside_read(const farside_argument *argument)
+{
+    farside_range range = { argument->word, argument->bytes, argument->element, FARSIDE_READ };
+    return range;
+}
+
+/* All the memory of an argument, to be read and written. */
+static inline farside_range farside_write(const farside_argument *argument)
+{
+    farside_range range = { argument->word, argument->bytes, argument->element, FARSIDE_WRITE };
+    return range;
+}
+
+/* count elements of a range, from element first on. The caller knows that they are within. */
+static inline farside_range farside_part(farside_range range, uint64_t first, uint64_t count)
+{
+    range.address += first * range.element;
+    range.bytes = count * range.element;
+    return range;
+}
+
+/* Streams over up to 8 ranges in lock step, at the speed of plain memory: body works on contiguous
+ * pieces, in order, all ranges' pieces resident together, at most 2 MiB of them. Ranges have
+ * equally many elements. Those that are written overlap no other; memory that was lent as
+ * FARSIDE_SHARED is reached by single words instead. */
+static inline int32_t farside_for_each(farside_context *ctx, const farside_range *ranges,
+                                       uint32_t count, farside_body body, void *user)
+{
+    return ctx->services->for_each(ctx, ranges, count, body, user);
+}
+
+/* Fails if the kernel was cancelled or its time is up. */
+static inline int32_t farside_checkpoint(farside_context *ctx)
+{
+    return ctx->services->checkpoint(ctx);
+}
+
+/* Fails the job with a message (UTF-8, its first 4096 bytes); returns FARSIDE_ERROR, so that
+ * `return farside_fail(ctx, "why");` ends the kernel. An earlier error stays. */
+static inline int32_t farside_fail(farside_context *ctx, const char *message)
+{
+    return ctx->services->fail(ctx, message);
+}
+
+/* Number of the card: 0, 1 and so on. */
+static inline uint32_t farside_card(farside_context *ctx)
+{
+    return ctx->services->card(ctx);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
