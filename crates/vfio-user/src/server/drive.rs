@@ -1,0 +1,158 @@
+//! Gives a device its commands one by one and answers each at once.
+
+use super::commands::{Item, set_irqs};
+use super::{Bus, Errno, Inbox, MultiWrites, ProtocolError, RegionAccess, Server, Token};
+use crate::irqs::SetIrqs;
+use crate::maps::{DmaMap, DmaUnmap};
+use crate::pending::RequestId;
+use crate::version::Negotiated;
+
+/// A device that answers every command at once. Use [`Server::poll`] if answers take time.
+///
+/// Ranges have been checked against the device's description. An error goes to the client as it is.
+pub trait Device {
+    /// Reads a region into `data`, which starts as zeros.
+    ///
+    /// # Errors
+    ///
+    /// What the client is told.
+    fn region_read(&mut self, region: u32, offset: u64, data: &mut [u8]) -> Result<(), Errno>;
+
+    /// Writes `data` to a region.
+    ///
+    /// # Errors
+    ///
+    /// What the client is told.
+    fn region_write(
+        &mut self,
+        bus: &mut Bus<'_>,
+        region: u32,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), Errno>;
+
+    /// The client agreed on a version.
+    fn negotiated(&mut self, negotiated: &Negotiated) {
+        let _ = negotiated;
+    }
+
+    /// The client shares memory. Map `map.fd` and then close it, or drop it.
+    ///
+    /// # Errors
+    ///
+    /// What the client is told; the range then counts as not mapped.
+    fn dma_map(&mut self, map: DmaMap) -> Result<(), Errno> {
+        let _ = map;
+        Ok(())
+    }
+
+    /// The client takes memory back. When this returns, nothing uses it any more.
+    ///
+    /// # Errors
+    ///
+    /// What the client is told; the range then still counts as mapped.
+    fn dma_unmap(&mut self, unmap: DmaUnmap) -> Result<(), Errno> {
+        let _ = unmap;
+        Ok(())
+    }
+
+    /// The client sets up, masks or raises interrupts.
+    ///
+    /// # Errors
+    ///
+    /// What the client is told.
+    fn set_irqs(&mut self, set: SetIrqs<'_>) -> Result<(), Errno> {
+        let _ = set;
+        Err(Errno::NOTSUP)
+    }
+
+    /// The client resets the device.
+    ///
+    /// # Errors
+    ///
+    /// What the client is told.
+    fn reset(&mut self, bus: &mut Bus<'_>) -> Result<(), Errno> {
+        let _ = bus;
+        Ok(())
+    }
+
+    /// The client answered a DMA request that was made on the bus: the data read (empty for a write),
+    /// or its error.
+    fn dma_done(&mut self, bus: &mut Bus<'_>, request: RequestId, result: Result<&[u8], Errno>) {
+        let _ = (bus, request, result);
+    }
+}
+
+impl Server {
+    /// Gives `device` every command that has come in whole, and answers it.
+    ///
+    /// Send the output afterwards. Input that is left because the output queue is full is served by
+    /// the next call.
+    ///
+    /// # Errors
+    ///
+    /// The client broke the protocol: send what is queued, close, and drop the engine.
+    pub fn serve(&mut self, device: &mut impl Device) -> Result<(), ProtocolError> {
+        while let Some(item) = self.take()? {
+            self.give(item, device);
+        }
+        Ok(())
+    }
+
+    fn give(&mut self, item: Item, device: &mut impl Device) {
+        let (token, result) = match item {
+            Item::Negotiated(negotiated) => return device.negotiated(&negotiated),
+            Item::Read { token, access } => return self.give_read(token, access, device),
+            Item::DmaDone { request, result } => {
+                let (inbox, mut bus) = self.split();
+                let result = result.map(|range| inbox.bytes(range));
+                return device.dma_done(&mut bus, request, result);
+            }
+            Item::Write { token, access, data } => {
+                let (inbox, mut bus) = self.split();
+                let data = inbox.bytes(data);
+                (token, device.region_write(&mut bus, access.region, access.offset, data))
+            }
+            Item::Multi { token, data } => {
+                let (inbox, mut bus) = self.split();
+                (token, write_all(MultiWrites::new(inbox.bytes(data)), &mut bus, device))
+            }
+            Item::Map { token, map } => (token, device.dma_map(map)),
+            Item::Unmap { token, unmap } => (token, device.dma_unmap(unmap)),
+            Item::Irqs { token, set, flags, fds } => {
+                (token, device.set_irqs(set_irqs(set, self.inbox.bytes(flags), fds)))
+            }
+            Item::Reset { token } => (token, device.reset(&mut self.bus())),
+        };
+        self.complete(token, result);
+    }
+
+    fn give_read(&mut self, token: Token, access: RegionAccess, device: &mut impl Device) {
+        self.complete_read(token, |data| device.region_read(access.region, access.offset, data));
+    }
+
+    /// The input, and the way out, at the same time.
+    fn split(&mut self) -> (&Inbox, Bus<'_>) {
+        let negotiated = self.negotiated().copied();
+        let bus = Bus {
+            outbox: &mut self.outbox,
+            requests: &mut self.requests,
+            maps: &self.maps,
+            limits: &self.limits,
+            negotiated,
+        };
+        (&self.inbox, bus)
+    }
+}
+
+fn write_all(
+    writes: MultiWrites<'_>,
+    bus: &mut Bus<'_>,
+    device: &mut impl Device,
+) -> Result<(), Errno> {
+    for write in writes {
+        let access = write.access;
+        device.region_write(bus, access.region, access.offset, write.data())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! A connected socket: bytes and descriptors, both ways.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno as SystemError;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
+};
+use rustix::time::Timespec;
+
+use crate::outbox::{SharedFd, Transmit};
+
+/// What the kernel passes with one message at most.
+const SCM_MAX_FD: usize = 253;
+const RECEIVE_SPACE: usize = rustix::cmsg_space!(ScmRights(SCM_MAX_FD));
+
+/// One end of an AF_UNIX stream socket, close-on-exec.
+#[derive(Debug)]
+pub struct Connection {
+    stream: UnixStream,
+}
+
+/// The process at the other end, as it was when it connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Process id.
+    pub pid: u32,
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+impl Connection {
+    /// Connects to a listening socket.
+    ///
+    /// # Errors
+    ///
+    /// Those of `connect`.
+    pub fn connect(path: impl AsRef<Path>) -> io::Result<Connection> {
+        UnixStream::connect(path).map(Connection::new)
+    }
+
+    /// A connection over a connected socket.
+    #[must_use]
+    pub fn new(stream: UnixStream) -> Connection {
+        Connection { stream }
+    }
+
+    /// Two ends of a new connection.
+    ///
+    /// # Errors
+    ///
+    /// Those of `socketpair`.
+    pub fn pair() -> io::Result<(Connection, Connection)> {
+        let (a, b) = UnixStream::pair()?;
+        Ok((Connection::new(a), Connection::new(b)))
+    }
+
+    /// Reads once into `space`: how many bytes, 0 at the end of the stream. Descriptors are appended
+    /// to `fds`, close-on-exec.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` after the time limit, or at once on a non-blocking socket. `InvalidData` if
+    /// descriptors were lost because this process may open no more. Others of `recvmsg`.
+    pub fn receive(&self, space: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
+        let mut control = [MaybeUninit::uninit(); RECEIVE_SPACE];
+        let mut control = RecvAncillaryBuffer::new(&mut control);
+        let mut slices = [IoSliceMut::new(space)];
+        let received = loop {
+            match recvmsg(&self.stream, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC) {
+                Err(SystemError::INTR) => {}
+                Err(error) => return Err(error.into()),
+                Ok(received) => break received,
+            }
+        };
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(passed) = message {
+                fds.extend(passed);
+            }
+        }
+        if received.flags.contains(ReturnFlags::CTRUNC) {
+            let text =
+                "descriptors of a message were lost; raise the limit of open files (ulimit -n)";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        Ok(received.bytes)
+    }
+
+    /// Sends once: how many bytes. The descriptors go with the first of them.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` after the time limit, or at once on a non-blocking socket. Others of `sendmsg`. A
+    /// closed connection is EPIPE and never a signal.
+    pub fn send(&self, transmit: Transmit<'_>) -> io::Result<usize> {
+        let mut space = [MaybeUninit::uninit(); RECEIVE_SPACE];
+        let slices = [IoSlice::new(transmit.bytes)];
+        loop {
+            let sent = if transmit.fds.is_empty() {
+                let mut control = SendAncillaryBuffer::default();
+                sendmsg(&self.stream, &slices, &mut control, SendFlags::NOSIGNAL)
+            } else {
+                let fds = borrowed(transmit.fds)?;
+                let mut control = SendAncillaryBuffer::new(&mut space);
+                if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
+                    return Err(too_many(transmit.fds.len()));
+                }
+                sendmsg(&self.stream, &slices, &mut control, SendFlags::NOSIGNAL)
+            };
+            match sent {
+                Err(SystemError::INTR) => {}
+                other => return Ok(other?),
+            }
+        }
+    }
+
+    /// Waits until there is something to read, or the other end closed. False at the deadline.
+    ///
+    /// # Errors
+    ///
+    /// Those of `poll`.
+    pub fn wait_readable(&self, deadline: Option<Instant>) -> io::Result<bool> {
+        self.wait(PollFlags::IN, deadline)
+    }
+
+    /// Waits until something can be written, or the other end closed. False at the deadline.
+    ///
+    /// # Errors
+    ///
+    /// Those of `poll`.
+    pub fn wait_writable(&self, deadline: Option<Instant>) -> io::Result<bool> {
+        self.wait(PollFlags::OUT, deadline)
+    }
+
+    fn wait(&self, flags: PollFlags, deadline: Option<Instant>) -> io::Result<bool> {
+        loop {
+            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+            let timeout = left.map(timespec);
+            let mut fds = [PollFd::new(&self.stream, flags)];
+            match poll(&mut fds, timeout.as_ref()) {
+                Err(SystemError::INTR) => {}
+                Err(error) => return Err(error.into()),
+                Ok(ready) => return Ok(ready > 0),
+            }
+        }
+    }
+
+    /// How long a blocking read or write may take; none is for ever.
+    ///
+    /// # Errors
+    ///
+    /// Those of `setsockopt`.
+    pub fn set_time_limit(&self, limit: Option<Duration>) -> io::Result<()> {
+        // The kernel reads zero as "for ever".
+        let limit = limit.map(|limit| limit.max(Duration::from_micros(1)));
+        self.stream.set_read_timeout(limit)?;
+        self.stream.set_write_timeout(limit)
+    }
+
+    /// Whether reads and writes return at once.
+    ///
+    /// # Errors
+    ///
+    /// Those of `ioctl`.
+    pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+        self.stream.set_nonblocking(on)
+    }
+
+    /// Who is at the other end.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockopt`.
+    pub fn peer(&self) -> io::Result<Peer> {
+        let credentials = sockopt::socket_peercred(&self.stream)?;
+        Ok(Peer {
+            pid: credentials.pid.as_raw_nonzero().get().unsigned_abs(),
+            uid: credentials.uid.as_raw(),
+            gid: credentials.gid.as_raw(),
+        })
+    }
+
+    /// Another handle to the same connection, for instance to shut it down from another thread.
+    ///
+    /// # Errors
+    ///
+    /// No more descriptors.
+    pub fn try_clone(&self) -> io::Result<Connection> {
+        self.stream.try_clone().map(Connection::new)
+    }
+
+    /// Ends the connection for both sides; blocked reads return.
+    ///
+    /// # Errors
+    ///
+    /// Those of `shutdown`.
+    pub fn shutdown(&self) -> io::Result<()> {
+        self.stream.shutdown(std::net::Shutdown::Both)
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+fn borrowed(fds: &[SharedFd]) -> io::Result<Vec<BorrowedFd<'_>>> {
+    if fds.len() > SCM_MAX_FD {
+        return Err(too_many(fds.len()));
+    }
+    Ok(fds.iter().map(|fd| fd.as_fd()).collect())
+}
+
+fn too_many(count: usize) -> io::Error {
+    let text = format!("{count} descriptors in one message; the kernel passes {SCM_MAX_FD}");
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}

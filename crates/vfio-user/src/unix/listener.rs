@@ -1,0 +1,95 @@
+//! A listening socket that cleans up after itself and after a server that died.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use super::Connection;
+
+/// A listening AF_UNIX socket, close-on-exec. Its path is removed when it is dropped.
+#[derive(Debug)]
+pub struct Listener {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Device and inode of the path, so that nobody else's socket is removed.
+    identity: (u64, u64),
+}
+
+impl Listener {
+    /// Listens at `path`. A socket there that nobody listens to any more is removed.
+    ///
+    /// # Errors
+    ///
+    /// `AddrInUse` if a server listens there, or if something there is not a socket. Those of `bind`.
+    pub fn bind(path: impl AsRef<Path>) -> io::Result<Listener> {
+        let path = path.as_ref();
+        remove_stale(path)?;
+        let listener = UnixListener::bind(path)?;
+        let metadata = fs::symlink_metadata(path)?;
+        let identity = (metadata.dev(), metadata.ino());
+        Ok(Listener { listener, path: path.to_owned(), identity })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Waits for a client.
+    ///
+    /// # Errors
+    ///
+    /// Those of `accept`; `WouldBlock` on a non-blocking socket.
+    pub fn accept(&self) -> io::Result<Connection> {
+        self.listener.accept().map(|(stream, _)| Connection::new(stream))
+    }
+
+    /// Whether `accept` returns at once.
+    ///
+    /// # Errors
+    ///
+    /// Those of `ioctl`.
+    pub fn set_nonblocking(&self, on: bool) -> io::Result<()> {
+        self.listener.set_nonblocking(on)
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let Ok(metadata) = fs::symlink_metadata(&self.path) else { return };
+        if (metadata.dev(), metadata.ino()) == self.identity {
+            // If it cannot be removed, the next server finds it stale.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let in_use = |what| {
+        let text = format!("{} {what}", path.display());
+        Err(io::Error::new(io::ErrorKind::AddrInUse, text))
+    };
+    if !metadata.file_type().is_socket() {
+        return in_use("exists and is not a socket; choose another path");
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => in_use("is served by another process; stop it or choose another path"),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) => Err(error),
+    }
+}
