@@ -16,7 +16,7 @@ use crate::need::validate_ranges;
 use crate::{
     AccessId, AcquireError, CardStats, CounterNotice, Counters, DrainKind, Drained, Fault,
     FaultQueue, Geometry, GeometryError, Grant, InFlight, Location, Lookup, MapError, MappedRun,
-    Mmu, Need, PageDma, PeError, PeState, Pes, RaiseError, Raised,
+    Mmu, Need, PageDma, PeError, PeState, Pes, RaiseError, Raised, Waiter,
 };
 
 /// How a fault of one processing element ended. Whoever embeds the card hands it over.
@@ -215,6 +215,11 @@ impl Card {
         self.faults.has_fresh()
     }
 
+    /// The fault that [`Card::take_faults`] would return first, and the first who waits for it.
+    pub fn first_fault(&self) -> Option<(&Fault, &Waiter)> {
+        self.faults.first_fresh()
+    }
+
     /// Replays the accesses that wait for a fault. Those whose need is covered, by what the fault
     /// has collected or by the TLBs, are in flight from here on; the others are to try again.
     /// A fault that is no longer open has no answers.
@@ -314,9 +319,29 @@ impl Card {
 
     /// The groups of pages whose remote accesses reached the threshold since the last call.
     pub fn take_notices(&mut self) -> Vec<CounterNotice> {
-        let notices = self.counters.take_notices();
+        self.take_some_notices(usize::MAX)
+    }
+
+    /// The oldest of [`Card::take_notices`], at most `notices_max`; the others stay.
+    pub fn take_some_notices(&mut self, notices_max: usize) -> Vec<CounterNotice> {
+        let notices = self.counters.take_some(notices_max);
         self.stats.counter_notices += notices.len() as u64;
         notices
+    }
+
+    /// Whether [`Card::take_notices`] would return any.
+    pub fn has_notices(&self) -> bool {
+        self.counters.has_notices()
+    }
+
+    /// Remote accesses to a group before it is reported.
+    pub fn counter_threshold(&self) -> u32 {
+        self.counters.threshold()
+    }
+
+    /// Changes [`Card::counter_threshold`] and sets every access counter to zero; 0 is taken as 1.
+    pub fn set_counter_threshold(&mut self, threshold: u32) {
+        self.counters.set_threshold(threshold);
     }
 
     /// Sets the access counters of a range to zero.

@@ -86,7 +86,30 @@ impl Counters {
 
     /// The groups that reached the threshold since the last call.
     pub fn take_notices(&mut self) -> Vec<CounterNotice> {
-        let groups = std::mem::take(&mut self.notices);
+        self.take_some(usize::MAX)
+    }
+
+    /// Whether [`Counters::take_notices`] would return any.
+    pub fn has_notices(&self) -> bool {
+        !self.notices.is_empty()
+    }
+
+    /// Accesses to a group before it is reported.
+    pub fn threshold(&self) -> u32 {
+        self.threshold
+    }
+
+    /// Changes the threshold and counts from zero again, so that no group is reported twice or
+    /// never. 0 is taken as 1.
+    pub fn set_threshold(&mut self, threshold: u32) {
+        self.clear_all();
+        self.threshold = threshold.max(1);
+    }
+
+    /// The oldest groups that reached the threshold and were not taken, at most `notices_max`.
+    pub fn take_some(&mut self, notices_max: usize) -> Vec<CounterNotice> {
+        let count = self.notices.len().min(notices_max);
+        let groups: Vec<Group> = self.notices.drain(..count).collect();
         groups
             .into_iter()
             .map(|(asid, number)| CounterNotice {

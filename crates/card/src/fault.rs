@@ -168,6 +168,12 @@ impl FaultQueue {
         removed
     }
 
+    /// The oldest fault that the driver has not taken yet, and the first who waits for it.
+    pub fn first_fresh(&self) -> Option<(&Fault, &Waiter)> {
+        let open = self.open.iter().find(|open| !open.taken)?;
+        Some((&open.fault, open.waiters.first()?))
+    }
+
     /// Strikes a job's waiting processing elements out. Faults that nobody waits for are gone.
     pub fn forget_job(&mut self, job: JobId) -> Vec<Waiter> {
         let mut struck = Vec::new();

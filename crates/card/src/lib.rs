@@ -18,6 +18,7 @@ mod error;
 mod fault;
 mod fills;
 mod flexible;
+mod function;
 mod geometry;
 mod grant;
 mod in_flight;
@@ -40,6 +41,7 @@ pub use dma::{
 };
 pub use error::{AcquireError, MapError, RaiseError};
 pub use fault::{Fault, FaultQueue, Raised, Waiter};
+pub use function::{Action, Bus, BusError, Function, FunctionConfig, JobEnd};
 pub use geometry::{CounterGroup, Geometry, GeometryError};
 pub use grant::Grant;
 pub use in_flight::{AccessId, DrainKind, Drained, InFlight};

@@ -1,6 +1,6 @@
 //! Runs of pages in commands and in lists in memory.
 
-use super::DecodeError;
+use super::{DecodeError, PAGE_NUMBERS};
 
 /// Bytes of an extent in a list.
 pub const EXTENT_BYTES: u64 = 32;
@@ -63,7 +63,8 @@ impl Extent {
         [self.page, self.count as u64, self.src.to_word(), self.dst.to_word()]
     }
 
-    /// The extent of four words that begin at word `first` of an entry, or of a list's record.
+    /// The extent of four words that begin at word `first` of an entry, or of a list's record. Its
+    /// pages end within the 64-bit address space.
     ///
     /// # Errors
     /// [`DecodeError::Word`].
@@ -71,6 +72,9 @@ impl Extent {
         let wrong =
             |word: usize| DecodeError::Word { word: first + word as u8, value: words[word] };
         let count = u32::try_from(words[1]).ok().filter(|&n| n > 0).ok_or(wrong(1))?;
+        if words[0].checked_add(count.into()).is_none_or(|end| end > PAGE_NUMBERS) {
+            return Err(wrong(0));
+        }
         let src = Whereabouts::from_word(words[2]).ok_or(wrong(2))?;
         let dst = Whereabouts::from_word(words[3]).ok_or(wrong(3))?;
         Ok(Extent { page: words[0], count, src, dst })

@@ -2,7 +2,7 @@
 
 use farside_types::{Access, Asid, FaultId, JobId, PageNo, PageRange, PeId};
 
-use super::{DecodeError, Entry};
+use super::{DecodeError, Entry, PAGE_NUMBERS};
 
 /// Ranges in one record that continues a group.
 pub const RANGES_PER_RECORD: usize = 3;
@@ -93,8 +93,12 @@ impl FaultRecord {
         let head = entry[1];
         let access = access_of(head >> 16 & 0xffff).ok_or(wrong(1))?;
         let wants = match head & 0xffff {
+            PAGE if entry[3] >= PAGE_NUMBERS => return Err(wrong(3)),
             PAGE => FaultWants::Page(PageNo(entry[3]), access),
-            GROUP => FaultWants::Group { ranges: entry[4] as u32 },
+            GROUP => {
+                let ranges = u32::try_from(entry[4]).ok().filter(|&ranges| ranges > 0);
+                FaultWants::Group { ranges: ranges.ok_or(wrong(4))? }
+            }
             RANGES => return ranges_of(entry),
             _ => return Err(wrong(1)),
         };
@@ -115,6 +119,9 @@ fn ranges_of(entry: &Entry) -> Result<FaultRecord, DecodeError> {
         let wrong = DecodeError::Word { word: 3 + 2 * index as u8, value: word };
         let count = word & 0xffff_ffff;
         let access = access_of(word >> 32).ok_or(wrong)?;
+        if page.checked_add(count).is_none_or(|end| end > PAGE_NUMBERS) {
+            return Err(DecodeError::Word { word: 2 + 2 * index as u8, value: page });
+        }
         if count > 0 {
             *range = Some((PageRange::new(PageNo(page), count), access));
         }

@@ -35,6 +35,9 @@ use thiserror::Error;
 /// Version of the interface: major in the upper half. A driver refuses another major.
 pub const VERSION: u32 = 1 << 16;
 
+/// Pages of a 64-bit address space: page numbers are below it.
+pub const PAGE_NUMBERS: u64 = 1 << 52;
+
 /// A record that cannot be understood.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum DecodeError {

@@ -2,7 +2,7 @@
 
 use farside_types::{Asid, PageNo, PageRange};
 
-use super::Entry;
+use super::{DecodeError, Entry, PAGE_NUMBERS};
 
 /// A group of pages whose remote accesses reached the threshold: words first page, pages, count,
 /// asid, 0, 0, 0, 0.
@@ -24,8 +24,22 @@ impl NoticeRecord {
     }
 
     /// The notice of an entry.
-    pub fn from_entry(entry: &Entry) -> NoticeRecord {
-        let pages = PageRange::new(PageNo(entry[0]), entry[1]);
-        NoticeRecord { asid: Asid(entry[3] as u16), pages, count: entry[2] as u32 }
+    ///
+    /// # Errors
+    /// [`DecodeError::Word`] for pages, a count or an asid that cannot be.
+    pub fn from_entry(entry: &Entry) -> Result<NoticeRecord, DecodeError> {
+        let wrong = |word: u8| DecodeError::Word { word, value: entry[usize::from(word)] };
+        let [page, pages, count, asid, zeros @ ..] = *entry;
+        if page.checked_add(pages).is_none_or(|end| end > PAGE_NUMBERS) {
+            return Err(wrong(1));
+        }
+        if let Some(index) = zeros.iter().position(|&word| word != 0) {
+            return Err(wrong(4 + index as u8));
+        }
+        Ok(NoticeRecord {
+            asid: Asid(u16::try_from(asid).map_err(|_| wrong(3))?),
+            pages: PageRange::new(PageNo(page), pages),
+            count: u32::try_from(count).map_err(|_| wrong(2))?,
+        })
     }
 }

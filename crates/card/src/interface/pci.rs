@@ -22,6 +22,8 @@ pub const MSIX_TABLE: u32 = 0;
 pub const MSIX_PENDING: u32 = 0x1000;
 /// Interrupt vectors: one per ring that the card writes, and one for errors.
 pub const VECTORS: u16 = 4;
+/// The vector for errors; a ring may use it too.
+pub const ERROR_VECTOR: u16 = 3;
 
 /// Bytes of BAR2 for a memory of `frames` frames: a power of two, as PCI wants it. Frames beyond the
 /// memory read as ones and swallow writes.

@@ -64,7 +64,7 @@ pub const RING_INDEX: u64 = 0x10;
 /// Counters, `u64` each, read only: [`counter`].
 pub const COUNTERS: u64 = 0x400;
 /// Names of the counters, in the order of their registers.
-pub const COUNTER_NAMES: [&str; 24] = [
+pub const COUNTER_NAMES: [&str; 25] = [
     "commands",
     "commands_refused",
     "foreign_frames_refused",
@@ -89,6 +89,7 @@ pub const COUNTER_NAMES: [&str; 24] = [
     "remote_accesses",
     "dma_pages",
     "counter_groups_forgotten",
+    "stale_answers",
 ];
 
 /// `u32`, write only, on a page of its own: something was put in the command ring, or room was made
