@@ -26,6 +26,7 @@ pub mod interface;
 mod key;
 mod l1;
 mod l2;
+pub mod link;
 mod mmu;
 mod need;
 mod pe;

@@ -7,8 +7,10 @@
 mod arg;
 mod command;
 mod completion;
+mod crc;
 mod extent;
 mod fault_record;
+mod link_frame;
 mod notice_record;
 pub mod pci;
 mod reason;
@@ -21,8 +23,14 @@ pub use command::{
     NAME_BYTES_MAX, Opcode, Operation,
 };
 pub use completion::{CompletionEntry, Status};
+pub use crc::{Crc32, crc32};
 pub use extent::{EXTENT_BYTES, EXTENTS_MAX, Extent, Whereabouts};
 pub use fault_record::{FaultHead, FaultRecord, FaultWants, RANGES_PER_RECORD};
+pub use link_frame::{
+    LINK_HEADER_BYTES, LINK_LAST, LINK_MAGIC, LINK_PAYLOAD_BYTES, LINK_PAYLOAD_BYTES_MAX,
+    LINK_RANGES_MAX, LINK_UNIT_BYTES, LinkAddress, LinkDecodeError, LinkField, LinkHeader,
+    LinkKind, LinkVerdict, link_frame_kind,
+};
 pub use notice_record::NoticeRecord;
 pub use reason::{reason_from_word, reason_to_word};
 pub use ring::{
