@@ -141,6 +141,8 @@ fn function_reset(session: &mut Session) -> Result<(), Failure> {
     let Session { card, device } = session;
     let generation = card.read_u64(register::GENERATION);
     device.reset()?;
+    let enabled = card.read_u32(register::STATUS) & register::STATUS_ENABLED;
+    expect("the bit of rings in use", enabled, 0)?;
     device.set_bus_master(true)?;
     card.reset()?;
     card.enable()?;

@@ -22,6 +22,14 @@ source "$(dirname "$0")/common.sh"
 
 readonly LOG_LINES=40
 
+# attach SOCKET: a vfio-user device below a root port of its own. The port can reset what is below it, so
+# the guest's kernel can reset a device that has no reset of its own.
+attach() {
+    local port=port${#devices[@]}
+    devices+=(-device "pcie-root-port,id=$port,chassis=${#devices[@]}"
+        -device "{\"driver\":\"vfio-user-pci\",\"bus\":\"$port\",\"socket\":{\"path\":\"$1\",\"type\":\"unix\"}}")
+}
+
 cache=$DEFAULT_CACHE log='' words='' memory=512 limit=120
 devices=()
 # An IOMMU has to come before the devices behind it.
@@ -33,9 +41,7 @@ while [ $# -gt 0 ]; do
             case $1 in
                 --cache) cache=$2 ;;
                 --log) log=$2 ;;
-                --socket)
-                    devices+=(-device "{\"driver\":\"vfio-user-pci\",\"socket\":{\"path\":\"$2\",\"type\":\"unix\"}}")
-                    ;;
+                --socket) attach "$2" ;;
                 --device) devices+=(-device "$2") ;;
                 --kernel) words=$2 ;;
                 --memory) memory=$2 ;;
@@ -44,7 +50,7 @@ while [ $# -gt 0 ]; do
             shift 2
             ;;
         --iommu)
-            first=(-device intel-iommu,intremap=on,caching-mode=on)
+            first=(-device "intel-iommu,intremap=on,caching-mode=on")
             shift
             ;;
         -*) usage ;;

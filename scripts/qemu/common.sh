@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What the scripts of this folder share. Sourced, not run.
 #
 # Exit codes: 0 passed, 1 failed, 2 wrong use, 77 not run (which is neither).
@@ -6,6 +7,7 @@ readonly NOT_RUN=77
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 readonly repository
+# shellcheck disable=SC2034 # read by those who source this
 readonly DEFAULT_CACHE=${FARSIDE_QEMU_CACHE:-$repository/target/qemu}
 
 say() { echo "qemu: $*" >&2; }

@@ -56,6 +56,7 @@ check_machine() {
 # The Debian mirror that this machine uses.
 mirror() {
     local found
+    # shellcheck disable=SC2016 # the word is apt's
     found=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
         grep -E '^https?://.*/debian/$' | sed -n 1p) || true
     echo "${found:-$FALLBACK_MIRROR}"

@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# test.sh: a Farside card in a stock virtual machine.
+#
+#   edu    farside-live's VFIO code on a device of QEMU's own, behind an emulated IOMMU
+#   pci    the card through vfio-user-pci: registers, card memory, DMA, MSI-X, without any driver
+#   vfio   the card bound to vfio-pci behind an emulated IOMMU: the path for silicon
+#
+# Prints a line per boot: "ok", "FAILED" or "NOT RUN". Exit codes: 0 all passed, 1 something failed, 77
+# nothing was run, because QEMU cannot be had here.
+# FARSIDE_QEMU_CACHE names the folder for QEMU (target/qemu), FARSIDE_QEMU_LOGS one for the logs.
+set -euo pipefail
+# shellcheck source=common.sh
+source "$(dirname "$0")/common.sh"
+
+[ $# -eq 0 ] || usage
+cd "$repository"
+here=scripts/qemu
+readonly here
+readonly BOOTS="edu pci vfio"
+readonly CARD_STARTS_WITHIN_S=20
+# Six seconds on an idle machine.
+readonly BOOT_LIMIT_S=180
+readonly GUEST=target/guest/x86_64-unknown-linux-gnu/release/farside-guest
+readonly FARSIDE=target/release/farside
+
+scratch=$(mktemp -d)
+readonly scratch
+logs=${FARSIDE_QEMU_LOGS:-$scratch/logs}
+readonly logs
+card=
+clean_up() {
+    stop_card
+    rm -rf "$scratch"
+}
+trap clean_up EXIT
+
+# The one place that knows how a card is served: a function of a card with 64 MiB, at socket $1.
+serve_card() {
+    exec "$FARSIDE" card serve --socket "$1" --memory 64MiB
+}
+
+start_card() {
+    local socket=$scratch/card.sock deadline=$((SECONDS + CARD_STARTS_WITHIN_S))
+    rm -f "$socket"
+    serve_card "$socket" </dev/null >"$logs/card.log" 2>&1 &
+    card=$!
+    until [ -S "$socket" ]; do
+        if ! kill -0 "$card" 2>/dev/null || [ "$SECONDS" -ge "$deadline" ]; then
+            say "no card is served; the end of its log:"
+            tail -n 20 "$logs/card.log" >&2
+            return 1
+        fi
+        sleep 0.05
+    done
+}
+
+stop_card() {
+    if [ -n "$card" ]; then
+        kill "$card" 2>/dev/null || true
+        wait "$card" 2>/dev/null || true
+        card=
+    fi
+}
+
+boot() {
+    local mode=$1
+    shift
+    "$here/boot.sh" --log "$logs/$mode" --limit "$BOOT_LIMIT_S" "$@" "$GUEST" "$mode"
+}
+
+run_edu() { boot edu --iommu --device edu; }
+run_pci() { start_card && boot pci --socket "$scratch/card.sock"; }
+run_vfio() { start_card && boot vfio --iommu --socket "$scratch/card.sock"; }
+
+build() {
+    cargo build --release --locked -p farside --bin farside &&
+        (cd guest && cargo build --release --locked)
+}
+
+result() { printf '%-8s qemu %s%s\n' "$1" "$2" "${3:+ ($3)}"; }
+
+# end_all VERDICT WHY CODE: the same for every boot.
+end_all() {
+    local mode
+    for mode in $BOOTS; do
+        result "$1" "$mode" "$2"
+    done
+    exit "$3"
+}
+
+mkdir -p "$logs"
+code=0
+"$here/prepare.sh" || code=$?
+case $code in
+    0) ;;
+    "$NOT_RUN") end_all 'NOT RUN' "QEMU cannot be had here" "$NOT_RUN" ;;
+    *) end_all FAILED "QEMU could not be prepared" 1 ;;
+esac
+build || end_all FAILED "the programs could not be built" 1
+
+failed=0
+for mode in $BOOTS; do
+    echo "== qemu $mode"
+    start=$SECONDS
+    if "run_$mode"; then
+        result ok "$mode" "$((SECONDS - start)) s"
+    else
+        result FAILED "$mode"
+        failed=1
+    fi
+    stop_card
+done
+exit "$failed"
