@@ -26,7 +26,8 @@ struct Session {
     card: Card,
 }
 
-const AFTER: [Check<Session>; 4] = [
+const AFTER: [Check<Session>; 5] = [
+    ("registers-by-system-calls", system_calls),
     ("dma-after-unmap-is-refused", dma_after_unmap),
     ("read-only-map", read_only_map),
     ("msix", msix),
@@ -67,6 +68,23 @@ fn map(device: &Device, iova: u64, memory: &Mapping, access: Access) -> Result<(
     // for the device alone, so that nothing of this program is written.
     unsafe { device.map_dma(iova, memory.base(), memory.bytes() as u64, access) }?;
     Ok(())
+}
+
+/// Registers are read and written whole, at their own width, also those of 64 bits.
+fn system_calls(session: &mut Session) -> Result<(), Failure> {
+    let Session { card, device } = session;
+    let mut word = [0; 8];
+    device.read(RegionIndex::Bar0, register::MAGIC, &mut word[..4])?;
+    expect(
+        "the magic number",
+        u32::from_le_bytes([word[0], word[1], word[2], word[3]]),
+        register::MAGIC_VALUE,
+    )?;
+    device.read(RegionIndex::Bar0, register::GENERATION, &mut word)?;
+    let generation = card.read_u64(register::GENERATION);
+    expect("the lease generation", u64::from_le_bytes(word), generation)?;
+    device.write(RegionIndex::Bar0, register::ERRORS, &u64::MAX.to_le_bytes())?;
+    expect("the errors", card.read_u64(register::ERRORS), 0)
 }
 
 /// Memory that the card has written is out of its reach once it is unmapped.

@@ -93,7 +93,8 @@ impl Device {
     }
 
     /// Reads a part of a region by system calls. The kernel splits it into accesses of 1 to 8
-    /// bytes; aligned accesses of 1, 2 and 4 bytes stay whole.
+    /// bytes. Aligned accesses of 1, 2 and 4 bytes stay whole, those of 8 only in newer kernels (in
+    /// 6.12, not in 6.1): a register of 64 bits that is to be read whole is better mapped.
     ///
     /// # Errors
     /// [`VfioError::Region`]: outside the region, or not to be read.
