@@ -53,9 +53,10 @@ pub use args::{Args, Read, Shared, Write};
 pub use buffer::Buffer;
 pub use call::{CallArgs, Value};
 pub use error::Error;
+pub use farside_live::kernels::{LibraryError, pieces};
 pub use farside_live::{
-    AtomicSpan, KernelArgs, KernelContext, KernelError, Kernels, KernelsError, LiveError, Ptr, ReadSpan, ReadView, TimeSpent, Word,
-    WriteSpan, WriteView,
+    AtomicSpan, KernelArgs, KernelContext, KernelError, Kernels, KernelsError, LiveError, Ptr,
+    ReadSpan, ReadView, TimeSpent, Word, WriteSpan, WriteView,
 };
 pub use farside_svm::{
     Advice, Fight, Located, Moved, ObjectView, PageState, Placement, Stats, placement,

@@ -141,7 +141,8 @@ impl KernelArgs {
         if self.len() == count {
             return Ok(());
         }
-        Err(self.bad(format!("it takes {count} arguments and was given {}", self.len())))
+        let s = if count == 1 { "" } else { "s" };
+        Err(self.bad(format!("it takes {count} argument{s} and was given {}", self.len())))
     }
 
     /// What argument `index` is.
@@ -251,7 +252,7 @@ fn too_many(kernel: Arc<str>, given: usize) -> KernelError {
 }
 
 fn senseless(kernel: Arc<str>, index: usize, words: [u64; 4]) -> KernelError {
-    let why = format!("argument {index} (from 0 on) is no record of an argument: {words:#x?}");
+    let why = format!("argument {index} (from 0 on) is no record of an argument: {words:x?}");
     KernelError::BadRequest { kernel, why }
 }
 
@@ -264,4 +265,186 @@ fn granted(arg: &KernelArg) -> Option<Granted> {
     // The end was found to be an address when the record was decoded.
     let (start, end) = (arg.word, arg.word.saturating_add(arg.bytes));
     (start != end).then_some(Granted { start, end, rights })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, AtomicU64};
+
+    use farside_types::Access;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn decode(args: Vec<KernelArg>) -> Result<KernelArgs, KernelError> {
+        // SAFETY: no job is granted what these name, so nothing is made of it.
+        unsafe { KernelArgs::new("k".into(), args) }
+    }
+
+    fn decode_bytes(bytes: &[u8]) -> Result<KernelArgs, KernelError> {
+        // SAFETY: as above.
+        unsafe { KernelArgs::from_bytes("k".into(), bytes) }
+    }
+
+    fn bytes_of(args: &[KernelArg]) -> Vec<u8> {
+        args.iter().flat_map(|arg| arg.to_words()).flat_map(u64::to_le_bytes).collect()
+    }
+
+    fn arg(kind: ArgKind, element: u32, word: u64, bytes: u64) -> KernelArg {
+        KernelArg { kind, element, word, bytes }
+    }
+
+    /// What a getter says against arguments.
+    fn why<T>(outcome: Result<T, KernelError>) -> String {
+        match outcome {
+            Err(KernelError::BadRequest { kernel, why }) => {
+                assert_eq!(&*kernel, "k");
+                why
+            }
+            Err(other) => panic!("another error: {other}"),
+            Ok(_) => panic!("it was not refused"),
+        }
+    }
+
+    #[test]
+    fn getters_give_what_was_lent_and_nothing_else() {
+        let args = decode(vec![
+            arg(ArgKind::Value, 4, f32::to_bits(2.5).into(), 0),
+            arg(ArgKind::Read, 4, 0x1000, 40),
+            arg(ArgKind::Write, 8, 0x2008, 16),
+            arg(ArgKind::Shared, 4, 0x3000, 4),
+            arg(ArgKind::Read, 8, 0x4004, 8),
+        ])
+        .unwrap();
+        assert_eq!(args.value::<f32>(0), Ok(2.5));
+        let read = args.read::<u32>(1).unwrap();
+        assert_eq!((read.start(), read.len()), (0x1000, 10));
+        let write = args.write::<u64>(2).unwrap();
+        assert_eq!((write.start(), write.len()), (0x2008, 2));
+        let shared = args.shared::<AtomicU32>(3).unwrap();
+        assert_eq!((shared.start(), shared.len()), (0x3000, 1));
+
+        let told = why(args.read::<u64>(1));
+        assert_eq!(
+            told,
+            "argument 1 (from 0 on) is memory to read: 10 elements of 4 bytes at 0x1000; wanted is \
+             memory to read: elements of 8 bytes"
+        );
+        assert!(why(args.write::<u32>(1)).contains("wanted is memory to write"));
+        assert!(why(args.shared::<AtomicU64>(2)).contains("wanted is shared words"));
+        assert!(
+            why(args.value::<u64>(0)).contains("is a value of 4 bytes; wanted is a value of 8")
+        );
+        assert!(why(args.value::<u32>(1)).contains("wanted is a value of 4 bytes"));
+        assert!(why(args.read::<u8>(0)).contains("argument 0"));
+        assert!(why(args.read::<u64>(4)).contains("a multiple of 8"));
+        assert!(why(args.kind(5)).contains("wants argument 5 (from 0 on) and was given 5"));
+        assert_eq!(args.takes(5), Ok(()));
+        assert!(why(args.takes(2)).contains("takes 2 arguments and was given 5"));
+    }
+
+    #[test]
+    fn records_that_make_no_sense_are_refused_by_number() {
+        let good = arg(ArgKind::Value, 8, 1, 0);
+        for bad in [
+            arg(ArgKind::Value, 9, 1, 0),
+            arg(ArgKind::Value, 0, 1, 0),
+            arg(ArgKind::Value, 8, 1, 1),
+            arg(ArgKind::Read, 0, 0x1000, 8),
+            arg(ArgKind::Write, 8, 0x1000, 7),
+            arg(ArgKind::Shared, 8, u64::MAX - 7, 16),
+        ] {
+            assert!(why(decode(vec![good, bad])).contains("argument 1"), "{bad:?}");
+            assert!(why(decode_bytes(&bytes_of(&[good, bad]))).contains("argument 1"), "{bad:?}");
+        }
+        let many = vec![good; ARGS_MAX as usize];
+        assert_eq!(decode(many.clone()).unwrap().len(), ARGS_MAX as usize);
+        let too_many = [many, vec![good]].concat();
+        assert!(why(decode(too_many.clone())).contains("given 65 arguments"));
+        assert!(why(decode_bytes(&bytes_of(&too_many))).contains("given 65 arguments"));
+        assert!(why(decode_bytes(&[0; 33])).contains("33 bytes"));
+        assert!(decode_bytes(&[]).unwrap().is_empty());
+    }
+
+    /// Any records, the sound ones more often than chance makes them.
+    fn records() -> impl Strategy<Value = Vec<KernelArg>> {
+        let kind = prop_oneof![
+            Just(ArgKind::Value),
+            Just(ArgKind::Read),
+            Just(ArgKind::Write),
+            Just(ArgKind::Shared)
+        ];
+        let element = prop_oneof![0u32..=16, any::<u32>()];
+        let word = prop_oneof![any::<u64>(), (0u64..64).prop_map(|n| u64::MAX - n), Just(0)];
+        let bytes = prop_oneof![Just(0u64), (0u64..64).prop_map(|n| n * 8), any::<u64>()];
+        let record = (kind, element, word, bytes)
+            .prop_map(|(kind, element, word, bytes)| arg(kind, element, word, bytes));
+        proptest::collection::vec(record, 0..8)
+    }
+
+    /// Everything that a kernel may ask of argument `index`.
+    fn ask(args: &KernelArgs, index: usize) {
+        let grants = args.grants();
+        let granted = |start: u64, bytes: u64, access| {
+            bytes == 0 || grants.iter().any(|grant| grant.allows(start, bytes, access))
+        };
+        if let Ok(span) = args.read::<u8>(index) {
+            assert!(granted(span.start(), span.bytes(), Access::Read));
+        }
+        if let Ok(span) = args.read::<[u64; 2]>(index) {
+            assert_eq!(span.start() % 16, 0);
+            assert!(granted(span.start(), span.bytes(), Access::Read));
+        }
+        if let Ok(span) = args.write::<u64>(index) {
+            assert_eq!(span.start() % 8, 0);
+            assert!(granted(span.start(), span.bytes(), Access::Write));
+        }
+        if let Ok(span) = args.shared::<AtomicU64>(index) {
+            assert_eq!(span.start() % 8, 0);
+            assert!(granted(span.start(), span.bytes(), Access::Write));
+        }
+        if let Ok(value) = args.value::<u32>(index) {
+            assert_eq!(value, args.records()[index].word as u32);
+        }
+        let _ = (args.value::<u8>(index), args.kind(index), args.takes(index));
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_records_are_refused_or_stay_within_their_grants(given in records()) {
+            let sound = given.iter().all(|arg| KernelArg::from_words(arg.to_words()).is_some());
+            match decode(given.clone()) {
+                Ok(args) => {
+                    prop_assert!(sound);
+                    (0..given.len() + 2).for_each(|index| ask(&args, index));
+                    let again = decode_bytes(&bytes_of(&given)).unwrap();
+                    prop_assert_eq!(again.records(), &*given);
+                }
+                Err(error) => {
+                    prop_assert!(!sound, "{}", error);
+                    prop_assert!(decode_bytes(&bytes_of(&given)).is_err());
+                }
+            }
+        }
+
+        #[test]
+        fn hostile_bytes_are_refused_or_are_records(
+            given in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
+            if let Ok(args) = decode_bytes(&given) {
+                (0..args.len() + 2).for_each(|index| ask(&args, index));
+                prop_assert_eq!(bytes_of(args.records()), given);
+            }
+        }
+
+        #[test]
+        fn values_come_as_they_were_given(value in any::<u64>(), small in any::<i16>()) {
+            let args = decode(vec![
+                arg(ArgKind::Value, 8, value, 0),
+                arg(ArgKind::Value, 2, u64::from(small as u16), 0),
+            ]).unwrap();
+            prop_assert_eq!(args.value::<u64>(0).unwrap(), value);
+            prop_assert_eq!(args.value::<i16>(1).unwrap(), small);
+        }
+    }
 }

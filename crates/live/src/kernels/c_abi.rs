@@ -166,7 +166,6 @@ impl<'a> Context<'a> {
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| service(&mut *kernel)));
         self.kernel.set(Some(kernel));
         match outcome {
-            Ok(Ok(code)) if self.has_failed() => code.max(ERROR),
             Ok(Ok(code)) => code,
             Ok(Err(error)) => self.note(error),
             Err(panic) => {

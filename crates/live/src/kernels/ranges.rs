@@ -248,3 +248,77 @@ impl Request for Piece {
         self.0.into_iter().map(view).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use farside_card::interface::KernelArg;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn args() -> KernelArgs {
+        let shared = KernelArg { kind: ArgKind::Shared, element: 8, word: 0x8000, bytes: 0x100 };
+        // SAFETY: no job is granted what it names.
+        unsafe { KernelArgs::new("k".into(), vec![shared]) }.expect("the record is sound")
+    }
+
+    fn range(address: u64, bytes: u64, element: u32, access: u32) -> CRange {
+        CRange { address, bytes, element, access }
+    }
+
+    #[test]
+    fn ranges_that_cannot_be_are_refused_by_number() {
+        let good = range(0x1000, 64, 8, READ);
+        for (bad, why) in [
+            (range(0x1000, 24, 3, READ), "1, 2, 4"),
+            (range(0x1000, 0, 0, READ), "1, 2, 4"),
+            (range(0x2000, 8192 * 8, 8192, READ), "1, 2, 4"),
+            (range(0x1004, 64, 8, READ), "address is not a multiple"),
+            (range(0x1000, 63, 8, READ), "length is not a multiple"),
+            (range(u64::MAX - 7, 64, 8, READ), "beyond the last address"),
+            (range(0x1000, 64, 8, 0), "neither"),
+            (range(0x1000, 64, 8, 3), "neither"),
+            (range(0x1000, 72, 8, READ), "range 0 has 8 elements"),
+            (range(0x80f8, 64, 8, READ), "shared words"),
+            (range(0x7fc8, 64, 8, WRITE), "shared words"),
+        ] {
+            let told = Ranges::check(&args(), vec![good, bad]).unwrap_err().to_string();
+            assert!(told.contains("range 1") && told.contains(why), "{bad:?}: {told}");
+        }
+        for good in [range(0x8100, 64, 8, WRITE), range(0x7fc0, 64, 8, READ)] {
+            assert_eq!(Ranges::check(&args(), vec![good]).unwrap().elements, 8, "{good:?}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_passes_one_to_eight_ranges() {
+        let ranges = [range(0x1000, 64, 8, READ); 9];
+        let of = |count| {
+            // SAFETY: there are as many.
+            unsafe { Ranges::of(&args(), ranges.as_ptr(), count) }.map(|ranges| ranges.ranges.len())
+        };
+        assert_eq!((of(1), of(8)), (Ok(1), Ok(8)));
+        assert!(of(0).is_err() && of(9).is_err());
+        // SAFETY: null is looked for before anything is read.
+        let null = unsafe { Ranges::of(&args(), std::ptr::null(), 1) };
+        assert!(null.unwrap_err().to_string().contains("NULL"));
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_ranges_are_refused_or_are_whole(
+            address in any::<u64>(),
+            bytes in prop_oneof![0u64..10_000, any::<u64>()],
+            element in prop_oneof![0u32..=8, any::<u32>()],
+            access in 0u32..4,
+        ) {
+            let given = range(address, bytes, element, access);
+            if let Ok(ranges) = Ranges::check(&args(), vec![given]) {
+                prop_assert_eq!(ranges.elements as u64 * u64::from(element), bytes);
+                prop_assert!(address.checked_add(bytes).is_some());
+                prop_assert!(given.end() <= 0x8000 || address >= 0x8100);
+                prop_assert_eq!(address % u64::from(element), 0);
+            }
+        }
+    }
+}
