@@ -127,6 +127,12 @@ impl Client {
         self.requests.len()
     }
 
+    /// Whether a request waits whose reply may bring descriptors.
+    #[must_use]
+    pub fn expects_fds(&self) -> bool {
+        self.requests.any(Expected::brings_fds)
+    }
+
     /// Drops the reply to a request when it comes. False if it has come already.
     pub fn forget(&mut self, request: RequestId) -> bool {
         self.requests.forget(request)

@@ -73,6 +73,11 @@ impl<T> Pending<T> {
         Some(Answered { request: entry.request, what: entry.what, forgotten: entry.forgotten })
     }
 
+    /// Whether `is` holds for a request that waits.
+    pub(crate) fn any(&self, is: impl Fn(&T) -> bool) -> bool {
+        self.entries.iter().any(|entry| is(&entry.what))
+    }
+
     /// Lets the reply to a request be dropped when it comes. False if none waits.
     pub(crate) fn forget(&mut self, request: RequestId) -> bool {
         match self.entries.iter_mut().find(|entry| entry.request == request) {

@@ -42,6 +42,10 @@ pub(super) enum Expected {
 }
 
 impl Expected {
+    pub(super) fn brings_fds(&self) -> bool {
+        matches!(self, Expected::Region { .. } | Expected::IoFds { .. })
+    }
+
     fn answers(&self, command: Command) -> bool {
         match self {
             Expected::Version => command == Command::VERSION,

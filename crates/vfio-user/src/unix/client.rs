@@ -478,7 +478,12 @@ impl UnixClient {
 
     fn fill(&mut self) -> Result<(), CallError> {
         let mut fds = Vec::new();
-        let count = match self.connection.receive(self.client.space(), &mut fds) {
+        let received = if self.client.expects_fds() {
+            self.connection.receive(self.client.space(), &mut fds)
+        } else {
+            self.connection.receive_bytes(self.client.space())
+        };
+        let count = match received {
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(CallError::TimedOut(self.time_limit));

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno as SystemError;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, send, sendmsg, sockopt,
 };
 use rustix::time::Timespec;
 
@@ -95,6 +95,22 @@ impl Connection {
         Ok(received.bytes)
     }
 
+    /// Reads once into `space`, for when no descriptors are due: the kernel closes any that come. A
+    /// little faster than [`receive`](Connection::receive).
+    ///
+    /// # Errors
+    ///
+    /// As for [`receive`](Connection::receive).
+    pub fn receive_bytes(&self, space: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match recv(&self.stream, &mut *space, RecvFlags::empty()) {
+                Err(SystemError::INTR) => {}
+                Err(error) => return Err(error.into()),
+                Ok((count, _)) => return Ok(count),
+            }
+        }
+    }
+
     /// Sends once: how many bytes. The descriptors go with the first of them.
     ///
     /// # Errors
@@ -102,25 +118,28 @@ impl Connection {
     /// `WouldBlock` after the time limit, or at once on a non-blocking socket. Others of `sendmsg`. A
     /// closed connection is EPIPE and never a signal.
     pub fn send(&self, transmit: Transmit<'_>) -> io::Result<usize> {
-        let mut space = [MaybeUninit::uninit(); RECEIVE_SPACE];
-        let slices = [IoSlice::new(transmit.bytes)];
         loop {
             let sent = if transmit.fds.is_empty() {
-                let mut control = SendAncillaryBuffer::default();
-                sendmsg(&self.stream, &slices, &mut control, SendFlags::NOSIGNAL)
+                send(&self.stream, transmit.bytes, SendFlags::NOSIGNAL)
             } else {
-                let fds = borrowed(transmit.fds)?;
-                let mut control = SendAncillaryBuffer::new(&mut space);
-                if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
-                    return Err(too_many(transmit.fds.len()));
-                }
-                sendmsg(&self.stream, &slices, &mut control, SendFlags::NOSIGNAL)
+                self.send_with_fds(transmit)?
             };
             match sent {
                 Err(SystemError::INTR) => {}
                 other => return Ok(other?),
             }
         }
+    }
+
+    fn send_with_fds(&self, transmit: Transmit<'_>) -> io::Result<Result<usize, SystemError>> {
+        let fds = borrowed(transmit.fds)?;
+        let mut space = [MaybeUninit::uninit(); RECEIVE_SPACE];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
+            return Err(too_many(transmit.fds.len()));
+        }
+        let slices = [IoSlice::new(transmit.bytes)];
+        Ok(sendmsg(&self.stream, &slices, &mut control, SendFlags::NOSIGNAL))
     }
 
     /// Waits until there is something to read, or the other end closed. False at the deadline.
