@@ -1,6 +1,6 @@
 //! Copies, fills and link transfers: what the embedder moves for the function.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use farside_types::CommandId;
 
@@ -40,7 +40,7 @@ pub(super) struct Transfers {
     /// waits is small.
     waiting: VecDeque<Waiting>,
     /// Link commands that are under way.
-    links: BTreeMap<CommandId, ()>,
+    links: BTreeSet<CommandId>,
 }
 
 impl Transfers {
@@ -134,7 +134,7 @@ impl Function {
             LinkWork::Send { .. } => Roles::SEND,
         };
         let extents = self.dma_extents(extents, roles, card, bus)?.into_vec();
-        self.transfers.links.insert(id, ());
+        self.transfers.links.insert(id);
         self.actions.push_back(match work {
             LinkWork::Receive { transfer, from } => {
                 Action::LinkReceive { id, extents, transfer, from }
@@ -154,7 +154,7 @@ impl Function {
         if !self.config.can(register::CAP_LINK) {
             return Err(Refusal::mistake(Status::Unsupported, 0));
         }
-        self.transfers.links.insert(id, ());
+        self.transfers.links.insert(id);
         self.actions.push_back(Action::LinkCancel { id, transfer, from });
         Ok(None)
     }
@@ -171,7 +171,7 @@ impl Function {
     }
 
     pub(super) fn end_link(&mut self, id: CommandId, status: Status, pages: u64) {
-        if self.transfers.links.remove(&id).is_some() {
+        if self.transfers.links.remove(&id) {
             self.ledger.finish(id, CompletionEntry { pages, ..CompletionEntry::plain(0, status) });
         }
     }

@@ -118,6 +118,7 @@ pub(crate) struct DriverRing {
 }
 
 /// A card, its function and a driver's rings.
+#[derive(Clone)]
 pub(crate) struct Rig {
     pub(crate) card: Card,
     pub(crate) function: Function,
@@ -143,8 +144,13 @@ pub(crate) fn config() -> FunctionConfig {
 impl Rig {
     /// An enabled function whose rings have these numbers of entries and start at an index.
     pub(crate) fn with_rings(geometry: Geometry, entries: [u32; 4], index: u32) -> Rig {
+        Rig::sized(geometry, entries, index, 8 << 20)
+    }
+
+    /// [`Rig::with_rings`] with this much of the driver's memory, in bytes.
+    pub(crate) fn sized(geometry: Geometry, entries: [u32; 4], index: u32, bytes: usize) -> Rig {
         let card = Card::new(CardId(0), FRAMES, geometry).unwrap();
-        let mut bus = Memory::new(8 << 20);
+        let mut bus = Memory::new(bytes);
         let mut free = BASE;
         let rings = entries.map(|entries| {
             let ring = DriverRing { base: free, entries, index };
