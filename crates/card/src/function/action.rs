@@ -51,7 +51,7 @@ pub enum Action {
     LinkReceive {
         /// Pairs the answer with this.
         id: CommandId,
-        /// Where they go: frames of this function's own memory.
+        /// Where they go: checked.
         extents: Vec<Extent>,
         /// Names the transfer on both cards.
         transfer: u32,
@@ -62,7 +62,7 @@ pub enum Action {
     LinkSend {
         /// Pairs the answer with this.
         id: CommandId,
-        /// Where they are: frames of this function's own memory.
+        /// Where they are: checked.
         extents: Vec<Extent>,
         /// Names the transfer on both cards.
         transfer: u32,

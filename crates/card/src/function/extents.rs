@@ -26,23 +26,17 @@ pub(super) struct Roles {
     pub(super) pages: bool,
     pub(super) src: End,
     pub(super) dst: End,
-    /// Both ends must be the function's own memory.
-    pub(super) own_only: bool,
 }
 
 impl Roles {
     /// Pages of an address space alone.
-    pub(super) const PAGES: Roles =
-        Roles { pages: true, src: End::Unused, dst: End::Unused, own_only: false };
+    pub(super) const PAGES: Roles = Roles { pages: true, src: End::Unused, dst: End::Unused };
     /// Pages that are copied.
-    pub(super) const COPY: Roles =
-        Roles { pages: false, src: End::Read, dst: End::Write, own_only: false };
-    /// Pages that are written.
-    pub(super) const FILL: Roles = Roles { src: End::Unused, ..Roles::COPY };
-    /// Pages that come over the link.
-    pub(super) const RECEIVE: Roles = Roles { own_only: true, ..Roles::FILL };
-    /// Pages that go over the link.
-    pub(super) const SEND: Roles = Roles { dst: End::Unused, own_only: true, ..Roles::COPY };
+    pub(super) const COPY: Roles = Roles { pages: false, src: End::Read, dst: End::Write };
+    /// Pages that are written: filled, or received over the link.
+    pub(super) const WRITE: Roles = Roles { src: End::Unused, ..Roles::COPY };
+    /// Pages that are sent over the link.
+    pub(super) const READ: Roles = Roles { dst: End::Unused, ..Roles::COPY };
 
     /// Pages that are mapped to their destination.
     pub(super) const fn map(dst: End) -> Roles {
@@ -152,7 +146,6 @@ impl Function {
             match (end, place) {
                 (End::Unused, Whereabouts::Bus(0)) => {}
                 (End::Unused, _) => return Err(wrong(word)),
-                (_, Whereabouts::Bus(_)) if roles.own_only => return Err(wrong(word)),
                 _ => reach(place, extent.count, end == End::Write, card, bus)?,
             }
         }

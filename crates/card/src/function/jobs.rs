@@ -222,12 +222,20 @@ impl Function {
             return;
         };
         self.counts.jobs_done += 1;
-        if let Ok(aborted) = card.abort(job) {
-            self.hand_over(aborted.answers);
-            self.finish_drains(&aborted.drains);
+        let JobEnd { status, mut value, detail, .. } = *end;
+        // A kernel that did not stop may write what it holds at any time: its accesses stay in
+        // flight, so that no drain completes before it lets go.
+        let holds = card.pes().of(job).any(|pe| card.in_flight().holds(pe));
+        if status == Status::Hung {
+            value = holds.into();
+        }
+        if status != Status::Hung || !holds {
+            if let Ok(aborted) = card.abort(job) {
+                self.hand_over(aborted.answers);
+                self.finish_drains(&aborted.drains);
+            }
         }
         let message_bytes = self.write_message(running.message, &end.message, bus);
-        let JobEnd { status, value, detail, .. } = *end;
         let completion = CompletionEntry { tag: 0, status, message_bytes, value, pages: 0, detail };
         self.ledger.finish(running.launch, completion);
         for abort in running.aborts {

@@ -134,6 +134,11 @@ impl Function {
 
     /// A job is over: its kernel touches no memory any more. Ends its accesses and frees its
     /// processing element. A job that does not run changes nothing.
+    ///
+    /// With [`Status::Hung`] the job is given up although its kernel still runs. If it holds memory
+    /// (then the completion's value is 1) its accesses stay in flight, until [`Card::end`] and
+    /// [`Function::drained`] say that it has let go, and its processing element is never idle again
+    /// before a reset.
     pub fn job_ended(&mut self, card: &mut Card, bus: &mut impl Bus, job: JobId, end: &JobEnd) {
         self.end_job(card, bus, job, end);
         self.settle(card, bus);

@@ -95,7 +95,7 @@ impl Function {
         let Waiting { id, extents, work } = next;
         let roles = match work {
             Work::Copy => Roles::COPY,
-            Work::Fill(_) => Roles::FILL,
+            Work::Fill(_) => Roles::WRITE,
         };
         let extents = self.dma_extents(extents, roles, card, bus)?;
         self.transfers.running.insert(id, extents.pages());
@@ -130,8 +130,8 @@ impl Function {
     ) -> Result<Option<CompletionEntry>, Refusal> {
         self.check_link(card)?;
         let roles = match work {
-            LinkWork::Receive { .. } => Roles::RECEIVE,
-            LinkWork::Send { .. } => Roles::SEND,
+            LinkWork::Receive { .. } => Roles::WRITE,
+            LinkWork::Send { .. } => Roles::READ,
         };
         let extents = self.dma_extents(extents, roles, card, bus)?.into_vec();
         self.transfers.links.insert(id);

@@ -1,6 +1,6 @@
 //! Commands: what a driver asks of a card.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use farside_types::{Asid, FaultId, JobId, PeId, Rights};
 
@@ -280,12 +280,17 @@ impl Operands {
         T::try_from(self.words[index]).map_err(|_| self.wrong(index))
     }
 
-    /// The words from `first` on must be 0.
-    fn end(&self, first: usize) -> Result<(), DecodeError> {
-        match (first..6).find(|&index| self.words[index] != 0) {
+    /// These words must be 0.
+    fn zero(&self, mut words: Range<usize>) -> Result<(), DecodeError> {
+        match words.find(|&index| self.words[index] != 0) {
             Some(index) => Err(self.wrong(index)),
             None => Ok(()),
         }
+    }
+
+    /// The words from `first` on must be 0.
+    fn end(&self, first: usize) -> Result<(), DecodeError> {
+        self.zero(first..6)
     }
 
     fn allow(&self, flags: u16) -> Result<(), DecodeError> {
@@ -310,6 +315,7 @@ impl Operands {
     fn extents(&self) -> Result<ExtentArg, DecodeError> {
         self.allow(FLAG_LIST)?;
         if self.flags & FLAG_LIST != 0 {
+            self.zero(2..4)?;
             return Ok(ExtentArg::List(self.list()?));
         }
         let [a, b, c, d, ..] = self.words;
@@ -318,8 +324,13 @@ impl Operands {
 
     fn faults(&self) -> Result<FaultArg, DecodeError> {
         self.allow(FLAG_LIST | FLAG_RANGE)?;
+        self.zero(2..4)?;
+        self.end(5)?;
         Ok(match self.flags {
-            0 => FaultArg::One(FaultId(self.words[0])),
+            0 => {
+                self.zero(1..2)?;
+                FaultArg::One(FaultId(self.words[0]))
+            }
             FLAG_RANGE => FaultArg::Range(FaultId(self.words[0])..=FaultId(self.words[1])),
             _ => FaultArg::List(self.list()?),
         })
@@ -359,8 +370,14 @@ impl Operands {
             Opcode::Nop => bare(Operation::Nop)?,
             Opcode::Barrier => bare(Operation::Barrier)?,
             Opcode::UnmapAll => bare(Operation::UnmapAll)?,
-            Opcode::Map => Operation::Map(self.extents()?, self.rights()?),
-            Opcode::Protect => Operation::Protect(self.extents()?, self.rights()?),
+            Opcode::Map => {
+                self.end(5)?;
+                Operation::Map(self.extents()?, self.rights()?)
+            }
+            Opcode::Protect => {
+                self.end(5)?;
+                Operation::Protect(self.extents()?, self.rights()?)
+            }
             Opcode::Unmap => Operation::Unmap(only_extents()?),
             Opcode::Copy => Operation::Copy(only_extents()?),
             Opcode::CountersClear => Operation::CountersClear(only_extents()?),
@@ -369,7 +386,7 @@ impl Operands {
                 Operation::Fill(self.extents()?, self.words[4])
             }
             Opcode::Resume => {
-                self.end(2)?;
+                self.end(4)?;
                 Operation::Resume(self.faults()?)
             }
             Opcode::Cancel => Operation::Cancel(self.faults()?, self.narrow(4)?),
@@ -403,6 +420,7 @@ impl Operands {
             }
             Opcode::LinkCancel => {
                 self.allow(0)?;
+                self.zero(0..4)?;
                 Operation::LinkCancel { transfer: self.narrow(4)?, from: self.narrow(5)? }
             }
         })
