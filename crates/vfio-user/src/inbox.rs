@@ -81,6 +81,10 @@ impl Inbox {
     ) -> Result<(), ProtocolError> {
         let count = count.min(self.buffer.len() - self.tail);
         self.tail += count;
+        let (buffered, limit) = (self.tail - self.head, self.max_message as usize * 2);
+        if buffered > limit {
+            return Err(ProtocolError::InputOverrun { buffered, limit });
+        }
         if fds.is_empty() || count == 0 {
             return Ok(());
         }
@@ -103,6 +107,7 @@ impl Inbox {
         let buffered = self.tail - self.head + bytes.len();
         let limit = self.max_message as usize * 2;
         if buffered > limit {
+            // Refused before room is made for it.
             return Err(ProtocolError::InputOverrun { buffered, limit });
         }
         self.make_room(bytes.len());

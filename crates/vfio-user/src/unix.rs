@@ -9,7 +9,7 @@ mod listener;
 mod session;
 
 pub use client::{CallError, DmaMemory, NoMemory, UnixClient};
-pub use connection::{Connection, Peer};
+pub use connection::{Connection, Peer, Ready};
 pub use interrupts::Interrupts;
 pub use listener::Listener;
 pub use session::{Session, SessionError};

@@ -334,6 +334,62 @@ fn dma_by_messages_while_the_client_waits() {
     server.join().unwrap().0.unwrap();
 }
 
+/// Writes a MiB to the client's memory whenever it is written to.
+struct Flood(u32);
+
+impl Device for Flood {
+    fn region_read(&mut self, _region: u32, _offset: u64, data: &mut [u8]) -> Result<(), Errno> {
+        data.fill(self.0 as u8);
+        Ok(())
+    }
+
+    fn region_write(
+        &mut self,
+        bus: &mut Bus<'_>,
+        _region: u32,
+        _offset: u64,
+        data: &[u8],
+    ) -> Result<(), Errno> {
+        assert_eq!(data.len(), 1 << 20);
+        for _ in 0..2 {
+            bus.dma_write(0x10_0000, data).map_err(|_| Errno::AGAIN)?;
+            bus.dma_read(0x10_0000, 1 << 20).map_err(|_| Errno::AGAIN)?;
+        }
+        Ok(())
+    }
+
+    fn dma_done(&mut self, _bus: &mut Bus<'_>, _request: RequestId, result: Result<&[u8], Errno>) {
+        assert!(result.is_ok());
+        self.0 += 1;
+    }
+}
+
+#[test]
+fn large_transfers_cross_without_a_deadlock() {
+    let (ours, theirs) = Connection::pair().unwrap();
+    ours.set_time_limit(Some(LIMIT)).unwrap();
+    let server = thread::spawn(move || {
+        let info = DeviceInfo::pci().region(region::BAR0, Region::read_write(1 << 20));
+        let server = Server::new(info, Limits::default()).unwrap();
+        let mut device = Flood(0);
+        Session::new(ours, server).run(&mut device).unwrap();
+        device.0
+    });
+    let (sender, accesses) = mpsc::channel();
+    let memory = Box::new(Ram(vec![0; 1 << 20], sender));
+    let mut client = UnixClient::new(theirs, Limits::default(), LIMIT, memory).unwrap();
+    client.dma_map(&map(0x10_0000, 1 << 20), None).unwrap();
+    for round in 0..8u8 {
+        client.region_write_posted(region::BAR0, 0, &vec![round; 1 << 20]).unwrap();
+    }
+    let mut done = [0];
+    while done[0] == 0 || accesses.try_iter().count() > 0 {
+        client.region_read(region::BAR0, 0, &mut done).unwrap();
+    }
+    drop(client);
+    assert!(server.join().unwrap() >= 4);
+}
+
 #[test]
 fn interrupts_reach_the_client() {
     let (connection, server) = serve(Limits::default());

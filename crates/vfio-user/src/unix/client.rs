@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Connection;
+use super::{Connection, Ready};
 use crate::client::{
     Client, ClientEvent, DeviceSummary, MapRequest, RegionInfo, RegionIoFds, Reply,
 };
@@ -357,7 +357,7 @@ impl UnixClient {
         data: &[u8],
     ) -> Result<(), CallError> {
         self.client.region_write_posted(region, offset, data)?;
-        self.flush(None)
+        self.send_all()
     }
 
     /// Does several small writes with one message: (region, offset, at most 8 bytes).
@@ -387,13 +387,13 @@ impl UnixClient {
     ///
     /// See [`CallError`].
     pub fn serve_dma(&mut self, limit: Duration) -> Result<bool, CallError> {
-        if !self.connection.wait_readable(Some(Instant::now() + limit))? {
+        let wanted = Ready { readable: true, writable: false };
+        if self.connection.wait(wanted, Some(Instant::now() + limit))?.is_none() {
             return Ok(false);
         }
         self.fill()?;
-        // No call waits: what is not a DMA message is the late reply to one that gave up.
-        while self.take(|_, _| ())?.is_some() {}
-        self.flush(None)?;
+        self.take_all()?;
+        self.send_all()?;
         Ok(true)
     }
 
@@ -425,33 +425,58 @@ impl UnixClient {
         let mut read = Some(read);
         let mut deadline = None;
         loop {
-            self.flush(deadline)?;
-            // The first read ends by the socket's own time limit, later ones by the deadline.
+            let all_sent = self.flush()?;
             match deadline {
-                None => deadline = Some(Instant::now() + self.time_limit),
-                Some(at) if self.connection.wait_readable(Some(at))? => {}
-                Some(_) => return Err(CallError::TimedOut(self.time_limit)),
+                // The first read ends by the socket's own time limit, which saves a system call.
+                None if all_sent => self.fill()?,
+                Some(at) => self.wait_and_fill(all_sent, at)?,
+                None => {}
             }
-            self.fill()?;
-            loop {
+            deadline = deadline.or_else(|| Some(Instant::now() + self.time_limit));
+            let mut result = None;
+            while result.is_none() {
                 let taken = self.take(|id, reply| {
-                    if id != request {
-                        return None;
-                    }
-                    let read = read.take()?;
-                    Some(reply.map_err(CallError::Refused).and_then(read))
+                    let read = if id == request { read.take() } else { None };
+                    read.map(|read| reply.map_err(CallError::Refused).and_then(read))
                 })?;
                 match taken {
+                    Some(taken) => result = taken,
                     None => break,
-                    Some(Some(result)) => {
-                        // Answers to DMA messages that came with the reply.
-                        self.flush(deadline)?;
-                        return result;
-                    }
-                    Some(None) => {}
                 }
             }
+            if let Some(result) = result {
+                // Answers to DMA messages that came with the reply.
+                self.send_all()?;
+                return result;
+            }
         }
+    }
+
+    /// Waits until the server sends or, if there is more to send, reads; and reads if it sent.
+    fn wait_and_fill(&mut self, all_sent: bool, deadline: Instant) -> Result<(), CallError> {
+        let wanted = Ready { readable: self.client.wants_input(), writable: !all_sent };
+        let ready = self.connection.wait(wanted, Some(deadline))?;
+        if ready.is_none() {
+            return Err(CallError::TimedOut(self.time_limit));
+        }
+        if ready.readable { self.fill() } else { Ok(()) }
+    }
+
+    /// Sends all that is queued. While the server does not read, what it sends is dealt with.
+    fn send_all(&mut self) -> Result<(), CallError> {
+        let mut deadline = None;
+        while !self.flush()? {
+            let at = *deadline.get_or_insert_with(|| Instant::now() + self.time_limit);
+            self.wait_and_fill(false, at)?;
+            self.take_all()?;
+        }
+        Ok(())
+    }
+
+    /// Deals with everything that came while no call waits: a reply answers one that gave up.
+    fn take_all(&mut self) -> Result<(), CallError> {
+        while self.take(|_, _| ())?.is_some() {}
+        Ok(())
     }
 
     /// Deals with one event: a DMA message is answered, a reply is given to `on_reply`. None if there
@@ -497,23 +522,23 @@ impl UnixClient {
         Ok(self.client.received(count, fds)?)
     }
 
-    fn flush(&mut self, deadline: Option<Instant>) -> Result<(), CallError> {
+    /// Sends what is queued as far as the server reads; whether that was all.
+    fn flush(&mut self) -> Result<bool, CallError> {
         while let Some(transmit) = self.client.transmit() {
             match self.connection.send(transmit) {
                 Ok(count) => self.client.sent(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    return Err(CallError::TimedOut(self.time_limit));
+                Err(error) => {
+                    return match error.kind() {
+                        io::ErrorKind::WouldBlock => Ok(false),
+                        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+                            Err(CallError::Closed)
+                        }
+                        _ => Err(error.into()),
+                    };
                 }
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                    return Err(CallError::Closed);
-                }
-                Err(error) => return Err(error.into()),
-            }
-            if deadline.is_some_and(|at| Instant::now() >= at) {
-                return Err(CallError::TimedOut(self.time_limit));
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn too_large(&self, count: usize) -> CallError {

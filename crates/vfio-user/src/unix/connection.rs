@@ -38,6 +38,23 @@ pub struct Peer {
     pub gid: u32,
 }
 
+/// What can be done on a connection without blocking.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// There is something to read, or the end.
+    pub readable: bool,
+    /// There is room to write.
+    pub writable: bool,
+}
+
+impl Ready {
+    /// Neither.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        !self.readable && !self.writable
+    }
+}
+
 impl Connection {
     /// Connects to a listening socket.
     ///
@@ -111,18 +128,20 @@ impl Connection {
         }
     }
 
-    /// Sends once: how many bytes. The descriptors go with the first of them.
+    /// Sends as much as the socket takes now: how many bytes. The descriptors go with the first of
+    /// them. Never blocks: a side that blocks in a send while the other does so too would never read.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` after the time limit, or at once on a non-blocking socket. Others of `sendmsg`. A
-    /// closed connection is EPIPE and never a signal.
+    /// `WouldBlock` if the socket takes nothing now; wait with [`wait`](Connection::wait). Others of
+    /// `sendmsg`. A closed connection is EPIPE and never a signal.
     pub fn send(&self, transmit: Transmit<'_>) -> io::Result<usize> {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         loop {
             let sent = if transmit.fds.is_empty() {
-                send(&self.stream, transmit.bytes, SendFlags::NOSIGNAL)
+                send(&self.stream, transmit.bytes, flags)
             } else {
-                self.send_with_fds(transmit)?
+                self.send_with_fds(transmit, flags)?
             };
             match sent {
                 Err(SystemError::INTR) => {}
@@ -131,7 +150,11 @@ impl Connection {
         }
     }
 
-    fn send_with_fds(&self, transmit: Transmit<'_>) -> io::Result<Result<usize, SystemError>> {
+    fn send_with_fds(
+        &self,
+        transmit: Transmit<'_>,
+        flags: SendFlags,
+    ) -> io::Result<Result<usize, SystemError>> {
         let fds = borrowed(transmit.fds)?;
         let mut space = [MaybeUninit::uninit(); RECEIVE_SPACE];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -139,28 +162,18 @@ impl Connection {
             return Err(too_many(transmit.fds.len()));
         }
         let slices = [IoSlice::new(transmit.bytes)];
-        Ok(sendmsg(&self.stream, &slices, &mut control, SendFlags::NOSIGNAL))
+        Ok(sendmsg(&self.stream, &slices, &mut control, flags))
     }
 
-    /// Waits until there is something to read, or the other end closed. False at the deadline.
+    /// Waits until what is asked for is possible, or the other end closed (then both are).
     ///
     /// # Errors
     ///
     /// Those of `poll`.
-    pub fn wait_readable(&self, deadline: Option<Instant>) -> io::Result<bool> {
-        self.wait(PollFlags::IN, deadline)
-    }
-
-    /// Waits until something can be written, or the other end closed. False at the deadline.
-    ///
-    /// # Errors
-    ///
-    /// Those of `poll`.
-    pub fn wait_writable(&self, deadline: Option<Instant>) -> io::Result<bool> {
-        self.wait(PollFlags::OUT, deadline)
-    }
-
-    fn wait(&self, flags: PollFlags, deadline: Option<Instant>) -> io::Result<bool> {
+    pub fn wait(&self, wanted: Ready, deadline: Option<Instant>) -> io::Result<Ready> {
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::IN, wanted.readable);
+        flags.set(PollFlags::OUT, wanted.writable);
         loop {
             let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
             let timeout = left.map(timespec);
@@ -168,12 +181,20 @@ impl Connection {
             match poll(&mut fds, timeout.as_ref()) {
                 Err(SystemError::INTR) => {}
                 Err(error) => return Err(error.into()),
-                Ok(ready) => return Ok(ready > 0),
+                Ok(_) => {
+                    let found = fds[0].revents();
+                    let closed = found.intersects(PollFlags::HUP | PollFlags::ERR);
+                    return Ok(Ready {
+                        readable: wanted.readable && (closed || found.contains(PollFlags::IN)),
+                        writable: wanted.writable && (closed || found.contains(PollFlags::OUT)),
+                    });
+                }
             }
         }
     }
 
-    /// How long a blocking read or write may take; none is for ever.
+    /// How long a blocking read may take, and how long a [`Session`](super::Session) may wait for the
+    /// other side to read; none is for ever.
     ///
     /// # Errors
     ///
@@ -181,11 +202,19 @@ impl Connection {
     pub fn set_time_limit(&self, limit: Option<Duration>) -> io::Result<()> {
         // The kernel reads zero as "for ever".
         let limit = limit.map(|limit| limit.max(Duration::from_micros(1)));
-        self.stream.set_read_timeout(limit)?;
-        self.stream.set_write_timeout(limit)
+        self.stream.set_read_timeout(limit)
     }
 
-    /// Whether reads and writes return at once.
+    /// The time limit, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Those of `getsockopt`.
+    pub fn time_limit(&self) -> io::Result<Option<Duration>> {
+        self.stream.read_timeout()
+    }
+
+    /// Whether reads return at once.
     ///
     /// # Errors
     ///

@@ -2,8 +2,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
 
-use super::Connection;
+use super::{Connection, Ready};
 use crate::error::ProtocolError;
 use crate::server::{Device, Server};
 
@@ -39,27 +40,64 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// The socket failed (`WouldBlock` if a time limit was set and the client was silent for so
-    /// long), or the client broke the protocol.
+    /// The socket failed (`WouldBlock` if a time limit was set and the client was silent, or did not
+    /// read, for so long), or the client broke the protocol.
     pub fn run(&mut self, device: &mut impl Device) -> Result<(), SessionError> {
-        while self.step(device)? {}
+        loop {
+            if self.server.queued_bytes() > 0 {
+                self.wait()?;
+            }
+            if !self.step(device)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The client does not read: waits until it does, or until it sends something else.
+    fn wait(&self) -> io::Result<()> {
+        let deadline = self.connection.time_limit()?.map(|limit| Instant::now() + limit);
+        let wanted = Ready { readable: self.server.wants_input(), writable: true };
+        if self.connection.wait(wanted, deadline)?.is_none() {
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, "the client reads no answers"));
+        }
         Ok(())
     }
 
-    /// Reads once, serves what came, sends the answers. False when the client has closed the
-    /// connection. For use with `poll`: call it when the descriptor is readable.
+    /// Sends what is queued as far as the client reads, reads once, serves what came, sends the
+    /// answers. False when the client has closed the connection.
+    ///
+    /// For use with `poll`: call it when the descriptor is readable, or writable while
+    /// [`queued_bytes`](Server::queued_bytes) is not 0.
     ///
     /// # Errors
     ///
-    /// As for [`run`](Session::run). On a non-blocking socket `WouldBlock` means: wait until it is
-    /// readable, or writable if [`queued_bytes`](Server::queued_bytes) is not 0, and call again.
+    /// As for [`run`](Session::run). On a non-blocking socket `WouldBlock` means that there was nothing
+    /// to read.
     pub fn step(&mut self, device: &mut impl Device) -> Result<bool, SessionError> {
-        self.flush()?;
-        if !self.fill()? {
-            return Ok(false);
+        match self.try_step(device) {
+            Err(SessionError::Io(error)) if is_closed(&error) => Ok(false),
+            other => other,
         }
-        self.serve(device)?;
-        Ok(true)
+    }
+
+    fn try_step(&mut self, device: &mut impl Device) -> Result<bool, SessionError> {
+        let all_sent = self.flush()?;
+        if !self.server.wants_input() {
+            // A command waited for room in the queue.
+            self.serve(device)?;
+            return Ok(true);
+        }
+        if !all_sent {
+            let wanted = Ready { readable: true, writable: false };
+            if self.connection.wait(wanted, Some(Instant::now()))?.is_none() {
+                return Ok(true);
+            }
+        }
+        let open = self.fill()?;
+        if open {
+            self.serve(device)?;
+        }
+        Ok(open)
     }
 
     /// Reads once. False when the client has closed the connection.
@@ -69,16 +107,12 @@ impl Session {
     /// Those of the socket; more descriptors than agreed.
     pub fn fill(&mut self) -> Result<bool, SessionError> {
         let mut fds = Vec::new();
-        let count = match self.connection.receive(self.server.space(), &mut fds) {
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => 0,
-            Err(error) => return Err(error.into()),
-        };
+        let count = self.connection.receive(self.server.space(), &mut fds)?;
         self.server.received(count, fds)?;
         Ok(count > 0)
     }
 
-    /// Gives the device what has been read, and sends the answers.
+    /// Gives the device what has been read, and sends the answers as far as the client reads.
     ///
     /// # Errors
     ///
@@ -87,27 +121,33 @@ impl Session {
         loop {
             let served = self.server.serve(device);
             // An engine that fails has told the client why.
-            let flushed = self.flush();
+            let all_sent = self.flush();
             served?;
-            flushed?;
-            if self.server.wants_input() {
+            if !all_sent? || self.server.wants_input() {
                 return Ok(());
             }
         }
     }
 
-    /// Sends what is queued.
+    /// Sends what is queued as far as the client reads; whether that was all.
     ///
     /// # Errors
     ///
     /// Those of the socket.
-    pub fn flush(&mut self) -> io::Result<()> {
+    pub fn flush(&mut self) -> io::Result<bool> {
         while let Some(transmit) = self.server.transmit() {
-            let count = self.connection.send(transmit)?;
-            self.server.sent(count);
+            match self.connection.send(transmit) {
+                Ok(count) => self.server.sent(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
         }
-        Ok(())
+        Ok(true)
     }
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 impl AsFd for Session {

@@ -16,7 +16,7 @@ use farside_vfio_user::{
 };
 
 /// Small limits, so that a short input reaches them.
-pub fn limits() -> Limits {
+pub(crate) fn limits() -> Limits {
     Limits {
         max_data_xfer_size: 512,
         max_msg_fds: 2,
@@ -32,7 +32,7 @@ fn null() -> OwnedFd {
 }
 
 /// The device that is attacked.
-pub fn info() -> DeviceInfo {
+pub(crate) fn info() -> DeviceInfo {
     let fd: SharedFd = std::sync::Arc::new(null());
     let areas = vec![SparseArea { offset: 0, size: 0x1000 }];
     let io_fd = IoFd {
@@ -162,7 +162,7 @@ fn messages(mut output: &[u8]) -> Vec<Header> {
 }
 
 /// A negotiated server.
-pub fn ready_server() -> Server {
+pub(crate) fn ready_server() -> Server {
     let mut server = Server::new(info(), limits()).expect("a good description");
     let mut client = Client::new(limits());
     client.negotiate().expect("the first request");
@@ -184,7 +184,7 @@ fn drain(server: &mut Server) -> Vec<u8> {
 }
 
 /// A hostile client; how many good replies it got.
-pub fn server(input: &[u8]) -> usize {
+pub(crate) fn server(input: &[u8]) -> usize {
     let mut good = 0;
     let mut server = match input.first() {
         Some(first) if first & 1 == 0 => Server::new(info(), limits()).expect("it is good"),
@@ -227,15 +227,17 @@ fn failed(error: ProtocolError, mut again: impl FnMut(&[u8]) -> Result<(), Proto
 }
 
 /// A client with a request of every kind on its way.
-fn busy_client(negotiated: bool) -> Client {
+pub(crate) fn busy_client(negotiated: bool) -> Client {
     let mut client = Client::new(Limits { max_outstanding: 16, ..limits() });
     client.negotiate().expect("the first request");
     if !negotiated {
+        sent(&mut client);
         return client;
     }
     let mut server = Server::new(info(), limits()).expect("a good description");
-    let request = client.transmit().expect("a queued request").bytes.to_vec();
-    server.receive(&request, Vec::new()).expect("room");
+    let request = client.transmit().expect("a queued request").bytes;
+    server.receive(request, Vec::new()).expect("room");
+    sent(&mut client);
     server.serve(&mut Victim::default()).expect("a good request");
     client.receive(&drain(&mut server), Vec::new()).expect("room");
     assert!(matches!(client.poll(), Ok(Some(ClientEvent::Reply { reply: Ok(_), .. }))));
@@ -250,15 +252,20 @@ fn busy_client(negotiated: bool) -> Client {
     client.region_read(access).expect("room");
     client.region_write(region::BAR0, 0, &[1]).expect("room");
     client.reset().expect("room");
+    sent(&mut client);
+    client
+}
+
+/// All that was queued is on its way.
+fn sent(client: &mut Client) {
     while let Some(transmit) = client.transmit() {
         let count = transmit.bytes.len();
         client.sent(count);
     }
-    client
 }
 
 /// A hostile server; how many messages were taken from it.
-pub fn client(input: &[u8]) -> usize {
+pub(crate) fn client(input: &[u8]) -> usize {
     let mut taken = 0;
     let mut client = busy_client(input.first().is_some_and(|first| first & 1 != 0));
     let mut awaited = client.awaited();
