@@ -45,7 +45,7 @@ fn main() -> Result<(), Error> {
         })?;
         println!("after {card}: the sum is {sum}");
     }
-    assert_eq!(sum, (0..ITEMS as u64).sum());
+    assert_eq!(sum, (0..ITEMS as u64).sum::<u64>());
 
     let behind = Ptr::to(&items[0]).offset(ITEMS);
     let wild = space.kernel("wild").run(Read(&items), move |k, _items| k.load(behind));

@@ -7,6 +7,14 @@ use thiserror::Error;
 /// Why something did not work. The message says what to do about it.
 #[derive(Debug, Error)]
 pub enum Error {
+    /// A list of cards that cannot be used.
+    #[error("`{list}` is no list of cards: {why}")]
+    Cards {
+        /// The list, or the file.
+        list: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The machine or the space.
     #[error(transparent)]
     Live(#[from] LiveError),

@@ -115,16 +115,42 @@ impl<'a> Launch<'a> {
         finish(&job, &value, None).unwrap_or_else(|| unreachable!("no deadline"))
     }
 
-    /// Starts a kernel of the table. What `args` borrow has to stay borrowed until it has ended.
+    /// Starts a kernel of the table; of the card's own, if the card is not in this program. What
+    /// `args` borrow has to stay borrowed until it has ended.
     fn start_call<A: CallArgs>(self, args: &A) -> Result<Started<u64>, Error> {
-        let (_, kernel) = self.space.kernels().find(&self.name)?;
-        let kernel = kernel.clone();
         let mut records = Vec::new();
         args.encode(&mut records);
         // SAFETY: `CallArgs` is sealed: records come from slices that are borrowed as their kind
         // says, until the job has ended: `call` and the scope wait for that.
-        let args = unsafe { KernelArgs::new(Arc::clone(kernel.name()), records) }?;
+        let args = unsafe { KernelArgs::new(Arc::clone(&self.name), records) }?;
+        if self.space.runtime().is_far(self.card) {
+            return self.start_far(&args);
+        }
+        let kernel = self.space.kernels().find(&self.name)?.1.clone();
         self.start_job(args.grants(), move |context| kernel.run(context, &args))
+    }
+
+    fn start_far(self, args: &KernelArgs) -> Result<Started<u64>, Error> {
+        let runtime = self.space.runtime();
+        self.check(&args.grants())?;
+        let value = Arc::new(Mutex::new(None));
+        let slot = Arc::clone(&value);
+        let returned = Box::new(move |value| {
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+        });
+        let job = farside_live::Job::call(runtime, self.card, args, self.limit(), returned);
+        runtime.launch(Arc::clone(&job), self.stream_id())?;
+        Ok((job, value))
+    }
+
+    fn limit(&self) -> Option<Span> {
+        let nanos = |limit: Duration| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        self.limit.map(|limit| Span::from_nanos(nanos(limit)))
+    }
+
+    fn stream_id(&self) -> StreamId {
+        let fresh = || StreamId(self.space.runtime().next_stream());
+        self.stream.map_or_else(fresh, |stream| stream.0)
     }
 
     fn start<A: Args, T: Send + 'static>(
@@ -154,10 +180,8 @@ impl<'a> Launch<'a> {
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
             Ok(())
         });
-        let nanos = |limit: Duration| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
-        let limit = self.limit.map(|limit| Span::from_nanos(nanos(limit)));
+        let (limit, stream) = (self.limit(), self.stream_id());
         let job = farside_live::Job::new(runtime, card, self.name, grants, limit, body);
-        let stream = self.stream.map_or_else(|| StreamId(runtime.next_stream()), |s| s.0);
         runtime.launch(Arc::clone(&job), stream)?;
         Ok((job, value))
     }

@@ -43,6 +43,7 @@
 mod args;
 mod buffer;
 mod call;
+mod cards;
 mod error;
 pub mod graph;
 mod launch;
@@ -52,11 +53,12 @@ mod space;
 pub use args::{Args, Read, Shared, Write};
 pub use buffer::Buffer;
 pub use call::{CallArgs, Value};
+pub use cards::{CARDS_VARIABLE, parse_cards};
 pub use error::Error;
 pub use farside_live::kernels::{LibraryError, pieces};
 pub use farside_live::{
-    AtomicSpan, KernelArgs, KernelContext, KernelError, Kernels, KernelsError, LiveError, Ptr,
-    ReadSpan, ReadView, TimeSpent, Word, WriteSpan, WriteView,
+    AtomicSpan, CardPlace, KernelArgs, KernelContext, KernelError, Kernels, KernelsError,
+    LiveError, Ptr, ReadSpan, ReadView, TimeSpent, Word, WriteSpan, WriteView,
 };
 pub use farside_svm::{
     Advice, Fight, Located, Moved, ObjectView, PageState, Placement, Stats, placement,

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::Pod;
-use farside_live::{Kernels, KernelsError, LiveError, Machine, Runtime, RuntimeConfig, Word};
+use farside_live::{
+    CardPlace, Kernels, KernelsError, LiveError, Machine, Runtime, RuntimeConfig, Word,
+};
 use farside_svm::{Advice, Config, Located, Moved, Outcome, Placement, Request, placement};
 use farside_types::{CardId, MemoryId, PAGE_SIZE, PageRange, Rights, StreamId, VirtAddr};
 
+use crate::cards::cards_of_environment;
 use crate::launch::{Launch, Scope, Stream};
 use crate::{Buffer, Error, Report};
 
@@ -24,6 +27,7 @@ pub struct Space {
 #[derive(Debug)]
 pub struct SpaceBuilder {
     cards: usize,
+    places: Option<Vec<CardPlace>>,
     card_memory: u64,
     pes: u16,
     arena: u64,
@@ -40,6 +44,7 @@ impl Default for SpaceBuilder {
     fn default() -> SpaceBuilder {
         SpaceBuilder {
             cards: 2,
+            places: None,
             card_memory: 64 << 20,
             pes: 1,
             arena: farside_live::arena::DEFAULT_ARENA_BYTES,
@@ -55,10 +60,19 @@ impl Default for SpaceBuilder {
 }
 
 impl SpaceBuilder {
-    /// Number of cards: 1 to 16.
+    /// Number of cards in the program: 1 to 16.
     #[must_use]
     pub fn cards(mut self, cards: usize) -> Self {
         self.cards = cards;
+        self
+    }
+
+    /// Where each card is, if they are not all in the program: processes that `farside card serve`
+    /// serves, or devices. The environment variable [`crate::CARDS_VARIABLE`] has the last word, so
+    /// that a program need not be changed.
+    #[must_use]
+    pub fn cards_at(mut self, places: impl IntoIterator<Item = CardPlace>) -> Self {
+        self.places = Some(places.into_iter().collect());
         self
     }
 
@@ -159,8 +173,10 @@ impl SpaceBuilder {
     /// [`Error`] names the setting that cannot work, or what the machine lacks.
     pub fn build(self) -> Result<Space, Error> {
         let setting = |what, value: String, why| Err(Error::Setting { what, value, why });
-        if self.cards == 0 || self.cards > farside_types::MAX_CARDS {
-            return setting("cards", self.cards.to_string(), "a space has 1 to 16 cards");
+        let places = cards_of_environment()?.or(self.places);
+        let count = places.as_ref().map_or(self.cards, Vec::len);
+        if count == 0 || count > farside_types::MAX_CARDS {
+            return setting("cards", count.to_string(), "a space has 1 to 16 cards");
         }
         if self.pes == 0 || self.pes > 1024 {
             let why = "a card has 1 to 1024 processing elements";
@@ -176,9 +192,10 @@ impl SpaceBuilder {
             .placement
             .map_err(|name| Error::NoSuchScheme { name, known: placement::NAMES.to_vec() })?;
         let kernels = Arc::new(self.kernels?);
+        let cards = places.unwrap_or_else(|| vec![CardPlace::InProgram { frames }; self.cards]);
         let config = RuntimeConfig {
             arena_bytes: self.arena,
-            card_frames: vec![frames; self.cards],
+            cards,
             pes: self.pes,
             geometry: Default::default(),
             placement: scheme,

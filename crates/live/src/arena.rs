@@ -189,6 +189,11 @@ impl Arena {
         &self.uffd
     }
 
+    /// Where the alias of the first page is: memory of the runtime, without faults.
+    pub(crate) fn alias_base(&self) -> *mut u8 {
+        self.alias.base()
+    }
+
     /// The memory file; byte 0 is the first page.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()

@@ -4,13 +4,15 @@
 //! is the driver's knowledge.
 
 use core::ptr::{self, NonNull};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex};
 
 use farside_types::{BLOCK_SIZE, FrameNo, PAGE_SIZE};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use rustix::mm::Advice;
 
+use crate::lock::lock;
 use crate::mapping::{Mapping, MemoryError, memory_file};
 
 /// Frames that [`CardMemory::warm`] makes ready per system call: 4 MiB, about a millisecond.
@@ -39,9 +41,9 @@ pub enum CardMemoryError {
 /// See the module.
 #[derive(Debug)]
 pub struct CardMemory {
-    // Dropped in this order.
     mapping: Mapping,
-    file: OwnedFd,
+    /// What is mapped, and where in it the memory begins. Changes when a card comes back.
+    file: Mutex<(Arc<OwnedFd>, u64)>,
     frames: u32,
 }
 
@@ -57,8 +59,28 @@ impl CardMemory {
             return Err(MemoryError::Size { what: WHAT, bytes, multiple: PAGE_SIZE as u64 }.into());
         }
         let file = memory_file(WHAT, bytes)?;
-        let mapping = Mapping::new(WHAT, &file, bytes as usize, BLOCK_SIZE)?;
-        Ok(CardMemory { mapping, file, frames })
+        CardMemory::over(file, 0, frames)
+    }
+
+    /// The memory of a card elsewhere: `frames` frames of a file, from `offset` on.
+    ///
+    /// # Errors
+    /// [`CardMemoryError::Memory`].
+    pub fn over(file: OwnedFd, offset: u64, frames: u32) -> Result<CardMemory, CardMemoryError> {
+        let bytes = frames as usize * PAGE_SIZE;
+        let mapping = Mapping::of_part(WHAT, &file, offset, bytes, BLOCK_SIZE)?;
+        Ok(CardMemory { mapping, file: Mutex::new((Arc::new(file), offset)), frames })
+    }
+
+    /// Puts another file's memory in the place of this one's: the card has come back with fresh
+    /// memory. Pointers stay valid.
+    ///
+    /// # Errors
+    /// [`CardMemoryError::Memory`].
+    pub fn replace(&self, file: OwnedFd, offset: u64) -> Result<(), CardMemoryError> {
+        self.mapping.replace(WHAT, Some((file.as_fd(), offset)))?;
+        *lock(&self.file) = (Arc::new(file), offset);
+        Ok(())
     }
 
     /// Number of frames.
@@ -66,9 +88,9 @@ impl CardMemory {
         self.frames
     }
 
-    /// The memory file; frame `n` is at `n` pages.
-    pub fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+    /// The file, and where in it the first frame is.
+    pub fn file(&self) -> (Arc<OwnedFd>, u64) {
+        lock(&self.file).clone()
     }
 
     /// Where the first frame is. Lives as long as this memory; frames follow one another.
@@ -148,8 +170,10 @@ impl CardMemory {
         call: &'static str,
     ) -> Result<(), CardMemoryError> {
         let bytes = u64::from(count) * PAGE_SIZE as u64;
+        let (file, offset) = self.file();
+        let start = offset + first.byte_offset() as u64;
         loop {
-            match rustix::fs::fallocate(&self.file, flags, first.byte_offset() as u64, bytes) {
+            match rustix::fs::fallocate(&file, flags, start, bytes) {
                 Ok(()) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(failure(call, count, errno)),

@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::arena::ArenaError;
 use crate::card_memory::CardMemoryError;
+use crate::ring_card::TransportError;
 
 /// Why the runtime cannot do what it was asked.
 #[derive(Debug, Error)]
@@ -33,6 +34,72 @@ pub enum LiveError {
     /// No thread.
     #[error("cannot start a thread of the runtime: {0}; raise the limit of processes")]
     Thread(std::io::Error),
+    /// Memory for rings cannot be had.
+    #[error("cannot make the memory that is shared with a card: {0}")]
+    Memory(#[from] crate::mapping::MemoryError),
+    /// A card in another process, or a device, does not work.
+    #[error("{card} does not work: {error}")]
+    Card {
+        /// Which.
+        card: CardId,
+        /// Why.
+        error: TransportError,
+    },
+    /// Nobody serves the card.
+    #[error(
+        "{card} is not there: nobody serves {place} ({why}); start it with `farside card serve`"
+    )]
+    CardAbsent {
+        /// Which.
+        card: CardId,
+        /// Where it should be.
+        place: String,
+        /// What the system says.
+        why: String,
+    },
+    /// All functions of the card are in use.
+    #[error(
+        "{card} at {place} is in use: none of its {functions} functions is free; end a program          that uses it (`farside cards` shows them), or serve it with more functions"
+    )]
+    CardsBusy {
+        /// Which.
+        card: CardId,
+        /// Where it is.
+        place: String,
+        /// Functions that were tried.
+        functions: usize,
+    },
+    /// A card has come back with another size.
+    #[error(
+        "{card} has come back with {found} frames instead of {frames}; serve it with the memory \
+         it had, or open a new space"
+    )]
+    OtherCard {
+        /// Which.
+        card: CardId,
+        /// Frames it had.
+        frames: u32,
+        /// Frames it has now.
+        found: u32,
+    },
+    /// A device of the kernel's VFIO cannot be had.
+    #[error("{card} cannot be driven: {error}")]
+    Vfio {
+        /// Which.
+        card: CardId,
+        /// Why.
+        error: crate::vfio::VfioError,
+    },
+    /// A closure cannot run in another process.
+    #[error(
+        "kernel `{kernel}` is a closure, and {card} is not in this program: give it a name that          the card knows and launch it with `call`"
+    )]
+    ClosureElsewhere {
+        /// The kernel.
+        kernel: Arc<str>,
+        /// The card.
+        card: CardId,
+    },
     /// The space was inherited by fork.
     #[error(
         "this space belongs to process {owner}; a child made by fork has no access to it: open \
@@ -133,6 +200,24 @@ pub enum KernelError {
         /// The card.
         card: CardId,
     },
+    /// The card has no kernel of this name.
+    #[error(
+        "{card} has no kernel `{kernel}`; `farside cards` lists those it has, `farside card serve          --kernels LIBRARY` adds some"
+    )]
+    NotOnCard {
+        /// The kernel.
+        kernel: Arc<str>,
+        /// The card.
+        card: CardId,
+    },
+    /// Too many jobs wait on the card.
+    #[error("kernel `{kernel}` was not started: too many jobs wait on {card}; wait for some first")]
+    Busy {
+        /// The kernel.
+        kernel: Arc<str>,
+        /// The card.
+        card: CardId,
+    },
     /// It gave up by itself.
     #[error("kernel `{kernel}` failed: {message}")]
     Failed {
@@ -141,6 +226,19 @@ pub enum KernelError {
         /// What it said.
         message: String,
     },
+}
+
+impl LiveError {
+    /// Whether trying again a little later may help: the card is being started, or cleans up.
+    pub(crate) fn may_pass(&self) -> bool {
+        use TransportError::{Gone, TimedOut};
+        matches!(
+            self,
+            LiveError::CardAbsent { .. }
+                | LiveError::CardsBusy { .. }
+                | LiveError::Card { error: Gone { .. } | TimedOut { .. }, .. }
+        )
+    }
 }
 
 fn verb(access: Access) -> &'static str {

@@ -10,6 +10,7 @@ use farside_types::{Access, CardId, JobId, PeId, Rights, Span};
 
 use crate::error::KernelError;
 use crate::kernel::KernelContext;
+use crate::kernels::KernelArgs;
 use crate::lock::lock;
 use crate::runtime::Runtime;
 use crate::signals::BlockedSignals;
@@ -58,6 +59,17 @@ pub(crate) enum Stop {
 /// Nobody has told it to stop.
 const WANTED: u8 = 0;
 
+/// What becomes of the value of a kernel that ran elsewhere.
+pub type Returned = Box<dyn FnOnce(u64) + Send>;
+
+/// What is to be done for a job.
+enum Work {
+    /// Run this, here.
+    Body(KernelBody),
+    /// Have the card run the kernel of the job's name, and hand its value over.
+    Call(Returned),
+}
+
 /// One launched kernel.
 pub struct Job {
     pub(crate) id: JobId,
@@ -65,10 +77,10 @@ pub struct Job {
     pub(crate) name: Arc<str>,
     pub(crate) grants: Box<[Granted]>,
     pub(crate) deadline: Option<Time>,
-    body: Mutex<Option<KernelBody>>,
-    /// Arguments, for a kernel that is known by its name.
-    call: Option<Box<[KernelArg]>>,
-    /// What such a kernel returned.
+    work: Mutex<Option<Work>>,
+    /// Arguments, if the kernel is known by its name.
+    args: Box<[KernelArg]>,
+    /// What the kernel of a served job returned.
     value: AtomicU64,
     stop: AtomicU8,
     /// Whether the state has a result.
@@ -100,14 +112,45 @@ impl Job {
         limit: Option<Span>,
         body: KernelBody,
     ) -> Arc<Job> {
+        let work = Work::Body(body);
+        let id = JobId(runtime.fresh_id());
+        let deadline = limit.map(|span| runtime.clock.now() + span);
+        Job::with_work(id, card, name, grants, deadline, Box::default(), work)
+    }
+
+    /// A job for a card that is not in this program: the kernel of that name, with these
+    /// arguments. `returned` gets what it returns, if it ends well.
+    pub fn call(
+        runtime: &Runtime,
+        card: CardId,
+        args: &KernelArgs,
+        limit: Option<Span>,
+        returned: Returned,
+    ) -> Arc<Job> {
+        let id = JobId(runtime.fresh_id());
+        let deadline = limit.map(|span| runtime.clock.now() + span);
+        let (name, records) = (Arc::clone(args.kernel()), args.records().into());
+        let work = Work::Call(returned);
+        Job::with_work(id, card, name, args.grants(), deadline, records, work)
+    }
+
+    fn with_work(
+        id: JobId,
+        card: CardId,
+        name: Arc<str>,
+        grants: Vec<Granted>,
+        deadline: Option<Time>,
+        args: Box<[KernelArg]>,
+        work: Work,
+    ) -> Arc<Job> {
         Arc::new(Job {
-            id: JobId(runtime.fresh_id()),
+            id,
             card,
             name,
             grants: grants.into(),
-            deadline: limit.map(|span| runtime.clock.now() + span),
-            body: Mutex::new(Some(body)),
-            call: None,
+            deadline,
+            work: Mutex::new(Some(work)),
+            args,
             value: AtomicU64::new(0),
             stop: AtomicU8::new(WANTED),
             done: AtomicBool::new(false),
@@ -130,7 +173,7 @@ impl Job {
         // of the program, and never in one of the runtime's, which would wait for itself.
         let body = {
             let _signals = BlockedSignals::block();
-            lock(&self.body).take()
+            lock(&self.work).take()
         };
         drop(body);
         Some(result)
@@ -144,20 +187,7 @@ impl Job {
         grants: Vec<Granted>,
         body: KernelBody,
     ) -> Arc<Job> {
-        Arc::new(Job {
-            id,
-            card,
-            name,
-            grants: grants.into(),
-            deadline: None,
-            body: Mutex::new(Some(body)),
-            call: None,
-            value: AtomicU64::new(0),
-            stop: AtomicU8::new(WANTED),
-            done: AtomicBool::new(false),
-            state: Mutex::new(State::default()),
-            gate: Gate::new(),
-        })
+        Job::with_work(id, card, name, grants, None, Box::default(), Work::Body(body))
     }
 
     /// Tells it to stop; it does at its next access to memory, or its next
@@ -166,8 +196,8 @@ impl Job {
         runtime.stop_job(self, Stop::Cancelled);
     }
 
-    /// What the kernel returned, if it has ended well and was launched by its name; else 0.
-    pub fn value(&self) -> u64 {
+    /// What the kernel of a served job returned.
+    pub(crate) fn value(&self) -> u64 {
         self.value.load(Ordering::SeqCst)
     }
 
@@ -175,9 +205,22 @@ impl Job {
         self.value.store(value, Ordering::SeqCst);
     }
 
-    /// The arguments of a kernel that was launched by its name.
-    pub(crate) fn call(&self) -> Option<&[KernelArg]> {
-        self.call.as_deref()
+    /// The arguments of a kernel that is known by its name.
+    pub(crate) fn args(&self) -> &[KernelArg] {
+        &self.args
+    }
+
+    /// Whether it is a closure, which can run in this program only.
+    pub(crate) fn is_closure(&self) -> bool {
+        matches!(&*lock(&self.work), Some(Work::Body(_)))
+    }
+
+    /// The card has run its kernel to a good end.
+    pub(crate) fn returned(&self, value: u64) {
+        let work = lock(&self.work).take();
+        if let Some(Work::Call(returned)) = work {
+            returned(value);
+        }
     }
 
     /// Why it has to stop, if it has to.
@@ -254,7 +297,10 @@ impl Job {
         state.pe = Some(pe);
         state.thread = Some(std::thread::current().id());
         drop(state);
-        lock(&self.body).take()
+        match lock(&self.work).take() {
+            Some(Work::Body(body)) => Some(body),
+            Some(Work::Call(_)) | None => None,
+        }
     }
 
     /// Whether its processing element was given up.

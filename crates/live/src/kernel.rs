@@ -54,6 +54,11 @@ impl KernelContext {
         &self.job.name
     }
 
+    /// What a kernel that is known by its name returns to whoever called it.
+    pub(crate) fn set_value(&self, value: u64) {
+        self.job.set_value(value);
+    }
+
     /// Ends the kernel here if the program has cancelled it or its time is up. A kernel that
     /// computes for long without touching memory calls it now and then.
     ///

@@ -3,10 +3,10 @@
 //! Owns creation, placement and disposal. Knows nothing of pages' owners.
 
 use core::ptr::{self, NonNull};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use farside_types::PAGE_SIZE;
-use rustix::fs::MemfdFlags;
+use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::process::{Resource, getrlimit};
@@ -63,20 +63,24 @@ fn advice(errno: Errno) -> &'static str {
     }
 }
 
-/// A file in memory, closed on exec.
+/// A file in memory, closed on exec. Its size is sealed: a process that it is shared with cannot cut
+/// it off under the others' mappings, which would end them with SIGBUS.
 pub(crate) fn memory_file(what: &'static str, bytes: u64) -> Result<OwnedFd, MemoryError> {
     let call = |call| move |errno| MemoryError::Call { call, what, bytes, errno };
     // Beyond the limit ftruncate would raise SIGXFSZ, which ends the program.
     if let Some(limit) = getrlimit(Resource::Fsize).current.filter(|limit| bytes > *limit) {
         return Err(MemoryError::FileLimit { what, bytes, limit });
     }
-    let fd = match rustix::fs::memfd_create(what, MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL) {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let fd = match rustix::fs::memfd_create(what, flags | MemfdFlags::NOEXEC_SEAL) {
         // Before Linux 6.3 the flag is unknown.
-        Err(Errno::INVAL) => rustix::fs::memfd_create(what, MemfdFlags::CLOEXEC),
+        Err(Errno::INVAL) => rustix::fs::memfd_create(what, flags),
         other => other,
     }
     .map_err(call("memfd_create"))?;
     rustix::fs::ftruncate(&fd, bytes).map_err(call("ftruncate"))?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&fd, seals).map_err(call("fcntl(F_ADD_SEALS)"))?;
     Ok(fd)
 }
 
@@ -94,11 +98,22 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `bytes` bytes of `file` at an address that is a multiple of `align`, a power of two
-    /// and a multiple of the page size.
+    /// Maps `bytes` bytes of `file`, from its beginning, at an address that is a multiple of
+    /// `align`, a power of two and a multiple of the page size.
     pub(crate) fn new(
         what: &'static str,
         file: impl AsFd,
+        bytes: usize,
+        align: usize,
+    ) -> Result<Mapping, MemoryError> {
+        Mapping::of_part(what, file, 0, bytes, align)
+    }
+
+    /// Maps `bytes` bytes of `file` from `offset` on, a multiple of the page size.
+    pub(crate) fn of_part(
+        what: &'static str,
+        file: impl AsFd,
+        offset: u64,
         bytes: usize,
         align: usize,
     ) -> Result<Mapping, MemoryError> {
@@ -127,7 +142,7 @@ impl Mapping {
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED,
                 file,
-                0,
+                offset,
             )
         };
         if let Err(errno) = mapped {
@@ -147,8 +162,82 @@ impl Mapping {
         }
     }
 
+    /// Fresh memory of this process alone.
+    pub(crate) fn anonymous(what: &'static str, bytes: usize) -> Result<Mapping, MemoryError> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping at an address the kernel chooses touches nothing.
+        let base = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, access, flags) };
+        Mapping::owned(what, base, bytes)
+    }
+
+    /// A part of a file that this process reads; what it writes there nobody else sees.
+    pub(crate) fn private(
+        what: &'static str,
+        file: impl AsFd,
+        offset: u64,
+        bytes: usize,
+    ) -> Result<Mapping, MemoryError> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: as in `anonymous`.
+        let base = unsafe { rustix::mm::mmap(ptr::null_mut(), bytes, access, flags, file, offset) };
+        Mapping::owned(what, base, bytes)
+    }
+
+    fn owned(
+        what: &'static str,
+        base: Result<*mut core::ffi::c_void, Errno>,
+        bytes: usize,
+    ) -> Result<Mapping, MemoryError> {
+        let fail = |errno| MemoryError::Call { call: "mmap", what, bytes: bytes as u64, errno };
+        let base = NonNull::new(base.map_err(fail)?.cast::<u8>());
+        Ok(Mapping { base: base.ok_or(Errno::NOMEM).map_err(fail)?, bytes })
+    }
+
     pub(crate) fn base(&self) -> *mut u8 {
         self.base.as_ptr()
+    }
+
+    /// Its length in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Puts other memory in its place, at once for all threads: `file` from `offset` on, or without
+    /// one, fresh memory that belongs to nobody else. Pointers stay valid.
+    pub(crate) fn replace(
+        &self,
+        what: &'static str,
+        other: Option<(BorrowedFd<'_>, u64)>,
+    ) -> Result<(), MemoryError> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let (base, flags) = (self.base().cast(), MapFlags::NORESERVE | MapFlags::FIXED);
+        // SAFETY: the range is this mapping, which it replaces in one step; whoever reads or
+        // writes it through pointers meanwhile sees one memory or the other.
+        let outcome = unsafe {
+            match other {
+                Some((file, offset)) => rustix::mm::mmap(
+                    base,
+                    self.bytes,
+                    access,
+                    flags | MapFlags::SHARED,
+                    file,
+                    offset,
+                ),
+                None => {
+                    rustix::mm::mmap_anonymous(base, self.bytes, access, flags | MapFlags::PRIVATE)
+                }
+            }
+        };
+        let bytes = self.bytes as u64;
+        outcome.map_err(|errno| MemoryError::Call { call: "mmap", what, bytes, errno })?;
+        self.advise(Advice::LinuxDontFork).map_err(|errno| MemoryError::Call {
+            call: "madvise(DONTFORK)",
+            what,
+            bytes,
+            errno,
+        })
     }
 
     fn advise(&self, advice: Advice) -> Result<(), Errno> {
@@ -192,6 +281,31 @@ mod tests {
             a.base().add(5).write(77);
             assert_eq!(b.base().add(5).read(), 77);
         }
+    }
+
+    #[test]
+    fn a_replaced_mapping_keeps_its_place_and_has_other_memory() {
+        let file = memory_file("test", 2 * PAGE_SIZE as u64).unwrap();
+        let mapping = Mapping::new("test", &file, PAGE_SIZE, PAGE_SIZE).unwrap();
+        let second =
+            Mapping::of_part("test", &file, PAGE_SIZE as u64, PAGE_SIZE, PAGE_SIZE).unwrap();
+        // SAFETY: both mappings are live and nobody else uses them.
+        unsafe {
+            mapping.base().write(1);
+            second.base().write(2);
+            mapping.replace("test", Some((file.as_fd(), PAGE_SIZE as u64))).unwrap();
+            assert_eq!(mapping.base().read(), 2);
+            mapping.replace("test", None).unwrap();
+            assert_eq!(mapping.base().read(), 0);
+            mapping.base().write(3);
+            assert_eq!(second.base().read(), 2, "nobody else sees what is written there");
+        }
+    }
+
+    #[test]
+    fn a_memory_file_cannot_be_cut_off() {
+        let file = memory_file("test", PAGE_SIZE as u64).unwrap();
+        assert_eq!(rustix::fs::ftruncate(&file, 0), Err(Errno::PERM));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use farside_card::Location;
 use farside_svm::{Place, Run, StepError, StepErrorKind};
-use farside_types::{MemoryId, PAGE_SIZE, PageRange};
+use farside_types::{CardId, MemoryId, PAGE_SIZE, PageRange};
 
 use crate::arena::Arena;
 use crate::card_memory::{CardMemory, copy_pages, zero_pages};
@@ -22,6 +22,21 @@ pub(crate) struct Memories {
 impl Memories {
     pub(crate) fn new(arena: Arena, cards: Vec<CardMemory>, bounces: Vec<CardMemory>) -> Memories {
         Memories { arena, cards, bounces }
+    }
+
+    /// A card's memory.
+    pub(crate) fn card(&self, card: CardId) -> &CardMemory {
+        &self.cards[card.0 as usize]
+    }
+
+    /// All cards' memories.
+    pub(crate) fn cards(&self) -> impl Iterator<Item = (CardId, &CardMemory)> {
+        (0u8..).map(CardId).zip(&self.cards)
+    }
+
+    /// The bounce buffers.
+    pub(crate) fn bounces(&self) -> &[CardMemory] {
+        &self.bounces
     }
 
     /// Where `count` pages from `location` on are.

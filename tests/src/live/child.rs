@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const ROLE: &str = "FARSIDE_LIVE_ROLE";
+pub(super) const ROLE: &str = "FARSIDE_LIVE_ROLE";
 
 /// What this process is to do instead of the test's own part; `None` in the test itself.
 pub fn role() -> Option<String> {

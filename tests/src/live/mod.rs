@@ -8,6 +8,7 @@
 
 mod child;
 mod control;
+pub mod served;
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};

@@ -1,6 +1,7 @@
 //! The cards' side of the runtime: faults that come in, drains that end, cards that go.
 
 use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
 
 use farside_card::Location;
 use farside_svm::{CardFault, Event, Need};
@@ -100,8 +101,15 @@ impl Runtime {
         self.check_process()?;
         let cards = self.card_count();
         let port = self.ports.get(card.0 as usize).ok_or(LiveError::NoSuchCard { card, cards })?;
-        let Port::InProgram(soft) = port;
         let _signals = BlockedSignals::block();
+        let soft = match port {
+            Port::InProgram(soft) => soft,
+            Port::Ring(ring) => {
+                ring.pulled.store(true, Ordering::SeqCst);
+                self.lose(ring);
+                return Ok(());
+            }
+        };
         // First the kernels, so that each of them sees why it ends; all are marked before one of
         // them is stopped, so that none begins in its place.
         let mut jobs = self.open_jobs();
@@ -122,11 +130,18 @@ impl Runtime {
         Ok(())
     }
 
-    /// Counters of a card's MMU and fault queue.
+    /// Whether a card is not in this program, and runs kernels by their names only.
+    pub fn is_far(&self, card: CardId) -> bool {
+        matches!(self.ports.get(card.0 as usize), Some(Port::Ring(_)))
+    }
+
+    /// Counters of a card in the program; those of others are in their registers.
     pub fn card_stats(&self, card: CardId) -> Option<farside_card::CardStats> {
         self.check_process().ok()?;
         let _signals = BlockedSignals::block();
-        let Port::InProgram(soft) = self.ports.get(card.0 as usize)?;
-        Some(lock(&soft.model).stats())
+        match self.ports.get(card.0 as usize)? {
+            Port::InProgram(soft) => Some(lock(&soft.model).stats()),
+            Port::Ring(_) => None,
+        }
     }
 }

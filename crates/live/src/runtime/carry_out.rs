@@ -4,11 +4,12 @@ use std::sync::{Arc, MutexGuard};
 
 use farside_card::Drained;
 use farside_svm::{Command, Event, Executor, Op, Reply};
-use farside_types::{CardId, JobId, Time};
+use farside_types::{CardId, CommandId, Epoch, JobId, Time};
 
 use super::{Core, Port, Runtime};
 use crate::job::Job;
 use crate::lock::lock;
+use crate::ring_card::RingCard;
 
 impl Runtime {
     /// Tells the driver and carries out what follows.
@@ -99,13 +100,24 @@ impl Runtime {
         loop {
             if let Some(command) = core.driver.0.poll_command() {
                 match command.executor {
-                    Executor::Card(card) => self.card_command(core, card, command),
+                    Executor::Card(card) | Executor::CardDma(card) => {
+                        self.card_command(core, card, command);
+                    }
                     _ => core.host.push_back(command),
                 }
             } else if let Some(reply) = core.driver.0.poll_reply() {
                 self.deliver(core, reply);
             } else {
-                return;
+                return self.flush_rings();
+            }
+        }
+    }
+
+    /// Publishes what was put into rings, with one doorbell for all of it.
+    fn flush_rings(&self) {
+        for ring in self.rings() {
+            if let Some(link) = lock(&ring.link).as_mut() {
+                link.flush();
             }
         }
     }
@@ -125,6 +137,7 @@ impl Runtime {
             Reply::CardSuspect { card, pages } => {
                 tracing::error!(%card, %pages, "a card did not let pages go in time");
                 core.suspects.push((card, pages));
+                core.to_reset.push(card);
             }
         }
     }
@@ -134,7 +147,10 @@ impl Runtime {
         if let Some(probe) = self.probe {
             probe(&command);
         }
-        let Port::InProgram(card) = &self.ports[card.0 as usize];
+        let card = match &self.ports[card.0 as usize] {
+            Port::InProgram(card) => card,
+            Port::Ring(ring) => return self.ring_command(core, ring, command),
+        };
         let Command { id, epoch, op, .. } = command;
         if let Op::CardLaunch { job } = op {
             core.jobs.get(&job).into_iter().for_each(|job| card.enqueue(Arc::clone(job)));
@@ -144,6 +160,39 @@ impl Runtime {
             core.driver.0.handle(now, Event::Done { command: id, epoch, result: Ok(()) });
         } else {
             core.draining.insert(id, epoch);
+        }
+    }
+
+    /// One command of a card behind rings. Without a connection it gets no answer, and runs into
+    /// its time limit: the card may still do what it did before.
+    fn ring_command(&self, core: &mut Core, ring: &RingCard, command: Command) {
+        let mut link = lock(&ring.link);
+        let (id, epoch) = (command.id, command.epoch);
+        let started = match (link.as_mut(), &command.op) {
+            (Some(link), Op::CardLaunch { job }) => {
+                core.jobs.get(job).into_iter().for_each(|job| link.launch(Arc::clone(job)));
+                false
+            }
+            (None, Op::CardLaunch { job }) => {
+                drop(link);
+                return self.refuse_job(core, *job, id, epoch);
+            }
+            (Some(link), _) => link.submit(&command),
+            (None, _) => true,
+        };
+        if !started {
+            let now = self.clock.now();
+            core.driver.0.handle(now, Event::Done { command: id, epoch, result: Ok(()) });
+        }
+    }
+
+    /// A job for a card that is away: it fails at once.
+    fn refuse_job(&self, core: &mut Core, job: JobId, command: CommandId, epoch: Epoch) {
+        let now = self.clock.now();
+        core.driver.0.handle(now, Event::Done { command, epoch, result: Ok(()) });
+        core.driver.0.handle(now, Event::JobDone { job });
+        if let Some(job) = core.jobs.remove(&job) {
+            job.finish(Err(job.dropped_error()));
         }
     }
 }

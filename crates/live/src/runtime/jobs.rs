@@ -17,9 +17,13 @@ impl Runtime {
     /// Enters a job and tells the driver.
     ///
     /// # Errors
-    /// [`LiveError::WrongProcess`] after a fork.
+    /// [`LiveError::WrongProcess`] after a fork; [`LiveError::ClosureElsewhere`].
     pub fn launch(&self, job: Arc<Job>, stream: farside_types::StreamId) -> Result<(), LiveError> {
         self.check_process()?;
+        if self.is_far(job.card) && job.is_closure() {
+            let (kernel, card) = (Arc::clone(&job.name), job.card);
+            return Err(LiveError::ClosureElsewhere { kernel, card });
+        }
         let _signals = BlockedSignals::block();
         let _whole = AbortOnPanic::new();
         let (id, card, limit) = (job.id, job.card, job.deadline);
@@ -76,16 +80,23 @@ impl Runtime {
         if job.is_done() {
             return;
         }
-        let Port::InProgram(card) = &self.ports[job.card.0 as usize];
-        if card.take_queued(job.id) {
+        let (never_was, grace) = match &self.ports[job.card.0 as usize] {
+            Port::InProgram(card) => {
+                let taken = card.take_queued(job.id);
+                if !taken {
+                    card.interrupt(job.id);
+                }
+                (taken, Span::from_nanos(self.grace.as_nanos() as u64))
+            }
+            Port::Ring(ring) => (self.abort_on_ring(ring, job), self.ring_grace()),
+        };
+        if never_was {
             // No processing element has taken it, and none will.
             self.job_done(job.id);
             return job.finish_stopped();
         }
-        card.interrupt(job.id);
         self.job_cancel(job.id);
-        let at = self.clock.now() + Span::from_nanos(self.grace.as_nanos() as u64);
-        self.look_again(at, job.id);
+        self.look_again(self.clock.now() + grace, job.id);
     }
 
     /// Its time limit, or the grace after it was told to stop, has passed.
@@ -96,9 +107,15 @@ impl Runtime {
         let Some(plane) = self.shared().map(|runtime| runtime as Arc<dyn Backplane>) else {
             return;
         };
-        if !job.is_done() {
-            let Port::InProgram(card) = &self.ports[job.card.0 as usize];
-            job.give_up(&plane, card);
+        if job.is_done() {
+            return;
+        }
+        match &self.ports[job.card.0 as usize] {
+            Port::InProgram(card) => {
+                job.give_up(&plane, card);
+            }
+            // The card gives a kernel up by itself. One that says nothing stands still.
+            Port::Ring(ring) => self.suspect(ring, "it does not end a job that was aborted"),
         }
     }
 

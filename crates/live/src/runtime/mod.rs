@@ -10,9 +10,11 @@
 //!
 //! Lock order: the driver, then one card. A thread that holds a card's lock takes no other.
 
+mod assemble;
 mod cards;
 mod carry_out;
 mod jobs;
+mod rings;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,22 +22,20 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use farside_card::Geometry;
-use farside_svm::{
-    Capabilities, Command, Config, Driver, Event, Outcome, Placement, Request, RequestError,
-};
+use farside_svm::{Command, Config, Driver, Event, Outcome, Placement, Request, RequestError};
 use farside_types::{Asid, CardId, CommandId, Epoch, JobId, PageRange, RequestId, Time, VirtAddr};
 
-use crate::arena::Arena;
-use crate::card_memory::CardMemory;
 use crate::clock::Clock;
 use crate::error::LiveError;
 use crate::job::Job;
 use crate::lock::lock;
 use crate::memories::Memories;
+use crate::ring_card::{CardPlace, RingCard};
 use crate::signals::BlockedSignals;
 use crate::soft_card::SoftCard;
 use crate::times::{TimeSpent, Times};
 use crate::wait::Gate;
+use assemble::{Parts, assemble};
 
 /// The one address space of a runtime on its cards.
 pub(crate) const ASID: Asid = Asid(0);
@@ -45,11 +45,11 @@ pub(crate) const ASID: Asid = Asid(0);
 pub struct RuntimeConfig {
     /// Bytes of address space; a multiple of 2 MiB.
     pub arena_bytes: u64,
-    /// Frames of each card.
-    pub card_frames: Vec<u32>,
-    /// Processing elements of each card.
+    /// Where each card is.
+    pub cards: Vec<CardPlace>,
+    /// Processing elements of each card in the program.
     pub pes: u16,
-    /// The cards' sizes; `pes` is set from above.
+    /// The sizes of cards in the program; `pes` is set from above.
     pub geometry: Geometry,
     /// The placement scheme.
     pub placement: Box<dyn Placement>,
@@ -93,6 +93,8 @@ pub type Probe = fn(&Command);
 pub(crate) enum Port {
     /// In the program: commands are carried out on it directly.
     InProgram(Arc<SoftCard>),
+    /// Behind registers and rings.
+    Ring(Arc<RingCard>),
 }
 
 /// What the lock protects.
@@ -110,6 +112,8 @@ struct Core {
     /// When the fault reader will look at the clock next.
     next_look: Option<Time>,
     suspects: Vec<(CardId, PageRange)>,
+    /// Cards behind rings that did not answer in time.
+    to_reset: Vec<CardId>,
 }
 
 /// The driver, which has no `Debug` of its own.
@@ -127,38 +131,7 @@ impl Runtime {
     /// # Errors
     /// [`LiveError`] says what the machine lacks.
     pub fn new(config: RuntimeConfig, probe: Option<Probe>) -> Result<Runtime, LiveError> {
-        let arena = Arena::new(config.arena_bytes)?;
-        let support = arena.support();
-        let mut driver = Config::embedded(arena.pages(), config.card_frames.clone());
-        let cards = config.card_frames.len();
-        driver.capabilities.host_read_only = support.host_read_only;
-        if !config.peer {
-            without_peers(&mut driver.capabilities, cards);
-        }
-        (config.tune)(&mut driver);
-        let bounces = &driver.capabilities;
-        let bounces = (0..bounces.bounce_slots)
-            .map(|_| CardMemory::new(bounces.bounce_pages))
-            .collect::<Result<_, _>>()?;
-        let memories = config
-            .card_frames
-            .iter()
-            .map(|&frames| CardMemory::new(frames))
-            .collect::<Result<Vec<_>, _>>()?;
-        if config.warm {
-            for memory in &memories {
-                memory.warm(farside_types::FrameNo(0), memory.frames())?;
-            }
-        }
-        let ports = config
-            .card_frames
-            .iter()
-            .zip(0u8..)
-            .map(|(&frames, card)| {
-                let card = SoftCard::new(CardId(card), frames, config.pes, config.geometry)?;
-                Ok(Port::InProgram(Arc::new(card)))
-            })
-            .collect::<Result<_, LiveError>>()?;
+        let Parts { driver, memories, ports } = assemble(&config)?;
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
         let bell = rustix::event::eventfd(0, flags).map_err(LiveError::Bell)?;
         let core = Core {
@@ -170,9 +143,10 @@ impl Runtime {
             limits: BTreeMap::new(),
             next_look: None,
             suspects: Vec::new(),
+            to_reset: Vec::new(),
         };
         Ok(Runtime {
-            memories: Memories::new(arena, memories, bounces),
+            memories,
             clock: Clock::start(),
             ports,
             core: Mutex::new(core),
@@ -283,14 +257,4 @@ impl Runtime {
     pub(crate) fn shared(&self) -> Option<Arc<Runtime>> {
         self.own.get().and_then(Weak::upgrade)
     }
-}
-
-/// Cards reach the host and themselves only.
-fn without_peers(table: &mut Capabilities, cards: usize) {
-    use farside_types::{MemoryId, MemorySet};
-    for card in 0..cards {
-        let own = CardId(card as u8).memory();
-        table.maps[card + 1] = MemorySet::only(MemoryId::HOST).with(own);
-    }
-    table.bounce_between_cards = true;
 }

@@ -24,16 +24,13 @@ use crate::job::Job;
 use crate::lock::lock;
 use crate::wait::Gate;
 
-/// Processing elements that can take the place of one whose kernel hangs.
-const SPARE_PES: u16 = 8;
-
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct SoftCard {
     pub(crate) id: CardId,
     pub(crate) model: Mutex<Card>,
     /// Jobs that were started and that no processing element has taken yet.
-    queue: Mutex<VecDeque<Arc<Job>>>,
+    queue: Mutex<VecDeque<Queued>>,
     /// Processing elements wait here for jobs.
     gate: Gate,
     /// Answers to faults, by processing element.
@@ -48,6 +45,13 @@ pub(crate) struct SoftCard {
     hung: Mutex<Vec<std::thread::ThreadId>>,
 }
 
+/// A job for a thread: on any processing element, or on one that it has already.
+#[derive(Debug)]
+struct Queued {
+    job: Arc<Job>,
+    pe: Option<PeId>,
+}
+
 #[derive(Debug, Default)]
 struct AnswerSlot {
     outcome: Mutex<Option<Outcome>>,
@@ -55,8 +59,7 @@ struct AnswerSlot {
 }
 
 impl SoftCard {
-    /// A card in its known state, of `geometry` (whose number of processing elements is `pes`).
-    /// No thread runs yet: see [`SoftCard::start`].
+    /// A card in its known state, of `geometry`, with `pes` processing elements. No thread runs yet: see [`SoftCard::start`].
     ///
     /// # Errors
     /// [`LiveError::Geometry`].
@@ -66,7 +69,6 @@ impl SoftCard {
         pes: u16,
         geometry: Geometry,
     ) -> Result<SoftCard, LiveError> {
-        let pes = pes.saturating_add(SPARE_PES);
         Ok(SoftCard {
             id,
             model: Mutex::new(Card::new(id, frames, Geometry { pes, ..geometry })?),
@@ -82,14 +84,20 @@ impl SoftCard {
 
     /// Gives a job to the next processing element that is idle.
     pub(crate) fn enqueue(&self, job: Arc<Job>) {
-        lock(&self.queue).push_back(job);
+        lock(&self.queue).push_back(Queued { job, pe: None });
+        self.gate.notify();
+    }
+
+    /// Runs a job on a processing element that the model has put it on.
+    pub(crate) fn enqueue_on(&self, job: Arc<Job>, pe: PeId) {
+        lock(&self.queue).push_back(Queued { job, pe: Some(pe) });
         self.gate.notify();
     }
 
     /// Takes a job back that no processing element has taken yet.
     pub(crate) fn take_queued(&self, job: JobId) -> bool {
         let mut queue = lock(&self.queue);
-        let found = queue.iter().position(|queued| queued.id == job);
+        let found = queue.iter().position(|queued| queued.job.id == job);
         found.and_then(|at| queue.remove(at)).is_some()
     }
 

@@ -9,7 +9,7 @@ use std::thread::{JoinHandle, ThreadId};
 use farside_card::PeError;
 use farside_types::PeId;
 
-use super::{Backplane, SoftCard};
+use super::{Backplane, Queued, SoftCard};
 use crate::error::{KernelError, LiveError};
 use crate::job::Job;
 use crate::kernel::KernelContext;
@@ -89,12 +89,16 @@ impl SoftCard {
 fn run_jobs(card: &Arc<SoftCard>, plane: &Arc<dyn Backplane>) {
     block_for_whole_thread();
     loop {
-        let job = card.gate.wait(None, || match lock(&card.queue).pop_front() {
-            Some(job) => Some(Some(job)),
+        let next = card.gate.wait(None, || match lock(&card.queue).pop_front() {
+            Some(queued) => Some(Some(queued)),
             None => card.closing.load(Ordering::SeqCst).then_some(None),
         });
-        let Some(Some(job)) = job else { return };
-        if !run_job(card, plane, &job) {
+        let Some(Some(Queued { job, pe })) = next else { return };
+        let goes_on = match pe {
+            Some(pe) => run_placed(card, plane, pe, &job),
+            None => run_job(card, plane, &job),
+        };
+        if !goes_on {
             return;
         }
     }
@@ -119,6 +123,13 @@ fn run_job(card: &Arc<SoftCard>, plane: &Arc<dyn Backplane>, job: &Arc<Job>) -> 
     // its next fault then waits for nobody.
     job.end_with(plane.as_ref(), card, result);
     // Only now: with its result entered it cannot be given up any more.
+    !job.was_given_up()
+}
+
+/// Runs a job that the model has put on a processing element; the card's surroundings take it off.
+fn run_placed(card: &Arc<SoftCard>, plane: &Arc<dyn Backplane>, pe: PeId, job: &Arc<Job>) -> bool {
+    let result = run_kernel(card, plane, pe, job);
+    job.end_with(plane.as_ref(), card, result);
     !job.was_given_up()
 }
 

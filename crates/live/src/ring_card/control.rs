@@ -1,0 +1,164 @@
+//! Memory that a driver shares with a card: the four rings, and blocks for lists and arguments.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use farside_card::interface::{ENTRY_BYTES, ENTRY_WORDS, Entry, RingHeader, RingKind, ring_bytes};
+use farside_types::PAGE_SIZE;
+
+use crate::mapping::{Mapping, MemoryError, memory_file};
+
+const WHAT: &str = "farside-rings";
+
+/// Bytes of a block.
+pub(crate) const BLOCK_BYTES: usize = 4096;
+/// Number of blocks.
+const BLOCKS: usize = 256;
+
+/// Entries of a ring.
+pub(crate) const fn entries(kind: RingKind) -> u32 {
+    match kind {
+        RingKind::Command | RingKind::Completion | RingKind::Fault => 1024,
+        RingKind::Notice => 256,
+    }
+}
+
+/// Where a ring lies in the control memory.
+fn ring_offset(kind: RingKind) -> u64 {
+    let before = RingKind::ALL.iter().take(kind.index());
+    before.map(|&kind| ring_bytes(entries(kind)).next_multiple_of(PAGE_SIZE as u64)).sum()
+}
+
+/// Bytes of the control memory.
+pub(crate) fn control_bytes() -> u64 {
+    blocks_offset() + (BLOCKS * BLOCK_BYTES) as u64
+}
+
+fn blocks_offset() -> u64 {
+    ring_offset(RingKind::Notice)
+        + ring_bytes(entries(RingKind::Notice)).next_multiple_of(PAGE_SIZE as u64)
+}
+
+/// The control memory of one card. Both sides touch it by atomic operations only, since the other is
+/// another process.
+#[derive(Debug)]
+pub(crate) struct Control {
+    mapping: Mapping,
+    file: OwnedFd,
+    bus: u64,
+    free: Vec<u16>,
+}
+
+/// A block, to be given back by [`Control::release`].
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Block(u16);
+
+impl Control {
+    /// Fresh memory, all zero, that the card is going to see at `bus`.
+    pub(crate) fn new(bus: u64) -> Result<Control, MemoryError> {
+        let file = memory_file(WHAT, control_bytes())?;
+        let mapping = Mapping::new(WHAT, &file, control_bytes() as usize, PAGE_SIZE)?;
+        Ok(Control { mapping, file, bus, free: (0..BLOCKS as u16).rev().collect() })
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Where this process has it.
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.mapping.base()
+    }
+
+    /// Bus address of a ring.
+    pub(crate) fn ring_bus(&self, kind: RingKind) -> u64 {
+        self.bus + ring_offset(kind)
+    }
+
+    fn word32(&self, offset: u64) -> &AtomicU32 {
+        debug_assert!(offset % 4 == 0 && offset + 4 <= control_bytes());
+        // SAFETY: the offset is within the mapping, which lives as long as `self`, and aligned;
+        // this process touches the rings' words by atomics only.
+        unsafe { &*self.mapping.base().add(offset as usize).cast::<AtomicU32>() }
+    }
+
+    fn word64(&self, offset: u64) -> &AtomicU64 {
+        debug_assert!(offset % 8 == 0 && offset + 8 <= control_bytes());
+        // SAFETY: as in `word32`.
+        unsafe { &*self.mapping.base().add(offset as usize).cast::<AtomicU64>() }
+    }
+
+    /// A word of a ring's header.
+    pub(crate) fn header(&self, kind: RingKind, word: u64) -> &AtomicU32 {
+        self.word32(ring_offset(kind) + word)
+    }
+
+    fn entry_offset(kind: RingKind, index: u32) -> u64 {
+        let slot = u64::from(index % entries(kind));
+        ring_offset(kind) + RingHeader::BYTES + slot * ENTRY_BYTES
+    }
+
+    /// Puts an entry into a slot that the other side does not look at.
+    pub(crate) fn put(&self, kind: RingKind, index: u32, entry: &Entry) {
+        let offset = Self::entry_offset(kind, index);
+        for (word, at) in entry.iter().zip((offset..).step_by(8)) {
+            self.word64(at).store(*word, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes an entry out of a slot that the other side has published.
+    pub(crate) fn get(&self, kind: RingKind, index: u32) -> Entry {
+        let offset = Self::entry_offset(kind, index);
+        let mut entry = [0; ENTRY_WORDS];
+        for (word, at) in entry.iter_mut().zip((offset..).step_by(8)) {
+            *word = self.word64(at).load(Ordering::Relaxed);
+        }
+        entry
+    }
+
+    /// A block, while there are any.
+    pub(crate) fn take_block(&mut self) -> Option<Block> {
+        self.free.pop().map(Block)
+    }
+
+    /// Gives a block back. The card does not use it any more.
+    pub(crate) fn release(&mut self, block: Block) {
+        self.free.push(block.0);
+    }
+
+    /// Bus address of a block.
+    pub(crate) fn block_bus(&self, block: &Block) -> u64 {
+        self.bus + Self::block_offset(block)
+    }
+
+    fn block_offset(block: &Block) -> u64 {
+        blocks_offset() + u64::from(block.0) * BLOCK_BYTES as u64
+    }
+
+    /// Writes words to a block, from its word `first` on.
+    pub(crate) fn write_block(
+        &self,
+        block: &Block,
+        first: usize,
+        words: impl IntoIterator<Item = u64>,
+    ) {
+        let start = Self::block_offset(block) + first as u64 * 8;
+        for (word, at) in words.into_iter().zip((start..).step_by(8)) {
+            assert!(at + 8 <= Self::block_offset(block) + BLOCK_BYTES as u64, "a block's end");
+            self.word64(at).store(word, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads bytes of a block, from its word `first` on, as far as the block goes.
+    pub(crate) fn read_block(&self, block: &Block, first: usize, bytes: usize) -> Vec<u8> {
+        let room = BLOCK_BYTES - (first * 8).min(BLOCK_BYTES);
+        let bytes = bytes.min(room);
+        let start = Self::block_offset(block) + first as u64 * 8;
+        let words = (start..).step_by(8).take(bytes.div_ceil(8));
+        let mut out: Vec<u8> =
+            words.flat_map(|at| self.word64(at).load(Ordering::Relaxed).to_le_bytes()).collect();
+        out.truncate(bytes);
+        out
+    }
+}

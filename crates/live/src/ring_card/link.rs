@@ -1,0 +1,209 @@
+//! One connection to a card, from its reset to its end: identity, rings, and what is under way.
+
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use farside_card::interface::{RING_COUNT, RingKind, VERSION, pci, register};
+use farside_types::{CardId, CommandId, Epoch, JobId};
+
+use super::bus_map::BusMap;
+use super::control::{Block, Control, control_bytes, entries};
+use super::submit::Backlog;
+use super::transport::{
+    DmaPiece, Transport, TransportError, read_u32, read_u64, write_u32, write_u64,
+};
+use crate::error::LiveError;
+use crate::job::Job;
+
+/// What a card says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Frames of the function's memory.
+    pub(crate) frames: u32,
+    /// Processing elements.
+    pub(crate) pes: u32,
+    /// The life of the function.
+    pub(crate) generation: u64,
+    /// Pages of one DMA command.
+    pub(crate) dma_pages: u32,
+    /// Capability bits.
+    pub(crate) capabilities: u64,
+}
+
+/// A command of the driver that has parts under way.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    pub(super) epoch: Epoch,
+    pub(super) parts_left: u32,
+    pub(super) pages_done: u64,
+    pub(super) failed: bool,
+    /// Whether the driver expects that it may fail: a copy. Others only change tables.
+    pub(super) may_fail: bool,
+}
+
+/// What a tag stands for.
+#[derive(Debug)]
+pub(super) enum Pending {
+    Command { id: CommandId, block: Option<Block> },
+    Kernel { name: Arc<str>, block: Block, jobs: Vec<Arc<Job>> },
+    Launch { job: Arc<Job>, block: Block },
+    Abort,
+}
+
+/// See the module. The runtime calls it under the driver's lock.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(super) card: CardId,
+    pub(super) transport: Arc<dyn Transport>,
+    pub(super) control: Control,
+    pub(super) map: Arc<BusMap>,
+    pub(super) identity: Identity,
+    /// Entries that were put into the command ring.
+    pub(super) produced: u32,
+    /// Entries that were taken out of the others.
+    pub(super) consumed: [u32; RING_COUNT],
+    /// The card waits for room in one of its rings, and there is some again.
+    pub(super) room_made: bool,
+    pub(super) next_tag: u64,
+    pub(super) pending: HashMap<u64, Pending>,
+    pub(super) commands: HashMap<CommandId, InFlight>,
+    pub(super) backlog: Backlog,
+    /// Kernels that were looked up.
+    pub(super) kernels: HashMap<Arc<str>, u32>,
+    /// The card has written nonsense: it has to be reset.
+    pub(super) broken: bool,
+}
+
+/// How long a card may take to come to its known state.
+const RESET_LIMIT: Duration = Duration::from_secs(5);
+
+/// Looks whether a function is a card that this version can drive, and what it has.
+///
+/// # Errors
+/// [`TransportError`].
+pub(crate) fn identify(bus: &dyn Transport) -> Result<Identity, TransportError> {
+    let unfit = |what| Err(TransportError::Unfit { what });
+    let magic = read_u32(bus, register::MAGIC)?;
+    if magic != register::MAGIC_VALUE {
+        return unfit(format!("this is no Farside card: its first register is {magic:#010x}"));
+    }
+    let version = read_u32(bus, register::VERSION)?;
+    if version >> 16 != VERSION >> 16 {
+        return unfit(format!(
+            "the card speaks version {}.{} of the card interface, this program {}.{}; \
+             use versions that go together",
+            version >> 16,
+            version & 0xffff,
+            VERSION >> 16,
+            VERSION & 0xffff
+        ));
+    }
+    let identity = Identity {
+        frames: read_u32(bus, register::FRAMES)?,
+        pes: read_u32(bus, register::PES)?,
+        generation: read_u64(bus, register::GENERATION)?,
+        dma_pages: read_u32(bus, register::DMA_PAGES)?,
+        capabilities: read_u64(bus, register::CAPABILITIES)?,
+    };
+    let needed = register::CAP_GROUPS;
+    if identity.capabilities & needed != needed {
+        return unfit("the card has no grouped faults, which kernels need for `with`".to_owned());
+    }
+    if identity.frames == 0 || identity.dma_pages == 0 {
+        return unfit(format!("the card has no memory or no page DMA: {identity:?}"));
+    }
+    Ok(identity)
+}
+
+/// Brings a function to its known state.
+///
+/// # Errors
+/// [`TransportError::TimedOut`] if it does not come there.
+pub(crate) fn reset(bus: &dyn Transport) -> Result<(), TransportError> {
+    write_u32(bus, register::CONTROL, register::CONTROL_RESET)?;
+    let end = Instant::now() + RESET_LIMIT;
+    while read_u32(bus, register::STATUS)? & register::STATUS_RESETTING != 0 {
+        if Instant::now() > end {
+            return Err(TransportError::TimedOut { what: "resetting the card" });
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    Ok(())
+}
+
+impl Link {
+    /// Resets a function and sets its rings up. `event` gets its interrupts.
+    ///
+    /// # Errors
+    /// [`LiveError::Card`], [`LiveError::Memory`].
+    pub(crate) fn open(
+        card: CardId,
+        transport: Arc<dyn Transport>,
+        identity: Identity,
+        map: Arc<BusMap>,
+        event: BorrowedFd<'_>,
+    ) -> Result<Link, LiveError> {
+        let control = Control::new(map.control())?;
+        let bus = transport.as_ref();
+        let fail = |error| LiveError::Card { card, error };
+        reset(bus).map_err(fail)?;
+        bus.map(&DmaPiece {
+            bus: map.control(),
+            bytes: control_bytes(),
+            address: control.base(),
+            file: control.file(),
+            offset: 0,
+        })
+        .map_err(fail)?;
+        bus.interrupt_by(pci::VECTORS, event).map_err(fail)?;
+        set_up_rings(bus, &control).map_err(fail)?;
+        Ok(Link {
+            card,
+            transport,
+            control,
+            map,
+            identity,
+            produced: 0,
+            consumed: [0; RING_COUNT],
+            room_made: false,
+            next_tag: 1,
+            pending: HashMap::new(),
+            commands: HashMap::new(),
+            backlog: Backlog::new(),
+            kernels: HashMap::new(),
+            broken: false,
+        })
+    }
+
+    /// Whether the card has written nonsense.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Whether a job is with the card.
+    pub(crate) fn knows(&self, job: JobId) -> bool {
+        self.pending.values().any(|pending| match pending {
+            Pending::Launch { job: launched, .. } => launched.id == job,
+            Pending::Kernel { jobs, .. } => jobs.iter().any(|waiting| waiting.id == job),
+            Pending::Command { .. } | Pending::Abort => false,
+        })
+    }
+}
+
+fn set_up_rings(bus: &dyn Transport, control: &Control) -> Result<(), TransportError> {
+    for kind in RingKind::ALL {
+        let first = register::ring(kind);
+        write_u64(bus, first + register::RING_BASE, control.ring_bus(kind))?;
+        write_u32(bus, first + register::RING_ENTRIES, entries(kind))?;
+        write_u32(bus, first + register::RING_VECTOR, kind.index() as u32)?;
+    }
+    write_u32(bus, register::CONTROL, register::CONTROL_ENABLE)?;
+    let (status, errors) = (read_u32(bus, register::STATUS)?, read_u64(bus, register::ERRORS)?);
+    if status & register::STATUS_ENABLED == 0 || errors != 0 {
+        let what = format!("the card does not start: status {status:#x}, errors {errors:#x}");
+        return Err(TransportError::Unfit { what });
+    }
+    Ok(())
+}

@@ -1,0 +1,197 @@
+//! A card behind registers and rings: a process of its own, or a device of the kernel's VFIO.
+//!
+//! The driver of the card interface (`docs/card-interface.md`): [`link`] is one connection,
+//! [`submit`] turns the driver's commands into entries, [`receive`] turns what the card writes into
+//! events, [`control`] is the memory they share, [`bus_map`] says where memories are on the card's
+//! bus, and [`transport`] is what a bus has to offer.
+
+mod bus_map;
+mod control;
+mod link;
+mod place;
+mod receive;
+mod submit;
+mod transport;
+mod vfio;
+mod vfio_user;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use farside_types::{CardId, PAGE_SIZE};
+use rustix::event::EventfdFlags;
+
+pub(crate) use bus_map::BusMap;
+pub(crate) use control::control_bytes;
+pub(crate) use link::{Identity, Link};
+pub(crate) use place::connect;
+pub use place::{CardPlace, PlaceError};
+pub(crate) use receive::Received;
+pub use transport::TransportError;
+pub(crate) use transport::{DmaPiece, Transport};
+
+use crate::card_memory::CardMemory;
+use crate::error::LiveError;
+use crate::lock::lock;
+use crate::memories::Memories;
+
+/// A card behind registers and rings.
+#[derive(Debug)]
+pub(crate) struct RingCard {
+    pub(crate) id: CardId,
+    /// Where it is to be found, also when it comes back.
+    pub(crate) place: CardPlace,
+    /// The connection; none while the card is gone or being reset. Taken under the driver's lock.
+    pub(crate) link: Mutex<Option<Link>>,
+    /// Its interrupts arrive here, whatever the connection.
+    pub(crate) event: Arc<OwnedFd>,
+    /// Becomes readable when the card goes; none while it is gone.
+    watch: Mutex<Option<Arc<OwnedFd>>>,
+    /// The way to the card, for messages that need no ring.
+    transport: Mutex<Option<Arc<dyn Transport>>>,
+    /// A thread is on its way to get it back.
+    pub(crate) recovering: AtomicBool,
+    /// It was pulled out, and nobody gets it back.
+    pub(crate) pulled: AtomicBool,
+    map: Arc<BusMap>,
+}
+
+impl RingCard {
+    /// A card that is not connected yet.
+    pub(crate) fn new(
+        id: CardId,
+        place: CardPlace,
+        map: Arc<BusMap>,
+    ) -> Result<RingCard, LiveError> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let event = rustix::event::eventfd(0, flags).map_err(LiveError::Bell)?;
+        Ok(RingCard {
+            id,
+            place,
+            link: Mutex::new(None),
+            event: Arc::new(event),
+            watch: Mutex::new(None),
+            transport: Mutex::new(None),
+            recovering: AtomicBool::new(false),
+            pulled: AtomicBool::new(false),
+            map,
+        })
+    }
+
+    /// Uses a card that was found: resets it, shares all memories with it, and starts its rings.
+    ///
+    /// # Errors
+    /// [`LiveError::Card`] and others; the card is as absent as before.
+    pub(crate) fn take_up(
+        &self,
+        memories: &Memories,
+        transport: Arc<dyn Transport>,
+        identity: Identity,
+    ) -> Result<(), LiveError> {
+        let fail = |error| LiveError::Card { card: self.id, error };
+        let link = Link::open(
+            self.id,
+            Arc::clone(&transport),
+            identity,
+            Arc::clone(&self.map),
+            self.event.as_fd(),
+        )?;
+        self.share_memories(memories, transport.as_ref()).map_err(fail)?;
+        let watch = transport.watch().map(|fd| fd.try_clone_to_owned()).transpose();
+        let watch = watch.map_err(|_| fail(TransportError::Gone { what: "watching the card" }))?;
+        *lock(&self.watch) = watch.map(Arc::new);
+        *lock(&self.transport) = Some(transport);
+        *lock(&self.link) = Some(link);
+        Ok(())
+    }
+
+    fn share_memories(
+        &self,
+        memories: &Memories,
+        transport: &dyn Transport,
+    ) -> Result<(), TransportError> {
+        let arena = &memories.arena;
+        transport.map(&DmaPiece {
+            bus: self.map.host(),
+            bytes: arena.pages().bytes(),
+            address: arena.alias_base(),
+            file: arena.file(),
+            offset: 0,
+        })?;
+        for (slot, memory) in memories.bounces().iter().enumerate() {
+            share(transport, self.map.bounce(slot), memory)?;
+        }
+        for (card, memory) in memories.cards() {
+            if card != self.id {
+                share(transport, self.map.card(card), memory)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A peer has come back with other memory: lets this card reach it instead of the old one.
+    pub(crate) fn share_again(&self, peer: CardId, memory: &CardMemory) {
+        let Some(transport) = self.transport() else { return };
+        let bus = self.map.card(peer);
+        let outcome = transport
+            .unmap(bus, bytes_of(memory))
+            .and_then(|()| share(transport.as_ref(), bus, memory));
+        if let Err(error) = outcome {
+            // Copies between the two fail, and are rolled back; the card itself is watched.
+            tracing::error!(card = %self.id, %peer, %error, "a peer's new memory is not reachable");
+        }
+    }
+
+    /// Lets go of the connection.
+    pub(crate) fn drop_connection(&self) {
+        lock(&self.link).take();
+        lock(&self.watch).take();
+        lock(&self.transport).take();
+    }
+
+    /// The descriptor that says when the card goes.
+    pub(crate) fn watched(&self) -> Option<Arc<OwnedFd>> {
+        lock(&self.watch).clone()
+    }
+
+    /// Whether the connection is known to have ended.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.transport().is_some_and(|transport| transport.is_gone())
+    }
+
+    /// Whether it answers a message.
+    pub(crate) fn answers(&self) -> bool {
+        let Some(transport) = self.transport() else { return false };
+        transport.read(farside_card::interface::register::MAGIC, &mut [0; 4]).is_ok()
+    }
+
+    fn transport(&self) -> Option<Arc<dyn Transport>> {
+        lock(&self.transport).clone()
+    }
+
+    /// Whether there is a connection.
+    pub(crate) fn is_connected(&self) -> bool {
+        lock(&self.link).is_some()
+    }
+
+    /// Whether nobody has begun to get it back; then the caller has.
+    pub(crate) fn begin_recovery(&self) -> bool {
+        !self.pulled.load(Ordering::SeqCst) && !self.recovering.swap(true, Ordering::SeqCst)
+    }
+}
+
+fn bytes_of(memory: &CardMemory) -> u64 {
+    u64::from(memory.frames()) * PAGE_SIZE as u64
+}
+
+fn share(transport: &dyn Transport, bus: u64, memory: &CardMemory) -> Result<(), TransportError> {
+    let (file, offset) = memory.file();
+    transport.map(&DmaPiece {
+        bus,
+        bytes: bytes_of(memory),
+        address: memory.base(),
+        file: file.as_fd(),
+        offset,
+    })
+}

@@ -1,0 +1,266 @@
+//! What a card has written to its rings, in the driver's words.
+
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use farside_card::interface::{
+    CompletionEntry, Entry, FaultHead, FaultRecord, FaultWants, NoticeRecord, RingHeader, RingKind,
+    Status, reason_from_word,
+};
+use farside_svm::{CardFault, Need, StepError, StepErrorKind};
+use farside_types::{
+    Access, CancelReason, CardId, CommandId, Epoch, FaultId, PageNo, PageRange, VirtAddr,
+};
+
+use super::control::entries;
+use super::link::{Link, Pending};
+use crate::error::KernelError;
+use crate::job::Job;
+
+/// Something that a card has said.
+#[derive(Debug)]
+pub(crate) enum Received {
+    /// A command of the driver has completed.
+    Done(CommandId, Epoch, Result<(), StepError>),
+    /// A job has ended; `bool`: it may still touch memory, because it hangs.
+    JobEnded(Arc<Job>, Result<(), KernelError>, bool),
+    /// Faults.
+    Faults(Vec<CardFault>),
+    /// A group of pages whose remote accesses reached the threshold.
+    Notice(PageRange, u32),
+}
+
+/// The part of a fault's id that the card gives; the card's number is the rest.
+const ID_BITS: u32 = 56;
+
+/// The name of a card's fault in the whole machine.
+fn fault_of(card: CardId, id: FaultId) -> FaultId {
+    FaultId(u64::from(card.0) << ID_BITS | id.0 & ((1 << ID_BITS) - 1))
+}
+
+/// The name of a fault on its card.
+pub(super) fn fault_on_card(id: FaultId) -> FaultId {
+    FaultId(id.0 & ((1 << ID_BITS) - 1))
+}
+
+/// Rings that the card writes.
+const INCOMING: [RingKind; 3] = [RingKind::Completion, RingKind::Fault, RingKind::Notice];
+
+impl Link {
+    /// Takes everything that the card has written so far.
+    pub(crate) fn receive(&mut self) -> Vec<Received> {
+        let mut received = Vec::new();
+        self.awake();
+        while let Some(entry) = self.next(RingKind::Completion) {
+            self.completed(&entry, &mut received);
+        }
+        self.receive_faults(&mut received);
+        while let Some(entry) = self.next(RingKind::Notice) {
+            match NoticeRecord::from_entry(&entry) {
+                Ok(notice) => received.push(Received::Notice(notice.pages, notice.count)),
+                Err(_) => self.nonsense("notice", &entry),
+            }
+        }
+        self.send_backlog();
+        received
+    }
+
+    /// Says that entries need no interrupt, because they are looked for.
+    fn awake(&self) {
+        for kind in INCOMING {
+            self.control.header(kind, RingHeader::CONSUMER_SLEEPS).store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Says that an interrupt is wanted for the next entry. `false`: there is one already.
+    ///
+    /// The card publishes an entry, fences, and reads what is stored here; this stores, fences, and
+    /// looks for entries. One of the two sees the other, so no entry is slept over.
+    pub(crate) fn may_sleep(&self) -> bool {
+        for kind in INCOMING {
+            self.control.header(kind, RingHeader::CONSUMER_SLEEPS).store(1, Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst);
+        INCOMING.iter().all(|&kind| self.produced(kind) == self.consumed[kind.index()])
+    }
+
+    /// Whether the card has written something that was not taken.
+    pub(crate) fn has_news(&self) -> bool {
+        INCOMING.iter().any(|&kind| self.produced(kind) != self.consumed[kind.index()])
+    }
+
+    fn produced(&self, kind: RingKind) -> u32 {
+        self.control.header(kind, RingHeader::PRODUCER).load(Ordering::Acquire)
+    }
+
+    /// The next entry of a ring, which is given back to the card.
+    fn next(&mut self, kind: RingKind) -> Option<Entry> {
+        let index = self.consumed[kind.index()];
+        let waiting = self.produced(kind).wrapping_sub(index);
+        if waiting == 0 {
+            return None;
+        }
+        if waiting > entries(kind) {
+            tracing::error!(card = %self.card, ring = kind.name(), "a card's ring makes no sense");
+            self.broken = true;
+            return None;
+        }
+        let entry = self.control.get(kind, index);
+        let next = index.wrapping_add(1);
+        self.consumed[kind.index()] = next;
+        self.control.header(kind, RingHeader::CONSUMER).store(next, Ordering::Release);
+        self.room_made |= waiting == entries(kind)
+            || self.control.header(kind, RingHeader::PRODUCER_WAITS).load(Ordering::Relaxed) != 0;
+        Some(entry)
+    }
+
+    fn receive_faults(&mut self, received: &mut Vec<Received>) {
+        let mut faults = Vec::new();
+        while let Some(entry) = self.next(RingKind::Fault) {
+            match FaultRecord::from_entry(&entry) {
+                Ok(FaultRecord::Head(head)) => faults.extend(self.fault(head)),
+                Ok(FaultRecord::Ranges(..)) | Err(_) => self.nonsense("fault", &entry),
+            }
+        }
+        if !faults.is_empty() {
+            received.push(Received::Faults(faults));
+        }
+    }
+
+    /// A fault with the ranges that follow it, if it is a group.
+    fn fault(&mut self, head: FaultHead) -> Option<CardFault> {
+        let need = match head.wants {
+            FaultWants::Page(page, access) => Need::Page(page, access),
+            FaultWants::Group { ranges } => Need::Group(self.group(head.id, ranges)?.into()),
+        };
+        Some(CardFault { id: fault_of(self.card, head.id), need })
+    }
+
+    /// The records of a group are written together, so they are all there.
+    fn group(&mut self, id: FaultId, count: u32) -> Option<Vec<(PageRange, Access)>> {
+        let mut ranges = Vec::new();
+        while (ranges.len() as u64) < u64::from(count) {
+            let entry = self.next(RingKind::Fault)?;
+            match FaultRecord::from_entry(&entry) {
+                Ok(FaultRecord::Ranges(of, part)) if of == id && part[0].is_some() => {
+                    ranges.extend(part.into_iter().flatten());
+                }
+                _ => {
+                    self.nonsense("fault", &entry);
+                    return None;
+                }
+            }
+        }
+        Some(ranges)
+    }
+
+    fn nonsense(&mut self, what: &str, entry: &Entry) {
+        tracing::error!(card = %self.card, ?entry, "a {what} record of a card makes no sense");
+        self.broken = true;
+    }
+
+    fn completed(&mut self, entry: &Entry, received: &mut Vec<Received>) {
+        let Ok(completion) = CompletionEntry::from_entry(entry) else {
+            return self.nonsense("completion", entry);
+        };
+        match self.pending.remove(&completion.tag) {
+            Some(Pending::Command { id, block }) => {
+                block.into_iter().for_each(|block| self.control.release(block));
+                received.extend(self.part_done(id, &completion));
+            }
+            Some(Pending::Kernel { name, block, jobs }) => {
+                self.control.release(block);
+                self.kernel_found(&name, jobs, &completion, received);
+            }
+            Some(Pending::Launch { job, block }) => {
+                let text = self.control.read_block(
+                    &block,
+                    super::submit::MESSAGE_WORD,
+                    completion.message_bytes as usize,
+                );
+                self.control.release(block);
+                let message = String::from_utf8_lossy(&text).into_owned();
+                let hangs = completion.status == Status::Hung && completion.value != 0;
+                let result = job_result(&job, &completion, message);
+                received.push(Received::JobEnded(job, result, hangs));
+            }
+            Some(Pending::Abort) => {}
+            None => self.nonsense("completion", entry),
+        }
+    }
+
+    /// A part of a driver's command has completed; the command has with its last part.
+    fn part_done(&mut self, id: CommandId, completion: &CompletionEntry) -> Option<Received> {
+        let command = self.commands.get_mut(&id)?;
+        command.parts_left -= 1;
+        if completion.status == Status::Ok {
+            command.pages_done += completion.pages;
+        } else {
+            let status = completion.status;
+            let detail = completion.detail;
+            tracing::error!(card = %self.card, ?status, detail, "a card refused or failed a command");
+            command.failed = true;
+        }
+        if command.parts_left > 0 {
+            return None;
+        }
+        let command = self.commands.remove(&id)?;
+        let error = StepError { pages_done: command.pages_done, kind: StepErrorKind::Transfer };
+        let result = if command.failed && command.may_fail { Err(error) } else { Ok(()) };
+        Some(Received::Done(id, command.epoch, result))
+    }
+
+    fn kernel_found(
+        &mut self,
+        name: &Arc<str>,
+        jobs: Vec<Arc<Job>>,
+        completion: &CompletionEntry,
+        received: &mut Vec<Received>,
+    ) {
+        if completion.status == Status::Ok {
+            self.kernels.insert(Arc::clone(name), completion.value as u32);
+            jobs.into_iter().for_each(|job| self.launch(job));
+            return;
+        }
+        for job in jobs {
+            let (kernel, card) = (Arc::clone(name), self.card);
+            received.push(Received::JobEnded(
+                job,
+                Err(KernelError::NotOnCard { kernel, card }),
+                false,
+            ));
+        }
+    }
+}
+
+/// How a job of another process ended.
+fn job_result(job: &Job, completion: &CompletionEntry, message: String) -> Result<(), KernelError> {
+    let (kernel, card) = (Arc::clone(&job.name), job.card);
+    Err(match completion.status {
+        Status::Ok => {
+            job.returned(completion.value);
+            return Ok(());
+        }
+        Status::Aborted => return Err(job.stopped().unwrap_or(KernelError::Cancelled { kernel })),
+        Status::KernelFailed => KernelError::Failed { kernel, message },
+        Status::KernelPanicked => KernelError::Panicked { kernel, message },
+        Status::KernelFault => {
+            let reason = reason_from_word(completion.value as u32);
+            let reason = reason.unwrap_or(CancelReason::CopyFailed);
+            KernelError::Fault { kernel, card, page: PageNo(completion.detail), reason }
+        }
+        Status::WildAddress => {
+            let access = if completion.value == 1 { Access::Write } else { Access::Read };
+            let addr = VirtAddr(completion.detail);
+            KernelError::WildAddress { kernel, addr, access, hint: String::new() }
+        }
+        Status::BadRequest => KernelError::BadRequest { kernel, why: message },
+        Status::Hung => KernelError::Hung { kernel, card },
+        Status::NoSuchKernel => KernelError::NotOnCard { kernel, card },
+        Status::Busy => KernelError::Busy { kernel, card },
+        status => {
+            let why = format!("the card refused the launch: {status:?}, {:#x}", completion.detail);
+            KernelError::BadRequest { kernel, why }
+        }
+    })
+}

@@ -1,0 +1,363 @@
+//! The driver's commands as entries of a card's ring.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use farside_card::interface::{
+    ARG_BYTES, CommandEntry, EXTENT_BYTES, Extent, ExtentArg, ExtentList, FaultArg, Operation,
+    RingHeader, RingKind, Whereabouts, reason_to_word,
+};
+use farside_svm::{Command, Op, Place, Run};
+use farside_types::{FaultId, JobId, Rights};
+
+use super::control::{BLOCK_BYTES, Block, entries};
+use super::link::{InFlight, Link, Pending};
+use super::receive::fault_on_card;
+use crate::job::Job;
+use crate::runtime::ASID;
+
+/// Extents of one list: a block of the control memory.
+const LIST_EXTENTS: usize = BLOCK_BYTES / EXTENT_BYTES as usize;
+/// Fault ids of one list.
+const LIST_FAULTS: usize = BLOCK_BYTES / 8;
+/// First word of the message buffer in a launch's block; the arguments are before it.
+pub(super) const MESSAGE_WORD: usize = BLOCK_BYTES / 16;
+/// Bytes of that buffer.
+const MESSAGE_BYTES: u32 = (BLOCK_BYTES / 2) as u32;
+
+/// Something that waits for room: in the ring, or for a block.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    /// A part of a driver's command.
+    Pages(farside_types::CommandId, PageOp, Vec<Extent>),
+    /// Faults to be resumed or cancelled.
+    Faults(farside_types::CommandId, Option<u32>, Vec<FaultId>),
+    /// A kernel to be looked up, and the jobs that run it.
+    Kernel(Arc<str>, Vec<Arc<Job>>),
+    /// A job to be launched.
+    Launch(Arc<Job>),
+    /// A job to be aborted.
+    Abort(JobId),
+}
+
+/// What is done with pages.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum PageOp {
+    Map(Rights),
+    Protect(Rights),
+    Unmap,
+    Copy,
+    Fill,
+}
+
+impl PageOp {
+    fn operation(self, pages: ExtentArg) -> Operation {
+        match self {
+            PageOp::Map(rights) => Operation::Map(pages, rights),
+            PageOp::Protect(rights) => Operation::Protect(pages, rights),
+            PageOp::Unmap => Operation::Unmap(pages),
+            PageOp::Copy => Operation::Copy(pages),
+            PageOp::Fill => Operation::Fill(pages, 0),
+        }
+    }
+
+    /// Whether it is about pages of the address space; the others are about frames only.
+    fn names_pages(self) -> bool {
+        !matches!(self, PageOp::Copy | PageOp::Fill)
+    }
+
+    /// Pages of one command; only page DMA has a bound.
+    fn pages_max(self, dma_pages: u32) -> u32 {
+        match self {
+            PageOp::Copy | PageOp::Fill => dma_pages,
+            _ => u32::MAX,
+        }
+    }
+}
+
+impl Link {
+    /// Puts a command of the driver into the ring. It is published by [`Link::flush`]. `false`: there
+    /// is nothing to do, and no completion comes.
+    pub(crate) fn submit(&mut self, command: &Command) -> bool {
+        let (id, before) = (command.id, self.backlog.len());
+        match &command.op {
+            Op::CardUnmap { runs } => self.pages(id, PageOp::Unmap, runs, |_, _| (OWN, OWN)),
+            Op::CardProtect { runs, rights } => {
+                self.pages(id, PageOp::Protect(*rights), runs, |_, _| (OWN, OWN));
+            }
+            Op::CardMap { runs, memory, rights } => {
+                let (card, map, memory) = (self.card, Arc::clone(&self.map), *memory);
+                self.pages(id, PageOp::Map(*rights), runs, |run, _| {
+                    (OWN, map.frame(card, memory, run.dst))
+                });
+            }
+            Op::Copy { from, to, runs } => {
+                let (card, map, from, to) = (self.card, Arc::clone(&self.map), *from, *to);
+                self.pages(id, PageOp::Copy, runs, |run, done| {
+                    let src = map.place(card, from, run.src, done);
+                    (src, map.place(card, to, run.dst, done))
+                });
+            }
+            Op::Fill { memory, runs } => {
+                let (card, map) = (self.card, Arc::clone(&self.map));
+                let to = Place::Memory(*memory);
+                self.pages(id, PageOp::Fill, runs, |run, done| {
+                    (OWN, map.place(card, to, run.dst, done))
+                });
+            }
+            Op::CardResume { faults } => self.faults(id, None, faults),
+            Op::CardCancel { faults, reason } => {
+                self.faults(id, Some(reason_to_word(*reason)), faults);
+            }
+            _ => unreachable!("launches and the host's commands do not come here"),
+        }
+        let parts = (self.backlog.len() - before) as u32;
+        if parts == 0 {
+            return false;
+        }
+        let may_fail = matches!(command.op, Op::Copy { .. } | Op::Fill { .. });
+        let state = InFlight {
+            epoch: command.epoch,
+            parts_left: parts,
+            pages_done: 0,
+            failed: false,
+            may_fail,
+        };
+        self.commands.insert(id, state);
+        self.send_backlog();
+        true
+    }
+
+    /// Cuts runs into parts that one command can carry.
+    fn pages(
+        &mut self,
+        id: farside_types::CommandId,
+        op: PageOp,
+        runs: &[Run],
+        ends: impl Fn(&Run, u32) -> (Whereabouts, Whereabouts),
+    ) {
+        let pages_max = op.pages_max(self.identity.dma_pages);
+        let (mut part, mut room, mut done) = (Vec::new(), pages_max, 0u32);
+        for run in runs {
+            let (src, dst) = ends(run, done);
+            let mut taken = 0;
+            while taken < run.count {
+                let count = (run.count - taken).min(room);
+                part.push(Extent {
+                    page: if op.names_pages() { run.page.0 + u64::from(taken) } else { 0 },
+                    count,
+                    src: advance(src, taken),
+                    dst: advance(dst, taken),
+                });
+                taken += count;
+                room -= count;
+                if room == 0 || part.len() == LIST_EXTENTS {
+                    self.backlog.push_back(Waiting::Pages(id, op, std::mem::take(&mut part)));
+                    room = pages_max;
+                }
+            }
+            done = done.wrapping_add(run.count);
+        }
+        if !part.is_empty() {
+            self.backlog.push_back(Waiting::Pages(id, op, part));
+        }
+    }
+
+    fn faults(&mut self, id: farside_types::CommandId, reason: Option<u32>, faults: &[FaultId]) {
+        for chunk in faults.chunks(LIST_FAULTS) {
+            let ids = chunk.iter().map(|&fault| fault_on_card(fault)).collect();
+            self.backlog.push_back(Waiting::Faults(id, reason, ids));
+        }
+    }
+
+    /// Launches a job; its kernel's name is looked up first, if it was not before.
+    pub(crate) fn launch(&mut self, job: Arc<Job>) {
+        let name = Arc::clone(&job.name);
+        if self.kernels.contains_key(&name) {
+            self.backlog.push_back(Waiting::Launch(job));
+        } else {
+            self.backlog.push_back(Waiting::Kernel(name, vec![job]));
+        }
+        self.send_backlog();
+    }
+
+    /// Aborts a job. One that was not sent to the card yet never is: `true`.
+    pub(crate) fn abort(&mut self, job: JobId) -> bool {
+        let mut found = false;
+        let mut keep = |other: &Arc<Job>| {
+            found |= other.id == job;
+            other.id != job
+        };
+        for waiting in &mut self.backlog {
+            if let Waiting::Kernel(_, jobs) = waiting {
+                jobs.retain(&mut keep);
+            }
+        }
+        self.backlog.retain(|waiting| !matches!(waiting, Waiting::Launch(job) if !keep(job)));
+        for pending in self.pending.values_mut() {
+            if let Pending::Kernel { jobs, .. } = pending {
+                jobs.retain(&mut keep);
+            }
+        }
+        if !found {
+            self.backlog.push_back(Waiting::Abort(job));
+            self.send_backlog();
+        }
+        found
+    }
+
+    /// Puts what waits into the ring, as far as there is room.
+    pub(super) fn send_backlog(&mut self) {
+        while !self.backlog.is_empty() && self.room() > 0 {
+            let waiting = self.backlog.pop_front().expect("it is not empty");
+            if let Err(waiting) = self.send(waiting) {
+                // No block is free: a completion will free one.
+                return self.backlog.push_front(waiting);
+            }
+        }
+    }
+
+    fn room(&self) -> u32 {
+        let consumed =
+            self.control.header(RingKind::Command, RingHeader::CONSUMER).load(Ordering::Acquire);
+        let used = self.produced.wrapping_sub(consumed);
+        // Nothing that the card writes there makes the ring larger. One entry is kept for what it
+        // may owe an answer to, so the completion ring, which is as large, never overflows.
+        (entries(RingKind::Command) - 1)
+            .saturating_sub(used)
+            .min(entries(RingKind::Completion).saturating_sub(self.pending.len() as u32))
+    }
+
+    /// Puts one thing into the ring; gives it back if no block is free.
+    fn send(&mut self, waiting: Waiting) -> Result<(), Waiting> {
+        match waiting {
+            Waiting::Pages(id, op, extents) => {
+                let (arg, block) = match self.extents(&extents) {
+                    Some(found) => found,
+                    None => return Err(Waiting::Pages(id, op, extents)),
+                };
+                self.put(op.operation(arg), Pending::Command { id, block });
+            }
+            Waiting::Faults(id, reason, ids) => {
+                let (arg, block) = match self.fault_ids(&ids) {
+                    Some(found) => found,
+                    None => return Err(Waiting::Faults(id, reason, ids)),
+                };
+                let operation = match reason {
+                    None => Operation::Resume(arg),
+                    Some(reason) => Operation::Cancel(arg, reason),
+                };
+                self.put(operation, Pending::Command { id, block });
+            }
+            Waiting::Kernel(name, jobs) => {
+                let Some(block) = self.control.take_block() else {
+                    return Err(Waiting::Kernel(name, jobs));
+                };
+                self.control.write_block(&block, 0, words_of(name.as_bytes()));
+                let address = self.control.block_bus(&block);
+                let bytes = name.len() as u32;
+                self.put(
+                    Operation::Kernel { address, bytes },
+                    Pending::Kernel { name, block, jobs },
+                );
+            }
+            Waiting::Launch(job) => {
+                let Some(block) = self.control.take_block() else {
+                    return Err(Waiting::Launch(job));
+                };
+                let operation = self.launch_of(&job, &block);
+                self.put(operation, Pending::Launch { job, block });
+            }
+            Waiting::Abort(job) => self.put(Operation::Abort(job), Pending::Abort),
+        }
+        Ok(())
+    }
+
+    fn launch_of(&mut self, job: &Job, block: &Block) -> Operation {
+        let args = job.args();
+        debug_assert!(args.len() * ARG_BYTES as usize <= MESSAGE_WORD * 8);
+        self.control.write_block(block, 0, args.iter().flat_map(|arg| arg.to_words()));
+        let address = self.control.block_bus(block);
+        Operation::Launch {
+            job: job.id,
+            kernel: self.kernels.get(&job.name).copied().unwrap_or(u32::MAX),
+            pe: None,
+            args: ExtentList { address, count: args.len() as u32 },
+            message: ExtentList {
+                address: address + MESSAGE_WORD as u64 * 8,
+                count: MESSAGE_BYTES,
+            },
+        }
+    }
+
+    fn extents(&mut self, extents: &[Extent]) -> Option<(ExtentArg, Option<Block>)> {
+        if let &[extent] = extents {
+            return Some((ExtentArg::Inline(extent), None));
+        }
+        let block = self.control.take_block()?;
+        self.control.write_block(&block, 0, extents.iter().flat_map(|extent| extent.to_words()));
+        let address = self.control.block_bus(&block);
+        let list = ExtentList { address, count: extents.len() as u32 };
+        Some((ExtentArg::List(list), Some(block)))
+    }
+
+    fn fault_ids(&mut self, ids: &[FaultId]) -> Option<(FaultArg, Option<Block>)> {
+        if let &[id] = ids {
+            return Some((FaultArg::One(id), None));
+        }
+        let block = self.control.take_block()?;
+        self.control.write_block(&block, 0, ids.iter().map(|id| id.0));
+        let list = ExtentList { address: self.control.block_bus(&block), count: ids.len() as u32 };
+        Some((FaultArg::List(list), Some(block)))
+    }
+
+    fn put(&mut self, operation: Operation, pending: Pending) {
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        let entry = CommandEntry { tag, asid: ASID, operation }.to_entry();
+        self.control.put(RingKind::Command, self.produced, &entry);
+        self.produced = self.produced.wrapping_add(1);
+        self.pending.insert(tag, pending);
+    }
+
+    /// Publishes what was put into the ring, and tells the card if it sleeps.
+    pub(crate) fn flush(&mut self) {
+        let header = |word| self.control.header(RingKind::Command, word);
+        let published = header(RingHeader::PRODUCER).load(Ordering::Relaxed);
+        if published == self.produced && !self.room_made {
+            return;
+        }
+        header(RingHeader::PRODUCER).store(self.produced, Ordering::Release);
+        // The card stores that it sleeps, fences, and looks at the index; this stores the index,
+        // fences, and looks whether it sleeps. One of the two sees the other.
+        fence(Ordering::SeqCst);
+        let sleeps = header(RingHeader::CONSUMER_SLEEPS).load(Ordering::Relaxed) != 0;
+        if sleeps || std::mem::take(&mut self.room_made) {
+            self.transport.ring_doorbell();
+        }
+    }
+}
+
+/// An end that an operation does not have.
+const OWN: Whereabouts = Whereabouts::Bus(0);
+
+fn advance(at: Whereabouts, pages: u32) -> Whereabouts {
+    match at {
+        Whereabouts::Own(frame) => Whereabouts::Own(frame + pages),
+        // What has no source or destination leaves its word 0, however far it is.
+        Whereabouts::Bus(0) => Whereabouts::Bus(0),
+        Whereabouts::Bus(page) => Whereabouts::Bus(page + pages),
+    }
+}
+
+fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    bytes.chunks(8).map(|chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(word)
+    })
+}
+
+/// What waits for room.
+pub(super) type Backlog = VecDeque<Waiting>;

@@ -1,0 +1,115 @@
+//! The way to a card: what a driver needs of a PCIe function, whoever gives it.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use thiserror::Error;
+
+/// A bus: registers, DMA maps and interrupts of one function. Two implementations: a card's process
+/// over vfio-user, and the kernel's VFIO.
+pub(crate) trait Transport: Send + Sync + std::fmt::Debug {
+    /// Reads a register of BAR0 that is 4 or 8 bytes wide, little endian.
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), TransportError>;
+
+    /// Writes such a register.
+    fn write(&self, offset: u64, from: &[u8]) -> Result<(), TransportError>;
+
+    /// Rings the doorbell; as cheap as the bus allows.
+    fn ring_doorbell(&self);
+
+    /// Lets the function reach a piece of memory at a bus address.
+    fn map(&self, piece: &DmaPiece<'_>) -> Result<(), TransportError>;
+
+    /// Takes a mapped piece away again.
+    fn unmap(&self, bus: u64, bytes: u64) -> Result<(), TransportError>;
+
+    /// The file whose mapping is the function's memory (BAR2), and where in it the memory begins.
+    fn memory(&self) -> Result<(OwnedFd, u64), TransportError>;
+
+    /// Has all interrupt vectors signal this event descriptor.
+    fn interrupt_by(&self, vectors: u16, event: BorrowedFd<'_>) -> Result<(), TransportError>;
+
+    /// A descriptor that becomes readable, or hangs up, when the card goes; if there is one.
+    fn watch(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Whether the card is gone; called when the watched descriptor says something.
+    fn is_gone(&self) -> bool;
+}
+
+/// Memory that a card is to reach.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DmaPiece<'a> {
+    /// Bus address of its first byte.
+    pub(crate) bus: u64,
+    /// Its length.
+    pub(crate) bytes: u64,
+    /// Where this process has it mapped.
+    pub(crate) address: *mut u8,
+    /// The file it lies in.
+    pub(crate) file: BorrowedFd<'a>,
+    /// Where in the file.
+    pub(crate) offset: u64,
+}
+
+/// A card cannot be reached, or refuses.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TransportError {
+    /// It answered with an error.
+    #[error("{what} failed: {errno}")]
+    Refused {
+        /// What was asked.
+        what: &'static str,
+        /// The answer.
+        errno: Errno,
+    },
+    /// It gave no answer in time.
+    #[error("{what} got no answer in time; the card's process stands still")]
+    TimedOut {
+        /// What was asked.
+        what: &'static str,
+    },
+    /// It is gone.
+    #[error("{what} failed: the connection has ended; the card's process is gone")]
+    Gone {
+        /// What was asked.
+        what: &'static str,
+    },
+    /// It is no card of ours, or one that this version cannot drive.
+    #[error("{what}")]
+    Unfit {
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// A register of 32 bits.
+pub(crate) fn read_u32(bus: &dyn Transport, offset: u64) -> Result<u32, TransportError> {
+    let mut bytes = [0; 4];
+    bus.read(offset, &mut bytes)?;
+    Ok(u32::from_le_bytes(bytes))
+}
+
+/// A register of 64 bits.
+pub(crate) fn read_u64(bus: &dyn Transport, offset: u64) -> Result<u64, TransportError> {
+    let mut bytes = [0; 8];
+    bus.read(offset, &mut bytes)?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// Writes a register of 32 bits.
+pub(crate) fn write_u32(
+    bus: &dyn Transport,
+    offset: u64,
+    value: u32,
+) -> Result<(), TransportError> {
+    bus.write(offset, &value.to_le_bytes())
+}
+
+/// Writes a register of 64 bits.
+pub(crate) fn write_u64(
+    bus: &dyn Transport,
+    offset: u64,
+    value: u64,
+) -> Result<(), TransportError> {
+    bus.write(offset, &value.to_le_bytes())
+}

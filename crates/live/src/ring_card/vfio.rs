@@ -1,0 +1,102 @@
+//! The way to a card that is a PCIe device of this machine: the kernel's VFIO.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use farside_card::interface::register;
+use rustix::io::Errno;
+
+use super::transport::{DmaPiece, Transport, TransportError};
+use crate::vfio::{
+    Access, Device, InterruptKind, PciAddress, RegionIndex, RegionMapping, VfioError,
+};
+
+/// A device and its registers.
+#[derive(Debug)]
+pub(crate) struct Vfio {
+    device: Device,
+    /// The page of the doorbell, where it can be mapped.
+    doorbell: Option<RegionMapping>,
+}
+
+/// Takes a device that is bound to `vfio-pci`.
+///
+/// # Errors
+/// [`VfioError`] says what is missing and how to get it.
+pub(crate) fn open(address: &str) -> Result<Vfio, VfioError> {
+    let address: PciAddress = address.parse()?;
+    let device = Device::open(address)?;
+    device.set_bus_master(true)?;
+    let doorbell = device.map(RegionIndex::Bar0, register::DOORBELL, 4096).ok();
+    Ok(Vfio { device, doorbell })
+}
+
+fn failure(what: &'static str) -> impl Fn(VfioError) -> TransportError {
+    move |error| match error {
+        VfioError::Call { errno: Errno::NODEV, .. } => TransportError::Gone { what },
+        VfioError::Call { errno, .. } => TransportError::Refused { what, errno },
+        other => TransportError::Unfit { what: format!("{what} failed: {other}") },
+    }
+}
+
+impl Transport for Vfio {
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), TransportError> {
+        self.device.read(RegionIndex::Bar0, offset, into).map_err(failure("reading a register"))
+    }
+
+    fn write(&self, offset: u64, from: &[u8]) -> Result<(), TransportError> {
+        self.device.write(RegionIndex::Bar0, offset, from).map_err(failure("writing a register"))
+    }
+
+    fn ring_doorbell(&self) {
+        match &self.doorbell {
+            Some(page) => page.write_u32(0, 1),
+            None => {
+                if let Err(error) = self.write(register::DOORBELL, &1u32.to_le_bytes()) {
+                    tracing::error!(%error, "a card's doorbell cannot be rung");
+                }
+            }
+        }
+    }
+
+    fn map(&self, piece: &DmaPiece<'_>) -> Result<(), TransportError> {
+        let what = "sharing memory with the card";
+        let memory = NonNull::new(piece.address)
+            .ok_or(TransportError::Refused { what, errno: Errno::INVAL })?;
+        // SAFETY: the piece is a mapping that the runtime keeps until the card is unmapped from it
+        // or dropped, and touches through raw pointers and atomics only.
+        unsafe { self.device.map_dma(piece.bus, memory, piece.bytes, Access::ReadWrite) }
+            .map_err(failure(what))
+    }
+
+    fn unmap(&self, bus: u64, bytes: u64) -> Result<(), TransportError> {
+        self.device.unmap_dma(bus, bytes).map_err(failure("taking memory back from the card"))
+    }
+
+    fn memory(&self) -> Result<(OwnedFd, u64), TransportError> {
+        let what = "mapping the card's memory";
+        let (file, offset) = self.device.region_file(RegionIndex::Bar2);
+        let file = file.try_clone_to_owned().map_err(|error| TransportError::Refused {
+            what,
+            errno: Errno::from_io_error(&error).unwrap_or(Errno::IO),
+        })?;
+        Ok((file, offset))
+    }
+
+    fn interrupt_by(&self, vectors: u16, event: BorrowedFd<'_>) -> Result<(), TransportError> {
+        let what = "setting up interrupts";
+        self.device.clear_interrupts(InterruptKind::MsiX).map_err(failure(what))?;
+        let events = vec![Some(event); vectors.into()];
+        self.device.set_interrupts(InterruptKind::MsiX, &events).map_err(failure(what))
+    }
+
+    fn watch(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn is_gone(&self) -> bool {
+        // A device that is gone reads as all ones.
+        let mut magic = [0; 4];
+        self.read(register::MAGIC, &mut magic).is_err() || magic == [0xff; 4]
+    }
+}

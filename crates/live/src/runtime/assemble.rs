@@ -1,0 +1,126 @@
+//! Putting a runtime together: memories, cards near and far, and a driver that knows what each can.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use farside_svm::{Capabilities, Config};
+use farside_types::{CardId, FrameNo, MemoryId, MemorySet, PAGE_SIZE};
+
+use super::{Port, RuntimeConfig};
+use crate::arena::Arena;
+use crate::card_memory::CardMemory;
+use crate::error::LiveError;
+use crate::memories::Memories;
+use crate::ring_card::{BusMap, CardPlace, Identity, RingCard, Transport, connect, control_bytes};
+use crate::soft_card::SoftCard;
+
+/// How long a card that is being started may take to be there.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Processing elements of a card in the program that can take the place of one whose kernel hangs.
+const SPARE_PES: u16 = 8;
+
+/// Copies of at least this many pages are the card's page DMA's, smaller ones the host's own: below
+/// it the way to the card and back costs more than the bytes (docs/performance.md).
+const DMA_FROM_PAGES: u32 = 64;
+
+/// What a runtime is put together from.
+pub(super) struct Parts {
+    pub(super) driver: Config,
+    pub(super) memories: Memories,
+    pub(super) ports: Vec<Port>,
+}
+
+/// A card that was found.
+struct Found {
+    frames: u32,
+    far: Option<(Arc<dyn Transport>, Identity)>,
+}
+
+pub(super) fn assemble(config: &RuntimeConfig) -> Result<Parts, LiveError> {
+    let arena = Arena::new(config.arena_bytes)?;
+    let found = find_cards(config)?;
+    let frames: Vec<u32> = found.iter().map(|card| card.frames).collect();
+    let mut driver = Config::embedded(arena.pages(), frames);
+    driver.capabilities.host_read_only = arena.support().host_read_only;
+    set_capabilities(&mut driver.capabilities, &found, config.peer);
+    (config.tune)(&mut driver);
+    let bounces = &driver.capabilities;
+    let bounces = (0..bounces.bounce_slots)
+        .map(|_| CardMemory::new(bounces.bounce_pages))
+        .collect::<Result<Vec<_>, _>>()?;
+    let cards = found.iter().map(memory_of).collect::<Result<Vec<_>, _>>()?;
+    for memory in cards.iter().filter(|_| config.warm) {
+        memory.warm(FrameNo(0), memory.frames())?;
+    }
+    let memories = Memories::new(arena, cards, bounces);
+    let map = Arc::new(bus_map(&memories, found.len()));
+    let mut ports = Vec::new();
+    for (number, (card, place)) in found.into_iter().zip(&config.cards).enumerate() {
+        let id = CardId(number as u8);
+        ports.push(match card.far {
+            None => Port::InProgram(Arc::new(SoftCard::new(
+                id,
+                card.frames,
+                config.pes.saturating_add(SPARE_PES),
+                config.geometry,
+            )?)),
+            Some((transport, identity)) => {
+                let ring = RingCard::new(id, place.clone(), Arc::clone(&map))?;
+                ring.take_up(&memories, transport, identity)?;
+                Port::Ring(Arc::new(ring))
+            }
+        });
+    }
+    Ok(Parts { driver, memories, ports })
+}
+
+fn find_cards(config: &RuntimeConfig) -> Result<Vec<Found>, LiveError> {
+    let find = |(place, number): (&CardPlace, u8)| match place {
+        CardPlace::InProgram { frames } => Ok(Found { frames: *frames, far: None }),
+        place => {
+            let (transport, identity) = connect(CardId(number), place, PATIENCE)?;
+            Ok(Found { frames: identity.frames, far: Some((transport, identity)) })
+        }
+    };
+    config.cards.iter().zip(0u8..).map(find).collect()
+}
+
+fn memory_of(card: &Found) -> Result<CardMemory, LiveError> {
+    Ok(match &card.far {
+        None => CardMemory::new(card.frames)?,
+        Some((transport, _)) => {
+            let (file, offset) =
+                transport.memory().map_err(|error| LiveError::Card { card: CardId(0), error })?;
+            CardMemory::over(file, offset, card.frames)?
+        }
+    })
+}
+
+fn bus_map(memories: &Memories, cards: usize) -> BusMap {
+    let bytes = |memory: &CardMemory| u64::from(memory.frames()) * PAGE_SIZE as u64;
+    let bounces: Vec<u64> = memories.bounces().iter().map(bytes).collect();
+    let cards: Vec<u64> = (0..cards).map(|card| bytes(memories.card(CardId(card as u8)))).collect();
+    BusMap::new(control_bytes(), memories.arena.pages().bytes(), &bounces, &cards)
+}
+
+/// Cards in other processes copy large pieces by themselves.
+fn set_capabilities(table: &mut Capabilities, found: &[Found], peer: bool) {
+    for (card, _) in found.iter().enumerate().filter(|(_, card)| card.far.is_some()) {
+        table.dma_reaches[card] = table.maps[card + 1];
+        table.dma_from_pages = DMA_FROM_PAGES;
+    }
+    if !peer {
+        without_peers(table, found.len());
+    }
+}
+
+/// Cards reach the host and themselves only.
+fn without_peers(table: &mut Capabilities, cards: usize) {
+    for card in 0..cards {
+        let own = CardId(card as u8).memory();
+        table.maps[card + 1] = MemorySet::only(MemoryId::HOST).with(own);
+        table.dma_reaches[card] = table.dma_reaches[card].and(table.maps[card + 1]);
+    }
+    table.bounce_between_cards = true;
+}

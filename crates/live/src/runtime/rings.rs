@@ -1,0 +1,244 @@
+//! Cards behind rings: what they say, and how they are got back when they go.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use farside_svm::Event;
+use farside_types::{CardId, Span};
+
+use super::carry_out::AbortOnPanic;
+use super::{Core, Port, Runtime};
+use crate::error::{KernelError, LiveError, hint};
+use crate::job::{Job, Stop};
+use crate::lock::lock;
+use crate::ring_card::{Received, RingCard, connect};
+use crate::signals::block_for_whole_thread;
+use crate::soft_card::SoftCard;
+
+/// First and longest pause between two tries to get a card back.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
+
+impl Runtime {
+    /// The cards behind rings.
+    pub(crate) fn rings(&self) -> impl Iterator<Item = &Arc<RingCard>> {
+        self.ports.iter().filter_map(|port| match port {
+            Port::Ring(ring) => Some(ring),
+            Port::InProgram(_) => None,
+        })
+    }
+
+    /// The cards in the program.
+    pub(crate) fn cards_in_program(&self) -> impl Iterator<Item = &Arc<SoftCard>> {
+        self.ports.iter().filter_map(|port| match port {
+            Port::InProgram(card) => Some(card),
+            Port::Ring(_) => None,
+        })
+    }
+
+    /// Waits until no job is left on a card behind rings. All have been told to stop, and one that
+    /// does not, or whose card stands still, is given up by then.
+    pub(crate) fn await_rings(&self) {
+        let far: Vec<CardId> = self.rings().map(|ring| ring.id).collect();
+        for job in self.open_jobs().iter().filter(|job| far.contains(&job.card)) {
+            let limit = Duration::from_nanos(self.ring_grace().as_nanos()) * 2;
+            job.wait(Some(std::time::Instant::now() + limit));
+        }
+    }
+
+    /// Takes what a card has written to its rings to the driver.
+    pub(crate) fn hear(&self, ring: &RingCard) {
+        let _whole = AbortOnPanic::new();
+        let started = self.clock.now();
+        let mut core = lock(&self.core);
+        let (received, broken) = match lock(&ring.link).as_mut() {
+            Some(link) if link.has_news() => (link.receive(), link.is_broken()),
+            _ => return,
+        };
+        for said in received {
+            self.take_in(&mut core, ring.id, said);
+        }
+        self.times.planned(self.clock.now().since(started));
+        self.carry_out(core);
+        if broken {
+            self.suspect(ring, "it writes nonsense to its rings");
+        }
+    }
+
+    fn take_in(&self, core: &mut Core, card: CardId, said: Received) {
+        let now = self.clock.now();
+        let driver = &mut core.driver.0;
+        match said {
+            Received::Done(command, epoch, result) => {
+                driver.handle(now, Event::Done { command, epoch, result });
+            }
+            Received::Faults(faults) => {
+                driver.handle(now, Event::CardFaults { card, faults: &faults });
+            }
+            Received::Notice(pages, count) => {
+                driver.handle(now, Event::CounterNotice { card, pages, count });
+            }
+            Received::JobEnded(job, result, hangs) => {
+                // As for a card in the program: one that hangs and holds memory keeps its card
+                // running, so that every drain of that memory is waited for and times out.
+                if !hangs {
+                    driver.handle(now, Event::JobDone { job: job.id });
+                }
+                core.jobs.remove(&job.id);
+                job.finish(self.explained(core, result));
+            }
+        }
+    }
+
+    /// The card knows no allocations; here they are known.
+    fn explained(&self, core: &Core, result: Result<(), KernelError>) -> Result<(), KernelError> {
+        let Err(KernelError::WildAddress { kernel, addr, access, .. }) = result else {
+            return result;
+        };
+        let hint = hint(addr, core.driver.0.nearest(addr));
+        Err(KernelError::WildAddress { kernel, addr, access, hint })
+    }
+
+    /// Whether all cards will interrupt for the next thing they have to say.
+    pub(crate) fn rings_may_sleep(&self) -> bool {
+        self.rings().all(|ring| {
+            let _order = lock(&self.core);
+            lock(&ring.link).as_ref().is_none_or(|link| link.may_sleep())
+        })
+    }
+
+    /// Stops a job on a card behind rings. `true`: it was not there yet, and never will be.
+    pub(super) fn abort_on_ring(&self, ring: &RingCard, job: &Job) -> bool {
+        let _order = lock(&self.core);
+        let mut link = lock(&ring.link);
+        let Some(link) = link.as_mut().filter(|link| link.knows(job.id)) else {
+            return false;
+        };
+        let never_was = link.abort(job.id);
+        link.flush();
+        never_was
+    }
+
+    /// The connection to a card has ended: its process is gone, and with it everything that it
+    /// could still have written.
+    pub(crate) fn lose(&self, ring: &RingCard) {
+        let _whole = AbortOnPanic::new();
+        for job in self.open_jobs().iter().filter(|job| job.card == ring.id) {
+            job.mark(Stop::CardGone);
+        }
+        let mut core = lock(&self.core);
+        if !ring.is_connected() {
+            return;
+        }
+        ring.drop_connection();
+        tracing::error!(card = %ring.id, place = %ring.place, "a card is gone");
+        core.driver.0.handle(self.clock.now(), Event::CardLost { card: ring.id });
+        self.carry_out(core);
+        self.recover(ring.id);
+    }
+
+    /// A card does not answer, or answers nonsense. Its jobs fail and the connection is given up; but
+    /// it may still write, so what it may write to stays out of use until it has been reset.
+    pub(super) fn suspect(&self, ring: &RingCard, why: &str) {
+        let jobs: Vec<Arc<Job>> =
+            self.open_jobs().into_iter().filter(|job| job.card == ring.id).collect();
+        {
+            let _order = lock(&self.core);
+            if !ring.is_connected() {
+                return;
+            }
+            ring.drop_connection();
+        }
+        tracing::error!(card = %ring.id, place = %ring.place, why, "a card is going to be reset");
+        for job in jobs {
+            job.mark(Stop::CardGone);
+            job.finish(Err(KernelError::Hung { kernel: Arc::clone(&job.name), card: ring.id }));
+        }
+        self.recover(ring.id);
+    }
+
+    /// Looks after the cards that did not let pages go in time. One that still answers has a kernel
+    /// that holds them: they stay out of use and the rest goes on. One that does not stands still.
+    pub(crate) fn look_after_suspects(&self) {
+        let suspects = std::mem::take(&mut lock(&self.core).to_reset);
+        for card in suspects {
+            let Port::Ring(ring) = &self.ports[card.0 as usize] else { continue };
+            let Some(runtime) = self.shared() else { return };
+            let ring = Arc::clone(ring);
+            let name = format!("farside-ask-{}", card.0);
+            let started = std::thread::Builder::new().name(name).spawn(move || {
+                block_for_whole_thread();
+                if !ring.answers() {
+                    runtime.suspect(&ring, "it does not answer");
+                }
+            });
+            if let Err(error) = started {
+                tracing::error!(%card, %error, "no thread can ask whether the card still answers");
+            }
+        }
+    }
+
+    /// Sends a thread to get a card back. It takes as long as the card is away.
+    fn recover(&self, card: CardId) {
+        let Port::Ring(ring) = &self.ports[card.0 as usize] else { return };
+        let Some(runtime) = self.shared().filter(|_| ring.begin_recovery()) else { return };
+        let (weak, ring) = (Arc::downgrade(&runtime), Arc::clone(ring));
+        let name = format!("farside-back-{}", card.0);
+        let started = std::thread::Builder::new().name(name).spawn(move || {
+            block_for_whole_thread();
+            get_back(&weak, &ring);
+            ring.recovering.store(false, Ordering::SeqCst);
+        });
+        if let Err(error) = started {
+            tracing::error!(%card, %error, "no thread can get the card back");
+        }
+    }
+
+    /// Uses a card that has come back.
+    fn take_back(&self, ring: &RingCard) -> Result<(), LiveError> {
+        let (transport, identity) = connect(ring.id, &ring.place, Duration::ZERO)?;
+        let memory = self.memories.card(ring.id);
+        let frames = memory.frames();
+        if identity.frames != frames {
+            return Err(LiveError::OtherCard { card: ring.id, frames, found: identity.frames });
+        }
+        let fail = |error| LiveError::Card { card: ring.id, error };
+        let (file, offset) = transport.memory().map_err(fail)?;
+        memory.replace(file, offset)?;
+        for peer in self.rings().filter(|peer| peer.id != ring.id) {
+            peer.share_again(ring.id, memory);
+        }
+        let _whole = AbortOnPanic::new();
+        ring.take_up(&self.memories, transport, identity)?;
+        self.tell(Event::CardReset { card: ring.id });
+        // The fault reader is to watch the new connection.
+        self.ring_bell();
+        tracing::warn!(card = %ring.id, place = %ring.place, "a card is back, empty");
+        Ok(())
+    }
+
+    /// How long a job on a card behind rings may take to end after it was told to: the card's own
+    /// grace, and the way there and back.
+    pub(super) fn ring_grace(&self) -> Span {
+        Span::from_nanos((self.grace * 2 + Duration::from_millis(500)).as_nanos() as u64)
+    }
+}
+
+/// Tries until the card is back, or the runtime is gone.
+fn get_back(runtime: &Weak<Runtime>, ring: &RingCard) {
+    let (mut pause, longest) = PAUSES;
+    loop {
+        let Some(runtime) = runtime.upgrade() else { return };
+        if runtime.closed.load(Ordering::SeqCst) || ring.pulled.load(Ordering::SeqCst) {
+            return;
+        }
+        match runtime.take_back(ring) {
+            Ok(()) => return,
+            Err(error) if error.may_pass() => tracing::debug!(%error, "not yet"),
+            Err(error) => tracing::error!(%error, "a card that came back cannot be used"),
+        }
+        drop(runtime);
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(longest);
+    }
+}

@@ -1,0 +1,152 @@
+//! Page DMA in software: a thread that copies and fills, in the order of the commands.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use farside_card::TransferFailed;
+use farside_card::interface::{Extent, Whereabouts};
+use farside_types::{CommandId, PAGE_SIZE};
+
+use super::plane::{Plane, frames};
+use super::windows::Window;
+use crate::lock::lock;
+use crate::signals::block_for_whole_thread;
+use crate::wait::Gate;
+
+/// Something to be done with bytes.
+#[derive(Debug)]
+pub(super) enum Order {
+    Copy { id: CommandId, extents: Vec<Extent> },
+    Fill { id: CommandId, extents: Vec<Extent>, pattern: u64 },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Copier {
+    shared: Arc<Shared>,
+    plane: Weak<Plane>,
+    started: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    orders: Mutex<VecDeque<Order>>,
+    /// Orders that are not done.
+    open: AtomicUsize,
+    gate: Gate,
+    closed: AtomicBool,
+}
+
+impl Copier {
+    pub(super) fn new(plane: Weak<Plane>) -> Copier {
+        Copier { shared: Arc::default(), plane, started: AtomicBool::new(false) }
+    }
+
+    /// Takes an order. The first starts the thread.
+    pub(super) fn order(&self, order: Order) {
+        self.shared.open.fetch_add(1, Ordering::SeqCst);
+        lock(&self.shared.orders).push_back(order);
+        if !self.started.swap(true, Ordering::SeqCst) {
+            let (shared, plane) = (Arc::clone(&self.shared), self.plane.clone());
+            let body = move || work(&shared, &plane);
+            if let Err(error) = std::thread::Builder::new().name("farside-dma".into()).spawn(body) {
+                tracing::error!(%error, "a card has no thread for page DMA; copies will time out");
+            }
+        }
+        self.shared.gate.notify();
+    }
+
+    /// Whether everything is done.
+    pub(super) fn is_idle(&self) -> bool {
+        self.shared.open.load(Ordering::SeqCst) == 0
+    }
+
+    /// Ends the thread after what it is at.
+    pub(super) fn close(&self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        self.shared.gate.notify();
+    }
+}
+
+impl Drop for Copier {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn work(shared: &Shared, plane: &Weak<Plane>) {
+    block_for_whole_thread();
+    loop {
+        let order = shared.gate.wait(None, || {
+            if shared.closed.load(Ordering::SeqCst) {
+                return Some(None);
+            }
+            lock(&shared.orders).pop_front().map(Some)
+        });
+        let Some(Some(order)) = order else { return };
+        let Some(plane) = plane.upgrade() else { return };
+        let (id, result) = carry_out(&plane, &order);
+        shared.open.fetch_sub(1, Ordering::SeqCst);
+        plane.copied(id, result);
+    }
+}
+
+fn carry_out(plane: &Plane, order: &Order) -> (CommandId, Result<(), TransferFailed>) {
+    let (id, extents) = match order {
+        Order::Copy { id, extents } | Order::Fill { id, extents, .. } => (*id, extents),
+    };
+    let mut pages_done = 0;
+    for extent in extents {
+        let done = match order {
+            Order::Copy { .. } => copy(plane, extent),
+            Order::Fill { pattern, .. } => fill(plane, extent, *pattern),
+        };
+        if done.is_none() {
+            return (id, Err(TransferFailed { pages_done }));
+        }
+        pages_done += extent.count;
+    }
+    (id, Ok(()))
+}
+
+/// An end of a copy, held while it is used.
+struct End {
+    at: *mut u8,
+    _window: Option<Arc<Window>>,
+}
+
+fn end(plane: &Plane, at: Whereabouts, count: u32, write: bool) -> Option<End> {
+    match at {
+        Whereabouts::Own(frame) => {
+            Some(End { at: frames(plane, frame, count)?.as_ptr(), _window: None })
+        }
+        Whereabouts::Bus(page) => {
+            let bytes = u64::from(count) * PAGE_SIZE as u64;
+            let (window, offset) =
+                plane.windows.hold(u64::from(page) * PAGE_SIZE as u64, bytes, write)?;
+            Some(End { at: window.base().wrapping_add(offset), _window: Some(window) })
+        }
+    }
+}
+
+fn copy(plane: &Plane, extent: &Extent) -> Option<()> {
+    let from = end(plane, extent.src, extent.count, false)?;
+    let to = end(plane, extent.dst, extent.count, true)?;
+    // SAFETY: both ends cover `count` pages that stay mapped while they are held. They may overlap
+    // (a bus address may lead to the function's own memory), which `copy` allows; other processes
+    // that race with it see any mixture of bytes, as with a card of silicon.
+    unsafe { std::ptr::copy(from.at, to.at, extent.count as usize * PAGE_SIZE) };
+    Some(())
+}
+
+fn fill(plane: &Plane, extent: &Extent, pattern: u64) -> Option<()> {
+    let to = end(plane, extent.dst, extent.count, true)?;
+    let words = extent.count as usize * PAGE_SIZE / 8;
+    let pattern = pattern.to_le();
+    for index in 0..words {
+        // SAFETY: as in `copy`; the words lie within the pages and are aligned.
+        unsafe { to.at.cast::<u64>().add(index).write(pattern) };
+    }
+    Some(())
+}

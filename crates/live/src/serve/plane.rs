@@ -1,0 +1,364 @@
+//! One life of a function: a card's model, its front, its memory and its client's windows.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use farside_card::interface::{KernelArg, Status, reason_to_word};
+use farside_card::{
+    Action, Bus, BusError, Card, Function, FunctionConfig, JobEnd, Location, TransferFailed,
+};
+use farside_types::{Access, CardId, CommandId, FrameNo, JobId, PAGE_SIZE, PeId, VirtAddr};
+use farside_vfio_user::device::irq;
+use farside_vfio_user::unix::Interrupts;
+
+use super::copier::{Copier, Order};
+use super::windows::Windows;
+use super::{CardConfig, ServeError};
+use crate::card_memory::CardMemory;
+use crate::error::KernelError;
+use crate::job::{Job, Stop};
+use crate::kernels::{KernelArgs, KernelId, Kernels};
+use crate::lock::lock;
+use crate::soft_card::{Backplane, SoftCard};
+
+/// The number of a function's card in its own eyes: its frames are the only ones it knows.
+pub(super) const OWN: CardId = CardId(0);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Plane {
+    own: Weak<Plane>,
+    front: Mutex<Function>,
+    card: Arc<SoftCard>,
+    pub(super) memory: CardMemory,
+    pub(super) windows: Windows,
+    pub(super) interrupts: Mutex<Interrupts>,
+    /// The client rings this one.
+    doorbell: OwnedFd,
+    /// Wakes the function's own thread.
+    wake: OwnedFd,
+    copier: Copier,
+    kernels: Arc<Kernels>,
+    pes: u16,
+    started: AtomicBool,
+    grace: Duration,
+    /// Jobs that were told to stop, and until when they have time for it.
+    stopping: Mutex<Vec<(Instant, Arc<Job>)>>,
+    jobs: Mutex<Vec<Arc<Job>>>,
+}
+
+impl Plane {
+    /// A fresh function with zeroed memory.
+    pub(super) fn new(
+        config: &CardConfig,
+        function: u32,
+        generation: u64,
+        wake: OwnedFd,
+        interrupts: Interrupts,
+    ) -> Result<Arc<Plane>, ServeError> {
+        let names: Vec<String> = config.kernels.names().map(str::to_owned).collect();
+        let front = Function::new(FunctionConfig {
+            card: config.card,
+            function,
+            generation,
+            asids: config.asids,
+            jobs_max: config.jobs_max,
+            kernels: names.into(),
+            capabilities: farside_card::interface::register::CAP_DMA_BUS_TO_BUS,
+        });
+        let card = SoftCard::new(OWN, config.frames, config.pes, config.geometry)?;
+        let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+        let doorbell = rustix::event::eventfd(0, flags)?;
+        let memory = CardMemory::new(config.frames).map_err(crate::LiveError::from)?;
+        let windows = Windows::new().map_err(crate::LiveError::from)?;
+        Ok(Arc::new_cyclic(|own| Plane {
+            own: own.clone(),
+            front: Mutex::new(front),
+            card: Arc::new(card),
+            memory,
+            windows,
+            interrupts: Mutex::new(interrupts),
+            doorbell,
+            wake,
+            copier: Copier::new(own.clone()),
+            kernels: Arc::clone(&config.kernels),
+            pes: config.pes,
+            started: AtomicBool::new(false),
+            grace: config.grace,
+            stopping: Mutex::default(),
+            jobs: Mutex::default(),
+        }))
+    }
+
+    /// The descriptor that the client rings.
+    pub(super) fn doorbell(&self) -> BorrowedFd<'_> {
+        self.doorbell.as_fd()
+    }
+
+    /// Gives front and card to `body`, then does what the front wants done. Locks: the front, then
+    /// the card's model. What is to be done is done under the front's lock, so that a stop never
+    /// overtakes the start of its job.
+    pub(super) fn with<T>(
+        &self,
+        body: impl FnOnce(&mut Function, &mut Card, &mut PlaneBus<'_>) -> T,
+    ) -> T {
+        let mut front = lock(&self.front);
+        let mut bus = PlaneBus { plane: self };
+        let value = body(&mut front, &mut lock(&self.card.model), &mut bus);
+        while let Some(action) = front.poll_action() {
+            self.act(&mut front, action);
+        }
+        value
+    }
+
+    fn act(&self, front: &mut Function, action: Action) {
+        match action {
+            Action::Start { pe, job, kernel, args, .. } => self.start(pe, job, kernel, args),
+            Action::Stop { job } => self.stop(job),
+            Action::Answer(answer) => self.card.answer(vec![answer]),
+            Action::Copy { id, extents } => self.copier.order(Order::Copy { id, extents }),
+            Action::Fill { id, extents, pattern } => {
+                self.copier.order(Order::Fill { id, extents, pattern });
+            }
+            Action::Reset => front.reset_done(&mut lock(&self.card.model)),
+            // The function does not announce a link, so its commands are refused before this.
+            Action::LinkReceive { .. }
+            | Action::LinkSend { .. }
+            | Action::LinkCancel { .. }
+            | Action::StopLinks => unreachable!("this card has no link"),
+        }
+    }
+
+    fn start(&self, pe: PeId, id: JobId, kernel: u32, args: Vec<KernelArg>) {
+        if !self.started.swap(true, Ordering::SeqCst) {
+            let plane: Arc<dyn Backplane> = self.shared();
+            if let Err(error) = self.card.start(&plane, self.pes) {
+                tracing::error!(%error, "a card has too few processing elements");
+            }
+        }
+        let found = self.kernels.get(KernelId(kernel)).cloned();
+        let kernel = found.expect("the function has checked the kernel's number");
+        let name = Arc::clone(kernel.name());
+        // SAFETY: the client owns the memory and has lent it to this launch as the records say; one
+        // that breaks its word harms what its own kernels see, and nobody else's.
+        let args = unsafe { KernelArgs::new(Arc::clone(&name), args) };
+        let grants = args.as_ref().map(KernelArgs::grants).unwrap_or_default();
+        let job = Job::served(
+            id,
+            OWN,
+            name,
+            grants,
+            Box::new(move |context| {
+                let value = kernel.run(context, &args?)?;
+                context.set_value(value);
+                Ok(())
+            }),
+        );
+        lock(&self.jobs).push(Arc::clone(&job));
+        self.card.enqueue_on(job, pe);
+    }
+
+    fn stop(&self, id: JobId) {
+        let Some(job) = lock(&self.jobs).iter().find(|job| job.id == id).cloned() else {
+            return;
+        };
+        job.mark(Stop::Cancelled);
+        self.card.interrupt(id);
+        lock(&self.stopping).push((Instant::now() + self.grace, job));
+        // The function's thread minds the time.
+        self.wake();
+    }
+
+    /// Gives up jobs whose time to stop is over. Gives when it wants to be called again.
+    pub(super) fn give_up_late_jobs(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let mut stopping = lock(&self.stopping);
+        stopping.retain(|(_, job)| !job.is_done());
+        let (late, rest): (Vec<_>, Vec<_>) = stopping.drain(..).partition(|(at, _)| *at <= now);
+        *stopping = rest;
+        let next = stopping.iter().map(|(at, _)| *at).min();
+        drop(stopping);
+        let plane: Arc<dyn Backplane> = self.shared();
+        for (_, job) in late {
+            // One that holds memory stays the function's: its drains must not end. The driver sees
+            // that it does not end, and resets the function.
+            job.give_up(&plane, &self.card);
+        }
+        next
+    }
+
+    /// The doorbell was rung, or may have been.
+    pub(super) fn serve_doorbell(&self) {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.doorbell, &mut count);
+        // What has to be done is done between the steps, outside the card's lock.
+        loop {
+            self.with(|front, card, bus| front.process(card, bus));
+            if self.with(|front, card, bus| front.prepare_to_sleep(card, bus)) {
+                return;
+            }
+        }
+    }
+
+    /// Wakes the function's own thread.
+    pub(super) fn wake(&self) {
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// Whether nothing is at work.
+    pub(super) fn is_idle(&self) -> bool {
+        lock(&self.jobs).is_empty() && self.copier.is_idle()
+    }
+
+    /// Jobs that run or wait for a thread.
+    pub(super) fn jobs(&self) -> usize {
+        lock(&self.jobs).len()
+    }
+
+    /// The client is gone. Fences its memory, ends what can be ended, and gives how many kernels
+    /// hang; their threads keep what they hold of this life, which nobody else has.
+    pub(super) fn end(&self) -> usize {
+        self.windows.fence();
+        lock(&self.interrupts).clear();
+        let jobs: Vec<Arc<Job>> = lock(&self.jobs).clone();
+        for job in &jobs {
+            job.mark(Stop::Cancelled);
+            if self.card.take_queued(job.id) {
+                job.finish_stopped();
+            }
+            self.card.interrupt(job.id);
+        }
+        self.copier.close();
+        self.card.close();
+        let end = Instant::now() + self.grace;
+        while jobs.iter().any(|job| !job.is_done()) && Instant::now() < end {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        let plane: Arc<dyn Backplane> = self.shared();
+        for job in jobs.iter().filter(|job| !job.is_done()) {
+            job.give_up(&plane, &self.card);
+        }
+        self.card.close();
+        self.card.join()
+    }
+
+    fn shared(&self) -> Arc<Plane> {
+        self.own.upgrade().expect("whoever calls holds the plane")
+    }
+
+    /// A copy or fill is over.
+    pub(super) fn copied(&self, id: CommandId, result: Result<(), TransferFailed>) {
+        self.with(|front, card, bus| front.copied(card, bus, id, result));
+    }
+}
+
+impl Backplane for Plane {
+    fn raised(&self, _card: &SoftCard) {
+        self.with(|front, card, bus| front.publish(card, bus));
+    }
+
+    fn drained(&self, _card: &SoftCard, commands: &[CommandId]) {
+        self.with(|front, card, bus| front.drained(card, bus, commands));
+    }
+
+    fn job_over(&self, _card: &SoftCard, job: &Job) {
+        lock(&self.jobs).retain(|other| other.id != job.id);
+        let end = job_end(job);
+        self.with(|front, card, bus| front.job_ended(card, bus, job.id, &end));
+    }
+
+    fn pointer(&self, location: Location, count: u32) -> NonNull<u8> {
+        if location.memory == OWN.memory() {
+            let own = self.memory.run_ptr(location.frame, count);
+            return own.expect("the function has checked the frames");
+        }
+        let page = PAGE_SIZE as u64;
+        self.windows.pointer(u64::from(location.frame.0) * page, u64::from(count) * page)
+    }
+
+    fn hint(&self, _addr: VirtAddr) -> String {
+        // The card knows no allocations; the driver adds what it knows.
+        String::new()
+    }
+}
+
+/// A job's result in the words of the card interface.
+fn job_end(job: &Job) -> JobEnd {
+    let error = match job.result() {
+        None | Some(Ok(())) => return JobEnd::returned(job.value()),
+        Some(Err(error)) => error,
+    };
+    let end = |status, value, detail, message: String| JobEnd { status, value, detail, message };
+    match error {
+        KernelError::WildAddress { addr, access, .. } => {
+            let write = u64::from(access == Access::Write);
+            end(Status::WildAddress, write, addr.0, String::new())
+        }
+        KernelError::Fault { page, reason, .. } => {
+            end(Status::KernelFault, reason_to_word(reason).into(), page.0, String::new())
+        }
+        KernelError::BadRequest { why, .. } => JobEnd::failed(Status::BadRequest, why),
+        KernelError::Panicked { message, .. } => JobEnd::failed(Status::KernelPanicked, message),
+        KernelError::Failed { message, .. } => JobEnd::failed(Status::KernelFailed, message),
+        KernelError::Hung { .. } => JobEnd::failed(Status::Hung, String::new()),
+        KernelError::Cancelled { .. }
+        | KernelError::TimedOut { .. }
+        | KernelError::Dropped { .. }
+        | KernelError::NotOnCard { .. }
+        | KernelError::Busy { .. } => JobEnd::failed(Status::Aborted, String::new()),
+    }
+}
+
+/// What the front reaches: the client's windows and interrupts.
+pub(super) struct PlaneBus<'a> {
+    plane: &'a Plane,
+}
+
+impl PlaneBus<'_> {
+    /// The part of a bus address range that is this function's own memory never is: clients map
+    /// what is theirs.
+    fn windows(&self) -> &Windows {
+        &self.plane.windows
+    }
+}
+
+impl Bus for PlaneBus<'_> {
+    fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), BusError> {
+        self.windows().read_bytes(address, into)
+    }
+
+    fn write(&mut self, address: u64, from: &[u8]) -> Result<(), BusError> {
+        self.windows().write_bytes(address, from)
+    }
+
+    fn load(&mut self, address: u64) -> Result<u32, BusError> {
+        self.windows().load(address)
+    }
+
+    fn store(&mut self, address: u64, value: u32) -> Result<(), BusError> {
+        self.windows().store(address, value)
+    }
+
+    fn fence(&mut self) {
+        fence(Ordering::SeqCst);
+    }
+
+    fn reaches(&mut self, address: u64, bytes: u64, write: bool) -> bool {
+        self.windows().reaches(address, bytes, write)
+    }
+
+    fn interrupt(&mut self, vector: u16) {
+        let raised = lock(&self.plane.interrupts).raise(irq::MSIX, vector.into());
+        if let Err(errno) = raised {
+            tracing::error!(?errno, vector, "an interrupt cannot be raised");
+        }
+    }
+}
+
+/// Where whole pages are, for the copier.
+pub(super) fn frames(plane: &Plane, first: u32, count: u32) -> Option<NonNull<u8>> {
+    plane.memory.run_ptr(FrameNo(first), count).ok()
+}

@@ -1,0 +1,180 @@
+//! Cards that are served: by threads of the test, or by a process that a test can kill.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use farside::CardPlace;
+use farside_live::serve::{CardConfig, CardServer, CardStatus, read_status};
+
+/// A folder of a test's own; removed when dropped.
+#[derive(Debug)]
+pub struct TempDir(PathBuf);
+
+impl TempDir {
+    /// A fresh folder. Its path is short, because it will hold sockets.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> TempDir {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("fs{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("a folder for a test");
+        TempDir(path)
+    }
+
+    /// A path in it.
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A card in a folder, as tests want it: two functions, 16 MiB each.
+pub fn config(folder: &TempDir, card: u32) -> CardConfig {
+    let path = folder.join(&format!("card{card}"));
+    CardConfig { card, functions: 2, frames: 4096, ..CardConfig::new(path) }
+}
+
+/// A card served by threads of this process.
+pub fn serve(config: CardConfig) -> CardServer {
+    CardServer::start(config).expect("the card is served")
+}
+
+/// Where a served card is.
+pub fn place(server: &CardServer) -> CardPlace {
+    CardPlace::Socket(server.config().folder.clone())
+}
+
+/// The role of a child that serves a card until it is killed: the folder follows.
+const SERVE: &str = "serve ";
+
+/// A card in a process of its own.
+#[derive(Debug)]
+pub struct CardProcess {
+    child: std::process::Child,
+    folder: PathBuf,
+    test: String,
+}
+
+impl CardProcess {
+    /// Serves a card from a child of the test `test`, which has to call [`serve_if_asked`] first.
+    pub fn start(test: &str, config: &CardConfig) -> CardProcess {
+        let folder = config.folder.clone();
+        let child = spawn(test, &folder);
+        let process = CardProcess { child, folder, test: test.to_owned() };
+        process.await_status(|_| true);
+        process
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where its card is.
+    pub fn place(&self) -> CardPlace {
+        CardPlace::Socket(self.folder.clone())
+    }
+
+    /// Kills it, as a crash would, and serves the card again by another process.
+    pub fn crash_and_restart(&mut self) {
+        self.crash();
+        self.restart();
+    }
+
+    /// Kills it.
+    pub fn crash(&mut self) {
+        let _ = self.child.kill();
+        let status = self.child.wait().expect("the child is this process's own");
+        assert_eq!(status.signal(), Some(9), "the card's process ended by itself: {status}");
+    }
+
+    /// Serves the card again.
+    pub fn restart(&mut self) {
+        self.child = spawn(&self.test, &self.folder);
+        self.await_status(|_| true);
+    }
+
+    /// Stops it without ending it, as a machine that hangs would.
+    pub fn freeze(&self) {
+        self.signal(rustix::process::Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn thaw(&self) {
+        self.signal(rustix::process::Signal::CONT);
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.child.id() as i32).expect("a process id");
+        rustix::process::kill_process(pid, signal).expect("the child can be signalled");
+    }
+
+    /// Waits until the card says of itself what `wanted` wants.
+    ///
+    /// # Panics
+    /// If it does not within 20 seconds.
+    #[track_caller]
+    pub fn await_status(&self, wanted: impl Fn(&CardStatus) -> bool) -> CardStatus {
+        await_status(&self.folder, wanted)
+    }
+}
+
+/// Waits until the card in a folder says of itself what `wanted` wants.
+///
+/// # Panics
+/// If it does not within 20 seconds.
+#[track_caller]
+pub fn await_status(folder: &Path, wanted: impl Fn(&CardStatus) -> bool) -> CardStatus {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let status = read_status(folder);
+        match status {
+            Ok(status) if wanted(&status) => return status,
+            other if Instant::now() > end => panic!("the card does not come to that: {other:?}"),
+            _ => std::thread::sleep(Duration::from_millis(2)),
+        }
+    }
+}
+
+fn spawn(test: &str, folder: &Path) -> std::process::Child {
+    let program = std::env::current_exe().expect("the test binary has a path");
+    let role = format!("{SERVE}{}", folder.display());
+    Command::new(program)
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(super::child::ROLE, role)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the test binary starts")
+}
+
+impl Drop for CardProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// In a child that is to serve a card: does so until it is killed, and never returns. `change` is
+/// what the test changes about its cards.
+pub fn serve_if_asked(change: impl FnOnce(CardConfig) -> CardConfig) {
+    let Some(folder) = super::role().and_then(|role| role.strip_prefix(SERVE).map(PathBuf::from))
+    else {
+        return;
+    };
+    // A card outlives its test only until this.
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    let config = CardConfig { functions: 2, frames: 4096, ..CardConfig::new(folder) };
+    let _server = serve(change(config));
+    loop {
+        std::thread::park();
+    }
+}
