@@ -7,7 +7,8 @@
 //! Server and client are threads. "one CPU" pins both to the same one, "two CPUs" to two different
 //! ones, where there are two. Each figure is the median of several runs.
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +19,9 @@ use farside_vfio_user::server::RegionAccess;
 use farside_vfio_user::unix::{Connection, NoMemory, Session, UnixClient};
 use farside_vfio_user::{Bus, Client, Device, DeviceInfo, Errno, Limits, Region, Server};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use vfio_bindings::bindings::vfio::{
+    VFIO_REGION_INFO_FLAG_READ, VFIO_REGION_INFO_FLAG_WRITE, vfio_region_info,
+};
 
 const RUNS: usize = 7;
 const ROUND_TRIPS: u32 = 20_000;
@@ -125,6 +129,84 @@ fn register_write(server_cpu: usize) -> f64 {
     })
 }
 
+/// The published crate `vfio_user`, client and server, for comparison.
+struct Published([u8; 4096]);
+
+impl vfio_user::ServerBackend for Published {
+    fn region_read(&mut self, _region: u32, offset: u64, data: &mut [u8]) -> io::Result<()> {
+        let offset = offset as usize;
+        data.copy_from_slice(&self.0[offset..offset + data.len()]);
+        Ok(())
+    }
+
+    fn region_write(&mut self, _region: u32, offset: u64, data: &[u8]) -> io::Result<()> {
+        let offset = offset as usize;
+        self.0[offset..offset + data.len()].copy_from_slice(data);
+        Ok(())
+    }
+
+    fn dma_map(
+        &mut self,
+        _flags: vfio_user::DmaMapFlags,
+        _offset: u64,
+        _address: u64,
+        _size: u64,
+        _fd: Option<File>,
+    ) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn dma_unmap(
+        &mut self,
+        _flags: vfio_user::DmaUnmapFlags,
+        _address: u64,
+        _size: u64,
+    ) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn reset(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn set_irqs(
+        &mut self,
+        _index: u32,
+        _flags: u32,
+        _start: u32,
+        _count: u32,
+        _fds: Vec<File>,
+    ) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn published_register_read(server_cpu: usize) -> f64 {
+    let path = std::env::temp_dir().join(format!("vfio-user-measure-{}", std::process::id()));
+    let info = vfio_region_info {
+        argsz: size_of::<vfio_region_info>() as u32,
+        flags: VFIO_REGION_INFO_FLAG_READ | VFIO_REGION_INFO_FLAG_WRITE,
+        size: 4096,
+        ..Default::default()
+    };
+    let region =
+        vfio_user::ServerRegion { region_info: info, sparse_areas: Vec::new(), mmap_fd: None };
+    let server = vfio_user::Server::new(&path, true, Vec::new(), vec![region])
+        .expect("listening in the folder for temporary files");
+    let server = thread::spawn(move || {
+        pin(server_cpu);
+        server.run(&mut Published([0; 4096])).expect("a good client");
+    });
+    let mut client = vfio_user::Client::new(&path).expect("connecting");
+    let mut data = [0; 4];
+    let time = per_call(|| {
+        client.region_read(region::BAR0, 8, &mut data).expect("reading a register");
+    });
+    client.shutdown().expect("a connection");
+    server.join().expect("the server ends");
+    time
+}
+
 /// Messages that the server's engine takes and answers in a second, without a socket.
 fn server_engine() -> f64 {
     let mut server = ready_server();
@@ -208,6 +290,9 @@ fn sockets(place: &str, client_cpu: usize, server_cpu: usize) {
     let bare = report(&format!("bare ping-pong, {place}"), "us", || ping_pong(server_cpu));
     let read = report(&format!("register read, {place}"), "us", || register_read(server_cpu));
     report(&format!("register write, {place}"), "us", || register_write(server_cpu));
+    report(&format!("register read, published crate, {place}"), "us", || {
+        published_register_read(server_cpu)
+    });
     println!("{:<44} {:>12.2} times", format!("register read / bare, {place}"), read / bare);
 }
 

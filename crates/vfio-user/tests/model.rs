@@ -199,8 +199,8 @@ impl Conversation {
                     self.dma_expected.insert(id, Vec::new());
                 }
             }
-            Step::ToServer(count) => drop(self.to_server(usize::from(count))),
-            Step::ToClient(count) => drop(self.to_client(usize::from(count))),
+            Step::ToServer(count) => drop(self.send_up(usize::from(count))),
+            Step::ToClient(count) => drop(self.send_down(usize::from(count))),
             Step::Serve { take, answer, newest } => {
                 self.serve(take.into());
                 self.answer(answer.into(), newest);
@@ -289,7 +289,7 @@ impl Conversation {
     }
 
     /// Carries bytes as a socket does: descriptors go with the first byte of their message.
-    fn to_server(&mut self, count: usize) -> bool {
+    fn send_up(&mut self, count: usize) -> bool {
         let Some(transmit) = self.client.transmit() else { return false };
         if !self.server.wants_input() {
             return false;
@@ -304,7 +304,7 @@ impl Conversation {
         true
     }
 
-    fn to_client(&mut self, count: usize) -> bool {
+    fn send_down(&mut self, count: usize) -> bool {
         let Some(transmit) = self.server.transmit() else { return false };
         if !self.client.wants_input() {
             return false;
@@ -399,7 +399,7 @@ impl Conversation {
     /// Everything travels and is answered.
     fn settle(&mut self) {
         for _ in 0..10_000 {
-            let moved = self.to_server(usize::MAX) | self.to_client(usize::MAX);
+            let moved = self.send_up(usize::MAX) | self.send_down(usize::MAX);
             self.serve(usize::MAX);
             self.answer(usize::MAX, false);
             self.take();
