@@ -266,10 +266,6 @@ impl Job {
     /// It does not stop. Its result is an error, another thread takes the place of its processing
     /// element, and what it holds is never given to anybody else. Says whether it holds memory;
     /// `None` if it has ended or never begun.
-    ///
-    /// One that holds memory keeps its card running, so that every drain of that memory is waited
-    /// for and times out, and the frames are quarantined. One that holds nothing will get nothing:
-    /// for the driver it has ended.
     pub(crate) fn give_up(&self, plane: &Arc<dyn Backplane>, card: &Arc<SoftCard>) -> Option<bool> {
         let model = lock(&card.model);
         let mut state = lock(&self.state);
@@ -283,9 +279,7 @@ impl Job {
         drop(state);
         tracing::error!(job = ?self, holds, "a kernel hangs; its processing element is given up");
         card.replace(plane, thread);
-        if !holds {
-            plane.job_over(card, self);
-        }
+        plane.job_given_up(card, self, holds);
         self.done.store(true, Ordering::SeqCst);
         self.gate.notify();
         Some(holds)

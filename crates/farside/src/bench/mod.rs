@@ -3,7 +3,9 @@
 //! All numbers are ratios of medians: this machine's speed cancels out. Threads are pinned: the
 //! program to one processor, those who answer its faults to another.
 
+mod card_process;
 mod driver;
+mod far;
 mod faults;
 mod moves;
 mod raw;
@@ -93,11 +95,12 @@ pub(crate) struct Effort {
 }
 
 /// All groups.
-pub(crate) const ALL: [Bench; 4] = [
+pub(crate) const ALL: [Bench; 5] = [
     Bench { name: "faults", run: faults::run },
     Bench { name: "moves", run: moves::run },
     Bench { name: "stream", run: stream::run },
     Bench { name: "driver", run: driver::run },
+    Bench { name: "far", run: far::run },
 ];
 
 /// The median; the samples are not empty.

@@ -48,6 +48,10 @@ pub(super) struct Plane {
     /// Jobs that were told to stop, and until when they have time for it.
     stopping: Mutex<Vec<(Instant, Arc<Job>)>>,
     jobs: Mutex<Vec<Arc<Job>>>,
+    /// Jobs that were given up and still hold memory.
+    holders: Mutex<Vec<JobId>>,
+    /// A reset waits for those.
+    reset_waits: AtomicBool,
 }
 
 impl Plane {
@@ -90,6 +94,8 @@ impl Plane {
             grace: config.grace,
             stopping: Mutex::default(),
             jobs: Mutex::default(),
+            holders: Mutex::default(),
+            reset_waits: AtomicBool::new(false),
         }))
     }
 
@@ -123,12 +129,23 @@ impl Plane {
             Action::Fill { id, extents, pattern } => {
                 self.copier.order(Order::Fill { id, extents, pattern });
             }
-            Action::Reset => front.reset_done(&mut lock(&self.card.model)),
+            Action::Reset => self.reset(front),
             // The function does not announce a link, so its commands are refused before this.
             Action::LinkReceive { .. }
             | Action::LinkSend { .. }
             | Action::LinkCancel { .. }
             | Action::StopLinks => unreachable!("this card has no link"),
+        }
+    }
+
+    /// The function is in its known state as soon as nothing touches memory any more. While a kernel
+    /// hangs with memory in its hands, it is not: the driver sees that the reset does not end, and
+    /// begins another life.
+    fn reset(&self, front: &mut Function) {
+        if lock(&self.holders).is_empty() {
+            front.reset_done(&mut lock(&self.card.model));
+        } else {
+            self.reset_waits.store(true, Ordering::SeqCst);
         }
     }
 
@@ -183,8 +200,6 @@ impl Plane {
         drop(stopping);
         let plane: Arc<dyn Backplane> = self.shared();
         for (_, job) in late {
-            // One that holds memory stays the function's: its drains must not end. The driver sees
-            // that it does not end, and resets the function.
             job.give_up(&plane, &self.card);
         }
         next
@@ -267,7 +282,25 @@ impl Backplane for Plane {
     fn job_over(&self, _card: &SoftCard, job: &Job) {
         lock(&self.jobs).retain(|other| other.id != job.id);
         let end = job_end(job);
-        self.with(|front, card, bus| front.job_ended(card, bus, job.id, &end));
+        self.with(|front, card, bus| {
+            front.job_ended(card, bus, job.id, &end);
+            let mut holders = lock(&self.holders);
+            holders.retain(|&other| other != job.id);
+            if holders.is_empty() && self.reset_waits.swap(false, Ordering::SeqCst) {
+                front.reset_done(card);
+            }
+        });
+    }
+
+    fn job_given_up(&self, _card: &SoftCard, job: &Job, holds: bool) {
+        lock(&self.jobs).retain(|other| other.id != job.id);
+        let end = job_end(job);
+        self.with(|front, card, bus| {
+            if holds {
+                lock(&self.holders).push(job.id);
+            }
+            front.job_ended(card, bus, job.id, &end);
+        });
     }
 
     fn pointer(&self, location: Location, count: u32) -> NonNull<u8> {

@@ -21,6 +21,15 @@ pub(crate) trait Backplane: Send + Sync + std::fmt::Debug {
     /// those who wait for the job are told.
     fn job_over(&self, card: &SoftCard, job: &Job);
 
+    /// A job that did not stop was given up; `holds`: it still holds memory. One that holds nothing
+    /// will get nothing: it has ended. One that holds memory has not, so that drains of that memory
+    /// are waited for.
+    fn job_given_up(&self, card: &SoftCard, job: &Job, holds: bool) {
+        if !holds {
+            self.job_over(card, job);
+        }
+    }
+
     /// Where `count` pages from `location` on are. They follow one another in memory.
     fn pointer(&self, location: Location, count: u32) -> NonNull<u8>;
 

@@ -12,6 +12,8 @@ use crate::span::AtomicSpan;
 const HOLD_MAX: Duration = Duration::from_secs(2);
 /// How long it sleeps between two looks: it shall not take the processor from who tells it.
 const HOLD_LOOK: Duration = Duration::from_micros(50);
+/// How long [`wait`] sleeps between two looks.
+const WAIT_LOOK: Duration = Duration::from_millis(2);
 
 /// Ends at once.
 pub(super) fn nop(_: &mut KernelContext, args: &KernelArgs) -> Result<u64, KernelError> {
@@ -25,6 +27,15 @@ pub(super) fn spin(k: &mut KernelContext, args: &KernelArgs) -> Result<u64, Kern
     loop {
         k.checkpoint()?;
         std::thread::yield_now();
+    }
+}
+
+/// Sleeps until it is told to stop: a card that runs something, and leaves the processor to others.
+pub(super) fn wait(k: &mut KernelContext, args: &KernelArgs) -> Result<u64, KernelError> {
+    args.takes(0)?;
+    loop {
+        k.checkpoint()?;
+        std::thread::sleep(WAIT_LOOK);
     }
 }
 

@@ -10,6 +10,7 @@
 //! | `farside.touch` | write `u8` or `u64` | adds 1 to the first element in each page | their number |
 //! | `farside.hold` | write `u64` | sets the first to 1, keeps its page until it is 2, 2 s at most | 0 |
 //! | `farside.spin` | none | runs until it is cancelled | |
+//! | `farside.wait` | none | sleeps until it is cancelled | |
 //! | `farside.fill` | write `u64`, value `u64` | sets each | their number |
 //! | `farside.copy` | read `u64`, write `u64` | copies; of equal length | their number |
 //! | `farside.saxpy` | value `f32` a, read `f32` x, write `f32` y | y = a x + y | their number |
@@ -33,7 +34,7 @@ use crate::kernel::KernelContext;
 pub(super) type Function = fn(&mut KernelContext, &KernelArgs) -> Result<u64, KernelError>;
 
 /// The kernels and their names.
-pub(super) fn all() -> [(&'static str, Function); 11] {
+pub(super) fn all() -> [(&'static str, Function); 12] {
     [
         ("farside.nop", idle::nop),
         ("farside.increment", increment::increment),
@@ -41,6 +42,7 @@ pub(super) fn all() -> [(&'static str, Function); 11] {
         ("farside.touch", touch::touch),
         ("farside.hold", idle::hold),
         ("farside.spin", idle::spin),
+        ("farside.wait", idle::wait),
         ("farside.fill", memory::fill),
         ("farside.copy", memory::copy),
         ("farside.saxpy", saxpy::saxpy),
