@@ -1,8 +1,10 @@
 //! How a command fails: what is said, and the exit code.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use farside::graph::GraphError;
+use farside_live::serve::ServeError;
 use farside_sim::SimError;
 
 use crate::workloads::Difference;
@@ -19,6 +21,23 @@ pub(crate) enum Failure {
     /// The simulator.
     #[error(transparent)]
     Sim(#[from] SimError),
+    /// A card cannot be served.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// Another process serves a card there.
+    #[error(
+        "{folder} is in use: process {pid} serves card {card} there; end it, or choose another \
+         folder",
+        folder = .folder.display()
+    )]
+    InUse {
+        /// Where.
+        folder: PathBuf,
+        /// The number of its card.
+        card: u32,
+        /// The process.
+        pid: u32,
+    },
     /// An input or an option that cannot be used.
     #[error("{0}")]
     Usage(String),
@@ -55,8 +74,12 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Failure::Farside(
-                farside::Error::Setting { .. } | farside::Error::NoSuchScheme { .. },
+                farside::Error::Setting { .. }
+                | farside::Error::NoSuchScheme { .. }
+                | farside::Error::Cards { .. }
+                | farside::Error::Kernels(_),
             )
+            | Failure::Serve(ServeError::Setting { .. })
             | Failure::Graph(_)
             | Failure::Sim(
                 SimError::Spec(_)
@@ -66,7 +89,12 @@ impl Failure {
             )
             | Failure::Usage(_) => 2,
             Failure::Differs { .. } => 3,
-            Failure::Farside(_) | Failure::Sim(_) | Failure::Told | Failure::Output(_) => 1,
+            Failure::Farside(_)
+            | Failure::Sim(_)
+            | Failure::Serve(_)
+            | Failure::InUse { .. }
+            | Failure::Told
+            | Failure::Output(_) => 1,
         })
     }
 }

@@ -5,6 +5,8 @@
 
 mod account;
 mod bench;
+mod card;
+mod cards;
 mod demo;
 mod doctor;
 mod failure;
@@ -12,6 +14,7 @@ mod input;
 mod output;
 mod progress;
 mod schemes;
+mod service;
 mod sim;
 mod size;
 
@@ -37,6 +40,8 @@ Examples:
   farside demo                          search, PageRank and a pointer chase on two cards
   farside demo --cards 4 --input roads.mtx
   farside bench                         the promised numbers, measured here
+  farside card serve /tmp/card0         serve a card to other programs, as a process
+  farside cards                         which cards are served, and who uses them
   farside sim                           compare placement schemes on a recorded trace
 
 Exit codes: 0 done, 1 it did not work, 2 the command line or an input cannot be used,
@@ -45,6 +50,8 @@ Exit codes: 0 done, 1 it did not work, 2 the command line or an input cannot be 
 #[derive(Subcommand, Debug)]
 enum Command {
     Bench(bench::Bench),
+    Card(card::Card),
+    Cards(cards::Cards),
     Demo(demo::Demo),
     Doctor(doctor::Doctor),
     Sim(sim::Sim),
@@ -55,6 +62,8 @@ enum Command {
 pub(crate) fn run() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Bench(bench) => bench.run(),
+        Command::Card(card) => card.run(),
+        Command::Cards(cards) => cards.run(),
         Command::Demo(demo) => demo.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Sim(sim) => sim.run(),
