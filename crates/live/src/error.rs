@@ -59,7 +59,8 @@ pub enum LiveError {
     },
     /// All functions of the card are in use.
     #[error(
-        "{card} at {place} is in use: none of its {functions} functions is free; end a program          that uses it (`farside cards` shows them), or serve it with more functions"
+        "{card} at {place} is in use: none of its {functions} functions is free; \
+         end a program that uses it (`farside cards` shows them), or serve it with more functions"
     )]
     CardsBusy {
         /// Which.
@@ -92,7 +93,8 @@ pub enum LiveError {
     },
     /// A closure cannot run in another process.
     #[error(
-        "kernel `{kernel}` is a closure, and {card} is not in this program: give it a name that          the card knows and launch it with `call`"
+        "kernel `{kernel}` is a closure, and {card} is not in this program: give it a \
+         name that the card knows and launch it with `call`"
     )]
     ClosureElsewhere {
         /// The kernel.
@@ -154,7 +156,7 @@ pub enum KernelError {
         reason: CancelReason,
     },
     /// What it asked for makes no sense.
-    #[error("kernel `{kernel}` asked for memory it cannot have: {why}")]
+    #[error("kernel `{kernel}` made a request that cannot be served: {why}")]
     BadRequest {
         /// The kernel.
         kernel: Arc<str>,
@@ -202,7 +204,8 @@ pub enum KernelError {
     },
     /// The card has no kernel of this name.
     #[error(
-        "{card} has no kernel `{kernel}`; `farside cards` lists those it has, `farside card serve          --kernels LIBRARY` adds some"
+        "{card} has no kernel `{kernel}`; `farside cards --kernels` lists those it has, `farside \
+         card serve --kernels LIBRARY` adds some"
     )]
     NotOnCard {
         /// The kernel.
