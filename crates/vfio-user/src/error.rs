@@ -37,11 +37,6 @@ pub enum ProtocolError {
         /// Descriptors allowed.
         limit: usize,
     },
-    /// The kernel dropped descriptors because this process may open no more.
-    #[error(
-        "descriptors of a message were lost; raise the limit of open files of this process (ulimit -n)"
-    )]
-    LostDescriptors,
     /// The embedder gave more bytes than `wants_input` allows.
     #[error("{buffered} bytes of input wait unread, more than the limit of {limit}; poll first")]
     InputOverrun {

@@ -1,10 +1,10 @@
 //! The vfio-user protocol: a PCI device that lives in one process is used by another.
 //!
 //! The core does no I/O: bytes and descriptors in, bytes and descriptors out. [`Server`] is the
-//! device's side of one connection, [`Client`] the user's side. The module [`unix`] puts either on an
-//! AF_UNIX socket, and [`pci`] builds configuration spaces.
-#![doc = ""]
-#![doc = include_str!("../README.md")]
+//! device's side of one connection, [`Client`] the user's side. The module `unix` puts either on an
+//! AF_UNIX socket, and `pci` builds configuration spaces.
+#![cfg_attr(feature = "unix", doc = "")]
+#![cfg_attr(feature = "unix", doc = include_str!("../README.md"))]
 #![forbid(unsafe_code)]
 
 pub mod client;

@@ -13,8 +13,8 @@ use farside_vfio_user::unix::{
     CallError, Connection, DmaMemory, Interrupts, Listener, Session, SessionError, UnixClient,
 };
 use farside_vfio_user::{
-    Bus, Device, DeviceInfo, DmaMap, DmaUnmap, Errno, IoFd, IoFdKind, Irq, IrqAction, Limits,
-    ProtocolError, Region, RequestId, Server, SetIrqs, SharedFd, SparseArea,
+    Bus, Device, DeviceInfo, DmaMap, DmaUnmap, Errno, Event, IoFd, IoFdKind, Irq, IrqAction,
+    Limits, ProtocolError, Region, RequestId, Server, SetIrqs, SharedFd, SparseArea,
 };
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -420,6 +420,13 @@ fn interrupts_reach_the_client() {
     client.irqs_now(irq::INTX, 0, 1, IrqAction::Unmask).unwrap();
     assert_eq!(count(&pin), 1, "what waited is raised again");
 
+    let unmask = client.irqs_assign(irq::INTX, 0, &[Arc::clone(&pin)], IrqAction::Unmask);
+    assert!(matches!(unmask, Err(CallError::Refused(Errno::NOTSUP))), "{unmask:?}");
+    client.irqs_unassign(irq::INTX, 0, 1, IrqAction::Unmask).unwrap();
+    client.irqs_now(irq::INTX, 0, 1, IrqAction::Mask).unwrap();
+    client.irqs_now(irq::INTX, 0, 1, IrqAction::Trigger).unwrap();
+    assert_eq!(count(&pin), 0);
+
     for bad in [
         client.irqs_now(irq::MSIX, 31, 2, IrqAction::Trigger),
         client.irqs_now(irq::MSIX, u32::MAX, 2, IrqAction::Trigger),
@@ -475,6 +482,49 @@ fn a_silent_server_is_not_waited_for() {
     let result = UnixClient::new(theirs, Limits::default(), limit, memory).err();
     assert!(matches!(result, Some(CallError::TimedOut(_))), "{result:?}");
     drop(ours);
+}
+
+/// Takes the next command that wants a reply and answers it after `say` says so.
+fn answer_late(session: &mut Session, say: &mpsc::Receiver<()>) {
+    loop {
+        if let Some(Event::RegionRead { token, .. }) = session.server.poll().unwrap() {
+            say.recv_timeout(LIMIT).unwrap();
+            session.server.complete_read(token, |data| {
+                data.fill(7);
+                Ok(())
+            });
+            assert!(session.flush().unwrap());
+            return;
+        }
+        assert!(session.flush().unwrap());
+        assert!(session.fill().unwrap());
+    }
+}
+
+#[test]
+fn a_late_reply_is_dropped_and_the_connection_goes_on() {
+    let (ours, theirs) = Connection::pair().unwrap();
+    ours.set_time_limit(Some(LIMIT)).unwrap();
+    let (go, say) = mpsc::channel();
+    let server = thread::spawn(move || {
+        let mut session = Session::new(ours, Server::new(info(), Limits::default()).unwrap());
+        answer_late(&mut session, &say);
+        answer_late(&mut session, &say);
+    });
+    let memory = Box::new(farside_vfio_user::unix::NoMemory);
+    let mut client = UnixClient::new(theirs, Limits::default(), LIMIT, memory).unwrap();
+    client.set_time_limit(Duration::from_millis(20)).unwrap();
+    let mut data = [0; 4];
+    let late = client.region_read(region::BAR0, 0, &mut data);
+    assert!(matches!(late, Err(CallError::TimedOut(_))), "{late:?}");
+    client.set_time_limit(LIMIT).unwrap();
+    go.send(()).unwrap();
+    go.send(()).unwrap();
+    let mut data = [0; 8];
+    client.region_read(region::BAR0, 8, &mut data).unwrap();
+    assert_eq!(data, [7; 8]);
+    drop(client);
+    server.join().unwrap();
 }
 
 #[test]

@@ -14,9 +14,6 @@ use crate::irqs::{IrqAction, IrqData, SetIrqs};
 #[derive(Debug, Default)]
 struct Vector {
     trigger: Option<OwnedFd>,
-    /// Signalled when the client masks or unmasks through the device.
-    mask: Option<OwnedFd>,
-    unmask: Option<OwnedFd>,
     masked: bool,
     /// It was raised while it was masked.
     pending: bool,
@@ -43,7 +40,8 @@ impl Interrupts {
     ///
     /// # Errors
     ///
-    /// EINVAL outside the device's interrupts; the error of an eventfd.
+    /// EINVAL outside the device's interrupts; the error of an eventfd. ENOTSUP for eventfds that stand
+    /// for masking and unmasking: nobody here would wait for them. QEMU then sends messages instead.
     pub fn apply(&mut self, set: SetIrqs<'_>) -> Result<(), Errno> {
         let SetIrqs { index, start, count, action, data } = set;
         let (irq, vectors) = self.types.get_mut(index as usize).ok_or(Errno::INVAL)?;
@@ -59,12 +57,14 @@ impl Interrupts {
                 let chosen = range.iter_mut().zip(which).filter(|(_, which)| **which != 0);
                 chosen.map(|(vector, _)| vector).try_for_each(|vector| act(irq, vector, action))
             }
+            IrqData::EventFds(_) if action != IrqAction::Trigger => Err(Errno::NOTSUP),
+            IrqData::Unassign if action != IrqAction::Trigger => Ok(()),
             IrqData::EventFds(fds) => {
-                range.iter_mut().zip(fds).for_each(|(vector, fd)| assign(vector, action, Some(fd)));
+                range.iter_mut().zip(fds).for_each(|(vector, fd)| assign(vector, Some(fd)));
                 Ok(())
             }
             IrqData::Unassign => {
-                range.iter_mut().for_each(|vector| assign(vector, action, None));
+                range.iter_mut().for_each(|vector| assign(vector, None));
                 Ok(())
             }
         }
@@ -110,11 +110,10 @@ fn act(irq: &Irq, vector: &mut Vector, action: IrqAction) -> Result<(), Errno> {
         IrqAction::Trigger => raise(irq, vector).map(|_| ()),
         IrqAction::Mask => {
             vector.masked = true;
-            vector.mask.as_ref().map_or(Ok(()), signal)
+            Ok(())
         }
         IrqAction::Unmask => {
             vector.masked = false;
-            vector.unmask.as_ref().map_or(Ok(()), signal)?;
             if std::mem::take(&mut vector.pending) {
                 raise(irq, vector).map(|_| ())
             } else {
@@ -135,16 +134,8 @@ fn raise(irq: &Irq, vector: &mut Vector) -> Result<bool, Errno> {
     Ok(true)
 }
 
-fn assign(vector: &mut Vector, action: IrqAction, fd: Option<OwnedFd>) {
-    match action {
-        IrqAction::Trigger => {
-            vector.trigger = fd;
-            vector.masked = false;
-            vector.pending = false;
-        }
-        IrqAction::Mask => vector.mask = fd,
-        IrqAction::Unmask => vector.unmask = fd,
-    }
+fn assign(vector: &mut Vector, trigger: Option<OwnedFd>) {
+    *vector = Vector { trigger, masked: false, pending: false };
 }
 
 /// Adds one to an eventfd. A full one has been signalled already; a write to it would block for as
