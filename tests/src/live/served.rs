@@ -1,13 +1,25 @@
 //! Cards that are served: by threads of the test, or by a process that a test can kill.
+//!
+//! Beside them: [`Program`], a program in a process of its own; [`Census`], what a process has
+//! open; [`test_kernels`], kernels that do what a card has to survive.
+
+mod census;
+mod kernels;
+mod program;
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use farside::CardPlace;
 use farside_live::serve::{CardConfig, CardServer, CardStatus, read_status};
+
+pub use census::{Census, ticks_asleep};
+pub use kernels::test_kernels;
+pub use program::Program;
 
 /// A folder of a test's own; removed when dropped.
 #[derive(Debug)]
@@ -36,10 +48,14 @@ impl Drop for TempDir {
     }
 }
 
-/// A card in a folder, as tests want it: two functions, 16 MiB each.
+/// A card in a folder, as tests want it: two functions, 16 MiB each, and [`test_kernels`].
 pub fn config(folder: &TempDir, card: u32) -> CardConfig {
-    let path = folder.join(&format!("card{card}"));
-    CardConfig { card, functions: 2, frames: 4096, ..CardConfig::new(path) }
+    CardConfig { card, ..config_in(folder.join(&format!("card{card}"))) }
+}
+
+fn config_in(folder: PathBuf) -> CardConfig {
+    let kernels = Arc::new(test_kernels());
+    CardConfig { functions: 2, frames: 4096, kernels, ..CardConfig::new(folder) }
 }
 
 /// A card served by threads of this process.
@@ -172,8 +188,7 @@ pub fn serve_if_asked(change: impl FnOnce(CardConfig) -> CardConfig) {
     };
     // A card outlives its test only until this.
     let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
-    let config = CardConfig { functions: 2, frames: 4096, ..CardConfig::new(folder) };
-    let _server = serve(change(config));
+    let _server = serve(change(config_in(folder)));
     loop {
         std::thread::park();
     }

@@ -1,0 +1,113 @@
+//! Kernels that do what a card has to survive, and some that make results exact.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use farside::{KernelArgs, KernelContext, KernelError, Kernels, WriteView};
+
+use crate::Prng;
+
+/// Words of a page.
+const PAGE: usize = 512;
+
+/// The built-in kernels and those of the tests.
+///
+/// | name | arguments | does |
+/// |---|---|---|
+/// | `test.affine` | shared `u64`, values `u64` a, b | w = a w + b for the first word of each page |
+/// | `test.meet` | shared `u64`, value `u64` n | adds 1 to the first word, waits until it is n |
+/// | `test.race` | shared `u64`, values `u64` agent, turns, seed | counts in pages at random |
+/// | `test.fail` | none | fails |
+/// | `test.panic` | none | panics |
+/// | `test.deaf` | value `u64` ms | computes for so long, whatever it is told |
+/// | `test.hoard` | write `u64`, values `u64` ms, word | keeps all pages for so long, whatever it is told, then fills them |
+///
+/// # Panics
+/// Never: the names are sound.
+pub fn test_kernels() -> Kernels {
+    let with = |kernels: Kernels, name, kernel: fn(&mut KernelContext, &KernelArgs) -> Outcome| {
+        kernels.with(name, kernel).expect("the names of tests are sound and differ")
+    };
+    let kernels = with(Kernels::builtin(), "test.affine", affine);
+    let kernels = with(kernels, "test.meet", meet);
+    let kernels = with(kernels, "test.race", race);
+    let kernels = with(kernels, "test.fail", |k, _| Err(k.fail("it was asked to")));
+    let kernels = with(kernels, "test.panic", |_, _| panic!("it was asked to"));
+    let kernels = with(kernels, "test.deaf", deaf);
+    with(kernels, "test.hoard", hoard)
+}
+
+type Outcome = Result<u64, KernelError>;
+
+fn affine(k: &mut KernelContext, args: &KernelArgs) -> Outcome {
+    let words = args.shared::<AtomicU64>(0)?;
+    let (a, b) = (args.value::<u64>(1)?, args.value::<u64>(2)?);
+    for page in (0..words.len()).step_by(PAGE) {
+        let value: u64 = k.load(words.ptr(page))?;
+        k.store(words.ptr(page), value.wrapping_mul(a).wrapping_add(b))?;
+    }
+    Ok(0)
+}
+
+fn meet(k: &mut KernelContext, args: &KernelArgs) -> Outcome {
+    let words = args.shared::<AtomicU64>(0)?;
+    let wanted = args.value::<u64>(1)?;
+    k.fetch_add(words, 0, 1)?;
+    while k.load::<u64>(words.ptr(0))? < wanted {
+        k.checkpoint()?;
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    Ok(wanted)
+}
+
+/// Increments the first word of a page, which all agents share, and the agent's own word beside it,
+/// in turns by single words and by `atomic`. Gives how often.
+fn race(k: &mut KernelContext, args: &KernelArgs) -> Outcome {
+    let words = args.shared::<AtomicU64>(0)?;
+    let agent = args.value::<u64>(1)? as usize;
+    let (turns, seed) = (args.value::<u64>(2)?, args.value::<u64>(3)?);
+    let mut rng = Prng::new(seed);
+    for turn in 0..turns {
+        let page = rng.below((words.len() / PAGE) as u64) as usize * PAGE;
+        k.fetch_add(words, page, 1)?;
+        let own = words.ptr(page + agent);
+        if turn % 2 == 0 {
+            let value: u64 = k.load(own)?;
+            k.store(own, value + 1)?;
+        } else {
+            k.atomic(words, page + agent, |word| {
+                let value = word.load(SeqCst);
+                // Long enough that somebody wants the page meanwhile.
+                std::hint::black_box((0..50).sum::<u64>());
+                word.store(value + 1, SeqCst);
+            })?;
+        }
+    }
+    Ok(turns)
+}
+
+fn sleep_deaf(millis: u64) {
+    let end = Instant::now() + Duration::from_millis(millis);
+    while Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn deaf(_: &mut KernelContext, args: &KernelArgs) -> Outcome {
+    sleep_deaf(args.value::<u64>(0)?);
+    Ok(0)
+}
+
+fn hoard(k: &mut KernelContext, args: &KernelArgs) -> Outcome {
+    let words = args.write::<u64>(0)?;
+    let (millis, value) = (args.value::<u64>(1)?, args.value::<u64>(2)?);
+    k.with(words, |mut words: WriteView<u64>| {
+        // Who looks at the memory by another way sees that it is held.
+        if let Some(words) = words.pieces().next() {
+            words[0] = u64::MAX;
+        }
+        sleep_deaf(millis);
+        words.pieces().for_each(|words| words.fill(value));
+    })?;
+    Ok(0)
+}
