@@ -1,6 +1,6 @@
 //! Queues the client's requests.
 
-use super::{Client, Command, Expected, Header, Limits, Negotiated, RequestError, RequestId, wire};
+use super::{Client, Command, Expected, Header, Negotiated, RequestError, RequestId, wire};
 use crate::irqs::{IrqAction, action_flag};
 use crate::maps::DmaUnmap;
 use crate::outbox::SharedFd;
@@ -30,7 +30,8 @@ impl Client {
     ///
     /// The connection has failed.
     pub fn negotiate(&mut self) -> Result<RequestId, RequestError> {
-        self.room(0)?;
+        self.check_failed()?;
+        self.answerable()?;
         let payload = version::propose(&self.limits);
         Ok(self.ask(Command::VERSION, &[&payload], Vec::new(), Expected::Version))
     }
@@ -271,7 +272,7 @@ impl Client {
         offset: u64,
         data: &[u8],
     ) -> Result<(), RequestError> {
-        self.ready(data.len())?;
+        self.postable(data.len())?;
         let payload = wire::region_access(offset, region, data.len() as u32);
         self.post(Command::REGION_WRITE, &[&payload, data]);
         Ok(())
@@ -317,25 +318,30 @@ impl Client {
         Ok(self.ask(Command::DEVICE_RESET, &[], Vec::new(), expected))
     }
 
-    /// Checks that a request that moves `count` bytes can be queued.
+    /// Checks that a request that moves `count` bytes and is answered can be queued.
     fn ready(&self, count: usize) -> Result<Negotiated, RequestError> {
+        let negotiated = self.postable(count)?;
+        self.answerable()?;
+        Ok(negotiated)
+    }
+
+    /// Checks that a command that moves `count` bytes can be queued.
+    fn postable(&self, count: usize) -> Result<Negotiated, RequestError> {
+        self.check_failed()?;
         let negotiated = self.negotiated.ok_or(RequestError::NotReady)?;
         if count > negotiated.max_data_xfer_size as usize {
             return Err(RequestError::TooLarge { count, limit: negotiated.max_data_xfer_size });
         }
-        self.room(count)?;
+        let queued = self.outbox.len();
+        if queued > 0 && queued + count > self.limits.max_queued_bytes {
+            return Err(RequestError::QueueFull { queued });
+        }
         Ok(negotiated)
     }
 
-    fn room(&self, count: usize) -> Result<(), RequestError> {
-        self.check_failed()?;
+    fn answerable(&self) -> Result<(), RequestError> {
         if self.requests.is_full() {
             return Err(RequestError::TooManyOutstanding { limit: self.requests.limit() });
-        }
-        let queued = self.outbox.len();
-        let Limits { max_queued_bytes, .. } = self.limits;
-        if queued > 0 && queued + count > max_queued_bytes {
-            return Err(RequestError::QueueFull { queued });
         }
         Ok(())
     }
