@@ -9,7 +9,7 @@ use farside_card::interface::{RING_COUNT, RingKind, VERSION, pci, register};
 use farside_types::{CardId, CommandId, Epoch, JobId};
 
 use super::bus_map::BusMap;
-use super::control::{Block, Control, control_bytes, entries};
+use super::control::{Block, Control, Sizes};
 use super::submit::Backlog;
 use super::transport::{
     DmaPiece, Transport, TransportError, read_u32, read_u64, write_u32, write_u64,
@@ -143,15 +143,16 @@ impl Link {
         transport: Arc<dyn Transport>,
         identity: Identity,
         map: Arc<BusMap>,
+        sizes: Sizes,
         event: BorrowedFd<'_>,
     ) -> Result<Link, LiveError> {
-        let control = Control::new(map.control())?;
+        let control = Control::new(map.control(), sizes)?;
         let bus = transport.as_ref();
         let fail = |error| LiveError::Card { card, error };
         reset(bus).map_err(fail)?;
         bus.map(&DmaPiece {
             bus: map.control(),
-            bytes: control_bytes(),
+            bytes: control.bytes(),
             address: control.base(),
             file: control.file(),
             offset: 0,
@@ -196,7 +197,7 @@ fn set_up_rings(bus: &dyn Transport, control: &Control) -> Result<(), TransportE
     for kind in RingKind::ALL {
         let first = register::ring(kind);
         write_u64(bus, first + register::RING_BASE, control.ring_bus(kind))?;
-        write_u32(bus, first + register::RING_ENTRIES, entries(kind))?;
+        write_u32(bus, first + register::RING_ENTRIES, control.entries(kind))?;
         write_u32(bus, first + register::RING_VECTOR, kind.index() as u32)?;
     }
     write_u32(bus, register::CONTROL, register::CONTROL_ENABLE)?;

@@ -23,7 +23,7 @@ use farside_types::{CardId, PAGE_SIZE};
 use rustix::event::EventfdFlags;
 
 pub(crate) use bus_map::BusMap;
-pub(crate) use control::control_bytes;
+pub(crate) use control::Sizes;
 pub(crate) use link::{Identity, Link};
 pub(crate) use place::connect;
 pub use place::{CardPlace, PlaceError};
@@ -95,6 +95,7 @@ impl RingCard {
             Arc::clone(&transport),
             identity,
             Arc::clone(&self.map),
+            Sizes::default(),
             self.event.as_fd(),
         )?;
         self.share_memories(memories, transport.as_ref()).map_err(fail)?;

@@ -12,7 +12,6 @@ use farside_types::{
     Access, CancelReason, CardId, CommandId, Epoch, FaultId, PageNo, PageRange, VirtAddr,
 };
 
-use super::control::entries;
 use super::link::{Link, Pending};
 use crate::error::KernelError;
 use crate::job::Job;
@@ -100,7 +99,7 @@ impl Link {
         if waiting == 0 {
             return None;
         }
-        if waiting > entries(kind) {
+        if waiting > self.control.entries(kind) {
             tracing::error!(card = %self.card, ring = kind.name(), "a card's ring makes no sense");
             self.broken = true;
             return None;
@@ -109,7 +108,7 @@ impl Link {
         let next = index.wrapping_add(1);
         self.consumed[kind.index()] = next;
         self.control.header(kind, RingHeader::CONSUMER).store(next, Ordering::Release);
-        self.room_made |= waiting == entries(kind)
+        self.room_made |= waiting == self.control.entries(kind)
             || self.control.header(kind, RingHeader::PRODUCER_WAITS).load(Ordering::Relaxed) != 0;
         Some(entry)
     }

@@ -11,7 +11,7 @@ use farside_card::interface::{
 use farside_svm::{Command, Op, Place, Run};
 use farside_types::{FaultId, JobId, Rights};
 
-use super::control::{BLOCK_BYTES, Block, entries};
+use super::control::{BLOCK_BYTES, Block};
 use super::link::{InFlight, Link, Pending};
 use super::receive::fault_on_card;
 use crate::job::Job;
@@ -224,9 +224,10 @@ impl Link {
         let used = self.produced.wrapping_sub(consumed);
         // Nothing that the card writes there makes the ring larger. One entry is kept for what it
         // may owe an answer to, so the completion ring, which is as large, never overflows.
-        (entries(RingKind::Command) - 1)
+        let pending = self.pending.len() as u32;
+        (self.control.entries(RingKind::Command) - 1)
             .saturating_sub(used)
-            .min(entries(RingKind::Completion).saturating_sub(self.pending.len() as u32))
+            .min(self.control.entries(RingKind::Completion).saturating_sub(pending))
     }
 
     /// Puts one thing into the ring; gives it back if no block is free.

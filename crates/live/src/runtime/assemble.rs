@@ -11,7 +11,7 @@ use crate::arena::Arena;
 use crate::card_memory::CardMemory;
 use crate::error::LiveError;
 use crate::memories::Memories;
-use crate::ring_card::{BusMap, CardPlace, Identity, RingCard, Transport, connect, control_bytes};
+use crate::ring_card::{BusMap, CardPlace, Identity, RingCard, Sizes, Transport, connect};
 use crate::soft_card::SoftCard;
 
 /// How long a card that is being started may take to be there.
@@ -101,7 +101,7 @@ fn bus_map(memories: &Memories, cards: usize) -> BusMap {
     let bytes = |memory: &CardMemory| u64::from(memory.frames()) * PAGE_SIZE as u64;
     let bounces: Vec<u64> = memories.bounces().iter().map(bytes).collect();
     let cards: Vec<u64> = (0..cards).map(|card| bytes(memories.card(CardId(card as u8)))).collect();
-    BusMap::new(control_bytes(), memories.arena.pages().bytes(), &bounces, &cards)
+    BusMap::new(Sizes::default().bytes(), memories.arena.pages().bytes(), &bounces, &cards)
 }
 
 /// Cards in other processes copy large pieces by themselves.
