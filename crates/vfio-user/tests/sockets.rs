@@ -475,6 +475,15 @@ fn a_second_client_is_refused_with_a_reason() {
 }
 
 #[test]
+fn both_sides_can_move_between_threads() {
+    fn movable<T: Send>() {}
+    movable::<UnixClient>();
+    movable::<Session>();
+    movable::<Server>();
+    movable::<farside_vfio_user::Client>();
+}
+
+#[test]
 fn a_silent_server_is_not_waited_for() {
     let (ours, theirs) = Connection::pair().unwrap();
     let memory = Box::new(farside_vfio_user::unix::NoMemory);
