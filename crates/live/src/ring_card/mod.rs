@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use farside_types::{CardId, PAGE_SIZE};
-use rustix::event::EventfdFlags;
+use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
 pub(crate) use bus_map::BusMap;
 pub(crate) use control::Sizes;
@@ -48,6 +48,9 @@ pub(crate) struct RingCard {
     pub(crate) event: Arc<OwnedFd>,
     /// Becomes readable when the card goes; none while it is gone.
     watch: Mutex<Option<Arc<OwnedFd>>>,
+    /// The former connection, while the card has not ended it on its side as well: until then it
+    /// may still write to memory.
+    leaving: Mutex<Option<Arc<OwnedFd>>>,
     /// The way to the card, for messages that need no ring.
     transport: Mutex<Option<Arc<dyn Transport>>>,
     /// A thread is on its way to get it back.
@@ -72,6 +75,7 @@ impl RingCard {
             link: Mutex::new(None),
             event: Arc::new(event),
             watch: Mutex::new(None),
+            leaving: Mutex::new(None),
             transport: Mutex::new(None),
             recovering: AtomicBool::new(false),
             pulled: AtomicBool::new(false),
@@ -132,23 +136,41 @@ impl RingCard {
     }
 
     /// A peer has come back with other memory: lets this card reach it instead of the old one.
-    pub(crate) fn share_again(&self, peer: CardId, memory: &CardMemory) {
-        let Some(transport) = self.transport() else { return };
+    ///
+    /// # Errors
+    /// This card does not do that: it reaches nothing there, or still the old memory.
+    pub(crate) fn share_again(
+        &self,
+        peer: CardId,
+        memory: &CardMemory,
+    ) -> Result<(), TransportError> {
+        let Some(transport) = self.transport() else { return Ok(()) };
         let bus = self.map.card(peer);
-        let outcome = transport
-            .unmap(bus, bytes_of(memory))
-            .and_then(|()| share(transport.as_ref(), bus, memory));
-        if let Err(error) = outcome {
-            // Copies between the two fail, and are rolled back; the card itself is watched.
-            tracing::error!(card = %self.id, %peer, %error, "a peer's new memory is not reachable");
-        }
+        transport.unmap(bus, bytes_of(memory))?;
+        share(transport.as_ref(), bus, memory)
     }
 
-    /// Lets go of the connection.
+    /// Lets go of the connection, whoever else still has its descriptor.
     pub(crate) fn drop_connection(&self) {
         lock(&self.link).take();
-        lock(&self.watch).take();
+        let watch = lock(&self.watch).take();
         lock(&self.transport).take();
+        if let Some(watch) = &watch {
+            // One that has ended already needs no end.
+            let _ = rustix::net::shutdown(watch, rustix::net::Shutdown::Write);
+        }
+        *lock(&self.leaving) = watch;
+    }
+
+    /// Whether the card has ended the former connection too: nothing of its former life writes to
+    /// memory any more.
+    pub(crate) fn has_left(&self) -> bool {
+        let mut leaving = lock(&self.leaving);
+        let left = leaving.as_ref().is_none_or(|former| hangs_up(former));
+        if left {
+            leaving.take();
+        }
+        left
     }
 
     /// The descriptor that says when the card goes.
@@ -179,6 +201,19 @@ impl RingCard {
     /// Whether nobody has begun to get it back; then the caller has.
     pub(crate) fn begin_recovery(&self) -> bool {
         !self.pulled.load(Ordering::SeqCst) && !self.recovering.swap(true, Ordering::SeqCst)
+    }
+}
+
+/// Whether the other side of a connection has ended it.
+pub(crate) fn hangs_up(connection: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(connection, PollFlags::RDHUP)];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    match rustix::event::poll(&mut polled, Some(&now)) {
+        Ok(_) => {
+            let gone = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR | PollFlags::NVAL;
+            polled[0].revents().intersects(gone)
+        }
+        Err(_) => false,
     }
 }
 

@@ -11,9 +11,9 @@ use farside_vfio_user::client::MapRequest;
 use farside_vfio_user::device::irq;
 use farside_vfio_user::unix::{CallError, UnixClient};
 use farside_vfio_user::{DmaUnmap, Errno as WireErrno, IrqAction};
-use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
+use super::hangs_up;
 use super::transport::{DmaPiece, Transport, TransportError};
 use crate::lock::lock;
 
@@ -162,14 +162,6 @@ impl Transport for VfioUser {
     }
 
     fn is_gone(&self) -> bool {
-        let mut polled = [PollFd::new(&self.socket, PollFlags::RDHUP)];
-        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        match rustix::event::poll(&mut polled, Some(&now)) {
-            Ok(_) => {
-                let gone = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR | PollFlags::NVAL;
-                polled[0].revents().intersects(gone)
-            }
-            Err(_) => false,
-        }
+        hangs_up(&self.socket)
     }
 }

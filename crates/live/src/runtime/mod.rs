@@ -77,6 +77,8 @@ pub struct Runtime {
     pub(crate) closed: AtomicBool,
     pub(crate) grace: Duration,
     own: OnceLock<Weak<Runtime>>,
+    /// Cards are taken back one at a time: each of them is told of the others' memory.
+    taking_back: Mutex<()>,
     /// Threads that wait for a reply wait here.
     replies: Gate,
     next_id: AtomicU64,
@@ -155,6 +157,7 @@ impl Runtime {
             closed: AtomicBool::new(false),
             own: OnceLock::new(),
             grace: config.grace,
+            taking_back: Mutex::new(()),
             replies: Gate::new(),
             next_id: AtomicU64::new(1),
             pid: rustix::process::getpid(),

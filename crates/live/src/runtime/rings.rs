@@ -12,7 +12,7 @@ use super::{Core, Port, Runtime};
 use crate::error::{KernelError, LiveError, hint};
 use crate::job::{Job, Stop};
 use crate::lock::lock;
-use crate::ring_card::{Received, RingCard, connect};
+use crate::ring_card::{Received, RingCard, TransportError, connect};
 use crate::signals::block_for_whole_thread;
 use crate::soft_card::SoftCard;
 
@@ -196,17 +196,26 @@ impl Runtime {
 
     /// Uses a card that has come back.
     fn take_back(&self, ring: &RingCard) -> Result<(), LiveError> {
+        let fail = |error| LiveError::Card { card: ring.id, error };
+        if !ring.has_left() {
+            let what = "ending the former connection";
+            return Err(fail(TransportError::TimedOut { what }));
+        }
         let (transport, identity) = connect(ring.id, &ring.place, Duration::ZERO)?;
         let memory = self.memories.card(ring.id);
         let frames = memory.frames();
         if identity.frames != frames {
             return Err(LiveError::OtherCard { card: ring.id, frames, found: identity.frames });
         }
-        let fail = |error| LiveError::Card { card: ring.id, error };
         let (file, offset) = transport.memory().map_err(fail)?;
+        let _alone = lock(&self.taking_back);
         memory.replace(file, offset)?;
         for peer in self.rings().filter(|peer| peer.id != ring.id) {
-            peer.share_again(ring.id, memory);
+            if let Err(error) = peer.share_again(ring.id, memory) {
+                tracing::error!(card = %peer.id, of = %ring.id, %error, "new memory is not shared");
+                // It may still copy from and to the old memory, where nobody looks.
+                self.suspect(peer, "it does not let go of the memory of a card that was lost");
+            }
         }
         let _whole = AbortOnPanic::new();
         ring.take_up(&self.memories, transport, identity)?;

@@ -208,6 +208,9 @@ impl Host {
 
     fn end(&self, client: Option<Client>) {
         let Some(Client { session, device, plane }) = client else { return };
+        // First of all: when the client sees the end of the connection, it uses its memory for
+        // something else.
+        plane.fence();
         drop(session);
         lock(&self.life.now).take();
         let hung = plane.end();

@@ -233,11 +233,15 @@ impl Plane {
         lock(&self.jobs).len()
     }
 
-    /// The client is gone. Fences its memory, ends what can be ended, and gives how many kernels
-    /// hang; their threads keep what they hold of this life, which nobody else has.
-    pub(super) fn end(&self) -> usize {
+    /// Nothing reaches the client's memory any more, whatever is at work.
+    pub(super) fn fence(&self) {
         self.windows.fence();
         lock(&self.interrupts).clear();
+    }
+
+    /// The client is gone, and its memory fenced. Ends what can be ended, and gives how many kernels
+    /// hang; their threads keep what they hold of this life, which nobody else has.
+    pub(super) fn end(&self) -> usize {
         let jobs: Vec<Arc<Job>> = lock(&self.jobs).clone();
         for job in &jobs {
             job.mark(Stop::Cancelled);
