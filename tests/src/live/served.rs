@@ -1,9 +1,11 @@
 //! Cards that are served: by threads of the test, or by a process that a test can kill.
 //!
 //! Beside them: [`Program`], a program in a process of its own; [`Census`], what a process has
-//! open; [`test_kernels`], kernels that do what a card has to survive.
+//! open; [`test_kernels`], kernels that do what a card has to survive; [`Exercise`], work that comes
+//! through every step there is.
 
 mod census;
+mod exercise;
 mod kernels;
 mod program;
 
@@ -18,6 +20,7 @@ use farside::CardPlace;
 use farside_live::serve::{CardConfig, CardServer, CardStatus, read_status};
 
 pub use census::{Census, ticks_asleep};
+pub use exercise::{Exercise, STEPS};
 pub use kernels::test_kernels;
 pub use program::Program;
 

@@ -1,0 +1,68 @@
+//! The conformance suite of the card interface on cards that are served: by threads of this process,
+//! and by a process of their own.
+//!
+//! A check that fails is reported by its name with what it saw; all others are run all the same.
+
+use std::time::Duration;
+
+use farside::CardPlace;
+use farside_card::conformance::{Verdict, checks};
+use farside_live::conformance::CardUnderTest;
+use farside_tests::live::served::{CardProcess, TempDir, config, place, serve, serve_if_asked};
+use farside_tests::live::within;
+
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// Runs every check on the card at a place; all must pass.
+fn conforms(place: &CardPlace) {
+    let mut card = CardUnderTest::open(place).unwrap();
+    let (mut failed, mut ran) = (Vec::new(), 0);
+    let whole = card.run(|check, found| {
+        ran += 1;
+        match found {
+            Ok(Verdict::Passed) => {}
+            Ok(Verdict::NotRun(why)) => failed.push(format!("{}: not run: {why}", check.name)),
+            Err(error) => failed.push(format!("{}: {error}", check.name)),
+        }
+    });
+    assert!(failed.is_empty(), "{} of {ran} checks:\n{}", failed.len(), failed.join("\n"));
+    assert_eq!(whole, Ok(()));
+    assert_eq!(ran, checks().len());
+}
+
+#[test]
+fn a_card_served_by_threads_conforms() {
+    within(LIMIT, "the checks on threads", || {
+        let folder = TempDir::new();
+        let server = serve(config(&folder, 0));
+        conforms(&place(&server));
+    });
+}
+
+#[test]
+fn a_card_served_by_a_process_conforms() {
+    serve_if_asked(|config| config);
+    within(LIMIT, "the checks on a process", || {
+        let folder = TempDir::new();
+        let process =
+            CardProcess::start("a_card_served_by_a_process_conforms", &config(&folder, 0));
+        conforms(&process.place());
+    });
+}
+
+/// Negative control: a card that goes in the middle is an error of the bus, never a pass.
+#[test]
+fn control_a_card_that_goes_away_passes_nothing_more() {
+    let name = "control_a_card_that_goes_away_passes_nothing_more";
+    serve_if_asked(|config| config);
+    within(LIMIT, "a card that goes away", || {
+        let folder = TempDir::new();
+        let mut process = CardProcess::start(name, &config(&folder, 0));
+        let mut card = CardUnderTest::open(&process.place()).unwrap();
+        process.crash();
+        let mut passed = 0;
+        let whole = card.run(|_, found| passed += u32::from(found == &Ok(Verdict::Passed)));
+        assert!(whole.is_err());
+        assert_eq!(passed, 0);
+    });
+}
