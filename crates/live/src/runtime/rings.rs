@@ -131,6 +131,8 @@ impl Runtime {
             return;
         }
         ring.drop_connection();
+        // The fault reader is not to watch it any more.
+        self.ring_bell();
         tracing::error!(card = %ring.id, place = %ring.place, "a card is gone");
         core.driver.0.handle(self.clock.now(), Event::CardLost { card: ring.id });
         self.carry_out(core);
@@ -148,6 +150,8 @@ impl Runtime {
                 return;
             }
             ring.drop_connection();
+            // The fault reader is not to watch it any more.
+            self.ring_bell();
         }
         tracing::error!(card = %ring.id, place = %ring.place, why, "a card is going to be reset");
         for job in jobs {
