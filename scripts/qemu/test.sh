@@ -7,7 +7,8 @@
 #
 # Prints a line per boot: "ok", "FAILED" or "NOT RUN". Exit codes: 0 all passed, 1 something failed, 77
 # nothing was run, because QEMU cannot be had here.
-# FARSIDE_QEMU_CACHE names the folder for QEMU (target/qemu), FARSIDE_QEMU_LOGS one for the logs.
+# FARSIDE_QEMU_CACHE names the folder for QEMU (target/qemu), FARSIDE_QEMU_LOGS one for the logs,
+# FARSIDE_BIN a farside command that serves the card, instead of one built for the test.
 set -euo pipefail
 # shellcheck source=common.sh
 source "$(dirname "$0")/common.sh"
@@ -20,8 +21,8 @@ readonly BOOTS="edu pci vfio"
 readonly CARD_STARTS_WITHIN_S=20
 # Six seconds on an idle machine.
 readonly BOOT_LIMIT_S=180
-readonly GUEST=target/guest/x86_64-unknown-linux-gnu/release/farside-guest
-readonly FARSIDE=target/release/farside
+readonly GUEST=target/guest/x86_64-unknown-linux-gnu/debug/farside-guest
+readonly BUILT=target/release/farside
 
 scratch=$(mktemp -d)
 readonly scratch
@@ -34,17 +35,17 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# The one place that knows how a card is served: a function of a card with 64 MiB, at socket $1.
-serve_card() {
-    exec "$FARSIDE" card serve --socket "$1" --memory 64MiB
-}
+# The two that know how a card is served.
+serve_card() { exec "${FARSIDE_BIN:-$BUILT}" card serve "$scratch/card" --memory 64M --functions 1; }
+readonly SOCKET=$scratch/card/fn0.sock
 
+# A card of its own for each boot, so that none finds what another has left.
 start_card() {
-    local socket=$scratch/card.sock deadline=$((SECONDS + CARD_STARTS_WITHIN_S))
-    rm -f "$socket"
-    serve_card "$socket" </dev/null >"$logs/card.log" 2>&1 &
+    local deadline=$((SECONDS + CARD_STARTS_WITHIN_S))
+    rm -rf "$scratch/card"
+    serve_card </dev/null >"$logs/card.log" 2>&1 &
     card=$!
-    until [ -S "$socket" ]; do
+    until [ -S "$SOCKET" ]; do
         if ! kill -0 "$card" 2>/dev/null || [ "$SECONDS" -ge "$deadline" ]; then
             say "no card is served; the end of its log:"
             tail -n 20 "$logs/card.log" >&2
@@ -55,11 +56,12 @@ start_card() {
 }
 
 stop_card() {
-    if [ -n "$card" ]; then
-        kill "$card" 2>/dev/null || true
-        wait "$card" 2>/dev/null || true
-        card=
-    fi
+    [ -n "$card" ] || return 0
+    kill "$card" 2>/dev/null || true
+    # One that does not end when it is asked to is ended.
+    timeout 10 tail --pid="$card" -f /dev/null || kill -9 "$card" 2>/dev/null || true
+    wait "$card" 2>/dev/null || true
+    card=
 }
 
 boot() {
@@ -69,12 +71,14 @@ boot() {
 }
 
 run_edu() { boot edu --iommu --device edu; }
-run_pci() { start_card && boot pci --socket "$scratch/card.sock"; }
-run_vfio() { start_card && boot vfio --iommu --socket "$scratch/card.sock"; }
+run_pci() { start_card && boot pci --socket "$SOCKET"; }
+run_vfio() { start_card && boot vfio --iommu --socket "$SOCKET"; }
 
 build() {
-    cargo build --release --locked -p farside --bin farside &&
-        (cd guest && cargo build --release --locked)
+    if [ -z "${FARSIDE_BIN:-}" ]; then
+        cargo build --release --locked -p farside --bin farside || return
+    fi
+    (cd guest && cargo build --locked)
 }
 
 result() { printf '%-8s qemu %s%s\n' "$1" "$2" "${3:+ ($3)}"; }
