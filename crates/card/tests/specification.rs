@@ -10,12 +10,12 @@ use std::path::Path;
 use farside_card::interface::{
     ARG_BYTES, ARGS_MAX, ArgKind, CommandEntry, CompletionEntry, ENTRIES_MAX, ENTRIES_MIN,
     ENTRY_BYTES, ENTRY_WORDS, EXTENT_BYTES, EXTENTS_MAX, Extent, ExtentArg, ExtentList, FLAG_LIST,
-    FLAG_RANGE, FaultArg, FaultHead, FaultRecord, FaultWants, KernelArg, LINK_HEADER_BYTES,
-    LINK_LAST, LINK_MAGIC, LINK_PAYLOAD_BYTES, LINK_PAYLOAD_BYTES_MAX, LINK_RANGES_MAX,
-    LINK_UNIT_BYTES, LinkAddress, LinkField, LinkHeader, LinkKind, LinkVerdict, MESSAGE_BYTES_MAX,
-    NAME_BYTES_MAX, NoticeRecord, Opcode, Operation, PAGE_NUMBERS, RANGES_PER_RECORD, RING_COUNT,
-    RingHeader, RingKind, Status, VERSION, Whereabouts, entry_address, pci, reason_from_word,
-    register,
+    FLAG_QUIET, FLAG_RANGE, FaultArg, FaultHead, FaultRecord, FaultWants, KernelArg,
+    LINK_HEADER_BYTES, LINK_LAST, LINK_MAGIC, LINK_PAYLOAD_BYTES, LINK_PAYLOAD_BYTES_MAX,
+    LINK_RANGES_MAX, LINK_UNIT_BYTES, LinkAddress, LinkField, LinkHeader, LinkKind, LinkVerdict,
+    MESSAGE_BYTES_MAX, NAME_BYTES_MAX, NoticeRecord, Opcode, Operation, PAGE_NUMBERS,
+    RANGES_PER_RECORD, RING_COUNT, RingHeader, RingKind, Status, VERSION, Whereabouts,
+    entry_address, pci, reason_from_word, register,
 };
 use farside_card::link::{ReceiverConfig, SenderConfig};
 use farside_card::{Action, Geometry, JobEnd, Need, PAGES_MAX, Raised};
@@ -106,6 +106,7 @@ fn scalars() -> BTreeMap<String, u64> {
         ARG_BYTES,
         ARGS_MAX,
         FLAG_LIST,
+        FLAG_QUIET,
         FLAG_RANGE,
         NAME_BYTES_MAX,
         MESSAGE_BYTES_MAX,
@@ -338,7 +339,9 @@ fn commands_take_the_flags_and_asids_of_the_table() {
         }
         CommandEntry::from_entry(&entry).unwrap_or_else(|error| panic!("{}: {error}", row[1]));
         let (list, range) = (row[3].contains("list"), row[3].contains("range"));
-        for (flag, allowed) in [(FLAG_LIST, list), (FLAG_RANGE, range), (4, false), (3, false)] {
+        for (flag, allowed) in
+            [(FLAG_LIST, list), (FLAG_RANGE, range), (FLAG_QUIET, true), (8, false), (3, false)]
+        {
             let mut entry = entry;
             entry[1] |= u64::from(flag) << 16;
             if flag == FLAG_LIST {

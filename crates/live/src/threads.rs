@@ -1,13 +1,14 @@
 //! The runtime's own thread, the fault reader, and the beginning and the end of all threads.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use farside_svm::Event;
 use farside_types::Span;
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
 
 use crate::error::LiveError;
 use crate::runtime::Runtime;
@@ -81,14 +82,19 @@ impl Drop for Machine {
 fn read_faults(runtime: &Runtime) {
     block_for_whole_thread();
     let mut faults = [Fault::EMPTY; FAULTS];
-    let mut sources = Sources::default();
+    let mut sources = match Sources::new(runtime) {
+        Ok(sources) => sources,
+        Err(error) => {
+            // Without faults every thread that touches a page would hang.
+            eprintln!("farside: cannot wait for page faults: {error}; aborting");
+            std::process::abort();
+        }
+    };
     while !runtime.closed.load(Ordering::SeqCst) {
         let next = runtime.look_at_clock();
         runtime.look_after_suspects();
-        let left = match runtime.rings_may_sleep() {
-            true => next.map(|at| runtime.clock.until(at)),
-            false => Some(Span::ZERO),
-        };
+        let left = next.map(|at| runtime.clock.until(at));
+        let left = [left, runtime.rings_sleep()].into_iter().flatten().min();
         if sources.wait(runtime, left) {
             read_all(runtime, &mut faults);
         }
@@ -120,43 +126,100 @@ fn read_all(runtime: &Runtime, faults: &mut [Fault; FAULTS]) {
     }
 }
 
-/// What the fault reader waits for, beside page faults and the bell.
-#[derive(Default)]
+/// What the fault reader waits for: page faults, the bell, and of each card behind rings its
+/// interrupts and, while there is one, its connection.
 struct Sources {
-    /// Per card behind rings: its interrupts, and its connection while there is one.
-    rings: Vec<(Arc<OwnedFd>, Option<Arc<OwnedFd>>)>,
+    epoll: OwnedFd,
+    /// The connections that are waited for.
+    watched: Vec<Option<Arc<OwnedFd>>>,
+    events: Vec<epoll::Event>,
 }
 
+/// What an event is about: two numbers for each card follow these.
+const FAULTS_TOKEN: u64 = 0;
+const BELL_TOKEN: u64 = 1;
+const FIRST_CARD_TOKEN: u64 = 2;
+
 impl Sources {
+    fn new(runtime: &Runtime) -> Result<Sources, Errno> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let add = |fd: BorrowedFd<'_>, token, flags| {
+            epoll::add(&epoll, fd, epoll::EventData::new_u64(token), flags)
+        };
+        let uffd = runtime.memories.arena.uffd();
+        add(uffd.as_fd(), FAULTS_TOKEN, epoll::EventFlags::IN)?;
+        add(runtime.bell.as_fd(), BELL_TOKEN, epoll::EventFlags::IN)?;
+        for (ring, token) in runtime.rings().zip((FIRST_CARD_TOKEN..).step_by(2)) {
+            // Each interrupt is an edge, so the count need not be read.
+            let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+            add(ring.event.as_fd(), token, flags)?;
+        }
+        let watched = runtime.rings().map(|_| None).collect();
+        let mut sources = Sources { epoll, watched, events: Vec::with_capacity(8) };
+        sources.watch_connections(runtime)?;
+        Ok(sources)
+    }
+
+    /// Waits for connections that are new. Those that are gone have left by themselves.
+    fn watch_connections(&mut self, runtime: &Runtime) -> Result<(), Errno> {
+        let tokens = (FIRST_CARD_TOKEN + 1..).step_by(2);
+        for ((ring, watched), token) in runtime.rings().zip(&mut self.watched).zip(tokens) {
+            let now = ring.watched();
+            let same = match (&now, &*watched) {
+                (Some(now), Some(watched)) => Arc::ptr_eq(now, watched),
+                (None, None) => true,
+                _ => false,
+            };
+            if same {
+                continue;
+            }
+            if let Some(old) = watched.take() {
+                // It may have been closed and left already.
+                let _ = epoll::delete(&self.epoll, &old);
+            }
+            if let Some(now) = &now {
+                let flags = epoll::EventFlags::RDHUP;
+                epoll::add(&self.epoll, now, epoll::EventData::new_u64(token), flags)?;
+            }
+            *watched = now;
+        }
+        Ok(())
+    }
+
     /// Sleeps until something happens or `left` has passed. Gives whether there are page faults.
     fn wait(&mut self, runtime: &Runtime, left: Option<Span>) -> bool {
-        self.rings.clear();
-        self.rings.extend(runtime.rings().map(|ring| (Arc::clone(&ring.event), ring.watched())));
         let timeout = left.map(|span| Timespec {
             tv_sec: (span.as_nanos() / 1_000_000_000) as i64,
             tv_nsec: (span.as_nanos() % 1_000_000_000) as i64,
         });
-        let uffd = runtime.memories.arena.uffd();
-        let mut polled =
-            vec![PollFd::new(uffd, PollFlags::IN), PollFd::new(&runtime.bell, PollFlags::IN)];
-        for (event, watch) in &self.rings {
-            polled.push(PollFd::new(event, PollFlags::IN));
-            polled.extend(watch.iter().map(|watch| PollFd::new(watch, PollFlags::RDHUP)));
-        }
+        self.events.clear();
         // Every outcome means: look.
-        let _ = rustix::event::poll(&mut polled, timeout.as_ref());
-        let says: Vec<bool> = polled.iter().map(|fd| !fd.revents().is_empty()).collect();
-        let mut says = says.into_iter();
-        let faults = says.next().unwrap_or(false);
-        if says.next().unwrap_or(false) {
-            clear(&runtime.bell);
-        }
-        for ((event, watch), ring) in self.rings.iter().zip(runtime.rings()) {
-            if says.next().unwrap_or(false) {
-                clear(event);
+        let _ = epoll::wait(
+            &self.epoll,
+            rustix::buffer::spare_capacity(&mut self.events),
+            timeout.as_ref(),
+        );
+        let (mut faults, mut connections) = (false, false);
+        for event in &self.events {
+            match event.data.u64() {
+                FAULTS_TOKEN => faults = true,
+                BELL_TOKEN => {
+                    clear(&runtime.bell);
+                    connections = true;
+                }
+                token => {
+                    let index = (token - FIRST_CARD_TOKEN) as usize;
+                    let ring = runtime.rings().nth(index / 2);
+                    if let Some(ring) = ring.filter(|ring| index % 2 == 1 && ring.is_gone()) {
+                        runtime.lose(ring);
+                        connections = true;
+                    }
+                }
             }
-            if watch.is_some() && says.next().unwrap_or(false) && ring.is_gone() {
-                runtime.lose(ring);
+        }
+        if connections {
+            if let Err(error) = self.watch_connections(runtime) {
+                tracing::error!(%error, "a card's connection is not watched");
             }
         }
         faults

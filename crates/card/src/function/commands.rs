@@ -58,7 +58,7 @@ impl Function {
     /// Begins the command of an entry. Whatever is in it, its tag gets a completion.
     pub(super) fn carry_out(&mut self, entry: &Entry, card: &mut Card, bus: &mut impl Bus) {
         self.counts.commands += 1;
-        let id = self.ledger.begin(entry[0]);
+        let id = self.ledger.begin(entry[0], CommandEntry::is_quiet(entry));
         let outcome = match CommandEntry::from_entry(entry) {
             Ok(command) => self.execute(id, command, card, bus),
             Err(error) => Err(error.into()),

@@ -10,6 +10,16 @@ use crate::interface::{CompletionEntry, Status};
 struct Open {
     tag: u64,
     barrier: bool,
+    /// Its completion raises no interrupt, if it ends well.
+    quiet: bool,
+}
+
+/// A completion that was not written yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Over {
+    pub(super) completion: CompletionEntry,
+    /// It raises no interrupt by itself.
+    pub(super) quiet: bool,
 }
 
 /// The commands under way, by a number of our own that grows in ring order, and the completions
@@ -18,15 +28,15 @@ struct Open {
 pub(super) struct Ledger {
     next: u64,
     open: BTreeMap<CommandId, Open>,
-    backlog: VecDeque<CompletionEntry>,
+    backlog: VecDeque<Over>,
 }
 
 impl Ledger {
     /// A command begins.
-    pub(super) fn begin(&mut self, tag: u64) -> CommandId {
+    pub(super) fn begin(&mut self, tag: u64, quiet: bool) -> CommandId {
         let id = CommandId(self.next);
         self.next += 1;
-        self.open.insert(id, Open { tag, barrier: false });
+        self.open.insert(id, Open { tag, barrier: false, quiet });
         id
     }
 
@@ -41,16 +51,19 @@ impl Ledger {
     /// A command is over; its tag is put into the completion. One that is not under way, because a
     /// reset gave it up, changes nothing.
     pub(super) fn finish(&mut self, id: CommandId, completion: CompletionEntry) {
-        if let Some(Open { tag, .. }) = self.open.remove(&id) {
-            self.backlog.push_back(CompletionEntry { tag, ..completion });
+        if let Some(Open { tag, quiet, .. }) = self.open.remove(&id) {
+            let quiet = quiet && completion.status == Status::Ok;
+            let completion = CompletionEntry { tag, ..completion };
+            self.backlog.push_back(Over { completion, quiet });
             self.complete_barriers();
         }
     }
 
     fn complete_barriers(&mut self) {
         while let Some(first) = self.open.first_entry().filter(|first| first.get().barrier) {
-            let Open { tag, .. } = first.remove();
-            self.backlog.push_back(CompletionEntry::plain(tag, Status::Ok));
+            let Open { tag, quiet, .. } = first.remove();
+            let completion = CompletionEntry::plain(tag, Status::Ok);
+            self.backlog.push_back(Over { completion, quiet });
         }
     }
 
@@ -70,7 +83,7 @@ impl Ledger {
     }
 
     /// Takes the oldest completion out.
-    pub(super) fn pop_completion(&mut self) -> Option<CompletionEntry> {
+    pub(super) fn pop_completion(&mut self) -> Option<Over> {
         self.backlog.pop_front()
     }
 
@@ -86,13 +99,14 @@ mod tests {
     use super::*;
 
     fn tags(ledger: &mut Ledger) -> Vec<u64> {
-        std::iter::from_fn(|| ledger.pop_completion()).map(|completion| completion.tag).collect()
+        std::iter::from_fn(|| ledger.pop_completion()).map(|over| over.completion.tag).collect()
     }
 
     #[test]
     fn a_barrier_completes_behind_everything_before_it_and_waits_for_nothing_behind_it() {
         let mut ledger = Ledger::default();
-        let [first, second, barrier, behind, last] = [1, 2, 3, 4, 5].map(|tag| ledger.begin(tag));
+        let [first, second, barrier, behind, last] =
+            [1, 2, 3, 4, 5].map(|tag| ledger.begin(tag, false));
         let ok = CompletionEntry::plain(0, Status::Ok);
         ledger.wait_for_earlier(barrier);
         ledger.finish(behind, ok);
@@ -107,7 +121,7 @@ mod tests {
     #[test]
     fn a_command_completes_once() {
         let mut ledger = Ledger::default();
-        let id = ledger.begin(9);
+        let id = ledger.begin(9, false);
         ledger.finish(id, CompletionEntry::plain(0, Status::Ok));
         ledger.finish(id, CompletionEntry::plain(0, Status::Aborted));
         assert_eq!(tags(&mut ledger), [9]);

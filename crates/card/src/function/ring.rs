@@ -252,6 +252,15 @@ impl Producer {
         Ok(())
     }
 
+    /// Shows the driver what was written, without an interrupt.
+    pub(super) fn show(&mut self, bus: &mut impl Bus) -> Result<(), RingError> {
+        if self.told != self.written {
+            self.told = self.written;
+            self.place.store(RingHeader::PRODUCER, self.told, bus)?;
+        }
+        Ok(())
+    }
+
     /// Shows the driver what was written. Returns whether it sleeps and wants an interrupt.
     pub(super) fn tell(&mut self, bus: &mut impl Bus) -> Result<bool, RingError> {
         if self.told == self.written {

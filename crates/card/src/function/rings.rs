@@ -178,11 +178,17 @@ impl Function {
         ring: &mut Producer,
         bus: &mut impl Bus,
     ) -> Result<(), RingError> {
+        let mut quiet = true;
         while self.ledger.backlog() > 0 && ring.has_room(1, bus)? {
-            if let Some(completion) = self.ledger.pop_completion() {
-                ring.put(&completion.to_entry(), bus)?;
+            if let Some(over) = self.ledger.pop_completion() {
+                ring.put(&over.completion.to_entry(), bus)?;
                 self.counts.completions += 1;
+                quiet &= over.quiet;
             }
+        }
+        // A driver that sleeps on quiet completions is woken before they fill the ring.
+        if quiet && ring.has_room(ring.entries() / 2, bus)? {
+            return ring.show(bus);
         }
         self.tell(ring, bus)
     }
@@ -197,6 +203,13 @@ impl Function {
             self.interrupt(ring.vector(), bus);
         }
         Ok(())
+    }
+
+    /// Whether there are commands that were not taken: for an embedder that looks at the ring for a
+    /// while before it waits.
+    pub fn has_commands(&mut self, bus: &mut impl Bus) -> bool {
+        let more = self.with_rings(bus, |_, rings, bus| rings.command.has_more(bus));
+        more.unwrap_or(false)
     }
 
     /// Call before waiting for the next doorbell or event. `true`: there is nothing to do; whatever

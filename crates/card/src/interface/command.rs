@@ -10,6 +10,9 @@ use super::{DecodeError, Entry, Extent};
 pub const FLAG_LIST: u16 = 1 << 0;
 /// Flag of [`Opcode::Resume`] and [`Opcode::Cancel`]: the operands are the first and the last id.
 pub const FLAG_RANGE: u16 = 1 << 1;
+/// Flag of every operation: if it ends well, its completion raises no interrupt by itself. The driver
+/// finds it with the next one, or when it looks.
+pub const FLAG_QUIET: u16 = 1 << 2;
 /// Bytes of a kernel's name.
 pub const NAME_BYTES_MAX: u32 = 255;
 /// Bytes of a launch's message buffer.
@@ -428,6 +431,18 @@ impl Operands {
 }
 
 impl CommandEntry {
+    /// Whether an entry asks for a completion without an interrupt.
+    pub fn is_quiet(entry: &Entry) -> bool {
+        (entry[1] >> 16) as u16 & FLAG_QUIET != 0
+    }
+
+    /// The entry, asking for a completion without an interrupt.
+    pub fn to_quiet_entry(&self) -> Entry {
+        let mut entry = self.to_entry();
+        entry[1] |= u64::from(FLAG_QUIET) << 16;
+        entry
+    }
+
     /// The entry.
     pub fn to_entry(&self) -> Entry {
         let (opcode, flags, operands) = self.operation.encode();
@@ -444,7 +459,7 @@ impl CommandEntry {
         let [tag, head, words @ ..] = *entry;
         let code = head as u16;
         let opcode = Opcode::from_code(code).ok_or(DecodeError::Opcode(code))?;
-        let flags = (head >> 16) as u16;
+        let flags = (head >> 16) as u16 & !FLAG_QUIET;
         if head >> 48 != 0 {
             return Err(DecodeError::Word { word: 1, value: head });
         }

@@ -19,8 +19,8 @@ mod ring;
 
 pub use arg::{ARG_BYTES, ARGS_MAX, ArgKind, KernelArg};
 pub use command::{
-    CommandEntry, ExtentArg, ExtentList, FLAG_LIST, FLAG_RANGE, FaultArg, MESSAGE_BYTES_MAX,
-    NAME_BYTES_MAX, Opcode, Operation,
+    CommandEntry, ExtentArg, ExtentList, FLAG_LIST, FLAG_QUIET, FLAG_RANGE, FaultArg,
+    MESSAGE_BYTES_MAX, NAME_BYTES_MAX, Opcode, Operation,
 };
 pub use completion::{CompletionEntry, Status};
 pub use crc::{Crc32, crc32};

@@ -41,6 +41,8 @@ pub(super) struct InFlight {
     pub(super) failed: bool,
     /// Whether the driver expects that it may fail: a copy. Others only change tables.
     pub(super) may_fail: bool,
+    /// Its completion raises no interrupt.
+    pub(super) quiet: bool,
 }
 
 /// What a tag stands for.
@@ -67,6 +69,8 @@ pub(crate) struct Link {
     /// The card waits for room in one of its rings, and there is some again.
     pub(super) room_made: bool,
     pub(super) next_tag: u64,
+    /// Completions to come that raise no interrupt.
+    pub(super) quiet_pending: u32,
     pub(super) pending: HashMap<u64, Pending>,
     pub(super) commands: HashMap<CommandId, InFlight>,
     pub(super) backlog: Backlog,
@@ -158,7 +162,7 @@ impl Link {
             offset: 0,
         })
         .map_err(fail)?;
-        bus.interrupt_by(pci::VECTORS, event).map_err(fail)?;
+        bus.interrupt_by(&[event; pci::VECTORS as usize]).map_err(fail)?;
         set_up_rings(bus, &control).map_err(fail)?;
         Ok(Link {
             card,
@@ -170,6 +174,7 @@ impl Link {
             consumed: [0; RING_COUNT],
             room_made: false,
             next_tag: 1,
+            quiet_pending: 0,
             pending: HashMap::new(),
             commands: HashMap::new(),
             backlog: Backlog::new(),

@@ -24,10 +24,14 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags};
 
 pub(crate) use bus_map::BusMap;
 pub(crate) use control::Sizes;
+#[cfg(feature = "harness")]
+pub(crate) use link::identify;
 pub(crate) use link::{Identity, Link};
 pub(crate) use place::connect;
 pub use place::{CardPlace, PlaceError};
 pub(crate) use receive::Received;
+#[cfg(feature = "harness")]
+pub(crate) use receive::fault_of;
 pub use transport::TransportError;
 pub(crate) use transport::{DmaPiece, Transport};
 

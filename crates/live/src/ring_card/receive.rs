@@ -33,7 +33,7 @@ pub(crate) enum Received {
 const ID_BITS: u32 = 56;
 
 /// The name of a card's fault in the whole machine.
-fn fault_of(card: CardId, id: FaultId) -> FaultId {
+pub(crate) fn fault_of(card: CardId, id: FaultId) -> FaultId {
     FaultId(u64::from(card.0) << ID_BITS | id.0 & ((1 << ID_BITS) - 1))
 }
 
@@ -81,6 +81,11 @@ impl Link {
         }
         fence(Ordering::SeqCst);
         INCOMING.iter().all(|&kind| self.produced(kind) == self.consumed[kind.index()])
+    }
+
+    /// Whether completions will come that raise no interrupt: they are to be looked for.
+    pub(crate) fn expects_quiet_news(&self) -> bool {
+        self.quiet_pending > 0
     }
 
     /// Whether the card has written something that was not taken.
@@ -192,6 +197,7 @@ impl Link {
     fn part_done(&mut self, id: CommandId, completion: &CompletionEntry) -> Option<Received> {
         let command = self.commands.get_mut(&id)?;
         command.parts_left -= 1;
+        self.quiet_pending -= u32::from(command.quiet);
         if completion.status == Status::Ok {
             command.pages_done += completion.pages;
         } else {

@@ -8,8 +8,8 @@ use farside_card::interface::{
     ARG_BYTES, CommandEntry, EXTENT_BYTES, Extent, ExtentArg, ExtentList, FaultArg, Operation,
     RingHeader, RingKind, Whereabouts, reason_to_word,
 };
-use farside_svm::{Command, Op, Place, Run};
-use farside_types::{FaultId, JobId, Rights};
+use farside_svm::{Command, Op, Place, Run, Wait};
+use farside_types::{CommandId, FaultId, JobId, Reason, Rights};
 
 use super::control::{BLOCK_BYTES, Block};
 use super::link::{InFlight, Link, Pending};
@@ -30,9 +30,9 @@ const MESSAGE_BYTES: u32 = (BLOCK_BYTES / 2) as u32;
 #[derive(Debug)]
 pub(super) enum Waiting {
     /// A part of a driver's command.
-    Pages(farside_types::CommandId, PageOp, Vec<Extent>),
+    Pages(CommandId, PageOp, Vec<Extent>),
     /// Faults to be resumed or cancelled.
-    Faults(farside_types::CommandId, Option<u32>, Vec<FaultId>),
+    Faults(CommandId, Option<u32>, Vec<FaultId>),
     /// A kernel to be looked up, and the jobs that run it.
     Kernel(Arc<str>, Vec<Arc<Job>>),
     /// A job to be launched.
@@ -123,6 +123,7 @@ impl Link {
             pages_done: 0,
             failed: false,
             may_fail,
+            quiet: is_quiet(command),
         };
         self.commands.insert(id, state);
         self.send_backlog();
@@ -132,7 +133,7 @@ impl Link {
     /// Cuts runs into parts that one command can carry.
     fn pages(
         &mut self,
-        id: farside_types::CommandId,
+        id: CommandId,
         op: PageOp,
         runs: &[Run],
         ends: impl Fn(&Run, u32) -> (Whereabouts, Whereabouts),
@@ -164,7 +165,7 @@ impl Link {
         }
     }
 
-    fn faults(&mut self, id: farside_types::CommandId, reason: Option<u32>, faults: &[FaultId]) {
+    fn faults(&mut self, id: CommandId, reason: Option<u32>, faults: &[FaultId]) {
         for chunk in faults.chunks(LIST_FAULTS) {
             let ids = chunk.iter().map(|&fault| fault_on_card(fault)).collect();
             self.backlog.push_back(Waiting::Faults(id, reason, ids));
@@ -316,7 +317,13 @@ impl Link {
     fn put(&mut self, operation: Operation, pending: Pending) {
         let tag = self.next_tag;
         self.next_tag += 1;
-        let entry = CommandEntry { tag, asid: ASID, operation }.to_entry();
+        let entry = CommandEntry { tag, asid: ASID, operation };
+        let quiet = match &pending {
+            Pending::Command { id, .. } => self.commands.get(id).is_some_and(|state| state.quiet),
+            _ => false,
+        };
+        self.quiet_pending += u32::from(quiet);
+        let entry = if quiet { entry.to_quiet_entry() } else { entry.to_entry() };
         self.control.put(RingKind::Command, self.produced, &entry);
         self.produced = self.produced.wrapping_add(1);
         self.pending.insert(tag, pending);
@@ -338,6 +345,13 @@ impl Link {
             self.transport.ring_doorbell();
         }
     }
+}
+
+/// Whether nobody waits for a command's completion: what ends the service of a card's fault. The
+/// kernel goes on with it, and the program need not be woken for that.
+fn is_quiet(command: &Command) -> bool {
+    let ends_fault = matches!(command.op, Op::CardMap { .. } | Op::CardResume { .. });
+    ends_fault && command.wait == Wait::Posted && command.reason == Reason::Demand
 }
 
 /// An end that an operation does not have.

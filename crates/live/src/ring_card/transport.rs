@@ -26,8 +26,8 @@ pub(crate) trait Transport: Send + Sync + std::fmt::Debug {
     /// The file whose mapping is the function's memory (BAR2), and where in it the memory begins.
     fn memory(&self) -> Result<(OwnedFd, u64), TransportError>;
 
-    /// Has all interrupt vectors signal this event descriptor.
-    fn interrupt_by(&self, vectors: u16, event: BorrowedFd<'_>) -> Result<(), TransportError>;
+    /// Has the interrupt vectors, from the first on, signal these event descriptors.
+    fn interrupt_by(&self, events: &[BorrowedFd<'_>]) -> Result<(), TransportError>;
 
     /// A descriptor that becomes readable, or hangs up, when the card goes; if there is one.
     fn watch(&self) -> Option<BorrowedFd<'_>>;

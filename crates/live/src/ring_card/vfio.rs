@@ -83,10 +83,10 @@ impl Transport for Vfio {
         Ok((file, offset))
     }
 
-    fn interrupt_by(&self, vectors: u16, event: BorrowedFd<'_>) -> Result<(), TransportError> {
+    fn interrupt_by(&self, events: &[BorrowedFd<'_>]) -> Result<(), TransportError> {
         let what = "setting up interrupts";
         self.device.clear_interrupts(InterruptKind::MsiX).map_err(failure(what))?;
-        let events = vec![Some(event); vectors.into()];
+        let events: Vec<_> = events.iter().copied().map(Some).collect();
         self.device.set_interrupts(InterruptKind::MsiX, &events).map_err(failure(what))
     }
 

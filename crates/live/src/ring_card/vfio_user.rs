@@ -148,12 +148,11 @@ impl Transport for VfioUser {
         Ok((info.fd.ok_or_else(unfit)?, offset))
     }
 
-    fn interrupt_by(&self, vectors: u16, event: BorrowedFd<'_>) -> Result<(), TransportError> {
+    fn interrupt_by(&self, events: &[BorrowedFd<'_>]) -> Result<(), TransportError> {
         let what = "setting up interrupts";
-        let event =
-            event.try_clone_to_owned().map_err(|error| failure(what, &CallError::Io(error)))?;
-        let event = Arc::new(event);
-        let events: Vec<_> = (0..vectors).map(|_| Arc::clone(&event)).collect();
+        let events: Result<Vec<_>, io::Error> =
+            events.iter().map(|event| event.try_clone_to_owned().map(Arc::new)).collect();
+        let events = events.map_err(|error| failure(what, &CallError::Io(error)))?;
         self.call(what, |client| client.irqs_assign(irq::MSIX, 0, &events, IrqAction::Trigger))
     }
 

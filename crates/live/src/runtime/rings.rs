@@ -19,6 +19,9 @@ use crate::soft_card::SoftCard;
 /// First and longest pause between two tries to get a card back.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
 
+/// How soon completions are looked for that raise no interrupt.
+const QUIET_LOOK: Span = Span::from_micros(1_000);
+
 impl Runtime {
     /// The cards behind rings.
     pub(crate) fn rings(&self) -> impl Iterator<Item = &Arc<RingCard>> {
@@ -99,12 +102,22 @@ impl Runtime {
         Err(KernelError::WildAddress { kernel, addr, access, hint })
     }
 
-    /// Whether all cards will interrupt for the next thing they have to say.
-    pub(crate) fn rings_may_sleep(&self) -> bool {
-        self.rings().all(|ring| {
+    /// Says to all cards that an interrupt is wanted for the next thing they have to say. Gives how
+    /// long to wait for one at most; `None`: for ever.
+    pub(crate) fn rings_sleep(&self) -> Option<Span> {
+        let mut limit = None;
+        for ring in self.rings() {
             let _order = lock(&self.core);
-            lock(&ring.link).as_ref().is_none_or(|link| link.may_sleep())
-        })
+            let link = lock(&ring.link);
+            let Some(link) = link.as_ref() else { continue };
+            if !link.may_sleep() {
+                return Some(Span::ZERO);
+            }
+            if link.expects_quiet_news() {
+                limit = Some(QUIET_LOOK);
+            }
+        }
+        limit
     }
 
     /// Stops a job on a card behind rings. `true`: it was not there yet, and never will be.

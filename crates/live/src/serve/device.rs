@@ -1,6 +1,6 @@
 //! A function as vfio-user shows it: configuration space, BARs and interrupts.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ pub(super) fn config_space(frames: u32) -> ConfigSpace {
 
 /// What a client is told of a function: its memory may be mapped, its doorbell is a descriptor.
 pub(super) fn describe(config: &ConfigSpace, plane: &Plane) -> Result<DeviceInfo, std::io::Error> {
-    let doorbell: Arc<OwnedFd> = Arc::new(plane.doorbell().try_clone_to_owned()?);
+    let doorbell: Arc<OwnedFd> = Arc::new(plane.doorbell().as_fd().try_clone_to_owned()?);
     let frames = plane.memory.frames();
     let (file, offset) = plane.memory.file();
     let area = SparseArea { offset: 0, size: u64::from(frames) * PAGE_SIZE as u64 };

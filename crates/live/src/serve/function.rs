@@ -1,6 +1,6 @@
 //! The thread of one function: waits for a client, serves it, cleans up behind it.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use farside_vfio_user::unix::{Connection, Interrupts, Listener, Peer, Session};
 use farside_vfio_user::{Errno, Limits, Server};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::buffer::spare_capacity;
+use rustix::event::{EventfdFlags, Timespec, epoll};
 
 use super::device::{FunctionDevice, config_space, describe};
 use super::plane::Plane;
@@ -62,7 +63,13 @@ impl FunctionThread {
             closing: AtomicBool::new(false),
             wake,
         });
-        let host = Host { config: Arc::clone(config), life: Arc::clone(&life), listener };
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let add = |fd: BorrowedFd<'_>, token| {
+            epoll::add(&epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)
+        };
+        add(listener.as_fd(), NEWCOMER)?;
+        add(life.wake.as_fd(), WAKE)?;
+        let host = Host { config: Arc::clone(config), life: Arc::clone(&life), listener, epoll };
         let name = format!("farside-fn{number}");
         let thread = std::thread::Builder::new()
             .name(name)
@@ -100,6 +107,7 @@ struct Host {
     config: Arc<CardConfig>,
     life: Arc<Life>,
     listener: Listener,
+    epoll: OwnedFd,
 }
 
 /// One client.
@@ -115,9 +123,10 @@ impl Host {
         let refused = Arc::new(AtomicUsize::new(0));
         while !self.life.closing.load(Ordering::SeqCst) {
             let next = client.as_ref().and_then(|client| client.plane.give_up_late_jobs());
-            let ready = self.wait(client.as_ref(), next);
-            if ready.doorbell {
-                client.iter().for_each(|client| client.plane.serve_doorbell());
+            let ready = self.wait(next);
+            if let Some(client) = client.as_ref().filter(|_| ready.doorbell) {
+                client.plane.doorbell().clear();
+                client.plane.serve_doorbell();
             }
             if ready.message && !client.as_mut().is_some_and(Client::serve) {
                 // The former client is cleaned up after before anybody else is let in.
@@ -133,25 +142,24 @@ impl Host {
         self.end(client.take());
     }
 
-    fn wait(&self, client: Option<&Client>, next: Option<Instant>) -> Ready {
-        let mut polled = vec![
-            PollFd::new(&self.listener, PollFlags::IN),
-            PollFd::new(&self.life.wake, PollFlags::IN),
-        ];
-        let doorbell = client.map(|client| client.plane.doorbell());
-        if let (Some(client), Some(doorbell)) = (client, &doorbell) {
-            polled.push(PollFd::new(&client.session, PollFlags::IN));
-            polled.push(PollFd::new(doorbell, PollFlags::IN));
-        }
+    fn wait(&self, next: Option<Instant>) -> Ready {
         let left = next.map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(4);
         // Every outcome means: look.
-        let _ = rustix::event::poll(&mut polled, timeout.as_ref());
-        let says = |index: usize| polled.get(index).is_some_and(|fd| !fd.revents().is_empty());
-        if says(1) {
-            let _ = rustix::io::read(&self.life.wake, &mut [0; 8]);
+        let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref());
+        let mut ready = Ready::default();
+        for event in &events {
+            match event.data.u64() {
+                NEWCOMER => ready.newcomer = true,
+                MESSAGE => ready.message = true,
+                DOORBELL => ready.doorbell = true,
+                _ => {
+                    let _ = rustix::io::read(&self.life.wake, &mut [0; 8]);
+                }
+            }
         }
-        Ready { newcomer: says(0), message: says(2), doorbell: says(3) }
+        ready
     }
 
     fn accept(&self) -> Option<Client> {
@@ -176,6 +184,9 @@ impl Host {
         let info = describe(&config, &plane).map_err(path)?;
         let server = Server::new(info, Limits::default())
             .map_err(|error| path(std::io::Error::other(error)))?;
+        let (message, data) = (epoll::EventFlags::IN, epoll::EventData::new_u64(MESSAGE));
+        epoll::add(&self.epoll, &connection, data, message)?;
+        plane.doorbell().wake_thread(self.epoll.as_fd(), DOORBELL).map_err(path)?;
         let peer = connection.peer().ok();
         tracing::info!(function = self.life.number, generation, ?peer, "a client has come");
         *lock(&self.life.now) = Some((Arc::clone(&plane), peer));
@@ -208,6 +219,8 @@ impl Host {
 
     fn end(&self, client: Option<Client>) {
         let Some(Client { session, device, plane }) = client else { return };
+        plane.doorbell().leave_thread();
+        let _ = epoll::delete(&self.epoll, &session);
         // First of all: when the client sees the end of the connection, it uses its memory for
         // something else.
         plane.fence();
@@ -228,7 +241,14 @@ impl Host {
     }
 }
 
+/// What an event is about.
+const NEWCOMER: u64 = 0;
+const WAKE: u64 = 1;
+const MESSAGE: u64 = 2;
+const DOORBELL: u64 = 3;
+
 /// What there is to do.
+#[derive(Default)]
 struct Ready {
     newcomer: bool,
     message: bool,

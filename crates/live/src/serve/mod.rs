@@ -7,6 +7,7 @@
 
 mod copier;
 mod device;
+mod doorbell;
 mod function;
 mod plane;
 mod status;

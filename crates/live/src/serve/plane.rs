@@ -1,6 +1,6 @@
 //! One life of a function: a card's model, its front, its memory and its client's windows.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::{Arc, Mutex, Weak};
@@ -15,6 +15,7 @@ use farside_vfio_user::device::irq;
 use farside_vfio_user::unix::Interrupts;
 
 use super::copier::{Copier, Order};
+use super::doorbell::Doorbell;
 use super::windows::Windows;
 use super::{CardConfig, ServeError};
 use crate::card_memory::CardMemory;
@@ -23,6 +24,7 @@ use crate::job::{Job, Stop};
 use crate::kernels::{KernelArgs, KernelId, Kernels};
 use crate::lock::lock;
 use crate::soft_card::{Backplane, SoftCard};
+use crate::wait::{DEFAULT_SPIN, SpinPermit};
 
 /// The number of a function's card in its own eyes: its frames are the only ones it knows.
 pub(super) const OWN: CardId = CardId(0);
@@ -36,8 +38,7 @@ pub(super) struct Plane {
     pub(super) memory: CardMemory,
     pub(super) windows: Windows,
     pub(super) interrupts: Mutex<Interrupts>,
-    /// The client rings this one.
-    doorbell: OwnedFd,
+    doorbell: Doorbell,
     /// Wakes the function's own thread.
     wake: OwnedFd,
     copier: Copier,
@@ -75,7 +76,7 @@ impl Plane {
         });
         let card = SoftCard::new(OWN, config.frames, config.pes, config.geometry)?;
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
-        let doorbell = rustix::event::eventfd(0, flags)?;
+        let doorbell = Doorbell::new(rustix::event::eventfd(0, flags)?)?;
         let memory = CardMemory::new(config.frames).map_err(crate::LiveError::from)?;
         let windows = Windows::new().map_err(crate::LiveError::from)?;
         Ok(Arc::new_cyclic(|own| Plane {
@@ -99,9 +100,9 @@ impl Plane {
         }))
     }
 
-    /// The descriptor that the client rings.
-    pub(super) fn doorbell(&self) -> BorrowedFd<'_> {
-        self.doorbell.as_fd()
+    /// What the client rings.
+    pub(super) fn doorbell(&self) -> &Doorbell {
+        &self.doorbell
     }
 
     /// Gives front and card to `body`, then does what the front wants done. Locks: the front, then
@@ -111,13 +112,28 @@ impl Plane {
         &self,
         body: impl FnOnce(&mut Function, &mut Card, &mut PlaneBus<'_>) -> T,
     ) -> T {
+        let (value, answered) = self.with_front(body);
+        if answered {
+            self.doorbell.nudge();
+        }
+        value
+    }
+
+    /// As [`Plane::with`]; also gives whether a processing element was answered. One that listens
+    /// to the doorbell has to be told.
+    fn with_front<T>(
+        &self,
+        body: impl FnOnce(&mut Function, &mut Card, &mut PlaneBus<'_>) -> T,
+    ) -> (T, bool) {
         let mut front = lock(&self.front);
         let mut bus = PlaneBus { plane: self };
         let value = body(&mut front, &mut lock(&self.card.model), &mut bus);
+        let mut answered = false;
         while let Some(action) = front.poll_action() {
+            answered |= matches!(action, Action::Answer(_));
             self.act(&mut front, action);
         }
-        value
+        (value, answered)
     }
 
     fn act(&self, front: &mut Function, action: Action) {
@@ -184,6 +200,7 @@ impl Plane {
         };
         job.mark(Stop::Cancelled);
         self.card.interrupt(id);
+        self.doorbell.nudge();
         lock(&self.stopping).push((Instant::now() + self.grace, job));
         // The function's thread minds the time.
         self.wake();
@@ -207,14 +224,42 @@ impl Plane {
 
     /// The doorbell was rung, or may have been.
     pub(super) fn serve_doorbell(&self) {
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&self.doorbell, &mut count);
         // What has to be done is done between the steps, outside the card's lock.
         loop {
             self.with(|front, card, bus| front.process(card, bus));
             if self.with(|front, card, bus| front.prepare_to_sleep(card, bus)) {
                 return;
             }
+        }
+    }
+
+    /// Listens to the doorbell until `ready`: the processing element whose fault is being served
+    /// carries the commands out itself that serve it, so nobody has to wake it.
+    fn listen(&self, ready: &mut dyn FnMut() -> bool) {
+        while !ready() {
+            self.spin_for_commands(ready);
+            let asleep = self.with_front(|front, card, bus| front.prepare_to_sleep(card, bus)).0;
+            if asleep && !ready() {
+                self.doorbell.wait();
+            }
+            self.with_front(|front, card, bus| front.process(card, bus));
+        }
+        // Rings until now are served here; one that comes later is the function's thread's.
+        self.doorbell.clear();
+        self.serve_doorbell();
+    }
+
+    /// Looks for commands for about as long as a wake-up takes, if a processor is free for that. The
+    /// client need not ring meanwhile.
+    fn spin_for_commands(&self, ready: &mut dyn FnMut() -> bool) {
+        let Some(_permit) = SpinPermit::take() else { return };
+        self.with_front(|front, card, bus| front.process(card, bus));
+        let end = Instant::now() + DEFAULT_SPIN;
+        while !ready() && Instant::now() < end {
+            if self.with_front(|front, _, bus| front.has_commands(bus)).0 {
+                return;
+            }
+            std::hint::spin_loop();
         }
     }
 
@@ -249,6 +294,7 @@ impl Plane {
                 job.finish_stopped();
             }
             self.card.interrupt(job.id);
+            self.doorbell.nudge();
         }
         self.copier.close();
         self.card.close();
@@ -314,6 +360,14 @@ impl Backplane for Plane {
         }
         let page = PAGE_SIZE as u64;
         self.windows.pointer(u64::from(location.frame.0) * page, u64::from(count) * page)
+    }
+
+    fn wait_instead(&self, _card: &SoftCard, ready: &mut dyn FnMut() -> bool) -> bool {
+        let Some(_listening) = self.doorbell.take_over() else {
+            return false;
+        };
+        self.listen(ready);
+        true
     }
 
     fn hint(&self, _addr: VirtAddr) -> String {
