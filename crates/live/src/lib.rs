@@ -11,10 +11,14 @@ pub mod affinity;
 pub mod arena;
 pub mod card_memory;
 pub mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod doctor;
 mod error;
 mod execute;
 pub mod features;
+#[cfg(feature = "harness")]
+pub mod harness;
 mod job;
 mod kernel;
 pub mod kernels;
@@ -24,6 +28,8 @@ mod memories;
 mod ring_card;
 mod runtime;
 pub mod serve;
+#[cfg(any(feature = "conformance", feature = "harness"))]
+pub mod shared;
 pub mod signals;
 mod soft_card;
 mod span;
