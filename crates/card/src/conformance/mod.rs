@@ -108,6 +108,7 @@ pub fn checks() -> &'static [Check] {
         rings::rings_of_every_kind_go_on_where_the_headers_say,
         rings::a_full_completion_ring_stops_commands_and_loses_nothing,
         rings::a_sleeping_driver_is_interrupted_and_an_awake_one_is_not,
+        rings::quiet_commands_raise_no_interrupt_if_they_end_well,
         rings::a_driver_that_waits_for_room_is_told,
         rings::indices_that_make_no_sense_stop_the_function,
         rings::disabled_rings_are_not_touched_and_go_on_later,

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::client::{Client, NO_ASID, ensure, same, vector};
 use super::{Outcome, Target};
-use crate::interface::{CommandEntry, Entry, Operation, RingHeader, RingKind, Status, register};
+use crate::interface::{
+    CommandEntry, Entry, FLAG_QUIET, Operation, RingHeader, RingKind, Status, register,
+};
 
 /// Long enough for an interrupt of a card process.
 const SOON: Duration = Duration::from_secs(5);
@@ -90,6 +92,45 @@ pub(super) fn a_sleeping_driver_is_interrupted_and_an_awake_one_is_not(
         client.ok(NO_ASID, Operation::Nop)?;
     }
     same("interrupts for a driver that is awake", client.counter("interrupts"), before)?;
+    client.finish()
+}
+
+pub(super) fn quiet_commands_raise_no_interrupt_if_they_end_well(
+    target: &mut dyn Target,
+) -> Outcome {
+    let mut client = Client::with_rings(target, [64, 16, 8, 8], 0)?;
+    let completions = vector(RingKind::Completion);
+    let sleeps = client.header(RingKind::Completion, RingHeader::CONSUMER_SLEEPS);
+    while client.target.wait(completions, Duration::from_millis(1)) {}
+    client.target.store(sleeps, 1);
+    let give = |client: &mut Client, operand: u64| {
+        let mut entry = nop(client);
+        entry[1] |= u64::from(FLAG_QUIET) << 16;
+        entry[2] = operand;
+        let before = client.fresh(RingKind::Completion).len();
+        client.push_quietly(&entry);
+        client.doorbell();
+        client.until("a quiet completion", |client| {
+            Ok(client.fresh(RingKind::Completion).len() > before)
+        })
+    };
+    for _ in 0..3 {
+        give(&mut client, 0)?;
+    }
+    let woken = client.target.wait(completions, NEVER);
+    same("an interrupt for quiet completions", woken, false)?;
+    give(&mut client, 1)?;
+    let woken = client.target.wait(completions, SOON);
+    same("an interrupt for a quiet command that is refused", woken, true)?;
+    client.expect_errors(register::ERROR_COMMAND)?;
+    while client.target.wait(completions, NEVER) {}
+    // Nobody consumes: the driver is woken before the ring is full.
+    for _ in 4..12 {
+        give(&mut client, 0)?;
+    }
+    let woken = client.target.wait(completions, SOON);
+    same("an interrupt when half of the ring is full of quiet completions", woken, true)?;
+    client.target.store(sleeps, 0);
     client.finish()
 }
 

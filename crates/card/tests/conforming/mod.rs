@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use farside_card::conformance::Target;
 use farside_card::interface::{
-    ENTRY_BYTES, Entry, Extent, Opcode, RingHeader, RingKind, Whereabouts, entry_address,
-    entry_from_bytes, entry_to_bytes, pci, register,
+    ENTRY_BYTES, Entry, Extent, FLAG_QUIET, Opcode, RingHeader, RingKind, Whereabouts,
+    entry_address, entry_from_bytes, entry_to_bytes, pci, register,
 };
 use farside_card::{
     Action, Bus, BusError, Card, Function, FunctionConfig, Geometry, Location, TransferFailed,
@@ -38,6 +38,8 @@ pub(crate) enum Flaw {
     InterruptMissing,
     /// An interrupt for every ring that is written, asked for or not.
     InterruptNotSuppressed,
+    /// Quiet commands are as loud as others.
+    QuietIgnored,
     /// The card does not say that it sleeps.
     SleepNotSaid,
     /// The card does not say that it waits for room.
@@ -65,7 +67,7 @@ pub(crate) enum Flaw {
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Flaw; 19] = [
+    pub(crate) const ALL: [Flaw; 20] = [
         Flaw::CompletionLost,
         Flaw::FrameNotChecked,
         Flaw::DrainNotAwaited,
@@ -73,6 +75,7 @@ impl Flaw {
         Flaw::ErrorClearedByRead,
         Flaw::InterruptMissing,
         Flaw::InterruptNotSuppressed,
+        Flaw::QuietIgnored,
         Flaw::SleepNotSaid,
         Flaw::WaitNotSaid,
         Flaw::AsidIgnored,
@@ -135,6 +138,9 @@ impl Wires {
         let shifts = matches!(opcode, Some(Opcode::Unmap | Opcode::UnmapAll));
         if self.has(Flaw::UnmapIgnored) && shifts {
             *entry = [entry[0], Opcode::Nop as u64, 0, 0, 0, 0, 0, 0];
+        }
+        if self.has(Flaw::QuietIgnored) {
+            entry[1] &= !(u64::from(FLAG_QUIET) << 16);
         }
         if self.has(Flaw::AsidIgnored) {
             entry[1] &= !(0xffff << 32);
