@@ -77,8 +77,11 @@ fn in_program(bytes: u64) -> Option<CardPlace> {
     (bytes % 4096 == 0 && frames > 0).then_some(CardPlace::InProgram { frames })
 }
 
-/// The places that the environment names, if it does.
-pub(crate) fn cards_of_environment() -> Result<Option<Vec<CardPlace>>, Error> {
+/// The places that the environment names by [`CARDS_VARIABLE`], if it does.
+///
+/// # Errors
+/// As [`parse_cards`].
+pub fn cards_of_environment() -> Result<Option<Vec<CardPlace>>, Error> {
     match std::env::var(CARDS_VARIABLE) {
         Ok(text) if !text.is_empty() => parse_cards(&text).map(Some),
         _ => Ok(None),

@@ -53,9 +53,10 @@ mod space;
 pub use args::{Args, Read, Shared, Write};
 pub use buffer::Buffer;
 pub use call::{CallArgs, Value};
-pub use cards::{CARDS_VARIABLE, parse_cards};
+pub use cards::{CARDS_VARIABLE, cards_of_environment, parse_cards};
 pub use error::Error;
 pub use farside_live::kernels::{LibraryError, pieces};
+pub use farside_live::serve;
 pub use farside_live::{
     AtomicSpan, CardPlace, KernelArgs, KernelContext, KernelError, Kernels, KernelsError,
     LiveError, Ptr, ReadSpan, ReadView, TimeSpent, Word, WriteSpan, WriteView,

@@ -243,6 +243,16 @@ impl Space {
         Ok(card)
     }
 
+    /// Bytes of memory of a card.
+    ///
+    /// # Errors
+    /// [`LiveError::NoSuchCard`].
+    pub fn card_memory(&self, card: CardId) -> Result<u64, Error> {
+        let card = usize::from(self.card(card.0.into())?.0);
+        let frames = self.runtime().inspect(|driver| driver.config().card_frames[card])?;
+        Ok(u64::from(frames) * PAGE_SIZE as u64)
+    }
+
     /// Shared memory for `len` values, zero.
     ///
     /// # Errors

@@ -63,7 +63,11 @@ fn graph(f: &mut String, outcome: &Outcome) -> fmt::Result {
         size(outcome.card_memory_bytes),
         outcome.placement,
         if outcome.advice { "ranks advised as mostly read" } else { "no advice" }
-    )
+    )?;
+    if outcome.places.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "          the cards are at {}", outcome.places.join(", "))
 }
 
 fn workloads(f: &mut String, outcome: &Outcome) -> fmt::Result {
@@ -107,13 +111,20 @@ fn workloads(f: &mut String, outcome: &Outcome) -> fmt::Result {
             )?;
         }
     }
-    writeln!(f, "{NOTE}")
+    writeln!(f, "{NOTE}")?;
+    let in_program = outcome.places.is_empty();
+    writeln!(f, "{}", if in_program { CARDS_HERE } else { CARDS_ELSEWHERE })
 }
 
 const NOTE: &str = "\
-h host, c card. host alone: one thread on ordinary memory, CSR (PageRank: turning the edges round
+h host, c card. host alone: one thread on ordinary memory, CSR (PageRank: turning the edges round";
+
+const CARDS_HERE: &str = "\
 included). The cards are threads of this program: times show what moving pages costs, not what
 accelerators gain.";
+
+const CARDS_ELSEWHERE: &str = "\
+included). The cards are not in this program: times show what they and the way to them cost.";
 
 /// One value of a report, to be set beside that of the other mode.
 type Row = (&'static str, fn(&Report) -> String);

@@ -10,9 +10,11 @@ use farside_live::serve::{CardConfig, CardServer, ServeError, read_status};
 use farside_types::PAGE_SIZE;
 
 use super::Failure;
+use super::log::say;
 use super::output::print;
 use super::service::{self, EndSignals};
 use super::size::{parse_size, size};
+use crate::workloads::kernels;
 
 /// Serve a card to other programs
 ///
@@ -98,7 +100,7 @@ impl Serve {
         service::notify_ready();
         let signal = end.wait();
         drop(server);
-        eprintln!("farside: {} is no longer served ({signal})", self.folder.display());
+        say(&format!("farside: {} is no longer served ({signal})", self.folder.display()));
         Ok(())
     }
 
@@ -129,13 +131,13 @@ impl Serve {
             // runs in it.
             unsafe { table.load_library(path) }
         };
-        let table = self.kernels.iter().try_fold(Kernels::builtin(), load);
+        let table = self.kernels.iter().try_fold(kernels(), load);
         Ok(table.map_err(farside::Error::from)?)
     }
 
     fn tell_ready(&self, server: &CardServer) -> Result<(), Failure> {
         let status = server.status();
-        eprintln!(
+        say(&format!(
             "farside: card {} is served at {}: {} functions of {}, {} processing elements each, \
              {} kernels",
             status.card,
@@ -144,7 +146,7 @@ impl Serve {
             size(status.memory_bytes),
             status.processing_elements,
             status.kernels.len()
-        );
+        ));
         if !self.json {
             return Ok(());
         }

@@ -22,6 +22,10 @@ pub(crate) struct Cards {
     #[arg(value_name = "FOLDER")]
     folders: Vec<PathBuf>,
 
+    /// Name the kernels of each card
+    #[arg(long, short)]
+    kernels: bool,
+
     /// Print one JSON object, with every counter of every function in use, instead of a table
     #[arg(long)]
     json: bool,
@@ -59,7 +63,7 @@ impl Cards {
         } else if cards.is_empty() {
             print(&nobody(&places))?;
         } else {
-            print(&table(&cards))?;
+            print(&table(&cards, self.kernels))?;
         }
         // Whoever names a card wants to know whether it is there.
         if given && silent { Err(Failure::Told) } else { Ok(()) }
@@ -123,16 +127,16 @@ fn nobody(places: &[PathBuf]) -> String {
     )
 }
 
-fn table(cards: &[Seen]) -> String {
+fn table(cards: &[Seen], kernels: bool) -> String {
     let mut text = String::new();
     for seen in cards {
         // Writing to a string has no way to fail.
-        let _ = write_card(&mut text, seen);
+        let _ = write_card(&mut text, seen, kernels);
     }
     text
 }
 
-fn write_card(f: &mut String, seen: &Seen) -> fmt::Result {
+fn write_card(f: &mut String, seen: &Seen, kernels: bool) -> fmt::Result {
     let folder = seen.folder.display();
     let Some(status) = &seen.status else {
         return writeln!(f, "{folder}: {}", seen.error.as_deref().unwrap_or_default());
@@ -149,6 +153,9 @@ fn write_card(f: &mut String, seen: &Seen) -> fmt::Result {
         status.processing_elements,
         status.kernels.len()
     )?;
+    for name in status.kernels.iter().filter(|_| kernels) {
+        writeln!(f, "  kernel    {name}")?;
+    }
     let told = |function: &&FunctionStatus| function.user.is_some() || function.hung_threads > 0;
     let mut functions = status.functions.iter().filter(told).peekable();
     if functions.peek().is_some() {
@@ -220,12 +227,13 @@ mod tests {
     #[test]
     fn the_table_names_users_and_what_hangs_and_leaves_out_what_is_free() {
         let seen = Seen { folder: "/c".into(), status: Some(status()), error: None };
-        let text = table(&[seen]);
+        let text = table(&[seen], true);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].contains("card 5, process 17, 1 of 3 functions in use, 64 MiB"), "{text}");
-        let words: Vec<&str> = lines[2].split_whitespace().collect();
+        assert_eq!(lines[1], "  kernel    k");
+        let words: Vec<&str> = lines[3].split_whitespace().collect();
         assert_eq!(words, ["0", "search", "42", "1", "3", "7", "9", "1", "MiB"]);
-        assert!(lines[3].contains("former users that hang: 1"), "{text}");
-        assert_eq!(lines.len(), 4);
+        assert!(lines[4].contains("former users that hang: 1"), "{text}");
+        assert_eq!(lines.len(), 5);
     }
 }

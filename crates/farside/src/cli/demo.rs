@@ -22,9 +22,10 @@ use super::input::{self, Input};
 use super::output::{print, print_json};
 use super::progress::bar;
 use super::size::parse_size;
+use super::which_cards::{WhichCards, parse_which};
 use crate::workloads::{
     Chase, Difference, LinkedGraph, Mail, Mode, Parts, Ranks, Session, SharedCsr, bfs_csr,
-    bfs_linked, chase, pagerank,
+    bfs_linked, chase, kernels, pagerank,
 };
 
 /// Decides the order of the chase and of nodes in memory.
@@ -57,13 +58,15 @@ pub(crate) struct Demo {
     #[arg(long)]
     bundled: bool,
 
-    /// Cards, 1 to 16; threads of this program stand in for them
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    cards: usize,
+    /// How many cards, 1 to 16, which are threads of this program; or the places of cards that
+    /// `farside card serve` serves, separated by commas; or a TOML file that lists cards
+    #[arg(long, value_name = "CARDS", default_value = "2", value_parser = parse_which)]
+    cards: WhichCards,
 
-    /// Memory of each card; less than the graph needs makes pages move out again
-    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
-    card_memory: u64,
+    /// Memory of each card in this program, 64M unless given; less than the graph needs makes pages
+    /// move out again
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    card_memory: Option<u64>,
 
     /// Placement scheme: see `farside schemes`
     #[arg(long, value_name = "SCHEME", default_value = "on-touch")]
@@ -98,6 +101,7 @@ const EXAMPLES: &str = "\
 Examples:
   farside demo                          on this machine's package index
   farside demo --bundled --cards 4      on the bundled graph, with four cards
+  farside demo --cards /tmp/card0,/tmp/card1   on cards that other processes serve
   farside demo --card-memory 4M         more data than a card holds
   farside demo --placement duplication --on-demand --no-advice
   farside demo --input web.mtx --json > web.json";
@@ -108,6 +112,9 @@ pub(crate) struct Outcome {
     pub(crate) version: &'static str,
     pub(crate) graph: GraphFacts,
     pub(crate) cards: usize,
+    /// Where they are; nothing if all are in this program.
+    pub(crate) places: Vec<String>,
+    /// Of the smallest.
     pub(crate) card_memory_bytes: u64,
     pub(crate) placement: String,
     pub(crate) advice: bool,
@@ -163,6 +170,14 @@ pub(crate) struct WorkloadOutcome {
     pub(crate) exact: bool,
 }
 
+/// The cards that all modes run on.
+struct Machine {
+    which: WhichCards,
+    count: usize,
+    /// Bytes of the smallest.
+    memory: u64,
+}
+
 /// What the plain host run found, and how long it took.
 struct Expected {
     source: BfsSource,
@@ -179,7 +194,7 @@ struct Expected {
 impl Demo {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let started = Instant::now();
-        self.check()?;
+        let machine = self.machine()?;
         let reading = bar(100, self.quiet);
         let input = input::read(self.input.as_deref(), self.bundled, &reading);
         reading.finish_and_clear();
@@ -197,7 +212,8 @@ impl Demo {
         let per_run = 3 + 2 * u64::from(levels) + u64::from(self.iterations);
         let modes = self.modes();
         let bar = bar((per_run + expected.plan.stretches()) * modes.len() as u64, self.quiet);
-        let run = |&mode| self.run_mode(mode, graph, &reverse, &expected, parameters, &bar);
+        let run =
+            |&mode| self.run_mode(mode, &machine, (graph, &reverse), &expected, parameters, &bar);
         let runs = modes.iter().map(run).collect::<Result<Vec<_>, Failure>>();
         bar.finish_and_clear();
         let outcome = Outcome {
@@ -214,8 +230,9 @@ impl Demo {
                 levels,
                 highest: highest(graph, &expected.ranks),
             },
-            cards: self.cards,
-            card_memory_bytes: self.card_memory,
+            cards: machine.count,
+            places: machine.which.places(),
+            card_memory_bytes: machine.memory,
             placement: self.placement.clone(),
             advice: !self.no_advice,
             iterations: self.iterations,
@@ -230,14 +247,23 @@ impl Demo {
         }
     }
 
-    fn check(&self) -> Result<(), Failure> {
-        if self.card_memory < CARD_MEMORY_MIN {
-            let given = self.card_memory;
+    /// Looks at the cards before anything else is done.
+    fn machine(&self) -> Result<Machine, Failure> {
+        let which = self.cards.resolve()?;
+        let space = self.open(&which)?;
+        let memories = space.cards().map(|card| space.card_memory(card));
+        let memory = memories.collect::<Result<Vec<_>, _>>()?.into_iter().min().unwrap_or(0);
+        if memory < CARD_MEMORY_MIN {
             let why = "the demo's kernels take several pages at once: give 256K or more";
-            let what = "card memory";
-            return Err(farside::Error::Setting { what, value: given.to_string(), why }.into());
+            let (what, value) = ("card memory", memory.to_string());
+            return Err(farside::Error::Setting { what, value, why }.into());
         }
-        Ok(())
+        Ok(Machine { which, count: space.cards().len(), memory })
+    }
+
+    fn open(&self, which: &WhichCards) -> Result<Space, Failure> {
+        let builder = Space::builder().placement(&self.placement).kernels(kernels());
+        Ok(which.apply(builder, self.card_memory)?.build()?)
     }
 
     fn modes(&self) -> Vec<Mode> {
@@ -252,25 +278,21 @@ impl Demo {
     fn run_mode(
         &self,
         mode: Mode,
-        graph: &Graph,
-        reverse: &Graph,
+        machine: &Machine,
+        (graph, reverse): (&Graph, &Graph),
         expected: &Expected,
         parameters: PageRank,
         bar: &ProgressBar,
     ) -> Result<RunOutcome, Failure> {
-        let space = Space::builder()
-            .cards(self.cards)
-            .card_memory(self.card_memory)
-            .placement(&self.placement)
-            .build()?;
+        let space = self.open(&machine.which)?;
         let advise = !self.no_advice;
-        let session = Session { space: &space, mode, advise, card_memory: self.card_memory };
+        let session = Session { space: &space, mode, advise, card_memory: machine.memory };
         let meter = Meter { session, bar, done: RefCell::new(Vec::new()) };
         let step = || bar.inc(1);
 
         bar.set_message(format!("{}: building the graph in shared memory", mode.name()));
         let started = Instant::now();
-        let parts = Arc::new(Parts::balanced(reverse, self.cards));
+        let parts = Arc::new(Parts::balanced(reverse, machine.count));
         let capacity = Mail::<u32>::capacity(reverse, &parts);
         let mut linked = LinkedGraph::new(&space, reverse, &parts, &expected.next, SEED)?;
         step();

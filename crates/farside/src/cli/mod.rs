@@ -11,12 +11,14 @@ mod demo;
 mod doctor;
 mod failure;
 mod input;
+mod log;
 mod output;
 mod progress;
 mod schemes;
 mod service;
 mod sim;
 mod size;
+mod which_cards;
 
 use std::process::ExitCode;
 
@@ -60,7 +62,11 @@ enum Command {
 
 /// Does what the command line says.
 pub(crate) fn run() -> ExitCode {
-    let done = match Cli::parse().command {
+    let command = Cli::parse().command;
+    // Who comes and goes is the business of a process that serves.
+    let serves = matches!(command, Command::Card(_));
+    log::tell(if serves { tracing::Level::INFO } else { tracing::Level::WARN });
+    let done = match command {
         Command::Bench(bench) => bench.run(),
         Command::Card(card) => card.run(),
         Command::Cards(cards) => cards.run(),

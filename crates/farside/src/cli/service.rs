@@ -6,6 +6,8 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
+use super::log::say;
+
 /// The environment variable in which systemd says where it listens.
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 
@@ -58,7 +60,7 @@ impl EndSignals {
 pub(crate) fn notify_ready() {
     let Some(place) = std::env::var_os(NOTIFY_SOCKET) else { return };
     if let Err(error) = notify(place.as_bytes()) {
-        eprintln!("farside: cannot tell {place:?} that the card is ready: {error}");
+        say(&format!("farside: cannot tell {place:?} that the card is ready: {error}"));
     }
 }
 

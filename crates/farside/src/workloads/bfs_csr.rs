@@ -3,28 +3,20 @@
 //! A card keeps the levels of its own vertices. It takes the rows of its part of the frontier by
 //! `with`, and hands the neighbours it finds to the cards whose vertices they are.
 
-use std::sync::Arc;
-
 use farside::graph::reference::UNREACHED;
-use farside::{Buffer, Error, KernelContext, KernelError, Read, ReadSpan, Write, WriteSpan};
+use farside::{
+    Buffer, Error, KernelArgs, KernelContext, KernelError, Read, Value, Write, WriteSpan,
+};
 
 use super::csr::{CsrSpans, SharedCsr};
-use super::mail::{bring, lend, receive, send};
-use super::segments::{Segment, within};
-use super::{Budget, Mail, Parts, Session};
+use super::mail::Boxes;
+use super::parts::owner;
+use super::segments::{take, take_segments, within};
+use super::{Budget, Mail, Session};
 
-type Spans =
-    ((Vec<ReadSpan<u32>>, Vec<WriteSpan<u32>>), WriteSpan<u32>, ReadSpan<u64>, ReadSpan<u32>);
-
-/// What a card knows of the work.
-#[derive(Clone)]
-struct Plan {
-    parts: Arc<Parts>,
-    segments: Arc<[Segment]>,
-    part: usize,
-    level: u32,
-    budget: Budget,
-}
+/// The kernel: one level on one card. Takes the level, the card's part, a [`Budget`], the bounds of
+/// all parts, the card's segments, offsets, targets, the levels of its part, and its mail.
+pub(crate) const KERNEL: &str = "demo.bfs-csr";
 
 /// Searches from `source`, with `levels` for the levels; calls `step` after each. Gives the levels
 /// by vertex.
@@ -39,48 +31,53 @@ pub(crate) fn bfs_csr(
     source: u32,
     step: &dyn Fn(),
 ) -> Result<Vec<u32>, Error> {
-    let budget = session.budget();
     levels.fill(UNREACHED);
     mail.begin(graph.parts.owner(source), source);
     graph.bring(session)?;
     for (part, levels) in graph.parts.split(levels).into_iter().enumerate() {
         session.bring(levels, part)?;
     }
-    let mut level = 0;
+    let mut level = 0u32;
     while !mail.is_empty() {
-        let round = mail.round();
-        bring(session, &round.0)?;
-        let (inboxes, outboxes) = round;
-        let parts = graph.parts.split_mut(levels);
-        let args = inboxes.into_iter().zip(outboxes).zip(parts).map(|((inbox, outbox), levels)| {
+        let mut args = Vec::new();
+        let parts = graph.parts.split_mut(levels).into_iter();
+        for (part, (round, levels)) in mail.round().into_iter().zip(parts).enumerate() {
+            round.bring(session, part)?;
+            let plan = (Value(level), Value(part as u32), session.budget().argument());
+            let cut = (Read(graph.bounds(part)), Read(graph.segments(part)));
             let graph = (Read(&graph.offsets), Read(&graph.targets));
-            (lend(inbox, outbox), Write(levels), graph.0, graph.1)
-        });
-        let written = session.on_each("bfs over CSR", args.enumerate().collect(), |part| {
-            let (parts, segments) = (Arc::clone(&graph.parts), Arc::clone(&graph.segments[part]));
-            let plan = Plan { parts, segments, part, level, budget };
-            move |k: &mut KernelContext, spans| visit(k, spans, &plan)
-        })?;
-        mail.deliver(written);
+            args.push((plan, cut, graph, Write(levels), round.lend()));
+        }
+        session.on_each(KERNEL, args)?;
+        mail.deliver();
         level += 1;
         step();
     }
     Ok(levels.to_vec())
 }
 
-/// One level on one card.
-fn visit(
-    k: &mut KernelContext,
-    ((inbox, mut outbox), mut levels, offsets, targets): Spans,
-    plan: &Plan,
-) -> Result<Vec<usize>, KernelError> {
-    let mut frontier = receive(k, &inbox, plan.budget)?;
+/// What a card knows of the work.
+struct Plan {
+    level: u32,
+    part: usize,
+    bounds: Vec<u32>,
+    budget: Budget,
+}
+
+pub(super) fn visit(k: &mut KernelContext, args: &KernelArgs) -> Result<u64, KernelError> {
+    let budget = Budget::of(args, 2)?;
+    let bounds = take(k, &args.read(3)?, budget)?;
+    let plan = Plan { level: args.value(0)?, part: args.value::<u32>(1)? as usize, bounds, budget };
+    let segments = take_segments(k, &args.read(4)?, budget)?;
+    let graph = CsrSpans { offsets: args.read(5)?, targets: args.read(6)? };
+    let mut boxes = Boxes::of(args, 8)?;
+
+    let mut frontier = boxes.receive(k, budget)?;
     frontier.sort_unstable();
     frontier.dedup();
-    let frontier = claim(k, &mut levels, &frontier, plan)?;
-    let graph = CsrSpans { offsets, targets };
-    let mut letters = vec![Vec::new(); plan.parts.len()];
-    for segment in plan.segments.iter() {
+    let frontier = claim(k, &mut args.write(7)?, &frontier, &plan)?;
+    let mut letters = boxes.letters();
+    for segment in &segments {
         let mut rows = within(&frontier, &segment.rows).iter().peekable();
         if rows.peek().is_none() {
             continue;
@@ -88,12 +85,13 @@ fn visit(
         graph.rows(k, segment, |row, targets| {
             if rows.next_if(|&&wanted| wanted as usize == row).is_some() {
                 for &target in targets {
-                    letters[plan.parts.owner(target)].push(target);
+                    letters.push(owner(&plan.bounds, target), target);
                 }
             }
         })?;
     }
-    send(k, &mut outbox, &letters, plan.budget)
+    boxes.send(k, &letters, budget)?;
+    Ok(frontier.len() as u64)
 }
 
 /// Writes the level of those of `frontier` that had none, and gives them.
@@ -103,7 +101,8 @@ fn claim(
     frontier: &[u32],
     plan: &Plan,
 ) -> Result<Vec<u32>, KernelError> {
-    let first = plan.parts.rows(plan.part).start;
+    let first = plan.bounds.get(plan.part).ok_or_else(|| k.fail("there is no such part"))?;
+    let first = *first as usize;
     let mut claimed = Vec::with_capacity(frontier.len());
     for piece in plan.budget.pieces::<u32>(levels.len(), 1) {
         let wanted = within(frontier, &(first + piece.start..first + piece.end));

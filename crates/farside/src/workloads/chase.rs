@@ -1,10 +1,16 @@
 //! Pointer chase: one walk through all nodes in a random order, which the cards do in turns.
+//!
+//! Where the walk stands lies in shared memory too: a card reads where the last one left off.
 
+use bytemuck::{Pod, Zeroable};
 use farside::graph::reference::{CHASE_CHECKSUM_START, chase_step};
-use farside::{Error, KernelContext, KernelError, Ptr, Read, ReadSpan};
+use farside::{Error, KernelArgs, KernelContext, KernelError, Ptr, Read, Value, Write};
 
 use super::Session;
 use super::linked::{LinkedGraph, Node};
+
+/// The kernel: one stretch of the walk. Takes the steps, where the walk stands, and the nodes.
+pub(crate) const KERNEL: &str = "demo.chase";
 
 /// How the walk goes.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +21,14 @@ pub(crate) struct Chase {
     pub(crate) steps: u64,
     /// Visits before a card hands the pointer to the next card.
     pub(crate) stretch: u64,
+}
+
+/// Where the walk stands.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct Stand {
+    at: Ptr<Node>,
+    checksum: u64,
 }
 
 impl Chase {
@@ -41,8 +55,8 @@ pub(crate) fn chase(
     step: &dyn Fn(),
 ) -> Result<u64, Error> {
     let cards = graph.nodes.len();
-    let mut at = graph.node(plan.start);
-    let mut checksum = CHASE_CHECKSUM_START;
+    let mut stand = session.space.alloc_named::<Stand>(1, "where the walk stands")?;
+    stand[0] = Stand { at: graph.node(plan.start), checksum: CHASE_CHECKSUM_START };
     let mut left = plan.steps;
     for stretch in 0.. {
         let steps = left.min(plan.stretch);
@@ -53,28 +67,25 @@ pub(crate) fn chase(
         for nodes in &graph.nodes {
             session.bring(nodes, card)?;
         }
+        session.bring(&stand, card)?;
         let nodes: Vec<_> = graph.nodes.iter().map(|nodes| Read(nodes)).collect();
-        let launch = session.space.kernel("pointer chase").on(session.card(card)?);
-        (at, checksum) =
-            launch.run(nodes, move |k, nodes| follow(k, &nodes, at, steps, checksum))?;
+        let launch = session.space.kernel(KERNEL).on(session.card(card)?);
+        launch.call((Value(steps), Write(&mut stand), nodes))?;
         left -= steps;
         step();
     }
-    Ok(checksum)
+    Ok(stand[0].checksum)
 }
 
-/// One stretch. Gives the pointer to hand on, and the checksum so far.
-fn follow(
-    k: &mut KernelContext,
-    _nodes: &[ReadSpan<Node>],
-    mut at: Ptr<Node>,
-    steps: u64,
-    mut checksum: u64,
-) -> Result<(Ptr<Node>, u64), KernelError> {
+pub(super) fn follow(k: &mut KernelContext, args: &KernelArgs) -> Result<u64, KernelError> {
+    let steps: u64 = args.value(0)?;
+    let mut stand = args.write::<Stand>(1)?;
+    let Stand { mut at, mut checksum } = k.with(stand.slice(..1), |stand| stand[0])?;
     for _ in 0..steps {
         let node = k.load(at)?;
         checksum = chase_step(checksum, node.vertex);
         at = node.chase;
     }
-    Ok((at, checksum))
+    k.with(stand.slice(..1), |mut stand| stand[0] = Stand { at, checksum })?;
+    Ok(steps)
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use farside::graph::Graph;
 use farside::{Buffer, Error, KernelContext, KernelError, ReadSpan, Space};
 
-use super::segments::{Segment, contiguous, edges_of, segments};
+use super::segments::{
+    Segment, SegmentWords, contiguous, edges_of, segments, share, share_segments,
+};
 use super::{Budget, Parts, Session};
 
 /// Rows and targets in shared memory, and how they are cut.
@@ -17,8 +19,17 @@ pub(crate) struct SharedCsr {
     pub(crate) targets: Buffer<u32>,
     /// Which card works on which rows.
     pub(crate) parts: Arc<Parts>,
-    /// By part: what is worked on at once.
-    pub(crate) segments: Vec<Arc<[Segment]>>,
+    /// What each card is told about its part.
+    plans: Vec<Plan>,
+}
+
+/// What a card is told about its part, on pages of its own.
+#[derive(Debug)]
+struct Plan {
+    bounds: Buffer<u32>,
+    segments: Buffer<SegmentWords>,
+    /// Segments there are.
+    count: usize,
 }
 
 /// The graph as a kernel sees it.
@@ -39,17 +50,33 @@ impl SharedCsr {
         parts: &Arc<Parts>,
         budget: Budget,
     ) -> Result<SharedCsr, Error> {
-        let mut offsets = space.alloc_named(graph.offsets().len(), "CSR offsets")?;
-        offsets.copy_from_slice(graph.offsets());
-        let mut targets = space.alloc_named(graph.targets().len().max(1), "CSR targets")?;
-        targets[..graph.targets().len()].copy_from_slice(graph.targets());
+        let offsets = share(space, "CSR offsets", graph.offsets())?;
+        let targets = share(space, "CSR targets", graph.targets())?;
         let (rows_max, edges_max) = (budget.values::<u64>(4), budget.values::<u32>(4));
-        let cut = |part| segments(graph.offsets(), parts.rows(part), rows_max, edges_max).into();
-        let segments = (0..parts.len()).map(cut).collect();
-        Ok(SharedCsr { offsets, targets, parts: Arc::clone(parts), segments })
+        let plan = |part| {
+            let cut = segments(graph.offsets(), parts.rows(part), rows_max, edges_max);
+            Ok(Plan {
+                bounds: share(space, &format!("bounds, for card{part}"), parts.bounds())?,
+                segments: share_segments(space, &format!("segments {part}"), &cut)?,
+                count: cut.len(),
+            })
+        };
+        let plans = (0..parts.len()).map(plan).collect::<Result<Vec<_>, Error>>()?;
+        Ok(SharedCsr { offsets, targets, parts: Arc::clone(parts), plans })
     }
 
-    /// User managed: moves each card's rows to it.
+    /// The bounds of all parts, for the card of a part.
+    pub(crate) fn bounds(&self, part: usize) -> &[u32] {
+        &self.plans[part].bounds
+    }
+
+    /// What a card works on at once.
+    pub(crate) fn segments(&self, part: usize) -> &[SegmentWords] {
+        let plan = &self.plans[part];
+        &plan.segments[..plan.count]
+    }
+
+    /// User managed: moves each card's rows to it, and what it is told about them.
     ///
     /// # Errors
     /// As [`Space::migrate`].
@@ -59,6 +86,8 @@ impl SharedCsr {
             let edges = self.offsets[rows.start] as usize..self.offsets[rows.end] as usize;
             session.bring(&self.offsets[rows], part)?;
             session.bring(&self.targets[edges], part)?;
+            session.bring(self.bounds(part), part)?;
+            session.bring(self.segments(part), part)?;
         }
         Ok(())
     }

@@ -5,7 +5,6 @@
 //! lie in memory in a random order, not in that of the vertices.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
 use farside::graph::Graph;
@@ -13,6 +12,7 @@ use farside::graph::reference::{SplitMix64, UNREACHED};
 use farside::{Buffer, Error, Ptr, Space};
 
 use super::Parts;
+use super::segments::share;
 
 /// A vertex.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
@@ -40,6 +40,9 @@ pub(crate) struct Edge {
     pub(crate) next: Ptr<Edge>,
 }
 
+/// Where the nodes of a part are: the first address, and the one behind the last.
+pub(crate) type Home = [u64; 2];
+
 /// Nodes and edges, by part.
 #[derive(Debug)]
 pub(crate) struct LinkedGraph {
@@ -47,8 +50,8 @@ pub(crate) struct LinkedGraph {
     pub(crate) edges: Vec<Buffer<Edge>>,
     /// Where each vertex's node is: part and place.
     places: Vec<(u32, u32)>,
-    /// Addresses of each part's nodes.
-    pub(crate) homes: Arc<[Range<u64>]>,
+    /// For each card a copy, on pages of its own: the homes of all parts' nodes.
+    pub(crate) homes: Vec<Buffer<Home>>,
 }
 
 impl LinkedGraph {
@@ -68,7 +71,7 @@ impl LinkedGraph {
             nodes: Vec::new(),
             edges: Vec::new(),
             places: Vec::with_capacity(chase.len()),
-            homes: Arc::new([]),
+            homes: Vec::new(),
         };
         for part in 0..parts.len() {
             let rows = parts.rows(part);
@@ -79,9 +82,12 @@ impl LinkedGraph {
         }
         let home = |nodes: &Buffer<Node>| {
             let start = nodes.addr().0;
-            start..start + size_of_val(&**nodes) as u64
+            [start, start + size_of_val(&**nodes) as u64]
         };
-        linked.homes = linked.nodes.iter().map(home).collect();
+        let homes: Vec<Home> = linked.nodes.iter().map(home).collect();
+        for part in 0..parts.len() {
+            linked.homes.push(share(space, &format!("homes, for card{part}"), &homes)?);
+        }
         for part in 0..parts.len() {
             linked.link(space, graph, part, parts.rows(part), chase, &mut random)?;
         }
@@ -121,7 +127,12 @@ impl LinkedGraph {
     pub(crate) fn node(&self, vertex: u32) -> Ptr<Node> {
         let (part, place) = self.places[vertex as usize];
         let size = size_of::<Node>() as u64;
-        Ptr::at(self.homes[part as usize].start + u64::from(place) * size)
+        Ptr::at(self.nodes[part as usize].addr().0 + u64::from(place) * size)
+    }
+
+    /// The part of a vertex.
+    pub(crate) fn part(&self, vertex: u32) -> usize {
+        self.places[vertex as usize].0 as usize
     }
 
     /// The levels that a search left in the nodes, by vertex. Read by the host: pages come back.

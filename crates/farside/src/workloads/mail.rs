@@ -1,13 +1,19 @@
 //! Mail between cards: what one card found for another, written by the one and read by the other.
 //!
 //! There are two sets of boxes. In each round one set is read while the other is written; then
-//! they change places. Pages of a box thus go from the card that writes to the card that reads.
+//! they change places. Pages of a box thus go from the card that writes to the card that reads. How
+//! much it has written a card leaves in counts, which stay on the host, who reads them between the
+//! rounds.
 
 use bytemuck::Pod;
 use farside::graph::Graph;
-use farside::{Buffer, Error, KernelContext, KernelError, Read, ReadSpan, Space, Write, WriteSpan};
+use farside::{
+    Advice, Buffer, Error, KernelArgs, KernelContext, KernelError, MemoryId, Read, ReadSpan, Space,
+    Write, WriteSpan,
+};
+use farside_live::kernels::ArgKind;
 
-use super::segments::contiguous;
+use super::segments::take;
 use super::{Budget, Parts, Session};
 
 /// Boxes from each card to each card, twice.
@@ -15,13 +21,23 @@ use super::{Budget, Parts, Session};
 pub(crate) struct Mail<T> {
     /// By round (even, odd), sender, receiver.
     boxes: [Vec<Vec<Buffer<T>>>; 2],
+    /// Values that were written, by sender: one count per receiver.
+    counts: Vec<Buffer<u64>>,
     /// Values in the boxes that are read next, by sender and receiver.
     filled: Vec<Vec<usize>>,
     round: usize,
 }
 
-/// The boxes of one round, by card: what it reads and what it writes.
-pub(crate) type Round<'a, T> = (Vec<Vec<&'a [T]>>, Vec<Vec<&'a mut [T]>>);
+/// The mail of one card in one round.
+#[derive(Debug)]
+pub(crate) struct Round<'a, T> {
+    counts: &'a mut [u64],
+    inbox: Vec<&'a [T]>,
+    outbox: Vec<&'a mut [T]>,
+}
+
+/// What a kernel is called with: counts, inbox, outbox.
+pub(crate) type Lent<'a, T> = (Write<'a, u64>, Vec<Read<'a, T>>, Vec<Write<'a, T>>);
 
 impl<T: Pod> Mail<T> {
     /// What a search can write at most from each part to each part: every edge once.
@@ -53,8 +69,15 @@ impl<T: Pod> Mail<T> {
             capacity.iter().enumerate().map(row).collect::<Result<Vec<_>, Error>>()
         };
         let cards = capacity.len();
+        let counts = |card| {
+            let counts = space.alloc_named(cards, &format!("{name}, counts of card{card}"))?;
+            // A few words for the host: the card writes them over the bus, and the page stays.
+            space.advise(&counts, Advice::Preferred(Some(MemoryId::HOST)))?;
+            Ok(counts)
+        };
         Ok(Mail {
             boxes: [make("even")?, make("odd")?],
+            counts: (0..cards).map(counts).collect::<Result<Vec<_>, Error>>()?,
             filled: vec![vec![0; cards]; cards],
             round: 0,
         })
@@ -73,73 +96,131 @@ impl<T: Pod> Mail<T> {
     }
 
     /// What each card reads and writes in this round.
-    pub(crate) fn round(&mut self) -> Round<'_, T> {
+    pub(crate) fn round(&mut self) -> Vec<Round<'_, T>> {
         let [even, odd] = &mut self.boxes;
         let (read, write) = if self.round == 0 { (even, odd) } else { (odd, even) };
         let (read, filled) = (&*read, &self.filled);
-        let inbox = |card: usize| {
-            let letters = |sender: usize| &read[sender][card][..filled[sender][card]];
-            (0..read.len()).map(letters).filter(|letters| !letters.is_empty()).collect()
-        };
-        let inboxes = (0..read.len()).map(inbox).collect();
-        let outboxes =
-            write.iter_mut().map(|row| row.iter_mut().map(|letters| &mut **letters).collect());
-        (inboxes, outboxes.collect())
+        let cards = write.iter_mut().zip(&mut self.counts).enumerate();
+        cards
+            .map(|(card, (outbox, counts))| {
+                let letters = |sender: usize| &read[sender][card][..filled[sender][card]];
+                let inbox = (0..read.len()).map(letters);
+                Round {
+                    counts,
+                    inbox: inbox.filter(|letters| !letters.is_empty()).collect(),
+                    outbox: outbox.iter_mut().map(|letters| &mut **letters).collect(),
+                }
+            })
+            .collect()
     }
 
-    /// The round is over: `written[sender][receiver]` values were written.
-    pub(crate) fn deliver(&mut self, written: Vec<Vec<usize>>) {
-        self.filled = written;
+    /// The round is over: what was written will be read in the next.
+    pub(crate) fn deliver(&mut self) {
+        let counts = |counts: &Buffer<u64>| counts.iter().map(|&count| count as usize).collect();
+        self.filled = self.counts.iter().map(counts).collect();
         self.round = 1 - self.round;
     }
 }
 
-/// User managed: moves each card's mail to it before it is read. How much a card will write nobody
-/// knows before: the boxes it writes to come on demand.
-pub(crate) fn bring<T>(session: &Session<'_>, inboxes: &[Vec<&[T]>]) -> Result<(), Error> {
-    for (card, inbox) in inboxes.iter().enumerate() {
-        inbox.iter().try_for_each(|letters| session.bring(letters, card))?;
+impl<'a, T: Pod> Round<'a, T> {
+    /// User managed: moves the mail to its card before it is read. How much the card will write
+    /// nobody knows before: the boxes it writes to come on demand.
+    pub(crate) fn bring(&self, session: &Session<'_>, card: usize) -> Result<(), Error> {
+        self.inbox.iter().try_for_each(|letters| session.bring(letters, card))
     }
-    Ok(())
+
+    /// Lends the card its mail.
+    pub(crate) fn lend(self) -> Lent<'a, T> {
+        let inbox = self.inbox.into_iter().map(Read).collect();
+        (Write(self.counts), inbox, self.outbox.into_iter().map(Write).collect())
+    }
 }
 
-/// Lends a card its mail.
-pub(crate) fn lend<'a, T>(
-    inbox: Vec<&'a [T]>,
-    outbox: Vec<&'a mut [T]>,
-) -> (Vec<Read<'a, T>>, Vec<Write<'a, T>>) {
-    (inbox.into_iter().map(Read).collect(), outbox.into_iter().map(Write).collect())
+/// In a kernel: its mail.
+#[derive(Debug)]
+pub(crate) struct Boxes<T> {
+    counts: WriteSpan<u64>,
+    inbox: Vec<ReadSpan<T>>,
+    outbox: Vec<WriteSpan<T>>,
 }
 
-/// In a kernel: all values of the inbox.
-pub(crate) fn receive<T: Pod>(
-    k: &mut KernelContext,
-    inbox: &[ReadSpan<T>],
-    budget: Budget,
-) -> Result<Vec<T>, KernelError> {
-    let mut values = Vec::with_capacity(inbox.iter().map(ReadSpan::len).sum());
-    for letters in inbox {
-        for piece in budget.pieces::<T>(letters.len(), 1) {
-            k.with(letters.slice(piece), |view| values.extend_from_slice(&contiguous(&view)))?;
+/// In a kernel: what it will send, by receiver; not more than there is room for.
+#[derive(Debug)]
+pub(crate) struct Letters<T> {
+    values: Vec<Vec<T>>,
+    room: Vec<usize>,
+    too_many: bool,
+}
+
+impl<T: Pod> Boxes<T> {
+    /// The arguments of a kernel from `first` on, as [`Lent`] puts them there.
+    pub(crate) fn of(args: &KernelArgs, first: usize) -> Result<Boxes<T>, KernelError> {
+        let boxes = first + 1..args.len();
+        let of_kind = |wanted: ArgKind| {
+            boxes.clone().filter(move |&index| args.kind(index).is_ok_and(|kind| kind == wanted))
+        };
+        Ok(Boxes {
+            counts: args.write(first)?,
+            inbox: of_kind(ArgKind::Read).map(|i| args.read(i)).collect::<Result<_, _>>()?,
+            outbox: of_kind(ArgKind::Write).map(|i| args.write(i)).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// All values of the inbox.
+    pub(crate) fn receive(
+        &self,
+        k: &mut KernelContext,
+        budget: Budget,
+    ) -> Result<Vec<T>, KernelError> {
+        let mut values = Vec::new();
+        for letters in &self.inbox {
+            values.append(&mut take(k, letters, budget)?);
+        }
+        Ok(values)
+    }
+
+    /// An empty letter to each receiver.
+    pub(crate) fn letters(&self) -> Letters<T> {
+        let room: Vec<usize> = self.outbox.iter().map(WriteSpan::len).collect();
+        Letters { values: vec![Vec::new(); room.len()], room, too_many: false }
+    }
+
+    /// Writes to each receiver's box, and how many values went into each.
+    pub(crate) fn send(
+        &mut self,
+        k: &mut KernelContext,
+        letters: &Letters<T>,
+        budget: Budget,
+    ) -> Result<(), KernelError> {
+        if letters.too_many {
+            return Err(k.fail("it found more than its boxes hold"));
+        }
+        for (span, values) in self.outbox.iter_mut().zip(&letters.values) {
+            for piece in budget.pieces::<T>(values.len(), 1) {
+                let source = &values[piece.clone()];
+                k.with(span.slice(piece), |mut view| {
+                    view.iter_mut().zip(source).for_each(|(to, from)| *to = *from);
+                })?;
+            }
+        }
+        k.with(self.counts.slice(..), |mut counts| {
+            let written = letters.values.iter().map(|values| values.len() as u64);
+            counts.iter_mut().zip(written).for_each(|(count, values)| *count = values);
+        })
+    }
+}
+
+impl<T> Letters<T> {
+    /// Adds a value for a receiver.
+    pub(crate) fn push(&mut self, receiver: usize, value: T) {
+        match self.values.get_mut(receiver) {
+            Some(values) if values.len() < self.room[receiver] => values.push(value),
+            _ => self.too_many = true,
         }
     }
-    Ok(values)
-}
 
-/// In a kernel: writes to each receiver's box and says how many values went into each.
-pub(crate) fn send<T: Pod>(
-    k: &mut KernelContext,
-    outbox: &mut [WriteSpan<T>],
-    letters: &[Vec<T>],
-    budget: Budget,
-) -> Result<Vec<usize>, KernelError> {
-    for (span, values) in outbox.iter_mut().zip(letters) {
-        for piece in budget.pieces::<T>(values.len(), 1) {
-            let source = &values[piece.clone()];
-            k.with(span.slice(piece), |mut view| {
-                view.iter_mut().zip(source).for_each(|(to, from)| *to = *from);
-            })?;
-        }
+    /// Whether a value did not fit: there is no use in going on.
+    pub(crate) fn is_too_many(&self) -> bool {
+        self.too_many
     }
-    Ok(letters.iter().map(Vec::len).collect())
 }

@@ -5,12 +5,16 @@
 //!
 //! The vertices are cut into one part per card ([`parts`]). A card works on its own part and hands
 //! vertices of other parts over by mail ([`mail`]): memory that one card writes and the next reads.
+//!
+//! The kernels have names ([`kernels()`]), so that they also run on cards that are processes: all
+//! that they know comes as values and in shared memory.
 
 mod bfs_csr;
 mod bfs_linked;
 mod chase;
 mod csr;
 mod difference;
+mod kernels;
 mod linked;
 mod mail;
 mod pagerank;
@@ -23,6 +27,7 @@ pub(crate) use bfs_linked::bfs_linked;
 pub(crate) use chase::{Chase, chase};
 pub(crate) use csr::SharedCsr;
 pub(crate) use difference::Difference;
+pub(crate) use kernels::kernels;
 pub(crate) use linked::LinkedGraph;
 pub(crate) use mail::Mail;
 pub(crate) use pagerank::{Ranks, pagerank};

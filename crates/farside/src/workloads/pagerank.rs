@@ -6,17 +6,26 @@
 //! in-neighbours hand on, in ascending order. All cards read all shares.
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use farside::graph::Graph;
 use farside::graph::reference::PageRank;
 use farside::{
-    Advice, Buffer, Error, KernelContext, KernelError, Read, ReadSpan, Space, Write, WriteSpan,
+    Advice, Buffer, Error, KernelArgs, KernelContext, KernelError, Read, ReadSpan, Space, Value,
+    Write, WriteSpan,
 };
 
 use super::csr::{CsrSpans, SharedCsr};
-use super::segments::{Segment, contiguous, edges_of, within};
+use super::segments::{Segment, contiguous, edges_of, take_segments, within};
 use super::{Budget, Mode, Session};
+
+/// The kernel of the first half of an iteration. Takes the first row of its part, a [`Budget`],
+/// whether it adds up (0 or 1), the damping, ranks, degrees, and the shares of its part. Gives the
+/// bits of what every vertex gets, if it adds up.
+pub(crate) const DIVIDE: &str = "demo.pagerank-divide";
+
+/// The kernel of the second half. Takes the first row of its part, a [`Budget`], what every vertex
+/// gets, the damping, its segments, offsets, targets, shares, and the ranks of its part.
+pub(crate) const GATHER: &str = "demo.pagerank-gather";
 
 /// What PageRank works on besides the in-neighbours.
 #[derive(Debug)]
@@ -95,18 +104,26 @@ fn divide(
     adder: usize,
     damping: f64,
 ) -> Result<f64, Error> {
-    let budget = session.budget();
     let (rank, degree) = (&*ranks.rank, &*ranks.out_degree);
-    let shares = graph.parts.split_mut(&mut ranks.share).into_iter();
-    let args = shares.map(|share| (Read(rank), Read(degree), Write(share)));
-    let bases = session.on_each("pagerank: divide", args.enumerate().collect(), |part| {
-        let rows = graph.parts.rows(part);
-        move |k: &mut KernelContext, (rank, degree, share)| {
-            divide_part(k, (rank, degree, share), rows, budget)?;
-            if part == adder { add_up(k, rank, degree, damping, budget) } else { Ok(0.0) }
-        }
-    })?;
-    Ok(bases[adder])
+    let shares = graph.parts.split_mut(&mut ranks.share).into_iter().enumerate();
+    let args = shares.map(|(part, share)| {
+        let first = Value(graph.parts.rows(part).start as u64);
+        let plan = (first, session.budget().argument(), Value(u32::from(part == adder)));
+        (plan, Value(damping), Read(rank), Read(degree), Write(share))
+    });
+    let bases = session.on_each(DIVIDE, args)?;
+    Ok(f64::from_bits(bases[adder]))
+}
+
+pub(super) fn divide_kernel(k: &mut KernelContext, args: &KernelArgs) -> Result<u64, KernelError> {
+    args.takes(7)?;
+    let (first, budget) = (args.value::<u64>(0)? as usize, Budget::of(args, 1)?);
+    let (rank, degree, share) = (args.read(4)?, args.read(5)?, args.write(6)?);
+    let rows = first..first.saturating_add(share.len());
+    divide_part(k, (rank, degree, share), rows, budget)?;
+    let adds_up = args.value::<u32>(2)? != 0;
+    let base = if adds_up { add_up(k, rank, degree, args.value(3)?, budget)? } else { 0.0 };
+    Ok(base.to_bits())
 }
 
 fn divide_part(
@@ -157,23 +174,37 @@ fn gather(
     base: f64,
     damping: f64,
 ) -> Result<(), Error> {
-    let budget = session.budget();
     let share = &*ranks.share;
-    let parts = graph.parts.split_mut(&mut ranks.rank).into_iter();
-    let args =
-        parts.map(|rank| (Read(&graph.offsets), Read(&graph.targets), Read(share), Write(rank)));
-    session.on_each("pagerank: gather", args.enumerate().collect(), |part| {
-        let (segments, rows) = (Arc::clone(&graph.segments[part]), graph.parts.rows(part));
-        move |k: &mut KernelContext, (offsets, targets, share, mut rank)| {
-            let mut sums = vec![0.0; rows.len()];
-            let graph = CsrSpans { offsets, targets };
-            for segment in segments.iter() {
-                add_shares(k, &graph, segment, share, &mut sums[..], rows.start, budget)?;
-            }
-            write_ranks(k, &mut rank, &sums, base, damping, budget)
-        }
-    })?;
-    Ok(())
+    let parts = graph.parts.split_mut(&mut ranks.rank).into_iter().enumerate();
+    let args = parts.map(|(part, rank)| {
+        let first = Value(graph.parts.rows(part).start as u64);
+        let plan = (first, session.budget().argument(), Value(base), Value(damping));
+        let graph = (Read(graph.segments(part)), Read(&graph.offsets), Read(&graph.targets));
+        (plan, graph, Read(share), Write(rank))
+    });
+    session.on_each(GATHER, args).map(drop)
+}
+
+pub(super) fn gather_kernel(k: &mut KernelContext, args: &KernelArgs) -> Result<u64, KernelError> {
+    args.takes(9)?;
+    let (first, budget) = (args.value::<u64>(0)? as usize, Budget::of(args, 1)?);
+    let segments = take_segments(k, &args.read(4)?, budget)?;
+    let graph = CsrSpans { offsets: args.read(5)?, targets: args.read(6)? };
+    let (share, mut rank) = (args.read(7)?, args.write::<f64>(8)?);
+    let mut sums = zeros(k, rank.len())?;
+    for segment in &segments {
+        add_shares(k, &graph, segment, share, &mut sums, first, budget)?;
+    }
+    write_ranks(k, &mut rank, &sums, args.value(2)?, args.value(3)?, budget)?;
+    Ok(rank.len() as u64)
+}
+
+/// As many zeros as the kernel was lent ranks, if there is memory for them.
+fn zeros(k: &KernelContext, len: usize) -> Result<Vec<f64>, KernelError> {
+    let mut zeros = Vec::new();
+    zeros.try_reserve_exact(len).map_err(|error| k.fail(error.to_string()))?;
+    zeros.resize(len, 0.0);
+    Ok(zeros)
 }
 
 /// Adds what the edges of a segment hand on. Shares are taken piece by piece, in ascending order,

@@ -51,8 +51,12 @@ impl Parts {
 
     /// The part that a vertex belongs to.
     pub(crate) fn owner(&self, vertex: u32) -> usize {
-        // Empty parts have their bounds in common with the next one: the last of them owns it.
-        (self.bounds.partition_point(|&bound| bound <= vertex) - 1).min(self.len() - 1)
+        owner(&self.bounds, vertex)
+    }
+
+    /// Where the parts begin, and where the last one ends: what a kernel is told of them.
+    pub(crate) fn bounds(&self) -> &[u32] {
+        &self.bounds
     }
 
     /// Cuts a slice with one value per vertex.
@@ -69,4 +73,11 @@ impl Parts {
     pub(crate) fn split<'a, T>(&self, values: &'a [T]) -> Vec<&'a [T]> {
         (0..self.len()).map(|part| &values[self.rows(part)]).collect()
     }
+}
+
+/// The part of a vertex, of those that `bounds` are the bounds of.
+pub(crate) fn owner(bounds: &[u32], vertex: u32) -> usize {
+    // Empty parts have their bounds in common with the next one: the last of them owns it.
+    let behind = bounds.partition_point(|&bound| bound <= vertex);
+    behind.saturating_sub(1).min(bounds.len().saturating_sub(2))
 }

@@ -4,7 +4,10 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use bytemuck::Pod;
-use farside::{PAGE_SIZE, ReadView};
+use farside::{
+    Buffer, Error, KernelArgs, KernelContext, KernelError, PAGE_SIZE, ReadSpan, ReadView, Space,
+    Value,
+};
 
 /// Most pages that one `with` of a workload takes.
 const PAGES_MAX: u64 = 1024;
@@ -21,6 +24,18 @@ impl Budget {
     pub(crate) fn for_card_memory(bytes: u64) -> Budget {
         let pages = (bytes / PAGE_SIZE as u64 / 4).clamp(8, PAGES_MAX);
         Budget { bytes: pages as usize * PAGE_SIZE }
+    }
+
+    /// As an argument of a kernel.
+    pub(crate) fn argument(self) -> Value<u64> {
+        Value(self.bytes as u64)
+    }
+
+    /// Argument `index` of a kernel.
+    pub(crate) fn of(args: &KernelArgs, index: usize) -> Result<Budget, KernelError> {
+        let bytes = args.value::<u64>(index)?;
+        // A page at least; more than the largest is refused by the card.
+        Ok(Budget { bytes: usize::try_from(bytes).unwrap_or(usize::MAX).max(PAGE_SIZE) })
     }
 
     /// How many values fit into one part of `parts` of it.
@@ -43,6 +58,67 @@ pub(crate) struct Segment {
     pub(crate) rows: Range<usize>,
     /// Edges, likewise; where the row is cut, a part of the row's edges.
     pub(crate) edges: Range<usize>,
+}
+
+/// A segment in shared memory: first row, row behind the last, first edge, edge behind the last.
+pub(crate) type SegmentWords = [u64; 4];
+
+impl Segment {
+    fn to_words(&self) -> SegmentWords {
+        let Segment { rows, edges } = self;
+        [rows.start, rows.end, edges.start, edges.end].map(|bound| bound as u64)
+    }
+
+    fn from_words(words: SegmentWords) -> Segment {
+        let [row, rows_end, edge, edges_end] = words.map(|bound| bound as usize);
+        Segment { rows: row..rows_end, edges: edge..edges_end }
+    }
+}
+
+/// Segments in shared memory, where a kernel finds them.
+///
+/// # Errors
+/// As [`Space::alloc`].
+pub(crate) fn share_segments(
+    space: &Space,
+    name: &str,
+    segments: &[Segment],
+) -> Result<Buffer<SegmentWords>, Error> {
+    let words: Vec<SegmentWords> = segments.iter().map(Segment::to_words).collect();
+    share(space, name, &words)
+}
+
+/// A copy in shared memory. Where there is nothing there is one value of zeros.
+///
+/// # Errors
+/// As [`Space::alloc`].
+pub(crate) fn share<T: Pod>(space: &Space, name: &str, values: &[T]) -> Result<Buffer<T>, Error> {
+    let mut buffer = space.alloc_named(values.len().max(1), name)?;
+    buffer[..values.len()].copy_from_slice(values);
+    Ok(buffer)
+}
+
+/// In a kernel: the segments of shared memory.
+pub(crate) fn take_segments(
+    k: &mut KernelContext,
+    segments: &ReadSpan<SegmentWords>,
+    budget: Budget,
+) -> Result<Vec<Segment>, KernelError> {
+    Ok(take(k, segments, budget)?.into_iter().map(Segment::from_words).collect())
+}
+
+/// In a kernel: a copy of shared memory.
+pub(crate) fn take<T: Pod>(
+    k: &mut KernelContext,
+    span: &ReadSpan<T>,
+    budget: Budget,
+) -> Result<Vec<T>, KernelError> {
+    // It grows with what is there, not with what somebody says there is.
+    let mut values = Vec::new();
+    for piece in budget.pieces::<T>(span.len(), 1) {
+        k.with(span.slice(piece), |view| values.extend_from_slice(&contiguous(&view)))?;
+    }
+    Ok(values)
 }
 
 /// Cuts rows into segments of at most `rows_max` rows and `edges_max` edges, in order.

@@ -1,6 +1,6 @@
 //! What a workload runs on: a space, its cards, and who moves the pages.
 
-use farside::{Args, CardId, Error, KernelContext, KernelError, Space};
+use farside::{CallArgs, CardId, Error, Space};
 use serde::Serialize;
 
 use super::Budget;
@@ -64,25 +64,18 @@ impl<'env> Session<'env> {
         Ok(())
     }
 
-    /// Runs a kernel on each card that has arguments, at the same time, and waits for all. Gives
-    /// their results in the order of the arguments.
-    pub(crate) fn on_each<A, T, K>(
+    /// Calls a kernel on each card, at the same time, with that card's arguments, and waits for all.
+    /// Gives their values by card.
+    pub(crate) fn on_each<A: CallArgs + 'env>(
         &self,
-        name: &str,
-        args: Vec<(usize, A)>,
-        kernel: impl Fn(usize) -> K,
-    ) -> Result<Vec<T>, Error>
-    where
-        A: Args + 'env,
-        T: Send + 'static,
-        K: FnOnce(&mut KernelContext, A::Spans) -> Result<T, KernelError> + Send + 'static,
-    {
+        kernel: &str,
+        args: impl IntoIterator<Item = A>,
+    ) -> Result<Vec<u64>, Error> {
         let space = self.space;
         space.scope(|scope| {
-            let mut jobs = Vec::with_capacity(args.len());
-            for (part, args) in args {
-                let launch = scope.kernel(name).on(space.card(part)?);
-                jobs.push(launch.launch(args, kernel(part))?);
+            let mut jobs = Vec::new();
+            for (part, args) in args.into_iter().enumerate() {
+                jobs.push(scope.kernel(kernel).on(space.card(part)?).launch_call(args)?);
             }
             jobs.into_iter().map(farside::Job::wait).collect()
         })

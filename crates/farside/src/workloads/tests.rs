@@ -28,7 +28,8 @@ fn random_graph(vertices: u32, edges: usize, seed: u64) -> Graph {
 fn check(graph: &Graph, cards: usize, card_memory: u64, source: u32) {
     for mode in [Mode::OnDemand, Mode::Managed] {
         for advise in [false, true] {
-            let space = Space::builder().cards(cards).card_memory(card_memory).build();
+            let space =
+                Space::builder().cards(cards).card_memory(card_memory).kernels(kernels()).build();
             let space = space.expect("this machine can run Farside");
             let session = Session { space: &space, mode, advise, card_memory };
             check_in(&session, graph, cards, source);
