@@ -2,6 +2,8 @@
 
 mod conforming;
 
+use std::collections::BTreeSet;
+
 use conforming::{Flaw, Model};
 use farside_card::conformance::{Verdict, checks};
 
@@ -36,10 +38,15 @@ fn every_check_starts_from_whatever_the_last_one_left() {
 }
 
 #[test]
-fn control_every_flaw_is_found() {
+fn control_every_flaw_is_found_and_every_check_finds_one() {
+    let mut useful = BTreeSet::new();
     for flaw in Flaw::ALL {
         let failures = failures(Some(flaw));
         assert!(!failures.is_empty(), "{flaw:?} was not found");
+        useful.extend(failures.into_iter().map(|(name, _)| name));
+    }
+    for check in checks() {
+        assert!(useful.contains(check.name), "no flaw makes {} fail", check.name);
     }
 }
 

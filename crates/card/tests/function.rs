@@ -468,3 +468,21 @@ fn a_list_is_read_when_its_copy_begins_and_a_vanished_one_is_refused() {
     assert_eq!(completions[1].status, Status::BadAddress);
     assert_eq!(rig.read64(register::ERRORS), register::ERROR_BUS);
 }
+
+#[test]
+fn a_failed_card_touches_no_ring_until_it_is_reset() {
+    let mut rig = Rig::new();
+    rig.function.report(register::ERROR_LINK, 9, &mut rig.bus);
+    assert_eq!(rig.ok(NO_ASID, Operation::Nop).pages, 0, "an error of the link stops nothing");
+    rig.function.report(register::ERROR_CARD, 1, &mut rig.bus);
+    assert_eq!(rig.read32(register::STATUS) & register::STATUS_FAILED, register::STATUS_FAILED);
+    let errors = register::ERROR_LINK | register::ERROR_CARD;
+    assert_eq!((rig.read64(register::ERRORS), rig.read64(register::ERROR_DETAIL)), (errors, 9));
+    rig.submit(NO_ASID, Operation::Nop);
+    rig.doorbell();
+    assert!(rig.completions().is_empty());
+    rig.write32(register::CONTROL, register::CONTROL_RESET);
+    assert_eq!(rig.actions(), [Action::Reset]);
+    rig.function.reset_done(&mut rig.card);
+    assert_eq!(rig.read32(register::STATUS), register::STATUS_QUIET);
+}

@@ -149,11 +149,13 @@ impl Function {
 
     /// Starts jobs that wait, in order, while a processing element is idle.
     pub(super) fn start_waiting_jobs(&mut self, card: &mut Card) {
-        while let Some(pe) = card.pes().idle() {
-            let Some(launch) = self.jobs.waiting.pop_front() else {
+        while !self.jobs.waiting.is_empty() {
+            let Some(pe) = card.pes().idle() else {
                 return;
             };
-            self.start(launch, pe, card);
+            if let Some(launch) = self.jobs.waiting.pop_front() {
+                self.start(launch, pe, card);
+            }
         }
     }
 

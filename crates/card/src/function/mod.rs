@@ -45,7 +45,7 @@ use std::collections::VecDeque;
 
 use farside_types::{CommandId, JobId};
 
-use crate::interface::{CompletionEntry, Status, pci};
+use crate::interface::{CompletionEntry, Status, pci, register};
 use crate::{Card, TransferFailed};
 use counts::Counts;
 use errors::Errors;
@@ -170,9 +170,14 @@ impl Function {
         self.settle(card, bus);
     }
 
-    /// Sets a sticky error that the embedder found: [`crate::interface::register::ERROR_LINK`],
-    /// [`crate::interface::register::ERROR_CARD`].
+    /// Sets a sticky error that the embedder found: [`register::ERROR_LINK`], or
+    /// [`register::ERROR_CARD`], which stops the function until it is reset.
     pub fn report(&mut self, error: u64, detail: u64, bus: &mut impl Bus) {
+        let resetting = matches!(self.phase, Phase::Resetting { .. });
+        if error & register::ERROR_CARD != 0 && !resetting {
+            self.close_rings();
+            self.phase = Phase::Failed;
+        }
         if self.errors.set(error, detail) {
             self.interrupt(pci::ERROR_VECTOR, bus);
         }

@@ -64,10 +64,22 @@ pub(crate) enum Flaw {
     AbortIgnored,
     /// Registers that are locked can be written.
     NotLocked,
+    /// It is something else.
+    OtherMagic,
+    /// What is no register reads as zeros.
+    HolesReadZeros,
+    /// Indices begin at 0, whatever the headers say.
+    HeadersIgnored,
+    /// Indices that cannot be are taken for others.
+    NonsenseIgnored,
+    /// Rings cannot be disabled.
+    DisableIgnored,
+    /// Names of kernels are compared by their first letters.
+    NamesCutShort,
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Flaw; 20] = [
+    pub(crate) const ALL: [Flaw; 26] = [
         Flaw::CompletionLost,
         Flaw::FrameNotChecked,
         Flaw::DrainNotAwaited,
@@ -88,6 +100,12 @@ impl Flaw {
         Flaw::ResetKeepsCard,
         Flaw::AbortIgnored,
         Flaw::NotLocked,
+        Flaw::OtherMagic,
+        Flaw::HolesReadZeros,
+        Flaw::HeadersIgnored,
+        Flaw::NonsenseIgnored,
+        Flaw::DisableIgnored,
+        Flaw::NamesCutShort,
     ];
 }
 
@@ -132,6 +150,29 @@ impl Wires {
         })
     }
 
+    /// An index that is not further from the other side's than its ring is long.
+    fn sensible(&self, address: u64, value: u32) -> u32 {
+        for (kind, ring) in RingKind::ALL.into_iter().zip(self.rings) {
+            let word = |offset| {
+                let span = self.span(ring.base + offset, 4).ok()?;
+                Some(u32::from_le_bytes(self.bytes[span].try_into().ok()?))
+            };
+            let (own, other) = match kind {
+                RingKind::Command => (RingHeader::PRODUCER, RingHeader::CONSUMER),
+                _ => (RingHeader::CONSUMER, RingHeader::PRODUCER),
+            };
+            if address == ring.base + own && ring.entries > 0 {
+                let other = word(other).unwrap_or(value);
+                let apart = match kind {
+                    RingKind::Command => value.wrapping_sub(other),
+                    _ => other.wrapping_sub(value),
+                };
+                return if apart > ring.entries { other } else { value };
+            }
+        }
+        value
+    }
+
     /// What a flaw makes of a command on its way to the card.
     fn meddle(&self, entry: &mut Entry) {
         let opcode = Opcode::from_code(entry[1] as u16);
@@ -144,6 +185,9 @@ impl Wires {
         }
         if self.has(Flaw::AsidIgnored) {
             entry[1] &= !(0xffff << 32);
+        }
+        if self.has(Flaw::NamesCutShort) && opcode == Some(Opcode::Kernel) && entry[3] == 12 {
+            entry[3] = 11;
         }
         if self.has(Flaw::RightsIgnored) && opcode == Some(Opcode::Map) && entry[6] == 1 {
             entry[6] = 3;
@@ -187,6 +231,9 @@ impl Bus for Wires {
         let mut bytes = [0; 4];
         bytes.copy_from_slice(&self.bytes[self.span(address, 4)?]);
         let value = u32::from_le_bytes(bytes);
+        if self.has(Flaw::NonsenseIgnored) {
+            return Ok(self.sensible(address, value));
+        }
         let sleeps = |ring: &RingPlace| ring.base + RingHeader::CONSUMER_SLEEPS == address;
         if self.has(Flaw::InterruptNotSuppressed) && self.rings.iter().any(sleeps) {
             return Ok(1);
@@ -415,6 +462,18 @@ impl Model {
         if locked && self.wires.has(Flaw::NotLocked) {
             return;
         }
+        let control = if offset == register::CONTROL { from.first() } else { None };
+        if control == Some(&0) && self.wires.has(Flaw::DisableIgnored) {
+            return;
+        }
+        if control == Some(&1) && self.wires.has(Flaw::HeadersIgnored) {
+            for base in self.wires.rings.map(|ring| ring.base) {
+                for word in [RingHeader::PRODUCER, RingHeader::CONSUMER] {
+                    // A ring that is nowhere has no header.
+                    let _ = self.wires.store(base + word, 0);
+                }
+            }
+        }
         self.function.write_register(&mut self.card, &mut self.wires, offset, from);
         self.awake |= [register::DOORBELL, register::CONTROL].contains(&offset);
         self.act();
@@ -466,7 +525,12 @@ impl Target for Model {
         let mut bytes = [0; 4];
         self.function.read_register(&self.card, offset, &mut bytes);
         let value = u32::from_le_bytes(bytes);
-        if offset == register::FRAMES { value.min(FRAMES) } else { value }
+        match offset {
+            register::FRAMES => value.min(FRAMES),
+            register::MAGIC if self.wires.has(Flaw::OtherMagic) => !value,
+            _ if value == u32::MAX && self.wires.has(Flaw::HolesReadZeros) => 0,
+            _ => value,
+        }
     }
 
     fn read64(&mut self, offset: u64) -> u64 {
