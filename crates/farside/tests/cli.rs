@@ -212,7 +212,7 @@ fn the_simulator_compares_schemes_on_the_bundled_traces() {
 fn words_about_the_command_itself() {
     assert_eq!(done(&["--version"]).trim(), concat!("farside ", env!("CARGO_PKG_VERSION")));
     assert_eq!(done(&["schemes"]).lines().count(), 4);
-    for name in ["demo", "doctor", "sim", "schemes"] {
+    for name in ["bench", "card", "cards", "demo", "doctor", "sim", "schemes"] {
         assert!(done(&["--help"]).contains(name));
         assert!(done(&[name, "--help"]).contains("Usage"), "{name}");
     }
@@ -250,4 +250,12 @@ fn the_examples_run() {
     assert!(stream.contains("time limit") && stream.contains("was cancelled"), "{stream}");
     let hints = example("hints");
     assert!(hints.contains("Replicated") && hints.contains("(user)"), "{hints}");
+    let named = example("named_kernels");
+    assert!(named.contains("card 0 sums up: 2752512"), "{named}");
+    let process = example("card_process");
+    for words in
+        ["36 in every word, 1 user", "killed: kernel `farside.sum`", "is lost", "25 in every word"]
+    {
+        assert!(process.contains(words), "{words} is missing in\n{process}");
+    }
 }
