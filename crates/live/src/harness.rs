@@ -134,7 +134,7 @@ impl RingDriver {
     pub fn launch(&mut self, job: JobId, kernel: &str) {
         let name = Arc::from(kernel);
         let body = Box::new(|_: &mut crate::KernelContext| Ok(()));
-        self.link.launch(Job::served(job, self.card, name, Vec::new(), body));
+        self.link.launch(Job::served(job, self.card, ASID, name, Vec::new(), body));
     }
 
     /// Aborts a job. `true`: it was not sent to the card yet, and never will be.

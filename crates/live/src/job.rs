@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use farside_card::interface::KernelArg;
 use farside_types::Time;
-use farside_types::{Access, CardId, JobId, PeId, Rights, Span};
+use farside_types::{Access, Asid, CardId, JobId, PeId, Rights, Span};
 
 use crate::error::KernelError;
 use crate::kernel::KernelContext;
 use crate::kernels::KernelArgs;
 use crate::lock::lock;
-use crate::runtime::Runtime;
+use crate::runtime::{ASID, Runtime};
 use crate::signals::BlockedSignals;
 use crate::soft_card::{Backplane, SoftCard};
 use crate::wait::Gate;
@@ -74,6 +74,8 @@ enum Work {
 pub struct Job {
     pub(crate) id: JobId,
     pub(crate) card: CardId,
+    /// The address space of its accesses.
+    pub(crate) asid: Asid,
     pub(crate) name: Arc<str>,
     pub(crate) grants: Box<[Granted]>,
     pub(crate) deadline: Option<Time>,
@@ -115,7 +117,7 @@ impl Job {
         let work = Work::Body(body);
         let id = JobId(runtime.fresh_id());
         let deadline = limit.map(|span| runtime.clock.now() + span);
-        Job::with_work(id, card, name, grants, deadline, Box::default(), work)
+        Arc::new(Job::with_work(id, card, name, grants, deadline, Box::default(), work))
     }
 
     /// A job for a card that is not in this program: the kernel of that name, with these
@@ -131,7 +133,7 @@ impl Job {
         let deadline = limit.map(|span| runtime.clock.now() + span);
         let (name, records) = (Arc::clone(args.kernel()), args.records().into());
         let work = Work::Call(returned);
-        Job::with_work(id, card, name, args.grants(), deadline, records, work)
+        Arc::new(Job::with_work(id, card, name, args.grants(), deadline, records, work))
     }
 
     fn with_work(
@@ -142,10 +144,11 @@ impl Job {
         deadline: Option<Time>,
         args: Box<[KernelArg]>,
         work: Work,
-    ) -> Arc<Job> {
-        Arc::new(Job {
+    ) -> Job {
+        Job {
             id,
             card,
+            asid: ASID,
             name,
             grants: grants.into(),
             deadline,
@@ -156,7 +159,7 @@ impl Job {
             done: AtomicBool::new(false),
             state: Mutex::new(State::default()),
             gate: Gate::new(),
-        })
+        }
     }
 
     /// Waits for the end, until `deadline` at most (`None`: for ever). `None`: it still runs.
@@ -183,11 +186,14 @@ impl Job {
     pub(crate) fn served(
         id: JobId,
         card: CardId,
+        asid: Asid,
         name: Arc<str>,
         grants: Vec<Granted>,
         body: KernelBody,
     ) -> Arc<Job> {
-        Job::with_work(id, card, name, grants, None, Box::default(), Work::Body(body))
+        let work = Work::Body(body);
+        let job = Job::with_work(id, card, name, grants, None, Box::default(), work);
+        Arc::new(Job { asid, ..job })
     }
 
     /// Tells it to stop; it does at its next access to memory, or its next

@@ -18,7 +18,6 @@ use crate::error::KernelError;
 use crate::job::Job;
 use crate::lock::lock;
 use crate::memories::byte_at;
-use crate::runtime::ASID;
 use crate::soft_card::{Backplane, SoftCard};
 use crate::span::{AtomicSpan, Ptr, Word};
 use crate::view::{Request, Runs};
@@ -237,7 +236,7 @@ impl KernelContext {
             if let Some(stop) = self.job.stopped() {
                 return Err(stop);
             }
-            if let Some(location) = model.access(self.pe, ASID, at.page(), access) {
+            if let Some(location) = model.access(self.pe, self.job.asid, at.page(), access) {
                 let base = self.plane.pointer(location, 1);
                 // The card's lock keeps every invalidation out until the word is done.
                 // SAFETY: the access lies within the page.
@@ -287,7 +286,7 @@ impl KernelContext {
         if let Some(stop) = self.job.stopped() {
             return Err(stop);
         }
-        match model.acquire(self.pe, ASID, needs) {
+        match model.acquire(self.pe, self.job.asid, needs) {
             Ok(grant) => Ok(grant),
             Err(AcquireError::NotResident) => {
                 drop(model);
@@ -331,7 +330,7 @@ impl KernelContext {
             if let Some(stop) = self.job.stopped() {
                 return Some(Err(stop));
             }
-            match model.raise(self.pe, self.job.id, ASID, need.clone()) {
+            match model.raise(self.pe, self.job.id, self.job.asid, need.clone()) {
                 Ok(Raised::Full) => None,
                 Ok(raised) => Some(Ok(raised)),
                 Err(error) => Some(Err(self.refused_fault(&error))),

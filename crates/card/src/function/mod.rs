@@ -203,6 +203,17 @@ impl Function {
             && card.in_flight().drains_waiting() == 0
     }
 
+    /// Whether something waits for room in a ring: commands, completions, faults or notices. Where it
+    /// did before a call or does behind it, [`Function::prepare_to_sleep`] has to follow, whoever
+    /// calls: only that asks the driver to say when there is room, or to ring for new commands again.
+    pub fn is_held_up(&self, card: &Card) -> bool {
+        self.rings.is_some()
+            && (self.stalled
+                || self.ledger.backlog() > 0
+                || card.has_faults()
+                || card.has_notices())
+    }
+
     /// Begins and writes everything that can be, in every way that does not wait.
     fn settle(&mut self, card: &mut Card, bus: &mut impl Bus) {
         self.start_waiting(card, bus);

@@ -10,7 +10,7 @@ use farside_card::interface::{KernelArg, Status, reason_to_word};
 use farside_card::{
     Action, Bus, BusError, Card, Function, FunctionConfig, JobEnd, Location, TransferFailed,
 };
-use farside_types::{Access, CardId, CommandId, FrameNo, JobId, PAGE_SIZE, PeId, VirtAddr};
+use farside_types::{Access, Asid, CardId, CommandId, FrameNo, JobId, PAGE_SIZE, PeId, VirtAddr};
 use farside_vfio_user::device::irq;
 use farside_vfio_user::unix::Interrupts;
 
@@ -138,7 +138,7 @@ impl Plane {
 
     fn act(&self, front: &mut Function, action: Action) {
         match action {
-            Action::Start { pe, job, kernel, args, .. } => self.start(pe, job, kernel, args),
+            Action::Start { pe, job, asid, kernel, args } => self.start(pe, job, asid, kernel, args),
             Action::Stop { job } => self.stop(job),
             Action::Answer(answer) => self.card.answer(vec![answer]),
             Action::Copy { id, extents } => self.copier.order(Order::Copy { id, extents }),
@@ -165,7 +165,7 @@ impl Plane {
         }
     }
 
-    fn start(&self, pe: PeId, id: JobId, kernel: u32, args: Vec<KernelArg>) {
+    fn start(&self, pe: PeId, id: JobId, asid: Asid, kernel: u32, args: Vec<KernelArg>) {
         if !self.started.swap(true, Ordering::SeqCst) {
             let plane: Arc<dyn Backplane> = self.shared();
             if let Err(error) = self.card.start(&plane, self.pes) {
@@ -182,6 +182,7 @@ impl Plane {
         let job = Job::served(
             id,
             OWN,
+            asid,
             name,
             grants,
             Box::new(move |context| {
@@ -316,23 +317,36 @@ impl Plane {
 
     /// A copy or fill is over.
     pub(super) fn copied(&self, id: CommandId, result: Result<(), TransferFailed>) {
-        self.with(|front, card, bus| front.copied(card, bus, id, result));
+        self.happened(|front, card, bus| front.copied(card, bus, id, result));
+    }
+
+    /// Tells the front of something that no doorbell announced. The function's thread may sleep: where
+    /// something waited for room in a ring, or does now, its bells are set here once more.
+    fn happened(&self, body: impl FnOnce(&mut Function, &mut Card, &mut PlaneBus<'_>)) {
+        let held_up = self.with(|front, card, bus| {
+            let before = front.is_held_up(card);
+            body(front, card, bus);
+            before || front.is_held_up(card)
+        });
+        if held_up {
+            self.serve_doorbell();
+        }
     }
 }
 
 impl Backplane for Plane {
     fn raised(&self, _card: &SoftCard) {
-        self.with(|front, card, bus| front.publish(card, bus));
+        self.happened(|front, card, bus| front.publish(card, bus));
     }
 
     fn drained(&self, _card: &SoftCard, commands: &[CommandId]) {
-        self.with(|front, card, bus| front.drained(card, bus, commands));
+        self.happened(|front, card, bus| front.drained(card, bus, commands));
     }
 
     fn job_over(&self, _card: &SoftCard, job: &Job) {
         lock(&self.jobs).retain(|other| other.id != job.id);
         let end = job_end(job);
-        self.with(|front, card, bus| {
+        self.happened(|front, card, bus| {
             front.job_ended(card, bus, job.id, &end);
             let mut holders = lock(&self.holders);
             holders.retain(|&other| other != job.id);
@@ -345,7 +359,7 @@ impl Backplane for Plane {
     fn job_given_up(&self, _card: &SoftCard, job: &Job, holds: bool) {
         lock(&self.jobs).retain(|other| other.id != job.id);
         let end = job_end(job);
-        self.with(|front, card, bus| {
+        self.happened(|front, card, bus| {
             if holds {
                 lock(&self.holders).push(job.id);
             }
