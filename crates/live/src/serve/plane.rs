@@ -53,6 +53,8 @@ pub(super) struct Plane {
     holders: Mutex<Vec<JobId>>,
     /// A reset waits for those.
     reset_waits: AtomicBool,
+    /// The client is gone.
+    ending: AtomicBool,
 }
 
 impl Plane {
@@ -97,6 +99,7 @@ impl Plane {
             jobs: Mutex::default(),
             holders: Mutex::default(),
             reset_waits: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
         }))
     }
 
@@ -191,6 +194,10 @@ impl Plane {
                 Ok(())
             }),
         );
+        if self.ending.load(Ordering::SeqCst) {
+            // It waited behind one that has been stopped.
+            job.mark(Stop::Cancelled);
+        }
         lock(&self.jobs).push(Arc::clone(&job));
         self.card.enqueue_on(job, pe);
     }
@@ -288,23 +295,25 @@ impl Plane {
     /// The client is gone, and its memory fenced. Ends what can be ended, and gives how many kernels
     /// hang; their threads keep what they hold of this life, which nobody else has.
     pub(super) fn end(&self) -> usize {
-        let jobs: Vec<Arc<Job>> = lock(&self.jobs).clone();
-        for job in &jobs {
+        let jobs = || lock(&self.jobs).clone();
+        {
+            // Jobs are started under this lock: those that follow see that they are not wanted.
+            let _order = lock(&self.front);
+            self.ending.store(true, Ordering::SeqCst);
+        }
+        for job in jobs() {
             job.mark(Stop::Cancelled);
-            if self.card.take_queued(job.id) {
-                job.finish_stopped();
-            }
             self.card.interrupt(job.id);
             self.doorbell.nudge();
         }
         self.copier.close();
         self.card.close();
         let end = Instant::now() + self.grace;
-        while jobs.iter().any(|job| !job.is_done()) && Instant::now() < end {
+        while !jobs().is_empty() && Instant::now() < end {
             std::thread::sleep(Duration::from_micros(200));
         }
         let plane: Arc<dyn Backplane> = self.shared();
-        for job in jobs.iter().filter(|job| !job.is_done()) {
+        for job in jobs() {
             job.give_up(&plane, &self.card);
         }
         self.card.close();
