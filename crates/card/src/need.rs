@@ -45,7 +45,7 @@ impl Need {
             Need::Page(..) => 1,
             Need::Group(ranges) => ranges.len(),
         };
-        (0..count).map(|index| match self {
+        (0..count).map(move |index| match self {
             &Need::Page(page, access) => (PageRange::page(page), access),
             Need::Group(ranges) => ranges[index],
         })
