@@ -236,6 +236,25 @@ fn a_folder_has_one_server_and_what_a_killed_one_left_is_replaced() {
 }
 
 #[test]
+fn a_served_card_keeps_to_the_specification() {
+    let folder = Folder::new();
+    let place = folder.join("card0");
+    let _server = Server::start(&place, &["--functions", "1"]);
+    let told = json(&["card", "check", &place, "--json"]);
+    assert_eq!(told["conforms"], true, "{told}");
+    let checks = told["checks"].as_array().expect("a list");
+    assert!(checks.iter().filter(|check| check["end"] == "passed").count() > 20, "{told}");
+    let output = farside(&["card", "check", &place]);
+    let lines = text(&output.stdout);
+    assert_eq!(
+        (output.status.code(), lines.lines().count()),
+        (Some(0), checks.len() + 2),
+        "{lines}"
+    );
+    assert!(refused(1, &["card", "check", &folder.join("none")]).contains("farside card serve"));
+}
+
+#[test]
 fn systemd_is_told_when_the_card_is_ready() {
     let folder = Folder::new();
     let notify = folder.join("notify");

@@ -10,13 +10,14 @@ use farside_live::serve::{CardConfig, CardServer, ServeError, read_status};
 use farside_types::PAGE_SIZE;
 
 use super::Failure;
+use super::check::Check;
 use super::log::say;
 use super::output::print;
 use super::service::{self, EndSignals};
 use super::size::{parse_size, size};
 use crate::workloads::kernels;
 
-/// Serve a card to other programs
+/// Serve a card to other programs, or check one
 ///
 /// A served card is a folder with one socket per function. A function is what one program uses: it
 /// has memory, rings and address spaces of its own, and is wiped between programs. Programs name
@@ -30,6 +31,7 @@ pub(crate) struct Card {
 #[derive(Subcommand, Debug)]
 enum CardCommand {
     Serve(Serve),
+    Check(Check),
 }
 
 /// Serve a software card in a folder until SIGTERM or SIGINT
@@ -87,6 +89,7 @@ impl Card {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         match &self.command {
             CardCommand::Serve(serve) => serve.run(),
+            CardCommand::Check(check) => check.run(),
         }
     }
 }

@@ -7,6 +7,7 @@ mod account;
 mod bench;
 mod card;
 mod cards;
+mod check;
 mod demo;
 mod doctor;
 mod failure;
