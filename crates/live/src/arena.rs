@@ -20,6 +20,7 @@
 
 use core::ptr::NonNull;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use farside_types::{BLOCK_SIZE, FrameNo, PAGE_SIZE, PageNo, PageRange, Rights, VirtAddr};
 use rustix::fs::FallocateFlags;
@@ -113,6 +114,8 @@ pub struct Arena {
     pages: PageRange,
     operations: RangeOperations,
     support: ArenaSupport,
+    /// Frames stay where they are; see [`Arena::keep_frames`].
+    keeps_frames: AtomicBool,
 }
 
 impl Arena {
@@ -159,6 +162,7 @@ impl Arena {
             },
             uffd,
             file,
+            keeps_frames: AtomicBool::new(false),
         };
         arena.support.host_read_only = write_protect && arena.maps_write_protected();
         Ok(arena)
@@ -281,6 +285,13 @@ impl Arena {
         Ok(self.uffd.write_protect(range, rights == Rights::Read)?)
     }
 
+    /// A device reaches the frames through an IOMMU, which knows them as they are now: from here on
+    /// [`Arena::release`] fills them with zeros instead of giving them back, because a frame that
+    /// came in their place would be another than the device's.
+    pub fn keep_frames(&self) {
+        self.keeps_frames.store(true, Ordering::SeqCst);
+    }
+
     /// Gives the host frames of `range` back to the kernel, and takes them out of every map. The
     /// next reader of the frames sees zeros.
     ///
@@ -289,6 +300,13 @@ impl Arena {
     pub fn release(&self, range: PageRange) -> Result<(), ArenaError> {
         let start = self.checked("release", range)?;
         if range.is_empty() {
+            return Ok(());
+        }
+        if self.keeps_frames.load(Ordering::SeqCst) {
+            self.clear_entries(range)?;
+            let alias = self.alias_ptr(range)?;
+            // SAFETY: the alias covers the range; its frames are given up, so nobody uses them.
+            unsafe { alias.as_ptr().write_bytes(0, range.bytes() as usize) };
             return Ok(());
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;

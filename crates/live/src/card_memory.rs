@@ -78,7 +78,7 @@ impl CardMemory {
     /// # Errors
     /// [`CardMemoryError::Memory`].
     pub fn replace(&self, file: OwnedFd, offset: u64) -> Result<(), CardMemoryError> {
-        self.mapping.replace(WHAT, Some((file.as_fd(), offset)))?;
+        self.mapping.replace(WHAT, file.as_fd(), offset)?;
         *lock(&self.file) = (Arc::new(file), offset);
         Ok(())
     }

@@ -84,6 +84,17 @@ pub(crate) fn memory_file(what: &'static str, bytes: u64) -> Result<OwnedFd, Mem
     Ok(fd)
 }
 
+/// A part of a file, to be put into a mapping.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part<'a> {
+    /// The file.
+    pub(crate) file: BorrowedFd<'a>,
+    /// Where the part begins, a multiple of the page size.
+    pub(crate) offset: u64,
+    /// Whether others see what is written; if not, it is this process's own.
+    pub(crate) shared: bool,
+}
+
 /// A shared mapping of a whole memory file. Not inherited by fork, never huge. Unmapped on drop.
 #[derive(Debug)]
 pub(crate) struct Mapping {
@@ -166,31 +177,9 @@ impl Mapping {
     pub(crate) fn anonymous(what: &'static str, bytes: usize) -> Result<Mapping, MemoryError> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let fail = |errno| MemoryError::Call { call: "mmap", what, bytes: bytes as u64, errno };
         // SAFETY: a new mapping at an address the kernel chooses touches nothing.
         let base = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, access, flags) };
-        Mapping::owned(what, base, bytes)
-    }
-
-    /// A part of a file that this process reads; what it writes there nobody else sees.
-    pub(crate) fn private(
-        what: &'static str,
-        file: impl AsFd,
-        offset: u64,
-        bytes: usize,
-    ) -> Result<Mapping, MemoryError> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: as in `anonymous`.
-        let base = unsafe { rustix::mm::mmap(ptr::null_mut(), bytes, access, flags, file, offset) };
-        Mapping::owned(what, base, bytes)
-    }
-
-    fn owned(
-        what: &'static str,
-        base: Result<*mut core::ffi::c_void, Errno>,
-        bytes: usize,
-    ) -> Result<Mapping, MemoryError> {
-        let fail = |errno| MemoryError::Call { call: "mmap", what, bytes: bytes as u64, errno };
         let base = NonNull::new(base.map_err(fail)?.cast::<u8>());
         Ok(Mapping { base: base.ok_or(Errno::NOMEM).map_err(fail)?, bytes })
     }
@@ -199,45 +188,51 @@ impl Mapping {
         self.base.as_ptr()
     }
 
-    /// Its length in bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Puts other memory in its place, at once for all threads: `file` from `offset` on, or without
-    /// one, fresh memory that belongs to nobody else. Pointers stay valid.
+    /// Puts other memory in its place, at once for all threads: `file` from `offset` on. Pointers
+    /// stay valid.
     pub(crate) fn replace(
         &self,
         what: &'static str,
-        other: Option<(BorrowedFd<'_>, u64)>,
+        file: BorrowedFd<'_>,
+        offset: u64,
     ) -> Result<(), MemoryError> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        let (base, flags) = (self.base().cast(), MapFlags::NORESERVE | MapFlags::FIXED);
-        // SAFETY: the range is this mapping, which it replaces in one step; whoever reads or
-        // writes it through pointers meanwhile sees one memory or the other.
-        let outcome = unsafe {
-            match other {
-                Some((file, offset)) => rustix::mm::mmap(
-                    base,
-                    self.bytes,
-                    access,
-                    flags | MapFlags::SHARED,
-                    file,
-                    offset,
-                ),
-                None => {
-                    rustix::mm::mmap_anonymous(base, self.bytes, access, flags | MapFlags::PRIVATE)
-                }
-            }
-        };
-        let bytes = self.bytes as u64;
-        outcome.map_err(|errno| MemoryError::Call { call: "mmap", what, bytes, errno })?;
+        self.put(what, 0, self.bytes, Some(Part { file, offset, shared: true }))?;
         self.advise(Advice::LinuxDontFork).map_err(|errno| MemoryError::Call {
             call: "madvise(DONTFORK)",
             what,
-            bytes,
+            bytes: self.bytes as u64,
             errno,
         })
+    }
+
+    /// Puts memory into the `bytes` bytes at `at`, at once for all threads: a part of a file, or
+    /// without one, fresh memory that nobody else has. Pointers stay valid.
+    pub(crate) fn put(
+        &self,
+        what: &'static str,
+        at: usize,
+        bytes: usize,
+        part: Option<Part<'_>>,
+    ) -> Result<(), MemoryError> {
+        let fail = |errno| MemoryError::Call { call: "mmap", what, bytes: bytes as u64, errno };
+        if at.checked_add(bytes).is_none_or(|end| end > self.bytes) {
+            return Err(fail(Errno::INVAL));
+        }
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let start = self.base().wrapping_add(at).cast();
+        let (fixed, private) = (MapFlags::NORESERVE | MapFlags::FIXED, MapFlags::PRIVATE);
+        // SAFETY: the range lies in this mapping and is replaced in one step; whoever reads or
+        // writes it through pointers meanwhile sees one memory or the other.
+        let outcome = unsafe {
+            match part {
+                Some(Part { file, offset, shared }) => {
+                    let kind = if shared { MapFlags::SHARED } else { private };
+                    rustix::mm::mmap(start, bytes, access, fixed | kind, file, offset)
+                }
+                None => rustix::mm::mmap_anonymous(start, bytes, access, fixed | private),
+            }
+        };
+        outcome.map(drop).map_err(fail)
     }
 
     fn advise(&self, advice: Advice) -> Result<(), Errno> {
@@ -293,9 +288,10 @@ mod tests {
         unsafe {
             mapping.base().write(1);
             second.base().write(2);
-            mapping.replace("test", Some((file.as_fd(), PAGE_SIZE as u64))).unwrap();
+            mapping.replace("test", file.as_fd(), PAGE_SIZE as u64).unwrap();
             assert_eq!(mapping.base().read(), 2);
-            mapping.replace("test", None).unwrap();
+            assert!(mapping.put("test", PAGE_SIZE, PAGE_SIZE, None).is_err());
+            mapping.put("test", 0, PAGE_SIZE, None).unwrap();
             assert_eq!(mapping.base().read(), 0);
             mapping.base().write(3);
             assert_eq!(second.base().read(), 2, "nobody else sees what is written there");

@@ -25,7 +25,7 @@ pub struct DmaMap {
 /// What the device may no longer use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DmaUnmap {
-    /// One map, exactly as it was made.
+    /// Every map that lies in this range: several, one, or none. No map lies in it partly.
     Range {
         /// First DMA address.
         address: u64,
@@ -78,6 +78,30 @@ impl Maps {
             Some(_) => Err(Errno::INVAL),
             None => Err(Errno::NOENT),
         }
+    }
+
+    /// Takes out every map that lies in the range. There may be none: clients take away more than
+    /// they have given. A range that cuts a map in two takes nothing away.
+    pub(crate) fn remove_within(
+        &mut self,
+        address: u64,
+        size: u64,
+    ) -> Result<Vec<(u64, Extent)>, Errno> {
+        let last = size.checked_sub(1).and_then(|rest| address.checked_add(rest));
+        let Some(last) = last else { return Err(Errno::INVAL) };
+        let end = |start: u64, extent: &Extent| start + (extent.size - 1);
+        let below = self.extents.range(..address).next_back();
+        let top = self.extents.range(address..=last).next_back();
+        let cut = below.is_some_and(|(&start, extent)| end(start, extent) >= address)
+            || top.is_some_and(|(&start, extent)| end(start, extent) > last);
+        if cut {
+            return Err(Errno::INVAL);
+        }
+        let within: Vec<_> = self.extents.range(address..=last).map(|(&a, &e)| (a, e)).collect();
+        for (address, _) in &within {
+            self.extents.remove(address);
+        }
+        Ok(within)
     }
 
     pub(crate) fn clear(&mut self) {
@@ -144,6 +168,22 @@ mod tests {
         assert_eq!(maps.remove(0x2000, 0x1000), Err(Errno::NOENT));
         assert_eq!(maps.remove(0x1000, 0x2000), Ok(extent(0x2000)));
         assert_eq!(maps.iter().count(), 0);
+    }
+
+    #[test]
+    fn an_unmap_takes_every_map_of_its_range_and_cuts_none() {
+        let mut maps = Maps::default();
+        for address in [0x1000, 0x2000, 0x8000] {
+            maps.insert(address, extent(0x1000), 10).unwrap();
+        }
+        assert_eq!(maps.remove_within(0x1800, 0x4000), Err(Errno::INVAL));
+        assert_eq!(maps.remove_within(0, 0x1800), Err(Errno::INVAL));
+        assert_eq!(maps.remove_within(0, 0), Err(Errno::INVAL));
+        assert_eq!(maps.remove_within(2, u64::MAX), Err(Errno::INVAL));
+        assert_eq!(maps.remove_within(0x3000, 0x5000), Ok(vec![]));
+        let pair = vec![(0x1000, extent(0x1000)), (0x2000, extent(0x1000))];
+        assert_eq!(maps.remove_within(0, 0x8000), Ok(pair));
+        assert_eq!(maps.iter().count(), 1);
     }
 
     #[test]

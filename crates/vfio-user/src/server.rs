@@ -237,15 +237,17 @@ impl Server {
 
     /// What a refused map or unmap changed is put back.
     fn restore(&mut self, token: &Token) {
-        match token.restore {
+        match &token.restore {
             Restore::Nothing => {}
-            Restore::Mapped { address, size } => {
+            &Restore::Mapped { address, size } => {
                 // It may be gone if the client unmapped everything meanwhile.
                 let _ = self.maps.remove(address, size);
             }
-            Restore::Unmapped { address, extent } => {
-                // The client may have mapped something else there meanwhile.
-                let _ = self.maps.insert(address, extent, u32::MAX);
+            Restore::Unmapped(extents) => {
+                for &(address, extent) in extents {
+                    // The client may have mapped something else there meanwhile.
+                    let _ = self.maps.insert(address, extent, u32::MAX);
+                }
             }
         }
     }

@@ -211,3 +211,21 @@ proptest! {
         prop_assert_eq!(a, b);
     }
 }
+
+#[test]
+fn a_function_level_reset_is_announced_and_told() {
+    let link = Express { link_speed: 3, link_width: 16 };
+    let mut space = Builder::new(Identity::default()).express(link).build().unwrap();
+    let mut first = [0];
+    space.read(u64::from(register::CAPABILITIES), &mut first);
+    let express = u64::from(first[0]);
+    let mut capabilities = [0; 4];
+    space.read(express + 4, &mut capabilities);
+    assert_ne!(u32::from_le_bytes(capabilities) & 1 << 28, 0, "it is announced");
+    assert!(!space.write(express + 8, &0x2810u16.to_le_bytes()).function_reset);
+    let changes = space.write(express + 8, &0xa810u16.to_le_bytes());
+    assert!(changes.function_reset);
+    let mut control = [0; 2];
+    space.read(express + 8, &mut control);
+    assert_eq!(u16::from_le_bytes(control) & 0x8000, 0, "the bit reads as 0");
+}

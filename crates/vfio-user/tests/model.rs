@@ -276,15 +276,15 @@ impl Conversation {
 
     fn unmap(&mut self, page: u64, pages: u64) {
         let (address, size) = (page * PAGE, pages * PAGE);
-        let outcome = match self.model_maps.get(&address) {
-            None => Outcome::Error(Errno::NOENT),
-            Some(mapped) if *mapped != size => Outcome::Error(Errno::INVAL),
-            Some(_) => Outcome::Done,
-        };
+        let end = address + size;
+        let touched = |(&start, &bytes): (&u64, &u64)| start < end && address < start + bytes;
+        let inside = |(&start, &bytes): (&u64, &u64)| address <= start && start + bytes <= end;
+        let cut = self.model_maps.iter().any(|map| touched(map) && !inside(map));
+        let outcome = if cut || size == 0 { Outcome::Error(Errno::INVAL) } else { Outcome::Done };
         let good = outcome == Outcome::Done;
         let request = self.client.dma_unmap(DmaUnmap::Range { address, size });
         if self.expect(request, outcome) && good {
-            self.model_maps.remove(&address);
+            self.model_maps.retain(|start, bytes| !inside((start, bytes)));
         }
     }
 

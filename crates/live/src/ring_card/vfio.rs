@@ -3,7 +3,7 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-use farside_card::interface::register;
+use farside_card::interface::{pci, register};
 use rustix::io::Errno;
 
 use super::transport::{DmaPiece, Transport, TransportError};
@@ -15,8 +15,9 @@ use crate::vfio::{
 #[derive(Debug)]
 pub(crate) struct Vfio {
     device: Device,
-    /// The page of the doorbell, where it can be mapped.
-    doorbell: Option<RegionMapping>,
+    /// BAR0. Registers of 64 bits are read and written whole only through a mapping: the kernel's
+    /// system calls may split them.
+    registers: RegionMapping,
 }
 
 /// Takes a device that is bound to `vfio-pci`.
@@ -27,8 +28,8 @@ pub(crate) fn open(address: &str) -> Result<Vfio, VfioError> {
     let address: PciAddress = address.parse()?;
     let device = Device::open(address)?;
     device.set_bus_master(true)?;
-    let doorbell = device.map(RegionIndex::Bar0, register::DOORBELL, 4096).ok();
-    Ok(Vfio { device, doorbell })
+    let registers = device.map(RegionIndex::Bar0, 0, pci::BAR_REGISTERS_BYTES)?;
+    Ok(Vfio { device, registers })
 }
 
 fn failure(what: &'static str) -> impl Fn(VfioError) -> TransportError {
@@ -39,24 +40,35 @@ fn failure(what: &'static str) -> impl Fn(VfioError) -> TransportError {
     }
 }
 
+fn no_register(what: &str, offset: u64, bytes: usize) -> TransportError {
+    TransportError::Unfit { what: format!("{what} {bytes} bytes at {offset:#x}: no such register") }
+}
+
 impl Transport for Vfio {
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), TransportError> {
-        self.device.read(RegionIndex::Bar0, offset, into).map_err(failure("reading a register"))
+        let at = offset as usize;
+        match into.len() {
+            4 => into.copy_from_slice(&self.registers.read_u32(at).to_le_bytes()),
+            8 => into.copy_from_slice(&self.registers.read_u64(at).to_le_bytes()),
+            bytes => return Err(no_register("reading", offset, bytes)),
+        }
+        Ok(())
     }
 
     fn write(&self, offset: u64, from: &[u8]) -> Result<(), TransportError> {
-        self.device.write(RegionIndex::Bar0, offset, from).map_err(failure("writing a register"))
+        let at = offset as usize;
+        if let Ok(bytes) = from.try_into() {
+            self.registers.write_u32(at, u32::from_le_bytes(bytes));
+        } else if let Ok(bytes) = from.try_into() {
+            self.registers.write_u64(at, u64::from_le_bytes(bytes));
+        } else {
+            return Err(no_register("writing", offset, from.len()));
+        }
+        Ok(())
     }
 
     fn ring_doorbell(&self) {
-        match &self.doorbell {
-            Some(page) => page.write_u32(0, 1),
-            None => {
-                if let Err(error) = self.write(register::DOORBELL, &1u32.to_le_bytes()) {
-                    tracing::error!(%error, "a card's doorbell cannot be rung");
-                }
-            }
-        }
+        self.registers.write_u32(register::DOORBELL as usize, 1);
     }
 
     fn map(&self, piece: &DmaPiece<'_>) -> Result<(), TransportError> {

@@ -31,6 +31,9 @@ pub(super) struct Parts {
     pub(super) ports: Vec<Port>,
 }
 
+/// Pages of one migration chain where cards copy by themselves.
+const FAR_CHAIN_PAGES: u32 = 1024;
+
 /// A card that was found.
 struct Found {
     frames: u32,
@@ -39,11 +42,18 @@ struct Found {
 
 pub(super) fn assemble(config: &RuntimeConfig) -> Result<Parts, LiveError> {
     let arena = Arena::new(config.arena_bytes)?;
+    if config.cards.iter().any(|place| matches!(place, CardPlace::Vfio(_))) {
+        arena.keep_frames();
+    }
     let found = find_cards(config)?;
     let frames: Vec<u32> = found.iter().map(|card| card.frames).collect();
     let mut driver = Config::embedded(arena.pages(), frames);
     driver.capabilities.host_read_only = arena.support().host_read_only;
     set_capabilities(&mut driver.capabilities, &found, config.peer);
+    if found.iter().any(|card| card.far.is_some()) {
+        // The card copies one piece while the host takes the next out of its mappings.
+        driver.limits.chain_pages = FAR_CHAIN_PAGES;
+    }
     (config.tune)(&mut driver);
     let bounces = &driver.capabilities;
     let bounces = (0..bounces.bounce_slots)

@@ -1,7 +1,8 @@
 //! Page DMA in software: a thread that copies and fills, in the order of the commands.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use farside_card::TransferFailed;
@@ -9,10 +10,12 @@ use farside_card::interface::{Extent, Whereabouts};
 use farside_types::{CommandId, PAGE_SIZE};
 
 use super::plane::{Plane, frames};
-use super::windows::Window;
 use crate::lock::lock;
 use crate::signals::block_for_whole_thread;
 use crate::wait::Gate;
+
+/// Bytes of a page, on the bus.
+const PAGE: u64 = PAGE_SIZE as u64;
 
 /// Something to be done with bytes.
 #[derive(Debug)]
@@ -32,8 +35,6 @@ pub(super) struct Copier {
 #[derive(Debug, Default)]
 struct Shared {
     orders: Mutex<VecDeque<Order>>,
-    /// Orders that are not done.
-    open: AtomicUsize,
     gate: Gate,
     closed: AtomicBool,
 }
@@ -45,7 +46,6 @@ impl Copier {
 
     /// Takes an order. The first starts the thread.
     pub(super) fn order(&self, order: Order) {
-        self.shared.open.fetch_add(1, Ordering::SeqCst);
         lock(&self.shared.orders).push_back(order);
         if !self.started.swap(true, Ordering::SeqCst) {
             let (shared, plane) = (Arc::clone(&self.shared), self.plane.clone());
@@ -55,11 +55,6 @@ impl Copier {
             }
         }
         self.shared.gate.notify();
-    }
-
-    /// Whether everything is done.
-    pub(super) fn is_idle(&self) -> bool {
-        self.shared.open.load(Ordering::SeqCst) == 0
     }
 
     /// Ends the thread after what it is at.
@@ -87,7 +82,6 @@ fn work(shared: &Shared, plane: &Weak<Plane>) {
         let Some(Some(order)) = order else { return };
         let Some(plane) = plane.upgrade() else { return };
         let (id, result) = carry_out(&plane, &order);
-        shared.open.fetch_sub(1, Ordering::SeqCst);
         plane.copied(id, result);
     }
 }
@@ -110,22 +104,14 @@ fn carry_out(plane: &Plane, order: &Order) -> (CommandId, Result<(), TransferFai
     (id, Ok(()))
 }
 
-/// An end of a copy, held while it is used.
-struct End {
-    at: *mut u8,
-    _window: Option<Arc<Window>>,
-}
-
-fn end(plane: &Plane, at: Whereabouts, count: u32, write: bool) -> Option<End> {
+/// Where an end of a copy is. What the client has taken away meanwhile leads to nowhere.
+fn end(plane: &Plane, at: Whereabouts, count: u32, write: bool) -> Option<*mut u8> {
     match at {
-        Whereabouts::Own(frame) => {
-            Some(End { at: frames(plane, frame, count)?.as_ptr(), _window: None })
-        }
+        Whereabouts::Own(frame) => frames(plane, frame, count).map(NonNull::as_ptr),
         Whereabouts::Bus(page) => {
-            let bytes = u64::from(count) * PAGE_SIZE as u64;
-            let (window, offset) =
-                plane.windows.hold(u64::from(page) * PAGE_SIZE as u64, bytes, write)?;
-            Some(End { at: window.base().wrapping_add(offset), _window: Some(window) })
+            let (address, bytes) = (u64::from(page) * PAGE, u64::from(count) * PAGE);
+            let there = plane.windows.reaches(address, bytes, write);
+            there.then(|| plane.windows.pointer(address).as_ptr())
         }
     }
 }
@@ -133,10 +119,10 @@ fn end(plane: &Plane, at: Whereabouts, count: u32, write: bool) -> Option<End> {
 fn copy(plane: &Plane, extent: &Extent) -> Option<()> {
     let from = end(plane, extent.src, extent.count, false)?;
     let to = end(plane, extent.dst, extent.count, true)?;
-    // SAFETY: both ends cover `count` pages that stay mapped while they are held. They may overlap
+    // SAFETY: both ends cover `count` pages that stay mapped as long as the plane. They may overlap
     // (a bus address may lead to the function's own memory), which `copy` allows; other processes
     // that race with it see any mixture of bytes, as with a card of silicon.
-    unsafe { std::ptr::copy(from.at, to.at, extent.count as usize * PAGE_SIZE) };
+    unsafe { std::ptr::copy(from, to, extent.count as usize * PAGE_SIZE) };
     Some(())
 }
 
@@ -146,7 +132,7 @@ fn fill(plane: &Plane, extent: &Extent, pattern: u64) -> Option<()> {
     let pattern = pattern.to_le();
     for index in 0..words {
         // SAFETY: as in `copy`; the words lie within the pages and are aligned.
-        unsafe { to.at.cast::<u64>().add(index).write(pattern) };
+        unsafe { to.cast::<u64>().add(index).write(pattern) };
     }
     Some(())
 }

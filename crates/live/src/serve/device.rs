@@ -94,6 +94,12 @@ impl FunctionDevice {
         Some((at, bytes.min(left)))
     }
 
+    fn reset_all(&mut self) -> Result<(), Errno> {
+        self.config.reset();
+        self.msix.fill(0);
+        self.reset_function()
+    }
+
     fn reset_function(&mut self) -> Result<(), Errno> {
         let reset = register::CONTROL_RESET.to_le_bytes();
         self.plane.with(|f, card, bus| f.write_register(card, bus, register::CONTROL, &reset));
@@ -162,7 +168,9 @@ impl Device for FunctionDevice {
                 part.copy_from_slice(data);
             }
             CONFIG => {
-                self.config.write(offset, data);
+                if self.config.write(offset, data).function_reset {
+                    self.reset_all()?;
+                }
             }
             _ => return Err(Errno::INVAL),
         }
@@ -174,7 +182,8 @@ impl Device for FunctionDevice {
     }
 
     fn dma_unmap(&mut self, unmap: DmaUnmap) -> Result<(), Errno> {
-        self.plane.windows.unmap(unmap, self.plane.is_idle())
+        self.plane.windows.unmap(unmap);
+        Ok(())
     }
 
     fn set_irqs(&mut self, set: SetIrqs<'_>) -> Result<(), Errno> {
@@ -182,8 +191,6 @@ impl Device for FunctionDevice {
     }
 
     fn reset(&mut self, _bus: &mut Bus<'_>) -> Result<(), Errno> {
-        self.config.reset();
-        self.msix.fill(0);
-        self.reset_function()
+        self.reset_all()
     }
 }

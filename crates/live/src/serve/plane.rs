@@ -141,7 +141,9 @@ impl Plane {
 
     fn act(&self, front: &mut Function, action: Action) {
         match action {
-            Action::Start { pe, job, asid, kernel, args } => self.start(pe, job, asid, kernel, args),
+            Action::Start { pe, job, asid, kernel, args } => {
+                self.start(pe, job, asid, kernel, args)
+            }
             Action::Stop { job } => self.stop(job),
             Action::Answer(answer) => self.card.answer(vec![answer]),
             Action::Copy { id, extents } => self.copier.order(Order::Copy { id, extents }),
@@ -276,11 +278,6 @@ impl Plane {
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    /// Whether nothing is at work.
-    pub(super) fn is_idle(&self) -> bool {
-        lock(&self.jobs).is_empty() && self.copier.is_idle()
-    }
-
     /// Jobs that run or wait for a thread.
     pub(super) fn jobs(&self) -> usize {
         lock(&self.jobs).len()
@@ -381,8 +378,7 @@ impl Backplane for Plane {
             let own = self.memory.run_ptr(location.frame, count);
             return own.expect("the function has checked the frames");
         }
-        let page = PAGE_SIZE as u64;
-        self.windows.pointer(u64::from(location.frame.0) * page, u64::from(count) * page)
+        self.windows.pointer(u64::from(location.frame.0) * PAGE_SIZE as u64)
     }
 
     fn wait_instead(&self, _card: &SoftCard, ready: &mut dyn FnMut() -> bool) -> bool {

@@ -1,55 +1,48 @@
 //! A client's memory as its function reaches it: windows of bus addresses onto shared files.
 //!
-//! What a client takes away, or leaves behind when it goes, is replaced by fresh memory that nobody
-//! else has. Whoever still holds a pointer then writes to nowhere: this is the fence that keeps a
-//! kernel that hangs from touching the memory of a program that has gone on.
+//! All of a function's bus is one stretch of address space of this process, so a pointer is the bus
+//! address plus a constant, and runs of pages follow one another however the client has shared them.
+//! Where there is no window there is fresh memory that nobody else has. What a client takes away, or
+//! leaves behind when it goes, becomes such memory: whoever still holds a pointer then writes to
+//! nowhere. This is the fence that keeps a kernel that hangs from touching the memory of a program
+//! that has gone on.
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use farside_card::BusError;
 use farside_types::PAGE_SIZE;
 use farside_vfio_user::{DmaMap, DmaUnmap, Errno};
 use rustix::fs::SealFlags;
 
-use crate::mapping::{Mapping, MemoryError};
+use crate::mapping::{Mapping, MemoryError, Part};
 
-const WHAT: &str = "farside-window";
+const WHAT: &str = "farside-bus";
 
-/// Bytes of the memory that pointers lead to which no window covers any more.
-const NOWHERE_BYTES: usize = 1 << 30;
-
-/// Windows that were taken away while the card was at work, at most.
-const RETIRED_MAX: usize = 4096;
-
-/// One window.
-#[derive(Debug)]
-pub(super) struct Window {
-    mapping: Mapping,
-    writable: bool,
-}
+/// Bytes of a function's bus that it reaches. Windows beyond are accepted and not reached.
+const BUS_BYTES: u64 = 1 << 40;
 
 /// All windows of a client.
 #[derive(Debug)]
 pub(super) struct Windows {
-    live: RwLock<Live>,
-    nowhere: Mapping,
+    bus: Mapping,
+    /// By first bus address.
+    table: RwLock<BTreeMap<u64, Window>>,
 }
 
-#[derive(Debug, Default)]
-struct Live {
-    /// By first bus address.
-    windows: BTreeMap<u64, Arc<Window>>,
-    /// Taken away, but pointers into them may still be in use.
-    retired: Vec<Arc<Window>>,
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    bytes: u64,
+    writable: bool,
 }
 
 impl Windows {
     pub(super) fn new() -> Result<Windows, MemoryError> {
-        Ok(Windows { live: RwLock::default(), nowhere: Mapping::anonymous(WHAT, NOWHERE_BYTES)? })
+        let bus = Mapping::anonymous(WHAT, BUS_BYTES as usize)?;
+        Ok(Windows { bus, table: RwLock::default() })
     }
 
     /// Adds a window. One without a descriptor is not reachable: this card sends no DMA messages.
@@ -60,147 +53,50 @@ impl Windows {
         if map.address % page != 0 || map.size % page != 0 || map.offset % page != 0 {
             return Err(Errno::INVAL);
         }
-        let bytes = usize::try_from(map.size).map_err(|_| Errno::NOMEM)?;
-        let mapping = if map.writable {
-            Mapping::of_part(WHAT, file.as_fd(), map.offset, bytes, PAGE_SIZE)
-        } else {
-            Mapping::private(WHAT, file.as_fd(), map.offset, bytes)
-        };
-        let mapping = mapping.map_err(|error| {
+        if map.address.checked_add(map.size).is_none_or(|end| end > BUS_BYTES) {
+            let (address, bytes) = (map.address, map.size);
+            tracing::warn!(address, bytes, "a client shares memory where the card does not reach");
+            return Ok(());
+        }
+        let part = Part { file: file.as_fd(), offset: map.offset, shared: map.writable };
+        let mut table = self.write();
+        self.put(map.address, map.size, Some(part)).map_err(|error| {
             tracing::error!(%error, "a client's memory cannot be mapped");
             Errno::NOMEM
         })?;
-        let window = Arc::new(Window { mapping, writable: map.writable });
-        self.write().windows.insert(map.address, window);
+        table.insert(map.address, Window { bytes: map.size, writable: map.writable });
         Ok(())
     }
 
-    /// Takes windows away. When this returns nothing reaches the client's memory through them any
-    /// more. `idle`: nothing is at work, so that no pointer into them is in use either.
-    pub(super) fn unmap(&self, unmap: DmaUnmap, idle: bool) -> Result<(), Errno> {
-        let mut live = self.write();
-        if idle {
-            live.retired.clear();
-        }
-        if live.retired.len() >= RETIRED_MAX {
-            return Err(Errno::BUSY);
-        }
-        let gone: Vec<Arc<Window>> = match unmap {
-            DmaUnmap::Range { address, .. } => live.windows.remove(&address).into_iter().collect(),
-            DmaUnmap::All => std::mem::take(&mut live.windows).into_values().collect(),
+    fn put(&self, address: u64, bytes: u64, part: Option<Part<'_>>) -> Result<(), MemoryError> {
+        self.bus.put(WHAT, address as usize, bytes as usize, part)
+    }
+
+    /// Takes windows away: all that lie in the range. When this returns nothing reaches the client's
+    /// memory through them any more.
+    pub(super) fn unmap(&self, unmap: DmaUnmap) {
+        let (first, end) = match unmap {
+            DmaUnmap::Range { address, size } => (address, address.saturating_add(size)),
+            DmaUnmap::All => (0, u64::MAX),
         };
-        for window in gone {
-            window.fence();
-            if !idle {
-                live.retired.push(window);
-            }
+        let mut table = self.write();
+        let gone: Vec<(u64, u64)> =
+            table.range(first..end).map(|(&at, window)| (at, window.bytes)).collect();
+        for (address, bytes) in gone {
+            table.remove(&address);
+            self.fence_part(address, bytes);
         }
-        Ok(())
     }
 
     /// Fences everything: the client is gone.
     pub(super) fn fence(&self) {
-        // Not idle, for all that is known: what hangs may hold pointers until the end.
-        let live = self.read();
-        live.windows.values().for_each(|window| window.fence());
+        let mut table = self.write();
+        table.clear();
+        self.fence_part(0, BUS_BYTES);
     }
 
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, Live> {
-        self.live.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Live> {
-        self.live.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Works on the window that covers `bytes` bytes from `address` on.
-    fn find<T>(
-        &self,
-        address: u64,
-        bytes: u64,
-        body: impl FnOnce(&Arc<Window>, usize) -> T,
-    ) -> Option<T> {
-        let live = self.read();
-        let (&start, window) = live.windows.range(..=address).next_back()?;
-        let offset = address - start;
-        let end = offset.checked_add(bytes)?;
-        (end <= window.mapping.bytes() as u64).then(|| body(window, offset as usize))
-    }
-
-    /// Whether all of these bytes can be reached, for writing if `write`.
-    pub(super) fn reaches(&self, address: u64, bytes: u64, write: bool) -> bool {
-        self.find(address, bytes, |window, _| window.writable || !write).unwrap_or(false)
-    }
-
-    /// Where bus addresses are in this process. What no window covers is nowhere: memory that
-    /// nobody else sees. Stays valid as long as `self`.
-    pub(super) fn pointer(&self, address: u64, bytes: u64) -> NonNull<u8> {
-        let found =
-            self.find(address, bytes, |window, offset| window.mapping.base().wrapping_add(offset));
-        let base = found.unwrap_or_else(|| self.nowhere.base());
-        NonNull::new(base).expect("a mapping is not at address 0")
-    }
-
-    /// The window, and the byte in it, so that it stays while the caller uses it.
-    pub(super) fn hold(
-        &self,
-        address: u64,
-        bytes: u64,
-        write: bool,
-    ) -> Option<(Arc<Window>, usize)> {
-        let held = self.find(address, bytes, |window, offset| (Arc::clone(window), offset))?;
-        (held.0.writable || !write).then_some(held)
-    }
-
-    /// Reads bytes that the client may change at the same time.
-    pub(super) fn read_bytes(&self, address: u64, into: &mut [u8]) -> Result<(), BusError> {
-        let bytes = into.len() as u64;
-        self.find(address, bytes, |window, offset| window.load_bytes(offset, into))
-            .ok_or(BusError { address })
-    }
-
-    /// Writes bytes that the client may read or change at the same time.
-    pub(super) fn write_bytes(&self, address: u64, from: &[u8]) -> Result<(), BusError> {
-        let bytes = from.len() as u64;
-        self.find(address, bytes, |window, offset| {
-            window.writable.then(|| window.store_bytes(offset, from))
-        })
-        .flatten()
-        .ok_or(BusError { address })
-    }
-
-    /// Reads a word, acquiring.
-    pub(super) fn load(&self, address: u64) -> Result<u32, BusError> {
-        if address % 4 != 0 {
-            return Err(BusError { address });
-        }
-        self.find(address, 4, |window, offset| window.word32(offset).load(Ordering::Acquire))
-            .ok_or(BusError { address })
-    }
-
-    /// Writes a word, releasing.
-    pub(super) fn store(&self, address: u64, value: u32) -> Result<(), BusError> {
-        if address % 4 != 0 {
-            return Err(BusError { address });
-        }
-        self.find(address, 4, |window, offset| {
-            let word = window.writable.then(|| window.word32(offset))?;
-            word.store(value, Ordering::Release);
-            Some(())
-        })
-        .flatten()
-        .ok_or(BusError { address })
-    }
-}
-
-impl Window {
-    /// Where it begins in this process.
-    pub(super) fn base(&self) -> *mut u8 {
-        self.mapping.base()
-    }
-
-    fn fence(&self) {
-        if let Err(error) = self.mapping.replace(WHAT, None) {
+    fn fence_part(&self, address: u64, bytes: u64) {
+        if let Err(error) = self.put(address, bytes, None) {
             // The old memory stays reachable for what hangs: better no card than a card that may
             // write to a program that has gone on.
             tracing::error!(%error, "a window cannot be fenced; aborting");
@@ -208,47 +104,127 @@ impl Window {
         }
     }
 
-    fn word32(&self, offset: usize) -> &AtomicU32 {
-        // SAFETY: the callers have checked that the word lies in the mapping, which lives as long
-        // as `self`; window and offset are aligned. Other processes use it by whatever means, this
-        // one by atomics and raw copies only.
-        unsafe { &*self.base().add(offset).cast::<AtomicU32>() }
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<u64, Window>> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn byte(&self, offset: usize) -> &AtomicU8 {
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<u64, Window>> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether all of these bytes can be reached, for writing if `write`.
+    pub(super) fn reaches(&self, address: u64, bytes: u64, write: bool) -> bool {
+        covers(&self.read(), address, bytes, write)
+    }
+
+    /// Where bus addresses are in this process. What no window covers is memory that nobody else
+    /// sees. Stays valid as long as `self`.
+    pub(super) fn pointer(&self, address: u64) -> NonNull<u8> {
+        // Pages of commands lie below 2^44, and those that a card maps or copies were covered by
+        // windows once; beyond the bus there never is one.
+        let offset = address.min(BUS_BYTES - PAGE_SIZE as u64) as usize;
+        NonNull::new(self.bus.base().wrapping_add(offset)).expect("a mapping is not at address 0")
+    }
+
+    /// Works on bytes while their window stays.
+    fn reach<T>(
+        &self,
+        address: u64,
+        bytes: u64,
+        write: bool,
+        body: impl FnOnce(usize) -> T,
+    ) -> Result<T, BusError> {
+        let table = self.read();
+        if !covers(&table, address, bytes, write) {
+            return Err(BusError { address });
+        }
+        Ok(body(address as usize))
+    }
+
+    /// Reads bytes that the client may change at the same time.
+    pub(super) fn read_bytes(&self, address: u64, into: &mut [u8]) -> Result<(), BusError> {
+        self.reach(address, into.len() as u64, false, |at| self.load_bytes(at, into))
+    }
+
+    /// Writes bytes that the client may read or change at the same time.
+    pub(super) fn write_bytes(&self, address: u64, from: &[u8]) -> Result<(), BusError> {
+        self.reach(address, from.len() as u64, true, |at| self.store_bytes(at, from))
+    }
+
+    /// Reads a word, acquiring.
+    pub(super) fn load(&self, address: u64) -> Result<u32, BusError> {
+        if address % 4 != 0 {
+            return Err(BusError { address });
+        }
+        self.reach(address, 4, false, |at| self.word32(at).load(Ordering::Acquire))
+    }
+
+    /// Writes a word, releasing.
+    pub(super) fn store(&self, address: u64, value: u32) -> Result<(), BusError> {
+        if address % 4 != 0 {
+            return Err(BusError { address });
+        }
+        self.reach(address, 4, true, |at| self.word32(at).store(value, Ordering::Release))
+    }
+
+    fn word32(&self, at: usize) -> &AtomicU32 {
+        // SAFETY: the callers have checked that the word lies on the bus, which is mapped as long as
+        // `self` lives, and that it is aligned. Other processes use it by whatever means, this one
+        // by atomics and raw copies only.
+        unsafe { &*self.bus.base().add(at).cast::<AtomicU32>() }
+    }
+
+    fn byte(&self, at: usize) -> &AtomicU8 {
         // SAFETY: as in `word32`.
-        unsafe { &*self.base().add(offset).cast::<AtomicU8>() }
+        unsafe { &*self.bus.base().add(at).cast::<AtomicU8>() }
     }
 
-    fn word64(&self, offset: usize) -> &AtomicU64 {
+    fn word64(&self, at: usize) -> &AtomicU64 {
         // SAFETY: as in `word32`.
-        unsafe { &*self.base().add(offset).cast::<AtomicU64>() }
+        unsafe { &*self.bus.base().add(at).cast::<AtomicU64>() }
     }
 
-    fn load_bytes(&self, offset: usize, into: &mut [u8]) {
-        if offset % 8 == 0 && into.len() % 8 == 0 {
-            for (chunk, at) in into.chunks_exact_mut(8).zip((offset..).step_by(8)) {
+    fn load_bytes(&self, start: usize, into: &mut [u8]) {
+        if start % 8 == 0 && into.len() % 8 == 0 {
+            for (chunk, at) in into.chunks_exact_mut(8).zip((start..).step_by(8)) {
                 chunk.copy_from_slice(&self.word64(at).load(Ordering::Relaxed).to_ne_bytes());
             }
             return;
         }
-        for (byte, at) in into.iter_mut().zip(offset..) {
+        for (byte, at) in into.iter_mut().zip(start..) {
             *byte = self.byte(at).load(Ordering::Relaxed);
         }
     }
 
-    fn store_bytes(&self, offset: usize, from: &[u8]) {
-        if offset % 8 == 0 && from.len() % 8 == 0 {
-            for (chunk, at) in from.chunks_exact(8).zip((offset..).step_by(8)) {
+    fn store_bytes(&self, start: usize, from: &[u8]) {
+        if start % 8 == 0 && from.len() % 8 == 0 {
+            for (chunk, at) in from.chunks_exact(8).zip((start..).step_by(8)) {
                 let mut word = [0; 8];
                 word.copy_from_slice(chunk);
                 self.word64(at).store(u64::from_ne_bytes(word), Ordering::Relaxed);
             }
             return;
         }
-        for (byte, at) in from.iter().zip(offset..) {
+        for (byte, at) in from.iter().zip(start..) {
             self.byte(at).store(*byte, Ordering::Relaxed);
         }
+    }
+}
+
+/// Whether windows that follow one another cover all of these bytes.
+fn covers(table: &BTreeMap<u64, Window>, address: u64, bytes: u64, write: bool) -> bool {
+    let Some(end) = address.checked_add(bytes) else { return false };
+    let mut at = address;
+    loop {
+        let Some((&start, window)) = table.range(..=at).next_back() else { return false };
+        let ends = start + window.bytes;
+        if ends <= at || (write && !window.writable) {
+            return false;
+        }
+        if ends >= end {
+            return true;
+        }
+        at = ends;
     }
 }
 
@@ -296,8 +272,8 @@ mod tests {
         windows.write_bytes(BUS + 4090, &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
         // SAFETY: the mapping is live and only this test uses it.
         assert_eq!(unsafe { client.base().add(4097).read() }, 8);
-        let held = windows.pointer(BUS, 4096);
-        windows.unmap(DmaUnmap::Range { address: BUS, size: 8192 }, false).unwrap();
+        let held = windows.pointer(BUS);
+        windows.unmap(DmaUnmap::Range { address: BUS, size: 8192 });
         // SAFETY: the pointer stays valid as long as the windows.
         unsafe { held.as_ptr().write(99) };
         // SAFETY: as above.
@@ -307,9 +283,47 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_goes_is_fenced_at_once() {
+        let windows = Windows::new().unwrap();
+        let (map, client) = shared(4096);
+        windows.map(map).unwrap();
+        let held = windows.pointer(BUS);
+        windows.fence();
+        // SAFETY: the pointer stays valid as long as the windows; the mapping is live.
+        unsafe {
+            held.as_ptr().write(99);
+            assert_eq!(client.base().read(), 0, "a stale write went through");
+        }
+        assert!(!windows.reaches(BUS, 1, false));
+    }
+
+    #[test]
+    fn windows_side_by_side_are_one_stretch() {
+        let windows = Windows::new().unwrap();
+        let (first, a) = shared(4096);
+        let (mut second, b) = shared(4096);
+        second.address = BUS + 4096;
+        second.writable = false;
+        windows.map(first).unwrap();
+        windows.map(second).unwrap();
+        assert!(windows.reaches(BUS, 8192, false));
+        assert!(!windows.reaches(BUS, 8192, true));
+        // SAFETY: the mappings are live and only this test uses them.
+        unsafe {
+            a.base().add(4095).write(1);
+            b.base().write(2);
+        }
+        let mut bytes = [0; 2];
+        windows.read_bytes(BUS + 4095, &mut bytes).unwrap();
+        assert_eq!(bytes, [1, 2]);
+        windows.unmap(DmaUnmap::Range { address: BUS, size: 8192 });
+        assert!(!windows.reaches(BUS, 1, false) && !windows.reaches(BUS + 4096, 1, false));
+    }
+
+    #[test]
     fn bounds_rights_and_alignment_hold() {
         let windows = Windows::new().unwrap();
-        let (mut map, _client) = shared(4096);
+        let (mut map, client) = shared(4096);
         map.writable = false;
         windows.map(map).unwrap();
         assert!(windows.reaches(BUS, 4096, false));
@@ -321,6 +335,11 @@ mod tests {
         assert!(windows.store(BUS, 1).is_err());
         assert!(windows.load(BUS + 2).is_err());
         assert_eq!(windows.load(BUS), Ok(0));
+        // SAFETY: the pointer is valid; what is written to a window that is read only stays here.
+        unsafe {
+            windows.pointer(BUS).as_ptr().write(7);
+            assert_eq!(client.base().read(), 0);
+        }
     }
 
     #[test]
@@ -335,5 +354,17 @@ mod tests {
         let (mut map, _client) = shared(4096);
         map.size = 8192;
         assert_eq!(windows.map(map), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn what_lies_beyond_the_bus_is_accepted_and_not_reached() {
+        let windows = Windows::new().unwrap();
+        let (mut map, _client) = shared(4096);
+        map.address = BUS_BYTES;
+        assert_eq!(windows.map(map), Ok(()));
+        assert!(!windows.reaches(BUS_BYTES, 1, false));
+        let nowhere = windows.pointer(u64::MAX);
+        // SAFETY: the last page of the bus.
+        unsafe { nowhere.as_ptr().add(PAGE_SIZE - 1).write(1) };
     }
 }

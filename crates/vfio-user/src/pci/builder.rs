@@ -261,7 +261,7 @@ impl Builder {
     ) -> Result<(), BuildError> {
         if let Some(express) = self.express {
             express.check()?;
-            layout.capability(&express.encode()).ok_or(BuildError::Full)?;
+            layout.express = Some(layout.capability(&express.encode()).ok_or(BuildError::Full)?);
         }
         if let Some(msi) = self.msi {
             msi.check()?;

@@ -103,7 +103,8 @@ impl Msi {
     }
 }
 
-/// A PCI Express endpoint; configuration space then has 4096 bytes.
+/// A PCI Express endpoint; configuration space then has 4096 bytes. It can be reset by itself: see
+/// [`Changes::function_reset`](super::Changes::function_reset).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Express {
     /// Speed of the link: 1 is 2.5 GT/s, 2 is 5, 3 is 8, 4 is 16, 5 is 32.
@@ -125,8 +126,8 @@ impl Express {
         bytes[0] = 0x10;
         // Version 2, endpoint.
         bytes[2] = 0x02;
-        // Payloads of 256 bytes, role-based error reporting.
-        bytes[4..8].copy_from_slice(&(1u32 | 1 << 15).to_le_bytes());
+        // Payloads of 256 bytes, role-based error reporting, function-level reset.
+        bytes[4..8].copy_from_slice(&(1u32 | 1 << 15 | 1 << 28).to_le_bytes());
         // Relaxed order and no-snoop are allowed, reads ask for 512 bytes.
         bytes[8..10].copy_from_slice(&0x2810u16.to_le_bytes());
         bytes[12..16].copy_from_slice(&link.to_le_bytes());

@@ -18,6 +18,7 @@ pub(super) struct Layout {
     free: u16,
     pub(super) msi: Option<u16>,
     pub(super) msix: Option<u16>,
+    pub(super) express: Option<u16>,
 }
 
 impl Layout {
@@ -30,6 +31,7 @@ impl Layout {
             free: FIRST_CAPABILITY,
             msi: None,
             msix: None,
+            express: None,
         }
     }
 
@@ -98,6 +100,9 @@ pub struct Changes {
     pub msi: bool,
     /// Anything in the MSI-X capability.
     pub msix: bool,
+    /// A function-level reset was asked for: reset the device, and this configuration space by
+    /// [`ConfigSpace::reset`].
+    pub function_reset: bool,
 }
 
 /// The configuration space of one device.
@@ -177,12 +182,19 @@ impl ConfigSpace {
         for (index, &value) in data.iter().enumerate() {
             let at = start.saturating_add(index);
             let Some(&before) = self.layout.bytes.get(at) else { continue };
+            changes.function_reset |= self.asks_for_reset(at, value);
             self.layout.write(at, value);
             if self.layout.bytes[at] != before {
                 self.note(at as u16, &mut changes);
             }
         }
         changes
+    }
+
+    /// Bit 15 of an Express device's control register resets the function; it reads as 0.
+    fn asks_for_reset(&self, at: usize, value: u8) -> bool {
+        let upper_half = self.layout.express.map(|express| usize::from(express) + 9);
+        upper_half == Some(at) && value & 0x80 != 0
     }
 
     fn note(&self, at: u16, changes: &mut Changes) {

@@ -306,8 +306,8 @@ impl Server {
             let token = self.token(&message.header, body, Restore::Nothing);
             return Ok(Some(Item::Unmap { token, unmap: DmaUnmap::All }));
         }
-        let extent = self.maps.remove(address, size)?;
-        let token = self.token(&message.header, body, Restore::Unmapped { address, extent });
+        let extents = self.maps.remove_within(address, size)?;
+        let token = self.token(&message.header, body, Restore::Unmapped(extents));
         Ok(Some(Item::Unmap { token, unmap: DmaUnmap::Range { address, size } }))
     }
 

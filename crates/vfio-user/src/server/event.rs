@@ -105,11 +105,11 @@ pub(super) enum Body {
 }
 
 /// What is put back if the embedder refuses.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) enum Restore {
     Nothing,
     Mapped { address: u64, size: u64 },
-    Unmapped { address: u64, extent: Extent },
+    Unmapped(Vec<(u64, Extent)>),
 }
 
 impl Token {

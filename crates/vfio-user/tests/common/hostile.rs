@@ -106,8 +106,14 @@ impl Device for Victim {
         match unmap {
             DmaUnmap::All => self.maps.clear(),
             DmaUnmap::Range { address, size } => {
-                let at = self.maps.iter().position(|map| *map == (address, size));
-                self.maps.swap_remove(at.expect("only what is mapped is unmapped"));
+                assert!(size > 0 && address.checked_add(size - 1).is_some());
+                let end = address + (size - 1);
+                self.maps.retain(|&(start, bytes)| {
+                    let last = start + (bytes - 1);
+                    let touched = start <= end && address <= last;
+                    assert!(!touched || (address <= start && last <= end), "a map is cut");
+                    !touched
+                });
             }
         }
         Ok(())
