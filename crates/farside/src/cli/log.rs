@@ -45,7 +45,7 @@ impl Subscriber for Lines {
     fn exit(&self, _: &Id) {}
 }
 
-/// `farside: message (field value, field value)`.
+/// `farside: message (field=value, field=value)`.
 fn line(event: &Event<'_>) -> String {
     let mut words = Words::default();
     event.record(&mut words);
@@ -72,8 +72,8 @@ impl Visit for Words {
         // Writing to a string has no way to fail.
         let _ = match (field.name(), self.fields.is_empty()) {
             ("message", _) => write!(self.message, "{value:?}"),
-            (name, true) => write!(self.fields, "{name} {value:?}"),
-            (name, false) => write!(self.fields, ", {name} {value:?}"),
+            (name, true) => write!(self.fields, "{name}={value:?}"),
+            (name, false) => write!(self.fields, ", {name}={value:?}"),
         };
     }
 }
@@ -120,7 +120,7 @@ mod tests {
         });
         let lines = kept.lock().expect("no thread panicked with it");
         let first = format!(
-            "farside: a client cannot be served (function 3, error {}, place here)",
+            "farside: a client cannot be served (function=3, error={}, place=here)",
             std::fmt::Error
         );
         assert_eq!(*lines, [first.as_str(), "farside: a client has gone"]);
