@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 use std::time::{Duration, Instant};
 
 use farside::{
-    CardId, Error, KernelError, LiveError, MemoryId, PageState, Read, Shared, Space, SpaceBuilder,
-    Value, Write,
+    CardId, Error, KernelError, MemoryId, PageState, Read, Shared, Space, SpaceBuilder, Value,
+    Write,
 };
 use farside_live::serve::CardConfig;
 use farside_svm::{Command, Mutation};
 use farside_tests::Prng;
 use farside_tests::live::served::{
-    CardProcess, Exercise, STEPS, TempDir, config, serve_if_asked, test_kernels,
+    CardProcess, Exercise, STEPS, TempDir, config, expect_loss, serve_if_asked, test_kernels,
 };
 use farside_tests::live::{Child, must_be_caught, role, seconds, within};
 
@@ -59,18 +59,6 @@ fn await_card(space: &Space, card: CardId, works: bool) {
         assert!(Instant::now() < end, "{card} does not come to work: {works}");
         std::thread::sleep(Duration::from_millis(1));
     }
-}
-
-/// What may be said to a program whose card is gone.
-#[track_caller]
-fn expect_loss(error: &Error) {
-    let fits = matches!(
-        error,
-        Error::Kernel(
-            KernelError::Dropped { .. } | KernelError::Fault { .. } | KernelError::Hung { .. }
-        ) | Error::Live(LiveError::Request(_))
-    );
-    assert!(fits, "{error}");
 }
 
 static STEP: Mutex<&str> = Mutex::new("");

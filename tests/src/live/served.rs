@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use farside::CardPlace;
 use farside_live::serve::{CardConfig, CardServer, CardStatus, read_status};
 
-pub use census::{Census, ticks_asleep};
-pub use exercise::{Exercise, STEPS};
+pub use census::{Census, switches_of};
+pub use exercise::{Exercise, STEPS, expect_loss};
 pub use kernels::test_kernels;
 pub use program::Program;
 
@@ -121,9 +121,18 @@ impl CardProcess {
         self.await_status(|_| true);
     }
 
-    /// Stops it without ending it, as a machine that hangs would.
+    /// Stops it without ending it, as a machine that hangs would. None of its threads does anything
+    /// any more when this returns.
+    ///
+    /// # Panics
+    /// If they do not stop within 20 seconds.
     pub fn freeze(&self) {
         self.signal(rustix::process::Signal::STOP);
+        let end = Instant::now() + Duration::from_secs(20);
+        while !all_stopped(self.child.id()) {
+            assert!(Instant::now() < end, "the card's process does not stop");
+            std::thread::sleep(Duration::from_micros(200));
+        }
     }
 
     /// Lets it go on.
@@ -161,6 +170,15 @@ pub fn await_status(folder: &Path, wanted: impl Fn(&CardStatus) -> bool) -> Card
             _ => std::thread::sleep(Duration::from_millis(2)),
         }
     }
+}
+
+/// Whether every thread of a process is stopped.
+fn all_stopped(pid: u32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.map(|task| std::fs::read_to_string(task.path().join("stat"))).all(|stat| {
+        // The state follows the name, which is in brackets and may hold anything.
+        stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" T")))
+    })
 }
 
 fn spawn(test: &str, folder: &Path) -> std::process::Child {

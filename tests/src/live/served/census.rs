@@ -10,9 +10,14 @@ pub struct Census {
     pub files: usize,
     /// Threads.
     pub threads: usize,
-    /// Mappings of memory files of this project.
+    /// Mappings of memory files.
     pub mappings: usize,
+    /// Bytes of address space.
+    pub bytes: u64,
 }
+
+/// Address space that an allocator may have taken for its threads meanwhile.
+const SLACK_BYTES: u64 = 256 << 20;
 
 fn of(pid: u32, what: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/{what}"))
@@ -26,15 +31,39 @@ fn entries(path: PathBuf) -> usize {
 impl Census {
     /// Counts now.
     ///
-    /// Of mappings only those of shared memory count: heap, stacks and arenas of the allocator come
-    /// and go as they like.
+    /// Only mappings of memory files are counted exactly: heap, stacks and arenas of the allocator
+    /// come and go as they like.
     pub fn of(pid: u32) -> Census {
         let maps = std::fs::read_to_string(of(pid, "maps")).unwrap_or_default();
+        let status = std::fs::read_to_string(of(pid, "status")).unwrap_or_default();
+        let size = field(&status, "VmSize:").and_then(|size| size.strip_suffix(" kB"));
         Census {
+            bytes: size.and_then(|size| size.parse::<u64>().ok()).unwrap_or(0) << 10,
             files: entries(of(pid, "fd")),
             threads: entries(of(pid, "task")),
             mappings: maps.lines().filter(|line| line.contains("memfd:")).count(),
         }
+    }
+
+    /// Counts once a process has come to rest: twice the same, some time apart.
+    pub fn at_rest(pid: u32) -> Census {
+        let mut last = Census::of(pid);
+        loop {
+            std::thread::sleep(Duration::from_millis(50));
+            let now = Census::of(pid);
+            if now == last {
+                return now;
+            }
+            last = now;
+        }
+    }
+
+    /// Whether there is no more of anything than elsewhere.
+    pub fn is_within(self, other: Census) -> bool {
+        self.files <= other.files
+            && self.threads <= other.threads
+            && self.mappings <= other.mappings
+            && self.bytes <= other.bytes + SLACK_BYTES
     }
 
     /// Waits until a process has no more than this of anything.
@@ -46,10 +75,7 @@ impl Census {
         let end = Instant::now() + Duration::from_secs(10);
         loop {
             let now = Census::of(pid);
-            let within = now.files <= self.files
-                && now.threads <= self.threads
-                && now.mappings <= self.mappings;
-            if within {
+            if now.is_within(self) {
                 return;
             }
             assert!(Instant::now() < end, "{what}: {now:?} instead of {self:?}");
@@ -58,20 +84,11 @@ impl Census {
     }
 }
 
-/// How often the threads of a process, but those whose names `ignored` tells, have been put on a
-/// processor within `time`. One that sleeps is not.
-pub fn ticks_asleep(pid: u32, time: Duration, ignored: impl Fn(&str) -> bool) -> u64 {
-    let before = switches(pid, &ignored);
-    std::thread::sleep(time);
-    switches(pid, &ignored).saturating_sub(before)
-}
-
-/// Voluntary and involuntary changes of context of all threads.
-fn switches(pid: u32, ignored: &impl Fn(&str) -> bool) -> u64 {
+/// How often the threads of a process have been put on a processor. One that sleeps is not.
+pub fn switches_of(pid: u32) -> u64 {
     let tasks = std::fs::read_dir(of(pid, "task")).into_iter().flatten().flatten();
     tasks
         .filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok())
-        .filter(|status| !ignored(field(status, "Name:").unwrap_or_default()))
         .map(|status| {
             let count = |name| field(&status, name).and_then(|n| n.parse::<u64>().ok());
             count("voluntary_ctxt_switches:").unwrap_or(0)

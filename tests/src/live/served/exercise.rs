@@ -4,7 +4,8 @@
 use std::time::{Duration, Instant};
 
 use farside::{
-    Advice, Buffer, CardId, Error, KernelError, MemoryId, PageState, Read, Space, Value, Write,
+    Advice, Buffer, CardId, Error, KernelError, LiveError, MemoryId, PageState, Read, Space, Value,
+    Write,
 };
 use farside_types::{CancelReason, PageNo};
 
@@ -86,7 +87,10 @@ impl<'a> Exercise<'a> {
             Ok(_) => panic!("memory that may only be read was written"),
         }
         space.set_read_only(&self.data, false)?;
-        space.trim()
+        space.trim()?;
+        // Home: who looks at the pages then depends on no card.
+        space.migrate(&self.data, MemoryId::HOST)?;
+        Ok(())
     }
 
     /// Adds 1 to all words.
@@ -137,6 +141,21 @@ impl<'a> Exercise<'a> {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
+}
+
+/// Requires that an error is one that may be said to a program whose card is gone, or stands still.
+///
+/// # Panics
+/// If it is another.
+#[track_caller]
+pub fn expect_loss(error: &Error) {
+    let fits = matches!(
+        error,
+        Error::Kernel(
+            KernelError::Dropped { .. } | KernelError::Fault { .. } | KernelError::Hung { .. }
+        ) | Error::Live(LiveError::Request(_))
+    );
+    assert!(fits, "{error}");
 }
 
 /// Every kind of step that comes in an exercise, by the name of its operation.

@@ -20,7 +20,8 @@ const PAGE: usize = 512;
 /// | `test.fail` | none | fails |
 /// | `test.panic` | none | panics |
 /// | `test.deaf` | value `u64` ms | computes for so long, whatever it is told |
-/// | `test.hoard` | write `u64`, values `u64` ms, word | keeps all pages for so long, whatever it is told, then fills them |
+/// | `test.hoard` | write `u64`, value `u64` ms | keeps all pages for so long, whatever it is told |
+/// | `test.scribble` | write `u64`, values `u64` ms, word | the same, and fills them all the while |
 ///
 /// # Panics
 /// Never: the names are sound.
@@ -34,7 +35,8 @@ pub fn test_kernels() -> Kernels {
     let kernels = with(kernels, "test.fail", |k, _| Err(k.fail("it was asked to")));
     let kernels = with(kernels, "test.panic", |_, _| panic!("it was asked to"));
     let kernels = with(kernels, "test.deaf", deaf);
-    with(kernels, "test.hoard", hoard)
+    let kernels = with(kernels, "test.hoard", hoard);
+    with(kernels, "test.scribble", scribble)
 }
 
 type Outcome = Result<u64, KernelError>;
@@ -100,14 +102,19 @@ fn deaf(_: &mut KernelContext, args: &KernelArgs) -> Outcome {
 
 fn hoard(k: &mut KernelContext, args: &KernelArgs) -> Outcome {
     let words = args.write::<u64>(0)?;
+    let millis = args.value::<u64>(1)?;
+    k.with(words, |_: WriteView<u64>| sleep_deaf(millis))?;
+    Ok(0)
+}
+
+fn scribble(k: &mut KernelContext, args: &KernelArgs) -> Outcome {
+    let words = args.write::<u64>(0)?;
     let (millis, value) = (args.value::<u64>(1)?, args.value::<u64>(2)?);
     k.with(words, |mut words: WriteView<u64>| {
-        // Who looks at the memory by another way sees that it is held.
-        if let Some(words) = words.pieces().next() {
-            words[0] = u64::MAX;
+        let end = Instant::now() + Duration::from_millis(millis);
+        while Instant::now() < end {
+            words.pieces().for_each(|words| words.fill(value));
         }
-        sleep_deaf(millis);
-        words.pieces().for_each(|words| words.fill(value));
     })?;
     Ok(0)
 }

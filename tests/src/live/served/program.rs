@@ -73,9 +73,14 @@ impl Program {
     }
 
     /// Kills it, and waits until it is gone.
+    ///
+    /// # Panics
+    /// If it has ended by itself before, or does not end.
+    #[track_caller]
     pub fn kill(&mut self) {
         let _ = self.child.kill();
-        self.await_end();
+        let (code, said) = self.await_end();
+        assert_eq!(code, -libc::SIGKILL, "it ended by itself: {said}");
     }
 
     /// Waits for its end. Gives its exit code or the signal that ended it, negative, and what it
