@@ -13,6 +13,7 @@ const WHAT: &str = "farside-shared";
 #[derive(Debug)]
 pub struct SharedMemory {
     mapping: Mapping,
+    bytes: u64,
     file: OwnedFd,
 }
 
@@ -31,12 +32,12 @@ impl SharedMemory {
     /// [`MemoryError`].
     pub fn of_file(file: OwnedFd, offset: u64, bytes: u64) -> Result<SharedMemory, MemoryError> {
         let mapping = Mapping::of_part(WHAT, &file, offset, bytes as usize, PAGE_SIZE)?;
-        Ok(SharedMemory { mapping, file })
+        Ok(SharedMemory { mapping, bytes, file })
     }
 
     /// Its length in bytes.
     pub fn bytes(&self) -> u64 {
-        self.mapping.bytes() as u64
+        self.bytes
     }
 
     /// The file.

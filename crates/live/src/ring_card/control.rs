@@ -143,6 +143,16 @@ impl Control {
         entry
     }
 
+    /// Blocks in all.
+    pub(crate) fn blocks(&self) -> usize {
+        self.sizes.blocks.into()
+    }
+
+    /// Blocks that [`Control::take_block`] could still give.
+    pub(crate) fn blocks_free(&self) -> usize {
+        self.free.len()
+    }
+
     /// A block, while there are any.
     pub(crate) fn take_block(&mut self) -> Option<Block> {
         self.free.pop().map(Block)

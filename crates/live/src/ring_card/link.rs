@@ -1,6 +1,6 @@
 //! One connection to a card, from its reset to its end: identity, rings, and what is under way.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use farside_types::{CardId, CommandId, Epoch, JobId};
 
 use super::bus_map::BusMap;
 use super::control::{Block, Control, Sizes};
-use super::submit::Backlog;
+use super::submit::{Backlog, Waiting};
 use super::transport::{
     DmaPiece, Transport, TransportError, read_u32, read_u64, write_u32, write_u64,
 };
@@ -74,6 +74,8 @@ pub(crate) struct Link {
     pub(super) pending: HashMap<u64, Pending>,
     pub(super) commands: HashMap<CommandId, InFlight>,
     pub(super) backlog: Backlog,
+    /// Jobs whose turn has come and that wait for a block.
+    pub(super) parked: VecDeque<Arc<Job>>,
     /// Kernels that were looked up.
     pub(super) kernels: HashMap<Arc<str>, u32>,
     /// The card has written nonsense: it has to be reset.
@@ -178,6 +180,7 @@ impl Link {
             pending: HashMap::new(),
             commands: HashMap::new(),
             backlog: Backlog::new(),
+            parked: VecDeque::new(),
             kernels: HashMap::new(),
             broken: false,
         })
@@ -188,13 +191,20 @@ impl Link {
         self.broken
     }
 
-    /// Whether a job is with the card.
+    /// Whether a job is with the card, or on its way there.
     pub(crate) fn knows(&self, job: JobId) -> bool {
-        self.pending.values().any(|pending| match pending {
-            Pending::Launch { job: launched, .. } => launched.id == job,
-            Pending::Kernel { jobs, .. } => jobs.iter().any(|waiting| waiting.id == job),
+        let is_it = |other: &Arc<Job>| other.id == job;
+        let sent = self.pending.values().any(|pending| match pending {
+            Pending::Launch { job: launched, .. } => is_it(launched),
+            Pending::Kernel { jobs, .. } => jobs.iter().any(is_it),
             Pending::Command { .. } | Pending::Abort => false,
-        })
+        });
+        let waits = self.backlog.iter().any(|waiting| match waiting {
+            Waiting::Launch(launched) => is_it(launched),
+            Waiting::Kernel(_, jobs) => jobs.iter().any(is_it),
+            Waiting::Pages(..) | Waiting::Faults(..) | Waiting::Abort(_) => false,
+        });
+        sent || waits || self.parked.iter().any(is_it)
     }
 }
 

@@ -80,7 +80,7 @@ impl Link {
             self.control.header(kind, RingHeader::CONSUMER_SLEEPS).store(1, Ordering::Relaxed);
         }
         fence(Ordering::SeqCst);
-        INCOMING.iter().all(|&kind| self.produced(kind) == self.consumed[kind.index()])
+        !self.has_news()
     }
 
     /// Whether completions will come that raise no interrupt: they are to be looked for.
@@ -88,9 +88,11 @@ impl Link {
         self.quiet_pending > 0
     }
 
-    /// Whether the card has written something that was not taken.
+    /// Whether the card has written something that was not taken, or taken something that made room
+    /// which is waited for.
     pub(crate) fn has_news(&self) -> bool {
-        INCOMING.iter().any(|&kind| self.produced(kind) != self.consumed[kind.index()])
+        self.has_found_room()
+            || INCOMING.iter().any(|&kind| self.produced(kind) != self.consumed[kind.index()])
     }
 
     fn produced(&self, kind: RingKind) -> u32 {

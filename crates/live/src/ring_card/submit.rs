@@ -196,6 +196,7 @@ impl Link {
             }
         }
         self.backlog.retain(|waiting| !matches!(waiting, Waiting::Launch(job) if !keep(job)));
+        self.parked.retain(&mut keep);
         for pending in self.pending.values_mut() {
             if let Pending::Kernel { jobs, .. } = pending {
                 jobs.retain(&mut keep);
@@ -208,27 +209,65 @@ impl Link {
         found
     }
 
-    /// Puts what waits into the ring, as far as there is room.
+    /// Puts what waits into the ring, as far as there is room. Launches that have no block wait
+    /// beside the line: a kernel keeps its block until it ends, and may need what is behind it.
     pub(super) fn send_backlog(&mut self) {
-        while !self.backlog.is_empty() && self.room() > 0 {
-            let waiting = self.backlog.pop_front().expect("it is not empty");
-            if let Err(waiting) = self.send(waiting) {
-                // No block is free: a completion will free one.
-                return self.backlog.push_front(waiting);
+        while !self.parked.is_empty() && self.launch_has_block() && self.find_room() {
+            let job = self.parked.pop_front().expect("it is not empty");
+            if let Err(Waiting::Launch(job)) = self.send(Waiting::Launch(job)) {
+                return self.parked.push_front(job);
             }
         }
+        while !self.backlog.is_empty() && self.find_room() {
+            match self.backlog.pop_front().expect("it is not empty") {
+                Waiting::Launch(job) if !self.launch_has_block() => self.parked.push_back(job),
+                waiting => {
+                    if let Err(waiting) = self.send(waiting) {
+                        // No block is free: a completion will free one.
+                        return self.backlog.push_front(waiting);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether a launch may take a block: lists must find one, however many kernels run.
+    fn launch_has_block(&self) -> bool {
+        self.control.blocks_free() > self.control.blocks() / 4
+    }
+
+    /// Whether the ring has room. If not, the card is asked to say when it has.
+    fn find_room(&self) -> bool {
+        let waits = self.control.header(RingKind::Command, RingHeader::PRODUCER_WAITS);
+        if self.room() == 0 {
+            waits.store(1, Ordering::Relaxed);
+            // The card takes entries, fences, and reads this wish; here it is stored, and behind a
+            // fence looked what the card has taken. One of the two sees the other.
+            fence(Ordering::SeqCst);
+            if self.room() == 0 {
+                return false;
+            }
+        }
+        waits.store(0, Ordering::Relaxed);
+        true
+    }
+
+    /// Whether something that waited for room in the ring has it now.
+    pub(super) fn has_found_room(&self) -> bool {
+        !self.backlog.is_empty()
+            && self.room() > 0
+            && self
+                .control
+                .header(RingKind::Command, RingHeader::PRODUCER_WAITS)
+                .load(Ordering::Relaxed)
+                == 1
     }
 
     fn room(&self) -> u32 {
         let consumed =
             self.control.header(RingKind::Command, RingHeader::CONSUMER).load(Ordering::Acquire);
-        let used = self.produced.wrapping_sub(consumed);
-        // Nothing that the card writes there makes the ring larger. One entry is kept for what it
-        // may owe an answer to, so the completion ring, which is as large, never overflows.
-        let pending = self.pending.len() as u32;
-        (self.control.entries(RingKind::Command) - 1)
-            .saturating_sub(used)
-            .min(self.control.entries(RingKind::Completion).saturating_sub(pending))
+        // Nothing that the card writes there makes the ring larger.
+        self.control.entries(RingKind::Command).saturating_sub(self.produced.wrapping_sub(consumed))
     }
 
     /// Puts one thing into the ring; gives it back if no block is free.
