@@ -83,6 +83,15 @@ impl CardMemory {
         Ok(())
     }
 
+    /// Lets go of the file, and puts empty memory in its place that nobody else has. Pointers stay
+    /// valid.
+    ///
+    /// # Errors
+    /// [`CardMemoryError::Memory`].
+    pub fn put_away(&self) -> Result<(), CardMemoryError> {
+        self.replace(memory_file(WHAT, u64::from(self.frames) * PAGE_SIZE as u64)?, 0)
+    }
+
     /// Number of frames.
     pub fn frames(&self) -> u32 {
         self.frames
@@ -237,6 +246,23 @@ mod tests {
             memory.release(last, 1).unwrap();
             assert_eq!(pointer.read(), 0);
         }
+    }
+
+    #[test]
+    fn memory_that_is_put_away_lets_go_of_its_file_and_is_empty() {
+        let memory = CardMemory::new(3).unwrap();
+        let file = Arc::downgrade(&memory.file().0);
+        let pointer = memory.run_ptr(FrameNo(2), 1).unwrap().as_ptr();
+        // SAFETY: the memory is live and only this test uses it.
+        unsafe {
+            pointer.write(9);
+            memory.put_away().unwrap();
+            assert_eq!(pointer.read(), 0);
+            pointer.write(1);
+        }
+        assert!(file.upgrade().is_none());
+        let (_, offset) = memory.file();
+        assert_eq!(offset, 0);
     }
 
     #[test]

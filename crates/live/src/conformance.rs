@@ -21,8 +21,8 @@ use crate::shared::SharedMemory;
 
 /// Bus address of the memory that checks use.
 const BUS: u64 = 1 << 32;
-/// Its size.
-const BUS_BYTES: u64 = 256 << 20;
+/// Its size. An emulated IOMMU maps it page by page.
+const BUS_BYTES: u64 = 16 << 20;
 /// How long a function that is in use is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long the card is left alone when a check pauses.

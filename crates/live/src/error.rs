@@ -235,12 +235,13 @@ impl LiveError {
     /// Whether trying again a little later may help: the card is being started, or cleans up.
     pub(crate) fn may_pass(&self) -> bool {
         use TransportError::{Gone, TimedOut};
-        matches!(
-            self,
+        match self {
             LiveError::CardAbsent { .. }
-                | LiveError::CardsBusy { .. }
-                | LiveError::Card { error: Gone { .. } | TimedOut { .. }, .. }
-        )
+            | LiveError::CardsBusy { .. }
+            | LiveError::Card { error: Gone { .. } | TimedOut { .. }, .. } => true,
+            LiveError::Vfio { error, .. } => error.may_pass(),
+            _ => false,
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
 use crate::error::LiveError;
+use crate::ring_card::Watched;
 use crate::runtime::Runtime;
 use crate::signals::{BlockedSignals, block_for_whole_thread};
 use crate::soft_card::Backplane;
@@ -131,7 +132,7 @@ fn read_all(runtime: &Runtime, faults: &mut [Fault; FAULTS]) {
 struct Sources {
     epoll: OwnedFd,
     /// The connections that are waited for.
-    watched: Vec<Option<Arc<OwnedFd>>>,
+    watched: Vec<Option<Arc<Watched>>>,
     events: Vec<epoll::Event>,
 }
 
@@ -175,11 +176,11 @@ impl Sources {
             }
             if let Some(old) = watched.take() {
                 // It may have been closed and left already.
-                let _ = epoll::delete(&self.epoll, &old);
+                let _ = epoll::delete(&self.epoll, &old.fd);
             }
             if let Some(now) = &now {
-                let flags = epoll::EventFlags::RDHUP;
-                epoll::add(&self.epoll, now, epoll::EventData::new_u64(token), flags)?;
+                let data = epoll::EventData::new_u64(token);
+                epoll::add(&self.epoll, &now.fd, data, now.flags())?;
             }
             *watched = now;
         }

@@ -19,8 +19,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use farside_card::interface::register;
 use farside_types::{CardId, PAGE_SIZE};
-use rustix::event::{EventfdFlags, PollFd, PollFlags};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll};
 
 pub(crate) use bus_map::BusMap;
 pub(crate) use control::Sizes;
@@ -34,11 +35,35 @@ pub(crate) use receive::Received;
 pub(crate) use receive::fault_of;
 pub use transport::TransportError;
 pub(crate) use transport::{DmaPiece, Transport};
+use transport::{Watch, read_u32};
 
 use crate::card_memory::CardMemory;
 use crate::error::LiveError;
 use crate::lock::lock;
 use crate::memories::Memories;
+
+/// A descriptor that says when a card goes.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    pub(crate) fd: OwnedFd,
+    is_connection: bool,
+}
+
+impl Watched {
+    fn new(watch: Watch<'_>) -> std::io::Result<Watched> {
+        let (fd, is_connection) = match watch {
+            Watch::Connection(fd) => (fd, true),
+            Watch::Event(fd) => (fd, false),
+        };
+        Ok(Watched { fd: fd.try_clone_to_owned()?, is_connection })
+    }
+
+    /// What to wait for.
+    pub(crate) fn flags(&self) -> epoll::EventFlags {
+        // What arrives on a connection is of no interest.
+        if self.is_connection { epoll::EventFlags::RDHUP } else { epoll::EventFlags::IN }
+    }
+}
 
 /// A card behind registers and rings.
 #[derive(Debug)]
@@ -50,11 +75,11 @@ pub(crate) struct RingCard {
     pub(crate) link: Mutex<Option<Link>>,
     /// Its interrupts arrive here, whatever the connection.
     pub(crate) event: Arc<OwnedFd>,
-    /// Becomes readable when the card goes; none while it is gone.
-    watch: Mutex<Option<Arc<OwnedFd>>>,
+    /// Says when the card goes; none while it is gone.
+    watch: Mutex<Option<Arc<Watched>>>,
     /// The former connection, while the card has not ended it on its side as well: until then it
     /// may still write to memory.
-    leaving: Mutex<Option<Arc<OwnedFd>>>,
+    leaving: Mutex<Option<Arc<Watched>>>,
     /// The way to the card, for messages that need no ring.
     transport: Mutex<Option<Arc<dyn Transport>>>,
     /// A thread is on its way to get it back.
@@ -107,9 +132,9 @@ impl RingCard {
             self.event.as_fd(),
         )?;
         self.share_memories(memories, transport.as_ref()).map_err(fail)?;
-        let watch = transport.watch().map(|fd| fd.try_clone_to_owned()).transpose();
-        let watch = watch.map_err(|_| fail(TransportError::Gone { what: "watching the card" }))?;
-        *lock(&self.watch) = watch.map(Arc::new);
+        let watched = Watched::new(transport.watch())
+            .map_err(|_| fail(TransportError::Gone { what: "watching the card" }))?;
+        *lock(&self.watch) = Some(Arc::new(watched));
         *lock(&self.transport) = Some(transport);
         *lock(&self.link) = Some(link);
         Ok(())
@@ -154,31 +179,39 @@ impl RingCard {
         share(transport.as_ref(), bus, memory)
     }
 
-    /// Lets go of the connection, whoever else still has its descriptor.
+    /// Stops the card and lets go of the connection, whoever else still has its descriptor.
     pub(crate) fn drop_connection(&self) {
         lock(&self.link).take();
         let watch = lock(&self.watch).take();
-        lock(&self.transport).take();
-        if let Some(watch) = &watch {
-            // One that has ended already needs no end.
-            let _ = rustix::net::shutdown(watch, rustix::net::Shutdown::Write);
+        if let Some(transport) = lock(&self.transport).take() {
+            transport.stop();
         }
-        *lock(&self.leaving) = watch;
+        *lock(&self.leaving) = watch.filter(|watch| {
+            // One that has ended already needs no end.
+            let _ = rustix::net::shutdown(&watch.fd, rustix::net::Shutdown::Write);
+            watch.is_connection
+        });
+    }
+
+    /// Whether it is a device of this machine, which this side stops and which has to be closed before
+    /// it can be opened again.
+    pub(crate) fn is_device(&self) -> bool {
+        matches!(self.place, CardPlace::Vfio(_))
     }
 
     /// Whether the card has ended the former connection too: nothing of its former life writes to
     /// memory any more.
     pub(crate) fn has_left(&self) -> bool {
         let mut leaving = lock(&self.leaving);
-        let left = leaving.as_ref().is_none_or(|former| hangs_up(former));
+        let left = leaving.as_ref().is_none_or(|former| hangs_up(&former.fd));
         if left {
             leaving.take();
         }
         left
     }
 
-    /// The descriptor that says when the card goes.
-    pub(crate) fn watched(&self) -> Option<Arc<OwnedFd>> {
+    /// What says when the card goes.
+    pub(crate) fn watched(&self) -> Option<Arc<Watched>> {
         lock(&self.watch).clone()
     }
 
@@ -190,7 +223,8 @@ impl RingCard {
     /// Whether it answers a message.
     pub(crate) fn answers(&self) -> bool {
         let Some(transport) = self.transport() else { return false };
-        transport.read(farside_card::interface::register::MAGIC, &mut [0; 4]).is_ok()
+        // A device that is gone answers with all ones.
+        read_u32(transport.as_ref(), register::MAGIC).is_ok_and(|magic| magic != u32::MAX)
     }
 
     fn transport(&self) -> Option<Arc<dyn Transport>> {

@@ -29,11 +29,24 @@ pub(crate) trait Transport: Send + Sync + std::fmt::Debug {
     /// Has the interrupt vectors, from the first on, signal these event descriptors.
     fn interrupt_by(&self, events: &[BorrowedFd<'_>]) -> Result<(), TransportError>;
 
-    /// A descriptor that becomes readable, or hangs up, when the card goes; if there is one.
-    fn watch(&self) -> Option<BorrowedFd<'_>>;
+    /// What says when the card goes.
+    fn watch(&self) -> Watch<'_>;
 
     /// Whether the card is gone; called when the watched descriptor says something.
     fn is_gone(&self) -> bool;
+
+    /// Stops a card that is given up, as far as this side can: what it has not written to memory by
+    /// then, it does not write any more. Where a connection's end does that, there is nothing to do.
+    fn stop(&self);
+}
+
+/// A descriptor to wait for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Watch<'a> {
+    /// The card is gone when it hangs up, on both sides.
+    Connection(BorrowedFd<'a>),
+    /// The card may be gone when it becomes readable.
+    Event(BorrowedFd<'a>),
 }
 
 /// Memory that a card is to reach.

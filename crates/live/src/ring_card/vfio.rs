@@ -1,12 +1,14 @@
 //! The way to a card that is a PCIe device of this machine: the kernel's VFIO.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use farside_card::interface::{pci, register};
+use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
-use super::transport::{DmaPiece, Transport, TransportError};
+use super::transport::{DmaPiece, Transport, TransportError, Watch};
 use crate::vfio::{
     Access, Device, InterruptKind, PciAddress, RegionIndex, RegionMapping, VfioError,
 };
@@ -18,6 +20,10 @@ pub(crate) struct Vfio {
     /// BAR0. Registers of 64 bits are read and written whole only through a mapping: the kernel's
     /// system calls may split them.
     registers: RegionMapping,
+    /// The kernel says here that it wants the device back, or that it has failed.
+    leave: OwnedFd,
+    /// It has said so.
+    left: AtomicBool,
 }
 
 /// Takes a device that is bound to `vfio-pci`.
@@ -29,7 +35,20 @@ pub(crate) fn open(address: &str) -> Result<Vfio, VfioError> {
     let device = Device::open(address)?;
     device.set_bus_master(true)?;
     let registers = device.map(RegionIndex::Bar0, 0, pci::BAR_REGISTERS_BYTES)?;
-    Ok(Vfio { device, registers })
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    let leave = rustix::event::eventfd(0, flags).map_err(|errno| VfioError::Call {
+        address,
+        call: "eventfd",
+        errno,
+    })?;
+    for kind in [InterruptKind::Request, InterruptKind::Error] {
+        match device.set_interrupts(kind, &[Some(leave.as_fd())]) {
+            // Not every device reports errors, and older kernels ask for none.
+            Ok(()) | Err(VfioError::Call { errno: Errno::INVAL | Errno::NOTTY, .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Vfio { device, registers, leave, left: AtomicBool::new(false) })
 }
 
 fn failure(what: &'static str) -> impl Fn(VfioError) -> TransportError {
@@ -102,13 +121,24 @@ impl Transport for Vfio {
         self.device.set_interrupts(InterruptKind::MsiX, &events).map_err(failure(what))
     }
 
-    fn watch(&self) -> Option<BorrowedFd<'_>> {
-        None
+    fn watch(&self) -> Watch<'_> {
+        Watch::Event(self.leave.as_fd())
     }
 
     fn is_gone(&self) -> bool {
+        if rustix::io::read(&self.leave, &mut [0; 8]).is_ok() {
+            self.left.store(true, Ordering::SeqCst);
+        }
         // A device that is gone reads as all ones.
-        let mut magic = [0; 4];
-        self.read(register::MAGIC, &mut magic).is_err() || magic == [0xff; 4]
+        let magic = self.registers.read_u32(register::MAGIC as usize);
+        self.left.load(Ordering::SeqCst) || magic == u32::MAX
+    }
+
+    fn stop(&self) {
+        // One that does not let itself be stopped is gone. The kernel resets it when it is closed,
+        // if this does not.
+        if let Err(error) = self.device.set_bus_master(false).and_then(|()| self.device.reset()) {
+            tracing::debug!(%error, "a device that is given up is not reset yet");
+        }
     }
 }

@@ -14,7 +14,7 @@ use farside_vfio_user::{DmaUnmap, Errno as WireErrno, IrqAction};
 use rustix::io::Errno;
 
 use super::hangs_up;
-use super::transport::{DmaPiece, Transport, TransportError};
+use super::transport::{DmaPiece, Transport, TransportError, Watch};
 use crate::lock::lock;
 
 /// How long a message may take. Messages are rare: at the beginning, at the end, and when memories
@@ -156,11 +156,14 @@ impl Transport for VfioUser {
         self.call(what, |client| client.irqs_assign(irq::MSIX, 0, &events, IrqAction::Trigger))
     }
 
-    fn watch(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.socket.as_fd())
+    fn watch(&self) -> Watch<'_> {
+        Watch::Connection(self.socket.as_fd())
     }
 
     fn is_gone(&self) -> bool {
         hangs_up(&self.socket)
     }
+
+    // The function is stopped by its server when the connection ends.
+    fn stop(&self) {}
 }

@@ -148,13 +148,29 @@ impl Runtime {
         self.ring_bell();
         tracing::error!(card = %ring.id, place = %ring.place, "a card is gone");
         core.driver.0.handle(self.clock.now(), Event::CardLost { card: ring.id });
+        if ring.is_device() {
+            self.close_device(ring);
+        }
         self.carry_out(core);
         self.recover(ring.id);
+    }
+
+    /// Lets go of the last that keeps a device open: its memory. Whoever still copies from there has
+    /// been told that it is lost.
+    fn close_device(&self, ring: &RingCard) {
+        if let Err(error) = self.memories.card(ring.id).put_away() {
+            tracing::error!(card = %ring.id, %error, "a device stays open, so it cannot come back");
+        }
     }
 
     /// A card does not answer, or answers nonsense. Its jobs fail and the connection is given up; but
     /// it may still write, so what it may write to stays out of use until it has been reset.
     pub(super) fn suspect(&self, ring: &RingCard, why: &str) {
+        if ring.is_device() {
+            tracing::error!(card = %ring.id, place = %ring.place, why, "a card is stopped");
+            // Once it is stopped it writes no more.
+            return self.lose(ring);
+        }
         let jobs: Vec<Arc<Job>> =
             self.open_jobs().into_iter().filter(|job| job.card == ring.id).collect();
         {

@@ -235,7 +235,7 @@ impl Device {
     /// How many vectors of this kind the device has.
     ///
     /// # Errors
-    /// [`VfioError::Call`].
+    /// [`VfioError::Call`]; with `EINVAL` for kinds that such a device cannot have.
     pub fn interrupt_count(&self, kind: InterruptKind) -> Result<u32, VfioError> {
         let mut info = abi::IrqInfo::zeroed();
         info.argsz = size_of_val(&info) as u32;

@@ -143,6 +143,18 @@ pub enum VfioError {
     },
 }
 
+impl VfioError {
+    /// Whether it may pass by itself: the device is being let go or plugged in.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            VfioError::Absent { .. }
+                | VfioError::Open { errno: Errno::BUSY, .. }
+                | VfioError::Call { errno: Errno::BUSY, .. }
+        )
+    }
+}
+
 fn bind_advice(address: PciAddress, driver: Option<&str>) -> String {
     let folder = address.folder();
     let folder = folder.display();

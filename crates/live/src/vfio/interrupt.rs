@@ -4,7 +4,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use super::abi::{self, irq_flag};
 
-/// A way for a PCI device to interrupt; one at a time is in use.
+/// A way for a PCI device to interrupt: of the first three one at a time is in use. The others are the
+/// kernel's own messages about the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum InterruptKind {
@@ -14,6 +15,11 @@ pub enum InterruptKind {
     Msi = 1,
     /// MSI-X.
     MsiX = 2,
+    /// The device has reported an error that it cannot recover from. One vector, PCI Express only.
+    Error = 3,
+    /// The kernel wants the device back: it is to be unplugged, or bound to another driver. One
+    /// vector; the kernel waits until the device is closed.
+    Request = 4,
 }
 
 impl InterruptKind {
@@ -22,6 +28,8 @@ impl InterruptKind {
             InterruptKind::Intx => "INTx",
             InterruptKind::Msi => "MSI",
             InterruptKind::MsiX => "MSI-X",
+            InterruptKind::Error => "errors",
+            InterruptKind::Request => "requests to let it go",
         }
     }
 }
