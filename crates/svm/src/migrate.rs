@@ -446,9 +446,11 @@ impl Driver {
         self.wake_bounce_waiter(now);
     }
 
-    /// A bounce buffer is free: the first that waits goes on.
+    /// A bounce buffer is free: the first that waits goes on. One whose destination has gone rolls
+    /// back and does not take it; then it is the next one's turn.
     pub(crate) fn wake_bounce_waiter(&mut self, now: Time) {
-        if let Some(next) = self.bounce_waiters.pop_front() {
+        while !self.bounce_free.is_empty() {
+            let Some(next) = self.bounce_waiters.pop_front() else { return };
             self.advance(now, next);
         }
     }
