@@ -17,7 +17,7 @@ use crate::error::{KernelError, LiveError};
 use crate::job::Job;
 use crate::lock::lock;
 use crate::ring_card::{
-    BusMap, DmaPiece, Link, Received, Sizes, Transport, TransportError, identify,
+    BusMap, DmaPiece, Link, Received, Sizes, Transport, TransportError, Watch, identify,
 };
 use crate::shared::SharedMemory;
 
@@ -220,11 +220,14 @@ impl Transport for Bus {
         Ok(())
     }
 
-    fn watch(&self) -> Option<BorrowedFd<'_>> {
+    fn watch(&self) -> Option<Watch<'_>> {
         None
     }
 
     fn is_gone(&self) -> bool {
         false
     }
+
+    // The harness decides when its cards stop.
+    fn stop(&self) {}
 }

@@ -34,8 +34,8 @@ pub(crate) use receive::Received;
 #[cfg(feature = "harness")]
 pub(crate) use receive::fault_of;
 pub use transport::TransportError;
-pub(crate) use transport::{DmaPiece, Transport};
-use transport::{Watch, read_u32};
+use transport::read_u32;
+pub(crate) use transport::{DmaPiece, Transport, Watch};
 
 use crate::card_memory::CardMemory;
 use crate::error::LiveError;
@@ -132,9 +132,10 @@ impl RingCard {
             self.event.as_fd(),
         )?;
         self.share_memories(memories, transport.as_ref()).map_err(fail)?;
-        let watched = Watched::new(transport.watch())
-            .map_err(|_| fail(TransportError::Gone { what: "watching the card" }))?;
-        *lock(&self.watch) = Some(Arc::new(watched));
+        let watched = transport.watch().map(Watched::new).transpose();
+        let watched =
+            watched.map_err(|_| fail(TransportError::Gone { what: "watching the card" }))?;
+        *lock(&self.watch) = watched.map(Arc::new);
         *lock(&self.transport) = Some(transport);
         *lock(&self.link) = Some(link);
         Ok(())

@@ -29,8 +29,8 @@ pub(crate) trait Transport: Send + Sync + std::fmt::Debug {
     /// Has the interrupt vectors, from the first on, signal these event descriptors.
     fn interrupt_by(&self, events: &[BorrowedFd<'_>]) -> Result<(), TransportError>;
 
-    /// What says when the card goes.
-    fn watch(&self) -> Watch<'_>;
+    /// What says when the card goes, if anything does.
+    fn watch(&self) -> Option<Watch<'_>>;
 
     /// Whether the card is gone; called when the watched descriptor says something.
     fn is_gone(&self) -> bool;

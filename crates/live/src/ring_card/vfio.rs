@@ -121,8 +121,8 @@ impl Transport for Vfio {
         self.device.set_interrupts(InterruptKind::MsiX, &events).map_err(failure(what))
     }
 
-    fn watch(&self) -> Watch<'_> {
-        Watch::Event(self.leave.as_fd())
+    fn watch(&self) -> Option<Watch<'_>> {
+        Some(Watch::Event(self.leave.as_fd()))
     }
 
     fn is_gone(&self) -> bool {

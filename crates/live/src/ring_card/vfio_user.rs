@@ -156,8 +156,8 @@ impl Transport for VfioUser {
         self.call(what, |client| client.irqs_assign(irq::MSIX, 0, &events, IrqAction::Trigger))
     }
 
-    fn watch(&self) -> Watch<'_> {
-        Watch::Connection(self.socket.as_fd())
+    fn watch(&self) -> Option<Watch<'_>> {
+        Some(Watch::Connection(self.socket.as_fd()))
     }
 
     fn is_gone(&self) -> bool {
