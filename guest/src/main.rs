@@ -3,6 +3,8 @@
 //! `farside-guest MODE`, as root, in a guest that `scripts/qemu/boot.sh` has made:
 //! - `pci`: the card through sysfs alone, without an IOMMU and without a driver of the kernel's;
 //! - `vfio`: the card through VFIO behind an IOMMU, by the code that drives silicon;
+//! - `program`: a whole Farside program on the card, by VFIO behind an IOMMU;
+//! - `conformance`: the suite that every card must pass, by VFIO behind an IOMMU;
 //! - `edu`: that code on QEMU's own teaching device, so that a fault of ours is told from one of the
 //!   card's.
 //!
@@ -10,11 +12,13 @@
 
 mod card;
 mod checks;
+mod conformance;
 mod edu;
 mod memory;
 mod msix;
 mod pci;
 mod physical;
+mod program;
 mod registers;
 mod report;
 mod rings;
@@ -36,8 +40,12 @@ fn main() -> ExitCode {
         "pci" => pci::run(&mut report),
         "vfio" => vfio::run(&mut report),
         "edu" => edu::run(&mut report),
+        "program" => program::run(&mut report),
+        "conformance" => conformance::run(&mut report),
         _ => {
-            eprintln!("farside-guest: give a mode, pci, vfio or edu, not '{mode}'");
+            eprintln!(
+                "farside-guest: give a mode, pci, vfio, edu, program or conformance, not '{mode}'"
+            );
             return ExitCode::from(2);
         }
     }

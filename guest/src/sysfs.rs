@@ -25,6 +25,16 @@ pub(crate) fn bind_to_vfio(address: PciAddress) -> Result<(), Failure> {
     wait_until("the driver vfio-pci", || address.driver().as_deref() == Some("vfio-pci"))
 }
 
+/// Takes the device away, as if it were being unplugged. Returns when its driver has let it go.
+pub(crate) fn remove(address: PciAddress) -> Result<(), Failure> {
+    write(&address.folder().join("remove"), "1")
+}
+
+/// Looks for devices that have come.
+pub(crate) fn rescan() -> Result<(), Failure> {
+    write(Path::new("/sys/bus/pci/rescan"), "1")
+}
+
 /// Writes a file of the kernel's.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     fs::write(path, text).map_err(|error| format!("{text} to {}: {error}", path.display()).into())

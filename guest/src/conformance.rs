@@ -1,0 +1,30 @@
+//! The conformance suite of the card interface, on the card behind VFIO.
+
+use farside::CardPlace;
+use farside_card::conformance::Verdict;
+use farside_card::interface::pci;
+use farside_live::conformance::CardUnderTest;
+
+use crate::report::Report;
+use crate::{Failure, sysfs};
+
+pub(crate) fn run(report: &mut Report) {
+    let Some(mut card) = report.note("open", open()) else {
+        return;
+    };
+    let ended = card.run(|check, finding| {
+        let result = match finding {
+            Ok(Verdict::Passed) => Ok(()),
+            Ok(Verdict::NotRun(why)) => Err(format!("not run: {why}").into()),
+            Err(why) => Err(why.as_str().into()),
+        };
+        report.note(check.name, result);
+    });
+    report.note("the-bus-until-the-end", ended.map_err(Failure::from));
+}
+
+fn open() -> Result<CardUnderTest, Failure> {
+    let address = sysfs::find(pci::VENDOR, pci::DEVICE)?;
+    sysfs::bind_to_vfio(address)?;
+    Ok(CardUnderTest::open(&CardPlace::Vfio(address.to_string()))?)
+}
