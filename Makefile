@@ -10,11 +10,12 @@ ARGS ?=
 SOAK_STEPS ?= 200000
 SOAK_SECONDS ?= 60
 
-.PHONY: help setup demo bench test soak clean
+.PHONY: help setup demo bench test qemu soak clean
 
 help:
 	@echo "make demo    build, then run the main job: graph workloads on two cards"
 	@echo "make test    format, lints, documentation and every test, with a budget of time"
+	@echo "make qemu    only the tests in virtual machines (docs/qemu.md)"
 	@echo "make bench   measure the promised numbers (docs/performance.md)"
 	@echo "make soak    the long mode of the randomised tests and of the races"
 	@echo "make setup   only check and install what the others need"
@@ -35,6 +36,9 @@ bench: setup
 
 test: setup
 	@scripts/test.sh
+
+qemu: setup
+	@scripts/qemu/test.sh
 
 soak: setup
 	FARSIDE_STEPS=$(SOAK_STEPS) FARSIDE_SECONDS=$(SOAK_SECONDS) \

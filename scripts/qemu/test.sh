@@ -1,28 +1,31 @@
 #!/usr/bin/env bash
 # test.sh: a Farside card in a stock virtual machine.
 #
-#   edu    farside-live's VFIO code on a device of QEMU's own, behind an emulated IOMMU
-#   pci    the card through vfio-user-pci: registers, card memory, DMA, MSI-X, without any driver
-#   vfio   the card bound to vfio-pci behind an emulated IOMMU: the path for silicon
+#   edu          farside-live's VFIO code on a device of QEMU's own, behind an emulated IOMMU
+#   pci          the card through vfio-user-pci: registers, card memory, DMA, MSI-X, without any driver
+#   vfio         the card bound to vfio-pci behind an emulated IOMMU: the path for silicon
+#   conformance  the same, and the suite that every card must pass
+#   program      the same, and a whole Farside program, whose card is pulled out and comes back
 #
-# Prints a line per boot: "ok", "FAILED" or "NOT RUN". Exit codes: 0 all passed, 1 something failed, 77
-# nothing was run, because QEMU cannot be had here.
+# Arguments are boots to run; without any, all of them. Prints a line per boot: "ok", "FAILED" or "NOT
+# RUN". Exit codes: 0 all passed, 1 something failed, 77 nothing was run, because QEMU cannot be had here.
 # FARSIDE_QEMU_CACHE names the folder for QEMU (target/qemu), FARSIDE_QEMU_LOGS one for the logs,
 # FARSIDE_BIN a farside command that serves the card, instead of one built for the test.
 set -euo pipefail
 # shellcheck source=common.sh
 source "$(dirname "$0")/common.sh"
 
-[ $# -eq 0 ] || usage
 cd "$repository"
 here=scripts/qemu
 readonly here
-readonly BOOTS="edu pci vfio"
+readonly BOOTS="edu pci vfio conformance program"
+# Less than the program of the last boot uses, so that pages are evicted.
+readonly CARD_MEMORY=4M
 readonly CARD_STARTS_WITHIN_S=20
-# Six seconds on an idle machine.
+# Six seconds on an idle machine, the last two twenty.
 readonly BOOT_LIMIT_S=180
 readonly GUEST=target/guest/x86_64-unknown-linux-gnu/debug/farside-guest
-readonly BUILT=target/release/farside
+readonly BUILT=target/debug/farside
 
 scratch=$(mktemp -d)
 readonly scratch
@@ -36,7 +39,7 @@ clean_up() {
 trap clean_up EXIT
 
 # The two that know how a card is served.
-serve_card() { exec "${FARSIDE_BIN:-$BUILT}" card serve "$scratch/card" --memory 64M --functions 1; }
+serve_card() { exec "${FARSIDE_BIN:-$BUILT}" card serve "$scratch/card" --memory "$CARD_MEMORY" --functions 1; }
 readonly SOCKET=$scratch/card/fn0.sock
 
 # A card of its own for each boot, so that none finds what another has left.
@@ -73,10 +76,12 @@ boot() {
 run_edu() { boot edu --iommu --device edu; }
 run_pci() { start_card && boot pci --socket "$SOCKET"; }
 run_vfio() { start_card && boot vfio --iommu --socket "$SOCKET"; }
+run_conformance() { start_card && boot conformance --iommu --socket "$SOCKET"; }
+run_program() { start_card && boot program --iommu --socket "$SOCKET"; }
 
 build() {
     if [ -z "${FARSIDE_BIN:-}" ]; then
-        cargo build --release --locked -p farside --bin farside || return
+        cargo build --locked -p farside --bin farside || return
     fi
     (cd guest && cargo build --locked)
 }
@@ -86,12 +91,16 @@ result() { printf '%-8s qemu %s%s\n' "$1" "$2" "${3:+ ($3)}"; }
 # end_all VERDICT WHY CODE: the same for every boot.
 end_all() {
     local mode
-    for mode in $BOOTS; do
+    for mode in "${boots[@]}"; do
         result "$1" "$mode" "$2"
     done
     exit "$3"
 }
 
+read -ra boots <<<"${*:-$BOOTS}"
+for mode in "${boots[@]}"; do
+    [[ " $BOOTS " == *" $mode "* ]] || usage
+done
 mkdir -p "$logs"
 code=0
 "$here/prepare.sh" || code=$?
@@ -103,7 +112,7 @@ esac
 build || end_all FAILED "the programs could not be built" 1
 
 failed=0
-for mode in $BOOTS; do
+for mode in "${boots[@]}"; do
     echo "== qemu $mode"
     start=$SECONDS
     if "run_$mode"; then
