@@ -219,8 +219,14 @@ impl Runtime {
         let name = format!("farside-back-{}", card.0);
         let started = std::thread::Builder::new().name(name).spawn(move || {
             block_for_whole_thread();
-            get_back(&weak, &ring);
-            ring.recovering.store(false, Ordering::SeqCst);
+            loop {
+                let back = get_back(&weak, &ring);
+                ring.recovering.store(false, Ordering::SeqCst);
+                // It may have gone again before that was said, and nobody else has begun then.
+                if !back || ring.is_connected() || !ring.begin_recovery() {
+                    return;
+                }
+            }
         });
         if let Err(error) = started {
             tracing::error!(%card, %error, "no thread can get the card back");
@@ -266,16 +272,16 @@ impl Runtime {
     }
 }
 
-/// Tries until the card is back, or the runtime is gone.
-fn get_back(runtime: &Weak<Runtime>, ring: &RingCard) {
+/// Tries until the card is back (`true`), or the runtime is gone.
+fn get_back(runtime: &Weak<Runtime>, ring: &RingCard) -> bool {
     let (mut pause, longest) = PAUSES;
     loop {
-        let Some(runtime) = runtime.upgrade() else { return };
+        let Some(runtime) = runtime.upgrade() else { return false };
         if runtime.closed.load(Ordering::SeqCst) || ring.pulled.load(Ordering::SeqCst) {
-            return;
+            return false;
         }
         match runtime.take_back(ring) {
-            Ok(()) => return,
+            Ok(()) => return true,
             Err(error) if error.may_pass() => tracing::debug!(%error, "not yet"),
             Err(error) => tracing::error!(%error, "a card that came back cannot be used"),
         }
