@@ -83,7 +83,8 @@ pub struct CardProcess {
 }
 
 impl CardProcess {
-    /// Serves a card from a child of the test `test`, which has to call [`serve_if_asked`] first.
+    /// Serves a card from a child of the test `test`, which has to call [`serve_if_asked`] first. It
+    /// ends with the thread that calls this, or [`CardProcess::restart`].
     pub fn start(test: &str, config: &CardConfig) -> CardProcess {
         let folder = config.folder.clone();
         let child = spawn(test, &folder);

@@ -12,12 +12,12 @@ pub struct Census {
     pub threads: usize,
     /// Mappings of memory files.
     pub mappings: usize,
-    /// Bytes of address space.
-    pub bytes: u64,
+    /// Mappings that are too large to be the allocator's.
+    pub large: usize,
 }
 
-/// Address space that an allocator may have taken for its threads meanwhile.
-const SLACK_BYTES: u64 = 256 << 20;
+/// An allocator reserves this much for a thread, at most.
+const ALLOCATOR_BYTES: u64 = 64 << 20;
 
 fn of(pid: u32, what: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/{what}"))
@@ -28,20 +28,25 @@ fn entries(path: PathBuf) -> usize {
     std::fs::read_dir(path).map_or(0, Iterator::count)
 }
 
+/// The length of a mapping, from its line `start-end ...`.
+fn bytes_of(line: &str) -> u64 {
+    let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+    let hex = |text| u64::from_str_radix(text, 16).unwrap_or(0);
+    range.map_or(0, |(start, end)| hex(end).saturating_sub(hex(start)))
+}
+
 impl Census {
     /// Counts now.
     ///
-    /// Only mappings of memory files are counted exactly: heap, stacks and arenas of the allocator
-    /// come and go as they like.
+    /// Heap, stacks and reservations of the allocator come and go as they like, so small mappings
+    /// count only if they are of memory files.
     pub fn of(pid: u32) -> Census {
         let maps = std::fs::read_to_string(of(pid, "maps")).unwrap_or_default();
-        let status = std::fs::read_to_string(of(pid, "status")).unwrap_or_default();
-        let size = field(&status, "VmSize:").and_then(|size| size.strip_suffix(" kB"));
         Census {
-            bytes: size.and_then(|size| size.parse::<u64>().ok()).unwrap_or(0) << 10,
             files: entries(of(pid, "fd")),
             threads: entries(of(pid, "task")),
             mappings: maps.lines().filter(|line| line.contains("memfd:")).count(),
+            large: maps.lines().filter(|line| bytes_of(line) > ALLOCATOR_BYTES).count(),
         }
     }
 
@@ -63,7 +68,7 @@ impl Census {
         self.files <= other.files
             && self.threads <= other.threads
             && self.mappings <= other.mappings
-            && self.bytes <= other.bytes + SLACK_BYTES
+            && self.large <= other.large
     }
 
     /// Waits until a process has no more than this of anything.
