@@ -1,27 +1,28 @@
 //! The doorbell of a function, and who listens to it.
 //!
-//! Usually the function's own thread does. A processing element that stands in a fault takes over:
-//! the commands that serve its fault come by the doorbell, and so it wakes at once instead of being
-//! woken by another thread. One listens at a time.
+//! Usually the function's own thread does. A processing element that stands in a fault listens as
+//! well: the commands that serve its fault come by the doorbell, and so it wakes at once instead of
+//! being woken by another thread.
+//!
+//! One ring wakes one of them. Both wait in an epoll of their own, each for the doorbell
+//! exclusively, and the element's was first: the kernel offers a ring to it, and where nobody waits
+//! in it (`ep_poll_callback` of Linux tells) goes on to the thread's. Each ring is an edge, and the
+//! count is never read: set back by one of them, it would make the other's edge look like none.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
-
-use crate::lock::lock;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Doorbell {
     /// The client adds to it.
     event: OwnedFd,
-    /// Where a processing element listens. Each ring is an edge, so the count need not be read.
+    /// Where a processing element listens.
     own: OwnedFd,
-    /// Where the function's thread listens, and the token it wants.
-    thread: Mutex<Option<(OwnedFd, u64)>>,
+    /// An element listens.
     taken: AtomicBool,
 }
 
@@ -31,55 +32,36 @@ pub(super) struct Listening<'a>(&'a Doorbell);
 impl Doorbell {
     pub(super) fn new(event: OwnedFd) -> Result<Doorbell, Errno> {
         let own = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&own, &event, EventData::new_u64(0), EventFlags::IN | EventFlags::ET)?;
-        Ok(Doorbell { event, own, thread: Mutex::new(None), taken: AtomicBool::new(false) })
+        let flags = EventFlags::IN | EventFlags::ET | EventFlags::EXCLUSIVE;
+        epoll::add(&own, &event, EventData::new_u64(0), flags)?;
+        Ok(Doorbell { event, own, taken: AtomicBool::new(false) })
     }
 
-    /// Has it wake the function's thread, as the event `token` of `epoll`.
-    pub(super) fn wake_thread(&self, epoll: BorrowedFd<'_>, token: u64) -> std::io::Result<()> {
-        let mut thread = lock(&self.thread);
-        epoll::add(epoll, &self.event, EventData::new_u64(token), EventFlags::IN)?;
-        *thread = Some((epoll.try_clone_to_owned()?, token));
-        Ok(())
+    /// Has it wake the function's thread, as the event `token` of `epoll`, while no element listens.
+    pub(super) fn wake_thread(&self, epoll: BorrowedFd<'_>, token: u64) -> Result<(), Errno> {
+        let flags = EventFlags::IN | EventFlags::ET | EventFlags::EXCLUSIVE;
+        epoll::add(epoll, &self.event, EventData::new_u64(token), flags)
     }
 
     /// Has it wake the function's thread no more.
-    pub(super) fn leave_thread(&self) {
-        if let Some((epoll, _)) = lock(&self.thread).take() {
-            let _ = epoll::delete(&epoll, &self.event);
-        }
+    pub(super) fn leave_thread(&self, epoll: BorrowedFd<'_>) {
+        // It is there, unless the client was refused before.
+        let _ = epoll::delete(epoll, &self.event);
     }
 
-    /// Takes the doorbell over from the function's thread; `None` if another has.
-    pub(super) fn take_over(&self) -> Option<Listening<'_>> {
-        if self.taken.swap(true, Ordering::SeqCst) {
-            return None;
-        }
-        self.listen_on_thread(false);
-        Some(Listening(self))
+    /// Lets a processing element listen; `None` if another does.
+    pub(super) fn listen(&self) -> Option<Listening<'_>> {
+        (!self.taken.swap(true, Ordering::SeqCst)).then_some(Listening(self))
     }
 
-    fn listen_on_thread(&self, on: bool) {
-        let flags = if on { EventFlags::IN } else { EventFlags::empty() };
-        if let Some((epoll, token)) = &*lock(&self.thread) {
-            // Where the doorbell has rung meanwhile this reports it, so no ring is lost.
-            let _ = epoll::modify(epoll, &self.event, EventData::new_u64(*token), flags);
-        }
-    }
-
-    /// Sleeps until it rings. For the one who has taken it over.
+    /// Sleeps until it rings. For the element that listens.
     pub(super) fn wait(&self) {
         let mut events = Vec::with_capacity(1);
         // Every outcome means: look.
         let _ = epoll::wait(&self.own, rustix::buffer::spare_capacity(&mut events), None);
     }
 
-    /// Sets it back; the rings before are going to be served.
-    pub(super) fn clear(&self) {
-        let _ = rustix::io::read(&self.event, &mut [0; 8]);
-    }
-
-    /// Wakes the one who has taken it over, if somebody has.
+    /// Wakes the element that listens, if one does.
     pub(super) fn nudge(&self) {
         if self.taken.load(Ordering::SeqCst) {
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
@@ -95,8 +77,83 @@ impl AsFd for Doorbell {
 
 impl Drop for Listening<'_> {
     fn drop(&mut self) {
-        // A ring that nobody has served is still in the count, and wakes the thread.
-        self.0.listen_on_thread(true);
         self.0.taken.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use rustix::event::{EventfdFlags, Timespec};
+
+    use super::*;
+
+    fn doorbell() -> (Arc<Doorbell>, OwnedFd) {
+        let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let thread = epoll::create(CreateFlags::CLOEXEC).unwrap();
+        let bell = Doorbell::new(event).unwrap();
+        bell.wake_thread(thread.as_fd(), 7).unwrap();
+        (Arc::new(bell), thread)
+    }
+
+    /// Whether the function's thread is woken within `limit`.
+    fn wakes_thread(thread: &OwnedFd, limit: Duration) -> bool {
+        let mut events = Vec::with_capacity(1);
+        let limit = Timespec::try_from(limit).unwrap();
+        let room = rustix::buffer::spare_capacity(&mut events);
+        epoll::wait(thread, room, Some(&limit)).unwrap() > 0
+    }
+
+    /// Whether an element that listens is woken.
+    fn wakes_element(bell: &Arc<Doorbell>) -> bool {
+        let (done, is_done) = std::sync::mpsc::channel();
+        let bell = Arc::clone(bell);
+        std::thread::spawn(move || {
+            bell.wait();
+            let _ = done.send(());
+        });
+        is_done.recv_timeout(Duration::from_secs(5)).is_ok()
+    }
+
+    const SOON: Duration = Duration::from_secs(5);
+
+    #[test]
+    fn a_ring_that_woke_the_thread_also_wakes_an_element_that_was_about_to_sleep() {
+        let (bell, thread) = doorbell();
+        let _listening = bell.listen().unwrap();
+        bell.nudge();
+        assert!(wakes_thread(&thread, SOON));
+        assert!(wakes_element(&bell), "the ring was lost");
+    }
+
+    #[test]
+    fn one_ring_wakes_the_element_that_listens_and_not_the_thread() {
+        let (bell, thread) = doorbell();
+        let _listening = bell.listen().unwrap();
+        let element = std::thread::spawn({
+            let bell = Arc::clone(&bell);
+            move || wakes_element(&bell)
+        });
+        // The element is given time to fall asleep; a ring before that wakes both, which is no harm,
+        // so only the element is required.
+        std::thread::sleep(Duration::from_millis(50));
+        bell.nudge();
+        assert!(element.join().unwrap());
+        let _ = wakes_thread(&thread, Duration::ZERO);
+        bell.nudge();
+        assert!(wakes_thread(&thread, SOON), "with nobody listening the thread is woken");
+    }
+
+    #[test]
+    fn one_element_listens_at_a_time_and_only_it_is_nudged() {
+        let (bell, thread) = doorbell();
+        bell.nudge();
+        assert!(!wakes_thread(&thread, Duration::ZERO), "nobody listens, so nobody is nudged");
+        let first = bell.listen();
+        assert!(first.is_some() && bell.listen().is_none());
+        drop(first);
+        assert!(bell.listen().is_some());
     }
 }

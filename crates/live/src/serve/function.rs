@@ -125,7 +125,6 @@ impl Host {
             let next = client.as_ref().and_then(|client| client.plane.give_up_late_jobs());
             let ready = self.wait(next);
             if let Some(client) = client.as_ref().filter(|_| ready.doorbell) {
-                client.plane.doorbell().clear();
                 client.plane.serve_doorbell();
             }
             if ready.message && !client.as_mut().is_some_and(Client::serve) {
@@ -186,7 +185,7 @@ impl Host {
             .map_err(|error| path(std::io::Error::other(error)))?;
         let (message, data) = (epoll::EventFlags::IN, epoll::EventData::new_u64(MESSAGE));
         epoll::add(&self.epoll, &connection, data, message)?;
-        plane.doorbell().wake_thread(self.epoll.as_fd(), DOORBELL).map_err(path)?;
+        plane.doorbell().wake_thread(self.epoll.as_fd(), DOORBELL)?;
         let peer = connection.peer().ok();
         tracing::info!(function = self.life.number, generation, ?peer, "a client has come");
         *lock(&self.life.now) = Some((Arc::clone(&plane), peer));
@@ -219,7 +218,7 @@ impl Host {
 
     fn end(&self, client: Option<Client>) {
         let Some(Client { session, device, plane }) = client else { return };
-        plane.doorbell().leave_thread();
+        plane.doorbell().leave_thread(self.epoll.as_fd());
         let _ = epoll::delete(&self.epoll, &session);
         // First of all: when the client sees the end of the connection, it uses its memory for
         // something else.

@@ -254,8 +254,7 @@ impl Plane {
             }
             self.with_front(|front, card, bus| front.process(card, bus));
         }
-        // Rings until now are served here; one that comes later is the function's thread's.
-        self.doorbell.clear();
+        // What came until now is served here; whatever comes later rings for the function's thread.
         self.serve_doorbell();
     }
 
@@ -382,7 +381,7 @@ impl Backplane for Plane {
     }
 
     fn wait_instead(&self, _card: &SoftCard, ready: &mut dyn FnMut() -> bool) -> bool {
-        let Some(_listening) = self.doorbell.take_over() else {
+        let Some(_listening) = self.doorbell.listen() else {
             return false;
         };
         self.listen(ready);

@@ -22,6 +22,8 @@ use crate::mapping::{Mapping, MemoryError, Part};
 
 const WHAT: &str = "farside-bus";
 
+const PAGE: u64 = PAGE_SIZE as u64;
+
 /// Bytes of a function's bus that it reaches. Windows beyond are accepted and not reached.
 const BUS_BYTES: u64 = 1 << 40;
 
@@ -31,6 +33,11 @@ pub(super) struct Windows {
     bus: Mapping,
     /// By first bus address.
     table: RwLock<BTreeMap<u64, Window>>,
+    /// The writable window that was used last, nearly always the one with the rings: its first page
+    /// in the upper half, the page behind its last in the lower. Changes only while the table is
+    /// locked. Who looks at it without a lock while its window goes reads or writes nowhere, as with
+    /// a window that goes right afterwards.
+    last: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,15 +49,14 @@ struct Window {
 impl Windows {
     pub(super) fn new() -> Result<Windows, MemoryError> {
         let bus = Mapping::anonymous(WHAT, BUS_BYTES as usize)?;
-        Ok(Windows { bus, table: RwLock::default() })
+        Ok(Windows { bus, table: RwLock::default(), last: AtomicU64::new(0) })
     }
 
     /// Adds a window. One without a descriptor is not reachable: this card sends no DMA messages.
     pub(super) fn map(&self, map: DmaMap) -> Result<(), Errno> {
         let Some(file) = map.fd else { return Ok(()) };
         check_file(&file, map.offset, map.size)?;
-        let page = PAGE_SIZE as u64;
-        if map.address % page != 0 || map.size % page != 0 || map.offset % page != 0 {
+        if map.address % PAGE != 0 || map.size % PAGE != 0 || map.offset % PAGE != 0 {
             return Err(Errno::INVAL);
         }
         if map.address.checked_add(map.size).is_none_or(|end| end > BUS_BYTES) {
@@ -80,6 +86,7 @@ impl Windows {
             DmaUnmap::All => (0, u64::MAX),
         };
         let mut table = self.write();
+        self.forget();
         let gone: Vec<(u64, u64)> =
             table.range(first..end).map(|(&at, window)| (at, window.bytes)).collect();
         for (address, bytes) in gone {
@@ -91,6 +98,7 @@ impl Windows {
     /// Fences everything: the client is gone.
     pub(super) fn fence(&self) {
         let mut table = self.write();
+        self.forget();
         table.clear();
         self.fence_part(0, BUS_BYTES);
     }
@@ -122,7 +130,7 @@ impl Windows {
     pub(super) fn pointer(&self, address: u64) -> NonNull<u8> {
         // Pages of commands lie below 2^44, and those that a card maps or copies were covered by
         // windows once; beyond the bus there never is one.
-        let offset = address.min(BUS_BYTES - PAGE_SIZE as u64) as usize;
+        let offset = address.min(BUS_BYTES - PAGE) as usize;
         NonNull::new(self.bus.base().wrapping_add(offset)).expect("a mapping is not at address 0")
     }
 
@@ -134,11 +142,34 @@ impl Windows {
         write: bool,
         body: impl FnOnce(usize) -> T,
     ) -> Result<T, BusError> {
+        if self.is_in_last(address, bytes) {
+            return Ok(body(address as usize));
+        }
         let table = self.read();
         if !covers(&table, address, bytes, write) {
             return Err(BusError { address });
         }
+        self.remember(&table, address);
         Ok(body(address as usize))
+    }
+
+    fn is_in_last(&self, address: u64, bytes: u64) -> bool {
+        let last = self.last.load(Ordering::Acquire);
+        let (start, end) = ((last >> 32) * PAGE, (last & 0xffff_ffff) * PAGE);
+        address >= start && address.checked_add(bytes).is_some_and(|ends| ends <= end)
+    }
+
+    fn remember(&self, table: &BTreeMap<u64, Window>, address: u64) {
+        let found = table.range(..=address).next_back();
+        if let Some((&start, window)) = found.filter(|(_, window)| window.writable) {
+            // The bus has 2^28 pages.
+            let (first, end) = (start / PAGE, (start + window.bytes) / PAGE);
+            self.last.store(first << 32 | end, Ordering::Release);
+        }
+    }
+
+    fn forget(&self) {
+        self.last.store(0, Ordering::SeqCst);
     }
 
     /// Reads bytes that the client may change at the same time.

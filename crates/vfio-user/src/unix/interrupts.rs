@@ -10,10 +10,25 @@ use crate::device::{DeviceInfo, Irq};
 use crate::errno::Errno;
 use crate::irqs::{IrqAction, IrqData, SetIrqs};
 
+/// An eventfd.
+#[derive(Debug)]
+struct Trigger {
+    fd: OwnedFd,
+    /// Writing to it returns at once, as it was when it was set up.
+    never_blocks: bool,
+}
+
+impl Trigger {
+    fn new(fd: OwnedFd) -> Trigger {
+        let flags = rustix::fs::fcntl_getfl(&fd).unwrap_or(rustix::fs::OFlags::empty());
+        Trigger { never_blocks: flags.contains(rustix::fs::OFlags::NONBLOCK), fd }
+    }
+}
+
 /// What is set up for one interrupt.
 #[derive(Debug, Default)]
 struct Vector {
-    trigger: Option<OwnedFd>,
+    trigger: Option<Trigger>,
     masked: bool,
     /// It was raised while it was masked.
     pending: bool,
@@ -135,18 +150,21 @@ fn raise(irq: &Irq, vector: &mut Vector) -> Result<bool, Errno> {
 }
 
 fn assign(vector: &mut Vector, trigger: Option<OwnedFd>) {
+    let trigger = trigger.map(Trigger::new);
     *vector = Vector { trigger, masked: false, pending: false };
 }
 
-/// Adds one to an eventfd. A full one has been signalled already; a write to it would block for as
-/// long as its owner likes, so it is not made.
-fn signal(fd: &OwnedFd) -> Result<(), Errno> {
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let ready = poll(&mut [PollFd::new(fd, PollFlags::OUT)], Some(&now));
-    if ready.map_err(io::Error::from)? == 0 {
-        return Ok(());
+/// Adds one to an eventfd. A full one has been signalled already; a write to one that blocks would
+/// take as long as its owner likes, so it is not made.
+fn signal(trigger: &Trigger) -> Result<(), Errno> {
+    if !trigger.never_blocks {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let ready = poll(&mut [PollFd::new(&trigger.fd, PollFlags::OUT)], Some(&now));
+        if ready.map_err(io::Error::from)? == 0 {
+            return Ok(());
+        }
     }
-    match rustix::io::write(fd, &1u64.to_ne_bytes()) {
+    match rustix::io::write(&trigger.fd, &1u64.to_ne_bytes()) {
         Ok(_) | Err(rustix::io::Errno::AGAIN) => Ok(()),
         Err(error) => Err(io::Error::from(error).into()),
     }
