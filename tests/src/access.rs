@@ -1,5 +1,6 @@
 //! Accesses to words, and what is known of them while they are under way.
 
+use farside_card::AccessId;
 use farside_svm::Need;
 use farside_types::{Access, AgentId, CardId, FaultId, JobId, PageNo};
 
@@ -69,6 +70,8 @@ pub(crate) struct Flight {
     pub(crate) agent: AgentId,
     pub(crate) who: Who,
     pub(crate) cargo: Cargo,
+    /// For a card behind rings: what its model calls the access.
+    pub(crate) grant: Option<AccessId>,
 }
 
 /// What is in flight.

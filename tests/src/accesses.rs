@@ -52,10 +52,22 @@ impl Machine {
         if let Who::Job(job) = who {
             self.job_mut(job).flights += 1;
         }
-        let flight = Flight { agent, who, cargo: Cargo::Word(access, translation) };
+        let cargo = Cargo::Word(access, translation);
+        let flight = Flight { agent, who, cargo, grant: None };
         let id = self.number();
         self.flights.insert(id, flight);
         if self.rng.chance(500) {
+            return self.arrive(id);
+        }
+        self.later(Work::Fly(id));
+        Ok(())
+    }
+
+    /// An access of a card behind rings begins.
+    pub(crate) fn fly(&mut self, flight: Flight, at_once: bool) -> Result<(), Violation> {
+        let id = self.number();
+        self.flights.insert(id, flight);
+        if at_once {
             return self.arrive(id);
         }
         self.later(Work::Fly(id));
@@ -67,14 +79,17 @@ impl Machine {
         let Some(flight) = self.flights.remove(&id) else {
             return Ok(()); // it died with its card, or was hurried by a shootdown
         };
+        let (agent, grant) = (flight.agent, flight.grant);
         match flight.cargo {
             Cargo::Word(access, translation) => {
-                let landed = self.perform(flight.agent, access, translation)?;
+                let landed = self.perform(agent, access, translation)?;
+                self.let_go(agent, grant)?;
                 self.landed(flight.who, landed)
             }
             Cargo::Group(held, left) => {
-                let landed = self.group_access(flight.agent, &held)?;
+                let landed = self.group_access(agent, &held)?;
                 if left <= 1 || landed == Landed::BusError {
+                    self.let_go(agent, grant)?;
                     return self.landed(flight.who, landed);
                 }
                 let cargo = Cargo::Group(held, left - 1);
@@ -82,6 +97,18 @@ impl Machine {
                 self.later(Work::Fly(id));
                 Ok(())
             }
+        }
+    }
+
+    /// A card behind rings no longer holds what an access went through.
+    fn let_go(
+        &mut self,
+        agent: AgentId,
+        grant: Option<farside_card::AccessId>,
+    ) -> Result<(), Violation> {
+        match (agent.card(), grant) {
+            (Some(card), Some(grant)) => self.end_grant(card, grant),
+            _ => Ok(()),
         }
     }
 

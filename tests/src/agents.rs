@@ -144,7 +144,9 @@ impl Machine {
     /// A random translation is forgotten, while no command is on its way that relies on it.
     fn evict_translation(&mut self, card: CardId) {
         let chance = self.hostility.tlb_eviction;
-        if !self.cards[usize::from(card.0)].ring.is_empty() || !self.rng.chance(chance) {
+        let state = &self.cards[usize::from(card.0)];
+        // The tables of a card behind rings are so small that it forgets by itself.
+        if state.port.is_some() || !state.ring.is_empty() || !self.rng.chance(chance) {
             return;
         }
         let pages: Vec<PageNo> = self.cards[usize::from(card.0)].tlb.keys().copied().collect();
@@ -170,14 +172,16 @@ impl Machine {
             }
             return Ok(false);
         };
+        let (width, card) = (job.script.width, job.card);
+        let on_port = self.cards[usize::from(card.0)].port.is_some();
         let room = match next {
-            JobStep::Access(_) => at_work < job.script.width,
-            JobStep::Group(_) => at_work == 0,
+            JobStep::Access(_) if !on_port => at_work < width,
+            JobStep::Access(_) | JobStep::Group(_) => at_work == 0,
         };
         if room {
-            job.script.steps.pop_front();
-            let card = job.card;
+            self.job_mut(id).script.steps.pop_front();
             match next {
+                step if on_port => self.port_step(card, id, step)?,
                 JobStep::Access(access) => self.job_access(card, id, access)?,
                 JobStep::Group(ranges) => self.job_group(card, id, &ranges),
             }
@@ -227,7 +231,8 @@ impl Machine {
 
     /// An access of a card, or a group, waits in a fault.
     fn raise(&mut self, card: CardId, job: JobId, need: Need, access: Option<WordAccess>) {
-        let id = FaultId(self.number());
+        // Cards behind rings number their faults themselves, from 0 on.
+        let id = FaultId(self.number() | 1 << 63);
         self.say('f', format!("{card} {job} {id} {need:?}"));
         let raised = self.stamp;
         let fault = Fault {
@@ -241,16 +246,22 @@ impl Machine {
             answered: false,
             void: false,
         };
-        for (page, _) in fault.pages() {
-            self.note_wanted(card.agent(), page);
-        }
         self.faults.insert(id, fault);
+        self.want_pages(card, id);
         self.job_mut(job).waits += 1;
         let state = self.card_mut(card);
         state.fault_buffer.push(id);
         if !state.flush_scheduled {
             state.flush_scheduled = true;
             self.later(Work::Flush(card));
+        }
+    }
+
+    /// A card wants the pages of a fault.
+    pub(crate) fn want_pages(&mut self, card: CardId, id: FaultId) {
+        let pages = self.faults.get(&id).map(Fault::pages).unwrap_or_default();
+        for (page, _) in pages {
+            self.note_wanted(card.agent(), page);
         }
     }
 
@@ -321,6 +332,9 @@ impl Machine {
             fault.void = true;
         }
         self.say('e', format!("{id} ended on {card}: {outcome:?}"));
+        if was_running && self.end_on_port(card, id) {
+            return; // the card will say so
+        }
         self.deliver(Parcel::JobDone(id));
     }
 }

@@ -6,6 +6,7 @@ use farside_svm::{Command, Op};
 use farside_types::{CardId, FaultId, PageNo, Time};
 
 use crate::memory::Translation;
+use crate::port::Port;
 
 /// A command in the ring.
 #[derive(Clone, Debug)]
@@ -20,6 +21,11 @@ pub(crate) struct Queued {
 pub(crate) struct Card {
     pub(crate) id: CardId,
     pub(crate) lost: bool,
+    /// Where it is plugged in, if it is behind registers and rings. Its tables are then what it was
+    /// told, and its ring the commands that have not completed.
+    pub(crate) port: Option<Box<Port>>,
+    /// It is behind registers and rings, also while it is gone.
+    pub(crate) behind_rings: bool,
     /// The ring stands still until a reset.
     pub(crate) stalled: bool,
     /// The driver called it suspect; a reset is on its way.
@@ -54,6 +60,8 @@ impl Card {
         Card {
             id,
             lost: false,
+            port: None,
+            behind_rings: false,
             stalled: false,
             suspect: false,
             doubtful: false,

@@ -71,6 +71,10 @@ pub enum JobFailure {
     BusError,
     /// Its card was lost or reset.
     CardGone,
+    /// The program no longer wanted it.
+    Aborted,
+    /// It asked for what cannot be.
+    Refused,
 }
 
 /// A job.

@@ -5,6 +5,7 @@ use farside_types::{CardId, GROUP_PAGES, PageNo, PageRange, Rights};
 use crate::job::{JobFailure, JobState};
 use crate::machine::{Machine, Parcel, Work};
 use crate::rings::GONE;
+use crate::violation::Violation;
 use farside_svm::{Executor, Op};
 
 impl Machine {
@@ -29,6 +30,10 @@ impl Machine {
             let now = self.now;
             self.agenda.at(now, Work::Reset(card));
         }
+        let rude = knobs.spurious_notice > 0 && self.cards[usize::from(index)].port.is_some();
+        if healthy && rude && self.rng.chance(100) {
+            self.abort_a_job(card);
+        }
         if healthy && self.rng.chance(knobs.spurious_notice) {
             let group =
                 self.arena.start.0 + self.rng.below(self.arena.count) / GROUP_PAGES * GROUP_PAGES;
@@ -44,6 +49,9 @@ impl Machine {
         let state = self.card_mut(card);
         state.stalled = true;
         state.doubtful = true;
+        if state.behind_rings {
+            self.silence_port(card);
+        }
     }
 
     /// The driver called a card that stands still suspect. Pages that the card could write when it
@@ -75,17 +83,20 @@ impl Machine {
     /// A card is gone with its memory.
     pub(crate) fn lose(&mut self, card: CardId) {
         self.say('!', format!("{card} is lost"));
+        self.unplug(card);
         self.wipe(card, true);
         self.card_mut(card).lost = true;
     }
 
     /// A card starts anew: nothing in flight, no translation, nothing in its memory.
-    pub(crate) fn reset(&mut self, card: CardId) {
+    pub(crate) fn reset(&mut self, card: CardId) -> Result<(), Violation> {
         self.say('!', format!("{card} is reset"));
+        let port = self.unplug(card);
         self.wipe(card, false);
         let state = self.card_mut(card);
         (state.stalled, state.suspect, state.doubtful) = (false, false, false);
         state.recovering = true;
+        port.map_or(Ok(()), |port| self.plug_in_again(card, *port))
     }
 
     /// Whatever was on the card, or on its way through it, is no more.
@@ -131,7 +142,14 @@ impl Machine {
         state.counters.clear();
         state.running = 0;
         state.head_begun = false;
+        let behind_rings = state.behind_rings;
         let ring = std::mem::take(&mut state.ring);
+        if behind_rings {
+            // Its connection is gone, and nobody answers.
+            let dma = Executor::CardDma(card);
+            self.transfers.retain(|_, transfer| transfer.command.executor != dma);
+            return;
+        }
         for queued in ring {
             let at = self.soon();
             self.complete(&queued.command, at, Err(GONE));

@@ -25,6 +25,7 @@ use crate::job::{Job, JobState};
 use crate::log::Log;
 use crate::memory::Memory;
 use crate::oracle::OpenRequest;
+use crate::port::Step;
 use crate::prng::Prng;
 use crate::reference::{Content, Reference};
 use crate::transfers::{Fate, Transfer};
@@ -72,6 +73,8 @@ pub(crate) enum Work {
     ProgramTick,
     /// An operator resets a card.
     Reset(CardId),
+    /// Something happens at a card's port, in that life of it.
+    Port(CardId, u64, Step),
 }
 
 /// The machine.
@@ -204,6 +207,7 @@ impl Machine {
             Work::Retry(thread) => self.retry(thread),
             Work::CpuTick => self.cpu_tick(),
             Work::CardTick(card) => self.card_tick(card),
+            Work::Port(card, life, step) => self.run_port(card, life, step),
             Work::HostileTick => {
                 self.hostile_tick();
                 Ok(())

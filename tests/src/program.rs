@@ -61,7 +61,7 @@ impl World {
         if machine.cards[usize::from(card.0)].lost {
             return Ok(());
         }
-        let stream = StreamId(machine.rng.below(4) as u32);
+        let stream = StreamId(machine.rng.below(self.setup.streams) as u32);
         let script = machine.random_script();
         let (_, parcel) = machine.ask_launch(card, stream, script);
         self.deliver(parcel)

@@ -27,9 +27,16 @@ pub(crate) const GONE: StepError = StepError { pages_done: 0, kind: StepErrorKin
 impl Machine {
     /// Puts a command on its card's ring.
     pub(crate) fn enqueue(&mut self, card: CardId, command: Command) {
-        if self.cards[usize::from(card.0)].lost {
+        let state = &self.cards[usize::from(card.0)];
+        if state.lost && state.behind_rings && !matches!(command.op, Op::CardLaunch { .. }) {
+            return; // nobody is there to answer
+        }
+        if state.lost {
             let at = self.soon();
             return self.complete(&command, at, Err(GONE));
+        }
+        if self.cards[usize::from(card.0)].port.is_some() {
+            return self.submit(card, command);
         }
         let generation = match &command.op {
             Op::CardMap { memory, .. } => self.memory(*memory).generation,
@@ -42,7 +49,7 @@ impl Machine {
     /// Sees to it that the ring's head is carried out.
     pub(crate) fn kick_ring(&mut self, card: CardId) {
         let ring = self.card_mut(card);
-        if ring.ring_scheduled || ring.stalled || ring.ring.is_empty() {
+        if ring.ring_scheduled || ring.stalled || ring.ring.is_empty() || ring.port.is_some() {
             return;
         }
         ring.ring_scheduled = true;
@@ -201,7 +208,7 @@ impl Machine {
         let accesses = self.rng.between(1, 5) as u32;
         self.job_mut(job).flights += 1;
         let cargo = Cargo::Group(held, accesses);
-        let flight = Flight { agent: card.agent(), who: Who::Job(job), cargo };
+        let flight = Flight { agent: card.agent(), who: Who::Job(job), cargo, grant: None };
         let id = self.number();
         self.flights.insert(id, flight);
         self.later(Work::Fly(id));
@@ -222,7 +229,7 @@ impl Machine {
     }
 
     /// Starts a kernel; those before it in its stream must have ended.
-    fn start(&mut self, card: CardId, id: JobId) -> Result<(), Violation> {
+    pub(crate) fn start(&mut self, card: CardId, id: JobId) -> Result<(), Violation> {
         let stream = self.job_mut(id).stream;
         let mut before = self.jobs.range(..id).map(|(_, job)| job);
         let unfinished = before.rfind(|job| job.stream == stream && !job.is_over());

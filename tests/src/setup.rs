@@ -4,6 +4,7 @@ use farside_svm::{Capabilities, Config, Mutation, placement};
 use farside_types::{PageNo, PageRange, Span};
 
 use crate::hostility::Hostility;
+use crate::port::RingMutation;
 use crate::prng::Prng;
 
 /// First page of every arena: an address that is a multiple of a block and not 0.
@@ -25,6 +26,12 @@ pub struct Setup {
     pub hostility: Hostility,
     /// The rule that the driver breaks, if any.
     pub mutation: Option<Mutation>,
+    /// Which cards are behind registers and rings, by number; the others are in the program.
+    pub behind_rings: Vec<bool>,
+    /// The rule of the ring protocol that is broken, if any.
+    pub ring_mutation: Option<RingMutation>,
+    /// Streams of the random program.
+    pub streams: u64,
 }
 
 impl Setup {
@@ -38,7 +45,16 @@ impl Setup {
         config.limits.drain = Span::from_millis(2);
         config.limits.copy = Span::from_millis(5);
         config.capabilities.bounce_pages = 8;
-        Setup { seed: 1, config, scheme: "on-touch", hostility: Hostility::none(), mutation: None }
+        Setup {
+            seed: 1,
+            config,
+            scheme: "on-touch",
+            hostility: Hostility::none(),
+            mutation: None,
+            behind_rings: Vec::new(),
+            ring_mutation: None,
+            streams: 4,
+        }
     }
 
     /// The same with page DMA instead of a CPU that reaches everything.
@@ -68,6 +84,26 @@ impl Setup {
         setup
     }
 
+    /// [`Setup::random`], with cards behind registers and rings: all of them, or all but the first.
+    pub fn random_rings(seed: u64, hostility: Hostility) -> Setup {
+        let mut setup = Setup::random(seed, hostility);
+        let cards = setup.config.card_frames.len();
+        setup.behind_rings =
+            (0..cards).map(|card| card > 0 || seed % 3 > 0 || cards == 1).collect();
+        // Each way to a card and back takes some steps, and waits for its turn in small rings.
+        setup.config.limits.drain = Span::from_millis(6);
+        setup.config.limits.copy = Span::from_millis(12);
+        setup.streams = 12;
+        setup
+    }
+
+    /// The same world with a broken rule of the ring protocol.
+    #[must_use]
+    pub fn ring_mutated(mut self, mutation: RingMutation) -> Setup {
+        self.ring_mutation = Some(mutation);
+        self
+    }
+
     /// The same world with a broken rule.
     #[must_use]
     pub fn mutated(mut self, mutation: Mutation) -> Setup {
@@ -80,7 +116,7 @@ impl Setup {
         let table = &self.config.capabilities;
         format!(
             "seed {} scheme {} frames {:?} keep_clean_copies {} host_read_only {} cpu reaches {:?} \
-             dma {:?} limits {:?} {:?} {:?} mutation {:?} {:?}",
+             dma {:?} limits {:?} {:?} {:?} rings {:?} mutation {:?} {:?} {:?}",
             self.seed,
             self.scheme,
             self.config.card_frames,
@@ -91,7 +127,9 @@ impl Setup {
             self.config.limits,
             self.config.prefetch,
             self.config.thrash,
+            self.behind_rings,
             self.mutation,
+            self.ring_mutation,
             self.hostility
         )
     }

@@ -1,7 +1,7 @@
 //! Commands in no ring: paging calls of the host, copies and fills. They act in any order.
 
 use farside_svm::{Command, Executor, Op, Place, Run, StepError, StepErrorKind};
-use farside_types::{AgentId, FrameNo, MemoryId, PageNo, Rights};
+use farside_types::{AgentId, CardId, FrameNo, MemoryId, PageNo, Rights, Time};
 
 use crate::accesses::{host_frame, touches};
 use crate::machine::{Machine, Work};
@@ -26,6 +26,8 @@ pub enum Fate {
 pub(crate) struct Transfer {
     pub(crate) command: Command,
     pub(crate) fate: Fate,
+    /// When it was handed out.
+    issued: Time,
     /// The lives of source and destination when it was handed out.
     generations: (u32, u32),
 }
@@ -49,13 +51,25 @@ impl Machine {
     /// Takes a command that is in no ring.
     pub(crate) fn begin_transfer(&mut self, command: Command) -> Result<(), Violation> {
         self.accept_transfer(&command)?;
-        let fate = self.decide_fate(&command);
+        let by_port = self.port_of(&command);
+        if by_port.is_some_and(|card| self.cards[usize::from(card.0)].lost) {
+            return Ok(()); // nobody is there to answer
+        }
+        let mut fate = self.decide_fate(&command);
+        if by_port.is_some_and(|card| self.cards[usize::from(card.0)].stalled) {
+            fate = Fate::Silent;
+        }
         let id = command.id;
         let generations = self.generations(&command.op);
         if fate != Fate::Well {
             self.note_failure(&command);
         }
-        self.transfers.insert(id, Transfer { command, fate, generations });
+        let transfer = Transfer { command, fate, issued: self.now, generations };
+        self.transfers.insert(id, transfer.clone());
+        if let Some(card) = by_port {
+            self.submit(card, transfer.command);
+            return Ok(());
+        }
         if fate == Fate::Silent {
             self.say('!', format!("{id} stays silent"));
             let at = self.much_later();
@@ -64,6 +78,36 @@ impl Machine {
             self.later(Work::Transfer(id));
         }
         Ok(())
+    }
+
+    /// The card behind rings that carries a command out.
+    fn port_of(&self, command: &Command) -> Option<CardId> {
+        match command.executor {
+            Executor::CardDma(card) if self.cards[usize::from(card.0)].behind_rings => Some(card),
+            _ => None,
+        }
+    }
+
+    /// Whether the driver has waited for it as long as it waits.
+    pub(crate) fn is_given_up(&self, transfer: &Transfer) -> bool {
+        self.now >= transfer.issued + self.limits.copy
+    }
+
+    /// The ring of a card stands still: what its page DMA has to do gets no answer in time.
+    pub(crate) fn silence_port(&mut self, card: CardId) {
+        let of_card: Vec<Command> = self
+            .transfers
+            .values_mut()
+            .filter(|transfer| transfer.command.executor == Executor::CardDma(card))
+            .map(|transfer| {
+                transfer.fate = Fate::Silent;
+                transfer.command.clone()
+            })
+            .collect();
+        for command in of_card {
+            self.note_failure(&command);
+            self.mark_doubtful(card, ends(&command.op).1);
+        }
     }
 
     /// Whether a memory at one of its ends is gone or has begun another life: it will do nothing
@@ -277,7 +321,7 @@ impl Machine {
         Ok(Err(StepError { pages_done: stop, kind: StepErrorKind::Transfer }))
     }
 
-    fn read_page(
+    pub(crate) fn read_page(
         &self,
         id: farside_types::CommandId,
         from: Place,
@@ -302,7 +346,7 @@ impl Machine {
         Ok(content)
     }
 
-    fn write_page(
+    pub(crate) fn write_page(
         &mut self,
         id: farside_types::CommandId,
         to: Place,

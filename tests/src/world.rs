@@ -11,7 +11,7 @@ use farside_svm::{
     RequestError, placement,
 };
 use farside_types::{
-    CardId, JobId, PAGE_SIZE, PageNo, PageRange, RequestId, Rights, Span, StreamId, Time,
+    AgentId, CardId, JobId, PAGE_SIZE, PageNo, PageRange, RequestId, Rights, Span, StreamId, Time,
 };
 
 use crate::access::WordAccess;
@@ -66,7 +66,12 @@ impl World {
         if let Some(mutation) = setup.mutation {
             driver.mutate(mutation);
         }
-        let machine = Machine::new(&setup.config, setup.hostility.clone(), setup.seed);
+        let mut machine = Machine::new(&setup.config, setup.hostility.clone(), setup.seed);
+        for (card, _) in setup.behind_rings.iter().enumerate().filter(|(_, behind)| **behind) {
+            let card = CardId(card as u8);
+            machine.card_mut(card).behind_rings = true;
+            machine.plug_in(card, setup.ring_mutation).expect("a fresh card starts");
+        }
         World {
             driver,
             commands: Vec::new(),
@@ -205,7 +210,7 @@ impl World {
         if self.machine.cards[usize::from(card.0)].lost {
             return Ok(());
         }
-        self.machine.reset(card);
+        self.machine.reset(card)?;
         self.deliver(Parcel::CardReset(card))
     }
 
@@ -240,12 +245,19 @@ impl World {
                 self.machine.transfers.remove(id);
                 ('<', format!("{} {result:?}", id.0))
             }
-            Parcel::CardFaults(_, faults) => {
+            Parcel::CardFaults(card, faults) => {
                 for fault in faults {
                     if let Some(open) = self.machine.faults.get_mut(&fault.id) {
                         open.delivered = true;
                     }
+                    // Whoever waited may have gone on, or been stopped; the driver cannot know.
+                    self.machine.want_pages(*card, fault.id);
                 }
+                ('e', format!("{parcel:?}"))
+            }
+            Parcel::HostFault(page, _) => {
+                let stamp = self.machine.stamp;
+                self.machine.facts.want(*page, AgentId::CPU, stamp);
                 ('e', format!("{parcel:?}"))
             }
             Parcel::CardLost(_) | Parcel::CardReset(_) => {
@@ -284,6 +296,7 @@ impl World {
             } else if let Some(command) = self.driver.poll_command() {
                 self.take_command(command)?;
             } else {
+                self.machine.flush_ports();
                 return Ok(());
             }
         }
@@ -389,6 +402,7 @@ impl World {
             if state.stalled && !state.suspect {
                 state.stalled = false;
                 self.machine.kick_ring(card);
+                self.machine.unstall_port(card);
             }
         }
         let delay_ns_max = self.machine.hostility.delay_ns_max;
@@ -418,6 +432,9 @@ impl World {
             let usable = self.driver.is_usable(card.id.memory());
             ensure!(usable != card.lost, "{} is lost: {}, usable: {usable}", card.id, card.lost);
             card.recovering = false;
+        }
+        for card in (0..self.machine.cards.len()).map(|i| CardId(i as u8)) {
+            self.machine.check_port(card)?;
         }
         Ok(())
     }

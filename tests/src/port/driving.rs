@@ -1,0 +1,148 @@
+//! The driver's end: its commands go into the ring, what the card says goes to it.
+
+use farside_live::harness::Said;
+use farside_svm::{Command, Executor, Op};
+use farside_types::{CardId, JobId};
+
+use super::Step;
+use super::far::KERNEL;
+use super::mutation::RingMutation;
+use crate::card::Queued;
+use crate::job::{JobFailure, JobState};
+use crate::machine::{Machine, Parcel};
+use crate::violation::{Violation, ensure};
+
+impl Machine {
+    /// Puts a command of the driver into a card's ring.
+    pub(crate) fn submit(&mut self, card: CardId, command: Command) {
+        if let Op::CardLaunch { job } = command.op {
+            if let Some(port) = self.port(card) {
+                port.driver.launch(job, KERNEL);
+            }
+            let at = self.soon();
+            return self.complete(&command, at, Ok(()));
+        }
+        let generation = match &command.op {
+            Op::CardMap { memory, .. } => self.memory(*memory).generation,
+            _ => 0,
+        };
+        let started = self.port(card).is_some_and(|port| port.driver.submit(&command));
+        if !started {
+            let at = self.soon();
+            return self.complete(&command, at, Ok(()));
+        }
+        if matches!(command.executor, Executor::Card(_)) {
+            self.card_mut(card).ring.push_back(Queued { command, generation });
+        }
+    }
+
+    /// Publishes what was put into rings, with one doorbell each.
+    pub(crate) fn flush_ports(&mut self) {
+        for card in (0..self.cards.len()).map(|i| CardId(i as u8)) {
+            self.flush(card);
+        }
+    }
+
+    fn flush(&mut self, card: CardId) {
+        if let Some(port) = self.port(card) {
+            port.driver.flush();
+            self.signals(card);
+            self.will_look(card);
+        }
+    }
+
+    /// Takes what a card has written to its rings.
+    pub(super) fn hear(&mut self, card: CardId) -> Result<(), Violation> {
+        let Some(port) = self.port(card) else { return Ok(()) };
+        port.far().bus.interrupt = false;
+        let said = port.driver.receive();
+        ensure!(!port.driver.is_broken(), "{card} has written nonsense to its rings");
+        for word in said {
+            self.heard(card, word)?;
+        }
+        self.flush(card);
+        self.step_later(card, Step::DriverDozes);
+        Ok(())
+    }
+
+    fn heard(&mut self, card: CardId, said: Said) -> Result<(), Violation> {
+        match said {
+            Said::Done(id, _, result) => {
+                let Some(port) = self.port(card) else { return Ok(()) };
+                if port.broken.now(RingMutation::LoseCompletion) {
+                    return Ok(());
+                }
+                let ring = &mut self.card_mut(card).ring;
+                let queued = ring.iter().position(|queued| queued.command.id == id);
+                let command = match queued.and_then(|at| ring.remove(at)) {
+                    Some(queued) => Some(queued.command),
+                    None => self.transfers.get(&id).map(|transfer| transfer.command.clone()),
+                };
+                let Some(command) = command else {
+                    return Err(Violation(format!("{id} has completed on {card}, once more")));
+                };
+                let at = self.soon();
+                self.complete(&command, at, result);
+            }
+            Said::Faults(faults) => {
+                for fault in &faults {
+                    let Some(open) = self.faults.get_mut(&fault.id) else {
+                        let text = format!("{card} reports {fault:?}, which nobody raised");
+                        return Err(Violation(text));
+                    };
+                    // Others may have joined it since it was raised.
+                    open.need = fault.need.clone();
+                }
+                let now = self.now;
+                self.agenda
+                    .at(now, crate::machine::Work::Deliver(Parcel::CardFaults(card, faults)));
+            }
+            Said::Notice(pages, count) => {
+                self.deliver(Parcel::CounterNotice(card, pages, count));
+            }
+            Said::JobEnded(job, result, hangs) => {
+                ensure!(!hangs, "{card} says that {job} hangs");
+                self.job_answered(job, result.is_ok())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The completion of a launch: the job has ended before, or was never started.
+    fn job_answered(&mut self, id: JobId, well: bool) -> Result<(), Violation> {
+        let job = self.job_mut(id);
+        match job.state {
+            JobState::Done => {
+                ensure!(
+                    well == job.failed.is_none(),
+                    "{id} ended {:?}, and its launch says that it ended well: {well}",
+                    job.failed
+                );
+                self.deliver(Parcel::JobDone(id));
+            }
+            JobState::Issued if !well => self.finish_job(id, Some(JobFailure::Aborted)),
+            state => {
+                let text = format!("the launch of {id}, which is {state:?}, is complete: {well}");
+                return Err(Violation(text));
+            }
+        }
+        Ok(())
+    }
+
+    /// The program does not want a job any more that was launched.
+    pub(crate) fn abort_a_job(&mut self, card: CardId) {
+        let launched = self.jobs.values().filter(|job| job.card == card);
+        let launched = launched.filter(|job| {
+            matches!(job.state, JobState::Issued | JobState::Running) && job.failed.is_none()
+        });
+        let ids: Vec<JobId> = launched.map(|job| job.id).collect();
+        let Some(id) = self.rng.pick(&ids) else { return };
+        let Some(port) = self.port(card) else { return };
+        let never_was = port.driver.abort(id);
+        self.flush(card);
+        self.say('!', format!("{id} on {card} is aborted"));
+        if never_was {
+            self.finish_job(id, Some(JobFailure::Aborted));
+        }
+    }
+}

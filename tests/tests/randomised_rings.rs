@@ -1,0 +1,59 @@
+//! The randomised runs with cards behind registers and rings: the same driver and the same judge, and
+//! between them the production driver of the card interface, rings that are often full, a doorbell, an
+//! interrupt, and the card's model with its front.
+//!
+//! `FARSIDE_SEED=n` runs that seed alone, `FARSIDE_STEPS=n` makes every run so many steps long. A
+//! failure prints seed, step, configuration and the last lines of the log; its legend is in
+//! `farside_tests::log`.
+
+use farside_tests::{Hostility, Setup, run_episode};
+
+/// Seeds of one level of hostility: each scheme with each way to reach a card.
+const SEEDS: u64 = 12;
+
+/// Steps of one seed: three levels x 12 seeds x 10,000 steps are 360,000.
+const STEPS: u64 = 10_000;
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}; give it a number")))
+}
+
+fn run(level: &str, hostility: &Hostility, first_seed: u64) {
+    let seeds = match number("FARSIDE_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => first_seed..first_seed + SEEDS,
+    };
+    let steps = number("FARSIDE_STEPS").unwrap_or(STEPS);
+    println!("{level}: seeds {seeds:?}, {steps} steps each");
+    let mut done = 0;
+    for seed in seeds {
+        match run_episode(Setup::random_rings(seed, hostility.clone()), steps) {
+            Ok(count) => done += count,
+            Err(failure) => panic!("{level}:\n{failure}"),
+        }
+    }
+    println!("{level}: {done} steps");
+}
+
+#[test]
+fn a_friendly_machine_with_rings() {
+    run("friendly", &Hostility::none(), 10_000);
+}
+
+#[test]
+fn a_rude_machine_with_rings() {
+    run("rude", &Hostility::rude(), 11_000);
+}
+
+#[test]
+fn a_machine_with_rings_that_breaks() {
+    run("breaking", &Hostility::breaking(), 12_000);
+}
+
+#[test]
+fn equal_seeds_take_equal_steps() {
+    let run = || run_episode(Setup::random_rings(7, Hostility::rude()), 2_000);
+    let (first, second) = (run(), run());
+    assert_eq!(first.expect("it passes"), second.expect("it passes"));
+}

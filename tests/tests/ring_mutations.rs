@@ -1,0 +1,66 @@
+//! Negative controls of the runs with rings: each broken rule of the ring protocol must be seen by the
+//! harness within a bounded number of runs.
+
+use farside_tests::{Hostility, RingMutation, Setup, run_episode};
+
+/// Runs that a mutation may survive.
+const RUNS: u64 = 40;
+
+/// Steps of each.
+const STEPS: u64 = 3_000;
+
+fn must_be_caught(mutation: RingMutation) {
+    for run in 0..RUNS {
+        // Machines that break nothing by themselves: what is seen is the mutation.
+        let hostility = if run % 2 == 0 { Hostility::none() } else { Hostility::rude() };
+        let setup = Setup::random_rings(15_000 + run * 5, hostility).ring_mutated(mutation);
+        if let Err(failure) = run_episode(setup, STEPS) {
+            println!("{mutation:?} caught in run {run}: {}", failure.violation);
+            return;
+        }
+    }
+    panic!("{mutation:?} survived {RUNS} runs of {STEPS} steps: the harness does not see it");
+}
+
+macro_rules! mutations {
+    ($($name:ident: $mutation:ident,)+) => {
+        $(
+            #[test]
+            fn $name() {
+                must_be_caught(RingMutation::$mutation);
+            }
+        )+
+
+        #[test]
+        fn every_mutation_has_a_test() {
+            let tested = [$(RingMutation::$mutation),+];
+            for mutation in RingMutation::ALL {
+                assert!(tested.contains(&mutation), "{mutation:?} has no test in this file");
+            }
+        }
+    };
+}
+
+mutations! {
+    forget_doorbell: ForgetDoorbell,
+    forget_interrupt: ForgetInterrupt,
+    publish_before_entry: PublishBeforeEntry,
+    driver_sleeps_blindly: DriverSleepsBlindly,
+    card_sleeps_blindly: CardSleepsBlindly,
+    skip_drain: SkipDrain,
+    lose_completion: LoseCompletion,
+    lose_fault: LoseFault,
+    keep_translation: KeepTranslation,
+    copy_late: CopyLate,
+}
+
+/// The controls' control: the same runs with nothing broken.
+#[test]
+fn control_nothing_is_caught_where_nothing_is_broken() {
+    for run in 0..RUNS {
+        let hostility = if run % 2 == 0 { Hostility::none() } else { Hostility::rude() };
+        if let Err(failure) = run_episode(Setup::random_rings(15_000 + run * 5, hostility), STEPS) {
+            panic!("{failure}");
+        }
+    }
+}
