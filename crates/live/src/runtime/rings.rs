@@ -19,8 +19,10 @@ use crate::soft_card::SoftCard;
 /// First and longest pause between two tries to get a card back.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
 
-/// How soon completions are looked for that raise no interrupt.
-const QUIET_LOOK: Span = Span::from_micros(1_000);
+/// How soon completions are looked for that raise no interrupt. Usually the next fault or the end of
+/// the kernel brings them. Longer than a tick of the kernel, so that the timer, which is set for
+/// every fault, costs next to nothing.
+const QUIET_LOOK: Span = Span::from_millis(20);
 
 impl Runtime {
     /// The cards behind rings.
