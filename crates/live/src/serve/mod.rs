@@ -1,9 +1,9 @@
 //! A card as a process: software cards served to other programs over vfio-user.
 //!
 //! A card has several **functions**, one for each client: a socket of its own, rings, quota of
-//! frames and memory. [`function`] is the thread of one, [`plane`] one life of it (from a client's
-//! coming to its going), [`windows`] the client's memory as the function reaches it, [`copier`] its
-//! page DMA, [`device`] its registers and BARs as vfio-user sees them. [`status`] tells who is there.
+//! frames and memory. `function` is the thread of one, `plane` one life of it (from a client's
+//! coming to its going), `windows` the client's memory as the function reaches it, `copier` its
+//! page DMA, `device` its registers and BARs as vfio-user sees them. `status` tells who is there.
 
 mod copier;
 mod device;
