@@ -76,6 +76,8 @@ impl Drop for Machine {
         runtime.closed.store(true, Ordering::SeqCst);
         runtime.ring_bell();
         let _ = reader.join();
+        // A child made by fork may still have the descriptors: the cards are free nevertheless.
+        runtime.rings().for_each(|ring| ring.drop_connection());
     }
 }
 
