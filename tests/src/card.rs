@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use farside_svm::{Command, Op};
-use farside_types::{CardId, FaultId, PageNo, Time};
+use farside_types::{CardId, FaultId, PageNo, Rights, Time};
 
 use crate::memory::Translation;
 use crate::port::Port;
@@ -84,6 +84,16 @@ impl Card {
     pub(crate) fn will_unmap(&self, page: PageNo) -> bool {
         self.ring.iter().any(|queued| match &queued.command.op {
             Op::CardUnmap { runs } => runs.iter().any(|run| run.pages().contains(page)),
+            _ => false,
+        })
+    }
+
+    /// Whether a translation that may be written through waits in the ring.
+    pub(crate) fn will_write(&self, page: PageNo) -> bool {
+        self.ring.iter().any(|queued| match &queued.command.op {
+            Op::CardMap { runs, rights: Rights::ReadWrite, .. } => {
+                runs.iter().any(|run| run.pages().contains(page))
+            }
             _ => false,
         })
     }

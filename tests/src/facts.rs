@@ -151,6 +151,16 @@ impl Facts {
         self.last_failure >= since || self.get(page).is_some_and(|facts| facts.failed)
     }
 
+    /// Pages that an agent wanted at some time since `since`, those of `except` left out.
+    pub(crate) fn wanted_by(&self, agent: AgentId, except: PageRange, since: u64) -> u64 {
+        let start = self.arena.start.0;
+        let wants = |&(index, facts): &(usize, &PageFacts)| {
+            facts.wanted.iter().any(|&(who, last)| who == agent && last >= since)
+                && !holds(except, PageNo(start + index as u64))
+        };
+        self.pages.iter().enumerate().filter(wants).count() as u64
+    }
+
     /// Pages pinned at a memory, those of `except` left out.
     pub(crate) fn pinned_at(&self, memory: MemoryId, except: PageRange) -> u64 {
         let start = self.arena.start.0;

@@ -70,8 +70,12 @@ impl Machine {
             .flat_map(|queued| queued.command.op.runs().iter().flat_map(|run| run.pages().pages()))
             .collect();
         // A translation that fell out of the TLB is one that the driver cannot know of.
-        let only_reads =
-            |page: &PageNo| state.tlb.get(page).is_some_and(|entry| entry.rights == Rights::Read);
+        // One that waits in the ring with more rights is one that the card may have taken, for all
+        // that the driver knows.
+        let only_reads = |page: &PageNo| {
+            state.tlb.get(page).is_some_and(|entry| entry.rights == Rights::Read)
+                && !state.will_write(*page)
+        };
         let (read, written): (Vec<PageNo>, Vec<PageNo>) = pages.into_iter().partition(only_reads);
         for &page in &written {
             self.facts.each(PageRange::page(page), |facts| facts.lost = true);

@@ -3,7 +3,8 @@
 
 use farside_svm::{Outcome, Request, RequestError};
 use farside_types::{
-    CancelReason, CardId, CommandId, MemoryId, PAGE_SIZE, PageNo, PageRange, RequestId, Rights,
+    AgentId, CancelReason, CardId, CommandId, MemoryId, PAGE_SIZE, PageNo, PageRange, RequestId,
+    Rights,
 };
 
 use crate::access::Fault;
@@ -187,6 +188,10 @@ impl Machine {
         if let Request::Protect { range, .. } = open.request {
             self.facts.each(range, |facts| facts.read_only_at = Some(u64::MAX));
         }
+        if let Request::Pin { .. } = open.request {
+            // As long as it was under way others may have met its pins.
+            self.facts.last_unpin = self.stamp;
+        }
         if let Some(range) = open.freeing {
             self.facts.each(range, |facts| facts.live = true);
             self.allocations.push(range);
@@ -329,7 +334,9 @@ impl Machine {
         let frames = self.memory(memory).frames.len() as u64;
         let range = open.range().unwrap_or_default();
         let pinned = self.facts.pinned_at(memory, range) + self.pins_open(memory);
-        pages + pinned > frames || self.is_full(memory, 0, open.issued)
+        // What its kernels wait for, all at once, is not taken from them.
+        let awaited = self.facts.wanted_by(AgentId(memory.0), range, open.issued);
+        pages + pinned + awaited > frames || self.is_full(memory, 0, open.issued)
     }
 
     fn may_be_pinned(&self, page: PageNo, at: MemoryId) -> bool {

@@ -35,7 +35,7 @@ pub use mutation::RingMutation;
 use {far::FarSide, mutation::Broken};
 
 /// Rings and lists that are full now and then.
-const SIZES: RingSizes = RingSizes { entries: [8, 8, 8, 8], blocks: 4 };
+const SIZES: RingSizes = RingSizes { entries: [8, 8, 8, 8], blocks: 16 };
 
 /// What happens at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
