@@ -209,6 +209,26 @@ fn cards_that_go_and_come_back_together_reach_each_others_new_memory() {
 }
 
 #[test]
+fn a_card_that_is_killed_as_it_comes_back_is_got_back_again() {
+    const NAME: &str = "a_card_that_is_killed_as_it_comes_back_is_got_back_again";
+    serve_if_asked(|config| config);
+    within(LIMIT, NAME, || {
+        let mut cards = Cards::start(NAME);
+        let space = cards.space();
+        let mut random = Prng::new(9);
+        let end = Instant::now() + seconds();
+        while Instant::now() < end {
+            cards.victim.crash_and_restart();
+            // Around the moment in which the program sees that it is there.
+            std::thread::sleep(Duration::from_micros(random.below(8_000)));
+        }
+        await_card(&space, VICTIM, true);
+        Exercise::new(&space, 80).run(VICTIM, OTHER).unwrap();
+        space.check().unwrap();
+    });
+}
+
+#[test]
 fn pages_with_a_copy_elsewhere_survive_and_the_others_are_lost_by_name() {
     const NAME: &str = "pages_with_a_copy_elsewhere_survive_and_the_others_are_lost_by_name";
     serve_if_asked(|config| config);
