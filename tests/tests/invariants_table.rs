@@ -208,10 +208,17 @@ fn control_a_mutation_without_a_row_or_of_another_name_is_noticed() {
 
 #[test]
 fn control_a_row_without_test_control_or_reason_is_noticed() {
-    let without_reason = |text: &str| text.replace("later: the link transport", "later:");
-    must_be_noticed(without_reason, "row 30: its state is `later:`, without a reason");
-    let claimed = |text: &str| text.replace("later: the link transport", "tested");
-    must_be_noticed(claimed, "row 30: it names no test");
+    let without_reason = |text: &str| {
+        let row = line(text, "37");
+        text.replace(row, &row.replace("| tested |", "| later: |"))
+    };
+    must_be_noticed(without_reason, "row 37: its state is `later:`, without a reason");
+    let claimed = |text: &str| {
+        let row = line(text, "37");
+        let cells: Vec<&str> = row.split('|').collect();
+        text.replace(row, &row.replace(cells[3], " – "))
+    };
+    must_be_noticed(claimed, "row 37: it names no test");
     let uncontrolled = |text: &str| {
         let row = line(text, "37");
         let cells: Vec<&str> = row.split('|').collect();
