@@ -9,10 +9,12 @@ use farside_svm::Event;
 use farside_types::Span;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
 
 use crate::error::LiveError;
 use crate::ring_card::Watched;
 use crate::runtime::Runtime;
+use crate::runtime::rings::RingsSleep;
 use crate::signals::{BlockedSignals, block_for_whole_thread};
 use crate::soft_card::Backplane;
 use crate::uffd::Fault;
@@ -96,8 +98,13 @@ fn read_faults(runtime: &Runtime) {
     while !runtime.closed.load(Ordering::SeqCst) {
         let next = runtime.look_at_clock();
         runtime.look_after_suspects();
-        let left = next.map(|at| runtime.clock.until(at));
-        let left = [left, runtime.rings_sleep()].into_iter().flatten().min();
+        let left = match runtime.rings_sleep() {
+            RingsSleep::No => Some(Span::ZERO),
+            sleep => {
+                sources.look_again(sleep == RingsSleep::Look);
+                next.map(|at| runtime.clock.until(at))
+            }
+        };
         if sources.wait(runtime, left) {
             read_all(runtime, &mut faults);
         }
@@ -133,6 +140,10 @@ fn read_all(runtime: &Runtime, faults: &mut [Fault; FAULTS]) {
 /// interrupts and, while there is one, its connection.
 struct Sources {
     epoll: OwnedFd,
+    /// Ends a sleep when quiet completions are to be looked for. It is set once for many faults:
+    /// a limit for every sleep would cost a timer each.
+    look: OwnedFd,
+    look_is_set: bool,
     /// The connections that are waited for.
     watched: Vec<Option<Arc<Watched>>>,
     events: Vec<epoll::Event>,
@@ -141,7 +152,12 @@ struct Sources {
 /// What an event is about: two numbers for each card follow these.
 const FAULTS_TOKEN: u64 = 0;
 const BELL_TOKEN: u64 = 1;
-const FIRST_CARD_TOKEN: u64 = 2;
+const LOOK_TOKEN: u64 = 2;
+const FIRST_CARD_TOKEN: u64 = 3;
+
+/// How soon quiet completions are looked for. Usually the next fault or the end of the kernel brings
+/// them.
+const LOOK_AFTER: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 impl Sources {
     fn new(runtime: &Runtime) -> Result<Sources, Errno> {
@@ -152,15 +168,32 @@ impl Sources {
         let uffd = runtime.memories.arena.uffd();
         add(uffd.as_fd(), FAULTS_TOKEN, epoll::EventFlags::IN)?;
         add(runtime.bell.as_fd(), BELL_TOKEN, epoll::EventFlags::IN)?;
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let look = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        add(look.as_fd(), LOOK_TOKEN, epoll::EventFlags::IN)?;
         for (ring, token) in runtime.rings().zip((FIRST_CARD_TOKEN..).step_by(2)) {
             // Each interrupt is an edge, so the count need not be read.
             let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
             add(ring.event.as_fd(), token, flags)?;
         }
         let watched = runtime.rings().map(|_| None).collect();
-        let mut sources = Sources { epoll, watched, events: Vec::with_capacity(8) };
+        let events = Vec::with_capacity(8);
+        let mut sources = Sources { epoll, look, look_is_set: false, watched, events };
         sources.watch_connections(runtime)?;
         Ok(sources)
+    }
+
+    /// Ends a sleep soon, if quiet completions are to be looked for.
+    fn look_again(&mut self, wanted: bool) {
+        if !wanted || self.look_is_set {
+            return;
+        }
+        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let once = Itimerspec { it_interval: never, it_value: LOOK_AFTER };
+        match rustix::time::timerfd_settime(&self.look, TimerfdTimerFlags::empty(), &once) {
+            Ok(_) => self.look_is_set = true,
+            Err(error) => tracing::error!(%error, "quiet completions wait for the next event"),
+        }
     }
 
     /// Waits for connections that are new. Those that are gone have left by themselves.
@@ -206,6 +239,10 @@ impl Sources {
         for event in &self.events {
             match event.data.u64() {
                 FAULTS_TOKEN => faults = true,
+                LOOK_TOKEN => {
+                    clear(&self.look);
+                    self.look_is_set = false;
+                }
                 BELL_TOKEN => {
                     clear(&runtime.bell);
                     connections = true;

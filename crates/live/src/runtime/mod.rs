@@ -14,7 +14,7 @@ mod assemble;
 mod cards;
 mod carry_out;
 mod jobs;
-mod rings;
+pub(crate) mod rings;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -19,10 +19,16 @@ use crate::soft_card::SoftCard;
 /// First and longest pause between two tries to get a card back.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
 
-/// How soon completions are looked for that raise no interrupt. Usually the next fault or the end of
-/// the kernel brings them. Longer than a tick of the kernel, so that the timer, which is set for
-/// every fault, costs next to nothing.
-const QUIET_LOOK: Span = Span::from_millis(20);
+/// Whether the fault reader may sleep on the rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RingsSleep {
+    /// A card has said something already.
+    No,
+    /// Whatever comes interrupts.
+    Quietly,
+    /// Completions will come that raise no interrupt: they are to be looked for now and then.
+    Look,
+}
 
 impl Runtime {
     /// The cards behind rings.
@@ -104,22 +110,21 @@ impl Runtime {
         Err(KernelError::WildAddress { kernel, addr, access, hint })
     }
 
-    /// Says to all cards that an interrupt is wanted for the next thing they have to say. Gives how
-    /// long to wait for one at most; `None`: for ever.
-    pub(crate) fn rings_sleep(&self) -> Option<Span> {
-        let mut limit = None;
+    /// Says to all cards that an interrupt is wanted for the next thing they have to say.
+    pub(crate) fn rings_sleep(&self) -> RingsSleep {
+        let mut answer = RingsSleep::Quietly;
         for ring in self.rings() {
             let _order = lock(&self.core);
             let link = lock(&ring.link);
             let Some(link) = link.as_ref() else { continue };
             if !link.may_sleep() {
-                return Some(Span::ZERO);
+                return RingsSleep::No;
             }
             if link.expects_quiet_news() {
-                limit = Some(QUIET_LOOK);
+                answer = RingsSleep::Look;
             }
         }
-        limit
+        answer
     }
 
     /// Stops a job on a card behind rings. `true`: it was not there yet, and never will be.
