@@ -221,7 +221,7 @@ fn streams_are_ordered_across_cards_elsewhere_and_here() {
         let words = space.alloc_atomic::<AtomicU64>(8 * PAGE, "words").unwrap();
         let stream = space.stream();
         let (mut wanted, steps) = (0u64, 60u64);
-        let jobs = space.scope(|s| {
+        space.scope(|s| {
             let jobs: Vec<_> = (0..steps)
                 .map(|step| {
                     wanted = wanted.wrapping_mul(3).wrapping_add(step);
@@ -231,9 +231,8 @@ fn streams_are_ordered_across_cards_elsewhere_and_here() {
                     kernel.launch_call(args).unwrap()
                 })
                 .collect();
-            jobs.into_iter().map(|job| job.wait().unwrap()).count()
+            jobs.into_iter().for_each(|job| assert_eq!(job.wait().unwrap(), 0));
         });
-        assert_eq!(jobs as u64, steps);
         assert!((0..8).all(|page| words[page * PAGE].load(SeqCst) == wanted));
         space.check().unwrap();
     });
@@ -425,7 +424,7 @@ fn the_report_tells_of_cards_elsewhere() {
         data.fill(1);
         space.kernel("farside.increment").on(CardId(1)).call(Write(&mut data)).unwrap();
         let report = space.report();
-        let moved: u64 = report.stats.moves.iter().map(|(_, pages)| pages).sum();
+        let moved: u64 = report.stats.moves.values().sum();
         assert!(moved >= 100, "{report}");
         assert!(report.to_string().contains("reported"), "{report}");
     });

@@ -96,8 +96,8 @@ fn invariant_26_a_card_process_killed_in_any_step_takes_its_own_pages_only_and_c
             let mut struck = Exercise::new(&space, 80);
             let outcome = (0..3).try_for_each(|_| struck.run(VICTIM, OTHER));
             assert_eq!(STRUCK.load(SeqCst), 0, "the step {step} never came");
-            outcome.iter().for_each(|()| panic!("{step}:{left}: nobody noticed"));
-            expect_loss(&outcome.unwrap_err());
+            let Err(error) = outcome else { panic!("{step}:{left}: nobody noticed") };
+            expect_loss(&error);
             cards.victim.crash();
             await_card(&space, VICTIM, false);
             lost += struck.check();
