@@ -735,7 +735,8 @@ fn regression_an_unpin_undoes_no_pin_that_is_still_under_way() -> Checked {
     let unpin = world.request(Request::Unpin { range })?;
     world.drive()?;
     assert!(world.answer(pin).is_some_and(Result::is_ok));
-    let refused = Some(&Err(RequestError::NotPinned { page: range.start }));
+    let not_pinned = Err(RequestError::NotPinned { page: range.start });
+    let refused = Some(&not_pinned);
     assert_eq!(world.answer(unpin), refused);
     assert!(world.ask(Request::Unpin { range })?.is_ok());
     assert!(!world.driver.page(range.start).pinned);
