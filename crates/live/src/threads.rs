@@ -1,5 +1,6 @@
 //! The runtime's own thread, the fault reader, and the beginning and the end of all threads.
 
+use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -83,9 +84,19 @@ impl Drop for Machine {
     }
 }
 
+thread_local! {
+    static READS_FAULTS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is a fault reader.
+pub(crate) fn is_fault_reader() -> bool {
+    READS_FAULTS.get()
+}
+
 /// Reads page faults, hears the cards behind rings, and minds the clock.
 fn read_faults(runtime: &Runtime) {
     block_for_whole_thread();
+    READS_FAULTS.set(true);
     let mut faults = [Fault::EMPTY; FAULTS];
     let mut sources = match Sources::new(runtime) {
         Ok(sources) => sources,

@@ -10,6 +10,7 @@ use super::{Core, Port, Runtime};
 use crate::job::Job;
 use crate::lock::lock;
 use crate::ring_card::RingCard;
+use crate::threads::is_fault_reader;
 
 impl Runtime {
     /// Tells the driver and carries out what follows.
@@ -108,17 +109,25 @@ impl Runtime {
             } else if let Some(reply) = core.driver.0.poll_reply() {
                 self.deliver(core, reply);
             } else {
-                return self.flush_rings();
+                return self.flush_rings(core);
             }
         }
     }
 
     /// Publishes what was put into rings, with one doorbell for all of it.
-    fn flush_rings(&self) {
+    fn flush_rings(&self, core: &mut Core) {
+        let mut quiet = false;
         for ring in self.rings() {
             if let Some(link) = lock(&ring.link).as_mut() {
                 link.flush();
+                quiet |= link.expects_quiet_news();
             }
+        }
+        // The fault reader asks before it sleeps. What another thread adds while it sleeps would
+        // otherwise be found with the next event, which may wait for just that.
+        if quiet && core.sleeps_quietly && !is_fault_reader() {
+            core.sleeps_quietly = false;
+            self.ring_bell();
         }
     }
 

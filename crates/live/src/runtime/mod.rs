@@ -113,6 +113,8 @@ struct Core {
     limits: BTreeMap<(Time, JobId), ()>,
     /// When the fault reader will look at the clock next.
     next_look: Option<Time>,
+    /// The fault reader sleeps without a look for completions that interrupt nobody.
+    sleeps_quietly: bool,
     suspects: Vec<(CardId, PageRange)>,
     /// Cards behind rings that did not answer in time.
     to_reset: Vec<CardId>,
@@ -144,6 +146,7 @@ impl Runtime {
             jobs: HashMap::new(),
             limits: BTreeMap::new(),
             next_look: None,
+            sleeps_quietly: false,
             suspects: Vec::new(),
             to_reset: Vec::new(),
         };

@@ -112,18 +112,20 @@ impl Runtime {
 
     /// Says to all cards that an interrupt is wanted for the next thing they have to say.
     pub(crate) fn rings_sleep(&self) -> RingsSleep {
+        let mut core = lock(&self.core);
         let mut answer = RingsSleep::Quietly;
         for ring in self.rings() {
-            let _order = lock(&self.core);
             let link = lock(&ring.link);
             let Some(link) = link.as_ref() else { continue };
             if !link.may_sleep() {
-                return RingsSleep::No;
+                answer = RingsSleep::No;
+                break;
             }
             if link.expects_quiet_news() {
                 answer = RingsSleep::Look;
             }
         }
+        core.sleeps_quietly = answer == RingsSleep::Quietly;
         answer
     }
 
