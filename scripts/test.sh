@@ -14,12 +14,12 @@ readonly BUDGETS="
 farside-types 5
 farside-svm 15
 farside-card 30
-farside-vfio-user 25
+farside-vfio-user 10
 farside-sim 40
-farside-live 40
-farside 60
+farside-live 20
+farside 90
 farside-guest 5
-farside-tests 380
+farside-tests 385
 "
 readonly FAIL_AT=3
 
