@@ -33,7 +33,10 @@ struct Cards {
 
 impl Cards {
     fn start(test: &str) -> Cards {
-        let folder = TempDir::new();
+        Cards::start_in(test, TempDir::new())
+    }
+
+    fn start_in(test: &str, folder: TempDir) -> Cards {
         let start = |card| CardProcess::start(test, &config(&folder, card));
         Cards { victim: start(0), other: start(1), _folder: folder }
     }
@@ -293,8 +296,8 @@ fn invariant_26_a_page_lost_with_a_card_process_ends_with_sigbus_and_never_reads
     const NAME: &str =
         "invariant_26_a_page_lost_with_a_card_process_ends_with_sigbus_and_never_reads_as_zeros";
     serve_if_asked(|config| config);
-    if role().is_some() {
-        let mut cards = Cards::start(NAME);
+    if let Some(folder) = role() {
+        let mut cards = Cards::start_in(NAME, TempDir::of_parent(folder));
         let space = cards.space();
         let data = lose_a_page(&space, &mut cards);
         println!("it is lost");
@@ -302,7 +305,8 @@ fn invariant_26_a_page_lost_with_a_card_process_ends_with_sigbus_and_never_reads
         return;
     }
     within(LIMIT, NAME, || {
-        let ended = Child::new(NAME, "touch").run();
+        let folder = TempDir::new();
+        let ended = Child::new(NAME, &folder.path().display().to_string()).run();
         ended.expect_signal(libc::SIGBUS);
         assert!(ended.text.contains("it is lost"), "{}", ended.text);
         assert!(!ended.text.contains("read as"), "{}", ended.text);

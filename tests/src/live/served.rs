@@ -26,7 +26,10 @@ pub use program::Program;
 
 /// A folder of a test's own; removed when dropped.
 #[derive(Debug)]
-pub struct TempDir(PathBuf);
+pub struct TempDir {
+    path: PathBuf,
+    is_own: bool,
+}
 
 impl TempDir {
     /// A fresh folder. Its path is short, because it will hold sockets.
@@ -36,18 +39,30 @@ impl TempDir {
         let name = format!("fs{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).expect("a folder for a test");
-        TempDir(path)
+        TempDir { path, is_own: true }
+    }
+
+    /// The folder of another process, which removes it: for a child that is going to be killed.
+    pub fn of_parent(path: impl Into<PathBuf>) -> TempDir {
+        TempDir { path: path.into(), is_own: false }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// A path in it.
     pub fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.path.join(name)
     }
 }
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        if self.is_own {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
     }
 }
 
