@@ -1,13 +1,13 @@
 //! A card's process is killed: what was only there is lost and says so, everything else goes on,
 //! and the card is used again when it comes back.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use farside::{
-    CardId, Error, KernelError, MemoryId, PageState, Read, Shared, Space, SpaceBuilder, Value,
-    Write,
+    CardId, CardPlace, Error, KernelError, MemoryId, PageState, Read, Shared, Space, SpaceBuilder,
+    Value, Write,
 };
 use farside_live::serve::CardConfig;
 use farside_svm::{Command, Mutation};
@@ -420,5 +420,47 @@ fn a_space_ends_while_its_card_is_away() {
         cards.victim.restart();
         let next = cards.space();
         Exercise::new(&next, 80).run(VICTIM, OTHER).unwrap();
+    });
+}
+
+#[test]
+fn a_card_does_not_come_back_while_another_still_uses_what_it_had() {
+    const NAME: &str = "a_card_does_not_come_back_while_another_still_uses_what_it_had";
+    serve_if_asked(|config| config);
+    within(LIMIT, NAME, || {
+        let folder = TempDir::new();
+        let mut victim = CardProcess::start(NAME, &config(&folder, 0));
+        let here = CardPlace::InProgram { frames: 1024 };
+        let places = [victim.place(), here];
+        let space = Space::builder().cards_at(places).address_space(16 << 20).build().unwrap();
+        let mut data = space.alloc::<u64>(PAGE).unwrap();
+        data.fill(7);
+        space.pin(&data, VICTIM).unwrap();
+        let (holds, go) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (held, told) = (Arc::clone(&holds), Arc::clone(&go));
+        space.scope(|scope| {
+            let holder = scope.kernel("holder").on(OTHER).launch(Read(&data), move |k, data| {
+                k.with(data, |_data| {
+                    held.store(true, SeqCst);
+                    let end = Instant::now() + LIMIT;
+                    while !told.load(SeqCst) && Instant::now() < end {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                })
+            });
+            let end = Instant::now() + LIMIT;
+            while !holds.load(SeqCst) {
+                assert!(Instant::now() < end, "the other card does not reach the pinned page");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            victim.crash_and_restart();
+            std::thread::sleep(Duration::from_millis(300));
+            let status = victim.await_status(|_| true);
+            let used = status.functions.iter().any(|function| function.user.is_some());
+            go.store(true, SeqCst);
+            assert!(!used, "it came back under a kernel that reached its memory");
+            drop(holder);
+            await_card(&space, VICTIM, true);
+        });
     });
 }

@@ -191,6 +191,11 @@ impl Link {
         self.broken
     }
 
+    /// The driver's commands that are not answered.
+    pub(crate) fn open_commands(&self) -> impl Iterator<Item = CommandId> {
+        self.commands.keys().copied()
+    }
+
     /// Whether a job is with the card, or on its way there.
     pub(crate) fn knows(&self, job: JobId) -> bool {
         let is_it = |other: &Arc<Job>| other.id == job;

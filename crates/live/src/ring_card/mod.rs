@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use farside_card::interface::register;
-use farside_types::{CardId, PAGE_SIZE};
+use farside_types::{CardId, CommandId, PAGE_SIZE};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll};
 
 pub(crate) use bus_map::BusMap;
@@ -82,6 +82,9 @@ pub(crate) struct RingCard {
     leaving: Mutex<Option<Arc<Watched>>>,
     /// The way to the card, for messages that need no ring.
     transport: Mutex<Option<Arc<dyn Transport>>>,
+    /// Once the driver was told that the card is lost: the commands by which others let go of its
+    /// memory, and whatever else they had to do. Until these are done its memory is not replaced.
+    pub(crate) letting_go: Mutex<Option<Vec<CommandId>>>,
     /// A thread is on its way to get it back.
     pub(crate) recovering: AtomicBool,
     /// It was pulled out, and nobody gets it back.
@@ -106,6 +109,7 @@ impl RingCard {
             watch: Mutex::new(None),
             leaving: Mutex::new(None),
             transport: Mutex::new(None),
+            letting_go: Mutex::new(None),
             recovering: AtomicBool::new(false),
             pulled: AtomicBool::new(false),
             map,

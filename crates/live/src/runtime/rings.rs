@@ -1,18 +1,19 @@
 //! Cards behind rings: what they say, and how they are got back when they go.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use farside_svm::Event;
-use farside_types::{CardId, Span};
+use farside_types::{CardId, CommandId, Span};
 
 use super::carry_out::AbortOnPanic;
 use super::{Core, Port, Runtime};
 use crate::error::{KernelError, LiveError, hint};
 use crate::job::{Job, Stop};
 use crate::lock::lock;
-use crate::ring_card::{Received, RingCard, TransportError, connect};
+use crate::ring_card::{Link, Received, RingCard, TransportError, connect};
 use crate::signals::block_for_whole_thread;
 use crate::soft_card::SoftCard;
 
@@ -148,7 +149,7 @@ impl Runtime {
         for job in self.open_jobs().iter().filter(|job| job.card == ring.id) {
             job.mark(Stop::CardGone);
         }
-        let mut core = lock(&self.core);
+        let core = lock(&self.core);
         if !ring.is_connected() {
             return;
         }
@@ -156,12 +157,40 @@ impl Runtime {
         // The fault reader is not to watch it any more.
         self.ring_bell();
         tracing::error!(card = %ring.id, place = %ring.place, "a card is gone");
-        core.driver.0.handle(self.clock.now(), Event::CardLost { card: ring.id });
+        self.tell_lost(core, ring);
         if ring.is_device() {
             self.close_device(ring);
         }
-        self.carry_out(core);
         self.recover(ring.id);
+    }
+
+    /// Tells the driver that a card is lost, and notes what others have to do until nobody touches
+    /// its memory any more.
+    fn tell_lost(&self, mut core: MutexGuard<'_, Core>, ring: &RingCard) {
+        core.driver.0.handle(self.clock.now(), Event::CardLost { card: ring.id });
+        self.carry_out(core);
+        let core = lock(&self.core);
+        *lock(&ring.letting_go) = Some(self.open_commands(&core).collect());
+    }
+
+    /// The commands of cards that are not answered.
+    fn open_commands<'a>(&'a self, core: &'a Core) -> impl Iterator<Item = CommandId> + 'a {
+        let far = self.rings().flat_map(|ring| {
+            let link = lock(&ring.link);
+            link.iter().flat_map(Link::open_commands).collect::<Vec<_>>()
+        });
+        core.draining.keys().copied().chain(far)
+    }
+
+    /// Whether the others have let go of a lost card's memory. A translation that one of them still
+    /// used would lead to the memory that comes in its place.
+    fn have_let_go(&self, ring: &RingCard) -> bool {
+        let core = lock(&self.core);
+        let open: HashSet<CommandId> = self.open_commands(&core).collect();
+        let mut letting_go = lock(&ring.letting_go);
+        let Some(waits_for) = letting_go.as_mut() else { return false };
+        waits_for.retain(|command| open.contains(command));
+        waits_for.is_empty()
     }
 
     /// Lets go of the last that keeps a device open: its memory. Whoever still copies from there has
@@ -249,6 +278,15 @@ impl Runtime {
             let what = "ending the former connection";
             return Err(fail(TransportError::TimedOut { what }));
         }
+        if lock(&ring.letting_go).is_none() {
+            // It stood still, and nobody knew whether it would go on. Now its former life is over.
+            self.tell_lost(lock(&self.core), ring);
+        }
+        if !self.have_let_go(ring) {
+            self.ask_others(ring);
+            let what = "waiting for the other cards to let go of the lost memory";
+            return Err(fail(TransportError::TimedOut { what }));
+        }
         let (transport, identity) = connect(ring.id, &ring.place, Duration::ZERO)?;
         let memory = self.memories.card(ring.id);
         let frames = memory.frames();
@@ -267,11 +305,22 @@ impl Runtime {
         }
         let _whole = AbortOnPanic::new();
         ring.take_up(&self.memories, transport, identity)?;
+        lock(&ring.letting_go).take();
         self.tell(Event::CardReset { card: ring.id });
         // The fault reader is to watch the new connection.
         self.ring_bell();
         tracing::warn!(card = %ring.id, place = %ring.place, "a card is back, empty");
         Ok(())
+    }
+
+    /// Looks whether the others still answer, of whom some have to let go of a lost card's memory. What
+    /// nobody waits for has no time limit, so that one of them stands still is noticed only here.
+    fn ask_others(&self, lost: &RingCard) {
+        for ring in self.rings().filter(|ring| ring.id != lost.id && ring.is_connected()) {
+            if !ring.answers() {
+                self.suspect(ring, "it does not answer, and another card waits for it");
+            }
+        }
     }
 
     /// How long a job on a card behind rings may take to end after it was told to: the card's own
