@@ -158,9 +158,6 @@ impl Runtime {
         self.ring_bell();
         tracing::error!(card = %ring.id, place = %ring.place, "a card is gone");
         self.tell_lost(core, ring);
-        if ring.is_device() {
-            self.close_device(ring);
-        }
         self.recover(ring.id);
     }
 
@@ -191,14 +188,6 @@ impl Runtime {
         let Some(waits_for) = letting_go.as_mut() else { return false };
         waits_for.retain(|command| open.contains(command));
         waits_for.is_empty()
-    }
-
-    /// Lets go of the last that keeps a device open: its memory. Whoever still copies from there has
-    /// been told that it is lost.
-    fn close_device(&self, ring: &RingCard) {
-        if let Err(error) = self.memories.card(ring.id).put_away() {
-            tracing::error!(card = %ring.id, %error, "a device stays open, so it cannot come back");
-        }
     }
 
     /// A card does not answer, or answers nonsense. Its jobs fail and the connection is given up; but
@@ -287,8 +276,12 @@ impl Runtime {
             let what = "waiting for the other cards to let go of the lost memory";
             return Err(fail(TransportError::TimedOut { what }));
         }
-        let (transport, identity) = connect(ring.id, &ring.place, Duration::ZERO)?;
         let memory = self.memories.card(ring.id);
+        if ring.is_device() {
+            // Its memory is the last that keeps a device open, and an open one cannot be opened.
+            memory.put_away()?;
+        }
+        let (transport, identity) = connect(ring.id, &ring.place, Duration::ZERO)?;
         let frames = memory.frames();
         if identity.frames != frames {
             return Err(LiveError::OtherCard { card: ring.id, frames, found: identity.frames });
