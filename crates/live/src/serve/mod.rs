@@ -5,10 +5,12 @@
 //! coming to its going), `windows` the client's memory as the function reaches it, `copier` its
 //! page DMA, `device` its registers and BARs as vfio-user sees them. `status` tells who is there.
 
+mod bus;
 mod copier;
 mod device;
 mod doorbell;
 mod function;
+mod job_end;
 mod plane;
 mod status;
 mod windows;

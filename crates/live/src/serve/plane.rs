@@ -2,24 +2,22 @@
 
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use farside_card::interface::{KernelArg, Status, reason_to_word};
-use farside_card::{
-    Action, Bus, BusError, Card, Function, FunctionConfig, JobEnd, Location, TransferFailed,
-};
-use farside_types::{Access, Asid, CardId, CommandId, FrameNo, JobId, PAGE_SIZE, PeId, VirtAddr};
-use farside_vfio_user::device::irq;
+use farside_card::interface::KernelArg;
+use farside_card::{Action, Card, Function, FunctionConfig, Location, TransferFailed};
+use farside_types::{Asid, CardId, CommandId, FrameNo, JobId, PAGE_SIZE, PeId, VirtAddr};
 use farside_vfio_user::unix::Interrupts;
 
+use super::bus::PlaneBus;
 use super::copier::{Copier, Order};
 use super::doorbell::Doorbell;
+use super::job_end::job_end;
 use super::windows::Windows;
 use super::{CardConfig, ServeError};
 use crate::card_memory::CardMemory;
-use crate::error::KernelError;
 use crate::job::{Job, Stop};
 use crate::kernels::{KernelArgs, KernelId, Kernels};
 use crate::lock::lock;
@@ -391,79 +389,6 @@ impl Backplane for Plane {
     fn hint(&self, _addr: VirtAddr) -> String {
         // The card knows no allocations; the driver adds what it knows.
         String::new()
-    }
-}
-
-/// A job's result in the words of the card interface.
-fn job_end(job: &Job) -> JobEnd {
-    let error = match job.result() {
-        None | Some(Ok(())) => return JobEnd::returned(job.value()),
-        Some(Err(error)) => error,
-    };
-    let end = |status, value, detail, message: String| JobEnd { status, value, detail, message };
-    match error {
-        KernelError::WildAddress { addr, access, .. } => {
-            let write = u64::from(access == Access::Write);
-            end(Status::WildAddress, write, addr.0, String::new())
-        }
-        KernelError::Fault { page, reason, .. } => {
-            end(Status::KernelFault, reason_to_word(reason).into(), page.0, String::new())
-        }
-        KernelError::BadRequest { why, .. } => JobEnd::failed(Status::BadRequest, why),
-        KernelError::Panicked { message, .. } => JobEnd::failed(Status::KernelPanicked, message),
-        KernelError::Failed { message, .. } => JobEnd::failed(Status::KernelFailed, message),
-        KernelError::Hung { .. } => JobEnd::failed(Status::Hung, String::new()),
-        KernelError::Cancelled { .. }
-        | KernelError::TimedOut { .. }
-        | KernelError::Dropped { .. }
-        | KernelError::NotOnCard { .. }
-        | KernelError::Busy { .. } => JobEnd::failed(Status::Aborted, String::new()),
-    }
-}
-
-/// What the front reaches: the client's windows and interrupts.
-pub(super) struct PlaneBus<'a> {
-    plane: &'a Plane,
-}
-
-impl PlaneBus<'_> {
-    /// The part of a bus address range that is this function's own memory never is: clients map
-    /// what is theirs.
-    fn windows(&self) -> &Windows {
-        &self.plane.windows
-    }
-}
-
-impl Bus for PlaneBus<'_> {
-    fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), BusError> {
-        self.windows().read_bytes(address, into)
-    }
-
-    fn write(&mut self, address: u64, from: &[u8]) -> Result<(), BusError> {
-        self.windows().write_bytes(address, from)
-    }
-
-    fn load(&mut self, address: u64) -> Result<u32, BusError> {
-        self.windows().load(address)
-    }
-
-    fn store(&mut self, address: u64, value: u32) -> Result<(), BusError> {
-        self.windows().store(address, value)
-    }
-
-    fn fence(&mut self) {
-        fence(Ordering::SeqCst);
-    }
-
-    fn reaches(&mut self, address: u64, bytes: u64, write: bool) -> bool {
-        self.windows().reaches(address, bytes, write)
-    }
-
-    fn interrupt(&mut self, vector: u16) {
-        let raised = lock(&self.plane.interrupts).raise(irq::MSIX, vector.into());
-        if let Err(errno) = raised {
-            tracing::error!(?errno, vector, "an interrupt cannot be raised");
-        }
     }
 }
 
