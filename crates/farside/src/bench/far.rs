@@ -158,9 +158,8 @@ fn host_fault_while_running(effort: Effort, same: bool) -> Result<Row, Error> {
     }
     let (ours, bare, trip) = (median(ours), median(bare), median(trips));
     let limit = bare + 1.5 * trip;
-    let detail = format!(
-        "{ours:.2} µs; raw fault with copy {bare:.2} µs + 1.5 round trips of {trip:.2} µs"
-    );
+    let detail =
+        format!("{ours:.2} µs; raw fault with copy {bare:.2} µs + 1.5 round trips of {trip:.2} µs");
     let name = if same {
         "host fault, kernel running on the card, same core"
     } else {
