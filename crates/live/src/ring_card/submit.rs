@@ -172,15 +172,32 @@ impl Link {
         }
     }
 
-    /// Launches a job; its kernel's name is looked up first, if it was not before.
+    /// Launches a job; its kernel's name is looked up first, if it was not before. Jobs of one kernel
+    /// reach the card in the order of their launches.
     pub(crate) fn launch(&mut self, job: Arc<Job>) {
         let name = Arc::clone(&job.name);
         if self.kernels.contains_key(&name) {
             self.backlog.push_back(Waiting::Launch(job));
+        } else if let Some(jobs) = self.looked_up(&name) {
+            jobs.push(job);
         } else {
             self.backlog.push_back(Waiting::Kernel(name, vec![job]));
         }
         self.send_backlog();
+    }
+
+    /// The jobs that wait for the look-up of a name, if it is under way.
+    fn looked_up(&mut self, wanted: &str) -> Option<&mut Vec<Arc<Job>>> {
+        let sent = self.pending.values_mut().find_map(|pending| match pending {
+            Pending::Kernel { name, jobs, .. } if **name == *wanted => Some(jobs),
+            _ => None,
+        });
+        sent.or_else(|| {
+            self.backlog.iter_mut().find_map(|waiting| match waiting {
+                Waiting::Kernel(name, jobs) if **name == *wanted => Some(jobs),
+                _ => None,
+            })
+        })
     }
 
     /// Aborts a job. One that was not sent to the card yet never is: `true`.
