@@ -101,6 +101,10 @@ impl Setup {
     #[must_use]
     pub fn ring_mutated(mut self, mutation: RingMutation) -> Setup {
         self.ring_mutation = Some(mutation);
+        if mutation == RingMutation::LoseFault {
+            // Jobs enough to fill a ring with faults: in other worlds that is rare.
+            self.streams = 40;
+        }
         self
     }
 
