@@ -10,12 +10,16 @@ use farside_card::interface::{Extent, Whereabouts};
 use farside_types::{CommandId, PAGE_SIZE};
 
 use super::plane::{Plane, frames};
+use crate::card_memory::stream_pages;
 use crate::lock::lock;
 use crate::signals::block_for_whole_thread;
 use crate::wait::Gate;
 
 /// Bytes of a page, on the bus.
 const PAGE: u64 = PAGE_SIZE as u64;
+
+/// Copies of at least this many pages go past the caches: they are larger than a processor's own.
+const STREAM_PAGES: usize = 512;
 
 /// Something to be done with bytes.
 #[derive(Debug)]
@@ -119,10 +123,17 @@ fn end(plane: &Plane, at: Whereabouts, count: u32, write: bool) -> Option<*mut u
 fn copy(plane: &Plane, extent: &Extent) -> Option<()> {
     let from = end(plane, extent.src, extent.count, false)?;
     let to = end(plane, extent.dst, extent.count, true)?;
+    let pages = extent.count as usize;
+    if pages >= STREAM_PAGES && from.addr().abs_diff(to.addr()) >= pages * PAGE_SIZE {
+        // SAFETY: as below; the two do not overlap here, and where one memory has two addresses any
+        // mixture of bytes is as good.
+        unsafe { stream_pages(from, to, pages) };
+        return Some(());
+    }
     // SAFETY: both ends cover `count` pages that stay mapped as long as the plane. They may overlap
     // (a bus address may lead to the function's own memory), which `copy` allows; other processes
     // that race with it see any mixture of bytes, as with a card of silicon.
-    unsafe { std::ptr::copy(from, to, extent.count as usize * PAGE_SIZE) };
+    unsafe { std::ptr::copy(from, to, pages * PAGE_SIZE) };
     Some(())
 }
 
