@@ -106,16 +106,18 @@ fn read_faults(runtime: &Runtime) {
             std::process::abort();
         }
     };
+    // Without cards behind rings a fault is to cost what it costs, and nothing for them.
+    let has_rings = runtime.rings().next().is_some();
     while !runtime.closed.load(Ordering::SeqCst) {
         let next = runtime.look_at_clock();
-        runtime.look_after_suspects();
-        let left = match runtime.rings_sleep() {
-            RingsSleep::No => Some(Span::ZERO),
-            sleep => {
-                sources.look_again(sleep == RingsSleep::Look);
-                next.map(|at| runtime.clock.until(at))
+        let mut left = next.map(|at| runtime.clock.until(at));
+        if has_rings {
+            runtime.look_after_suspects();
+            match runtime.rings_sleep() {
+                RingsSleep::No => left = Some(Span::ZERO),
+                sleep => sources.look_again(sleep == RingsSleep::Look),
             }
-        };
+        }
         if sources.wait(runtime, left) {
             read_all(runtime, &mut faults);
         }
