@@ -8,182 +8,29 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use farside::{
-    Advice, AgentId, AtomicSpan, Buffer, CardId, KernelContext, KernelError, MemoryId, Read,
-    ReadView, Shared, Space, Write, WriteView,
+    Advice, AtomicSpan, CardId, KernelContext, Read, ReadView, Shared, Space, Write, WriteView,
 };
 use farside_svm::Mutation;
-use farside_tests::Prng;
-use farside_tests::live::{must_be_caught, seconds, within};
+use farside_tests::live::{Race, must_be_caught, seconds, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Words of a page.
 const PAGE: usize = 512;
-/// Threads of the program that write.
-const THREADS: usize = 2;
 
-fn below(rng: &mut Prng, end: usize) -> usize {
-    rng.below(end as u64) as usize
-}
-
-/// The pages, who moves them, and when to stop.
-struct Race {
-    space: Space,
-    words: Buffer<AtomicU64>,
-    pages: usize,
-    stop: AtomicBool,
-}
-
-impl Race {
-    /// Each card has room for half of the pages, so that evictions happen all the time.
-    fn new(cards: usize, scheme: &str, pages: usize) -> Race {
-        let space = Space::builder()
-            .cards(cards)
-            .card_memory(pages as u64 / 2 * 4096)
-            .address_space(16 << 20)
-            .placement(scheme)
-            .build()
-            .unwrap();
-        let words = space.alloc_atomic(pages * PAGE, "fought over").unwrap();
-        Race { space, words, pages, stop: AtomicBool::new(false) }
-    }
-
-    /// A thread of the program: increments the first word of a page, which all share, and its own
-    /// word beside it, until told to stop. Gives how often.
-    fn thread(&self, agent: usize) -> u64 {
-        let mut rng = Prng::new(agent as u64 + 77);
-        let mut count = 0;
-        while !self.stop.load(SeqCst) {
-            let page = below(&mut rng, self.pages) * PAGE;
-            self.words[page].fetch_add(1, SeqCst);
-            // Load and store: no other agent touches this word, only its page.
-            let own = &self.words[page + agent];
-            own.store(own.load(SeqCst) + 1, SeqCst);
-            count += 1;
-        }
-        count
-    }
-
-    /// The same, as a kernel; in turns by single words and by `atomic`.
-    fn kernel(&self, card: CardId, agent: usize) -> u64 {
-        let mut count = 0;
-        let mut seed = agent as u64;
-        while !self.stop.load(SeqCst) {
-            let pages = self.pages;
-            seed += 1;
-            let body = move |k: &mut KernelContext, words| kernel(k, words, agent, pages, seed);
-            count += self.space.kernel("race").on(card).run(Shared(&self.words), body).unwrap();
-        }
-        count
-    }
-
-    /// Moves pages about at random until told to stop.
-    fn shake(&self, seed: u64) {
-        let mut rng = Prng::new(seed);
-        let cards = self.space.cards().len();
-        while !self.stop.load(SeqCst) {
-            let from = below(&mut rng, self.pages);
-            let to = from + 1 + below(&mut rng, (self.pages - from).min(12));
-            let part = &self.words[from * PAGE..to * PAGE];
-            let memory = MemoryId(below(&mut rng, cards + 1) as u8);
-            // A full card refuses: that is fine, as long as it says so.
-            let _ = match below(&mut rng, 9) {
-                0..=3 => self.space.migrate(part, memory).map(drop),
-                4 => self.space.prefetch(part, memory).map(drop),
-                5 => self.space.advise(part, Advice::ReadMostly(below(&mut rng, 2) == 0)),
-                6 => {
-                    let agent = AgentId(below(&mut rng, cards + 1) as u8);
-                    self.space.advise(part, Advice::AccessedBy(agent, below(&mut rng, 2) == 0))
-                }
-                7 => {
-                    self.forget_mappings(part);
-                    Ok(())
-                }
-                _ => self.space.trim(),
-            };
-        }
-    }
-
-    /// What a program may do by itself: MADV_DONTNEED drops the mappings of shared memory; the
-    /// bytes stay (invariant 20).
-    fn forget_mappings(&self, part: &[AtomicU64]) {
-        let start = part.as_ptr().cast_mut().cast();
-        // SAFETY: the range is part of a live allocation, which begins and ends with pages; on a
-        // shared file mapping the call changes no byte.
-        let outcome = unsafe { libc::madvise(start, size_of_val(part), libc::MADV_DONTNEED) };
-        assert_eq!(outcome, 0);
-    }
-
-    /// Runs the threads, a kernel on every card and the shaker for a while; says what is missing
-    /// afterwards, or how often each agent incremented.
-    fn run(&self, time: Duration) -> Result<Vec<u64>, String> {
-        let cards = self.space.cards().len();
-        let counts: Vec<u64> = std::thread::scope(|s| {
-            let mut agents = Vec::new();
-            for agent in 1..=THREADS {
-                agents.push(s.spawn(move || self.thread(agent)));
-            }
-            for card in 0..cards {
-                let agent = 1 + THREADS + card;
-                agents.push(s.spawn(move || self.kernel(CardId(card as u8), agent)));
-            }
-            let shaker = s.spawn(|| self.shake(5));
-            std::thread::sleep(time);
-            self.stop.store(true, SeqCst);
-            shaker.join().unwrap();
-            agents.into_iter().map(|agent| agent.join().unwrap()).collect()
-        });
-        let sum = |slot: usize| -> u64 {
-            (0..self.pages).map(|page| self.words[page * PAGE + slot].load(SeqCst)).sum()
-        };
-        for (agent, &count) in counts.iter().enumerate() {
-            let found = sum(agent + 1);
-            if found != count {
-                return Err(format!("agent {agent} counted {count}, its words say {found}"));
-            }
-        }
-        let (all, found) = (counts.iter().sum::<u64>(), sum(0));
-        if found != all {
-            return Err(format!("all agents together counted {all}, the words say {found}"));
-        }
-        Ok(counts)
-    }
-}
-
-fn kernel(
-    k: &mut KernelContext,
-    words: AtomicSpan<AtomicU64>,
-    agent: usize,
-    pages: usize,
-    seed: u64,
-) -> Result<u64, KernelError> {
-    let mut rng = Prng::new(seed);
-    for turn in 0..200 {
-        let page = below(&mut rng, pages) * PAGE;
-        k.fetch_add(words, page, 1)?;
-        let own = words.ptr(page + agent);
-        if turn % 2 == 0 {
-            let value: u64 = k.load(own)?;
-            k.store(own, value + 1)?;
-        } else {
-            k.atomic(words, page + agent, |word| {
-                let value = word.load(SeqCst);
-                // Long enough that somebody wants the page meanwhile.
-                std::hint::black_box((0..50).sum::<u64>());
-                word.store(value + 1, SeqCst);
-            })?;
-        }
-    }
-    Ok(200)
+/// A race on cards in the program, each with room for half of the pages.
+fn on_cards(cards: usize, scheme: &str, pages: usize) -> Race {
+    let builder = Space::builder().cards(cards).card_memory(pages as u64 / 2 * 4096);
+    Race::new(builder, scheme, pages)
 }
 
 fn race(cards: usize, scheme: &str) {
     within(LIMIT, scheme, || {
-        let race = Race::new(cards, scheme, 48);
+        let race = on_cards(cards, scheme, 48);
         let counts = race.run(seconds()).unwrap();
         assert!(counts.iter().all(|&count| count > 0), "somebody starved: {counts:?}");
-        let stats = race.space.report().stats;
+        let stats = race.space().report().stats;
         assert!(stats.migrations > 100 && stats.evictions > 0, "the pages did not move: {stats:?}");
-        race.space.check().unwrap();
+        race.space().check().unwrap();
     });
 }
 
@@ -221,8 +68,8 @@ fn nothing_is_lost_under_first_touch() {
 fn control(test: &str, mutation: Mutation) {
     must_be_caught(test, || {
         (0..20).try_for_each(|_| {
-            let race = Race::new(2, "on-touch", 12);
-            race.space.mutate(mutation).map_err(|error| error.to_string())?;
+            let race = on_cards(2, "on-touch", 12);
+            race.space().mutate(mutation).map_err(|error| error.to_string())?;
             race.run(Duration::from_millis(400)).map(drop)
         })
     });

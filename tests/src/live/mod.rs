@@ -8,6 +8,7 @@
 
 mod child;
 mod control;
+mod race;
 pub mod served;
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 pub use child::{Child, Ended, role};
 pub use control::must_be_caught;
+pub use race::Race;
 
 /// How long a race runs.
 pub fn seconds() -> Duration {
