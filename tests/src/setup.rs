@@ -97,14 +97,17 @@ impl Setup {
         setup
     }
 
+    /// The same world with jobs enough to fill a ring with faults, which is rare otherwise.
+    #[must_use]
+    pub fn crowded(mut self) -> Setup {
+        self.streams = 40;
+        self
+    }
+
     /// The same world with a broken rule of the ring protocol.
     #[must_use]
     pub fn ring_mutated(mut self, mutation: RingMutation) -> Setup {
         self.ring_mutation = Some(mutation);
-        if mutation == RingMutation::LoseFault {
-            // Jobs enough to fill a ring with faults: in other worlds that is rare.
-            self.streams = 40;
-        }
         self
     }
 

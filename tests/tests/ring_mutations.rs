@@ -9,11 +9,16 @@ const RUNS: u64 = 40;
 /// Steps of each.
 const STEPS: u64 = 3_000;
 
+/// Machines that break nothing by themselves: what is seen is the mutation.
+fn world(run: u64, crowded: bool) -> Setup {
+    let hostility = if run % 2 == 0 { Hostility::none() } else { Hostility::rude() };
+    let setup = Setup::random_rings(15_000 + run * 5, hostility);
+    if crowded { setup.crowded() } else { setup }
+}
+
 fn must_be_caught(mutation: RingMutation) {
     for run in 0..RUNS {
-        // Machines that break nothing by themselves: what is seen is the mutation.
-        let hostility = if run % 2 == 0 { Hostility::none() } else { Hostility::rude() };
-        let setup = Setup::random_rings(15_000 + run * 5, hostility).ring_mutated(mutation);
+        let setup = world(run, mutation == RingMutation::LoseFault).ring_mutated(mutation);
         if let Err(failure) = run_episode(setup, STEPS) {
             println!("{mutation:?} caught in run {run}: {}", failure.violation);
             return;
@@ -57,9 +62,8 @@ mutations! {
 /// The controls' control: the same runs with nothing broken.
 #[test]
 fn control_nothing_is_caught_where_nothing_is_broken() {
-    for run in 0..RUNS {
-        let hostility = if run % 2 == 0 { Hostility::none() } else { Hostility::rude() };
-        if let Err(failure) = run_episode(Setup::random_rings(15_000 + run * 5, hostility), STEPS) {
+    for (run, crowded) in (0..RUNS).flat_map(|run| [(run, false), (run, true)]) {
+        if let Err(failure) = run_episode(world(run, crowded), STEPS) {
             panic!("{failure}");
         }
     }
