@@ -61,12 +61,14 @@ mod error;
 mod gpu;
 mod links;
 mod machine;
+pub mod observe;
 mod overrides;
 mod simulation;
 mod spec;
-mod stats;
+pub mod stats;
 pub mod time;
 mod trace;
+pub mod workload;
 
 pub use error::{SimError, SpecError, TraceError};
 pub use simulation::{Progress, SCHEMES, Simulation, compare};

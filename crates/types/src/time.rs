@@ -63,6 +63,13 @@ impl Span {
     }
 }
 
+impl From<Span> for u64 {
+    /// Picoseconds.
+    fn from(span: Span) -> u64 {
+        span.0
+    }
+}
+
 impl Add<Span> for Time {
     type Output = Time;
 

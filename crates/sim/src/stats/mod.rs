@@ -1,5 +1,7 @@
 //! What a run is measured by, as data (serde) and as a table.
 
+mod registry;
+
 use std::fmt;
 
 use farside_svm::Stats;
@@ -7,59 +9,42 @@ use farside_types::{Reason, Span};
 use serde::{Deserialize, Serialize};
 
 use crate::Spec;
+pub use registry::Description;
+pub(crate) use registry::counters;
 
-/// What one GPU counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GpuCounts {
-    /// Reads carried out.
-    pub reads: u64,
-    /// Writes carried out.
-    pub writes: u64,
-    /// Accesses to the GPU's own memory.
-    pub local: u64,
-    /// Accesses over a link, to the host or to a peer.
-    pub remote: u64,
-    /// Lookups that a compute unit's own TLB served.
-    pub l1_tlb_hits: u64,
-    /// Lookups that the shared TLB served.
-    pub l2_tlb_hits: u64,
-    /// Page table walks; lookups that shared one are not counted.
-    pub walks: u64,
-    /// Faults reported to the driver: one per page that the GPU waits for, also those anew.
-    pub faults: u64,
-    /// Accesses that waited in a fault.
-    pub faulted_accesses: u64,
-    /// Of these, writes to a page that is mapped for reading (page protection faults).
-    pub protection_faults: u64,
-    /// Accesses that found no translation when they were replayed, and faulted anew.
-    pub refaults: u64,
-    /// Time from fault to replay, summed over the accesses that waited, in picoseconds.
-    pub fault_wait: Span,
-    /// Counter notices sent.
-    pub notices: u64,
+counters! {
+    /// What one GPU counted.
+    pub struct GpuCounts {
+        /// Line reads carried out.
+        reads: u64 = "reads", "count";
+        /// Line writes carried out.
+        writes: u64 = "writes", "count";
+        /// Accesses to the GPU's own memory or its caches of it.
+        local: u64 = "local", "count";
+        /// Accesses over a link, to the host or to a peer.
+        remote: u64 = "remote", "count";
+        /// Lookups that a compute unit's own TLB served.
+        l1_tlb_hits: u64 = "tlb.l1.hits", "count";
+        /// Lookups that the shared TLB served.
+        l2_tlb_hits: u64 = "tlb.l2.hits", "count";
+        /// Page table walks; lookups that shared one are not counted.
+        walks: u64 = "walks", "count";
+        /// Faults reported to the driver: one per page that the GPU waits for, also those anew.
+        faults: u64 = "faults.reported", "count";
+        /// Accesses that waited in a fault.
+        faulted_accesses: u64 = "faults.accesses", "count";
+        /// Of these, writes to a page that is mapped for reading (page protection faults).
+        protection_faults: u64 = "faults.protection", "count";
+        /// Accesses that found no translation when they were replayed, and faulted anew.
+        refaults: u64 = "faults.again", "count";
+        /// Time from fault to replay, summed over the accesses that waited.
+        fault_wait: Span = "faults.wait", "ps";
+        /// Counter notices sent.
+        notices: u64 = "counter.notices", "count";
+    }
 }
 
 impl GpuCounts {
-    /// Both together.
-    #[must_use]
-    pub fn plus(&self, other: &GpuCounts) -> GpuCounts {
-        GpuCounts {
-            reads: self.reads + other.reads,
-            writes: self.writes + other.writes,
-            local: self.local + other.local,
-            remote: self.remote + other.remote,
-            l1_tlb_hits: self.l1_tlb_hits + other.l1_tlb_hits,
-            l2_tlb_hits: self.l2_tlb_hits + other.l2_tlb_hits,
-            walks: self.walks + other.walks,
-            faults: self.faults + other.faults,
-            faulted_accesses: self.faulted_accesses + other.faulted_accesses,
-            protection_faults: self.protection_faults + other.protection_faults,
-            refaults: self.refaults + other.refaults,
-            fault_wait: self.fault_wait + other.fault_wait,
-            notices: self.notices + other.notices,
-        }
-    }
-
     /// Accesses carried out.
     pub fn accesses(&self) -> u64 {
         self.reads + self.writes
