@@ -6,6 +6,7 @@
 //! know where each work-group ran, say so by [`Workload::place`].
 
 pub mod bs;
+pub mod c2d;
 pub mod catalog;
 pub mod dnn;
 pub mod fir;
