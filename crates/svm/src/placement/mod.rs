@@ -7,7 +7,7 @@
 use core::fmt;
 
 use farside_types::{
-    Access, AgentId, AgentSet, MemoryId, MemorySet, PageNo, PageRange, Reason, Time,
+    Access, AgentId, AgentSet, CardId, MemoryId, MemorySet, PageNo, PageRange, Reason, Span, Time,
 };
 
 use crate::{Advice, ObjectId};
@@ -113,6 +113,30 @@ pub struct Proposal {
     pub reason: Reason,
 }
 
+/// How often a card accessed a page since the last samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The page.
+    pub page: PageNo,
+    /// The card that accessed it.
+    pub card: CardId,
+    /// Its accesses, wherever the page is.
+    pub accesses: u32,
+}
+
+/// One of the three ways in which a page can be placed (GRIT, section II-B): what rules a page
+/// under a scheme that chooses among them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scheme {
+    /// It moves to whoever touches it.
+    #[default]
+    OnTouch,
+    /// It is mapped over the bus, and moves when it is used enough.
+    AccessCounter,
+    /// Readers get copies.
+    Duplication,
+}
+
 /// A placement scheme.
 pub trait Placement: fmt::Debug + Send {
     /// Its name, as the command line spells it.
@@ -132,6 +156,31 @@ pub trait Placement: fmt::Debug + Send {
     fn on_counter(&mut self, notice: &CounterView) -> Option<Decision> {
         let _ = notice;
         None
+    }
+
+    /// What rules `page` now.
+    fn scheme(&self, page: PageNo) -> Scheme {
+        let _ = page;
+        Scheme::OnTouch
+    }
+
+    /// Accesses to tables of its own in memory since this was last asked: the machine charges
+    /// their time.
+    fn table_accesses(&mut self) -> u32 {
+        0
+    }
+
+    /// How often [`Placement::on_samples`] wants to be told who accesses what; `None` for a scheme
+    /// that does not look. Only a simulated machine can tell.
+    fn sample_every(&self) -> Option<Span> {
+        None
+    }
+
+    /// The accesses since the last samples, ascending by page and card, those that are zero left
+    /// out.
+    fn on_samples(&mut self, now: Time, samples: &[Sample]) -> Vec<Proposal> {
+        let _ = (now, samples);
+        Vec::new()
     }
 
     /// The program gave advice; the driver itself already follows it.
