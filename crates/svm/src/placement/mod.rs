@@ -15,11 +15,13 @@ use crate::{Advice, ObjectId};
 mod access_counter;
 mod duplication;
 mod first_touch;
+mod names;
 mod on_touch;
 
 pub use access_counter::AccessCounter;
 pub use duplication::Duplication;
 pub use first_touch::FirstTouch;
+pub use names::{NAMES, SchemeError, by_name};
 pub use on_touch::OnTouch;
 
 /// What to do so that an agent can reach a page.
@@ -87,6 +89,9 @@ pub struct FaultView {
     pub mappers: AgentSet,
     /// The agent has it mapped, with too few rights (a page protection fault).
     pub protection: bool,
+    /// The scheme was asked about this very fault before: it had to wait, for room or for a second
+    /// try, and the page may be elsewhere now. Schemes that count faults count it once.
+    pub again: bool,
 }
 
 /// A group of pages whose remote accesses reached the threshold.
@@ -199,18 +204,3 @@ pub trait Placement: fmt::Debug + Send {
         None
     }
 }
-
-/// The scheme of this name with its default parameters: `on-touch`, `first-touch`,
-/// `access-counter` or `duplication`.
-pub fn by_name(name: &str) -> Option<Box<dyn Placement>> {
-    match name {
-        "on-touch" => Some(Box::new(OnTouch)),
-        "first-touch" => Some(Box::new(FirstTouch)),
-        "access-counter" => Some(Box::new(AccessCounter)),
-        "duplication" => Some(Box::new(Duplication)),
-        _ => None,
-    }
-}
-
-/// Names that [`by_name`] knows.
-pub const NAMES: [&str; 4] = ["on-touch", "first-touch", "access-counter", "duplication"];
