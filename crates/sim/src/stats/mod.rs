@@ -1,15 +1,22 @@
-//! What a run is measured by, as data (serde) and as a table.
+//! What a run is measured by: numbers with names, as data (serde), as a table, and as files.
 
 mod display;
+mod error;
+mod names;
 mod registry;
+mod table;
+mod write;
 
 use farside_svm::Stats;
 use farside_types::Span;
 use serde::{Deserialize, Serialize};
 
 use crate::Spec;
+pub use error::StatsError;
+pub use names::{Statistic, markdown};
 pub use registry::Description;
 pub(crate) use registry::counters;
+pub use write::{Format, write};
 
 counters! {
     /// What one GPU counted.
@@ -141,7 +148,7 @@ mod tests {
     use super::*;
     use farside_types::{MemoryId, Reason};
 
-    fn outcome(placement: &str, time: u64) -> Outcome {
+    pub(super) fn outcome(placement: &str, time: u64) -> Outcome {
         let mut driver = Stats { migrations: 3, ..Stats::default() };
         driver.moves.insert((Some(MemoryId::HOST), MemoryId(1)), 17);
         driver.by_reason.insert(Reason::Demand, 17);
