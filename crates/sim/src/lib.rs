@@ -64,6 +64,7 @@ mod links;
 mod machine;
 pub mod observe;
 mod overrides;
+pub mod scheme;
 mod simulation;
 mod spec;
 pub mod stats;
