@@ -48,6 +48,7 @@ mod error;
 pub mod graph;
 mod launch;
 mod report;
+pub mod reproduce;
 mod space;
 
 pub use args::{Args, Read, Shared, Write};
