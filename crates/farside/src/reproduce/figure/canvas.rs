@@ -52,6 +52,8 @@ pub(super) enum Align {
 pub(super) struct Canvas<B: DrawingBackend> {
     area: DrawingArea<B, Shift>,
     scale: f64,
+    /// How far the backend puts the middle of a text too high, as a share of its size.
+    lift: f64,
 }
 
 /// What drawing gives: nothing, or why it does not go.
@@ -72,12 +74,13 @@ fn load_font() {
 }
 
 impl<B: DrawingBackend> Canvas<B> {
-    /// A white surface; `scale` pixels of the backend are a logical one.
-    pub(super) fn new(backend: B, scale: f64) -> Result<Self, String> {
+    /// A white surface; `scale` pixels of the backend are a logical one, and it puts the middle of
+    /// a text too high by `lift` of its size.
+    pub(super) fn new(backend: B, scale: f64, lift: f64) -> Result<Self, String> {
         load_font();
         let area = backend.into_drawing_area();
         area.fill(&RGBColor(255, 255, 255)).map_err(said)?;
-        Ok(Canvas { area, scale })
+        Ok(Canvas { area, scale, lift })
     }
 
     pub(super) const fn width(&self) -> f64 {
@@ -129,11 +132,19 @@ impl<B: DrawingBackend> Canvas<B> {
     }
 
     pub(super) fn text(&self, at: (f64, f64), text: &str, size: f64, align: Align) -> Drawn {
-        self.written(at, text, self.style(size, false), align)
+        self.written(self.lowered(at, size, align), text, self.style(size, false), align)
     }
 
     pub(super) fn bold(&self, at: (f64, f64), text: &str, size: f64, align: Align) -> Drawn {
-        self.written(at, text, self.style(size, true), align)
+        self.written(self.lowered(at, size, align), text, self.style(size, true), align)
+    }
+
+    fn lowered(&self, (x, y): (f64, f64), size: f64, align: Align) -> (f64, f64) {
+        match align {
+            Align::Turned => (x + self.lift * size, y),
+            Align::Below => (x, y),
+            _ => (x, y + self.lift * size),
+        }
     }
 
     fn written(&self, at: (f64, f64), text: &str, style: TextStyle, align: Align) -> Drawn {

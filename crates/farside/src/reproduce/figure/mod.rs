@@ -120,6 +120,8 @@ const WIDTH: u32 = 960;
 const HEIGHT: u32 = 440;
 /// Pixels of the PNG per logical one: sharp on dense screens and on paper.
 const PNG_SCALE: u32 = 2;
+/// Pixels are centred by the height of the font's line, below which there is room for descenders.
+const PNG_LIFT: f64 = 0.17;
 
 impl Figure {
     /// As an SVG document.
@@ -130,7 +132,7 @@ impl Figure {
         let mut text = String::new();
         {
             let backend = SVGBackend::with_string(&mut text, (WIDTH, HEIGHT));
-            self.draw(&Canvas::new(backend, 1.0)?)?;
+            self.draw(&Canvas::new(backend, 1.0, 0.0)?)?;
         }
         Ok(text)
     }
@@ -144,7 +146,7 @@ impl Figure {
         let mut pixels = vec![0; (width * height * 3) as usize];
         {
             let backend = BitMapBackend::with_buffer(&mut pixels, (width, height));
-            self.draw(&Canvas::new(backend, f64::from(PNG_SCALE))?)?;
+            self.draw(&Canvas::new(backend, f64::from(PNG_SCALE), PNG_LIFT)?)?;
         }
         let mut file = Vec::new();
         let mut encoder = png::Encoder::new(&mut file, width, height);
