@@ -143,15 +143,9 @@ pub enum SimError {
     /// The trace.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// No scheme has this name.
-    #[error(
-        "there is no placement scheme named {name:?}; schemes are: {}",
-        farside_svm::placement::NAMES.join(", ")
-    )]
-    NoSuchPlacement {
-        /// The name given.
-        name: String,
-    },
+    /// The placement scheme.
+    #[error(transparent)]
+    Placement(#[from] farside_svm::placement::SchemeError),
     /// The machine is too small for the trace.
     #[error("the trace uses {used} {what}, and {key} is {given}; raise it")]
     TooSmall {

@@ -46,13 +46,15 @@ pub(crate) fn displaced(
 }
 
 impl Driver {
-    /// What `agent` needs for `access` to `page`, which no chain holds.
+    /// What `agent` needs for `access` to `page`, which no chain holds. `again`: the scheme was
+    /// asked for this fault before.
     pub(crate) fn resolve(
         &mut self,
         now: Time,
         page: PageNo,
         agent: AgentId,
         access: Access,
+        again: bool,
     ) -> Resolve {
         let entry = *self.table.get(page);
         if let Some(reason) = self.refusal(&entry, agent, access) {
@@ -65,7 +67,7 @@ impl Driver {
         }
         let decision = match self.settle_fight(now, page, &entry, agent, access) {
             Ok(Some(decision)) => decision,
-            Ok(None) => self.decide(now, page, &entry, agent, access),
+            Ok(None) => self.decide(now, page, &entry, agent, access, again),
             Err(later) => return Resolve::Later(later),
         };
         match self.shape(&entry, agent, access, decision.action, decision.reason) {
@@ -99,6 +101,7 @@ impl Driver {
     }
 
     /// Pins and advice come first, then the scheme.
+    #[allow(clippy::too_many_arguments)]
     fn decide(
         &mut self,
         now: Time,
@@ -106,6 +109,7 @@ impl Driver {
         entry: &PageEntry,
         agent: AgentId,
         access: Access,
+        again: bool,
     ) -> Decision {
         let copies = entry.directory.copies();
         if entry.has(flag::PINNED) && !copies.contains(agent.home()) {
@@ -133,6 +137,7 @@ impl Driver {
             copies,
             mappers: entry.directory.mappers(),
             protection: entry.directory.mappers().contains(agent),
+            again,
         };
         self.placement.on_fault(&view)
     }

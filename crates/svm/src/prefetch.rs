@@ -8,7 +8,7 @@ use farside_types::{
 use crate::Driver;
 use crate::chain::{Kind, Shape, tidy};
 use crate::page::{PageEntry, PageState, flag};
-use crate::placement::{Action, Scope};
+use crate::placement::{Action, Proposal, Scope};
 use crate::serve::Plan;
 
 impl Driver {
@@ -180,12 +180,17 @@ impl Driver {
 
     /// The scheme's tick.
     pub(crate) fn tick(&mut self, now: Time) {
-        for proposal in self.placement.on_tick(now) {
-            let crate::placement::Proposal { pages, to, reason } = proposal;
+        let proposals = self.placement.on_tick(now);
+        self.take_proposals(proposals);
+        self.arm_tick();
+    }
+
+    /// Moves that the scheme wants by itself.
+    pub(crate) fn take_proposals(&mut self, proposals: Vec<Proposal>) {
+        for Proposal { pages, to, reason } in proposals {
             let (agent, action) = (to.agent(), Action::Migrate);
             self.work.push_back(crate::fault::Work::Move { range: pages, agent, action, reason });
         }
-        self.arm_tick();
     }
 }
 

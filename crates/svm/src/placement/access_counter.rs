@@ -1,8 +1,8 @@
 //! Access-counter migration: map remotely, move when it is used enough (GRIT, section II-B2).
 
-use farside_types::Reason;
+use farside_types::{PageNo, Reason};
 
-use super::{Action, CounterView, Decision, FaultView, Placement, Scope};
+use super::{Action, CounterView, Decision, FaultView, Placement, Scheme, Scope};
 
 /// Access-counter migration. The threshold (256 on Volta) is the card's: the driver hears of a
 /// group when it is reached.
@@ -16,6 +16,10 @@ impl Placement for AccessCounter {
 
     fn is_uniform(&self) -> bool {
         true
+    }
+
+    fn scheme(&self, _page: PageNo) -> Scheme {
+        Scheme::AccessCounter
     }
 
     fn on_fault(&mut self, fault: &FaultView) -> Decision {
