@@ -50,6 +50,7 @@ mod launch;
 mod report;
 pub mod reproduce;
 mod space;
+pub mod sweep;
 
 pub use args::{Args, Read, Shared, Write};
 pub use buffer::Buffer;

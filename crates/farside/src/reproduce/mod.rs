@@ -8,4 +8,5 @@ mod figure;
 mod table;
 
 pub use figure::{Axis, Bar, Cells, Drawing, Figure, Line, Series};
+pub(crate) use table::quoted;
 pub use table::{Report, ReportError, Row};
