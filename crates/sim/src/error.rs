@@ -143,6 +143,14 @@ pub enum SimError {
     /// The trace.
     #[error(transparent)]
     Trace(#[from] TraceError),
+    /// A scheme's name has a `+` and something behind it that is not known.
+    #[error("+{name} is not known as a change of the machine; there are: {known}")]
+    NoSuchModifier {
+        /// What is not known.
+        name: String,
+        /// What is.
+        known: String,
+    },
     /// The placement scheme.
     #[error(transparent)]
     Placement(#[from] farside_svm::placement::SchemeError),

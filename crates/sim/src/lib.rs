@@ -63,6 +63,7 @@ mod links;
 mod machine;
 pub mod observe;
 mod overrides;
+pub mod scheme;
 mod simulation;
 mod spec;
 pub mod stats;
