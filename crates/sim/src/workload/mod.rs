@@ -5,9 +5,14 @@
 //! stored per access, so any footprint fits. It knows neither time nor GPUs; recorded traces, which
 //! know where each work-group ran, say so by [`Workload::place`].
 
+pub mod bfs;
 pub mod catalog;
 pub mod fir;
 pub mod lanes;
+pub mod mm;
+pub mod profile;
+pub mod program;
+pub mod st;
 
 use std::fmt;
 
