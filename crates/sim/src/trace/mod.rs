@@ -8,6 +8,7 @@ mod bundled;
 mod record;
 mod sidecar;
 mod stream;
+mod workload;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -17,6 +18,7 @@ pub use record::Access;
 pub use sidecar::Allocation;
 
 use crate::TraceError;
+use crate::workload::Buffer;
 use sidecar::{Layout, Sidecar};
 
 /// A trace in memory. Immutable; share it by `Arc` among simulations.
@@ -26,6 +28,7 @@ pub struct Trace {
     gpus: usize,
     compute_units: usize,
     allocations: Vec<Allocation>,
+    buffers: Vec<Buffer>,
     launches: Vec<Launch>,
     accesses: u64,
     markers: u64,
@@ -68,6 +71,7 @@ impl Trace {
             name: name.to_owned(),
             gpus: sidecar.per_gpu.len(),
             compute_units: 0,
+            buffers: workload::buffers(&sidecar.allocations),
             allocations: sidecar.allocations,
             launches: Vec::new(),
             accesses: 0,
@@ -104,6 +108,7 @@ impl Trace {
             name: name.to_owned(),
             gpus: gpus.unwrap_or(1),
             compute_units: 0,
+            buffers: workload::buffers(&allocations),
             allocations,
             launches: Vec::new(),
             accesses: 0,

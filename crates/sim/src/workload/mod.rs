@@ -5,8 +5,11 @@
 //! stored per access, so any footprint fits. It knows neither time nor GPUs; recorded traces, which
 //! know where each work-group ran, say so by [`Workload::place`].
 
+mod script;
+
 use std::fmt;
 
+pub use script::{Group, Script, Step};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a line: what the coalescer makes of the accesses of a wavefront's lanes.
