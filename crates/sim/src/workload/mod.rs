@@ -12,9 +12,11 @@ pub mod fir;
 pub mod gemm;
 pub mod lanes;
 pub mod sc;
+mod script;
 
 use std::fmt;
 
+pub use script::{Group, Script, Step};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a line: what the coalescer makes of the accesses of a wavefront's lanes.
