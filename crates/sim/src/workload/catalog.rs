@@ -5,7 +5,10 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::Workload;
+use super::bfs::{Bfs, Sharing};
 use super::fir::Fir;
+use super::mm::{Mm, RowsOfA};
+use super::st::St;
 
 /// Bytes of a megabyte in the paper's Table II.
 const MB: u64 = 1 << 20;
@@ -24,12 +27,44 @@ struct Entry {
     build: fn(u64) -> Arc<dyn Workload>,
 }
 
-const ENTRIES: &[Entry] = &[Entry {
-    name: "fir",
-    megabytes: 155,
-    least: Fir::BYTES_MIN,
-    build: |b| Arc::new(Fir::new(b)),
-}];
+const ENTRIES: &[Entry] = &[
+    Entry {
+        name: "bfs",
+        megabytes: 32,
+        least: Bfs::BYTES_MIN,
+        build: |bytes| Arc::new(Bfs::new(bytes, Sharing::Levels)),
+    },
+    Entry {
+        name: "bfs-shared",
+        megabytes: 32,
+        least: Bfs::SHARED_BYTES_MIN,
+        build: |bytes| Arc::new(Bfs::new(bytes, Sharing::Edges)),
+    },
+    Entry {
+        name: "fir",
+        megabytes: 155,
+        least: Fir::BYTES_MIN,
+        build: |bytes| Arc::new(Fir::new(bytes)),
+    },
+    Entry {
+        name: "mm",
+        megabytes: 33,
+        least: Mm::BYTES_MIN,
+        build: |bytes| Arc::new(Mm::new(bytes, RowsOfA::First)),
+    },
+    Entry {
+        name: "mm-own-rows",
+        megabytes: 33,
+        least: Mm::BYTES_MIN,
+        build: |bytes| Arc::new(Mm::new(bytes, RowsOfA::Own)),
+    },
+    Entry {
+        name: "st",
+        megabytes: 33,
+        least: St::BYTES_MIN,
+        build: |bytes| Arc::new(St::new(bytes, St::ITERATIONS)),
+    },
+];
 
 const fn names() -> [&'static str; ENTRIES.len()] {
     let mut names = [""; ENTRIES.len()];
@@ -95,7 +130,7 @@ mod tests {
     #[test]
     fn every_workload_has_the_size_that_was_asked_for_within_a_tenth() {
         for entry in ENTRIES {
-            for bytes in [None, Some(3 * MB), Some(1024 * MB)] {
+            for bytes in [None, Some(3 * MB), Some(50 * MB)] {
                 let workload = by_name(entry.name, bytes).unwrap();
                 let asked = bytes.unwrap_or(entry.megabytes * MB);
                 let got = data_bytes(&*workload);
