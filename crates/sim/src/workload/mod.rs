@@ -7,6 +7,7 @@
 
 pub mod bfs;
 pub mod bs;
+pub mod c2d;
 pub mod catalog;
 pub mod dnn;
 pub mod fir;
