@@ -62,6 +62,7 @@ mod gpu;
 mod links;
 mod machine;
 pub mod observe;
+pub mod observers;
 mod overrides;
 mod simulation;
 mod spec;

@@ -14,8 +14,10 @@ use serde::{Deserialize, Serialize};
 use crate::Spec;
 pub use error::StatsError;
 pub use names::{Statistic, markdown};
+pub(crate) use names::{driver_statistics, gpu_statistics};
 pub use registry::Description;
 pub(crate) use registry::counters;
+pub(crate) use table::{Cells, write_parquet};
 pub use write::{Format, write};
 
 counters! {
