@@ -64,6 +64,7 @@ mod machine;
 pub mod observe;
 pub mod observers;
 mod overrides;
+pub mod scheme;
 mod simulation;
 mod spec;
 pub mod stats;

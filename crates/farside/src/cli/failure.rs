@@ -75,7 +75,7 @@ impl Failure {
         ExitCode::from(match self {
             Failure::Farside(
                 farside::Error::Setting { .. }
-                | farside::Error::NoSuchScheme { .. }
+                | farside::Error::Scheme(_)
                 | farside::Error::Cards { .. }
                 | farside::Error::Kernels(_),
             )
@@ -84,7 +84,7 @@ impl Failure {
             | Failure::Sim(
                 SimError::Spec(_)
                 | SimError::Trace(_)
-                | SimError::NoSuchPlacement { .. }
+                | SimError::Placement(_)
                 | SimError::TooSmall { .. },
             )
             | Failure::Usage(_) => 2,

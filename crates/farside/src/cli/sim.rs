@@ -112,9 +112,9 @@ impl Sim {
         for name in &self.scheme {
             match name.as_str() {
                 "all" => schemes.extend(placement::NAMES),
-                name if placement::NAMES.contains(&name) => schemes.push(name),
                 name => {
-                    return Err(SimError::NoSuchPlacement { name: name.to_owned() }.into());
+                    placement::by_name(name).map_err(SimError::from)?;
+                    schemes.push(name);
                 }
             }
         }

@@ -5,6 +5,10 @@
 //! stored per access, so any footprint fits. It knows neither time nor GPUs; recorded traces, which
 //! know where each work-group ran, say so by [`Workload::place`].
 
+pub mod catalog;
+pub mod fir;
+pub mod lanes;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
