@@ -56,8 +56,10 @@
 //! This crate owns time, the timing model and the reading of traces; it owns no policy.
 #![forbid(unsafe_code)]
 
+pub mod analysis;
 mod coherence;
 mod error;
+pub mod functional;
 mod gpu;
 mod links;
 mod machine;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::choose::{typical_shared, typical_written};
 use super::over_time::{Attributes, OverTime, PageOverTime};
-use crate::functional::accesses;
+use crate::functional::{Access, accesses};
 use crate::workload::{LINE_BYTES, Workload, first_lines};
 
 /// Lines of a page of 4 KiB.
@@ -119,12 +119,7 @@ impl Sharing {
     /// Looks at a workload on so many GPUs of so many compute units, in the order of a functional
     /// replay. It is gone through twice; nothing is stored per access.
     #[must_use]
-    pub fn of(
-        workload: &dyn Workload,
-        gpus: u32,
-        units: u32,
-        options: &SharingOptions,
-    ) -> Sharing {
+    pub fn of(workload: &dyn Workload, gpus: u32, units: u32, options: &SharingOptions) -> Sharing {
         let firsts = first_lines(workload.buffers());
         let mut buffers: Vec<Extent> = Vec::new();
         for buffer in workload.buffers() {
@@ -132,12 +127,14 @@ impl Sharing {
             let pages = buffer.bytes.div_ceil(4096) as u32;
             buffers.push(Extent { name: buffer.name.clone(), first, pages });
         }
-        let touch = |access: crate::functional::Access| {
-            let buffer = firsts.partition_point(|first| *first <= access.line) - 1;
-            let page = buffers[buffer].first + (access.line.0 - firsts[buffer].0) / PAGE_LINES;
-            Touch { gpu: access.place.gpu, page, write: access.write }
+        // A line between two buffers, which no correct workload accesses, has no page.
+        let touch = |access: Access| {
+            let buffer = firsts.partition_point(|first| *first <= access.line).checked_sub(1)?;
+            let page = (access.line.0 - firsts[buffer].0) / PAGE_LINES;
+            let page = (page < buffers[buffer].pages).then_some(buffers[buffer].first + page)?;
+            Some(Touch { gpu: access.place.gpu, page, write: access.write })
         };
-        let touches = || accesses(workload, gpus, units).map(touch);
+        let touches = || accesses(workload, gpus, units).filter_map(touch);
         Sharing::from_touches(workload.name(), gpus, buffers.clone(), touches, options)
     }
 
@@ -159,7 +156,8 @@ impl Sharing {
         let range = options.pages.clone().unwrap_or(0..4_000);
         let range = range.start.min(pages)..range.end.min(pages);
         let mut over_time = OverTime::new(options.intervals.max(1), total, range, gpus);
-        let followed: Vec<u32> = [&shared, &written].into_iter().flatten().map(|c| c.page).collect();
+        let followed: Vec<u32> =
+            [&shared, &written].into_iter().flatten().map(|c| c.page).collect();
         over_time.follow(&followed);
         let counted = touches().filter(|touch| touch.page < pages);
         counted.for_each(|touch| over_time.add(touch));
@@ -201,10 +199,7 @@ impl Sharing {
     #[must_use]
     pub fn all(&self) -> Share {
         let (private, shared) = (self.share(Kind::Private), self.share(Kind::Shared));
-        Share {
-            pages: private.pages + shared.pages,
-            accesses: private.accesses + shared.accesses,
-        }
+        Share { pages: private.pages + shared.pages, accesses: private.accesses + shared.accesses }
     }
 
     /// As JSON, indented.
@@ -304,6 +299,22 @@ mod tests {
         assert_eq!(sharing.all(), Share::default());
         assert_eq!((sharing.shared_page, sharing.read_write_page), (None, None));
         assert_eq!(sharing.attributes.rows, vec!["........"; 50]);
+    }
+
+    /// The output of a filter is divided among the GPUs, its few taps are read by all.
+    #[test]
+    fn a_filter_has_private_pages_for_its_data_and_shared_ones_for_its_taps() {
+        let fir = crate::workload::catalog::by_name("fir", Some(4 << 20)).unwrap();
+        let sharing = Sharing::of(&*fir, 4, 4, &SharingOptions::default());
+        let counted = accesses(&*fir, 4, 4);
+        assert_eq!(sharing.all().accesses, counted.count() as u64);
+        let (private, shared) = (sharing.share(Kind::Private), sharing.share(Kind::Shared));
+        assert!(private.pages > 100 * shared.pages, "{sharing}");
+        assert!(sharing.by_sharers[3].pages > 0, "{sharing}");
+        let pages: u32 = sharing.buffers.iter().map(|buffer| buffer.pages).sum();
+        assert!(sharing.all().pages <= u64::from(pages), "{sharing}");
+        let width = sharing.attributes.rows[0].len();
+        assert_eq!((sharing.attributes.rows.len(), width), (50, pages.min(4_000) as usize));
     }
 
     #[test]

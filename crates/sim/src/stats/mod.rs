@@ -17,7 +17,7 @@ pub use names::{Statistic, markdown};
 pub(crate) use names::{driver_statistics, gpu_statistics};
 pub use registry::Description;
 pub(crate) use registry::counters;
-pub(crate) use table::{Cells, write_parquet};
+pub use table::{Cells, write_parquet};
 pub use write::{Format, write};
 
 counters! {
