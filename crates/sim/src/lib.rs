@@ -58,6 +58,7 @@
 //! This crate owns time, the timing model and the reading of traces; it owns no policy.
 #![forbid(unsafe_code)]
 
+pub mod analysis;
 mod coherence;
 mod error;
 pub mod functional;
@@ -65,6 +66,7 @@ mod gpu;
 mod links;
 mod machine;
 pub mod observe;
+pub mod observers;
 mod overrides;
 pub mod scheme;
 mod simulation;

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::Spec;
 pub use error::StatsError;
 pub use names::{Statistic, markdown};
+pub(crate) use names::{driver_statistics, gpu_statistics};
 pub use registry::Description;
 pub(crate) use registry::counters;
 pub use table::{Cells, write_parquet};
