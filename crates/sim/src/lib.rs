@@ -56,6 +56,7 @@
 //! This crate owns time, the timing model and the reading of traces; it owns no policy.
 #![forbid(unsafe_code)]
 
+pub mod cards;
 mod coherence;
 mod error;
 mod gpu;
