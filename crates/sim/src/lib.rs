@@ -59,11 +59,13 @@
 pub mod cards;
 mod coherence;
 mod error;
+pub mod functional;
 mod gpu;
 mod links;
 mod machine;
 pub mod observe;
 mod overrides;
+pub mod scheme;
 mod simulation;
 mod spec;
 pub mod stats;

@@ -45,9 +45,7 @@ impl Simulation {
     /// # Errors
     /// [`SimError`]: an unknown scheme, a machine that cannot be or is too small for the trace.
     pub fn new(spec: &Spec, trace: &Arc<Trace>, placement: &str) -> Result<Simulation, SimError> {
-        let Some(scheme) = placement::by_name(placement) else {
-            return Err(SimError::NoSuchPlacement { name: placement.to_owned() });
-        };
+        let scheme = placement::by_name(placement)?;
         Simulation::with_placement(spec, trace, scheme, cfg!(debug_assertions))
     }
 

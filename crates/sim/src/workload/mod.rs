@@ -5,6 +5,14 @@
 //! stored per access, so any footprint fits. It knows neither time nor GPUs; recorded traces, which
 //! know where each work-group ran, say so by [`Workload::place`].
 
+pub mod bs;
+pub mod catalog;
+pub mod dnn;
+pub mod fir;
+pub mod gemm;
+pub mod lanes;
+pub mod sc;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
