@@ -58,11 +58,8 @@
 //! This crate owns time, the timing model and the reading of traces; it owns no policy.
 #![forbid(unsafe_code)]
 
-<<<<<<< HEAD
 pub mod analysis;
-=======
 pub mod cards;
->>>>>>> w-h
 mod coherence;
 mod error;
 pub mod functional;
