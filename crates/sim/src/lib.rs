@@ -58,6 +58,7 @@
 
 mod coherence;
 mod error;
+pub mod functional;
 mod gpu;
 mod links;
 mod machine;

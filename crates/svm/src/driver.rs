@@ -18,7 +18,7 @@ use crate::mutation::Mutated;
 #[cfg(feature = "mutations")]
 use crate::mutation::Mutation;
 use crate::placement::{Placement, Scheme};
-use crate::query::{Fight, Located, Moved, Nearest, ObjectId, ObjectView, PageView};
+use crate::query::{Fight, Located, Moved, Nearest, ObjectView, PageView};
 use crate::request::{OpenRequest, Pin};
 use crate::residency::Residency;
 use crate::space::Space;
@@ -427,10 +427,6 @@ impl Driver {
             && self.faults.len() == 0
             && self.requests.is_empty()
             && self.commands.is_empty()
-    }
-
-    pub(crate) fn object_at(&self, page: PageNo) -> ObjectId {
-        self.space.holding(page).map_or(ObjectId::default(), |object| object.id)
     }
 
     pub(crate) fn set_timer(&mut self, at: Time, what: Due) {

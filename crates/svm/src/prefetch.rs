@@ -166,16 +166,17 @@ impl Driver {
     pub(crate) fn counter_notice(&mut self, now: Time, card: CardId, pages: PageRange, count: u32) {
         let agent = card.agent();
         let view = crate::placement::CounterView { now, pages, agent, count };
-        let Some(decision) = self.placement.on_counter(&view) else {
-            return;
-        };
-        let range = match decision.scope {
-            Scope::Page | Scope::Group => pages,
-            Scope::Range(range) => range,
-            Scope::Object => self.space.holding(pages.start).map_or(pages, |object| object.range),
-        };
-        let (action, reason) = (decision.action, decision.reason);
-        self.work.push_back(crate::fault::Work::Move { range, agent, action, reason });
+        for decision in self.placement.on_counter(&view) {
+            let range = match decision.scope {
+                Scope::Page | Scope::Group => pages,
+                Scope::Range(range) => range,
+                Scope::Object => {
+                    self.space.holding(pages.start).map_or(pages, |object| object.range)
+                }
+            };
+            let (action, reason) = (decision.action, decision.reason);
+            self.work.push_back(crate::fault::Work::Move { range, agent, action, reason });
+        }
     }
 
     /// The scheme's tick.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use farside::graph::GraphError;
+use farside::sweep::SweepError;
 use farside_live::serve::ServeError;
 use farside_sim::SimError;
 
@@ -24,6 +25,9 @@ pub(crate) enum Failure {
     /// A card cannot be served.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// A sweep.
+    #[error(transparent)]
+    Sweep(#[from] SweepError),
     /// Another process serves a card there.
     #[error(
         "{folder} is in use: process {pid} serves card {card} there; end it, or choose another \
@@ -87,11 +91,15 @@ impl Failure {
                 | SimError::Placement(_)
                 | SimError::TooSmall { .. },
             )
+            | Failure::Sweep(
+                SweepError::Grid { .. } | SweepError::Machine { .. } | SweepError::Format { .. },
+            )
             | Failure::Usage(_) => 2,
             Failure::Differs { .. } => 3,
             Failure::Farside(_)
             | Failure::Sim(_)
             | Failure::Serve(_)
+            | Failure::Sweep(_)
             | Failure::InUse { .. }
             | Failure::Told
             | Failure::Output(_) => 1,

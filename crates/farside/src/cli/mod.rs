@@ -19,6 +19,7 @@ mod schemes;
 mod service;
 mod sim;
 mod size;
+mod sweep;
 mod which_cards;
 
 use std::process::ExitCode;
@@ -46,6 +47,7 @@ Examples:
   farside card serve /tmp/card0         serve a card to other programs, as a process
   farside cards                         which cards are served, and who uses them
   farside sim                           compare placement schemes on a recorded trace
+  farside sweep grid.toml               a grid of simulations, none of them twice
 
 Exit codes: 0 done, 1 it did not work, 2 the command line or an input cannot be used,
 3 a result differs from the plain host run.";
@@ -59,6 +61,7 @@ enum Command {
     Doctor(doctor::Doctor),
     Sim(sim::Sim),
     Schemes(schemes::Schemes),
+    Sweep(sweep::Sweep),
 }
 
 /// Does what the command line says.
@@ -75,6 +78,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Doctor(doctor) => doctor.run(),
         Command::Sim(sim) => sim.run(),
         Command::Schemes(schemes) => schemes.run(),
+        Command::Sweep(sweep) => sweep.run(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -16,6 +16,7 @@ pub use error::StatsError;
 pub use names::{Statistic, markdown};
 pub use registry::Description;
 pub(crate) use registry::counters;
+pub use table::{Cells, write_parquet};
 pub use write::{Format, write};
 
 counters! {

@@ -16,13 +16,18 @@ use super::StatsError;
 
 /// A column: one cell a row.
 #[derive(Debug)]
-pub(crate) enum Cells {
+pub enum Cells {
+    /// UTF-8.
     Words(Vec<String>),
+    /// 64 bits without sign.
     Numbers(Vec<u64>),
 }
 
 /// Writes columns of equal length, and what is to be kept beside them as keys and values.
-pub(crate) fn write_parquet(
+///
+/// # Errors
+/// [`StatsError`]: the file cannot be written.
+pub fn write_parquet(
     path: &Path,
     columns: &[(&str, Cells)],
     beside: Vec<(String, String)>,

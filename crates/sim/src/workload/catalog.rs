@@ -23,6 +23,8 @@ struct Entry {
     megabytes: u64,
     /// The smallest data footprint in bytes.
     least: u64,
+    /// The largest.
+    most: u64,
     /// Builds it with the nearest size that its shape allows.
     build: fn(u64) -> Arc<dyn Workload>,
 }
@@ -32,36 +34,42 @@ const ENTRIES: &[Entry] = &[
         name: "bfs",
         megabytes: 32,
         least: Bfs::BYTES_MIN,
+        most: Bfs::BYTES_MAX,
         build: |bytes| Arc::new(Bfs::new(bytes, Sharing::Levels)),
     },
     Entry {
         name: "bfs-shared",
         megabytes: 32,
         least: Bfs::SHARED_BYTES_MIN,
+        most: Bfs::BYTES_MAX,
         build: |bytes| Arc::new(Bfs::new(bytes, Sharing::Edges)),
     },
     Entry {
         name: "fir",
         megabytes: 155,
         least: Fir::BYTES_MIN,
+        most: BYTES_MAX,
         build: |bytes| Arc::new(Fir::new(bytes)),
     },
     Entry {
         name: "mm",
         megabytes: 33,
         least: Mm::BYTES_MIN,
+        most: BYTES_MAX,
         build: |bytes| Arc::new(Mm::new(bytes, RowsOfA::First)),
     },
     Entry {
         name: "mm-own-rows",
         megabytes: 33,
         least: Mm::BYTES_MIN,
+        most: BYTES_MAX,
         build: |bytes| Arc::new(Mm::new(bytes, RowsOfA::Own)),
     },
     Entry {
         name: "st",
         megabytes: 33,
         least: St::BYTES_MIN,
+        most: BYTES_MAX,
         build: |bytes| Arc::new(St::new(bytes, St::ITERATIONS)),
     },
 ];
@@ -112,8 +120,8 @@ pub fn by_name(name: &str, bytes: Option<u64>) -> Result<Arc<dyn Workload>, Work
         return Err(WorkloadError::NoSuchWorkload { name: name.to_owned() });
     };
     let bytes = bytes.unwrap_or(entry.megabytes * MB);
-    if bytes < entry.least || bytes > BYTES_MAX {
-        let (name, least, most) = (entry.name, entry.least, BYTES_MAX);
+    let &Entry { name, least, most, .. } = entry;
+    if bytes < least || bytes > most {
         return Err(WorkloadError::Size { name, bytes, least, most });
     }
     Ok((entry.build)(bytes))
@@ -144,7 +152,7 @@ mod tests {
     fn a_size_that_does_not_work_is_answered_with_those_that_do() {
         for entry in ENTRIES {
             assert!(by_name(entry.name, Some(entry.least)).is_ok());
-            for bytes in [0, entry.least - 1, BYTES_MAX + 1, u64::MAX] {
+            for bytes in [0, entry.least - 1, entry.most + 1, u64::MAX] {
                 let error = by_name(entry.name, Some(bytes)).unwrap_err().to_string();
                 let parts = [entry.name, &bytes.to_string(), &entry.least.to_string()];
                 assert!(parts.iter().all(|part| error.contains(part)), "{error}");

@@ -6,12 +6,16 @@
 //! know where each work-group ran, say so by [`Workload::place`].
 
 pub mod bfs;
+pub mod bs;
 pub mod catalog;
+pub mod dnn;
 pub mod fir;
+pub mod gemm;
 pub mod lanes;
 pub mod mm;
 pub mod profile;
 pub mod program;
+pub mod sc;
 pub mod st;
 
 use std::fmt;

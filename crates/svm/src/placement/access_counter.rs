@@ -27,11 +27,8 @@ impl Placement for AccessCounter {
         Decision::page(action, Reason::Demand)
     }
 
-    fn on_counter(&mut self, notice: &CounterView) -> Option<Decision> {
-        Some(Decision {
-            action: Action::Migrate,
-            scope: Scope::Range(notice.pages),
-            reason: Reason::Counter,
-        })
+    fn on_counter(&mut self, notice: &CounterView) -> Vec<Decision> {
+        let scope = Scope::Range(notice.pages);
+        vec![Decision { action: Action::Migrate, scope, reason: Reason::Counter }]
     }
 }

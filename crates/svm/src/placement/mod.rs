@@ -13,15 +13,20 @@ use farside_types::{
 use crate::{Advice, ObjectId};
 
 mod access_counter;
+#[cfg(test)]
+pub(crate) mod bed;
 mod duplication;
 mod first_touch;
+mod grit;
 mod names;
 mod on_touch;
+mod parameters;
 
 pub use access_counter::AccessCounter;
 pub use duplication::Duplication;
 pub use first_touch::FirstTouch;
-pub use names::{NAMES, SchemeError, by_name};
+pub use grit::{Grit, GritConfig, cache_bits, table_entry_bits};
+pub use names::{NAMES, SIMULATED, SchemeError, by_name};
 pub use on_touch::OnTouch;
 
 /// What to do so that an agent can reach a page.
@@ -77,6 +82,8 @@ pub struct FaultView {
     pub page: PageNo,
     /// The allocation it belongs to.
     pub object: ObjectId,
+    /// The pages of that allocation.
+    pub object_pages: PageRange,
     /// Who asks.
     pub agent: AgentId,
     /// For what.
@@ -157,10 +164,16 @@ pub trait Placement: fmt::Debug + Send {
     /// An agent faulted.
     fn on_fault(&mut self, fault: &FaultView) -> Decision;
 
-    /// An access counter reached its threshold. `None`: nothing is done.
-    fn on_counter(&mut self, notice: &CounterView) -> Option<Decision> {
+    /// An access counter reached its threshold. What is to be done, for ranges that do not overlap;
+    /// [`Scope::Page`] and [`Scope::Group`] are the group of the notice.
+    fn on_counter(&mut self, notice: &CounterView) -> Vec<Decision> {
         let _ = notice;
-        None
+        Vec::new()
+    }
+
+    /// Pages were freed: what is known of them no longer holds.
+    fn on_free(&mut self, pages: PageRange) {
+        let _ = pages;
     }
 
     /// What rules `page` now.

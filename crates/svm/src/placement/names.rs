@@ -2,40 +2,43 @@
 
 use thiserror::Error;
 
-use super::{AccessCounter, Duplication, FirstTouch, OnTouch, Placement};
+use super::parameters::Parameters;
+use super::{AccessCounter, Duplication, FirstTouch, Grit, OnTouch, Placement};
 
-/// The scheme that `text` names: one of [`NAMES`], alone or with parameters, as in
-/// `NAME:key=value,key=value`.
+/// The scheme that `text` names: one of [`NAMES`] or [`SIMULATED`], alone or with parameters, as in
+/// `grit:threshold=8,cache=off`.
 ///
 /// # Errors
 /// [`SchemeError`] names the scheme, the parameter or the value that cannot be.
 pub fn by_name(text: &str) -> Result<Box<dyn Placement>, SchemeError> {
-    let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
-    let scheme: Box<dyn Placement> = match name {
+    let mut parameters = Parameters::of(text)?;
+    let scheme: Box<dyn Placement> = match parameters.scheme() {
         "on-touch" => Box::new(OnTouch),
         "first-touch" => Box::new(FirstTouch),
         "access-counter" => Box::new(AccessCounter),
         "duplication" => Box::new(Duplication),
-        _ => return Err(SchemeError::Name { name: name.to_owned() }),
+        "grit" => Box::new(Grit::from_parameters(&mut parameters)?),
+        name => return Err(SchemeError::Name { name: name.to_owned() }),
     };
-    match parameters {
-        "" => Ok(scheme),
-        _ => Err(SchemeError::Key {
-            scheme: name.to_owned(),
-            key: parameters.to_owned(),
-            known: String::new(),
-        }),
-    }
+    parameters.finish()?;
+    Ok(scheme)
 }
 
-/// Names that [`by_name`] knows, of schemes that can be used on real and on simulated machines.
-pub const NAMES: [&str; 4] = ["on-touch", "first-touch", "access-counter", "duplication"];
+/// Names that [`by_name`] knows, of schemes for real and for simulated machines.
+pub const NAMES: [&str; 5] = ["on-touch", "first-touch", "access-counter", "duplication", "grit"];
+
+/// Names that [`by_name`] knows, of schemes that only a simulated machine can do.
+pub const SIMULATED: [&str; 0] = [];
 
 /// Why a scheme is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SchemeError {
     /// There is no such scheme.
-    #[error("there is no placement scheme named {name:?}; schemes are: {}", NAMES.join(", "))]
+    #[error(
+        "there is no placement scheme named {name:?}; schemes are: {}, and in simulated time: {}",
+        NAMES.join(", "),
+        SIMULATED.join(", ")
+    )]
     Name {
         /// The name given.
         name: String,
@@ -62,4 +65,24 @@ pub enum SchemeError {
         /// What it can be.
         why: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_makes_its_scheme() {
+        for name in NAMES.iter().chain(&SIMULATED) {
+            assert_eq!(by_name(name).unwrap().name(), *name);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        let refused = |text| by_name(text).unwrap_err().to_string();
+        assert!(refused("best").contains("\"best\""));
+        assert!(refused("on-touch:threshold=4").contains("\"threshold\""));
+        assert!(refused("grit:threshold=0").contains("threshold=0"));
+    }
 }
