@@ -28,6 +28,8 @@ struct Entry {
     megabytes: u64,
     /// The smallest data footprint in bytes.
     least: u64,
+    /// The largest.
+    most: u64,
     /// Builds it with the nearest size that its shape allows.
     build: fn(u64) -> Arc<dyn Workload>,
 }
@@ -37,72 +39,84 @@ const ENTRIES: &[Entry] = &[
         name: "bfs",
         megabytes: 32,
         least: Bfs::BYTES_MIN,
+        most: Bfs::BYTES_MAX,
         build: |bytes| Arc::new(Bfs::new(bytes, Sharing::Levels)),
     },
     Entry {
         name: "bfs-shared",
         megabytes: 32,
         least: Bfs::SHARED_BYTES_MIN,
+        most: Bfs::BYTES_MAX,
         build: |bytes| Arc::new(Bfs::new(bytes, Sharing::Edges)),
     },
     Entry {
         name: "bs",
         megabytes: 30,
         least: BitonicSort::BYTES_MIN,
+        most: BYTES_MAX,
         build: |bytes| Arc::new(BitonicSort::new(bytes)),
     },
     Entry {
         name: "c2d",
         megabytes: 94,
         least: Convolution2d::BYTES_MIN,
+        most: BYTES_MAX,
         build: |bytes| Arc::new(Convolution2d::new(bytes)),
     },
     Entry {
         name: "fir",
         megabytes: 155,
         least: Fir::BYTES_MIN,
+        most: BYTES_MAX,
         build: |bytes| Arc::new(Fir::new(bytes)),
     },
     Entry {
         name: "gemm",
         megabytes: 16,
         least: Gemm::BYTES_MIN,
+        most: BYTES_MAX,
         build: |bytes| Arc::new(Gemm::new(bytes)),
     },
     Entry {
         name: "mm",
         megabytes: 33,
         least: Mm::BYTES_MIN,
+        most: BYTES_MAX,
         build: |bytes| Arc::new(Mm::new(bytes, RowsOfA::First)),
     },
     Entry {
         name: "mm-own-rows",
         megabytes: 33,
         least: Mm::BYTES_MIN,
+        most: BYTES_MAX,
         build: |bytes| Arc::new(Mm::new(bytes, RowsOfA::Own)),
     },
     Entry {
         name: "resnet18",
         megabytes: 48,
         least: Training::BYTES_MIN,
+        most: Training::BYTES_MAX,
         build: |bytes| Arc::new(Training::resnet18(bytes, Options::default())),
     },
     Entry {
         name: "sc",
         megabytes: 131,
         least: SimpleConvolution::BYTES_MIN,
+        most: BYTES_MAX,
         build: |bytes| Arc::new(SimpleConvolution::new(bytes)),
     },
     Entry {
         name: "st",
         megabytes: 33,
         least: St::BYTES_MIN,
+        most: BYTES_MAX,
         build: |bytes| Arc::new(St::new(bytes, St::ITERATIONS)),
     },
     Entry {
         name: "vgg16",
         megabytes: 48,
         least: Training::BYTES_MIN,
+        most: Training::BYTES_MAX,
         build: |bytes| Arc::new(Training::vgg16(bytes, Options::default())),
     },
 ];
@@ -153,8 +167,8 @@ pub fn by_name(name: &str, bytes: Option<u64>) -> Result<Arc<dyn Workload>, Work
         return Err(WorkloadError::NoSuchWorkload { name: name.to_owned() });
     };
     let bytes = bytes.unwrap_or(entry.megabytes * MB);
-    if bytes < entry.least || bytes > BYTES_MAX {
-        let (name, least, most) = (entry.name, entry.least, BYTES_MAX);
+    let &Entry { name, least, most, .. } = entry;
+    if bytes < least || bytes > most {
         return Err(WorkloadError::Size { name, bytes, least, most });
     }
     Ok((entry.build)(bytes))
@@ -188,7 +202,7 @@ mod tests {
     fn a_size_that_does_not_work_is_answered_with_those_that_do() {
         for entry in ENTRIES {
             assert!(by_name(entry.name, Some(entry.least)).is_ok());
-            for bytes in [0, entry.least - 1, BYTES_MAX + 1, u64::MAX] {
+            for bytes in [0, entry.least - 1, entry.most + 1, u64::MAX] {
                 let error = by_name(entry.name, Some(bytes)).unwrap_err().to_string();
                 let parts = [entry.name, &bytes.to_string(), &entry.least.to_string()];
                 assert!(parts.iter().all(|part| error.contains(part)), "{error}");

@@ -149,7 +149,7 @@ struct BufferOfBlock {
 impl BufferOfBlock {
     fn new(buffers: &[Buffer]) -> BufferOfBlock {
         let first = super::first_lines(buffers).iter().map(|line| line.0).collect();
-        let kernel = buffers.iter().map(|buffer| Kernel::owns(buffer)).collect();
+        let kernel = buffers.iter().map(Kernel::owns).collect();
         BufferOfBlock { first, kernel }
     }
 
@@ -157,5 +157,56 @@ impl BufferOfBlock {
     fn of(&self, line: u32) -> (usize, u32) {
         let buffer = self.first.partition_point(|&first| first <= line) - 1;
         (buffer, self.first[buffer])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fir::Fir;
+    use super::super::mm::{Mm, RowsOfA};
+    use super::super::st::St;
+    use super::*;
+
+    /// Compares a workload with an excerpt of a trace of the same kernel, of which the compute
+    /// units are kept that `kept` names.
+    fn agrees(trace: &Trace, data: usize, workload: &dyn Workload, kept: fn(u8) -> bool) {
+        let recorded = Profile::of_trace(trace, data);
+        let generated = Profile::of_workload(workload, 4, |launch, group| {
+            let groups = workload.launch(launch).groups;
+            Some(in_shares(groups, 4, 64, group)).filter(|place| kept(place.unit))
+        });
+        assert_eq!(workload.launches() as usize, trace.launches());
+        assert!(recorded.accesses.iter().all(|&accesses| accesses > 1000), "{recorded:?}");
+        assert_eq!(generated, recorded, "{}", workload.name());
+    }
+
+    #[test]
+    fn fir_is_the_recorded_one() {
+        let description = include_str!("../../fixtures/fir.json");
+        let stream = &include_bytes!("../../fixtures/fir.bin.zst")[..];
+        let trace = Trace::read("fir", description, stream).unwrap();
+        agrees(&trace, 4, &Fir::new(1 << 20), |unit| !(4..60).contains(&unit));
+    }
+
+    #[test]
+    fn mm_is_the_recorded_one() {
+        let mm = Mm::new(3 << 20, RowsOfA::First);
+        agrees(&Trace::bundled("mm").unwrap(), 3, &mm, |unit| unit % 16 == 0);
+    }
+
+    #[test]
+    fn st_is_the_recorded_one() {
+        let st = St::new(2_171_136, 3);
+        agrees(&Trace::bundled("st").unwrap(), 2, &st, |unit| unit % 8 == 0);
+    }
+
+    #[test]
+    fn a_multiplication_with_its_own_rows_reads_the_whole_of_a() {
+        let mm = Mm::new(3 << 20, RowsOfA::Own);
+        let profile = Profile::of_workload(&mm, 4, |_, group| Some(in_shares(256, 4, 64, group)));
+        // Each GPU has its own rows of A and C, and all read B.
+        let matrix = 256;
+        let private = vec![0, matrix, 0, 0, 0];
+        assert_eq!(profile.sharers, [private.clone(), vec![0, 0, 0, 0, matrix], private]);
     }
 }
