@@ -24,14 +24,9 @@ pub enum Error {
     /// A kernel's name, or a library of kernels.
     #[error(transparent)]
     Kernels(#[from] KernelsError),
-    /// A scheme that does not exist.
-    #[error("there is no placement scheme `{name}`; there are {}", known.join(", "))]
-    NoSuchScheme {
-        /// The name given.
-        name: String,
-        /// Those that exist.
-        known: Vec<&'static str>,
-    },
+    /// A placement scheme that cannot be.
+    #[error(transparent)]
+    Scheme(#[from] farside_svm::placement::SchemeError),
     /// A setting that cannot work.
     #[error("{what} is {value}, which cannot work: {why}")]
     Setting {

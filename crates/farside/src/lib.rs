@@ -48,7 +48,9 @@ mod error;
 pub mod graph;
 mod launch;
 mod report;
+pub mod reproduce;
 mod space;
+pub mod sweep;
 
 pub use args::{Args, Read, Shared, Write};
 pub use buffer::Buffer;

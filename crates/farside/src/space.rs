@@ -31,7 +31,7 @@ pub struct SpaceBuilder {
     card_memory: u64,
     pes: u16,
     arena: u64,
-    placement: Result<Box<dyn Placement>, String>,
+    placement: Result<Box<dyn Placement>, placement::SchemeError>,
     peer: bool,
     warm: bool,
     grace: Duration,
@@ -100,7 +100,7 @@ impl SpaceBuilder {
     /// The placement scheme by name: see [`placement::NAMES`].
     #[must_use]
     pub fn placement(mut self, name: &str) -> Self {
-        self.placement = placement::by_name(name).ok_or_else(|| name.to_owned());
+        self.placement = placement::by_name(name);
         self
     }
 
@@ -188,9 +188,7 @@ impl SpaceBuilder {
             let why = "it is a multiple of 4096 bytes, at least one page, at most 8 TiB";
             return setting("card memory", self.card_memory.to_string(), why);
         };
-        let scheme = self
-            .placement
-            .map_err(|name| Error::NoSuchScheme { name, known: placement::NAMES.to_vec() })?;
+        let scheme = self.placement?;
         let kernels = Arc::new(self.kernels?);
         let cards = places.unwrap_or_else(|| vec![CardPlace::InProgram { frames }; self.cards]);
         let config = RuntimeConfig {

@@ -143,15 +143,17 @@ pub enum SimError {
     /// The trace.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// No scheme has this name.
-    #[error(
-        "there is no placement scheme named {name:?}; schemes are: {}",
-        farside_svm::placement::NAMES.join(", ")
-    )]
-    NoSuchPlacement {
-        /// The name given.
+    /// A scheme's name has a `+` and something behind it that is not known.
+    #[error("+{name} is not known as a change of the machine; there are: {known}")]
+    NoSuchModifier {
+        /// What is not known.
         name: String,
+        /// What is.
+        known: String,
     },
+    /// The placement scheme.
+    #[error(transparent)]
+    Placement(#[from] farside_svm::placement::SchemeError),
     /// The machine is too small for the trace.
     #[error("the trace uses {used} {what}, and {key} is {given}; raise it")]
     TooSmall {

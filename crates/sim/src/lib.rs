@@ -58,13 +58,18 @@
 //! This crate owns time, the timing model and the reading of traces; it owns no policy.
 #![forbid(unsafe_code)]
 
+pub mod analysis;
+pub mod cards;
 mod coherence;
 mod error;
+pub mod functional;
 mod gpu;
 mod links;
 mod machine;
 pub mod observe;
+pub mod observers;
 mod overrides;
+pub mod scheme;
 mod simulation;
 mod spec;
 pub mod stats;

@@ -3,8 +3,11 @@
 //! Observers are called in the order of the events and cannot change anything. A machine without
 //! observers does not make observations.
 
+use farside_svm::Stats;
 use farside_svm::placement::Action;
 use farside_types::{Access, MemoryId, PageNo, Reason, Span, Time};
+
+use crate::GpuCounts;
 
 /// Where a wavefront sits: GPU, compute unit, slot of the compute unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -99,6 +102,8 @@ pub enum Observation {
         from: Option<MemoryId>,
         /// Where to.
         to: MemoryId,
+        /// Why.
+        reason: Reason,
         /// When it began.
         since: Time,
     },
@@ -154,8 +159,28 @@ pub enum Observation {
     },
 }
 
+/// What has been counted so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    /// By each GPU.
+    pub gpus: &'a [GpuCounts],
+    /// By the driver, without the placing of all pages on the host at the beginning.
+    pub driver: &'a Stats,
+}
+
 /// Watches a run. Times are from the start of the first launch.
 pub trait Observer: Send {
     /// Something happened at `now`. For observations with a `since`, it ended at `now`.
     fn observe(&mut self, now: Time, what: &Observation);
+
+    /// How often it wants to see what has been counted; `None`: never. Asked once, at the start.
+    fn sample_every(&self) -> Option<Span> {
+        None
+    }
+
+    /// What was counted before `now`: a multiple of [`Observer::sample_every`], in ascending order
+    /// and without gaps, and the end of the run.
+    fn sample(&mut self, now: Time, counted: &Sample<'_>) {
+        let _ = (now, counted);
+    }
 }

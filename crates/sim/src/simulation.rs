@@ -7,7 +7,7 @@ use farside_types::Span;
 
 use crate::machine::Machine;
 use crate::workload::Workload;
-use crate::{Comparison, Outcome, SimError, Spec};
+use crate::{Comparison, Outcome, SimError, Spec, scheme};
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,10 +52,11 @@ impl Simulation {
         workload: &Arc<dyn Workload>,
         placement: &str,
     ) -> Result<Simulation, SimError> {
-        let Some(scheme) = placement::by_name(placement) else {
-            return Err(SimError::NoSuchPlacement { name: placement.to_owned() });
-        };
-        Simulation::with_placement(spec, workload, scheme, cfg!(debug_assertions))
+        let (scheme, spec) = scheme::resolve(placement, spec)?;
+        let mut simulation =
+            Simulation::with_placement(&spec, workload, scheme, cfg!(debug_assertions))?;
+        placement.clone_into(&mut simulation.placement);
+        Ok(simulation)
     }
 
     /// With any scheme, and with or without the coherence checker, which never changes a result.

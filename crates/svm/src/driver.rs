@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 
 use farside_types::{
     BLOCK_PAGES, CardId, FrameNo, MAX_CARDS, MemoryId, MemorySet, PageNo, PageRange, RequestId,
-    Time, VirtAddr,
+    Span, Time, VirtAddr,
 };
 use thiserror::Error;
 
@@ -17,8 +17,8 @@ use crate::launch::Launches;
 use crate::mutation::Mutated;
 #[cfg(feature = "mutations")]
 use crate::mutation::Mutation;
-use crate::placement::Placement;
-use crate::query::{Fight, Located, Moved, Nearest, ObjectId, ObjectView, PageView};
+use crate::placement::{Placement, Scheme};
+use crate::query::{Fight, Located, Moved, Nearest, ObjectView, PageView};
 use crate::request::{OpenRequest, Pin};
 use crate::residency::Residency;
 use crate::space::Space;
@@ -238,6 +238,10 @@ impl Driver {
             Event::CounterNotice { card, pages, count } => {
                 self.counter_notice(now, card, pages, count);
             }
+            Event::Samples { samples } => {
+                let proposals = self.placement.on_samples(now, samples);
+                self.take_proposals(proposals);
+            }
             Event::CardLost { card } => self.card_gone(now, card),
             Event::CardReset { card } => self.card_reset(now, card),
         }
@@ -364,6 +368,22 @@ impl Driver {
         self.history.fights()
     }
 
+    /// What rules `page` now: one of the three schemes of GRIT.
+    pub fn scheme(&self, page: PageNo) -> Scheme {
+        self.placement.scheme(page)
+    }
+
+    /// Accesses to the placement scheme's own tables in memory since this was last asked, so that
+    /// a simulated machine can charge their time.
+    pub fn take_table_accesses(&mut self) -> u32 {
+        self.placement.table_accesses()
+    }
+
+    /// How often the placement scheme wants [`Event::Samples`]; `None` if never.
+    pub fn sample_every(&self) -> Option<Span> {
+        self.placement.sample_every()
+    }
+
     /// The counters.
     pub fn stats(&self) -> &Stats {
         &self.stats
@@ -407,10 +427,6 @@ impl Driver {
             && self.faults.len() == 0
             && self.requests.is_empty()
             && self.commands.is_empty()
-    }
-
-    pub(crate) fn object_at(&self, page: PageNo) -> ObjectId {
-        self.space.holding(page).map_or(ObjectId::default(), |object| object.id)
     }
 
     pub(crate) fn set_timer(&mut self, at: Time, what: Due) {

@@ -7,6 +7,8 @@ use farside_types::{
     RequestId, Rights, StreamId, VirtAddr,
 };
 
+use crate::placement::Sample;
+
 /// Something that happened. The driver is told through [`crate::Driver::handle`].
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
@@ -68,6 +70,12 @@ pub enum Event<'a> {
         pages: PageRange,
         /// Accesses counted.
         count: u32,
+    },
+    /// Who accessed what since the last samples, ascending by page and card. For schemes that ask
+    /// for it ([`crate::Driver::sample_every`]).
+    Samples {
+        /// The accesses; those that are zero are left out.
+        samples: &'a [Sample],
     },
     /// A card is gone, with its memory.
     CardLost {

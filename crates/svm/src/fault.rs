@@ -21,6 +21,8 @@ pub(crate) struct OpenFault {
     pub(crate) attempts: u8,
     /// Times it was planned and had to wait for pages that others hold.
     pub(crate) passes: u8,
+    /// The placement scheme was asked about it.
+    pub(crate) decided: bool,
 }
 
 impl OpenFault {

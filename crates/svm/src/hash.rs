@@ -19,8 +19,12 @@ impl Hasher for IndexHasher {
         }
     }
 
-    fn write_u32(&mut self, value: u32) {
-        self.0 = (self.0 ^ u64::from(value)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 ^= self.0 >> 32;
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(value.into());
     }
 }

@@ -4,8 +4,8 @@
 //! one shape travel together; a request over several source memories thus splits by itself.
 
 use farside_types::{
-    Access, AgentId, AgentSet, CancelReason, FrameNo, MemoryId, MemorySet, PageNo, Reason, Rights,
-    Time,
+    Access, AgentId, AgentSet, CancelReason, FrameNo, MemoryId, MemorySet, PageNo, PageRange,
+    Reason, Rights, Time,
 };
 
 use crate::Driver;
@@ -13,6 +13,7 @@ use crate::chain::{End, Fill, Kind, Shape};
 use crate::mutation::Mutation;
 use crate::page::{PageEntry, PageState, flag};
 use crate::placement::{Action, Decision, FaultView, Scope};
+use crate::query::ObjectId;
 
 /// What a look at a page gives.
 pub(crate) enum Resolve {
@@ -46,13 +47,15 @@ pub(crate) fn displaced(
 }
 
 impl Driver {
-    /// What `agent` needs for `access` to `page`, which no chain holds.
+    /// What `agent` needs for `access` to `page`, which no chain holds. `again`: the scheme was
+    /// asked for this fault before.
     pub(crate) fn resolve(
         &mut self,
         now: Time,
         page: PageNo,
         agent: AgentId,
         access: Access,
+        again: bool,
     ) -> Resolve {
         let entry = *self.table.get(page);
         if let Some(reason) = self.refusal(&entry, agent, access) {
@@ -65,7 +68,7 @@ impl Driver {
         }
         let decision = match self.settle_fight(now, page, &entry, agent, access) {
             Ok(Some(decision)) => decision,
-            Ok(None) => self.decide(now, page, &entry, agent, access),
+            Ok(None) => self.decide(now, page, &entry, agent, access, again),
             Err(later) => return Resolve::Later(later),
         };
         match self.shape(&entry, agent, access, decision.action, decision.reason) {
@@ -99,6 +102,7 @@ impl Driver {
     }
 
     /// Pins and advice come first, then the scheme.
+    #[allow(clippy::too_many_arguments)]
     fn decide(
         &mut self,
         now: Time,
@@ -106,6 +110,7 @@ impl Driver {
         entry: &PageEntry,
         agent: AgentId,
         access: Access,
+        again: bool,
     ) -> Decision {
         let copies = entry.directory.copies();
         if entry.has(flag::PINNED) && !copies.contains(agent.home()) {
@@ -123,16 +128,19 @@ impl Driver {
             }
         }
         let fresh = copies.is_empty();
+        let object = self.space.holding(page);
         let view = FaultView {
             now,
             page,
-            object: self.object_at(page),
+            object: object.map_or(ObjectId::default(), |object| object.id),
+            object_pages: object.map_or(PageRange::page(page), |object| object.range),
             agent,
             access,
             owner: if fresh { None } else { Some(entry.owner()) },
             copies,
             mappers: entry.directory.mappers(),
             protection: entry.directory.mappers().contains(agent),
+            again,
         };
         self.placement.on_fault(&view)
     }
@@ -165,7 +173,7 @@ impl Driver {
         if copies.is_empty() {
             self.shape_fresh(&mut shape, home);
         } else if copies.contains(home) {
-            self.shape_at_home(&mut shape, home, exclusive);
+            self.shape_at_home(&mut shape, home, exclusive, action);
         } else if action == Action::MapRemote && self.reaches(agent, entry.owner()) {
             shape.kind = Kind::RemoteMap;
             if access.is_write() {
@@ -195,11 +203,16 @@ impl Driver {
         shape.kind = Kind::Migration;
     }
 
-    /// The home has a valid copy: at most the others go.
-    fn shape_at_home(&self, shape: &mut Shape, home: MemoryId, exclusive: bool) {
+    /// The home has a valid copy: at most the others go. Migration leaves no copies on other cards.
+    fn shape_at_home(&self, shape: &mut Shape, home: MemoryId, exclusive: bool, action: Action) {
         shape.at = home;
+        let host = MemorySet::only(MemoryId::HOST);
+        let elsewhere = shape.before.without(home).minus(host);
         if exclusive {
             shape.after = MemorySet::only(home);
+            shape.owner = home;
+        } else if action == Action::Migrate && !elsewhere.is_empty() {
+            shape.after = shape.before.minus(elsewhere);
             shape.owner = home;
         }
     }

@@ -8,7 +8,7 @@ use farside_types::{
 use crate::Driver;
 use crate::chain::{Kind, Shape, tidy};
 use crate::page::{PageEntry, PageState, flag};
-use crate::placement::{Action, Scope};
+use crate::placement::{Action, Proposal, Scope};
 use crate::serve::Plan;
 
 impl Driver {
@@ -166,26 +166,32 @@ impl Driver {
     pub(crate) fn counter_notice(&mut self, now: Time, card: CardId, pages: PageRange, count: u32) {
         let agent = card.agent();
         let view = crate::placement::CounterView { now, pages, agent, count };
-        let Some(decision) = self.placement.on_counter(&view) else {
-            return;
-        };
-        let range = match decision.scope {
-            Scope::Page | Scope::Group => pages,
-            Scope::Range(range) => range,
-            Scope::Object => self.space.holding(pages.start).map_or(pages, |object| object.range),
-        };
-        let (action, reason) = (decision.action, decision.reason);
-        self.work.push_back(crate::fault::Work::Move { range, agent, action, reason });
+        for decision in self.placement.on_counter(&view) {
+            let range = match decision.scope {
+                Scope::Page | Scope::Group => pages,
+                Scope::Range(range) => range,
+                Scope::Object => {
+                    self.space.holding(pages.start).map_or(pages, |object| object.range)
+                }
+            };
+            let (action, reason) = (decision.action, decision.reason);
+            self.work.push_back(crate::fault::Work::Move { range, agent, action, reason });
+        }
     }
 
     /// The scheme's tick.
     pub(crate) fn tick(&mut self, now: Time) {
-        for proposal in self.placement.on_tick(now) {
-            let crate::placement::Proposal { pages, to, reason } = proposal;
+        let proposals = self.placement.on_tick(now);
+        self.take_proposals(proposals);
+        self.arm_tick();
+    }
+
+    /// Moves that the scheme wants by itself.
+    pub(crate) fn take_proposals(&mut self, proposals: Vec<Proposal>) {
+        for Proposal { pages, to, reason } in proposals {
             let (agent, action) = (to.agent(), Action::Migrate);
             self.work.push_back(crate::fault::Work::Move { range: pages, agent, action, reason });
         }
-        self.arm_tick();
     }
 }
 

@@ -729,6 +729,7 @@ impl Driver {
             *entry = PageEntry { flags, ..PageEntry::default() };
         });
         self.space.remove(range.start);
+        self.placement.on_free(range);
     }
 
     /// Whether `page` belongs to an allocation that the program was not told of yet.

@@ -124,8 +124,8 @@ impl Driver {
         fault: &CardFault,
         singles: &mut Vec<(PageNo, Access, FaultKey)>,
     ) {
-        let open =
-            OpenFault { card, id: fault.id, need: fault.need.clone(), attempts: 0, passes: 0 };
+        let (id, need) = (fault.id, fault.need.clone());
+        let open = OpenFault { card, id, need, attempts: 0, passes: 0, decided: false };
         if self.faults.len() >= self.config.limits.faults {
             self.stats.cancelled_faults += 1;
             self.loose_cancel(card, fault.id, CancelReason::TooManyFaults);
@@ -246,7 +246,8 @@ impl Driver {
         if entry.directory.mappers().contains(agent) && access.is_write() {
             self.stats.protection_faults += 1;
         }
-        match self.resolve(now, page, agent, access) {
+        let again = self.faults.get(key).is_some_and(|fault| fault.decided);
+        match self.resolve(now, page, agent, access, again) {
             Resolve::Resident => {
                 self.table.get_mut(page).set(flag::REFERENCED, true);
                 self.refill_run(agent, page, &entry, refills);
@@ -352,7 +353,12 @@ impl Driver {
                     resumed.push(fault.id);
                 }
             }
-            Answer::Part(part) => plan.parts[part].faults.push(key),
+            Answer::Part(part) => {
+                if let Some(fault) = self.faults.get_mut(key) {
+                    fault.decided = true;
+                }
+                plan.parts[part].faults.push(key);
+            }
             Answer::Cancel(reason) => {
                 // A read may be fine where the write that spoke for it is not.
                 let allowed = reason == CancelReason::ReadOnly && !access.is_write();
@@ -398,7 +404,11 @@ impl Driver {
         if pages > self.config.limits.group_pages || pages > usable {
             return self.cancel(key, CancelReason::GroupTooLarge);
         }
-        match self.plan_group(now, key, card.agent(), ranges) {
+        let answer = self.plan_group(now, key, card.agent(), ranges);
+        if let Some(fault) = self.faults.get_mut(key) {
+            fault.decided = true;
+        }
+        match answer {
             GroupPlan::Go(plan) => {
                 if self.start_group(now, key, plan) {
                     self.drop_claim(key);
@@ -421,6 +431,7 @@ impl Driver {
         agent: AgentId,
         ranges: &[(PageRange, Access)],
     ) -> GroupPlan {
+        let again = self.faults.get(key).is_some_and(|fault| fault.decided);
         let mut plan = Plan::default();
         let mut alike: Option<(PageEntry, Access, usize)> = None;
         for (page, access) in sorted_pages(ranges) {
@@ -437,7 +448,7 @@ impl Driver {
                 plan.add_to(part, page, src, dst);
                 continue;
             }
-            let shape = match self.resolve(now, page, agent, access) {
+            let shape = match self.resolve(now, page, agent, access, again) {
                 Resolve::Resident => self.held_shape(&entry, agent),
                 Resolve::Transition(shape, _) => shape,
                 Resolve::Cancel(reason) => return GroupPlan::Cancel(reason),
@@ -512,7 +523,7 @@ impl Driver {
             return self.poison(page);
         }
         let mut plan = Plan::default();
-        match self.resolve(now, page, AgentId::CPU, access) {
+        match self.resolve(now, page, AgentId::CPU, access, attempts > 0) {
             Resolve::Resident => {
                 let shape = self.held_shape(&entry, AgentId::CPU);
                 self.enter(&mut plan, shape, page, &entry);

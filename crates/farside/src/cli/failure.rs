@@ -4,8 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use farside::graph::GraphError;
+use farside::sweep::SweepError;
 use farside_live::serve::ServeError;
 use farside_sim::SimError;
+use farside_sim::functional::ReplayError;
 
 use crate::workloads::Difference;
 
@@ -21,9 +23,15 @@ pub(crate) enum Failure {
     /// The simulator.
     #[error(transparent)]
     Sim(#[from] SimError),
+    /// The functional replay.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
     /// A card cannot be served.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// A sweep.
+    #[error(transparent)]
+    Sweep(#[from] SweepError),
     /// Another process serves a card there.
     #[error(
         "{folder} is in use: process {pid} serves card {card} there; end it, or choose another \
@@ -75,7 +83,7 @@ impl Failure {
         ExitCode::from(match self {
             Failure::Farside(
                 farside::Error::Setting { .. }
-                | farside::Error::NoSuchScheme { .. }
+                | farside::Error::Scheme(_)
                 | farside::Error::Cards { .. }
                 | farside::Error::Kernels(_),
             )
@@ -84,14 +92,20 @@ impl Failure {
             | Failure::Sim(
                 SimError::Spec(_)
                 | SimError::Trace(_)
-                | SimError::NoSuchPlacement { .. }
+                | SimError::Placement(_)
                 | SimError::TooSmall { .. },
             )
+            | Failure::Sweep(
+                SweepError::Grid { .. } | SweepError::Machine { .. } | SweepError::Format { .. },
+            )
+            | Failure::Replay(ReplayError::Scheme(_) | ReplayError::Option { .. })
             | Failure::Usage(_) => 2,
             Failure::Differs { .. } => 3,
             Failure::Farside(_)
             | Failure::Sim(_)
+            | Failure::Replay(_)
             | Failure::Serve(_)
+            | Failure::Sweep(_)
             | Failure::InUse { .. }
             | Failure::Told
             | Failure::Output(_) => 1,

@@ -33,6 +33,7 @@ fn describe(name: &str) -> &'static str {
         "first-touch" => "a page moves to who touches it first and stays; others map it remotely",
         "access-counter" => "a page is mapped remotely and moves after many remote accesses",
         "duplication" => "readers get copies; a write takes the other copies away",
+        "grit" => "each page has one of these schemes, by its faults and those around it (GRIT)",
         _ => "",
     }
 }

@@ -7,6 +7,7 @@ use clap::Args;
 use farside::placement;
 use farside_sim::workload::Workload;
 use farside_sim::{Comparison, Progress, SimError, Simulation, Spec, Trace, TraceError};
+use rustix::process::{Signal, getppid};
 use serde::Serialize;
 
 use super::Failure;
@@ -33,14 +34,10 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "NAME", default_value = Spec::PRESETS[0])]
     preset: String,
 
-    /// Schemes to compare, the first one being the measure; `all` for all
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        default_value = "on-touch,access-counter,duplication"
-    )]
-    scheme: Vec<String>,
+    /// Schemes to compare, the first one being the measure; `all` for all. NAME, or
+    /// NAME:key=value,key=value, each with +MODIFIER behind it
+    #[arg(long, value_name = "LIST", default_value = "on-touch,access-counter,duplication")]
+    scheme: String,
 
     /// Change a value of the machine; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
@@ -57,6 +54,10 @@ pub(crate) struct Sim {
     /// No progress bar
     #[arg(long, short)]
     quiet: bool,
+
+    /// End when this process, whose child this one is, ends
+    #[arg(long, value_name = "PROCESS", hide = true)]
+    end_with_parent: Option<i32>,
 }
 
 /// Steps of the progress bar for each run.
@@ -80,11 +81,14 @@ struct Json<'a> {
 
 impl Sim {
     pub(crate) fn run(&self) -> Result<(), Failure> {
+        if let Some(parent) = self.end_with_parent {
+            end_with(parent)?;
+        }
         let spec = self.spec()?;
         if self.print_machine {
             return print(&spec.to_toml());
         }
-        let schemes = self.schemes()?;
+        let schemes = self.schemes(&spec)?;
         if self.trace.is_empty() && !self.quiet {
             eprintln!("farside: no --trace given: replaying the two that come with the program");
         }
@@ -111,16 +115,17 @@ impl Sim {
         Ok(spec.with_overrides(&pairs).map_err(SimError::from)?)
     }
 
-    fn schemes(&self) -> Result<Vec<&str>, Failure> {
+    fn schemes(&self, spec: &Spec) -> Result<Vec<String>, Failure> {
         let mut schemes = Vec::new();
-        for name in &self.scheme {
+        for name in list(&self.scheme) {
             match name.as_str() {
-                "all" => schemes.extend(placement::NAMES),
-                name if placement::NAMES.contains(&name) => schemes.push(name),
-                name => {
-                    return Err(SimError::NoSuchPlacement { name: name.to_owned() }.into());
-                }
+                "all" => schemes.extend(placement::NAMES.map(String::from)),
+                _ => schemes.push(name),
             }
+        }
+        // Those that do not exist are told of before the first one runs.
+        for scheme in &schemes {
+            farside_sim::scheme::resolve(scheme, spec)?;
         }
         Ok(schemes)
     }
@@ -140,7 +145,7 @@ impl Sim {
         &self,
         spec: &Spec,
         trace: &Arc<dyn Workload>,
-        schemes: &[&str],
+        schemes: &[String],
     ) -> Result<Comparison, Failure> {
         let bar = bar(PERMILLE * schemes.len() as u64, self.quiet);
         let mut outcomes = Vec::with_capacity(schemes.len());
@@ -153,6 +158,30 @@ impl Sim {
         }
         bar.finish_and_clear();
         Ok(Comparison { outcomes })
+    }
+}
+
+/// Schemes between commas; commas that separate a scheme's parameters are followed by `key=`.
+fn list(text: &str) -> Vec<String> {
+    let mut schemes: Vec<String> = Vec::new();
+    for part in text.split(',') {
+        let parameter = part.contains('=') && !part.contains(':');
+        match schemes.last_mut().filter(|_| parameter) {
+            Some(scheme) => *scheme += &format!(",{part}"),
+            None => schemes.push(part.trim().to_owned()),
+        }
+    }
+    schemes
+}
+
+/// Ends this process when its parent ends, so that nobody computes what nobody waits for.
+fn end_with(parent: i32) -> Result<(), Failure> {
+    let asked = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    asked.map_err(|error| Failure::Usage(format!("--end-with-parent: {error}")))?;
+    // It may have ended before that.
+    match getppid() {
+        Some(now) if now.as_raw_nonzero().get() == parent => Ok(()),
+        _ => Err(Failure::Usage(format!("--end-with-parent: process {parent} is not the parent"))),
     }
 }
 
@@ -178,6 +207,14 @@ mod tests {
         for wrong in ["gpu.count", "count=2", "=", ""] {
             assert!(pair(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn schemes_may_have_parameters() {
+        assert_eq!(list("on-touch,grit"), ["on-touch", "grit"]);
+        let two = ["grit:threshold=2,cache=false", "a:b=1"];
+        assert_eq!(list(&two.join(",")), two);
+        assert_eq!(list("grit:threshold=2, grit+acud"), ["grit:threshold=2", "grit+acud"]);
     }
 
     #[test]

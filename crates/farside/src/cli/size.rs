@@ -1,22 +1,6 @@
 //! Sizes on the command line: `64M`.
 
-/// Reads a number of bytes: digits, and K, M, G or T (powers of 1024), with or without `iB` or `B`.
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| EXPECTED.to_owned())?;
-    let shift = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return Err(EXPECTED.to_owned()),
-    };
-    number.checked_mul(1 << shift).ok_or_else(|| "that is more than 64 bits can count".to_owned())
-}
-
-const EXPECTED: &str = "expected a size such as 64M or 1G";
+pub(crate) use farside::sweep::parse_size;
 
 /// A size for people.
 pub(crate) fn size(bytes: u64) -> String {

@@ -1,16 +1,24 @@
-//! What a run is measured by, as data (serde) and as a table.
+//! What a run is measured by: numbers with names, as data (serde), as a table, and as files.
 
+mod display;
+mod error;
+mod names;
 mod registry;
-
-use std::fmt;
+mod table;
+mod write;
 
 use farside_svm::Stats;
-use farside_types::{Reason, Span};
+use farside_types::Span;
 use serde::{Deserialize, Serialize};
 
 use crate::Spec;
+pub use error::StatsError;
+pub use names::{Statistic, markdown};
+pub(crate) use names::{driver_statistics, gpu_statistics};
 pub use registry::Description;
 pub(crate) use registry::counters;
+pub use table::{Cells, write_parquet};
+pub use write::{Format, write};
 
 counters! {
     /// What one GPU counted.
@@ -126,44 +134,11 @@ pub struct Outcome {
     pub driver: Stats,
 }
 
-/// One line of the table: a name and how it is read off an outcome.
-type Row = (&'static str, fn(&Outcome) -> u64);
-
-const ROWS: [Row; 21] = [
-    ("accesses", |o| o.total.accesses()),
-    ("  local", |o| o.total.local),
-    ("  remote", |o| o.total.remote),
-    ("page table walks", |o| o.total.walks),
-    ("faults", |o| o.total.faults),
-    ("  protection", |o| o.total.protection_faults),
-    ("accesses that wait", |o| o.total.faulted_accesses),
-    ("  mean wait, ns", |o| o.total.fault_wait.as_nanos() / o.total.faulted_accesses.max(1)),
-    ("fault batches", |o| o.driver.fault_batches),
-    ("counter notices", |o| o.total.notices),
-    ("migrations", |o| o.driver.migrations),
-    ("duplications", |o| o.driver.duplications),
-    ("collapses", |o| o.driver.collapses),
-    ("evictions", |o| o.driver.evictions),
-    ("remote maps", |o| o.driver.remote_maps),
-    ("pages host->card", |o| o.driver.by_direction().host_to_card),
-    ("pages card->host", |o| o.driver.by_direction().card_to_host),
-    ("pages card->card", |o| o.driver.by_direction().card_to_card),
-    ("awaited trips", |o| o.driver.awaited_trips),
-    ("driver busy, us", |o| o.host_busy.as_nanos() / 1_000),
-    ("cycles", |o| o.cycles),
-];
-
 impl Outcome {
     /// As JSON, indented. The same specification, trace and scheme give the same text to the byte.
     #[must_use]
     pub fn to_json(&self) -> String {
         json(self)
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        table(f, std::slice::from_ref(self))
     }
 }
 
@@ -188,51 +163,9 @@ impl Comparison {
     }
 }
 
-impl fmt::Display for Comparison {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        table(f, &self.outcomes)?;
-        write!(f, "{:<18}", "speedup")?;
-        for speedup in self.speedups() {
-            write!(f, " {speedup:>15.3}")?;
-        }
-        writeln!(f)
-    }
-}
-
 fn json(value: &impl Serialize) -> String {
     // Numbers, strings, lists and maps with plain keys: writing them has no way to fail.
     serde_json::to_string_pretty(value).unwrap_or_default()
-}
-
-fn table(f: &mut fmt::Formatter<'_>, outcomes: &[Outcome]) -> fmt::Result {
-    let Some(first) = outcomes.first() else {
-        return Ok(());
-    };
-    line(f, &first.trace, outcomes.iter().map(|outcome| outcome.placement.clone()))?;
-    line(f, "time", outcomes.iter().map(|outcome| outcome.time.to_string()))?;
-    for (name, read) in ROWS {
-        line(f, name, outcomes.iter().map(|outcome| read(outcome).to_string()))?;
-    }
-    for reason in Reason::ALL {
-        let moved = |outcome: &Outcome| outcome.driver.by_reason.get(&reason).copied();
-        if outcomes.iter().any(|outcome| moved(outcome).is_some_and(|pages| pages > 0)) {
-            let pages = outcomes.iter().map(|outcome| moved(outcome).unwrap_or(0).to_string());
-            line(f, &format!("pages by {reason}"), pages)?;
-        }
-    }
-    Ok(())
-}
-
-fn line(
-    f: &mut fmt::Formatter<'_>,
-    name: &str,
-    cells: impl Iterator<Item = String>,
-) -> fmt::Result {
-    write!(f, "{name:<18}")?;
-    for cell in cells {
-        write!(f, " {cell:>15}")?;
-    }
-    writeln!(f)
 }
 
 /// What the driver counted since `before`, as far as the beginning touches it: host faults and
@@ -259,9 +192,9 @@ pub(crate) fn since(after: &Stats, before: &Stats) -> Stats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farside_types::MemoryId;
+    use farside_types::{MemoryId, Reason};
 
-    fn outcome(placement: &str, time: u64) -> Outcome {
+    pub(super) fn outcome(placement: &str, time: u64) -> Outcome {
         let mut driver = Stats { migrations: 3, ..Stats::default() };
         driver.moves.insert((Some(MemoryId::HOST), MemoryId(1)), 17);
         driver.by_reason.insert(Reason::Demand, 17);

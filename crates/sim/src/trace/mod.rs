@@ -1,27 +1,34 @@
 //! Recorded traces: what each compute unit accessed, launch by launch.
 //!
 //! A trace is a zstd stream of 16-byte records (`record.rs`) and a JSON description of the
-//! allocations (`sidecar.rs`). It is read as a stream, checked, and sorted into one stream per
-//! launch, GPU and compute unit, in record order. This module owns the format; it knows no time.
+//! allocations (`sidecar.rs`). It is read as a stream, checked, and put together into wavefronts
+//! and their instructions (`builder.rs`), which lie compactly in memory (`store.rs`) and are a
+//! workload (`workload.rs`). This module owns the format; it knows no time.
 
+mod builder;
 mod bundled;
 mod record;
 mod sidecar;
+mod store;
 mod stream;
 mod workload;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufReader, Read};
 use std::path::Path;
+use std::sync::OnceLock;
 
 pub use record::Access;
 pub use sidecar::Allocation;
 
 use crate::TraceError;
-use crate::workload::Buffer;
+use crate::workload::{Buffer, Place};
+use builder::Builder;
 use sidecar::{Layout, Sidecar};
+use store::{Kind, Launch};
 
-/// A trace in memory. Immutable; share it by `Arc` among simulations.
+/// A trace in memory. Immutable; share it by `Arc` among simulations. It is a
+/// [`Workload`](crate::workload::Workload).
 #[derive(Clone, Debug)]
 pub struct Trace {
     name: String,
@@ -32,12 +39,8 @@ pub struct Trace {
     launches: Vec<Launch>,
     accesses: u64,
     markers: u64,
-}
-
-/// The streams of one launch, by GPU and compute unit.
-#[derive(Clone, Debug, Default)]
-struct Launch {
-    streams: Vec<Vec<Access>>,
+    /// The streams again, in pages: see [`Trace::stream`].
+    pages: OnceLock<Vec<Vec<Vec<Access>>>>,
 }
 
 impl Trace {
@@ -64,35 +67,27 @@ impl Trace {
     ///
     /// # Errors
     /// [`TraceError`] names the allocation or the record.
-    pub fn read(name: &str, description: &str, stream: impl BufRead) -> Result<Trace, TraceError> {
+    pub fn read(name: &str, description: &str, stream: impl Read) -> Result<Trace, TraceError> {
         let sidecar = Sidecar::parse(description)?;
-        let layout = Layout::new(&sidecar.allocations)?;
-        let mut trace = Trace {
-            name: name.to_owned(),
-            gpus: sidecar.per_gpu.len(),
-            compute_units: 0,
-            buffers: workload::buffers(&sidecar.allocations),
-            allocations: sidecar.allocations,
-            launches: Vec::new(),
-            accesses: 0,
-            markers: 0,
-        };
+        let mut layout = Layout::new(&sidecar.allocations)?;
+        let mut builder = Builder::new(sidecar.timing);
+        let gpus = sidecar.per_gpu.len();
         let found = stream::records(stream, |index, bytes| {
-            let record = record::Record::parse(bytes);
-            trace.take(index, &record, &layout)
+            take(&mut builder, &mut layout, gpus, index, &record::Record::parse(bytes))
         })?;
         // The description's count may or may not include markers.
         match sidecar.records {
-            Some(expected) if expected != found && expected != trace.accesses => {
+            Some(expected) if expected != found && expected != builder.accesses => {
                 Err(TraceError::Count { found, expected })
             }
-            _ => Ok(trace),
+            _ => Ok(Trace::new(name, gpus, sidecar.allocations, builder)),
         }
     }
 
     /// Builds a trace by hand, for tests and for generated workloads: the sizes in bytes of the
     /// allocations, and per launch the accesses as `(gpu, compute unit, access)`. Pages of an
-    /// [`Access`] are counted over the allocations in order.
+    /// [`Access`] are counted over the allocations in order; each access is an instruction of one
+    /// line, the first of its page.
     ///
     /// # Errors
     /// [`TraceError`] names the allocation or the access (as a record) that cannot be.
@@ -104,26 +99,38 @@ impl Trace {
         let allocations = sidecar::place(allocations)?;
         let layout = Layout::new(&allocations)?;
         let gpus = launches.iter().flatten().map(|&(gpu, ..)| usize::from(gpu) + 1).max();
-        let mut trace = Trace {
-            name: name.to_owned(),
-            gpus: gpus.unwrap_or(1),
-            compute_units: 0,
-            buffers: workload::buffers(&allocations),
-            allocations,
-            launches: Vec::new(),
-            accesses: 0,
-            markers: 0,
-        };
+        let gpus = gpus.unwrap_or(1);
+        let mut builder = Builder::new(false);
         let mut index = 0;
         for (launch, accesses) in launches.iter().enumerate() {
-            for &(gpu, cu, access) in accesses {
-                record::check_page(index, access, layout.pages())?;
-                record::check_place(index, gpu, cu, trace.gpus)?;
-                trace.add(launch, gpu, cu, access);
+            for &(gpu, unit, access) in accesses {
+                let place = Place { gpu, unit };
+                record::check_place(index, place, gpus)?;
+                let Some(line) = layout.line_of_page(&allocations, access.page) else {
+                    let (field, value) = ("page", u64::from(access.page));
+                    let why = "beyond the last allocation";
+                    return Err(TraceError::Record { record: index, field, value, why });
+                };
+                let kind = if access.write { Kind::Store } else { Kind::Load };
+                builder.access(index, launch, place, index as u32, kind, line)?;
                 index += 1;
             }
         }
-        Ok(trace)
+        Ok(Trace::new(name, gpus, allocations, builder))
+    }
+
+    fn new(name: &str, gpus: usize, allocations: Vec<Allocation>, builder: Builder) -> Trace {
+        Trace {
+            name: name.to_owned(),
+            gpus,
+            compute_units: builder.units,
+            buffers: sidecar::buffers(&allocations),
+            allocations,
+            accesses: builder.accesses,
+            markers: builder.markers,
+            launches: builder.finish(),
+            pages: OnceLock::new(),
+        }
     }
 
     /// Its name.
@@ -161,49 +168,80 @@ impl Trace {
         self.accesses
     }
 
-    /// Marker records that were skipped.
+    /// Marker records, which say what work-group and wavefront a compute unit runs.
     pub fn markers(&self) -> u64 {
         self.markers
     }
 
+    /// Bytes that its accesses and wavefronts take in memory.
+    pub fn bytes(&self) -> usize {
+        self.launches.iter().map(Launch::bytes).sum()
+    }
+
     /// What a compute unit accesses in a launch, in order.
     pub fn stream(&self, launch: usize, gpu: usize, cu: usize) -> &[Access] {
-        let streams = self.launches.get(launch).map(|launch| &launch.streams);
-        let stream = streams.and_then(|streams| streams.get(record::place(gpu, cu)));
-        stream.map_or(&[], Vec::as_slice)
+        let launches = self.pages.get_or_init(|| {
+            let launches = self.launches.iter();
+            launches
+                .map(|launch| launch.streams.iter().map(|s| self.in_pages(s)).collect())
+                .collect()
+        });
+        let position = self.launches.get(launch).and_then(|launch| {
+            let place = |s: &store::Stream| (usize::from(s.place.gpu), usize::from(s.place.unit));
+            launch.streams.iter().position(|stream| place(stream) == (gpu, cu))
+        });
+        position.map_or(&[], |stream| &launches[launch][stream])
     }
 
-    fn take(
-        &mut self,
-        index: u64,
-        record: &record::Record,
-        layout: &Layout,
-    ) -> Result<(), TraceError> {
-        record::check_place(index, record.gpu, record.cu, self.gpus)?;
-        let launch = record.launch(index)?;
-        if record.is_marker() {
-            self.markers += 1;
-            return Ok(());
+    fn in_pages(&self, stream: &store::Stream) -> Vec<Access> {
+        let firsts = crate::workload::first_lines(&self.buffers);
+        let mut pages = 0;
+        let mut first_pages = Vec::new();
+        for allocation in &self.allocations {
+            first_pages.push(pages);
+            pages += allocation.pages() as u32;
         }
-        let access = record.access(index, layout)?;
-        self.add(launch, record.gpu, record.cu, access);
-        Ok(())
+        let page = |line: u32| {
+            let buffer = firsts.partition_point(|first| first.0 <= line) - 1;
+            first_pages[buffer] + (line - firsts[buffer].0) / sidecar::LINES_PER_PAGE as u32
+        };
+        let mut lines = stream.lines.iter();
+        let mut accesses = Vec::with_capacity(stream.lines.len());
+        for head in &stream.heads {
+            let write = head.kind() == Kind::Store;
+            let some = lines.by_ref().take(head.lines());
+            accesses.extend(some.map(|&line| Access { page: page(line), bytes: 64, write }));
+        }
+        accesses
     }
+}
 
-    fn add(&mut self, launch: usize, gpu: u8, cu: u8, access: Access) {
-        if self.launches.len() <= launch {
-            self.launches.resize_with(launch + 1, Launch::default);
-        }
-        let streams = &mut self.launches[launch].streams;
-        let place = record::place(usize::from(gpu), usize::from(cu));
-        if streams.len() <= place {
-            streams.resize_with(place + 1, Vec::new);
-        }
-        streams[place].push(access);
-        self.accesses += 1;
-        self.compute_units = self.compute_units.max(usize::from(cu) + 1);
+#[inline]
+fn take(
+    builder: &mut Builder,
+    layout: &mut Layout,
+    gpus: usize,
+    index: u64,
+    record: &record::Record,
+) -> Result<(), TraceError> {
+    record::check_place(index, record.place, gpus)?;
+    let launch = record.launch(index)?;
+    if record.is_marker() {
+        let (group, wave) = record.marked();
+        record::check_group(index, group)?;
+        builder.marker(launch, record.place, group, wave);
+        return Ok(());
     }
+    let kind = record.kind(index)?;
+    let Some(line) = layout.line_of(record.address()) else {
+        let (field, value) = ("address", record.address());
+        let why = "which is in no allocation of the trace's description";
+        return Err(TraceError::Record { record: index, field, value, why });
+    };
+    builder.access(index, launch, record.place, record.sequence, kind, line)
 }
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod workload_tests;

@@ -1,12 +1,17 @@
-//! The JSON description beside a trace, and where the allocations' pages are counted.
+//! The JSON description beside a trace, and where the allocations' lines are counted.
 
-use farside_types::{MAX_CARDS, PAGE_SHIFT, PAGE_SIZE, PageRange, VirtAddr};
+use farside_types::{BLOCK_PAGES, MAX_CARDS, PAGE_SHIFT, PAGE_SIZE, PageRange, VirtAddr};
 use serde::Deserialize;
 
 use crate::TraceError;
+use crate::workload::{Buffer, LINE_BYTES, Line, first_lines};
 
 /// Most pages of a trace: 16 GiB.
 const PAGES_MAX: u64 = 1 << 22;
+/// Most blocks: every allocation begins at one of its own.
+const BLOCKS_MAX: u64 = 1 << 15;
+/// Lines of a page.
+pub(super) const LINES_PER_PAGE: u64 = PAGE_SIZE as u64 / LINE_BYTES;
 
 /// An allocation of the traced program.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -36,6 +41,9 @@ pub(super) struct Sidecar {
     #[serde(rename = "allocs")]
     pub(super) allocations: Vec<Allocation>,
     page_size: u64,
+    /// Recorded cycle by cycle: sequence numbers are cycles.
+    #[serde(default)]
+    pub(super) timing: bool,
     /// Accesses per GPU; its length is the number of GPUs.
     pub(super) per_gpu: Vec<u64>,
     pub(super) records: Option<u64>,
@@ -72,48 +80,103 @@ pub(super) fn place(sizes: &[u64]) -> Result<Vec<Allocation>, TraceError> {
     Ok(placed)
 }
 
-/// Where a byte address lies: pages counted over the allocations, in the order they were made.
+/// Where a byte address lies in the workload's memory.
 #[derive(Debug)]
 pub(super) struct Layout {
-    /// The page ranges by ascending start, each with the number of its first page.
-    spans: Vec<(PageRange, u64)>,
-    pages: u64,
+    /// By ascending start.
+    spans: Vec<Span>,
+    /// The first line of each allocation, in the order they were made.
+    firsts: Vec<Line>,
+    /// The span that had the last address.
+    recent: usize,
+}
+
+/// The pages of an allocation, as bytes: start, length, and the line at the start.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    start: u64,
+    bytes: u64,
+    line: u32,
+    index: usize,
 }
 
 impl Layout {
     pub(super) fn new(allocations: &[Allocation]) -> Result<Layout, TraceError> {
-        let mut spans = Vec::with_capacity(allocations.len());
-        let mut pages = 0;
-        for (index, allocation) in allocations.iter().enumerate() {
-            let Some(range) = allocation.range() else {
-                let why = "is empty or ends beyond the address space";
-                return Err(TraceError::Allocation { index, why });
-            };
-            spans.push((range, pages));
-            pages = range.count.saturating_add(pages);
-            if pages > PAGES_MAX {
-                let why = "makes the trace larger than 16 GiB, the most that is supported";
-                return Err(TraceError::Allocation { index, why });
+        check_sizes(allocations)?;
+        let firsts = first_lines(&buffers(allocations));
+        let mut spans: Vec<Span> = Vec::with_capacity(allocations.len());
+        for (index, (allocation, first)) in allocations.iter().zip(&firsts).enumerate() {
+            let start = allocation.address & !(PAGE_SIZE as u64 - 1);
+            let bytes = allocation.pages() << PAGE_SHIFT;
+            spans.push(Span { start, bytes, line: first.0, index });
+        }
+        spans.sort_unstable_by_key(|span| span.start);
+        let shared = |pair: &&[Span]| pair[1].start - pair[0].start < pair[0].bytes;
+        match spans.windows(2).find(shared) {
+            Some(pair) => {
+                let (index, why) = (pair[1].index, "shares a page with another one");
+                Err(TraceError::Allocation { index, why })
             }
+            None => Ok(Layout { spans, firsts, recent: 0 }),
         }
-        spans.sort_unstable_by_key(|(range, _)| range.start);
-        if let Some(pair) = spans.windows(2).find(|pair| pair[0].0.overlaps(pair[1].0)) {
-            let first = pair[1].0;
-            let index = allocations.iter().position(|a| a.range() == Some(first)).unwrap_or(0);
-            return Err(TraceError::Allocation { index, why: "shares a page with another one" });
-        }
-        Ok(Layout { spans, pages })
     }
 
-    pub(super) fn pages(&self) -> u64 {
-        self.pages
+    /// The line that holds `address`, if an allocation does.
+    #[inline]
+    pub(super) fn line_of(&mut self, address: u64) -> Option<u32> {
+        if let Some(line) = self.spans.get(self.recent)?.line_of(address) {
+            return Some(line);
+        }
+        let after = self.spans.partition_point(|span| span.start <= address);
+        let line = self.spans[..after].last()?.line_of(address)?;
+        self.recent = after - 1;
+        Some(line)
     }
 
-    /// The page that holds `address`, if an allocation does.
-    pub(super) fn page_of(&self, address: u64) -> Option<u32> {
-        let page = VirtAddr(address).page();
-        let after = self.spans.partition_point(|(range, _)| range.start <= page);
-        let (range, first) = self.spans[..after].last()?;
-        range.contains(page).then(|| (first + page.0 - range.start.0) as u32)
+    /// The first line of a page that is counted over the allocations in order.
+    pub(super) fn line_of_page(&self, allocations: &[Allocation], page: u32) -> Option<u32> {
+        let mut left = u64::from(page);
+        for (allocation, first) in allocations.iter().zip(&self.firsts) {
+            if left < allocation.pages() {
+                return Some(first.0 + (left * LINES_PER_PAGE) as u32);
+            }
+            left -= allocation.pages();
+        }
+        None
     }
+}
+
+impl Span {
+    #[inline]
+    fn line_of(&self, address: u64) -> Option<u32> {
+        let offset = address.wrapping_sub(self.start);
+        (offset < self.bytes).then(|| self.line + (offset / LINE_BYTES) as u32)
+    }
+}
+
+/// Buffers that hold the allocations' pages.
+pub(super) fn buffers(allocations: &[Allocation]) -> Vec<Buffer> {
+    let buffer = |allocation: &Allocation| {
+        let offset = allocation.address % PAGE_SIZE as u64;
+        let name = format!("{:#x}", allocation.address);
+        Buffer { name, bytes: offset + allocation.bytes }
+    };
+    allocations.iter().map(buffer).collect()
+}
+
+fn check_sizes(allocations: &[Allocation]) -> Result<(), TraceError> {
+    let (mut pages, mut blocks) = (0_u64, 0);
+    for (index, allocation) in allocations.iter().enumerate() {
+        let Some(range) = allocation.range() else {
+            let why = "is empty or ends beyond the address space";
+            return Err(TraceError::Allocation { index, why });
+        };
+        pages = pages.saturating_add(range.count);
+        blocks += range.count.div_ceil(BLOCK_PAGES);
+        if pages > PAGES_MAX || blocks > BLOCKS_MAX {
+            let why = "makes the trace larger than 16 GiB, the most that is supported";
+            return Err(TraceError::Allocation { index, why });
+        }
+    }
+    Ok(())
 }

@@ -1,27 +1,22 @@
 //! Decompression: zstd frames in, whole records out, without holding the stream in memory.
 
-use std::io::{BufRead, Error, Read};
-
-use ruzstd::decoding::StreamingDecoder;
+use std::io::{Error, Read};
 
 use super::record::RECORD_BYTES;
 use crate::TraceError;
 
-/// Bytes decompressed at a time.
-const CHUNK_BYTES: usize = 64 << 10;
+/// Bytes decompressed at a time: fits into a first or second level cache.
+const CHUNK_BYTES: usize = 128 << 10;
 
-/// Hands every record to `take` with its number; returns how many there were.
+/// Hands every record to `take` with its number; returns how many there were. A file may consist
+/// of several frames.
 pub(super) fn records(
-    mut stream: impl BufRead,
+    stream: impl Read,
     take: impl FnMut(u64, &[u8; RECORD_BYTES]) -> Result<(), TraceError>,
 ) -> Result<u64, TraceError> {
     let mut records = Records { take, count: 0, chunk: vec![0; CHUNK_BYTES], filled: 0 };
-    // A compressed file may consist of several frames; the decoder reads one.
-    while !records.io(stream.fill_buf())?.is_empty() {
-        let decoder = StreamingDecoder::new(&mut stream).map_err(Error::other);
-        let mut frame = records.io(decoder)?;
-        while records.fill(&mut frame)? {}
-    }
+    let mut decoder = records.io(zstd::stream::read::Decoder::new(stream))?;
+    while records.fill(&mut decoder)? {}
     match records.filled {
         0 => Ok(records.count),
         bytes => Err(TraceError::Truncated { record: records.count, bytes }),
@@ -42,9 +37,9 @@ impl<F: FnMut(u64, &[u8; RECORD_BYTES]) -> Result<(), TraceError>> Records<F> {
         result.map_err(|source| TraceError::Stream { record: self.count, source })
     }
 
-    /// Reads on; `false` at the end of the frame.
-    fn fill(&mut self, frame: &mut impl Read) -> Result<bool, TraceError> {
-        let read = frame.read(&mut self.chunk[self.filled..]);
+    /// Reads on; `false` at the end of the stream.
+    fn fill(&mut self, stream: &mut impl Read) -> Result<bool, TraceError> {
+        let read = stream.read(&mut self.chunk[self.filled..]);
         let read = self.io(read)?;
         let end = self.filled + read;
         let mut whole = self.chunk[..end].chunks_exact(RECORD_BYTES);

@@ -1,47 +1,19 @@
-//! A trace as a workload: each stream is a work-group that has its place.
+//! A trace as a workload: its wavefronts, with a wait where they probably waited.
+//!
+//! The recorder ran a wavefront to its next barrier or end before another one of the work-group: a
+//! wavefront that goes on after another one stood at a barrier in between.
+//!
+//! Work-groups run on the compute unit that they were recorded on, those of one compute unit in
+//! recorded order. What names no work-group, as cycle-level recordings, is one work-group of one
+//! wavefront per compute unit and launch, so that its order is kept.
 
-use super::{Allocation, Trace};
-use crate::workload::{
-    Buffer, Cursor, Instruction, Launch, Line, Lines, Place, Workload, first_lines,
-};
-
-/// Wavefronts that take the accesses of a stream in turn.
-const WAVES: u16 = 16;
-/// Lines of a page of the trace.
-const PAGE_LINES: u32 = 64;
-
-/// A buffer per allocation.
-pub(super) fn buffers(allocations: &[Allocation]) -> Vec<Buffer> {
-    let named = |allocation: &Allocation| Buffer {
-        name: format!("{:#x}", allocation.address),
-        bytes: allocation.pages() * u64::from(PAGE_LINES) * crate::workload::LINE_BYTES,
-    };
-    allocations.iter().map(named).collect()
-}
-
-impl Trace {
-    fn group_place(&self, group: u32) -> (usize, usize) {
-        let units = self.compute_units.max(1);
-        (group as usize / units, group as usize % units)
-    }
-
-    /// The line at the start of a page.
-    fn line_of(&self, page: u32) -> Line {
-        let mut left = u64::from(page);
-        for (buffer, first) in self.buffers.iter().zip(first_lines(&self.buffers)) {
-            let pages = buffer.bytes / (u64::from(PAGE_LINES) * crate::workload::LINE_BYTES);
-            if left < pages {
-                return Line(first.0 + left as u32 * PAGE_LINES);
-            }
-            left -= pages;
-        }
-        Line(0)
-    }
-}
+use super::Trace;
+use super::store::{Kind, Piece, Stream};
+use crate::workload::{Buffer, Cursor, Instruction, Launch, Line, Lines, Place, Workload};
 
 impl Workload for Trace {
     fn name(&self) -> &str {
-        Trace::name(self)
+        &self.name
     }
 
     fn buffers(&self) -> &[Buffer] {
@@ -52,32 +24,85 @@ impl Workload for Trace {
         self.launches.len() as u32
     }
 
-    fn launch(&self, _: u32) -> Launch {
-        let groups = (self.gpus * self.compute_units) as u32;
-        Launch { groups, waves: WAVES, groups_per_unit: 1, code: None }
+    fn launch(&self, launch: u32) -> Launch {
+        let recorded = &self.launches[launch as usize];
+        Launch {
+            groups: recorded.groups.len() as u32,
+            waves: recorded.waves.max(1),
+            // Recordings do not say what a work-group needs: the wavefront slots decide.
+            groups_per_unit: u16::MAX,
+            code: None,
+        }
     }
 
     fn next(&self, at: &mut Cursor, lines: &mut Lines) -> Instruction {
-        let (gpu, unit) = self.group_place(at.group);
-        let stream = self.stream(at.launch as usize, gpu, unit);
-        let index = at.step / 2 * u32::from(WAVES) + u32::from(at.wave);
-        let Some(access) = stream.get(index as usize) else {
+        lines.clear();
+        let launch = &self.launches[at.launch as usize];
+        let (stream, first) = launch.groups[at.group as usize];
+        let stream = &launch.streams[stream as usize];
+        if at.step == 0 && !begin(stream, first as usize, at) {
             return Instruction::End;
-        };
-        at.step += 1;
-        if at.step % 2 == 0 {
-            return Instruction::Wait;
         }
-        lines.push(Line(self.line_of(access.page).0 + index % PAGE_LINES));
-        if access.write { Instruction::Store } else { Instruction::Load }
+        at.step += 1;
+        advance(stream, at, lines)
     }
 
-    fn place(&self, _: u32, group: u32) -> Option<Place> {
-        let (gpu, unit) = self.group_place(group);
-        Some(Place { gpu: gpu as u8, unit: unit as u8 })
+    fn place(&self, launch: u32, group: u32) -> Option<Place> {
+        let launch = &self.launches[launch as usize];
+        let (stream, _) = launch.groups[group as usize];
+        Some(launch.streams[stream as usize].place)
     }
 
     fn gpus(&self) -> u32 {
-        Trace::gpus(self) as u32
+        self.gpus as u32
     }
+}
+
+/// Finds the first piece of a wavefront; `false` if it has none. The notes are then the number of
+/// the piece, the next instruction and its first line.
+fn begin(stream: &Stream, first: usize, at: &mut Cursor) -> bool {
+    let group = stream.pieces[first].group;
+    let pieces = stream.pieces[first..].iter().take_while(|piece| piece.group == group);
+    let mut pieces = pieces.zip(first..);
+    match pieces.find(|(piece, _)| piece.wave == at.wave) {
+        Some((piece, number)) => {
+            at.notes = [number as u32, piece.head, piece.line, 0];
+            true
+        }
+        None => false,
+    }
+}
+
+fn advance(stream: &Stream, at: &mut Cursor, lines: &mut Lines) -> Instruction {
+    let [number, head, line, _] = &mut at.notes;
+    if *head == stream.pieces[*number as usize].end {
+        return match next_piece(stream, *number) {
+            Some(piece) => {
+                *number += 1;
+                (*head, *line) = (piece.head, piece.line);
+                Instruction::Barrier
+            }
+            None => Instruction::End,
+        };
+    }
+    let what = stream.heads[*head as usize];
+    let end = *line as usize + what.lines();
+    for &number in &stream.lines[*line as usize..end] {
+        lines.push(Line(number));
+    }
+    *head += 1;
+    *line = end as u32;
+    match what.kind() {
+        Kind::Load => Instruction::Load,
+        Kind::Store => Instruction::Store,
+        Kind::LoadScalar => Instruction::LoadScalar,
+        Kind::Wait => Instruction::Wait,
+    }
+}
+
+/// The piece after this one, if it is of the same wavefront.
+fn next_piece(stream: &Stream, number: u32) -> Option<&Piece> {
+    let this = &stream.pieces[number as usize];
+    let next = stream.pieces.get(number as usize + 1)?;
+    (next.group == this.group && next.wave == this.wave).then_some(next)
 }

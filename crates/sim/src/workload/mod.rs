@@ -5,7 +5,20 @@
 //! stored per access, so any footprint fits. It knows neither time nor GPUs; recorded traces, which
 //! know where each work-group ran, say so by [`Workload::place`].
 
+pub mod bfs;
+pub mod bs;
+pub mod c2d;
+pub mod catalog;
+pub mod dnn;
+pub mod fir;
+pub mod gemm;
+pub mod lanes;
+pub mod mm;
+pub mod profile;
+pub mod program;
+pub mod sc;
 mod script;
+pub mod st;
 
 use std::fmt;
 

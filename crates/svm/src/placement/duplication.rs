@@ -1,8 +1,8 @@
 //! Page duplication: every reader gets a copy, a write collapses them (GRIT, section II-B3).
 
-use farside_types::Reason;
+use farside_types::{PageNo, Reason};
 
-use super::{Action, Decision, FaultView, Placement};
+use super::{Action, Decision, FaultView, Placement, Scheme};
 
 /// Page duplication with write collapse.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +15,10 @@ impl Placement for Duplication {
 
     fn is_uniform(&self) -> bool {
         true
+    }
+
+    fn scheme(&self, _page: PageNo) -> Scheme {
+        Scheme::Duplication
     }
 
     fn on_fault(&mut self, fault: &FaultView) -> Decision {

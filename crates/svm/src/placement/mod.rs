@@ -7,19 +7,32 @@
 use core::fmt;
 
 use farside_types::{
-    Access, AgentId, AgentSet, MemoryId, MemorySet, PageNo, PageRange, Reason, Time,
+    Access, AgentId, AgentSet, CardId, MemoryId, MemorySet, PageNo, PageRange, Reason, Span, Time,
 };
 
 use crate::{Advice, ObjectId};
 
 mod access_counter;
+#[cfg(test)]
+pub(crate) mod bed;
 mod duplication;
 mod first_touch;
+mod gps;
+mod griffin_dpc;
+mod grit;
+mod ideal;
+mod names;
 mod on_touch;
+mod parameters;
 
 pub use access_counter::AccessCounter;
 pub use duplication::Duplication;
 pub use first_touch::FirstTouch;
+pub use gps::Gps;
+pub use griffin_dpc::{GriffinConfig, GriffinDpc};
+pub use grit::{Grit, GritConfig, cache_bits, table_entry_bits};
+pub use ideal::Ideal;
+pub use names::{NAMES, SIMULATED, SchemeError, by_name};
 pub use on_touch::OnTouch;
 
 /// What to do so that an agent can reach a page.
@@ -75,6 +88,8 @@ pub struct FaultView {
     pub page: PageNo,
     /// The allocation it belongs to.
     pub object: ObjectId,
+    /// The pages of that allocation.
+    pub object_pages: PageRange,
     /// Who asks.
     pub agent: AgentId,
     /// For what.
@@ -87,6 +102,9 @@ pub struct FaultView {
     pub mappers: AgentSet,
     /// The agent has it mapped, with too few rights (a page protection fault).
     pub protection: bool,
+    /// The scheme was asked about this very fault before: it had to wait, for room or for a second
+    /// try, and the page may be elsewhere now. Schemes that count faults count it once.
+    pub again: bool,
 }
 
 /// A group of pages whose remote accesses reached the threshold.
@@ -113,6 +131,30 @@ pub struct Proposal {
     pub reason: Reason,
 }
 
+/// How often a card accessed a page since the last samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The page.
+    pub page: PageNo,
+    /// The card that accessed it.
+    pub card: CardId,
+    /// Its accesses, wherever the page is.
+    pub accesses: u32,
+}
+
+/// One of the three ways in which a page can be placed (GRIT, section II-B): what rules a page
+/// under a scheme that chooses among them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scheme {
+    /// It moves to whoever touches it.
+    #[default]
+    OnTouch,
+    /// It is mapped over the bus, and moves when it is used enough.
+    AccessCounter,
+    /// Readers get copies.
+    Duplication,
+}
+
 /// A placement scheme.
 pub trait Placement: fmt::Debug + Send {
     /// Its name, as the command line spells it.
@@ -128,10 +170,41 @@ pub trait Placement: fmt::Debug + Send {
     /// An agent faulted.
     fn on_fault(&mut self, fault: &FaultView) -> Decision;
 
-    /// An access counter reached its threshold. `None`: nothing is done.
-    fn on_counter(&mut self, notice: &CounterView) -> Option<Decision> {
+    /// An access counter reached its threshold. What is to be done, for ranges that do not overlap;
+    /// [`Scope::Page`] and [`Scope::Group`] are the group of the notice.
+    fn on_counter(&mut self, notice: &CounterView) -> Vec<Decision> {
         let _ = notice;
+        Vec::new()
+    }
+
+    /// Pages were freed: what is known of them no longer holds.
+    fn on_free(&mut self, pages: PageRange) {
+        let _ = pages;
+    }
+
+    /// What rules `page` now.
+    fn scheme(&self, page: PageNo) -> Scheme {
+        let _ = page;
+        Scheme::OnTouch
+    }
+
+    /// Accesses to tables of its own in memory since this was last asked: the machine charges
+    /// their time.
+    fn table_accesses(&mut self) -> u32 {
+        0
+    }
+
+    /// How often [`Placement::on_samples`] wants to be told who accesses what; `None` for a scheme
+    /// that does not look. Only a simulated machine can tell.
+    fn sample_every(&self) -> Option<Span> {
         None
+    }
+
+    /// The accesses since the last samples, ascending by page and card, those that are zero left
+    /// out.
+    fn on_samples(&mut self, now: Time, samples: &[Sample]) -> Vec<Proposal> {
+        let _ = (now, samples);
+        Vec::new()
     }
 
     /// The program gave advice; the driver itself already follows it.
@@ -150,18 +223,3 @@ pub trait Placement: fmt::Debug + Send {
         None
     }
 }
-
-/// The scheme of this name with its default parameters: `on-touch`, `first-touch`,
-/// `access-counter` or `duplication`.
-pub fn by_name(name: &str) -> Option<Box<dyn Placement>> {
-    match name {
-        "on-touch" => Some(Box::new(OnTouch)),
-        "first-touch" => Some(Box::new(FirstTouch)),
-        "access-counter" => Some(Box::new(AccessCounter)),
-        "duplication" => Some(Box::new(Duplication)),
-        _ => None,
-    }
-}
-
-/// Names that [`by_name`] knows.
-pub const NAMES: [&str; 4] = ["on-touch", "first-touch", "access-counter", "duplication"];

@@ -1,0 +1,12 @@
+//! Reproductions of published experiments: what the papers print beside what Farside gives.
+//!
+//! A reproduction is a list of [`Row`]s, each with the paper's number and its source, and
+//! [`Figure`]s. [`Report::write`] puts them into a folder as Markdown, CSV, JSON, PNG and SVG.
+//! Drawing needs nothing of the machine: no fonts, no Python.
+
+mod figure;
+mod table;
+
+pub use figure::{Axis, Bar, Cells, Drawing, Figure, Line, Series};
+pub(crate) use table::quoted;
+pub use table::{Report, ReportError, Row};

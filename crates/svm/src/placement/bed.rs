@@ -1,0 +1,126 @@
+//! A driver whose commands all succeed at once: tests of schemes say who touches what and look at
+//! where the pages are.
+
+use farside_types::{
+    Access, CardId, FaultId, MemoryId, MemorySet, PageNo, PageRange, RequestId, Time,
+};
+
+use super::by_name;
+use crate::event::{CardFault, Need, Request};
+use crate::{Config, Driver, Event, Outcome, PrefetchConfig};
+
+/// The driver, an allocation, and a clock that no fight is seen on.
+pub(crate) struct Bed {
+    pub(crate) driver: Driver,
+    pub(crate) pages: PageRange,
+    now: Time,
+    next: u64,
+}
+
+impl Bed {
+    /// Cards of this many frames each under the scheme that `text` names, and an allocation of this
+    /// many pages that the host has written.
+    pub(crate) fn new(text: &str, cards: usize, frames: u32, pages: u64) -> Bed {
+        let mut bed = Bed::untouched(text, cards, frames, pages);
+        for page in bed.pages.pages() {
+            bed.cpu(page, Access::Write);
+        }
+        bed
+    }
+
+    /// The same with pages that nobody has touched.
+    pub(crate) fn untouched(text: &str, cards: usize, frames: u32, pages: u64) -> Bed {
+        let arena = PageRange::new(PageNo(1 << 20), 1 << 20);
+        let mut config = Config::embedded(arena, vec![frames; cards]);
+        config.keep_clean_copies = false;
+        config.prefetch =
+            PrefetchConfig { host_fault_around: 1, density_percent: 100, density_leaf_pages: 16 };
+        let driver = Driver::new(config, by_name(text).unwrap()).unwrap();
+        let empty = PageRange::new(arena.start, 0);
+        let mut bed = Bed { driver, pages: empty, now: Time::ZERO, next: 0 };
+        bed.pages = bed.allocate(pages);
+        bed
+    }
+
+    pub(crate) fn page(&self, index: u64) -> PageNo {
+        self.pages.start.offset(index)
+    }
+
+    pub(crate) fn allocate(&mut self, pages: u64) -> PageRange {
+        let request = Request::Alloc { bytes: pages * 4096, name: "".into() };
+        let Ok(Outcome::Allocated(range)) = self.ask(request) else {
+            panic!("there is room");
+        };
+        range
+    }
+
+    pub(crate) fn free(&mut self) {
+        let addr = self.pages.start.addr();
+        self.ask(Request::Free { addr }).expect("it is an allocation");
+    }
+
+    fn ask(&mut self, request: Request) -> Result<Outcome, crate::RequestError> {
+        self.next += 1;
+        self.tell(Event::Request { id: RequestId(self.next), request });
+        loop {
+            match self.driver.poll_reply().expect("requests are answered") {
+                crate::Reply::Request { result, .. } => return result,
+                _ => continue,
+            }
+        }
+    }
+
+    /// A card reads a page that it may or may not have.
+    pub(crate) fn read(&mut self, card: u8, page: PageNo) {
+        self.touch(card, page, Access::Read);
+    }
+
+    /// A card writes a page.
+    pub(crate) fn write(&mut self, card: u8, page: PageNo) {
+        self.touch(card, page, Access::Write);
+    }
+
+    fn touch(&mut self, card: u8, page: PageNo, access: Access) {
+        let agent = CardId(card).agent();
+        let view = self.driver.page(page);
+        let held = if access.is_write() { view.writers } else { view.mappers };
+        if held.contains(agent) {
+            return;
+        }
+        self.next += 1;
+        let fault = CardFault { id: FaultId(self.next), need: Need::Page(page, access) };
+        self.tell(Event::CardFaults { card: CardId(card), faults: &[fault] });
+    }
+
+    pub(crate) fn cpu(&mut self, page: PageNo, access: Access) {
+        self.tell(Event::HostFault { page, access });
+    }
+
+    /// A card's access counter of a group reached its threshold.
+    pub(crate) fn counter(&mut self, card: u8, pages: PageRange) {
+        self.tell(Event::CounterNotice { card: CardId(card), pages, count: 256 });
+    }
+
+    /// Tells the driver, a while after the last time, and carries its commands out.
+    pub(crate) fn tell(&mut self, event: Event<'_>) {
+        self.now = Time(self.now.0 + 1_000_000_000_000);
+        self.driver.handle(self.now, event);
+        while let Some(command) = self.driver.poll_command() {
+            let (command, epoch) = (command.id, command.epoch);
+            self.driver.handle(self.now, Event::Done { command, epoch, result: Ok(()) });
+        }
+        self.driver.check().expect("the driver's tables agree");
+    }
+
+    /// Where valid copies are.
+    pub(crate) fn copies(&self, page: PageNo) -> Vec<u8> {
+        let copies: MemorySet = self.driver.page(page).copies;
+        copies.iter().map(|MemoryId(memory)| memory).collect()
+    }
+
+    /// Cards that have the page mapped.
+    pub(crate) fn mapped_by(&self, page: PageNo) -> Vec<u8> {
+        let mappers = self.driver.page(page).mappers;
+        mappers.iter().filter_map(|agent| agent.card()).map(|CardId(card)| card).collect()
+    }
+}

@@ -1,0 +1,170 @@
+//! GRIT: fine-grained dynamic page placement (Wang et al., HPCA 2024).
+//!
+//! Every page has a scheme of its own: on-touch migration at first, then duplication or
+//! access-counter migration. A page's faults say when its scheme does not fit (the Fault-Aware
+//! Initiator, section V-B); the PA-Table says what its accesses were ([`pa_table`], section V-C);
+//! pages around it follow it ([`neighbours`], section V-D). Each part can be switched off, for the
+//! paper's ablation (Figure 20).
+//!
+//! What counts is a fault of a card that reaches the driver: a page without a translation (local
+//! page fault) and a write to a page that is mapped for reading (page protection fault). Not
+//! counted are faults of the CPU, a fault that waited for room and comes again, and the write after
+//! a read of a page whose only other copy is the clean one that the host kept
+//! ([`crate::Config::keep_clean_copies`]): nobody shares such a page.
+
+use farside_types::{MemoryId, MemorySet, PageNo, PageRange, Reason};
+
+use super::parameters::Parameters;
+use super::{Action, CounterView, Decision, FaultView, Placement, Scheme, SchemeError, Scope};
+
+mod neighbours;
+mod pa_cache;
+mod pa_table;
+mod scheme_bits;
+
+use pa_table::PaTable;
+pub use pa_table::{cache_bits, table_entry_bits};
+use scheme_bits::SchemeBits;
+
+/// What GRIT is made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GritConfig {
+    /// The fault of a page that changes its scheme; the paper's default is the fourth.
+    pub threshold: u16,
+    /// Whether the PA-Table has a cache in front of it.
+    pub cache: bool,
+    /// Whether neighbours are predicted.
+    pub neighbours: bool,
+}
+
+impl Default for GritConfig {
+    fn default() -> GritConfig {
+        GritConfig { threshold: 4, cache: true, neighbours: true }
+    }
+}
+
+/// The scheme.
+#[derive(Clone, Debug)]
+pub struct Grit {
+    config: GritConfig,
+    table: PaTable,
+    bits: SchemeBits,
+}
+
+impl Grit {
+    /// With these parts.
+    pub fn new(config: GritConfig) -> Grit {
+        let table = PaTable::new(config.cache);
+        Grit { config, table, bits: SchemeBits::default() }
+    }
+
+    pub(super) fn from_parameters(parameters: &mut Parameters<'_>) -> Result<Grit, SchemeError> {
+        let default = GritConfig::default();
+        let most = u32::from(u16::MAX);
+        Ok(Grit::new(GritConfig {
+            threshold: parameters.number("threshold", default.threshold.into(), 1..=most)? as u16,
+            cache: parameters.switch("cache", default.cache)?,
+            neighbours: parameters.switch("neighbours", default.neighbours)?,
+        }))
+    }
+
+    /// The Fault-Aware Initiator: counts the fault and changes the scheme when there are too many.
+    fn initiate(&mut self, fault: &FaultView) {
+        let write = fault.access.is_write();
+        let Some(written) = self.table.count(fault.page, write, self.config.threshold) else {
+            return;
+        };
+        // Figure 13: a page with that many faults is shared; only its writes are asked for.
+        let scheme = if written { Scheme::AccessCounter } else { Scheme::Duplication };
+        // A decision for the scheme it has anyway must not push the neighbours back and forth.
+        if scheme == self.bits.scheme(fault.page) {
+            return;
+        }
+        if self.config.neighbours {
+            self.bits.change(fault.page, scheme);
+        } else {
+            self.bits.set_scheme(fault.page, scheme);
+        }
+    }
+}
+
+impl Placement for Grit {
+    fn name(&self) -> &'static str {
+        "grit"
+    }
+
+    fn on_fault(&mut self, fault: &FaultView) -> Decision {
+        if counts(fault) {
+            self.initiate(fault);
+        }
+        match self.bits.scheme(fault.page) {
+            Scheme::OnTouch => Decision::page(Action::Migrate, Reason::Demand),
+            Scheme::Duplication => {
+                let collapse = fault.access.is_write() && fault.copies.len() > 1;
+                let reason = if collapse { Reason::Collapse } else { Reason::Demand };
+                Decision::page(Action::Duplicate, reason)
+            }
+            // What is left of a duplication is taken away: the page stays with who asks.
+            Scheme::AccessCounter if is_duplicated(fault) => {
+                let write = fault.access.is_write();
+                let reason = if write { Reason::Collapse } else { Reason::Demand };
+                Decision::page(Action::Migrate, reason)
+            }
+            Scheme::AccessCounter => {
+                let action =
+                    if fault.owner.is_none() { Action::Migrate } else { Action::MapRemote };
+                Decision::page(action, Reason::Demand)
+            }
+        }
+    }
+
+    /// The pages of the group that are under access-counter migration move.
+    fn on_counter(&mut self, notice: &CounterView) -> Vec<Decision> {
+        let counted = |page: &PageNo| self.bits.scheme(*page) == Scheme::AccessCounter;
+        let mut runs: Vec<PageRange> = Vec::new();
+        for page in notice.pages.pages().filter(counted) {
+            match runs.last_mut() {
+                Some(run) if run.end() == page => run.count += 1,
+                _ => runs.push(PageRange::page(page)),
+            }
+        }
+        let decide = |run| Decision {
+            action: Action::Migrate,
+            scope: Scope::Range(run),
+            reason: Reason::Counter,
+        };
+        runs.into_iter().map(decide).collect()
+    }
+
+    fn on_free(&mut self, pages: PageRange) {
+        self.table.forget(pages);
+        self.bits.forget(pages);
+    }
+
+    fn scheme(&self, page: PageNo) -> Scheme {
+        self.bits.scheme(page)
+    }
+
+    fn table_accesses(&mut self) -> u32 {
+        self.table.take_accesses()
+    }
+}
+
+/// Whether the fault says something about sharing.
+fn counts(fault: &FaultView) -> bool {
+    let home = fault.agent.home();
+    let others = fault.copies.without(home).without(MemoryId::HOST);
+    let alone = fault.protection && others.is_empty() && fault.owner == Some(home);
+    !fault.agent.is_cpu() && !fault.again && !alone
+}
+
+/// Whether a duplication left copies: on several cards, or on one beside the host's page. (A host's
+/// frame beside the page of the card that owns it is no duplication: it is kept for clean
+/// departures.)
+fn is_duplicated(fault: &FaultView) -> bool {
+    let cards: MemorySet = fault.copies.without(MemoryId::HOST);
+    cards.len() > 1 || (!cards.is_empty() && fault.owner == Some(MemoryId::HOST))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! Parameters of a scheme: `key=value,key=value`, taken one by one.
+
+use std::ops::RangeInclusive;
+
+use super::SchemeError;
+
+/// What follows a scheme's name. The scheme takes the keys that it knows; what is left over is an
+/// error that names it.
+#[derive(Debug)]
+pub(super) struct Parameters<'a> {
+    scheme: &'a str,
+    pairs: Vec<(&'a str, &'a str)>,
+    known: Vec<&'static str>,
+}
+
+impl<'a> Parameters<'a> {
+    /// Reads `NAME` or `NAME:key=value,key=value`.
+    pub(super) fn of(text: &'a str) -> Result<Parameters<'a>, SchemeError> {
+        let (scheme, list) = text.split_once(':').unwrap_or((text, ""));
+        let mut parameters = Parameters { scheme, pairs: Vec::new(), known: Vec::new() };
+        for pair in list.split(',').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if parameters.pairs.iter().any(|&(other, _)| other == key) {
+                return Err(parameters.refuse(key, value, "it is given once".to_owned()));
+            }
+            parameters.pairs.push((key, value));
+        }
+        Ok(parameters)
+    }
+
+    /// The scheme's name.
+    pub(super) fn scheme(&self) -> &'a str {
+        self.scheme
+    }
+
+    /// Takes a number out; `default` if it is not given.
+    pub(super) fn number(
+        &mut self,
+        key: &'static str,
+        default: u32,
+        within: RangeInclusive<u32>,
+    ) -> Result<u32, SchemeError> {
+        let Some(value) = self.take(key) else { return Ok(default) };
+        let number = value.parse().ok().filter(|number| within.contains(number));
+        number.ok_or_else(|| {
+            let why = format!("it is a whole number from {} to {}", within.start(), within.end());
+            self.refuse(key, value, why)
+        })
+    }
+
+    /// Takes a switch out: `on` or `off`.
+    pub(super) fn switch(&mut self, key: &'static str, default: bool) -> Result<bool, SchemeError> {
+        match self.take(key) {
+            None => Ok(default),
+            Some("on") => Ok(true),
+            Some("off") => Ok(false),
+            Some(value) => Err(self.refuse(key, value, "it is on or off".to_owned())),
+        }
+    }
+
+    /// All keys have been asked for: what is left is unknown.
+    pub(super) fn finish(self) -> Result<(), SchemeError> {
+        let Some(&(key, _)) = self.pairs.first() else { return Ok(()) };
+        let known = if self.known.is_empty() { "none".to_owned() } else { self.known.join(", ") };
+        Err(SchemeError::Key { scheme: self.scheme.to_owned(), key: key.to_owned(), known })
+    }
+
+    fn take(&mut self, key: &'static str) -> Option<&'a str> {
+        self.known.push(key);
+        let at = self.pairs.iter().position(|&(given, _)| given == key)?;
+        Some(self.pairs.remove(at).1)
+    }
+
+    fn refuse(&self, key: &str, value: &str, why: String) -> SchemeError {
+        let (scheme, key, value) = (self.scheme.to_owned(), key.to_owned(), value.to_owned());
+        SchemeError::Value { scheme, key, value, why }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_taken_and_what_is_left_over_is_named() {
+        let mut parameters = Parameters::of("grit:threshold=8,cache=off,colour=red").unwrap();
+        assert_eq!(parameters.scheme(), "grit");
+        assert_eq!(parameters.number("threshold", 4, 1..=16), Ok(8));
+        assert_eq!(parameters.switch("cache", true), Ok(false));
+        assert_eq!(parameters.switch("neighbours", true), Ok(true), "the default");
+        let error = parameters.finish().unwrap_err().to_string();
+        assert!(error.contains("\"colour\"") && error.contains("threshold, cache, neighbours"));
+    }
+
+    #[test]
+    fn values_out_of_range_say_what_can_be() {
+        let number = |text| Parameters::of(text).unwrap().number("threshold", 4, 1..=16);
+        for text in ["grit:threshold=17", "grit:threshold=-1", "grit:threshold", "grit:threshold="]
+        {
+            let error = number(text).unwrap_err().to_string();
+            assert!(error.contains("from 1 to 16"), "{text}: {error}");
+        }
+        let switch = Parameters::of("grit:cache=yes").unwrap().switch("cache", true);
+        assert!(switch.unwrap_err().to_string().contains("cache=yes"));
+        assert!(Parameters::of("grit:cache=on,cache=off").is_err(), "twice");
+    }
+}
