@@ -15,6 +15,7 @@ const SETS: usize = ENTRIES / WAYS;
 
 /// The PA-Cache. An entry in it is the newest: the table's, if there is one, is stale.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct PaCache {
     /// Per set: the most recently used first.
     sets: Vec<Vec<(PageNo, Entry)>>,
