@@ -23,7 +23,7 @@ pub(super) struct PaCache {
 
 impl PaCache {
     pub(super) fn new() -> PaCache {
-        PaCache { sets: vec![Vec::with_capacity(WAYS); SETS] }
+        PaCache { sets: vec![Vec::new(); SETS] }
     }
 
     fn set_of(&mut self, page: PageNo) -> &mut Vec<(PageNo, Entry)> {
