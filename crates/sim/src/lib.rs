@@ -79,4 +79,7 @@ pub use spec::{
     WalkSpec,
 };
 pub use stats::{Comparison, GpuCounts, Outcome};
-pub use trace::{Access, Allocation, Trace};
+pub use trace::{
+    Access, Allocation, Trace, TraceAllocation, TraceDescription, TraceRow, TraceWriteError,
+    TraceWriter, convert,
+};
