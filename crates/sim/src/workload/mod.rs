@@ -13,11 +13,11 @@ pub mod dnn;
 pub mod fir;
 pub mod gemm;
 pub mod lanes;
-mod script;
 pub mod mm;
 pub mod profile;
 pub mod program;
 pub mod sc;
+mod script;
 pub mod st;
 
 use std::fmt;
