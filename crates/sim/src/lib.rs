@@ -59,6 +59,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analysis;
+pub mod cards;
 mod coherence;
 mod error;
 pub mod functional;

@@ -35,7 +35,7 @@ pub(crate) struct Sim {
     preset: String,
 
     /// Schemes to compare, the first one being the measure; `all` for all. NAME, or
-    /// NAME:key=value,key=value
+    /// NAME:key=value,key=value, each with +MODIFIER behind it
     #[arg(long, value_name = "LIST", default_value = "on-touch,access-counter,duplication")]
     scheme: String,
 
@@ -88,7 +88,7 @@ impl Sim {
         if self.print_machine {
             return print(&spec.to_toml());
         }
-        let schemes = self.schemes()?;
+        let schemes = self.schemes(&spec)?;
         if self.trace.is_empty() && !self.quiet {
             eprintln!("farside: no --trace given: replaying the two that come with the program");
         }
@@ -115,7 +115,7 @@ impl Sim {
         Ok(spec.with_overrides(&pairs).map_err(SimError::from)?)
     }
 
-    fn schemes(&self) -> Result<Vec<String>, Failure> {
+    fn schemes(&self, spec: &Spec) -> Result<Vec<String>, Failure> {
         let mut schemes = Vec::new();
         for name in list(&self.scheme) {
             match name.as_str() {
@@ -125,7 +125,7 @@ impl Sim {
         }
         // Those that do not exist are told of before the first one runs.
         for scheme in &schemes {
-            farside_sim::scheme::resolve(scheme, &Spec::default())?;
+            farside_sim::scheme::resolve(scheme, spec)?;
         }
         Ok(schemes)
     }
