@@ -15,6 +15,7 @@ mod input;
 mod log;
 mod output;
 mod progress;
+mod reproduce;
 mod schemes;
 mod service;
 mod sim;
@@ -48,6 +49,7 @@ Examples:
   farside cards                         which cards are served, and who uses them
   farside sim                           compare placement schemes on a recorded trace
   farside sweep grid.toml               a grid of simulations, none of them twice
+  farside reproduce grit                a paper's experiments, its numbers beside ours
 
 Exit codes: 0 done, 1 it did not work, 2 the command line or an input cannot be used,
 3 a result differs from the plain host run.";
@@ -60,6 +62,7 @@ enum Command {
     Demo(demo::Demo),
     Doctor(doctor::Doctor),
     Sim(sim::Sim),
+    Reproduce(reproduce::Reproduce),
     Schemes(schemes::Schemes),
     Sweep(sweep::Sweep),
 }
@@ -77,6 +80,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Demo(demo) => demo.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Sim(sim) => sim.run(),
+        Command::Reproduce(reproduce) => reproduce.run(),
         Command::Schemes(schemes) => schemes.run(),
         Command::Sweep(sweep) => sweep.run(),
     };
