@@ -15,6 +15,7 @@ mod input;
 mod log;
 mod output;
 mod progress;
+mod replay;
 mod reproduce;
 mod schemes;
 mod service;
@@ -48,6 +49,7 @@ Examples:
   farside card serve /tmp/card0         serve a card to other programs, as a process
   farside cards                         which cards are served, and who uses them
   farside sim                           compare placement schemes on a recorded trace
+  farside replay --functional           the same without time: what a scheme does, counted
   farside sweep grid.toml               a grid of simulations, none of them twice
   farside reproduce grit                a paper's experiments, its numbers beside ours
 
@@ -61,9 +63,10 @@ enum Command {
     Cards(cards::Cards),
     Demo(demo::Demo),
     Doctor(doctor::Doctor),
-    Sim(sim::Sim),
+    Replay(replay::Replay),
     Reproduce(reproduce::Reproduce),
     Schemes(schemes::Schemes),
+    Sim(sim::Sim),
     Sweep(sweep::Sweep),
 }
 
@@ -79,6 +82,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Cards(cards) => cards.run(),
         Command::Demo(demo) => demo.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::Replay(replay) => replay.run(),
         Command::Sim(sim) => sim.run(),
         Command::Reproduce(reproduce) => reproduce.run(),
         Command::Schemes(schemes) => schemes.run(),
