@@ -6,6 +6,7 @@
 
 mod figure;
 mod table;
+pub mod tapasco;
 
 pub use figure::{Axis, Bar, Cells, Drawing, Figure, Line, Series};
 pub(crate) use table::quoted;
