@@ -3,7 +3,8 @@
 //! Each work-item computes one output from 16 neighbouring inputs, so a wavefront reads the same
 //! lines again and again, and only the pages at the borders between work-groups are shared.
 
-use super::lanes::{Kernel, LANES, Memory, consecutive, cycles};
+use super::lanes::{Kernel, LANES, Memory, consecutive};
+use super::program::{self, Loop, Op};
 use super::{Buffer, Cursor, Instruction, Launch, Lines, Workload};
 
 /// Taps of the filter.
@@ -12,20 +13,48 @@ const TAPS: u32 = 16;
 const GROUP_ITEMS: u32 = 256;
 /// Wavefronts of a work-group.
 const WAVES: u32 = GROUP_ITEMS / LANES;
+/// 40 wavefront slots of a compute unit; registers and local memory are no limit.
+const GROUPS_PER_UNIT: u16 = 10;
 
 /// Bytes of the compiled kernel and of its arguments, as the recorded runs allocate them.
 const CODE_BYTES: u64 = 228;
 const ARGUMENT_BYTES: u64 = 96;
 
-/// Instructions of the compiled GCN3 kernel: before the loop, in an iteration before its loads,
-/// after the loop before the store.
-const PROLOGUE: u32 = 14;
-const ITERATION: u32 = 21;
-const EPILOGUE: u32 = 4;
+/// Accesses to data.
+#[derive(Clone, Copy, Debug)]
+enum Data {
+    /// The inputs of a tap; before the first input, the history.
+    Input,
+    /// The coefficient of a tap.
+    Filter,
+    /// The outputs.
+    Output,
+}
 
-/// Steps of a wavefront: the arguments and the packet, wait, prologue; four per tap; then the end.
-const FIRST_TAP: u32 = 6;
-const AFTER_TAPS: u32 = FIRST_TAP + 4 * TAPS;
+/// The compiled GCN3 kernel. The recorded run executed 391 instructions per wavefront.
+const PROGRAM: &[Op<Data>] = &[
+    Op::Arguments,
+    Op::Arguments,
+    Op::Arguments,
+    Op::Packet,
+    Op::Wait,
+    Op::Compute(14),
+    // One tap.
+    Op::Compute(20),
+    Op::Access(Data::Input),
+    Op::Access(Data::Filter),
+    Op::Wait,
+    Op::Again(Loop::Inner, 6),
+    Op::Compute(4),
+    Op::Access(Data::Output),
+];
+
+/// Numbers of the buffers, in the order in which the host allocates them.
+const HISTORY: usize = 0;
+const INPUT: usize = 1;
+const OUTPUT: usize = 2;
+const FILTER: usize = 3;
+const KERNEL: usize = 4;
 
 /// The filter. See the module.
 #[derive(Clone, Debug)]
@@ -35,49 +64,28 @@ pub struct Fir {
     groups: u32,
 }
 
-/// Numbers of the buffers.
-const FILTER: usize = 0;
-const INPUT: usize = 1;
-const OUTPUT: usize = 2;
-const HISTORY: usize = 3;
-const KERNEL: usize = 4;
-
 impl Fir {
     /// The smallest data footprint in bytes: one work-group.
     pub const BYTES_MIN: u64 = 2 * 4 * GROUP_ITEMS as u64;
 
-    /// A filter whose input and output together have about `bytes`, at least
-    /// [`Fir::BYTES_MIN`]: whole work-groups.
+    /// A filter whose input and output together have about `bytes`: whole work-groups.
     pub fn new(bytes: u64) -> Fir {
         let groups = (bytes / Fir::BYTES_MIN).max(1) as u32;
         let signal = 4 * u64::from(groups) * u64::from(GROUP_ITEMS);
         let taps = 4 * u64::from(TAPS);
         let mut buffers =
-            vec![("filter", taps), ("input", signal), ("output", signal), ("history", taps)];
+            vec![("history", taps), ("input", signal), ("output", signal), ("filter", taps)];
         buffers.extend(Kernel::buffers(CODE_BYTES, ARGUMENT_BYTES));
         let memory = Memory::new(&buffers);
         let kernel = Kernel::at(&memory, KERNEL);
         Fir { memory, kernel, groups }
     }
 
-    /// Before the loop.
-    fn prologue(&self, step: u32, lines: &mut Lines) -> Instruction {
-        match step {
-            0 => lines.push(self.kernel.packet),
-            // Four pointers and the number of taps; the offset of the grid.
-            1..=3 => lines.push(self.kernel.arguments),
-            4 => return Instruction::Wait,
-            _ => return Instruction::Compute(cycles(PROLOGUE)),
-        }
-        Instruction::LoadScalar
-    }
-
-    /// Tap number `tap` of the wavefront whose first work-item is `item`.
-    fn tap(&self, tap: u32, part: u32, item: u32, lines: &mut Lines) -> Instruction {
-        match part {
-            0 => Instruction::Compute(cycles(ITERATION)),
-            1 => {
-                let input = self.memory.first(INPUT);
+    fn access(&self, data: Data, at: &Cursor, lines: &mut Lines) -> Instruction {
+        let item = at.group * GROUP_ITEMS + u32::from(at.wave) * LANES;
+        match data {
+            Data::Input => {
+                let (input, tap) = (self.memory.first(INPUT), Loop::Inner.count(at));
                 if item < tap {
                     // The first lanes look back beyond the input.
                     lines.push(self.memory.first(HISTORY));
@@ -87,11 +95,14 @@ impl Fir {
                 }
                 Instruction::Load
             }
-            2 => {
+            Data::Filter => {
                 lines.push(self.memory.first(FILTER));
                 Instruction::LoadScalar
             }
-            _ => Instruction::Wait,
+            Data::Output => {
+                consecutive(lines, self.memory.first(OUTPUT), item, LANES);
+                Instruction::Store
+            }
         }
     }
 }
@@ -110,34 +121,17 @@ impl Workload for Fir {
     }
 
     fn launch(&self, _launch: u32) -> Launch {
-        // Few registers and no local memory: the wavefront slots are the limit.
         Launch {
             groups: self.groups,
             waves: WAVES as u16,
-            groups_per_unit: u16::MAX,
+            groups_per_unit: GROUPS_PER_UNIT,
             code: self.kernel.code(),
         }
     }
 
     #[inline]
     fn next(&self, at: &mut Cursor, lines: &mut Lines) -> Instruction {
-        let step = at.step;
-        at.step += 1;
-        if step < FIRST_TAP {
-            return self.prologue(step, lines);
-        }
-        let item = at.group * GROUP_ITEMS + u32::from(at.wave) * LANES;
-        if step < AFTER_TAPS {
-            let (tap, part) = ((step - FIRST_TAP) / 4, step % 4);
-            return self.tap(tap, (part + 4 - FIRST_TAP % 4) % 4, item, lines);
-        }
-        match step - AFTER_TAPS {
-            0 => Instruction::Compute(cycles(EPILOGUE)),
-            1 => {
-                consecutive(lines, self.memory.first(OUTPUT), item, LANES);
-                Instruction::Store
-            }
-            _ => Instruction::End,
-        }
+        let access = |data, at: &Cursor, lines: &mut Lines| self.access(data, at, lines);
+        program::next(PROGRAM, &self.kernel, at, lines, |_| TAPS, access)
     }
 }

@@ -81,6 +81,11 @@ impl Kernel {
         Kernel { code, code_lines, packet, arguments }
     }
 
+    /// Whether a buffer is one of the three.
+    pub fn owns(buffer: &Buffer) -> bool {
+        [Kernel::CODE, Kernel::ARGUMENTS, Kernel::PACKET].contains(&buffer.name.as_str())
+    }
+
     /// For [`super::Launch::code`].
     pub fn code(&self) -> Option<(Line, u32)> {
         Some((self.code, self.code_lines))

@@ -5,16 +5,24 @@
 //! stored per access, so any footprint fits. It knows neither time nor GPUs; recorded traces, which
 //! know where each work-group ran, say so by [`Workload::place`].
 
+pub mod bfs;
 pub mod bs;
+pub mod c2d;
 pub mod catalog;
 pub mod dnn;
 pub mod fir;
 pub mod gemm;
 pub mod lanes;
+pub mod mm;
+pub mod profile;
+pub mod program;
 pub mod sc;
+mod script;
+pub mod st;
 
 use std::fmt;
 
+pub use script::{Group, Script, Step};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a line: what the coalescer makes of the accesses of a wavefront's lanes.
