@@ -227,7 +227,8 @@ fn a_link_saturates_at_its_bandwidth() {
     }
     // Into one port of a switch: seven arrays one behind the other, before and after which one
     // array's software is all there is.
-    let mut spec = published(Transport::Ethernet).with_overrides(&[("machine.cards", "8")]).unwrap();
+    let mut spec =
+        published(Transport::Ethernet).with_overrides(&[("machine.cards", "8")]).unwrap();
     spec.ethernet.topology = Topology::Switch;
     let pages = 4_096;
     let one_port = measure::all_to_one(&spec, pages).unwrap();

@@ -39,11 +39,13 @@ impl Beyond {
         let source = "beyond: Farside's driver";
         for transport in Transport::ALL {
             let name = transport.name();
-            let (before, after) = (theirs.on_demand(transport, LARGEST), ours.on_demand(transport, LARGEST));
+            let (before, after) =
+                (theirs.on_demand(transport, LARGEST), ours.on_demand(transport, LARGEST));
             self.rows.push(time(&format!("ODPM ({name}), 32 MB"), None, after, source));
             let what = format!("ODPM ({name}), 32 MB, over as published");
             self.rows.push(row(&what, "x", None, before / after, source));
-            let (before, after) = (theirs.migration(transport, LARGEST), ours.migration(transport, LARGEST));
+            let (before, after) =
+                (theirs.migration(transport, LARGEST), ours.migration(transport, LARGEST));
             self.rows.push(time(&format!("migration ({name}), 32 MB"), None, after, source));
             let what = format!("migration ({name}), 32 MB, over as published");
             self.rows.push(row(&what, "x", None, before / after, source));
@@ -67,7 +69,8 @@ impl Beyond {
             let spec = spec.with_transport(Transport::Ethernet).with_overrides(&values)?;
             let report = measure::update_on_demand(&spec, SIZES[LARGEST].pages)?;
             let micros = report.time.as_micros_f64();
-            let what = format!("ODPM (Ethernet), 32 MB, {batch} reads in flight, no work on the data");
+            let what =
+                format!("ODPM (Ethernet), 32 MB, {batch} reads in flight, no work on the data");
             self.rows.push(time(&what, None, micros, "beyond: batches"));
             points.push((batch.parse().unwrap_or_default(), micros / 1e3));
         }
@@ -75,7 +78,9 @@ impl Beyond {
         self.figures.push(Figure {
             name: "batches".to_owned(),
             title: "32 MB over Ethernet on demand, by the size of batches".to_owned(),
-            note: Some("The accelerator only reads and writes; it does no work on the data.".into()),
+            note: Some(
+                "The accelerator only reads and writes; it does no work on the data.".into(),
+            ),
             x: Axis { log: true, ..axis("pages of a batch") },
             y: Axis { from: Some(0.0), ..axis("ms") },
             drawing: Drawing::Lines(vec![line]),
@@ -90,7 +95,8 @@ impl Beyond {
             let spec = spec.with_transport(transport).with_overrides(&values)?;
             let layout = farside_sim::cards::Layout::Contiguous;
             let migration = measure::card_to_card(&spec, SIZES[LARGEST].pages, layout)?;
-            let what = format!("migration ({}), 32 MB, 2 MiB entries, polled for", transport.name());
+            let what =
+                format!("migration ({}), 32 MB, 2 MiB entries, polled for", transport.name());
             let micros = migration.time.as_micros_f64();
             self.rows.push(time(&what, None, micros, "beyond: 2 MiB entries"));
         }
@@ -126,7 +132,9 @@ impl Beyond {
         self.figures.push(Figure {
             name: "chase".to_owned(),
             title: "Pointer chase through a list of 4 MB on another card, over Ethernet".to_owned(),
-            note: Some("On demand pays for the pages that are visited, one fault at a time.".into()),
+            note: Some(
+                "On demand pays for the pages that are visited, one fault at a time.".into(),
+            ),
             x: Axis { log: true, ..axis("nodes visited") },
             y: Axis { log: true, ..axis("ms") },
             drawing: Drawing::Lines(lines),

@@ -80,7 +80,8 @@ impl Measured {
 
     pub(super) fn mean_errors(&self) -> MeanErrors {
         let mean = |paper: fn(Transport) -> Micros, ours: &dyn Fn(Transport, usize) -> f64| {
-            let cells = Transport::ALL.into_iter().flat_map(|t| (0..SIZES.len()).map(move |s| (t, s)));
+            let cells =
+                Transport::ALL.into_iter().flat_map(|t| (0..SIZES.len()).map(move |s| (t, s)));
             let errors: Vec<f64> =
                 cells.map(|(t, s)| 100.0 * (ours(t, s) / paper(t)[s] - 1.0).abs()).collect();
             errors.iter().sum::<f64>() / errors.len() as f64

@@ -68,9 +68,16 @@ fn demand_text(measured: &Measured) -> Vec<Row> {
 
 fn speed_text(measured: &Measured) -> Vec<Row> {
     let source = "Section V-B, Figure 5";
-    let over = |transport, size| measured.migration(Bounce, size) / measured.migration(transport, size);
+    let over =
+        |transport, size| measured.migration(Bounce, size) / measured.migration(transport, size);
     let mut rows = vec![
-        row("PCIe E2E over PCIe, 32 kB: the highest", "x", Some(24.6 / 16.4), over(Peer, KB_32), source),
+        row(
+            "PCIe E2E over PCIe, 32 kB: the highest",
+            "x",
+            Some(24.6 / 16.4),
+            over(Peer, KB_32),
+            source,
+        ),
         row("Ethernet over PCIe, 1 MB", "x", Some(0.31 / 0.21), over(Ethernet, MB_1), "Section VI"),
     ];
     for transport in [Peer, Ethernet] {
@@ -111,14 +118,18 @@ fn step_text(measured: &Measured) -> Vec<Row> {
         row("setup at 1 MB, most; the paper: below", "%", Some(10.0), at_1_mb, source),
     ];
     for transport in [Peer, Ethernet] {
-        for (size, name, printed) in [(KB_4, "4 kB", 50.0), (MB_1, "1 MB", 55.0), (MB_32, "32 MB", 50.0)]
+        for (size, name, printed) in
+            [(KB_4, "4 kB", 50.0), (MB_1, "1 MB", 55.0), (MB_32, "32 MB", 50.0)]
         {
             let what = format!("DMA, {}, {name}: about", transport.name());
             rows.push(row(&what, "%", Some(printed), copy(transport, size), source));
         }
     }
     let bounce: Vec<f64> = (0..SIZES.len()).map(|size| copy(Bounce, size)).collect();
-    let ends = (bounce.iter().copied().fold(f64::MAX, f64::min), bounce.iter().copied().fold(0.0, f64::max));
+    let ends = (
+        bounce.iter().copied().fold(f64::MAX, f64::min),
+        bounce.iter().copied().fold(0.0, f64::max),
+    );
     rows.push(row("DMA, PCIe, least of the sizes", "%", Some(60.0), ends.0, source));
     rows.push(row("DMA, PCIe, most of the sizes", "%", Some(75.0), ends.1, source));
     for transport in Transport::ALL {
