@@ -7,6 +7,7 @@
 mod figure;
 pub mod grit;
 mod table;
+pub mod tapasco;
 
 pub use figure::{Axis, Bar, Cells, Drawing, Figure, Line, Series};
 pub(crate) use table::quoted;
