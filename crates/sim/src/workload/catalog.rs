@@ -53,12 +53,14 @@ const ENTRIES: &[Entry] = &[
         name: "bs",
         megabytes: 30,
         least: BitonicSort::BYTES_MIN,
+        most: BYTES_MAX,
         build: |bytes| Arc::new(BitonicSort::new(bytes)),
     },
     Entry {
         name: "c2d",
         megabytes: 94,
         least: Convolution2d::BYTES_MIN,
+        most: BYTES_MAX,
         build: |bytes| Arc::new(Convolution2d::new(bytes)),
     },
     Entry {
@@ -72,6 +74,7 @@ const ENTRIES: &[Entry] = &[
         name: "gemm",
         megabytes: 16,
         least: Gemm::BYTES_MIN,
+        most: BYTES_MAX,
         build: |bytes| Arc::new(Gemm::new(bytes)),
     },
     Entry {
@@ -92,12 +95,14 @@ const ENTRIES: &[Entry] = &[
         name: "resnet18",
         megabytes: 48,
         least: Training::BYTES_MIN,
+        most: Training::BYTES_MAX,
         build: |bytes| Arc::new(Training::resnet18(bytes, Options::default())),
     },
     Entry {
         name: "sc",
         megabytes: 131,
         least: SimpleConvolution::BYTES_MIN,
+        most: BYTES_MAX,
         build: |bytes| Arc::new(SimpleConvolution::new(bytes)),
     },
     Entry {
@@ -111,6 +116,7 @@ const ENTRIES: &[Entry] = &[
         name: "vgg16",
         megabytes: 48,
         least: Training::BYTES_MIN,
+        most: Training::BYTES_MAX,
         build: |bytes| Arc::new(Training::vgg16(bytes, Options::default())),
     },
 ];

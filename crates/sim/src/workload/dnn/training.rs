@@ -52,6 +52,9 @@ const SIDE: u32 = 32;
 impl Training {
     /// The smallest data footprint.
     pub const BYTES_MIN: u64 = 3 << 20;
+    /// The largest, with the default options: beyond it, more images would be needed than a
+    /// microbatch may have.
+    pub const BYTES_MAX: u64 = 32 << 30;
 
     /// VGG16 with about `bytes` of weights, activations, gradients and scratch memory: the widest
     /// network whose weights leave room for the images, and as many images as fit best.
