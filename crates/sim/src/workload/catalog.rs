@@ -176,6 +176,7 @@ pub fn by_name(name: &str, bytes: Option<u64>) -> Result<Arc<dyn Workload>, Work
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Cursor, Instruction, LINE_BYTES, Launch, Lines, first_lines};
     use super::*;
 
     fn data_bytes(workload: &dyn Workload) -> u64 {
@@ -207,6 +208,68 @@ mod tests {
                 let parts = [entry.name, &bytes.to_string(), &entry.least.to_string()];
                 assert!(parts.iter().all(|part| error.contains(part)), "{error}");
             }
+        }
+    }
+
+    /// What a wavefront does, checked as the machine relies on it: the number of its barriers and
+    /// of its lines.
+    fn checked(workload: &dyn Workload, mut at: Cursor) -> (u32, u64) {
+        let place = at;
+        let starts = first_lines(workload.buffers());
+        let (mut barriers, mut count, mut lines) = (0, 0, Lines::new());
+        loop {
+            lines.clear();
+            let instruction = workload.next(&mut at, &mut lines);
+            let accesses = match instruction {
+                Instruction::Load | Instruction::Store | Instruction::LoadScalar => true,
+                Instruction::Compute(_) | Instruction::Wait => false,
+                Instruction::Barrier => {
+                    barriers += 1;
+                    false
+                }
+                Instruction::End => return (barriers, count),
+            };
+            assert_eq!(accesses, !lines.is_empty(), "{instruction:?} of {place:?} has {lines:?}");
+            count += lines.len() as u64;
+            for (index, line) in lines.iter().enumerate() {
+                assert!(!lines[..index].contains(line), "{line:?} twice in {lines:?} of {place:?}");
+                let buffer = starts.partition_point(|start| start <= line) - 1;
+                let end = workload.buffers()[buffer].bytes.div_ceil(LINE_BYTES);
+                let offset = u64::from(line.0 - starts[buffer].0);
+                assert!(offset < end, "{line:?} of {place:?} is beyond buffer {buffer}");
+            }
+        }
+    }
+
+    #[test]
+    fn instructions_access_distinct_lines_of_the_buffers_and_barriers_are_met_by_all() {
+        for entry in ENTRIES {
+            let workload = by_name(entry.name, Some(entry.least.max(2 * MB))).unwrap();
+            let mut count = 0;
+            for launch in 0..workload.launches() {
+                let Launch { groups, waves, .. } = workload.launch(launch);
+                let some = (0..groups).step_by(groups as usize / 16 + 1);
+                for group in some.chain([groups - 1]) {
+                    let wave = |wave| Cursor { launch, group, wave, ..Cursor::default() };
+                    let waves = (0..waves).map(|index| checked(&*workload, wave(index)));
+                    let (barriers, lines): (Vec<u32>, Vec<u64>) = waves.unzip();
+                    assert!(barriers.iter().all(|&met| met == barriers[0]), "{}", entry.name);
+                    count += lines.iter().sum::<u64>();
+                }
+            }
+            assert!(count > 0, "{} accesses nothing", entry.name);
+        }
+    }
+
+    #[test]
+    fn the_largest_size_still_has_its_last_line_in_its_last_buffer() {
+        // Those that keep a graph in memory would need as much of it.
+        for entry in ENTRIES.iter().filter(|entry| entry.most == BYTES_MAX) {
+            let workload = by_name(entry.name, Some(entry.most)).unwrap();
+            let launch = workload.launches() - 1;
+            let Launch { groups, waves, .. } = workload.launch(launch);
+            let last = Cursor { launch, group: groups - 1, wave: waves - 1, ..Cursor::default() };
+            assert!(checked(&*workload, last).1 > 0, "{}", entry.name);
         }
     }
 

@@ -20,12 +20,22 @@ pub struct Profile {
     pub accesses: Vec<u64>,
     /// How many of all are writes.
     pub writes: u64,
+    /// How many of all go to pages that several GPUs touch.
+    pub to_shared: u64,
     /// By buffer: how many pages no GPU touched, one did, two did, and so on.
     pub sharers: Vec<Vec<u64>>,
 }
 
-/// GPUs that touched each page of each buffer, a bit for each.
-type Touched = Vec<Vec<u16>>;
+/// What happened to a page.
+#[derive(Clone, Copy, Default)]
+struct Page {
+    /// GPUs that touched it, a bit for each.
+    gpus: u16,
+    accesses: u64,
+}
+
+/// The pages of each buffer.
+type Pages = Vec<Vec<Page>>;
 
 impl Profile {
     /// Runs a workload, one work-group after the other, on up to 16 GPUs. `place` says where a
@@ -37,7 +47,7 @@ impl Profile {
     ) -> Profile {
         let gpus = gpus.min(GPUS_MAX);
         let mut profile = Profile { accesses: vec![0; gpus], ..Profile::default() };
-        let mut touched = pages(workload.buffers().iter().map(|buffer| buffer.bytes));
+        let mut pages = untouched(workload.buffers().iter().map(|buffer| buffer.bytes));
         let buffers = BufferOfBlock::new(workload.buffers());
         let mut lines = Lines::new();
         for launch in 0..workload.launches() {
@@ -60,16 +70,15 @@ impl Profile {
                             if buffers.kernel[buffer] {
                                 continue;
                             }
-                            profile.accesses[gpu] += 1;
-                            profile.writes += u64::from(instruction == Instruction::Store);
-                            touched[buffer][((line.0 - first) / PAGE_LINES) as usize] |= 1 << gpu;
+                            let page = &mut pages[buffer][((line.0 - first) / PAGE_LINES) as usize];
+                            profile.take(gpu, instruction == Instruction::Store, page);
                         }
                     }
                 }
             }
         }
-        let data = touched.iter().zip(&buffers.kernel).filter(|(_, kernel)| !**kernel);
-        profile.sharers = data.map(|(pages, _)| count(pages, gpus)).collect();
+        let data = pages.iter().zip(&buffers.kernel).filter(|(_, kernel)| !**kernel);
+        data.for_each(|(pages, _)| profile.finish(pages));
         profile
     }
 
@@ -79,10 +88,10 @@ impl Profile {
         let gpus = trace.gpus().min(GPUS_MAX);
         let allocations = &trace.allocations()[..data.min(trace.allocations().len())];
         let mut profile = Profile { accesses: vec![0; gpus], ..Profile::default() };
-        let mut touched = pages(allocations.iter().map(|allocation| allocation.bytes));
-        let mut firsts = Vec::with_capacity(touched.len());
+        let mut pages = untouched(allocations.iter().map(|allocation| allocation.bytes));
+        let mut firsts = Vec::with_capacity(pages.len());
         let mut end = 0;
-        for pages in &touched {
+        for pages in &pages {
             firsts.push(end);
             end += pages.len();
         }
@@ -95,15 +104,32 @@ impl Profile {
                             continue;
                         }
                         let buffer = firsts.partition_point(|&first| first <= page) - 1;
-                        profile.accesses[gpu] += 1;
-                        profile.writes += u64::from(access.write);
-                        touched[buffer][page - firsts[buffer]] |= 1 << gpu;
+                        profile.take(gpu, access.write, &mut pages[buffer][page - firsts[buffer]]);
                     }
                 }
             }
         }
-        profile.sharers = touched.iter().map(|pages| count(pages, gpus)).collect();
+        pages.iter().for_each(|pages| profile.finish(pages));
         profile
+    }
+
+    /// Counts an access.
+    fn take(&mut self, gpu: usize, write: bool, page: &mut Page) {
+        self.accesses[gpu] += 1;
+        self.writes += u64::from(write);
+        page.gpus |= 1 << gpu;
+        page.accesses += 1;
+    }
+
+    /// Counts the pages of a buffer when all accesses are.
+    fn finish(&mut self, pages: &[Page]) {
+        let mut counts = vec![0; self.accesses.len() + 1];
+        for page in pages {
+            let sharers = page.gpus.count_ones();
+            counts[sharers as usize] += 1;
+            self.to_shared += if sharers > 1 { page.accesses } else { 0 };
+        }
+        self.sharers.push(counts);
     }
 
     /// Pages of all buffers by the number of GPUs that touched them.
@@ -117,7 +143,16 @@ impl Profile {
 
     /// Writes in percent of all accesses.
     pub fn write_percent(&self) -> f64 {
-        100.0 * self.writes as f64 / self.accesses.iter().sum::<u64>().max(1) as f64
+        self.percent(self.writes)
+    }
+
+    /// Accesses to shared pages in percent of all.
+    pub fn to_shared_percent(&self) -> f64 {
+        self.percent(self.to_shared)
+    }
+
+    fn percent(&self, part: u64) -> f64 {
+        100.0 * part as f64 / self.accesses.iter().sum::<u64>().max(1) as f64
     }
 }
 
@@ -129,14 +164,8 @@ pub fn in_shares(groups: u32, gpus: u8, units: u8, group: u32) -> Place {
     Place { gpu: (group / share) as u8, unit: unit as u8 }
 }
 
-fn pages(bytes: impl Iterator<Item = u64>) -> Touched {
-    bytes.map(|bytes| vec![0; bytes.div_ceil(PAGE_SIZE as u64) as usize]).collect()
-}
-
-fn count(pages: &[u16], gpus: usize) -> Vec<u64> {
-    let mut counts = vec![0; gpus + 1];
-    pages.iter().for_each(|touched| counts[touched.count_ones() as usize] += 1);
-    counts
+fn untouched(bytes: impl Iterator<Item = u64>) -> Pages {
+    bytes.map(|bytes| vec![Page::default(); bytes.div_ceil(PAGE_SIZE as u64) as usize]).collect()
 }
 
 /// Finds the buffer of a line.

@@ -244,16 +244,20 @@ impl Workload for Bfs {
         if at.notes[VERTEX] == CHUNK {
             return Instruction::End;
         }
+        if step == step::SCAN_LOAD {
+            // Most instructions are this one. The halves are two lines apart.
+            at.step = step::SCAN_WAIT;
+            let first = self.memory.first(LEVELS);
+            let line = |vertex| Line(first.0 + vertex / WORDS_PER_LINE);
+            Bfs::vertices(at).into_iter().for_each(|vertex| lines.push(line(vertex)));
+            return Instruction::Load;
+        }
         at.step = self.after(step, at);
         let instructions = match step {
             step::SCAN => 14,
             step::LIST => 9,
             step::EDGES => 8,
             step::LEVELS => 14,
-            step::SCAN_LOAD => {
-                self.levels(Bfs::vertices(at).into_iter(), lines);
-                return Instruction::Load;
-            }
             step::LIST_LOAD => {
                 self.offsets(at, lines);
                 return Instruction::Load;
