@@ -14,7 +14,7 @@ fn must_be_caught(mutation: Mutation) {
     for run in 0..RUNS {
         // Rude and breaking machines in turn; the seeds walk through every scheme and transport.
         let hostility = if run % 2 == 0 { Hostility::rude() } else { Hostility::breaking() };
-        let setup = Setup::random(5_000 + run * 5, hostility).mutated(mutation);
+        let setup = Setup::random(5_000 + run * 7, hostility).mutated(mutation);
         if let Err(failure) = run_episode(setup, STEPS) {
             println!("{mutation:?} caught in run {run}: {}", failure.violation);
             return;

@@ -12,7 +12,7 @@ const STEPS: u64 = 3_000;
 /// Machines that break nothing by themselves: what is seen is the mutation.
 fn world(run: u64, crowded: bool) -> Setup {
     let hostility = if run % 2 == 0 { Hostility::none() } else { Hostility::rude() };
-    let setup = Setup::random_rings(15_000 + run * 5, hostility);
+    let setup = Setup::random_rings(15_000 + run * 7, hostility);
     if crowded { setup.crowded() } else { setup }
 }
 

@@ -1,17 +1,19 @@
 //! The simulated machine of Farside: the same driver, in virtual time.
 //!
-//! A [`Trace`] says what the compute units of several GPUs accessed; a [`Spec`] says what the
-//! machine is like. A [`Simulation`] replays the trace on that machine under the driver of
+//! A [`workload::Workload`] says what the wavefronts of a program do: a recorded [`Trace`], or one
+//! that is generated. A [`Spec`] says what the machine is like. A [`Simulation`] runs the program
+//! on that machine under the driver of
 //! `farside-svm` with one placement scheme and gives an [`Outcome`]; [`compare`] does so for
 //! several schemes. Nothing but the driver decides where a page goes, and it is the same code
 //! that serves a live program.
 //!
 //! ```
 //! use std::sync::Arc;
+//! use farside_sim::workload::Workload;
 //! use farside_sim::{Spec, Trace, compare};
 //!
 //! // A recorded trace: Trace::open(path) reads NAME.bin.zst and the NAME.json beside it.
-//! let trace = Arc::new(Trace::bundled("mm")?);
+//! let trace: Arc<dyn Workload> = Arc::new(Trace::bundled("mm")?);
 //! // The machine of the GRIT paper's Table I, with two values changed.
 //! let spec = Spec::preset("grit-table-1")?
 //!     .with_overrides(&[("gpu.capacity_percent", "70"), ("link.pcie_gb_per_s", "16")])?;
@@ -40,13 +42,13 @@
 //!
 //! # What is modelled
 //!
-//! Per GPU: compute units that issue their accesses in the trace's order, one a cycle and as many
-//! at a time as [`GpuSpec::outstanding`] says; two levels of TLBs; page table walkers; memory;
-//! access counters; a fault buffer; a command ring. Between them: links with latency and
-//! bandwidth, a port per direction. On the host: the driver's processor, which takes one batch of
-//! faults at a time, and the CPU's page table. Caches, walk caches and the compute between
-//! accesses are not modelled yet; what a value is and where it comes from is written beside it in
-//! [`Spec`].
+//! Per GPU: compute units with resident wavefronts that issue coalesced lines, stall on their own
+//! loads and retire ([`workload`]); vector, scalar and instruction caches, an L2 cache in banks,
+//! memory in channels; two levels of TLBs, a page walk cache, a walk queue and walkers; access
+//! counters; a fault buffer; a command ring, whose invalidations drain and flush. Between them:
+//! links with latency and bandwidth, a port per direction. On the host: the driver's processor,
+//! which takes one batch of faults at a time, and the CPU's page table. What a value is and where
+//! it comes from is written beside it in [`Spec`].
 //!
 //! Time is in integer picoseconds and every event has its place in one order, so a run repeats
 //! itself to the bit. A coherence checker can watch: each access must see the page's newest
@@ -56,6 +58,8 @@
 //! This crate owns time, the timing model and the reading of traces; it owns no policy.
 #![forbid(unsafe_code)]
 
+pub mod analysis;
+pub mod cards;
 mod coherence;
 mod error;
 pub mod functional;
@@ -63,6 +67,7 @@ mod gpu;
 mod links;
 mod machine;
 pub mod observe;
+pub mod observers;
 mod overrides;
 pub mod scheme;
 mod simulation;
@@ -75,8 +80,9 @@ pub mod workload;
 pub use error::{SimError, SpecError, TraceError};
 pub use simulation::{Progress, SCHEMES, Simulation, compare};
 pub use spec::{
-    CommandSpec, CopySpec, CounterSpec, DriverSpec, GpuSpec, HostSpec, LinkSpec, Spec, TlbSpec,
-    WalkSpec,
+    CacheSpec, CapacityOf, CommandSpec, CopySpec, CounterSpec, Dispatch, DriverSpec, EngineMode,
+    EngineSpec, FaultSpec, FlushMode, FlushSpec, GpuSpec, HostSpec, LinkSpec, PageSpec, Spec,
+    TlbSpec, WalkSpec,
 };
 pub use stats::{Comparison, GpuCounts, Outcome};
 pub use trace::{Access, Allocation, Trace};

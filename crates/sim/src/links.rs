@@ -1,88 +1,147 @@
-//! The links: who carries bytes from one memory to another, how fast, and what is in the way.
+//! What accesses and copies wait for: banks of the L2 caches, channels of the memories, and the
+//! ports of the links.
 //!
 //! Every GPU has a port per direction to its peers and one per direction to the host. A transfer
 //! holds the ports at both ends for bytes / bandwidth; latency is added to that and holds nobody.
-//! Ports are reserved when a transfer is asked for, in the order of asking.
 
 use farside_types::{MemoryId, Span, Time};
 
 use crate::Spec;
-use crate::time::{Port, bytes_time};
+use crate::time::{Lane, bytes_time};
+use crate::workload::{LINE_BYTES, Line};
 
-/// Every port of the machine.
+/// One of the lanes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Resource(u32);
+
+/// Every bank, channel and port of the machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Links {
-    gpus: Vec<Ports>,
+    /// Per GPU: ports, banks, channels.
+    lanes: Vec<Lane>,
+    per_gpu: u32,
+    banks: u32,
+    channels: u32,
+    /// How long a line occupies a bank, and a channel.
+    bank_span: Span,
+    channel_span: Span,
+    memory_gb_per_s: u64,
     nvlink: Wire,
     pcie: Wire,
 }
 
-/// The ports of one GPU.
-#[derive(Clone, Copy, Debug, Default)]
-struct Ports {
-    to_peers: Port,
-    from_peers: Port,
-    to_host: Port,
-    from_host: Port,
+/// A port of a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PortKind {
+    ToPeers,
+    FromPeers,
+    ToHost,
+    FromHost,
 }
 
+const PORTS: [PortKind; 4] =
+    [PortKind::ToPeers, PortKind::FromPeers, PortKind::ToHost, PortKind::FromHost];
+
+/// A kind of link.
 #[derive(Clone, Copy, Debug)]
-struct Wire {
-    gb_per_s: u64,
-    latency: Span,
+pub(crate) struct Wire {
+    pub(crate) gb_per_s: u64,
+    /// One way.
+    pub(crate) latency: Span,
+    /// How long a line takes at the bandwidth.
+    pub(crate) line: Span,
 }
 
 impl Links {
     pub(crate) fn new(spec: &Spec) -> Links {
-        let wire = |gb_per_s, ns| Wire { gb_per_s, latency: Span::from_nanos(ns) };
+        let wire = |gb_per_s, ns| Wire {
+            gb_per_s,
+            latency: Span::from_nanos(ns),
+            line: bytes_time(LINE_BYTES, gb_per_s),
+        };
+        let (banks, channels) = (spec.cache.l2_banks, spec.gpu.memory_channels);
+        let per_gpu = PORTS.len() as u32 + banks + channels;
         Links {
-            gpus: vec![Ports::default(); spec.gpus()],
+            lanes: vec![Lane::default(); per_gpu as usize * spec.gpus()],
+            per_gpu,
+            banks,
+            channels,
+            bank_span: spec.cycles(1),
+            channel_span: bytes_time(LINE_BYTES * u64::from(channels), spec.gpu.memory_gb_per_s),
+            memory_gb_per_s: spec.gpu.memory_gb_per_s,
             nvlink: wire(spec.link.nvlink_gb_per_s, spec.link.nvlink_ns),
             pcie: wire(spec.link.pcie_gb_per_s, spec.link.pcie_ns),
         }
     }
 
-    /// One way between two memories.
-    pub(crate) fn latency(&self, from: MemoryId, to: MemoryId) -> Span {
-        self.wire(from, to).map_or(Span::ZERO, |wire| wire.latency)
+    /// A port of a GPU.
+    pub(crate) fn port(&self, gpu: usize, kind: PortKind) -> Resource {
+        Resource(gpu as u32 * self.per_gpu + kind as u32)
+    }
+
+    /// The bank of a GPU's L2 cache that `line` is in, and how long it takes.
+    pub(crate) fn bank(&self, gpu: usize, line: Line) -> (Resource, Span) {
+        let bank = (line.0 ^ (line.0 >> 6)) & (self.banks - 1);
+        (Resource(gpu as u32 * self.per_gpu + PORTS.len() as u32 + bank), self.bank_span)
+    }
+
+    /// The memory channel of a GPU that `line` is in, and how long it takes.
+    pub(crate) fn channel(&self, gpu: usize, line: Line) -> (Resource, Span) {
+        let channel = (line.0 ^ (line.0 >> 6)) & (self.channels - 1);
+        let first = gpu as u32 * self.per_gpu + PORTS.len() as u32 + self.banks;
+        (Resource(first + channel), self.channel_span)
+    }
+
+    /// How long the write-back of so many lines takes, over all channels.
+    pub(crate) fn write_back(&self, lines: u32) -> Span {
+        bytes_time(u64::from(lines) * LINE_BYTES, self.memory_gb_per_s)
+    }
+
+    /// Reserves a resource; when its turn comes.
+    #[inline]
+    pub(crate) fn reserve(&mut self, resource: Resource, at: Time, span: Span) -> Time {
+        self.lanes[resource.0 as usize].reserve(at, span)
+    }
+
+    /// Between GPUs.
+    pub(crate) fn nvlink(&self) -> Wire {
+        self.nvlink
+    }
+
+    /// Between host and GPU.
+    pub(crate) fn pcie(&self) -> Wire {
+        self.pcie
     }
 
     /// Carries `bytes` from one memory to another: when the last of them has left the wire,
     /// latency not counted. Within one memory that is at once.
     pub(crate) fn carry(&mut self, now: Time, from: MemoryId, to: MemoryId, bytes: u64) -> Time {
-        let Some(wire) = self.wire(from, to) else {
-            return now;
-        };
-        let span = bytes_time(bytes, wire.gb_per_s);
-        match (from.card(), to.card()) {
-            (Some(a), Some(b)) => {
-                let (a, b) = (usize::from(a.0), usize::from(b.0));
-                let mut out = self.gpus[a].to_peers;
-                let end = Port::reserve_pair(now, &mut out, &mut self.gpus[b].from_peers, span);
-                self.gpus[a].to_peers = out;
-                end
+        let card = |memory: MemoryId| memory.card().map(|card| usize::from(card.0));
+        match (card(from), card(to)) {
+            (Some(a), Some(b)) if a != b => {
+                let span = bytes_time(bytes, self.nvlink.gb_per_s);
+                let out = self.reserve(self.port(a, PortKind::ToPeers), now, span);
+                self.reserve(self.port(b, PortKind::FromPeers), out, span) + span
             }
-            (Some(a), None) => self.gpus[usize::from(a.0)].to_host.reserve(now, span),
-            (None, Some(b)) => self.gpus[usize::from(b.0)].from_host.reserve(now, span),
-            (None, None) => now,
+            (Some(a), None) => self.carry_by_pcie(now, self.port(a, PortKind::ToHost), bytes),
+            (None, Some(b)) => self.carry_by_pcie(now, self.port(b, PortKind::FromHost), bytes),
+            _ => now,
         }
+    }
+
+    fn carry_by_pcie(&mut self, now: Time, port: Resource, bytes: u64) -> Time {
+        let span = bytes_time(bytes, self.pcie.gb_per_s);
+        self.reserve(port, now, span) + span
     }
 
     /// How long all ports were busy, peers and host.
     pub(crate) fn busy(&self) -> (Span, Span) {
-        let sum = |pick: fn(&Ports) -> [&Port; 2]| {
-            let ports = self.gpus.iter().flat_map(pick);
-            ports.fold(Span::ZERO, |sum, port| sum + port.busy())
+        let gpus = self.lanes.len() / self.per_gpu as usize;
+        let sum = |kinds: [PortKind; 2]| {
+            let ports = (0..gpus).flat_map(|gpu| kinds.map(|kind| self.port(gpu, kind)));
+            ports.fold(Span::ZERO, |sum, port| sum + self.lanes[port.0 as usize].busy())
         };
-        (sum(|p| [&p.to_peers, &p.from_peers]), sum(|p| [&p.to_host, &p.from_host]))
-    }
-
-    fn wire(&self, from: MemoryId, to: MemoryId) -> Option<Wire> {
-        match (from == to, from.is_host() || to.is_host()) {
-            (true, _) => None,
-            (false, true) => Some(self.pcie),
-            (false, false) => Some(self.nvlink),
-        }
+        (sum([PortKind::ToPeers, PortKind::FromPeers]), sum([PortKind::ToHost, PortKind::FromHost]))
     }
 }
 
@@ -114,5 +173,16 @@ mod tests {
         assert!((298.0..=300.0).contains(&gb_per_s), "{gb_per_s} GB/s");
         let port = bytes_time(64, 300).0 * lines;
         assert_eq!(links.busy(), (Span(2 * port), Span::ZERO));
+    }
+
+    #[test]
+    fn neighbouring_lines_are_in_different_banks_and_channels() {
+        let links = Links::new(&Spec::default());
+        let all: std::collections::BTreeSet<_> = (0..16)
+            .flat_map(|line| [links.bank(1, Line(line)).0.0, links.channel(1, Line(line)).0.0])
+            .collect();
+        assert_eq!(all.len(), 32);
+        assert!(!all.contains(&links.port(1, PortKind::FromHost).0));
+        assert!(!all.contains(&links.port(2, PortKind::ToPeers).0));
     }
 }

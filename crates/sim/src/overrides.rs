@@ -41,11 +41,15 @@ impl Spec {
             value: value.to_owned(),
             why: why.trim_end().to_owned(),
         };
-        let parsed = Value::deserialize(toml::de::ValueDeserializer::new(value))
-            .map_err(|_| refused("it must be an integer, true or false"))?;
         let mut table = self.as_table();
         let (section, name) = key.split_once('.').unwrap_or((key, ""));
         if let Some(values) = table.get_mut(section).and_then(Value::as_table_mut) {
+            // Words need no quotes: `flush.mode=page`.
+            let parsed = match (values.get(name), is_word(value)) {
+                (Some(Value::String(_)), true) => Value::String(value.to_owned()),
+                _ => Value::deserialize(toml::de::ValueDeserializer::new(value))
+                    .map_err(|_| refused("it must be an integer, true, false or a known word"))?,
+            };
             values.insert(name.to_owned(), parsed);
         }
         table.try_into().map_err(|error: toml::de::Error| refused(error.message()))
@@ -55,6 +59,10 @@ impl Spec {
         // Plain tables of integers and booleans: converting them has no way to fail.
         Table::try_from(self).unwrap_or_default()
     }
+}
+
+fn is_word(value: &str) -> bool {
+    !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-')
 }
 
 /// A specification with every key present, also those that are absent by default.
@@ -86,6 +94,16 @@ mod tests {
         expected.driver.keep_clean_copies = true;
         assert_eq!(base.with_overrides(&given).unwrap(), expected);
         assert_eq!(base.with_overrides(&[]).unwrap(), base);
+    }
+
+    #[test]
+    fn a_word_needs_no_quotes() {
+        for word in ["page", "\"page\""] {
+            let spec = Spec::default().with_overrides(&[("flush.mode", word)]).unwrap();
+            assert_eq!(spec.flush.mode, crate::FlushMode::Page);
+        }
+        let error = refused("flush.mode", "pages");
+        assert!(error.contains("flush.mode") && error.contains("pipeline"), "{error}");
     }
 
     #[test]

@@ -21,6 +21,10 @@ pub struct Spec {
     pub tlb: TlbSpec,
     /// Page table walks.
     pub walk: WalkSpec,
+    /// Pages.
+    pub page: PageSpec,
+    /// Caches.
+    pub cache: CacheSpec,
     /// Links.
     pub link: LinkSpec,
     /// The GPUs' command rings.
@@ -29,10 +33,16 @@ pub struct Spec {
     pub copy: CopySpec,
     /// The driver's processor on the host.
     pub host: HostSpec,
+    /// Fault buffers of the GPUs.
+    pub fault: FaultSpec,
+    /// What an invalidation waits for.
+    pub flush: FlushSpec,
     /// Access counters.
     pub counter: CounterSpec,
     /// What the driver does besides its placement scheme.
     pub driver: DriverSpec,
+    /// How the simulator itself works.
+    pub engine: EngineSpec,
 }
 
 /// `[gpu]`: the GPUs.
@@ -45,19 +55,65 @@ pub struct GpuSpec {
     pub compute_units: u32,
     /// Clock in MHz; every latency in cycles is of this clock. Default 1000 (Table I).
     pub clock_mhz: u32,
-    /// Accesses that a compute unit may have under way. Default 40: the resident wavefronts of a
-    /// GCN compute unit (4 SIMD units of 10), each with one access; assumed, the paper gives none.
-    pub outstanding: u32,
-    /// Latency of an access to the GPU's own memory, in ns, after translation. Default 200;
-    /// assumed, the paper gives none. Caches are not modelled.
-    pub local_ns: u64,
-    /// Bandwidth of the GPU's own memory in GB/s; bounds zero fills. Default 900 (Tesla V100, the
-    /// GPU generation of Table I's NVLink).
+    /// Wavefronts that are resident in a compute unit, at most 64. Default 40: a GCN compute unit
+    /// has four SIMD units of ten (AMD, "Graphics Cores Next Architecture", 2012).
+    pub wavefronts: u32,
+    /// SIMD units of a compute unit; a wavefront's slot belongs to one, which does the arithmetic of
+    /// one wavefront at a time. Default 4 (likewise).
+    pub simds: u32,
+    /// Which GPU and compute unit a work-group gets. Default `partition`; see [`Dispatch`].
+    pub dispatch: Dispatch,
+    /// Cycles from one work-group to the next that a GPU starts. Default 1 (MGPUSim).
+    pub dispatch_cycles: u64,
+    /// Latency of the GPU's own memory in ns, behind the L2 cache. Default 182: an access that
+    /// misses the L2 cache takes 375 cycles and one that hits it 193 on a Tesla V100 (Jia et al.,
+    /// "Dissecting the NVIDIA Volta GPU Architecture via Microbenchmarking", 2018, section 3).
+    pub memory_ns: u64,
+    /// Channels of that memory; neighbouring lines are on different ones. Default 16: two for each
+    /// of the eight 128-bit channels of two HBM2 stacks; assumed.
+    pub memory_channels: u32,
+    /// Bandwidth of the GPU's own memory in GB/s, all channels together. Default 900 (Tesla V100,
+    /// the GPU generation of Table I's NVLink).
     pub memory_gb_per_s: u64,
-    /// Frames of each GPU as a share of the trace's footprint, in percent. Default: none, every
-    /// GPU holds everything. The paper's oversubscribed setting is 70 (Table I).
+    /// Frames as a share of the program's footprint, in percent. Default: none, every GPU holds
+    /// everything. The paper's setting is 70 (Table I).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_percent: Option<u32>,
+    /// Whose frames that share is: `each` GPU has it, or all GPUs together (`total`). Default
+    /// `each`; the paper does not say which.
+    pub capacity_of: CapacityOf,
+}
+
+/// Which GPU and compute unit a work-group gets.
+///
+/// The GRIT paper (section III-B) says that a GPU is filled before the next one gets anything. A
+/// launch that fits into one GPU then runs there alone, and with 64 compute units of 40 wavefronts
+/// most of its programs do; but its Figures 4-8 show pages that all four GPUs share, and the
+/// traces recorded with its simulator have the groups of each launch partitioned over the GPUs.
+/// So `partition` is the default, and `fill` a knob.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dispatch {
+    /// MGPUSim's unified device: GPU `i` of `n` gets the `i`th part of the groups; in a GPU each
+    /// compute unit gets a part in turn, and takes from the others when its own is used up.
+    #[default]
+    Partition,
+    /// The same over GPUs; in a GPU the groups go round the compute units.
+    RoundRobin,
+    /// Round the compute units of a GPU until it holds no more, then the next GPU; later each GPU
+    /// takes the next group when one of its own has ended (GRIT, section III-B).
+    Fill,
+}
+
+/// What [`GpuSpec::capacity_percent`] is a share of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CapacityOf {
+    /// Every GPU has that share of the footprint.
+    #[default]
+    Each,
+    /// All GPUs together have it, in equal parts.
+    Total,
 }
 
 /// `[tlb]`: translation lookaside buffers; replacement is least recently used (Table I).
@@ -86,8 +142,57 @@ pub struct WalkSpec {
     pub walkers: u32,
     /// Levels of the page table. Default 4: 48-bit addresses, 4 KiB pages; assumed.
     pub levels: u64,
-    /// Cycles per level. Default 100 (Table I). The walk cache is not modelled.
+    /// Cycles per level that is not in the page walk cache. Default 100 (Table I).
     pub level_cycles: u64,
+    /// Entries of the page walk cache, which holds entries of all levels but the last; least
+    /// recently used goes first. Default 128 (Table I).
+    pub cache_entries: u32,
+    /// Walks that wait for a walker; while there are as many, the L2 TLB stands still. Default 64
+    /// (Table I).
+    pub queue_entries: u32,
+}
+
+/// `[page]`: pages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PageSpec {
+    /// Bytes of a page: 4096 or 2097152. Default 4096 (GRIT, section III-B).
+    pub bytes: u32,
+}
+
+/// `[cache]`: caches of 64-byte lines; replacement is least recently used.
+///
+/// The vector cache writes through and does not allocate on a write; the L2 cache writes back, and
+/// a write does not fetch the rest of the line (AMD, "Graphics Cores Next Architecture", 2012). A
+/// line of another memory is held by the L1 caches only. Each compute unit has an instruction
+/// cache of its own, where GCN shares one among four. L1 caches are emptied when a kernel begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CacheSpec {
+    /// Bytes of a compute unit's vector cache. Default 16384 (Table I).
+    pub vector_bytes: u32,
+    /// Its ways. Default 4 (Table I).
+    pub vector_ways: u32,
+    /// Bytes of a compute unit's scalar cache. Default 16384 (Table I).
+    pub scalar_bytes: u32,
+    /// Its ways. Default 4 (Table I).
+    pub scalar_ways: u32,
+    /// Bytes of the instruction cache. Default 32768 (Table I).
+    pub instruction_bytes: u32,
+    /// Its ways. Default 4 (Table I).
+    pub instruction_ways: u32,
+    /// Cycles of these three. Default 28 (Tesla V100; Jia et al., 2018, table 3.1).
+    pub l1_cycles: u64,
+    /// Bytes of a GPU's L2 cache. Default 262144 (Table I).
+    pub l2_bytes: u32,
+    /// Its ways. Default 16 (Table I).
+    pub l2_ways: u32,
+    /// Cycles of the L2 cache besides those of the L1 cache. Default 165: 193 in all (Tesla V100;
+    /// Jia et al., 2018, table 3.1).
+    pub l2_cycles: u64,
+    /// Banks of the L2 cache; each takes a line a cycle, neighbouring lines are in different ones.
+    /// Default 16 (AMD R9 Nano, MGPUSim's GPU).
+    pub l2_banks: u32,
 }
 
 /// `[link]`: what joins the memories. Every GPU has one port per direction and kind of link.
@@ -163,8 +268,62 @@ pub struct HostSpec {
 pub struct CounterSpec {
     /// Remote accesses to a group after which the driver is told. Default 256 (Table I).
     pub threshold: u32,
-    /// Pages of a group, a power of two up to 512. Default 16, that is 64 KiB (section II-B2).
-    pub group_pages: u32,
+    /// Bytes of a group, a power of two from 4096 to 2097152; at least a page. Default 65536
+    /// (section II-B2).
+    pub group_bytes: u32,
+}
+
+/// `[fault]`: the buffer in which a GPU reports faults.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FaultSpec {
+    /// Faults that it holds; more wait until the driver has fetched some. Default 256: one batch
+    /// of the driver; assumed.
+    pub buffer_entries: u32,
+}
+
+/// `[flush]`: what an invalidation waits for, and what it empties.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FlushSpec {
+    /// How. Default `pipeline`; see [`FlushMode`].
+    pub mode: FlushMode,
+}
+
+/// What a GPU does when a translation, or the right to write, is taken away from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlushMode {
+    /// No compute unit issues until all accesses in flight are over, dirty lines are written back
+    /// and caches and TLBs are empty (GRIT, section II-B).
+    #[default]
+    Pipeline,
+    /// Only accesses to these pages are waited for, and only their lines and translations go:
+    /// asynchronous compute unit draining (Griffin; GRIT, section VI-C).
+    Page,
+}
+
+/// `[engine]`: how the simulator itself works.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct EngineSpec {
+    /// How a line's way is timed. Default `reservation`; see [`EngineMode`].
+    pub mode: EngineMode,
+    /// Cycles that a wavefront may run ahead of the others between two looks at the clock: fewer
+    /// events, a slightly different order. Default 64.
+    pub run_ahead_cycles: u64,
+}
+
+/// How a line's way through banks, channels and links is timed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EngineMode {
+    /// All of it is reserved when the line is issued: no event on the way.
+    #[default]
+    Reservation,
+    /// Every hop is an event, and whoever comes to a resource first is served first: slower, and
+    /// what the other mode is checked against.
+    Events,
 }
 
 /// `[driver]`: what the driver does besides its placement scheme. The defaults switch everything
@@ -188,10 +347,15 @@ impl Default for GpuSpec {
             count: 4,
             compute_units: 64,
             clock_mhz: 1_000,
-            outstanding: 40,
-            local_ns: 200,
+            wavefronts: 40,
+            simds: 4,
+            dispatch: Dispatch::default(),
+            dispatch_cycles: 1,
+            memory_ns: 182,
+            memory_channels: 16,
             memory_gb_per_s: 900,
             capacity_percent: None,
+            capacity_of: CapacityOf::default(),
         }
     }
 }
@@ -211,7 +375,43 @@ impl Default for TlbSpec {
 
 impl Default for WalkSpec {
     fn default() -> WalkSpec {
-        WalkSpec { walkers: 8, levels: 4, level_cycles: 100 }
+        WalkSpec { walkers: 8, levels: 4, level_cycles: 100, cache_entries: 128, queue_entries: 64 }
+    }
+}
+
+impl Default for PageSpec {
+    fn default() -> PageSpec {
+        PageSpec { bytes: 4_096 }
+    }
+}
+
+impl Default for CacheSpec {
+    fn default() -> CacheSpec {
+        CacheSpec {
+            vector_bytes: 16 << 10,
+            vector_ways: 4,
+            scalar_bytes: 16 << 10,
+            scalar_ways: 4,
+            instruction_bytes: 32 << 10,
+            instruction_ways: 4,
+            l1_cycles: 28,
+            l2_bytes: 256 << 10,
+            l2_ways: 16,
+            l2_cycles: 165,
+            l2_banks: 16,
+        }
+    }
+}
+
+impl Default for FaultSpec {
+    fn default() -> FaultSpec {
+        FaultSpec { buffer_entries: 256 }
+    }
+}
+
+impl Default for EngineSpec {
+    fn default() -> EngineSpec {
+        EngineSpec { mode: EngineMode::default(), run_ahead_cycles: 64 }
     }
 }
 
@@ -260,7 +460,7 @@ impl Default for HostSpec {
 
 impl Default for CounterSpec {
     fn default() -> CounterSpec {
-        CounterSpec { threshold: 256, group_pages: 16 }
+        CounterSpec { threshold: 256, group_bytes: 65_536 }
     }
 }
 
@@ -332,34 +532,44 @@ impl Spec {
                 return Err(SpecError::Value { key, value, why });
             }
         }
-        self.check_tlb("tlb.l1_ways", self.tlb.l1_entries, self.tlb.l1_ways)?;
-        self.check_tlb("tlb.l2_ways", self.tlb.l2_entries, self.tlb.l2_ways)?;
-        if !self.counter.group_pages.is_power_of_two() {
-            let value = u64::from(self.counter.group_pages);
-            let why = "it must be a power of two";
-            return Err(SpecError::Value { key: "counter.group_pages", value, why });
+        let (tlb, cache) = (&self.tlb, &self.cache);
+        let line = crate::workload::LINE_BYTES as u32;
+        check_sets("tlb.l1_ways", tlb.l1_entries, tlb.l1_ways)?;
+        check_sets("tlb.l2_ways", tlb.l2_entries, tlb.l2_ways)?;
+        check_sets("cache.vector_ways", cache.vector_bytes / line, cache.vector_ways)?;
+        check_sets("cache.scalar_ways", cache.scalar_bytes / line, cache.scalar_ways)?;
+        check_sets(
+            "cache.instruction_ways",
+            cache.instruction_bytes / line,
+            cache.instruction_ways,
+        )?;
+        check_sets("cache.l2_ways", cache.l2_bytes / line, cache.l2_ways)?;
+        check_power("cache.l2_banks", cache.l2_banks)?;
+        check_power("gpu.memory_channels", self.gpu.memory_channels)?;
+        check_power("counter.group_bytes", self.counter.group_bytes)?;
+        match self.page.bytes {
+            4_096 | 2_097_152 => Ok(()),
+            bytes => {
+                let why = "it must be 4096 or 2097152";
+                Err(SpecError::Value { key: "page.bytes", value: u64::from(bytes), why })
+            }
         }
-        Ok(())
-    }
-
-    fn check_tlb(&self, key: &'static str, entries: u32, ways: u32) -> Result<(), SpecError> {
-        if entries % ways == 0 && (entries / ways).is_power_of_two() {
-            return Ok(());
-        }
-        let why = "the entries divided by the ways must be a power of two";
-        Err(SpecError::Value { key, value: u64::from(ways), why })
     }
 
     fn counts(&self) -> Vec<Bound> {
         let n = u64::from;
-        let (gpu, tlb, link) = (&self.gpu, &self.tlb, &self.link);
+        let (gpu, tlb, link, cache) = (&self.gpu, &self.tlb, &self.link, &self.cache);
         let capacity = gpu.capacity_percent.map_or(100, n);
         let rate = "it must be 1 to 1000000 GB/s";
+        let (size, ways) = ("it must be 64 to 2^24", "it must be 1 to 64");
+        let (group, buffer) = ("it must be 4096 to 2097152", "it must be 1 to 2^20");
         vec![
             ("gpu.count", n(gpu.count), 1, MAX_CARDS as u64, "it must be 1 to 16"),
             ("gpu.compute_units", n(gpu.compute_units), 1, 256, "it must be 1 to 256"),
             ("gpu.clock_mhz", n(gpu.clock_mhz), 1, 100_000, "it must be 1 to 100000"),
-            ("gpu.outstanding", n(gpu.outstanding), 1, 65_535, "it must be 1 to 65535"),
+            ("gpu.wavefronts", n(gpu.wavefronts), 1, 64, "it must be 1 to 64"),
+            ("gpu.simds", n(gpu.simds), 1, 64, "it must be 1 to 64"),
+            ("gpu.memory_channels", n(gpu.memory_channels), 1, 256, "it must be 1 to 256"),
             ("gpu.memory_gb_per_s", gpu.memory_gb_per_s, 1, 1_000_000, rate),
             ("gpu.capacity_percent", capacity, 1, 10_000, "it must be 1 to 10000"),
             ("tlb.l1_entries", n(tlb.l1_entries), 1, 65_536, "it must be 1 to 65536"),
@@ -371,14 +581,30 @@ impl Spec {
             ("link.nvlink_gb_per_s", link.nvlink_gb_per_s, 1, 1_000_000, rate),
             ("link.pcie_gb_per_s", link.pcie_gb_per_s, 1, 1_000_000, rate),
             ("counter.threshold", n(self.counter.threshold), 1, 1 << 30, "it must be 1 to 2^30"),
-            ("counter.group_pages", n(self.counter.group_pages), 1, 512, "it must be 1 to 512"),
+            ("walk.cache_entries", n(self.walk.cache_entries), 1, 4_096, "it must be 1 to 4096"),
+            ("walk.queue_entries", n(self.walk.queue_entries), 1, 65_536, "it must be 1 to 65536"),
+            ("cache.vector_bytes", n(cache.vector_bytes), 64, 1 << 24, size),
+            ("cache.vector_ways", n(cache.vector_ways), 1, 64, ways),
+            ("cache.scalar_bytes", n(cache.scalar_bytes), 64, 1 << 24, size),
+            ("cache.scalar_ways", n(cache.scalar_ways), 1, 64, ways),
+            ("cache.instruction_bytes", n(cache.instruction_bytes), 64, 1 << 24, size),
+            ("cache.instruction_ways", n(cache.instruction_ways), 1, 64, ways),
+            ("cache.l2_bytes", n(cache.l2_bytes), 64, 1 << 30, "it must be 64 to 2^30"),
+            ("cache.l2_ways", n(cache.l2_ways), 1, 64, ways),
+            ("cache.l2_banks", n(cache.l2_banks), 1, 256, "it must be 1 to 256"),
+            ("counter.group_bytes", n(self.counter.group_bytes), 4_096, 2_097_152, group),
+            ("fault.buffer_entries", n(self.fault.buffer_entries), 1, 1 << 20, buffer),
             ("driver.fault_batch", n(self.driver.fault_batch), 1, 65_536, "it must be 1 to 65536"),
         ]
     }
 
     fn latencies(&self) -> Vec<Bound> {
         [
-            ("gpu.local_ns", self.gpu.local_ns),
+            ("gpu.memory_ns", self.gpu.memory_ns),
+            ("gpu.dispatch_cycles", self.gpu.dispatch_cycles),
+            ("cache.l1_cycles", self.cache.l1_cycles),
+            ("cache.l2_cycles", self.cache.l2_cycles),
+            ("engine.run_ahead_cycles", self.engine.run_ahead_cycles),
             ("tlb.l1_cycles", self.tlb.l1_cycles),
             ("tlb.l2_cycles", self.tlb.l2_cycles),
             ("walk.level_cycles", self.walk.level_cycles),
@@ -404,6 +630,11 @@ impl Spec {
         .collect()
     }
 
+    /// log2 of the lines of a page.
+    pub(crate) fn page_lines_shift(&self) -> u32 {
+        self.page.bytes.trailing_zeros() - 6
+    }
+
     /// The GPUs.
     pub(crate) fn gpus(&self) -> usize {
         self.gpu.count as usize
@@ -418,6 +649,21 @@ impl Spec {
     pub(crate) fn in_cycles(&self, span: Span) -> u64 {
         (u128::from(span.0) * u128::from(self.gpu.clock_mhz) / 1_000_000) as u64
     }
+}
+
+fn check_power(key: &'static str, value: u32) -> Result<(), SpecError> {
+    if value.is_power_of_two() {
+        return Ok(());
+    }
+    Err(SpecError::Value { key, value: u64::from(value), why: "it must be a power of two" })
+}
+
+fn check_sets(key: &'static str, entries: u32, ways: u32) -> Result<(), SpecError> {
+    if entries % ways == 0 && (entries / ways).is_power_of_two() {
+        return Ok(());
+    }
+    let why = "the entries divided by the ways must be a power of two";
+    Err(SpecError::Value { key, value: u64::from(ways), why })
 }
 
 #[cfg(test)]
@@ -437,8 +683,13 @@ mod tests {
         assert_eq!((tlb.l1_entries, tlb.l1_ways, tlb.l1_cycles), (32, 32, 1));
         assert_eq!((tlb.l2_entries, tlb.l2_ways, tlb.l2_cycles), (512, 16, 10));
         assert_eq!((walk.walkers, walk.level_cycles), (8, 100));
+        assert_eq!((walk.cache_entries, walk.queue_entries), (128, 64));
+        let cache = &spec.cache;
+        assert_eq!((cache.vector_bytes, cache.scalar_bytes), (16 << 10, 16 << 10));
+        assert_eq!((cache.instruction_bytes, cache.l2_bytes), (32 << 10, 256 << 10));
+        assert_eq!((cache.vector_ways, cache.l2_ways, spec.page.bytes), (4, 16, 4_096));
         assert_eq!((spec.link.nvlink_gb_per_s, spec.link.pcie_gb_per_s), (300, 32));
-        assert_eq!((spec.counter.threshold, spec.counter.group_pages), (256, 16));
+        assert_eq!((spec.counter.threshold, spec.counter.group_bytes), (256, 65_536));
     }
 
     #[test]
@@ -458,10 +709,13 @@ mod tests {
         assert!(refused("[gpu]\ncount = -1").contains("-1"));
         assert!(refused("[tlb]\nl2_ways = 0").contains("tlb.l2_ways is 0"));
         assert!(refused("[tlb]\nl2_ways = 7").contains("tlb.l2_ways is 7"));
-        assert!(refused("[counter]\ngroup_pages = 12").contains("counter.group_pages is 12"));
+        assert!(refused("[counter]\ngroup_bytes = 5000").contains("counter.group_bytes is 5000"));
         assert!(refused("[link]\npcie_gb_per_s = 0").contains("link.pcie_gb_per_s is 0"));
         assert!(refused("[host]\nbatch_ns = 1000000001").contains("host.batch_ns"));
         assert!(refused("[gpu]\ncapacity_percent = 0").contains("gpu.capacity_percent"));
+        assert!(refused("[flush]\nmode = \"none\"").contains("none"));
+        assert!(refused("[page]\nbytes = 65536").contains("page.bytes is 65536"));
+        assert!(refused("[cache]\nl2_banks = 3").contains("cache.l2_banks is 3"));
         assert!(refused("[gpu").contains("cannot be read"));
     }
 

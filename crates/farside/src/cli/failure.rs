@@ -7,6 +7,7 @@ use farside::graph::GraphError;
 use farside::sweep::SweepError;
 use farside_live::serve::ServeError;
 use farside_sim::SimError;
+use farside_sim::functional::ReplayError;
 
 use crate::workloads::Difference;
 
@@ -22,6 +23,9 @@ pub(crate) enum Failure {
     /// The simulator.
     #[error(transparent)]
     Sim(#[from] SimError),
+    /// The functional replay.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
     /// A card cannot be served.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -94,10 +98,12 @@ impl Failure {
             | Failure::Sweep(
                 SweepError::Grid { .. } | SweepError::Machine { .. } | SweepError::Format { .. },
             )
+            | Failure::Replay(ReplayError::Scheme(_) | ReplayError::Option { .. })
             | Failure::Usage(_) => 2,
             Failure::Differs { .. } => 3,
             Failure::Farside(_)
             | Failure::Sim(_)
+            | Failure::Replay(_)
             | Failure::Serve(_)
             | Failure::Sweep(_)
             | Failure::InUse { .. }

@@ -15,6 +15,7 @@ mod input;
 mod log;
 mod output;
 mod progress;
+mod replay;
 mod schemes;
 mod service;
 mod sim;
@@ -47,6 +48,7 @@ Examples:
   farside card serve /tmp/card0         serve a card to other programs, as a process
   farside cards                         which cards are served, and who uses them
   farside sim                           compare placement schemes on a recorded trace
+  farside replay --functional           the same without time: what a scheme does, counted
   farside sweep grid.toml               a grid of simulations, none of them twice
 
 Exit codes: 0 done, 1 it did not work, 2 the command line or an input cannot be used,
@@ -59,6 +61,7 @@ enum Command {
     Cards(cards::Cards),
     Demo(demo::Demo),
     Doctor(doctor::Doctor),
+    Replay(replay::Replay),
     Sim(sim::Sim),
     Schemes(schemes::Schemes),
     Sweep(sweep::Sweep),
@@ -76,6 +79,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Cards(cards) => cards.run(),
         Command::Demo(demo) => demo.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::Replay(replay) => replay.run(),
         Command::Sim(sim) => sim.run(),
         Command::Schemes(schemes) => schemes.run(),
         Command::Sweep(sweep) => sweep.run(),

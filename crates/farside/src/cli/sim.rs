@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use clap::Args;
 use farside::placement;
-use farside_sim::{Comparison, SimError, Simulation, Spec, Trace, TraceError};
+use farside_sim::workload::Workload;
+use farside_sim::{Comparison, Progress, SimError, Simulation, Spec, Trace, TraceError};
 use rustix::process::{Signal, getppid};
 use serde::Serialize;
 
@@ -34,7 +35,7 @@ pub(crate) struct Sim {
     preset: String,
 
     /// Schemes to compare, the first one being the measure; `all` for all. NAME, or
-    /// NAME:key=value,key=value
+    /// NAME:key=value,key=value, each with +MODIFIER behind it
     #[arg(long, value_name = "LIST", default_value = "on-touch,access-counter,duplication")]
     scheme: String,
 
@@ -58,6 +59,9 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "PROCESS", hide = true)]
     end_with_parent: Option<i32>,
 }
+
+/// Steps of the progress bar for each run.
+const PERMILLE: u64 = 1_000;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -84,7 +88,7 @@ impl Sim {
         if self.print_machine {
             return print(&spec.to_toml());
         }
-        let schemes = self.schemes()?;
+        let schemes = self.schemes(&spec)?;
         if self.trace.is_empty() && !self.quiet {
             eprintln!("farside: no --trace given: replaying the two that come with the program");
         }
@@ -111,7 +115,7 @@ impl Sim {
         Ok(spec.with_overrides(&pairs).map_err(SimError::from)?)
     }
 
-    fn schemes(&self) -> Result<Vec<String>, Failure> {
+    fn schemes(&self, spec: &Spec) -> Result<Vec<String>, Failure> {
         let mut schemes = Vec::new();
         for name in list(&self.scheme) {
             match name.as_str() {
@@ -121,34 +125,36 @@ impl Sim {
         }
         // Those that do not exist are told of before the first one runs.
         for scheme in &schemes {
-            placement::by_name(scheme).map_err(SimError::from)?;
+            farside_sim::scheme::resolve(scheme, spec)?;
         }
         Ok(schemes)
     }
 
-    fn traces(&self) -> Result<Vec<Arc<Trace>>, Failure> {
+    fn traces(&self) -> Result<Vec<Arc<dyn Workload>>, Failure> {
         let opened: Result<Vec<Trace>, TraceError> = if self.trace.is_empty() {
             Trace::BUNDLED.iter().map(|name| Trace::bundled(name)).collect()
         } else {
             self.trace.iter().map(|path| Trace::open(path)).collect()
         };
-        Ok(opened.map_err(SimError::from)?.into_iter().map(Arc::new).collect())
+        let traces = opened.map_err(SimError::from)?;
+        Ok(traces.into_iter().map(|trace| Arc::new(trace) as Arc<dyn Workload>).collect())
     }
 
     /// One trace under all schemes.
     fn replay(
         &self,
         spec: &Spec,
-        trace: &Arc<Trace>,
+        trace: &Arc<dyn Workload>,
         schemes: &[String],
     ) -> Result<Comparison, Failure> {
-        let bar = bar(trace.accesses() * schemes.len() as u64, self.quiet);
+        let bar = bar(PERMILLE * schemes.len() as u64, self.quiet);
         let mut outcomes = Vec::with_capacity(schemes.len());
         for (index, scheme) in schemes.iter().enumerate() {
             bar.set_message(format!("{}: {scheme}", trace.name()));
-            let before = trace.accesses() * index as u64;
+            let before = PERMILLE * index as u64;
             let simulation = Simulation::new(spec, trace, scheme)?;
-            outcomes.push(simulation.run(|now| bar.set_position(before + now.retired))?);
+            let step = |now: Progress| bar.set_position(before + (now.percent() * 10.0) as u64);
+            outcomes.push(simulation.run(step)?);
         }
         bar.finish_and_clear();
         Ok(Comparison { outcomes })

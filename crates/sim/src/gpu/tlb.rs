@@ -25,6 +25,7 @@ impl Tlb {
         }
     }
 
+    #[inline]
     fn set(&mut self, page: u32) -> &mut [u32] {
         let start = (page & self.set_mask) as usize * self.ways;
         &mut self.entries[start..start + self.ways]
@@ -43,6 +44,11 @@ impl Tlb {
             }
             None => false,
         }
+    }
+
+    /// Forgets all.
+    pub(crate) fn flush(&mut self) {
+        self.entries.fill(EMPTY);
     }
 
     /// Takes `page` in; the least recently used of its set goes.

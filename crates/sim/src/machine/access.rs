@@ -1,103 +1,211 @@
-//! How a compute unit's access goes: issue, translation, access or fault.
+//! How a line is accessed: translation, caches, the way to its memory, or a fault.
 //!
-//! An access takes its translation at one instant, when a TLB or a walk answers, and counts as in
+//! A line takes its translation at one instant, when a TLB or a walk answers, and counts as in
 //! flight from then until it is over. A drain waits for exactly these.
 
 use farside_svm::{CardFault, Need};
-use farside_types::{Access as Kind, FaultId, FrameNo, MemoryId, Span, Time};
+use farside_types::{Access as Right, FaultId, MemoryId, Span, Time};
 
-use super::{Fault, Happening, Machine, Waiting};
-use crate::gpu::{Lookup, Mapping};
-use crate::{Access, SimError};
+use super::pool::List;
+use super::{Fault, Happening, Machine};
+use crate::gpu::{Lookup, WaveState};
+use crate::workload::Line;
+
+/// What a line is accessed for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Through the vector cache.
+    #[default]
+    Load,
+    /// Through the scalar cache.
+    Scalar,
+    /// Code.
+    Fetch,
+    Store,
+}
+
+impl Kind {
+    pub(super) fn is_store(self) -> bool {
+        self == Kind::Store
+    }
+
+    pub(super) fn right(self) -> Right {
+        if self.is_store() { Right::Write } else { Right::Read }
+    }
+}
+
+/// An access of a wavefront to a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Access {
+    pub(super) line: Line,
+    pub(super) gpu: u8,
+    pub(super) unit: u8,
+    pub(super) slot: u8,
+    pub(super) kind: Kind,
+}
 
 impl Machine {
-    /// Has a compute unit issue as soon as it can, if it can.
-    pub(super) fn schedule(&mut self, gpu: u8, unit: u8) {
-        let now = self.queue.now();
-        let cu = &mut self.gpus[usize::from(gpu)].units[usize::from(unit)];
-        if cu.scheduled || !cu.ready(self.spec.gpu.outstanding) {
-            return;
-        }
-        cu.scheduled = true;
-        self.queue.push(now.max(cu.next_issue), Happening::Issue { gpu, unit });
+    /// The page of a line.
+    #[inline]
+    pub(super) fn page_of(&self, line: Line) -> u32 {
+        let within = (line.0 & (crate::workload::BLOCK_LINES - 1)) >> self.page_shift;
+        self.blocks[(line.0 / crate::workload::BLOCK_LINES) as usize] + within
     }
 
-    pub(super) fn issue(&mut self, gpu: u8, unit: u8) {
-        let (g, u) = (usize::from(gpu), usize::from(unit));
-        let now = self.queue.now();
-        let cu = &mut self.gpus[g].units[u];
-        cu.scheduled = false;
-        if !cu.ready(self.spec.gpu.outstanding) {
-            return;
-        }
-        let mut access = self.trace.stream(self.launch, g, u)[cu.next];
-        access.page = self.pages[access.page as usize];
-        cu.next += 1;
-        cu.outstanding += 1;
-        cu.next_issue = now + self.spec.cycles(1);
-        match self.gpus[g].lookup(now, u, access.page) {
-            Lookup::Walk(end) => self.queue.push(end, Happening::Walked { gpu, unit, access }),
-            Lookup::Hit(delay) => match self.usable(gpu, access) {
-                Some(mapping) => self.access(gpu, unit, access, mapping, delay),
-                None => self.queue.push(now + delay, Happening::Walked { gpu, unit, access }),
+    /// A wavefront accesses a line at `at`, now or a little later.
+    pub(super) fn line(&mut self, access: Access, at: Time) {
+        let page = self.page_of(access.line);
+        let gpu = &mut self.gpus[usize::from(access.gpu)];
+        match gpu.lookup(at, usize::from(access.unit), page) {
+            Lookup::Hit(at) => match gpu.table.usable(page, access.kind.right()) {
+                Some(memory) => self.proceed(access, page, memory, at, false),
+                None => {
+                    self.pend(access);
+                    self.raise(access, page);
+                }
             },
-        }
-        self.schedule(gpu, unit);
-    }
-
-    /// The translation of an access, if there is one with enough rights.
-    pub(super) fn usable(&self, gpu: u8, access: Access) -> Option<Mapping> {
-        let mapping = self.gpus[usize::from(gpu)].table.get(access.page)?;
-        mapping.rights.allows(kind(access)).then_some(mapping)
-    }
-
-    pub(super) fn walked(&mut self, gpu: u8, unit: u8, access: Access) {
-        match self.usable(gpu, access) {
-            Some(mapping) => {
-                self.gpus[usize::from(gpu)].fill(usize::from(unit), access.page);
-                self.access(gpu, unit, access, mapping, Span::ZERO);
+            Lookup::Miss(at) => {
+                self.pend(access);
+                self.join_walk(access, page, at);
             }
-            None => self.raise(gpu, unit, access),
         }
     }
 
-    /// Carries an access out through a translation that it takes now; `delay` is what the lookup
-    /// still costs.
-    pub(super) fn access(
-        &mut self,
-        gpu: u8,
-        unit: u8,
-        access: Access,
-        mapping: Mapping,
-        delay: Span,
-    ) {
-        let now = self.queue.now();
-        let g = usize::from(gpu);
-        let home = self.gpus[g].memory;
-        let Mapping { memory, frame, .. } = mapping;
-        let end = if memory == home {
-            self.gpus[g].counts.local += 1;
-            now + delay + Span::from_nanos(self.spec.gpu.local_ns)
-        } else {
-            self.gpus[g].counts.remote += 1;
-            self.count_remote(gpu, access.page);
-            self.remote(now, home, memory, access) + delay
-        };
-        self.gpus[g].table.use_until(access.page, end);
-        self.queue.push(end, Happening::Retire { gpu, unit, access, memory, frame });
+    /// Nobody knows yet when the access ends.
+    fn pend(&mut self, access: Access) {
+        self.wave_mut(access).pending[usize::from(access.kind.is_store())] += 1;
     }
 
-    /// When an access over a link is over: there, in that memory, and back. The line travels in
-    /// one of the two directions; the request or the answer without it has no size.
-    fn remote(&mut self, now: Time, home: MemoryId, memory: MemoryId, access: Access) -> Time {
-        let (from, to) = if access.write { (home, memory) } else { (memory, home) };
-        let carried = self.links.carry(now, from, to, u64::from(access.bytes));
-        let there = match memory.is_host() {
-            true => self.spec.link.host_memory_ns,
-            false => self.spec.gpu.local_ns,
+    /// Waits for the walk of a page that is under way, or starts one.
+    fn join_walk(&mut self, access: Access, page: u32, at: Time) {
+        let key = (access.gpu, page);
+        if !self.walks.contains_key(&key) {
+            let end = self.gpus[usize::from(access.gpu)].walk(at, page);
+            self.queue.push(end, Happening::Walked { gpu: access.gpu, page });
+        }
+        let list = self.walks.entry(key).or_insert(List::EMPTY);
+        self.pool.append(list, access, at);
+    }
+
+    /// A walk is over: what waits for it goes on, or faults.
+    pub(super) fn walked(&mut self, gpu: u8, page: u32) {
+        let now = self.queue.now();
+        let stalled = self.gpus[usize::from(gpu)].stalled_until;
+        if stalled > now {
+            // The answer comes when the pipelines go on.
+            self.queue.push(stalled, Happening::Walked { gpu, page });
+            return;
+        }
+        let Some(mut list) = self.walks.remove(&(gpu, page)) else {
+            return;
         };
-        let way = self.links.latency(home, memory);
-        carried + way + Span::from_nanos(there) + way
+        while let Some((access, since)) = self.pool.take(&mut list) {
+            let state = &mut self.gpus[usize::from(gpu)];
+            match state.table.usable(page, access.kind.right()) {
+                Some(memory) => {
+                    state.fill(usize::from(access.unit), page);
+                    self.proceed(access, page, memory, now.max(since), true);
+                }
+                None => self.raise(access, page),
+            }
+        }
+    }
+
+    /// Carries an access out through a translation that it takes now and has at `at`; `pending`
+    /// says whether its wavefront knows that it waits.
+    pub(super) fn proceed(
+        &mut self,
+        access: Access,
+        page: u32,
+        memory: MemoryId,
+        at: Time,
+        pending: bool,
+    ) {
+        let at = at + self.times.l1_cache;
+        let store = access.kind.is_store();
+        let gpu = &mut self.gpus[usize::from(access.gpu)];
+        let home = gpu.memory;
+        let cache = match access.kind {
+            Kind::Load | Kind::Store => 0,
+            Kind::Scalar => 1,
+            Kind::Fetch => 2,
+        };
+        let held = gpu.unit(usize::from(access.unit)).caches[cache].lookup(access.line);
+        let end = match held {
+            Some(ready) if !store => {
+                gpu.counts.local += 1;
+                gpu.counts.count_l1(access.kind as usize, true);
+                at.max(ready)
+            }
+            _ => {
+                if !store {
+                    gpu.counts.count_l1(access.kind as usize, false);
+                }
+                let path = self.path(access, memory);
+                let end = self.reserve(&path, access.line, at);
+                let gpu = &mut self.gpus[usize::from(access.gpu)];
+                if !store {
+                    gpu.units[usize::from(access.unit)].caches[cache].insert(access.line, end);
+                }
+                if memory == home {
+                    gpu.counts.local += 1;
+                } else {
+                    gpu.counts.remote += 1;
+                    gpu.counts.handling_remote += end.since(at);
+                    self.count_remote(access.gpu, page);
+                }
+                end
+            }
+        };
+        self.over(access, page, memory, end, pending);
+    }
+
+    /// It is known that the access ends at `end`.
+    fn over(&mut self, access: Access, page: u32, memory: MemoryId, end: Time, pending: bool) {
+        self.accesses += 1;
+        self.idle_events = 0;
+        let gpu = &mut self.gpus[usize::from(access.gpu)];
+        gpu.use_until(page, end);
+        let store = access.kind.is_store();
+        gpu.counts.reads += u64::from(!store);
+        gpu.counts.writes += u64::from(store);
+        let frame = gpu.table.frame(page);
+        let wave = self.wave_mut(access);
+        let last = if store { &mut wave.stores_end } else { &mut wave.loads_end };
+        *last = (*last).max(end);
+        if self.coherence.is_some() {
+            let Access { gpu, unit, .. } = access;
+            let memory = memory.0;
+            let check = Happening::Check { page, frame, memory, gpu, unit, write: store };
+            self.queue.push(end, check);
+        }
+        if pending {
+            self.wave_mut(access).pending[usize::from(store)] -= 1;
+            self.wake(access);
+        }
+    }
+
+    /// Has a wavefront go on if what it waited for is there.
+    pub(super) fn wake(&mut self, access: Access) {
+        let now = self.queue.now();
+        let Access { gpu, unit, slot, .. } = access;
+        let wave = self.wave_mut(access);
+        match wave.state {
+            WaveState::Fault if wave.faults == 0 => {
+                wave.state = WaveState::Running;
+                self.queue.push(now, Happening::Wave { gpu, unit, slot });
+            }
+            WaveState::Loads if wave.pending[0] == 0 => {
+                wave.state = WaveState::Running;
+                let at = now.max(wave.loads_end);
+                self.queue.push(at, Happening::Wave { gpu, unit, slot });
+            }
+            WaveState::Ending if wave.pending == [0, 0] => {
+                let at = now.max(wave.loads_end).max(wave.stores_end);
+                self.queue.push(at, Happening::WaveEnd { gpu, unit, slot });
+            }
+            _ => {}
+        }
     }
 
     fn count_remote(&mut self, gpu: u8, page: u32) {
@@ -109,63 +217,40 @@ impl Machine {
         }
     }
 
-    pub(super) fn retire(
-        &mut self,
-        gpu: u8,
-        unit: u8,
-        access: Access,
-        memory: MemoryId,
-        frame: FrameNo,
-    ) -> Result<(), SimError> {
-        if let Some(checker) = &mut self.coherence {
-            let seen = match access.write {
-                true => checker.write(access.page, memory, frame),
-                false => checker.read(access.page, memory, frame),
-            };
-            seen.map_err(|what| self.broken(format!("GPU {gpu} CU {unit}: {what}")))?;
-        }
-        self.retired += 1;
-        self.idle_events = 0;
-        let state = &mut self.gpus[usize::from(gpu)];
-        state.counts.reads += u64::from(!access.write);
-        state.counts.writes += u64::from(access.write);
-        state.units[usize::from(unit)].outstanding -= 1;
-        state.left -= 1;
-        if state.left == 0 {
-            self.job_ended(gpu);
-        }
-        self.schedule(gpu, unit);
-        Ok(())
-    }
-
-    /// Has an access wait in a fault; its compute unit stands still. A GPU has one fault per page
+    /// Has an access wait in a fault; its wavefront stands still. A GPU has one fault per page
     /// in the buffer, and a second one if a write comes after a read.
-    pub(super) fn raise(&mut self, gpu: u8, unit: u8, access: Access) {
+    pub(super) fn raise(&mut self, access: Access, page: u32) {
         let since = self.queue.now();
-        let state = &mut self.gpus[usize::from(gpu)];
-        state.counts.faulted_accesses += 1;
-        state.units[usize::from(unit)].faults += 1;
-        let waiting = Waiting { unit, access, since };
-        let serves = |write| self.open.get(&(gpu, access.page, write));
-        let open = serves(true).or_else(|| serves(access.write));
+        self.gpus[usize::from(access.gpu)].counts.faulted_accesses += 1;
+        self.wave_mut(access).faults += 1;
+        let serves = |write| self.open.get(&(access.gpu, page, write));
+        let open = serves(true).or_else(|| serves(access.kind.is_store()));
         match open.and_then(|id| self.faults.get_mut(id)) {
-            Some(fault) => fault.waiting.push(waiting),
-            None => self.report(gpu, waiting),
+            Some(fault) => self.pool.append(&mut fault.waiting, access, since),
+            None => self.report(access, page, since),
         }
     }
 
-    /// Puts a new fault into the GPU's buffer.
-    fn report(&mut self, gpu: u8, waiting: Waiting) {
+    /// Puts a new fault into the GPU's buffer, or behind it if the buffer is full.
+    fn report(&mut self, access: Access, page: u32, since: Time) {
         let id = FaultId(self.next_fault);
         self.next_fault += 1;
-        let Waiting { access: Access { page, write, .. }, since, .. } = waiting;
-        let need = Need::Page(self.arena.offset(u64::from(page)), kind(waiting.access));
+        let (gpu, write) = (access.gpu, access.kind.is_store());
+        let need = Need::Page(self.arena.offset(u64::from(page)), access.kind.right());
         let state = &mut self.gpus[usize::from(gpu)];
         state.counts.faults += 1;
         state.counts.protection_faults += u64::from(state.table.get(page).is_some());
-        state.faults.push(CardFault { id, need });
+        let entry = CardFault { id, need };
+        if state.faults.len() < self.spec.fault.buffer_entries as usize {
+            state.faults.push(entry);
+        } else {
+            state.counts.faults_held_back += 1;
+            state.held_back.push_back(entry);
+        }
+        let mut waiting = List::EMPTY;
+        self.pool.append(&mut waiting, access, since);
         self.open.insert((gpu, page, write), id);
-        self.faults.insert(id, Fault { gpu, page, write, since, waiting: vec![waiting] });
+        self.faults.insert(id, Fault { gpu, page, write, since, waiting });
         self.send_interrupt(gpu);
     }
 
@@ -178,8 +263,4 @@ impl Machine {
             self.queue.push(at, Happening::Interrupt { gpu });
         }
     }
-}
-
-fn kind(access: Access) -> Kind {
-    if access.write { Kind::Write } else { Kind::Read }
 }

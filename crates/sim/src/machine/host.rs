@@ -87,6 +87,9 @@ impl Machine {
         let limit = self.spec.driver.fault_batch as usize;
         let state = &mut self.gpus[usize::from(gpu)];
         let faults: Vec<_> = state.faults.drain(..state.faults.len().min(limit)).collect();
+        let room = self.spec.fault.buffer_entries as usize - state.faults.len();
+        let held_back = state.held_back.len().min(room);
+        state.faults.extend(state.held_back.drain(..held_back));
         let notices = std::mem::take(&mut state.notices);
         state.interrupting = !state.faults.is_empty();
         if state.interrupting {
@@ -124,7 +127,8 @@ impl Machine {
         if !faults.is_empty() {
             self.tell(Event::CardFaults { card, faults })?;
         }
-        let (group, count) = (self.spec.counter.group_pages, self.spec.counter.threshold);
+        let (counter, page) = (&self.spec.counter, self.spec.page.bytes);
+        let (group, count) = ((counter.group_bytes / page).max(1), counter.threshold);
         for first in notices {
             let pages = PageRange::new(first, u64::from(group));
             self.tell(Event::CounterNotice { card, pages, count })?;

@@ -2,7 +2,9 @@
 //!
 //! One event queue drives everything. What happens is split by who does it:
 //!
-//! - `access.rs`: compute units issue, translate, access and fault;
+//! - `dispatch.rs`, `waves.rs`: work-groups get their place, wavefronts run their instructions;
+//! - `access.rs`, `path.rs`: lines are translated, accessed through caches and links, or fault;
+//! - `pool.rs`: lists of accesses that wait for a walk or in a fault;
 //! - `ring.rs`: the GPUs' command rings, in order, with shootdown, drain and replay;
 //! - `host.rs`: the driver's processor: fault batches, notices, operations on the CPU's mappings;
 //! - `transfer.rs`: copies and zero fills;
@@ -13,28 +15,36 @@
 //! on and carries out.
 
 mod access;
+mod dispatch;
 mod host;
+mod path;
+mod pool;
 mod ring;
 mod setup;
 mod transfer;
 mod watchdog;
+mod waves;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use farside_svm::{Command, Driver, Event, Executor, Op, Reply, Stats};
 use farside_types::{
-    CardId, CommandId, Epoch, FaultId, FrameNo, JobId, MemoryId, PageNo, Span, StreamId, Time,
+    CardId, CommandId, Epoch, FaultId, FrameNo, JobId, MemoryId, PageNo, PageRange, Span, StreamId,
+    Time,
 };
 
 use crate::coherence::Coherence;
 use crate::gpu::Gpu;
 use crate::links::Links;
 use crate::time::Queue;
-use crate::{Access, Outcome, Progress, SimError, Spec, Trace};
+use crate::workload::{Line, Lines, Workload};
+use crate::{Outcome, Progress, SimError, Spec};
 use host::Host;
+use pool::{List, Pool};
 use ring::Ring;
 use transfer::Transfer;
+use waves::Running;
 
 /// Accesses between two calls of the progress callback.
 const PROGRESS_EVERY: u64 = 1 << 14;
@@ -42,12 +52,14 @@ const PROGRESS_EVERY: u64 = 1 << 14;
 /// Something that happens at a point in time.
 #[derive(Debug)]
 enum Happening {
-    /// A compute unit issues its next access.
-    Issue { gpu: u8, unit: u8 },
-    /// A page table walk of an access is over, or a TLB entry lacked the right to write.
-    Walked { gpu: u8, unit: u8, access: Access },
-    /// An access is over.
-    Retire { gpu: u8, unit: u8, access: Access, memory: MemoryId, frame: FrameNo },
+    /// A wavefront goes on.
+    Wave { gpu: u8, unit: u8, slot: u8 },
+    /// A wavefront has ended, and so have its accesses.
+    WaveEnd { gpu: u8, unit: u8, slot: u8 },
+    /// A page table walk is over.
+    Walked { gpu: u8, page: u32 },
+    /// The coherence checker looks at an access that is over.
+    Check { page: u32, frame: FrameNo, memory: u8, gpu: u8, unit: u8, write: bool },
     /// A GPU's interrupt reaches the host.
     Interrupt { gpu: u8 },
     /// The driver's processor is done with what it did.
@@ -67,27 +79,33 @@ enum Happening {
 }
 
 /// An open fault: the GPU reports a page once, and whoever else needs it there waits along.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Fault {
     gpu: u8,
     page: u32,
     write: bool,
     since: Time,
-    waiting: Vec<Waiting>,
+    waiting: List,
 }
 
-/// An access that waits in a fault.
+/// Spans of the specification that every access needs.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
-    unit: u8,
-    access: Access,
-    since: Time,
+struct Times {
+    cycle: Span,
+    l1_cache: Span,
+    l2_cache: Span,
+    memory: Span,
+    dispatch: Span,
+    run_ahead: Span,
 }
 
-/// The machine with its driver and a trace to replay.
+/// The machine with its driver and a program to run.
 pub(crate) struct Machine {
     spec: Spec,
-    trace: Arc<Trace>,
+    times: Times,
+    workload: Arc<dyn Workload>,
+    /// Kept to spare allocations.
+    lines: Option<Box<Lines>>,
     driver: Driver,
     queue: Queue<Happening>,
     gpus: Vec<Gpu>,
@@ -99,43 +117,60 @@ pub(crate) struct Machine {
     /// The open fault of a GPU on a page, by whether it is for writing.
     open: BTreeMap<(u8, u32, bool), FaultId>,
     next_fault: u64,
+    /// Walks under way, by GPU and page.
+    walks: HashMap<(u8, u32), List>,
+    pool: Pool,
     /// First page of the arena; pages below are counted from it.
     arena: PageNo,
     arena_pages: u64,
-    /// The arena's page for each page of the trace.
-    pages: Vec<u32>,
+    /// The arena's pages that the program uses.
+    used: Vec<PageRange>,
+    /// The arena's page at the start of each block of the program's lines.
+    blocks: Vec<u32>,
+    /// The first line of each page of the arena.
+    first_lines: Vec<Line>,
+    /// log2 of the lines of a page.
+    page_shift: u32,
     coherence: Option<Coherence>,
     /// What the driver had counted when time started.
     before: Stats,
     start: Time,
-    /// The running launch, and its jobs whose end the driver has not seen.
-    launch: usize,
-    jobs_left: usize,
+    running: Running,
     launches: Vec<Span>,
     timer: Option<Time>,
-    retired: u64,
+    accesses: u64,
+    groups_done: u64,
+    groups: u64,
     events: u64,
-    /// Events since an access was last over.
+    /// Events since a wavefront last went on.
     idle_events: u64,
 }
 
 impl Machine {
-    /// Replays the whole trace.
+    /// Runs the whole program.
     pub(crate) fn run(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, SimError> {
-        let total = self.trace.accesses();
         let mut next_progress = 0;
-        self.begin_launch()?;
-        while self.launch < self.trace.launches() {
-            if self.retired >= next_progress {
-                progress(Progress { retired: self.retired, total, time: self.elapsed() });
-                next_progress = self.retired + PROGRESS_EVERY;
+        self.begin_launch(0)?;
+        while self.running.index < self.workload.launches() {
+            if self.accesses >= next_progress {
+                progress(self.progress());
+                next_progress = self.accesses + PROGRESS_EVERY;
             }
             self.step()?;
         }
         let time = self.elapsed();
-        progress(Progress { retired: self.retired, total, time });
+        progress(self.progress());
         self.settle()?;
         Ok(self.outcome(time))
+    }
+
+    fn progress(&self) -> Progress {
+        Progress {
+            groups: self.groups_done,
+            total: self.groups,
+            accesses: self.accesses,
+            time: self.elapsed(),
+        }
     }
 
     /// Time since the start of the first launch.
@@ -151,13 +186,17 @@ impl Machine {
         self.events += 1;
         self.idle_events += 1;
         if self.idle_events > watchdog::IDLE_EVENTS_MAX {
-            return Err(self.stuck("no access has ended for ten million events"));
+            return Err(self.stuck("no wavefront has gone on for ten million events"));
         }
         match happening {
-            Happening::Issue { gpu, unit } => self.issue(gpu, unit),
-            Happening::Walked { gpu, unit, access } => self.walked(gpu, unit, access),
-            Happening::Retire { gpu, unit, access, memory, frame } => {
-                self.retire(gpu, unit, access, memory, frame)?;
+            Happening::Wave { gpu, unit, slot } => self.wave(gpu, unit, slot),
+            Happening::WaveEnd { gpu, unit, slot } => self.wave_end(gpu, unit, slot),
+            Happening::Walked { gpu, page } => self.walked(gpu, page),
+            Happening::Check { page, frame, memory, gpu, unit, write } => {
+                // Never changes a result: not even the number of events.
+                self.events -= 1;
+                self.check(page, frame, MemoryId(memory), write)
+                    .map_err(|what| self.broken(format!("GPU {gpu} CU {unit}: {what}")))?;
             }
             Happening::Interrupt { gpu } => self.interrupt(gpu),
             Happening::HostDone => self.host_done()?,
@@ -224,13 +263,14 @@ impl Machine {
     }
 
     /// One job per GPU; the next launch begins when the driver has seen the end of all.
-    fn begin_launch(&mut self) -> Result<(), SimError> {
-        if self.launch >= self.trace.launches() {
+    fn begin_launch(&mut self, launch: u32) -> Result<(), SimError> {
+        if launch >= self.workload.launches() {
+            self.running.index = launch;
             return Ok(());
         }
-        self.jobs_left = self.gpus.len();
+        self.prepare(launch)?;
         for gpu in 0..self.gpus.len() {
-            let job = JobId((self.launch * self.gpus.len() + gpu) as u64);
+            let job = JobId(u64::from(launch) * self.gpus.len() as u64 + gpu as u64);
             let card = CardId(gpu as u8);
             self.tell(Event::Launch { job, card, stream: StreamId(u32::from(card.0)) })?;
         }
@@ -239,13 +279,27 @@ impl Machine {
 
     fn job_done(&mut self, job: JobId) -> Result<(), SimError> {
         self.tell(Event::JobDone { job })?;
-        self.jobs_left -= 1;
-        if self.jobs_left == 0 {
+        self.running.jobs_left -= 1;
+        if self.running.jobs_left == 0 {
             self.launches.push(self.elapsed());
-            self.launch += 1;
-            self.begin_launch()?;
+            self.begin_launch(self.running.index + 1)?;
         }
         Ok(())
+    }
+
+    /// Whether an access that is over found the newest version of its page.
+    fn check(
+        &mut self,
+        page: u32,
+        frame: FrameNo,
+        memory: MemoryId,
+        write: bool,
+    ) -> Result<(), String> {
+        match &mut self.coherence {
+            Some(checker) if write => checker.write(page, memory, frame),
+            Some(checker) => checker.read(page, memory, frame),
+            None => Ok(()),
+        }
     }
 
     /// After the last launch: everything under way ends, and the driver's tables must be right.
@@ -255,11 +309,11 @@ impl Machine {
         }
         self.driver.check().map_err(|what| self.broken(what))?;
         if let Some(checker) = &self.coherence {
-            for &page in &self.pages {
-                let view = self.driver.page(self.arena.offset(u64::from(page)));
+            for page in self.used.iter().flat_map(|range| range.pages()) {
+                let view = self.driver.page(page);
                 let found = match view.owner {
-                    Some(memory) => checker.read(page, memory, view.frame),
-                    None => Err(format!("page {page} of the arena is nowhere")),
+                    Some(memory) => checker.read(self.index(page)?, memory, view.frame),
+                    None => Err(format!("{page} is nowhere")),
                 };
                 found.map_err(|what| self.broken(what))?;
             }
@@ -273,7 +327,7 @@ impl Machine {
         let (nvlink_busy, pcie_busy) = self.links.busy();
         Outcome {
             placement: String::new(),
-            trace: self.trace.name().to_owned(),
+            trace: self.workload.name().to_owned(),
             time,
             cycles: self.spec.in_cycles(time),
             launches: self.launches.clone(),

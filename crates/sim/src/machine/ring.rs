@@ -9,9 +9,10 @@ use std::collections::VecDeque;
 use farside_svm::{Command, Op, Run};
 use farside_types::{CancelReason, CardId, FaultId, FrameNo, JobId, MemoryId, Rights, Span, Time};
 
-use super::{Happening, Machine, Waiting};
-use crate::SimError;
+use super::access::Access;
+use super::{Happening, Machine};
 use crate::gpu::Mapping;
+use crate::{FlushMode, SimError};
 
 /// One GPU's ring.
 #[derive(Debug, Default)]
@@ -23,7 +24,7 @@ pub(super) struct Ring {
     /// A start is in the queue of events.
     starting: bool,
     /// The job that runs.
-    job: Option<JobId>,
+    pub(super) job: Option<JobId>,
 }
 
 impl Ring {
@@ -64,12 +65,12 @@ impl Machine {
         let Some((_, command)) = ring.queue.pop_front() else {
             return Ok(());
         };
-        let drained = match &command.op {
-            Op::CardUnmap { runs } => self.take_away(gpu, runs, None)?,
-            Op::CardProtect { runs, rights } => self.take_away(gpu, runs, Some(*rights))?,
-            _ => Time::ZERO,
+        let own = self.queue.now() + self.ring_cost(&command.op);
+        let end = match &command.op {
+            Op::CardUnmap { runs } => self.take_away(gpu, runs, None, own)?,
+            Op::CardProtect { runs, rights } => self.take_away(gpu, runs, Some(*rights), own)?,
+            _ => own,
         };
-        let end = drained.max(self.queue.now() + self.ring_cost(&command.op));
         self.rings[usize::from(gpu)].current = Some(command);
         self.queue.push(end, Happening::RingEnd { gpu });
         Ok(())
@@ -85,24 +86,46 @@ impl Machine {
         Span::from_nanos(spec.base_ns + special + spec.page_ns * op.pages())
     }
 
-    /// Takes translations or rights away; when the accesses that hold them are over.
+    /// Takes translations or rights away, and flushes; when that is done, at `own` or later:
+    /// accesses that hold them are over, and what was dirty is written back.
     fn take_away(
         &mut self,
         gpu: u8,
         runs: &[Run],
         rights: Option<Rights>,
+        own: Time,
     ) -> Result<Time, SimError> {
-        let mut drained = Time::ZERO;
+        let whole = self.spec.flush.mode == FlushMode::Pipeline;
+        let now = self.queue.now();
+        let (mut drained, mut dirty) = (now, 0);
+        let lines = 1 << self.page_shift;
         for page in runs.iter().flat_map(|run| run.pages().pages()) {
             let page = self.index(page)?;
+            let first = self.first_lines[page as usize];
             let state = &mut self.gpus[usize::from(gpu)];
-            let until = match rights {
-                None => state.unmap(page),
-                Some(rights) => state.protect(page, rights),
-            };
-            drained = drained.max(until);
+            match rights {
+                None => state.table.unmap(page),
+                Some(rights) => state.table.protect(page, rights),
+            }
+            if !whole {
+                drained = drained.max(state.page_in_flight(page));
+                dirty += state.flush_page(page, first, lines);
+            }
         }
-        Ok(drained)
+        let state = &mut self.gpus[usize::from(gpu)];
+        if whole {
+            drained = drained.max(state.in_flight);
+            dirty = state.flush();
+        }
+        let end = own.max(drained + self.links.write_back(dirty));
+        let state = &mut self.gpus[usize::from(gpu)];
+        state.counts.flushes += 1;
+        state.counts.flushed_lines += u64::from(dirty);
+        if whole {
+            state.counts.stalled += end.since(now);
+            state.stalled_until = end;
+        }
+        Ok(end)
     }
 
     pub(super) fn ring_end(&mut self, gpu: u8) -> Result<(), SimError> {
@@ -134,7 +157,7 @@ impl Machine {
     /// A fault was answered with an error: who waited in it.
     fn cancelled(&self, id: FaultId, reason: CancelReason) -> Option<SimError> {
         let fault = self.faults.get(&id)?;
-        let unit = fault.waiting.first()?.unit;
+        let unit = self.pool.iter(fault.waiting).next()?.unit;
         Some(SimError::Cancelled {
             at: Time(self.elapsed().0),
             gpu: usize::from(fault.gpu),
@@ -155,8 +178,8 @@ impl Machine {
             for (offset, page) in run.pages().pages().enumerate() {
                 let page = self.index(page)?;
                 let frame = FrameNo(run.dst.0 + offset as u32);
-                let mapping = Mapping { memory, frame, rights };
-                self.gpus[usize::from(gpu)].table.map(page, mapping);
+                let mapping = Mapping { memory, rights };
+                self.gpus[usize::from(gpu)].table.map(page, mapping, frame);
             }
         }
         Ok(())
@@ -165,52 +188,32 @@ impl Machine {
     /// Ends a fault and replays the accesses that wait in it: each takes the translation that is
     /// there now, in ring order, so that it makes progress whatever is invalidated afterwards.
     fn resume(&mut self, id: FaultId) -> Result<(), SimError> {
-        let Some(fault) = self.faults.remove(&id) else {
+        let Some(mut fault) = self.faults.remove(&id) else {
             return Err(self.broken(format!("{id} is resumed and is not open")));
         };
         self.open.remove(&(fault.gpu, fault.page, fault.write));
-        for waiting in fault.waiting {
-            self.replay(fault.gpu, waiting);
+        while let Some((access, since)) = self.pool.take(&mut fault.waiting) {
+            self.replay(access, fault.page, since);
         }
         Ok(())
     }
 
-    fn replay(&mut self, gpu: u8, waiting: Waiting) {
-        let Waiting { unit, access, since } = waiting;
-        let waited = self.queue.now().since(since);
-        let state = &mut self.gpus[usize::from(gpu)];
-        state.counts.fault_wait += waited;
-        state.units[usize::from(unit)].faults -= 1;
-        match self.usable(gpu, access) {
-            Some(mapping) => {
-                self.gpus[usize::from(gpu)].fill(usize::from(unit), access.page);
-                self.access(gpu, unit, access, mapping, Span::ZERO);
+    fn replay(&mut self, access: Access, page: u32, since: Time) {
+        let now = self.queue.now();
+        let state = &mut self.gpus[usize::from(access.gpu)];
+        state.counts.fault_wait += now.since(since);
+        self.wave_mut(access).faults -= 1;
+        let state = &mut self.gpus[usize::from(access.gpu)];
+        match state.table.usable(page, access.kind.right()) {
+            Some(memory) => {
+                state.fill(usize::from(access.unit), page);
+                self.proceed(access, page, memory, now, true);
+                self.wake(access);
             }
             None => {
-                self.gpus[usize::from(gpu)].counts.refaults += 1;
-                self.raise(gpu, unit, access);
+                state.counts.refaults += 1;
+                self.raise(access, page);
             }
-        }
-        self.schedule(gpu, unit);
-    }
-
-    /// Starts the GPU's part of the running launch.
-    fn launch(&mut self, gpu: u8, job: JobId) {
-        let now = self.queue.now();
-        let g = usize::from(gpu);
-        self.rings[g].job = Some(job);
-        let mut left = 0;
-        for (unit, cu) in self.gpus[g].units.iter_mut().enumerate() {
-            let accesses = self.trace.stream(self.launch, g, unit).len();
-            cu.start(accesses, now);
-            left += accesses as u64;
-        }
-        self.gpus[g].left = left;
-        if left == 0 {
-            self.job_ended(gpu);
-        }
-        for unit in 0..self.gpus[g].units.len() {
-            self.schedule(gpu, unit as u8);
         }
     }
 

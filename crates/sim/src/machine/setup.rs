@@ -1,10 +1,11 @@
-//! Setting up: the driver's configuration, the trace's allocations, and the first contents.
+//! Setting up: the driver's configuration, the program's buffers, and the first contents.
 //!
-//! The traced program had its data on the host when the first kernel was launched. So, before
-//! time starts, the CPU writes every page once: a host fault each, through the driver. The first
-//! touch of a GPU is then a migration from the host, as in the GRIT paper, not a zero fill.
+//! A program has its data on the host when its first kernel is launched. So, before time starts,
+//! the CPU writes every page once, through the driver: host faults, each of which brings what is
+//! around it. The first touch of a GPU is then a migration from the host, as in the GRIT paper,
+//! not a zero fill.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use farside_svm::placement::Placement;
@@ -13,44 +14,45 @@ use farside_svm::{
     Stats,
 };
 use farside_types::{
-    Access, AgentId, BLOCK_PAGES, CardId, FrameNo, MemoryId, PageNo, PageRange, RequestId, Span,
-    Time,
+    Access, AgentId, BLOCK_PAGES, CardId, FrameNo, MemoryId, PAGE_SIZE, PageNo, PageRange,
+    RequestId, Span, Time,
 };
 
-use super::Machine;
 use super::host::Host;
+use super::pool::Pool;
 use super::ring::Ring;
+use super::waves::Running;
+use super::{Machine, Times};
 use crate::coherence::Coherence;
 use crate::gpu::Gpu;
 use crate::links::Links;
 use crate::time::Queue;
-use crate::{SimError, Spec, Trace};
+use crate::workload::{BLOCK_LINES, Buffer, Line, Workload, first_lines};
+use crate::{CapacityOf, SimError, Spec};
 
 /// Where the arena starts: at 4 GiB, so that a small number is never taken for an address.
 const ARENA_START: PageNo = PageNo(1 << 20);
 /// When the first launch is made: long after the first contents, so that these do not look like
 /// the beginning of a fight over the pages.
 const START: Time = Time(2_000_000_000_000);
-/// Host faults that are open at a time before time starts.
-const FAULTS_AT_ONCE: usize = 256;
 
 impl Machine {
-    /// A machine with every page of the trace on the host.
+    /// A machine with every page of the program on the host.
     pub(crate) fn new(
         spec: Spec,
-        trace: Arc<Trace>,
+        workload: Arc<dyn Workload>,
         placement: Box<dyn Placement>,
         check: bool,
     ) -> Result<Machine, SimError> {
         spec.check()?;
-        fits(&spec, &trace)?;
-        let config = config(&spec, &trace);
+        let groups = fits(&spec, &*workload)?;
+        let config = config(&spec, workload.buffers());
         let pages = config.arena.count as usize;
         let bounce = (config.capabilities.bounce_slots, config.capabilities.bounce_pages);
         let coherence = check.then(|| Coherence::new(pages, &config.card_frames, bounce));
         let gpus = (0..spec.gpus()).map(|gpu| CardId(gpu as u8).memory());
         let mut machine = Machine {
-            gpus: gpus.map(|memory| Gpu::new(&spec, memory, pages)).collect(),
+            gpus: gpus.map(|memory| Gpu::new(&spec, memory, pages, check)).collect(),
             rings: std::iter::repeat_with(Ring::default).take(spec.gpus()).collect(),
             links: Links::new(&spec),
             host: Host::default(),
@@ -60,21 +62,36 @@ impl Machine {
             faults: BTreeMap::new(),
             open: BTreeMap::new(),
             next_fault: 0,
+            walks: HashMap::default(),
+            pool: Pool::new(),
             arena: ARENA_START,
             arena_pages: pages as u64,
-            pages: Vec::new(),
+            used: Vec::new(),
+            blocks: Vec::new(),
+            first_lines: vec![Line::default(); pages],
+            page_shift: spec.page_lines_shift(),
             coherence,
             before: Stats::default(),
             start: START,
-            launch: 0,
-            jobs_left: 0,
+            running: Running::default(),
             launches: Vec::new(),
             timer: None,
-            retired: 0,
+            accesses: 0,
+            groups_done: 0,
+            groups,
             events: 0,
             idle_events: 0,
+            times: Times {
+                cycle: spec.cycles(1),
+                l1_cache: spec.cycles(spec.cache.l1_cycles),
+                l2_cache: spec.cycles(spec.cache.l2_cycles),
+                memory: Span::from_nanos(spec.gpu.memory_ns),
+                dispatch: spec.cycles(spec.gpu.dispatch_cycles),
+                run_ahead: spec.cycles(spec.engine.run_ahead_cycles),
+            },
+            lines: None,
             spec,
-            trace,
+            workload,
         };
         machine.allocate()?;
         machine.initialise()?;
@@ -82,12 +99,14 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Makes the trace's allocations, in its order.
+    /// Allocates the program's buffers, in its order.
     fn allocate(&mut self) -> Result<(), SimError> {
-        let trace = Arc::clone(&self.trace);
-        for (index, allocation) in trace.allocations().iter().enumerate() {
-            let name = Arc::from(format!("{}:{:#x}", trace.name(), allocation.address));
-            let request = Request::Alloc { bytes: allocation.bytes, name };
+        let workload = Arc::clone(&self.workload);
+        let firsts = first_lines(workload.buffers());
+        for (index, (buffer, first)) in workload.buffers().iter().zip(firsts).enumerate() {
+            // The driver counts pages; how large one is, only the machine knows.
+            let bytes = pages(&self.spec, buffer) * PAGE_SIZE as u64;
+            let request = Request::Alloc { bytes, name: Arc::from(buffer.name.as_str()) };
             let id = RequestId(index as u64);
             self.driver.handle(Time::ZERO, Event::Request { id, request });
             self.obey()?;
@@ -98,26 +117,35 @@ impl Machine {
                 }
                 reply => return Err(self.broken(format!("alloc is answered with {reply:?}"))),
             };
-            for page in range.pages() {
-                let page = self.index(page)?;
-                self.pages.push(page);
+            self.take_range(range, first)?;
+        }
+        Ok(())
+    }
+
+    /// Notes which pages of the arena the lines from `first` on are in.
+    fn take_range(&mut self, range: PageRange, first: Line) -> Result<(), SimError> {
+        let start = self.index(range.start)?;
+        let pages_per_block = BLOCK_LINES >> self.page_shift;
+        for index in 0..range.count as u32 {
+            self.first_lines[(start + index) as usize] = Line(first.0 + (index << self.page_shift));
+            if index % pages_per_block == 0 {
+                self.blocks.push(start + index);
             }
         }
+        self.used.push(range);
         Ok(())
     }
 
     /// Has the CPU write every page once.
     fn initialise(&mut self) -> Result<(), SimError> {
-        let pages = self.pages.clone();
-        for some in pages.chunks(FAULTS_AT_ONCE) {
-            for &page in some {
-                let page = self.arena.offset(u64::from(page));
-                let access = Access::Write;
-                self.driver.handle(Time::ZERO, Event::HostFault { page, access });
-            }
-            self.obey()?;
-            for &page in some {
-                self.written_by_cpu(page)?;
+        for range in self.used.clone() {
+            for page in range.pages() {
+                if self.driver.page(page).owner.is_none() {
+                    let access = Access::Write;
+                    self.driver.handle(Time::ZERO, Event::HostFault { page, access });
+                    self.obey()?;
+                }
+                self.written_by_cpu(self.index(page)?)?;
             }
         }
         Ok(())
@@ -160,39 +188,57 @@ impl Machine {
     }
 }
 
-/// Whether the machine is large enough for the trace.
-fn fits(spec: &Spec, trace: &Trace) -> Result<(), SimError> {
-    let (gpus, units) = (trace.gpus() as u64, trace.compute_units() as u64);
-    let checks = [
-        ("GPUs", "gpu.count", gpus, u64::from(spec.gpu.count)),
-        ("compute units", "gpu.compute_units", units, u64::from(spec.gpu.compute_units)),
-    ];
-    match checks.into_iter().find(|&(_, _, used, given)| used > given) {
-        Some((what, key, used, given)) => Err(SimError::TooSmall { what, key, used, given }),
-        None => Ok(()),
+/// Whether the machine is large enough for the program, and how many work-groups that has.
+fn fits(spec: &Spec, workload: &dyn Workload) -> Result<u64, SimError> {
+    let too_small = |what, key, used, given| Err(SimError::TooSmall { what, key, used, given });
+    let (used, given) = (u64::from(workload.gpus()), u64::from(spec.gpu.count));
+    if used > given {
+        return too_small("GPUs", "gpu.count", used, given);
     }
+    let mut groups = 0;
+    for launch in 0..workload.launches() {
+        let launch = workload.launch(launch);
+        let (used, given) = (u64::from(launch.waves), u64::from(spec.gpu.wavefronts));
+        if used > given {
+            return too_small("wavefronts in a work-group", "gpu.wavefronts", used, given);
+        }
+        groups += u64::from(launch.groups);
+    }
+    Ok(groups)
 }
 
-/// Enough pages for every allocation to start at a block of its own.
-fn arena_pages(trace: &Trace) -> u64 {
-    let blocks = trace.allocations().iter().map(|a| a.pages().div_ceil(BLOCK_PAGES) + 1);
+/// The pages of a buffer.
+fn pages(spec: &Spec, buffer: &Buffer) -> u64 {
+    buffer.bytes.div_ceil(u64::from(spec.page.bytes))
+}
+
+/// Enough pages for every buffer to start at a block of its own.
+fn arena_pages(spec: &Spec, buffers: &[Buffer]) -> u64 {
+    let blocks = buffers.iter().map(|buffer| pages(spec, buffer).div_ceil(BLOCK_PAGES) + 1);
     (blocks.sum::<u64>() + 1) * BLOCK_PAGES
 }
 
-fn config(spec: &Spec, trace: &Trace) -> Config {
-    let footprint = trace.pages();
+fn config(spec: &Spec, buffers: &[Buffer]) -> Config {
+    let footprint: u64 = buffers.iter().map(|buffer| pages(spec, buffer)).sum();
     let frames = match spec.gpu.capacity_percent {
-        Some(percent) => (footprint * u64::from(percent)).div_ceil(100),
+        Some(percent) => {
+            let share = footprint * u64::from(percent);
+            match spec.gpu.capacity_of {
+                CapacityOf::Each => share.div_ceil(100),
+                CapacityOf::Total => share.div_ceil(100 * u64::from(spec.gpu.count)),
+            }
+        }
         // Everything, and a block besides: room for frames that are about to be given back.
         None => footprint + BLOCK_PAGES,
     };
-    let arena = PageRange::new(ARENA_START, arena_pages(trace));
+    let arena = PageRange::new(ARENA_START, arena_pages(spec, buffers));
     let mut config = Config::embedded(arena, vec![frames.max(1) as u32; spec.gpus()]);
     config.capabilities = Capabilities::with_dma(spec.gpus(), true);
     config.limits.fault_batch = spec.driver.fault_batch as usize;
     config.thrash.window = Span::from_nanos(spec.driver.thrash_window_ns);
     config.prefetch = PrefetchConfig {
-        host_fault_around: 1,
+        // The CPU faults only before time starts.
+        host_fault_around: BLOCK_PAGES as u32,
         density_percent: spec.driver.density_percent,
         ..PrefetchConfig::default()
     };

@@ -4,7 +4,7 @@
 //! when it starts and requires that the source has not changed when it ends.
 
 use farside_svm::{Command, Event, Op, Place, Run};
-use farside_types::{FrameNo, MemoryId, PAGE_SIZE, PageNo, Span};
+use farside_types::{FrameNo, MemoryId, PageNo, Span};
 
 use super::{Happening, Machine};
 use crate::SimError;
@@ -39,7 +39,7 @@ fn memory(place: Place) -> MemoryId {
 impl Machine {
     pub(super) fn transfer_start(&mut self, command: Command) -> Result<(), SimError> {
         let now = self.queue.now();
-        let bytes = command.op.pages() * PAGE_SIZE as u64;
+        let bytes = command.op.pages() * u64::from(self.spec.page.bytes);
         let on_the_wire = match &command.op {
             Op::Copy { from, to, .. } => {
                 let (from, to) = (memory(*from), memory(*to));

@@ -4,6 +4,7 @@ use farside_types::{FaultId, Time};
 
 use super::{Fault, Machine};
 use crate::SimError;
+use crate::gpu::{Gpu, WaveState};
 
 /// Events without the end of an access after which the run is given up.
 pub(super) const IDLE_EVENTS_MAX: u64 = 10_000_000;
@@ -22,10 +23,12 @@ impl Machine {
             lines.push(format!("  and {more} more faults"));
         }
         for (id, gpu) in self.gpus.iter().enumerate() {
-            let busy = gpu.units.iter().filter(|unit| unit.busy()).count();
             lines.push(format!(
-                "  GPU {id}: {busy} busy CUs, {} accesses left of launch {}",
-                gpu.left, self.launch
+                "  GPU {id}: {} busy CUs, {} work-groups of launch {}{}",
+                gpu.busy_units(),
+                gpu.resident,
+                self.running.index,
+                states(gpu),
             ));
         }
         lines.push(format!(
@@ -38,7 +41,8 @@ impl Machine {
 
     fn describe(&self, id: FaultId, fault: &Fault) -> String {
         let page = self.arena.offset(u64::from(fault.page));
-        let units: Vec<_> = fault.waiting.iter().map(|waiting| waiting.unit).collect();
+        let mut units: Vec<_> = self.pool.iter(fault.waiting).map(|access| access.unit).collect();
+        units.dedup();
         let view = self.driver.page(page);
         format!(
             "  GPU {} CU {units:?} since {:?} in {id} for {} {page}: {:?}, owner {:?}, mappers {:?}",
@@ -50,4 +54,20 @@ impl Machine {
             view.mappers,
         )
     }
+}
+
+/// How many wavefronts of a GPU wait for what.
+fn states(gpu: &Gpu) -> String {
+    let all = [
+        (WaveState::Running, "running"),
+        (WaveState::Loads, "waiting for loads"),
+        (WaveState::Fault, "in faults"),
+        (WaveState::Barrier, "at barriers"),
+        (WaveState::Ending, "ending"),
+    ];
+    let waves = || gpu.units.iter().flat_map(|unit| &unit.waves);
+    let count = |state| waves().filter(|wave| wave.state == state).count();
+    let said = all.map(|(state, name)| (count(state), name));
+    let said = said.iter().filter(|(count, _)| *count > 0);
+    said.map(|(count, name)| format!(", {count} wavefronts {name}")).collect()
 }

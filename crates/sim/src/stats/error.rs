@@ -9,10 +9,12 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum StatsError {
     /// The name does not tell the format.
-    #[error("{path} does not say its format; end its name with .txt, .json or .parquet")]
+    #[error("{path} does not say its format; end its name with {endings}")]
     Format {
         /// The name given.
         path: PathBuf,
+        /// What it may end with.
+        endings: &'static str,
     },
     /// The file cannot be written.
     #[error("cannot write {path}: {source}; check that its folder is there and has room")]
@@ -39,6 +41,10 @@ pub enum StatsError {
 }
 
 impl StatsError {
+    pub(crate) fn format(path: &Path, endings: &'static str) -> StatsError {
+        StatsError::Format { path: path.to_owned(), endings }
+    }
+
     pub(crate) fn write(path: &Path, source: std::io::Error) -> StatsError {
         StatsError::Write { path: path.to_owned(), source }
     }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::Spec;
 pub use error::StatsError;
 pub use names::{Statistic, markdown};
+pub(crate) use names::{driver_statistics, gpu_statistics};
 pub use registry::Description;
 pub(crate) use registry::counters;
 pub use table::{Cells, write_parquet};
@@ -46,6 +47,38 @@ counters! {
         refaults: u64 = "faults.again", "count";
         /// Time from fault to replay, summed over the accesses that waited.
         fault_wait: Span = "faults.wait", "ps";
+        /// Faults that found the buffer full.
+        faults_held_back: u64 = "faults.held_back", "count";
+        /// Loads that the vector caches served.
+        vector_hits: u64 = "cache.vector.hits", "count";
+        /// Loads that they did not.
+        vector_misses: u64 = "cache.vector.misses", "count";
+        /// Loads that the scalar caches served.
+        scalar_hits: u64 = "cache.scalar.hits", "count";
+        /// Loads that they did not.
+        scalar_misses: u64 = "cache.scalar.misses", "count";
+        /// Lines of code that had to be waited for.
+        fetches: u64 = "cache.instruction.misses", "count";
+        /// Accesses, by whomever, that the GPU's L2 cache served.
+        l2_hits: u64 = "cache.l2.hits", "count";
+        /// Accesses that it did not.
+        l2_misses: u64 = "cache.l2.misses", "count";
+        /// Dirty lines that had to go for others.
+        l2_write_backs: u64 = "cache.l2.write_backs", "count";
+        /// Invalidations, each with a flush.
+        flushes: u64 = "flush.count", "count";
+        /// Dirty lines that these wrote back.
+        flushed_lines: u64 = "flush.lines", "count";
+        /// Time in which no compute unit could issue because of them.
+        stalled: Span = "flush.stalled", "ps";
+        /// Levels of the page table that walks read.
+        walk_levels: u64 = "walk.levels", "count";
+        /// Time that walks waited for a walker, summed over walks.
+        walk_queue: Span = "walk.waited", "ps";
+        /// Page handling, local: walks after misses of the L2 TLB (GRIT, Figure 3).
+        handling_local: Span = "handling.local", "ps";
+        /// Page handling, remote: accesses over a link (GRIT, Figure 3).
+        handling_remote: Span = "handling.remote", "ps";
         /// Counter notices sent.
         notices: u64 = "counter.notices", "count";
     }
@@ -55,6 +88,18 @@ impl GpuCounts {
     /// Accesses carried out.
     pub fn accesses(&self) -> u64 {
         self.reads + self.writes
+    }
+
+    /// Counts a lookup of a compute unit's own cache: 0 vector, 1 scalar, 2 code.
+    pub(crate) fn count_l1(&mut self, cache: usize, hit: bool) {
+        let count = match (cache, hit) {
+            (0, true) => &mut self.vector_hits,
+            (0, false) => &mut self.vector_misses,
+            (1, true) => &mut self.scalar_hits,
+            (1, false) => &mut self.scalar_misses,
+            _ => &mut self.fetches,
+        };
+        *count += 1;
     }
 }
 

@@ -36,7 +36,7 @@ impl Format {
             Some("txt") => Ok(Format::Text),
             Some("json") => Ok(Format::Json),
             Some("parquet") => Ok(Format::Parquet),
-            _ => Err(StatsError::Format { path: path.to_owned() }),
+            _ => Err(StatsError::format(path, ".txt, .json or .parquet")),
         }
     }
 }

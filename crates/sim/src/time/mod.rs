@@ -2,8 +2,10 @@
 //!
 //! Owns no meaning: what happens at a point in time is the machine's business.
 
+mod lane;
 mod queue;
 mod resource;
 
+pub use lane::Lane;
 pub use queue::Queue;
 pub use resource::{Port, bytes_time};

@@ -1,5 +1,8 @@
 //! A trace as a workload: its wavefronts, with a wait where they probably waited.
 //!
+//! The recorder ran a wavefront to its next barrier or end before another one of the work-group: a
+//! wavefront that goes on after another one stood at a barrier in between.
+//!
 //! Work-groups run on the compute unit that they were recorded on, those of one compute unit in
 //! recorded order. What names no work-group, as cycle-level recordings, is one work-group of one
 //! wavefront per compute unit and launch, so that its order is kept.
@@ -72,14 +75,15 @@ fn begin(stream: &Stream, first: usize, at: &mut Cursor) -> bool {
 
 fn advance(stream: &Stream, at: &mut Cursor, lines: &mut Lines) -> Instruction {
     let [number, head, line, _] = &mut at.notes;
-    while *head == stream.pieces[*number as usize].end {
-        match next_piece(stream, *number) {
+    if *head == stream.pieces[*number as usize].end {
+        return match next_piece(stream, *number) {
             Some(piece) => {
                 *number += 1;
                 (*head, *line) = (piece.head, piece.line);
+                Instruction::Barrier
             }
-            None => return Instruction::End,
-        }
+            None => Instruction::End,
+        };
     }
     let what = stream.heads[*head as usize];
     let end = *line as usize + what.lines();

@@ -21,6 +21,7 @@ fn run(trace: &Trace, group: u32, wave: u16) -> String {
             Instruction::Store => 'S',
             Instruction::LoadScalar => 'A',
             Instruction::Wait => 'w',
+            Instruction::Barrier => 'b',
             Instruction::End => return all.join(" "),
             other => panic!("{other:?} is not recorded"),
         };
@@ -82,7 +83,7 @@ fn markers_name_work_groups_and_wavefronts() {
         assert_eq!(trace.place(0, group), Some(Place { gpu, unit }));
     }
     let waves = |group| [run(&trace, group, 0), run(&trace, group, 1)];
-    assert_eq!(waves(0), ["L1 L3", "L0"]);
+    assert_eq!(waves(0), ["L1 b L3", "L0"]);
     assert_eq!(waves(1), ["L4", ""]);
     assert_eq!(waves(2), ["L2", ""]);
 }

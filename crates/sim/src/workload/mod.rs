@@ -7,6 +7,7 @@
 
 pub mod bfs;
 pub mod bs;
+pub mod c2d;
 pub mod catalog;
 pub mod dnn;
 pub mod fir;
@@ -16,10 +17,12 @@ pub mod mm;
 pub mod profile;
 pub mod program;
 pub mod sc;
+mod script;
 pub mod st;
 
 use std::fmt;
 
+pub use script::{Group, Script, Step};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a line: what the coalescer makes of the accesses of a wavefront's lanes.

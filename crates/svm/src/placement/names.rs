@@ -3,7 +3,9 @@
 use thiserror::Error;
 
 use super::parameters::Parameters;
-use super::{AccessCounter, Duplication, FirstTouch, Grit, OnTouch, Placement};
+use super::{
+    AccessCounter, Duplication, FirstTouch, Gps, GriffinDpc, Grit, Ideal, OnTouch, Placement,
+};
 
 /// The scheme that `text` names: one of [`NAMES`] or [`SIMULATED`], alone or with parameters, as in
 /// `grit:threshold=8,cache=off`.
@@ -18,6 +20,9 @@ pub fn by_name(text: &str) -> Result<Box<dyn Placement>, SchemeError> {
         "access-counter" => Box::new(AccessCounter),
         "duplication" => Box::new(Duplication),
         "grit" => Box::new(Grit::from_parameters(&mut parameters)?),
+        "ideal" => Box::new(Ideal),
+        "griffin-dpc" => Box::new(GriffinDpc::from_parameters(&mut parameters)?),
+        "gps" => Box::new(Gps),
         name => return Err(SchemeError::Name { name: name.to_owned() }),
     };
     parameters.finish()?;
@@ -28,7 +33,7 @@ pub fn by_name(text: &str) -> Result<Box<dyn Placement>, SchemeError> {
 pub const NAMES: [&str; 5] = ["on-touch", "first-touch", "access-counter", "duplication", "grit"];
 
 /// Names that [`by_name`] knows, of schemes that only a simulated machine can do.
-pub const SIMULATED: [&str; 0] = [];
+pub const SIMULATED: [&str; 3] = ["ideal", "griffin-dpc", "gps"];
 
 /// Why a scheme is refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -3,12 +3,16 @@
 //! The kernels follow the tensor operators of MGPUSim's `dnn` benchmarks: convolutions are an
 //! unfolding of the image into columns and a multiplication of matrices.
 
+pub(crate) mod im2col;
 pub(crate) mod matmul;
+pub(crate) mod tensor;
 
 use super::{Cursor, Instruction, Line, Lines};
 
 /// Steps before those of a [`Part`]: the arguments, and the wait for them.
 const FIRST_STEP: u32 = 2;
+/// Most work-groups of one wavefront on a compute unit: a wavefront slot each (AMD GCN3).
+pub(crate) const WAVES_PER_UNIT: u16 = 40;
 /// Most work-groups of several wavefronts on a compute unit (AMD GCN3: 16 barriers).
 pub(crate) const GROUPS_PER_UNIT: u16 = 16;
 

@@ -1,0 +1,184 @@
+//! `farside replay`: recorded accesses in a fixed order, counted without time.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use farside::placement;
+use farside_sim::functional::{Options, Report, Table, accesses, replay_with};
+use farside_sim::workload::{Workload, catalog};
+use farside_sim::{SimError, Trace};
+use serde::Serialize;
+
+use super::Failure;
+use super::output::{print, print_json};
+use super::progress::bar;
+use super::size::parse_size;
+
+/// Replay recorded memory accesses one at a time, without time, and count what a scheme does
+///
+/// Every fault is served before the next access, so the definition of a placement scheme fixes
+/// every count: an oracle for other simulators and for schemes under development. `farside sim`
+/// replays in simulated time. The order of the accesses and all else that is fixed is in
+/// docs/traces.md.
+///
+/// A trace is a recording (NAME.bin.zst with NAME.json beside it); its format is found by its
+/// content. Without a trace or a workload the two excerpts that come with the program are
+/// replayed.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Replay {
+    /// Traces to replay
+    #[arg(value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+
+    /// Count without time: the only kind of replay that this command does
+    #[arg(long, required = true)]
+    functional: bool,
+
+    /// Replay a generated workload too
+    #[arg(long, value_name = "NAME")]
+    workload: Option<String>,
+
+    /// Its size, as in 64M; without it, the size in the GRIT paper
+    #[arg(long, value_name = "N", requires = "workload", value_parser = parse_size)]
+    bytes: Option<u64>,
+
+    /// Schemes to compare, with parameters if need be, as in NAME:key=value,key=value
+    #[arg(
+        long,
+        value_name = "LIST",
+        default_value = "on-touch,first-touch,access-counter,duplication"
+    )]
+    scheme: String,
+
+    /// GPUs [default: as many as the trace was recorded on, or 4]
+    #[arg(long, value_name = "N")]
+    gpus: Option<u32>,
+
+    /// Compute units of a GPU
+    #[arg(long, value_name = "N", default_value_t = Options::default().units)]
+    units: u32,
+
+    /// Pages that a GPU holds, in percent of all [default: all of them]
+    #[arg(long, value_name = "PERCENT")]
+    capacity: Option<u32>,
+
+    /// Remote accesses to a 64 KiB group after which the access counters give notice
+    #[arg(long, value_name = "N", default_value_t = Options::default().counter_threshold)]
+    threshold: u32,
+
+    /// Count for every page as well (with --json)
+    #[arg(long, requires = "json")]
+    pages: bool,
+
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    json: bool,
+
+    /// No progress bar
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  farside replay --functional                     the bundled traces, the four uniform schemes
+  farside replay --functional mm.emu.bin.zst st.emu.bin.zst --scheme on-touch,duplication
+  farside replay --functional --workload fir --bytes 32M --json --pages";
+
+#[derive(Serialize)]
+struct Json {
+    version: &'static str,
+    reports: Vec<Report>,
+}
+
+impl Replay {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let mut all = Vec::new();
+        for workload in self.workloads()? {
+            let mut reports = Vec::new();
+            for scheme in schemes(&self.scheme) {
+                reports.push(self.replay(&*workload, &scheme)?);
+            }
+            if !self.json {
+                let gap = if all.is_empty() { "" } else { "\n" };
+                print(&format!("{gap}{}", Table(&reports)))?;
+            }
+            all.extend(reports);
+        }
+        match self.json {
+            true => print_json(&Json { version: env!("CARGO_PKG_VERSION"), reports: all }),
+            false => Ok(()),
+        }
+    }
+
+    fn workloads(&self) -> Result<Vec<Arc<dyn Workload>>, Failure> {
+        let mut workloads: Vec<Arc<dyn Workload>> = Vec::new();
+        for path in &self.traces {
+            workloads.push(Arc::new(Trace::open(path).map_err(SimError::from)?));
+        }
+        if let Some(name) = &self.workload {
+            let workload = catalog::by_name(name, self.bytes);
+            workloads.push(workload.map_err(|error| Failure::Usage(error.to_string()))?);
+        }
+        if workloads.is_empty() {
+            for name in Trace::BUNDLED {
+                workloads.push(Arc::new(Trace::bundled(name).map_err(SimError::from)?));
+            }
+        }
+        Ok(workloads)
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            gpus: self.gpus,
+            units: self.units,
+            capacity_percent: self.capacity,
+            counter_threshold: self.threshold,
+            per_page: self.pages,
+            ..Options::default()
+        }
+    }
+
+    fn replay(&self, workload: &dyn Workload, scheme: &str) -> Result<Report, Failure> {
+        let options = self.options();
+        let placement = placement::by_name(scheme).map_err(SimError::from)?;
+        let bar = bar(0, self.quiet);
+        if !bar.is_hidden() {
+            let gpus = options.gpus_for(workload);
+            bar.set_length(accesses(workload, gpus, options.units).count() as u64);
+            bar.set_message(format!("{}: {scheme}", workload.name()));
+        }
+        let report = replay_with(workload, placement, &options, |now| bar.set_position(now));
+        bar.finish_and_clear();
+        Ok(report?)
+    }
+}
+
+/// The schemes of a list. A part with a value and no name is a parameter of the scheme before it.
+fn schemes(list: &str) -> Vec<String> {
+    let mut schemes: Vec<String> = Vec::new();
+    for part in list.split(',') {
+        match schemes.last_mut() {
+            Some(scheme) if part.contains('=') && !part.contains(':') => {
+                scheme.push(',');
+                scheme.push_str(part);
+            }
+            _ => schemes.push(part.to_owned()),
+        }
+    }
+    schemes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_stay_with_their_scheme() {
+        assert_eq!(schemes("a"), ["a"]);
+        assert_eq!(schemes("a,b:x=1,y=2,c"), ["a", "b:x=1,y=2", "c"]);
+        assert_eq!(schemes("a:x=1,b:y=2"), ["a:x=1", "b:y=2"]);
+    }
+}

@@ -1,0 +1,383 @@
+//! What happened to a page, when and why.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use farside_svm::placement::Action;
+use farside_types::{Access, MemoryId, PageNo, PageRange, Reason, Time};
+use serde_json::{Value, json};
+
+use super::{action_name, memory_name};
+use crate::observe::{Observation, Observer};
+
+/// Most entries kept for a page: the oldest. Later ones are counted.
+pub const ENTRIES_MAX: usize = 4096;
+/// Candidates for the pages that moved most, for each page asked for.
+const CANDIDATES: usize = 4;
+
+/// Whose history is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// These.
+    List(Vec<PageNo>),
+    /// All of a range.
+    Range(PageRange),
+    /// So many, those that moved most. Counting takes about 40 bytes for each page that faults.
+    MostMoved(usize),
+}
+
+/// Something that happened to a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// A GPU faulted on it.
+    Fault {
+        /// Which GPU.
+        gpu: u8,
+        /// For what.
+        access: Access,
+        /// It was mapped, with too few rights.
+        protection: bool,
+    },
+    /// The driver decided.
+    Decision {
+        /// Whose fault it was; `None`: a counter or a proposal of the scheme.
+        gpu: Option<u8>,
+        /// What to do.
+        action: Action,
+        /// Why.
+        reason: Reason,
+    },
+    /// It was copied, or filled with zeros.
+    Move {
+        /// Where from; `None`: zeros.
+        from: Option<MemoryId>,
+        /// Where to.
+        to: MemoryId,
+        /// What had been decided about it last.
+        action: Option<Action>,
+        /// Why.
+        reason: Reason,
+        /// When the copy began.
+        since: Time,
+    },
+}
+
+/// Something that happened to a page, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// When.
+    pub at: Time,
+    /// What.
+    pub what: Happened,
+}
+
+/// The history of one page.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Story {
+    /// What happened, in the order of time.
+    pub entries: Vec<Entry>,
+    /// Moves, also those that are not among the entries.
+    pub moves: u64,
+    /// Entries that are not kept: beyond [`ENTRIES_MAX`], or before the page was found to be one of
+    /// those that move most.
+    pub left_out: u64,
+}
+
+/// What is known of every page that may come into the table.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    moves: u64,
+    entries: u64,
+    action: Option<Action>,
+}
+
+/// Keeps the history of chosen pages.
+#[derive(Clone, Debug)]
+pub struct PageHistory {
+    pages: Pages,
+    known: BTreeMap<PageNo, Known>,
+    stories: BTreeMap<PageNo, Vec<Entry>>,
+    /// No page in the table has moved less often.
+    least_moves: u64,
+}
+
+impl PageHistory {
+    /// An observer of these pages.
+    #[must_use]
+    pub fn new(mut pages: Pages) -> PageHistory {
+        if let Pages::List(list) = &mut pages {
+            list.sort_unstable();
+            list.dedup();
+        }
+        PageHistory { pages, known: BTreeMap::new(), stories: BTreeMap::new(), least_moves: 0 }
+    }
+
+    /// The histories: by page, or those that moved most first, the lower page first among equals.
+    #[must_use]
+    pub fn stories(&self) -> Vec<(PageNo, Story)> {
+        let mut list: Vec<_> = self.stories.keys().map(|&page| (page, self.story(page))).collect();
+        if let Pages::MostMoved(count) = self.pages {
+            list.retain(|(_, story)| story.moves > 0);
+            list.sort_by_key(|(page, story)| (std::cmp::Reverse(story.moves), *page));
+            list.truncate(count);
+        }
+        list
+    }
+
+    fn story(&self, page: PageNo) -> Story {
+        let known = self.known.get(&page).copied().unwrap_or_default();
+        let entries = self.stories.get(&page).cloned().unwrap_or_default();
+        let left_out = known.entries - entries.len() as u64;
+        Story { entries, moves: known.moves, left_out }
+    }
+
+    /// As JSON: a list of `{page, moves, left_out, entries}`; times in picoseconds.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let story = |(page, story): (PageNo, Story)| {
+            let entries: Vec<Value> = story.entries.iter().map(entry_json).collect();
+            let (moves, left_out) = (story.moves, story.left_out);
+            json!({ "page": page.0, "moves": moves, "left_out": left_out, "entries": entries })
+        };
+        format!("{:#}\n", Value::from_iter(self.stories().into_iter().map(story)))
+    }
+
+    fn wants(&self, page: PageNo) -> bool {
+        match &self.pages {
+            Pages::List(list) => list.binary_search(&page).is_ok(),
+            Pages::Range(range) => range.contains(page),
+            Pages::MostMoved(count) => *count > 0,
+        }
+    }
+
+    fn add(&mut self, at: Time, page: PageNo, what: Happened) {
+        if !self.wants(page) {
+            return;
+        }
+        let known = self.known.entry(page).or_default();
+        known.entries += 1;
+        known.moves += u64::from(matches!(what, Happened::Move { .. }));
+        if let Happened::Decision { action, .. } = what {
+            known.action = Some(action);
+        }
+        let moves = known.moves;
+        if self.has_place(page, moves) {
+            let entries = self.stories.entry(page).or_default();
+            if entries.len() < ENTRIES_MAX {
+                entries.push(Entry { at, what });
+            }
+        }
+    }
+
+    /// Whether the page is in the table or may enter it; makes room if it must.
+    ///
+    /// A page enters when it has moved more often than one that is there. So at any time every page
+    /// that is not there has no more moves than any that is.
+    fn has_place(&mut self, page: PageNo, moves: u64) -> bool {
+        let Pages::MostMoved(count) = self.pages else {
+            return true;
+        };
+        if self.stories.contains_key(&page) || self.stories.len() < count * CANDIDATES {
+            return true;
+        }
+        if moves <= self.least_moves {
+            return false;
+        }
+        let moves_of = |page: &PageNo| self.known.get(page).map_or(0, |known| known.moves);
+        let least = self.stories.keys().map(|page| (moves_of(page), *page)).min();
+        let Some((least_moves, least)) = least else {
+            return false;
+        };
+        self.least_moves = least_moves;
+        if moves <= least_moves {
+            return false;
+        }
+        self.stories.remove(&least);
+        true
+    }
+}
+
+impl Observer for PageHistory {
+    fn observe(&mut self, now: Time, what: &Observation) {
+        match *what {
+            Observation::Fault { slot, page, access, protection } => {
+                self.add(now, page, Happened::Fault { gpu: slot.gpu, access, protection });
+            }
+            Observation::Decision { page, gpu, action, reason } => {
+                self.add(now, page, Happened::Decision { gpu, action, reason });
+            }
+            Observation::Transfer { page, pages, from, to, reason, since } => {
+                for page in PageRange::new(page, u64::from(pages)).pages() {
+                    let action = self.known.get(&page).and_then(|known| known.action);
+                    self.add(now, page, Happened::Move { from, to, action, reason, since });
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn entry_json(entry: &Entry) -> Value {
+    let at = entry.at.0;
+    match entry.what {
+        Happened::Fault { gpu, access, protection } => json!({
+            "at": at, "what": "fault", "gpu": gpu, "access": access_name(access),
+            "protection": protection,
+        }),
+        Happened::Decision { gpu, action, reason } => json!({
+            "at": at, "what": "decision", "gpu": gpu, "action": action_name(action),
+            "reason": reason.name(),
+        }),
+        Happened::Move { from, to, action, reason, since } => json!({
+            "at": at, "what": "move", "from": memory_name(from), "to": memory_name(Some(to)),
+            "action": action.map(action_name), "reason": reason.name(), "since": since.0,
+        }),
+    }
+}
+
+fn access_name(access: Access) -> &'static str {
+    match access {
+        Access::Read => "read",
+        Access::Write => "write",
+    }
+}
+
+impl fmt::Display for Happened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Happened::Fault { gpu, access, protection } => {
+                let why = if protection { ", mapped with too few rights" } else { "" };
+                write!(f, "fault of gpu {gpu} for a {}{why}", access_name(access))
+            }
+            Happened::Decision { gpu, action, reason } => {
+                let action = action_name(action);
+                match gpu {
+                    Some(gpu) => write!(f, "decision for gpu {gpu}: {action} ({reason})"),
+                    None => write!(f, "decision: {action} ({reason})"),
+                }
+            }
+            Happened::Move { from, to, action, reason, since: _ } => {
+                let (from, to) = (memory_name(from), memory_name(Some(to)));
+                let action = action.map_or("move", action_name);
+                write!(f, "{action} from {from} to {to} ({reason})")
+            }
+        }
+    }
+}
+
+impl fmt::Display for PageHistory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (page, story) in self.stories() {
+            writeln!(f, "page {}: {} moves", page.0, story.moves)?;
+            for Entry { at, what } in &story.entries {
+                writeln!(f, "  {:>12}.{:03} ns  {what}", at.0 / 1_000, at.0 % 1_000)?;
+            }
+            if story.left_out > 0 {
+                writeln!(f, "  {} entries are not shown", story.left_out)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::Slot;
+    use proptest::prelude::*;
+
+    fn moved(page: u64, pages: u32) -> Observation {
+        Observation::Transfer {
+            page: PageNo(page),
+            pages,
+            from: Some(MemoryId::HOST),
+            to: MemoryId(2),
+            reason: Reason::Demand,
+            since: Time(5),
+        }
+    }
+
+    fn told(pages: Pages, what: &[Observation]) -> PageHistory {
+        let mut history = PageHistory::new(pages);
+        for (at, what) in what.iter().enumerate() {
+            history.observe(Time(at as u64 * 1_500), what);
+        }
+        history
+    }
+
+    fn life() -> [Observation; 3] {
+        let slot = Slot { gpu: 1, unit: 0, slot: 3 };
+        let (page, access) = (PageNo(7), Access::Write);
+        let (action, reason) = (Action::Migrate, Reason::Demand);
+        [
+            Observation::Fault { slot, page, access, protection: true },
+            Observation::Decision { page, gpu: Some(1), action, reason },
+            moved(6, 2),
+        ]
+    }
+
+    #[test]
+    fn a_page_tells_its_fault_the_decision_and_the_move() {
+        let history = told(Pages::List(vec![PageNo(7), PageNo(7)]), &life());
+        let expected = "\
+page 7: 1 moves
+             0.000 ns  fault of gpu 1 for a write, mapped with too few rights
+             1.500 ns  decision for gpu 1: migrate (demand)
+             3.000 ns  migrate from host to gpu 1 (demand)
+";
+        assert_eq!(history.to_string(), expected);
+    }
+
+    #[test]
+    fn json_says_the_same() {
+        let history = told(Pages::Range(PageRange::new(PageNo(6), 2)), &life());
+        let json: Value = serde_json::from_str(&history.to_json()).unwrap();
+        assert_eq!(json[0]["page"], 6);
+        assert_eq!(json[0]["entries"][0]["action"], Value::Null);
+        let entries = json[1]["entries"].as_array().unwrap();
+        assert_eq!(entries.len(), 3);
+        assert_eq!(
+            (&entries[0]["what"], &entries[0]["protection"]),
+            (&json!("fault"), &json!(true))
+        );
+        let last = &entries[2];
+        assert_eq!((&last["from"], &last["to"]), (&json!("host"), &json!("gpu 1")));
+        assert_eq!((&last["action"], &last["reason"]), (&json!("migrate"), &json!("demand")));
+        assert_eq!((&last["at"], &last["since"]), (&json!(3_000), &json!(5)));
+    }
+
+    #[test]
+    fn pages_that_were_not_asked_for_take_no_room() {
+        let history = told(Pages::List(vec![PageNo(9)]), &life());
+        assert!(history.stories().is_empty() && history.known.is_empty());
+    }
+
+    #[test]
+    fn what_is_beyond_the_bound_is_counted() {
+        let many = vec![moved(3, 1); ENTRIES_MAX + 10];
+        let history = told(Pages::List(vec![PageNo(3)]), &many);
+        let (_, story) = &history.stories()[0];
+        assert_eq!((story.entries.len(), story.left_out), (ENTRIES_MAX, 10));
+        assert_eq!(story.moves, ENTRIES_MAX as u64 + 10);
+        assert!(history.to_string().ends_with("  10 entries are not shown\n"));
+    }
+
+    proptest! {
+        /// Whatever the order of the moves, the pages found are those that moved most, and few
+        /// others are kept.
+        #[test]
+        fn the_pages_that_moved_most_are_found(moves in prop::collection::vec(0u64..40, 0..600)) {
+            let told = told(Pages::MostMoved(3), &moves.iter().map(|&p| moved(p, 1)).collect::<Vec<_>>());
+            prop_assert!(told.stories.len() <= 3 * CANDIDATES);
+            let mut counts = [0u64; 40];
+            moves.iter().for_each(|&page| counts[page as usize] += 1);
+            counts.sort_unstable();
+            let most: Vec<u64> = counts.iter().rev().copied().filter(|&n| n > 0).take(3).collect();
+            let found = told.stories();
+            prop_assert_eq!(found.iter().map(|(_, story)| story.moves).collect::<Vec<_>>(), most);
+            for (_, story) in &found {
+                prop_assert_eq!(story.entries.len() as u64 + story.left_out, story.moves);
+            }
+        }
+    }
+}

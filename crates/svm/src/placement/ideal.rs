@@ -1,0 +1,31 @@
+//! The ideal of GRIT's Figure 1: every page is local after its first read, and writes cost nothing.
+//!
+//! No machine can do this; it shows what placement could gain at most. The scheme gives every card
+//! that asks a copy. That a write needs no right of its own, and takes nothing from others, is what
+//! the simulated machine adds: there no fault is ever one for writing.
+
+use farside_types::{PageNo, Reason};
+
+use super::{Action, Decision, FaultView, Placement, Scheme};
+
+/// Copies for everybody. Only for simulated machines whose writes do not fault.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ideal;
+
+impl Placement for Ideal {
+    fn name(&self) -> &'static str {
+        "ideal"
+    }
+
+    fn is_uniform(&self) -> bool {
+        true
+    }
+
+    fn on_fault(&mut self, _fault: &FaultView) -> Decision {
+        Decision::page(Action::Duplicate, Reason::Demand)
+    }
+
+    fn scheme(&self, _page: PageNo) -> Scheme {
+        Scheme::Duplication
+    }
+}
