@@ -18,19 +18,25 @@ fn file(name: &str) -> PathBuf {
 fn work(space: &Space) -> Result<(), Error> {
     let mut data = space.alloc_named::<u32>(NUMBERS, "numbers")?;
     let _unused = space.alloc::<u8>(1)?;
-    space.kernel("fill").on(CardId(0)).run(Write(&mut data[..]), |k: &mut KernelContext, all| {
-        k.with(all, |mut all: WriteView<u32>| all.iter_mut().for_each(|x| *x = 1))
-    })?;
+    space.kernel("fill").on(CardId(0)).run(
+        Write(&mut data[..]),
+        |k: &mut KernelContext, all| {
+            k.with(all, |mut all: WriteView<u32>| all.iter_mut().for_each(|x| *x = 1))
+        },
+    )?;
     space.kernel("sum").on(CardId(1)).run(Read(&data[..]), |k: &mut KernelContext, all| {
         let sum = k.with(all, |all: ReadView<u32>| all.iter().sum::<u32>())?;
         assert_eq!(sum as usize, NUMBERS);
         Ok(())
     })?;
-    space.kernel("word").on(CardId(0)).run(Write(&mut data[..]), |k: &mut KernelContext, all| {
-        let word = all.at(1024);
-        let value: u32 = k.load(word)?;
-        k.store(word, value + 1)
-    })?;
+    space.kernel("word").on(CardId(0)).run(
+        Write(&mut data[..]),
+        |k: &mut KernelContext, all| {
+            let word = all.at(1024);
+            let value: u32 = k.load(word)?;
+            k.store(word, value + 1)
+        },
+    )?;
     assert_eq!(data[1024], 2);
     Ok(())
 }
@@ -50,7 +56,10 @@ fn a_recorded_run_replays() {
     let faults: Vec<_> = on_touch.gpus.iter().map(|gpu| gpu.local_faults).collect();
     assert_eq!((faults, on_touch.total.migrations), (vec![5, 4], 9));
     let duplication = replay(&trace, "duplication", &Options::default()).unwrap().total;
-    assert_eq!((duplication.migrations, duplication.duplications, duplication.collapses), (4, 4, 1));
+    assert_eq!(
+        (duplication.migrations, duplication.duplications, duplication.collapses),
+        (4, 4, 1)
+    );
     assert_eq!((duplication.writes, duplication.protection_faults), (4 * 64 + 1, 1));
 }
 
