@@ -73,6 +73,7 @@ pub mod scheme;
 mod simulation;
 mod spec;
 pub mod stats;
+pub mod theory;
 pub mod time;
 mod trace;
 pub mod workload;
