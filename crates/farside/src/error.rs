@@ -27,6 +27,14 @@ pub enum Error {
     /// A placement scheme that cannot be.
     #[error(transparent)]
     Scheme(#[from] farside_svm::placement::SchemeError),
+    /// A recording that cannot be written.
+    #[error("the recording {path} cannot be written: {why}", path = .path.display())]
+    Recording {
+        /// Its file.
+        path: std::path::PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// A setting that cannot work.
     #[error("{what} is {value}, which cannot work: {why}")]
     Setting {

@@ -47,6 +47,7 @@ mod cards;
 mod error;
 pub mod graph;
 mod launch;
+mod recording;
 mod report;
 pub mod reproduce;
 mod space;
@@ -70,5 +71,6 @@ pub use farside_types::{
     AgentId, CardId, MemoryId, PAGE_SIZE, PageNo, PageRange, Reason, VirtAddr,
 };
 pub use launch::{Job, Launch, Scope, Stream};
+pub use recording::RECORD_VARIABLE;
 pub use report::Report;
 pub use space::{Space, SpaceBuilder};

@@ -1,18 +1,19 @@
 //! The space: shared memory, cards, and what the program may ask of them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::Pod;
 use farside_live::{
-    CardPlace, Kernels, KernelsError, LiveError, Machine, Runtime, RuntimeConfig, Word,
+    CardPlace, Kernels, KernelsError, LiveError, Machine, Recorder, Runtime, RuntimeConfig, Word,
 };
 use farside_svm::{Advice, Config, Located, Moved, Outcome, Placement, Request, placement};
 use farside_types::{CardId, MemoryId, PAGE_SIZE, PageRange, Rights, StreamId, VirtAddr};
 
 use crate::cards::cards_of_environment;
 use crate::launch::{Launch, Scope, Stream};
+use crate::recording::{self, Finish, Recording};
 use crate::{Buffer, Error, Report};
 
 /// One virtual address space over host memory and cards. Clones are the same space.
@@ -20,6 +21,8 @@ use crate::{Buffer, Error, Report};
 pub struct Space {
     machine: Arc<Machine>,
     kernels: Arc<Kernels>,
+    /// Behind the machine: it is dropped when no kernel runs any more.
+    recording: Option<Arc<Finish>>,
 }
 
 /// How a space is opened. The defaults: 2 cards in the program, 64 MiB of memory and one processing
@@ -38,6 +41,7 @@ pub struct SpaceBuilder {
     tune: fn(&mut Config),
     probe: Option<farside_live::Probe>,
     kernels: Result<Kernels, KernelsError>,
+    record: Option<PathBuf>,
 }
 
 impl Default for SpaceBuilder {
@@ -55,6 +59,7 @@ impl Default for SpaceBuilder {
             tune: |_| {},
             probe: None,
             kernels: Ok(Kernels::builtin()),
+            record: None,
         }
     }
 }
@@ -167,6 +172,15 @@ impl SpaceBuilder {
         self
     }
 
+    /// Records what kernels on cards in the program access, into a Parquet file that
+    /// `farside replay` and `farside sim` read (docs/traces.md). The environment variable
+    /// [`crate::RECORD_VARIABLE`] does so for a program that does not ask for it.
+    #[must_use]
+    pub fn record(mut self, path: impl Into<PathBuf>) -> Self {
+        self.record = Some(path.into());
+        self
+    }
+
     /// Opens the space.
     ///
     /// # Errors
@@ -190,6 +204,10 @@ impl SpaceBuilder {
         };
         let scheme = self.placement?;
         let kernels = Arc::new(self.kernels?);
+        let recording = match self.record.or_else(recording::of_environment) {
+            Some(path) => Some(Arc::new(Recording::new(path, count)?)),
+            None => None,
+        };
         let cards = places.unwrap_or_else(|| vec![CardPlace::InProgram { frames }; self.cards]);
         let config = RuntimeConfig {
             arena_bytes: self.arena,
@@ -201,10 +219,12 @@ impl SpaceBuilder {
             peer: self.peer,
             grace: self.grace,
             warm: self.warm,
+            recorder: recording.clone().map(|recording| recording as Arc<dyn Recorder>),
         };
         let runtime = Runtime::new(config, self.probe)?;
         let machine = Arc::new(Machine::start(runtime, self.pes)?);
-        Ok(Space { machine, kernels })
+        let recording = recording.map(|recording| Arc::new(Finish(recording)));
+        Ok(Space { machine, kernels, recording })
     }
 }
 
@@ -285,9 +305,24 @@ impl Space {
         let bytes = bytes.unwrap_or(u64::MAX - PAGE_SIZE as u64);
         let request = Request::Alloc { bytes, name: name.into() };
         match self.runtime().request(request)? {
-            Outcome::Allocated(range) => Ok(range.start.addr()),
+            Outcome::Allocated(range) => {
+                if let Some(Finish(recording)) = self.recording.as_deref() {
+                    recording.allocated(range);
+                }
+                Ok(range.start.addr())
+            }
             Outcome::Done { .. } => unreachable!("an allocation is answered with its range"),
         }
+    }
+
+    /// Ends the recording that [`SpaceBuilder::record`] began and completes its file; later
+    /// accesses are not in it. Without this call the last handle of the space does so, and can only
+    /// log what goes wrong.
+    ///
+    /// # Errors
+    /// [`Error::Recording`] says what was wrong with the file.
+    pub fn end_recording(&self) -> Result<(), Error> {
+        self.recording.as_deref().map_or(Ok(()), |Finish(recording)| recording.finish())
     }
 
     /// A kernel to be launched.

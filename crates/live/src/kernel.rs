@@ -18,6 +18,7 @@ use crate::error::KernelError;
 use crate::job::Job;
 use crate::lock::lock;
 use crate::memories::byte_at;
+use crate::record::{Recorder, Running, Taken};
 use crate::soft_card::{Backplane, SoftCard};
 use crate::span::{AtomicSpan, Ptr, Word};
 use crate::view::{Request, Runs};
@@ -31,6 +32,8 @@ pub struct KernelContext {
     pe: PeId,
     /// The grant that served the last word: the first to be tried for the next.
     last_grant: usize,
+    /// Is told what the kernel accesses.
+    recorder: Option<Arc<dyn Recorder>>,
 }
 
 impl KernelContext {
@@ -40,7 +43,34 @@ impl KernelContext {
         job: Arc<Job>,
         pe: PeId,
     ) -> Self {
-        KernelContext { card, plane, job, pe, last_grant: 0 }
+        let recorder = plane.recorder();
+        KernelContext { card, plane, job, pe, last_grant: 0, recorder }
+    }
+
+    fn running(&self) -> Running {
+        Running { job: self.job.id, card: self.job.card, pe: self.pe }
+    }
+
+    /// Tells the recorder that the kernel begins.
+    pub(crate) fn record_begin(&self) {
+        if let Some(recorder) = &self.recorder {
+            recorder.begin(self.running());
+        }
+    }
+
+    /// Tells the recorder that the kernel has ended.
+    pub(crate) fn record_end(&self) {
+        if let Some(recorder) = &self.recorder {
+            recorder.end(self.running());
+        }
+    }
+
+    /// Tells the recorder of ranges that the kernel takes.
+    #[inline]
+    fn record(&self, taken: impl Iterator<Item = Taken>) {
+        if let Some(recorder) = &self.recorder {
+            recorder.take(self.running(), &taken.collect::<Vec<_>>());
+        }
     }
 
     /// The card it runs on.
@@ -109,6 +139,7 @@ impl KernelContext {
         if needs.is_empty() {
             return Ok(body(request.views(&mut Runs::empty())));
         }
+        self.record(wants.iter().map(|want| (VirtAddr(want.start), want.bytes, want.access)));
         let grant = self.acquire(&needs)?;
         let held = Held { context: self, grant: &grant };
         let mut runs = Runs::new(held.context.plane.as_ref(), &grant);
@@ -183,6 +214,7 @@ impl KernelContext {
         let addr = self.word_addr(span, index)?;
         let at = VirtAddr(addr);
         self.allowed(addr, size_of::<W>() as u64, Access::Write)?;
+        self.record(std::iter::once((at, size_of::<W>() as u64, Access::Write)));
         // `body` is the program's: it may fault on shared memory itself, or never end, so it does
         // not run under the card's lock, on which the whole machine would then wait.
         let grant = self.acquire(&[(PageRange::page(at.page()), Access::Write)])?;
@@ -231,6 +263,7 @@ impl KernelContext {
         if at.page_offset() + bytes > farside_types::PAGE_SIZE {
             return Err(self.straddles(at));
         }
+        self.record(std::iter::once((at, bytes as u64, access)));
         {
             let mut model = lock(&self.card.model);
             if let Some(stop) = self.job.stopped() {

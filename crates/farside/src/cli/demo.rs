@@ -88,6 +88,11 @@ pub(crate) struct Demo {
     #[arg(long)]
     no_advice: bool,
 
+    /// Record what the kernels access into this Parquet file, for `farside replay` and
+    /// `farside sim`; done in two modes, the mode is put before the extension
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+
     /// Print one JSON object instead of the account
     #[arg(long)]
     json: bool,
@@ -104,6 +109,7 @@ Examples:
   farside demo --cards /tmp/card0,/tmp/card1   on cards that other processes serve
   farside demo --card-memory 4M         more data than a card holds
   farside demo --placement duplication --on-demand --no-advice
+  farside demo --managed --record demo.parquet && farside replay --functional demo.parquet
   farside demo --input web.mtx --json > web.json";
 
 /// Everything that came out.
@@ -250,7 +256,7 @@ impl Demo {
     /// Looks at the cards before anything else is done.
     fn machine(&self) -> Result<Machine, Failure> {
         let which = self.cards.resolve()?;
-        let space = self.open(&which)?;
+        let space = self.open(&which, None)?;
         let memories = space.cards().map(|card| space.card_memory(card));
         let memory = memories.collect::<Result<Vec<_>, _>>()?.into_iter().min().unwrap_or(0);
         if memory < CARD_MEMORY_MIN {
@@ -261,9 +267,23 @@ impl Demo {
         Ok(Machine { which, count: space.cards().len(), memory })
     }
 
-    fn open(&self, which: &WhichCards) -> Result<Space, Failure> {
-        let builder = Space::builder().placement(&self.placement).kernels(kernels());
+    fn open(&self, which: &WhichCards, record: Option<PathBuf>) -> Result<Space, Failure> {
+        let mut builder = Space::builder().placement(&self.placement).kernels(kernels());
+        if let Some(path) = record {
+            builder = builder.record(path);
+        }
         Ok(which.apply(builder, self.card_memory)?.build()?)
+    }
+
+    /// The file of a mode's recording.
+    fn recording(&self, mode: Mode) -> Option<PathBuf> {
+        let path = self.record.clone()?;
+        if self.modes().len() == 1 {
+            return Some(path);
+        }
+        let extension = path.extension().unwrap_or_default().to_string_lossy().into_owned();
+        let mode = mode.name().replace(' ', "-");
+        Some(path.with_extension(format!("{mode}.{extension}").trim_end_matches('.')))
     }
 
     fn modes(&self) -> Vec<Mode> {
@@ -284,7 +304,7 @@ impl Demo {
         parameters: PageRank,
         bar: &ProgressBar,
     ) -> Result<RunOutcome, Failure> {
-        let space = self.open(&machine.which)?;
+        let space = self.open(&machine.which, self.recording(mode))?;
         let advise = !self.no_advice;
         let session = Session { space: &space, mode, advise, card_memory: machine.memory };
         let meter = Meter { session, bar, done: RefCell::new(Vec::new()) };
@@ -323,6 +343,7 @@ impl Demo {
             Ok(Difference::of_checksums(found, expected.checksum))
         })?;
         let workloads = meter.done.into_inner();
+        space.end_recording()?;
         Ok(RunOutcome { mode, build_seconds, workloads, report: space.report() })
     }
 }

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use farside::placement;
 use farside_sim::functional::{Options, Report, Table, accesses, replay_with};
 use farside_sim::workload::{Workload, catalog};
-use farside_sim::{SimError, Trace};
+use farside_sim::{SimError, Trace, convert};
 use serde::Serialize;
 
 use super::Failure;
@@ -22,12 +22,20 @@ use super::size::parse_size;
 /// replays in simulated time. The order of the accesses and all else that is fixed is in
 /// docs/traces.md.
 ///
-/// A trace is a recording (NAME.bin.zst with NAME.json beside it); its format is found by its
-/// content. Without a trace or a workload the two excerpts that come with the program are
+/// A trace is a recording (NAME.bin.zst with NAME.json beside it), a Parquet file that `convert`
+/// or `farside demo --record` wrote, or text of `valgrind --tool=lackey --trace-mem=yes`; which one,
+/// its content says. Without a trace or a workload the two excerpts that come with the program are
 /// replayed.
 #[derive(Args, Debug)]
-#[command(after_help = EXAMPLES)]
+#[command(
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 pub(crate) struct Replay {
+    #[command(subcommand)]
+    other: Option<Other>,
+
     /// Traces to replay
     #[arg(value_name = "TRACE")]
     traces: Vec<PathBuf>,
@@ -51,6 +59,10 @@ pub(crate) struct Replay {
         default_value = "on-touch,first-touch,access-counter,duplication"
     )]
     scheme: String,
+
+    /// Spread text of valgrind over so many GPUs: in turn each has a stretch of 16384 accesses
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    spread: u8,
 
     /// GPUs [default: as many as the trace was recorded on, or 4]
     #[arg(long, value_name = "N")]
@@ -81,11 +93,35 @@ pub(crate) struct Replay {
     quiet: bool,
 }
 
+#[derive(Subcommand, Debug)]
+enum Other {
+    Convert(Convert),
+}
+
+/// Write a trace of any format in the compact one (Parquet)
+#[derive(Args, Debug)]
+struct Convert {
+    /// The trace to read
+    #[arg(value_name = "IN")]
+    from: PathBuf,
+
+    /// The file to write
+    #[arg(value_name = "OUT")]
+    to: PathBuf,
+
+    /// Spread text of valgrind over so many GPUs: in turn each has a stretch of 16384 accesses
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    spread: u8,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   farside replay --functional                     the bundled traces, the four uniform schemes
   farside replay --functional mm.emu.bin.zst st.emu.bin.zst --scheme on-touch,duplication
-  farside replay --functional --workload fir --bytes 32M --json --pages";
+  farside replay --functional --workload fir --bytes 32M --json --pages
+  farside replay convert mm.emu.bin.zst mm.parquet
+  valgrind --tool=lackey --trace-mem=yes --log-file=ls.txt ls
+  farside replay --functional --spread 4 ls.txt";
 
 #[derive(Serialize)]
 struct Json {
@@ -95,6 +131,10 @@ struct Json {
 
 impl Replay {
     pub(crate) fn run(&self) -> Result<(), Failure> {
+        if let Some(Other::Convert(Convert { from, to, spread })) = &self.other {
+            let accesses = convert(from, to, *spread).map_err(SimError::from)?;
+            return print(&format!("{}: {accesses} accesses\n", to.display()));
+        }
         let mut all = Vec::new();
         for workload in self.workloads()? {
             let mut reports = Vec::new();
@@ -116,7 +156,8 @@ impl Replay {
     fn workloads(&self) -> Result<Vec<Arc<dyn Workload>>, Failure> {
         let mut workloads: Vec<Arc<dyn Workload>> = Vec::new();
         for path in &self.traces {
-            workloads.push(Arc::new(Trace::open(path).map_err(SimError::from)?));
+            workloads
+                .push(Arc::new(Trace::open_spread(path, self.spread).map_err(SimError::from)?));
         }
         if let Some(name) = &self.workload {
             let workload = catalog::by_name(name, self.bytes);

@@ -1,6 +1,7 @@
 //! The cards' side of the runtime: faults that come in, drains that end, cards that go.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use farside_card::Location;
@@ -12,6 +13,7 @@ use super::{Port, Runtime};
 use crate::error::{LiveError, hint};
 use crate::job::{Job, Stop};
 use crate::lock::lock;
+use crate::record::Recorder;
 use crate::signals::BlockedSignals;
 use crate::soft_card::{Backplane, SoftCard};
 
@@ -34,6 +36,10 @@ impl Backplane for Runtime {
 
     fn hint(&self, addr: VirtAddr) -> String {
         hint(addr, self.nearest(addr))
+    }
+
+    fn recorder(&self) -> Option<Arc<dyn Recorder>> {
+        self.recorder.clone()
     }
 }
 

@@ -30,6 +30,7 @@ use crate::error::LiveError;
 use crate::job::Job;
 use crate::lock::lock;
 use crate::memories::Memories;
+use crate::record::Recorder;
 use crate::ring_card::{CardPlace, RingCard};
 use crate::signals::BlockedSignals;
 use crate::soft_card::SoftCard;
@@ -61,6 +62,8 @@ pub struct RuntimeConfig {
     pub grace: Duration,
     /// Write to all card memory at the start, so that no first touch is paid for later.
     pub warm: bool,
+    /// Is told what kernels on cards in the program access.
+    pub recorder: Option<Arc<dyn Recorder>>,
 }
 
 /// The runtime of one space. Shared by the program's threads, the fault reader and the cards.
@@ -83,6 +86,8 @@ pub struct Runtime {
     replies: Gate,
     next_id: AtomicU64,
     pid: rustix::process::Pid,
+    /// Is told what kernels access.
+    recorder: Option<Arc<dyn Recorder>>,
     /// For tests: called with every command before and after it is carried out.
     pub(crate) probe: Option<Probe>,
 }
@@ -164,6 +169,7 @@ impl Runtime {
             replies: Gate::new(),
             next_id: AtomicU64::new(1),
             pid: rustix::process::getpid(),
+            recorder: config.recorder,
             probe,
         })
     }

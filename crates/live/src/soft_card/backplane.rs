@@ -1,12 +1,14 @@
 //! What a software card is plugged into.
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use farside_card::Location;
 use farside_types::{CommandId, VirtAddr};
 
 use super::SoftCard;
 use crate::job::Job;
+use crate::record::Recorder;
 
 /// What a software card is plugged into: the runtime of the program, or the process that serves the
 /// card to others. The card's processing elements call it, without holding the card's lock.
@@ -35,6 +37,11 @@ pub(crate) trait Backplane: Send + Sync + std::fmt::Debug {
 
     /// What to say of an address that a kernel was not given.
     fn hint(&self, addr: VirtAddr) -> String;
+
+    /// Who wants to know what kernels access.
+    fn recorder(&self) -> Option<Arc<dyn Recorder>> {
+        None
+    }
 
     /// A processing element is about to sleep until `ready` holds. Gives `true` when it does; one
     /// that gives `false` has done nothing, and the caller sleeps by itself.

@@ -145,7 +145,9 @@ fn run_kernel(
     }
     let Some(body) = body else { return Ok(()) };
     let mut context = KernelContext::new(Arc::clone(card), Arc::clone(plane), Arc::clone(job), pe);
+    context.record_begin();
     let ran = std::panic::catch_unwind(AssertUnwindSafe(|| body(&mut context)));
+    context.record_end();
     ran.unwrap_or_else(|panic| {
         let message = panic_message(panic.as_ref());
         Err(KernelError::Panicked { kernel: job.name.clone(), message })

@@ -209,6 +209,36 @@ fn the_bundled_excerpts_agree_with_the_definitions() {
     }
 }
 
+/// The numbers that others can compare with: they are in `docs/traces.md` too.
+#[test]
+fn the_bundled_excerpts_have_these_counts() {
+    // Local faults, protection faults, migrations, duplications, collapses, remote accesses, notices.
+    let expected = [
+        ("mm", "on-touch", [33_032, 0, 33_032, 0, 0, 0, 0]),
+        ("mm", "first-touch", [1_352, 0, 536, 0, 0, 24_576, 96]),
+        ("mm", "access-counter", [2_156, 0, 1_808, 0, 0, 30_492, 113]),
+        ("mm", "duplication", [1_352, 0, 256, 1_096, 0, 0, 0]),
+        ("st", "on-touch", [18_944, 0, 18_944, 0, 0, 0, 0]),
+        ("st", "first-touch", [336, 0, 104, 0, 0, 14_772, 48]),
+        ("st", "access-counter", [752, 0, 896, 0, 0, 18_520, 56]),
+        ("st", "duplication", [7_632, 72, 7_224, 408, 72, 0, 0]),
+    ];
+    for (name, scheme, counts) in expected {
+        let trace = Trace::bundled(name).unwrap();
+        let total = replay(&trace, scheme, &Options::default()).unwrap().total;
+        let found = [
+            total.local_faults,
+            total.protection_faults,
+            total.migrations,
+            total.duplications,
+            total.collapses,
+            total.remote,
+            total.notices,
+        ];
+        assert_eq!(found, counts, "{name} {scheme}");
+    }
+}
+
 #[test]
 fn reports_are_kept_by_page_on_request() {
     let trace = trace(&[(0, 0, 3, false), (1, 0, 3, true), (0, 0, 21, true)]);
