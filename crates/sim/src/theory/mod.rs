@@ -8,6 +8,7 @@
 //! The programs are written out step by step and run on the given machine with two of its GPUs.
 //! This module owns programs and sums; everything measured comes out of [`crate::Simulation`].
 
+mod bandwidth;
 mod bench;
 mod fault;
 mod latency;
@@ -66,6 +67,7 @@ pub fn probes(spec: &Spec) -> Result<Vec<Probe>, SimError> {
     spec.check()?;
     let mut list = latency::probes(spec)?;
     list.extend(fault::probes(spec)?);
+    list.extend(bandwidth::probes(spec)?);
     Ok(list)
 }
 
