@@ -12,6 +12,7 @@ mod bandwidth;
 mod bench;
 mod fault;
 mod latency;
+mod load;
 
 use std::fmt;
 
@@ -19,6 +20,8 @@ use farside_types::Span;
 use serde::Serialize;
 
 use crate::{SimError, Spec};
+
+pub use load::{Curve, Point, curves};
 
 /// How theory and measured must be related.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
