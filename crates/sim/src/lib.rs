@@ -86,4 +86,7 @@ pub use spec::{
     TlbSpec, WalkSpec,
 };
 pub use stats::{Comparison, GpuCounts, Outcome};
-pub use trace::{Access, Allocation, Trace};
+pub use trace::{
+    Access, Allocation, Trace, TraceAllocation, TraceDescription, TraceRow, TraceWriteError,
+    TraceWriter, convert,
+};

@@ -17,6 +17,7 @@ mod output;
 mod probe;
 mod progress;
 mod replay;
+mod reproduce;
 mod schemes;
 mod service;
 mod sim;
@@ -52,6 +53,7 @@ Examples:
   farside replay --functional           the same without time: what a scheme does, counted
   farside probe                         the simulated machine against theory
   farside sweep grid.toml               a grid of simulations, none of them twice
+  farside reproduce grit                a paper's experiments, its numbers beside ours
 
 Exit codes: 0 done, 1 it did not work, 2 the command line or an input cannot be used,
 3 a result differs from the plain host run.";
@@ -65,8 +67,9 @@ enum Command {
     Doctor(doctor::Doctor),
     Probe(probe::Probe),
     Replay(replay::Replay),
-    Sim(sim::Sim),
+    Reproduce(reproduce::Reproduce),
     Schemes(schemes::Schemes),
+    Sim(sim::Sim),
     Sweep(sweep::Sweep),
 }
 
@@ -85,6 +88,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Probe(probe) => probe.run(),
         Command::Replay(replay) => replay.run(),
         Command::Sim(sim) => sim.run(),
+        Command::Reproduce(reproduce) => reproduce.run(),
         Command::Schemes(schemes) => schemes.run(),
         Command::Sweep(sweep) => sweep.run(),
     };

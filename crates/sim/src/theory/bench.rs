@@ -51,7 +51,7 @@ impl Bench {
         let bytes = self.pages * u64::from(self.spec.page.bytes);
         let mut script = Script::new("probe", &[bytes]);
         for launch in self.before.iter().chain([&last]) {
-            script = script.launch(launch.clone());
+            script = script.with_launch(launch.clone());
         }
         let script: Arc<dyn Workload> = Arc::new(script);
         Simulation::new(&self.spec, &script, self.scheme)?.run(|_| ())
