@@ -84,7 +84,7 @@ impl Sim {
         if let Some(parent) = self.end_with_parent {
             end_with(parent)?;
         }
-        let spec = self.spec()?;
+        let spec = machine(&self.preset, &self.set)?;
         if self.print_machine {
             return print(&spec.to_toml());
         }
@@ -106,13 +106,6 @@ impl Sim {
             print_json(&Json { version, preset, machine: &spec, traces: comparisons })?;
         }
         Ok(())
-    }
-
-    fn spec(&self) -> Result<Spec, Failure> {
-        let spec = Spec::preset(&self.preset).map_err(SimError::from)?;
-        let pairs = self.set.iter().map(|set| pair(set)).collect::<Result<Vec<_>, _>>()?;
-        // All at once: two values may only make sense together.
-        Ok(spec.with_overrides(&pairs).map_err(SimError::from)?)
     }
 
     fn schemes(&self, spec: &Spec) -> Result<Vec<String>, Failure> {
@@ -183,6 +176,14 @@ fn end_with(parent: i32) -> Result<(), Failure> {
         Some(now) if now.as_raw_nonzero().get() == parent => Ok(()),
         _ => Err(Failure::Usage(format!("--end-with-parent: process {parent} is not the parent"))),
     }
+}
+
+/// The machine of `--preset` with the values of `--set`.
+pub(super) fn machine(preset: &str, set: &[String]) -> Result<Spec, Failure> {
+    let spec = Spec::preset(preset).map_err(SimError::from)?;
+    let pairs = set.iter().map(|set| pair(set)).collect::<Result<Vec<_>, _>>()?;
+    // All at once: two values may only make sense together.
+    Ok(spec.with_overrides(&pairs).map_err(SimError::from)?)
 }
 
 /// Key and value of one `--set`.
