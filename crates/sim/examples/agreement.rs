@@ -15,7 +15,6 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
 
 use farside_sim::Trace;
 use farside_sim::workload::bfs::{Bfs, Sharing};
@@ -23,7 +22,7 @@ use farside_sim::workload::fir::Fir;
 use farside_sim::workload::mm::{Mm, RowsOfA};
 use farside_sim::workload::profile::{Profile, in_shares};
 use farside_sim::workload::st::St;
-use farside_sim::workload::{Cursor, Instruction, Lines, Place, Workload};
+use farside_sim::workload::{Place, Workload};
 
 /// A recorded trace, and the workload that must agree with it.
 struct Case {
@@ -86,8 +85,7 @@ fn compare(case: &Case, path: &Path) -> Result<bool, Box<dyn Error>> {
     let generated = Profile::of_workload(&*workload, gpus, |launch, group| {
         placed[launch as usize].get(group as usize).copied().flatten()
     });
-    let (lines, nanoseconds) = speed(&*workload);
-    println!("{} as {} ({lines} lines, {nanoseconds:.1} ns per line)", case.trace, workload.name());
+    println!("{:<30} {:>12} {:>12} {:>8}", case.trace, "recorded", "generated", "deviates");
     let mut good = true;
     let mut row = |what: &str, recorded: f64, generated: f64, deviation: f64, limit: f64| {
         let verdict = if deviation.abs() <= limit { "" } else { "  MISSED" };
@@ -108,6 +106,8 @@ fn compare(case: &Case, path: &Path) -> Result<bool, Box<dyn Error>> {
     }
     let (a, b) = (recorded.write_percent(), generated.write_percent());
     row("writes in percent", a, b, b - a, 1.0);
+    let (a, b) = (recorded.to_shared_percent(), generated.to_shared_percent());
+    row("accesses to shared pages, %", a, b, b - a, 1.0);
     Ok(good)
 }
 
@@ -145,20 +145,4 @@ fn placement(
         }
     }
     Ok(placed)
-}
-
-/// Lines of the whole workload, and what generating one takes.
-fn speed(workload: &dyn Workload) -> (u64, f64) {
-    let (started, mut count, mut lines) = (Instant::now(), 0, Lines::new());
-    for launch in 0..workload.launches() {
-        let shape = workload.launch(launch);
-        for (group, wave) in (0..shape.groups).flat_map(|g| (0..shape.waves).map(move |w| (g, w))) {
-            let mut at = Cursor { launch, group, wave, ..Cursor::default() };
-            while workload.next(&mut at, &mut lines) != Instruction::End {
-                count += lines.len() as u64;
-                lines.clear();
-            }
-        }
-    }
-    (count, started.elapsed().as_nanos() as f64 / count as f64)
 }

@@ -5,6 +5,7 @@
 //! Drawing needs nothing of the machine: no fonts, no Python.
 
 mod figure;
+pub mod grit;
 mod table;
 pub mod tapasco;
 

@@ -3,9 +3,9 @@
 //! Each work-item computes one output from 16 neighbouring inputs, so a wavefront reads the same
 //! lines again and again, and only the pages at the borders between work-groups are shared.
 
-use super::lanes::{Kernel, LANES, Memory, consecutive};
+use super::lanes::{Kernel, LANES, Memory, WORDS_PER_LINE, consecutive};
 use super::program::{self, Loop, Op};
-use super::{Buffer, Cursor, Instruction, Launch, Lines, Workload};
+use super::{Buffer, Cursor, Instruction, Launch, Line, Lines, Workload};
 
 /// Taps of the filter.
 const TAPS: u32 = 16;
@@ -13,6 +13,8 @@ const TAPS: u32 = 16;
 const GROUP_ITEMS: u32 = 256;
 /// Wavefronts of a work-group.
 const WAVES: u32 = GROUP_ITEMS / LANES;
+/// Lines of a wavefront's inputs or outputs.
+const WAVE_LINES: u32 = LANES / WORDS_PER_LINE;
 /// 40 wavefront slots of a compute unit; registers and local memory are no limit.
 const GROUPS_PER_UNIT: u16 = 10;
 
@@ -82,16 +84,20 @@ impl Fir {
     }
 
     fn access(&self, data: Data, at: &Cursor, lines: &mut Lines) -> Instruction {
-        let item = at.group * GROUP_ITEMS + u32::from(at.wave) * LANES;
+        let first = at.group * (WAVES * WAVE_LINES) + u32::from(at.wave) * WAVE_LINES;
         match data {
             Data::Input => {
-                let (input, tap) = (self.memory.first(INPUT), Loop::Inner.count(at));
-                if item < tap {
+                let input = Line(self.memory.first(INPUT).0 + first);
+                let tap = Loop::Inner.count(at);
+                if tap == 0 {
+                    consecutive(lines, input, 0, LANES);
+                } else if first == 0 {
                     // The first lanes look back beyond the input.
                     lines.push(self.memory.first(HISTORY));
                     consecutive(lines, input, 0, LANES - tap);
                 } else {
-                    consecutive(lines, input, item - tap, LANES);
+                    let before = Line(input.0 - 1);
+                    consecutive(lines, before, WORDS_PER_LINE - tap, LANES);
                 }
                 Instruction::Load
             }
@@ -100,7 +106,8 @@ impl Fir {
                 Instruction::LoadScalar
             }
             Data::Output => {
-                consecutive(lines, self.memory.first(OUTPUT), item, LANES);
+                let output = Line(self.memory.first(OUTPUT).0 + first);
+                consecutive(lines, output, 0, LANES);
                 Instruction::Store
             }
         }

@@ -20,12 +20,22 @@ pub struct Profile {
     pub accesses: Vec<u64>,
     /// How many of all are writes.
     pub writes: u64,
+    /// How many of all go to pages that several GPUs touch.
+    pub to_shared: u64,
     /// By buffer: how many pages no GPU touched, one did, two did, and so on.
     pub sharers: Vec<Vec<u64>>,
 }
 
-/// GPUs that touched each page of each buffer, a bit for each.
-type Touched = Vec<Vec<u16>>;
+/// What happened to a page.
+#[derive(Clone, Copy, Default)]
+struct Page {
+    /// GPUs that touched it, a bit for each.
+    gpus: u16,
+    accesses: u64,
+}
+
+/// The pages of each buffer.
+type Pages = Vec<Vec<Page>>;
 
 impl Profile {
     /// Runs a workload, one work-group after the other, on up to 16 GPUs. `place` says where a
@@ -37,7 +47,7 @@ impl Profile {
     ) -> Profile {
         let gpus = gpus.min(GPUS_MAX);
         let mut profile = Profile { accesses: vec![0; gpus], ..Profile::default() };
-        let mut touched = pages(workload.buffers().iter().map(|buffer| buffer.bytes));
+        let mut pages = untouched(workload.buffers().iter().map(|buffer| buffer.bytes));
         let buffers = BufferOfBlock::new(workload.buffers());
         let mut lines = Lines::new();
         for launch in 0..workload.launches() {
@@ -60,16 +70,15 @@ impl Profile {
                             if buffers.kernel[buffer] {
                                 continue;
                             }
-                            profile.accesses[gpu] += 1;
-                            profile.writes += u64::from(instruction == Instruction::Store);
-                            touched[buffer][((line.0 - first) / PAGE_LINES) as usize] |= 1 << gpu;
+                            let page = &mut pages[buffer][((line.0 - first) / PAGE_LINES) as usize];
+                            profile.take(gpu, instruction == Instruction::Store, page);
                         }
                     }
                 }
             }
         }
-        let data = touched.iter().zip(&buffers.kernel).filter(|(_, kernel)| !**kernel);
-        profile.sharers = data.map(|(pages, _)| count(pages, gpus)).collect();
+        let data = pages.iter().zip(&buffers.kernel).filter(|(_, kernel)| !**kernel);
+        data.for_each(|(pages, _)| profile.finish(pages));
         profile
     }
 
@@ -79,10 +88,10 @@ impl Profile {
         let gpus = trace.gpus().min(GPUS_MAX);
         let allocations = &trace.allocations()[..data.min(trace.allocations().len())];
         let mut profile = Profile { accesses: vec![0; gpus], ..Profile::default() };
-        let mut touched = pages(allocations.iter().map(|allocation| allocation.bytes));
-        let mut firsts = Vec::with_capacity(touched.len());
+        let mut pages = untouched(allocations.iter().map(|allocation| allocation.bytes));
+        let mut firsts = Vec::with_capacity(pages.len());
         let mut end = 0;
-        for pages in &touched {
+        for pages in &pages {
             firsts.push(end);
             end += pages.len();
         }
@@ -95,15 +104,32 @@ impl Profile {
                             continue;
                         }
                         let buffer = firsts.partition_point(|&first| first <= page) - 1;
-                        profile.accesses[gpu] += 1;
-                        profile.writes += u64::from(access.write);
-                        touched[buffer][page - firsts[buffer]] |= 1 << gpu;
+                        profile.take(gpu, access.write, &mut pages[buffer][page - firsts[buffer]]);
                     }
                 }
             }
         }
-        profile.sharers = touched.iter().map(|pages| count(pages, gpus)).collect();
+        pages.iter().for_each(|pages| profile.finish(pages));
         profile
+    }
+
+    /// Counts an access.
+    fn take(&mut self, gpu: usize, write: bool, page: &mut Page) {
+        self.accesses[gpu] += 1;
+        self.writes += u64::from(write);
+        page.gpus |= 1 << gpu;
+        page.accesses += 1;
+    }
+
+    /// Counts the pages of a buffer when all accesses are.
+    fn finish(&mut self, pages: &[Page]) {
+        let mut counts = vec![0; self.accesses.len() + 1];
+        for page in pages {
+            let sharers = page.gpus.count_ones();
+            counts[sharers as usize] += 1;
+            self.to_shared += if sharers > 1 { page.accesses } else { 0 };
+        }
+        self.sharers.push(counts);
     }
 
     /// Pages of all buffers by the number of GPUs that touched them.
@@ -117,7 +143,16 @@ impl Profile {
 
     /// Writes in percent of all accesses.
     pub fn write_percent(&self) -> f64 {
-        100.0 * self.writes as f64 / self.accesses.iter().sum::<u64>().max(1) as f64
+        self.percent(self.writes)
+    }
+
+    /// Accesses to shared pages in percent of all.
+    pub fn to_shared_percent(&self) -> f64 {
+        self.percent(self.to_shared)
+    }
+
+    fn percent(&self, part: u64) -> f64 {
+        100.0 * part as f64 / self.accesses.iter().sum::<u64>().max(1) as f64
     }
 }
 
@@ -129,14 +164,8 @@ pub fn in_shares(groups: u32, gpus: u8, units: u8, group: u32) -> Place {
     Place { gpu: (group / share) as u8, unit: unit as u8 }
 }
 
-fn pages(bytes: impl Iterator<Item = u64>) -> Touched {
-    bytes.map(|bytes| vec![0; bytes.div_ceil(PAGE_SIZE as u64) as usize]).collect()
-}
-
-fn count(pages: &[u16], gpus: usize) -> Vec<u64> {
-    let mut counts = vec![0; gpus + 1];
-    pages.iter().for_each(|touched| counts[touched.count_ones() as usize] += 1);
-    counts
+fn untouched(bytes: impl Iterator<Item = u64>) -> Pages {
+    bytes.map(|bytes| vec![Page::default(); bytes.div_ceil(PAGE_SIZE as u64) as usize]).collect()
 }
 
 /// Finds the buffer of a line.
@@ -149,7 +178,7 @@ struct BufferOfBlock {
 impl BufferOfBlock {
     fn new(buffers: &[Buffer]) -> BufferOfBlock {
         let first = super::first_lines(buffers).iter().map(|line| line.0).collect();
-        let kernel = buffers.iter().map(|buffer| Kernel::owns(buffer)).collect();
+        let kernel = buffers.iter().map(Kernel::owns).collect();
         BufferOfBlock { first, kernel }
     }
 
@@ -157,5 +186,56 @@ impl BufferOfBlock {
     fn of(&self, line: u32) -> (usize, u32) {
         let buffer = self.first.partition_point(|&first| first <= line) - 1;
         (buffer, self.first[buffer])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fir::Fir;
+    use super::super::mm::{Mm, RowsOfA};
+    use super::super::st::St;
+    use super::*;
+
+    /// Compares a workload with an excerpt of a trace of the same kernel, of which the compute
+    /// units are kept that `kept` names.
+    fn agrees(trace: &Trace, data: usize, workload: &dyn Workload, kept: fn(u8) -> bool) {
+        let recorded = Profile::of_trace(trace, data);
+        let generated = Profile::of_workload(workload, 4, |launch, group| {
+            let groups = workload.launch(launch).groups;
+            Some(in_shares(groups, 4, 64, group)).filter(|place| kept(place.unit))
+        });
+        assert_eq!(workload.launches() as usize, trace.launches());
+        assert!(recorded.accesses.iter().all(|&accesses| accesses > 1000), "{recorded:?}");
+        assert_eq!(generated, recorded, "{}", workload.name());
+    }
+
+    #[test]
+    fn fir_is_the_recorded_one() {
+        let description = include_str!("../../fixtures/fir.json");
+        let stream = &include_bytes!("../../fixtures/fir.bin.zst")[..];
+        let trace = Trace::read("fir", description, stream).unwrap();
+        agrees(&trace, 4, &Fir::new(1 << 20), |unit| !(4..60).contains(&unit));
+    }
+
+    #[test]
+    fn mm_is_the_recorded_one() {
+        let mm = Mm::new(3 << 20, RowsOfA::First);
+        agrees(&Trace::bundled("mm").unwrap(), 3, &mm, |unit| unit % 16 == 0);
+    }
+
+    #[test]
+    fn st_is_the_recorded_one() {
+        let st = St::new(2_171_136, 3);
+        agrees(&Trace::bundled("st").unwrap(), 2, &st, |unit| unit % 8 == 0);
+    }
+
+    #[test]
+    fn a_multiplication_with_its_own_rows_reads_the_whole_of_a() {
+        let mm = Mm::new(3 << 20, RowsOfA::Own);
+        let profile = Profile::of_workload(&mm, 4, |_, group| Some(in_shares(256, 4, 64, group)));
+        // Each GPU has its own rows of A and C, and all read B.
+        let matrix = 256;
+        let private = vec![0, matrix, 0, 0, 0];
+        assert_eq!(profile.sharers, [private.clone(), vec![0, 0, 0, 0, matrix], private]);
     }
 }

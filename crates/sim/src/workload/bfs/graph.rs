@@ -1,13 +1,15 @@
 //! Random graphs and their breadth-first search on the host.
 //!
 //! The graph is that of the benchmark: a random spanning tree and random further edges up to a
-//! mean degree. A [`Graph`] also knows which neighbour finds each vertex, so that the generated
-//! kernel needs no memory of what other wavefronts have written.
+//! mean degree. A [`Graph`] also knows along which edge the search first reaches each vertex, so
+//! that the generated kernel needs no memory of what other wavefronts have written.
 
 use std::ops::Range;
 
-/// No vertex.
-const NONE: u32 = u32::MAX;
+/// Bit of a word of the edge list: the search first reaches the neighbour along this edge.
+const FINDS: u32 = 1 << 31;
+/// The level of a vertex that has not been reached.
+const NONE: u16 = u16::MAX;
 
 /// A vertex's neighbours: `count` words of the edge list from word `first`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,11 +22,10 @@ pub(super) struct List {
 #[derive(Clone, Debug)]
 pub(super) struct Graph {
     lists: Vec<List>,
+    /// Neighbours, with [`FINDS`].
     edges: Vec<u32>,
     /// By vertex: its distance from vertex 0.
     levels: Vec<u16>,
-    /// By vertex: the neighbour from which the search first reaches it.
-    finders: Vec<u32>,
 }
 
 /// In which order the lists of neighbours lie in the edge list.
@@ -50,9 +51,9 @@ impl Graph {
             join(community, degree, &mut random, &mut pairs);
         }
         let lists = place(&pairs, vertices, communities, order);
-        let edges = fill(&pairs, &lists);
-        let (levels, finders) = search(&lists, &edges);
-        Graph { lists, edges, levels, finders }
+        let mut edges = fill(&pairs, &lists);
+        let levels = search(&lists, &mut edges);
+        Graph { lists, edges, levels }
     }
 
     /// Words of the edge list.
@@ -77,16 +78,11 @@ impl Graph {
         self.lists[vertex as usize]
     }
 
-    /// What word `word` of the edge list holds.
+    /// The neighbours of a list, each with whether the search first reaches it from there.
     #[inline]
-    pub(super) fn neighbour(&self, word: u32) -> u32 {
-        self.edges[word as usize]
-    }
-
-    /// Whether the search reaches `vertex` from `from` first.
-    #[inline]
-    pub(super) fn finds(&self, from: u32, vertex: u32) -> bool {
-        self.finders[vertex as usize] == from
+    pub(super) fn neighbours(&self, list: List) -> impl Iterator<Item = (u32, bool)> {
+        let words = &self.edges[list.first as usize..][..list.count as usize];
+        words.iter().map(|word| (word & !FINDS, word & FINDS != 0))
     }
 }
 
@@ -155,25 +151,25 @@ fn fill(pairs: &[(u32, u32)], lists: &[List]) -> Vec<u32> {
     edges
 }
 
-/// Levels and finders of a search from vertex 0.
-fn search(lists: &[List], edges: &[u32]) -> (Vec<u16>, Vec<u32>) {
-    let mut levels = vec![0; lists.len()];
-    let mut finders = vec![NONE; lists.len()];
+/// Levels of a search from vertex 0; marks the edges along which it reaches a vertex first.
+fn search(lists: &[List], edges: &mut [u32]) -> Vec<u16> {
+    let mut levels = vec![NONE; lists.len()];
+    levels[0] = 0;
     let mut found = vec![0];
     let mut from = 0;
     while let Some(&vertex) = found.get(from) {
         from += 1;
         let List { first, count } = lists[vertex as usize];
-        for &neighbour in &edges[first as usize..][..count as usize] {
-            let finder = &mut finders[neighbour as usize];
-            if *finder == NONE && neighbour != 0 {
-                *finder = vertex;
+        for word in &mut edges[first as usize..][..count as usize] {
+            let neighbour = *word;
+            if levels[neighbour as usize] == NONE {
                 levels[neighbour as usize] = levels[vertex as usize] + 1;
                 found.push(neighbour);
+                *word |= FINDS;
             }
         }
     }
-    (levels, finders)
+    levels
 }
 
 /// SplitMix64 (Steele, Lea and Flood, *Fast splittable pseudorandom number generators*, 2014).
@@ -189,7 +185,7 @@ impl Random {
 
     /// A number less than `bound`.
     fn below(&mut self, bound: u32) -> u32 {
-        ((self.next() >> 32) * u64::from(bound) >> 32) as u32
+        (((self.next() >> 32) * u64::from(bound)) >> 32) as u32
     }
 }
 
@@ -198,19 +194,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_vertex_is_found_from_a_neighbour_one_level_nearer() {
+    fn every_vertex_is_found_once_and_has_a_neighbour_one_level_nearer() {
         for order in [Order::Vertices, Order::Communities] {
             let graph = Graph::random(&[0..300, 300..1000], 6, order);
             assert_eq!(graph.edge_count(), 2 * (3 * 1000 + 1));
             for vertex in 1..1000 {
-                let List { first, count } = graph.list(vertex);
-                let neighbours: Vec<u32> =
-                    (first..first + count).map(|word| graph.neighbour(word)).collect();
-                let nearest = neighbours.iter().map(|&other| graph.level(other)).min();
+                let neighbours = graph.neighbours(graph.list(vertex));
+                let nearest = neighbours.map(|(other, _)| graph.level(other)).min();
                 assert_eq!(nearest, Some(graph.level(vertex) - 1), "{order:?} {vertex}");
-                let finders = neighbours.iter().filter(|&&other| graph.finds(other, vertex));
-                assert!(finders.count() > 0, "{order:?} {vertex}");
             }
+            let all = (0..1000).flat_map(|vertex| graph.neighbours(graph.list(vertex)));
+            let mut found: Vec<u32> = all.filter(|found| found.1).map(|found| found.0).collect();
+            found.sort_unstable();
+            assert!(found.into_iter().eq(1..1000), "each is reached along one edge");
             assert!((3..20).contains(&graph.depth()), "{}", graph.depth());
         }
     }
@@ -221,9 +217,9 @@ mod tests {
         let graph = Graph::random(&communities, 6, Order::Communities);
         let community = |vertex| communities.iter().position(|range| range.contains(&vertex));
         for vertex in 1..1000 {
-            let List { first, count } = graph.list(vertex);
-            let across = (first..first + count)
-                .map(|word| graph.neighbour(word))
+            let neighbours = graph.neighbours(graph.list(vertex));
+            let across = neighbours
+                .map(|(other, _)| other)
                 .filter(|&other| community(other) != community(vertex))
                 .collect::<Vec<_>>();
             assert_eq!(across, if vertex == 300 { vec![0] } else { vec![] });

@@ -95,6 +95,9 @@ impl Bfs {
     pub const SHARED_BYTES_MIN: u64 =
         (GROUP_ITEMS * COMMUNITIES) as u64 * Sharing::Edges.vertex_bytes();
 
+    /// The largest: the graph is kept in memory, and its vertices have numbers of 31 bits.
+    pub const BYTES_MAX: u64 = 8 << 30;
+
     /// A search of a graph whose levels and edges have about `bytes`: whole work-groups. The graph
     /// itself is kept, so it takes about as much memory here.
     pub fn new(bytes: u64, sharing: Sharing) -> Bfs {
@@ -140,23 +143,21 @@ impl Bfs {
         Bfs::vertices(at).into_iter().filter(move |&vertex| graph.level(vertex) == level)
     }
 
-    /// For each half that is not done: its vertex, and where the next neighbours are.
+    /// For each half that is not done: where its next neighbours are.
     #[inline]
-    fn pending(&self, at: &Cursor) -> impl Iterator<Item = (u32, List)> {
+    fn pending(&self, at: &Cursor) -> impl Iterator<Item = List> {
         let done = at.notes[NEIGHBOUR];
         self.current(at).filter_map(move |vertex| {
             let List { first, count } = self.graph.list(vertex);
             let left = count.checked_sub(done).filter(|&left| left > 0)?;
-            Some((vertex, List { first: first + done, count: left.min(HALF) }))
+            Some(List { first: first + done, count: left.min(HALF) })
         })
     }
 
-    /// The neighbours in those lists, each with the vertex whose it is.
+    /// Those neighbours, each with whether it gets its level from here.
     #[inline]
-    fn neighbours(&self, at: &Cursor) -> impl Iterator<Item = (u32, u32)> {
-        self.pending(at).flat_map(move |(vertex, List { first, count })| {
-            (first..first + count).map(move |word| (vertex, self.graph.neighbour(word)))
-        })
+    fn neighbours(&self, at: &Cursor) -> impl Iterator<Item = (u32, bool)> {
+        self.pending(at).flat_map(|list| self.graph.neighbours(list))
     }
 
     /// Adds the lines of the levels of some vertices.
@@ -184,7 +185,7 @@ impl Bfs {
             step::SCAN_WAIT => self.current(at).next().is_some(),
             step::LIST_WAIT => self.pending(at).next().is_some(),
             step::LEVELS_WAIT => {
-                if self.neighbours(at).any(|(from, to)| self.graph.finds(from, to)) {
+                if self.neighbours(at).any(|(_, found)| found) {
                     return step::FOUND;
                 }
                 return step::AGAIN;
@@ -243,33 +244,36 @@ impl Workload for Bfs {
         if at.notes[VERTEX] == CHUNK {
             return Instruction::End;
         }
+        if step == step::SCAN_LOAD {
+            // Most instructions are this one. The halves are two lines apart.
+            at.step = step::SCAN_WAIT;
+            let first = self.memory.first(LEVELS);
+            let line = |vertex| Line(first.0 + vertex / WORDS_PER_LINE);
+            Bfs::vertices(at).into_iter().for_each(|vertex| lines.push(line(vertex)));
+            return Instruction::Load;
+        }
         at.step = self.after(step, at);
         let instructions = match step {
             step::SCAN => 14,
             step::LIST => 9,
             step::EDGES => 8,
             step::LEVELS => 14,
-            step::SCAN_LOAD => {
-                self.levels(Bfs::vertices(at).into_iter(), lines);
-                return Instruction::Load;
-            }
             step::LIST_LOAD => {
                 self.offsets(at, lines);
                 return Instruction::Load;
             }
             step::EDGES_LOAD => {
                 let first = self.memory.first(EDGES);
-                self.pending(at)
-                    .for_each(|(_, list)| consecutive(lines, first, list.first, list.count));
+                self.pending(at).for_each(|list| consecutive(lines, first, list.first, list.count));
                 return Instruction::Load;
             }
             step::LEVELS_LOAD => {
-                self.levels(self.neighbours(at).map(|(_, to)| to), lines);
+                self.levels(self.neighbours(at).map(|(vertex, _)| vertex), lines);
                 return Instruction::Load;
             }
             step::FOUND => {
-                let found = self.neighbours(at).filter(|&(from, to)| self.graph.finds(from, to));
-                self.levels(found.map(|(_, to)| to), lines);
+                let found = self.neighbours(at).filter(|&(_, found)| found);
+                self.levels(found.map(|(vertex, _)| vertex), lines);
                 return Instruction::Store;
             }
             step::FLAG => {
