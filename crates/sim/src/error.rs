@@ -120,6 +120,40 @@ pub enum TraceError {
         /// Records promised.
         expected: u64,
     },
+    /// A Parquet file as a whole.
+    #[error("the Parquet file cannot be used: {what}")]
+    Footer {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A value of a Parquet file cannot be read, or cannot be.
+    #[error("row group {row_group}, row {row}, column {column}: {what}")]
+    Columns {
+        /// The row group, from 0.
+        row_group: usize,
+        /// The row in it, from 0; values are decoded some thousand at a time, and damage that the
+        /// decoder finds is somewhere from there on.
+        row: u64,
+        /// The column.
+        column: &'static str,
+        /// What is wrong.
+        what: String,
+    },
+    /// A line of a text is no memory access.
+    #[error(
+        "{path}, line {line}: {why}; `valgrind --tool=lackey --trace-mem=yes` writes what is expected"
+    )]
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// A trace cannot be written.
+    #[error(transparent)]
+    Write(#[from] crate::TraceWriteError),
     /// A field of a record cannot be.
     #[error("record {record}: {field} is {value:#x}, {why}")]
     Record {

@@ -73,6 +73,7 @@ pub mod scheme;
 mod simulation;
 mod spec;
 pub mod stats;
+pub mod theory;
 pub mod time;
 mod trace;
 pub mod workload;
@@ -85,4 +86,7 @@ pub use spec::{
     TlbSpec, WalkSpec,
 };
 pub use stats::{Comparison, GpuCounts, Outcome};
-pub use trace::{Access, Allocation, Trace};
+pub use trace::{
+    Access, Allocation, Trace, TraceAllocation, TraceDescription, TraceRow, TraceWriteError,
+    TraceWriter, convert,
+};

@@ -112,7 +112,7 @@ mod tests {
     fn refused(spec: &Spec, placement: &str) -> String {
         let place = Some(Place { gpu: 1, unit: 7 });
         let waves = vec![vec![Step::Load(vec![Line(0)])]; 3];
-        let script = Script::new("t", &[4096]).launch(vec![Group { place, waves }]);
+        let script = Script::new("t", &[4096]).with_launch(vec![Group { place, waves }]);
         let script: Arc<dyn Workload> = Arc::new(script);
         let run = Simulation::new(spec, &script, placement).and_then(|it| it.run(|_| ()));
         match run {

@@ -26,6 +26,7 @@ use crate::fault::{FaultKey, HostFault, Work};
 /// What is the same for all pages of a part: where they were, where they will be, and what has to
 /// happen in between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Shape {
     /// Valid copies before.
     pub(crate) before: MemorySet,
@@ -55,6 +56,7 @@ pub(crate) struct Shape {
 
 /// How the destination gets its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) enum Fill {
     /// It has them.
     Nothing,
@@ -66,6 +68,7 @@ pub(crate) enum Fill {
 
 /// What becomes of the pages at the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) enum End {
     /// They are in the state that their copies say.
     Settle,
@@ -77,6 +80,7 @@ pub(crate) enum End {
 
 /// What the statistics call it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) enum Kind {
     /// The only location changed.
     Migration,
@@ -123,6 +127,7 @@ impl Shape {
 }
 
 /// Pages of one shape.
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Part {
     pub(crate) shape: Shape,
     pub(crate) runs: Runs,
@@ -144,6 +149,7 @@ impl Part {
 
 /// Where a chain stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) enum Stage {
     /// The slot is free.
     Idle,
@@ -159,6 +165,7 @@ pub(crate) enum Stage {
 
 /// A command that has not been answered.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Pending {
     pub(crate) command: CommandId,
     pub(crate) executor: Executor,
@@ -171,6 +178,7 @@ pub(crate) struct Pending {
 }
 
 /// One copy through a bounce buffer: `runs` of part `part`.
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Hop {
     pub(crate) part: u16,
     pub(crate) runs: Runs,
@@ -180,6 +188,7 @@ pub(crate) struct Hop {
 
 /// Why a chain fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Failure {
     pub(crate) kind: StepErrorKind,
     /// First page that was not finished.
@@ -189,6 +198,7 @@ pub(crate) struct Failure {
 }
 
 /// The migration of some pages.
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Chain {
     pub(crate) epoch: u32,
     pub(crate) stage: Stage,

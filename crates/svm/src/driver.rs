@@ -77,6 +77,7 @@ pub struct Driver {
 }
 
 /// What the driver knows of one card.
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct CardState {
     pub(crate) frames: Frames,
     pub(crate) residency: Residency,
@@ -98,6 +99,7 @@ impl CardState {
 
 /// When something has to be looked at again.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Timer {
     pub(crate) at: Time,
     pub(crate) order: u64,
@@ -106,6 +108,7 @@ pub(crate) struct Timer {
 
 /// What is due.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) enum Due {
     /// A fault that was throttled.
     Work(Work),

@@ -103,6 +103,7 @@ pub struct CardFault {
 
 /// What a fault needs before its access can go on.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub enum Need {
     /// One page.
     Page(PageNo, Access),
@@ -186,6 +187,7 @@ pub enum Advice {
 
 /// Why a command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub struct StepError {
     /// Pages that were finished before it failed, in the order of the runs.
     pub pages_done: u64,
@@ -195,6 +197,7 @@ pub struct StepError {
 
 /// What went wrong in a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub enum StepErrorKind {
     /// The transfer failed; nothing is in flight any more.
     Transfer,

@@ -13,6 +13,7 @@ const FREE: u32 = u32::MAX;
 const QUARANTINED: u32 = u32::MAX - 1;
 
 /// Frames of one card.
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Frames {
     total: u32,
     free: u32,
@@ -168,6 +169,7 @@ impl Frames {
 
 /// A set of small numbers with the lowest member found in a few steps: each level has a bit per
 /// non-zero word of the level below.
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 struct BitTree {
     levels: Vec<Vec<u64>>,
 }

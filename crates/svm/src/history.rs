@@ -10,6 +10,7 @@ use crate::query::{Fight, Moved};
 const FIGHTS_MAX: usize = 1024;
 
 /// The latest moves of the whole space, and the fights.
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct History {
     records: VecDeque<Moved>,
     limit: usize,

@@ -9,6 +9,7 @@ use crate::mutation::Mutation;
 use crate::{Driver, Reply};
 
 #[derive(Default)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Launches {
     jobs: HashMap<JobId, (CardId, StreamId)>,
     /// Per stream: the job that runs, then those that wait for it.

@@ -40,6 +40,8 @@ mod rollback;
 mod serve;
 mod settle;
 mod space;
+#[cfg(feature = "state")]
+mod state;
 mod stats;
 mod table;
 mod thrash;

@@ -15,6 +15,7 @@ use crate::residency::Residency;
 
 /// Something that cards which did not answer in time may still write. It is out of use until each
 /// of them is reset, or gone.
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Quarantined {
     suspects: MemorySet,
     held: Held,
@@ -22,6 +23,7 @@ pub(crate) struct Quarantined {
 
 /// What is out of use.
 #[derive(Clone, Copy)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) enum Held {
     /// Frames of a card.
     Frames(CardId, FrameNo, u32),

@@ -5,6 +5,7 @@ use thiserror::Error;
 
 /// An answer, or news, for the program. Polled with [`crate::Driver::poll_reply`].
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub enum Reply {
     /// A request ended.
     Request {
@@ -30,6 +31,7 @@ pub enum Reply {
 
 /// What a request that succeeded gives back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub enum Outcome {
     /// Memory was allocated.
     Allocated(PageRange),
@@ -42,6 +44,7 @@ pub enum Outcome {
 
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub enum RequestError {
     /// A size of nothing.
     #[error("cannot allocate 0 bytes; give a size of at least one byte")]

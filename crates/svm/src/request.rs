@@ -24,6 +24,7 @@ use crate::space::Hint;
 
 /// A request that is under way.
 #[derive(Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct OpenRequest {
     pub(crate) kind: RequestKind,
     /// What has not been looked at yet.
@@ -40,6 +41,7 @@ pub(crate) struct OpenRequest {
 
 /// What is done to each page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) enum RequestKind {
     /// New pages are cleared of what the kernel remembers of their addresses.
     Alloc,
@@ -53,6 +55,7 @@ pub(crate) enum RequestKind {
 
 /// Pages that the program pinned.
 #[derive(Clone, Copy, PartialEq, Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Pin {
     pub(crate) range: PageRange,
     pub(crate) at: MemoryId,

@@ -14,8 +14,10 @@ type Block = [u64; WORDS];
 
 /// A set of pages of the arena, read as merged ranges.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Residency {
     start: PageNo,
+    #[cfg_attr(feature = "state", serde(with = "crate::state::blocks"))]
     blocks: Vec<Option<Box<Block>>>,
     pages: u64,
 }

@@ -24,7 +24,7 @@ impl Driver {
         let failure = chain.failure.take();
         let parts = std::mem::take(&mut chain.parts);
         for part in &parts {
-            self.restore(index, part);
+            self.restore_pages(index, part);
         }
         self.chains[index as usize].parts = parts;
         self.retry_faults(index);
@@ -43,7 +43,7 @@ impl Driver {
         }
     }
 
-    fn restore(&mut self, index: u32, part: &Part) {
+    fn restore_pages(&mut self, index: u32, part: &Part) {
         let shape = part.shape;
         let undrained = self.still_mapping(index);
         let lost = shape.needs_frames();

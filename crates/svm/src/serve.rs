@@ -20,6 +20,7 @@ use crate::placement::{Action, Scope};
 use crate::plan::{Resolve, location};
 
 /// A grouped fault that had to wait too often: nobody younger may take its pages any more.
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Claim {
     pub(crate) key: FaultKey,
     pub(crate) ranges: Arc<[(PageRange, Access)]>,

@@ -7,8 +7,10 @@ use crate::page::PageEntry;
 type Block = [PageEntry; BLOCK_PAGES as usize];
 
 /// Entries of all pages of the arena.
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct PageTable {
     arena: PageRange,
+    #[cfg_attr(feature = "state", serde(with = "crate::state::blocks"))]
     blocks: Vec<Option<Box<Block>>>,
     absent: PageEntry,
 }

@@ -32,6 +32,9 @@ pub(crate) enum Failure {
     /// A sweep.
     #[error(transparent)]
     Sweep(#[from] SweepError),
+    /// A report.
+    #[error(transparent)]
+    Report(#[from] farside::reproduce::ReportError),
     /// Another process serves a card there.
     #[error(
         "{folder} is in use: process {pid} serves card {card} there; end it, or choose another \
@@ -106,6 +109,7 @@ impl Failure {
             | Failure::Replay(_)
             | Failure::Serve(_)
             | Failure::Sweep(_)
+            | Failure::Report(_)
             | Failure::InUse { .. }
             | Failure::Told
             | Failure::Output(_) => 1,

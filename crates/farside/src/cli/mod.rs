@@ -16,6 +16,7 @@ mod log;
 mod output;
 mod progress;
 mod replay;
+mod reproduce;
 mod schemes;
 mod service;
 mod sim;
@@ -50,6 +51,7 @@ Examples:
   farside sim                           compare placement schemes on a recorded trace
   farside replay --functional           the same without time: what a scheme does, counted
   farside sweep grid.toml               a grid of simulations, none of them twice
+  farside reproduce grit                a paper's experiments, its numbers beside ours
 
 Exit codes: 0 done, 1 it did not work, 2 the command line or an input cannot be used,
 3 a result differs from the plain host run.";
@@ -62,8 +64,9 @@ enum Command {
     Demo(demo::Demo),
     Doctor(doctor::Doctor),
     Replay(replay::Replay),
-    Sim(sim::Sim),
+    Reproduce(reproduce::Reproduce),
     Schemes(schemes::Schemes),
+    Sim(sim::Sim),
     Sweep(sweep::Sweep),
 }
 
@@ -81,6 +84,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Doctor(doctor) => doctor.run(),
         Command::Replay(replay) => replay.run(),
         Command::Sim(sim) => sim.run(),
+        Command::Reproduce(reproduce) => reproduce.run(),
         Command::Schemes(schemes) => schemes.run(),
         Command::Sweep(sweep) => sweep.run(),
     };

@@ -98,7 +98,7 @@ impl Replay {
         let mut all = Vec::new();
         for workload in self.workloads()? {
             let mut reports = Vec::new();
-            for scheme in schemes(&self.scheme) {
+            for scheme in super::sim::list(&self.scheme) {
                 reports.push(self.replay(&*workload, &scheme)?);
             }
             if !self.json {
@@ -153,32 +153,5 @@ impl Replay {
         let report = replay_with(workload, placement, &options, |now| bar.set_position(now));
         bar.finish_and_clear();
         Ok(report?)
-    }
-}
-
-/// The schemes of a list. A part with a value and no name is a parameter of the scheme before it.
-fn schemes(list: &str) -> Vec<String> {
-    let mut schemes: Vec<String> = Vec::new();
-    for part in list.split(',') {
-        match schemes.last_mut() {
-            Some(scheme) if part.contains('=') && !part.contains(':') => {
-                scheme.push(',');
-                scheme.push_str(part);
-            }
-            _ => schemes.push(part.to_owned()),
-        }
-    }
-    schemes
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_stay_with_their_scheme() {
-        assert_eq!(schemes("a"), ["a"]);
-        assert_eq!(schemes("a,b:x=1,y=2,c"), ["a", "b:x=1,y=2", "c"]);
-        assert_eq!(schemes("a:x=1,b:y=2"), ["a:x=1", "b:y=2"]);
     }
 }

@@ -162,7 +162,7 @@ impl Sim {
 }
 
 /// Schemes between commas; commas that separate a scheme's parameters are followed by `key=`.
-fn list(text: &str) -> Vec<String> {
+pub(super) fn list(text: &str) -> Vec<String> {
     let mut schemes: Vec<String> = Vec::new();
     for part in text.split(',') {
         let parameter = part.contains('=') && !part.contains(':');

@@ -5,7 +5,9 @@
 //! Drawing needs nothing of the machine: no fonts, no Python.
 
 mod figure;
+pub mod grit;
 mod table;
+pub mod tapasco;
 
 pub use figure::{Axis, Bar, Cells, Drawing, Figure, Line, Series};
 pub(crate) use table::quoted;

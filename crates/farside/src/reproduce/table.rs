@@ -128,6 +128,21 @@ impl Report {
         text
     }
 
+    /// The rows for a terminal.
+    pub fn to_table(&self) -> String {
+        let width = self.rows.iter().map(|row| row.what.chars().count()).max().unwrap_or(0);
+        let mut text = format!("{:<width$} {:>9} {:>9}  {}\n", "", "paper", "ours", "deviation");
+        for row in &self.rows {
+            let paper = row.paper.map_or("-".to_owned(), |paper| number(paper, &row.unit));
+            let ours = number(row.ours, &row.unit);
+            let line =
+                format!("{:<width$} {paper:>9} {ours:>9}  {}", row.what, row.deviation_text());
+            text += line.trim_end();
+            text.push('\n');
+        }
+        text
+    }
+
     /// The rows as CSV with a header.
     pub fn to_csv(&self) -> String {
         let mut text = "what,unit,paper,ours,deviation,source\n".to_owned();

@@ -135,12 +135,12 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use farside_sim::{Access, Simulation, Spec, Trace};
     use std::sync::Arc;
 
-    pub(in crate::sweep) fn outcome() -> Outcome {
+    pub(crate) fn outcome() -> Outcome {
         let access = Access { page: 0, bytes: 64, write: false };
         let trace = Arc::new(Trace::from_accesses("t", &[4096], &[vec![(1, 7, access)]]).unwrap());
         let simulation = Simulation::new(&Spec::default(), &trace, "on-touch").unwrap();

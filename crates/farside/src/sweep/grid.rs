@@ -132,6 +132,11 @@ impl Section {
     }
 }
 
+/// As `--set` has it: words without quotes.
+fn plain(value: &toml::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
 /// Every choice of one value per key.
 fn combinations(set: &BTreeMap<String, Values>) -> Result<Vec<BTreeMap<String, String>>, String> {
     let mut all = vec![BTreeMap::new()];
@@ -147,7 +152,7 @@ fn combinations(set: &BTreeMap<String, Values>) -> Result<Vec<BTreeMap<String, S
             let chosen = chosen.clone();
             values.iter().map(move |value| {
                 let mut chosen = chosen.clone();
-                chosen.insert(key.clone(), value.to_string());
+                chosen.insert(key.clone(), plain(value));
                 chosen
             })
         };
@@ -193,7 +198,7 @@ mod tests {
             schemes = ["on-touch", "grit:threshold=2"]
             [grid.set]
             "gpu.count" = [2, 4]
-            "driver.keep_clean_copies" = true
+            "driver.keep_clean_copies" = "true"
 
             [[grid]]
             workloads = ["fir"]

@@ -19,3 +19,6 @@ pub use error::SweepError;
 pub use grid::{Grid, parse_size};
 pub use pool::{Finished, Options, Place, Progress, run};
 pub use table::Table;
+
+#[cfg(test)]
+pub(crate) use cache::tests::outcome as test_outcome;

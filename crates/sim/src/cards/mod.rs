@@ -2,7 +2,7 @@
 //!
 //! A [`CardsSpec`] says what the machine is like, a [`CardMachine`] carries the commands of the
 //! driver of `farside-svm` out on it, in integer picoseconds. The MMU is the one of `farside-card`.
-//! [`measure`] has the experiments of the paper.
+//! [`measure`] has the experiments of the paper, [`paper`] what it prints.
 //!
 //! ```
 //! use farside_sim::cards::{CardMachine, CardsSpec, Layout, Work};
@@ -25,6 +25,7 @@ mod host;
 mod machine;
 pub mod measure;
 mod overrides;
+pub mod paper;
 mod pe;
 mod program;
 mod spec;

@@ -376,14 +376,19 @@ impl CardsSpec {
     /// The preset of this name. `as-published`: the paper's machine with its driver's ways.
     /// `farside`: the same hardware and the same costs of software, with what this driver does
     /// by itself: tree prefetch, invalidations that nobody waits for where no job runs, two bounce
-    /// buffers, and damping of fights.
+    /// buffers, and damping of fights. Two threads carry its commands out, as in a live program that
+    /// asks for one thing at a time: the one that asks, and the one that listens to the cards.
     ///
     /// # Errors
     /// [`CardsError::NoSuchPreset`].
     pub fn preset(name: &str) -> Result<CardsSpec, CardsError> {
         match name {
             "as-published" => Ok(CardsSpec::default()),
-            "farside" => Ok(CardsSpec { driver: DriverSpec::farside(), ..CardsSpec::default() }),
+            "farside" => {
+                let mut spec = CardsSpec { driver: DriverSpec::farside(), ..CardsSpec::default() };
+                spec.host.processors = 2;
+                Ok(spec)
+            }
             _ => Err(CardsError::NoSuchPreset { name: name.to_owned() }),
         }
     }

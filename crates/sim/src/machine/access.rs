@@ -201,6 +201,7 @@ impl Machine {
                 self.queue.push(at, Happening::Wave { gpu, unit, slot });
             }
             WaveState::Ending if wave.pending == [0, 0] => {
+                wave.state = WaveState::Running;
                 let at = now.max(wave.loads_end).max(wave.stores_end);
                 self.queue.push(at, Happening::WaveEnd { gpu, unit, slot });
             }

@@ -208,7 +208,6 @@ impl Machine {
             Some(memory) => {
                 state.fill(usize::from(access.unit), page);
                 self.proceed(access, page, memory, now, true);
-                self.wake(access);
             }
             None => {
                 state.counts.refaults += 1;

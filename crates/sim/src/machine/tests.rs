@@ -6,17 +6,21 @@ use farside_types::{PAGE_SIZE, Reason, Rights};
 
 use super::*;
 use crate::gpu::Mapping;
+use crate::workload::{Group, Place, Script, Step};
 
 /// Two GPUs and two launches, in which a compute unit of each writes the same page.
 fn machine() -> Machine {
     let mut spec = Spec::default();
     spec.gpu.count = 2;
-    let access = Access { page: 1, bytes: 64, write: true };
-    let steps = vec![(0, 5, access), (1, 6, access)];
-    let sizes = [3 * PAGE_SIZE as u64];
-    let trace = Trace::from_accesses("hand-made", &sizes, &[steps.clone(), steps]).unwrap();
+    let group = |gpu, unit| Group {
+        place: Some(Place { gpu, unit }),
+        waves: vec![vec![Step::Store(vec![Line(64)])]],
+    };
+    let groups = vec![group(0, 5), group(1, 6)];
+    let script = Script::new("hand-made", &[3 * PAGE_SIZE as u64]);
+    let script = script.with_launch(groups.clone()).with_launch(groups);
     let scheme = by_name("on-touch").unwrap();
-    Machine::new(spec, Arc::new(trace), scheme, true).unwrap()
+    Machine::new(spec, Arc::new(script), scheme, true).unwrap()
 }
 
 fn card_command(op: Op) -> Command {
@@ -59,9 +63,10 @@ fn an_unmap_of_a_quiet_page_takes_its_own_time() {
 fn an_unmap_ends_only_when_accesses_in_flight_are_over() {
     let mut machine = machine();
     let over = Span::from_micros(77);
-    let mapping = Mapping { memory: MemoryId(1), frame: FrameNo(0), rights: Rights::ReadWrite };
-    machine.gpus[0].table.map(0, mapping);
-    machine.gpus[0].table.use_until(0, machine.start + over);
+    let mapping = Mapping { memory: MemoryId(1), rights: Rights::ReadWrite };
+    machine.gpus[0].table.map(0, mapping, FrameNo(0));
+    let start = machine.start;
+    machine.gpus[0].use_until(0, start + over);
     let command = unmap_first(&machine);
     machine.submit(CardId(0), command).unwrap();
     assert_eq!(ring_end(&mut machine), over);
@@ -71,7 +76,7 @@ fn an_unmap_ends_only_when_accesses_in_flight_are_over() {
 #[test]
 fn a_run_with_nothing_left_to_happen_says_who_waits_for_what() {
     let mut machine = machine();
-    machine.begin_launch().unwrap();
+    machine.begin_launch(0).unwrap();
     while machine.faults.len() < 2 {
         machine.step().unwrap();
     }
@@ -81,13 +86,16 @@ fn a_run_with_nothing_left_to_happen_says_who_waits_for_what() {
     assert!(error.contains("nothing is left to happen"), "{error}");
     assert!(error.contains("GPU 0 CU [5]") && error.contains("GPU 1 CU [6]"), "{error}");
     assert!(error.contains("fault 0 for writing") && error.contains(&page.to_string()), "{error}");
-    assert!(error.contains("GPU 1: 1 busy CUs, 1 accesses left of launch 0"), "{error}");
+    assert!(
+        error.contains("GPU 1: 1 busy CUs, 1 work-groups of launch 0, 1 wavefronts"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_run_that_only_turns_over_is_given_up() {
     let mut machine = machine();
-    machine.begin_launch().unwrap();
+    machine.begin_launch(0).unwrap();
     machine.idle_events = watchdog::IDLE_EVENTS_MAX;
     assert!(matches!(machine.step(), Err(SimError::Stuck { .. })));
 }
@@ -96,7 +104,7 @@ fn a_run_that_only_turns_over_is_given_up() {
 #[test]
 fn a_frame_that_lost_its_bytes_stops_the_run() {
     let mut machine = machine();
-    let page = FrameNo(machine.pages[1]);
+    let page = FrameNo(machine.blocks[0] + 1);
     machine.coherence.as_mut().unwrap().release(MemoryId::HOST, page).unwrap();
     let error = machine.run(&mut |_| ()).unwrap_err();
     assert!(matches!(error, SimError::Broken { .. }), "{error}");
@@ -107,11 +115,11 @@ fn a_frame_that_lost_its_bytes_stops_the_run() {
 #[test]
 fn a_write_under_a_copy_stops_the_run() {
     let mut machine = machine();
-    machine.begin_launch().unwrap();
+    machine.begin_launch(0).unwrap();
     while machine.transfers.is_empty() {
         machine.step().unwrap();
     }
-    let page = machine.pages[1];
+    let page = machine.blocks[0] + 1;
     let checker = machine.coherence.as_mut().unwrap();
     checker.write(page, MemoryId::HOST, FrameNo(page)).unwrap();
     let error = machine.run(&mut |_| ()).unwrap_err();

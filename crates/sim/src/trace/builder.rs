@@ -4,6 +4,7 @@
 //! same cycle) and the same kind are one wavefront instruction, as long as it has no line twice.
 //! The builder also puts in the waits, which recordings do not contain; see `docs/traces.md`.
 
+use super::sink::{Recorded, Sink};
 use super::store::{Head, Kind, Launch, NO_GROUP, Piece, Stream};
 use crate::TraceError;
 use crate::workload::Place;
@@ -73,30 +74,36 @@ impl Builder {
         (&mut building.launch.streams[stream], &mut building.open[stream])
     }
 
-    /// From here on the compute unit runs this wavefront of this work-group.
-    pub(super) fn marker(&mut self, launch: usize, place: Place, group: u32, wave: u16) {
+    /// All launches.
+    pub(super) fn finish(self) -> Vec<Launch> {
+        let finished = self.launches.into_iter().map(|mut building| {
+            for stream in &mut building.launch.streams {
+                end(stream);
+            }
+            building.launch.finish();
+            building.launch
+        });
+        finished.collect()
+    }
+}
+
+impl Sink for Builder {
+    fn marker(&mut self, launch: usize, place: Place, group: u32, wave: u16) {
         self.markers += 1;
         let (stream, open) = self.stream(launch, place);
         *open = Open::default();
         begin(stream, group, wave);
     }
 
-    /// An access. `record` is its number, for the error.
     #[inline]
-    pub(super) fn access(
-        &mut self,
-        record: u64,
-        launch: usize,
-        place: Place,
-        sequence: u32,
-        kind: Kind,
-        line: u32,
-    ) -> Result<(), TraceError> {
+    fn access(&mut self, access: &Recorded) -> Result<(), TraceError> {
+        let &Recorded { launch, place, sequence, kind, line, .. } = access;
         let cycles = self.cycles;
         let (stream, open) = self.stream(launch, place);
         if stream.heads.len() >= u32::MAX as usize - 1 || stream.lines.len() >= u32::MAX as usize {
+            let (record, value) = (access.record, place.unit.into());
             let why = "more accesses than a compute unit can have in a launch";
-            return Err(TraceError::Record { record, field: "CU", value: place.unit.into(), why });
+            return Err(TraceError::Record { record, field: "CU", value, why });
         }
         if stream.pieces.is_empty() {
             begin(stream, NO_GROUP, 0);
@@ -112,18 +119,6 @@ impl Builder {
         }
         self.accesses += 1;
         Ok(())
-    }
-
-    /// All launches.
-    pub(super) fn finish(self) -> Vec<Launch> {
-        let finished = self.launches.into_iter().map(|mut building| {
-            for stream in &mut building.launch.streams {
-                end(stream);
-            }
-            building.launch.finish();
-            building.launch
-        });
-        finished.collect()
     }
 }
 

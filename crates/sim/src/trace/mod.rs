@@ -1,23 +1,32 @@
 //! Recorded traces: what each compute unit accessed, launch by launch.
 //!
-//! A trace is a zstd stream of 16-byte records (`record.rs`) and a JSON description of the
-//! allocations (`sidecar.rs`). It is read as a stream, checked, and put together into wavefronts
-//! and their instructions (`builder.rs`), which lie compactly in memory (`store.rs`) and are a
-//! workload (`workload.rs`). This module owns the format; it knows no time.
+//! A recording is a zstd stream of 16-byte records (`record.rs`) with a JSON description of the
+//! allocations (`sidecar.rs`), or a Parquet file of ours (`columns/`), or text of valgrind
+//! (`lackey.rs`). Which one it is, its first bytes say (`source.rs`). It is read as a stream,
+//! checked, and put together into wavefronts and their instructions (`builder.rs`), which lie
+//! compactly in memory (`store.rs`) and are a workload (`workload.rs`), or written in the compact
+//! format (`convert.rs`). This module owns the formats; it knows no time. `docs/traces.md` is the
+//! specification.
 
 mod builder;
 mod bundled;
+mod columns;
+mod convert;
+mod lackey;
 mod record;
 mod sidecar;
+mod sink;
+mod source;
 mod store;
 mod stream;
 mod workload;
 
-use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::path::Path;
 use std::sync::OnceLock;
 
+pub use columns::{TraceAllocation, TraceDescription, TraceRow, TraceWriteError, TraceWriter};
+pub use convert::convert;
 pub use record::Access;
 pub use sidecar::Allocation;
 
@@ -25,7 +34,12 @@ use crate::TraceError;
 use crate::workload::{Buffer, Place};
 use builder::Builder;
 use sidecar::{Layout, Sidecar};
+use sink::{Recorded, Sink};
+use source::Source;
 use store::{Kind, Launch};
+
+/// Bytes of a page.
+const PAGE_BYTES: u64 = farside_types::PAGE_SIZE as u64;
 
 /// A trace in memory. Immutable; share it by `Arc` among simulations. It is a
 /// [`Workload`](crate::workload::Workload).
@@ -44,26 +58,29 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Reads `NAME.bin.zst` and the `NAME.json` beside it.
+    /// Reads a recording: `NAME.bin.zst` with the `NAME.json` beside it, a Parquet file, or text of
+    /// valgrind's lackey. Which one it is, its content says.
     ///
     /// # Errors
-    /// [`TraceError`] names the file, the allocation or the record.
+    /// [`TraceError`] names the file, the allocation, and the record, row or line.
     pub fn open(path: &Path) -> Result<Trace, TraceError> {
-        let file_name = path.file_name().and_then(|name| name.to_str());
-        let Some(name) = file_name.and_then(|name| name.strip_suffix(".bin.zst")) else {
-            return Err(TraceError::Name { path: path.to_owned() });
-        };
-        let beside = path.with_file_name(format!("{name}.json"));
-        let unreadable = |path: &Path| {
-            let path = path.to_owned();
-            move |source| TraceError::Read { path, source }
-        };
-        let description = std::fs::read_to_string(&beside).map_err(unreadable(&beside))?;
-        let file = File::open(path).map_err(unreadable(path))?;
-        Trace::read(name, &description, BufReader::with_capacity(1 << 16, file))
+        Trace::open_spread(path, 1)
     }
 
-    /// Reads a trace from a zstd stream, with the text of its JSON description.
+    /// As [`Trace::open`]; the accesses of a text, which knows no GPUs, are spread over so many:
+    /// each GPU in turn has a stretch of 16384.
+    ///
+    /// # Errors
+    /// [`TraceError`], as [`Trace::open`].
+    pub fn open_spread(path: &Path, gpus: u8) -> Result<Trace, TraceError> {
+        let mut source = Source::open(path, gpus)?;
+        let mut builder = Builder::new(source.description.cycles);
+        source.read(&mut builder)?;
+        let TraceDescription { name, gpus, .. } = &source.description;
+        Ok(Trace::new(name, *gpus as usize, source.allocations, builder))
+    }
+
+    /// Reads a trace from a zstd stream of records, with the text of its JSON description.
     ///
     /// # Errors
     /// [`TraceError`] names the allocation or the record.
@@ -72,16 +89,8 @@ impl Trace {
         let mut layout = Layout::new(&sidecar.allocations)?;
         let mut builder = Builder::new(sidecar.timing);
         let gpus = sidecar.per_gpu.len();
-        let found = stream::records(stream, |index, bytes| {
-            take(&mut builder, &mut layout, gpus, index, &record::Record::parse(bytes))
-        })?;
-        // The description's count may or may not include markers.
-        match sidecar.records {
-            Some(expected) if expected != found && expected != builder.accesses => {
-                Err(TraceError::Count { found, expected })
-            }
-            _ => Ok(Trace::new(name, gpus, sidecar.allocations, builder)),
-        }
+        source::records(stream, gpus, sidecar.records, &mut layout, &mut builder)?;
+        Ok(Trace::new(name, gpus, sidecar.allocations, builder))
     }
 
     /// Builds a trace by hand, for tests and for generated workloads: the sizes in bytes of the
@@ -112,7 +121,9 @@ impl Trace {
                     return Err(TraceError::Record { record: index, field, value, why });
                 };
                 let kind = if access.write { Kind::Store } else { Kind::Load };
-                builder.access(index, launch, place, index as u32, kind, line)?;
+                let (record, sequence, address) = (index, index as u32, 0);
+                let access = Recorded { record, launch, place, sequence, kind, address, line };
+                builder.access(&access)?;
                 index += 1;
             }
         }
@@ -214,31 +225,6 @@ impl Trace {
         }
         accesses
     }
-}
-
-#[inline]
-fn take(
-    builder: &mut Builder,
-    layout: &mut Layout,
-    gpus: usize,
-    index: u64,
-    record: &record::Record,
-) -> Result<(), TraceError> {
-    record::check_place(index, record.place, gpus)?;
-    let launch = record.launch(index)?;
-    if record.is_marker() {
-        let (group, wave) = record.marked();
-        record::check_group(index, group)?;
-        builder.marker(launch, record.place, group, wave);
-        return Ok(());
-    }
-    let kind = record.kind(index)?;
-    let Some(line) = layout.line_of(record.address()) else {
-        let (field, value) = ("address", record.address());
-        let why = "which is in no allocation of the trace's description";
-        return Err(TraceError::Record { record: index, field, value, why });
-    };
-    builder.access(index, launch, record.place, record.sequence, kind, line)
 }
 
 #[cfg(test)]

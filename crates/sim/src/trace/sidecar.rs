@@ -3,6 +3,7 @@
 use farside_types::{BLOCK_PAGES, MAX_CARDS, PAGE_SHIFT, PAGE_SIZE, PageRange, VirtAddr};
 use serde::Deserialize;
 
+use super::PAGE_BYTES;
 use crate::TraceError;
 use crate::workload::{Buffer, LINE_BYTES, Line, first_lines};
 
@@ -52,16 +53,21 @@ pub(super) struct Sidecar {
 impl Sidecar {
     pub(super) fn parse(text: &str) -> Result<Sidecar, TraceError> {
         let sidecar: Sidecar = serde_json::from_str(text)?;
-        if sidecar.page_size != PAGE_SIZE as u64 {
-            return Err(TraceError::PageSize { bytes: sidecar.page_size });
-        }
-        let gpus = sidecar.per_gpu.len();
-        if gpus == 0 || gpus > MAX_CARDS {
-            let why = "per_gpu must list 1 to 16 GPUs";
-            return Err(TraceError::Sidecar(serde::de::Error::custom(why)));
-        }
+        check_description(sidecar.page_size, sidecar.per_gpu.len() as u32)?;
         Ok(sidecar)
     }
+}
+
+/// What every description says.
+pub(super) fn check_description(page_bytes: u64, gpus: u32) -> Result<(), TraceError> {
+    if page_bytes != PAGE_BYTES {
+        return Err(TraceError::PageSize { bytes: page_bytes });
+    }
+    if gpus == 0 || gpus as usize > MAX_CARDS {
+        let why = "it must have (per_gpu must list) 1 to 16 GPUs";
+        return Err(TraceError::Sidecar(serde::de::Error::custom(why)));
+    }
+    Ok(())
 }
 
 /// Allocations one after the other, each on pages of its own, as a program would get them.

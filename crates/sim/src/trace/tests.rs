@@ -137,10 +137,20 @@ fn missing_records_are_noticed() {
 
 #[test]
 fn a_file_must_have_a_description_beside_it() {
-    let error = refused(Trace::open(Path::new("nowhere/mm.bin")));
-    assert!(error.contains("NAME.bin.zst"), "{error}");
     let error = refused(Trace::open(Path::new("nowhere/mm.bin.zst")));
-    assert!(error.contains("mm.json"), "{error}");
+    assert!(error.contains("mm.bin.zst"), "{error}");
+    let folder = std::env::temp_dir();
+    let file = |name: &str| {
+        let path = folder.join(format!("farside-{}-{name}", std::process::id()));
+        std::fs::write(&path, zstd(&[])).unwrap();
+        let error = refused(Trace::open(&path));
+        std::fs::remove_file(path).unwrap();
+        error
+    };
+    let error = file("records.bin");
+    assert!(error.contains("NAME.bin.zst"), "{error}");
+    let error = file("records.bin.zst");
+    assert!(error.contains("records.json"), "{error}");
 }
 
 #[test]

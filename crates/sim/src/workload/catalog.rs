@@ -8,6 +8,7 @@ use super::Workload;
 use super::bfs::{Bfs, Sharing};
 use super::bs::BitonicSort;
 use super::c2d::Convolution2d;
+use super::dnn::{Options, Training};
 use super::fir::Fir;
 use super::gemm::Gemm;
 use super::mm::{Mm, RowsOfA};
@@ -91,6 +92,13 @@ const ENTRIES: &[Entry] = &[
         build: |bytes| Arc::new(Mm::new(bytes, RowsOfA::Own)),
     },
     Entry {
+        name: "resnet18",
+        megabytes: 48,
+        least: Training::BYTES_MIN,
+        most: Training::BYTES_MAX,
+        build: |bytes| Arc::new(Training::resnet18(bytes, Options::default())),
+    },
+    Entry {
         name: "sc",
         megabytes: 131,
         least: SimpleConvolution::BYTES_MIN,
@@ -103,6 +111,13 @@ const ENTRIES: &[Entry] = &[
         least: St::BYTES_MIN,
         most: BYTES_MAX,
         build: |bytes| Arc::new(St::new(bytes, St::ITERATIONS)),
+    },
+    Entry {
+        name: "vgg16",
+        megabytes: 48,
+        least: Training::BYTES_MIN,
+        most: Training::BYTES_MAX,
+        build: |bytes| Arc::new(Training::vgg16(bytes, Options::default())),
     },
 ];
 
@@ -176,8 +191,9 @@ mod tests {
                 let asked = bytes.unwrap_or(entry.megabytes * MB);
                 let got = data_bytes(&*workload);
                 assert_eq!(workload.name(), entry.name);
-                // A bitonic sort is of a power of two of elements.
-                let part = if entry.name == "bs" { 2 } else { 10 };
+                // A bitonic sort is of a power of two of elements, a training of whole images.
+                let coarse = ["bs", "resnet18", "vgg16"].contains(&entry.name);
+                let part = if coarse { 2 } else { 10 };
                 assert!(got.abs_diff(asked) * part < asked, "{}: {got} of {asked}", entry.name);
             }
         }

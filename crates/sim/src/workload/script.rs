@@ -36,14 +36,14 @@ struct Scripted {
     code: Option<(Line, u32)>,
 }
 
-/// A program written out: see [`Script::launch`].
+/// A program written out: see [`Script::with_launch`].
 ///
 /// ```
 /// use farside_sim::workload::{Group, Line, Script, Step};
 ///
 /// // One buffer of 8 KiB; one launch in which a wavefront loads a line, waits and stores it.
 /// let steps = vec![Step::Load(vec![Line(3)]), Step::Wait, Step::Store(vec![Line(70)])];
-/// let script = Script::new("copy", &[8192]).launch(vec![Group { place: None, waves: vec![steps] }]);
+/// let script = Script::new("copy", &[8192]).with_launch(vec![Group { place: None, waves: vec![steps] }]);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
@@ -64,7 +64,7 @@ impl Script {
     /// Adds a launch of these groups. Groups with fewer wavefronts than the largest are filled up
     /// with some that do nothing.
     #[must_use]
-    pub fn launch(mut self, groups: Vec<Group>) -> Script {
+    pub fn with_launch(mut self, groups: Vec<Group>) -> Script {
         self.launches.push(Scripted { groups, ..Scripted::default() });
         self
     }
@@ -140,7 +140,7 @@ impl Workload for Script {
     }
 
     fn place(&self, launch: u32, group: u32) -> Option<Place> {
-        self.launches[launch as usize].groups.get(group as usize)?.place
+        self.launches.get(launch as usize)?.groups.get(group as usize)?.place
     }
 
     fn gpus(&self) -> u32 {
@@ -161,7 +161,7 @@ mod tests {
     fn a_script_gives_its_steps_and_ends() {
         let steps = vec![Step::Store(vec![Line(1), Line(2)]), Step::Compute(7)];
         let group = Group { place: Some(Place { gpu: 2, unit: 0 }), waves: vec![vec![], steps] };
-        let script = Script::new("s", &[4096]).launch(vec![group]);
+        let script = Script::new("s", &[4096]).with_launch(vec![group]);
         assert_eq!((script.launches(), script.launch(0).waves, script.gpus()), (1, 2, 3));
         let mut at = Cursor { wave: 1, ..Cursor::default() };
         let mut lines = Lines::new();

@@ -19,6 +19,7 @@ use crate::hash::IndexHash;
 
 /// What the classification is made with. Defaults: Griffin's hyper-parameters, at 1 GHz.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub struct GriffinConfig {
     /// Interval in which accesses are collected (1000 cycles).
     pub every: Span,
@@ -42,6 +43,7 @@ impl Default for GriffinConfig {
 
 /// Page classification.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub struct GriffinDpc {
     config: GriffinConfig,
     /// Looked up by page only: no result depends on its order.
@@ -51,6 +53,7 @@ pub struct GriffinDpc {
 
 /// What is known of a page.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 struct Tracked {
     /// Smoothed accesses per interval, by card; as many as have accessed it.
     counts: Vec<f64>,
@@ -206,6 +209,20 @@ impl Placement for GriffinDpc {
     /// Pages are mapped where they are, and move by how often they are accessed.
     fn scheme(&self, _page: PageNo) -> Scheme {
         Scheme::AccessCounter
+    }
+
+    #[cfg(feature = "state")]
+    fn save_state(&self) -> super::SchemeState {
+        super::SchemeState(super::state::Kind::GriffinDpc(self.clone()))
+    }
+
+    #[cfg(feature = "state")]
+    fn restore_state(&mut self, state: super::SchemeState) -> Result<(), String> {
+        match state.0 {
+            super::state::Kind::GriffinDpc(saved) => *self = saved,
+            _ => return Err(state.is_not_of(self.name())),
+        }
+        Ok(())
     }
 }
 

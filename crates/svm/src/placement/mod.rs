@@ -24,6 +24,8 @@ mod ideal;
 mod names;
 mod on_touch;
 mod parameters;
+#[cfg(feature = "state")]
+mod state;
 
 pub use access_counter::AccessCounter;
 pub use duplication::Duplication;
@@ -34,9 +36,12 @@ pub use grit::{Grit, GritConfig, cache_bits, table_entry_bits};
 pub use ideal::Ideal;
 pub use names::{NAMES, SIMULATED, SchemeError, by_name};
 pub use on_touch::OnTouch;
+#[cfg(feature = "state")]
+pub use state::SchemeState;
 
 /// What to do so that an agent can reach a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub enum Action {
     /// Move the page to the agent's memory; everybody else loses the mapping.
     Migrate,
@@ -205,6 +210,21 @@ pub trait Placement: fmt::Debug + Send {
     fn on_samples(&mut self, now: Time, samples: &[Sample]) -> Vec<Proposal> {
         let _ = (now, samples);
         Vec::new()
+    }
+
+    /// What the scheme has learnt, to be stored; a scheme without a memory keeps the default.
+    #[cfg(feature = "state")]
+    fn save_state(&self) -> SchemeState {
+        SchemeState::nothing()
+    }
+
+    /// Goes on from what [`Placement::save_state`] gave.
+    ///
+    /// # Errors
+    /// The state is of another scheme.
+    #[cfg(feature = "state")]
+    fn restore_state(&mut self, state: SchemeState) -> Result<(), String> {
+        state.is_nothing().then_some(()).ok_or_else(|| state.is_not_of(self.name()))
     }
 
     /// The program gave advice; the driver itself already follows it.

@@ -58,6 +58,11 @@ impl Matrix {
         Matrix { first, stride, transposed: false }
     }
 
+    /// Stored with rows and columns exchanged; `stride` is that of the stored rows.
+    pub(crate) fn transposed(first: Line, stride: u32) -> Matrix {
+        Matrix { first, stride, transposed: true }
+    }
+
     /// The lines of a wavefront's share of the tile at (`row`, `column`) of a matrix of `size`
     /// rows and columns.
     #[inline]

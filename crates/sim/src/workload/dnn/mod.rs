@@ -5,7 +5,20 @@
 
 pub(crate) mod im2col;
 pub(crate) mod matmul;
+pub(crate) mod network;
 pub(crate) mod tensor;
+pub(crate) mod window;
+
+mod pieces;
+mod resnet18;
+mod schedule;
+mod steps;
+mod training;
+mod vgg16;
+
+pub use training::{Options, Training};
+
+use std::fmt;
 
 use super::{Cursor, Instruction, Line, Lines};
 
@@ -17,7 +30,7 @@ pub(crate) const WAVES_PER_UNIT: u16 = 40;
 pub(crate) const GROUPS_PER_UNIT: u16 = 16;
 
 /// A kernel with its arguments: what its wavefronts do after they have read those.
-pub(crate) trait Part {
+pub(crate) trait Part: fmt::Debug + Send + Sync {
     /// Work-groups.
     fn groups(&self) -> u32;
 
@@ -34,7 +47,7 @@ pub(crate) trait Part {
 /// arguments are in the lines `packet` and `arguments`.
 #[inline]
 pub(crate) fn next_of(
-    part: &impl Part,
+    part: &(impl Part + ?Sized),
     (packet, arguments): (Line, Line),
     group: u32,
     at: &mut Cursor,

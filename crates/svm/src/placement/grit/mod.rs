@@ -28,6 +28,7 @@ use scheme_bits::SchemeBits;
 
 /// What GRIT is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub struct GritConfig {
     /// The fault of a page that changes its scheme; the paper's default is the fourth.
     pub threshold: u16,
@@ -45,6 +46,7 @@ impl Default for GritConfig {
 
 /// The scheme.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub struct Grit {
     config: GritConfig,
     table: PaTable,
@@ -147,6 +149,20 @@ impl Placement for Grit {
 
     fn table_accesses(&mut self) -> u32 {
         self.table.take_accesses()
+    }
+
+    #[cfg(feature = "state")]
+    fn save_state(&self) -> super::SchemeState {
+        super::SchemeState(super::state::Kind::Grit(self.clone()))
+    }
+
+    #[cfg(feature = "state")]
+    fn restore_state(&mut self, state: super::SchemeState) -> Result<(), String> {
+        match state.0 {
+            super::state::Kind::Grit(saved) => *self = saved,
+            _ => return Err(state.is_not_of(self.name())),
+        }
+        Ok(())
     }
 }
 

@@ -15,6 +15,7 @@ const SETS: usize = ENTRIES / WAYS;
 
 /// The PA-Cache. An entry in it is the newest: the table's, if there is one, is stale.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct PaCache {
     /// Per set: the most recently used first.
     sets: Vec<Vec<(PageNo, Entry)>>,
@@ -22,7 +23,7 @@ pub(super) struct PaCache {
 
 impl PaCache {
     pub(super) fn new() -> PaCache {
-        PaCache { sets: vec![Vec::with_capacity(WAYS); SETS] }
+        PaCache { sets: vec![Vec::new(); SETS] }
     }
 
     fn set_of(&mut self, page: PageNo) -> &mut Vec<(PageNo, Entry)> {

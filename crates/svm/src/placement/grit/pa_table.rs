@@ -15,6 +15,7 @@ const TAG_BITS: u32 = 41;
 
 /// What is known of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct Entry {
     /// Local page faults and page protection faults.
     pub(super) faults: u16,
@@ -24,6 +25,7 @@ pub(super) struct Entry {
 
 /// The PA-Table with the PA-Cache in front of it.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct PaTable {
     /// Looked up by page only: no result depends on its order.
     entries: HashMap<PageNo, Entry, IndexHash>,

@@ -1,0 +1,237 @@
+//! What is run: experiments from the list, at a scale, as cells.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use farside_sim::Spec;
+use serde::Deserialize;
+
+use crate::sweep::{Cell, Program};
+
+const LIST: &str = include_str!("../../../../../experiments/grit/experiments.toml");
+const MB: u64 = 1 << 20;
+
+/// The list of experiments.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Table II.
+    pub(super) megabytes: BTreeMap<String, u64>,
+    /// Values of the machine that are not those of the preset.
+    machine: BTreeMap<String, String>,
+    #[serde(rename = "experiment")]
+    pub(super) experiments: Vec<Experiment>,
+    pub(super) sensitivity: Option<Sensitivity>,
+}
+
+/// A figure of the paper.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Experiment {
+    pub(super) name: String,
+    pub(super) title: String,
+    pub(super) measure: Measure,
+    pub(super) over: String,
+    pub(super) columns: Vec<String>,
+    pub(super) labels: Vec<String>,
+    /// None: those of Table II.
+    workloads: Option<Vec<String>>,
+    #[serde(default)]
+    machine: BTreeMap<String, String>,
+    size: Option<Size>,
+    #[serde(default, rename = "claim")]
+    pub(super) claims: Vec<Stated>,
+}
+
+/// What is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Measure {
+    Performance,
+    Faults,
+    Handling,
+    Schemes,
+}
+
+/// Sizes other than those of Table II.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Size {
+    factor: u64,
+    at_least_megabytes: u64,
+    at_most_megabytes: u64,
+}
+
+/// A number of the text. Exactly one of the first four is there.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Stated {
+    pub(super) id: String,
+    pub(super) gain: Option<String>,
+    pub(super) fewer: Option<String>,
+    pub(super) evicted: Option<String>,
+    pub(super) fastest: Option<String>,
+    #[serde(default)]
+    pub(super) among: Vec<String>,
+    pub(super) over: Option<String>,
+    pub(super) workload: Option<String>,
+    pub(super) paper: Option<f64>,
+    pub(super) source: String,
+}
+
+/// What the latencies that the paper does not give would change.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Sensitivity {
+    pub(super) columns: Vec<String>,
+    pub(super) factors: Vec<f64>,
+    #[serde(rename = "group")]
+    pub(super) groups: Vec<Group>,
+}
+
+/// Values of the machine that change together.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Group {
+    pub(super) label: String,
+    pub(super) keys: Vec<String>,
+}
+
+/// How large the workloads are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// As in Table II.
+    Full,
+    /// The footprints of Table II divided by this.
+    Divided(u64),
+}
+
+impl fmt::Display for Scale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scale::Full => write!(f, "Footprints are those of Table II."),
+            Scale::Divided(by) => write!(
+                f,
+                "Footprints are those of Table II divided by {by}; `--full` runs them whole. The \
+                 paper's numbers are of the whole ones."
+            ),
+        }
+    }
+}
+
+impl Plan {
+    /// The list that comes with the program.
+    pub(super) fn bundled() -> Plan {
+        toml::from_str(LIST).unwrap_or_else(|error| panic!("the list of experiments: {error}"))
+    }
+
+    pub(super) fn keep(&mut self, names: &[impl AsRef<str>]) -> Result<(), String> {
+        let mut known: Vec<&str> = self.experiments.iter().map(|e| e.name.as_str()).collect();
+        known.push("sensitivity");
+        let unknown = names.iter().find(|name| !known.contains(&name.as_ref()));
+        if let Some(unknown) = unknown {
+            return Err(format!(
+                "there is no experiment {:?}; there are {}",
+                unknown.as_ref(),
+                known.join(", ")
+            ));
+        }
+        let wanted = |name: &str| names.iter().any(|wanted| wanted.as_ref() == name);
+        self.experiments.retain(|experiment| wanted(&experiment.name));
+        self.sensitivity = self.sensitivity.take().filter(|_| wanted("sensitivity"));
+        Ok(())
+    }
+
+    /// The workloads of an experiment.
+    pub(super) fn workloads(&self, experiment: &Experiment) -> Vec<String> {
+        let all = || self.megabytes.keys().cloned().collect();
+        experiment.workloads.clone().unwrap_or_else(all)
+    }
+
+    /// The cell of a workload under a scheme in an experiment.
+    pub(super) fn cell(
+        &self,
+        experiment: &Experiment,
+        workload: &str,
+        scheme: &str,
+        scale: Scale,
+    ) -> Cell {
+        let bytes = self.bytes(experiment.size, workload, scale);
+        let set = self.machine.iter().chain(&experiment.machine);
+        let cell = Cell::workload(workload, bytes, scheme);
+        set.fold(cell, |cell, (key, value)| cell.with(key, value))
+    }
+
+    fn bytes(&self, size: Option<Size>, workload: &str, scale: Scale) -> Option<u64> {
+        let divide = match scale {
+            Scale::Full => 1,
+            Scale::Divided(by) => by,
+        };
+        let megabytes = *self.megabytes.get(workload)?;
+        let megabytes = size.map_or(megabytes, |size| {
+            (megabytes * size.factor).clamp(size.at_least_megabytes, size.at_most_megabytes)
+        });
+        Some(megabytes * MB / divide)
+    }
+
+    pub(super) fn cells(&self, experiment: &Experiment, scale: Scale) -> Vec<Cell> {
+        let workloads = self.workloads(experiment);
+        let of = |workload: &String| {
+            let cell = |scheme: &String| self.cell(experiment, workload, scheme, scale);
+            experiment.columns.iter().map(cell).collect::<Vec<_>>()
+        };
+        workloads.iter().flat_map(of).collect()
+    }
+
+    pub(super) fn sensitivity_cells(&self, scale: Scale) -> Vec<Cell> {
+        let Some(sensitivity) = &self.sensitivity else { return Vec::new() };
+        let mut cells = Vec::new();
+        for workload in self.megabytes.keys() {
+            for scheme in &sensitivity.columns {
+                cells.push(self.changed(workload, scheme, None, scale));
+                for group in &sensitivity.groups {
+                    let cell = |factor: &f64| {
+                        self.changed(workload, scheme, Some((group, *factor)), scale)
+                    };
+                    cells.extend(sensitivity.factors.iter().map(cell));
+                }
+            }
+        }
+        cells
+    }
+
+    /// The cell of a workload under a scheme on the machine with a group of values changed.
+    pub(super) fn changed(
+        &self,
+        workload: &str,
+        scheme: &str,
+        change: Option<(&Group, f64)>,
+        scale: Scale,
+    ) -> Cell {
+        let cell = Cell::workload(workload, self.bytes(None, workload, scale), scheme);
+        let cell = self.machine.iter().fold(cell, |cell, (key, value)| cell.with(key, value));
+        let Some((group, factor)) = change else { return cell };
+        group.keys.iter().fold(cell, |cell, key| {
+            let value = preset_value(key).map_or(0.0, |value| (value as f64 * factor).round());
+            cell.with(key, value as u64)
+        })
+    }
+}
+
+/// A number of the preset.
+pub(super) fn preset_value(key: &str) -> Option<i64> {
+    let table = toml::Table::try_from(Spec::default()).ok()?;
+    let (section, name) = key.split_once('.')?;
+    table.get(section)?.get(name)?.as_integer()
+}
+
+/// About how long a cell takes, in no unit: bytes, and more for products of matrices.
+pub(super) fn weight(cell: &Cell) -> u64 {
+    match &cell.program {
+        Program::Workload { name, bytes } => {
+            let bytes = bytes.unwrap_or(64 * MB);
+            if ["mm", "gemm"].contains(&name.as_str()) { bytes * 8 } else { bytes }
+        }
+        Program::Trace(_) => 0,
+    }
+}

@@ -1,0 +1,118 @@
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::sweep::Finished;
+
+fn plan() -> Plan {
+    Plan::bundled()
+}
+
+#[test]
+fn every_claim_is_about_columns_and_workloads_of_its_experiment() {
+    let plan = plan();
+    let mut ids = BTreeSet::new();
+    for experiment in &plan.experiments {
+        assert_eq!(experiment.columns.len(), experiment.labels.len(), "{}", experiment.name);
+        assert!(experiment.columns.contains(&experiment.over), "{}", experiment.name);
+        for claim in &experiment.claims {
+            assert!(ids.insert(&claim.id), "{} comes twice", claim.id);
+            let kinds = [&claim.gain, &claim.fewer, &claim.evicted, &claim.fastest];
+            assert_eq!(kinds.iter().filter(|kind| kind.is_some()).count(), 1, "{}", claim.id);
+            let named = kinds.into_iter().flatten().chain(&claim.among).chain(&claim.over);
+            for scheme in named {
+                assert!(experiment.columns.contains(scheme), "{}: {scheme}", claim.id);
+            }
+            assert_eq!(claim.fastest.is_some(), !claim.among.is_empty(), "{}", claim.id);
+            assert_eq!(claim.fastest.is_some(), claim.paper.is_none(), "{}", claim.id);
+            let workloads = plan.workloads(experiment);
+            assert!(claim.workload.iter().all(|name| workloads.contains(name)), "{}", claim.id);
+        }
+    }
+}
+
+#[test]
+fn every_machine_can_be() {
+    for scale in [Scale::Full, Scale::Divided(4)] {
+        for cell in Reproduction::new(scale).cells() {
+            cell.machine().unwrap();
+        }
+    }
+}
+
+#[test]
+fn every_latency_of_the_sensitivity_is_a_number_of_the_preset() {
+    let sensitivity = plan().sensitivity.unwrap();
+    for key in sensitivity.groups.iter().flat_map(|group| &group.keys) {
+        assert!(plan::preset_value(key).is_some_and(|value| value > 0), "{key}");
+    }
+}
+
+/// Outcomes whose time is what `time` says, and as many faults.
+fn outcomes(cells: &[Cell], time: impl Fn(&Cell) -> u64) -> Vec<Finished> {
+    let finished = |cell: &Cell| {
+        let mut outcome = crate::sweep::test_outcome();
+        outcome.time = farside_types::Span(time(cell));
+        outcome.total.faults = time(cell) / 10;
+        Finished { cell: cell.clone(), outcome: Ok(outcome), cached: false }
+    };
+    cells.iter().map(finished).collect()
+}
+
+fn reproduction(name: &str) -> Reproduction {
+    Reproduction::new(Scale::Divided(4)).only(&[name]).unwrap()
+}
+
+fn time(cell: &Cell) -> u64 {
+    match cell.scheme.as_str() {
+        "grit" => 1_000,
+        "on-touch" => 1_600,
+        "access-counter" => 1_490,
+        _ => 1_290,
+    }
+}
+
+#[test]
+fn claims_are_computed_as_the_paper_says() {
+    let whole = Reproduction::new(Scale::Full).only(&["figure-17", "figure-18"]).unwrap();
+    let done = outcomes(&whole.cells(), time);
+    let claims = whole.claims(&done);
+    let ours = |id: &str| claims.iter().find(|claim| claim.id == id).unwrap().row.ours;
+    let near =
+        |id: &str, value: f64| assert!((ours(id) - value).abs() < 1e-6, "{id}: {}", ours(id));
+    near("grit.on-touch", 60.0);
+    near("grit.access-counter", 49.0);
+    near("grit.duplication", 29.0);
+    near("faults.on-touch", 37.5);
+}
+
+#[test]
+fn a_cell_that_failed_is_left_out_and_named() {
+    let whole = reproduction("figure-17");
+    let mut done = outcomes(&whole.cells(), time);
+    let failed = done.iter().position(|done| done.cell.scheme == "grit").unwrap();
+    done[failed].outcome = Err("no such thing".to_owned());
+    let claims = whole.claims(&done);
+    assert_eq!(claims[0].workloads, 7);
+    let report = whole.report(&done);
+    assert!(report.to_markdown().contains("no such thing"));
+    assert!(whole.report(&[]).rows.is_empty());
+}
+
+#[test]
+fn the_figure_has_the_papers_marks() {
+    let whole = reproduction("figure-17");
+    let report = whole.report(&outcomes(&whole.cells(), time));
+    let crate::reproduce::Drawing::Bars { groups, series, .. } = &report.figures[0].drawing else {
+        panic!("bars");
+    };
+    assert_eq!(groups.last().unwrap(), "mean");
+    let grit = series.iter().find(|series| series.label == "GRIT").unwrap();
+    assert_eq!(grit.paper.last().unwrap(), &Some(1.6));
+    assert!(grit.paper[..8].iter().all(Option::is_none), "those are over duplication");
+}
+
+#[test]
+fn an_experiment_that_there_is_not_is_answered_with_those_there_are() {
+    let error = Reproduction::new(Scale::Full).only(&["figure-2"]).unwrap_err();
+    assert!(error.contains("figure-2") && error.contains("figure-17"), "{error}");
+}

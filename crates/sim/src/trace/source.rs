@@ -1,0 +1,152 @@
+//! A recording in a file, in whichever format: found by its first bytes.
+
+use std::fs::File;
+use std::io::{BufReader, Read, Seek};
+use std::path::{Path, PathBuf};
+
+use super::columns::{self, TraceAllocation, TraceDescription};
+use super::lackey::Lackey;
+use super::record::{self, Record};
+use super::sidecar::{Layout, Sidecar};
+use super::sink::{Recorded, Sink};
+use super::{Allocation, stream};
+use crate::TraceError;
+
+/// The first bytes of a zstd frame (RFC 8878, section 3.1.1).
+const ZSTD_MAGIC: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
+
+/// A recording that is ready to be read.
+pub(super) struct Source {
+    pub(super) description: TraceDescription,
+    pub(super) allocations: Vec<Allocation>,
+    layout: Layout,
+    what: What,
+}
+
+enum What {
+    Records { file: File, expected: Option<u64> },
+    Columns(File),
+    Lackey(Lackey),
+}
+
+impl Source {
+    /// Opens a recording. `spread`: the GPUs over which the accesses of a text, which knows none,
+    /// are spread.
+    pub(super) fn open(path: &Path, spread: u8) -> Result<Source, TraceError> {
+        let unreadable = |source| TraceError::Read { path: path.to_owned(), source };
+        let mut file = File::open(path).map_err(unreadable)?;
+        let mut magic = Vec::new();
+        file.by_ref().take(4).read_to_end(&mut magic).map_err(unreadable)?;
+        file.rewind().map_err(unreadable)?;
+        if magic == ZSTD_MAGIC {
+            Source::records(path, file)
+        } else if magic == columns::MAGIC {
+            Source::columns(file)
+        } else {
+            let lackey = Lackey::open(path, file, spread)?;
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let allocations = lackey.allocations();
+            let gpus = u32::from(spread);
+            Source::new(
+                describe(name, gpus, false, &allocations),
+                allocations,
+                What::Lackey(lackey),
+            )
+        }
+    }
+
+    fn records(path: &Path, file: File) -> Result<Source, TraceError> {
+        let (name, beside) = beside(path)?;
+        let description = std::fs::read_to_string(&beside)
+            .map_err(|source| TraceError::Read { path: beside, source })?;
+        let Sidecar { allocations, timing, per_gpu, records, .. } = Sidecar::parse(&description)?;
+        let description = describe(name, per_gpu.len() as u32, timing, &allocations);
+        Source::new(description, allocations, What::Records { file, expected: records })
+    }
+
+    fn columns(file: File) -> Result<Source, TraceError> {
+        let description = columns::description(&file)?;
+        let allocation = |&TraceAllocation { address, bytes }: &_| Allocation { address, bytes };
+        let allocations = description.allocations.iter().map(allocation).collect();
+        Source::new(description, allocations, What::Columns(file))
+    }
+
+    fn new(
+        description: TraceDescription,
+        allocations: Vec<Allocation>,
+        what: What,
+    ) -> Result<Source, TraceError> {
+        let layout = Layout::new(&allocations)?;
+        Ok(Source { description, allocations, layout, what })
+    }
+
+    /// Hands the whole recording to `sink`.
+    pub(super) fn read(&mut self, sink: &mut impl Sink) -> Result<(), TraceError> {
+        let gpus = self.description.gpus as usize;
+        match &mut self.what {
+            What::Records { file, expected } => {
+                let stream = BufReader::with_capacity(1 << 16, file);
+                records(stream, gpus, *expected, &mut self.layout, sink)
+            }
+            What::Columns(file) => {
+                let file = file.try_clone();
+                let file = file.map_err(|error| TraceError::Footer { what: error.to_string() })?;
+                columns::read(file, gpus, &mut self.layout, sink)
+            }
+            What::Lackey(lackey) => lackey.read(&mut self.layout, sink),
+        }
+    }
+}
+
+/// The name of a recording of records, and where its description is.
+fn beside(path: &Path) -> Result<(String, PathBuf), TraceError> {
+    let file_name = path.file_name().and_then(|name| name.to_str());
+    match file_name.and_then(|name| name.strip_suffix(".bin.zst")) {
+        Some(name) => Ok((name.to_owned(), path.with_file_name(format!("{name}.json")))),
+        None => Err(TraceError::Name { path: path.to_owned() }),
+    }
+}
+
+fn describe(name: String, gpus: u32, cycles: bool, allocations: &[Allocation]) -> TraceDescription {
+    let allocations = allocations.iter().map(TraceAllocation::from).collect();
+    TraceDescription { name, page_bytes: super::PAGE_BYTES, gpus, cycles, allocations }
+}
+
+/// Hands the records of a zstd stream to `sink`; `expected` are those that there must be.
+pub(super) fn records(
+    stream: impl Read,
+    gpus: usize,
+    expected: Option<u64>,
+    layout: &mut Layout,
+    sink: &mut impl Sink,
+) -> Result<(), TraceError> {
+    let mut markers = 0;
+    let found = stream::records(stream, |index, bytes| {
+        let record = Record::parse(bytes);
+        record::check_place(index, record.place, gpus)?;
+        let launch = record.launch(index)?;
+        if record.is_marker() {
+            let (group, wave) = record.marked();
+            record::check_group(index, group)?;
+            markers += 1;
+            sink.marker(launch, record.place, group, wave);
+            return Ok(());
+        }
+        let kind = record.kind(index)?;
+        let address = record.address();
+        let Some(line) = layout.line_of(address) else {
+            let (field, value) = ("address", address);
+            let why = "which is in no allocation of the trace's description";
+            return Err(TraceError::Record { record: index, field, value, why });
+        };
+        let Record { place, sequence, .. } = record;
+        sink.access(&Recorded { record: index, launch, place, sequence, kind, address, line })
+    })?;
+    // The description's count may or may not include markers.
+    match expected {
+        Some(expected) if expected != found && expected != found - markers => {
+            Err(TraceError::Count { found, expected })
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,158 @@
+//! The driver's state, to be stored and to go on from (feature `state`): all that [`crate::Driver`]
+//! knows, its placement scheme included, but not what it was made with.
+//!
+//! A restored driver gives the same commands for the same events as the one that was saved.
+
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+use farside_types::{CommandId, MemorySet, PageNo, RequestId, Time};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::chain::Chain;
+use crate::driver::{CardState, Timer};
+use crate::fault::{Faults, Standing, Work};
+use crate::history::History;
+use crate::launch::Launches;
+use crate::lost::Quarantined;
+use crate::placement::{Placement, SchemeState};
+use crate::request::{OpenRequest, Pin};
+use crate::serve::Claim;
+use crate::space::Space;
+use crate::table::PageTable;
+use crate::{Command, Config, Driver, Reply, Stats};
+
+/// The fields of the driver that change, once: read from it, and put into a new one.
+macro_rules! fields {
+    ($($field:ident: $kind:ty,)*) => {
+        #[derive(Serialize)]
+        struct Saved<'a> {
+            $($field: &'a $kind,)*
+            scheme: SchemeState,
+        }
+
+        #[derive(Deserialize)]
+        struct Restored {
+            $($field: $kind,)*
+            scheme: SchemeState,
+        }
+
+        impl Driver {
+            fn saved(&self) -> Saved<'_> {
+                Saved { $($field: &self.$field,)* scheme: self.placement.save_state() }
+            }
+
+            fn take(&mut self, state: Restored) -> Result<(), String> {
+                self.placement.restore_state(state.scheme)?;
+                $(self.$field = state.$field;)*
+                Ok(())
+            }
+        }
+    };
+}
+
+fields! {
+    table: PageTable,
+    space: Space,
+    cards: Vec<CardState>,
+    now: Time,
+    dead: MemorySet,
+    resetting: MemorySet,
+    quarantine: Vec<Quarantined>,
+    chains: Vec<Chain>,
+    idle_chains: Vec<u32>,
+    faults: Faults,
+    requests: BTreeMap<RequestId, OpenRequest>,
+    pins: Vec<Pin>,
+    launches: Launches,
+    work: VecDeque<Work>,
+    chain_waiters: VecDeque<Work>,
+    poisoning: Vec<(CommandId, PageNo)>,
+    poison_waiters: Vec<Work>,
+    standing: BTreeMap<PageNo, Standing>,
+    bounce_waiters: VecDeque<u32>,
+    bounce_free: Vec<u8>,
+    claims: Vec<Claim>,
+    timers: BinaryHeap<std::cmp::Reverse<Timer>>,
+    timer_count: u64,
+    commands: VecDeque<Command>,
+    replies: VecDeque<Reply>,
+    next_command: u64,
+    next_request: u64,
+    history: History,
+    stats: Stats,
+}
+
+impl Driver {
+    /// Writes the whole state. Best between calls of [`Driver::handle`], at any time.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn save<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.saved().serialize(serializer)
+    }
+
+    /// A driver that goes on where the saved one stood. `config` and the scheme are those that the
+    /// saved driver was made with.
+    ///
+    /// # Errors
+    /// Those of the deserializer; a configuration or a scheme that does not fit the state.
+    pub fn restore<'de, D: Deserializer<'de>>(
+        config: Config,
+        placement: Box<dyn Placement>,
+        deserializer: D,
+    ) -> Result<Driver, D::Error> {
+        let mut driver = Driver::new(config, placement).map_err(D::Error::custom)?;
+        let state = Restored::deserialize(deserializer)?;
+        if state.cards.len() != driver.cards.len() {
+            let (saved, given) = (state.cards.len(), driver.cards.len());
+            let text = format!("the state has {saved} cards, the configuration has {given}");
+            return Err(D::Error::custom(text));
+        }
+        driver.take(state).map_err(D::Error::custom)?;
+        Ok(driver)
+    }
+}
+
+/// Blocks of entries, most of them absent: the present ones with their numbers.
+pub(crate) mod blocks {
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    type Blocks<T, const N: usize> = Vec<Option<Box<[T; N]>>>;
+
+    pub(crate) fn serialize<T: Serialize, S: Serializer, const N: usize>(
+        blocks: &Blocks<T, N>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let numbered = blocks.iter().enumerate();
+        let present = numbered.filter_map(|(at, block)| Some((at, block.as_ref()?.as_slice())));
+        serializer.collect_seq(present)
+    }
+
+    pub(crate) fn deserialize<'de, T, D: Deserializer<'de>, const N: usize>(
+        deserializer: D,
+    ) -> Result<Blocks<T, N>, D::Error>
+    where
+        T: Deserialize<'de>,
+    {
+        let mut blocks: Blocks<T, N> = Vec::new();
+        for (at, entries) in Vec::<(usize, Vec<T>)>::deserialize(deserializer)? {
+            let block: Box<[T; N]> = entries
+                .into_boxed_slice()
+                .try_into()
+                .map_err(|_| D::Error::custom(format!("block {at} has not {N} entries")))?;
+            if at >= 1 << 23 {
+                return Err(D::Error::custom(format!("there is no block {at}")));
+            }
+            if at >= blocks.len() {
+                blocks.resize_with(at + 1, || None);
+            }
+            blocks[at] = Some(block);
+        }
+        Ok(blocks)
+    }
+}
+
+#[cfg(test)]
+mod tests;
