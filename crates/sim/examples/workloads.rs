@@ -1,98 +1,80 @@
-//! What the generated workloads do, without a machine: footprint, launches, line accesses, share of
-//! writes, pages by the number of GPUs that touch them, and the time the generator takes for a line.
+//! Prints what the generated workloads are like, at the sizes of the GRIT paper's Table II, on four
+//! GPUs that each run an equal share of consecutive work-groups:
 //!
 //! ```text
-//! cargo run --release -p farside-sim --example workloads                  all, at their own sizes
-//! cargo run --release -p farside-sim --example workloads -- bs=4 gemm     some; in MiB of data
+//! cargo run --release -p farside-sim --example workloads [-- NAME ...]
 //! ```
-//!
-//! Work-groups without a place of their own run in equal shares of consecutive ones on four GPUs.
 
 use std::error::Error;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use farside_sim::workload::catalog::{NAMES, by_name};
 use farside_sim::workload::profile::{Profile, in_shares};
 use farside_sim::workload::{Cursor, Instruction, Lines, Workload};
 
-/// GPUs of the machine, and compute units of each.
-const GPUS: u8 = 4;
-const UNITS: u8 = 64;
-/// Buffers smaller than this many pages are not shown on their own.
-const BUFFER_PAGES_MIN: u64 = 100;
+/// Work-groups that are timed together, and how often: other programs on the same processor make
+/// some runs longer, so the shortest counts.
+const TIMED_GROUPS: u32 = 16;
+const RUNS: usize = 3;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let names = if arguments.is_empty() {
-        NAMES.iter().map(|name| (*name).to_owned()).collect()
-    } else {
-        arguments
-    };
+    let asked: Vec<String> = std::env::args().skip(1).collect();
+    let names = NAMES.iter().filter(|name| asked.is_empty() || asked.iter().any(|it| it == *name));
+    let head = ["workload", "MB", "launches", "groups", "lines", "writes", "to shared"];
+    println!("| {} | pages touched by 0/1/2/3/4 GPUs | ns per line |", head.join(" | "));
+    println!("|---|{}", "--:|".repeat(head.len() + 1));
     for name in names {
-        let (name, bytes) = match name.split_once('=') {
-            Some((name, megabytes)) => (name, Some(megabytes.parse::<u64>()? << 20)),
-            None => (name.as_str(), None),
-        };
-        show(&*by_name(name, bytes)?);
+        let workload = by_name(name, None)?;
+        let groups: u64 =
+            (0..workload.launches()).map(|launch| u64::from(workload.launch(launch).groups)).sum();
+        let profile = Profile::of_workload(&*workload, 4, |launch, group| {
+            Some(in_shares(workload.launch(launch).groups, 4, 64, group))
+        });
+        let bytes: u64 = workload.buffers().iter().map(|buffer| buffer.bytes).sum();
+        let pages: Vec<String> = profile.pages_by_sharers().iter().map(u64::to_string).collect();
+        println!(
+            "| `{name}` | {:.1} | {} | {groups} | {} | {:.1} % | {:.1} % | {} | {:.1} |",
+            bytes as f64 / f64::from(1 << 20),
+            workload.launches(),
+            profile.accesses.iter().sum::<u64>(),
+            profile.write_percent(),
+            profile.to_shared_percent(),
+            pages.join("/"),
+            nanoseconds_per_line(&*workload),
+        );
     }
     Ok(())
 }
 
-fn show(workload: &dyn Workload) {
-    let bytes: u64 = workload.buffers().iter().map(|buffer| buffer.bytes).sum();
-    let (lines, scalar, nanoseconds) = run(workload);
-    println!(
-        "{:14}{:7.1} MiB, {} launches, {:.1} million lines ({:.1} % scalar), {:.1} ns a line",
-        workload.name(),
-        bytes as f64 / f64::from(1 << 20),
-        workload.launches(),
-        lines as f64 / 1e6,
-        100.0 * scalar as f64 / lines as f64,
-        nanoseconds as f64 / lines as f64,
-    );
-    let groups: Vec<u32> =
-        (0..workload.launches()).map(|launch| workload.launch(launch).groups).collect();
-    let profile = Profile::of_workload(workload, usize::from(GPUS), |launch, group| {
-        let share = || in_shares(groups[launch as usize], GPUS, UNITS, group);
-        Some(workload.place(launch, group).unwrap_or_else(share))
-    });
-    println!(
-        "{:14}{:.1} % writes, {:.1} % to shared pages; accesses {:?}",
-        "",
-        profile.write_percent(),
-        profile.to_shared_percent(),
-        profile.accesses
-    );
-    println!("{:14}pages touched by 0, 1, ... GPUs: {:?}", "", profile.pages_by_sharers());
-    for (buffer, sharers) in workload.buffers().iter().zip(&profile.sharers) {
-        if sharers.iter().sum::<u64>() >= BUFFER_PAGES_MIN {
-            println!("{:16}{:14}{sharers:?}", "", buffer.name);
-        }
-    }
-}
-
-/// Runs every wavefront to its end: lines, those of scalar loads, and the time it took.
-fn run(workload: &dyn Workload) -> (u64, u64, u128) {
-    let (mut all, mut scalar) = (0, 0);
-    let mut lines = Lines::new();
-    let begin = Instant::now();
+/// What generating a line takes, over the whole workload.
+fn nanoseconds_per_line(workload: &dyn Workload) -> f64 {
+    let (mut taken, mut count) = (Duration::ZERO, 0);
     for launch in 0..workload.launches() {
         let shape = workload.launch(launch);
-        for group in 0..shape.groups {
-            for wave in 0..shape.waves {
-                let mut at = Cursor { launch, group, wave, ..Cursor::default() };
-                loop {
-                    lines.clear();
-                    let instruction = workload.next(&mut at, &mut lines);
-                    all += lines.len() as u64;
-                    match instruction {
-                        Instruction::LoadScalar => scalar += lines.len() as u64,
-                        Instruction::End => break,
-                        _ => {}
-                    }
-                }
-            }
+        for first in (0..shape.groups).step_by(TIMED_GROUPS as usize) {
+            let last = shape.groups.min(first + TIMED_GROUPS);
+            let mut lines = 0;
+            let run = |_| {
+                let started = Instant::now();
+                lines = (first..last).map(|group| generate(workload, launch, group)).sum();
+                started.elapsed()
+            };
+            taken += (0..RUNS).map(run).min().unwrap_or_default();
+            count += lines;
         }
     }
-    (all, scalar, begin.elapsed().as_nanos())
+    taken.as_nanos() as f64 / count.max(1) as f64
+}
+
+/// Generates a work-group; the number of its lines.
+fn generate(workload: &dyn Workload, launch: u32, group: u32) -> u64 {
+    let (mut count, mut lines) = (0, Lines::new());
+    for wave in 0..workload.launch(launch).waves {
+        let mut at = Cursor { launch, group, wave, ..Cursor::default() };
+        while workload.next(&mut at, &mut lines) != Instruction::End {
+            count += lines.len() as u64;
+            lines.clear();
+        }
+    }
+    count
 }
