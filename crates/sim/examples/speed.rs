@@ -35,7 +35,7 @@ const LINES: u32 = 16;
 impl Sweep {
     fn new(name: &'static str, mib: u64, per_wave: u32, shared: bool, launches: u32) -> Sweep {
         let bytes = mib << 19;
-        let buffer = |name: &str| Buffer { name: name.to_owned(), bytes };
+        let buffer = |name: &str| Buffer { name: name.to_owned(), bytes, per_gpu: false };
         let buffers = vec![buffer("in"), buffer("out")];
         let firsts = first_lines(&buffers);
         let lines = (bytes / LINE_BYTES) as u32;
