@@ -8,7 +8,9 @@ use farside_types::{Access as Right, FaultId, MemoryId, Span, Time};
 
 use super::pool::List;
 use super::{Fault, Happening, Machine};
+use crate::EngineMode;
 use crate::gpu::{Lookup, WaveState};
+use crate::observe::{Observation, Slot, WaitsFor};
 use crate::workload::Line;
 
 /// What a line is accessed for.
@@ -82,7 +84,10 @@ impl Machine {
         if !self.walks.contains_key(&key) {
             let end = self.gpus[usize::from(access.gpu)].walk(at, page);
             self.queue.push(end, Happening::Walked { gpu: access.gpu, page });
+            let scheme = self.driver.scheme(self.arena.offset(u64::from(page)));
+            self.gpus[usize::from(access.gpu)].counts.count_scheme(scheme);
         }
+        self.wave_mut(access).waits(WaitsFor::Walk, page);
         let list = self.walks.entry(key).or_insert(List::EMPTY);
         self.pool.append(list, access, at);
     }
@@ -142,7 +147,11 @@ impl Machine {
                     gpu.counts.count_l1(access.kind as usize, false);
                 }
                 let path = self.path(access, memory);
-                let end = self.reserve(&path, access.line, at);
+                let events = self.spec.engine.mode == EngineMode::Events;
+                let end = match events {
+                    true => self.unloaded(&path, access.line, at),
+                    false => self.reserve(&path, access.line, at),
+                };
                 let gpu = &mut self.gpus[usize::from(access.gpu)];
                 if !store {
                     gpu.units[usize::from(access.unit)].caches[cache].insert(access.line, end);
@@ -153,6 +162,14 @@ impl Machine {
                     gpu.counts.remote += 1;
                     gpu.counts.handling_remote += end.since(at);
                     self.count_remote(access.gpu, page);
+                    self.wave_mut(access).cause = WaitsFor::Remote;
+                }
+                if events {
+                    if !pending {
+                        self.pend(access);
+                    }
+                    self.depart(access, page, memory, path, at);
+                    return;
                 }
                 end
             }
@@ -161,7 +178,14 @@ impl Machine {
     }
 
     /// It is known that the access ends at `end`.
-    fn over(&mut self, access: Access, page: u32, memory: MemoryId, end: Time, pending: bool) {
+    pub(super) fn over(
+        &mut self,
+        access: Access,
+        page: u32,
+        memory: MemoryId,
+        end: Time,
+        pending: bool,
+    ) {
         self.accesses += 1;
         self.idle_events = 0;
         let gpu = &mut self.gpus[usize::from(access.gpu)];
@@ -223,7 +247,9 @@ impl Machine {
     pub(super) fn raise(&mut self, access: Access, page: u32) {
         let since = self.queue.now();
         self.gpus[usize::from(access.gpu)].counts.faulted_accesses += 1;
-        self.wave_mut(access).faults += 1;
+        let wave = self.wave_mut(access);
+        wave.faults += 1;
+        wave.waits(WaitsFor::Fault, page);
         let serves = |write| self.open.get(&(access.gpu, page, write));
         let open = serves(true).or_else(|| serves(access.kind.is_store()));
         match open.and_then(|id| self.faults.get_mut(id)) {
@@ -251,7 +277,17 @@ impl Machine {
         let mut waiting = List::EMPTY;
         self.pool.append(&mut waiting, access, since);
         self.open.insert((gpu, page, write), id);
-        self.faults.insert(id, Fault { gpu, page, write, since, waiting });
+        let Access { unit, slot, kind, .. } = access;
+        let slot = Slot { gpu, unit, slot };
+        let (fetched, served, copy, mapped) = (since, since, None, None);
+        let fault = Fault { gpu, page, write, since, waiting, fetched, served, copy, mapped };
+        self.faults.insert(id, fault);
+        self.observe(|machine| Observation::Fault {
+            slot,
+            page: machine.arena.offset(u64::from(page)),
+            access: kind.right(),
+            protection: machine.gpus[usize::from(gpu)].table.get(page).is_some(),
+        });
         self.send_interrupt(gpu);
     }
 

@@ -7,17 +7,19 @@
 use std::collections::VecDeque;
 
 use farside_svm::{CardFault, Command, Event, Op};
-use farside_types::{CardId, FrameNo, MemoryId, PageNo, PageRange, Span};
+use farside_types::{CardId, FrameNo, MemoryId, PageNo, PageRange, Span, Time};
 
 use super::{Happening, Machine};
 use crate::SimError;
+use crate::observe::Observation;
 
 /// The processor.
 #[derive(Debug, Default)]
 pub(super) struct Host {
     queue: VecDeque<Work>,
-    /// What it does now.
+    /// What it does now, and since when.
     current: Option<Doing>,
+    since: Time,
     busy: Span,
 }
 
@@ -75,7 +77,7 @@ impl Machine {
             };
             let cost = Span::from_nanos(cost);
             self.host.busy += cost;
-            self.host.current = Some(doing);
+            (self.host.current, self.host.since) = (Some(doing), self.queue.now());
             self.queue.push(self.queue.now() + cost, Happening::HostDone);
             return;
         }
@@ -97,10 +99,14 @@ impl Machine {
         }
         let entries = (faults.len() + notices.len()) as u64;
         let cost = self.spec.host.batch_ns + self.spec.host.fault_ns * entries;
+        for fault in &faults {
+            self.note_fault(fault.id, false);
+        }
         (entries > 0).then_some((Doing::Batch { gpu, faults, notices }, cost))
     }
 
     pub(super) fn host_done(&mut self) -> Result<(), SimError> {
+        self.observe_host();
         match self.host.current.take() {
             Some(Doing::Batch { gpu, faults, notices }) => self.serve(gpu, &faults, notices)?,
             Some(Doing::Operation(command)) => {
@@ -117,6 +123,18 @@ impl Machine {
         Ok(())
     }
 
+    fn observe_host(&mut self) {
+        let (name, entries) = match &self.host.current {
+            Some(Doing::Batch { faults, notices, .. }) => {
+                ("batch", (faults.len() + notices.len()) as u64)
+            }
+            Some(Doing::Operation(command)) => (command.op.name(), command.op.pages()),
+            None => return,
+        };
+        let since = self.shown(self.host.since);
+        self.observe(|_| Observation::Host { name, entries, since });
+    }
+
     fn serve(
         &mut self,
         gpu: u8,
@@ -124,6 +142,9 @@ impl Machine {
         notices: Vec<PageNo>,
     ) -> Result<(), SimError> {
         let card = CardId(gpu);
+        for fault in faults {
+            self.note_fault(fault.id, true);
+        }
         if !faults.is_empty() {
             self.tell(Event::CardFaults { card, faults })?;
         }

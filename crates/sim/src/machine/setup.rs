@@ -5,7 +5,7 @@
 //! around it. The first touch of a GPU is then a migration from the host, as in the GRIT paper,
 //! not a zero fill.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use farside_svm::placement::Placement;
@@ -19,7 +19,7 @@ use farside_types::{
 };
 
 use super::host::Host;
-use super::pool::Pool;
+use super::pool::{Lists, Pool};
 use super::ring::Ring;
 use super::waves::Running;
 use super::{Machine, Times};
@@ -62,8 +62,11 @@ impl Machine {
             faults: BTreeMap::new(),
             open: BTreeMap::new(),
             next_fault: 0,
-            walks: HashMap::default(),
+            walks: Lists::default(),
             pool: Pool::new(),
+            travels: Vec::new(),
+            observers: Vec::new(),
+            samplings: Vec::new(),
             arena: ARENA_START,
             arena_pages: pages as u64,
             used: Vec::new(),
