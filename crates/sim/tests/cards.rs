@@ -373,3 +373,17 @@ fn what_cannot_be_is_refused_by_name() {
     let error = machine.run(CardId(0), job).unwrap_err().to_string();
     assert!(error.contains("cannot access"), "{error}");
 }
+
+#[test]
+fn the_machines_of_the_experiments_can_be_read() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/tapasco");
+    let open = |name: &str| CardsSpec::open(&std::path::Path::new(folder).join(name)).unwrap();
+    assert_eq!(open("ethernet.toml"), CardsSpec::default());
+    assert_eq!(open("bounce.toml"), published(Transport::Bounce));
+    assert_eq!(open("peer.toml"), published(Transport::Peer));
+    assert_eq!(open("farside.toml"), farside(Transport::Ethernet));
+    assert_eq!(open("switch-16.toml").ethernet.topology, Topology::Switch);
+    for name in ["batches-64.toml", "entries-2mib.toml"] {
+        assert_ne!(open(name), CardsSpec::default());
+    }
+}

@@ -1,7 +1,7 @@
 //! Theory against measured: these are simulated numbers, so equal means equal.
 
 use farside_sim::Spec;
-use farside_sim::theory::{Relation, probes, table};
+use farside_sim::theory::{Relation, curves, probes, table};
 
 /// Every latency is the sum of its parameters: on the machine of Table I, and on machines where
 /// each parameter has another value, so that no two of them can stand for each other.
@@ -39,5 +39,51 @@ fn unloaded_latencies_are_the_sums_of_their_parameters() {
             probes.into_iter().filter(|probe| probe.relation == Relation::Equal).collect();
         assert!(latencies.len() >= 19);
         assert!(latencies.iter().all(|probe| probe.holds()), "\n{}", table(&latencies));
+    }
+}
+
+/// Each bank, channel and link carries its bandwidth, and never more.
+#[test]
+fn everything_saturates_at_its_bandwidth() {
+    let slow = [
+        ("gpu.memory_gb_per_s", "200"),
+        ("gpu.memory_channels", "4"),
+        ("link.nvlink_gb_per_s", "50"),
+        ("link.pcie_gb_per_s", "12"),
+        ("cache.l2_banks", "8"),
+    ];
+    let slow = Spec::default().with_overrides(&slow).unwrap();
+    for spec in [Spec::default(), slow] {
+        let limits: Vec<_> = probes(&spec)
+            .unwrap()
+            .into_iter()
+            .filter(|probe| probe.relation == Relation::Limit)
+            .collect();
+        assert_eq!(limits.len(), 8);
+        assert!(limits.iter().all(|probe| probe.holds()), "\n{}", table(&limits));
+    }
+}
+
+/// More and more wavefronts: first nobody waits for another, then the bandwidth is shared. The
+/// number of loads under way is rate × latency all the time (Little's law), with the latency that
+/// the machine counted access by access.
+#[test]
+fn loads_under_way_are_rate_times_latency() {
+    for curve in curves(&Spec::default()).unwrap() {
+        let last = curve.points.last().unwrap();
+        assert!(last.throughput > 0.99 * curve.capacity, "{curve:?}");
+        assert_eq!(curve.points[0].latency, curve.unloaded, "{curve:?}");
+        for point in &curve.points {
+            let bound = point.offered.min(curve.capacity);
+            // What is below a half of the bandwidth hardly waits.
+            let least = if point.offered < 0.5 * curve.capacity { 0.99 } else { 0.95 };
+            let reached = point.throughput / bound;
+            assert!((least..=1.0005).contains(&reached), "{}: {point:?}", curve.name);
+            assert!(point.latency >= curve.unloaded, "{}: {point:?}", curve.name);
+            if let Some(latency) = point.counted {
+                let under_way = point.throughput / 64.0 * latency / f64::from(point.wavefronts);
+                assert!((0.98..1.02).contains(&under_way), "{}: {point:?}", curve.name);
+            }
+        }
     }
 }

@@ -14,6 +14,7 @@ mod failure;
 mod input;
 mod log;
 mod output;
+mod probe;
 mod progress;
 mod replay;
 mod reproduce;
@@ -50,6 +51,7 @@ Examples:
   farside cards                         which cards are served, and who uses them
   farside sim                           compare placement schemes on a recorded trace
   farside replay --functional           the same without time: what a scheme does, counted
+  farside probe                         the simulated machine against theory
   farside sweep grid.toml               a grid of simulations, none of them twice
   farside reproduce grit                a paper's experiments, its numbers beside ours
 
@@ -63,6 +65,7 @@ enum Command {
     Cards(cards::Cards),
     Demo(demo::Demo),
     Doctor(doctor::Doctor),
+    Probe(probe::Probe),
     Replay(replay::Replay),
     Reproduce(reproduce::Reproduce),
     Schemes(schemes::Schemes),
@@ -82,6 +85,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Cards(cards) => cards.run(),
         Command::Demo(demo) => demo.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::Probe(probe) => probe.run(),
         Command::Replay(replay) => replay.run(),
         Command::Sim(sim) => sim.run(),
         Command::Reproduce(reproduce) => reproduce.run(),

@@ -76,7 +76,8 @@ impl Grit {
             whole = whole.only(&self.only).map_err(Failure::Usage)?;
         }
         let done = self.workers.carry_out(&whole.cells())?;
-        tell(&whole.report(&done), &self.out)?;
+        let sharings = whole.sharings(self.workers.jobs());
+        tell(&whole.report(&done, &sharings), &self.out)?;
         tell_failed(&done)
     }
 }

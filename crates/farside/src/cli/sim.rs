@@ -1,4 +1,4 @@
-//! `farside sim`: replays recorded traces in simulated time.
+//! `farside sim`: workloads and recorded traces in simulated time.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,29 +6,41 @@ use std::sync::Arc;
 use clap::Args;
 use farside::placement;
 use farside_sim::workload::Workload;
-use farside_sim::{Comparison, Progress, SimError, Simulation, Spec, Trace, TraceError};
+use farside_sim::workload::catalog::{self, WorkloadError};
+use farside_sim::{
+    Comparison, Outcome, Progress, SimError, Simulation, Spec, Trace, TraceError, scheme,
+};
 use rustix::process::{Signal, getppid};
 use serde::Serialize;
 
 use super::Failure;
 use super::output::{print, print_json};
 use super::progress::bar;
+use super::size::parse_size;
 
-/// Replay recorded memory traces on a simulated machine, under several placement schemes
+/// Run workloads and recorded memory traces on a simulated machine, under several schemes
 ///
 /// The machine has a host and GPUs with TLBs, page tables, links and fault buffers; where a page
 /// goes is decided by the same driver that serves live programs. Time is simulated: a run repeats
 /// itself to the cycle.
 ///
-/// A trace is a file NAME.bin.zst with its description NAME.json beside it. Without --trace two
-/// short ones that come with the program are replayed: a matrix multiplication (mm) and a stencil
-/// (st).
+/// A workload is generated from its algorithm at any size. A trace is a file NAME.bin.zst with its
+/// description NAME.json beside it. Without either, two short traces that come with the program
+/// are replayed: a matrix multiplication (mm) and a stencil (st).
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Sim {
     /// Traces to replay
     #[arg(long, value_name = "PATH", num_args = 1..)]
     trace: Vec<PathBuf>,
+
+    /// Generated workloads to run
+    #[arg(long, value_name = "NAME", num_args = 1.., conflicts_with = "trace")]
+    workload: Vec<String>,
+
+    /// Their data, as in 8MB [default: the size in the GRIT paper]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "workload")]
+    bytes: Option<u64>,
 
     /// The machine to start from
     #[arg(long, value_name = "NAME", default_value = Spec::PRESETS[0])]
@@ -67,6 +79,7 @@ const EXAMPLES: &str = "\
 Examples:
   farside sim                                     the bundled traces, three schemes
   farside sim --scheme all --set gpu.capacity_percent=70
+  farside sim --workload mm fir --bytes 8MB --scheme on-touch,grit
   farside sim --trace mm.timing.bin.zst st.timing.bin.zst --json
   farside sim --set counter.threshold=64 --set link.pcie_gb_per_s=16
   farside sim --print-machine                     every key with its value";
@@ -84,17 +97,20 @@ impl Sim {
         if let Some(parent) = self.end_with_parent {
             end_with(parent)?;
         }
-        let spec = self.spec()?;
+        let spec = machine(&self.preset, &self.set)?;
         if self.print_machine {
             return print(&spec.to_toml());
         }
         let schemes = self.schemes(&spec)?;
-        if self.trace.is_empty() && !self.quiet {
-            eprintln!("farside: no --trace given: replaying the two that come with the program");
+        if self.trace.is_empty() && self.workload.is_empty() && !self.quiet {
+            eprintln!(
+                "farside: no --trace and no --workload given: replaying the two traces that come \
+                 with the program"
+            );
         }
         let mut comparisons = Vec::new();
-        for trace in self.traces()? {
-            let comparison = self.replay(&spec, &trace, &schemes)?;
+        for program in self.programs()? {
+            let comparison = self.compare(&spec, &program, &schemes)?;
             if !self.json {
                 let gap = if comparisons.is_empty() { "" } else { "\n" };
                 print(&format!("{gap}{comparison}"))?;
@@ -108,13 +124,6 @@ impl Sim {
         Ok(())
     }
 
-    fn spec(&self) -> Result<Spec, Failure> {
-        let spec = Spec::preset(&self.preset).map_err(SimError::from)?;
-        let pairs = self.set.iter().map(|set| pair(set)).collect::<Result<Vec<_>, _>>()?;
-        // All at once: two values may only make sense together.
-        Ok(spec.with_overrides(&pairs).map_err(SimError::from)?)
-    }
-
     fn schemes(&self, spec: &Spec) -> Result<Vec<String>, Failure> {
         let mut schemes = Vec::new();
         for name in list(&self.scheme) {
@@ -125,12 +134,17 @@ impl Sim {
         }
         // Those that do not exist are told of before the first one runs.
         for scheme in &schemes {
-            farside_sim::scheme::resolve(scheme, spec)?;
+            scheme::resolve(scheme, spec)?;
         }
         Ok(schemes)
     }
 
-    fn traces(&self) -> Result<Vec<Arc<dyn Workload>>, Failure> {
+    fn programs(&self) -> Result<Vec<Arc<dyn Workload>>, Failure> {
+        if !self.workload.is_empty() {
+            let named = self.workload.iter().map(|name| catalog::by_name(name, self.bytes));
+            let named: Result<Vec<_>, WorkloadError> = named.collect();
+            return named.map_err(|error| Failure::Usage(error.to_string()));
+        }
         let opened: Result<Vec<Trace>, TraceError> = if self.trace.is_empty() {
             Trace::BUNDLED.iter().map(|name| Trace::bundled(name)).collect()
         } else {
@@ -140,21 +154,24 @@ impl Sim {
         Ok(traces.into_iter().map(|trace| Arc::new(trace) as Arc<dyn Workload>).collect())
     }
 
-    /// One trace under all schemes.
-    fn replay(
+    /// One program under all schemes.
+    fn compare(
         &self,
         spec: &Spec,
-        trace: &Arc<dyn Workload>,
+        program: &Arc<dyn Workload>,
         schemes: &[String],
     ) -> Result<Comparison, Failure> {
         let bar = bar(PERMILLE * schemes.len() as u64, self.quiet);
         let mut outcomes = Vec::with_capacity(schemes.len());
         for (index, scheme) in schemes.iter().enumerate() {
-            bar.set_message(format!("{}: {scheme}", trace.name()));
+            bar.set_message(format!("{}: {scheme}", program.name()));
             let before = PERMILLE * index as u64;
-            let simulation = Simulation::new(spec, trace, scheme)?;
             let step = |now: Progress| bar.set_position(before + (now.percent() * 10.0) as u64);
-            outcomes.push(simulation.run(step)?);
+            let (placement, spec) = scheme::resolve(scheme, spec)?;
+            let check = cfg!(debug_assertions);
+            let simulation = Simulation::with_placement(&spec, program, placement, check)?;
+            let outcome = simulation.run(step)?;
+            outcomes.push(Outcome { placement: scheme.clone(), ..outcome });
         }
         bar.finish_and_clear();
         Ok(Comparison { outcomes })
@@ -183,6 +200,14 @@ fn end_with(parent: i32) -> Result<(), Failure> {
         Some(now) if now.as_raw_nonzero().get() == parent => Ok(()),
         _ => Err(Failure::Usage(format!("--end-with-parent: process {parent} is not the parent"))),
     }
+}
+
+/// The machine of `--preset` with the values of `--set`.
+pub(super) fn machine(preset: &str, set: &[String]) -> Result<Spec, Failure> {
+    let spec = Spec::preset(preset).map_err(SimError::from)?;
+    let pairs = set.iter().map(|set| pair(set)).collect::<Result<Vec<_>, _>>()?;
+    // All at once: two values may only make sense together.
+    Ok(spec.with_overrides(&pairs).map_err(SimError::from)?)
 }
 
 /// Key and value of one `--set`.

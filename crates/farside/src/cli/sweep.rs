@@ -110,6 +110,12 @@ impl Workers {
         Ok(done?)
     }
 
+    /// Threads for what is done in this process.
+    pub(crate) fn jobs(&self) -> usize {
+        let processors = std::thread::available_parallelism();
+        self.jobs.or(processors.ok()).map_or(1, NonZeroUsize::get)
+    }
+
     fn options(&self) -> Result<Options, Failure> {
         let folder = self.cache.clone().unwrap_or_else(Cache::default_folder);
         let place = match self.on {

@@ -8,9 +8,11 @@
 //! The programs are written out step by step and run on the given machine with two of its GPUs.
 //! This module owns programs and sums; everything measured comes out of [`crate::Simulation`].
 
+mod bandwidth;
 mod bench;
 mod fault;
 mod latency;
+mod load;
 
 use std::fmt;
 
@@ -18,6 +20,8 @@ use farside_types::Span;
 use serde::Serialize;
 
 use crate::{SimError, Spec};
+
+pub use load::{Curve, Point, curves};
 
 /// How theory and measured must be related.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -66,6 +70,7 @@ pub fn probes(spec: &Spec) -> Result<Vec<Probe>, SimError> {
     spec.check()?;
     let mut list = latency::probes(spec)?;
     list.extend(fault::probes(spec)?);
+    list.extend(bandwidth::probes(spec)?);
     Ok(list)
 }
 

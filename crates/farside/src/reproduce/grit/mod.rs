@@ -7,6 +7,9 @@ mod handling;
 mod measured;
 mod plan;
 mod sensitivity;
+mod sharing;
+
+use farside_sim::analysis::Sharing;
 
 use crate::sweep::{Cell, Finished};
 
@@ -59,26 +62,34 @@ impl Reproduction {
         cells
     }
 
+    /// Who shares which pages of each workload, looked at by so many threads; nothing if that is
+    /// not part of it.
+    pub fn sharings(&self, jobs: usize) -> Vec<Sharing> {
+        sharing::look(&self.plan, self.scale, jobs)
+    }
+
     /// Every number that the paper prints, beside ours, as far as the cells give it.
-    pub fn claims(&self, done: &[Finished]) -> Vec<Claim> {
+    pub fn claims(&self, done: &[Finished], sharings: &[Sharing]) -> Vec<Claim> {
         let measured = Measured::new(done);
         let experiments = self.plan.experiments.iter();
-        experiments
-            .flat_map(|experiment| claims::of(&self.plan, experiment, self.scale, &measured))
-            .collect()
+        let of = |experiment| claims::of(&self.plan, experiment, self.scale, &measured);
+        let mut claims: Vec<Claim> = experiments.flat_map(of).collect();
+        claims.extend(sharing::claims(&self.plan, sharings));
+        claims
     }
 
     /// The report: claims, figures, notes.
-    pub fn report(&self, done: &[Finished]) -> Report {
+    pub fn report(&self, done: &[Finished], sharings: &[Sharing]) -> Report {
         let measured = Measured::new(done);
         let mut figures = Vec::new();
         for experiment in &self.plan.experiments {
             figures.extend(figures::of(&self.plan, experiment, self.scale, &measured));
         }
+        figures.extend(sharing::figures(sharings));
         figures.extend(sensitivity::figures(&self.plan, self.scale, &measured));
         Report {
             title: "GRIT, reproduced".to_owned(),
-            rows: self.claims(done).into_iter().map(|claim| claim.row).collect(),
+            rows: self.claims(done, sharings).into_iter().map(|claim| claim.row).collect(),
             figures,
             notes: self.notes(done),
         }

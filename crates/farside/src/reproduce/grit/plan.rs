@@ -22,6 +22,7 @@ pub struct Plan {
     #[serde(rename = "experiment")]
     pub(super) experiments: Vec<Experiment>,
     pub(super) sensitivity: Option<Sensitivity>,
+    pub(super) sharing: Option<SharingPlan>,
 }
 
 /// A figure of the paper.
@@ -56,7 +57,7 @@ pub(super) enum Measure {
 /// Sizes other than those of Table II.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Size {
+pub(super) struct Size {
     factor: u64,
     at_least_megabytes: u64,
     at_most_megabytes: u64,
@@ -97,6 +98,34 @@ pub(super) struct Group {
     pub(super) keys: Vec<String>,
 }
 
+/// Figures 4 to 10, and what the text says about them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SharingPlan {
+    #[serde(rename = "claim")]
+    pub(super) claims: Vec<SharingClaim>,
+}
+
+/// A share of a workload's pages.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SharingClaim {
+    pub(super) id: String,
+    pub(super) workload: String,
+    pub(super) pages: PageKind,
+    pub(super) paper: Option<f64>,
+    pub(super) source: String,
+}
+
+/// Which pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum PageKind {
+    Private,
+    Shared,
+    SharedWritten,
+}
+
 /// How large the workloads are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
@@ -127,7 +156,7 @@ impl Plan {
 
     pub(super) fn keep(&mut self, names: &[impl AsRef<str>]) -> Result<(), String> {
         let mut known: Vec<&str> = self.experiments.iter().map(|e| e.name.as_str()).collect();
-        known.push("sensitivity");
+        known.extend(["sensitivity", "sharing"]);
         let unknown = names.iter().find(|name| !known.contains(&name.as_ref()));
         if let Some(unknown) = unknown {
             return Err(format!(
@@ -139,6 +168,7 @@ impl Plan {
         let wanted = |name: &str| names.iter().any(|wanted| wanted.as_ref() == name);
         self.experiments.retain(|experiment| wanted(&experiment.name));
         self.sensitivity = self.sensitivity.take().filter(|_| wanted("sensitivity"));
+        self.sharing = self.sharing.take().filter(|_| wanted("sharing"));
         Ok(())
     }
 
@@ -162,7 +192,7 @@ impl Plan {
         set.fold(cell, |cell, (key, value)| cell.with(key, value))
     }
 
-    fn bytes(&self, size: Option<Size>, workload: &str, scale: Scale) -> Option<u64> {
+    pub(super) fn bytes(&self, size: Option<Size>, workload: &str, scale: Scale) -> Option<u64> {
         let divide = match scale {
             Scale::Full => 1,
             Scale::Divided(by) => by,

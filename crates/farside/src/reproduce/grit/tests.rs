@@ -75,7 +75,7 @@ fn time(cell: &Cell) -> u64 {
 fn claims_are_computed_as_the_paper_says() {
     let whole = Reproduction::new(Scale::Full).only(&["figure-17", "figure-18"]).unwrap();
     let done = outcomes(&whole.cells(), time);
-    let claims = whole.claims(&done);
+    let claims = whole.claims(&done, &[]);
     let ours = |id: &str| claims.iter().find(|claim| claim.id == id).unwrap().row.ours;
     let near =
         |id: &str, value: f64| assert!((ours(id) - value).abs() < 1e-6, "{id}: {}", ours(id));
@@ -91,17 +91,17 @@ fn a_cell_that_failed_is_left_out_and_named() {
     let mut done = outcomes(&whole.cells(), time);
     let failed = done.iter().position(|done| done.cell.scheme == "grit").unwrap();
     done[failed].outcome = Err("no such thing".to_owned());
-    let claims = whole.claims(&done);
+    let claims = whole.claims(&done, &[]);
     assert_eq!(claims[0].workloads, 7);
-    let report = whole.report(&done);
+    let report = whole.report(&done, &[]);
     assert!(report.to_markdown().contains("no such thing"));
-    assert!(whole.report(&[]).rows.is_empty());
+    assert!(whole.report(&[], &[]).rows.is_empty());
 }
 
 #[test]
 fn the_figure_has_the_papers_marks() {
     let whole = reproduction("figure-17");
-    let report = whole.report(&outcomes(&whole.cells(), time));
+    let report = whole.report(&outcomes(&whole.cells(), time), &[]);
     let crate::reproduce::Drawing::Bars { groups, series, .. } = &report.figures[0].drawing else {
         panic!("bars");
     };
@@ -115,4 +115,20 @@ fn the_figure_has_the_papers_marks() {
 fn an_experiment_that_there_is_not_is_answered_with_those_there_are() {
     let error = Reproduction::new(Scale::Full).only(&["figure-2"]).unwrap_err();
     assert!(error.contains("figure-2") && error.contains("figure-17"), "{error}");
+}
+
+#[test]
+fn pages_are_counted_and_drawn() {
+    let whole = Reproduction::new(Scale::Divided(64)).only(&["sharing"]).unwrap();
+    let sharings = whole.workloads(&["fir", "st"]).sharings(2);
+    let names: Vec<&str> = sharings.iter().map(|sharing| sharing.workload.as_str()).collect();
+    assert_eq!(names, ["fir", "st"]);
+    let whole = Reproduction::new(Scale::Divided(64)).only(&["sharing"]).unwrap();
+    let claims = whole.claims(&[], &sharings);
+    let private = claims.iter().find(|claim| claim.id == "pages.private.fir").unwrap();
+    assert!(private.row.ours > 90.0, "{}", private.row.ours);
+    let report = whole.report(&[], &sharings);
+    let names: Vec<&str> = report.figures.iter().map(|figure| figure.name.as_str()).collect();
+    assert_eq!(names, ["figure-4", "figure-5b", "figure-8", "figure-9", "figure-10"]);
+    report.figures.iter().for_each(|figure| assert!(figure.to_svg().is_ok(), "{}", figure.name));
 }

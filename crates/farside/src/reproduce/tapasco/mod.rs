@@ -86,13 +86,3 @@ mod tests {
         }
     }
 }
-#[cfg(test)]
-mod temporary {
-    #[test]
-    fn write() {
-        let start = std::time::Instant::now();
-        let report = super::report().unwrap();
-        println!("{:?}", start.elapsed());
-        report.write(std::path::Path::new("/tmp/h-report")).unwrap();
-    }
-}

@@ -17,15 +17,20 @@ pub(crate) struct Slot {
 }
 
 /// A stretch of a launch in which the work-groups of some slots take turns.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Turns {
     /// Its first work-group.
     first: u32,
     /// Work-groups of each of the slots before it.
     before: u32,
-    /// Numbers of the slots.
-    slots: Vec<u32>,
+    /// How many slots.
+    count: u32,
+    /// Their numbers.
+    slots: [u8; SLOTS_MAX],
 }
+
+/// Most slots of a launch: one for each GPU.
+const SLOTS_MAX: usize = 16;
 
 /// A launch. The work-groups of its slots take turns, so that no GPU waits for the dispatcher to
 /// come to its kernel.
@@ -44,11 +49,14 @@ impl Batch {
         ends.dedup();
         let (mut turns, mut first, mut before) = (Vec::new(), 0, 0);
         for end in ends {
-            let slots: Vec<u32> =
-                (0..groups.len() as u32).filter(|slot| groups[*slot as usize] >= end).collect();
-            let count = slots.len() as u32 * (end - before);
-            turns.push(Turns { first, before, slots });
-            (first, before) = (first + count, end);
+            let (mut count, mut slots) = (0, [0; SLOTS_MAX]);
+            for slot in (0..groups.len()).filter(|slot| groups[*slot] >= end) {
+                slots[count] = slot as u8;
+                count += 1;
+            }
+            let count = count as u32;
+            turns.push(Turns { first, before, count, slots });
+            (first, before) = (first + count * (end - before), end);
         }
         Batch { slots, turns, groups: first }
     }
@@ -61,11 +69,23 @@ impl Batch {
     /// The slot of a work-group, and its number within the slot's kernel.
     #[inline]
     pub(crate) fn slot(&self, group: u32) -> (&Slot, u32) {
-        let after = self.turns.iter().position(|turns| turns.first > group);
-        let turns = &self.turns[after.unwrap_or(self.turns.len()) - 1];
-        let (inside, count) = (group - turns.first, turns.slots.len() as u32);
-        let slot = turns.slots[(inside % count) as usize];
-        (&self.slots[slot as usize], turns.before + inside / count)
+        let mut turns = &self.turns[0];
+        for later in &self.turns[1..] {
+            if later.first > group {
+                break;
+            }
+            turns = later;
+        }
+        let inside = group - turns.first;
+        // Divisions by constants are fast, and this is done for every instruction.
+        let (round, turn) = match turns.count {
+            1 => (inside, 0),
+            2 => (inside / 2, inside % 2),
+            3 => (inside / 3, inside % 3),
+            4 => (inside / 4, inside % 4),
+            count => (inside / count, inside % count),
+        };
+        (&self.slots[usize::from(turns.slots[turn as usize])], turns.before + round)
     }
 }
 

@@ -20,8 +20,8 @@ const TAP_STEPS: u32 = 3;
 /// What a work-item gathers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gather {
-    /// An element of the output from `window` by `window` elements of the input that no other
-    /// window has.
+    /// An element of the output from `window` by `window` elements of the input, at most 16 by
+    /// 16, that no other window has.
     Pool {
         /// Rows and columns of the window.
         window: u32,
@@ -78,52 +78,57 @@ impl Window {
         }
     }
 
-    /// The element of a source that a work-item reads for an element of its window.
+    /// The first and the last element of a source that `count` neighbours in a row, from `item` on,
+    /// read for an element of their windows. No two neighbours are more than a line apart, so no
+    /// line between them is left out.
     #[inline]
-    fn source(&self, item: Element, tap: u32) -> Option<u64> {
+    fn sources(&self, item: Element, count: u32, tap: u32) -> Option<(u64, u64)> {
         let Element { plane, y, x } = item;
-        let at = |plane: u32, side: u32, y: u32, x: u32| {
-            (u64::from(plane) * u64::from(side) + u64::from(y)) * u64::from(side) + u64::from(x)
+        let row = |plane: u32, side: u32, y: u32| {
+            (u64::from(plane) * u64::from(side) + u64::from(y)) * u64::from(side)
         };
-        match self.gather {
+        let last = x + count - 1;
+        let (row, first, last) = match self.gather {
             Gather::Pool { window } => {
-                let (row, column) = (y * window + tap / window, x * window + tap % window);
-                Some(at(plane, self.side * window, row, column))
+                let row = row(plane, self.side * window, y * window + tap / window);
+                (row, x * window + tap % window, last * window + tap % window)
             }
             Gather::Spread { window } => {
-                Some(at(plane, self.side / window, y / window, x / window))
+                (row(plane, self.side / window, y / window), x / window, last / window)
             }
             Gather::Fold(sizes) => {
                 let Convolution { images, kernel, stride, padding, .. } = sizes;
                 let out = sizes.out_side();
-                let position = |at: u32, tap: u32| {
-                    let from = (at + padding).checked_sub(tap)?;
-                    (from % stride == 0 && from / stride < out).then_some(from / stride)
-                };
-                let (row, column) = (position(y, tap / kernel)?, position(x, tap % kernel)?);
+                let from = (y + padding).checked_sub(tap / kernel)?;
+                if from % stride != 0 || from / stride >= out {
+                    return None;
+                }
+                let end = (last + padding).checked_sub(tap % kernel)? / stride;
+                let begin = (x + padding).saturating_sub(tap % kernel).div_ceil(stride);
                 let (channel, image) = (plane / images, plane % images);
                 let unfolded = u64::from(channel * kernel * kernel + tap);
-                Some(unfolded * u64::from(sizes.columns()) + at(image, out, row, column))
+                let unfolded = unfolded * u64::from(sizes.columns());
+                (unfolded + row(image, out, from / stride), begin, end.min(out - 1))
             }
-        }
+        };
+        (first <= last).then(|| (row + u64::from(first), row + u64::from(last)))
     }
 
     /// What the lanes of a wavefront read of `source` for an element of the window.
     fn gather(&self, at: &Cursor, group: u32, tap: u32, source: Line, lines: &mut Lines) {
         let first = Window::first_item(group, at.wave);
-        let lanes = u64::from(LANES).min(self.elements().saturating_sub(first));
+        let mut left = u64::from(LANES).min(self.elements().saturating_sub(first)) as u32;
         let [plane, y, x, _] = at.notes;
         let mut item = Element { plane, y, x };
         let mut coalescer = Coalescer::default();
-        for _ in 0..lanes {
-            if let Some(element) = self.source(item, tap) {
-                let line = source.0 + (element / u64::from(WORDS_PER_LINE)) as u32;
-                coalescer.lane(lines, Line(line));
+        let line = |element: u64| source.0 + (element / u64::from(WORDS_PER_LINE)) as u32;
+        while left > 0 {
+            let count = left.min(self.side - item.x);
+            if let Some((first, last)) = self.sources(item, count, tap) {
+                (line(first)..=line(last)).for_each(|line| coalescer.lane(lines, Line(line)));
             }
-            item.x += 1;
-            if item.x == self.side {
-                (item.x, item.y) = (0, item.y + 1);
-            }
+            left -= count;
+            (item.x, item.y) = (0, item.y + 1);
             if item.y == self.side {
                 (item.y, item.plane) = (0, item.plane + 1);
             }
