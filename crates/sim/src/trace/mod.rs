@@ -23,7 +23,6 @@ mod workload;
 
 use std::io::Read;
 use std::path::Path;
-use std::sync::OnceLock;
 
 pub use columns::{TraceAllocation, TraceDescription, TraceRow, TraceWriteError, TraceWriter};
 pub use convert::convert;
@@ -53,8 +52,6 @@ pub struct Trace {
     launches: Vec<Launch>,
     accesses: u64,
     markers: u64,
-    /// The streams again, in pages: see [`Trace::stream`].
-    pages: OnceLock<Vec<Vec<Vec<Access>>>>,
 }
 
 impl Trace {
@@ -140,7 +137,6 @@ impl Trace {
             accesses: builder.accesses,
             markers: builder.markers,
             launches: builder.finish(),
-            pages: OnceLock::new(),
         }
     }
 
@@ -187,43 +183,6 @@ impl Trace {
     /// Bytes that its accesses and wavefronts take in memory.
     pub fn bytes(&self) -> usize {
         self.launches.iter().map(Launch::bytes).sum()
-    }
-
-    /// What a compute unit accesses in a launch, in order.
-    pub fn stream(&self, launch: usize, gpu: usize, cu: usize) -> &[Access] {
-        let launches = self.pages.get_or_init(|| {
-            let launches = self.launches.iter();
-            launches
-                .map(|launch| launch.streams.iter().map(|s| self.in_pages(s)).collect())
-                .collect()
-        });
-        let position = self.launches.get(launch).and_then(|launch| {
-            let place = |s: &store::Stream| (usize::from(s.place.gpu), usize::from(s.place.unit));
-            launch.streams.iter().position(|stream| place(stream) == (gpu, cu))
-        });
-        position.map_or(&[], |stream| &launches[launch][stream])
-    }
-
-    fn in_pages(&self, stream: &store::Stream) -> Vec<Access> {
-        let firsts = crate::workload::first_lines(&self.buffers);
-        let mut pages = 0;
-        let mut first_pages = Vec::new();
-        for allocation in &self.allocations {
-            first_pages.push(pages);
-            pages += allocation.pages() as u32;
-        }
-        let page = |line: u32| {
-            let buffer = firsts.partition_point(|first| first.0 <= line) - 1;
-            first_pages[buffer] + (line - firsts[buffer].0) / sidecar::LINES_PER_PAGE as u32
-        };
-        let mut lines = stream.lines.iter();
-        let mut accesses = Vec::with_capacity(stream.lines.len());
-        for head in &stream.heads {
-            let write = head.kind() == Kind::Store;
-            let some = lines.by_ref().take(head.lines());
-            accesses.extend(some.map(|&line| Access { page: page(line), bytes: 64, write }));
-        }
-        accesses
     }
 }
 

@@ -1,6 +1,8 @@
 //! What the reader accepts, and how it names what it does not.
 
 use super::*;
+use crate::functional::accesses;
+use crate::workload::BLOCK_LINES;
 use proptest::prelude::*;
 
 const DESCRIPTION: &str = r#"{"allocs":[{"VAddr":8192,"Size":8192,"GPU":5},
@@ -54,13 +56,17 @@ fn records_become_streams_in_record_order() {
     .unwrap();
     assert_eq!((trace.gpus(), trace.compute_units(), trace.launches()), (2, 4, 2));
     assert_eq!((trace.pages(), trace.accesses(), trace.markers()), (3, 4, 0));
-    let access = |page, write| Access { page, bytes: 64, write };
-    // Pages are counted in the order of the allocations, not of their addresses.
-    assert_eq!(trace.stream(0, 0, 3), [access(0, false), access(1, true)]);
-    assert_eq!(trace.stream(0, 1, 0), [access(2, false)]);
-    assert_eq!(trace.stream(1, 1, 0), [access(0, true)]);
-    assert!(trace.stream(1, 0, 3).is_empty());
-    assert!(trace.stream(7, 0, 0).is_empty());
+    // Lines are counted in the order of the allocations, not of their addresses.
+    let found: Vec<_> = accesses(&trace, 2, 4)
+        .map(|a| (a.launch, a.place.gpu, a.place.unit, a.line.0, a.write, a.scalar))
+        .collect();
+    let expected = [
+        (0, 1, 0, BLOCK_LINES, false, true),
+        (0, 0, 3, 0, false, false),
+        (0, 0, 3, 64, true, false),
+        (1, 1, 0, 0, true, false),
+    ];
+    assert_eq!(found, expected);
 }
 
 #[test]

@@ -5,8 +5,9 @@
 use farside_types::PAGE_SIZE;
 
 use super::lanes::Kernel;
-use super::{Buffer, Cursor, Instruction, LINE_BYTES, Lines, Place, Workload};
+use super::{Buffer, Cursor, Instruction, LINE_BYTES, Lines, Place, Workload, first_lines};
 use crate::Trace;
+use crate::functional::accesses;
 
 /// Most GPUs of a profile.
 const GPUS_MAX: usize = 16;
@@ -86,27 +87,16 @@ impl Profile {
     /// them are code, arguments and packets.
     pub fn of_trace(trace: &Trace, data: usize) -> Profile {
         let gpus = trace.gpus().min(GPUS_MAX);
-        let allocations = &trace.allocations()[..data.min(trace.allocations().len())];
+        let buffers = &trace.buffers()[..data.min(trace.buffers().len())];
         let mut profile = Profile { accesses: vec![0; gpus], ..Profile::default() };
-        let mut pages = untouched(allocations.iter().map(|allocation| allocation.bytes));
-        let mut firsts = Vec::with_capacity(pages.len());
-        let mut end = 0;
-        for pages in &pages {
-            firsts.push(end);
-            end += pages.len();
-        }
-        for launch in 0..trace.launches() {
-            for gpu in 0..gpus {
-                for unit in 0..trace.compute_units() {
-                    for access in trace.stream(launch, gpu, unit) {
-                        let page = access.page as usize;
-                        if page >= end {
-                            continue;
-                        }
-                        let buffer = firsts.partition_point(|&first| first <= page) - 1;
-                        profile.take(gpu, access.write, &mut pages[buffer][page - firsts[buffer]]);
-                    }
-                }
+        let mut pages = untouched(buffers.iter().map(|buffer| buffer.bytes));
+        let firsts = first_lines(trace.buffers());
+        for access in accesses(trace, gpus as u32, trace.compute_units() as u32) {
+            let buffer = firsts.partition_point(|first| *first <= access.line) - 1;
+            if let Some(pages) = pages.get_mut(buffer) {
+                let page = (access.line.0 - firsts[buffer].0) / PAGE_LINES;
+                let gpu = usize::from(access.place.gpu);
+                profile.take(gpu, access.write, &mut pages[page as usize]);
             }
         }
         pages.iter().for_each(|pages| profile.finish(pages));
