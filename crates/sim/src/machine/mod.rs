@@ -30,6 +30,7 @@ mod watchdog;
 mod waves;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use farside_svm::{Command, Driver, Event, Executor, Op, Reply, Stats};
@@ -72,7 +73,7 @@ enum Happening {
     /// A GPU's interrupt reaches the host.
     Interrupt { gpu: u8 },
     /// The driver's processor is done with what it did.
-    HostDone,
+    HostDone { work: u64 },
     /// A GPU begins with the next command of its ring.
     RingStart { gpu: u8 },
     /// A GPU is done with the command.
@@ -152,6 +153,8 @@ pub(crate) struct Machine {
     /// log2 of the lines of a page.
     page_shift: u32,
     coherence: Option<Coherence>,
+    /// Pages of which every GPU has its own copy; the driver does not know of their use.
+    per_gpu: Vec<Range<u32>>,
     /// What the driver had counted when time started.
     before: Stats,
     start: Time,
@@ -225,7 +228,7 @@ impl Machine {
                     .map_err(|what| self.broken(format!("GPU {gpu} CU {unit}: {what}")))?;
             }
             Happening::Interrupt { gpu } => self.interrupt(gpu),
-            Happening::HostDone => self.host_done()?,
+            Happening::HostDone { work } => self.host_done(work)?,
             Happening::RingStart { gpu } => self.ring_start(gpu)?,
             Happening::RingEnd { gpu } => self.ring_end(gpu)?,
             Happening::TransferEnd { command } => self.transfer_end(command)?,

@@ -232,8 +232,9 @@ impl Machine {
         let state = &mut self.gpus[usize::from(access.gpu)];
         state.counts.fault_wait += now.since(since);
         self.wave_mut(access).faults -= 1;
+        let usable = self.usable(access, page);
         let state = &mut self.gpus[usize::from(access.gpu)];
-        match state.table.usable(page, access.kind.right()) {
+        match usable {
             Some(memory) => {
                 state.fill(usize::from(access.unit), page);
                 self.proceed(access, page, memory, now, true);

@@ -15,7 +15,7 @@ use farside_svm::{
 };
 use farside_types::{
     Access, AgentId, BLOCK_PAGES, CardId, FrameNo, MemoryId, PAGE_SIZE, PageNo, PageRange,
-    RequestId, Span, Time,
+    RequestId, Rights, Span, Time,
 };
 
 use super::host::Host;
@@ -24,11 +24,11 @@ use super::ring::Ring;
 use super::waves::Running;
 use super::{Machine, Times};
 use crate::coherence::Coherence;
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, Mapping};
 use crate::links::Links;
 use crate::time::Queue;
 use crate::workload::{BLOCK_LINES, Buffer, Line, Workload, first_lines};
-use crate::{CapacityOf, SimError, Spec};
+use crate::{CapacityOf, SimError, Spec, StoreMode};
 
 /// Where the arena starts: at 4 GiB, so that a small number is never taken for an address.
 const ARENA_START: PageNo = PageNo(1 << 20);
@@ -49,6 +49,7 @@ impl Machine {
         let config = config(&spec, workload.buffers());
         let pages = config.arena.count as usize;
         let bounce = (config.capabilities.bounce_slots, config.capabilities.bounce_pages);
+        let check = check && spec.store.mode == StoreMode::Exclusive;
         let coherence = check.then(|| Coherence::new(pages, &config.card_frames, bounce));
         let gpus = (0..spec.gpus()).map(|gpu| CardId(gpu as u8).memory());
         let mut machine = Machine {
@@ -74,6 +75,7 @@ impl Machine {
             first_lines: vec![Line::default(); pages],
             page_shift: spec.page_lines_shift(),
             coherence,
+            per_gpu: Vec::new(),
             before: Stats::default(),
             start: START,
             running: Running::default(),
@@ -121,7 +123,22 @@ impl Machine {
                 reply => return Err(self.broken(format!("alloc is answered with {reply:?}"))),
             };
             self.take_range(range, first)?;
+            if buffer.per_gpu {
+                self.give_each(range)?;
+            }
         }
+        Ok(())
+    }
+
+    /// Maps pages for every GPU in its own memory, once and for all.
+    fn give_each(&mut self, range: PageRange) -> Result<(), SimError> {
+        let start = self.index(range.start)?;
+        let pages = start..start + range.count as u32;
+        for gpu in &mut self.gpus {
+            let mapping = Mapping { memory: gpu.memory, rights: Rights::ReadWrite };
+            pages.clone().for_each(|page| gpu.table.map(page, mapping, FrameNo(0)));
+        }
+        self.per_gpu.push(pages);
         Ok(())
     }
 
@@ -222,7 +239,8 @@ fn arena_pages(spec: &Spec, buffers: &[Buffer]) -> u64 {
 }
 
 fn config(spec: &Spec, buffers: &[Buffer]) -> Config {
-    let footprint: u64 = buffers.iter().map(|buffer| pages(spec, buffer)).sum();
+    let shared = buffers.iter().filter(|buffer| !buffer.per_gpu);
+    let footprint: u64 = shared.map(|buffer| pages(spec, buffer)).sum();
     let frames = match spec.gpu.capacity_percent {
         Some(percent) => {
             let share = footprint * u64::from(percent);

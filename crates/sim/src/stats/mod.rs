@@ -96,6 +96,8 @@ counters! {
         handling_remote: Span = "handling.remote", "ps";
         /// Counter notices sent.
         notices: u64 = "counter.notices", "count";
+        /// Lines sent to other GPUs that have a copy of the page that is written.
+        broadcasts: u64 = "stores.broadcast", "count";
     }
 }
 
