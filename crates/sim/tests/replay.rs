@@ -568,7 +568,10 @@ fn hardly_any_memory_costs_time_and_nothing_else() {
             for scheme in SCHEMES {
                 let outcome = run(&spec, &program, scheme);
                 assert_eq!(outcome.total.accesses(), accesses, "{name} {percent} % {scheme}");
-                assert!(outcome.driver.evictions > 0, "{name} {percent} % {scheme}");
+                // The others may leave a page where it is.
+                if ["on-touch", "duplication"].contains(scheme) {
+                    assert!(outcome.driver.evictions > 0, "{name} {percent} % {scheme}");
+                }
             }
         }
     }

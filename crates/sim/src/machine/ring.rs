@@ -238,6 +238,8 @@ impl Machine {
             Some(memory) => {
                 state.fill(usize::from(access.unit), page);
                 self.proceed(access, page, memory, now, true);
+                // The line may be under way for a while; the wavefront goes on.
+                self.wake(access);
             }
             None => {
                 state.counts.refaults += 1;

@@ -222,10 +222,13 @@ impl Machine {
     }
 }
 
-/// The parts add up to the time from the fault to `now`.
+/// The parts add up to the time from the fault to `now`. What was under way for the page before
+/// the driver came to this fault does not count twice.
 fn parts(fault: &Fault, now: Time) -> FaultParts {
     let mapped = fault.mapped.map_or(now, |(at, _)| at);
     let (copy_begun, copy_end) = fault.copy.unwrap_or((mapped, mapped));
+    let copy_begun = copy_begun.max(fault.served);
+    let copy_end = copy_end.max(copy_begun);
     FaultParts {
         reported: fault.fetched.since(fault.since),
         host: fault.served.since(fault.fetched),
