@@ -97,12 +97,11 @@ impl Farside {
         let home = fault.agent.home();
         let write = fault.access.is_write();
         let group = self.groups.get_mut(fault.page);
-        let first_write = write && !group.written;
         group.written |= write;
         let object = self.objects.entry(fault.object).or_default();
         if fault.copies.contains(home) {
             // Its only reader writes it: the copy on the host goes.
-            object.written_by_reader += u32::from(first_write);
+            object.written_by_reader += 1;
         } else if !write {
             object.read_first += 1;
         }
