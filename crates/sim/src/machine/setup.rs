@@ -76,6 +76,7 @@ impl Machine {
             page_shift: spec.page_lines_shift(),
             coherence,
             per_gpu: Vec::new(),
+            samples: None,
             before: Stats::default(),
             start: START,
             running: Running::default(),
@@ -101,6 +102,7 @@ impl Machine {
         machine.allocate()?;
         machine.initialise()?;
         machine.before = machine.driver.stats().clone();
+        machine.start_sampling();
         Ok(machine)
     }
 
