@@ -116,6 +116,7 @@ impl Recording {
         let allocation = |range: &PageRange| TraceAllocation {
             address: range.start.addr().0,
             bytes: range.bytes(),
+            pinned: false,
         };
         let description = TraceDescription {
             name: self.path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),

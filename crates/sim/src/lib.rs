@@ -83,7 +83,7 @@ pub use simulation::{Progress, SCHEMES, Simulation, compare};
 pub use spec::{
     CacheSpec, CapacityOf, CommandSpec, CopySpec, CounterSpec, Dispatch, DriverSpec, EngineMode,
     EngineSpec, FaultSpec, FlushMode, FlushSpec, GpuSpec, HostSpec, LinkSpec, PageSpec, Spec,
-    TlbSpec, WalkSpec,
+    StoreMode, StoreSpec, TlbSpec, WalkSpec,
 };
 pub use stats::{Comparison, GpuCounts, Outcome};
 pub use trace::{

@@ -21,11 +21,12 @@ pub struct Slot {
 }
 
 /// What a wavefront waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WaitsFor {
     /// A page table walk.
     Walk,
     /// Lines from a cache or the GPU's own memory.
+    #[default]
     Local,
     /// Lines over a link.
     Remote,

@@ -6,6 +6,7 @@ use farside_svm::placement::{self, Placement};
 use farside_types::Span;
 
 use crate::machine::Machine;
+use crate::observe::Observer;
 use crate::workload::Workload;
 use crate::{Comparison, Outcome, SimError, Spec, scheme};
 
@@ -72,6 +73,13 @@ impl Simulation {
         let placement = scheme.name().to_owned();
         let machine = Machine::new(spec.clone(), Arc::clone(workload), scheme, check)?;
         Ok(Simulation { machine, placement })
+    }
+
+    /// Has `observer` watch the run. Watching never changes a result.
+    #[must_use]
+    pub fn observe(mut self, observer: Box<dyn Observer>) -> Simulation {
+        self.machine.add_observer(observer);
+        self
     }
 
     /// Runs the program to its end. `progress` is called every 16384 accesses and at the end.

@@ -37,6 +37,8 @@ pub struct Spec {
     pub fault: FaultSpec,
     /// What an invalidation waits for.
     pub flush: FlushSpec,
+    /// Stores to pages that others have copies of.
+    pub store: StoreSpec,
     /// Access counters.
     pub counter: CounterSpec,
     /// What the driver does besides its placement scheme.
@@ -205,7 +207,7 @@ pub struct LinkSpec {
     pub nvlink_ns: u64,
     /// Bandwidth between host and a GPU in GB/s, per direction. Default 32 (Table I).
     pub pcie_gb_per_s: u64,
-    /// One way between host and GPU, in ns. Default 400; assumed, the paper gives none.
+    /// One way between host and GPU, in ns. Default 150 (wangw42/try_mgpusim, mmu.go).
     pub pcie_ns: u64,
     /// Latency of host memory as a GPU's remote access sees it behind the link, in ns.
     /// Default 100; assumed.
@@ -216,21 +218,20 @@ pub struct LinkSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CommandSpec {
-    /// From the driver's doorbell until the GPU sees the command, in ns. Default 400: one way
+    /// From the driver's doorbell until the GPU sees the command, in ns. Default 150: one way
     /// over PCIe (`link.pcie_ns`).
     pub submit_ns: u64,
-    /// From the end of a command until the driver sees it, in ns. Default 400, likewise.
+    /// From the end of a command until the driver sees it, in ns. Default 150, likewise.
     pub complete_ns: u64,
-    /// Every command, in ns. Default 100; assumed.
+    /// Every command, in ns. Default 20; assumed.
     pub base_ns: u64,
     /// Per page mapped, unmapped or protected, in ns. Default 10; assumed.
     pub page_ns: u64,
     /// Flush of pipeline and caches and shootdown of the TLBs, per invalidating command, in ns,
     /// besides the drain of accesses in flight (GRIT, section II-B: steps; no number). Default
-    /// 1000; assumed.
+    /// 100; assumed.
     pub invalidate_ns: u64,
-    /// Start of a kernel, in ns. Default 15400: launch and start of a PE (multi-FPGA SVM paper,
-    /// Table I, fitted).
+    /// Start of a kernel, in ns. Default 5000: a few microseconds are usual on today's GPUs; assumed.
     pub launch_ns: u64,
 }
 
@@ -239,7 +240,7 @@ pub struct CommandSpec {
 #[serde(deny_unknown_fields, default)]
 pub struct CopySpec {
     /// Latency of a copy or fill besides the time on the link, in ns; copies overlap in it.
-    /// Default 5000: endpoint to endpoint (multi-FPGA SVM paper, Table II, fitted).
+    /// Default 500: a copy engine that reads a first line over the link, memory included; assumed.
     pub latency_ns: u64,
 }
 
@@ -248,17 +249,24 @@ pub struct CopySpec {
 #[serde(deny_unknown_fields, default)]
 pub struct HostSpec {
     /// From a fault or counter notice in a GPU's empty buffer until the driver runs, in ns.
-    /// Default 10100: interrupt and scheduling (multi-FPGA SVM paper, Table I, fitted).
+    /// Default 662: 150 cycles over PCIe and 512 in which a batch is collected (the published
+    /// simulator of wangw42/try_mgpusim, mmu.go, for a machine with the same walkers and walk
+    /// cache as Table I).
     pub interrupt_ns: u64,
-    /// Service of a batch, in ns. Default 5700: setup 2.9 µs and finalize 2.8 µs (multi-FPGA SVM
-    /// paper, Table II, fitted).
+    /// Batches and operations in service at a time. Default 32 (likewise).
+    pub threads: u32,
+    /// Service of a batch, in ns. Default 1000 (likewise).
     pub batch_ns: u64,
-    /// Service of each fault or notice in a batch, in ns. Default 370: 0.043 µs and 0.327 µs per
-    /// page (likewise).
+    /// Service of each fault or notice in a batch, in ns. Default 31: 1000 cycles on one of 32
+    /// threads (likewise).
     pub fault_ns: u64,
-    /// An operation on the CPU's own page table, in ns. Default 1000; assumed.
+    /// A memory access to the placement scheme's own table, in ns: a PA-Table lookup that the
+    /// PA-Cache does not hold (GRIT, section V-C: one memory access). Default 100:
+    /// `link.host_memory_ns`.
+    pub table_ns: u64,
+    /// An operation on the CPU's own page table, in ns. Default 100: a memory access; assumed.
     pub operation_ns: u64,
-    /// Per page of such an operation, in ns. Default 100; assumed.
+    /// Per page of such an operation, in ns. Default 10; assumed.
     pub operation_page_ns: u64,
 }
 
@@ -280,6 +288,36 @@ pub struct FaultSpec {
     /// Faults that it holds; more wait until the driver has fetched some. Default 256: one batch
     /// of the driver; assumed.
     pub buffer_entries: u32,
+    /// A fault on a page that another GPU has mapped gets its translation from there, over the link
+    /// between GPUs, and does not take the host's time for a walk (Trans-FW, HPCA 2023). Default
+    /// false.
+    pub forwarding: bool,
+}
+
+/// `[store]`: stores to pages that others have copies of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StoreSpec {
+    /// How. Default `exclusive`; see [`StoreMode`].
+    pub mode: StoreMode,
+}
+
+/// What a store to a page does of which the GPU has a copy among others.
+///
+/// The coherence checker knows the driver's rule only, one writer or many readers, and is off in
+/// the other two modes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoreMode {
+    /// It faults: the driver takes the other copies away first.
+    #[default]
+    Exclusive,
+    /// It goes to all GPUs that have a copy (GPS, MICRO 2021): a GPU without one faults as for
+    /// reading. The host's copy is not kept up to date.
+    Broadcast,
+    /// It costs nothing, wherever the page is (GRIT's ideal, section I). A GPU without a copy
+    /// faults as for reading.
+    Ideal,
 }
 
 /// `[flush]`: what an invalidation waits for, and what it empties.
@@ -405,7 +443,7 @@ impl Default for CacheSpec {
 
 impl Default for FaultSpec {
     fn default() -> FaultSpec {
-        FaultSpec { buffer_entries: 256 }
+        FaultSpec { buffer_entries: 256, forwarding: false }
     }
 }
 
@@ -421,7 +459,7 @@ impl Default for LinkSpec {
             nvlink_gb_per_s: 300,
             nvlink_ns: 150,
             pcie_gb_per_s: 32,
-            pcie_ns: 400,
+            pcie_ns: 150,
             host_memory_ns: 100,
         }
     }
@@ -430,30 +468,32 @@ impl Default for LinkSpec {
 impl Default for CommandSpec {
     fn default() -> CommandSpec {
         CommandSpec {
-            submit_ns: 400,
-            complete_ns: 400,
-            base_ns: 100,
+            submit_ns: 150,
+            complete_ns: 150,
+            base_ns: 20,
             page_ns: 10,
-            invalidate_ns: 1_000,
-            launch_ns: 15_400,
+            invalidate_ns: 100,
+            launch_ns: 5_000,
         }
     }
 }
 
 impl Default for CopySpec {
     fn default() -> CopySpec {
-        CopySpec { latency_ns: 5_000 }
+        CopySpec { latency_ns: 500 }
     }
 }
 
 impl Default for HostSpec {
     fn default() -> HostSpec {
         HostSpec {
-            interrupt_ns: 10_100,
-            batch_ns: 5_700,
-            fault_ns: 370,
-            operation_ns: 1_000,
-            operation_page_ns: 100,
+            interrupt_ns: 662,
+            threads: 32,
+            batch_ns: 1_000,
+            fault_ns: 31,
+            table_ns: 100,
+            operation_ns: 100,
+            operation_page_ns: 10,
         }
     }
 }
@@ -475,6 +515,27 @@ impl Default for DriverSpec {
     }
 }
 
+/// A driver on one processor of the host: interrupt and scheduling 10.1 us; per migration 2.9 us of
+/// setup and 2.8 us of finalize; 0.37 us a page; 5 us for a copy between endpoints (multi-FPGA SVM
+/// paper, Tables I and II, fitted).
+const LINUX_DRIVER: &[(&str, &str)] = &[
+    ("host.threads", "1"),
+    ("host.interrupt_ns", "10100"),
+    ("host.batch_ns", "5700"),
+    ("host.fault_ns", "370"),
+    ("host.operation_ns", "1000"),
+    ("host.operation_page_ns", "100"),
+    ("copy.latency_ns", "5000"),
+    ("command.launch_ns", "15400"),
+];
+
+/// Defaults of NVIDIA's driver for unified memory (open-gpu-kernel-modules).
+const AS_SHIPPED: &[(&str, &str)] = &[
+    ("driver.density_percent", "51"),
+    ("driver.thrash_window_ns", "500000"),
+    ("counter.group_bytes", "2097152"),
+];
+
 /// Longest latency that is accepted, in ns or cycles: one second at 1 GHz. Sums of a few of them
 /// cannot overflow.
 const LATENCY_MAX: u64 = 1_000_000_000;
@@ -484,15 +545,26 @@ type Bound = (&'static str, u64, u64, u64, &'static str);
 
 impl Spec {
     /// Names that [`Spec::preset`] knows.
-    pub const PRESETS: &'static [&'static str] = &["grit-table-1"];
+    pub const PRESETS: &'static [&'static str] = &["grit-table-1", "linux-driver", "as-shipped"];
 
-    /// The preset of this name. `grit-table-1`: the baseline of the GRIT paper, Table I.
+    /// The preset of this name.
+    ///
+    /// - `grit-table-1`: the baseline of the GRIT paper, Table I, with a host as in the simulators
+    ///   that this line of papers uses.
+    /// - `linux-driver`: the same GPUs under a driver that costs what a measured one costs on
+    ///   Linux: that of the multi-FPGA SVM paper (constants fitted on its Tables I and II).
+    /// - `as-shipped`: `linux-driver` with what NVIDIA's driver does by default: tree prefetch at
+    ///   51 %, thrash detection (3 moves within 500 us), access counters on groups of 2 MiB.
     ///
     /// # Errors
     /// [`SpecError::NoSuchPreset`].
     pub fn preset(name: &str) -> Result<Spec, SpecError> {
         match name {
             "grit-table-1" => Ok(Spec::default()),
+            "linux-driver" => Spec::default().with_overrides(LINUX_DRIVER),
+            "as-shipped" => {
+                Spec::default().with_overrides(LINUX_DRIVER)?.with_overrides(AS_SHIPPED)
+            }
             _ => Err(SpecError::NoSuchPreset { name: name.to_owned() }),
         }
     }
@@ -595,6 +667,7 @@ impl Spec {
             ("counter.group_bytes", n(self.counter.group_bytes), 4_096, 2_097_152, group),
             ("fault.buffer_entries", n(self.fault.buffer_entries), 1, 1 << 20, buffer),
             ("driver.fault_batch", n(self.driver.fault_batch), 1, 65_536, "it must be 1 to 65536"),
+            ("host.threads", n(self.host.threads), 1, 1_024, "it must be 1 to 1024"),
         ]
     }
 
@@ -621,6 +694,7 @@ impl Spec {
             ("host.interrupt_ns", self.host.interrupt_ns),
             ("host.batch_ns", self.host.batch_ns),
             ("host.fault_ns", self.host.fault_ns),
+            ("host.table_ns", self.host.table_ns),
             ("host.operation_ns", self.host.operation_ns),
             ("host.operation_page_ns", self.host.operation_page_ns),
             ("driver.thrash_window_ns", self.driver.thrash_window_ns),

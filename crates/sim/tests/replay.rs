@@ -3,13 +3,16 @@
 
 use std::sync::Arc;
 
+use farside_sim::observe::{FaultParts, Observation, Observer, Sample};
+use farside_sim::observers::Shared;
 use farside_sim::time::bytes_time;
 use farside_sim::workload::{Group, Line, Place, Script, Step, Workload};
 use farside_sim::{
-    CapacityOf, Dispatch, FlushMode, Outcome, SCHEMES, SimError, Simulation, Spec, Trace, compare,
+    CapacityOf, Dispatch, EngineMode, FlushMode, Outcome, SCHEMES, SimError, Simulation, Spec,
+    Trace, compare,
 };
 use farside_svm::placement::by_name;
-use farside_types::{Reason, Span};
+use farside_types::{Reason, Span, Time};
 
 /// (gpu, compute unit, page, write): one access to the first line of a page.
 type Access = (u8, u8, u32, bool);
@@ -354,6 +357,138 @@ fn a_full_fault_buffer_holds_faults_back() {
     assert_eq!(outcome.driver.fault_batches, 5);
 }
 
+// Reservation against an event for every hop.
+
+fn by_both(spec: &Spec, program: &Arc<dyn Workload>, scheme: &str) -> (Outcome, Outcome) {
+    let mut events = spec.clone();
+    events.engine.mode = EngineMode::Events;
+    (run(spec, program, scheme), run(&events, program, scheme))
+}
+
+#[test]
+fn without_contention_both_engines_give_the_same_times() {
+    // One wavefront, one line at a time: near, far and on the host; loads and stores.
+    let line = |page: u32, line: u32| vec![Line(page * 64 + line)];
+    let steps = |gpu: u32| {
+        let loads = (0..40).flat_map(|i| [Step::Load(line((i * 7 + gpu) % 8, i)), Step::Wait]);
+        let stores = (0..8).flat_map(|i| [Step::Store(line(i, 9)), Step::Compute(3_000)]);
+        loads.chain(stores).collect::<Vec<_>>()
+    };
+    let script = Script::new("s", &[8 * 4096]);
+    let script = (0..3).fold(script, |script, gpu| script.with_launch(vec![on(gpu, 0, steps(0))]));
+    let program: Arc<dyn Workload> = Arc::new(script);
+    for scheme in SCHEMES {
+        let (reserved, stepped) = by_both(&machine(3), &program, scheme);
+        assert_eq!(reserved.launches, stepped.launches, "{scheme}");
+        assert_eq!(reserved.total, stepped.total, "{scheme}");
+        assert!(stepped.events > reserved.events, "{scheme}");
+    }
+}
+
+#[test]
+fn under_contention_the_engines_agree_within_five_percent() {
+    // Sixteen wavefronts on each of four GPUs, 32 lines at a time, all over 64 pages: banks,
+    // channels and links are what they wait for.
+    let wave = |seed: u32| {
+        let lines =
+            move |i: u32| (0..32).map(|k| Line((seed * 97 + i * 389 + k * 31) % 4_096)).collect();
+        (0..12).flat_map(|i| [Step::Load(lines(i)), Step::Wait]).collect::<Vec<_>>()
+    };
+    let group = |gpu: u8| Group {
+        place: Some(Place { gpu, unit: 0 }),
+        waves: (0..16).map(|w| wave(u32::from(gpu) * 16 + w)).collect(),
+    };
+    let warm = (0..4).map(|gpu| {
+        let pages = (0..16).map(|page| Step::Store(vec![Line((u32::from(gpu) * 16 + page) * 64)]));
+        on(gpu, 0, pages.collect())
+    });
+    let script = Script::new("s", &[64 * 4096]).with_launch(warm.collect());
+    let program: Arc<dyn Workload> = Arc::new(script.with_launch((0..4).map(group).collect()));
+    let spec = machine(4);
+    let (reserved, stepped) = by_both(&spec, &program, "first-touch");
+    assert!(reserved.total.remote > 10_000);
+    let (a, b) = (last_launch(&spec, &reserved).0 as f64, last_launch(&spec, &stepped).0 as f64);
+    assert!((a / b - 1.0).abs() < 0.05, "reservation {a} ps, events {b} ps");
+}
+
+// Observers.
+
+/// Counts observations by kind, and checks that the parts of faults add up.
+#[derive(Debug, Default)]
+struct Counting {
+    faults: u64,
+    replays: u64,
+    begins: u64,
+    ends: u64,
+    launches: u64,
+    samples: u64,
+    waits: u64,
+}
+
+impl Observer for Counting {
+    fn observe(&mut self, now: Time, what: &Observation) {
+        match what {
+            Observation::Fault { .. } => self.faults += 1,
+            Observation::Replay { since, parts, .. } => {
+                let FaultParts { reported, host, invalidation, copy, replay } = *parts;
+                let sum = reported + host + invalidation + copy + replay;
+                assert_eq!(sum, now.since(*since));
+                self.replays += 1;
+            }
+            Observation::WaveBegin { .. } => self.begins += 1,
+            Observation::WaveEnd { .. } => self.ends += 1,
+            Observation::LaunchEnd { .. } => self.launches += 1,
+            Observation::Wait { since, .. } => {
+                assert!(*since < now);
+                self.waits += 1;
+            }
+            _ => {}
+        }
+    }
+
+    fn sample_every(&self) -> Option<Span> {
+        Some(Span::from_micros(50))
+    }
+
+    fn sample(&mut self, _: Time, _: &Sample<'_>) {
+        self.samples += 1;
+    }
+}
+
+#[test]
+fn observers_see_everything_and_change_nothing() {
+    let program = excerpt("st");
+    for scheme in SCHEMES {
+        let counting = Shared::new(Counting::default());
+        let simulation = Simulation::new(&Spec::default(), &program, scheme).unwrap();
+        let outcome = simulation.observe(Box::new(counting.clone())).run(|_| ()).unwrap();
+        assert_eq!(outcome, run(&Spec::default(), &program, scheme), "{scheme}");
+        let Ok(seen) = counting.into_inner() else { panic!("the machine is gone") };
+        let total = outcome.total;
+        assert_eq!((seen.faults, seen.replays), (total.faults, total.faults), "{scheme}");
+        assert!(seen.begins > 0 && seen.begins == seen.ends && seen.waits > 0, "{scheme}");
+        assert_eq!(seen.launches, outcome.launches.len() as u64);
+        assert_eq!(seen.samples, outcome.time.0 / Span::from_micros(50).0 + 1);
+    }
+}
+
+#[test]
+fn page_handling_is_told_apart_by_what_was_done() {
+    let readers: Vec<Access> = (0..4).map(|gpu| (gpu, 0, 0, READ)).collect();
+    let steps: [&[Access]; 2] = [&readers, &[(2, 0, 0, WRITE)]];
+    let duplication = run(&machine(4), &program(1, &steps), "duplication").total;
+    assert!(duplication.handling_duplication > Span::ZERO);
+    assert!(duplication.handling_collapse > Span::ZERO);
+    assert_eq!(duplication.handling_remote, Span::ZERO);
+    assert_eq!((duplication.scheme_duplication, duplication.scheme_on_touch), (4, 0));
+    let on_touch = run(&machine(4), &program(1, &steps), "on-touch").total;
+    assert!(on_touch.handling_migration > Span::ZERO);
+    assert_eq!(on_touch.handling_duplication, Span::ZERO);
+    let counter = run(&machine(4), &program(1, &steps), "access-counter").total;
+    assert!(counter.handling_remote > Span::ZERO && counter.handling_host > Span::ZERO);
+    assert_eq!(counter.handling_migration, Span::ZERO);
+}
+
 // The excerpts of real traces.
 
 #[test]
@@ -433,7 +568,10 @@ fn hardly_any_memory_costs_time_and_nothing_else() {
             for scheme in SCHEMES {
                 let outcome = run(&spec, &program, scheme);
                 assert_eq!(outcome.total.accesses(), accesses, "{name} {percent} % {scheme}");
-                assert!(outcome.driver.evictions > 0, "{name} {percent} % {scheme}");
+                // The others may leave a page where it is.
+                if ["on-touch", "duplication"].contains(scheme) {
+                    assert!(outcome.driver.evictions > 0, "{name} {percent} % {scheme}");
+                }
             }
         }
     }

@@ -15,12 +15,20 @@ use crate::page::{PageEntry, PageState, flag};
 use crate::placement::{Action, Decision, FaultView, Scope};
 use crate::query::ObjectId;
 
+/// How far a decision reaches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reach {
+    pub(crate) scope: Scope,
+    /// Also over pages that running cards lose by it.
+    pub(crate) firm: bool,
+}
+
 /// What a look at a page gives.
 pub(crate) enum Resolve {
     /// The agent has it mapped with enough rights.
     Resident,
     /// This has to happen.
-    Transition(Shape, Scope),
+    Transition(Shape, Reach),
     /// Nothing can be done.
     Cancel(CancelReason),
     /// Agents fight over it: ask again then.
@@ -72,7 +80,9 @@ impl Driver {
             Err(later) => return Resolve::Later(later),
         };
         match self.shape(&entry, agent, access, decision.action, decision.reason) {
-            Ok(shape) => Resolve::Transition(shape, decision.scope),
+            Ok(shape) => {
+                Resolve::Transition(shape, Reach { scope: decision.scope, firm: decision.firm })
+            }
             Err(reason) => Resolve::Cancel(reason),
         }
     }
@@ -139,6 +149,7 @@ impl Driver {
             owner: if fresh { None } else { Some(entry.owner()) },
             copies,
             mappers: entry.directory.mappers(),
+            room: agent.card().map_or(u32::MAX, |card| self.room(card)),
             protection: entry.directory.mappers().contains(agent),
             again,
         };

@@ -2,7 +2,7 @@
 //! decisions that reach further than their page.
 
 use farside_types::{
-    Access, AgentId, BLOCK_PAGES, CardId, GROUP_PAGES, PageNo, PageRange, Reason, Time,
+    Access, AgentId, AgentSet, BLOCK_PAGES, CardId, GROUP_PAGES, PageNo, PageRange, Reason, Time,
 };
 
 use crate::Driver;
@@ -68,7 +68,7 @@ impl Driver {
             if *budget == 0 {
                 break;
             }
-            if self.bring_along(plan, shape, page, card.agent(), access) {
+            if self.bring_along(plan, shape, page, card.agent(), access, false) {
                 *budget -= 1;
             }
         }
@@ -84,13 +84,14 @@ impl Driver {
         let shape = part.shape;
         for neighbour in PageRange::new(page.align_down(around), around).pages() {
             if self.config.arena.contains(neighbour) {
-                self.bring_along(plan, &shape, neighbour, AgentId::CPU, access);
+                self.bring_along(plan, &shape, neighbour, AgentId::CPU, access, false);
             }
         }
         tidy_prefetched(plan);
     }
 
-    /// Enters `page` if it is in the same situation as the page of `shape`.
+    /// Enters `page` if it is in the same situation as the page of `shape`. Unless it is `firm`,
+    /// pages that would be taken from running cards stay.
     fn bring_along(
         &mut self,
         plan: &mut Plan,
@@ -98,11 +99,12 @@ impl Driver {
         page: PageNo,
         agent: AgentId,
         access: Access,
+        firm: bool,
     ) -> bool {
         let entry = *self.table.get(page);
         let alike = entry.directory.copies() == shape.before
             && (shape.before.is_empty() || entry.owner() == shape.from);
-        if !alike || !self.may_come_along(&entry, page, agent) {
+        if !alike || !self.may_come_along(&entry, page, agent, access) {
             return false;
         }
         let read_only = entry.has(flag::READ_ONLY) && !agent.is_cpu();
@@ -111,28 +113,36 @@ impl Driver {
         let Ok(same) = self.shape(&entry, agent, access, action, shape.reason) else {
             return false;
         };
+        // Draining it could take as long as a kernel holds it; nobody asked for it.
+        if !firm && self.runs(same.stop.union(same.demote).without(agent)) {
+            return false;
+        }
         let part = self.enter(plan, same, page, &entry);
         plan.parts[part].prefetched += 1;
         true
     }
 
-    fn may_come_along(&self, entry: &PageEntry, page: PageNo, agent: AgentId) -> bool {
+    fn may_come_along(
+        &self,
+        entry: &PageEntry,
+        page: PageNo,
+        agent: AgentId,
+        access: Access,
+    ) -> bool {
         let busy = entry.state == PageState::Moving || entry.has(flag::PLANNED);
         let stays = entry.has(flag::PINNED | flag::THRASH_PINNED | flag::POISONED);
         // One quick return is no fight yet.
         let fought = entry.directory.bounces() > 1;
-        let mapped = entry.directory.mappers().contains(agent);
-        // Draining it could take as long as a kernel holds it; nobody asked for it.
-        let in_use = self.is_used_elsewhere(entry, agent);
-        !(busy || stays || fought || mapped || in_use)
+        let directory = entry.directory;
+        let held = if access.is_write() { directory.writers() } else { directory.mappers() };
+        !(busy || stays || fought || held.contains(agent))
             && self.refusal(entry, agent, Access::Read).is_none()
             && self.claimed(page, None).is_none()
     }
 
-    /// Whether a card other than `agent` that runs a kernel has the page mapped.
-    fn is_used_elsewhere(&self, entry: &PageEntry, agent: AgentId) -> bool {
-        let others = entry.directory.mappers().without(agent);
-        let mut cards = others.iter().filter_map(AgentId::card);
+    /// Whether one of `agents` is a card that runs a kernel.
+    fn runs(&self, agents: AgentSet) -> bool {
+        let mut cards = agents.iter().filter_map(AgentId::card);
         cards.any(|card| self.cards[card.0 as usize].running > 0)
     }
 
@@ -142,7 +152,7 @@ impl Driver {
             let Some(object) = self.space.holding(wider.page) else {
                 continue;
             };
-            let range = match wider.scope {
+            let range = match wider.reach.scope {
                 Scope::Page => PageRange::page(wider.page),
                 Scope::Group => PageRange::new(wider.page.align_down(GROUP_PAGES), GROUP_PAGES),
                 Scope::Range(range) => range,
@@ -156,7 +166,7 @@ impl Driver {
                 if planned >= most {
                     break;
                 }
-                self.bring_along(plan, &wider.shape, page, agent, wider.access);
+                self.bring_along(plan, &wider.shape, page, agent, wider.access, wider.reach.firm);
             }
         }
         tidy_prefetched(plan);

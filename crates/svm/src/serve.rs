@@ -17,7 +17,7 @@ use crate::fault::{FaultKey, Faults, HostFault, OpenFault, Work};
 use crate::mutation::Mutation;
 use crate::page::{PageEntry, PageState, flag};
 use crate::placement::{Action, Scope};
-use crate::plan::{Resolve, location};
+use crate::plan::{Reach, Resolve, location};
 
 /// A grouped fault that had to wait too often: nobody younger may take its pages any more.
 #[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
@@ -51,7 +51,7 @@ pub(crate) struct Wider {
     pub(crate) page: PageNo,
     pub(crate) access: Access,
     pub(crate) shape: Shape,
-    pub(crate) scope: Scope,
+    pub(crate) reach: Reach,
 }
 
 /// Pages of one shape, and what waits for them.
@@ -255,10 +255,10 @@ impl Driver {
                 self.stats.refills += 1;
                 Answer::Refill
             }
-            Resolve::Transition(shape, scope) => {
+            Resolve::Transition(shape, reach) => {
                 let part = self.enter(plan, shape, page, &entry);
-                if scope != Scope::Page {
-                    plan.wider.push(Wider { page, access, shape, scope });
+                if reach.scope != Scope::Page {
+                    plan.wider.push(Wider { page, access, shape, reach });
                 }
                 Answer::Part(part)
             }
@@ -529,10 +529,10 @@ impl Driver {
                 let shape = self.held_shape(&entry, AgentId::CPU);
                 self.enter(&mut plan, shape, page, &entry);
             }
-            Resolve::Transition(shape, scope) => {
+            Resolve::Transition(shape, reach) => {
                 self.enter(&mut plan, shape, page, &entry);
-                if scope != Scope::Page {
-                    plan.wider.push(Wider { page, access, shape, scope });
+                if reach.scope != Scope::Page {
+                    plan.wider.push(Wider { page, access, shape, reach });
                 }
             }
             Resolve::Cancel(_) => return self.poison(page),

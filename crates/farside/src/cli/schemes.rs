@@ -34,6 +34,7 @@ fn describe(name: &str) -> &'static str {
         "access-counter" => "a page is mapped remotely and moves after many remote accesses",
         "duplication" => "readers get copies; a write takes the other copies away",
         "grit" => "each page has one of these schemes, by its faults and those around it (GRIT)",
+        "farside" => "learns from faults what allocations and ranges need, and moves them whole",
         _ => "",
     }
 }

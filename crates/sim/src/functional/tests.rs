@@ -312,7 +312,7 @@ impl Workload for Barriers {
 
 #[test]
 fn compute_units_take_turns_and_wavefronts_stop_at_barriers() {
-    let workload = Barriers(vec![Buffer { name: "data".to_owned(), bytes: 4096 }]);
+    let workload = Barriers(vec![Buffer { name: "data".to_owned(), bytes: 4096, per_gpu: false }]);
     let order = |gpus, units| -> Vec<(u8, u8, u32, bool)> {
         accesses(&workload, gpus, units)
             .map(|a| (a.place.gpu, a.place.unit, a.line.0, a.write))

@@ -10,10 +10,15 @@ use crate::workload::Line;
 /// A cache's tags, and when each line has arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
-    /// Sets of `ways` tags, each from the most to the least recently used: epoch and line.
+    /// Sets of `ways` tags: epoch and line.
     tags: Box<[u64]>,
     /// Beside each tag: the time at which the line is there, and whether it is dirty (lowest bit).
     lines: Box<[u64]>,
+    /// Beside each tag: when it was used last, in uses of the cache.
+    used: Box<[u64]>,
+    uses: u64,
+    /// Where the line is that was looked up or taken in last.
+    last: usize,
     ways: usize,
     set_mask: u32,
     epoch: u64,
@@ -30,6 +35,9 @@ impl Cache {
         Cache {
             tags: vec![0; entries].into(),
             lines: vec![0; entries].into(),
+            used: vec![0; entries].into(),
+            uses: 0,
+            last: 0,
             ways: ways as usize,
             set_mask: entries as u32 / ways - 1,
             epoch: 1 << 32,
@@ -50,12 +58,15 @@ impl Cache {
         let set = self.set(line);
         let tag = self.epoch | u64::from(line.0);
         let way = self.tags[set.clone()].iter().position(|&held| held == tag)?;
-        let (tags, lines) = (&mut self.tags[set.clone()], &mut self.lines[set]);
-        if way > 0 {
-            tags[..=way].rotate_right(1);
-            lines[..=way].rotate_right(1);
-        }
-        Some(Time(lines[0] >> 1))
+        self.touch(set.start + way);
+        Some(Time(self.lines[self.last] >> 1))
+    }
+
+    #[inline]
+    fn touch(&mut self, at: usize) {
+        self.uses += 1;
+        self.used[at] = self.uses;
+        self.last = at;
     }
 
     /// Takes `line`, which it does not hold, in; it is there at `ready`. Returns the line that has
@@ -63,12 +74,16 @@ impl Cache {
     #[inline]
     pub(crate) fn insert(&mut self, line: Line, ready: Time) -> Option<Line> {
         let set = self.set(line);
-        let (tags, lines) = (&mut self.tags[set.clone()], &mut self.lines[set]);
-        tags.rotate_right(1);
-        lines.rotate_right(1);
-        let (old_tag, old) = (tags[0], lines[0]);
-        tags[0] = self.epoch | u64::from(line.0);
-        lines[0] = ready.0 << 1;
+        let mut oldest = set.start;
+        for at in set {
+            if self.used[at] < self.used[oldest] {
+                oldest = at;
+            }
+        }
+        let (old_tag, old) = (self.tags[oldest], self.lines[oldest]);
+        self.tags[oldest] = self.epoch | u64::from(line.0);
+        self.lines[oldest] = ready.0 << 1;
+        self.touch(oldest);
         let live = old_tag >> 32 == self.epoch >> 32;
         if live && old & DIRTY != 0 {
             self.dirty -= 1;
@@ -79,10 +94,9 @@ impl Cache {
 
     /// Marks the line that was looked up or taken in last, `line`, as dirty.
     pub(crate) fn mark_dirty(&mut self, line: Line) {
-        let first = self.set(line).start;
-        debug_assert_eq!(self.tags[first], self.epoch | u64::from(line.0));
-        if self.lines[first] & DIRTY == 0 {
-            self.lines[first] |= DIRTY;
+        debug_assert_eq!(self.tags[self.last], self.epoch | u64::from(line.0));
+        if self.lines[self.last] & DIRTY == 0 {
+            self.lines[self.last] |= DIRTY;
             self.dirty += 1;
         }
     }

@@ -5,6 +5,7 @@ use farside_types::{Span, Time};
 use super::cache::Cache;
 use super::tlb::Tlb;
 use crate::Spec;
+use crate::observe::WaitsFor;
 use crate::workload::{Cursor, Line};
 
 /// What a wavefront does.
@@ -44,6 +45,17 @@ pub(crate) struct Wave {
     pub(crate) group: u8,
     /// Instructions fetched.
     pub(crate) fetched: u32,
+    /// What it waits for, if it does, and the page that it is about.
+    pub(crate) cause: WaitsFor,
+    pub(crate) page: u32,
+}
+
+impl Wave {
+    /// What it will wait for if it has to.
+    pub(crate) fn waits(&mut self, cause: WaitsFor, page: u32) {
+        self.cause = cause;
+        self.page = page;
+    }
 }
 
 /// A work-group that is resident in a compute unit.

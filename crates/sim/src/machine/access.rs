@@ -9,7 +9,9 @@ use farside_types::{Access as Right, FaultId, MemoryId, Span, Time};
 use super::pool::List;
 use super::{Fault, Happening, Machine};
 use crate::gpu::{Lookup, WaveState};
+use crate::observe::{Observation, Slot, WaitsFor};
 use crate::workload::Line;
+use crate::{EngineMode, StoreMode};
 
 /// What a line is accessed for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,7 +59,7 @@ impl Machine {
         let page = self.page_of(access.line);
         let gpu = &mut self.gpus[usize::from(access.gpu)];
         match gpu.lookup(at, usize::from(access.unit), page) {
-            Lookup::Hit(at) => match gpu.table.usable(page, access.kind.right()) {
+            Lookup::Hit(at) => match self.usable(access, page) {
                 Some(memory) => self.proceed(access, page, memory, at, false),
                 None => {
                     self.pend(access);
@@ -71,6 +73,22 @@ impl Machine {
         }
     }
 
+    /// The memory through which an access goes, if the page is mapped as it needs.
+    pub(super) fn usable(&self, access: Access, page: u32) -> Option<MemoryId> {
+        let table = &self.gpus[usize::from(access.gpu)].table;
+        table.usable(page, self.needs(access.kind))
+    }
+
+    /// What the page has to be mapped for. Stores that need not be alone are content with a copy.
+    fn needs(&self, kind: Kind) -> Right {
+        if self.spec.store.mode == StoreMode::Exclusive { kind.right() } else { Right::Read }
+    }
+
+    /// Whether every GPU has its own copy of the page.
+    fn is_per_gpu(&self, page: u32) -> bool {
+        self.per_gpu.iter().any(|pages| pages.contains(&page))
+    }
+
     /// Nobody knows yet when the access ends.
     fn pend(&mut self, access: Access) {
         self.wave_mut(access).pending[usize::from(access.kind.is_store())] += 1;
@@ -82,7 +100,10 @@ impl Machine {
         if !self.walks.contains_key(&key) {
             let end = self.gpus[usize::from(access.gpu)].walk(at, page);
             self.queue.push(end, Happening::Walked { gpu: access.gpu, page });
+            let scheme = self.driver.scheme(self.arena.offset(u64::from(page)));
+            self.gpus[usize::from(access.gpu)].counts.count_scheme(scheme);
         }
+        self.wave_mut(access).waits(WaitsFor::Walk, page);
         let list = self.walks.entry(key).or_insert(List::EMPTY);
         self.pool.append(list, access, at);
     }
@@ -100,10 +121,9 @@ impl Machine {
             return;
         };
         while let Some((access, since)) = self.pool.take(&mut list) {
-            let state = &mut self.gpus[usize::from(gpu)];
-            match state.table.usable(page, access.kind.right()) {
+            match self.usable(access, page) {
                 Some(memory) => {
-                    state.fill(usize::from(access.unit), page);
+                    self.gpus[usize::from(gpu)].fill(usize::from(access.unit), page);
                     self.proceed(access, page, memory, now.max(since), true);
                 }
                 None => self.raise(access, page),
@@ -121,10 +141,18 @@ impl Machine {
         at: Time,
         pending: bool,
     ) {
+        if let Some(samples) = &mut self.samples {
+            samples.count(access.gpu, page);
+        }
         let at = at + self.times.l1_cache;
         let store = access.kind.is_store();
         let gpu = &mut self.gpus[usize::from(access.gpu)];
         let home = gpu.memory;
+        if store && self.spec.store.mode == StoreMode::Ideal {
+            gpu.counts.local += 1;
+            self.over(access, page, memory, at, pending);
+            return;
+        }
         let cache = match access.kind {
             Kind::Load | Kind::Store => 0,
             Kind::Scalar => 1,
@@ -141,8 +169,15 @@ impl Machine {
                 if !store {
                     gpu.counts.count_l1(access.kind as usize, false);
                 }
+                if store && self.spec.store.mode == StoreMode::Broadcast {
+                    self.broadcast(access, page, at);
+                }
                 let path = self.path(access, memory);
-                let end = self.reserve(&path, access.line, at);
+                let events = self.spec.engine.mode == EngineMode::Events;
+                let end = match events {
+                    true => self.unloaded(&path, access.line, at),
+                    false => self.reserve(&path, access.line, at),
+                };
                 let gpu = &mut self.gpus[usize::from(access.gpu)];
                 if !store {
                     gpu.units[usize::from(access.unit)].caches[cache].insert(access.line, end);
@@ -153,6 +188,14 @@ impl Machine {
                     gpu.counts.remote += 1;
                     gpu.counts.handling_remote += end.since(at);
                     self.count_remote(access.gpu, page);
+                    self.wave_mut(access).cause = WaitsFor::Remote;
+                }
+                if events {
+                    if !pending {
+                        self.pend(access);
+                    }
+                    self.depart(access, page, memory, path, at);
+                    return;
                 }
                 end
             }
@@ -160,8 +203,28 @@ impl Machine {
         self.over(access, page, memory, end, pending);
     }
 
+    /// Sends a line to all other GPUs that have a copy of its page. Nobody waits for it.
+    fn broadcast(&mut self, access: Access, page: u32, at: Time) {
+        for other in 0..self.gpus.len() {
+            let memory = self.gpus[other].memory;
+            let copy = self.gpus[other].table.usable(page, Right::Read) == Some(memory);
+            if copy && other != usize::from(access.gpu) {
+                let path = self.path(access, memory);
+                self.reserve(&path, access.line, at);
+                self.gpus[usize::from(access.gpu)].counts.broadcasts += 1;
+            }
+        }
+    }
+
     /// It is known that the access ends at `end`.
-    fn over(&mut self, access: Access, page: u32, memory: MemoryId, end: Time, pending: bool) {
+    pub(super) fn over(
+        &mut self,
+        access: Access,
+        page: u32,
+        memory: MemoryId,
+        end: Time,
+        pending: bool,
+    ) {
         self.accesses += 1;
         self.idle_events = 0;
         let gpu = &mut self.gpus[usize::from(access.gpu)];
@@ -173,7 +236,7 @@ impl Machine {
         let wave = self.wave_mut(access);
         let last = if store { &mut wave.stores_end } else { &mut wave.loads_end };
         *last = (*last).max(end);
-        if self.coherence.is_some() {
+        if self.coherence.is_some() && !self.is_per_gpu(page) {
             let Access { gpu, unit, .. } = access;
             let memory = memory.0;
             let check = Happening::Check { page, frame, memory, gpu, unit, write: store };
@@ -223,9 +286,12 @@ impl Machine {
     pub(super) fn raise(&mut self, access: Access, page: u32) {
         let since = self.queue.now();
         self.gpus[usize::from(access.gpu)].counts.faulted_accesses += 1;
-        self.wave_mut(access).faults += 1;
+        let wave = self.wave_mut(access);
+        wave.faults += 1;
+        wave.waits(WaitsFor::Fault, page);
+        let write = self.needs(access.kind).is_write();
         let serves = |write| self.open.get(&(access.gpu, page, write));
-        let open = serves(true).or_else(|| serves(access.kind.is_store()));
+        let open = serves(true).or_else(|| serves(write));
         match open.and_then(|id| self.faults.get_mut(id)) {
             Some(fault) => self.pool.append(&mut fault.waiting, access, since),
             None => self.report(access, page, since),
@@ -236,8 +302,9 @@ impl Machine {
     fn report(&mut self, access: Access, page: u32, since: Time) {
         let id = FaultId(self.next_fault);
         self.next_fault += 1;
-        let (gpu, write) = (access.gpu, access.kind.is_store());
-        let need = Need::Page(self.arena.offset(u64::from(page)), access.kind.right());
+        let (gpu, right) = (access.gpu, self.needs(access.kind));
+        let write = right.is_write();
+        let need = Need::Page(self.arena.offset(u64::from(page)), right);
         let state = &mut self.gpus[usize::from(gpu)];
         state.counts.faults += 1;
         state.counts.protection_faults += u64::from(state.table.get(page).is_some());
@@ -251,7 +318,17 @@ impl Machine {
         let mut waiting = List::EMPTY;
         self.pool.append(&mut waiting, access, since);
         self.open.insert((gpu, page, write), id);
-        self.faults.insert(id, Fault { gpu, page, write, since, waiting });
+        let Access { unit, slot, .. } = access;
+        let slot = Slot { gpu, unit, slot };
+        let (fetched, served, copy, mapped) = (since, since, None, None);
+        let fault = Fault { gpu, page, write, since, waiting, fetched, served, copy, mapped };
+        self.faults.insert(id, fault);
+        self.observe(|machine| Observation::Fault {
+            slot,
+            page: machine.arena.offset(u64::from(page)),
+            access: right,
+            protection: machine.gpus[usize::from(gpu)].table.get(page).is_some(),
+        });
         self.send_interrupt(gpu);
     }
 

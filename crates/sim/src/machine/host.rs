@@ -1,23 +1,28 @@
-//! The driver's processor: does one thing at a time, in the order of arrival.
+//! The driver's processor: takes what there is to do in the order of arrival, as much at a time as it
+//! has threads.
 //!
 //! It fetches fault batches and counter notices from the GPUs' buffers and carries out the
 //! operations on the CPU's own mappings. Completions are seen without occupying it: their cost is
 //! part of the batch's.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use farside_svm::{CardFault, Command, Event, Op};
-use farside_types::{CardId, FrameNo, MemoryId, PageNo, PageRange, Span};
+use farside_svm::{CardFault, Command, Event, Need, Op};
+use farside_types::{CardId, FrameNo, MemoryId, PageNo, PageRange, Span, Time};
 
 use super::{Happening, Machine};
 use crate::SimError;
+use crate::observe::Observation;
 
 /// The processor.
 #[derive(Debug, Default)]
 pub(super) struct Host {
     queue: VecDeque<Work>,
-    /// What it does now.
-    current: Option<Doing>,
+    /// What it does now, by the number of the piece of work, and since when.
+    doing: BTreeMap<u64, (Doing, Time)>,
+    /// The number of the next piece of work.
+    next: u64,
+    /// Time of all threads together.
     busy: Span,
 }
 
@@ -36,8 +41,14 @@ pub(super) enum Work {
 /// What the processor does, with what it has fetched.
 #[derive(Debug)]
 enum Doing {
-    Batch { gpu: u8, faults: Vec<CardFault>, notices: Vec<PageNo> },
+    Batch {
+        gpu: u8,
+        faults: Vec<CardFault>,
+        notices: Vec<PageNo>,
+    },
     Operation(Command),
+    /// Lookups in the placement scheme's own tables.
+    Tables,
 }
 
 impl Host {
@@ -54,14 +65,15 @@ impl Machine {
 
     pub(super) fn host_submit(&mut self, work: Work) {
         self.host.queue.push_back(work);
-        if self.host.current.is_none() {
-            self.host_next();
-        }
+        self.host_next();
     }
 
-    /// Begins with the next piece of work that there is something to do for.
+    /// Begins with the next pieces of work that there is something to do for.
     fn host_next(&mut self) {
-        while let Some(work) = self.host.queue.pop_front() {
+        while self.host.doing.len() < self.spec.host.threads as usize {
+            let Some(work) = self.host.queue.pop_front() else {
+                return;
+            };
             let (doing, cost) = match work {
                 Work::Fetch { gpu } => match self.fetch(gpu) {
                     Some(batch) => batch,
@@ -74,10 +86,7 @@ impl Machine {
                 }
             };
             let cost = Span::from_nanos(cost);
-            self.host.busy += cost;
-            self.host.current = Some(doing);
-            self.queue.push(self.queue.now() + cost, Happening::HostDone);
-            return;
+            self.occupy(doing, cost);
         }
     }
 
@@ -96,44 +105,111 @@ impl Machine {
             self.host.queue.push_back(Work::Fetch { gpu });
         }
         let entries = (faults.len() + notices.len()) as u64;
-        let cost = self.spec.host.batch_ns + self.spec.host.fault_ns * entries;
+        let forwarded = self.forwarded(gpu, &faults);
+        let cost = self.spec.host.batch_ns + self.spec.host.fault_ns * (entries - forwarded);
+        for fault in &faults {
+            self.note_fault(fault.id, false);
+        }
         (entries > 0).then_some((Doing::Batch { gpu, faults, notices }, cost))
     }
 
-    pub(super) fn host_done(&mut self) -> Result<(), SimError> {
-        match self.host.current.take() {
-            Some(Doing::Batch { gpu, faults, notices }) => self.serve(gpu, &faults, notices)?,
-            Some(Doing::Operation(command)) => {
+    /// How many of the faults another GPU answers the walk for (Trans-FW).
+    fn forwarded(&self, gpu: u8, faults: &[CardFault]) -> u64 {
+        if !self.spec.fault.forwarding {
+            return 0;
+        }
+        let mapped = |fault: &&CardFault| {
+            let Some(page) = self.page_of_fault(fault) else {
+                return false;
+            };
+            let others =
+                self.gpus.iter().enumerate().filter(|(other, _)| *other != usize::from(gpu));
+            others.into_iter().any(|(_, other)| other.table.get(page).is_some())
+        };
+        faults.iter().filter(mapped).count() as u64
+    }
+
+    fn page_of_fault(&self, fault: &CardFault) -> Option<u32> {
+        match &fault.need {
+            Need::Page(page, _) => self.index(*page).ok(),
+            Need::Group(_) => None,
+        }
+    }
+
+    pub(super) fn host_done(&mut self, work: u64) -> Result<(), SimError> {
+        self.observe_host(work);
+        match self.host.doing.remove(&work) {
+            Some((Doing::Batch { gpu, faults, notices }, _)) => {
+                self.serve(gpu, &faults, notices);
+                self.look_up_tables()?;
+            }
+            Some((Doing::Operation(command), _)) => {
                 self.host_operation(&command.op)?;
                 let (command, epoch) = (command.id, command.epoch);
                 self.tell(Event::Done { command, epoch, result: Ok(()) })?;
             }
+            Some((Doing::Tables, _)) => self.pump()?,
             None => {}
         }
-        // Handling may have found the processor free and begun with something.
-        if self.host.current.is_none() {
-            self.host_next();
-        }
+        self.host_next();
         Ok(())
     }
 
-    fn serve(
-        &mut self,
-        gpu: u8,
-        faults: &[CardFault],
-        notices: Vec<PageNo>,
-    ) -> Result<(), SimError> {
+    /// Has a thread be busy with so many counts.
+    pub(super) fn host_busy_with(&mut self, entries: u64) {
+        let cost = Span::from_nanos(self.spec.host.batch_ns + self.spec.host.fault_ns * entries);
+        self.occupy(Doing::Tables, cost);
+    }
+
+    fn occupy(&mut self, doing: Doing, cost: Span) {
+        let (now, work) = (self.queue.now(), self.host.next);
+        self.host.next += 1;
+        self.host.busy += cost;
+        self.host.doing.insert(work, (doing, now));
+        self.queue.push(now + cost, Happening::HostDone { work });
+    }
+
+    /// Carries out what the driver said, after the time that its scheme's lookups in its own tables
+    /// take. If something else has the driver say more before that, all of it is carried out then.
+    fn look_up_tables(&mut self) -> Result<(), SimError> {
+        let accesses = u64::from(self.driver.take_table_accesses());
+        if accesses == 0 {
+            return self.pump();
+        }
+        let cost = Span::from_nanos(accesses * self.spec.host.table_ns);
+        self.occupy(Doing::Tables, cost);
+        Ok(())
+    }
+
+    fn observe_host(&mut self, work: u64) {
+        let Some((doing, since)) = self.host.doing.get(&work) else {
+            return;
+        };
+        let (name, entries) = match doing {
+            Doing::Batch { faults, notices, .. } => {
+                ("batch", (faults.len() + notices.len()) as u64)
+            }
+            Doing::Operation(command) => (command.op.name(), command.op.pages()),
+            Doing::Tables => ("tables", 0),
+        };
+        let since = self.shown(*since);
+        self.observe(|_| Observation::Host { name, entries, since });
+    }
+
+    fn serve(&mut self, gpu: u8, faults: &[CardFault], notices: Vec<PageNo>) {
         let card = CardId(gpu);
+        for fault in faults {
+            self.note_fault(fault.id, true);
+        }
         if !faults.is_empty() {
-            self.tell(Event::CardFaults { card, faults })?;
+            self.driver.handle(self.queue.now(), Event::CardFaults { card, faults });
         }
         let (counter, page) = (&self.spec.counter, self.spec.page.bytes);
         let (group, count) = ((counter.group_bytes / page).max(1), counter.threshold);
         for first in notices {
             let pages = PageRange::new(first, u64::from(group));
-            self.tell(Event::CounterNotice { card, pages, count })?;
+            self.driver.handle(self.queue.now(), Event::CounterNotice { card, pages, count });
         }
-        Ok(())
     }
 
     /// The effect of an operation on the CPU's mappings. The simulated program does not touch

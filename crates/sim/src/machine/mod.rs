@@ -4,6 +4,8 @@
 //!
 //! - `dispatch.rs`, `waves.rs`: work-groups get their place, wavefronts run their instructions;
 //! - `access.rs`, `path.rs`: lines are translated, accessed through caches and links, or fault;
+//! - `travel.rs`: the same way, event by event;
+//! - `watch.rs`: what observers are told, and where the time of faults went;
 //! - `pool.rs`: lists of accesses that wait for a walk or in a fault;
 //! - `ring.rs`: the GPUs' command rings, in order, with shootdown, drain and replay;
 //! - `host.rs`: the driver's processor: fault batches, notices, operations on the CPU's mappings;
@@ -20,12 +22,16 @@ mod host;
 mod path;
 mod pool;
 mod ring;
+mod samples;
 mod setup;
 mod transfer;
+mod travel;
+mod watch;
 mod watchdog;
 mod waves;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use farside_svm::{Command, Driver, Event, Executor, Op, Reply, Stats};
@@ -37,13 +43,17 @@ use farside_types::{
 use crate::coherence::Coherence;
 use crate::gpu::Gpu;
 use crate::links::Links;
+use crate::observe::{Observation, Observer};
 use crate::time::Queue;
 use crate::workload::{Line, Lines, Workload};
 use crate::{Outcome, Progress, SimError, Spec};
 use host::Host;
-use pool::{List, Pool};
+use pool::{List, Lists, Pool};
 use ring::Ring;
+use samples::Samples;
 use transfer::Transfer;
+use travel::Travel;
+use watch::Sampling;
 use waves::Running;
 
 /// Accesses between two calls of the progress callback.
@@ -58,12 +68,16 @@ enum Happening {
     WaveEnd { gpu: u8, unit: u8, slot: u8 },
     /// A page table walk is over.
     Walked { gpu: u8, page: u32 },
+    /// A line comes to the next stage of its way (`engine.mode = events`).
+    Hop { travel: u32 },
     /// The coherence checker looks at an access that is over.
     Check { page: u32, frame: FrameNo, memory: u8, gpu: u8, unit: u8, write: bool },
     /// A GPU's interrupt reaches the host.
     Interrupt { gpu: u8 },
     /// The driver's processor is done with what it did.
-    HostDone,
+    HostDone { work: u64 },
+    /// The placement scheme is told who accessed what.
+    Samples,
     /// A GPU begins with the next command of its ring.
     RingStart { gpu: u8 },
     /// A GPU is done with the command.
@@ -86,6 +100,13 @@ struct Fault {
     write: bool,
     since: Time,
     waiting: List,
+    /// When the driver fetched it, and when it had decided.
+    fetched: Time,
+    served: Time,
+    /// When its page was copied to the GPU.
+    copy: Option<(Time, Time)>,
+    /// When the driver told the GPU to map it, and to what memory.
+    mapped: Option<(Time, MemoryId)>,
 }
 
 /// Spans of the specification that every access needs.
@@ -118,8 +139,12 @@ pub(crate) struct Machine {
     open: BTreeMap<(u8, u32, bool), FaultId>,
     next_fault: u64,
     /// Walks under way, by GPU and page.
-    walks: HashMap<(u8, u32), List>,
+    walks: Lists,
     pool: Pool,
+    /// Lines under way from stage to stage, by number.
+    travels: Vec<Option<Travel>>,
+    /// Who watches.
+    observers: Vec<Box<dyn Observer>>,
     /// First page of the arena; pages below are counted from it.
     arena: PageNo,
     arena_pages: u64,
@@ -132,6 +157,10 @@ pub(crate) struct Machine {
     /// log2 of the lines of a page.
     page_shift: u32,
     coherence: Option<Coherence>,
+    /// Who accessed what since the scheme was last told, for schemes that ask.
+    samples: Option<Samples>,
+    /// Pages of which every GPU has its own copy; the driver does not know of their use.
+    per_gpu: Vec<Range<u32>>,
     /// What the driver had counted when time started.
     before: Stats,
     start: Time,
@@ -142,6 +171,7 @@ pub(crate) struct Machine {
     groups_done: u64,
     groups: u64,
     events: u64,
+    samplings: Vec<Sampling>,
     /// Events since a wavefront last went on.
     idle_events: u64,
 }
@@ -160,6 +190,7 @@ impl Machine {
         }
         let time = self.elapsed();
         progress(self.progress());
+        self.last_sample();
         self.settle()?;
         Ok(self.outcome(time))
     }
@@ -185,6 +216,9 @@ impl Machine {
         };
         self.events += 1;
         self.idle_events += 1;
+        if !self.samplings.is_empty() {
+            self.sample_up_to(self.queue.now());
+        }
         if self.idle_events > watchdog::IDLE_EVENTS_MAX {
             return Err(self.stuck("no wavefront has gone on for ten million events"));
         }
@@ -192,6 +226,7 @@ impl Machine {
             Happening::Wave { gpu, unit, slot } => self.wave(gpu, unit, slot),
             Happening::WaveEnd { gpu, unit, slot } => self.wave_end(gpu, unit, slot),
             Happening::Walked { gpu, page } => self.walked(gpu, page),
+            Happening::Hop { travel } => self.hop(travel),
             Happening::Check { page, frame, memory, gpu, unit, write } => {
                 // Never changes a result: not even the number of events.
                 self.events -= 1;
@@ -199,7 +234,8 @@ impl Machine {
                     .map_err(|what| self.broken(format!("GPU {gpu} CU {unit}: {what}")))?;
             }
             Happening::Interrupt { gpu } => self.interrupt(gpu),
-            Happening::HostDone => self.host_done()?,
+            Happening::HostDone { work } => self.host_done(work)?,
+            Happening::Samples => self.tell_samples()?,
             Happening::RingStart { gpu } => self.ring_start(gpu)?,
             Happening::RingEnd { gpu } => self.ring_end(gpu)?,
             Happening::TransferEnd { command } => self.transfer_end(command)?,
@@ -235,6 +271,7 @@ impl Machine {
     }
 
     fn dispatch(&mut self, command: Command) -> Result<(), SimError> {
+        self.note_command(&command);
         match (command.executor, &command.op) {
             (Executor::Card(card), _) => self.submit(card, command),
             (_, Op::Copy { .. } | Op::Fill { .. }) => self.transfer_start(command),
@@ -282,6 +319,8 @@ impl Machine {
         self.running.jobs_left -= 1;
         if self.running.jobs_left == 0 {
             self.launches.push(self.elapsed());
+            let launch = self.running.index;
+            self.observe(|_| Observation::LaunchEnd { launch });
             self.begin_launch(self.running.index + 1)?;
         }
         Ok(())

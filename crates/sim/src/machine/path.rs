@@ -125,6 +125,35 @@ impl Machine {
         path.cached_after = path.len;
     }
 
+    /// When a line that goes this way from `at` on comes to its end if it never waits; takes it
+    /// into the L2 cache on its way.
+    pub(super) fn unloaded(&mut self, path: &Path, line: Line, at: Time) -> Time {
+        let mut at = at;
+        for (index, stage) in path.stages[..usize::from(path.len)].iter().enumerate() {
+            at = at + stage.latency;
+            if index + 1 == usize::from(path.cached_after) {
+                at = at.max(path.ready);
+                self.fill_l2(path, line, at);
+            }
+        }
+        at
+    }
+
+    /// A line is at stage `index` of its way now: when it is at the next one. `None`: it has come
+    /// to the end.
+    pub(super) fn pass(&mut self, path: &Path, index: u8) -> Option<Time> {
+        let now = self.queue.now();
+        if index >= path.len {
+            return None;
+        }
+        let stage = path.stages[usize::from(index)];
+        let start = stage
+            .resource
+            .map_or(now, |resource| self.links.reserve(resource, now, stage.occupancy));
+        let next = start + stage.latency;
+        Some(if index + 1 == path.cached_after { next.max(path.ready) } else { next })
+    }
+
     /// Reserves the whole way from `at` on: when the line has come to its end.
     pub(super) fn reserve(&mut self, path: &Path, line: Line, at: Time) -> Time {
         let mut at = at;

@@ -1,8 +1,37 @@
 //! Lists of accesses that wait for the same thing, in one piece of memory.
 
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
 use farside_types::Time;
 
 use super::access::Access;
+
+/// Lists by GPU and page. The hash has no seed, and nobody asks for the order.
+pub(super) type Lists = HashMap<(u8, u32), List, BuildHasherDefault<PageHash>>;
+
+/// A hash of small numbers.
+#[derive(Default)]
+pub(super) struct PageHash(u64);
+
+impl Hasher for PageHash {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u32(u32::from(byte)));
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.write_u32(u32::from(value));
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        // 2^64 over the golden ratio.
+        self.0 = (self.0.rotate_left(23) ^ u64::from(value)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
 
 /// No place of the pool.
 const NONE: u32 = u32::MAX;

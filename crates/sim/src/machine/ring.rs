@@ -7,11 +7,14 @@
 use std::collections::VecDeque;
 
 use farside_svm::{Command, Op, Run};
-use farside_types::{CancelReason, CardId, FaultId, FrameNo, JobId, MemoryId, Rights, Span, Time};
+use farside_types::{
+    CancelReason, CardId, FaultId, FrameNo, JobId, MemoryId, Reason, Rights, Span, Time,
+};
 
 use super::access::Access;
 use super::{Happening, Machine};
 use crate::gpu::Mapping;
+use crate::observe::Observation;
 use crate::{FlushMode, SimError};
 
 /// One GPU's ring.
@@ -21,6 +24,8 @@ pub(super) struct Ring {
     queue: VecDeque<(Time, Command)>,
     /// The command under way.
     current: Option<Command>,
+    /// When it began.
+    begun: Time,
     /// A start is in the queue of events.
     starting: bool,
     /// The job that runs.
@@ -71,7 +76,8 @@ impl Machine {
             Op::CardProtect { runs, rights } => self.take_away(gpu, runs, Some(*rights), own)?,
             _ => own,
         };
-        self.rings[usize::from(gpu)].current = Some(command);
+        let ring = &mut self.rings[usize::from(gpu)];
+        (ring.current, ring.begun) = (Some(command), self.queue.now());
         self.queue.push(end, Happening::RingEnd { gpu });
         Ok(())
     }
@@ -132,11 +138,24 @@ impl Machine {
         let Some(command) = self.rings[usize::from(gpu)].current.take() else {
             return Ok(());
         };
+        let begun = self.rings[usize::from(gpu)].begun;
+        if self.is_draining(gpu, &command, begun) {
+            self.rings[usize::from(gpu)].current = Some(command);
+            self.drain_on(gpu);
+            return Ok(());
+        }
+        self.observe(|machine| Observation::Command {
+            gpu,
+            name: command.op.name(),
+            page: command.op.runs().first().map(|run| run.page),
+            pages: command.op.pages(),
+            since: machine.shown(begun),
+        });
         match &command.op {
             Op::CardMap { runs, memory, rights } => self.map(gpu, runs, *memory, *rights)?,
             Op::CardResume { faults } => {
                 for &fault in faults.iter() {
-                    self.resume(fault)?;
+                    self.resume(fault, command.reason)?;
                 }
             }
             Op::CardCancel { faults, reason } => {
@@ -152,6 +171,15 @@ impl Machine {
         self.queue.push(seen, Happening::Done { command: command.id, epoch: command.epoch });
         self.ring_next(gpu);
         Ok(())
+    }
+
+    /// Lines are still under way: an invalidation looks again a cycle later.
+    fn drain_on(&mut self, gpu: u8) {
+        let next = self.queue.now() + self.times.cycle;
+        if self.spec.flush.mode == FlushMode::Pipeline {
+            self.gpus[usize::from(gpu)].stalled_until = next;
+        }
+        self.queue.push(next, Happening::RingEnd { gpu });
     }
 
     /// A fault was answered with an error: who waited in it.
@@ -187,11 +215,12 @@ impl Machine {
 
     /// Ends a fault and replays the accesses that wait in it: each takes the translation that is
     /// there now, in ring order, so that it makes progress whatever is invalidated afterwards.
-    fn resume(&mut self, id: FaultId) -> Result<(), SimError> {
+    fn resume(&mut self, id: FaultId, reason: Reason) -> Result<(), SimError> {
         let Some(mut fault) = self.faults.remove(&id) else {
             return Err(self.broken(format!("{id} is resumed and is not open")));
         };
         self.open.remove(&(fault.gpu, fault.page, fault.write));
+        self.account(&fault, reason);
         while let Some((access, since)) = self.pool.take(&mut fault.waiting) {
             self.replay(access, fault.page, since);
         }
@@ -203,11 +232,14 @@ impl Machine {
         let state = &mut self.gpus[usize::from(access.gpu)];
         state.counts.fault_wait += now.since(since);
         self.wave_mut(access).faults -= 1;
+        let usable = self.usable(access, page);
         let state = &mut self.gpus[usize::from(access.gpu)];
-        match state.table.usable(page, access.kind.right()) {
+        match usable {
             Some(memory) => {
                 state.fill(usize::from(access.unit), page);
                 self.proceed(access, page, memory, now, true);
+                // The line may be under way for a while; the wavefront goes on.
+                self.wake(access);
             }
             None => {
                 state.counts.refaults += 1;

@@ -5,7 +5,7 @@
 //! around it. The first touch of a GPU is then a migration from the host, as in the GRIT paper,
 //! not a zero fill.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use farside_svm::placement::Placement;
@@ -15,20 +15,20 @@ use farside_svm::{
 };
 use farside_types::{
     Access, AgentId, BLOCK_PAGES, CardId, FrameNo, MemoryId, PAGE_SIZE, PageNo, PageRange,
-    RequestId, Span, Time,
+    RequestId, Rights, Span, Time,
 };
 
 use super::host::Host;
-use super::pool::Pool;
+use super::pool::{Lists, Pool};
 use super::ring::Ring;
 use super::waves::Running;
 use super::{Machine, Times};
 use crate::coherence::Coherence;
-use crate::gpu::Gpu;
+use crate::gpu::{Gpu, Mapping};
 use crate::links::Links;
 use crate::time::Queue;
 use crate::workload::{BLOCK_LINES, Buffer, Line, Workload, first_lines};
-use crate::{CapacityOf, SimError, Spec};
+use crate::{CapacityOf, SimError, Spec, StoreMode};
 
 /// Where the arena starts: at 4 GiB, so that a small number is never taken for an address.
 const ARENA_START: PageNo = PageNo(1 << 20);
@@ -49,6 +49,7 @@ impl Machine {
         let config = config(&spec, workload.buffers());
         let pages = config.arena.count as usize;
         let bounce = (config.capabilities.bounce_slots, config.capabilities.bounce_pages);
+        let check = check && spec.store.mode == StoreMode::Exclusive;
         let coherence = check.then(|| Coherence::new(pages, &config.card_frames, bounce));
         let gpus = (0..spec.gpus()).map(|gpu| CardId(gpu as u8).memory());
         let mut machine = Machine {
@@ -62,8 +63,11 @@ impl Machine {
             faults: BTreeMap::new(),
             open: BTreeMap::new(),
             next_fault: 0,
-            walks: HashMap::default(),
+            walks: Lists::default(),
             pool: Pool::new(),
+            travels: Vec::new(),
+            observers: Vec::new(),
+            samplings: Vec::new(),
             arena: ARENA_START,
             arena_pages: pages as u64,
             used: Vec::new(),
@@ -71,6 +75,8 @@ impl Machine {
             first_lines: vec![Line::default(); pages],
             page_shift: spec.page_lines_shift(),
             coherence,
+            per_gpu: Vec::new(),
+            samples: None,
             before: Stats::default(),
             start: START,
             running: Running::default(),
@@ -96,6 +102,7 @@ impl Machine {
         machine.allocate()?;
         machine.initialise()?;
         machine.before = machine.driver.stats().clone();
+        machine.start_sampling();
         Ok(machine)
     }
 
@@ -118,7 +125,22 @@ impl Machine {
                 reply => return Err(self.broken(format!("alloc is answered with {reply:?}"))),
             };
             self.take_range(range, first)?;
+            if buffer.per_gpu {
+                self.give_each(range)?;
+            }
         }
+        Ok(())
+    }
+
+    /// Maps pages for every GPU in its own memory, once and for all.
+    fn give_each(&mut self, range: PageRange) -> Result<(), SimError> {
+        let start = self.index(range.start)?;
+        let pages = start..start + range.count as u32;
+        for gpu in &mut self.gpus {
+            let mapping = Mapping { memory: gpu.memory, rights: Rights::ReadWrite };
+            pages.clone().for_each(|page| gpu.table.map(page, mapping, FrameNo(0)));
+        }
+        self.per_gpu.push(pages);
         Ok(())
     }
 
@@ -219,7 +241,8 @@ fn arena_pages(spec: &Spec, buffers: &[Buffer]) -> u64 {
 }
 
 fn config(spec: &Spec, buffers: &[Buffer]) -> Config {
-    let footprint: u64 = buffers.iter().map(|buffer| pages(spec, buffer)).sum();
+    let shared = buffers.iter().filter(|buffer| !buffer.per_gpu);
+    let footprint: u64 = shared.map(|buffer| pages(spec, buffer)).sum();
     let frames = match spec.gpu.capacity_percent {
         Some(percent) => {
             let share = footprint * u64::from(percent);

@@ -4,17 +4,20 @@
 //! when it starts and requires that the source has not changed when it ends.
 
 use farside_svm::{Command, Event, Op, Place, Run};
-use farside_types::{FrameNo, MemoryId, PageNo, Span};
+use farside_types::{FrameNo, PageNo, Span, Time};
 
+use super::watch::memory_of;
 use super::{Happening, Machine};
 use crate::SimError;
 use crate::coherence::{Coherence, Content};
+use crate::observe::Observation;
 use crate::time::bytes_time;
 
 /// A copy or fill under way.
 #[derive(Debug)]
 pub(super) struct Transfer {
     command: Command,
+    since: Time,
     /// What the pages of a copy held when it started, if the checker is on.
     read: Vec<Content>,
 }
@@ -28,21 +31,13 @@ fn pages(runs: &[Run]) -> impl Iterator<Item = (PageNo, FrameNo, FrameNo)> + '_ 
     })
 }
 
-/// The memory that a place is in: bounce buffers are the host's.
-fn memory(place: Place) -> MemoryId {
-    match place {
-        Place::Memory(memory) => memory,
-        Place::Bounce(_) => MemoryId::HOST,
-    }
-}
-
 impl Machine {
     pub(super) fn transfer_start(&mut self, command: Command) -> Result<(), SimError> {
         let now = self.queue.now();
         let bytes = command.op.pages() * u64::from(self.spec.page.bytes);
         let on_the_wire = match &command.op {
             Op::Copy { from, to, .. } => {
-                let (from, to) = (memory(*from), memory(*to));
+                let (from, to) = (memory_of(*from), memory_of(*to));
                 self.links.carry(now, from, to, bytes)
             }
             _ => now + bytes_time(bytes, self.spec.gpu.memory_gb_per_s),
@@ -67,7 +62,7 @@ impl Machine {
                 .collect();
             read = loaded.map_err(|what| self.broken(what))?;
         }
-        Ok(Transfer { command, read })
+        Ok(Transfer { command, since: self.queue.now(), read })
     }
 
     pub(super) fn transfer_end(&mut self, id: farside_types::CommandId) -> Result<(), SimError> {
@@ -75,6 +70,8 @@ impl Machine {
             return Ok(());
         };
         self.transfer_effect(&transfer)?;
+        self.note_copied(&transfer.command);
+        self.observe_transfer(&transfer);
         let (command, epoch) = (id, transfer.command.epoch);
         self.tell(Event::Done { command, epoch, result: Ok(()) })
     }
@@ -92,6 +89,20 @@ impl Machine {
             _ => Ok(()),
         };
         done.map_err(|what| self.broken(what))
+    }
+
+    fn observe_transfer(&mut self, transfer: &Transfer) {
+        let (from, to) = match &transfer.command.op {
+            Op::Copy { from, to, .. } => (Some(memory_of(*from)), memory_of(*to)),
+            Op::Fill { memory, .. } => (None, *memory),
+            _ => return,
+        };
+        for run in transfer.command.op.runs() {
+            self.observe(|machine| {
+                let (since, reason) = (machine.shown(transfer.since), transfer.command.reason);
+                Observation::Transfer { page: run.page, pages: run.count, from, to, since, reason }
+            });
+        }
     }
 
     /// Carries a copy or fill out at once: before time starts.

@@ -7,9 +7,11 @@ use farside_types::{JobId, Span, Time};
 
 use super::access::{Access, Kind};
 use super::dispatch::Dispatcher;
+use super::watch::observe;
 use super::{Happening, Machine};
 use crate::SimError;
 use crate::gpu::{Group, Wave, WaveState};
+use crate::observe::{Observation, Slot, WaitsFor};
 use crate::workload::{Cursor, Instruction, Launch, Line, Lines};
 
 /// Instructions of 8 bytes in a line of code.
@@ -69,6 +71,7 @@ impl Machine {
     /// Starts a work-group on a compute unit that has room for it.
     fn start(&mut self, gpu: u8, unit: u8, group: u32, waves: u16) {
         let state = &mut self.gpus[usize::from(gpu)];
+        let since = Time(self.queue.now().since(self.start).0);
         let at = self.queue.now().max(state.next_dispatch);
         state.next_dispatch = at + self.times.dispatch;
         state.resident += 1;
@@ -86,7 +89,14 @@ impl Machine {
                 since: at,
                 ..Wave::default()
             };
-            self.queue.push(at, Happening::Wave { gpu, unit, slot: slot as u8 });
+            let slot = slot as u8;
+            self.queue.push(at, Happening::Wave { gpu, unit, slot });
+            let wave = (self.running.index, group, wave);
+            observe(
+                &mut self.observers,
+                since,
+                &Observation::WaveBegin { slot: Slot { gpu, unit, slot }, wave },
+            );
         }
     }
 
@@ -95,13 +105,17 @@ impl Machine {
         let me = Access { gpu, unit, slot, ..Access::default() };
         let now = self.queue.now();
         let stalled = self.gpus[usize::from(gpu)].stalled_until;
+        self.observe_wait(me);
         if stalled > now {
+            self.wave_mut(me).cause = WaitsFor::Flush;
             self.queue.push(stalled, Happening::Wave { gpu, unit, slot });
             return;
         }
         self.idle_events = 0;
+        self.wave_mut(me).cause = WaitsFor::Local;
         let mut lines = self.lines.take().unwrap_or_default();
         if let Some(at) = self.run_wave(me, &mut lines) {
+            self.wave_mut(me).since = now;
             self.queue.push(at, Happening::Wave { gpu, unit, slot });
         }
         self.lines = Some(lines);
@@ -136,6 +150,7 @@ impl Machine {
                 Instruction::Compute(cycles) => {
                     let span = Span(self.times.cycle.0 * u64::from(cycles));
                     at = cu.compute(usize::from(me.slot), at, span);
+                    self.wave_mut(me).cause = WaitsFor::Compute;
                 }
                 Instruction::Wait => match self.until_loaded(me) {
                     Some(loaded) => at = at.max(loaded),
@@ -203,6 +218,7 @@ impl Machine {
     /// Comes to the barrier; the last one has all go on.
     fn arrive(&mut self, me: Access, at: Time) -> Option<Time> {
         self.stop(me, WaveState::Barrier);
+        self.wave_mut(me).cause = WaitsFor::Barrier;
         let cu = &mut self.gpus[usize::from(me.gpu)].units[usize::from(me.unit)];
         let place = cu.waves[usize::from(me.slot)].group;
         let group = &mut cu.groups[usize::from(place)];
@@ -239,6 +255,8 @@ impl Machine {
 
     /// A wavefront has ended; perhaps its work-group, and perhaps the launch on this GPU.
     pub(super) fn wave_end(&mut self, gpu: u8, unit: u8, slot: u8) {
+        self.observe_wait(Access { gpu, unit, slot, ..Access::default() });
+        self.observe(|_| Observation::WaveEnd { slot: Slot { gpu, unit, slot } });
         let state = &mut self.gpus[usize::from(gpu)];
         let cu = &mut state.units[usize::from(unit)];
         let wave = &mut cu.waves[usize::from(slot)];

@@ -53,7 +53,7 @@ pub enum Happened {
         from: Option<MemoryId>,
         /// Where to.
         to: MemoryId,
-        /// What had been decided about it last.
+        /// What had been decided about it, if anything.
         action: Option<Action>,
         /// Why.
         reason: Reason,
@@ -158,7 +158,11 @@ impl PageHistory {
         known.entries += 1;
         known.moves += u64::from(matches!(what, Happened::Move { .. }));
         if let Happened::Decision { action, .. } = what {
-            known.action = Some(action);
+            let before = self.stories.get_mut(&page).and_then(|entries| undecided(entries));
+            match before {
+                Some(moved) => *moved = Some(action),
+                None => known.action = Some(action),
+            }
         }
         let moves = known.moves;
         if self.has_place(page, moves) {
@@ -208,12 +212,22 @@ impl Observer for PageHistory {
             }
             Observation::Transfer { page, pages, from, to, reason, since } => {
                 for page in PageRange::new(page, u64::from(pages)).pages() {
-                    let action = self.known.get(&page).and_then(|known| known.action);
+                    let known = self.known.get_mut(&page);
+                    let action = known.and_then(|known| known.action.take());
                     self.add(now, page, Happened::Move { from, to, action, reason, since });
                 }
             }
             _ => {}
         }
+    }
+}
+
+/// The action of the last move if that is not known: the decision about a fault may be told before
+/// the move or when the fault is over.
+fn undecided(entries: &mut [Entry]) -> Option<&mut Option<Action>> {
+    match &mut entries.last_mut()?.what {
+        Happened::Move { action, .. } if action.is_none() => Some(action),
+        _ => None,
     }
 }
 
@@ -326,6 +340,22 @@ page 7: 1 moves
              3.000 ns  migrate from host to gpu 1 (demand)
 ";
         assert_eq!(history.to_string(), expected);
+    }
+
+    #[test]
+    fn a_decision_that_is_told_after_the_move_belongs_to_it() {
+        let [fault, decision, moved] = life();
+        let history = told(Pages::List(vec![PageNo(7)]), &[fault, moved.clone(), decision, moved]);
+        let (_, story) = &history.stories()[0];
+        let actions: Vec<_> = story
+            .entries
+            .iter()
+            .filter_map(|entry| match entry.what {
+                Happened::Move { action, .. } => Some(action),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(actions, [Some(Action::Migrate), None]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod table;
 mod write;
 
 use farside_svm::Stats;
+use farside_svm::placement::Scheme;
 use farside_types::Span;
 use serde::{Deserialize, Serialize};
 
@@ -77,10 +78,26 @@ counters! {
         walk_queue: Span = "walk.waited", "ps";
         /// Page handling, local: walks after misses of the L2 TLB (GRIT, Figure 3).
         handling_local: Span = "handling.local", "ps";
+        /// Page handling, host: faults until the driver has decided, or to the end if it only maps.
+        handling_host: Span = "handling.host", "ps";
+        /// Page handling, page migration: faults after that, until the replay (GRIT, Figure 3).
+        handling_migration: Span = "handling.migration", "ps";
+        /// Page handling, page duplication (GRIT, Figure 3).
+        handling_duplication: Span = "handling.duplication", "ps";
+        /// Page handling, write collapse (GRIT, Figure 3).
+        handling_collapse: Span = "handling.collapse", "ps";
+        /// Misses of the L2 TLB on pages that move to whoever touches them (GRIT, Figure 19).
+        scheme_on_touch: u64 = "scheme.on_touch", "count";
+        /// Misses of the L2 TLB on pages with access counters (GRIT, Figure 19).
+        scheme_counter: u64 = "scheme.counter", "count";
+        /// Misses of the L2 TLB on pages that readers get copies of (GRIT, Figure 19).
+        scheme_duplication: u64 = "scheme.duplication", "count";
         /// Page handling, remote: accesses over a link (GRIT, Figure 3).
         handling_remote: Span = "handling.remote", "ps";
         /// Counter notices sent.
         notices: u64 = "counter.notices", "count";
+        /// Lines sent to other GPUs that have a copy of the page that is written.
+        broadcasts: u64 = "stores.broadcast", "count";
     }
 }
 
@@ -88,6 +105,16 @@ impl GpuCounts {
     /// Accesses carried out.
     pub fn accesses(&self) -> u64 {
         self.reads + self.writes
+    }
+
+    /// Counts a miss of the L2 TLB on a page that this rules.
+    pub(crate) fn count_scheme(&mut self, scheme: Scheme) {
+        let count = match scheme {
+            Scheme::OnTouch => &mut self.scheme_on_touch,
+            Scheme::AccessCounter => &mut self.scheme_counter,
+            Scheme::Duplication => &mut self.scheme_duplication,
+        };
+        *count += 1;
     }
 
     /// Counts a lookup of a compute unit's own cache: 0 vector, 1 scalar, 2 code.

@@ -57,12 +57,12 @@ impl Parts<'_> {
     }
 
     /// A migration from the host.
-    fn from_host(&self) -> Sum {
+    fn migrated_from_host(&self) -> Sum {
         let pcie = self.copied("link.pcie_gb_per_s", self.0.link.pcie_gb_per_s);
         self.reported().plus(self.host_unmapped()).plus(pcie).plus(self.mapped())
     }
 
-    fn from_gpu(&self) -> Sum {
+    fn migrated_from_gpu(&self) -> Sum {
         let nvlink = self.copied("link.nvlink_gb_per_s", self.0.link.nvlink_gb_per_s);
         self.reported().plus(self.gpu_unmapped()).plus(nvlink).plus(self.mapped())
     }
@@ -73,15 +73,15 @@ pub(super) fn probes(spec: &Spec) -> Result<Vec<Probe>, SimError> {
     let parts = Parts(&bench.spec);
     let first_access = parts
         .walk(parts.levels())
-        .plus(parts.from_host())
+        .plus(parts.migrated_from_host())
         .plus(parts.l1())
         .plus(parts.l2())
         .plus(parts.memory());
     let remote = Bench::small(spec, "access-counter", 2);
     Ok(vec![
         first_access.against("first load of a page", bench.cost(&[], &bench.load(0, 0))?),
-        parts.from_host().against("fault, page from the host", waited(&bench)?),
-        parts.from_gpu().against("fault, page from a running GPU", from_running(&bench)?),
+        parts.migrated_from_host().against("fault, page from the host", waited(&bench)?),
+        parts.migrated_from_gpu().against("fault, page from a running GPU", from_running(&bench)?),
         parts
             .reported()
             .plus(parts.mapped())

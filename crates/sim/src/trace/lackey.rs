@@ -70,7 +70,7 @@ impl Lackey {
                 Some(last) if page <= (last.address + last.bytes >> PAGE_SHIFT) + GROUP_PAGES => {
                     last.bytes = address + PAGE_SIZE as u64 - last.address;
                 }
-                _ => allocations.push(Allocation { address, bytes: PAGE_SIZE as u64 }),
+                _ => allocations.push(Allocation::new(address, PAGE_SIZE as u64, false)),
             }
         }
         allocations

@@ -23,9 +23,20 @@ pub struct Allocation {
     /// Its size in bytes.
     #[serde(rename = "Size")]
     pub bytes: u64,
+    /// The device that it was made for, from 1; the one behind the GPUs stands for all of them.
+    #[serde(rename = "GPU", default)]
+    device: usize,
+    /// It was made for one GPU, as code, arguments and queue packets are, and stays there.
+    #[serde(skip)]
+    pub pinned: bool,
 }
 
 impl Allocation {
+    /// `bytes` bytes at `address`, for all GPUs or `pinned` to one.
+    pub(super) fn new(address: u64, bytes: u64, pinned: bool) -> Allocation {
+        Allocation { address, bytes, device: 0, pinned }
+    }
+
     /// Pages it touches; 0 if it is empty or wraps, which a trace never holds.
     pub fn pages(&self) -> u64 {
         self.range().map_or(0, |range| range.count)
@@ -52,7 +63,10 @@ pub(super) struct Sidecar {
 
 impl Sidecar {
     pub(super) fn parse(text: &str) -> Result<Sidecar, TraceError> {
-        let sidecar: Sidecar = serde_json::from_str(text)?;
+        let mut sidecar: Sidecar = serde_json::from_str(text)?;
+        for allocation in &mut sidecar.allocations {
+            allocation.pinned = (1..=sidecar.per_gpu.len()).contains(&allocation.device);
+        }
         check_description(sidecar.page_size, sidecar.per_gpu.len() as u32)?;
         Ok(sidecar)
     }
@@ -75,7 +89,7 @@ pub(super) fn place(sizes: &[u64]) -> Result<Vec<Allocation>, TraceError> {
     let mut address = PAGE_SIZE as u64;
     let mut placed = Vec::with_capacity(sizes.len());
     for (index, &bytes) in sizes.iter().enumerate() {
-        let allocation = Allocation { address, bytes };
+        let allocation = Allocation::new(address, bytes, false);
         if bytes == 0 || allocation.pages() > PAGES_MAX {
             let why = "must have 1 byte to 16 GiB";
             return Err(TraceError::Allocation { index, why });
@@ -165,7 +179,7 @@ pub(super) fn buffers(allocations: &[Allocation]) -> Vec<Buffer> {
     let buffer = |allocation: &Allocation| {
         let offset = allocation.address % PAGE_SIZE as u64;
         let name = format!("{:#x}", allocation.address);
-        Buffer { name, bytes: offset + allocation.bytes }
+        Buffer { name, bytes: offset + allocation.bytes, per_gpu: allocation.pinned }
     };
     allocations.iter().map(buffer).collect()
 }

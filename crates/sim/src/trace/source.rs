@@ -66,7 +66,9 @@ impl Source {
 
     fn columns(file: File) -> Result<Source, TraceError> {
         let description = columns::description(&file)?;
-        let allocation = |&TraceAllocation { address, bytes }: &_| Allocation { address, bytes };
+        let allocation = |&TraceAllocation { address, bytes, pinned }: &_| {
+            Allocation::new(address, bytes, pinned)
+        };
         let allocations = description.allocations.iter().map(allocation).collect();
         Source::new(description, allocations, What::Columns(file))
     }

@@ -25,7 +25,10 @@ pub struct Memory {
 impl Memory {
     /// Buffers with these names and sizes in bytes, in this order.
     pub fn new(buffers: &[(&str, u64)]) -> Memory {
-        let buffer = |&(name, bytes): &(&str, u64)| Buffer { name: name.to_owned(), bytes };
+        let buffer = |&(name, bytes): &(&str, u64)| {
+            let per_gpu = [Kernel::CODE, Kernel::ARGUMENTS, Kernel::PACKET].contains(&name);
+            Buffer { name: name.to_owned(), bytes, per_gpu }
+        };
         let buffers: Vec<Buffer> = buffers.iter().map(buffer).collect();
         let first = first_lines(&buffers);
         Memory { buffers, first }

@@ -47,6 +47,9 @@ pub struct Buffer {
     pub name: String,
     /// Its size in bytes, at least 1.
     pub bytes: u64,
+    /// Every GPU has a copy of its own, which never moves: code, arguments and queue packets, which
+    /// are put into a GPU's memory with each launch. Not part of the shared address space.
+    pub per_gpu: bool,
 }
 
 /// The first line of each buffer.
@@ -201,7 +204,7 @@ mod tests {
 
     #[test]
     fn every_buffer_begins_at_a_block_of_its_own() {
-        let buffer = |bytes| Buffer { name: String::new(), bytes };
+        let buffer = |bytes| Buffer { name: String::new(), bytes, per_gpu: false };
         let lines = first_lines(&[buffer(1), buffer((2 << 20) + 1), buffer(64)]);
         assert_eq!(lines, [Line(0), Line(BLOCK_LINES), Line(3 * BLOCK_LINES)]);
     }

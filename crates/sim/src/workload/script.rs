@@ -56,7 +56,8 @@ impl Script {
     /// A program without launches that allocates buffers of these sizes in bytes.
     #[must_use]
     pub fn new(name: &str, buffers: &[u64]) -> Script {
-        let named = |(index, &bytes)| Buffer { name: format!("{name}-{index}"), bytes };
+        let named =
+            |(index, &bytes)| Buffer { name: format!("{name}-{index}"), bytes, per_gpu: false };
         let buffers = buffers.iter().enumerate().map(named).collect();
         Script { name: name.to_owned(), buffers, launches: Vec::new() }
     }

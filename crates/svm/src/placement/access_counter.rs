@@ -29,6 +29,6 @@ impl Placement for AccessCounter {
 
     fn on_counter(&mut self, notice: &CounterView) -> Vec<Decision> {
         let scope = Scope::Range(notice.pages);
-        vec![Decision { action: Action::Migrate, scope, reason: Reason::Counter }]
+        vec![Decision::page(Action::Migrate, Reason::Counter).over(scope)]
     }
 }

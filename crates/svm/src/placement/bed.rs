@@ -2,18 +2,22 @@
 //! where the pages are.
 
 use farside_types::{
-    Access, CardId, FaultId, MemoryId, MemorySet, PageNo, PageRange, RequestId, Time,
+    Access, CardId, FaultId, MemoryId, MemorySet, PageNo, PageRange, RequestId, Span, Time,
 };
 
 use super::by_name;
 use crate::event::{CardFault, Need, Request};
 use crate::{Config, Driver, Event, Outcome, PrefetchConfig};
 
-/// The driver, an allocation, and a clock that no fight is seen on.
+/// Between two things that happen.
+const APART: Span = Span::from_millis(1_000);
+
+/// The driver, an allocation, and a clock.
 pub(crate) struct Bed {
     pub(crate) driver: Driver,
     pub(crate) pages: PageRange,
     now: Time,
+    step: Span,
     next: u64,
 }
 
@@ -33,11 +37,12 @@ impl Bed {
         let arena = PageRange::new(PageNo(1 << 20), 1 << 20);
         let mut config = Config::embedded(arena, vec![frames; cards]);
         config.keep_clean_copies = false;
+        config.thrash.window = Span::ZERO;
         config.prefetch =
             PrefetchConfig { host_fault_around: 1, density_percent: 100, density_leaf_pages: 16 };
         let driver = Driver::new(config, by_name(text).unwrap()).unwrap();
         let empty = PageRange::new(arena.start, 0);
-        let mut bed = Bed { driver, pages: empty, now: Time::ZERO, next: 0 };
+        let mut bed = Bed { driver, pages: empty, now: Time::ZERO, step: APART, next: 0 };
         bed.pages = bed.allocate(pages);
         bed
     }
@@ -103,13 +108,23 @@ impl Bed {
 
     /// Tells the driver, a while after the last time, and carries its commands out.
     pub(crate) fn tell(&mut self, event: Event<'_>) {
-        self.now = Time(self.now.0 + 1_000_000_000_000);
+        self.now = self.now + self.step;
         self.driver.handle(self.now, event);
         while let Some(command) = self.driver.poll_command() {
             let (command, epoch) = (command.id, command.epoch);
             self.driver.handle(self.now, Event::Done { command, epoch, result: Ok(()) });
         }
         self.driver.check().expect("the driver's tables agree");
+    }
+
+    /// From now on things happen one microsecond after the other.
+    pub(crate) fn quick(&mut self) {
+        self.step = Span::from_micros(1);
+    }
+
+    /// Time passes.
+    pub(crate) fn later(&mut self) {
+        self.now = self.now + APART;
     }
 
     /// Where valid copies are.

@@ -16,6 +16,7 @@ mod access_counter;
 #[cfg(test)]
 pub(crate) mod bed;
 mod duplication;
+mod farside;
 mod first_touch;
 mod gps;
 mod griffin_dpc;
@@ -29,6 +30,7 @@ mod state;
 
 pub use access_counter::AccessCounter;
 pub use duplication::Duplication;
+pub use farside::{Farside, FarsideConfig};
 pub use first_touch::FirstTouch;
 pub use gps::Gps;
 pub use griffin_dpc::{GriffinConfig, GriffinDpc};
@@ -75,12 +77,21 @@ pub struct Decision {
     pub scope: Scope,
     /// Why: goes into the history of the pages.
     pub reason: Reason,
+    /// Beyond the page itself, also pages that cards with a running kernel have mapped and would
+    /// lose, or lose the right to write. Otherwise these stay as they are.
+    pub firm: bool,
 }
 
 impl Decision {
     /// `action` for the page alone.
     pub const fn page(action: Action, reason: Reason) -> Decision {
-        Decision { action, scope: Scope::Page, reason }
+        Decision { action, scope: Scope::Page, reason, firm: false }
+    }
+
+    /// The same for `scope`.
+    #[must_use]
+    pub const fn over(self, scope: Scope) -> Decision {
+        Decision { scope, ..self }
     }
 }
 
@@ -105,6 +116,8 @@ pub struct FaultView {
     pub copies: MemorySet,
     /// Agents that have it mapped.
     pub mappers: AgentSet,
+    /// Frames that are free in the agent's memory; `u32::MAX` for the host.
+    pub room: u32,
     /// The agent has it mapped, with too few rights (a page protection fault).
     pub protection: bool,
     /// The scheme was asked about this very fault before: it had to wait, for room or for a second

@@ -4,7 +4,8 @@ use thiserror::Error;
 
 use super::parameters::Parameters;
 use super::{
-    AccessCounter, Duplication, FirstTouch, Gps, GriffinDpc, Grit, Ideal, OnTouch, Placement,
+    AccessCounter, Duplication, Farside, FirstTouch, Gps, GriffinDpc, Grit, Ideal, OnTouch,
+    Placement,
 };
 
 /// The scheme that `text` names: one of [`NAMES`] or [`SIMULATED`], alone or with parameters, as in
@@ -20,6 +21,7 @@ pub fn by_name(text: &str) -> Result<Box<dyn Placement>, SchemeError> {
         "access-counter" => Box::new(AccessCounter),
         "duplication" => Box::new(Duplication),
         "grit" => Box::new(Grit::from_parameters(&mut parameters)?),
+        "farside" => Box::new(Farside::from_parameters(&mut parameters)?),
         "ideal" => Box::new(Ideal),
         "griffin-dpc" => Box::new(GriffinDpc::from_parameters(&mut parameters)?),
         "gps" => Box::new(Gps),
@@ -30,7 +32,8 @@ pub fn by_name(text: &str) -> Result<Box<dyn Placement>, SchemeError> {
 }
 
 /// Names that [`by_name`] knows, of schemes for real and for simulated machines.
-pub const NAMES: [&str; 5] = ["on-touch", "first-touch", "access-counter", "duplication", "grit"];
+pub const NAMES: [&str; 6] =
+    ["on-touch", "first-touch", "access-counter", "duplication", "grit", "farside"];
 
 /// Names that [`by_name`] knows, of schemes that only a simulated machine can do.
 pub const SIMULATED: [&str; 3] = ["ideal", "griffin-dpc", "gps"];

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{GriffinDpc, Grit};
+use super::{Farside, GriffinDpc, Grit};
 
 /// What a scheme has learnt.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -15,6 +15,7 @@ pub(super) enum Kind {
     Nothing,
     Grit(Grit),
     GriffinDpc(GriffinDpc),
+    Farside(Farside),
     /// Of a scheme outside this crate.
     Bytes(Vec<u8>),
 }
@@ -49,6 +50,7 @@ impl SchemeState {
             Kind::Nothing => "a scheme without a memory",
             Kind::Grit(_) => "grit",
             Kind::GriffinDpc(_) => "griffin-dpc",
+            Kind::Farside(_) => "farside",
             Kind::Bytes(_) => "a scheme of the program",
         };
         format!("the state is of {whose} and cannot be restored for {scheme}")

@@ -71,10 +71,14 @@ pub struct TraceAllocation {
     pub address: u64,
     /// Its size in bytes.
     pub bytes: u64,
+    /// It was made for one GPU and stays there; false if it is not given.
+    #[serde(default)]
+    pub pinned: bool,
 }
 
 impl From<&Allocation> for TraceAllocation {
     fn from(allocation: &Allocation) -> TraceAllocation {
-        TraceAllocation { address: allocation.address, bytes: allocation.bytes }
+        let &Allocation { address, bytes, pinned, .. } = allocation;
+        TraceAllocation { address, bytes, pinned }
     }
 }

@@ -26,7 +26,7 @@ impl Drop for Temporary {
 }
 
 fn description() -> TraceDescription {
-    let allocations = vec![TraceAllocation { address: 0x10000, bytes: 1 << 20 }];
+    let allocations = vec![TraceAllocation { address: 0x10000, bytes: 1 << 20, pinned: false }];
     TraceDescription {
         name: "test".to_owned(),
         page_bytes: 4096,
@@ -135,7 +135,7 @@ fn descriptions_that_cannot_be_are_named() {
     let base = description;
     assert!(refused(&TraceDescription { page_bytes: 1, ..base() }).contains("1 bytes"));
     assert!(refused(&TraceDescription { gpus: 17, ..base() }).contains("1 to 16 GPUs"));
-    let empty = TraceAllocation { address: 0, bytes: 0 };
+    let empty = TraceAllocation { address: 0, bytes: 0, pinned: false };
     let allocations = vec![empty];
     assert!(refused(&TraceDescription { allocations, ..base() }).contains("allocation 0"));
 }

@@ -26,6 +26,8 @@ pub(super) struct Graph {
     edges: Vec<u32>,
     /// By vertex: its distance from vertex 0.
     levels: Vec<u16>,
+    /// The greatest of them.
+    depth: u32,
 }
 
 /// In which order the lists of neighbours lie in the edge list.
@@ -53,7 +55,8 @@ impl Graph {
         let lists = place(&pairs, vertices, communities, order);
         let mut edges = fill(&pairs, &lists);
         let levels = search(&lists, &mut edges);
-        Graph { lists, edges, levels }
+        let depth = u32::from(levels.iter().copied().max().unwrap_or(0));
+        Graph { lists, edges, levels, depth }
     }
 
     /// Words of the edge list.
@@ -63,7 +66,7 @@ impl Graph {
 
     /// The greatest distance from vertex 0.
     pub(super) fn depth(&self) -> u32 {
-        u32::from(self.levels.iter().copied().max().unwrap_or(0))
+        self.depth
     }
 
     /// The distance of `vertex` from vertex 0.

@@ -105,7 +105,7 @@ impl Im2col {
         let column = group % self.across() * width;
         let row = group / self.across() * self.group_rows() + u32::from(at.wave) * height;
         let (image, pixel) = (column / (side * side), column % (side * side));
-        at.notes = [column, row, image, (pixel / side) << 16 | pixel % side];
+        at.notes = [column, row, image, ((pixel / side) << 16) | (pixel % side)];
     }
 
     /// The wavefront's rows.

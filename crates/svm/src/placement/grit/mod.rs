@@ -130,11 +130,7 @@ impl Placement for Grit {
                 _ => runs.push(PageRange::page(page)),
             }
         }
-        let decide = |run| Decision {
-            action: Action::Migrate,
-            scope: Scope::Range(run),
-            reason: Reason::Counter,
-        };
+        let decide = |run| Decision::page(Action::Migrate, Reason::Counter).over(Scope::Range(run));
         runs.into_iter().map(decide).collect()
     }
 

@@ -1,0 +1,150 @@
+//! What is known of each 64 KiB group, and how far around a fault one card is at home.
+
+use std::collections::HashMap;
+
+use farside_types::{AgentId, BLOCK_PAGES, GROUP_PAGES, PageNo, PageRange, Time};
+
+use super::{bit, index_in_block};
+use crate::hash::IndexHash;
+
+/// Groups of a block.
+pub(super) const PER_BLOCK: u64 = BLOCK_PAGES / GROUP_PAGES;
+
+/// What is known of a group.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+pub(super) struct Group {
+    /// Agents that pages of it were brought to.
+    pub(super) had: u32,
+    /// When pages of it were last taken from somebody.
+    pub(super) taken_at: Time,
+    /// Times in a row that it was taken before it had rested.
+    pub(super) fights: u8,
+    /// A card wrote it.
+    pub(super) written: bool,
+    /// It is mapped over the bus.
+    pub(super) remote: bool,
+}
+
+const UNKNOWN: Group =
+    Group { had: 0, taken_at: Time::ZERO, fights: 0, written: false, remote: false };
+
+impl Group {
+    /// It is taken from somebody, before it had rested or afterwards.
+    pub(super) fn fought(&mut self, rested: bool) {
+        self.fights = if rested { 0 } else { self.fights.saturating_add(1) };
+    }
+}
+
+/// All groups, by block, dense where cards have been.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+pub(super) struct Groups {
+    /// Looked up only: no result depends on its order.
+    blocks: HashMap<u64, Vec<Group>, IndexHash>,
+}
+
+impl Groups {
+    pub(super) fn get(&self, page: PageNo) -> &Group {
+        let block = self.blocks.get(&page.block().0);
+        block.map_or(&UNKNOWN, |groups| &groups[index_in_block(page)])
+    }
+
+    pub(super) fn get_mut(&mut self, page: PageNo) -> &mut Group {
+        let fresh = || vec![UNKNOWN; PER_BLOCK as usize];
+        let block = self.blocks.entry(page.block().0).or_insert_with(fresh);
+        &mut block[index_in_block(page)]
+    }
+
+    /// `card` gets pages of `range`.
+    pub(super) fn note(&mut self, range: PageRange, card: AgentId) {
+        let mut page = range.start;
+        while page < range.end() {
+            self.get_mut(page).had |= bit(card);
+            page = page.align_down(GROUP_PAGES).offset(GROUP_PAGES);
+        }
+    }
+
+    /// The largest aligned subtree of the block around `page` of which more than half has been
+    /// brought to `card`, the page's group included. What is moved goes only where no other card has
+    /// been; copies (`shared`) take nothing from anybody.
+    pub(super) fn subtree(&self, page: PageNo, card: AgentId, shared: bool) -> PageRange {
+        let own = index_in_block(page);
+        let Some(groups) = self.blocks.get(&page.block().0) else {
+            return PageRange::new(page.align_down(GROUP_PAGES), GROUP_PAGES);
+        };
+        let mut best = (own, 1);
+        let mut len = 2;
+        while len <= PER_BLOCK as usize {
+            let from = own & !(len - 1);
+            let part = &groups[from..from + len];
+            let foreign = |group: &Group| group.had & !bit(card) != 0;
+            if !shared && part.iter().any(foreign) {
+                break;
+            }
+            let here = |&(at, group): &(usize, &Group)| at == own || group.had & bit(card) != 0;
+            let full = (from..).zip(part).filter(here).count();
+            if full * 2 > len {
+                best = (from, len);
+            }
+            len *= 2;
+        }
+        let (from, len) = (best.0 as u64 * GROUP_PAGES, best.1 as u64 * GROUP_PAGES);
+        PageRange::new(page.align_down(BLOCK_PAGES).offset(from), len)
+    }
+
+    /// Pages that are freed are unknown again.
+    pub(super) fn forget(&mut self, pages: PageRange) {
+        if self.blocks.is_empty() {
+            return;
+        }
+        let mut page = pages.start;
+        while page < pages.end() {
+            if let Some(groups) = self.blocks.get_mut(&page.block().0) {
+                groups[index_in_block(page)] = UNKNOWN;
+            }
+            page = page.align_down(GROUP_PAGES).offset(GROUP_PAGES);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: PageNo = PageNo(512 * 7);
+    const CARD: AgentId = AgentId(1);
+
+    fn group(index: u64) -> PageNo {
+        BLOCK.offset(index * GROUP_PAGES)
+    }
+
+    fn size(groups: &Groups, index: u64, shared: bool) -> u64 {
+        groups.subtree(group(index), CARD, shared).count / GROUP_PAGES
+    }
+
+    #[test]
+    fn a_card_at_home_in_more_than_half_of_a_subtree_gets_all_of_it() {
+        let mut groups = Groups::default();
+        assert_eq!(size(&groups, 0, false), 1);
+        groups.note(PageRange::new(group(0), GROUP_PAGES), CARD);
+        assert_eq!(size(&groups, 1, false), 2);
+        groups.note(PageRange::new(group(1), GROUP_PAGES), CARD);
+        assert_eq!(size(&groups, 2, false), 4, "three of four");
+        assert_eq!(size(&groups, 4, false), 1, "three of eight");
+        groups.note(PageRange::new(group(0), 17 * GROUP_PAGES), CARD);
+        assert_eq!(size(&groups, 17, false), 32);
+    }
+
+    #[test]
+    fn what_is_moved_stops_where_another_card_has_been() {
+        let mut groups = Groups::default();
+        groups.note(PageRange::new(group(0), 3 * GROUP_PAGES), CARD);
+        groups.note(PageRange::new(group(5), GROUP_PAGES), AgentId(2));
+        assert_eq!(size(&groups, 4, false), 1);
+        assert_eq!(size(&groups, 3, false), 4);
+        groups.note(PageRange::new(group(3), 2 * GROUP_PAGES), CARD);
+        assert_eq!(size(&groups, 6, false), 1);
+        assert_eq!(size(&groups, 6, true), 8, "copies do not mind");
+    }
+}

@@ -1,0 +1,247 @@
+//! Farside's own scheme: objects and ranges as well as pages, from the same faults and counters as
+//! GRIT.
+//!
+//! GRIT lets every page pay for its own experience: four faults until its scheme changes, one fault
+//! for each page that moves. Here one decision is made for as many pages as the evidence speaks
+//! for, at the first fault that gives any:
+//!
+//! - **Objects.** A page that was never written on a card and is only read gets there as a copy, so
+//!   that the next reader takes nothing away from the first. An allocation whose read pages are
+//!   then written by their reader is found out by a few of them, and its other pages move at once.
+//! - **Ranges.** A fault brings its 64 KiB group, and the larger subtree of the block of which the
+//!   card has more than half already and nobody else has any. Evidence is kept per group: who
+//!   has had it, whether it was written, when it was last taken from somebody.
+//! - **Minimum residency.** A group that has rested where it is moves as a whole, in one move that
+//!   stops its former user once: data is handed on. One that is taken back before it has rested is
+//!   fought over: at first only the page asked for moves, then the whole group is mapped over the
+//!   bus and stays, until a counter says that somebody uses it more and it has rested.
+//!
+//! Nothing of it knows a program; the constants are those of the machine ([`FarsideConfig`]). Each
+//! ingredient can be switched off.
+
+use std::collections::HashMap;
+
+use farside_types::{AgentId, GROUP_PAGES, MemoryId, PageNo, PageRange, Reason, Span, Time};
+
+use super::parameters::Parameters;
+use super::{Action, CounterView, Decision, FaultView, Placement, Scheme, SchemeError, Scope};
+use crate::ObjectId;
+use crate::hash::IndexHash;
+
+mod groups;
+mod objects;
+#[cfg(test)]
+mod tests;
+
+use groups::{Group, Groups};
+use objects::Object;
+
+/// What the scheme is made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+pub struct FarsideConfig {
+    /// Learn from an allocation how its other pages are used.
+    pub objects: bool,
+    /// Decide for groups and subtrees instead of pages.
+    pub prefetch: bool,
+    /// How long a group rests after it was taken from somebody; none: every fault is a new one.
+    /// Ten times what a fault and its move take.
+    pub residency: Option<Span>,
+    /// Times in a row that a group is taken before it has rested until it is mapped over the bus.
+    pub fights: u8,
+}
+
+impl Default for FarsideConfig {
+    fn default() -> FarsideConfig {
+        let residency = Some(Span::from_micros(250));
+        FarsideConfig { objects: true, prefetch: true, residency, fights: 2 }
+    }
+}
+
+/// The scheme.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+pub struct Farside {
+    config: FarsideConfig,
+    groups: Groups,
+    /// Looked up only: no result depends on its order.
+    objects: HashMap<ObjectId, Object, IndexHash>,
+}
+
+impl Farside {
+    /// With these parts.
+    pub fn new(config: FarsideConfig) -> Farside {
+        Farside { config, groups: Groups::default(), objects: HashMap::default() }
+    }
+
+    pub(super) fn from_parameters(parameters: &mut Parameters<'_>) -> Result<Farside, SchemeError> {
+        let default = FarsideConfig::default();
+        let micros = default.residency.map_or(0, |span| span.0 / 1_000_000) as u32;
+        let rests = parameters.switch("residency", true)?;
+        let micros = parameters.number("residency_us", micros, 1..=1_000_000)?;
+        Ok(Farside::new(FarsideConfig {
+            objects: parameters.switch("objects", default.objects)?,
+            prefetch: parameters.switch("prefetch", default.prefetch)?,
+            residency: rests.then_some(Span::from_micros(micros.into())),
+            fights: parameters.number("fights", default.fights.into(), 1..=255)? as u8,
+        }))
+    }
+
+    /// Whether the group has been where it is for long enough.
+    fn has_rested(&self, now: Time, group: &Group) -> bool {
+        self.config.residency.is_none_or(|rest| now.since(group.taken_at) >= rest)
+    }
+
+    /// A page that no other card has.
+    fn place(&mut self, fault: &FaultView) -> Decision {
+        let home = fault.agent.home();
+        let write = fault.access.is_write();
+        let group = self.groups.get_mut(fault.page);
+        group.written |= write;
+        let object = self.objects.entry(fault.object).or_default();
+        if fault.copies.contains(home) {
+            // Its only reader writes it: the copy on the host goes.
+            object.written_by_reader += 1;
+        } else if !write {
+            object.read_first += 1;
+        }
+        let copy = !write && (!self.config.objects || object.keeps_copies());
+        let action =
+            if copy || fault.copies.contains(home) { Action::Duplicate } else { Action::Migrate };
+        self.decide(fault, action, true, false)
+    }
+
+    /// A page that other cards have, for reading.
+    fn share(&mut self, fault: &FaultView) -> Decision {
+        let rested = self.has_rested(fault.now, self.groups.get(fault.page));
+        let group = self.groups.get_mut(fault.page);
+        if group.remote {
+            return self.reach_over(fault);
+        }
+        if group.written {
+            group.fought(rested);
+            group.taken_at = fault.now;
+            if group.fights > self.config.fights {
+                group.remote = true;
+                return self.reach_over(fault);
+            }
+        }
+        self.decide(fault, Action::Duplicate, true, rested)
+    }
+
+    /// A page that other cards have, for writing.
+    fn take(&mut self, fault: &FaultView) -> Decision {
+        let rested = self.has_rested(fault.now, self.groups.get(fault.page));
+        let group = self.groups.get_mut(fault.page);
+        if group.remote && !rested {
+            return self.reach_over(fault);
+        }
+        group.remote = false;
+        group.written = true;
+        group.fought(rested);
+        group.taken_at = fault.now;
+        if group.fights > self.config.fights {
+            group.remote = true;
+            return self.reach_over(fault);
+        }
+        self.decide(fault, Action::Migrate, rested, rested)
+    }
+
+    /// The group is mapped over the bus, if it is on a card and in one place; where it is not, the
+    /// page moves first.
+    fn reach_over(&mut self, fault: &FaultView) -> Decision {
+        let settled = fault.copies.len() == 1 && fault.owner != Some(MemoryId::HOST);
+        let action = if settled { Action::MapRemote } else { Action::Migrate };
+        self.decide(fault, action, settled, false)
+    }
+
+    /// The decision for the page, and for those that the evidence speaks for too.
+    fn decide(&mut self, fault: &FaultView, action: Action, wide: bool, firm: bool) -> Decision {
+        let card = fault.agent;
+        let taken = fault.access.is_write() && fault.copies.len() > 1;
+        let reason = if taken { Reason::Collapse } else { Reason::Demand };
+        let mut decision = Decision::page(action, reason);
+        let grows = matches!(action, Action::Migrate | Action::Duplicate);
+        if self.config.prefetch && wide && u64::from(fault.room) > GROUP_PAGES {
+            let range = if grows {
+                self.groups.subtree(fault.page, card, action == Action::Duplicate)
+            } else {
+                PageRange::new(fault.page.align_down(GROUP_PAGES), GROUP_PAGES)
+            };
+            decision = Decision { firm, ..decision.over(Scope::Range(range)) };
+            self.groups.note(range.intersection(fault.object_pages), card);
+        } else {
+            self.groups.note(PageRange::page(fault.page), card);
+        }
+        decision
+    }
+}
+
+impl Placement for Farside {
+    fn name(&self) -> &'static str {
+        "farside"
+    }
+
+    fn on_fault(&mut self, fault: &FaultView) -> Decision {
+        if fault.agent.is_cpu() {
+            return Decision::page(Action::Migrate, Reason::Demand);
+        }
+        let home = fault.agent.home();
+        let others = fault.copies.without(MemoryId::HOST).without(home);
+        if others.is_empty() {
+            self.place(fault)
+        } else if fault.access.is_write() {
+            self.take(fault)
+        } else {
+            self.share(fault)
+        }
+    }
+
+    fn on_counter(&mut self, notice: &CounterView) -> Vec<Decision> {
+        let group = self.groups.get(notice.pages.start);
+        if !group.remote || !self.has_rested(notice.now, group) {
+            return Vec::new();
+        }
+        let group = self.groups.get_mut(notice.pages.start);
+        group.taken_at = notice.now;
+        let scope = Scope::Range(notice.pages);
+        vec![Decision::page(Action::Migrate, Reason::Counter).over(scope)]
+    }
+
+    fn on_free(&mut self, pages: PageRange) {
+        self.groups.forget(pages);
+    }
+
+    fn scheme(&self, page: PageNo) -> Scheme {
+        let group = self.groups.get(page);
+        match (group.remote, group.written) {
+            (true, _) => Scheme::AccessCounter,
+            (false, false) if group.had != 0 => Scheme::Duplication,
+            _ => Scheme::OnTouch,
+        }
+    }
+
+    #[cfg(feature = "state")]
+    fn save_state(&self) -> super::SchemeState {
+        super::SchemeState(super::state::Kind::Farside(self.clone()))
+    }
+
+    #[cfg(feature = "state")]
+    fn restore_state(&mut self, state: super::SchemeState) -> Result<(), String> {
+        match state.0 {
+            super::state::Kind::Farside(saved) => *self = saved,
+            _ => return Err(state.is_not_of(self.name())),
+        }
+        Ok(())
+    }
+}
+
+/// The bit of an agent in a set of those that had a group.
+fn bit(agent: AgentId) -> u32 {
+    1 << agent.0
+}
+
+/// Number of the group in its block.
+fn index_in_block(page: PageNo) -> usize {
+    (page.0 / GROUP_PAGES % groups::PER_BLOCK) as usize
+}
