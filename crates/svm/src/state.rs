@@ -127,7 +127,8 @@ pub(crate) mod blocks {
     ) -> Result<S::Ok, S::Error> {
         let numbered = blocks.iter().enumerate();
         let present = numbered.filter_map(|(at, block)| Some((at, block.as_ref()?.as_slice())));
-        serializer.collect_seq(present)
+        // Compact formats need to know beforehand how many there are.
+        serializer.collect_seq(present.collect::<Vec<_>>())
     }
 
     pub(crate) fn deserialize<'de, T, D: Deserializer<'de>, const N: usize>(
