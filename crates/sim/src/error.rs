@@ -183,7 +183,9 @@ pub enum StateError {
         ours: u32,
     },
     /// Another release has other parts.
-    #[error("the state is of release {found}, this is {ours}; restore it with the release that saved it")]
+    #[error(
+        "the state is of release {found}, this is {ours}; restore it with the release that saved it"
+    )]
     Release {
         /// The release that saved it.
         found: String,
@@ -211,7 +213,9 @@ pub enum StateError {
         what: String,
     },
     /// The scheme was given as an object, which a name does not say enough about.
-    #[error("the simulation was made with a scheme of its own ({placement}); restore it with that scheme, by Simulation::restore_with_placement")]
+    #[error(
+        "the simulation was made with a scheme of its own ({placement}); restore it with that scheme, by Simulation::restore_with_placement"
+    )]
     OwnScheme {
         /// What the scheme calls itself.
         placement: String,

@@ -120,7 +120,7 @@ impl Simulation {
     /// The whole state as bytes: machine, driver, scheme and specification, but not the program,
     /// of which only name, buffers and launches are kept, and not the observers.
     ///
-    /// Equal states are equal bytes. They are for the release that wrote them.
+    /// They are for the release that wrote them, and equal states need not be equal bytes.
     ///
     /// # Errors
     /// [`SimError::State`] if a placement scheme has a state that cannot be written.

@@ -66,8 +66,9 @@ impl Machine {
         from: &mut Reader<'_>,
     ) -> Result<Machine, SimError> {
         let driver = |config: Config| {
-            let driver = from.with(|from| Driver::restore(config, placement, from));
-            let driver = driver.and_then(|driver| driver.map_err(Refused::new));
+            let state = from.value();
+            let driver = state
+                .and_then(|state| Driver::go_on(config, placement, state).map_err(Refused::new));
             driver.map_err(|it| refused(it.within("driver")))
         };
         let mut machine = Machine::empty(spec, Arc::clone(&workload), check, driver)?;
@@ -101,13 +102,16 @@ impl Machine {
     /// What waits to happen is about things that the machine has.
     fn must_be_sound(&self) -> Result<(), Refused> {
         let sound = self.queue.iter().all(|what| self.has(what));
-        sound.then_some(()).ok_or_else(|| Refused::new("an event of a part that is not there").within("queue"))
+        sound
+            .then_some(())
+            .ok_or_else(|| Refused::new("an event of a part that is not there").within("queue"))
     }
 
     fn has(&self, what: &Happening) -> bool {
         let gpu = |gpu: u8| usize::from(gpu) < self.gpus.len();
         let wave = |id: u8, unit: u8, slot: u8| {
-            let unit = self.gpus.get(usize::from(id)).and_then(|it| it.units.get(usize::from(unit)));
+            let unit =
+                self.gpus.get(usize::from(id)).and_then(|it| it.units.get(usize::from(unit)));
             unit.is_some_and(|unit| usize::from(slot) < unit.waves.len())
         };
         let page = |page: u32| u64::from(page) < self.arena_pages;

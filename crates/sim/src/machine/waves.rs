@@ -11,8 +11,8 @@ use super::watch::observe;
 use super::{Happening, Machine};
 use crate::SimError;
 use crate::gpu::{Group, Wave, WaveState};
-use crate::state::state;
 use crate::observe::{Observation, Slot, WaitsFor};
+use crate::state::state;
 use crate::workload::{Cursor, Instruction, Launch, Line, Lines};
 
 /// Instructions of 8 bytes in a line of code.

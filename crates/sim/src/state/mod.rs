@@ -35,7 +35,6 @@ impl Refused {
         self.place = format!("{place}{dot}{}", self.place);
         self
     }
-
 }
 
 impl From<Refused> for StateError {
@@ -121,17 +120,6 @@ impl<'a> Reader<'a> {
             *value = self.value()?;
         }
         Ok(())
-    }
-
-    /// Has `read` take something that is not a value.
-    pub(crate) fn with<T>(
-        &mut self,
-        read: impl FnOnce(&mut postcard::Deserializer<'a, postcard::de_flavors::Slice<'a>>) -> T,
-    ) -> Result<T, Refused> {
-        let mut deserializer = postcard::Deserializer::from_bytes(self.bytes);
-        let read = read(&mut deserializer);
-        self.bytes = deserializer.finalize().map_err(Refused::new)?;
-        Ok(read)
     }
 
     /// All has been read.
