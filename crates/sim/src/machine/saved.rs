@@ -137,3 +137,133 @@ impl Machine {
 fn refused(refused: Refused) -> SimError {
     StateError::from(refused).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use farside_svm::placement::by_name;
+    use farside_types::{FrameNo, MemoryId, Span};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::links::PortKind;
+    use crate::time::Queue;
+    use crate::workload::{Group, Line, Script, Step};
+    use crate::{Simulation, Stop, Trace, state};
+
+    type Change = fn(&mut Machine);
+
+    /// The machine in its middle, changed, and run to its end.
+    fn changed(program: &Arc<dyn Workload>, change: Change) -> Option<String> {
+        let spec = Spec::from_toml("gpu.capacity_percent = 40").unwrap();
+        let scheme = || by_name("grit").unwrap();
+        let mut first = Machine::new(spec.clone(), Arc::clone(program), scheme(), true).unwrap();
+        first.run_until(Stop::Accesses(12_000), &mut |_| ()).unwrap();
+        let mut to = Writer::default();
+        first.write_state(&mut to).unwrap();
+        let bytes = to.into_bytes();
+        let mut from = Reader::new(&bytes);
+        let mut second =
+            Machine::restore(spec, Arc::clone(program), scheme(), true, &mut from).unwrap();
+        change(&mut second);
+        second.run(&mut |_| ()).ok().map(|outcome| outcome.to_json())
+    }
+
+    /// The negative control: any one thing that is not restored shows in the outcome.
+    #[test]
+    fn a_state_with_one_thing_changed_does_not_go_on_identically() {
+        let program: Arc<dyn Workload> = Arc::new(Trace::bundled("mm").unwrap());
+        let same = changed(&program, |_| ());
+        assert_eq!(same, changed(&program, |_| ()));
+        let changes: [(&str, Change); 9] = [
+            ("TLBs and caches", |it| {
+                it.gpus.iter_mut().for_each(|gpu| drop(gpu.flush()));
+            }),
+            ("a line under way", |it| {
+                let end = it.queue.now() + Span::from_micros(99);
+                it.gpus.iter_mut().for_each(|gpu| gpu.use_until(0, end));
+            }),
+            ("a counter", |it| it.gpus[0].counts.reads += 1),
+            ("a link", |it| {
+                let (port, now) = (it.links.port(1, PortKind::FromPeers), it.queue.now());
+                it.links.reserve(port, now, Span::from_micros(100));
+            }),
+            ("the clock of a compute unit", |it| {
+                it.gpus[2]
+                    .units
+                    .iter_mut()
+                    .for_each(|cu| cu.next_issue = it.queue.now() + Span::from_micros(9));
+            }),
+            ("what waits to happen", |it| it.queue = Queue::new(it.queue.now())),
+            ("a translation", |it| {
+                (0..it.arena_pages as u32).for_each(|page| it.gpus[3].table.unmap(page))
+            }),
+            ("the events so far", |it| it.events += 1),
+            ("a frame's bytes", |it| {
+                let checker = it.coherence.as_mut().unwrap();
+                for page in 0..it.arena_pages as u32 {
+                    checker.release(MemoryId::HOST, FrameNo(page)).unwrap();
+                }
+            }),
+        ];
+        let unseen = changes.iter().filter(|(_, change)| changed(&program, *change) == same);
+        assert_eq!(unseen.map(|(name, _)| *name).collect::<Vec<_>>(), [""; 0]);
+    }
+
+    /// A small machine in its middle, as bytes without their checksum.
+    fn small() -> (Arc<dyn Workload>, Vec<u8>) {
+        let spec = "gpu = { count = 2, compute_units = 2, wavefronts = 4, memory_channels = 2 }
+            cache = { vector_bytes = 1024, scalar_bytes = 1024, instruction_bytes = 1024, l2_bytes = 4096, l2_banks = 2 }
+            tlb = { l2_entries = 16, l2_ways = 4 }";
+        let wave = |page: u32| {
+            let step = |line| Step::Store(vec![Line(page * 64 + line)]);
+            (0..8).flat_map(|line| [step(line), Step::Wait]).collect::<Vec<_>>()
+        };
+        let group = |page| Group { place: None, waves: vec![wave(page), wave(page ^ 1)] };
+        let script = Script::new("small", &[16 * 4_096]);
+        let script = script.with_launch((0..16).map(group).collect());
+        let script: Arc<dyn Workload> = Arc::new(script);
+        let spec = Spec::from_toml(spec).unwrap();
+        let mut simulation = Simulation::new(&spec, &script, "grit").unwrap();
+        simulation.run_until(Stop::Accesses(40), |_| ()).unwrap();
+        (script, state::open(&simulation.save().unwrap()).unwrap())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+        /// Whatever a file with a right checksum holds: it is refused with a reason, or taken.
+        #[test]
+        fn forged_states_never_panic(
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+            cut in prop::option::weighted(0.2, any::<prop::sample::Index>()),
+        ) {
+            thread_local!(static SMALL: (Arc<dyn Workload>, Vec<u8>) = small());
+            SMALL.with(|(program, bytes)| {
+                let mut bytes = bytes.clone();
+                for (at, value) in changes {
+                    let at = at.index(bytes.len());
+                    bytes[at] = value;
+                }
+                if let Some(at) = cut {
+                    bytes.truncate(at.index(bytes.len()));
+                }
+                let sealed = state::seal(&bytes).unwrap();
+                if let Err(error) = Simulation::restore(&sealed, program) {
+                    prop_assert!(error.to_string().len() > 10, "{}", error);
+                }
+                Ok(())
+            })?;
+        }
+    }
+
+    #[test]
+    fn a_state_of_another_machine_is_refused_with_the_field() {
+        let (program, bytes) = small();
+        let text = b"l2_bytes = 4096";
+        let at = bytes.windows(text.len()).position(|window| window == text).unwrap();
+        let mut forged = bytes.clone();
+        forged[at..at + text.len()].copy_from_slice(b"l2_bytes = 8192");
+        let refused = Simulation::restore(&state::seal(&forged).unwrap(), &program).err().unwrap();
+        assert!(refused.to_string().contains("gpus[0].l2_cache.tags: 64 values"), "{refused}");
+    }
+}
