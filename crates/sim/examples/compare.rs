@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use farside_sim::workload::Workload;
 use farside_sim::{SCHEMES, SimError, Spec, Trace, compare};
 
 fn main() -> Result<(), SimError> {
@@ -24,12 +25,14 @@ fn main() -> Result<(), SimError> {
             traces.push(Trace::bundled(name)?);
         }
     }
-    for trace in traces.into_iter().map(Arc::new) {
+    for trace in traces {
+        let records = trace.accesses();
+        let trace: Arc<dyn Workload> = Arc::new(trace);
         let started = Instant::now();
         let comparison = compare(&spec, &trace, SCHEMES, |scheme, progress| {
             eprint!("\r{} {scheme}: {:.0} %   ", trace.name(), progress.percent());
         })?;
-        let accesses = trace.accesses() as f64 * SCHEMES.len() as f64;
+        let accesses = records as f64 * SCHEMES.len() as f64;
         let rate = accesses / started.elapsed().as_secs_f64() / 1e6;
         eprintln!("\r{}: {rate:.2} million accesses a second", trace.name());
         println!("{comparison}");

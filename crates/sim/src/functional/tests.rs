@@ -38,8 +38,8 @@ impl Definition {
     fn access(&mut self, scheme: &str, gpu: usize, page: usize, write: bool) {
         let local = match scheme {
             "on-touch" => self.on_touch(gpu, page),
-            "first-touch" => self.first_touch(gpu, page),
-            "access-counter" => self.access_counter(gpu, page),
+            // These differ in what a counter does.
+            "first-touch" | "access-counter" => self.first_touch(gpu, page),
             _ => self.duplication(gpu, page, write),
         };
         let counts = &mut self.counts[gpu];
@@ -69,11 +69,6 @@ impl Definition {
             self.counts[gpu].migrations += 1;
             self.owner[page] = gpu + 1;
         }
-        self.owner[page] == gpu + 1 || self.map(gpu, page)
-    }
-
-    /// It is mapped where it is.
-    fn access_counter(&mut self, gpu: usize, page: usize) -> bool {
         self.owner[page] == gpu + 1 || self.map(gpu, page)
     }
 

@@ -142,6 +142,9 @@ impl Machine {
         at: Time,
         pending: bool,
     ) {
+        if let Some(samples) = &mut self.samples {
+            samples.count(access.gpu, page);
+        }
         let at = at + self.times.l1_cache;
         let store = access.kind.is_store();
         let gpu = &mut self.gpus[usize::from(access.gpu)];

@@ -92,11 +92,7 @@ impl Machine {
                 }
             };
             let cost = Span::from_nanos(cost);
-            self.host.busy += cost;
-            let (now, work) = (self.queue.now(), self.host.next);
-            self.host.next += 1;
-            self.host.doing.insert(work, (doing, now));
-            self.queue.push(now + cost, Happening::HostDone { work });
+            self.occupy(doing, cost);
         }
     }
 
@@ -165,6 +161,20 @@ impl Machine {
         Ok(())
     }
 
+    /// Has a thread be busy with so many counts.
+    pub(super) fn host_busy_with(&mut self, entries: u64) {
+        let cost = Span::from_nanos(self.spec.host.batch_ns + self.spec.host.fault_ns * entries);
+        self.occupy(Doing::Tables, cost);
+    }
+
+    fn occupy(&mut self, doing: Doing, cost: Span) {
+        let (now, work) = (self.queue.now(), self.host.next);
+        self.host.next += 1;
+        self.host.busy += cost;
+        self.host.doing.insert(work, (doing, now));
+        self.queue.push(now + cost, Happening::HostDone { work });
+    }
+
     /// Carries out what the driver said, after the time that its scheme's lookups in its own tables
     /// take. If something else has the driver say more before that, all of it is carried out then.
     fn look_up_tables(&mut self) -> Result<(), SimError> {
@@ -173,11 +183,7 @@ impl Machine {
             return self.pump();
         }
         let cost = Span::from_nanos(accesses * self.spec.host.table_ns);
-        let (now, work) = (self.queue.now(), self.host.next);
-        self.host.next += 1;
-        self.host.busy += cost;
-        self.host.doing.insert(work, (Doing::Tables, now));
-        self.queue.push(now + cost, Happening::HostDone { work });
+        self.occupy(Doing::Tables, cost);
         Ok(())
     }
 

@@ -23,6 +23,7 @@ mod host;
 mod path;
 mod pool;
 mod ring;
+mod samples;
 mod saved;
 mod setup;
 mod transfer;
@@ -52,6 +53,7 @@ use crate::{Outcome, Progress, SimError, Spec, Stop};
 use host::Host;
 use pool::{List, Lists, Pool};
 use ring::Ring;
+use samples::Samples;
 use transfer::Transfer;
 use travel::Travel;
 use watch::Sampling;
@@ -77,6 +79,8 @@ enum Happening {
     Interrupt { gpu: u8 },
     /// The driver's processor is done with what it did.
     HostDone { work: u64 },
+    /// The placement scheme is told who accessed what.
+    Samples,
     /// A GPU begins with the next command of its ring.
     RingStart { gpu: u8 },
     /// A GPU is done with the command.
@@ -156,6 +160,8 @@ pub(crate) struct Machine {
     /// log2 of the lines of a page.
     page_shift: u32,
     coherence: Option<Coherence>,
+    /// Who accessed what since the scheme was last told, for schemes that ask.
+    samples: Option<Samples>,
     /// Pages of which every GPU has its own copy; the driver does not know of their use.
     per_gpu: Vec<Range<u32>>,
     /// What the driver had counted when time started.
@@ -256,6 +262,7 @@ impl Machine {
             }
             Happening::Interrupt { gpu } => self.interrupt(gpu),
             Happening::HostDone { work } => self.host_done(work)?,
+            Happening::Samples => self.tell_samples()?,
             Happening::RingStart { gpu } => self.ring_start(gpu)?,
             Happening::RingEnd { gpu } => self.ring_end(gpu)?,
             Happening::TransferEnd { command } => self.transfer_end(command)?,

@@ -20,7 +20,7 @@ use crate::{SimError, Spec};
 state!(Machine {
     values: transfers, faults, open, next_fault, travels, before, launches, timer, accesses,
         groups_done, events, idle_events;
-    parts: queue, gpus, rings, links, host, walks, pool, coherence, running;
+    parts: queue, gpus, rings, links, host, walks, pool, coherence, running, samples;
     made: spec, times, workload, lines, driver, observers, samplings, arena, arena_pages, used,
         blocks, first_lines, page_shift, per_gpu, groups, start;
 });
@@ -73,6 +73,7 @@ impl Machine {
         };
         let mut machine = Machine::empty(spec, Arc::clone(&workload), check, driver)?;
         machine.take_buffers(from).map_err(|it| refused(it.within("buffers")))?;
+        machine.start_sampling();
         machine.load(from).map_err(refused)?;
         machine.must_be_sound().map_err(refused)?;
         Ok(machine)
@@ -129,6 +130,7 @@ impl Machine {
             | Happening::TransferEnd { .. }
             | Happening::Done { .. }
             | Happening::JobDone { .. }
+            | Happening::Samples
             | Happening::Timer => true,
         }
     }
@@ -176,7 +178,9 @@ mod tests {
         assert_eq!(same, changed(&program, |_| ()));
         let changes: [(&str, Change); 9] = [
             ("TLBs and caches", |it| {
-                it.gpus.iter_mut().for_each(|gpu| drop(gpu.flush()));
+                it.gpus.iter_mut().for_each(|gpu| {
+                    gpu.flush();
+                });
             }),
             ("a line under way", |it| {
                 let end = it.queue.now() + Span::from_micros(99);

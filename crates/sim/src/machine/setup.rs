@@ -49,6 +49,7 @@ impl Machine {
         machine.allocate()?;
         machine.initialise()?;
         machine.before = machine.driver.stats().clone();
+        machine.start_sampling();
         Ok(machine)
     }
 
@@ -91,6 +92,7 @@ impl Machine {
             page_shift: spec.page_lines_shift(),
             coherence,
             per_gpu: Vec::new(),
+            samples: None,
             before: Stats::default(),
             start: START,
             running: Running::default(),

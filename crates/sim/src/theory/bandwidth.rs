@@ -60,7 +60,7 @@ pub(super) fn probes(spec: &Spec) -> Result<Vec<Probe>, SimError> {
     let stores = |lines, line| Load { lines, line, store: true };
     let own = || warm(spec, "on-touch", &[0], WAVES);
     let peer = || warm(spec, "first-touch", &[1, 0], WAVES);
-    let host = || warm(spec, "access-counter", &[0], WAVES);
+    let host = || warm(spec, "access-counter:map-host=on", &[0], WAVES);
     let cycle = spec.cycles(1).0 as f64 / 1_000.0;
     let line_a_cycle = LINE_BYTES as f64 / cycle;
     let (banks, channels) = (f64::from(spec.cache.l2_banks), f64::from(spec.gpu.memory_channels));

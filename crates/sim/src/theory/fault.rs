@@ -77,7 +77,7 @@ pub(super) fn probes(spec: &Spec) -> Result<Vec<Probe>, SimError> {
         .plus(parts.l1())
         .plus(parts.l2())
         .plus(parts.memory());
-    let remote = Bench::small(spec, "access-counter", 2);
+    let remote = Bench::small(spec, "access-counter:map-host=on", 2);
     Ok(vec![
         first_access.against("first load of a page", bench.cost(&[], &bench.load(0, 0))?),
         parts.migrated_from_host().against("fault, page from the host", waited(&bench)?),

@@ -153,7 +153,7 @@ fn peer(spec: &Spec) -> Result<Vec<Probe>, SimError> {
 
 /// Lines in the host's memory.
 fn host(spec: &Spec) -> Result<Vec<Probe>, SimError> {
-    let bench = Bench::small(spec, "access-counter", 1);
+    let bench = Bench::small(spec, "access-counter:map-host=on", 1);
     let parts = Parts(&bench.spec);
     let way = || parts.l1_tlb().plus(parts.l1()).plus(parts.host());
     let first = bench.load(0, 0);

@@ -83,7 +83,7 @@ pub fn curves(spec: &Spec) -> Result<Vec<Curve>, SimError> {
     Ok(vec![
         curve("one memory channel", channel, ns(own), bench("on-touch", &[0]), one_channel)?,
         curve("memory of another GPU", nvlink, ns(peer), bench("first-touch", &[1, 0]), any)?,
-        curve("host memory", pcie, ns(host), bench("access-counter", &[0]), any)?,
+        curve("host memory", pcie, ns(host), bench("access-counter:map-host=on", &[0]), any)?,
     ])
 }
 

@@ -1,13 +1,29 @@
 //! Access-counter migration: map remotely, move when it is used enough (GRIT, section II-B2).
 
-use farside_types::{PageNo, Reason};
+use farside_types::{MemoryId, PageNo, Reason};
 
-use super::{Action, CounterView, Decision, FaultView, Placement, Scheme, Scope};
+use super::parameters::Parameters;
+use super::{Action, CounterView, Decision, FaultView, Placement, Scheme, SchemeError, Scope};
 
 /// Access-counter migration. The threshold (256 on Volta) is the card's: the driver hears of a
 /// group when it is reached.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct AccessCounter;
+///
+/// A page on the host moves to the card that touches it first: the paper maps pages "in another
+/// GPU" remotely, and NVIDIA's driver, too, brings host pages in on their first fault.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+pub struct AccessCounter {
+    /// Pages on the host are mapped over the bus as well, and move when the counter says so.
+    pub map_host: bool,
+}
+
+impl AccessCounter {
+    pub(super) fn from_parameters(
+        parameters: &mut Parameters<'_>,
+    ) -> Result<AccessCounter, SchemeError> {
+        Ok(AccessCounter { map_host: parameters.switch("map-host", false)? })
+    }
+}
 
 impl Placement for AccessCounter {
     fn name(&self) -> &'static str {
@@ -23,7 +39,9 @@ impl Placement for AccessCounter {
     }
 
     fn on_fault(&mut self, fault: &FaultView) -> Decision {
-        let action = if fault.owner.is_none() { Action::Migrate } else { Action::MapRemote };
+        let comes = |owner: MemoryId| owner.is_host() && !self.map_host;
+        let action =
+            if fault.owner.is_none_or(comes) { Action::Migrate } else { Action::MapRemote };
         Decision::page(action, Reason::Demand)
     }
 

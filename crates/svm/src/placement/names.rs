@@ -18,7 +18,7 @@ pub fn by_name(text: &str) -> Result<Box<dyn Placement>, SchemeError> {
     let scheme: Box<dyn Placement> = match parameters.scheme() {
         "on-touch" => Box::new(OnTouch),
         "first-touch" => Box::new(FirstTouch),
-        "access-counter" => Box::new(AccessCounter),
+        "access-counter" => Box::new(AccessCounter::from_parameters(&mut parameters)?),
         "duplication" => Box::new(Duplication),
         "grit" => Box::new(Grit::from_parameters(&mut parameters)?),
         "farside" => Box::new(Farside::from_parameters(&mut parameters)?),

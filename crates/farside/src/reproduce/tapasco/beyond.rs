@@ -27,6 +27,7 @@ pub(super) fn run(theirs: &Measured, ours: &Measured) -> Result<Beyond, CardsErr
     let mut beyond = Beyond::default();
     beyond.driver(theirs, ours);
     beyond.batches(&theirs.spec)?;
+    beyond.chunks(&ours.spec)?;
     beyond.entries(&theirs.spec)?;
     beyond.chase(&theirs.spec, &ours.spec)?;
     beyond.cards(&theirs.spec)?;
@@ -41,18 +42,29 @@ impl Beyond {
             let name = transport.name();
             let (before, after) =
                 (theirs.on_demand(transport, LARGEST), ours.on_demand(transport, LARGEST));
-            self.rows.push(time(&format!("ODPM ({name}), 32 MB"), None, after, source));
-            let what = format!("ODPM ({name}), 32 MB, over as published");
+            self.rows.push(time(&format!("Farside: ODPM ({name}), 32 MB"), None, after, source));
+            let what = format!("Farside: ODPM ({name}), 32 MB, speedup");
             self.rows.push(row(&what, "x", None, before / after, source));
             let (before, after) =
                 (theirs.migration(transport, LARGEST), ours.migration(transport, LARGEST));
-            self.rows.push(time(&format!("migration ({name}), 32 MB"), None, after, source));
-            let what = format!("migration ({name}), 32 MB, over as published");
+            self.rows.push(time(
+                &format!("Farside: migration ({name}), 32 MB"),
+                None,
+                after,
+                source,
+            ));
+            let what = format!("Farside: migration ({name}), 32 MB, speedup");
             self.rows.push(row(&what, "x", None, before / after, source));
         }
         let report = ours.cell(Transport::Ethernet, LARGEST).on_demand;
         let batch = SIZES[LARGEST].pages as f64 / report.batches as f64;
-        self.rows.push(row("pages moved for a batch of faults, mean", "", None, batch, source));
+        self.rows.push(row(
+            "Farside: pages moved for a batch of faults, mean",
+            "",
+            None,
+            batch,
+            source,
+        ));
         self.figures.push(driver_figure(theirs, ours));
     }
 
@@ -88,6 +100,21 @@ impl Beyond {
         Ok(())
     }
 
+    /// Chunks of 4 MB: the software of one works while another is copied.
+    fn chunks(&mut self, spec: &CardsSpec) -> Result<(), CardsError> {
+        for transport in Transport::ALL {
+            let values = [("driver.chain_pages", "1024")];
+            let spec = spec.with_transport(transport).with_overrides(&values)?;
+            let layout = farside_sim::cards::Layout::Contiguous;
+            let migration = measure::card_to_card(&spec, SIZES[LARGEST].pages, layout)?;
+            let what =
+                format!("Farside: migration ({}), 32 MB in chunks of 4 MB", transport.name());
+            let micros = migration.time.as_micros_f64();
+            self.rows.push(time(&what, None, micros, "beyond: chunks"));
+        }
+        Ok(())
+    }
+
     /// Entries of the page table that map 2 MiB, and nobody who sleeps.
     fn entries(&mut self, spec: &CardsSpec) -> Result<(), CardsError> {
         let values = [("host.entry_pages", "512"), ("host.poll_below_pages", "1000000")];
@@ -113,7 +140,7 @@ impl Beyond {
             for nodes in visits {
                 let report = measure::chase_on_demand(&spec, LIST, nodes)?;
                 let micros = report.time.as_micros_f64();
-                let what = format!("chase on demand, {label}, {nodes} nodes of a 4 MB list");
+                let what = format!("chase on demand, {label}, 4 MB list, nodes visited: {nodes}");
                 self.rows.push(time(&what, None, micros, "beyond: pointer chase"));
                 points.push((nodes as f64, micros / 1e3));
             }
@@ -124,7 +151,7 @@ impl Beyond {
         for nodes in visits {
             let report = measure::chase_user_managed(&spec, LIST, nodes)?;
             let micros = report.time.as_micros_f64();
-            let what = format!("chase user-managed, {nodes} nodes of a 4 MB list");
+            let what = format!("chase user-managed, 4 MB list, nodes visited: {nodes}");
             self.rows.push(time(&what, None, micros, "beyond: pointer chase"));
             points.push((nodes as f64, micros / 1e3));
         }

@@ -67,15 +67,21 @@ impl Groups {
 
     /// The largest aligned subtree of the block around `page` of which more than half has been
     /// brought to `card`, the page's group included. What is moved goes only where no other card has
-    /// been; copies (`shared`) take nothing from anybody.
-    pub(super) fn subtree(&self, page: PageNo, card: AgentId, shared: bool) -> PageRange {
+    /// been; copies (`shared`) take nothing from anybody. At most `reach` groups.
+    pub(super) fn subtree(
+        &self,
+        page: PageNo,
+        card: AgentId,
+        shared: bool,
+        reach: u8,
+    ) -> PageRange {
         let own = index_in_block(page);
         let Some(groups) = self.blocks.get(&page.block().0) else {
             return PageRange::new(page.align_down(GROUP_PAGES), GROUP_PAGES);
         };
         let mut best = (own, 1);
         let mut len = 2;
-        while len <= PER_BLOCK as usize {
+        while len <= usize::from(reach) {
             let from = own & !(len - 1);
             let part = &groups[from..from + len];
             let foreign = |group: &Group| group.had & !bit(card) != 0;
@@ -120,7 +126,7 @@ mod tests {
     }
 
     fn size(groups: &Groups, index: u64, shared: bool) -> u64 {
-        groups.subtree(group(index), CARD, shared).count / GROUP_PAGES
+        groups.subtree(group(index), CARD, shared, 32).count / GROUP_PAGES
     }
 
     #[test]

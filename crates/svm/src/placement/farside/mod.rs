@@ -47,6 +47,9 @@ pub struct FarsideConfig {
     /// How long a group rests after it was taken from somebody; none: every fault is a new one.
     /// Ten times what a fault and its move take.
     pub residency: Option<Span>,
+    /// Most groups that a fault brings. More of them wait for each other on the link, and the page
+    /// that was asked for with them.
+    pub reach: u8,
     /// Times in a row that a group is taken before it has rested until it is mapped over the bus.
     pub fights: u8,
 }
@@ -54,7 +57,7 @@ pub struct FarsideConfig {
 impl Default for FarsideConfig {
     fn default() -> FarsideConfig {
         let residency = Some(Span::from_micros(250));
-        FarsideConfig { objects: true, prefetch: true, residency, fights: 2 }
+        FarsideConfig { objects: true, prefetch: true, residency, reach: 1, fights: 2 }
     }
 }
 
@@ -83,6 +86,7 @@ impl Farside {
             objects: parameters.switch("objects", default.objects)?,
             prefetch: parameters.switch("prefetch", default.prefetch)?,
             residency: rests.then_some(Span::from_micros(micros.into())),
+            reach: parameters.number("reach", default.reach.into(), 1..=32)? as u8,
             fights: parameters.number("fights", default.fights.into(), 1..=255)? as u8,
         }))
     }
@@ -97,12 +101,11 @@ impl Farside {
         let home = fault.agent.home();
         let write = fault.access.is_write();
         let group = self.groups.get_mut(fault.page);
-        let first_write = write && !group.written;
         group.written |= write;
         let object = self.objects.entry(fault.object).or_default();
         if fault.copies.contains(home) {
             // Its only reader writes it: the copy on the host goes.
-            object.written_by_reader += u32::from(first_write);
+            object.written_by_reader += 1;
         } else if !write {
             object.read_first += 1;
         }
@@ -165,7 +168,12 @@ impl Farside {
         let grows = matches!(action, Action::Migrate | Action::Duplicate);
         if self.config.prefetch && wide && u64::from(fault.room) > GROUP_PAGES {
             let range = if grows {
-                self.groups.subtree(fault.page, card, action == Action::Duplicate)
+                self.groups.subtree(
+                    fault.page,
+                    card,
+                    action == Action::Duplicate,
+                    self.config.reach,
+                )
             } else {
                 PageRange::new(fault.page.align_down(GROUP_PAGES), GROUP_PAGES)
             };

@@ -9,7 +9,7 @@ const EVIDENCE: u32 = 4;
 pub(super) struct Object {
     /// Faults that brought pages to their first card, for reading.
     pub(super) read_first: u32,
-    /// Groups that their only reader then wrote.
+    /// Faults of their only reader that then wrote them.
     pub(super) written_by_reader: u32,
 }
 

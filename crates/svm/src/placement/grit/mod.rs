@@ -113,8 +113,9 @@ impl Placement for Grit {
                 Decision::page(Action::Migrate, reason)
             }
             Scheme::AccessCounter => {
-                let action =
-                    if fault.owner.is_none() { Action::Migrate } else { Action::MapRemote };
+                // Pages of other cards are mapped remotely; one on the host moves (section II-B2).
+                let comes = fault.owner.is_none_or(MemoryId::is_host);
+                let action = if comes { Action::Migrate } else { Action::MapRemote };
                 Decision::page(action, Reason::Demand)
             }
         }
