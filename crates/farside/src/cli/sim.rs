@@ -1,5 +1,7 @@
 //! `farside sim`: workloads and recorded traces in simulated time.
 
+mod stored;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -59,6 +61,18 @@ pub(crate) struct Sim {
     #[arg(long)]
     print_machine: bool,
 
+    /// Stop the one run there is after so many accesses, and write its state to --save
+    #[arg(long, value_name = "COUNT", requires = "save")]
+    stop_after: Option<u64>,
+
+    /// Where to write the state
+    #[arg(long, value_name = "FILE", requires = "stop_after", conflicts_with = "json")]
+    save: Option<PathBuf>,
+
+    /// Go on from a state with the same program; machine and scheme are those of the state
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "preset", "set", "scheme"])]
+    restore: Option<PathBuf>,
+
     /// Print one JSON object instead of tables
     #[arg(long)]
     json: bool,
@@ -82,6 +96,8 @@ Examples:
   farside sim --workload mm fir --bytes 8MB --scheme on-touch,grit
   farside sim --trace mm.timing.bin.zst st.timing.bin.zst --json
   farside sim --set counter.threshold=64 --set link.pcie_gb_per_s=16
+  farside sim --workload mm --scheme grit --stop-after 1000000 --save mm.state
+  farside sim --workload mm --restore mm.state    goes on, and ends as if it had never stopped
   farside sim --print-machine                     every key with its value";
 
 #[derive(Serialize)]
@@ -100,6 +116,17 @@ impl Sim {
         let spec = machine(&self.preset, &self.set)?;
         if self.print_machine {
             return print(&spec.to_toml());
+        }
+        if let (Some(path), Some(accesses)) = (&self.save, self.stop_after) {
+            return self.save(&spec, path, accesses);
+        }
+        if let Some(path) = &self.restore {
+            let comparison = self.restore(path)?;
+            return if self.json {
+                print_json(&comparison)
+            } else {
+                print(&comparison.to_string())
+            };
         }
         let schemes = self.schemes(&spec)?;
         if self.trace.is_empty() && self.workload.is_empty() && !self.quiet {
