@@ -251,6 +251,22 @@ fn files_about_a_run_agree_with_its_table() {
 }
 
 #[test]
+fn a_simulation_goes_on_from_its_stored_state() {
+    let path = std::env::temp_dir().join(format!("farside-{}.state", std::process::id()));
+    let path = path.to_str().expect("a path of text");
+    let program = ["sim", "--quiet", "--workload", "fir", "--bytes", "256KB"];
+    let with = |more: &[&'static str]| [&program, more].concat();
+    let save = ["--scheme", "grit", "--stop-after", "1000", "--save", path];
+    let said = done(&[program.as_slice(), &save].concat());
+    assert!(said.contains("at access 10"), "{said}");
+    let restored = done(&[program.as_slice(), &["--restore", path]].concat());
+    assert_eq!(restored, done(&with(&["--scheme", "grit"])));
+    let other = ["sim", "--workload", "st", "--bytes", "256KB", "--restore", path];
+    assert!(refused(1, &other).contains("another program"));
+    std::fs::remove_file(path).expect("it is there");
+}
+
+#[test]
 fn words_about_the_command_itself() {
     assert_eq!(done(&["--version"]).trim(), concat!("farside ", env!("CARGO_PKG_VERSION")));
     let schemes = done(&["schemes"]);

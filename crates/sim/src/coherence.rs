@@ -8,9 +8,12 @@
 
 use farside_svm::Place;
 use farside_types::{FrameNo, MemoryId};
+use serde::{Deserialize, Serialize};
+
+use crate::state::{Reader, Refused, State, Writer, state};
 
 /// What a frame holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) enum Content {
     /// Nothing that anybody may rely on.
     #[default]
@@ -30,6 +33,22 @@ pub(crate) struct Coherence {
     latest: Vec<u32>,
     memories: Vec<Vec<Content>>,
     bounce: Vec<Vec<Content>>,
+}
+
+state!(Coherence {
+    fixed: latest;
+    parts: memories, bounce;
+});
+
+/// The frames of a memory.
+impl State for Vec<Content> {
+    fn save(&self, to: &mut Writer) -> Result<(), Refused> {
+        to.value(self)
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), Refused> {
+        from.fixed(self)
+    }
 }
 
 impl Coherence {

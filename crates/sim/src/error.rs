@@ -168,6 +168,60 @@ pub enum TraceError {
     },
 }
 
+/// Why a stored state cannot be restored, or a state not be stored.
+#[derive(Debug, Error)]
+pub enum StateError {
+    /// The bytes do not begin as a state does.
+    #[error("this is not a state of a simulation; give a file that was saved by one")]
+    Foreign,
+    /// The format has changed.
+    #[error("the state has format {found}, this release reads {ours}; save it anew")]
+    Version {
+        /// The format of the state.
+        found: u32,
+        /// The one that is read.
+        ours: u32,
+    },
+    /// Another release has other parts.
+    #[error(
+        "the state is of release {found}, this is {ours}; restore it with the release that saved it"
+    )]
+    Release {
+        /// The release that saved it.
+        found: String,
+        /// This one.
+        ours: &'static str,
+    },
+    /// The checksum is wrong, or bytes are missing.
+    #[error("the state is damaged: {what}; save it anew")]
+    Damaged {
+        /// What was noticed.
+        what: String,
+    },
+    /// A part of the machine cannot take its state over.
+    #[error("the state does not fit: {place}: {why}")]
+    Part {
+        /// The field.
+        place: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It is the state of a run of another program.
+    #[error("the state is of another program: {what}")]
+    OtherProgram {
+        /// The first difference.
+        what: String,
+    },
+    /// The scheme was given as an object, which a name does not say enough about.
+    #[error(
+        "the simulation was made with a scheme of its own ({placement}); restore it with that scheme, by Simulation::restore_with_placement"
+    )]
+    OwnScheme {
+        /// What the scheme calls itself.
+        placement: String,
+    },
+}
+
 /// Why a simulation cannot be set up, or stopped.
 #[derive(Debug, Error)]
 pub enum SimError {
@@ -200,6 +254,9 @@ pub enum SimError {
         /// What the specification gives.
         given: u64,
     },
+    /// A stored state cannot be restored.
+    #[error(transparent)]
+    State(#[from] StateError),
     /// The driver refused the configuration.
     #[error("the driver refuses the machine: {0}")]
     Config(#[from] ConfigError),

@@ -72,14 +72,15 @@ mod overrides;
 pub mod scheme;
 mod simulation;
 mod spec;
+mod state;
 pub mod stats;
 pub mod theory;
 pub mod time;
 mod trace;
 pub mod workload;
 
-pub use error::{SimError, SpecError, TraceError};
-pub use simulation::{Progress, SCHEMES, Simulation, compare};
+pub use error::{SimError, SpecError, StateError, TraceError};
+pub use simulation::{Progress, SCHEMES, Simulation, Stop, compare};
 pub use spec::{
     CacheSpec, CapacityOf, CommandSpec, CopySpec, CounterSpec, Dispatch, DriverSpec, EngineMode,
     EngineSpec, FaultSpec, FlushMode, FlushSpec, GpuSpec, HostSpec, LinkSpec, PageSpec, Spec,

@@ -5,13 +5,15 @@
 //! holds the ports at both ends for bytes / bandwidth; latency is added to that and holds nobody.
 
 use farside_types::{MemoryId, Span, Time};
+use serde::{Deserialize, Serialize};
 
 use crate::Spec;
+use crate::state::state;
 use crate::time::{Lane, bytes_time};
 use crate::workload::{LINE_BYTES, Line};
 
 /// One of the lanes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Resource(u32);
 
 /// Every bank, channel and port of the machine.
@@ -29,6 +31,11 @@ pub(crate) struct Links {
     nvlink: Wire,
     pcie: Wire,
 }
+
+state!(Links {
+    parts: lanes;
+    made: per_gpu, banks, channels, bank_span, channel_span, memory_gb_per_s, nvlink, pcie;
+});
 
 /// A port of a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 use farside_svm::Stats;
 use farside_svm::placement::Action;
 use farside_types::{Access, MemoryId, PageNo, Reason, Span, Time};
+use serde::{Deserialize, Serialize};
 
 use crate::GpuCounts;
 
@@ -21,7 +22,9 @@ pub struct Slot {
 }
 
 /// What a wavefront waits for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub enum WaitsFor {
     /// A page table walk.
     Walk,

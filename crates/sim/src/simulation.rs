@@ -7,8 +7,9 @@ use farside_types::Span;
 
 use crate::machine::Machine;
 use crate::observe::Observer;
+use crate::state::{self, Header, Reader, Writer};
 use crate::workload::Workload;
-use crate::{Comparison, Outcome, SimError, Spec, scheme};
+use crate::{Comparison, Outcome, SimError, Spec, StateError, scheme};
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,18 @@ impl Progress {
     }
 }
 
+/// How far to run ([`Simulation::run_until`]). Every event is whole: a little more than asked for
+/// may have happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Until so many lines have been accessed since the beginning.
+    Accesses(u64),
+    /// Until the first event at this simulated time since the beginning, or after it.
+    Time(Span),
+    /// Until the end of the last launch.
+    End,
+}
+
 /// The placement schemes by name, as [`Simulation::new`] and [`compare`] know them.
 pub const SCHEMES: &[&str] = &placement::NAMES;
 
@@ -38,6 +51,8 @@ pub const SCHEMES: &[&str] = &placement::NAMES;
 pub struct Simulation {
     machine: Machine,
     placement: String,
+    /// The scheme can be had by its name.
+    named: bool,
 }
 
 impl Simulation {
@@ -57,6 +72,7 @@ impl Simulation {
         let mut simulation =
             Simulation::with_placement(&spec, workload, scheme, cfg!(debug_assertions))?;
         placement.clone_into(&mut simulation.placement);
+        simulation.named = true;
         Ok(simulation)
     }
 
@@ -72,7 +88,7 @@ impl Simulation {
     ) -> Result<Simulation, SimError> {
         let placement = scheme.name().to_owned();
         let machine = Machine::new(spec.clone(), Arc::clone(workload), scheme, check)?;
-        Ok(Simulation { machine, placement })
+        Ok(Simulation { machine, placement, named: false })
     }
 
     /// Has `observer` watch the run. Watching never changes a result.
@@ -80,6 +96,91 @@ impl Simulation {
     pub fn observe(mut self, observer: Box<dyn Observer>) -> Simulation {
         self.machine.add_observer(observer);
         self
+    }
+
+    /// Runs the program until `stop`; whether it has ended. [`Simulation::run`] goes on from there,
+    /// as if it had never stopped. `progress` is called every 16384 accesses.
+    ///
+    /// # Errors
+    /// As [`Simulation::run`].
+    pub fn run_until(
+        &mut self,
+        stop: Stop,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<bool, SimError> {
+        self.machine.run_until(stop, &mut progress)
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        self.machine.progress()
+    }
+
+    /// The whole state as bytes: machine, driver, scheme and specification, but not the program,
+    /// of which only name, buffers and launches are kept, and not the observers.
+    ///
+    /// They are for the release that wrote them, and equal states need not be equal bytes.
+    ///
+    /// # Errors
+    /// [`SimError::State`] if a placement scheme has a state that cannot be written.
+    pub fn save(&self) -> Result<Vec<u8>, SimError> {
+        let (machine, placement) = (&self.machine, self.placement.clone());
+        let (check, workload) = (machine.is_checked(), machine.workload());
+        let spec = machine.spec().to_toml();
+        let header = Header::new(spec, placement, self.named, check, workload);
+        let mut to = Writer::default();
+        let written = to.value(&header).and_then(|()| machine.write_state(&mut to));
+        written.map_err(StateError::from)?;
+        Ok(state::seal(&to.into_bytes())?)
+    }
+
+    /// A simulation that goes on where the saved one stood, with the same program. Both come to the
+    /// same outcome, to the byte.
+    ///
+    /// # Errors
+    /// [`SimError::State`]: bytes that are no state, of another version, damaged, or of another
+    /// program; a simulation that was not made by the name of its scheme.
+    pub fn restore(bytes: &[u8], workload: &Arc<dyn Workload>) -> Result<Simulation, SimError> {
+        let by_name = |header: &Header| {
+            let placement = header.placement.clone();
+            if !header.named {
+                return Err(StateError::OwnScheme { placement }.into());
+            }
+            let machine = Spec::from_toml(&header.spec)?;
+            Ok(scheme::resolve(&placement, &machine)?.0)
+        };
+        Simulation::restore_by(bytes, workload, by_name)
+    }
+
+    /// The same with a scheme of your own: one as the saved simulation was made with, whose memory
+    /// ([`Placement::restore_state`]) is restored.
+    ///
+    /// # Errors
+    /// As [`Simulation::restore`]; and a scheme that cannot take the state of the saved one.
+    pub fn restore_with_placement(
+        bytes: &[u8],
+        workload: &Arc<dyn Workload>,
+        scheme: Box<dyn Placement>,
+    ) -> Result<Simulation, SimError> {
+        Simulation::restore_by(bytes, workload, |_| Ok(scheme))
+    }
+
+    fn restore_by(
+        bytes: &[u8],
+        workload: &Arc<dyn Workload>,
+        scheme: impl FnOnce(&Header) -> Result<Box<dyn Placement>, SimError>,
+    ) -> Result<Simulation, SimError> {
+        let bytes = state::open(bytes)?;
+        let mut from = Reader::new(&bytes);
+        let header: Header = from.value().map_err(|it| StateError::from(it.within("header")))?;
+        header.must_fit(workload)?;
+        let (scheme, spec) = (scheme(&header)?, Spec::from_toml(&header.spec)?);
+        let workload = Arc::clone(workload);
+        let machine = Machine::restore(spec, workload, scheme, header.check, &mut from)?;
+        from.end().map_err(StateError::from)?;
+        let Header { placement, named, .. } = header;
+        Ok(Simulation { machine, placement, named })
     }
 
     /// Runs the program to its end. `progress` is called every 16384 accesses and at the end.

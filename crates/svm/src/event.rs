@@ -94,6 +94,7 @@ pub enum Event<'a> {
 
 /// One access of a card that cannot go on.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub struct CardFault {
     /// Unique among the open faults of the machine.
     pub id: FaultId,

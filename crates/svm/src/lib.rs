@@ -56,4 +56,6 @@ pub use page::PageState;
 pub use placement::Placement;
 pub use query::{Fight, Located, Moved, Nearest, ObjectId, ObjectView, PageView};
 pub use reply::{Outcome, Reply, RequestError};
+#[cfg(feature = "state")]
+pub use state::DriverState;
 pub use stats::{Directions, Stats};

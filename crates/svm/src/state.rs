@@ -83,6 +83,11 @@ fields! {
     stats: Stats,
 }
 
+/// What [`Driver::save`] wrote.
+#[derive(Deserialize)]
+#[serde(transparent)]
+pub struct DriverState(Restored);
+
 impl Driver {
     /// Writes the whole state. Best between calls of [`Driver::handle`], at any time.
     ///
@@ -102,14 +107,25 @@ impl Driver {
         placement: Box<dyn Placement>,
         deserializer: D,
     ) -> Result<Driver, D::Error> {
-        let mut driver = Driver::new(config, placement).map_err(D::Error::custom)?;
-        let state = Restored::deserialize(deserializer)?;
-        if state.cards.len() != driver.cards.len() {
-            let (saved, given) = (state.cards.len(), driver.cards.len());
-            let text = format!("the state has {saved} cards, the configuration has {given}");
-            return Err(D::Error::custom(text));
+        let state = DriverState::deserialize(deserializer)?;
+        Driver::go_on(config, placement, state).map_err(D::Error::custom)
+    }
+
+    /// The same with a state that has been read: for formats whose errors have no text.
+    ///
+    /// # Errors
+    /// What is wrong with configuration or scheme, or why they do not fit the state.
+    pub fn go_on(
+        config: Config,
+        placement: Box<dyn Placement>,
+        state: DriverState,
+    ) -> Result<Driver, String> {
+        let mut driver = Driver::new(config, placement).map_err(|error| error.to_string())?;
+        let (saved, given) = (state.0.cards.len(), driver.cards.len());
+        if saved != given {
+            return Err(format!("the state has {saved} cards, the configuration has {given}"));
         }
-        driver.take(state).map_err(D::Error::custom)?;
+        driver.take(state.0)?;
         Ok(driver)
     }
 }
@@ -127,7 +143,8 @@ pub(crate) mod blocks {
     ) -> Result<S::Ok, S::Error> {
         let numbered = blocks.iter().enumerate();
         let present = numbered.filter_map(|(at, block)| Some((at, block.as_ref()?.as_slice())));
-        serializer.collect_seq(present)
+        // Compact formats need to know beforehand how many there are.
+        serializer.collect_seq(present.collect::<Vec<_>>())
     }
 
     pub(crate) fn deserialize<'de, T, D: Deserializer<'de>, const N: usize>(

@@ -1,5 +1,7 @@
 //! `farside sim`: workloads and recorded traces in simulated time.
 
+mod stored;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -61,6 +63,20 @@ pub(crate) struct Sim {
     #[arg(long)]
     print_machine: bool,
 
+    /// Stop the one run there is after so many accesses, and write its state to --save
+    #[arg(long, value_name = "COUNT", requires = "save")]
+    stop_after: Option<u64>,
+
+    /// Where to write the state
+    #[arg(long, value_name = "FILE", requires = "stop_after",
+          conflicts_with_all = ["json", "sharing", "stats", "perfetto", "history", "series"])]
+    save: Option<PathBuf>,
+
+    /// Go on from a state with the same program; machine and scheme are those of the state
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "preset", "set", "scheme",
+                                "sharing", "stats", "perfetto", "history", "series"])]
+    restore: Option<PathBuf>,
+
     /// Print who shares and who writes the pages, by the order of the accesses alone (Figures 4 to
     /// 10 of the GRIT paper), and run nothing
     #[arg(long, conflicts_with_all = ["stats", "perfetto", "history", "series"])]
@@ -94,6 +110,8 @@ Examples:
   farside sim --workload st --bytes 2MB --sharing
   farside sim --workload st --bytes 2MB --scheme grit --perfetto st.json --history pages.txt
   farside sim --set counter.threshold=64 --set link.pcie_gb_per_s=16
+  farside sim --workload mm --scheme grit --stop-after 1000000 --save mm.state
+  farside sim --workload mm --restore mm.state    goes on, and ends as if it had never stopped
   farside sim --print-machine                     every key with its value";
 
 #[derive(Serialize)]
@@ -112,6 +130,17 @@ impl Sim {
         let spec = machine(&self.preset, &self.set)?;
         if self.print_machine {
             return print(&spec.to_toml());
+        }
+        if let (Some(path), Some(accesses)) = (&self.save, self.stop_after) {
+            return self.save(&spec, path, accesses);
+        }
+        if let Some(path) = &self.restore {
+            let comparison = self.restore(path)?;
+            return if self.json {
+                print_json(&comparison)
+            } else {
+                print(&comparison.to_string())
+            };
         }
         let schemes = self.schemes(&spec)?;
         if self.trace.is_empty() && self.workload.is_empty() && !self.quiet {

@@ -5,6 +5,7 @@
 
 use farside_types::Time;
 
+use crate::state::state;
 use crate::workload::Line;
 
 /// A cache's tags, and when each line has arrived.
@@ -24,6 +25,12 @@ pub(crate) struct Cache {
     epoch: u64,
     dirty: u32,
 }
+
+state!(Cache {
+    values: uses, last, epoch, dirty;
+    fixed: tags, lines, used;
+    made: ways, set_mask;
+});
 
 const DIRTY: u64 = 1;
 

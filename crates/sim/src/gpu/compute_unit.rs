@@ -1,15 +1,17 @@
 //! A compute unit: wavefront slots, its caches and TLB, and what it issues through.
 
 use farside_types::{Span, Time};
+use serde::{Deserialize, Serialize};
 
 use super::cache::Cache;
 use super::tlb::Tlb;
 use crate::Spec;
 use crate::observe::WaitsFor;
+use crate::state::state;
 use crate::workload::{Cursor, Line};
 
 /// What a wavefront does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum WaveState {
     /// There is none in the slot.
     #[default]
@@ -27,7 +29,7 @@ pub(crate) enum WaveState {
 }
 
 /// A wavefront in its slot.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Wave {
     pub(crate) cursor: Cursor,
     /// When all loads so far are answered, those that are `pending` apart.
@@ -59,7 +61,7 @@ impl Wave {
 }
 
 /// A work-group that is resident in a compute unit.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Group {
     /// Wavefronts that have not ended; 0: the place is free.
     pub(crate) alive: u16,
@@ -88,6 +90,12 @@ pub(crate) struct ComputeUnit {
     /// Flushes of the GPU that this compute unit has carried out.
     pub(crate) flushes: u64,
 }
+
+state!(ComputeUnit {
+    values: free, resident, next_issue, flushes;
+    fixed: waves, groups, simds;
+    parts: tlb, caches;
+});
 
 impl ComputeUnit {
     pub(crate) fn new(spec: &Spec) -> ComputeUnit {

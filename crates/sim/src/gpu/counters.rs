@@ -1,5 +1,7 @@
 //! Access counters: remote accesses by group of pages (GRIT, section II-B2).
 
+use crate::state::state;
+
 /// The counters of one GPU.
 #[derive(Clone, Debug)]
 pub(crate) struct Counters {
@@ -7,6 +9,11 @@ pub(crate) struct Counters {
     threshold: u32,
     group_shift: u32,
 }
+
+state!(Counters {
+    fixed: counts;
+    made: threshold, group_shift;
+});
 
 impl Counters {
     /// Groups of `group_pages`, a power of two.

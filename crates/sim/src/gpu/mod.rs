@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use farside_svm::CardFault;
 use farside_types::{MemoryId, PageNo, Span, Time};
 
+use crate::state::state;
 use crate::{GpuCounts, Spec};
 pub(crate) use cache::Cache;
 pub(crate) use compute_unit::{ComputeUnit, Group, Wave, WaveState};
@@ -64,6 +65,14 @@ pub(crate) struct Gpu {
     l1_latency: Span,
     l2_latency: Span,
 }
+
+state!(Gpu {
+    values: faults, held_back, notices, interrupting, stalled_until, in_flight, flushes, resident,
+        next_dispatch, counts, l2_free;
+    fixed: flights;
+    parts: units, table, counters, l2_cache, l2_tlb, walkers;
+    made: memory, cycle, l1_latency, l2_latency;
+});
 
 /// Where a translation is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,6 +2,8 @@
 
 use farside_types::{Access, FrameNo, MemoryId, Rights};
 
+use crate::state::state;
+
 /// Where a page is, for one GPU, and what it may do there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping {
@@ -18,6 +20,10 @@ pub(crate) struct PageTable {
     entries: Vec<u8>,
     frames: Vec<FrameNo>,
 }
+
+state!(PageTable {
+    fixed: entries, frames;
+});
 
 const MEMORY: u8 = 0x1f;
 const PRESENT: u8 = 0x40;

@@ -3,6 +3,8 @@
 //! It holds page numbers only. The translation itself is read from the page table, which agrees:
 //! whatever changes an entry there shoots the page down here.
 
+use crate::state::state;
+
 /// A TLB.
 #[derive(Clone, Debug)]
 pub(crate) struct Tlb {
@@ -11,6 +13,11 @@ pub(crate) struct Tlb {
     ways: usize,
     set_mask: u32,
 }
+
+state!(Tlb {
+    fixed: entries;
+    made: ways, set_mask;
+});
 
 /// No page: an arena has fewer pages.
 const EMPTY: u32 = u32::MAX;

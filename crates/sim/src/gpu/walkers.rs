@@ -5,6 +5,7 @@ use farside_types::{Span, Time};
 
 use super::tlb::Tlb;
 use crate::Spec;
+use crate::state::state;
 
 /// Bits of a page number that a level of the page table resolves.
 const LEVEL_BITS: u32 = 9;
@@ -21,6 +22,13 @@ pub(crate) struct Walkers {
     levels: u32,
     level: Span,
 }
+
+state!(Walkers {
+    values: next;
+    fixed: free_at, left_queue;
+    parts: cache;
+    made: levels, level;
+});
 
 /// A walk that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

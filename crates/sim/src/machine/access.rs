@@ -5,6 +5,7 @@
 
 use farside_svm::{CardFault, Need};
 use farside_types::{Access as Right, FaultId, MemoryId, Span, Time};
+use serde::{Deserialize, Serialize};
 
 use super::pool::List;
 use super::{Fault, Happening, Machine};
@@ -14,7 +15,7 @@ use crate::workload::Line;
 use crate::{EngineMode, StoreMode};
 
 /// What a line is accessed for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Kind {
     /// Through the vector cache.
     #[default]
@@ -37,7 +38,7 @@ impl Kind {
 }
 
 /// An access of a wavefront to a line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Access {
     pub(super) line: Line,
     pub(super) gpu: u8,

@@ -7,18 +7,20 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
 use crate::workload::{Launch, Workload};
 use crate::{Dispatch, SimError, Spec};
 
 /// The work-groups of a launch that have not started.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Dispatcher {
     source: Source,
     /// Per GPU, the compute unit to look at first.
     next_unit: Vec<usize>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 enum Source {
     /// Parts of compute units, by GPU.
     Partition(Vec<Vec<Range<u32>>>),

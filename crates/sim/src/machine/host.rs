@@ -9,10 +9,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use farside_svm::{CardFault, Command, Event, Need, Op};
 use farside_types::{CardId, FrameNo, MemoryId, PageNo, PageRange, Span, Time};
+use serde::{Deserialize, Serialize};
 
 use super::{Happening, Machine};
 use crate::SimError;
 use crate::observe::Observation;
+use crate::state::state;
 
 /// The processor.
 #[derive(Debug, Default)]
@@ -27,7 +29,7 @@ pub(super) struct Host {
 }
 
 /// What waits for the processor.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Work {
     /// Fetch what is in a GPU's buffers and handle it.
     Fetch {
@@ -39,7 +41,7 @@ pub(super) enum Work {
 }
 
 /// What the processor does, with what it has fetched.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 enum Doing {
     Batch {
         gpu: u8,
@@ -50,6 +52,10 @@ enum Doing {
     /// Lookups in the placement scheme's own tables.
     Tables,
 }
+
+state!(Host {
+    values: queue, doing, next, busy;
+});
 
 impl Host {
     /// How long it has been busy.

@@ -11,6 +11,7 @@
 //! - `host.rs`: the driver's processor: fault batches, notices, operations on the CPU's mappings;
 //! - `transfer.rs`: copies and zero fills;
 //! - `setup.rs`: allocation, and the placing of all pages on the host before time starts;
+//! - `saved.rs`: its state, to be stored and to go on from;
 //! - `watchdog.rs`: who waits for whom when nothing moves any more.
 //!
 //! It decides nothing about placement: that is the driver's, whose events and commands it passes
@@ -23,6 +24,7 @@ mod path;
 mod pool;
 mod ring;
 mod samples;
+mod saved;
 mod setup;
 mod transfer;
 mod travel;
@@ -39,6 +41,7 @@ use farside_types::{
     CardId, CommandId, Epoch, FaultId, FrameNo, JobId, MemoryId, PageNo, PageRange, Span, StreamId,
     Time,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::coherence::Coherence;
 use crate::gpu::Gpu;
@@ -46,7 +49,7 @@ use crate::links::Links;
 use crate::observe::{Observation, Observer};
 use crate::time::Queue;
 use crate::workload::{Line, Lines, Workload};
-use crate::{Outcome, Progress, SimError, Spec};
+use crate::{Outcome, Progress, SimError, Spec, Stop};
 use host::Host;
 use pool::{List, Lists, Pool};
 use ring::Ring;
@@ -60,7 +63,7 @@ use waves::Running;
 const PROGRESS_EVERY: u64 = 1 << 14;
 
 /// Something that happens at a point in time.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 enum Happening {
     /// A wavefront goes on.
     Wave { gpu: u8, unit: u8, slot: u8 },
@@ -93,7 +96,7 @@ enum Happening {
 }
 
 /// An open fault: the GPU reports a page once, and whoever else needs it there waits along.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Fault {
     gpu: u8,
     page: u32,
@@ -177,17 +180,40 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Runs the whole program.
-    pub(crate) fn run(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, SimError> {
+    /// Runs the program until `stop`; whether it has ended.
+    pub(crate) fn run_until(
+        &mut self,
+        stop: Stop,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<bool, SimError> {
+        let (accesses, time) = match stop {
+            Stop::Accesses(accesses) => (accesses, None),
+            Stop::Time(span) => (u64::MAX, Some(self.start + span)),
+            Stop::End => (u64::MAX, None),
+        };
+        if self.running.shape.is_none() {
+            self.begin_launch(0)?;
+        }
         let mut next_progress = 0;
-        self.begin_launch(0)?;
         while self.running.index < self.workload.launches() {
-            if self.accesses >= next_progress {
+            if self.accesses >= accesses.min(next_progress) {
+                if self.accesses >= accesses {
+                    return Ok(false);
+                }
                 progress(self.progress());
                 next_progress = self.accesses + PROGRESS_EVERY;
             }
+            if time.is_some_and(|time| self.queue.now() >= time) {
+                return Ok(false);
+            }
             self.step()?;
         }
+        Ok(true)
+    }
+
+    /// Runs the program to its end.
+    pub(crate) fn run(&mut self, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, SimError> {
+        self.run_until(Stop::End, progress)?;
         let time = self.elapsed();
         progress(self.progress());
         self.last_sample();
@@ -195,7 +221,8 @@ impl Machine {
         Ok(self.outcome(time))
     }
 
-    fn progress(&self) -> Progress {
+    /// How far it is.
+    pub(crate) fn progress(&self) -> Progress {
         Progress {
             groups: self.groups_done,
             total: self.groups,

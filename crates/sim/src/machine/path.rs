@@ -3,6 +3,7 @@
 //! The same list is either reserved at once or walked event by event (`engine.mode`).
 
 use farside_types::{MemoryId, Span, Time};
+use serde::{Deserialize, Serialize};
 
 use super::Machine;
 use super::access::Access;
@@ -11,7 +12,7 @@ use crate::workload::Line;
 
 /// A part of the way: the line waits for its turn at the resource, occupies it for a while, and
 /// is at the next stage `latency` after its turn came.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Stage {
     resource: Option<Resource>,
     occupancy: Span,
@@ -22,7 +23,7 @@ pub(super) struct Stage {
 const STAGES: usize = 6;
 
 /// The stages of a way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Path {
     stages: [Stage; STAGES],
     len: u8,

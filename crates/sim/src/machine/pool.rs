@@ -4,11 +4,28 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use farside_types::Time;
+use serde::{Deserialize, Serialize};
 
 use super::access::Access;
+use crate::state::{Reader, Refused, State, Writer, state};
 
 /// Lists by GPU and page. The hash has no seed, and nobody asks for the order.
 pub(super) type Lists = HashMap<(u8, u32), List, BuildHasherDefault<PageHash>>;
+
+/// In the order of GPUs and pages, so that equal states are equal bytes.
+impl State for Lists {
+    fn save(&self, to: &mut Writer) -> Result<(), Refused> {
+        let mut lists: Vec<_> = self.iter().collect();
+        lists.sort_by_key(|(key, _)| **key);
+        to.value(&lists)
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), Refused> {
+        let lists: Vec<((u8, u32), List)> = from.value()?;
+        *self = lists.into_iter().collect();
+        Ok(())
+    }
+}
 
 /// A hash of small numbers.
 #[derive(Default)]
@@ -43,7 +60,11 @@ pub(super) struct Pool {
     free: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
+state!(Pool {
+    values: places, free;
+});
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Place {
     since: Time,
     access: Access,
@@ -51,7 +72,7 @@ struct Place {
 }
 
 /// A list, first come first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct List {
     first: u32,
     last: u32,

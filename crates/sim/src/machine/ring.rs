@@ -15,6 +15,7 @@ use super::access::Access;
 use super::{Happening, Machine};
 use crate::gpu::Mapping;
 use crate::observe::Observation;
+use crate::state::state;
 use crate::{FlushMode, SimError};
 
 /// One GPU's ring.
@@ -31,6 +32,10 @@ pub(super) struct Ring {
     /// The job that runs.
     pub(super) job: Option<JobId>,
 }
+
+state!(Ring {
+    values: queue, current, begun, starting, job;
+});
 
 impl Ring {
     /// Whether a command is under way or waits.

@@ -7,6 +7,7 @@ use farside_types::{CardId, Span};
 
 use super::{Happening, Machine};
 use crate::SimError;
+use crate::state::state;
 
 /// The counts since they were last collected.
 #[derive(Debug)]
@@ -18,6 +19,12 @@ pub(super) struct Samples {
     /// Pages with a count, each once.
     touched: Vec<u32>,
 }
+
+state!(Samples {
+    values: touched;
+    fixed: counts;
+    made: every, gpus;
+});
 
 impl Samples {
     #[inline]

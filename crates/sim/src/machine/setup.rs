@@ -44,6 +44,22 @@ impl Machine {
         placement: Box<dyn Placement>,
         check: bool,
     ) -> Result<Machine, SimError> {
+        let mut machine =
+            Machine::empty(spec, workload, check, |config| Ok(Driver::new(config, placement)?))?;
+        machine.allocate()?;
+        machine.initialise()?;
+        machine.before = machine.driver.stats().clone();
+        machine.start_sampling();
+        Ok(machine)
+    }
+
+    /// A machine without any pages, whose driver `driver` makes.
+    pub(super) fn empty(
+        spec: Spec,
+        workload: Arc<dyn Workload>,
+        check: bool,
+        driver: impl FnOnce(Config) -> Result<Driver, SimError>,
+    ) -> Result<Machine, SimError> {
         spec.check()?;
         let groups = fits(&spec, &*workload)?;
         let config = config(&spec, workload.buffers());
@@ -52,12 +68,12 @@ impl Machine {
         let check = check && spec.store.mode == StoreMode::Exclusive;
         let coherence = check.then(|| Coherence::new(pages, &config.card_frames, bounce));
         let gpus = (0..spec.gpus()).map(|gpu| CardId(gpu as u8).memory());
-        let mut machine = Machine {
+        Ok(Machine {
             gpus: gpus.map(|memory| Gpu::new(&spec, memory, pages, check)).collect(),
             rings: std::iter::repeat_with(Ring::default).take(spec.gpus()).collect(),
             links: Links::new(&spec),
             host: Host::default(),
-            driver: Driver::new(config, placement)?,
+            driver: driver(config)?,
             queue: Queue::new(START),
             transfers: BTreeMap::new(),
             faults: BTreeMap::new(),
@@ -98,12 +114,7 @@ impl Machine {
             lines: None,
             spec,
             workload,
-        };
-        machine.allocate()?;
-        machine.initialise()?;
-        machine.before = machine.driver.stats().clone();
-        machine.start_sampling();
-        Ok(machine)
+        })
     }
 
     /// Allocates the program's buffers, in its order.
@@ -124,10 +135,21 @@ impl Machine {
                 }
                 reply => return Err(self.broken(format!("alloc is answered with {reply:?}"))),
             };
-            self.take_range(range, first)?;
-            if buffer.per_gpu {
-                self.give_each(range)?;
-            }
+            self.place(buffer, range, first)?;
+        }
+        Ok(())
+    }
+
+    /// Has a buffer lie in these pages.
+    pub(super) fn place(
+        &mut self,
+        buffer: &Buffer,
+        range: PageRange,
+        first: Line,
+    ) -> Result<(), SimError> {
+        self.take_range(range, first)?;
+        if buffer.per_gpu {
+            self.give_each(range)?;
         }
         Ok(())
     }
@@ -230,7 +252,7 @@ fn fits(spec: &Spec, workload: &dyn Workload) -> Result<u64, SimError> {
 }
 
 /// The pages of a buffer.
-fn pages(spec: &Spec, buffer: &Buffer) -> u64 {
+pub(super) fn pages(spec: &Spec, buffer: &Buffer) -> u64 {
     buffer.bytes.div_ceil(u64::from(spec.page.bytes))
 }
 

@@ -5,6 +5,7 @@
 
 use farside_svm::{Command, Event, Op, Place, Run};
 use farside_types::{FrameNo, PageNo, Span, Time};
+use serde::{Deserialize, Serialize};
 
 use super::watch::memory_of;
 use super::{Happening, Machine};
@@ -14,7 +15,7 @@ use crate::observe::Observation;
 use crate::time::bytes_time;
 
 /// A copy or fill under way.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Transfer {
     command: Command,
     since: Time,

@@ -6,6 +6,7 @@
 
 use farside_svm::{Command, Op};
 use farside_types::{MemoryId, PageNo, Time};
+use serde::{Deserialize, Serialize};
 
 use super::access::Access;
 use super::path::Path;
@@ -13,7 +14,7 @@ use super::{Happening, Machine};
 use crate::{EngineMode, FlushMode};
 
 /// A line under way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Travel {
     access: Access,
     page: u32,

@@ -36,7 +36,10 @@ impl Machine {
     /// Adds an observer.
     pub(crate) fn add_observer(&mut self, observer: Box<dyn Observer>) {
         if let Some(every) = observer.sample_every().filter(|every| every.0 > 0) {
-            let (observer, next) = (self.observers.len(), self.start + every);
+            // A restored run has begun long ago.
+            let begun = self.elapsed().0 / every.0;
+            let next = self.start + Span((begun + 1) * every.0);
+            let observer = self.observers.len();
             self.samplings.push(Sampling { observer, every, next });
         }
         self.observers.push(observer);

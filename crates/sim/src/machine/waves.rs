@@ -12,6 +12,7 @@ use super::{Happening, Machine};
 use crate::SimError;
 use crate::gpu::{Group, Wave, WaveState};
 use crate::observe::{Observation, Slot, WaitsFor};
+use crate::state::state;
 use crate::workload::{Cursor, Instruction, Launch, Line, Lines};
 
 /// Instructions of 8 bytes in a line of code.
@@ -29,6 +30,10 @@ pub(super) struct Running {
     /// GPUs whose end the driver has not seen.
     pub(super) jobs_left: usize,
 }
+
+state!(Running {
+    values: index, shape, dispatcher, launched, jobs_left;
+});
 
 impl Machine {
     pub(super) fn wave_mut(&mut self, at: Access) -> &mut Wave {

@@ -9,6 +9,8 @@
 
 use farside_types::{Span, Time};
 
+use crate::state::state;
+
 /// log2 of a piece, in picoseconds.
 const SHIFT: u32 = 14;
 const PIECE: u64 = 1 << SHIFT;
@@ -28,6 +30,11 @@ pub struct Lane {
     last: Time,
     busy: Span,
 }
+
+state!(Lane {
+    values: base, full, last, busy;
+    fixed: taken;
+});
 
 impl Default for Lane {
     fn default() -> Lane {

@@ -7,6 +7,10 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use farside_types::Time;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::state::{Reader, Refused, State, Writer};
 
 /// What waits to happen, in (time, sequence) order. Times are integer picoseconds.
 #[derive(Debug)]
@@ -48,6 +52,11 @@ impl<T> Queue<T> {
         Some(entry.what)
     }
 
+    /// What waits to happen, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.heap.iter().map(|entry| &entry.what)
+    }
+
     /// Events that wait.
     pub fn len(&self) -> usize {
         self.heap.len()
@@ -56,6 +65,28 @@ impl<T> Queue<T> {
     /// Whether no event waits.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
+    }
+}
+
+/// In the order in which it will happen, whatever the layout of the heap.
+impl<T: Serialize + DeserializeOwned> State for Queue<T> {
+    fn save(&self, to: &mut Writer) -> Result<(), Refused> {
+        let mut entries: Vec<&Entry<T>> = self.heap.iter().collect();
+        entries.sort_by_key(|entry| (entry.at, entry.sequence));
+        let entries = entries.iter().map(|entry| (entry.at, entry.sequence, &entry.what));
+        to.value(&(self.now, self.sequence))?;
+        to.value(&entries.collect::<Vec<_>>())
+    }
+
+    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), Refused> {
+        let (now, count): (Time, u64) = from.value()?;
+        let entries: Vec<(Time, u64, T)> = from.value()?;
+        if entries.iter().any(|&(at, sequence, _)| at < now || sequence >= count) {
+            return Err(Refused::new("an event comes before the time, or after the last number"));
+        }
+        let entries = entries.into_iter().map(|(at, sequence, what)| Entry { at, sequence, what });
+        *self = Queue { heap: entries.collect(), sequence: count, now };
+        Ok(())
     }
 }
 

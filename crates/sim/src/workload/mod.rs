@@ -65,7 +65,7 @@ pub fn first_lines(buffers: &[Buffer]) -> Vec<Line> {
 }
 
 /// A kernel launch. The next one begins when the last work-group of this one has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
     /// Work-groups, dispatched in order.
     pub groups: u32,
