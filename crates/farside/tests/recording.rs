@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use farside::{CardId, Error, KernelContext, Read, ReadView, Space, Write, WriteView};
+use farside::{CardId, Error, KernelContext, Ptr, Read, ReadView, Space, Write, WriteView};
 use farside_sim::Trace;
 use farside_sim::functional::{Options, replay};
 use farside_sim::workload::Workload;
@@ -29,11 +29,11 @@ fn work(space: &Space) -> Result<(), Error> {
         assert_eq!(sum as usize, NUMBERS);
         Ok(())
     })?;
+    let word = Ptr::to(&data[1024]);
     space.kernel("word").on(CardId(0)).run(
         Write(&mut data[..]),
-        |k: &mut KernelContext, all| {
-            let word = all.at(1024);
-            let value: u32 = k.load(word)?;
+        move |k: &mut KernelContext, _| {
+            let value = k.load(word)?;
             k.store(word, value + 1)
         },
     )?;

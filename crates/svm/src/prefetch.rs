@@ -6,7 +6,7 @@ use farside_types::{
 };
 
 use crate::Driver;
-use crate::chain::{Kind, Shape, tidy};
+use crate::chain::{Fill, Kind, Shape, tidy};
 use crate::page::{PageEntry, PageState, flag};
 use crate::placement::{Action, Proposal, Scope};
 use crate::serve::Plan;
@@ -161,12 +161,18 @@ impl Driver {
             let range = range.intersection(object.range);
             let room = agent.card().map_or(u32::MAX, |card| self.room(card));
             let most = self.config.limits.chain_pages.min(room);
+            // Who asked waits for its page only: the others follow in a chain of their own. Where
+            // somebody is stopped for them, once is better than twice.
+            let mut shape = wider.shape;
+            if !wider.reach.firm && shape.fill == Fill::Copy && shape.reason == Reason::Demand {
+                shape.reason = Reason::Prefetch;
+            }
             for page in range.pages() {
                 let planned: u32 = plan.parts.iter().map(|part| part.pages).sum();
                 if planned >= most {
                     break;
                 }
-                self.bring_along(plan, &wider.shape, page, agent, wider.access, wider.reach.firm);
+                self.bring_along(plan, &shape, page, agent, wider.access, wider.reach.firm);
             }
         }
         tidy_prefetched(plan);

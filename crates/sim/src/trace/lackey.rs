@@ -67,7 +67,7 @@ impl Lackey {
         for &page in &self.pages {
             let address = page << PAGE_SHIFT;
             match allocations.last_mut() {
-                Some(last) if page <= (last.address + last.bytes >> PAGE_SHIFT) + GROUP_PAGES => {
+                Some(last) if page <= ((last.address + last.bytes) >> PAGE_SHIFT) + GROUP_PAGES => {
                     last.bytes = address + PAGE_SIZE as u64 - last.address;
                 }
                 _ => allocations.push(Allocation::new(address, PAGE_SIZE as u64, false)),

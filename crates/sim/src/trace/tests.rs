@@ -97,7 +97,7 @@ fn a_broken_stream_is_named_by_the_record_that_is_missing() {
     let garbage = refused(Trace::read("test", DESCRIPTION, &b"this is not zstd at all"[..]));
     assert!(garbage.starts_with("record 0 cannot be read"), "{garbage}");
     // Lines that do not repeat themselves, so that the stream has several blocks.
-    let lines = (0..1_u64 << 16).map(|i| 4096 + (i * i * 40_503 >> 9) % 64);
+    let lines = (0..1_u64 << 16).map(|i| 4096 + ((i * i * 40_503) >> 9) % 64);
     let whole = zstd(&lines.map(|address| record(address, 0, 0, 0)).collect::<Vec<_>>().concat());
     let cut = refused(Trace::read("test", DESCRIPTION, &whole[..whole.len() / 2]));
     let record = cut.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok());

@@ -178,7 +178,7 @@ impl Rows {
         self.line.push((row.address / LINE_BYTES) as i64);
         self.count.push(row.count as i32);
         let (write, scalar) = (u8::from(row.write), u8::from(row.scalar));
-        self.flags.push((write * FLAG_WRITE | scalar * FLAG_SCALAR).into());
+        self.flags.push(((write * FLAG_WRITE) | (scalar * FLAG_SCALAR)).into());
         self.has_time.push(row.time.is_some().into());
         self.time.extend(row.time.map(|time| time as i64));
     }

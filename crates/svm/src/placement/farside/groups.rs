@@ -73,7 +73,7 @@ impl Groups {
         page: PageNo,
         card: AgentId,
         shared: bool,
-        reach: u8,
+        reach: u64,
     ) -> PageRange {
         let own = index_in_block(page);
         let Some(groups) = self.blocks.get(&page.block().0) else {
@@ -81,7 +81,7 @@ impl Groups {
         };
         let mut best = (own, 1);
         let mut len = 2;
-        while len <= usize::from(reach) {
+        while len <= reach as usize {
             let from = own & !(len - 1);
             let part = &groups[from..from + len];
             let foreign = |group: &Group| group.had & !bit(card) != 0;

@@ -8,9 +8,10 @@
 //! - **Objects.** A page that was never written on a card and is only read gets there as a copy, so
 //!   that the next reader takes nothing away from the first. An allocation whose read pages are
 //!   then written by their reader is found out by a few of them, and its other pages move at once.
-//! - **Ranges.** A fault brings its 64 KiB group, and the larger subtree of the block of which the
-//!   card has more than half already and nobody else has any. Evidence is kept per group: who
-//!   has had it, whether it was written, when it was last taken from somebody.
+//! - **Ranges.** Evidence is kept per 64 KiB group: who has had it, whether it was written, when it
+//!   was last taken from somebody. Where somebody has to be stopped, the group moves at once. Where
+//!   nobody has to, a fault brings as many pages as [`FarsideConfig::reach`] says, at most the
+//!   subtree of the block of which the card has more than half and nobody else has any.
 //! - **Minimum residency.** A group that has rested where it is moves as a whole, in one move that
 //!   stops its former user once: data is handed on. One that is taken back before it has rested is
 //!   fought over: at first only the page asked for moves, then the whole group is mapped over the
@@ -47,9 +48,10 @@ pub struct FarsideConfig {
     /// How long a group rests after it was taken from somebody; none: every fault is a new one.
     /// Ten times what a fault and its move take.
     pub residency: Option<Span>,
-    /// Most groups that a fault brings. More of them wait for each other on the link, and the page
-    /// that was asked for with them.
-    pub reach: u8,
+    /// Most pages that a fault brings from the host or copies where nobody is stopped for them, a
+    /// power of two. More than the page itself only helps where the link has time to spare: what
+    /// many compute units bring at the same time waits for each other there.
+    pub reach: u16,
     /// Times in a row that a group is taken before it has rested until it is mapped over the bus.
     pub fights: u8,
 }
@@ -86,7 +88,7 @@ impl Farside {
             objects: parameters.switch("objects", default.objects)?,
             prefetch: parameters.switch("prefetch", default.prefetch)?,
             residency: rests.then_some(Span::from_micros(micros.into())),
-            reach: parameters.number("reach", default.reach.into(), 1..=32)? as u8,
+            reach: parameters.number("reach", default.reach.into(), 1..=512)? as u16,
             fights: parameters.number("fights", default.fights.into(), 1..=255)? as u8,
         }))
     }
@@ -167,13 +169,12 @@ impl Farside {
         let mut decision = Decision::page(action, reason);
         let grows = matches!(action, Action::Migrate | Action::Duplicate);
         if self.config.prefetch && wide && u64::from(fault.room) > GROUP_PAGES {
-            let range = if grows {
-                self.groups.subtree(
-                    fault.page,
-                    card,
-                    action == Action::Duplicate,
-                    self.config.reach,
-                )
+            let range = if grows && !firm {
+                let reach = u64::from(self.config.reach.next_power_of_two());
+                let shared = action == Action::Duplicate;
+                let window = PageRange::new(fault.page.align_down(reach), reach);
+                let tree = self.groups.subtree(fault.page, card, shared, reach / GROUP_PAGES);
+                if reach < GROUP_PAGES { window } else { tree }
             } else {
                 PageRange::new(fault.page.align_down(GROUP_PAGES), GROUP_PAGES)
             };
