@@ -8,6 +8,7 @@ use farside::sweep::SweepError;
 use farside_live::serve::ServeError;
 use farside_sim::SimError;
 use farside_sim::functional::ReplayError;
+use farside_sim::stats::StatsError;
 
 use crate::workloads::Difference;
 
@@ -29,6 +30,9 @@ pub(crate) enum Failure {
     /// A card cannot be served.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// A file of statistics.
+    #[error(transparent)]
+    Stats(#[from] StatsError),
     /// A sweep.
     #[error(transparent)]
     Sweep(#[from] SweepError),
@@ -96,11 +100,13 @@ impl Failure {
                 SimError::Spec(_)
                 | SimError::Trace(_)
                 | SimError::Placement(_)
+                | SimError::NoSuchModifier { .. }
                 | SimError::TooSmall { .. },
             )
             | Failure::Sweep(
                 SweepError::Grid { .. } | SweepError::Machine { .. } | SweepError::Format { .. },
             )
+            | Failure::Stats(StatsError::Format { .. } | StatsError::NoSuchName { .. })
             | Failure::Replay(ReplayError::Scheme(_) | ReplayError::Option { .. })
             | Failure::Usage(_) => 2,
             Failure::Differs { .. } => 3,
@@ -108,6 +114,7 @@ impl Failure {
             | Failure::Sim(_)
             | Failure::Replay(_)
             | Failure::Serve(_)
+            | Failure::Stats(_)
             | Failure::Sweep(_)
             | Failure::Report(_)
             | Failure::InUse { .. }
