@@ -209,22 +209,6 @@ fn the_simulator_compares_schemes_on_the_bundled_traces() {
 }
 
 #[test]
-fn a_simulation_goes_on_from_its_stored_state() {
-    let path = std::env::temp_dir().join(format!("farside-{}.state", std::process::id()));
-    let path = path.to_str().expect("a path of text");
-    let program = ["sim", "--quiet", "--workload", "fir", "--bytes", "256KB"];
-    let with = |more: &[&'static str]| [&program, more].concat();
-    let save = ["--scheme", "grit", "--stop-after", "1000", "--save", path];
-    let said = done(&[program.as_slice(), &save].concat());
-    assert!(said.contains("bytes, at access 1"), "{said}");
-    let restored = done(&[program.as_slice(), &["--restore", path]].concat());
-    assert_eq!(restored, done(&with(&["--scheme", "grit"])));
-    let other = ["sim", "--workload", "st", "--bytes", "256KB", "--restore", path];
-    assert!(refused(1, &other).contains("another program"));
-    std::fs::remove_file(path).expect("it is there");
-}
-
-#[test]
 fn files_about_a_run_agree_with_its_table() {
     let folder = std::env::temp_dir().join(format!("farside-watch-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -264,6 +248,22 @@ fn files_about_a_run_agree_with_its_table() {
     let several = command(&["sim", "--perfetto", &trace]).output().expect("it starts");
     assert_eq!(several.status.code(), Some(2), "six runs and one trace");
     assert!(stderr(&several).contains("one run"), "{}", stderr(&several));
+}
+
+#[test]
+fn a_simulation_goes_on_from_its_stored_state() {
+    let path = std::env::temp_dir().join(format!("farside-{}.state", std::process::id()));
+    let path = path.to_str().expect("a path of text");
+    let program = ["sim", "--quiet", "--workload", "fir", "--bytes", "256KB"];
+    let with = |more: &[&'static str]| [&program, more].concat();
+    let save = ["--scheme", "grit", "--stop-after", "1000", "--save", path];
+    let said = done(&[program.as_slice(), &save].concat());
+    assert!(said.contains("bytes, at access 1"), "{said}");
+    let restored = done(&[program.as_slice(), &["--restore", path]].concat());
+    assert_eq!(restored, done(&with(&["--scheme", "grit"])));
+    let other = ["sim", "--workload", "st", "--bytes", "256KB", "--restore", path];
+    assert!(refused(1, &other).contains("another program"));
+    std::fs::remove_file(path).expect("it is there");
 }
 
 #[test]

@@ -68,11 +68,13 @@ pub(crate) struct Sim {
     stop_after: Option<u64>,
 
     /// Where to write the state
-    #[arg(long, value_name = "FILE", requires = "stop_after", conflicts_with = "json")]
+    #[arg(long, value_name = "FILE", requires = "stop_after",
+          conflicts_with_all = ["json", "sharing", "stats", "perfetto", "history", "series"])]
     save: Option<PathBuf>,
 
     /// Go on from a state with the same program; machine and scheme are those of the state
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "preset", "set", "scheme"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "preset", "set", "scheme",
+                                "sharing", "stats", "perfetto", "history", "series"])]
     restore: Option<PathBuf>,
 
     /// Print who shares and who writes the pages, by the order of the accesses alone (Figures 4 to
