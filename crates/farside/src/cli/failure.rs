@@ -32,6 +32,9 @@ pub(crate) enum Failure {
     /// A sweep.
     #[error(transparent)]
     Sweep(#[from] SweepError),
+    /// The simulated cards.
+    #[error(transparent)]
+    Cards(#[from] farside_sim::cards::CardsError),
     /// A report.
     #[error(transparent)]
     Report(#[from] farside::reproduce::ReportError),
@@ -109,6 +112,7 @@ impl Failure {
             | Failure::Replay(_)
             | Failure::Serve(_)
             | Failure::Sweep(_)
+            | Failure::Cards(_)
             | Failure::Report(_)
             | Failure::InUse { .. }
             | Failure::Told
