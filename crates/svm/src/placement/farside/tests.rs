@@ -6,27 +6,34 @@ use crate::placement::Scheme;
 use crate::placement::bed::Bed;
 
 #[test]
-fn the_first_write_brings_the_group_and_the_next_ones_more() {
+fn a_write_brings_as_much_as_the_scheme_may_reach() {
     let mut bed = Bed::new("farside", 2, 1024, 512);
+    bed.write(0, bed.page(5));
+    assert_eq!(bed.copies(bed.page(4)), [0], "nobody is stopped: the page alone");
+    let mut bed = Bed::new("farside:reach=4", 2, 1024, 512);
+    bed.write(0, bed.page(5));
+    assert_eq!(bed.copies(bed.page(4)), [1]);
+    assert_eq!(bed.copies(bed.page(8)), [0]);
+    let mut bed = Bed::new("farside:reach=512", 2, 1024, 512);
     bed.write(0, bed.page(5));
     assert_eq!(bed.copies(bed.page(15)), [1]);
     assert_eq!(bed.copies(bed.page(16)), [0]);
     bed.write(0, bed.page(16));
     bed.write(0, bed.page(32));
     assert_eq!(bed.copies(bed.page(63)), [1], "three of four groups: the fourth as well");
-    let mut bed = Bed::new("farside:prefetch=off", 2, 1024, 512);
+    let mut bed = Bed::new("farside:reach=512,prefetch=off", 2, 1024, 512);
     bed.write(0, bed.page(5));
     assert_eq!(bed.copies(bed.page(6)), [0]);
 }
 
 #[test]
 fn what_is_read_is_copied_at_once_to_each_reader() {
-    let mut bed = Bed::new("farside", 4, 1024, 64);
+    let mut bed = Bed::new("farside:reach=16", 4, 1024, 64);
     let page = bed.page(0);
     bed.read(0, page);
     bed.read(1, page);
     assert_eq!(bed.copies(page), [0, 1, 2]);
-    assert_eq!(bed.copies(bed.page(9)), [0, 1, 2], "with its group");
+    assert_eq!(bed.copies(bed.page(9)), [0, 1, 2], "as far as the scheme may reach");
     assert_eq!(bed.driver.scheme(page), Scheme::Duplication);
 }
 
