@@ -258,7 +258,7 @@ fn a_simulation_goes_on_from_its_stored_state() {
     let with = |more: &[&'static str]| [&program, more].concat();
     let save = ["--scheme", "grit", "--stop-after", "1000", "--save", path];
     let said = done(&[program.as_slice(), &save].concat());
-    assert!(said.contains("at access 10"), "{said}");
+    assert!(said.contains("bytes, at access 1"), "{said}");
     let restored = done(&[program.as_slice(), &["--restore", path]].concat());
     assert_eq!(restored, done(&with(&["--scheme", "grit"])));
     let other = ["sim", "--workload", "st", "--bytes", "256KB", "--restore", path];

@@ -36,6 +36,9 @@ pub(crate) enum Failure {
     /// A sweep.
     #[error(transparent)]
     Sweep(#[from] SweepError),
+    /// The simulated cards.
+    #[error(transparent)]
+    Cards(#[from] farside_sim::cards::CardsError),
     /// A report.
     #[error(transparent)]
     Report(#[from] farside::reproduce::ReportError),
@@ -116,6 +119,7 @@ impl Failure {
             | Failure::Serve(_)
             | Failure::Stats(_)
             | Failure::Sweep(_)
+            | Failure::Cards(_)
             | Failure::Report(_)
             | Failure::InUse { .. }
             | Failure::Told
