@@ -3,8 +3,8 @@
 #
 # Each crate's tests have a budget of seconds, 600 in all, building excluded. A crate past its budget is
 # a warning, because machines are shared; past three times its budget it is stopped and fails.
-# The virtual machines come last and have a limit of their own, which includes fetching QEMU. Where it
-# cannot be had the summary says NOT RUN: that is neither passed nor failed.
+# The Ray cluster and the virtual machines come last and have limits of their own, which include fetching
+# Ray and QEMU. Where one cannot be had the summary says NOT RUN: that is neither passed nor failed.
 # A step that fails does not keep the others from running; the summary and the exit code tell.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -15,16 +15,18 @@ farside-types 5
 farside-svm 15
 farside-card 30
 farside-vfio-user 10
-farside-sim 40
+farside-sim 110
 farside-live 20
-farside 90
+farside 150
 farside-guest 5
-farside-tests 385
+farside-tests 255
 "
 readonly FAIL_AT=3
 
 # A minute and a half with two processors, once QEMU and the programs are there.
 readonly QEMU_LIMIT_S=900
+# A minute with two processors, once Ray is there.
+readonly RAY_LIMIT_S=900
 # The exit code of a step that could not be run.
 readonly NOT_RUN=77
 
@@ -83,24 +85,24 @@ test_crate() {
     note "$result" "test $crate" "$took" "$budget"
 }
 
-# The boots in virtual machines; the reason why there are none, if there are none.
-test_qemu() {
-    local start=$SECONDS log code
+# test_script NAME LIMIT: scripts/NAME/test.sh, and why it could not be run, if it could not.
+test_script() {
+    local name=$1 limit=$2 start=$SECONDS log code
     log=$(mktemp)
-    echo "== test qemu: at most $QEMU_LIMIT_S s"
+    echo "== test $name: at most $limit s"
     # shellcheck disable=SC2016 # for the inner shell
-    bounded "$QEMU_LIMIT_S" bash -o pipefail -c 'scripts/qemu/test.sh 2>&1 | tee "$0"' "$log"
+    bounded "$limit" bash -o pipefail -c '"scripts/$1/test.sh" 2>&1 | tee "$0"' "$log" "$name"
     code=$?
     local took=$((SECONDS - start))
     case $code in
-        0) note ok "test qemu" "$took" "" ;;
+        0) note ok "test $name" "$took" "" ;;
         "$NOT_RUN")
-            note "NOT RUN" "test qemu" "$took" ""
-            summary+=("         $(sed -n 's/^qemu: NOT RUN: //p' "$log")")
+            note "NOT RUN" "test $name" "$took" ""
+            summary+=("         $(sed -n "s/^$name: NOT RUN: //p" "$log")")
             not_run=1
             ;;
-        124 | 137) note TIMEOUT "test qemu" "$took" "$QEMU_LIMIT_S" && failed=1 ;;
-        *) note FAILED "test qemu" "$took" "" && failed=1 ;;
+        124 | 137) note TIMEOUT "test $name" "$took" "$limit" && failed=1 ;;
+        *) note FAILED "test $name" "$took" "" && failed=1 ;;
     esac
     rm -f "$log"
 }
@@ -111,7 +113,8 @@ RUSTDOCFLAGS="-D warnings" check documentation cargo doc --locked --workspace --
 while read -r crate budget; do
     [ -z "$crate" ] || test_crate "$crate" "$budget"
 done <<<"$BUDGETS"
-test_qemu
+test_script ray "$RAY_LIMIT_S"
+test_script qemu "$QEMU_LIMIT_S"
 
 echo
 echo "== summary"

@@ -189,9 +189,9 @@ fn the_doctor_reports_each_check_and_its_verdict() {
 
 #[test]
 fn the_simulator_compares_schemes_on_the_bundled_traces() {
-    let args = ["sim", "--json", "--scheme", "on-touch,duplication", "--set", "gpu.outstanding=8"];
+    let args = ["sim", "--json", "--scheme", "on-touch,duplication", "--set", "gpu.wavefronts=8"];
     let result = json(&args);
-    assert_eq!(result["machine"]["gpu"]["outstanding"], 8);
+    assert_eq!(result["machine"]["gpu"]["wavefronts"], 8);
     let traces = result["traces"].as_array().expect("a list");
     assert_eq!(traces.len(), 2);
     for trace in traces {
@@ -209,6 +209,48 @@ fn the_simulator_compares_schemes_on_the_bundled_traces() {
 }
 
 #[test]
+fn files_about_a_run_agree_with_its_table() {
+    let folder = std::env::temp_dir().join(format!("farside-watch-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let file = |name: &str| folder.join(name).to_str().expect("UTF-8").to_owned();
+    let [stats, trace, history, series] =
+        ["stats.json", "trace.json", "history.json", "series.csv"].map(file);
+    let run = ["sim", "--workload", "st", "--bytes", "512k", "--scheme", "grit", "--json"];
+    let files = ["--stats", &stats, "--perfetto", &trace, "--history", &history];
+    let result = json(&[&run[..], &files, &["--series", &series]].concat());
+    let outcome = &result["traces"][0]["outcomes"][0];
+    let read = |path: &str| std::fs::read_to_string(path).expect("it is there");
+    let parsed = |path: &str| serde_json::from_str::<Value>(&read(path)).expect("JSON");
+
+    let list = parsed(&stats)["runs"][0]["statistics"].as_array().expect("a list").clone();
+    let value =
+        |name: &str| number(&list.iter().find(|it| it["name"] == name).expect(name)["value"]);
+    assert_eq!(value("total.faults.reported"), number(&outcome["total"]["faults"]));
+    let sum = |column: usize| -> u64 {
+        let rows = read(&series);
+        rows.lines()
+            .skip(1)
+            .map(|row| row.split(',').nth(column).unwrap().parse::<u64>().unwrap())
+            .sum()
+    };
+    assert_eq!(sum(2), value("total.faults.reported"));
+    assert_eq!(sum(5), value("driver.migrations"));
+    assert!(parsed(&trace).as_array().is_some_and(|events| events.len() > 100));
+    let moved = parsed(&history);
+    assert!(moved.as_array().is_some_and(|pages| pages.len() == 10), "{moved}");
+    std::fs::remove_dir_all(&folder).expect("it can be removed");
+
+    let sharing = json(&["sim", "--workload", "st", "--bytes", "512k", "--sharing", "--json"]);
+    assert_eq!(sharing[0]["workload"], "st");
+    for wrong in [["--series", "x.txt"], ["--history", "x.csv"], ["--stats", "x"]] {
+        assert_eq!(command(&[&run[..], &wrong].concat()).output().unwrap().status.code(), Some(2));
+    }
+    let several = command(&["sim", "--perfetto", &trace]).output().expect("it starts");
+    assert_eq!(several.status.code(), Some(2), "six runs and one trace");
+    assert!(stderr(&several).contains("one run"), "{}", stderr(&several));
+}
+
+#[test]
 fn a_simulation_goes_on_from_its_stored_state() {
     let path = std::env::temp_dir().join(format!("farside-{}.state", std::process::id()));
     let path = path.to_str().expect("a path of text");
@@ -216,7 +258,7 @@ fn a_simulation_goes_on_from_its_stored_state() {
     let with = |more: &[&'static str]| [&program, more].concat();
     let save = ["--scheme", "grit", "--stop-after", "1000", "--save", path];
     let said = done(&[program.as_slice(), &save].concat());
-    assert!(said.contains("at access 10"), "{said}");
+    assert!(said.contains("bytes, at access 1"), "{said}");
     let restored = done(&[program.as_slice(), &["--restore", path]].concat());
     assert_eq!(restored, done(&with(&["--scheme", "grit"])));
     let other = ["sim", "--workload", "st", "--bytes", "256KB", "--restore", path];
@@ -227,8 +269,23 @@ fn a_simulation_goes_on_from_its_stored_state() {
 #[test]
 fn words_about_the_command_itself() {
     assert_eq!(done(&["--version"]).trim(), concat!("farside ", env!("CARGO_PKG_VERSION")));
-    assert_eq!(done(&["schemes"]).lines().count(), 4);
-    for name in ["bench", "card", "cards", "demo", "doctor", "sim", "schemes"] {
+    let schemes = done(&["schemes"]);
+    for name in ["on-touch", "grit", "farside", "griffin", "ideal", "+acud", "+trans-fw"] {
+        assert!(schemes.lines().any(|line| line.starts_with(name)), "{name}: {schemes}");
+    }
+    for name in [
+        "bench",
+        "card",
+        "cards",
+        "demo",
+        "doctor",
+        "probe",
+        "replay",
+        "reproduce",
+        "schemes",
+        "sim",
+        "sweep",
+    ] {
         assert!(done(&["--help"]).contains(name));
         assert!(done(&[name, "--help"]).contains("Usage"), "{name}");
     }

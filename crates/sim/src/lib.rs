@@ -37,7 +37,11 @@
 //! |---|---|
 //! | machines: presets, TOML files, single values by key | [`Spec::PRESETS`], [`Spec::open`], [`Spec::with_overrides`], [`Spec::keys`] |
 //! | traces: recorded, bundled with the crate, made by hand | [`Trace::open`], [`Trace::bundled`], [`Trace::from_accesses`] |
-//! | schemes: by name, or one of your own | [`SCHEMES`], [`Simulation::new`], [`Simulation::with_placement`] |
+//! | programs that are generated | [`workload::catalog::by_name`], [`workload::Script`] |
+//! | schemes: by name, or one of your own | [`SCHEMES`], [`scheme`], [`Simulation::new`], [`Simulation::with_placement`] |
+//! | watching a run: page histories, traces, series | [`Simulation::observe`], [`observers`] |
+//! | who shares pages, without a machine | [`analysis`] |
+//! | replay without time | [`functional`] |
 //! | results: a table (`Display`), JSON, numbers | [`Outcome`], [`Comparison`] |
 //!
 //! # What is modelled

@@ -8,6 +8,7 @@ use farside::sweep::SweepError;
 use farside_live::serve::ServeError;
 use farside_sim::SimError;
 use farside_sim::functional::ReplayError;
+use farside_sim::stats::StatsError;
 
 use crate::workloads::Difference;
 
@@ -29,9 +30,15 @@ pub(crate) enum Failure {
     /// A card cannot be served.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// A file of statistics.
+    #[error(transparent)]
+    Stats(#[from] StatsError),
     /// A sweep.
     #[error(transparent)]
     Sweep(#[from] SweepError),
+    /// The simulated cards.
+    #[error(transparent)]
+    Cards(#[from] farside_sim::cards::CardsError),
     /// A report.
     #[error(transparent)]
     Report(#[from] farside::reproduce::ReportError),
@@ -96,11 +103,13 @@ impl Failure {
                 SimError::Spec(_)
                 | SimError::Trace(_)
                 | SimError::Placement(_)
+                | SimError::NoSuchModifier { .. }
                 | SimError::TooSmall { .. },
             )
             | Failure::Sweep(
                 SweepError::Grid { .. } | SweepError::Machine { .. } | SweepError::Format { .. },
             )
+            | Failure::Stats(StatsError::Format { .. } | StatsError::NoSuchName { .. })
             | Failure::Replay(ReplayError::Scheme(_) | ReplayError::Option { .. })
             | Failure::Usage(_) => 2,
             Failure::Differs { .. } => 3,
@@ -108,7 +117,9 @@ impl Failure {
             | Failure::Sim(_)
             | Failure::Replay(_)
             | Failure::Serve(_)
+            | Failure::Stats(_)
             | Failure::Sweep(_)
+            | Failure::Cards(_)
             | Failure::Report(_)
             | Failure::InUse { .. }
             | Failure::Told

@@ -23,6 +23,7 @@ mod service;
 mod sim;
 mod size;
 mod sweep;
+mod watch;
 mod which_cards;
 
 use std::process::ExitCode;
@@ -50,10 +51,12 @@ Examples:
   farside card serve /tmp/card0         serve a card to other programs, as a process
   farside cards                         which cards are served, and who uses them
   farside sim                           compare placement schemes on a recorded trace
+  farside sim --workload mm --bytes 8M  the same on a workload that is generated
   farside replay --functional           the same without time: what a scheme does, counted
   farside probe                         the simulated machine against theory
   farside sweep grid.toml               a grid of simulations, none of them twice
   farside reproduce grit                a paper's experiments, its numbers beside ours
+  farside schemes                       placement schemes, and the modifiers of `farside sim`
 
 Exit codes: 0 done, 1 it did not work, 2 the command line or an input cannot be used,
 3 a result differs from the plain host run.";

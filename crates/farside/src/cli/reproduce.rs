@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use farside::reproduce::Report;
 use farside::reproduce::grit::{Reproduction, Scale};
+use farside::reproduce::tapasco;
 
 use super::Failure;
 use super::output::print;
+use super::progress::bar;
 use super::sweep::{Workers, tell_failed};
 
 /// Run the experiments of a paper: what it prints beside what comes out, with the figures
@@ -21,6 +23,7 @@ pub(crate) struct Reproduce {
 #[derive(Subcommand, Debug)]
 enum Paper {
     Grit(Grit),
+    Tapasco(Tapasco),
 }
 
 /// GRIT (Wang et al., HPCA 2024): placement schemes on four GPUs
@@ -51,11 +54,28 @@ struct Grit {
     workers: Workers,
 }
 
+/// Multi-FPGA SVM (Kalkhof and Koch): pages between cards, by three transports
+///
+/// The experiments run in this process, on the driver of the live runtime and a simulated machine
+/// whose constants are fitted to some of the paper's rows; the report says which. It takes some
+/// seconds.
+#[derive(Args, Debug)]
+struct Tapasco {
+    /// Where the report and the figures go
+    #[arg(long, value_name = "FOLDER", default_value = "farside-tapasco")]
+    out: PathBuf,
+
+    /// No progress bar
+    #[arg(long, short)]
+    quiet: bool,
+}
+
 const EXAMPLES: &str = "\
 Examples:
   farside reproduce grit                        everything, with a part of each footprint
   farside reproduce grit --full --jobs 16       as in the paper
   farside reproduce grit --only figure-17,figure-18 --out main-result
+  farside reproduce tapasco                     tables and figures of the multi-FPGA SVM paper
 
 report.md, report.csv and report.json have every number that the paper prints, ours, and how far
 they are from each other; the figures are beside them as PNG and SVG.";
@@ -64,6 +84,7 @@ impl Reproduce {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         match &self.paper {
             Paper::Grit(grit) => grit.run(),
+            Paper::Tapasco(tapasco) => tapasco.run(),
         }
     }
 }
@@ -79,6 +100,17 @@ impl Grit {
         let sharings = whole.sharings(self.workers.jobs());
         tell(&whole.report(&done, &sharings), &self.out)?;
         tell_failed(&done)
+    }
+}
+
+impl Tapasco {
+    fn run(&self) -> Result<(), Failure> {
+        // One step: how far it is cannot be told, that it runs can.
+        let bar = bar(1, self.quiet);
+        bar.set_message("migrations, accelerators and alternatives of the multi-FPGA SVM paper");
+        let report = tapasco::report();
+        bar.finish_and_clear();
+        tell(&report?, &self.out)
     }
 }
 

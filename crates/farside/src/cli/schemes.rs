@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use clap::Args;
 use farside::placement;
+use farside_sim::scheme;
 
 use super::Failure;
 use super::output::print;
@@ -11,7 +12,8 @@ use super::output::print;
 /// List the placement schemes: what is done about a page that somebody wants and does not have
 ///
 /// `farside demo --placement NAME` runs one on cards in this program, `farside sim --scheme NAME`
-/// in simulated time.
+/// in simulated time. There a scheme may have parameters and modifiers: `grit:threshold=8+acud`.
+/// A parameter that does not exist is answered with those that do.
 #[derive(Args, Debug)]
 pub(crate) struct Schemes {}
 
@@ -21,6 +23,10 @@ impl Schemes {
         for name in placement::NAMES {
             // Writing to a string has no way to fail.
             let _ = writeln!(text, "{name:<16} {}", describe(name));
+        }
+        text += "\nIn simulated time also:\n";
+        for (name, about) in scheme::glossary() {
+            let _ = writeln!(text, "{name:<16} {about}");
         }
         print(&text)
     }

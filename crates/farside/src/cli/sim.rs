@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use farside::placement;
+use farside_sim::analysis::{Sharing, SharingOptions};
 use farside_sim::workload::Workload;
 use farside_sim::workload::catalog::{self, WorkloadError};
 use farside_sim::{
@@ -19,6 +20,7 @@ use super::Failure;
 use super::output::{print, print_json};
 use super::progress::bar;
 use super::size::parse_size;
+use super::watch::Watch;
 
 /// Run workloads and recorded memory traces on a simulated machine, under several schemes
 ///
@@ -66,12 +68,22 @@ pub(crate) struct Sim {
     stop_after: Option<u64>,
 
     /// Where to write the state
-    #[arg(long, value_name = "FILE", requires = "stop_after", conflicts_with = "json")]
+    #[arg(long, value_name = "FILE", requires = "stop_after",
+          conflicts_with_all = ["json", "sharing", "stats", "perfetto", "history", "series"])]
     save: Option<PathBuf>,
 
     /// Go on from a state with the same program; machine and scheme are those of the state
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "preset", "set", "scheme"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["save", "preset", "set", "scheme",
+                                "sharing", "stats", "perfetto", "history", "series"])]
     restore: Option<PathBuf>,
+
+    /// Print who shares and who writes the pages, by the order of the accesses alone (Figures 4 to
+    /// 10 of the GRIT paper), and run nothing
+    #[arg(long, conflicts_with_all = ["stats", "perfetto", "history", "series"])]
+    sharing: bool,
+
+    #[command(flatten)]
+    watch: Watch,
 
     /// Print one JSON object instead of tables
     #[arg(long)]
@@ -95,6 +107,8 @@ Examples:
   farside sim --scheme all --set gpu.capacity_percent=70
   farside sim --workload mm fir --bytes 8MB --scheme on-touch,grit
   farside sim --trace mm.timing.bin.zst st.timing.bin.zst --json
+  farside sim --workload st --bytes 2MB --sharing
+  farside sim --workload st --bytes 2MB --scheme grit --perfetto st.json --history pages.txt
   farside sim --set counter.threshold=64 --set link.pcie_gb_per_s=16
   farside sim --workload mm --scheme grit --stop-after 1000000 --save mm.state
   farside sim --workload mm --restore mm.state    goes on, and ends as if it had never stopped
@@ -135,8 +149,13 @@ impl Sim {
                  with the program"
             );
         }
+        let programs = self.programs()?;
+        if self.sharing {
+            return self.sharing(&spec, &programs);
+        }
+        self.watch.check(programs.len() * schemes.len())?;
         let mut comparisons = Vec::new();
-        for program in self.programs()? {
+        for program in programs {
             let comparison = self.compare(&spec, &program, &schemes)?;
             if !self.json {
                 let gap = if comparisons.is_empty() { "" } else { "\n" };
@@ -144,6 +163,7 @@ impl Sim {
             }
             comparisons.push(comparison);
         }
+        self.watch.write_stats(comparisons.iter().flat_map(|it| &it.outcomes))?;
         if self.json {
             let (version, preset) = (env!("CARGO_PKG_VERSION"), self.preset.as_str());
             print_json(&Json { version, preset, machine: &spec, traces: comparisons })?;
@@ -181,6 +201,21 @@ impl Sim {
         Ok(traces.into_iter().map(|trace| Arc::new(trace) as Arc<dyn Workload>).collect())
     }
 
+    /// Who shares and who writes the pages of each program.
+    fn sharing(&self, spec: &Spec, programs: &[Arc<dyn Workload>]) -> Result<(), Failure> {
+        let (gpus, units) = (spec.gpu.count, spec.gpu.compute_units);
+        let options = SharingOptions::default();
+        let of = |program: &Arc<dyn Workload>| Sharing::of(&**program, gpus, units, &options);
+        if self.json {
+            return print_json(&programs.iter().map(of).collect::<Vec<_>>());
+        }
+        for (index, program) in programs.iter().enumerate() {
+            let gap = if index == 0 { "" } else { "\n" };
+            print(&format!("{gap}{}", of(program)))?;
+        }
+        Ok(())
+    }
+
     /// One program under all schemes.
     fn compare(
         &self,
@@ -197,7 +232,9 @@ impl Sim {
             let (placement, spec) = scheme::resolve(scheme, spec)?;
             let check = cfg!(debug_assertions);
             let simulation = Simulation::with_placement(&spec, program, placement, check)?;
-            let outcome = simulation.run(step)?;
+            let watching = self.watch.start(&spec)?;
+            let outcome = watching.of(simulation).run(step)?;
+            self.watch.finish(watching)?;
             outcomes.push(Outcome { placement: scheme.clone(), ..outcome });
         }
         bar.finish_and_clear();

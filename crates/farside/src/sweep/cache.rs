@@ -137,12 +137,14 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use farside_sim::workload::Workload;
     use farside_sim::{Access, Simulation, Spec, Trace};
     use std::sync::Arc;
 
     pub(crate) fn outcome() -> Outcome {
         let access = Access { page: 0, bytes: 64, write: false };
-        let trace = Arc::new(Trace::from_accesses("t", &[4096], &[vec![(1, 7, access)]]).unwrap());
+        let trace = Trace::from_accesses("t", &[4096], &[vec![(1, 7, access)]]).unwrap();
+        let trace: Arc<dyn Workload> = Arc::new(trace);
         let simulation = Simulation::new(&Spec::default(), &trace, "on-touch").unwrap();
         simulation.run(|_| ()).unwrap()
     }

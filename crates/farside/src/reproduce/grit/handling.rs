@@ -7,7 +7,7 @@ use super::plan::{Experiment, Plan};
 use crate::reproduce::{Axis, Bar, Drawing, Figure};
 
 /// The paper's six parts with their statistics.
-const LATENCIES: [(&str, &str); 6] = [
+pub(super) const LATENCIES: [(&str, &str); 6] = [
     ("local", "total.handling.local"),
     ("host", "total.handling.host"),
     ("page migration", "total.handling.migration"),
@@ -17,9 +17,9 @@ const LATENCIES: [(&str, &str); 6] = [
 ];
 
 /// The schemes with their statistics: accesses that missed the L2 TLB, by the page's scheme.
-const SCHEMES: [(&str, &str); 3] = [
+pub(super) const SCHEMES: [(&str, &str); 3] = [
     ("on-touch", "total.scheme.on_touch"),
-    ("access counter", "total.scheme.access_counter"),
+    ("access counter", "total.scheme.counter"),
     ("duplication", "total.scheme.duplication"),
 ];
 

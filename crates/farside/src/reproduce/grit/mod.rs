@@ -97,6 +97,9 @@ impl Reproduction {
 
     fn notes(&self, done: &[Finished]) -> Vec<String> {
         let mut notes = vec![self.scale.to_string(), MEANS.to_owned(), GAINS.to_owned()];
+        if self.scale != Scale::Full {
+            notes.extend(self.plan.divided_further());
+        }
         let failed = done.iter().filter(|cell| cell.outcome.is_err());
         let failed: Vec<String> = failed
             .map(|cell| {

@@ -40,8 +40,15 @@ pub(super) struct Experiment {
     #[serde(default)]
     machine: BTreeMap<String, String>,
     size: Option<Size>,
+    /// What a scaled run divides its footprints by besides.
+    #[serde(default = "one")]
+    further: u64,
     #[serde(default, rename = "claim")]
     pub(super) claims: Vec<Stated>,
+}
+
+fn one() -> u64 {
+    1
 }
 
 /// What is drawn.
@@ -86,6 +93,9 @@ pub(super) struct Stated {
 pub(super) struct Sensitivity {
     pub(super) columns: Vec<String>,
     pub(super) factors: Vec<f64>,
+    /// What a scaled run divides its footprints by besides.
+    #[serde(default = "one")]
+    further: u64,
     #[serde(rename = "group")]
     pub(super) groups: Vec<Group>,
 }
@@ -135,6 +145,16 @@ pub enum Scale {
     Divided(u64),
 }
 
+impl Scale {
+    /// Divided by this besides, unless it is whole.
+    fn further(self, by: u64) -> Scale {
+        match self {
+            Scale::Full => Scale::Full,
+            Scale::Divided(divided) => Scale::Divided(divided * by),
+        }
+    }
+}
+
 impl fmt::Display for Scale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -172,6 +192,19 @@ impl Plan {
         Ok(())
     }
 
+    /// What a scaled run has smaller than the rest, in a sentence; none if nothing.
+    pub(super) fn divided_further(&self) -> Option<String> {
+        let experiments = self.experiments.iter().map(|e| (e.name.as_str(), e.further));
+        let sensitivity = self.sensitivity.iter().map(|s| ("sensitivity", s.further));
+        let smaller: Vec<String> = experiments
+            .chain(sensitivity)
+            .filter(|(_, further)| *further > 1)
+            .map(|(name, further)| format!("{name} by {further}"))
+            .collect();
+        let told = format!("To save time these are divided further: {}.", smaller.join(", "));
+        (!smaller.is_empty()).then_some(told)
+    }
+
     /// The workloads of an experiment.
     pub(super) fn workloads(&self, experiment: &Experiment) -> Vec<String> {
         let all = || self.megabytes.keys().cloned().collect();
@@ -186,6 +219,7 @@ impl Plan {
         scheme: &str,
         scale: Scale,
     ) -> Cell {
+        let scale = scale.further(experiment.further);
         let bytes = self.bytes(experiment.size, workload, scale);
         let set = self.machine.iter().chain(&experiment.machine);
         let cell = Cell::workload(workload, bytes, scheme);
@@ -238,6 +272,7 @@ impl Plan {
         change: Option<(&Group, f64)>,
         scale: Scale,
     ) -> Cell {
+        let scale = scale.further(self.sensitivity.as_ref().map_or(1, |s| s.further));
         let cell = Cell::workload(workload, self.bytes(None, workload, scale), scheme);
         let cell = self.machine.iter().fold(cell, |cell, (key, value)| cell.with(key, value));
         let Some((group, factor)) = change else { return cell };

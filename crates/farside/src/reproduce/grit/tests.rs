@@ -23,7 +23,8 @@ fn every_claim_is_about_columns_and_workloads_of_its_experiment() {
                 assert!(experiment.columns.contains(scheme), "{}: {scheme}", claim.id);
             }
             assert_eq!(claim.fastest.is_some(), !claim.among.is_empty(), "{}", claim.id);
-            assert_eq!(claim.fastest.is_some(), claim.paper.is_none(), "{}", claim.id);
+            let no_number = claim.fastest.is_some() || claim.source.starts_with("not in the paper");
+            assert_eq!(no_number, claim.paper.is_none(), "{}", claim.id);
             let workloads = plan.workloads(experiment);
             assert!(claim.workload.iter().all(|name| workloads.contains(name)), "{}", claim.id);
         }
@@ -37,6 +38,16 @@ fn every_machine_can_be() {
             cell.machine().unwrap();
         }
     }
+}
+
+#[test]
+fn every_statistic_of_the_figures_of_parts_is_counted() {
+    let counted = crate::sweep::test_outcome().statistics();
+    let counted: BTreeSet<String> = counted.into_iter().map(|counter| counter.name).collect();
+    for (_, name) in handling::LATENCIES.iter().chain(&handling::SCHEMES) {
+        assert!(counted.contains(*name), "{name}");
+    }
+    assert!(counted.contains(claims::FAULTS) && counted.contains("driver.evictions"));
 }
 
 #[test]
