@@ -139,6 +139,14 @@ pub enum TraceError {
         /// What is wrong.
         what: String,
     },
+    /// A text of valgrind without a single access to data, or an empty file.
+    #[error(
+        "{path} has no access to data; record it with valgrind --tool=lackey --trace-mem=yes, and check that it is not cut off"
+    )]
+    NoAccesses {
+        /// The file.
+        path: PathBuf,
+    },
     /// A line of a text is no memory access.
     #[error(
         "{path}, line {line}: {why}; `valgrind --tool=lackey --trace-mem=yes` writes what is expected"

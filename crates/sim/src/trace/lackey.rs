@@ -57,6 +57,9 @@ impl Lackey {
             pages.extend(touch.address >> PAGE_SHIFT..=last);
             Ok(())
         })?;
+        if pages.is_empty() {
+            return Err(TraceError::NoAccesses { path: path.to_owned() });
+        }
         lackey.pages = pages;
         Ok(lackey)
     }
@@ -194,6 +197,14 @@ mod tests {
         let block = crate::workload::BLOCK_LINES;
         let far = block + (0x93c / 64);
         assert_eq!(found, [(far, false), (far + 1, false), (0, true), (1, false), (1, true)]);
+    }
+
+    #[test]
+    fn a_text_without_accesses_is_an_error() {
+        for nothing in ["", "==7== Lackey\n", "I  04016ff4,2\n"] {
+            let error = open("lackey-nothing", nothing, 1).unwrap_err();
+            assert!(matches!(error, TraceError::NoAccesses { .. }), "{error}");
+        }
     }
 
     #[test]
