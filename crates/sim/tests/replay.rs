@@ -153,7 +153,7 @@ fn remote_access_to_the_host() {
     let spec = machine(1);
     for kind in [READ, WRITE] {
         let steps: [&[Access]; 2] = [&[(0, 0, 0, kind)], &[(0, 0, 0, kind)]];
-        let outcome = run(&spec, &program(1, &steps), "access-counter");
+        let outcome = run(&spec, &program(1, &steps), "access-counter:map-host=on");
         let link = &spec.link;
         let expected = ns(1 + spec.cache.l1_cycles + 2 * link.pcie_ns + link.host_memory_ns)
             + bytes_time(64, link.pcie_gb_per_s);
@@ -254,9 +254,9 @@ fn counters_move_a_group_after_so_many_remote_accesses() {
             none.with_launch((0..count).map(load).collect()).with_launch(vec![]).groups_per_unit(1),
         )
     };
-    let outcome = run(&spec, &script(7), "access-counter");
+    let outcome = run(&spec, &script(7), "access-counter:map-host=on");
     assert_eq!((outcome.total.notices, outcome.driver.migrations), (0, 0));
-    let outcome = run(&spec, &script(8), "access-counter");
+    let outcome = run(&spec, &script(8), "access-counter:map-host=on");
     assert_eq!(outcome.total.notices, 1);
     assert_eq!(outcome.driver.by_reason[&Reason::Counter], 16, "the group of 64 KiB");
     assert_eq!(outcome.driver.remote_maps, 4);
@@ -484,7 +484,7 @@ fn page_handling_is_told_apart_by_what_was_done() {
     let on_touch = run(&machine(4), &program(1, &steps), "on-touch").total;
     assert!(on_touch.handling_migration > Span::ZERO);
     assert_eq!(on_touch.handling_duplication, Span::ZERO);
-    let counter = run(&machine(4), &program(1, &steps), "access-counter").total;
+    let counter = run(&machine(4), &program(1, &steps), "access-counter:map-host=on").total;
     assert!(counter.handling_remote > Span::ZERO && counter.handling_host > Span::ZERO);
     assert_eq!(counter.handling_migration, Span::ZERO);
 }
