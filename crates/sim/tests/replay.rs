@@ -493,7 +493,7 @@ fn page_handling_is_told_apart_by_what_was_done() {
     let on_touch = run(&machine(4), &program(1, &steps), "on-touch").total;
     assert!(on_touch.handling_migration > Span::ZERO);
     assert_eq!(on_touch.handling_duplication, Span::ZERO);
-    let counter = run(&machine(4), &program(1, &steps), "access-counter:map-host=on").total;
+    let counter = run(&machine(4), &program(1, &steps), "access-counter").total;
     assert!(counter.handling_remote > Span::ZERO && counter.handling_host > Span::ZERO);
     assert!(counter.handling_migration > Span::ZERO, "the first card takes the page");
     let mapped = run(&machine(4), &program(1, &steps), "access-counter:map-host=on").total;
