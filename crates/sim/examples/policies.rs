@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let driver = &outcome.driver;
             println!(
                 "{text:10} {scheme:24} {time:9.3} ms {:6.3}x  faults {:8} migrated {:8} copied {:8} \
-                 collapsed {:7} remote {:7} evicted {:7}  ({:.1} s)",
+                 collapsed {:7} remote {:7} evicted {:7}  ({:.2} million lines a second)",
                 first / time,
                 driver.card_faults,
                 driver.migrations,
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 driver.collapses,
                 driver.remote_maps,
                 driver.evictions,
-                started.elapsed().as_secs_f64(),
+                outcome.total.accesses() as f64 / started.elapsed().as_secs_f64() / 1e6,
             );
         }
         count += 1;
