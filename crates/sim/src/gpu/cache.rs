@@ -1,9 +1,11 @@
 //! A cache: set associative, least recently used goes first, lines of 64 bytes.
 //!
 //! Tags are lines of the workload, not of frames: whatever changes a page's frame flushes it. A
-//! tag carries the cache's epoch, so that emptying the cache is one addition.
+//! tag carries the cache's epoch, so that emptying the cache is one addition. A set lies in one
+//! piece, in the order of use: this is where a simulation spends its memory accesses.
 
 use farside_types::Time;
+use serde::{Deserialize, Serialize};
 
 use crate::state::state;
 use crate::workload::Line;
@@ -11,14 +13,9 @@ use crate::workload::Line;
 /// A cache's tags, and when each line has arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache {
-    /// Sets of `ways` tags: epoch and line.
-    tags: Box<[u64]>,
-    /// Beside each tag: the time at which the line is there, and whether it is dirty (lowest bit).
-    lines: Box<[u64]>,
-    /// Beside each tag: when it was used last, in uses of the cache.
-    used: Box<[u64]>,
-    uses: u64,
-    /// Where the line is that was looked up or taken in last.
+    /// Sets of `ways` entries, each from the most to the least recently used.
+    entries: Box<[Entry]>,
+    /// The set of the line that was looked up or taken in last; the line is its first.
     last: usize,
     ways: usize,
     set_mask: u32,
@@ -27,10 +24,19 @@ pub(crate) struct Cache {
 }
 
 state!(Cache {
-    values: uses, last, epoch, dirty;
-    fixed: tags, lines, used;
+    values: last, epoch, dirty;
+    fixed: entries;
     made: ways, set_mask;
 });
+
+/// A place for a line.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Entry {
+    /// Epoch and line.
+    tag: u64,
+    /// The time at which the line is there, and whether it is dirty (lowest bit).
+    state: u64,
+}
 
 const DIRTY: u64 = 1;
 
@@ -40,10 +46,7 @@ impl Cache {
     pub(crate) fn new(bytes: u32, ways: u32) -> Cache {
         let entries = (bytes / crate::workload::LINE_BYTES as u32) as usize;
         Cache {
-            tags: vec![0; entries].into(),
-            lines: vec![0; entries].into(),
-            used: vec![0; entries].into(),
-            uses: 0,
+            entries: vec![Entry::default(); entries].into(),
             last: 0,
             ways: ways as usize,
             set_mask: entries as u32 / ways - 1,
@@ -52,58 +55,52 @@ impl Cache {
         }
     }
 
-    fn set(&self, line: Line) -> std::ops::Range<usize> {
+    /// Where the set of `line` begins.
+    #[inline]
+    fn start(&self, line: Line) -> usize {
         // Lines of one column of a large matrix share their low bits; hardware hashes, too.
         let hash = line.0 ^ (line.0 >> 7) ^ (line.0 >> 15);
-        let start = (hash & self.set_mask) as usize * self.ways;
-        start..start + self.ways
+        (hash & self.set_mask) as usize * self.ways
     }
 
     /// When `line`, if it is held or on its way, is there. It becomes the most recently used.
     #[inline]
     pub(crate) fn lookup(&mut self, line: Line) -> Option<Time> {
-        let set = self.set(line);
+        let start = self.start(line);
+        let set = &mut self.entries[start..start + self.ways];
         let tag = self.epoch | u64::from(line.0);
-        let way = self.tags[set.clone()].iter().position(|&held| held == tag)?;
-        self.touch(set.start + way);
-        Some(Time(self.lines[self.last] >> 1))
-    }
-
-    #[inline]
-    fn touch(&mut self, at: usize) {
-        self.uses += 1;
-        self.used[at] = self.uses;
-        self.last = at;
+        let way = set.iter().position(|held| held.tag == tag)?;
+        let held = set[way];
+        set.copy_within(..way, 1);
+        set[0] = held;
+        self.last = start;
+        Some(Time(held.state >> 1))
     }
 
     /// Takes `line`, which it does not hold, in; it is there at `ready`. Returns the line that has
     /// to be written back for it.
     #[inline]
     pub(crate) fn insert(&mut self, line: Line, ready: Time) -> Option<Line> {
-        let set = self.set(line);
-        let mut oldest = set.start;
-        for at in set {
-            if self.used[at] < self.used[oldest] {
-                oldest = at;
-            }
-        }
-        let (old_tag, old) = (self.tags[oldest], self.lines[oldest]);
-        self.tags[oldest] = self.epoch | u64::from(line.0);
-        self.lines[oldest] = ready.0 << 1;
-        self.touch(oldest);
-        let live = old_tag >> 32 == self.epoch >> 32;
-        if live && old & DIRTY != 0 {
+        let start = self.start(line);
+        let set = &mut self.entries[start..start + self.ways];
+        let old = set[self.ways - 1];
+        set.copy_within(..self.ways - 1, 1);
+        set[0] = Entry { tag: self.epoch | u64::from(line.0), state: ready.0 << 1 };
+        self.last = start;
+        let live = old.tag >> 32 == self.epoch >> 32;
+        if live && old.state & DIRTY != 0 {
             self.dirty -= 1;
-            return Some(Line(old_tag as u32));
+            return Some(Line(old.tag as u32));
         }
         None
     }
 
     /// Marks the line that was looked up or taken in last, `line`, as dirty.
     pub(crate) fn mark_dirty(&mut self, line: Line) {
-        debug_assert_eq!(self.tags[self.last], self.epoch | u64::from(line.0));
-        if self.lines[self.last] & DIRTY == 0 {
-            self.lines[self.last] |= DIRTY;
+        let held = &mut self.entries[self.last];
+        debug_assert_eq!(held.tag, self.epoch | u64::from(line.0));
+        if held.state & DIRTY == 0 {
+            held.state |= DIRTY;
             self.dirty += 1;
         }
     }
@@ -119,10 +116,10 @@ impl Cache {
     pub(crate) fn flush_page(&mut self, first: Line, count: u32) -> u32 {
         let page = (self.epoch | u64::from(first.0)) & !u64::from(count - 1);
         let mut dirty = 0;
-        for (tag, line) in self.tags.iter_mut().zip(&self.lines) {
-            if *tag & !u64::from(count - 1) == page {
-                *tag = 0;
-                dirty += (*line & DIRTY) as u32;
+        for held in &mut self.entries {
+            if held.tag & !u64::from(count - 1) == page {
+                held.tag = 0;
+                dirty += (held.state & DIRTY) as u32;
             }
         }
         self.dirty -= dirty;

@@ -22,6 +22,16 @@ state!(Tlb {
 /// No page: an arena has fewer pages.
 const EMPTY: u32 = u32::MAX;
 
+/// Where `page` is in a set. Compares several entries at once, which a search that ends at the
+/// first match does not: a TLB that holds all of its pages in one set is searched at every access.
+#[inline]
+fn find(set: &[u32], page: u32) -> Option<usize> {
+    const ENTRIES: usize = 8;
+    let holds = |part: &[u32]| part.iter().fold(false, |any, &entry| any | (entry == page));
+    let part = set.chunks(ENTRIES).position(holds)? * ENTRIES;
+    set[part..].iter().position(|&entry| entry == page).map(|way| part + way)
+}
+
 impl Tlb {
     /// `entries` in sets of `ways`; the specification has checked that sets are a power of two.
     pub(crate) fn new(entries: u32, ways: u32) -> Tlb {
@@ -39,14 +49,16 @@ impl Tlb {
     }
 
     /// Whether it holds `page`, which becomes the most recently used of its set.
+    #[inline]
     pub(crate) fn lookup(&mut self, page: u32) -> bool {
         let set = self.set(page);
         if set[0] == page {
             return true;
         }
-        match set.iter().position(|&entry| entry == page) {
+        match find(set, page) {
             Some(way) => {
-                set[..=way].rotate_right(1);
+                set.copy_within(..way, 1);
+                set[0] = page;
                 true
             }
             None => false,
@@ -62,7 +74,7 @@ impl Tlb {
     pub(crate) fn insert(&mut self, page: u32) {
         if !self.lookup(page) {
             let set = self.set(page);
-            set.rotate_right(1);
+            set.copy_within(..set.len() - 1, 1);
             set[0] = page;
         }
     }
@@ -70,7 +82,7 @@ impl Tlb {
     /// Forgets `page`.
     pub(crate) fn invalidate(&mut self, page: u32) {
         let set = self.set(page);
-        if let Some(way) = set.iter().position(|&entry| entry == page) {
+        if let Some(way) = find(set, page) {
             set[way..].rotate_left(1);
             set[set.len() - 1] = EMPTY;
         }

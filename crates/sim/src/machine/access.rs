@@ -173,11 +173,11 @@ impl Machine {
                 if store && self.spec.store.mode == StoreMode::Broadcast {
                     self.broadcast(access, page, at);
                 }
-                let path = self.path(access, memory);
                 let events = self.spec.engine.mode == EngineMode::Events;
-                let end = match events {
-                    true => self.unloaded(&path, access.line, at),
-                    false => self.reserve(&path, access.line, at),
+                let path = events.then(|| self.path(access, memory));
+                let end = match &path {
+                    Some(path) => self.unloaded(path, access.line, at),
+                    None => self.reserve(access, memory, at),
                 };
                 let gpu = &mut self.gpus[usize::from(access.gpu)];
                 if !store {
@@ -191,7 +191,7 @@ impl Machine {
                     self.count_remote(access.gpu, page);
                     self.wave_mut(access).cause = WaitsFor::Remote;
                 }
-                if events {
+                if let Some(path) = path {
                     if !pending {
                         self.pend(access);
                     }
@@ -210,8 +210,7 @@ impl Machine {
             let memory = self.gpus[other].memory;
             let copy = self.gpus[other].table.usable(page, Right::Read) == Some(memory);
             if copy && other != usize::from(access.gpu) {
-                let path = self.path(access, memory);
-                self.reserve(&path, access.line, at);
+                self.reserve(access, memory, at);
                 self.gpus[usize::from(access.gpu)].counts.broadcasts += 1;
             }
         }

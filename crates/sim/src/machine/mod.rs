@@ -6,7 +6,7 @@
 //! - `access.rs`, `path.rs`: lines are translated, accessed through caches and links, or fault;
 //! - `travel.rs`: the same way, event by event;
 //! - `watch.rs`: what observers are told, and where the time of faults went;
-//! - `pool.rs`: lists of accesses that wait for a walk or in a fault;
+//! - `pool.rs`: lists of accesses that wait for a walk or in a fault; `table.rs`: who finds them;
 //! - `ring.rs`: the GPUs' command rings, in order, with shootdown, drain and replay;
 //! - `host.rs`: the driver's processor: fault batches, notices, operations on the CPU's mappings;
 //! - `transfer.rs`: copies and zero fills;
@@ -26,6 +26,7 @@ mod ring;
 mod samples;
 mod saved;
 mod setup;
+mod table;
 mod transfer;
 mod travel;
 mod watch;
@@ -51,9 +52,10 @@ use crate::time::Queue;
 use crate::workload::{Line, Lines, Workload};
 use crate::{Outcome, Progress, SimError, Spec, Stop};
 use host::Host;
-use pool::{List, Lists, Pool};
+use pool::{List, Pool};
 use ring::Ring;
 use samples::Samples;
+use table::Table;
 use transfer::Transfer;
 use travel::Travel;
 use watch::Sampling;
@@ -137,12 +139,12 @@ pub(crate) struct Machine {
     links: Links,
     host: Host,
     transfers: BTreeMap<CommandId, Transfer>,
-    faults: BTreeMap<FaultId, Fault>,
+    faults: Table<FaultId, Fault>,
     /// The open fault of a GPU on a page, by whether it is for writing.
-    open: BTreeMap<(u8, u32, bool), FaultId>,
+    open: Table<(u8, u32, bool), FaultId>,
     next_fault: u64,
     /// Walks under way, by GPU and page.
-    walks: Lists,
+    walks: Table<(u8, u32), List>,
     pool: Pool,
     /// Lines under way from stage to stage, by number.
     travels: Vec<Option<Travel>>,

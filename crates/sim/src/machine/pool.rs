@@ -1,54 +1,10 @@
 //! Lists of accesses that wait for the same thing, in one piece of memory.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
 use farside_types::Time;
 use serde::{Deserialize, Serialize};
 
 use super::access::Access;
-use crate::state::{Reader, Refused, State, Writer, state};
-
-/// Lists by GPU and page. The hash has no seed, and nobody asks for the order.
-pub(super) type Lists = HashMap<(u8, u32), List, BuildHasherDefault<PageHash>>;
-
-/// In the order of GPUs and pages, so that equal states are equal bytes.
-impl State for Lists {
-    fn save(&self, to: &mut Writer) -> Result<(), Refused> {
-        let mut lists: Vec<_> = self.iter().collect();
-        lists.sort_by_key(|(key, _)| **key);
-        to.value(&lists)
-    }
-
-    fn load(&mut self, from: &mut Reader<'_>) -> Result<(), Refused> {
-        let lists: Vec<((u8, u32), List)> = from.value()?;
-        *self = lists.into_iter().collect();
-        Ok(())
-    }
-}
-
-/// A hash of small numbers.
-#[derive(Default)]
-pub(super) struct PageHash(u64);
-
-impl Hasher for PageHash {
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 32)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u32(u32::from(byte)));
-    }
-
-    fn write_u8(&mut self, value: u8) {
-        self.write_u32(u32::from(value));
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        // 2^64 over the golden ratio.
-        self.0 = (self.0.rotate_left(23) ^ u64::from(value)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-}
+use crate::state::state;
 
 /// No place of the pool.
 const NONE: u32 = u32::MAX;

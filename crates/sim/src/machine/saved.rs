@@ -18,9 +18,9 @@ use crate::workload::{Workload, first_lines};
 use crate::{SimError, Spec};
 
 state!(Machine {
-    values: transfers, faults, open, next_fault, travels, before, launches, timer, accesses,
+    values: transfers, next_fault, travels, before, launches, timer, accesses,
         groups_done, events, idle_events;
-    parts: queue, gpus, rings, links, host, walks, pool, coherence, running, samples;
+    parts: queue, gpus, rings, links, host, faults, open, walks, pool, coherence, running, samples;
     made: spec, times, workload, lines, driver, observers, samplings, arena, arena_pages, used,
         blocks, first_lines, page_shift, per_gpu, groups, start;
 });
@@ -268,6 +268,6 @@ mod tests {
         let mut forged = bytes.clone();
         forged[at..at + text.len()].copy_from_slice(b"l2_bytes = 8192");
         let refused = Simulation::restore(&state::seal(&forged).unwrap(), &program).err().unwrap();
-        assert!(refused.to_string().contains("gpus[0].l2_cache.tags: 64 values"), "{refused}");
+        assert!(refused.to_string().contains("gpus[0].l2_cache.entries: 64 values"), "{refused}");
     }
 }

@@ -19,8 +19,9 @@ use farside_types::{
 };
 
 use super::host::Host;
-use super::pool::{Lists, Pool};
+use super::pool::Pool;
 use super::ring::Ring;
+use super::table::Table;
 use super::waves::Running;
 use super::{Machine, Times};
 use crate::coherence::Coherence;
@@ -76,10 +77,10 @@ impl Machine {
             driver: driver(config)?,
             queue: Queue::new(START),
             transfers: BTreeMap::new(),
-            faults: BTreeMap::new(),
-            open: BTreeMap::new(),
+            faults: Table::default(),
+            open: Table::default(),
             next_fault: 0,
-            walks: Lists::default(),
+            walks: Table::default(),
             pool: Pool::new(),
             travels: Vec::new(),
             observers: Vec::new(),

@@ -15,9 +15,9 @@ impl Machine {
     /// The error that says what was noticed and who waits for what.
     pub(super) fn stuck(&self, what: &'static str) -> SimError {
         let mut lines: Vec<String> = Vec::new();
-        for (id, fault) in self.faults.iter().take(LINES_MAX) {
-            lines.push(self.describe(*id, fault));
-        }
+        let mut faults: Vec<_> = self.faults.iter().collect();
+        faults.sort_unstable_by_key(|(id, _)| **id);
+        lines.extend(faults.iter().take(LINES_MAX).map(|(id, fault)| self.describe(**id, fault)));
         let more = self.faults.len().saturating_sub(LINES_MAX);
         if more > 0 {
             lines.push(format!("  and {more} more faults"));
