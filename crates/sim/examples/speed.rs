@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p farside-sim --example speed              # speed of two programs
-//! cargo run --release -p farside-sim --example speed -- memory    # 3 GB of footprint
+//! cargo run --release -p farside-sim --example speed -- memory    # 3 GB of footprint under GRIT
 //! ```
 
 use std::sync::Arc;
@@ -154,7 +154,8 @@ fn peak_bytes() -> u64 {
 
 fn main() -> Result<(), SimError> {
     if std::env::args().nth(1).as_deref() == Some("memory") {
-        return run(Sweep::new("large", 3_072, 4_096, false, 1), "on-touch");
+        let scheme = std::env::args().nth(2).unwrap_or_else(|| "grit".to_owned());
+        return run(Sweep::new("large", 3_072, 4_096, false, 1), &scheme);
     }
     for scheme in ["on-touch", "duplication"] {
         run(Sweep::new("own", 32, 256, false, 8), scheme)?;

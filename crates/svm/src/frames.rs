@@ -7,10 +7,10 @@
 
 use farside_types::FrameNo;
 
-/// No page.
-const FREE: u32 = u32::MAX;
+/// No page. Zero, so that frames that were never used take no memory of the process.
+const FREE: u32 = 0;
 /// Out of use until the cards that may still write to it are reset.
-const QUARANTINED: u32 = u32::MAX - 1;
+const QUARANTINED: u32 = u32::MAX;
 
 /// Frames of one card.
 #[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]

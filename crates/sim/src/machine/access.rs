@@ -55,6 +55,14 @@ impl Machine {
         self.blocks[(line.0 / crate::workload::BLOCK_LINES) as usize] + within
     }
 
+    /// The first line of a page of the program's.
+    pub(super) fn first_line(&self, page: u32) -> Line {
+        let buffer =
+            self.first_lines.partition_point(|&(first, _)| first <= page).saturating_sub(1);
+        let (start, line) = self.first_lines[buffer];
+        Line(line.0 + (page.saturating_sub(start) << self.page_shift))
+    }
+
     /// A wavefront accesses a line at `at`, now or a little later.
     pub(super) fn line(&mut self, access: Access, at: Time) {
         let page = self.page_of(access.line);

@@ -157,8 +157,8 @@ pub(crate) struct Machine {
     used: Vec<PageRange>,
     /// The arena's page at the start of each block of the program's lines.
     blocks: Vec<u32>,
-    /// The first line of each page of the arena.
-    first_lines: Vec<Line>,
+    /// The first page of each of the program's buffers with its first line, in the order of pages.
+    first_lines: Vec<(u32, Line)>,
     /// log2 of the lines of a page.
     page_shift: u32,
     coherence: Option<Coherence>,

@@ -112,7 +112,7 @@ impl Machine {
         let lines = 1 << self.page_shift;
         for page in runs.iter().flat_map(|run| run.pages().pages()) {
             let page = self.index(page)?;
-            let first = self.first_lines[page as usize];
+            let first = self.first_line(page);
             let state = &mut self.gpus[usize::from(gpu)];
             match rights {
                 None => state.table.unmap(page),

@@ -89,7 +89,7 @@ impl Machine {
             arena_pages: pages as u64,
             used: Vec::new(),
             blocks: Vec::new(),
-            first_lines: vec![Line::default(); pages],
+            first_lines: Vec::new(),
             page_shift: spec.page_lines_shift(),
             coherence,
             per_gpu: Vec::new(),
@@ -171,12 +171,9 @@ impl Machine {
     fn take_range(&mut self, range: PageRange, first: Line) -> Result<(), SimError> {
         let start = self.index(range.start)?;
         let pages_per_block = BLOCK_LINES >> self.page_shift;
-        for index in 0..range.count as u32 {
-            self.first_lines[(start + index) as usize] = Line(first.0 + (index << self.page_shift));
-            if index % pages_per_block == 0 {
-                self.blocks.push(start + index);
-            }
-        }
+        self.blocks.extend((start..start + range.count as u32).step_by(pages_per_block as usize));
+        let place = self.first_lines.partition_point(|&(page, _)| page < start);
+        self.first_lines.insert(place, (start, first));
         self.used.push(range);
         Ok(())
     }

@@ -21,6 +21,7 @@ mod neighbours;
 mod pa_cache;
 mod pa_table;
 mod scheme_bits;
+mod sheets;
 
 use pa_table::PaTable;
 pub use pa_table::{cache_bits, table_entry_bits};

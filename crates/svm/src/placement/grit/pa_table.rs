@@ -1,12 +1,10 @@
 //! The Page Attribute Table: faults of a page and whether it was written, since its scheme was last
 //! decided (GRIT, section V-C). Lives in the host's memory.
 
-use std::collections::HashMap;
-
 use farside_types::{PageNo, PageRange};
 
 use super::pa_cache::{ENTRIES, PaCache};
-use crate::hash::IndexHash;
+use super::sheets::Sheets;
 
 /// Bits of a virtual page number in an entry of the table.
 const PAGE_BITS: u32 = 45;
@@ -27,8 +25,7 @@ pub(super) struct Entry {
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(super) struct PaTable {
-    /// Looked up by page only: no result depends on its order.
-    entries: HashMap<PageNo, Entry, IndexHash>,
+    entries: Sheets<Entry>,
     cache: Option<PaCache>,
     /// Accesses to the table in memory that have not been asked for.
     accesses: u32,
@@ -38,7 +35,7 @@ impl PaTable {
     /// An empty table, with or without the cache.
     pub(super) fn new(cached: bool) -> PaTable {
         let cache = cached.then(PaCache::new);
-        PaTable { entries: HashMap::default(), cache, accesses: 0 }
+        PaTable { entries: Sheets::new(), cache, accesses: 0 }
     }
 
     /// Counts a fault. When it is number `threshold`, the entry is deleted and what it said is
@@ -61,7 +58,7 @@ impl PaTable {
             return Some(entry);
         }
         self.accesses += 1;
-        self.entries.get(&page).copied()
+        self.entries.get(page)
     }
 
     /// Keeps an entry: in the cache, where the least recently used one is written back for it.
@@ -77,7 +74,7 @@ impl PaTable {
     }
 
     fn delete(&mut self, page: PageNo) {
-        if self.entries.remove(&page).is_some() {
+        if self.entries.remove(page).is_some() {
             self.accesses += 1;
         }
     }
@@ -87,9 +84,7 @@ impl PaTable {
         if let Some(cache) = &mut self.cache {
             cache.forget(|page| pages.contains(page));
         }
-        if !self.entries.is_empty() {
-            self.entries.retain(|&page, _| !pages.contains(page));
-        }
+        self.entries.forget(pages);
     }
 
     /// Memory accesses since this was last asked.
