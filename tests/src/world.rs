@@ -60,7 +60,7 @@ pub struct World {
 impl World {
     /// A world before its first step.
     pub fn new(setup: Setup) -> World {
-        let scheme = placement::by_name(setup.scheme).expect("the scheme has a known name");
+        let scheme = placement::by_name(&setup.scheme).expect("the scheme has a known name");
         let mut driver =
             Driver::new(setup.config.clone(), scheme).expect("the configuration is valid");
         if let Some(mutation) = setup.mutation {
