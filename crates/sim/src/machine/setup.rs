@@ -22,7 +22,7 @@ use super::host::Host;
 use super::pool::{Lists, Pool};
 use super::ring::Ring;
 use super::waves::Running;
-use super::{Machine, Times};
+use super::{Block, Machine, Times};
 use crate::coherence::Coherence;
 use crate::gpu::{Gpu, Mapping};
 use crate::links::Links;
@@ -173,7 +173,8 @@ impl Machine {
         for index in 0..range.count as u32 {
             self.first_lines[(start + index) as usize] = Line(first.0 + (index << self.page_shift));
             if index % pages_per_block == 0 {
-                self.blocks.push(start + index);
+                let pages = pages_per_block.min(range.count as u32 - index);
+                self.blocks.push(Block { start: start + index, pages });
             }
         }
         self.used.push(range);
@@ -256,7 +257,7 @@ pub(super) fn pages(spec: &Spec, buffer: &Buffer) -> u64 {
     buffer.bytes.div_ceil(u64::from(spec.page.bytes))
 }
 
-/// Enough pages for every buffer to start at a block of its own.
+/// Enough pages for every buffer to start at a block of its own, and some that stay empty.
 fn arena_pages(spec: &Spec, buffers: &[Buffer]) -> u64 {
     let blocks = buffers.iter().map(|buffer| pages(spec, buffer).div_ceil(BLOCK_PAGES) + 1);
     (blocks.sum::<u64>() + 1) * BLOCK_PAGES
