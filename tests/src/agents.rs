@@ -1,6 +1,6 @@
 //! Agents: threads of the program and jobs on cards, and the accesses that they make.
 
-use farside_svm::{CardFault, Need};
+use farside_svm::{CardFault, Need, Op};
 use farside_types::{Access, AgentId, CardId, FaultId, GROUP_PAGES, JobId, PageNo, PageRange};
 
 use crate::access::{Fault, Who, WordAccess};
@@ -279,9 +279,27 @@ impl Machine {
                 self.facts.want(page, fault.card.agent(), stamp);
             }
         }
+        for &page in &self.cpu.told {
+            self.facts.want(page, AgentId::CPU, stamp);
+        }
         for thread in &self.cpu.threads {
             if let Thread::Blocked(access, _) | Thread::Woken(access, _) = thread {
                 self.facts.want(access.page, AgentId::CPU, stamp);
+            }
+        }
+    }
+
+    /// The driver is told of a fault of the host.
+    pub(crate) fn note_told(&mut self, page: PageNo) {
+        self.note_wanted(AgentId::CPU, page);
+        self.cpu.told.insert(page);
+    }
+
+    /// The driver answers faults of the host.
+    pub(crate) fn forget_told(&mut self, op: &Op) {
+        if let Op::HostMap { runs, .. } | Op::HostPoison { runs } = op {
+            for page in runs.iter().flat_map(|run| run.pages().pages()) {
+                self.cpu.told.remove(&page);
             }
         }
     }

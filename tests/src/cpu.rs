@@ -25,6 +25,9 @@ pub(crate) struct Cpu {
     pub(crate) threads: Vec<Thread>,
     pub(crate) mapped: BTreeMap<PageNo, Rights>,
     pub(crate) poisoned: BTreeSet<PageNo>,
+    /// Pages of faults that the driver was told of and has not answered. Whoever waited may have
+    /// gone on; the driver cannot know, and may hold such a fault back for a while.
+    pub(crate) told: BTreeSet<PageNo>,
     /// Accesses that wait for a thread.
     pub(crate) queue: VecDeque<WordAccess>,
     pub(crate) tick_scheduled: bool,
@@ -38,6 +41,7 @@ impl Cpu {
             threads: vec![Thread::Idle; threads],
             mapped: BTreeMap::new(),
             poisoned: BTreeSet::new(),
+            told: BTreeSet::new(),
             queue: VecDeque::new(),
             tick_scheduled: false,
             errors: Vec::new(),

@@ -315,3 +315,26 @@ fn a_lost_card_answers_everything_with_gone() -> Result<(), Violation> {
     assert!(!hand.machine.facts.was_lost(PAGE.offset(1)));
     Ok(())
 }
+
+/// A thread goes on before the driver hears of its fault, and then the page is pinned: the driver,
+/// which may hold the fault back, may still bring the page to the host.
+#[test]
+fn a_fault_that_the_driver_has_not_answered_disturbs_a_pin_that_comes_later() {
+    let disturbed = |told: bool, answered: bool| {
+        let mut machine = Hand::new().machine;
+        if told {
+            machine.note_told(PAGE);
+        }
+        if answered {
+            machine.forget_told(&host_map(PAGE));
+        }
+        machine.stamp += 5;
+        let issued = machine.stamp;
+        machine.date_waiting();
+        machine.facts.pin(PageRange::page(PAGE), ON_CARD, issued);
+        machine.facts.get(PAGE).expect("a page of the arena").pin_disturbed
+    };
+    assert!(disturbed(true, false), "it waits in the driver");
+    assert!(!disturbed(true, true), "the driver mapped the page");
+    assert!(!disturbed(false, false), "nobody asked");
+}

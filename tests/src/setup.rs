@@ -1,6 +1,7 @@
 //! What a world is made with: a configuration, a scheme, knobs and a seed.
 
-use farside_svm::{Capabilities, Config, Mutation, placement};
+use farside_svm::placement::{self, ParameterKind, SchemeInfo};
+use farside_svm::{Capabilities, Config, Mutation};
 use farside_types::{PageNo, PageRange, Span};
 
 use crate::hostility::Hostility;
@@ -20,8 +21,8 @@ pub struct Setup {
     pub seed: u64,
     /// The driver's configuration.
     pub config: Config,
-    /// The placement scheme, by name.
-    pub scheme: &'static str,
+    /// The placement scheme, by name, with parameters if it has any.
+    pub scheme: String,
     /// The knobs of the machine.
     pub hostility: Hostility,
     /// The rule that the driver breaks, if any.
@@ -35,6 +36,9 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// Seeds in a row that meet every placement scheme with every way to reach a card.
+    pub const ROUND: u64 = 3 * placement::NAMES.len() as u64;
+
     /// A friendly world of these cards, in the program, with on-touch placement and without
     /// prefetch: for scenarios.
     pub fn plain(card_frames: &[u32]) -> Setup {
@@ -48,7 +52,7 @@ impl Setup {
         Setup {
             seed: 1,
             config,
-            scheme: "on-touch",
+            scheme: "on-touch".to_owned(),
             hostility: Hostility::none(),
             mutation: None,
             behind_rings: Vec::new(),
@@ -65,8 +69,9 @@ impl Setup {
         setup
     }
 
-    /// A world drawn by the seed. Three times as many seeds in a row as there are schemes meet every
-    /// scheme with every way to reach a card: from the CPU, by page DMA with peers, by page DMA through bounce buffers.
+    /// A world drawn by the seed. [`Setup::ROUND`] seeds in a row meet every scheme with every way to
+    /// reach a card: from the CPU, by page DMA with peers, by page DMA through bounce buffers. Now and
+    /// then a scheme has other parameters than its defaults.
     pub fn random(seed: u64, hostility: Hostility) -> Setup {
         let mut rng = Prng::new(seed.wrapping_mul(0x1234_5677));
         let frames: Vec<u32> = (0..rng.between(1, 4)).map(|_| rng.between(8, 48) as u32).collect();
@@ -78,7 +83,7 @@ impl Setup {
         };
         setup.seed = seed;
         setup.hostility = hostility;
-        setup.scheme = placement::NAMES[(seed % schemes) as usize];
+        setup.scheme = draw_scheme(seed, placement::NAMES[(seed % schemes) as usize]);
         setup.config.keep_clean_copies = rng.chance(500);
         setup.config.capabilities.host_read_only = rng.chance(600);
         draw_limits(&mut rng, &mut setup.config);
@@ -143,6 +148,40 @@ impl Setup {
     }
 }
 
+/// The scheme, in half of the worlds with one or two parameters of those that it has.
+fn draw_scheme(seed: u64, name: &str) -> String {
+    // A stream of its own: what else the seed draws does not depend on the parameters there are.
+    let mut rng = Prng::new(seed.wrapping_mul(0x7654_3211));
+    let mut parameters = scheme(name).parameters;
+    let count = if rng.chance(500) { rng.between(1, 2) } else { 0 };
+    let mut drawn = Vec::new();
+    while (drawn.len() as u64) < count && !parameters.is_empty() {
+        let parameter = parameters.swap_remove(rng.below(parameters.len() as u64) as usize);
+        drawn.push(format!("{}={}", parameter.key, draw_value(&mut rng, &parameter.kind)));
+    }
+    if drawn.is_empty() { name.to_owned() } else { format!("{name}:{}", drawn.join(",")) }
+}
+
+/// What is known of a scheme by this name.
+fn scheme(name: &str) -> SchemeInfo {
+    let known = placement::all().into_iter().find(|scheme| scheme.name == name);
+    known.expect("the scheme has a known name")
+}
+
+/// The other way of a switch; a number of any order of magnitude.
+fn draw_value(rng: &mut Prng, kind: &ParameterKind) -> String {
+    match kind {
+        ParameterKind::Switch { default: true, .. } => "off".to_owned(),
+        ParameterKind::Switch { .. } => "on".to_owned(),
+        ParameterKind::Number { within, .. } => {
+            let (least, most) = (u64::from(*within.start()), u64::from(*within.end()));
+            let magnitude = 1 << rng.between(0, u64::from(most.ilog2()));
+            rng.between(least, (2 * magnitude).clamp(least, most)).to_string()
+        }
+        other => panic!("a kind of parameter that is drawn nowhere: {other:?}"),
+    }
+}
+
 /// Small limits, so that each is met now and then.
 fn draw_limits(rng: &mut Prng, config: &mut Config) {
     let limits = &mut config.limits;
@@ -162,7 +201,27 @@ fn draw_limits(rng: &mut Prng, config: &mut Config) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    #[test]
+    fn every_parameter_of_every_scheme_is_drawn_and_so_are_the_defaults() {
+        let seeds = 0..20 * Setup::ROUND;
+        let worlds: Vec<Setup> = seeds.map(|s| Setup::random(s, Hostility::none())).collect();
+        for name in placement::NAMES {
+            assert!(worlds.iter().any(|setup| setup.scheme == name), "{name}");
+            for parameter in scheme(name).parameters {
+                let given = format!("{}=", parameter.key);
+                let drawn = |setup: &&Setup| setup.scheme.starts_with(name);
+                let mut of_scheme = worlds.iter().filter(drawn);
+                assert!(of_scheme.any(|setup| setup.scheme.contains(&given)), "{name}: {given}");
+            }
+        }
+        for setup in worlds {
+            assert!(placement::by_name(&setup.scheme).is_ok(), "{}", setup.scheme);
+        }
+    }
 
     #[test]
     fn equal_seeds_draw_equal_worlds() {
@@ -173,12 +232,17 @@ mod tests {
 
     #[test]
     fn every_scheme_is_drawn_with_every_way_to_reach_a_card() {
-        let seeds = 24..24 + 3 * placement::NAMES.len() as u64;
+        let seeds = 24..24 + Setup::ROUND;
         let worlds: Vec<Setup> = seeds.map(|s| Setup::random(s, Hostility::none())).collect();
-        for name in placement::NAMES {
-            assert!(worlds.iter().any(|setup| setup.scheme == name), "{name}");
+        let mut met = BTreeSet::new();
+        for setup in &worlds {
+            let name = setup.scheme.split(':').next().unwrap_or_default();
+            let table = &setup.config.capabilities;
+            met.insert((name, format!("{:?} {:?}", table.cpu_reaches, table.dma_reaches[0])));
         }
-        assert!(worlds.iter().any(|setup| setup.config.capabilities.cpu_reaches.len() == 1));
+        for name in placement::NAMES {
+            assert_eq!(met.iter().filter(|(scheme, _)| *scheme == name).count(), 3, "{met:?}");
+        }
         assert!(worlds.iter().any(|setup| setup.config.card_frames.len() == 4));
     }
 }

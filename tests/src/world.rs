@@ -60,7 +60,7 @@ pub struct World {
 impl World {
     /// A world before its first step.
     pub fn new(setup: Setup) -> World {
-        let scheme = placement::by_name(setup.scheme).expect("the scheme has a known name");
+        let scheme = placement::by_name(&setup.scheme).expect("the scheme has a known name");
         let mut driver =
             Driver::new(setup.config.clone(), scheme).expect("the configuration is valid");
         if let Some(mutation) = setup.mutation {
@@ -256,8 +256,7 @@ impl World {
                 ('e', format!("{parcel:?}"))
             }
             Parcel::HostFault(page, _) => {
-                let stamp = self.machine.stamp;
-                self.machine.facts.want(*page, AgentId::CPU, stamp);
+                self.machine.note_told(*page);
                 ('e', format!("{parcel:?}"))
             }
             Parcel::CardLost(_) | Parcel::CardReset(_) => {
@@ -318,6 +317,7 @@ impl World {
         if let Op::CardResume { faults } | Op::CardCancel { faults, .. } = &command.op {
             ensure!(!faults.is_empty(), "{} answers no fault", command.id);
         }
+        self.machine.forget_told(&command.op);
         match command.executor {
             Executor::Card(card) => {
                 self.machine.accept_ring(card, &command)?;
@@ -418,6 +418,7 @@ impl World {
             self.driver
         );
         ensure!(self.machine.commands_idle(), "a command was never answered");
+        self.machine.cpu.told.clear();
         self.check_cards()?;
         check_nothing_waits(&self.machine)?;
         check_quiet(&self.driver, &mut self.machine)?;

@@ -61,7 +61,7 @@ fn all_at(world: &World, range: PageRange, memory: MemoryId) -> bool {
 #[test]
 fn scenario_06_a_write_to_a_duplicated_page_leaves_one_copy() -> Checked {
     let mut setup = Setup::plain(&[8, 8, 8]);
-    setup.scheme = "duplication";
+    setup.scheme = "duplication".to_owned();
     let mut world = World::new(setup);
     let range = world.alloc(1)?;
     write_all(&mut world, range)?;
@@ -299,7 +299,7 @@ fn scenario_26_a_lost_card_takes_its_pages_and_nothing_else() -> Checked {
 #[test]
 fn scenario_26_a_page_with_a_clean_copy_survives_its_card() -> Checked {
     let mut setup = Setup::plain(&[16, 16]);
-    setup.scheme = "duplication";
+    setup.scheme = "duplication".to_owned();
     let mut world = World::new(setup);
     let range = world.alloc(2)?;
     write_all(&mut world, range)?;
@@ -806,7 +806,7 @@ fn regression_a_reset_card_is_usable_again_when_its_former_chains_have_ended() -
 #[test]
 fn regression_frames_that_a_silent_peer_may_write_are_free_again_after_its_reset() -> Checked {
     let mut setup = Setup::with_dma(&[8, 8], true);
-    setup.scheme = "first-touch";
+    setup.scheme = "first-touch".to_owned();
     let mut world = World::new(setup);
     let range = world.alloc(1)?;
     world.launch(A, stream(A), Script::accesses(writes(range), 1))?;
@@ -865,7 +865,7 @@ fn regression_an_error_of_the_cpu_lasts_only_until_the_page_moves() -> Checked {
 #[test]
 fn regression_a_page_that_a_lost_peer_held_is_mapped_for_nobody() -> Checked {
     let mut setup = Setup::with_dma(&[8, 8], true);
-    setup.scheme = "first-touch";
+    setup.scheme = "first-touch".to_owned();
     let mut world = World::new(setup);
     let range = world.alloc(2)?;
     world.launch(A, stream(A), Script::accesses(writes(range), 1))?;
@@ -882,7 +882,7 @@ fn regression_a_page_that_a_lost_peer_held_is_mapped_for_nobody() -> Checked {
 #[test]
 fn regression_a_write_to_replicas_on_a_card_that_goes_away_meanwhile_panics_nobody() -> Checked {
     let mut setup = Setup::plain(&[8, 8, 8]);
-    setup.scheme = "duplication";
+    setup.scheme = "duplication".to_owned();
     let mut world = World::new(setup);
     let range = world.alloc(2)?;
     write_all(&mut world, range)?;

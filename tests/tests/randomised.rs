@@ -7,9 +7,9 @@
 use farside_tests::{Hostility, Setup, run_episode};
 
 /// Seeds of one level of hostility: each scheme with each way to reach a card, twice.
-const SEEDS: u64 = 24;
+const SEEDS: u64 = 2 * Setup::ROUND;
 
-/// Steps of one seed: three levels x 24 seeds x 10,000 steps are 720,000.
+/// Steps of one seed: three levels x 36 seeds x 10,000 steps are 1,080,000.
 const STEPS: u64 = 10_000;
 
 fn number(name: &str) -> Option<u64> {

@@ -189,7 +189,7 @@ fn an_eviction_waits_only_for_a_card_that_runs() -> Checked {
 fn a_write_to_a_duplicated_page_waits_once_for_each_reader_that_runs() -> Checked {
     for (running, budget) in [(0, 0), (1, 1), (2, 2)] {
         let mut setup = Setup::plain(&[16, 16]);
-        setup.scheme = "duplication";
+        setup.scheme = "duplication".to_owned();
         let mut world = World::new(setup);
         let range = world.alloc(1)?;
         world.cpu(writes(range));

@@ -6,6 +6,8 @@ use farside_svm::{ConfigError, RequestError};
 use farside_types::{CancelReason, Time};
 use thiserror::Error;
 
+use crate::workload::{LINE_BYTES, Line};
+
 /// Why a specification is refused.
 #[derive(Debug, Error)]
 pub enum SpecError {
@@ -275,6 +277,24 @@ pub enum SimError {
         index: usize,
         /// Why.
         source: RequestError,
+    },
+    /// The program accesses what it has not allocated.
+    #[error(
+        "launch {launch}, work-group {group}, wavefront {wave} of {workload} accesses line {} (at byte {:#x}), which is in none of its buffers; correct the workload",
+        .line.0,
+        u64::from(.line.0) * LINE_BYTES
+    )]
+    Line {
+        /// The workload.
+        workload: String,
+        /// Its launch, from 0.
+        launch: u32,
+        /// The launch's work-group.
+        group: u32,
+        /// The work-group's wavefront.
+        wave: u16,
+        /// The line.
+        line: Line,
     },
     /// The driver cancelled a fault: no access of a trace may fail.
     #[error("at {at:?}: GPU {gpu} CU {cu} cannot access {page}: {reason}{hint}", hint = cancel_hint(*.reason))]

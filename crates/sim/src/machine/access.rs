@@ -11,7 +11,7 @@ use super::pool::List;
 use super::{Fault, Happening, Machine};
 use crate::gpu::{Lookup, WaveState};
 use crate::observe::{Observation, Slot, WaitsFor};
-use crate::workload::Line;
+use crate::workload::{BLOCK_LINES, Line};
 use crate::{EngineMode, StoreMode};
 
 /// What a line is accessed for.
@@ -48,11 +48,22 @@ pub(super) struct Access {
 }
 
 impl Machine {
-    /// The page of a line.
+    /// The page of a line. A line in no buffer has one that nobody allocated: the access ends in a
+    /// fault that the driver refuses.
     #[inline]
     pub(super) fn page_of(&self, line: Line) -> u32 {
-        let within = (line.0 & (crate::workload::BLOCK_LINES - 1)) >> self.page_shift;
-        self.blocks[(line.0 / crate::workload::BLOCK_LINES) as usize] + within
+        let within = (line.0 & (BLOCK_LINES - 1)) >> self.page_shift;
+        match self.blocks.get((line.0 / BLOCK_LINES) as usize) {
+            Some(block) if within < block.pages => block.start + within,
+            _ => self.nowhere(),
+        }
+    }
+
+    /// The page of lines that are in no buffer: the last of the arena, which is larger than the
+    /// buffers.
+    #[inline]
+    pub(super) fn nowhere(&self) -> u32 {
+        self.arena_pages as u32 - 1
     }
 
     /// The first line of a page of the program's.

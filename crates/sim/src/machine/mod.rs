@@ -155,8 +155,8 @@ pub(crate) struct Machine {
     arena_pages: u64,
     /// The arena's pages that the program uses.
     used: Vec<PageRange>,
-    /// The arena's page at the start of each block of the program's lines.
-    blocks: Vec<u32>,
+    /// Where each block of the program's lines is in the arena.
+    blocks: Vec<Block>,
     /// The first page of each of the program's buffers with its first line, in the order of pages.
     first_lines: Vec<(u32, Line)>,
     /// log2 of the lines of a page.
@@ -179,6 +179,15 @@ pub(crate) struct Machine {
     samplings: Vec<Sampling>,
     /// Events since a wavefront last went on.
     idle_events: u64,
+}
+
+/// A block of the program's lines.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    /// Its first page in the arena.
+    start: u32,
+    /// Its pages that are of the buffer.
+    pages: u32,
 }
 
 impl Machine {

@@ -16,6 +16,7 @@ use super::{Happening, Machine};
 use crate::gpu::Mapping;
 use crate::observe::Observation;
 use crate::state::state;
+use crate::workload::Cursor;
 use crate::{FlushMode, SimError};
 
 /// One GPU's ring.
@@ -190,7 +191,13 @@ impl Machine {
     /// A fault was answered with an error: who waited in it.
     fn cancelled(&self, id: FaultId, reason: CancelReason) -> Option<SimError> {
         let fault = self.faults.get(&id)?;
-        let unit = self.pool.iter(fault.waiting).next()?.unit;
+        let Access { unit, slot, line, .. } = self.pool.iter(fault.waiting).next()?;
+        if fault.page == self.nowhere() {
+            let unit = &self.gpus[usize::from(fault.gpu)].units[usize::from(unit)];
+            let Cursor { launch, group, wave, .. } = unit.waves[usize::from(slot)].cursor;
+            let workload = self.workload.name().to_owned();
+            return Some(SimError::Line { workload, launch, group, wave, line });
+        }
         Some(SimError::Cancelled {
             at: Time(self.elapsed().0),
             gpu: usize::from(fault.gpu),

@@ -23,7 +23,7 @@ use super::pool::Pool;
 use super::ring::Ring;
 use super::table::Table;
 use super::waves::Running;
-use super::{Machine, Times};
+use super::{Block, Machine, Times};
 use crate::coherence::Coherence;
 use crate::gpu::{Gpu, Mapping};
 use crate::links::Links;
@@ -171,7 +171,11 @@ impl Machine {
     fn take_range(&mut self, range: PageRange, first: Line) -> Result<(), SimError> {
         let start = self.index(range.start)?;
         let pages_per_block = BLOCK_LINES >> self.page_shift;
-        self.blocks.extend((start..start + range.count as u32).step_by(pages_per_block as usize));
+        let count = range.count as u32;
+        for index in (0..count).step_by(pages_per_block as usize) {
+            let pages = pages_per_block.min(count - index);
+            self.blocks.push(Block { start: start + index, pages });
+        }
         let place = self.first_lines.partition_point(|&(page, _)| page < start);
         self.first_lines.insert(place, (start, first));
         self.used.push(range);
@@ -254,7 +258,7 @@ pub(super) fn pages(spec: &Spec, buffer: &Buffer) -> u64 {
     buffer.bytes.div_ceil(u64::from(spec.page.bytes))
 }
 
-/// Enough pages for every buffer to start at a block of its own.
+/// Enough pages for every buffer to start at a block of its own, and some that stay empty.
 fn arena_pages(spec: &Spec, buffers: &[Buffer]) -> u64 {
     let blocks = buffers.iter().map(|buffer| pages(spec, buffer).div_ceil(BLOCK_PAGES) + 1);
     (blocks.sum::<u64>() + 1) * BLOCK_PAGES

@@ -104,7 +104,7 @@ fn a_run_that_only_turns_over_is_given_up() {
 #[test]
 fn a_frame_that_lost_its_bytes_stops_the_run() {
     let mut machine = machine();
-    let page = FrameNo(machine.blocks[0] + 1);
+    let page = FrameNo(machine.blocks[0].start + 1);
     machine.coherence.as_mut().unwrap().release(MemoryId::HOST, page).unwrap();
     let error = machine.run(&mut |_| ()).unwrap_err();
     assert!(matches!(error, SimError::Broken { .. }), "{error}");
@@ -119,7 +119,7 @@ fn a_write_under_a_copy_stops_the_run() {
     while machine.transfers.is_empty() {
         machine.step().unwrap();
     }
-    let page = machine.blocks[0] + 1;
+    let page = machine.blocks[0].start + 1;
     let checker = machine.coherence.as_mut().unwrap();
     checker.write(page, MemoryId::HOST, FrameNo(page)).unwrap();
     let error = machine.run(&mut |_| ()).unwrap_err();
@@ -142,4 +142,36 @@ fn commands_that_no_machine_can_do_are_refused() {
     machine.step().unwrap();
     let error = machine.step().unwrap_err().to_string();
     assert!(error.contains("fault 99 is resumed and is not open"), "{error}");
+}
+
+/// Small buffers lie side by side in the arena, and the last line is the largest there can be.
+#[test]
+fn a_line_in_no_buffer_is_an_error_that_names_workload_line_and_wavefront() {
+    const BLOCK: u32 = crate::workload::BLOCK_LINES;
+    for line in [64, BLOCK - 1, BLOCK + 128, 2 * BLOCK, u32::MAX] {
+        for kind in [Step::Load, Step::Store, Step::LoadScalar] {
+            let idle = Group { place: None, waves: vec![vec![]] };
+            let wild =
+                vec![Step::Load(vec![Line(63)]), Step::Wait, kind(vec![Line(0), Line(line)])];
+            let waves = vec![vec![Step::Load(vec![Line(BLOCK + 127)])], wild];
+            let script = Script::new("wild", &[4096, 8192]).with_launch(vec![idle.clone()]);
+            let script = script.with_launch(vec![idle, Group { place: None, waves }]);
+            let scheme = by_name("on-touch").unwrap();
+            let machine = Machine::new(Spec::default(), Arc::new(script), scheme, true);
+            let error = machine.unwrap().run(&mut |_| ()).unwrap_err().to_string();
+            let expected =
+                format!("launch 1, work-group 1, wavefront 1 of wild accesses line {line} ");
+            assert!(error.contains(&expected), "{error}");
+        }
+    }
+}
+
+#[test]
+fn code_in_no_buffer_is_an_error_too() {
+    let group = Group { place: None, waves: vec![vec![Step::Compute(1)]] };
+    let script = Script::new("code", &[4096]).with_launch(vec![group]).code(Line(900), 2);
+    let scheme = by_name("on-touch").unwrap();
+    let machine = Machine::new(Spec::default(), Arc::new(script), scheme, true);
+    let error = machine.unwrap().run(&mut |_| ()).unwrap_err().to_string();
+    assert!(error.contains("of code accesses line 900 "), "{error}");
 }

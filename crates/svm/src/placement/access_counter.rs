@@ -21,7 +21,8 @@ impl AccessCounter {
     pub(super) fn from_parameters(
         parameters: &mut Parameters<'_>,
     ) -> Result<AccessCounter, SchemeError> {
-        Ok(AccessCounter { map_host: parameters.switch("map-host", false)? })
+        let about = "map pages of the host too, instead of moving them at the first fault";
+        Ok(AccessCounter { map_host: parameters.switch("map-host", false, about)? })
     }
 }
 

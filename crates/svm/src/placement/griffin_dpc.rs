@@ -87,9 +87,11 @@ impl GriffinDpc {
     ) -> Result<GriffinDpc, SchemeError> {
         let default = GriffinConfig::default();
         let nanos = (default.every.0 / 1_000) as u32;
-        let nanos = parameters.number("interval_ns", nanos, 1..=1_000_000_000)?;
+        let about = "ns in which accesses are collected before pages are classified";
+        let nanos = parameters.number("interval_ns", nanos, 1..=1_000_000_000, about)?;
         let alpha = (default.alpha * 1000.0) as u32;
-        let alpha = parameters.number("alpha_permille", alpha, 1..=1000)?;
+        let about = "weight of the newest interval, in thousandths";
+        let alpha = parameters.number("alpha_permille", alpha, 1..=1000, about)?;
         let every = Span::from_nanos(nanos.into());
         let alpha = f64::from(alpha) / 1000.0;
         Ok(GriffinDpc::new(GriffinConfig { every, alpha, ..default }))

@@ -36,8 +36,9 @@ pub use gps::Gps;
 pub use griffin_dpc::{GriffinConfig, GriffinDpc};
 pub use grit::{Grit, GritConfig, cache_bits, table_entry_bits};
 pub use ideal::Ideal;
-pub use names::{NAMES, SIMULATED, SchemeError, by_name};
+pub use names::{NAMES, SIMULATED, SchemeError, SchemeInfo, all, by_name};
 pub use on_touch::OnTouch;
+pub use parameters::{Parameter, ParameterKind};
 #[cfg(feature = "state")]
 pub use state::SchemeState;
 

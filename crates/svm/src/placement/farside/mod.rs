@@ -82,15 +82,21 @@ impl Farside {
     pub(super) fn from_parameters(parameters: &mut Parameters<'_>) -> Result<Farside, SchemeError> {
         let default = FarsideConfig::default();
         let micros = default.residency.map_or(0, |span| span.0 / 1_000_000) as u32;
-        let rests = parameters.switch("residency", true)?;
-        let micros = parameters.number("residency_us", micros, 1..=1_000_000)?;
-        Ok(Farside::new(FarsideConfig {
-            objects: parameters.switch("objects", default.objects)?,
-            prefetch: parameters.switch("prefetch", default.prefetch)?,
-            residency: rests.then_some(Span::from_micros(micros.into())),
-            reach: parameters.number("reach", default.reach.into(), 1..=512)? as u16,
-            fights: parameters.number("fights", default.fights.into(), 1..=255)? as u8,
-        }))
+        let about = "learn from an allocation's pages how its others are used";
+        let objects = parameters.switch("objects", default.objects, about)?;
+        let about = "decide for groups and subtrees instead of pages";
+        let prefetch = parameters.switch("prefetch", default.prefetch, about)?;
+        let about = "a group that was taken from somebody rests";
+        let rests = parameters.switch("residency", default.residency.is_some(), about)?;
+        let about = "microseconds that it rests";
+        let micros = parameters.number("residency_us", micros, 1..=1_000_000, about)?;
+        let about =
+            "times in a row that a group is taken too early until it is mapped over the bus";
+        let fights = parameters.number("fights", default.fights.into(), 1..=255, about)? as u8;
+        let about = "most pages that a fault brings where nobody is stopped for them";
+        let reach = parameters.number("reach", default.reach.into(), 1..=512, about)? as u16;
+        let residency = rests.then_some(Span::from_micros(micros.into()));
+        Ok(Farside::new(FarsideConfig { objects, prefetch, residency, reach, fights }))
     }
 
     /// Whether the group has been where it is for long enough.

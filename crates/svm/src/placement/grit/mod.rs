@@ -63,11 +63,14 @@ impl Grit {
 
     pub(super) fn from_parameters(parameters: &mut Parameters<'_>) -> Result<Grit, SchemeError> {
         let default = GritConfig::default();
-        let most = u32::from(u16::MAX);
+        let (count, most) = (default.threshold.into(), u32::from(u16::MAX));
+        let threshold = "faults of a page until its scheme is decided anew";
+        let cache = "the PA-Cache in front of the PA-Table";
+        let neighbours = "pages get the scheme that most pages around them have";
         Ok(Grit::new(GritConfig {
-            threshold: parameters.number("threshold", default.threshold.into(), 1..=most)? as u16,
-            cache: parameters.switch("cache", default.cache)?,
-            neighbours: parameters.switch("neighbours", default.neighbours)?,
+            threshold: parameters.number("threshold", count, 1..=most, threshold)? as u16,
+            cache: parameters.switch("cache", default.cache, cache)?,
+            neighbours: parameters.switch("neighbours", default.neighbours, neighbours)?,
         }))
     }
 

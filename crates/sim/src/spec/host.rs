@@ -1,0 +1,69 @@
+//! The host: its processor, and what the driver does on it.
+
+use serde::{Deserialize, Serialize};
+
+/// `[host]`: the driver's processor. It does one thing at a time.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HostSpec {
+    /// From a fault or counter notice in a GPU's empty buffer until the driver runs, in ns.
+    /// Default 662: 150 cycles over PCIe and 512 in which a batch is collected (the published
+    /// simulator of wangw42/try_mgpusim, mmu.go, for a machine with the same walkers and walk
+    /// cache as Table I).
+    pub interrupt_ns: u64,
+    /// Batches and operations in service at a time. Default 32 (likewise).
+    pub threads: u32,
+    /// Service of a batch, in ns. Default 1000 (likewise).
+    pub batch_ns: u64,
+    /// Service of each fault or notice in a batch, in ns. Default 31: 1000 cycles on one of 32
+    /// threads (likewise).
+    pub fault_ns: u64,
+    /// A memory access to the placement scheme's own table, in ns: a PA-Table lookup that the
+    /// PA-Cache does not hold (GRIT, section V-C: one memory access). Default 100:
+    /// `link.host_memory_ns`.
+    pub table_ns: u64,
+    /// An operation on the CPU's own page table, in ns. Default 100: a memory access; assumed.
+    pub operation_ns: u64,
+    /// Per page of such an operation, in ns. Default 10; assumed.
+    pub operation_page_ns: u64,
+}
+
+impl Default for HostSpec {
+    fn default() -> HostSpec {
+        HostSpec {
+            interrupt_ns: 662,
+            threads: 32,
+            batch_ns: 1_000,
+            fault_ns: 31,
+            table_ns: 100,
+            operation_ns: 100,
+            operation_page_ns: 10,
+        }
+    }
+}
+
+/// `[driver]`: what the driver does besides its placement scheme. The defaults switch everything
+/// off that the GRIT paper's baselines do not have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DriverSpec {
+    /// Most faults of a batch. Default 256 (NVIDIA's driver).
+    pub fault_batch: u32,
+    /// Moves nearer to each other than this are a fight, in ns. Default 0: no thrash handling.
+    pub thrash_window_ns: u64,
+    /// Tree prefetch: fill a subtree that is more than this full, in percent. Default 100: off.
+    pub density_percent: u8,
+    /// Keep the host's frame as a clean copy of a page that a GPU only reads. Default false.
+    pub keep_clean_copies: bool,
+}
+
+impl Default for DriverSpec {
+    fn default() -> DriverSpec {
+        DriverSpec {
+            fault_batch: 256,
+            thrash_window_ns: 0,
+            density_percent: 100,
+            keep_clean_copies: false,
+        }
+    }
+}
