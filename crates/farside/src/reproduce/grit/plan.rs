@@ -290,12 +290,17 @@ pub(super) fn preset_value(key: &str) -> Option<i64> {
     table.get(section)?.get(name)?.as_integer()
 }
 
-/// About how long a cell takes, in no unit: bytes, and more for products of matrices.
+/// About how long a cell takes, in no unit: bytes, times how often the workload comes back to them.
 pub(super) fn weight(cell: &Cell) -> u64 {
     match &cell.program {
         Program::Workload { name, bytes } => {
-            let bytes = bytes.unwrap_or(64 * MB);
-            if ["mm", "gemm"].contains(&name.as_str()) { bytes * 8 } else { bytes }
+            let passes = match name.as_str() {
+                "bs" => 128,
+                "bfs" => 32,
+                "mm" | "gemm" | "st" => 4,
+                _ => 1,
+            };
+            bytes.unwrap_or(64 * MB) * passes
         }
         Program::Trace(_) => 0,
     }
