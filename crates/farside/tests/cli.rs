@@ -270,9 +270,27 @@ fn a_simulation_goes_on_from_its_stored_state() {
 fn words_about_the_command_itself() {
     assert_eq!(done(&["--version"]).trim(), concat!("farside ", env!("CARGO_PKG_VERSION")));
     let schemes = done(&["schemes"]);
-    for name in ["on-touch", "grit", "farside", "griffin", "ideal", "+acud", "+trans-fw"] {
-        assert!(schemes.lines().any(|line| line.starts_with(name)), "{name}: {schemes}");
+    for name in [
+        "on-touch ",
+        "grit ",
+        "farside ",
+        "griffin ",
+        "griffin-dpc ",
+        "gps ",
+        "ideal ",
+        "+acud ",
+        "+trans-fw ",
+        "threshold=4 ",
+        "residency_us=250 ",
+        "map-host=off ",
+        "alpha_permille=30 ",
+    ] {
+        assert!(
+            schemes.lines().any(|line| line.trim_start().starts_with(name)),
+            "{name}: {schemes}"
+        );
     }
+    assert!(done(&["schemes", "--json"]).contains("\"interval_ns\""));
     for name in [
         "bench",
         "card",

@@ -5,7 +5,7 @@
 //! the machine. A few names stand for a scheme with its modifiers, because that is what their
 //! papers call so.
 
-use farside_svm::placement::{self, Placement};
+use farside_svm::placement::{self, Parameter, Placement};
 
 use crate::{SimError, Spec};
 
@@ -97,11 +97,100 @@ fn unknown(modifier: &str) -> SimError {
     SimError::NoSuchModifier { name: modifier.to_owned(), known: known.join(", ") }
 }
 
-/// Every modifier and every name that stands for more than a scheme of the driver, with what it
-/// is.
-pub fn glossary() -> impl Iterator<Item = (String, &'static str)> {
-    let compounds = COMPOUNDS.iter().map(|compound| (compound.name.to_owned(), compound.about));
-    let modifiers =
-        MODIFIERS.iter().map(|modifier| (format!("+{}", modifier.name), modifier.about));
-    compounds.chain(modifiers)
+/// A name, or a part of one, that [`resolve`] understands, as a list shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Known {
+    /// What it is.
+    pub kind: KnownKind,
+    /// The name; a modifier's is with its `+`.
+    pub name: String,
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// Parameters that it takes, if it is a scheme.
+    pub parameters: Vec<Parameter>,
+    /// The values of the machine that it changes: key and value.
+    pub changes: &'static [(&'static str, &'static str)],
+}
+
+/// What a [`Known`] name is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnownKind {
+    /// A placement scheme for real and for simulated machines.
+    Scheme,
+    /// A placement scheme that only a simulated machine can do.
+    SimulatedScheme,
+    /// What is put behind a scheme with a `+` and changes the machine.
+    Modifier,
+}
+
+/// Everything that a name of a scheme can be made of: schemes for every machine, schemes for a
+/// simulated one, modifiers. A name that stands for a scheme with its machine is one of the second.
+pub fn all() -> Vec<Known> {
+    let drivers = placement::all();
+    let parameters = |name| {
+        let scheme = drivers.iter().find(|scheme| scheme.name == name);
+        scheme.map_or(Vec::new(), |scheme| scheme.parameters.clone())
+    };
+    let is_compound = |name| COMPOUNDS.iter().any(|compound| compound.name == name);
+    // `ideal` and `gps` are what the driver calls a part of them.
+    let alone = drivers.iter().filter(|scheme| !is_compound(scheme.name)).map(|scheme| Known {
+        kind: match scheme.only_simulated {
+            true => KnownKind::SimulatedScheme,
+            false => KnownKind::Scheme,
+        },
+        name: scheme.name.to_owned(),
+        about: scheme.about,
+        parameters: scheme.parameters.clone(),
+        changes: &[],
+    });
+    let compounds = COMPOUNDS.iter().map(|compound| Known {
+        kind: KnownKind::SimulatedScheme,
+        name: compound.name.to_owned(),
+        about: compound.about,
+        parameters: parameters(compound.placement),
+        changes: compound.changes,
+    });
+    let modifiers = MODIFIERS.iter().map(|modifier| Known {
+        kind: KnownKind::Modifier,
+        name: format!("+{}", modifier.name),
+        about: modifier.about,
+        parameters: Vec::new(),
+        changes: modifier.changes,
+    });
+    alone.chain(compounds).chain(modifiers).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each scheme with each of its parameters, alone and with every modifier.
+    #[test]
+    fn everything_that_is_listed_is_understood() {
+        let (modifiers, schemes): (Vec<_>, Vec<_>) =
+            all().into_iter().partition(|known| known.kind == KnownKind::Modifier);
+        assert!(modifiers.len() == MODIFIERS.len() && schemes.len() > COMPOUNDS.len());
+        let modifiers: String = modifiers.into_iter().map(|modifier| modifier.name).collect();
+        for scheme in schemes {
+            let parameters = scheme.parameters.iter();
+            let given = parameters.map(|it| format!("{}={}", it.key, it.kind.default_value()));
+            let given = given.collect::<Vec<_>>().join(",");
+            let name = format!("{}:{given}{modifiers}", scheme.name);
+            assert!(resolve(&name, &Spec::default()).is_ok(), "{name}");
+            let (_, spec) = resolve(&scheme.name, &Spec::default()).unwrap();
+            assert_eq!(spec, Spec::default().with_overrides(scheme.changes).unwrap());
+        }
+    }
+
+    #[test]
+    fn every_scheme_of_the_driver_is_listed_once() {
+        let listed = all();
+        for scheme in placement::all() {
+            let of_that_name = listed.iter().filter(|known| known.name == scheme.name);
+            assert_eq!(of_that_name.count(), 1, "{}", scheme.name);
+        }
+        let griffin = listed.iter().find(|known| known.name == "griffin").unwrap();
+        assert_eq!(griffin.parameters[0].key, "interval_ns", "those of griffin-dpc");
+    }
 }

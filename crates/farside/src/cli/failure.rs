@@ -104,13 +104,16 @@ impl Failure {
                 | SimError::Trace(_)
                 | SimError::Placement(_)
                 | SimError::NoSuchModifier { .. }
+                | SimError::Line { .. }
                 | SimError::TooSmall { .. },
             )
             | Failure::Sweep(
                 SweepError::Grid { .. } | SweepError::Machine { .. } | SweepError::Format { .. },
             )
             | Failure::Stats(StatsError::Format { .. } | StatsError::NoSuchName { .. })
-            | Failure::Replay(ReplayError::Scheme(_) | ReplayError::Option { .. })
+            | Failure::Replay(
+                ReplayError::Scheme(_) | ReplayError::Option { .. } | ReplayError::Line { .. },
+            )
             | Failure::Usage(_) => 2,
             Failure::Differs { .. } => 3,
             Failure::Farside(_)

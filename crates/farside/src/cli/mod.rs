@@ -56,7 +56,7 @@ Examples:
   farside probe                         the simulated machine against theory
   farside sweep grid.toml               a grid of simulations, none of them twice
   farside reproduce grit                a paper's experiments, its numbers beside ours
-  farside schemes                       placement schemes, and the modifiers of `farside sim`
+  farside schemes                       placement schemes, their parameters, and modifiers
 
 Exit codes: 0 done, 1 it did not work, 2 the command line or an input cannot be used,
 3 a result differs from the plain host run.";

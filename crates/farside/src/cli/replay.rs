@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use farside::placement;
-use farside_sim::functional::{Options, Report, Table, accesses, replay_with};
+use farside_sim::functional::{Options, Report, Table, replay_with, shared_accesses};
 use farside_sim::workload::{Workload, catalog};
 use farside_sim::{SimError, Trace, convert};
 use serde::Serialize;
@@ -188,7 +188,7 @@ impl Replay {
         let bar = bar(0, self.quiet);
         if !bar.is_hidden() {
             let gpus = options.gpus_for(workload);
-            bar.set_length(accesses(workload, gpus, options.units).count() as u64);
+            bar.set_length(shared_accesses(workload, gpus, options.units).count() as u64);
             bar.set_message(format!("{}: {scheme}", workload.name()));
         }
         let report = replay_with(workload, placement, &options, |now| bar.set_position(now));

@@ -1,47 +1,145 @@
-//! `farside schemes`: the placement schemes.
+//! `farside schemes`: what can be said for a placement scheme.
 
 use std::fmt::Write;
 
 use clap::Args;
-use farside::placement;
-use farside_sim::scheme;
+use farside::placement::{Parameter, ParameterKind};
+use farside_sim::Spec;
+use farside_sim::scheme::{self, Known, KnownKind};
+use serde::Serialize;
 
 use super::Failure;
-use super::output::print;
+use super::output::{print, print_json};
+
+/// Columns of the longest name.
+const NAME: usize = 16;
 
 /// List the placement schemes: what is done about a page that somebody wants and does not have
 ///
 /// `farside demo --placement NAME` runs one on cards in this program, `farside sim --scheme NAME`
-/// in simulated time. There a scheme may have parameters and modifiers: `grit:threshold=8+acud`.
-/// A parameter that does not exist is answered with those that do.
+/// in simulated time. A scheme may have parameters: `grit:threshold=8,cache=off`. In simulated time
+/// it may have modifiers too: `grit:threshold=8+acud`.
 #[derive(Args, Debug)]
-pub(crate) struct Schemes {}
+pub(crate) struct Schemes {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Json {
+    schemes: Vec<Scheme>,
+    modifiers: Vec<Modifier>,
+    /// Machines by name.
+    presets: &'static [&'static str],
+}
+
+#[derive(Serialize)]
+struct Scheme {
+    name: String,
+    about: &'static str,
+    /// Only in simulated time.
+    simulated: bool,
+    parameters: Vec<Given>,
+    machine: Machine,
+}
+
+#[derive(Serialize)]
+struct Modifier {
+    name: String,
+    about: &'static str,
+    machine: Machine,
+}
+
+/// Keys of the simulated machine, as in `farside sim --set KEY=VALUE`, with their values.
+type Machine = std::collections::BTreeMap<&'static str, &'static str>;
+
+#[derive(Serialize)]
+struct Given {
+    key: &'static str,
+    about: &'static str,
+    default: serde_json::Value,
+    /// Of a number; a switch is `on` or `off`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    least: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    most: Option<u32>,
+}
 
 impl Schemes {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let mut text = String::new();
-        for name in placement::NAMES {
-            // Writing to a string has no way to fail.
-            let _ = writeln!(text, "{name:<16} {}", describe(name));
-        }
-        text += "\nIn simulated time also:\n";
-        for (name, about) in scheme::glossary() {
-            let _ = writeln!(text, "{name:<16} {about}");
-        }
-        print(&text)
+        let known = scheme::all();
+        if self.json { print_json(&json(known)) } else { print(&text(&known)) }
     }
 }
 
-/// One line on a scheme.
-fn describe(name: &str) -> &'static str {
-    match name {
-        "on-touch" => "a page moves to whoever touches it",
-        "first-touch" => "a page moves to who touches it first and stays; others map it remotely",
-        "access-counter" => "a page is mapped remotely and moves after many remote accesses",
-        "duplication" => "readers get copies; a write takes the other copies away",
-        "grit" => "each page has one of these schemes, by its faults and those around it (GRIT)",
-        "farside" => "learns from faults what allocations and ranges need, and moves them whole",
-        _ => "",
+fn text(known: &[Known]) -> String {
+    let mut text = String::new();
+    for (kind, title) in [
+        (KnownKind::Scheme, "Placement schemes, their parameters and defaults:"),
+        (KnownKind::SimulatedScheme, "\nOnly in simulated time (farside sim):"),
+        (KnownKind::Modifier, "\nBehind any of these in simulated time, as in grit+acud:"),
+    ] {
+        text += title;
+        text += "\n";
+        for known in known.iter().filter(|known| known.kind == kind) {
+            describe(&mut text, known);
+        }
+    }
+    let presets = Spec::PRESETS.join(", ");
+    text + "\nMachines that run them (farside sim --preset): " + &presets + "\n"
+}
+
+fn describe(text: &mut String, known: &Known) {
+    // Writing to a string has no way to fail.
+    let _ = writeln!(text, "  {:<NAME$} {}", known.name, known.about);
+    for Parameter { key, kind, about, .. } in &known.parameters {
+        let given = format!("{key}={}", kind.default_value());
+        let _ = write!(text, "    {given:<20} {about}");
+        if let ParameterKind::Number { within, .. } = kind {
+            let _ = write!(text, " ({} to {})", within.start(), within.end());
+        }
+        text.push('\n');
+    }
+    for (key, value) in known.changes {
+        let _ = writeln!(text, "    sets {key} = {value}");
+    }
+}
+
+fn json(known: Vec<Known>) -> Json {
+    let (modifiers, schemes): (Vec<_>, Vec<_>) =
+        known.into_iter().partition(|known| known.kind == KnownKind::Modifier);
+    let scheme = |known: Known| Scheme {
+        simulated: known.kind == KnownKind::SimulatedScheme,
+        parameters: known.parameters.iter().map(given).collect(),
+        machine: known.changes.iter().copied().collect(),
+        name: known.name,
+        about: known.about,
+    };
+    let modifier = |known: Known| Modifier {
+        machine: known.changes.iter().copied().collect(),
+        name: known.name,
+        about: known.about,
+    };
+    Json {
+        schemes: schemes.into_iter().map(scheme).collect(),
+        modifiers: modifiers.into_iter().map(modifier).collect(),
+        presets: Spec::PRESETS,
+    }
+}
+
+fn given(parameter: &Parameter) -> Given {
+    let (default, within) = match &parameter.kind {
+        ParameterKind::Number { default, within, .. } => ((*default).into(), Some(within)),
+        // As it is given.
+        kind => (kind.default_value().into(), None),
+    };
+    Given {
+        key: parameter.key,
+        about: parameter.about,
+        default,
+        least: within.map(|within| *within.start()),
+        most: within.map(|within| *within.end()),
     }
 }
 
@@ -50,7 +148,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_scheme_is_described() {
-        assert!(placement::NAMES.iter().all(|name| !describe(name).is_empty()));
+    fn a_scheme_is_listed_with_its_parameters_their_defaults_and_bounds() {
+        let listed = text(&scheme::all());
+        assert!(listed.contains("\n  grit "), "{listed}");
+        assert!(listed.contains("\n    threshold=4 "), "{listed}");
+        assert!(listed.contains("decided anew (1 to 65535)\n"), "{listed}");
+        assert!(listed.ends_with("as-shipped\n"), "{listed}");
+        let json = serde_json::to_value(json(scheme::all())).unwrap();
+        let grit = json["schemes"].as_array().unwrap().iter().find(|it| it["name"] == "grit");
+        let threshold = &grit.unwrap()["parameters"][0];
+        let parts = ["key", "default", "least", "most"].map(|part| threshold[part].to_string());
+        assert_eq!(parts, ["\"threshold\"", "4", "1", "65535"]);
+        assert_eq!(grit.unwrap()["parameters"][1]["default"], "on");
+        assert_eq!(json["modifiers"][0]["machine"]["flush.mode"], "page");
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::choose::{typical_shared, typical_written};
 use super::over_time::{Attributes, OverTime, PageOverTime};
-use crate::functional::{Access, accesses};
+use crate::functional::{Access, shared_accesses};
 use crate::workload::{LINE_BYTES, Workload, first_lines};
 
 /// Lines of a page of 4 KiB.
@@ -17,7 +17,8 @@ const PAGE_LINES: u32 = 4096 / LINE_BYTES as u32;
 pub struct Touch {
     /// The GPU, from 0, less than 16.
     pub gpu: u8,
-    /// The page: pages are numbered through the buffers, without the gaps between them.
+    /// The page: pages are numbered through the buffers that GPUs share, without the gaps between
+    /// them.
     pub page: u32,
     /// Whether it is written.
     pub write: bool,
@@ -83,7 +84,7 @@ pub struct Sharing {
     pub accesses: u64,
     /// Of these, writes.
     pub writes: u64,
-    /// The buffers, in the order of allocation.
+    /// The buffers that GPUs share, in the order of allocation.
     pub buffers: Vec<Extent>,
     /// Pages by number of sharers: those of one GPU first.
     pub by_sharers: Vec<Share>,
@@ -117,15 +118,20 @@ impl Seen {
 
 impl Sharing {
     /// Looks at a workload on so many GPUs of so many compute units, in the order of a functional
-    /// replay. It is gone through twice; nothing is stored per access.
+    /// replay. It is gone through twice; nothing is stored per access. Buffers of which every GPU
+    /// has its own copy are left out.
     #[must_use]
     pub fn of(workload: &dyn Workload, gpus: u32, units: u32, options: &SharingOptions) -> Sharing {
-        let firsts = first_lines(workload.buffers());
         let mut buffers: Vec<Extent> = Vec::new();
-        for buffer in workload.buffers() {
+        let mut firsts = Vec::new();
+        for (buffer, line) in workload.buffers().iter().zip(first_lines(workload.buffers())) {
+            if buffer.per_gpu {
+                continue;
+            }
             let first = buffers.last().map_or(0, |last| last.first + last.pages);
             let pages = buffer.bytes.div_ceil(4096) as u32;
             buffers.push(Extent { name: buffer.name.clone(), first, pages });
+            firsts.push(line);
         }
         // A line between two buffers, which no correct workload accesses, has no page.
         let touch = |access: Access| {
@@ -134,7 +140,7 @@ impl Sharing {
             let page = (page < buffers[buffer].pages).then_some(buffers[buffer].first + page)?;
             Some(Touch { gpu: access.place.gpu, page, write: access.write })
         };
-        let touches = || accesses(workload, gpus, units).filter_map(touch);
+        let touches = || shared_accesses(workload, gpus, units).filter_map(touch);
         Sharing::from_touches(workload.name(), gpus, buffers.clone(), touches, options)
     }
 
@@ -237,6 +243,7 @@ fn by_sharers<'a>(gpus: u32, pages: impl Iterator<Item = &'a Seen>) -> Vec<Share
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::{BLOCK_LINES, Group, Line, Place, Script, Step};
 
     fn touch(gpu: u8, page: u32, write: bool) -> Touch {
         Touch { gpu, page, write }
@@ -306,7 +313,7 @@ mod tests {
     fn a_filter_has_private_pages_for_its_data_and_shared_ones_for_its_taps() {
         let fir = crate::workload::catalog::by_name("fir", Some(4 << 20)).unwrap();
         let sharing = Sharing::of(&*fir, 4, 4, &SharingOptions::default());
-        let counted = accesses(&*fir, 4, 4);
+        let counted = shared_accesses(&*fir, 4, 4);
         assert_eq!(sharing.all().accesses, counted.count() as u64);
         let (private, shared) = (sharing.share(Kind::Private), sharing.share(Kind::Shared));
         assert!(private.pages > 100 * shared.pages, "{sharing}");
@@ -315,6 +322,26 @@ mod tests {
         assert!(sharing.all().pages <= u64::from(pages), "{sharing}");
         let width = sharing.attributes.rows[0].len();
         assert_eq!((sharing.attributes.rows.len(), width), (50, pages.min(4_000) as usize));
+    }
+
+    /// A buffer that all share behind one of which each GPU has its own copy.
+    #[test]
+    fn buffers_of_each_gpu_are_left_out() {
+        let group = |gpu, line| Group {
+            place: Some(Place { gpu, unit: 0 }),
+            waves: vec![vec![Step::LoadScalar(vec![Line(0)]), Step::Store(vec![Line(line)])]],
+        };
+        let data = BLOCK_LINES;
+        let groups = (0..4).map(|gpu| group(gpu, data + 64 * (u32::from(gpu) / 2))).collect();
+        let script = Script::new("script", &[4096, 4 * 4096]).with_launch(groups);
+        let of = |script: &Script| Sharing::of(script, 4, 1, &SharingOptions::default());
+        let (with, without) = (of(&script), of(&script.clone().per_gpu(0)));
+        assert_eq!((with.accesses, with.writes, with.buffers.len()), (8, 4, 2));
+        assert_eq!((without.accesses, without.writes), (4, 4));
+        assert_eq!(without.buffers, [Extent { name: "script-1".to_owned(), first: 0, pages: 4 }]);
+        let share = |pages, accesses| Share { pages, accesses };
+        assert_eq!(without.by_sharers, [share(0, 0), share(2, 4), share(0, 0), share(0, 0)]);
+        assert_eq!(with.by_sharers[3], share(1, 4), "the arguments, as data that all read");
     }
 
     #[test]

@@ -32,6 +32,24 @@ pub enum ReplayError {
         /// Why.
         source: RequestError,
     },
+    /// The workload accesses what it has not allocated.
+    #[error(
+        "access {access}: launch {launch} of {workload} accesses line {line} on GPU {gpu}, compute unit {unit}, which is in none of its buffers; correct the workload"
+    )]
+    Line {
+        /// Which access.
+        access: u64,
+        /// The workload.
+        workload: String,
+        /// Its launch, from 0.
+        launch: u32,
+        /// Whose.
+        gpu: u8,
+        /// On which of its compute units.
+        unit: u8,
+        /// The line.
+        line: u32,
+    },
     /// The driver cancelled a fault: no access of a workload may fail.
     #[error("access {access}: GPU {gpu} cannot access page {page}: {reason}")]
     Cancelled {

@@ -30,8 +30,11 @@ const PATIENCE: u32 = 1000;
 pub(super) struct Machine {
     driver: Driver,
     gpus: Vec<Gpu>,
-    /// Pages of the buffers.
+    workload: String,
+    /// Pages of the buffers that GPUs share.
     pages: u64,
+    /// By block: how many of its pages, from the first, are of a buffer.
+    allocated: Vec<u32>,
     threshold: u32,
     group_pages: u32,
     by_page: Vec<PageCounts>,
@@ -99,7 +102,7 @@ impl Machine {
     ) -> Result<Machine, ReplayError> {
         let gpus = check(workload, options)?;
         let buffers = workload.buffers();
-        let pages = buffers.iter().map(buffer_pages).sum();
+        let pages = buffers.iter().filter(|buffer| !buffer.per_gpu).map(buffer_pages).sum();
         let config = config(buffers, pages, gpus, options.capacity_percent);
         let arena = config.arena.count as usize;
         let groups = arena / options.counter_group_pages as usize + 1;
@@ -120,7 +123,9 @@ impl Machine {
         let mut machine = Machine {
             driver,
             gpus: (0..gpus).map(gpu).collect(),
+            workload: workload.name().to_owned(),
             pages,
+            allocated: Vec::new(),
             threshold: options.counter_threshold,
             group_pages: options.counter_group_pages,
             by_page: vec![PageCounts::default(); if options.per_page { arena } else { 0 }],
@@ -135,7 +140,7 @@ impl Machine {
     }
 
     /// Allocates each buffer, in whole blocks so that it lies where the workload has it, and has
-    /// the CPU write its pages.
+    /// the CPU write its pages, if they are shared.
     fn allocate(&mut self, buffers: &[Buffer]) -> Result<(), ReplayError> {
         for (index, buffer) in buffers.iter().enumerate() {
             let pages = buffer_pages(buffer);
@@ -149,6 +154,11 @@ impl Machine {
                 }
                 reply => return Err(self.broken(format!("alloc is answered with {reply:?}"))),
             };
+            let blocks = (0..pages).step_by(BLOCK_PAGES as usize);
+            self.allocated.extend(blocks.map(|first| (pages - first).min(BLOCK_PAGES) as u32));
+            if buffer.per_gpu {
+                continue;
+            }
             let written: Vec<PageNo> = PageRange::new(range.start, pages).pages().collect();
             for some in written.chunks(FAULTS_AT_ONCE) {
                 for &page in some {
@@ -191,7 +201,7 @@ impl Machine {
         self.accesses += 1;
         self.wake()?;
         let gpu = usize::from(access.place.gpu);
-        let page = access.line.0 / PAGE_LINES;
+        let page = self.page(access)?;
         let mut mapping = self.gpus[gpu].mapped[page as usize];
         if !mapping.allows(access.write) {
             self.fault(gpu, page, access.write, mapping)?;
@@ -211,6 +221,23 @@ impl Machine {
         }
         self.sample(gpu, page);
         if local { Ok(()) } else { self.count_remote(gpu, page) }
+    }
+
+    /// The page of an access, counted from the first of the arena.
+    fn page(&self, access: Access) -> Result<u32, ReplayError> {
+        let Access { launch, place, line, .. } = access;
+        let block = self.allocated.get((line.0 / BLOCK_LINES) as usize).copied();
+        if line.0 % BLOCK_LINES / PAGE_LINES < block.unwrap_or(0) {
+            return Ok(line.0 / PAGE_LINES);
+        }
+        Err(ReplayError::Line {
+            access: self.accesses - 1,
+            workload: self.workload.clone(),
+            launch,
+            gpu: place.gpu,
+            unit: place.unit,
+            line: line.0,
+        })
     }
 
     fn fault(
@@ -380,13 +407,13 @@ impl Machine {
     }
 
     /// After the last access: the driver's tables must be right.
-    pub(super) fn finish(mut self, workload: &str, scheme: &str) -> Result<Report, ReplayError> {
+    pub(super) fn finish(mut self, scheme: &str) -> Result<Report, ReplayError> {
         self.end_launch()?;
         self.driver.check().map_err(|what| self.broken(what))?;
         let gpus: Vec<Counts> = self.gpus.iter().map(|gpu| gpu.counts).collect();
         let touched = (0..).zip(&self.by_page).filter(|(_, counts)| counts.gpus != 0);
         Ok(Report {
-            workload: workload.to_owned(),
+            workload: self.workload,
             scheme: scheme.to_owned(),
             pages: self.pages,
             total: gpus.iter().fold(Counts::default(), |sum, gpu| sum.plus(gpu)),

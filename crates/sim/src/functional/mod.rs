@@ -15,6 +15,9 @@
 //! - Every access that reaches another memory than the GPU's own counts for the group of pages
 //!   (64 KiB); the 256th since the last notice is one (GRIT, section II-B2). There are no caches:
 //!   each access counts.
+//! - Buffers of which every GPU has its own copy
+//!   ([`Buffer::per_gpu`](crate::workload::Buffer::per_gpu): code, arguments, queue packets) are left
+//!   out: no access to them counts, and the driver never hears of one ([`shared_accesses`]).
 //! - Pages are 4 KiB. No prefetch, no answer to thrashing, no clean copies on the host other than
 //!   those of duplication.
 //! - A GPU holds all pages, unless [`Options::capacity_percent`] says otherwise.
@@ -30,7 +33,7 @@ mod report;
 mod tests;
 
 pub use error::ReplayError;
-pub use order::{Access, Accesses, accesses};
+pub use order::{Access, Accesses, accesses, shared_accesses};
 pub use report::{Counts, PageCounts, Report, Table};
 
 use farside_svm::placement::{self, Placement};
@@ -82,8 +85,8 @@ impl Options {
 /// Replays a workload under the scheme of this name ([`placement::by_name`]).
 ///
 /// # Errors
-/// [`ReplayError`]: an unknown scheme, an option that cannot be, a scheme that leaves an access
-/// without its page.
+/// [`ReplayError`]: an unknown scheme, an option that cannot be, an access beyond the workload's
+/// buffers, a scheme that leaves an access without its page.
 pub fn replay(
     workload: &dyn Workload,
     scheme: &str,
@@ -97,7 +100,8 @@ pub fn replay(
 /// 65536.
 ///
 /// # Errors
-/// [`ReplayError`]: an option that cannot be, a scheme that leaves an access without its page.
+/// [`ReplayError`]: an option that cannot be, an access beyond the workload's buffers, a scheme that
+/// leaves an access without its page.
 pub fn replay_with(
     workload: &dyn Workload,
     placement: Box<dyn Placement>,
@@ -109,7 +113,7 @@ pub fn replay_with(
     let gpus = options.gpus_for(workload);
     let mut machine = Machine::new(workload, placement, options)?;
     let mut launch = None;
-    for (number, access) in (0..).zip(accesses(workload, gpus, options.units)) {
+    for (number, access) in (0..).zip(shared_accesses(workload, gpus, options.units)) {
         if number % PROGRESS_EVERY == 0 {
             progress(number);
         }
@@ -119,5 +123,5 @@ pub fn replay_with(
         }
         machine.access(access)?;
     }
-    machine.finish(workload.name(), scheme)
+    machine.finish(scheme)
 }

@@ -13,7 +13,7 @@
 //!
 //! Code that an instruction cache would fetch is not accessed.
 
-use crate::workload::{Cursor, Instruction, Line, Lines, Place, Workload};
+use crate::workload::{Cursor, Instruction, Line, Lines, Place, Workload, first_lines};
 
 /// One line that is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,23 @@ pub fn accesses(workload: &dyn Workload, gpus: u32, units: u32) -> Accesses<'_> 
     };
     accesses.begin_launch();
     accesses
+}
+
+/// [`accesses`] without those to buffers of which every GPU has its own copy
+/// ([`Buffer::per_gpu`](crate::workload::Buffer::per_gpu)): no GPU shares these, and nothing is ever
+/// decided about them.
+pub fn shared_accesses(
+    workload: &dyn Workload,
+    gpus: u32,
+    units: u32,
+) -> impl Iterator<Item = Access> + '_ {
+    let buffers = workload.buffers();
+    let firsts = first_lines(buffers);
+    let is_shared = move |access: &Access| {
+        let buffer = firsts.partition_point(|first| *first <= access.line).checked_sub(1);
+        !buffer.is_some_and(|buffer| buffers[buffer].per_gpu)
+    };
+    accesses(workload, gpus, units).filter(is_shared)
 }
 
 /// See [`accesses`].

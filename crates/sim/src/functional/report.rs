@@ -74,7 +74,7 @@ pub struct Report {
     pub workload: String,
     /// The placement scheme.
     pub scheme: String,
-    /// Pages of the workload's buffers.
+    /// Pages of the workload's buffers that GPUs share.
     pub pages: u64,
     /// All GPUs together.
     pub total: Counts,

@@ -5,7 +5,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Trace;
-use crate::workload::{Buffer, Cursor, Instruction, Launch, Line, Lines, Place};
+use crate::workload::{
+    BLOCK_LINES, Buffer, Cursor, Group, Instruction, Launch, Line, Lines, Place, Script, Step,
+};
 
 const SCHEMES: [&str; 4] = ["on-touch", "first-touch", "access-counter", "duplication"];
 
@@ -137,7 +139,7 @@ fn defined(workload: &dyn Workload, scheme: &str, options: &Options) -> Vec<Coun
             definitions.push(Definition::new(here, gpus as usize, options));
         }
     }
-    for access in accesses(workload, gpus, options.units) {
+    for access in shared_accesses(workload, gpus, options.units) {
         let page = access.line.0 as usize / 64;
         let gpu = usize::from(access.place.gpu);
         definitions[page / PAGES].access(scheme, gpu, page % PAGES, access.write);
@@ -209,14 +211,14 @@ fn the_bundled_excerpts_agree_with_the_definitions() {
 fn the_bundled_excerpts_have_these_counts() {
     // Local faults, protection faults, migrations, duplications, collapses, remote accesses, notices.
     let expected = [
-        ("mm", "on-touch", [33_032, 0, 33_032, 0, 0, 0, 0]),
-        ("mm", "first-touch", [1_352, 0, 536, 0, 0, 24_576, 96]),
-        ("mm", "access-counter", [2_139, 0, 2_072, 0, 0, 24_588, 96]),
-        ("mm", "duplication", [1_352, 0, 256, 1_096, 0, 0, 0]),
-        ("st", "on-touch", [18_944, 0, 18_944, 0, 0, 0, 0]),
-        ("st", "first-touch", [336, 0, 104, 0, 0, 14_772, 48]),
-        ("st", "access-counter", [908, 0, 868, 0, 0, 14_824, 48]),
-        ("st", "duplication", [7_632, 72, 7_224, 408, 72, 0, 0]),
+        ("mm", "on-touch", [33_024, 0, 33_024, 0, 0, 0, 0]),
+        ("mm", "first-touch", [1_344, 0, 528, 0, 0, 24_576, 96]),
+        ("mm", "access-counter", [2_131, 0, 2_064, 0, 0, 24_588, 96]),
+        ("mm", "duplication", [1_344, 0, 256, 1_088, 0, 0, 0]),
+        ("st", "on-touch", [18_920, 0, 18_920, 0, 0, 0, 0]),
+        ("st", "first-touch", [312, 0, 80, 0, 0, 14_772, 48]),
+        ("st", "access-counter", [884, 0, 844, 0, 0, 14_824, 48]),
+        ("st", "duplication", [7_608, 72, 7_224, 384, 72, 0, 0]),
     ];
     for (name, scheme, counts) in expected {
         let trace = Trace::bundled(name).unwrap();
@@ -264,6 +266,55 @@ fn options_that_cannot_be_are_named() {
     assert!(refused(Options { counter_group_pages: 3, ..base() }).contains("counter_group_pages"));
     assert!(refused(Options { capacity_percent: Some(0), ..base() }).contains("capacity_percent"));
     assert!(replay(&trace, "in-touch", &base()).unwrap_err().to_string().contains("in-touch"));
+}
+
+/// On each of two GPUs a wavefront reads its arguments (line 0) and writes a line of data.
+fn with_arguments() -> Script {
+    let group = |gpu| Group {
+        place: Some(Place { gpu, unit: 0 }),
+        waves: vec![vec![
+            Step::LoadScalar(vec![Line(0)]),
+            Step::Store(vec![Line(BLOCK_LINES + u32::from(gpu))]),
+        ]],
+    };
+    Script::new("arguments", &[4096, 2 * 4096]).with_launch(vec![group(0), group(1)])
+}
+
+#[test]
+fn what_every_gpu_has_its_own_copy_of_is_left_out() {
+    let options = Options { per_page: true, ..Options::default() };
+    let of = |script: &Script| replay(script, "on-touch", &options).unwrap();
+    let (shared, own) = (of(&with_arguments()), of(&with_arguments().per_gpu(0)));
+    assert_eq!((shared.pages, shared.total.reads, shared.total.writes), (3, 2, 2));
+    assert_eq!((shared.total.faults(), shared.by_page.len()), (4, 2));
+    assert_eq!((own.pages, own.total.reads, own.total.writes), (2, 0, 2));
+    assert_eq!((own.total.faults(), own.total.migrations), (2, 2));
+    let pages: Vec<u32> = own.by_page.iter().map(|(page, _)| *page).collect();
+    assert_eq!(pages, [512], "pages are numbered as before");
+}
+
+#[test]
+fn the_room_of_a_gpu_is_a_share_of_what_is_shared() {
+    // One page of four fits: with the arguments' hundred pages it would be all.
+    let steps = (0..4).map(|page| Step::Store(vec![Line(BLOCK_LINES + 64 * page)])).collect();
+    let group = Group { place: Some(Place { gpu: 0, unit: 0 }), waves: vec![steps] };
+    let script = Script::new("room", &[100 * 4096, 4 * 4096]).with_launch(vec![group]).per_gpu(0);
+    let options = Options { capacity_percent: Some(25), ..Options::default() };
+    assert_eq!(replay(&script, "on-touch", &options).unwrap().total.evictions, 3);
+}
+
+#[test]
+fn a_line_in_no_buffer_is_an_error_that_names_it() {
+    for line in [64, 70, BLOCK_LINES, u32::MAX] {
+        let steps = vec![Step::Load(vec![Line(3)]), Step::Store(vec![Line(line)])];
+        let group = Group { place: Some(Place { gpu: 1, unit: 2 }), waves: vec![steps] };
+        let script = Script::new("wild", &[4096]).with_launch(vec![group]);
+        let error = replay(&script, "on-touch", &Options::default()).unwrap_err().to_string();
+        let expected = format!(
+            "access 1: launch 0 of wild accesses line {line} on GPU 1, compute unit 2, which is in none"
+        );
+        assert!(error.starts_with(&expected), "{error}");
+    }
 }
 
 /// Two wavefronts a work-group, each: a load of line `10 * group + wave`, a barrier, a store.

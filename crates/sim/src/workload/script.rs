@@ -62,6 +62,15 @@ impl Script {
         Script { name: name.to_owned(), buffers, launches: Vec::new() }
     }
 
+    /// Every GPU has its own copy of this buffer, counted from 0: see [`Buffer::per_gpu`].
+    #[must_use]
+    pub fn per_gpu(mut self, buffer: usize) -> Script {
+        if let Some(buffer) = self.buffers.get_mut(buffer) {
+            buffer.per_gpu = true;
+        }
+        self
+    }
+
     /// Adds a launch of these groups. Groups with fewer wavefronts than the largest are filled up
     /// with some that do nothing.
     #[must_use]

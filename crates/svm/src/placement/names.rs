@@ -31,7 +31,7 @@ const REAL: [Known; 6] = [
     },
     Known {
         name: "access-counter",
-        about: "a page is mapped remotely and moves after many remote accesses",
+        about: "a page of another card is mapped remotely and moves after many accesses",
         make: |parameters| Ok(Box::new(AccessCounter::from_parameters(parameters)?)),
     },
     Known {
