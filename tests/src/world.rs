@@ -11,7 +11,7 @@ use farside_svm::{
     RequestError, placement,
 };
 use farside_types::{
-    AgentId, CardId, JobId, PAGE_SIZE, PageNo, PageRange, RequestId, Rights, Span, StreamId, Time,
+    CardId, JobId, PAGE_SIZE, PageNo, PageRange, RequestId, Rights, Span, StreamId, Time,
 };
 
 use crate::access::WordAccess;
