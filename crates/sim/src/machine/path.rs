@@ -111,11 +111,11 @@ impl Machine {
     fn route<W: Way>(&mut self, access: Access, memory: MemoryId, way: &mut W) {
         let (gpu, store) = (usize::from(access.gpu), access.kind.is_store());
         let Some(owner) = memory.card().map(|card| usize::from(card.0)) else {
-            self.to_host(way, gpu, store);
+            self.way_to_host(way, gpu, store);
             return;
         };
         if owner == gpu {
-            self.to_memory(way, gpu, access.line, store);
+            self.way_to_memory(way, gpu, access.line, store);
             return;
         }
         let wire = self.links.nvlink();
@@ -124,12 +124,12 @@ impl Machine {
         let into = self.links.port(to, PortKind::FromPeers);
         if !store {
             way.wait(&mut self.links, wire.latency);
-            self.to_memory(way, owner, access.line, false);
+            self.way_to_memory(way, owner, access.line, false);
         }
         way.serve(&mut self.links, out, wire.line, Span::ZERO);
         way.serve(&mut self.links, into, wire.line, wire.line + wire.latency);
         if store {
-            self.to_memory(way, owner, access.line, true);
+            self.way_to_memory(way, owner, access.line, true);
             way.wait(&mut self.links, wire.latency);
         }
     }
