@@ -136,7 +136,7 @@ impl Machine {
 
     /// The line travels in one of the two directions; the request or the answer without it has no
     /// size.
-    fn to_host<W: Way>(&mut self, way: &mut W, gpu: usize, store: bool) {
+    fn way_to_host<W: Way>(&mut self, way: &mut W, gpu: usize, store: bool) {
         let (wire, links) = (self.links.pcie(), &mut self.links);
         let there = Span::from_nanos(self.spec.link.host_memory_ns);
         if store {
@@ -150,7 +150,7 @@ impl Machine {
     }
 
     /// The L2 cache of the GPU that owns the line, and its memory if it is not held there.
-    fn to_memory<W: Way>(&mut self, way: &mut W, owner: usize, line: Line, store: bool) {
+    fn way_to_memory<W: Way>(&mut self, way: &mut W, owner: usize, line: Line, store: bool) {
         let (bank, span) = self.links.bank(owner, line);
         way.serve(&mut self.links, bank, span, self.times.l2_cache);
         let mut cached = Cached::default();
