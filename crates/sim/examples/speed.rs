@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use farside_sim::workload::{
-    Buffer, Cursor, Instruction, LINE_BYTES, Launch, Line, Lines, Workload, first_lines,
+    Buffer, BufferKind, Cursor, Instruction, LINE_BYTES, Launch, Line, Lines, Workload, first_lines,
 };
 use farside_sim::{SimError, Simulation, Spec};
 use farside_svm::placement::by_name;
@@ -35,7 +35,7 @@ const LINES: u32 = 16;
 impl Sweep {
     fn new(name: &'static str, mib: u64, per_wave: u32, shared: bool, launches: u32) -> Sweep {
         let bytes = mib << 19;
-        let buffer = |name: &str| Buffer { name: name.to_owned(), bytes, per_gpu: false };
+        let buffer = |name: &str| Buffer { name: name.to_owned(), bytes, kind: BufferKind::Data };
         let buffers = vec![buffer("in"), buffer("out")];
         let firsts = first_lines(&buffers);
         let lines = (bytes / LINE_BYTES) as u32;

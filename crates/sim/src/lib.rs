@@ -86,9 +86,9 @@ pub mod workload;
 pub use error::{SimError, SpecError, StateError, TraceError};
 pub use simulation::{Progress, SCHEMES, Simulation, Stop, compare};
 pub use spec::{
-    CacheSpec, CapacityOf, CommandSpec, CopySpec, CounterSpec, Dispatch, DriverSpec, EngineMode,
-    EngineSpec, FaultSpec, FlushMode, FlushSpec, GpuSpec, HostSpec, LinkSpec, PageSpec, Spec,
-    StoreMode, StoreSpec, TlbSpec, WalkSpec,
+    CacheSpec, CapacityOf, CommandSpec, Constants, CopySpec, CounterSpec, Dispatch, DriverSpec,
+    EngineMode, EngineSpec, FaultSpec, FlushMode, FlushSpec, GpuSpec, HostSpec, LinkSpec, PageSpec,
+    Spec, StoreMode, StoreSpec, TlbSpec, WalkSpec,
 };
 pub use stats::{Comparison, GpuCounts, Outcome};
 pub use trace::{

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::choose::{typical_shared, typical_written};
 use super::over_time::{Attributes, OverTime, PageOverTime};
 use crate::functional::{Access, shared_accesses};
-use crate::workload::{LINE_BYTES, Workload, first_lines};
+use crate::workload::{BufferKind, LINE_BYTES, Workload, first_lines};
 
 /// Lines of a page of 4 KiB.
 const PAGE_LINES: u32 = 4096 / LINE_BYTES as u32;
@@ -125,7 +125,7 @@ impl Sharing {
         let mut buffers: Vec<Extent> = Vec::new();
         let mut firsts = Vec::new();
         for (buffer, line) in workload.buffers().iter().zip(first_lines(workload.buffers())) {
-            if buffer.per_gpu {
+            if buffer.kind == BufferKind::Launch {
                 continue;
             }
             let first = buffers.last().map_or(0, |last| last.first + last.pages);

@@ -14,7 +14,7 @@ use farside_types::{
 };
 
 use super::{Access, Counts, Options, PageCounts, ReplayError, Report};
-use crate::workload::{BLOCK_LINES, Buffer, LINE_BYTES, Workload};
+use crate::workload::{BLOCK_LINES, Buffer, BufferKind, LINE_BYTES, Workload};
 
 /// Where the arena starts: at 4 GiB, so that a small number is never taken for an address.
 const ARENA_START: PageNo = PageNo(1 << 20);
@@ -102,7 +102,11 @@ impl Machine {
     ) -> Result<Machine, ReplayError> {
         let gpus = check(workload, options)?;
         let buffers = workload.buffers();
-        let pages = buffers.iter().filter(|buffer| !buffer.per_gpu).map(buffer_pages).sum();
+        let pages = buffers
+            .iter()
+            .filter(|buffer| buffer.kind != BufferKind::Launch)
+            .map(buffer_pages)
+            .sum();
         let config = config(buffers, pages, gpus, options.capacity_percent);
         let arena = config.arena.count as usize;
         let groups = arena / options.counter_group_pages as usize + 1;
@@ -156,7 +160,7 @@ impl Machine {
             };
             let blocks = (0..pages).step_by(BLOCK_PAGES as usize);
             self.allocated.extend(blocks.map(|first| (pages - first).min(BLOCK_PAGES) as u32));
-            if buffer.per_gpu {
+            if buffer.kind == BufferKind::Launch {
                 continue;
             }
             let written: Vec<PageNo> = PageRange::new(range.start, pages).pages().collect();

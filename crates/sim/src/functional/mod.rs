@@ -16,7 +16,7 @@
 //!   (64 KiB); the 256th since the last notice is one (GRIT, section II-B2). There are no caches:
 //!   each access counts.
 //! - Buffers of which every GPU has its own copy
-//!   ([`Buffer::per_gpu`](crate::workload::Buffer::per_gpu): code, arguments, queue packets) are left
+//!   ([`BufferKind::Launch`](crate::workload::BufferKind::Launch): code, arguments, queue packets) are left
 //!   out: no access to them counts, and the driver never hears of one ([`shared_accesses`]).
 //! - Pages are 4 KiB. No prefetch, no answer to thrashing, no clean copies on the host other than
 //!   those of duplication.

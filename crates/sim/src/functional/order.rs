@@ -13,7 +13,7 @@
 //!
 //! Code that an instruction cache would fetch is not accessed.
 
-use crate::workload::{Cursor, Instruction, Line, Lines, Place, Workload, first_lines};
+use crate::workload::{BufferKind, Cursor, Instruction, Line, Lines, Place, Workload, first_lines};
 
 /// One line that is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub fn accesses(workload: &dyn Workload, gpus: u32, units: u32) -> Accesses<'_> 
 }
 
 /// [`accesses`] without those to buffers of which every GPU has its own copy
-/// ([`Buffer::per_gpu`](crate::workload::Buffer::per_gpu)): no GPU shares these, and nothing is ever
+/// ([`BufferKind::Launch`]): no GPU shares these, and nothing is ever
 /// decided about them.
 pub fn shared_accesses(
     workload: &dyn Workload,
@@ -58,7 +58,7 @@ pub fn shared_accesses(
     let firsts = first_lines(buffers);
     let is_shared = move |access: &Access| {
         let buffer = firsts.partition_point(|first| *first <= access.line).checked_sub(1);
-        !buffer.is_some_and(|buffer| buffers[buffer].per_gpu)
+        !buffer.is_some_and(|buffer| buffers[buffer].kind == BufferKind::Launch)
     };
     accesses(workload, gpus, units).filter(is_shared)
 }

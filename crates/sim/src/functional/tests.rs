@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::Trace;
 use crate::workload::{
-    BLOCK_LINES, Buffer, Cursor, Group, Instruction, Launch, Line, Lines, Place, Script, Step,
+    BLOCK_LINES, Buffer, BufferKind, Cursor, Group, Instruction, Launch, Line, Lines, Place,
+    Script, Step,
 };
 
 const SCHEMES: [&str; 4] = ["on-touch", "first-touch", "access-counter", "duplication"];
@@ -358,7 +359,8 @@ impl Workload for Barriers {
 
 #[test]
 fn compute_units_take_turns_and_wavefronts_stop_at_barriers() {
-    let workload = Barriers(vec![Buffer { name: "data".to_owned(), bytes: 4096, per_gpu: false }]);
+    let workload =
+        Barriers(vec![Buffer { name: "data".to_owned(), bytes: 4096, kind: BufferKind::Data }]);
     let order = |gpus, units| -> Vec<(u8, u8, u32, bool)> {
         accesses(&workload, gpus, units)
             .map(|a| (a.place.gpu, a.place.unit, a.line.0, a.write))

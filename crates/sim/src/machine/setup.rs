@@ -28,8 +28,8 @@ use crate::coherence::Coherence;
 use crate::gpu::{Gpu, Mapping};
 use crate::links::Links;
 use crate::time::Queue;
-use crate::workload::{BLOCK_LINES, Buffer, Line, Workload, first_lines};
-use crate::{CapacityOf, SimError, Spec, StoreMode};
+use crate::workload::{BLOCK_LINES, Buffer, BufferKind, Line, Workload, first_lines};
+use crate::{CapacityOf, Constants, SimError, Spec, StoreMode};
 
 /// Where the arena starts: at 4 GiB, so that a small number is never taken for an address.
 const ARENA_START: PageNo = PageNo(1 << 20);
@@ -149,7 +149,7 @@ impl Machine {
         first: Line,
     ) -> Result<(), SimError> {
         self.take_range(range, first)?;
-        if buffer.per_gpu {
+        if is_own(&self.spec, buffer) {
             self.give_each(range)?;
         }
         Ok(())
@@ -253,6 +253,15 @@ fn fits(spec: &Spec, workload: &dyn Workload) -> Result<u64, SimError> {
     Ok(groups)
 }
 
+/// Whether every GPU has a copy of its own.
+fn is_own(spec: &Spec, buffer: &Buffer) -> bool {
+    match buffer.kind {
+        BufferKind::Launch => true,
+        BufferKind::Constant => spec.gpu.constants == Constants::Each,
+        BufferKind::Data => false,
+    }
+}
+
 /// The pages of a buffer.
 pub(super) fn pages(spec: &Spec, buffer: &Buffer) -> u64 {
     buffer.bytes.div_ceil(u64::from(spec.page.bytes))
@@ -265,7 +274,7 @@ fn arena_pages(spec: &Spec, buffers: &[Buffer]) -> u64 {
 }
 
 fn config(spec: &Spec, buffers: &[Buffer]) -> Config {
-    let shared = buffers.iter().filter(|buffer| !buffer.per_gpu);
+    let shared = buffers.iter().filter(|buffer| !is_own(spec, buffer));
     let footprint: u64 = shared.map(|buffer| pages(spec, buffer)).sum();
     let frames = match spec.gpu.capacity_percent {
         Some(percent) => {

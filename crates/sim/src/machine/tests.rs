@@ -5,6 +5,7 @@ use farside_svm::{Phase, Run, Wait};
 use farside_types::{PAGE_SIZE, Reason, Rights};
 
 use super::*;
+use crate::Constants;
 use crate::gpu::Mapping;
 use crate::workload::{Group, Place, Script, Step};
 
@@ -174,4 +175,19 @@ fn code_in_no_buffer_is_an_error_too() {
     let machine = Machine::new(Spec::default(), Arc::new(script), scheme, true);
     let error = machine.unwrap().run(&mut |_| ()).unwrap_err().to_string();
     assert!(error.contains("of code accesses line 900 "), "{error}");
+}
+
+#[test]
+fn a_constant_that_every_gpu_has_is_not_fought_over() {
+    let run = |constants| {
+        let mut spec = Spec::default();
+        spec.gpu.constants = constants;
+        let fir = crate::workload::catalog::by_name("fir", Some(1 << 20)).unwrap();
+        let scheme = by_name("on-touch").unwrap();
+        Machine::new(spec, fir, scheme, true).unwrap().run(&mut |_| ()).unwrap()
+    };
+    let (shared, own) = (run(Constants::Shared), run(Constants::Each));
+    assert_eq!(own.total.accesses(), own.total.local, "nothing is far");
+    assert!(own.total.faults < shared.total.faults, "the filter's page is among those that move");
+    assert!(own.time < shared.time);
 }

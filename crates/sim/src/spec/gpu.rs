@@ -39,6 +39,10 @@ pub struct GpuSpec {
     /// Whose frames that share is: `each` GPU has it, or all GPUs together (`total`). Default
     /// `each`; the paper does not say which.
     pub capacity_of: CapacityOf,
+    /// Where the little data is that every wavefront reads: FIR's filter, SC's mask, C2D's weights and
+    /// bias. Default `shared`: the traces recorded with the paper's simulator have the filter's page
+    /// shared by all GPUs.
+    pub constants: Constants,
 }
 
 impl Default for GpuSpec {
@@ -56,6 +60,7 @@ impl Default for GpuSpec {
             memory_gb_per_s: 900,
             capacity_percent: None,
             capacity_of: CapacityOf::default(),
+            constants: Constants::default(),
         }
     }
 }
@@ -79,6 +84,17 @@ pub enum Dispatch {
     /// Round the compute units of a GPU until it holds no more, then the next GPU; later each GPU
     /// takes the next group when one of its own has ended (GRIT, section III-B).
     Fill,
+}
+
+/// Where the program's constants are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Constants {
+    /// In pages like any others.
+    #[default]
+    Shared,
+    /// Each GPU has a copy of its own that never moves, as of a kernel's arguments.
+    Each,
 }
 
 /// What [`GpuSpec::capacity_percent`] is a share of.

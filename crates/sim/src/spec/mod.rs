@@ -27,7 +27,7 @@ mod translation;
 
 pub use cache::CacheSpec;
 pub use engine::{EngineMode, EngineSpec};
-pub use gpu::{CapacityOf, Dispatch, GpuSpec};
+pub use gpu::{CapacityOf, Constants, Dispatch, GpuSpec};
 pub use host::{DriverSpec, HostSpec};
 pub use link::{CopySpec, LinkSpec};
 pub use orders::{CommandSpec, FlushMode, FlushSpec};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::error::StateError;
-use crate::workload::{Launch, Workload};
+use crate::workload::{BufferKind, Launch, Workload};
 
 /// What every state begins with.
 const MAGIC: &[u8; 8] = b"farside\0";
@@ -35,8 +35,8 @@ pub(crate) struct Header {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Program {
     name: String,
-    /// Name, bytes, and whether each GPU has its own.
-    buffers: Vec<(String, u64, bool)>,
+    /// Name, bytes, and what it is for.
+    buffers: Vec<(String, u64, BufferKind)>,
     launches: Vec<Launch>,
 }
 
@@ -71,7 +71,7 @@ impl Program {
         let buffers = workload.buffers().iter();
         Program {
             name: workload.name().to_owned(),
-            buffers: buffers.map(|it| (it.name.clone(), it.bytes, it.per_gpu)).collect(),
+            buffers: buffers.map(|it| (it.name.clone(), it.bytes, it.kind)).collect(),
             launches: (0..workload.launches()).map(|launch| workload.launch(launch)).collect(),
         }
     }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::PAGE_BYTES;
 use crate::TraceError;
-use crate::workload::{Buffer, LINE_BYTES, Line, first_lines};
+use crate::workload::{Buffer, BufferKind, LINE_BYTES, Line, first_lines};
 
 /// Most pages of a trace: 16 GiB.
 const PAGES_MAX: u64 = 1 << 22;
@@ -179,7 +179,8 @@ pub(super) fn buffers(allocations: &[Allocation]) -> Vec<Buffer> {
     let buffer = |allocation: &Allocation| {
         let offset = allocation.address % PAGE_SIZE as u64;
         let name = format!("{:#x}", allocation.address);
-        Buffer { name, bytes: offset + allocation.bytes, per_gpu: allocation.pinned }
+        let kind = if allocation.pinned { BufferKind::Launch } else { BufferKind::Data };
+        Buffer { name, bytes: offset + allocation.bytes, kind }
     };
     allocations.iter().map(buffer).collect()
 }

@@ -78,7 +78,7 @@ impl Fir {
         let mut buffers =
             vec![("history", taps), ("input", signal), ("output", signal), ("filter", taps)];
         buffers.extend(Kernel::buffers(CODE_BYTES, ARGUMENT_BYTES));
-        let memory = Memory::new(&buffers);
+        let memory = Memory::new(&buffers).with_constants(&["filter"]);
         let kernel = Kernel::at(&memory, KERNEL);
         Fir { memory, kernel, groups }
     }

@@ -1,7 +1,7 @@
 //! What the generated workloads share: where their buffers are, and the coalescing of the lanes of
 //! a wavefront into lines. It knows no kernel.
 
-use super::{Buffer, LINE_BYTES, Line, Lines, first_lines};
+use super::{Buffer, BufferKind, LINE_BYTES, Line, Lines, first_lines};
 
 /// Lanes of a wavefront (AMD GCN3 instruction set architecture, section 1.1).
 pub const LANES: u32 = 64;
@@ -26,12 +26,21 @@ impl Memory {
     /// Buffers with these names and sizes in bytes, in this order.
     pub fn new(buffers: &[(&str, u64)]) -> Memory {
         let buffer = |&(name, bytes): &(&str, u64)| {
-            let per_gpu = [Kernel::CODE, Kernel::ARGUMENTS, Kernel::PACKET].contains(&name);
-            Buffer { name: name.to_owned(), bytes, per_gpu }
+            let launch = [Kernel::CODE, Kernel::ARGUMENTS, Kernel::PACKET].contains(&name);
+            let kind = if launch { BufferKind::Launch } else { BufferKind::Data };
+            Buffer { name: name.to_owned(), bytes, kind }
         };
         let buffers: Vec<Buffer> = buffers.iter().map(buffer).collect();
         let first = first_lines(&buffers);
         Memory { buffers, first }
+    }
+
+    /// The same, with these buffers as constants.
+    #[must_use]
+    pub fn with_constants(mut self, names: &[&str]) -> Memory {
+        let constant = |buffer: &&mut Buffer| names.contains(&buffer.name.as_str());
+        self.buffers.iter_mut().filter(constant).for_each(|it| it.kind = BufferKind::Constant);
+        self
     }
 
     /// The buffers, for [`super::Workload::buffers`].

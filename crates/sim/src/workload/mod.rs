@@ -47,9 +47,23 @@ pub struct Buffer {
     pub name: String,
     /// Its size in bytes, at least 1.
     pub bytes: u64,
+    /// What it is for.
+    pub kind: BufferKind,
+}
+
+/// What a buffer is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BufferKind {
+    /// Data in the shared address space.
+    #[default]
+    Data,
+    /// A little data in the shared address space that kernels only read, most wavefronts all of it:
+    /// what a programmer may as well declare constant. `gpu.constants` says whether a GPU has a
+    /// copy of its own.
+    Constant,
     /// Every GPU has a copy of its own, which never moves: code, arguments and queue packets, which
     /// are put into a GPU's memory with each launch. Not part of the shared address space.
-    pub per_gpu: bool,
+    Launch,
 }
 
 /// The first line of each buffer.
@@ -204,7 +218,7 @@ mod tests {
 
     #[test]
     fn every_buffer_begins_at_a_block_of_its_own() {
-        let buffer = |bytes| Buffer { name: String::new(), bytes, per_gpu: false };
+        let buffer = |bytes| Buffer { name: String::new(), bytes, kind: BufferKind::Data };
         let lines = first_lines(&[buffer(1), buffer((2 << 20) + 1), buffer(64)]);
         assert_eq!(lines, [Line(0), Line(BLOCK_LINES), Line(3 * BLOCK_LINES)]);
     }

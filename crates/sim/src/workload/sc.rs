@@ -57,7 +57,7 @@ impl SimpleConvolution {
         let mask = u64::from(MASK * MASK) * 4;
         let mut buffers = vec![("input", image), ("output", image), ("mask", mask)];
         buffers.extend(Kernel::buffers(CODE_BYTES, ARGUMENT_BYTES));
-        let memory = Memory::new(&buffers);
+        let memory = Memory::new(&buffers).with_constants(&["mask"]);
         let kernel = Kernel::at(&memory, 3);
         SimpleConvolution { memory, kernel, padded }
     }

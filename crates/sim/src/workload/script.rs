@@ -1,6 +1,6 @@
 //! Workloads written out step by step: for tests, and for small experiments of one's own.
 
-use super::{Buffer, Cursor, Instruction, Launch, Line, Lines, Place, Workload};
+use super::{Buffer, BufferKind, Cursor, Instruction, Launch, Line, Lines, Place, Workload};
 
 /// A step of a wavefront.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,17 +56,20 @@ impl Script {
     /// A program without launches that allocates buffers of these sizes in bytes.
     #[must_use]
     pub fn new(name: &str, buffers: &[u64]) -> Script {
-        let named =
-            |(index, &bytes)| Buffer { name: format!("{name}-{index}"), bytes, per_gpu: false };
+        let named = |(index, &bytes)| Buffer {
+            name: format!("{name}-{index}"),
+            bytes,
+            kind: BufferKind::Data,
+        };
         let buffers = buffers.iter().enumerate().map(named).collect();
         Script { name: name.to_owned(), buffers, launches: Vec::new() }
     }
 
-    /// Every GPU has its own copy of this buffer, counted from 0: see [`Buffer::per_gpu`].
+    /// Every GPU has its own copy of this buffer, counted from 0: see [`BufferKind::Launch`].
     #[must_use]
     pub fn per_gpu(mut self, buffer: usize) -> Script {
         if let Some(buffer) = self.buffers.get_mut(buffer) {
-            buffer.per_gpu = true;
+            buffer.kind = BufferKind::Launch;
         }
         self
     }
