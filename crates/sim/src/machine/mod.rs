@@ -10,6 +10,7 @@
 //! - `ring.rs`: the GPUs' command rings, in order, with shootdown, drain and replay;
 //! - `host.rs`: the driver's processor: fault batches, notices, operations on the CPU's mappings;
 //! - `transfer.rs`: copies and zero fills;
+//! - `copies.rs`: which pages were copied again after a write;
 //! - `setup.rs`: allocation, and the placing of all pages on the host before time starts;
 //! - `saved.rs`: its state, to be stored and to go on from;
 //! - `watchdog.rs`: who waits for whom when nothing moves any more.
@@ -18,6 +19,7 @@
 //! on and carries out.
 
 mod access;
+mod copies;
 mod dispatch;
 mod host;
 mod path;
@@ -51,6 +53,7 @@ use crate::observe::{Observation, Observer};
 use crate::time::Queue;
 use crate::workload::{Line, Lines, Workload};
 use crate::{Outcome, Progress, SimError, Spec, Stop};
+use copies::Copies;
 use host::Host;
 use pool::{List, Pool};
 use ring::Ring;
@@ -162,6 +165,7 @@ pub(crate) struct Machine {
     /// log2 of the lines of a page.
     page_shift: u32,
     coherence: Option<Coherence>,
+    copies: Copies,
     /// Who accessed what since the scheme was last told, for schemes that ask.
     samples: Option<Samples>,
     /// Pages of which every GPU has its own copy; the driver does not know of their use.
@@ -413,10 +417,18 @@ impl Machine {
             nvlink_busy,
             pcie_busy,
             host_busy: self.host.busy_for(),
+            pages: self.shared_pages(),
+            copied_again: self.copies.again(),
             events: self.events,
             spec: self.spec.clone(),
             driver: crate::stats::since(self.driver.stats(), &self.before),
         }
+    }
+
+    /// Pages of the program's that are in the shared address space.
+    fn shared_pages(&self) -> u64 {
+        let own: usize = self.per_gpu.iter().map(|pages| pages.len()).sum();
+        self.used.iter().map(|range| range.count).sum::<u64>() - own as u64
     }
 
     /// The page's index in the arena. Pages outside of it are a bug of the driver.

@@ -158,7 +158,9 @@ impl Machine {
             since: machine.shown(begun),
         });
         match &command.op {
-            Op::CardMap { runs, memory, rights } => self.map(gpu, runs, *memory, *rights)?,
+            Op::CardMap { runs, memory, rights } => {
+                self.map(gpu, runs, *memory, (*rights, command.reason))?
+            }
             Op::CardResume { faults } => {
                 for &fault in faults.iter() {
                     self.resume(fault, command.reason)?;
@@ -212,14 +214,18 @@ impl Machine {
         gpu: u8,
         runs: &[Run],
         memory: MemoryId,
-        rights: Rights,
+        (rights, reason): (Rights, Reason),
     ) -> Result<(), SimError> {
+        let own = memory == self.gpus[usize::from(gpu)].memory;
         for run in runs {
             for (offset, page) in run.pages().pages().enumerate() {
                 let page = self.index(page)?;
                 let frame = FrameNo(run.dst.0 + offset as u32);
                 let mapping = Mapping { memory, rights };
                 self.gpus[usize::from(gpu)].table.map(page, mapping, frame);
+                if own {
+                    self.copies.mapped(page, rights, reason);
+                }
             }
         }
         Ok(())

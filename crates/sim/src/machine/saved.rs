@@ -20,7 +20,7 @@ use crate::{SimError, Spec};
 state!(Machine {
     values: transfers, next_fault, travels, before, launches, timer, accesses,
         groups_done, events, idle_events;
-    parts: queue, gpus, rings, links, host, faults, open, walks, pool, coherence, running, samples;
+    parts: queue, gpus, rings, links, host, faults, open, walks, pool, coherence, copies, running, samples;
     made: spec, times, workload, lines, driver, observers, samplings, arena, arena_pages, used,
         blocks, first_lines, page_shift, per_gpu, groups, start;
 });

@@ -18,6 +18,7 @@ use farside_types::{
     RequestId, Rights, Span, Time,
 };
 
+use super::copies::Copies;
 use super::host::Host;
 use super::pool::Pool;
 use super::ring::Ring;
@@ -92,6 +93,7 @@ impl Machine {
             first_lines: Vec::new(),
             page_shift: spec.page_lines_shift(),
             coherence,
+            copies: Copies::new(pages),
             per_gpu: Vec::new(),
             samples: None,
             before: Stats::default(),

@@ -153,6 +153,10 @@ pub struct Outcome {
     pub pcie_busy: Span,
     /// Time the driver's processor was busy.
     pub host_busy: Span,
+    /// Pages of the program's in the shared address space.
+    pub pages: u64,
+    /// Of these, those that lost their copies to a write and were copied again.
+    pub copied_again: u64,
     /// Events that the simulator took from its queue.
     pub events: u64,
     /// The machine it ran on, every value spelled out.
@@ -236,6 +240,8 @@ mod tests {
             nvlink_busy: Span::ZERO,
             pcie_busy: Span::ZERO,
             host_busy: Span::ZERO,
+            pages: 4,
+            copied_again: 0,
             events: 9,
             spec: Spec::default(),
             driver,

@@ -52,6 +52,9 @@ const RUN: &[Entry<Outcome>] = entries! { Outcome:
     pcie_busy = "link.pcie.busy", "ps",
         "Time the ports to and from the host were busy, summed over ports.";
     host_busy = "host.busy", "ps", "Time the driver's processor was busy.";
+    pages = "pages", "pages", "Pages of the program's in the shared address space.";
+    copied_again = "pages.copied_again", "pages",
+        "Pages that lost their copies to a write and were copied again.";
 };
 
 /// What the driver counts.

@@ -107,6 +107,14 @@ impl Look<'_> {
             let ratio = (below > 0.0).then(|| ours.iter().sum::<f64>() / below)?;
             return Some(Ours { value: 100.0 * (ratio - 1.0), ratios: ours });
         }
+        if let Some(scheme) = &stated.again {
+            let ratios = self.ratios(|workload| {
+                let cell = self.cell(workload, scheme);
+                let pages = self.measured.value(&cell, PAGES)?;
+                Some(self.measured.value(&cell, COPIED_AGAIN)? / pages)
+            });
+            return Some(Ours { value: 100.0 * mean(&ratios)?, ratios });
+        }
         let scheme = stated.fastest.as_ref()?;
         let ratios = self.ratios(|workload| {
             let speedup = |over: &String| self.speedup(workload, scheme, over);
@@ -131,6 +139,8 @@ impl Look<'_> {
             format!("fewer faults: {} than {over}", self.label(scheme))
         } else if let Some(scheme) = &stated.evicted {
             format!("more pages evicted: {} than {over}", self.label(scheme))
+        } else if let Some(scheme) = &stated.again {
+            format!("pages that collapse and are copied again under {}", self.label(scheme))
         } else {
             let among: Vec<String> = stated.among.iter().map(|scheme| self.label(scheme)).collect();
             let scheme = stated.fastest.as_deref().unwrap_or_default();
@@ -146,3 +156,7 @@ impl Look<'_> {
 
 /// Faults of all GPUs: local page faults and page protection faults.
 pub(super) const FAULTS: &str = "total.faults.reported";
+
+/// Pages of the program, and those that lost their copies to a write and were copied again.
+pub(super) const PAGES: &str = "pages";
+pub(super) const COPIED_AGAIN: &str = "pages.copied_again";

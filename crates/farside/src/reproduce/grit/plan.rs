@@ -70,7 +70,7 @@ pub(super) struct Size {
     at_most_megabytes: u64,
 }
 
-/// A number of the text. Exactly one of the first four is there.
+/// A number of the text. Exactly one of the first five after the name is there.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Stated {
@@ -78,6 +78,7 @@ pub(super) struct Stated {
     pub(super) gain: Option<String>,
     pub(super) fewer: Option<String>,
     pub(super) evicted: Option<String>,
+    pub(super) again: Option<String>,
     pub(super) fastest: Option<String>,
     #[serde(default)]
     pub(super) among: Vec<String>,

@@ -16,7 +16,7 @@ fn every_claim_is_about_columns_and_workloads_of_its_experiment() {
         assert!(experiment.columns.contains(&experiment.over), "{}", experiment.name);
         for claim in &experiment.claims {
             assert!(ids.insert(&claim.id), "{} comes twice", claim.id);
-            let kinds = [&claim.gain, &claim.fewer, &claim.evicted, &claim.fastest];
+            let kinds = [&claim.gain, &claim.fewer, &claim.evicted, &claim.again, &claim.fastest];
             assert_eq!(kinds.iter().filter(|kind| kind.is_some()).count(), 1, "{}", claim.id);
             let named = kinds.into_iter().flatten().chain(&claim.among).chain(&claim.over);
             for scheme in named {
@@ -48,6 +48,7 @@ fn every_statistic_of_the_figures_of_parts_is_counted() {
         assert!(counted.contains(*name), "{name}");
     }
     assert!(counted.contains(claims::FAULTS) && counted.contains("driver.evictions"));
+    assert!(counted.contains(claims::PAGES) && counted.contains(claims::COPIED_AGAIN));
 }
 
 #[test]
