@@ -58,9 +58,22 @@ impl Machine {
     /// was told to let them go may be lost, for it may write them still. Those that the driver says
     /// are lost, and those that the card can only read, are taken from it all the same: from now
     /// on its accesses to them are nobody's.
-    pub(crate) fn give_up(&mut self, card: CardId, is_lost: impl Fn(PageNo) -> bool) {
+    ///
+    /// A ring that stood still and goes on again may let `pages` go just before the driver's
+    /// patience with it ends. Its answer is late all the same, and the driver gives them up.
+    pub(crate) fn give_up(
+        &mut self,
+        card: CardId,
+        pages: PageRange,
+        is_lost: impl Fn(PageNo) -> bool,
+    ) {
         let state = &self.cards[usize::from(card.0)];
         if !state.stalled {
+            if state.doubtful {
+                for page in pages.pages().filter(|&page| is_lost(page)) {
+                    self.facts.each(PageRange::page(page), |facts| facts.lost = true);
+                }
+            }
             return;
         }
         let drains = state.ring.iter().filter(|queued| {

@@ -337,7 +337,7 @@ impl World {
                 return Ok(());
             }
             Reply::JobDropped { job } => self.drop_job(*job)?,
-            Reply::CardSuspect { card, .. } => self.suspect(*card)?,
+            Reply::CardSuspect { card, pages } => self.suspect(*card, *pages)?,
         }
         self.news.push(reply);
         Ok(())
@@ -361,10 +361,10 @@ impl World {
         Ok(())
     }
 
-    fn suspect(&mut self, card: CardId) -> Result<(), Violation> {
+    fn suspect(&mut self, card: CardId, pages: PageRange) -> Result<(), Violation> {
         let driver = &self.driver;
         let is_lost = |page: PageNo| driver.page(page).state == PageState::Lost;
-        self.machine.give_up(card, is_lost);
+        self.machine.give_up(card, pages, is_lost);
         let state = self.machine.card_mut(card);
         ensure!(state.doubtful || state.lost, "{card} is called suspect, but it answers in time");
         if !state.suspect {

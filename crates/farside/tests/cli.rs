@@ -163,9 +163,10 @@ fn what_cannot_be_used_is_refused_with_what_to_do() {
 
 #[test]
 fn a_machine_that_cannot_run_it_is_told_so_and_where_to_ask() {
-    // No descriptor beyond the standard ones: neither userfaultfd nor memory files.
+    // No descriptor beyond the standard ones and one to load the program with, whatever this process
+    // was given: neither userfaultfd nor memory files.
     let mut shell = Command::new("sh");
-    shell.args(["-c", "ulimit -n 4; exec \"$0\" demo --bundled"]);
+    shell.args(["-c", "exec 3>&-; ulimit -n 4; exec \"$0\" demo --bundled"]);
     let output = shell.arg(env!("CARGO_BIN_EXE_farside")).output().expect("sh starts");
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stderr(&output).contains("farside doctor"), "{}", stderr(&output));
@@ -181,7 +182,7 @@ fn the_doctor_reports_each_check_and_its_verdict() {
     assert!(checks.iter().all(|check| text.contains(check["name"].as_str().unwrap())));
 
     let mut shell = Command::new("sh");
-    shell.args(["-c", "ulimit -n 4; exec \"$0\" doctor"]);
+    shell.args(["-c", "exec 3>&-; ulimit -n 4; exec \"$0\" doctor"]);
     let output = shell.arg(env!("CARGO_BIN_EXE_farside")).output().expect("sh starts");
     assert_eq!(output.status.code(), Some(1), "nothing runs without descriptors");
     assert!(stdout(&output).contains("missing"), "{}", stdout(&output));
