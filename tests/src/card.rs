@@ -37,6 +37,9 @@ pub(crate) struct Card {
     pub(crate) recovering: bool,
     /// Pages that it did not let go in time: until a reset its accesses to them are nobody's.
     pub(crate) given_up: BTreeSet<PageNo>,
+    /// Pages that it could write and was told to let go while its ring stood still, since the last
+    /// reset: the ring goes on, and the answers may come too late.
+    pub(crate) late: BTreeSet<PageNo>,
     pub(crate) tlb: BTreeMap<PageNo, Translation>,
     pub(crate) ring: VecDeque<Queued>,
     /// The ring's next step is on the agenda.
@@ -67,6 +70,7 @@ impl Card {
             doubtful: false,
             recovering: false,
             given_up: BTreeSet::new(),
+            late: BTreeSet::new(),
             tlb: BTreeMap::new(),
             ring: VecDeque::new(),
             ring_scheduled: false,

@@ -59,8 +59,8 @@ impl Machine {
     /// are lost, and those that the card can only read, are taken from it all the same: from now
     /// on its accesses to them are nobody's.
     ///
-    /// A ring that stood still and goes on again may let `pages` go just before the driver's
-    /// patience with it ends. Its answer is late all the same, and the driver gives them up.
+    /// A ring that stood still and goes on again may let pages go just before the driver's patience
+    /// with it ends. Its answer is late all the same, and what the card could write may be lost.
     pub(crate) fn give_up(
         &mut self,
         card: CardId,
@@ -69,19 +69,34 @@ impl Machine {
     ) {
         let state = &self.cards[usize::from(card.0)];
         if !state.stalled {
-            if state.doubtful {
-                for page in pages.pages().filter(|&page| is_lost(page)) {
-                    self.facts.each(PageRange::page(page), |facts| facts.lost = true);
-                }
-            }
-            return;
+            let late: Vec<PageNo> =
+                pages.pages().filter(|page| state.late.contains(page)).collect();
+            return self.may_lose(&late);
         }
+        let (read, written) = self.told_to_let_go(card);
+        self.may_lose(&written);
+        let taken = written.into_iter().filter(|&page| is_lost(page)).chain(read);
+        self.card_mut(card).given_up.extend(taken);
+    }
+
+    /// A ring that stood still goes on again.
+    pub(crate) fn go_on(&mut self, card: CardId) {
+        let (_, written) = self.told_to_let_go(card);
+        let state = self.card_mut(card);
+        state.late.extend(written);
+        state.stalled = false;
+        self.kick_ring(card);
+        self.unstall_port(card);
+    }
+
+    /// The pages of the drains in a card's ring: those that it can only read, and the others.
+    fn told_to_let_go(&self, card: CardId) -> (Vec<PageNo>, Vec<PageNo>) {
+        let state = &self.cards[usize::from(card.0)];
         let drains = state.ring.iter().filter(|queued| {
             matches!(queued.command.op, Op::CardUnmap { .. } | Op::CardProtect { .. })
         });
-        let pages: Vec<PageNo> = drains
-            .flat_map(|queued| queued.command.op.runs().iter().flat_map(|run| run.pages().pages()))
-            .collect();
+        let pages = drains
+            .flat_map(|queued| queued.command.op.runs().iter().flat_map(|run| run.pages().pages()));
         // A translation that fell out of the TLB is one that the driver cannot know of.
         // One that waits in the ring with more rights is one that the card may have taken, for all
         // that the driver knows.
@@ -89,12 +104,13 @@ impl Machine {
             state.tlb.get(page).is_some_and(|entry| entry.rights == Rights::Read)
                 && !state.will_write(*page)
         };
-        let (read, written): (Vec<PageNo>, Vec<PageNo>) = pages.into_iter().partition(only_reads);
-        for &page in &written {
+        pages.partition(only_reads)
+    }
+
+    fn may_lose(&mut self, pages: &[PageNo]) {
+        for &page in pages {
             self.facts.each(PageRange::page(page), |facts| facts.lost = true);
         }
-        let taken = written.into_iter().filter(|&page| is_lost(page)).chain(read);
-        self.card_mut(card).given_up.extend(taken);
     }
 
     /// A card is gone with its memory.
@@ -112,6 +128,7 @@ impl Machine {
         self.wipe(card, false);
         let state = self.card_mut(card);
         (state.stalled, state.suspect, state.doubtful) = (false, false, false);
+        state.late.clear();
         state.recovering = true;
         port.map_or(Ok(()), |port| self.plug_in_again(card, *port))
     }

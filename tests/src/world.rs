@@ -400,9 +400,7 @@ impl World {
         for card in (0..self.machine.cards.len()).map(|i| CardId(i as u8)) {
             let state = self.machine.card_mut(card);
             if state.stalled && !state.suspect {
-                state.stalled = false;
-                self.machine.kick_ring(card);
-                self.machine.unstall_port(card);
+                self.machine.go_on(card);
             }
         }
         let delay_ns_max = self.machine.hostility.delay_ns_max;
