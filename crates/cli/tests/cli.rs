@@ -322,32 +322,3 @@ fn a_reader_that_goes_away_is_no_failure() {
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{}", stderr(&output));
 }
-
-/// Runs an example; `cargo test` has built it.
-fn example(name: &str) -> String {
-    let path = Path::new(env!("CARGO_BIN_EXE_farside")).with_file_name("examples").join(name);
-    let output = Command::new(&path).output().unwrap_or_else(|error| {
-        panic!("{}: {error}; `cargo build --examples` builds the examples", path.display())
-    });
-    assert!(output.status.success(), "{name}: {}", stderr(&output));
-    stdout(&output)
-}
-
-#[test]
-fn the_examples_run() {
-    assert!(example("hello").contains("card → card"));
-    let pointers = example("pointers");
-    assert!(pointers.contains("the sum is 199990000") && pointers.contains("kernel `wild`"));
-    let stream = example("stream");
-    assert!(stream.contains("time limit") && stream.contains("was cancelled"), "{stream}");
-    let hints = example("hints");
-    assert!(hints.contains("Replicated") && hints.contains("(user)"), "{hints}");
-    let named = example("named_kernels");
-    assert!(named.contains("card 0 sums up: 2752512"), "{named}");
-    let process = example("card_process");
-    for words in
-        ["36 in every word, 1 user", "killed: kernel `farside.sum`", "is lost", "25 in every word"]
-    {
-        assert!(process.contains(words), "{words} is missing in\n{process}");
-    }
-}

@@ -7,8 +7,8 @@
 
 use std::path::PathBuf;
 
-use farside::reproduce::grit::{Claim, Reproduction, Scale};
-use farside::sweep::{self, Cache, Options, Place};
+use farside_cli::reproduce::grit::{Claim, Reproduction, Scale};
+use farside_cli::sweep::{self, Cache, Options, Place};
 
 /// The footprints of the paper's Table II divided by this.
 const DIVIDED_BY: u64 = 32;

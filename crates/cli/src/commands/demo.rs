@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use farside::graph::reference::{
+use farside::{Report, Space, Stats};
+use farside_cli::graph::reference::{
     BfsSource, PageRank, UNREACHED, best_source, bfs_levels, chase_checksum, chase_cycle,
     pagerank as host_pagerank,
 };
-use farside::graph::{Graph, IndexSummary};
-use farside::{Report, Space, Stats};
+use farside_cli::graph::{Graph, IndexSummary};
 use farside_svm::Directions;
 use indicatif::ProgressBar;
 use serde::Serialize;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use farside::graph::GraphError;
-use farside::sweep::SweepError;
+use farside_cli::graph::GraphError;
+use farside_cli::sweep::SweepError;
 use farside_live::serve::ServeError;
 use farside_sim::SimError;
 use farside_sim::functional::ReplayError;
@@ -41,7 +41,7 @@ pub(crate) enum Failure {
     Cards(#[from] farside_sim::cards::CardsError),
     /// A report.
     #[error(transparent)]
-    Report(#[from] farside::reproduce::ReportError),
+    Report(#[from] farside_cli::reproduce::ReportError),
     /// Another process serves a card there.
     #[error(
         "{folder} is in use: process {pid} serves card {card} there; end it, or choose another \

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use farside::graph::{APT_LISTS, Format, GraphError, Loaded, bundled, load, system_index};
+use farside_cli::graph::{APT_LISTS, Format, GraphError, Loaded, bundled, load, system_index};
 use indicatif::ProgressBar;
 
 /// A graph, and why it is this one.

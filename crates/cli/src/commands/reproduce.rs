@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use farside::reproduce::Report;
-use farside::reproduce::grit::{Reproduction, Scale};
-use farside::reproduce::tapasco;
+use farside_cli::reproduce::Report;
+use farside_cli::reproduce::grit::{Reproduction, Scale};
+use farside_cli::reproduce::tapasco;
 
 use super::Failure;
 use super::output::print;

@@ -1,6 +1,6 @@
 //! Sizes on the command line: `64M`.
 
-pub(crate) use farside::sweep::parse_size;
+pub(crate) use farside_cli::sweep::parse_size;
 
 /// A size for people.
 pub(crate) fn size(bytes: u64) -> String {

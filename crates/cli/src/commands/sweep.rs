@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use farside::sweep::{self, Cache, Finished, Grid, Options, Place, Table};
+use farside_cli::sweep::{self, Cache, Finished, Grid, Options, Place, Table};
 
 use super::Failure;
 use super::output::print;

@@ -55,7 +55,7 @@ impl WhichCards {
             (WhichCards::At(places), None) => Ok(builder.cards_at(places.iter().cloned())),
             (WhichCards::At(_), Some(_)) => Err(Failure::Usage(
                 "--card-memory is for cards in this program; give `farside card serve` --memory, \
-                 or memory_bytes in the file"
+                 or write program:BYTES into the list"
                     .to_owned(),
             )),
         }
@@ -76,6 +76,6 @@ mod tests {
         assert!(WhichCards::InProgram(2).places().is_empty());
         assert!(parse_which("99999999999999999999").unwrap_err().contains("1 to 16"));
         assert!(parse_which("card0").unwrap_err().contains("farside card serve"));
-        assert!(parse_which("/no/such/file.toml").unwrap_err().contains("/no/such/file.toml"));
+        assert!(parse_which("/no/such/file.list").unwrap_err().contains("/no/such/file.list"));
     }
 }

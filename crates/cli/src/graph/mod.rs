@@ -9,13 +9,13 @@
 //! the line and what was expected there; it never panics, and memory grows with the input only.
 //!
 //! ```
-//! use farside::graph::{bundled, reference};
+//! use farside_cli::graph::{bundled, reference};
 //!
 //! let loaded = bundled()?;
 //! let source = reference::best_source(&loaded.graph).expect("the graph has vertices");
 //! let levels = reference::bfs_levels(&loaded.graph, source.vertex);
 //! assert_eq!(levels[source.vertex as usize], 0);
-//! # Ok::<(), farside::graph::GraphError>(())
+//! # Ok::<(), farside_cli::graph::GraphError>(())
 //! ```
 
 mod bundled;

@@ -3,10 +3,10 @@
 //! A card keeps the levels of its own vertices. It takes the rows of its part of the frontier by
 //! `with`, and hands the neighbours it finds to the cards whose vertices they are.
 
-use farside::graph::reference::UNREACHED;
 use farside::{
     Buffer, Error, KernelArgs, KernelContext, KernelError, Read, Value, Write, WriteSpan,
 };
+use farside_cli::graph::reference::UNREACHED;
 
 use super::csr::{CsrSpans, SharedCsr};
 use super::mail::Boxes;

@@ -5,8 +5,8 @@
 
 use std::mem::offset_of;
 
-use farside::graph::reference::UNREACHED;
 use farside::{Error, KernelArgs, KernelContext, KernelError, Ptr, Read, Value, Write};
+use farside_cli::graph::reference::UNREACHED;
 
 use super::linked::{Home, LinkedGraph, Node};
 use super::mail::{Boxes, Letters};

@@ -3,8 +3,8 @@
 //! Where the walk stands lies in shared memory too: a card reads where the last one left off.
 
 use bytemuck::{Pod, Zeroable};
-use farside::graph::reference::{CHASE_CHECKSUM_START, chase_step};
 use farside::{Error, KernelArgs, KernelContext, KernelError, Ptr, Read, Value, Write};
+use farside_cli::graph::reference::{CHASE_CHECKSUM_START, chase_step};
 
 use super::Session;
 use super::linked::{LinkedGraph, Node};

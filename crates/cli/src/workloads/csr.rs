@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use farside::graph::Graph;
 use farside::{Buffer, Error, KernelContext, KernelError, ReadSpan, Space};
+use farside_cli::graph::Graph;
 
 use super::segments::{
     Segment, SegmentWords, contiguous, edges_of, segments, share, share_segments,

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use farside::graph::Graph;
-use farside::graph::reference::UNREACHED;
+use farside_cli::graph::Graph;
+use farside_cli::graph::reference::UNREACHED;
 
 /// The first difference.
 #[derive(Clone, PartialEq, Eq, Debug)]

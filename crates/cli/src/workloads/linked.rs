@@ -7,9 +7,9 @@
 use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
-use farside::graph::Graph;
-use farside::graph::reference::{SplitMix64, UNREACHED};
 use farside::{Buffer, Error, Ptr, Space};
+use farside_cli::graph::Graph;
+use farside_cli::graph::reference::{SplitMix64, UNREACHED};
 
 use super::Parts;
 use super::segments::share;

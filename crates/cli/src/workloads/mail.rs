@@ -6,11 +6,11 @@
 //! rounds.
 
 use bytemuck::Pod;
-use farside::graph::Graph;
 use farside::{
     Advice, Buffer, Error, KernelArgs, KernelContext, KernelError, MemoryId, Read, ReadSpan, Space,
     Write, WriteSpan,
 };
+use farside_cli::graph::Graph;
 use farside_live::kernels::ArgKind;
 
 use super::segments::take;

@@ -1,7 +1,7 @@
 //! The demo's workloads: breadth-first search, PageRank and a pointer chase on shared memory.
 //!
 //! This module owns the kernels, the shared data structures they work on and their comparison with
-//! [`farside::graph::reference`]. It prints nothing and reads no file.
+//! [`farside_cli::graph::reference`]. It prints nothing and reads no file.
 //!
 //! The vertices are cut into one part per card ([`parts`]). A card works on its own part and hands
 //! vertices of other parts over by mail ([`mail`]): memory that one card writes and the next reads.

@@ -7,12 +7,12 @@
 
 use std::ops::Range;
 
-use farside::graph::Graph;
-use farside::graph::reference::PageRank;
 use farside::{
     Advice, Buffer, Error, KernelArgs, KernelContext, KernelError, Read, ReadSpan, Space, Value,
     Write, WriteSpan,
 };
+use farside_cli::graph::Graph;
+use farside_cli::graph::reference::PageRank;
 
 use super::csr::{CsrSpans, SharedCsr};
 use super::segments::{Segment, contiguous, edges_of, take_segments, within};

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use farside::graph::Graph;
+use farside_cli::graph::Graph;
 
 /// Bounds are multiples of this many vertices where the graph is large enough, so that no page of
 /// 4-byte or wider values belongs to two cards.

@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use farside::Space;
-use farside::graph::reference::{
+use farside_cli::graph::reference::{
     PageRank, SplitMix64, bfs_levels, chase_checksum, chase_cycle, pagerank as host_pagerank,
 };
-use farside::graph::{Graph, VertexNames};
+use farside_cli::graph::{Graph, VertexNames};
 
 use super::segments::{edges_of, segments};
 use super::*;

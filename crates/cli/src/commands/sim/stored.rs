@@ -7,8 +7,8 @@ use farside_sim::workload::Workload;
 use farside_sim::{Comparison, Progress, Simulation, Spec, Stop};
 
 use super::{Failure, PERMILLE, Sim};
-use crate::cli::output::print;
-use crate::cli::progress::bar;
+use crate::commands::output::print;
+use crate::commands::progress::bar;
 
 impl Sim {
     /// Runs the one program under the one scheme until `accesses`, and writes the state.

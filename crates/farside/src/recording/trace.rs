@@ -1,4 +1,4 @@
-//! A recording: what kernels on cards in the program access, as a trace in the compact format.
+//! What kernels on cards in the program access, as a trace in the compact format.
 //!
 //! Each range that a kernel takes is a run of lines, each `with` and each word an instruction, each
 //! job a work-group of one wavefront on its card's processing element. Jobs that run at the same
@@ -7,9 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::BufWriter;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use farside_live::{Recorder, Running, Taken};
 use farside_sim::workload::{LINE_BYTES, Place};
@@ -18,31 +17,10 @@ use farside_types::{JobId, PAGE_SIZE, PageRange};
 
 use crate::Error;
 
-/// The environment variable that has a program record what its kernels access: the file's name. A
-/// program that opens several spaces writes `NAME.parquet`, `NAME.2.parquet` and so on.
-pub const RECORD_VARIABLE: &str = "FARSIDE_RECORD";
-
 /// Processing elements that a trace tells apart.
 const UNITS: u16 = 64;
 /// Launches of a trace, at most; jobs after that are in the last one.
 const LAUNCHES: u32 = 1 << 16;
-
-/// The file that the environment asks for.
-pub(crate) fn of_environment() -> Option<PathBuf> {
-    static SPACES: AtomicU32 = AtomicU32::new(0);
-    let path = PathBuf::from(std::env::var_os(RECORD_VARIABLE).filter(|path| !path.is_empty())?);
-    Some(match SPACES.fetch_add(1, Ordering::Relaxed) {
-        0 => path,
-        before => numbered(&path, before + 1),
-    })
-}
-
-fn numbered(path: &Path, number: u32) -> PathBuf {
-    match path.extension() {
-        Some(extension) => path.with_extension(format!("{number}.{}", extension.to_string_lossy())),
-        None => path.with_extension(number.to_string()),
-    }
-}
 
 /// See the module.
 #[derive(Debug)]
@@ -51,10 +29,6 @@ pub(crate) struct Recording {
     cards: u32,
     state: Mutex<State>,
 }
-
-/// Completes the recording when the last handle of its space goes.
-#[derive(Debug)]
-pub(crate) struct Finish(pub(crate) Arc<Recording>);
 
 #[derive(Default)]
 struct State {
@@ -135,14 +109,6 @@ impl Recording {
     }
 }
 
-impl Drop for Finish {
-    fn drop(&mut self) {
-        if let Err(error) = self.0.finish() {
-            tracing::error!(%error, "a recording is not complete");
-        }
-    }
-}
-
 impl Recorder for Recording {
     fn begin(&self, who: Running) {
         let mut state = self.state();
@@ -188,16 +154,5 @@ impl Recorder for Recording {
         let mut state = self.state();
         state.running.remove(&who.job);
         state.groups.remove(&who.job);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn further_recordings_are_numbered() {
-        assert_eq!(numbered(Path::new("a/b.parquet"), 2), Path::new("a/b.2.parquet"));
-        assert_eq!(numbered(Path::new("a/b"), 3), Path::new("a/b.3"));
     }
 }
