@@ -7,6 +7,7 @@ use farside_types::{
     BLOCK_PAGES, CardId, FrameNo, MAX_CARDS, MemoryId, MemorySet, PageNo, PageRange, RequestId,
     Span, Time, VirtAddr,
 };
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::chain::Chain;
@@ -77,7 +78,7 @@ pub struct Driver {
 }
 
 /// What the driver knows of one card.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct CardState {
     pub(crate) frames: Frames,
     pub(crate) residency: Residency,
@@ -98,8 +99,7 @@ impl CardState {
 }
 
 /// When something has to be looked at again.
-#[derive(Clone, Copy, PartialEq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Timer {
     pub(crate) at: Time,
     pub(crate) order: u64,
@@ -107,8 +107,7 @@ pub(crate) struct Timer {
 }
 
 /// What is due.
-#[derive(Clone, Copy, PartialEq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum Due {
     /// A fault that was throttled.
     Work(Work),

@@ -40,7 +40,6 @@ mod rollback;
 mod serve;
 mod settle;
 mod space;
-#[cfg(feature = "state")]
 mod state;
 mod stats;
 mod table;
@@ -56,6 +55,5 @@ pub use page::PageState;
 pub use placement::Placement;
 pub use query::{Fight, Located, Moved, Nearest, ObjectId, ObjectView, PageView};
 pub use reply::{Outcome, Reply, RequestError};
-#[cfg(feature = "state")]
 pub use state::DriverState;
 pub use stats::{Directions, Stats};

@@ -1,4 +1,4 @@
-//! The driver's state, to be stored and to go on from (feature `state`): all that [`crate::Driver`]
+//! The driver's state, to be stored and to go on from: all that [`crate::Driver`]
 //! knows, its placement scheme included, but not what it was made with.
 //!
 //! A restored driver gives the same commands for the same events as the one that was saved.

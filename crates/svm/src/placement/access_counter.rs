@@ -1,6 +1,7 @@
 //! Access-counter migration: map remotely, move when it is used enough (GRIT, section II-B2).
 
 use farside_types::{MemoryId, PageNo, Reason};
+use serde::{Deserialize, Serialize};
 
 use super::parameters::Parameters;
 use super::{Action, CounterView, Decision, FaultView, Placement, Scheme, SchemeError, Scope};
@@ -10,8 +11,7 @@ use super::{Action, CounterView, Decision, FaultView, Placement, Scheme, SchemeE
 ///
 /// A page on the host moves to the card that touches it first: the paper maps pages "in another
 /// GPU" remotely, and NVIDIA's driver, too, brings host pages in on their first fault.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessCounter {
     /// Pages on the host are mapped over the bus as well, and move when the counter says so.
     pub map_host: bool,

@@ -12,14 +12,14 @@
 use std::collections::HashMap;
 
 use farside_types::{CardId, MAX_CARDS, MemoryId, PageNo, PageRange, Reason, Span, Time};
+use serde::{Deserialize, Serialize};
 
 use super::parameters::Parameters;
 use super::{Action, Decision, FaultView, Placement, Proposal, Sample, Scheme, SchemeError};
 use crate::hash::IndexHash;
 
 /// What the classification is made with. Defaults: Griffin's hyper-parameters, at 1 GHz.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GriffinConfig {
     /// Interval in which accesses are collected (1000 cycles).
     pub every: Span,
@@ -42,8 +42,7 @@ impl Default for GriffinConfig {
 }
 
 /// Page classification.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GriffinDpc {
     config: GriffinConfig,
     /// Looked up by page only: no result depends on its order.
@@ -52,8 +51,7 @@ pub struct GriffinDpc {
 }
 
 /// What is known of a page.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Tracked {
     /// Smoothed accesses per interval, by card; as many as have accessed it.
     counts: Vec<f64>,
@@ -213,12 +211,10 @@ impl Placement for GriffinDpc {
         Scheme::AccessCounter
     }
 
-    #[cfg(feature = "state")]
     fn save_state(&self) -> super::SchemeState {
         super::SchemeState(super::state::Kind::GriffinDpc(self.clone()))
     }
 
-    #[cfg(feature = "state")]
     fn restore_state(&mut self, state: super::SchemeState) -> Result<(), String> {
         match state.0 {
             super::state::Kind::GriffinDpc(saved) => *self = saved,

@@ -9,6 +9,7 @@ use core::fmt;
 use farside_types::{
     Access, AgentId, AgentSet, CardId, MemoryId, MemorySet, PageNo, PageRange, Reason, Span, Time,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{Advice, ObjectId};
 
@@ -25,7 +26,6 @@ mod ideal;
 mod names;
 mod on_touch;
 mod parameters;
-#[cfg(feature = "state")]
 mod state;
 
 pub use access_counter::AccessCounter;
@@ -39,12 +39,10 @@ pub use ideal::Ideal;
 pub use names::{NAMES, SIMULATED, SchemeError, SchemeInfo, all, by_name};
 pub use on_touch::OnTouch;
 pub use parameters::{Parameter, ParameterKind};
-#[cfg(feature = "state")]
 pub use state::SchemeState;
 
 /// What to do so that an agent can reach a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Action {
     /// Move the page to the agent's memory; everybody else loses the mapping.
     Migrate,
@@ -227,7 +225,6 @@ pub trait Placement: fmt::Debug + Send {
     }
 
     /// What the scheme has learnt, to be stored; a scheme without a memory keeps the default.
-    #[cfg(feature = "state")]
     fn save_state(&self) -> SchemeState {
         SchemeState::nothing()
     }
@@ -236,7 +233,6 @@ pub trait Placement: fmt::Debug + Send {
     ///
     /// # Errors
     /// The state is of another scheme.
-    #[cfg(feature = "state")]
     fn restore_state(&mut self, state: SchemeState) -> Result<(), String> {
         state.is_nothing().then_some(()).ok_or_else(|| state.is_not_of(self.name()))
     }

@@ -1,4 +1,4 @@
-//! What a scheme has learnt, to be stored beside the driver's state (feature `state`).
+//! What a scheme has learnt, to be stored beside the driver's state.
 
 use serde::{Deserialize, Serialize};
 

@@ -23,6 +23,7 @@
 use std::collections::HashMap;
 
 use farside_types::{AgentId, GROUP_PAGES, MemoryId, PageNo, PageRange, Reason, Span, Time};
+use serde::{Deserialize, Serialize};
 
 use super::parameters::Parameters;
 use super::{Action, CounterView, Decision, FaultView, Placement, Scheme, SchemeError, Scope};
@@ -38,8 +39,7 @@ use groups::{Group, Groups};
 use objects::Object;
 
 /// What the scheme is made with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FarsideConfig {
     /// Learn from an allocation how its other pages are used.
     pub objects: bool,
@@ -64,8 +64,7 @@ impl Default for FarsideConfig {
 }
 
 /// The scheme.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Farside {
     config: FarsideConfig,
     groups: Groups,
@@ -237,12 +236,10 @@ impl Placement for Farside {
         }
     }
 
-    #[cfg(feature = "state")]
     fn save_state(&self) -> super::SchemeState {
         super::SchemeState(super::state::Kind::Farside(self.clone()))
     }
 
-    #[cfg(feature = "state")]
     fn restore_state(&mut self, state: super::SchemeState) -> Result<(), String> {
         match state.0 {
             super::state::Kind::Farside(saved) => *self = saved,

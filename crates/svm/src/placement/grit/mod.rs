@@ -13,6 +13,7 @@
 //! ([`crate::Config::keep_clean_copies`]): nobody shares such a page.
 
 use farside_types::{MemoryId, MemorySet, PageNo, PageRange, Reason};
+use serde::{Deserialize, Serialize};
 
 use super::parameters::Parameters;
 use super::{Action, CounterView, Decision, FaultView, Placement, Scheme, SchemeError, Scope};
@@ -28,8 +29,7 @@ pub use pa_table::{cache_bits, table_entry_bits};
 use scheme_bits::SchemeBits;
 
 /// What GRIT is made with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GritConfig {
     /// The fault of a page that changes its scheme; the paper's default is the fourth.
     pub threshold: u16,
@@ -46,8 +46,7 @@ impl Default for GritConfig {
 }
 
 /// The scheme.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Grit {
     config: GritConfig,
     table: PaTable,
@@ -152,12 +151,10 @@ impl Placement for Grit {
         self.table.take_accesses()
     }
 
-    #[cfg(feature = "state")]
     fn save_state(&self) -> super::SchemeState {
         super::SchemeState(super::state::Kind::Grit(self.clone()))
     }
 
-    #[cfg(feature = "state")]
     fn restore_state(&mut self, state: super::SchemeState) -> Result<(), String> {
         match state.0 {
             super::state::Kind::Grit(saved) => *self = saved,

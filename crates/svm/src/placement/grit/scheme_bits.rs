@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use farside_types::{BLOCK_PAGES, PageNo, PageRange};
+use serde::{Deserialize, Serialize};
 
 use crate::hash::IndexHash;
 use crate::placement::Scheme;
@@ -17,8 +18,7 @@ const GROUP_SHIFT: u8 = 2;
 
 /// A byte per page of the blocks that have a page whose scheme was decided: bits 0-1 the scheme,
 /// bits 2-3 the group.
-#[derive(Clone, Debug, Default)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct SchemeBits {
     /// By block number. Looked up only: no result depends on its order.
     blocks: HashMap<u64, Vec<u8>, IndexHash>,
