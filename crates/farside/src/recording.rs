@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use farside_live::{Recorder, Running, Taken};
 use farside_sim::workload::{LINE_BYTES, Place};
 use farside_sim::{TraceAllocation, TraceDescription, TraceRow, TraceWriteError, TraceWriter};
+use farside_softcard::{Recorder, Running, Taken};
 use farside_types::{JobId, PAGE_SIZE, PageRange};
 
 use crate::Error;

@@ -11,7 +11,7 @@ use farside::{
     Advice, Buffer, Error, KernelArgs, KernelContext, KernelError, MemoryId, Read, ReadSpan, Space,
     Write, WriteSpan,
 };
-use farside_live::kernels::ArgKind;
+use farside_softcard::kernels::ArgKind;
 
 use super::segments::take;
 use super::{Budget, Parts, Session};
