@@ -10,9 +10,9 @@
 //! `enable_unsafe_noiommu_mode`) registers and interrupts work, and nothing is mapped for DMA.
 //!
 //! ```no_run
-//! use farside_live::vfio::{Device, RegionIndex};
+//! use farside_linux::vfio::{Device, RegionIndex};
 //!
-//! # fn main() -> Result<(), farside_live::vfio::VfioError> {
+//! # fn main() -> Result<(), farside_linux::vfio::VfioError> {
 //! let device = Device::open("0000:00:03.0".parse()?)?;
 //! device.set_bus_master(true)?;
 //! let registers = device.map(RegionIndex::Bar0, 0, 4096)?;
