@@ -52,7 +52,7 @@ pub use driver::{ConfigError, Driver};
 pub use event::{Advice, CardFault, Event, Need, Request, StepError, StepErrorKind};
 pub use mutation::Mutation;
 pub use page::PageState;
-pub use placement::Placement;
+pub use placement::PlacementScheme;
 pub use query::{Fight, Located, Moved, Nearest, ObjectId, ObjectView, PageView};
 pub use reply::{Outcome, Reply, RequestError};
 pub use state::DriverState;

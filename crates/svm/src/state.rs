@@ -15,7 +15,7 @@ use crate::fault::{Faults, Standing, Work};
 use crate::history::History;
 use crate::launch::Launches;
 use crate::lost::Quarantined;
-use crate::placement::{Placement, SchemeState};
+use crate::placement::{PlacementScheme, SchemeState};
 use crate::request::{OpenRequest, Pin};
 use crate::serve::Claim;
 use crate::space::Space;
@@ -104,7 +104,7 @@ impl Driver {
     /// Those of the deserializer; a configuration or a scheme that does not fit the state.
     pub fn restore<'de, D: Deserializer<'de>>(
         config: Config,
-        placement: Box<dyn Placement>,
+        placement: Box<dyn PlacementScheme>,
         deserializer: D,
     ) -> Result<Driver, D::Error> {
         let state = DriverState::deserialize(deserializer)?;
@@ -117,7 +117,7 @@ impl Driver {
     /// What is wrong with configuration or scheme, or why they do not fit the state.
     pub fn go_on(
         config: Config,
-        placement: Box<dyn Placement>,
+        placement: Box<dyn PlacementScheme>,
         state: DriverState,
     ) -> Result<Driver, String> {
         let mut driver = Driver::new(config, placement).map_err(|error| error.to_string())?;

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use farside::placement;
 use farside_sim::functional::{Options, Report, Table, replay_with, shared_accesses};
 use farside_sim::workload::{Workload, catalog};
-use farside_sim::{SimError, Trace, convert};
+use farside_sim::{SimError, Trace, convert, scheme as schemes};
 use serde::Serialize;
 
 use super::Failure;
@@ -184,7 +183,7 @@ impl Replay {
 
     fn replay(&self, workload: &dyn Workload, scheme: &str) -> Result<Report, Failure> {
         let options = self.options();
-        let placement = placement::by_name(scheme).map_err(SimError::from)?;
+        let placement = schemes::by_name(scheme).map_err(SimError::from)?;
         let bar = bar(0, self.quiet);
         if !bar.is_hidden() {
             let gpus = options.gpus_for(workload);

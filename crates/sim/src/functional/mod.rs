@@ -36,8 +36,9 @@ pub use error::ReplayError;
 pub use order::{Access, Accesses, accesses, shared_accesses};
 pub use report::{Counts, PageCounts, Report, Table};
 
-use farside_svm::placement::{self, Placement};
+use farside_svm::PlacementScheme;
 
+use crate::scheme;
 use crate::workload::Workload;
 use machine::Machine;
 
@@ -82,7 +83,7 @@ impl Options {
     }
 }
 
-/// Replays a workload under the scheme of this name ([`placement::by_name`]).
+/// Replays a workload under the scheme of this name ([`scheme::by_name`]).
 ///
 /// # Errors
 /// [`ReplayError`]: an unknown scheme, an option that cannot be, an access beyond the workload's
@@ -92,7 +93,7 @@ pub fn replay(
     scheme: &str,
     options: &Options,
 ) -> Result<Report, ReplayError> {
-    let placement = placement::by_name(scheme)?;
+    let placement = scheme::by_name(scheme)?;
     replay_with(workload, placement, options, |_| ())
 }
 
@@ -104,7 +105,7 @@ pub fn replay(
 /// leaves an access without its page.
 pub fn replay_with(
     workload: &dyn Workload,
-    placement: Box<dyn Placement>,
+    placement: Box<dyn PlacementScheme>,
     options: &Options,
     mut progress: impl FnMut(u64),
 ) -> Result<Report, ReplayError> {

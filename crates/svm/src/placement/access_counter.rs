@@ -4,7 +4,9 @@ use farside_types::{MemoryId, PageNo, Reason};
 use serde::{Deserialize, Serialize};
 
 use super::parameters::Parameters;
-use super::{Action, CounterView, Decision, FaultView, Placement, Scheme, SchemeError, Scope};
+use super::{
+    Action, CounterView, Decision, FaultView, PageMode, PlacementScheme, SchemeError, Scope,
+};
 
 /// Access-counter migration. The threshold (256 on Volta) is the card's: the driver hears of a
 /// group when it is reached.
@@ -26,7 +28,7 @@ impl AccessCounter {
     }
 }
 
-impl Placement for AccessCounter {
+impl PlacementScheme for AccessCounter {
     fn name(&self) -> &'static str {
         "access-counter"
     }
@@ -35,8 +37,8 @@ impl Placement for AccessCounter {
         true
     }
 
-    fn scheme(&self, _page: PageNo) -> Scheme {
-        Scheme::AccessCounter
+    fn mode(&self, _page: PageNo) -> PageMode {
+        PageMode::AccessCounter
     }
 
     fn on_fault(&mut self, fault: &FaultView) -> Decision {

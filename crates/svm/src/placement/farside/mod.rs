@@ -26,7 +26,9 @@ use farside_types::{AgentId, GROUP_PAGES, MemoryId, PageNo, PageRange, Reason, S
 use serde::{Deserialize, Serialize};
 
 use super::parameters::Parameters;
-use super::{Action, CounterView, Decision, FaultView, Placement, Scheme, SchemeError, Scope};
+use super::{
+    Action, CounterView, Decision, FaultView, PageMode, PlacementScheme, SchemeError, Scope,
+};
 use crate::ObjectId;
 use crate::hash::IndexHash;
 
@@ -192,7 +194,7 @@ impl Farside {
     }
 }
 
-impl Placement for Farside {
+impl PlacementScheme for Farside {
     fn name(&self) -> &'static str {
         "farside"
     }
@@ -227,22 +229,22 @@ impl Placement for Farside {
         self.groups.forget(pages);
     }
 
-    fn scheme(&self, page: PageNo) -> Scheme {
+    fn mode(&self, page: PageNo) -> PageMode {
         let group = self.groups.get(page);
         match (group.remote, group.written) {
-            (true, _) => Scheme::AccessCounter,
-            (false, false) if group.had != 0 => Scheme::Duplication,
-            _ => Scheme::OnTouch,
+            (true, _) => PageMode::AccessCounter,
+            (false, false) if group.had != 0 => PageMode::Duplication,
+            _ => PageMode::OnTouch,
         }
     }
 
     fn save_state(&self) -> super::SchemeState {
-        super::SchemeState(super::state::Kind::Farside(self.clone()))
+        super::SchemeState(super::state::Learnt::Farside(self.clone()))
     }
 
     fn restore_state(&mut self, state: super::SchemeState) -> Result<(), String> {
         match state.0 {
-            super::state::Kind::Farside(saved) => *self = saved,
+            super::state::Learnt::Farside(saved) => *self = saved,
             _ => return Err(state.is_not_of(self.name())),
         }
         Ok(())

@@ -16,7 +16,9 @@ use farside_types::{MemoryId, MemorySet, PageNo, PageRange, Reason};
 use serde::{Deserialize, Serialize};
 
 use super::parameters::Parameters;
-use super::{Action, CounterView, Decision, FaultView, Placement, Scheme, SchemeError, Scope};
+use super::{
+    Action, CounterView, Decision, FaultView, PageMode, PlacementScheme, SchemeError, Scope,
+};
 
 mod neighbours;
 mod pa_cache;
@@ -80,9 +82,9 @@ impl Grit {
             return;
         };
         // Figure 13: a page with that many faults is shared; only its writes are asked for.
-        let scheme = if written { Scheme::AccessCounter } else { Scheme::Duplication };
+        let scheme = if written { PageMode::AccessCounter } else { PageMode::Duplication };
         // A decision for the scheme it has anyway must not push the neighbours back and forth.
-        if scheme == self.bits.scheme(fault.page) {
+        if scheme == self.bits.mode(fault.page) {
             return;
         }
         if self.config.neighbours {
@@ -93,7 +95,7 @@ impl Grit {
     }
 }
 
-impl Placement for Grit {
+impl PlacementScheme for Grit {
     fn name(&self) -> &'static str {
         "grit"
     }
@@ -102,20 +104,20 @@ impl Placement for Grit {
         if counts(fault) {
             self.initiate(fault);
         }
-        match self.bits.scheme(fault.page) {
-            Scheme::OnTouch => Decision::page(Action::Migrate, Reason::Demand),
-            Scheme::Duplication => {
+        match self.bits.mode(fault.page) {
+            PageMode::OnTouch => Decision::page(Action::Migrate, Reason::Demand),
+            PageMode::Duplication => {
                 let collapse = fault.access.is_write() && fault.copies.len() > 1;
                 let reason = if collapse { Reason::Collapse } else { Reason::Demand };
                 Decision::page(Action::Duplicate, reason)
             }
             // What is left of a duplication is taken away: the page stays with who asks.
-            Scheme::AccessCounter if is_duplicated(fault) => {
+            PageMode::AccessCounter if is_duplicated(fault) => {
                 let write = fault.access.is_write();
                 let reason = if write { Reason::Collapse } else { Reason::Demand };
                 Decision::page(Action::Migrate, reason)
             }
-            Scheme::AccessCounter => {
+            PageMode::AccessCounter => {
                 // Pages of other cards are mapped remotely; one on the host moves (section II-B2).
                 let comes = fault.owner.is_none_or(MemoryId::is_host);
                 let action = if comes { Action::Migrate } else { Action::MapRemote };
@@ -126,7 +128,7 @@ impl Placement for Grit {
 
     /// The pages of the group that are under access-counter migration move.
     fn on_counter(&mut self, notice: &CounterView) -> Vec<Decision> {
-        let counted = |page: &PageNo| self.bits.scheme(*page) == Scheme::AccessCounter;
+        let counted = |page: &PageNo| self.bits.mode(*page) == PageMode::AccessCounter;
         let mut runs: Vec<PageRange> = Vec::new();
         for page in notice.pages.pages().filter(counted) {
             match runs.last_mut() {
@@ -143,8 +145,8 @@ impl Placement for Grit {
         self.bits.forget(pages);
     }
 
-    fn scheme(&self, page: PageNo) -> Scheme {
-        self.bits.scheme(page)
+    fn mode(&self, page: PageNo) -> PageMode {
+        self.bits.mode(page)
     }
 
     fn table_accesses(&mut self) -> u32 {
@@ -152,12 +154,12 @@ impl Placement for Grit {
     }
 
     fn save_state(&self) -> super::SchemeState {
-        super::SchemeState(super::state::Kind::Grit(self.clone()))
+        super::SchemeState(super::state::Learnt::Grit(self.clone()))
     }
 
     fn restore_state(&mut self, state: super::SchemeState) -> Result<(), String> {
         match state.0 {
-            super::state::Kind::Grit(saved) => *self = saved,
+            super::state::Learnt::Grit(saved) => *self = saved,
             _ => return Err(state.is_not_of(self.name())),
         }
         Ok(())
