@@ -144,7 +144,11 @@ pub(crate) fn check(extra: &Capabilities) -> Result<(), &'static str> {
     }
     // The engines' own take some 150 bytes.
     let bytes = serde_json::to_vec(extra).map_or(usize::MAX, |bytes| bytes.len());
-    if bytes > DATA_BYTES - 1024 { Err("the user's capabilities take more than 7 KiB") } else { Ok(()) }
+    if bytes > DATA_BYTES - 1024 {
+        Err("the user's capabilities take more than 7 KiB")
+    } else {
+        Ok(())
+    }
 }
 
 /// A count that is too large for the field means "no limit that matters".

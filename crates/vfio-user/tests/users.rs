@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use farside_vfio_user::client::MapRequest;
 use farside_vfio_user::device::{irq, region};
 use farside_vfio_user::unix::{
-    BlockingClient, CallError, Connection, DmaMemory, NoMemory, Plain, Session, SessionError, Stream,
-    UnixClient,
+    BlockingClient, CallError, Connection, DmaMemory, NoMemory, Plain, Session, SessionError,
+    Stream, UnixClient,
 };
 use farside_vfio_user::wire::Command;
 use farside_vfio_user::{
@@ -248,13 +248,8 @@ fn a_user_refuses_a_client_by_its_capabilities() {
     );
     let (ours, _theirs) = Connection::pair().unwrap();
     let named = capabilities(json!({ "max_msg_fds": 9000 }));
-    let refused = UnixClient::with_capabilities(
-        ours,
-        Limits::default(),
-        LIMIT,
-        Box::new(NoMemory),
-        &named,
-    );
+    let refused =
+        UnixClient::with_capabilities(ours, Limits::default(), LIMIT, Box::new(NoMemory), &named);
     assert!(matches!(refused.err(), Some(CallError::Request(RequestError::Invalid { .. }))));
 }
 
@@ -262,8 +257,7 @@ fn a_user_refuses_a_client_by_its_capabilities() {
 fn features_are_probed_read_and_changed() {
     let (ours, theirs) = Connection::pair().unwrap();
     let server = serve(ours, Server::new(info(), Limits::default()).unwrap());
-    let mut client =
-        UnixClient::new(theirs, Limits::default(), LIMIT, Box::new(NoMemory)).unwrap();
+    let mut client = UnixClient::new(theirs, Limits::default(), LIMIT, Box::new(NoMemory)).unwrap();
     client.feature_probe(9, true, true).unwrap();
     client.feature_probe(9, false, false).unwrap();
     let none = client.feature_probe(1, true, false);
@@ -365,8 +359,7 @@ fn a_client_that_loses_its_access_is_told_so_and_dropped() {
         session.revoke(Errno::CANCELED, Duration::from_millis(300)).unwrap();
         assert!(begin.elapsed() < Duration::from_secs(10));
     });
-    let mut client =
-        UnixClient::new(theirs, Limits::default(), LIMIT, Box::new(NoMemory)).unwrap();
+    let mut client = UnixClient::new(theirs, Limits::default(), LIMIT, Box::new(NoMemory)).unwrap();
     let read = client.start_read(region::BAR0, 0, 4).unwrap();
     let write = client.start_write(region::BAR0, 0, &[1]).unwrap();
     is_revoked.recv_timeout(LIMIT).unwrap();
@@ -411,7 +404,8 @@ fn by_messages<S: Stream + AsFd + Send + 'static>(ours: S, theirs: S) {
     assert_eq!(data, [1, 2, 3, 4]);
 
     // Memory and interrupts have no descriptors to go by.
-    let map = MapRequest { address: 0x1000, size: 0x1000, readable: true, writable: true, offset: 0 };
+    let map =
+        MapRequest { address: 0x1000, size: 0x1000, readable: true, writable: true, offset: 0 };
     let memory = memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
     let with_fd = client.dma_map(&map, Some(memory.as_fd()));
     let none = RequestError::TooManyDescriptors { count: 1, limit: 0 };

@@ -12,8 +12,8 @@ use crate::inbox::Message;
 use crate::server::RegionAccess;
 use crate::version::{Capabilities, MAJOR, Proposal};
 use crate::wire::{
-    self, ACCESS_SIZE, CAP_HEADER_SIZE, DEVICE_INFO_SIZE, FEATURE_SIZE, IO_FD_SIZE, IO_FDS_SIZE, IRQ_INFO_SIZE,
-    REGION_INFO_SIZE, SPARSE_AREA_SIZE, SPARSE_HEADER_SIZE, u16_at, u32_at, u64_at,
+    self, ACCESS_SIZE, CAP_HEADER_SIZE, DEVICE_INFO_SIZE, FEATURE_SIZE, IO_FD_SIZE, IO_FDS_SIZE,
+    IRQ_INFO_SIZE, REGION_INFO_SIZE, SPARSE_AREA_SIZE, SPARSE_HEADER_SIZE, u16_at, u32_at, u64_at,
 };
 
 /// What a request was, as far as its reply must fit it.
@@ -234,8 +234,7 @@ impl Client {
         let payload = self.inbox.bytes(range.clone());
         let reply = match *expected {
             Expected::Version => {
-                let (negotiated, theirs) =
-                    agreed(payload, &self.limits).ok_or(Errno::PROTO)?;
+                let (negotiated, theirs) = agreed(payload, &self.limits).ok_or(Errno::PROTO)?;
                 self.negotiated = Some(negotiated);
                 self.peer = theirs;
                 self.inbox.allow_fds(self.limits.max_msg_fds);

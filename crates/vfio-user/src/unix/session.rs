@@ -82,10 +82,8 @@ impl<S: Stream> Session<S> {
     ///
     /// Those of the stream.
     pub fn wanted(&self) -> io::Result<Wanted> {
-        let ready = Ready {
-            readable: self.server.wants_input(),
-            writable: self.server.queued_bytes() > 0,
-        };
+        let ready =
+            Ready { readable: self.server.wants_input(), writable: self.server.queued_bytes() > 0 };
         let deadline = match self.stalled {
             Some(since) => self.connection.time_limit()?.map(|limit| since + limit),
             None => None,

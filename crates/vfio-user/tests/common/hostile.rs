@@ -108,7 +108,9 @@ impl Device for Victim {
     }
 
     fn dma_map(&mut self, map: DmaMap) -> Result<(), Errno> {
-        assert!(map.size > 0 && map.address.checked_add(map.size).is_some_and(|end| end <= DMA_END));
+        assert!(
+            map.size > 0 && map.address.checked_add(map.size).is_some_and(|end| end <= DMA_END)
+        );
         assert_eq!((map.address | map.size | map.offset) % 4, 0, "not of the agreed page size");
         let last = map.address + (map.size - 1);
         for (address, size) in &self.maps {

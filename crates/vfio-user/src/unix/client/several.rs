@@ -19,10 +19,13 @@ pub struct OpenCall {
     request: RequestId,
 }
 
+/// The answer to a call, kept until it is asked for.
+type Answer = Result<Vec<u8>, Errno>;
+
 /// Calls that were started and not finished yet, at most so many.
 #[derive(Debug)]
 pub(super) struct Calls {
-    open: Vec<(RequestId, Option<Result<Vec<u8>, Errno>>)>,
+    open: Vec<(RequestId, Option<Answer>)>,
     limit: u32,
 }
 
@@ -56,7 +59,7 @@ impl Calls {
     }
 
     /// Takes a call out if its reply has come.
-    fn take_answered(&mut self, call: &OpenCall) -> Option<Result<Vec<u8>, Errno>> {
+    fn take_answered(&mut self, call: &OpenCall) -> Option<Answer> {
         let at = self.open.iter().position(|(open, _)| *open == call.request)?;
         self.open[at].1.is_some().then(|| self.open.remove(at).1).flatten()
     }
