@@ -17,11 +17,20 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("farside-card", &["farside-types"], &[]),
     ("farside-vfio-user", &[], &[]),
     ("farside-live", &["farside-types", "farside-svm", "farside-card", "farside-vfio-user"], &[]),
-    ("farside-sim", &["farside-types", "farside-svm", "farside-card"], &[]),
-    ("farside", &["farside-types", "farside-svm", "farside-live"], &["farside-sim"]),
+    ("farside-workloads", &["farside-types"], &[]),
+    ("farside-sim", &["farside-types", "farside-svm", "farside-card", "farside-workloads"], &[]),
+    ("farside", &["farside-types", "farside-svm", "farside-live"], &["farside-workloads"]),
     (
         "farside-cli",
-        &["farside-types", "farside-svm", "farside-card", "farside-live", "farside-sim", "farside"],
+        &[
+            "farside-types",
+            "farside-svm",
+            "farside-card",
+            "farside-live",
+            "farside-sim",
+            "farside-workloads",
+            "farside",
+        ],
         &[],
     ),
 ];
