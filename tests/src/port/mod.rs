@@ -23,7 +23,7 @@ mod steps;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use farside_card::interface::{Extent, Whereabouts, register};
+use farside_card::interface::{DmaAddr, Extent, register};
 use farside_live::harness::{Layout, RingDriver, RingSizes};
 use farside_types::{CardId, CommandId, FrameNo, JobId, MemoryId, PAGE_SIZE, PageNo, PeId};
 
@@ -133,10 +133,10 @@ struct BusPages {
 
 impl BusPages {
     /// What a card calls by this name.
-    fn spot(&self, at: Whereabouts) -> Option<Spot> {
+    fn spot(&self, at: DmaAddr) -> Option<Spot> {
         let page = match at {
-            Whereabouts::Own(frame) => return Some(Spot::Memory(self.own, FrameNo(frame))),
-            Whereabouts::Bus(page) => u64::from(page),
+            DmaAddr::Own(frame) => return Some(Spot::Memory(self.own, FrameNo(frame))),
+            DmaAddr::Bus(page) => u64::from(page),
         };
         let inside =
             |&&(first, pages, _): &&(u64, u64, Spot)| first <= page && page < first + pages;
@@ -282,9 +282,9 @@ impl Machine {
 }
 
 /// The place some pages further on.
-fn advance(at: Whereabouts, pages: u32) -> Whereabouts {
+fn advance(at: DmaAddr, pages: u32) -> DmaAddr {
     match at {
-        Whereabouts::Own(frame) => Whereabouts::Own(frame + pages),
-        Whereabouts::Bus(page) => Whereabouts::Bus(page + pages),
+        DmaAddr::Own(frame) => DmaAddr::Own(frame + pages),
+        DmaAddr::Bus(page) => DmaAddr::Bus(page + pages),
     }
 }

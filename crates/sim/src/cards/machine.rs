@@ -32,7 +32,7 @@ const ARENA_START: PageNo = PageNo(1 << 20);
 
 /// Something that happens at a point in time.
 #[derive(Debug)]
-pub(super) enum Happening {
+pub(super) enum SimEvent {
     /// The host's software has come to this command or answer.
     Reached(Item),
     /// A thread of the driver has nothing left to do.
@@ -61,7 +61,7 @@ pub(super) enum Happening {
 pub struct CardMachine {
     pub(super) spec: CardsSpec,
     pub(super) driver: Driver,
-    pub(super) queue: Queue<Happening>,
+    pub(super) queue: Queue<SimEvent>,
     pub(super) cards: Vec<Card>,
     pub(super) host: Host,
     pub(super) wires: Wires,
@@ -168,21 +168,21 @@ impl CardMachine {
         Ok(())
     }
 
-    fn happen(&mut self, happening: Happening) -> Result<(), CardsError> {
+    fn happen(&mut self, happening: SimEvent) -> Result<(), CardsError> {
         match happening {
-            Happening::Reached(item) => self.reached(item),
-            Happening::ThreadFree => self.thread_free(),
-            Happening::FaultInterrupt { card } => self.fault_interrupt(card),
-            Happening::Issue { card } => self.issue(card),
-            Happening::AccessEnd { card, access } => self.access_end(card, access),
-            Happening::Computed { card } => self.computed(card),
-            Happening::TransferEnd { command } => self.transfer_end(command),
-            Happening::Done { command, epoch } => {
+            SimEvent::Reached(item) => self.reached(item),
+            SimEvent::ThreadFree => self.thread_free(),
+            SimEvent::FaultInterrupt { card } => self.fault_interrupt(card),
+            SimEvent::Issue { card } => self.issue(card),
+            SimEvent::AccessEnd { card, access } => self.access_end(card, access),
+            SimEvent::Computed { card } => self.computed(card),
+            SimEvent::TransferEnd { command } => self.transfer_end(command),
+            SimEvent::Done { command, epoch } => {
                 self.tell(Event::Done { command, epoch, result: Ok(()) })
             }
-            Happening::JobEnd { job } => self.job_end(job),
-            Happening::JobSeen { job } => self.job_seen(job),
-            Happening::Timer => self.timer(),
+            SimEvent::JobEnd { job } => self.job_end(job),
+            SimEvent::JobSeen { job } => self.job_seen(job),
+            SimEvent::Timer => self.timer(),
         }
     }
 
@@ -211,7 +211,7 @@ impl CardMachine {
         if let Some(at) = self.driver.poll_timeout() {
             if self.timer.is_none_or(|armed| at < armed) {
                 self.timer = Some(at);
-                self.queue.push(at, Happening::Timer);
+                self.queue.push(at, SimEvent::Timer);
             }
         }
         Ok(items)

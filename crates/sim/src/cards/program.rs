@@ -228,7 +228,7 @@ impl CardMachine {
 
     pub(super) fn job_end(&mut self, job: JobId) -> Result<(), CardsError> {
         let seen = self.now() + self.wake_from_nap();
-        self.queue.push(seen, super::machine::Happening::JobSeen { job });
+        self.queue.push(seen, super::machine::SimEvent::JobSeen { job });
         Ok(())
     }
 
