@@ -53,7 +53,7 @@ pub(crate) enum Step {
     /// A copy or fill acts.
     Copy(CommandId),
     /// The driver, awake, takes what is in its rings.
-    Hear,
+    Receive,
     /// The driver wants to sleep.
     DriverDozes,
     /// The driver looks for completions that interrupt nobody.
@@ -63,7 +63,7 @@ pub(crate) enum Step {
 impl Step {
     /// Whether it is the card's.
     fn is_far(self) -> bool {
-        !matches!(self, Step::Hear | Step::DriverDozes | Step::Look)
+        !matches!(self, Step::Receive | Step::DriverDozes | Step::Look)
     }
 }
 

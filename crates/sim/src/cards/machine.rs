@@ -160,16 +160,16 @@ impl CardMachine {
         mut done: impl FnMut(&CardMachine) -> bool,
     ) -> Result<(), CardsError> {
         while !done(self) {
-            let Some(happening) = self.queue.pop() else {
+            let Some(event) = self.queue.pop() else {
                 return Err(self.stuck(what));
             };
-            self.happen(happening)?;
+            self.process(event)?;
         }
         Ok(())
     }
 
-    fn happen(&mut self, happening: SimEvent) -> Result<(), CardsError> {
-        match happening {
+    fn process(&mut self, event: SimEvent) -> Result<(), CardsError> {
+        match event {
             SimEvent::Reached(item) => self.reached(item),
             SimEvent::ThreadFree => self.thread_free(),
             SimEvent::FaultInterrupt { card } => self.fault_interrupt(card),
@@ -178,7 +178,7 @@ impl CardMachine {
             SimEvent::Computed { card } => self.computed(card),
             SimEvent::TransferEnd { command } => self.transfer_end(command),
             SimEvent::Done { command, epoch } => {
-                self.tell(Event::Done { command, epoch, result: Ok(()) })
+                self.handle(Event::Done { command, epoch, result: Ok(()) })
             }
             SimEvent::JobEnd { job } => self.job_end(job),
             SimEvent::JobSeen { job } => self.job_seen(job),
@@ -187,13 +187,13 @@ impl CardMachine {
     }
 
     /// Tells the driver what happened; the host's software works through what it says.
-    pub(super) fn tell(&mut self, event: Event<'_>) -> Result<(), CardsError> {
+    pub(super) fn handle(&mut self, event: Event<'_>) -> Result<(), CardsError> {
         self.driver.handle(self.queue.now(), event);
-        self.obey()
+        self.dispatch()
     }
 
     /// Takes what the driver says to the host's software.
-    pub(super) fn obey(&mut self) -> Result<(), CardsError> {
+    pub(super) fn dispatch(&mut self) -> Result<(), CardsError> {
         let items = self.listen()?;
         self.submit(items)
     }
@@ -226,7 +226,7 @@ impl CardMachine {
         if self.driver.poll_timeout().is_some_and(|at| at <= now) {
             self.driver.handle_timeout(now);
         }
-        self.obey()
+        self.dispatch()
     }
 
     /// The page's index in the arena. Pages outside of it are a bug of the driver.

@@ -152,7 +152,7 @@ impl Machine {
             Some((Doing::Operation(command), _)) => {
                 self.host_operation(&command.op)?;
                 let (command, epoch) = (command.id, command.epoch);
-                self.tell(Event::Done { command, epoch, result: Ok(()) })?;
+                self.handle(Event::Done { command, epoch, result: Ok(()) })?;
             }
             Some((Doing::Tables, _)) => self.pump()?,
             None => {}

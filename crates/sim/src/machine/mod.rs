@@ -253,7 +253,7 @@ impl Machine {
 
     /// Lets the next thing happen.
     fn step(&mut self) -> Result<(), SimError> {
-        let Some(happening) = self.queue.pop() else {
+        let Some(event) = self.queue.pop() else {
             return Err(self.stuck("nothing is left to happen"));
         };
         self.events += 1;
@@ -264,7 +264,7 @@ impl Machine {
         if self.idle_events > watchdog::IDLE_EVENTS_MAX {
             return Err(self.stuck("no wavefront has gone on for ten million events"));
         }
-        match happening {
+        match event {
             SimEvent::Wave { gpu, unit, slot } => self.wave(gpu, unit, slot),
             SimEvent::WaveEnd { gpu, unit, slot } => self.wave_end(gpu, unit, slot),
             SimEvent::Walked { gpu, page } => self.walked(gpu, page),
@@ -277,12 +277,12 @@ impl Machine {
             }
             SimEvent::Interrupt { gpu } => self.interrupt(gpu),
             SimEvent::HostDone { work } => self.host_done(work)?,
-            SimEvent::Samples => self.tell_samples()?,
+            SimEvent::Samples => self.handle_samples()?,
             SimEvent::RingStart { gpu } => self.ring_start(gpu)?,
             SimEvent::RingEnd { gpu } => self.ring_end(gpu)?,
             SimEvent::TransferEnd { command } => self.transfer_end(command)?,
             SimEvent::Done { command, epoch } => {
-                self.tell(Event::Done { command, epoch, result: Ok(()) })?;
+                self.handle(Event::Done { command, epoch, result: Ok(()) })?;
             }
             SimEvent::JobDone { job } => self.job_done(job)?,
             SimEvent::Timer => self.timer()?,
@@ -291,7 +291,7 @@ impl Machine {
     }
 
     /// Tells the driver what happened and starts what it says.
-    fn tell(&mut self, event: Event<'_>) -> Result<(), SimError> {
+    fn handle(&mut self, event: Event<'_>) -> Result<(), SimError> {
         self.driver.handle(self.queue.now(), event);
         self.pump()
     }
@@ -351,13 +351,13 @@ impl Machine {
         for gpu in 0..self.gpus.len() {
             let job = JobId(u64::from(launch) * self.gpus.len() as u64 + gpu as u64);
             let card = CardId(gpu as u8);
-            self.tell(Event::Launch { job, card, stream: StreamId(u32::from(card.0)) })?;
+            self.handle(Event::Launch { job, card, stream: StreamId(u32::from(card.0)) })?;
         }
         Ok(())
     }
 
     fn job_done(&mut self, job: JobId) -> Result<(), SimError> {
-        self.tell(Event::JobDone { job })?;
+        self.handle(Event::JobDone { job })?;
         self.running.jobs_left -= 1;
         if self.running.jobs_left == 0 {
             self.launches.push(self.elapsed());

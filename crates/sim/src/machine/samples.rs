@@ -66,7 +66,7 @@ impl Machine {
 
     /// Tells the driver what was counted, and carries out what its scheme makes of it. The host is
     /// busy with each count as with a fault of a batch.
-    pub(super) fn tell_samples(&mut self) -> Result<(), SimError> {
+    pub(super) fn handle_samples(&mut self) -> Result<(), SimError> {
         let Some(samples) = &mut self.samples else {
             return Ok(());
         };
@@ -82,7 +82,7 @@ impl Machine {
         };
         let samples: Vec<Sample> = taken.iter().map(sample).collect();
         self.host_busy_with(samples.len() as u64);
-        self.tell(Event::Samples { samples: &samples })
+        self.handle(Event::Samples { samples: &samples })
     }
 }
 

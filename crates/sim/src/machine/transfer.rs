@@ -74,7 +74,7 @@ impl Machine {
         self.note_copied(&transfer.command);
         self.observe_transfer(&transfer);
         let (command, epoch) = (id, transfer.command.epoch);
-        self.tell(Event::Done { command, epoch, result: Ok(()) })
+        self.handle(Event::Done { command, epoch, result: Ok(()) })
     }
 
     fn transfer_effect(&mut self, transfer: &Transfer) -> Result<(), SimError> {
