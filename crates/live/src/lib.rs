@@ -49,6 +49,8 @@ pub use mapping::MemoryError;
 pub use record::{Recorder, Running, Taken};
 pub use ring_card::{CardPlace, PlaceError, TransportError};
 pub use runtime::{Probe, Runtime, RuntimeConfig};
+#[cfg(feature = "mutations")]
+pub use runtime::{Strike, Struck};
 pub use span::{AtomicSpan, Ptr, ReadSpan, Word, WriteSpan};
 pub use threads::Machine;
 pub use times::TimeSpent;

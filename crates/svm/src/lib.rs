@@ -25,6 +25,7 @@ mod frames;
 mod hash;
 mod history;
 mod launch;
+mod loose;
 mod lost;
 mod migrate;
 mod mutation;
@@ -43,11 +44,12 @@ mod space;
 #[cfg(feature = "state")]
 mod state;
 mod stats;
+mod stop;
 mod table;
 mod thrash;
 
 pub use capability::{Capabilities, Transport};
-pub use command::{Command, Executor, Op, Phase, Place, Run, Runs, Wait};
+pub use command::{Command, Executor, FaultIds, Op, Phase, Place, Run, Runs, Wait};
 pub use config::{Config, Limits, PrefetchConfig, ThrashConfig};
 pub use driver::{ConfigError, Driver};
 pub use event::{Advice, CardFault, Event, Need, Request, StepError, StepErrorKind};
