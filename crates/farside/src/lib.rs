@@ -45,13 +45,10 @@ mod buffer;
 mod call;
 mod cards;
 mod error;
-pub mod graph;
 mod launch;
 mod recording;
 mod report;
-pub mod reproduce;
 mod space;
-pub mod sweep;
 
 pub use args::{Args, Read, Shared, Write};
 pub use buffer::Buffer;
