@@ -23,9 +23,8 @@ fn add_one(k: &mut KernelContext, data: WriteSpan<u64>) -> Result<(), KernelErro
 fn lock(data: &[u64], locked: bool) {
     let (start, bytes) = (data.as_ptr().cast(), size_of_val(data));
     // SAFETY: neither call touches what is in the memory, which is alive.
-    let failed = unsafe {
-        if locked { libc::mlock(start, bytes) } else { libc::munlock(start, bytes) }
-    };
+    let failed =
+        unsafe { if locked { libc::mlock(start, bytes) } else { libc::munlock(start, bytes) } };
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
 }
 

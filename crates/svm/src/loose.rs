@@ -107,7 +107,12 @@ impl Driver {
             What::Answer(card, _) | What::Unmap(card, _)
                 if kind == StepErrorKind::CardGone || self.is_dead(card.memory()) => {}
             What::Answer(card, op) if !spent => {
-                self.issue_loose(Executor::Card(card), op.clone(), What::Answer(card, op), failures);
+                self.issue_loose(
+                    Executor::Card(card),
+                    op.clone(),
+                    What::Answer(card, op),
+                    failures,
+                );
             }
             What::Answer(card, _) | What::Unmap(card, _) => self.distrust(card),
         }

@@ -263,7 +263,6 @@ impl Driver {
         self.history.push(moved);
         self.poison(page);
     }
-
 }
 
 /// The memories of the cards that carry out what is given to an executor.

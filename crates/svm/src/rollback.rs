@@ -153,12 +153,10 @@ impl Driver {
     fn request_error(&self, failure: &Failure) -> RequestError {
         let &Failure { step, kind, page, from, to } = failure;
         let entry = self.table.get(page);
-        if entry.state == PageState::Lost {
-            return RequestError::Lost { page, memory: from };
-        }
         match step {
             FailedStep::Stop(agent) => RequestError::NotLetGo { page, agent, why: kind },
             FailedStep::Release => RequestError::NotReleased { page, why: kind },
+            _ if entry.state == PageState::Lost => RequestError::Lost { page, memory: from },
             FailedStep::Copy | FailedStep::Map => {
                 let there = !entry.directory.copies().is_empty();
                 let from = if there { entry.owner() } else { from };

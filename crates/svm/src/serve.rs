@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use farside_types::{
-    Access, AgentId, BLOCK_PAGES, CancelReason, CardId, FaultId, FrameNo,
-    PageNo, PageRange, Reason, Rights, Time,
+    Access, AgentId, BLOCK_PAGES, CancelReason, CardId, FaultId, FrameNo, PageNo, PageRange,
+    Reason, Rights, Time,
 };
 
 use crate::Driver;
@@ -710,7 +710,6 @@ impl Driver {
             waiters.push(work);
         }
     }
-
 }
 
 /// What a page of a batch needs.

@@ -4,9 +4,9 @@
 //! | who does not let go | what follows |
 //! |---|---|
 //! | the CPU | the chain rolls back; the CPU stays in the directory |
-//! | a card that may write | the same; whoever wanted the page tries again, a bounded number of times |
-//! | a card that only reads | the chain goes on; the card stays in the directory, and what it may still read is out of use until it is reset |
-//! | a card, of pages that are being freed | the same; the addresses are not given out again until the card has let go, or is reset |
+//! | a card that refuses, or that may write | the same; whoever wanted the page tries again, a bounded number of times |
+//! | a card that only reads and is late | the chain goes on; the card stays in the directory, and what it may still read is out of use until it is reset |
+//! | a card that is late, of pages that are being freed | the same; the addresses are not given out again until the card has let go, or is reset |
 //! | a card that was idle when it was told to | its frames are out of use, and the card has to be reset: it launches nothing until then |
 //!
 //! What a card maps of a memory that is gone is no mapping of the page, and needs no confirmation.
@@ -112,7 +112,9 @@ impl Driver {
         let writes = runs.iter().any(|run| {
             run.pages().pages().any(|p| self.table.get(p).directory.writers().contains(agent))
         });
-        if writes && end != End::Free {
+        // One that did not answer has it in its ring still, and lets go before it does anything else.
+        let late = error.kind == StepErrorKind::TimedOut;
+        if !late || (writes && end != End::Free) {
             return self.holds_on(index, pending.part, agent, 0, error.kind);
         }
         let chain = &mut self.chains[index as usize];
@@ -125,14 +127,7 @@ impl Driver {
 
     /// Notes that an agent has not let go of a part's pages, `done` of them left out, and that the
     /// chain cannot go on therefore.
-    fn holds_on(
-        &mut self,
-        index: u32,
-        part: u16,
-        agent: AgentId,
-        done: u64,
-        kind: StepErrorKind,
-    ) {
+    fn holds_on(&mut self, index: u32, part: u16, agent: AgentId, done: u64, kind: StepErrorKind) {
         let chain = &mut self.chains[index as usize];
         chain.holders.push(Holder { part, agent, done });
         let page = nth_page(&chain.parts[part as usize].runs, done);
