@@ -14,9 +14,12 @@ cd "$(dirname "$0")/.." || exit
 readonly BUDGETS="
 farside-types 5
 farside-svm 15
-farside-card 30 conformance
+farside-card 25
+farside-conformance 10
 farside-vfio-user 10
 farside-sim 110
+farside-linux 5
+farside-softcard 10
 farside-live 20
 farside 60 record
 farside-cli 180

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::Pod;
-use farside_live::{
-    CardPlace, Kernels, KernelsError, LiveError, Machine, Recorder, Runtime, RuntimeConfig, Word,
-};
+use farside_live::{CardPlace, LiveError, Machine, Runtime, RuntimeConfig};
+use farside_softcard::{Kernels, KernelsError, Recorder, Word};
 use farside_svm::{Advice, Config, Located, Moved, Outcome, Placement, Request, placement};
 use farside_types::{CardId, MemoryId, PAGE_SIZE, PageRange, Rights, StreamId, VirtAddr};
 

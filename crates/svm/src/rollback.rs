@@ -4,7 +4,7 @@
 use farside_types::{AgentId, CancelReason, MemorySet, Time};
 
 use crate::Driver;
-use crate::chain::{FailedStep, Failure, Fill, Kind, Part, Pending, Role};
+use crate::chain::{FailedStep, Failure, Fill, Part, Pending, Role};
 use crate::command::Executor;
 use crate::event::{StepError, StepErrorKind};
 use crate::fault::Work;
@@ -47,9 +47,9 @@ impl Driver {
     /// Only who is known to have let go has left the directory: whoever plans these pages next, or
     /// frees one of them, stops all others again.
     fn restore_pages(&mut self, index: u32, number: u16, part: &Part) {
-        let shape = part.shape;
+        let transition = part.transition;
         let holders = self.holders(index, number);
-        let lost = shape.needs_frames();
+        let lost = transition.needs_frames();
         let mut at = 0;
         for run in part.runs.iter() {
             if let Some(card) = lost {
@@ -60,9 +60,9 @@ impl Driver {
             self.table.for_each_mut(run.pages(), |_, entry| {
                 let holding = holding(&holders, at);
                 at += 1;
-                entry.directory.unmap(shape.stop.minus(holding));
-                entry.directory.protect(shape.demote.minus(holding));
-                if shape.kind == Kind::Eviction {
+                entry.directory.unmap(transition.stop.minus(holding));
+                entry.directory.protect(transition.demote.minus(holding));
+                if transition.makes_room {
                     entry.set(flag::STAYS, entry.has(flag::EVICTION_FAILED));
                     entry.set(flag::EVICTION_FAILED, true);
                 }
@@ -139,7 +139,7 @@ impl Driver {
         let Some(part) = chain.parts.get(pending.part as usize) else {
             return;
         };
-        let into_host = part.shape.fill == Fill::Copy && part.shape.at.is_host();
+        let into_host = part.transition.fill == Fill::Copy && part.transition.at.is_host();
         if !into_host {
             return;
         }

@@ -103,7 +103,7 @@ impl Driver {
         self.suspect(index, pending.part, MemorySet::only(card.memory()));
         let chain = &mut self.chains[index as usize];
         let part = &chain.parts[pending.part as usize];
-        let (runs, end) = (part.runs.clone(), part.shape.end);
+        let (runs, end) = (part.runs.clone(), part.transition.end);
         if matches!(chain.stage, Stage::Finalize | Stage::Closing) {
             // Nobody waited, and the pages have gone on.
             chain.suspects = chain.suspects.with(card.memory());

@@ -39,7 +39,7 @@ impl CardProcess {
 
     fn await_socket(&self) {
         let end = Instant::now() + Duration::from_secs(5);
-        while farside_live::serve::read_status(&self.folder).is_err() && Instant::now() < end {
+        while farside_softcard::serve::read_status(&self.folder).is_err() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
         }
     }

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use farside::{Buffer, CardPlace, Error, LiveError, Read, Space, Value, Write};
+use farside_linux::card_memory::{CardMemory, copy_pages};
 use farside_live::arena::Arena;
-use farside_live::card_memory::{CardMemory, copy_pages};
 use farside_types::{FrameNo, PAGE_SIZE, PageRange, Rights};
 
 use super::card_process::{CardProcess, Echo, ticks_of};

@@ -130,14 +130,14 @@ fn process_clock() -> Duration {
 
 /// Two processors to pin to: the program's, and that of those who serve it.
 pub(crate) fn two_cpus() -> (usize, usize) {
-    let cpus = farside_live::affinity::allowed_cpus();
+    let cpus = farside_linux::affinity::allowed_cpus();
     let first = cpus.first().copied().unwrap_or(0);
     (cpus.get(1).copied().unwrap_or(first), first)
 }
 
 /// Pins the calling thread; new threads inherit it. Where the kernel forbids it, it says so once.
-pub(crate) fn pin(cpu: usize) -> Option<farside_live::affinity::Pinned> {
-    match farside_live::affinity::pin(cpu) {
+pub(crate) fn pin(cpu: usize) -> Option<farside_linux::affinity::Pinned> {
+    match farside_linux::affinity::pin(cpu) {
         Ok(pinned) => Some(pinned),
         Err(error) => {
             eprintln!("farside bench: {error}; numbers will be noisy");

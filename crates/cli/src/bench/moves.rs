@@ -1,8 +1,8 @@
 //! User-managed moves: processor time there and back, and software time per page.
 
 use farside::{Error, MemoryId, Space, TimeSpent};
+use farside_linux::card_memory::{CardMemory, copy_pages};
 use farside_live::arena::Arena;
-use farside_live::card_memory::{CardMemory, copy_pages};
 use farside_types::{FrameNo, PAGE_SIZE, Rights};
 
 use super::{Effort, Row, Target, median, pin, processor_time, timed, two_cpus};

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use farside::LiveError;
+use farside_linux::card_memory::{CardMemory, copy_pages};
+use farside_linux::uffd::Fault;
 use farside_live::arena::Arena;
-use farside_live::card_memory::{CardMemory, copy_pages};
-use farside_live::uffd::Fault;
 use farside_types::{FrameNo, PAGE_SIZE, PageRange, Rights};
 use rustix::event::{PollFd, PollFlags, Timespec};
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use farside::{Error, KernelContext, KernelError, Read, ReadSpan, Space, Write, WriteSpan};
-use farside_live::card_memory::{CardMemory, copy_pages};
+use farside_linux::card_memory::{CardMemory, copy_pages};
 use farside_types::{FrameNo, PAGE_SIZE};
 
 use super::{Effort, Row, Target, median, pin, timed, two_cpus};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use farside_live::Kernels;
-use farside_live::serve::{CardConfig, CardServer, ServeError, read_status};
+use farside_softcard::Kernels;
+use farside_softcard::serve::{CardConfig, CardServer, ServeError, read_status};
 use farside_types::PAGE_SIZE;
 
 use super::Failure;

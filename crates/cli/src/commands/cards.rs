@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use farside_live::serve::{CardStatus, FunctionStatus, STATUS_SOCKET, UserStatus, read_status};
+use farside_softcard::serve::{CardStatus, FunctionStatus, STATUS_SOCKET, UserStatus, read_status};
 use serde::Serialize;
 
 use super::Failure;

@@ -2,9 +2,9 @@
 
 use clap::Args;
 use farside::CardPlace;
-use farside_card::conformance::{Check as Case, Verdict};
+use farside_conformance::live::{CardUnderTest, Finding};
+use farside_conformance::{Check as Case, Verdict};
 use farside_live::LiveError;
-use farside_live::conformance::{CardUnderTest, Finding};
 use serde::Serialize;
 
 use super::Failure;

@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use farside_cli::graph::GraphError;
 use farside_cli::sweep::SweepError;
-use farside_live::serve::ServeError;
 use farside_sim::SimError;
 use farside_sim::functional::ReplayError;
 use farside_sim::stats::StatsError;
+use farside_softcard::serve::ServeError;
 
 use crate::workloads::Difference;
 

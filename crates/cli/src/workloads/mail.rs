@@ -11,7 +11,7 @@ use farside::{
     Write, WriteSpan,
 };
 use farside_cli::graph::Graph;
-use farside_live::kernels::ArgKind;
+use farside_softcard::kernels::ArgKind;
 
 use super::segments::take;
 use super::{Budget, Parts, Session};

@@ -7,11 +7,11 @@ use farside_svm::{Command, Event, Executor, Op, Reply, StepErrorKind};
 use farside_types::{CardId, CommandId, Epoch, JobId, PageNo, Time};
 
 use super::{Core, Port, Runtime};
-use crate::job::Job;
-use crate::lock::lock;
 use crate::ring_card::RingCard;
-use crate::signals::block_for_whole_thread;
 use crate::threads::is_fault_reader;
+use farside_linux::lock::lock;
+use farside_linux::signals::block_for_whole_thread;
+use farside_softcard::Job;
 
 impl Runtime {
     /// Tells the driver and carries out what follows.
@@ -175,7 +175,7 @@ impl Runtime {
             if let Op::CardLaunch { job } = command.op {
                 core.jobs.get(&job).into_iter().for_each(|job| card.enqueue(Arc::clone(job)));
             }
-            drained = card.carry_out(command.id, &command.op);
+            drained = super::soft_ring::carry_out(card, command.id, &command.op);
             Ok(())
         });
         let Command { id, epoch, .. } = command;

@@ -36,7 +36,7 @@ impl Runtime {
     /// Lets commands fail from now on, or no more: for tests that must see what becomes of it.
     #[cfg(feature = "mutations")]
     pub fn strike(&self, strike: Option<Strike>) {
-        *crate::lock::lock(&self.strikes.strike) = strike;
+        *farside_linux::lock::lock(&self.strikes.strike) = strike;
     }
 
     /// Carries a command out by `act`, unless it is to fail.
@@ -47,7 +47,7 @@ impl Runtime {
         act: impl FnOnce() -> Result<(), StepError>,
     ) -> Result<(), StepError> {
         let struck = {
-            let mut strike = crate::lock::lock(&self.strikes.strike);
+            let mut strike = farside_linux::lock::lock(&self.strikes.strike);
             strike.as_mut().and_then(|strike| strike(command))
         };
         let Some(Struck { errno, acts }) = struck else { return act() };
