@@ -18,6 +18,7 @@ use farside_types::{
     AgentId, AgentSet, CardId, CommandId, FrameNo, MemoryId, MemorySet, PageNo, Reason, RequestId,
     Rights, Time,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::command::{Executor, FaultIds, Run, Runs};
 use crate::event::StepErrorKind;
@@ -26,8 +27,7 @@ use crate::stop::Holder;
 
 /// What is the same for all pages of a part: where they were, where they will be, and what has to
 /// happen in between.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Transition {
     /// Valid copies before.
     pub(crate) before: MemorySet,
@@ -61,8 +61,7 @@ pub(crate) struct Transition {
 }
 
 /// How the destination gets its bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Fill {
     /// It has them.
     Nothing,
@@ -73,8 +72,7 @@ pub(crate) enum Fill {
 }
 
 /// What becomes of the pages at the end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum End {
     /// They are in the state that their copies say.
     Settle,
@@ -85,8 +83,7 @@ pub(crate) enum End {
 }
 
 /// What the statistics count a transition as.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Label {
     /// The only location changed.
     Migration,
@@ -150,7 +147,7 @@ impl Transition {
 }
 
 /// Pages with one transition.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Part {
     pub(crate) transition: Transition,
     pub(crate) runs: Runs,
@@ -171,8 +168,7 @@ impl Part {
 }
 
 /// Where a chain stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Stage {
     /// The slot is free.
     Idle,
@@ -187,8 +183,7 @@ pub(crate) enum Stage {
 }
 
 /// A command that has not been answered.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Pending {
     pub(crate) command: CommandId,
     pub(crate) executor: Executor,
@@ -198,8 +193,7 @@ pub(crate) struct Pending {
 }
 
 /// What a command does for its chain, and so what its failure means.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Role {
     /// Takes a mapping, or the right to write, from an agent.
     Stop(AgentId),
@@ -228,7 +222,7 @@ impl Pending {
 }
 
 /// One copy through a bounce buffer: `runs` of part `part`.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Hop {
     pub(crate) part: u16,
     pub(crate) runs: Runs,
@@ -237,8 +231,7 @@ pub(crate) struct Hop {
 }
 
 /// Why a chain fails.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Failure {
     pub(crate) step: FailedStep,
     pub(crate) kind: StepErrorKind,
@@ -249,8 +242,7 @@ pub(crate) struct Failure {
 }
 
 /// The step that failed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum FailedStep {
     /// An agent did not let go.
     Stop(AgentId),
@@ -263,7 +255,7 @@ pub(crate) enum FailedStep {
 }
 
 /// The migration of some pages.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Chain {
     pub(crate) epoch: u32,
     pub(crate) stage: Stage,

@@ -9,6 +9,7 @@
 //! | launch | the job is dropped |
 
 use farside_types::{AgentId, AgentSet, CardId, CommandId, JobId, PageNo, Reason};
+use serde::{Deserialize, Serialize};
 
 use crate::Driver;
 use crate::command::{Command, Executor, FaultIds, Op, Phase, Run, Runs, Wait};
@@ -18,8 +19,7 @@ use crate::page::flag;
 use crate::reply::Reply;
 
 /// A command of no chain that is not answered.
-#[derive(Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Loose {
     command: CommandId,
     what: What,
@@ -27,8 +27,7 @@ pub(crate) struct Loose {
     failures: u8,
 }
 
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 enum What {
     Poison(PageNo),
     Answer(CardId, Op),

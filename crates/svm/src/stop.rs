@@ -12,6 +12,7 @@
 //! What a card maps of a memory that is gone is no mapping of the page, and needs no confirmation.
 
 use farside_types::{AgentId, AgentSet, CardId, CommandId, MemoryId, MemorySet, PageNo, PageRange};
+use serde::{Deserialize, Serialize};
 
 use crate::Driver;
 use crate::chain::{Chain, End, FailedStep, Pending, Stage};
@@ -22,8 +23,7 @@ use crate::page::PageState;
 use crate::reply::Reply;
 
 /// An agent that has not let go of pages of a chain's part.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Holder {
     part: u16,
     agent: AgentId,
@@ -32,8 +32,7 @@ pub(crate) struct Holder {
 }
 
 /// A command to let pages go that were freed, and nobody waits for any more.
-#[derive(Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct LateStop {
     command: CommandId,
     agent: AgentId,
