@@ -116,13 +116,11 @@ impl Link {
         if parts == 0 {
             return false;
         }
-        let may_fail = matches!(command.op, Op::Copy { .. } | Op::Fill { .. });
         let state = InFlight {
             epoch: command.epoch,
             parts_left: parts,
             pages_done: 0,
             failed: false,
-            may_fail,
             quiet: is_quiet(command),
         };
         self.commands.insert(id, state);
