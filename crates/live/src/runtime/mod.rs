@@ -240,7 +240,7 @@ impl Runtime {
         // A signal handler may touch shared memory; on this thread it would wait for itself.
         let _signals = BlockedSignals::block();
         let id = RequestId(self.fresh_id());
-        self.tell(Event::Request { id, request });
+        self.handle(Event::Request { id, request });
         let answer = self.replies.wait(None, || lock(&self.core).answered.remove(&id));
         Ok(answer.expect("a wait without a deadline ends with an answer")?)
     }
