@@ -19,8 +19,9 @@ pub fn table(kinds: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_width(WIDTH as u16).add_rows(rows);
-    for (kind, column) in kinds.chars().zip(table.column_iter_mut()) {
-        column.set_padding((0, GAP));
+    let last = kinds.len().saturating_sub(1);
+    for ((index, kind), column) in kinds.chars().enumerate().zip(table.column_iter_mut()) {
+        column.set_padding((0, if index == last { 0 } else { GAP }));
         if kind == 'r' {
             column.set_cell_alignment(CellAlignment::Right);
             column.set_constraint(ColumnConstraint::ContentWidth);

@@ -33,13 +33,7 @@ impl Sharing {
         let percent = |part, of| format!("{:.2}", percent(part, of));
         let pages = percent(share.pages, all.pages);
         let accesses = percent(share.accesses, all.accesses);
-        vec![
-            name.to_owned(),
-            share.pages.to_string(),
-            pages,
-            share.accesses.to_string(),
-            accesses,
-        ]
+        vec![name.to_owned(), share.pages.to_string(), pages, share.accesses.to_string(), accesses]
     }
 }
 

@@ -54,9 +54,8 @@ impl fmt::Display for Comparison {
 
 /// The names of the rows, and a column per outcome.
 fn columns(outcomes: &[Outcome]) -> (Vec<String>, Vec<Vec<String>>) {
-    let moved = |outcome: &Outcome, reason| {
-        outcome.driver.by_reason.get(&reason).copied().unwrap_or(0)
-    };
+    let moved =
+        |outcome: &Outcome, reason| outcome.driver.by_reason.get(&reason).copied().unwrap_or(0);
     let some = |reason: &Reason| outcomes.iter().any(|outcome| moved(outcome, *reason) > 0);
     let reasons: Vec<Reason> = Reason::ALL.into_iter().filter(some).collect();
     let workload = outcomes.first().map_or("", |outcome| &outcome.trace);

@@ -26,7 +26,8 @@ impl Sim {
         })?;
         bar.finish_and_clear();
         let bytes = simulation.save()?;
-        std::fs::write(path, &bytes).map_err(|error| unusable(path, &error))?;
+        let unwritable = |source| Failure::Write { path: path.to_owned(), source };
+        std::fs::write(path, &bytes).map_err(unwritable)?;
         let (now, size) = (simulation.progress(), bytes.len());
         let ended = if ended { ", the end of the program" } else { "" };
         print(&format!(
