@@ -8,11 +8,8 @@ use std::sync::Arc;
 use clap::Args;
 use farside::placement;
 use farside_sim::analysis::{Sharing, SharingOptions};
-use farside_sim::workload::Workload;
-use farside_sim::workload::catalog;
-use farside_sim::{
-    Comparison, Outcome, Progress, SimError, Simulation, Spec, SpecError, Trace, TraceError, scheme,
-};
+use farside_sim::{Comparison, Outcome, Progress, SimError, Simulation, Spec, SpecError, scheme};
+use farside_workloads::{Trace, TraceError, Workload, catalog};
 use rustix::process::{Signal, getppid};
 use serde::Serialize;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use farside_sim::workload::catalog;
 use farside_sim::{Spec, SpecError, scheme};
+use farside_workloads::catalog;
 use serde::{Deserialize, Serialize};
 
 use super::SweepError;
