@@ -133,7 +133,9 @@ fn tell(report: &Report, folder: &Path) -> Result<(), Failure> {
 fn rows(summary: &Summary) -> Vec<Vec<String>> {
     let place = |place: &Place| {
         let far = &place.farthest;
-        let (off, mean) = (far.deviation_text(), format!("{:.1}", place.mean));
+        let unit = if far.unit == "%" { "points" } else { "%" };
+        let off = format!("{} {unit}", bounded(far.deviation().unwrap_or(0.0), true));
+        let mean = bounded(place.mean, false);
         let what = shortened(&far.what, FARTHEST_MAX.saturating_sub(off.chars().count() + 2));
         let (numbers, near) = (place.numbers.to_string(), place.near.to_string());
         vec![shortened(&place.name, PLACE_MAX), numbers, near, mean, format!("{what}, {off}")]
@@ -146,6 +148,17 @@ fn rows(summary: &Summary) -> Vec<Vec<String>> {
 /// Columns of the name of a place, and of the row that is farthest: a place is one line.
 const PLACE_MAX: usize = 16;
 const FARTHEST_MAX: usize = 31;
+
+/// A deviation in as many columns as there are for it: what is beyond them is far, however far.
+fn bounded(value: f64, signed: bool) -> String {
+    const MOST: f64 = 9999.0;
+    match (value, signed) {
+        (value, _) if value > MOST => format!(">{MOST}"),
+        (value, _) if value < -MOST => format!("<-{MOST}"),
+        (value, true) => format!("{value:+.1}"),
+        (value, false) => format!("{value:.1}"),
+    }
+}
 
 fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
