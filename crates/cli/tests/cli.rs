@@ -153,6 +153,8 @@ fn what_cannot_be_used_is_refused_with_what_to_do() {
     assert!(refused(2, &["demo", "--bundled", "--cards", "17"]).contains("1 to 16"));
     assert!(refused(2, &["demo", "--bundled", "--card-memory", "4K"]).contains("256K"));
     assert!(refused(2, &["demo", "--bundled", "--placement", "x"]).contains("on-touch"));
+    let simulated = refused(2, &["demo", "--bundled", "--placement", "gps"]);
+    assert!(simulated.contains("farside sim --scheme gps"), "{simulated}");
     assert!(refused(2, &["demo", "--bundled", "--card-memory", "lots"]).contains("64M"));
     assert!(refused(2, &["demo", "--managed", "--on-demand"]).contains("cannot be used with"));
     assert!(refused(2, &["sim", "--scheme", "x"]).contains("duplication"));
@@ -263,7 +265,7 @@ fn a_simulation_goes_on_from_its_stored_state() {
     let restored = done(&[program.as_slice(), &["--restore", path]].concat());
     assert_eq!(restored, done(&with(&["--scheme", "grit"])));
     let other = ["sim", "--workload", "st", "--bytes", "256KB", "--restore", path];
-    assert!(refused(1, &other).contains("another program"));
+    assert!(refused(2, &other).contains("another program"));
     std::fs::remove_file(path).expect("it is there");
 }
 
