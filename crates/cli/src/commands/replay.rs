@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use farside::placement;
 use farside_sim::functional::{Options, Report, Table, replay_with};
 use farside_sim::{SimError, scheme as schemes};
 use farside_workloads::order::shared_accesses;
@@ -161,19 +162,19 @@ impl Replay {
 
     /// Their names, all of which are known before the first one is replayed.
     fn schemes(&self) -> Result<Vec<String>, Failure> {
-        let mut schemes = Vec::new();
+        let mut named = Vec::new();
         for name in super::sim::list(&self.scheme) {
             match name.as_str() {
-                "all" => schemes.extend(placement::NAMES.map(String::from)),
-                _ => schemes.push(name),
+                "all" => named.extend(placement::NAMES.map(String::from)),
+                _ => named.push(name),
             }
         }
-        for name in &schemes {
+        for name in &named {
             let base = name.split(':').next().unwrap_or_default();
             let refused = |error| Failure::from(SimError::from(error)).near(base, others(base));
-            placement::by_name(name).map_err(refused)?;
+            schemes::by_name(name).map_err(refused)?;
         }
-        Ok(schemes)
+        Ok(named)
     }
 
     fn workloads(&self) -> Result<Vec<Arc<dyn Workload>>, Failure> {
