@@ -139,7 +139,8 @@ impl Serve {
     }
 
     fn tell_ready(&self, server: &CardServer) -> Result<(), Failure> {
-        let status = server.status();
+        let status =
+            server.status().map_err(farside::LiveError::Thread).map_err(farside::Error::from)?;
         say(&format!(
             "farside: card {} is served at {}: {} functions of {}, {} processing elements each, \
              {} kernels",
