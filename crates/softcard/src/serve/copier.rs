@@ -1,0 +1,221 @@
+//! Page DMA in software: a thread that copies and fills, in the order of the commands.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use farside_card::TransferFailed;
+use farside_card::interface::{Extent, Whereabouts};
+use farside_types::{CommandId, PAGE_SIZE};
+
+use super::plane::{Plane, frames};
+use super::windows::BusPart;
+use farside_linux::card_memory::stream_pages;
+use farside_linux::lock::lock;
+use farside_linux::signals::block_for_whole_thread;
+use farside_linux::wait::Gate;
+
+/// Bytes of a page, on the bus.
+const PAGE: u64 = PAGE_SIZE as u64;
+
+/// Copies of at least this many pages go past the caches: they are larger than a processor's own.
+const STREAM_PAGES: u32 = 512;
+
+/// Pages that are moved at a time. Between two pieces windows may change, and the work be given up.
+const PIECE_PAGES: u32 = 512;
+
+/// Pages that are written to the client's memory between two looks at how much there is of it.
+const LOOK_PAGES: u32 = 1024;
+
+/// Something to be done with bytes.
+#[derive(Debug)]
+pub(super) enum Order {
+    Copy { id: CommandId, extents: Vec<Extent> },
+    Fill { id: CommandId, extents: Vec<Extent>, pattern: u64 },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Copier {
+    shared: Arc<Shared>,
+    plane: Weak<Plane>,
+    started: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    orders: Mutex<VecDeque<Order>>,
+    gate: Gate,
+    closed: AtomicBool,
+}
+
+impl Copier {
+    pub(super) fn new(plane: Weak<Plane>) -> Copier {
+        Copier { shared: Arc::default(), plane, started: AtomicBool::new(false) }
+    }
+
+    /// Takes an order. The first starts the thread.
+    pub(super) fn order(&self, order: Order) {
+        lock(&self.shared.orders).push_back(order);
+        if !self.started.swap(true, Ordering::SeqCst) {
+            let (shared, plane) = (Arc::clone(&self.shared), self.plane.clone());
+            let body = move || work(&shared, &plane);
+            if let Err(error) = std::thread::Builder::new().name("farside-dma".into()).spawn(body) {
+                tracing::error!(%error, "a card has no thread for page DMA; copies will time out");
+            }
+        }
+        self.shared.gate.notify();
+    }
+
+    /// Ends the thread after what it is at.
+    pub(super) fn close(&self) {
+        self.shared.closed.store(true, Ordering::SeqCst);
+        self.shared.gate.notify();
+    }
+}
+
+impl Drop for Copier {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn work(shared: &Shared, plane: &Weak<Plane>) {
+    block_for_whole_thread();
+    let mut since_look = 0;
+    loop {
+        let order = shared.gate.wait(None, || {
+            if shared.closed.load(Ordering::SeqCst) {
+                return Some(None);
+            }
+            lock(&shared.orders).pop_front().map(Some)
+        });
+        let Some(Some(order)) = order else { return };
+        let Some(plane) = plane.upgrade() else { return };
+        let (id, result) =
+            Mover { shared, plane: &plane, since_look: &mut since_look }.move_all(&order);
+        plane.copied(id, result);
+    }
+}
+
+/// Carries an order out, piece by piece.
+struct Mover<'a> {
+    shared: &'a Shared,
+    plane: &'a Plane,
+    /// Pages written to the client's memory since the last look at how much there is of it.
+    since_look: &'a mut u32,
+}
+
+impl Mover<'_> {
+    fn move_all(&mut self, order: &Order) -> (CommandId, Result<(), TransferFailed>) {
+        let (id, extents) = match order {
+            Order::Copy { id, extents } | Order::Fill { id, extents, .. } => (*id, extents),
+        };
+        let mut pages_done = 0;
+        for extent in extents {
+            for piece in pieces(extent) {
+                let done = self.may_write(&piece).then(|| match order {
+                    Order::Copy { .. } => copy(self.plane, &piece, extent.count >= STREAM_PAGES),
+                    Order::Fill { pattern, .. } => fill(self.plane, &piece, *pattern),
+                });
+                if done.flatten().is_none() {
+                    return (id, Err(TransferFailed { pages_done }));
+                }
+                pages_done += piece.count;
+            }
+        }
+        (id, Ok(()))
+    }
+
+    /// Whether the work goes on, and there may be more memory in the client's files.
+    fn may_write(&mut self, piece: &Extent) -> bool {
+        if self.shared.closed.load(Ordering::SeqCst) {
+            return false;
+        }
+        if matches!(piece.dst, Whereabouts::Own(_)) {
+            return true;
+        }
+        *self.since_look += piece.count;
+        if *self.since_look < LOOK_PAGES {
+            return true;
+        }
+        let may = !self.plane.is_over_shared();
+        if may {
+            *self.since_look = 0;
+        }
+        may
+    }
+}
+
+/// An extent in pieces.
+fn pieces(extent: &Extent) -> impl Iterator<Item = Extent> {
+    let whole = *extent;
+    let starts = (0..whole.count).step_by(PIECE_PAGES as usize);
+    starts.map(move |start| Extent {
+        page: 0,
+        count: PIECE_PAGES.min(whole.count - start),
+        src: behind(whole.src, start),
+        dst: behind(whole.dst, start),
+    })
+}
+
+fn behind(at: Whereabouts, pages: u32) -> Whereabouts {
+    match at {
+        // Both ends were checked: neither goes beyond what its number can say.
+        Whereabouts::Own(frame) => Whereabouts::Own(frame.wrapping_add(pages)),
+        Whereabouts::Bus(page) => Whereabouts::Bus(page.wrapping_add(pages)),
+    }
+}
+
+/// Where an end of a piece is, and what must be mapped there.
+fn end(
+    plane: &Plane,
+    at: Whereabouts,
+    count: u32,
+    write: bool,
+) -> Option<(*mut u8, Option<BusPart>)> {
+    match at {
+        Whereabouts::Own(frame) => Some((frames(plane, frame, count)?.as_ptr(), None)),
+        Whereabouts::Bus(page) => {
+            let (address, bytes) = (u64::from(page) * PAGE, u64::from(count) * PAGE);
+            let pointer = plane.windows.pointer(address).as_ptr();
+            Some((pointer, Some(BusPart { address, bytes, write })))
+        }
+    }
+}
+
+/// Copies a piece; nothing if the client has taken one of its ends away.
+fn copy(plane: &Plane, piece: &Extent, streams: bool) -> Option<()> {
+    let (from, from_bus) = end(plane, piece.src, piece.count, false)?;
+    let (to, to_bus) = end(plane, piece.dst, piece.count, true)?;
+    let pages = piece.count as usize;
+    let apart = from.addr().abs_diff(to.addr()) >= pages * PAGE_SIZE;
+    let parts: Vec<BusPart> = [from_bus, to_bus].into_iter().flatten().collect();
+    let moved = plane.windows.while_mapped(&parts, || {
+        if streams && apart {
+            // SAFETY: as below; the two do not overlap here, and where one memory has two addresses
+            // any mixture of bytes is as good.
+            unsafe { stream_pages(from, to, pages) };
+        } else {
+            // SAFETY: both ends cover `pages` pages that stay mapped until this ends. They may
+            // overlap (a bus address may lead to the function's own memory), which `copy` allows;
+            // other processes that race with it see any mixture of bytes, as with a card of silicon.
+            unsafe { std::ptr::copy(from, to, pages * PAGE_SIZE) };
+        }
+    });
+    moved.ok()
+}
+
+/// Fills a piece; nothing if the client has taken it away.
+fn fill(plane: &Plane, piece: &Extent, pattern: u64) -> Option<()> {
+    let (to, bus) = end(plane, piece.dst, piece.count, true)?;
+    let words = piece.count as usize * PAGE_SIZE / 8;
+    let pattern = pattern.to_le();
+    let filled = plane.windows.while_mapped(bus.as_slice(), || {
+        for index in 0..words {
+            // SAFETY: as in `copy`; the words lie within the pages and are aligned.
+            unsafe { to.cast::<u64>().add(index).write(pattern) };
+        }
+    });
+    filled.ok()
+}

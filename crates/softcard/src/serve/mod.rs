@@ -1,0 +1,218 @@
+//! A card as a process: software cards served to other programs over vfio-user.
+//!
+//! A card has several **functions**, one for each client: a socket of its own, rings, quota of
+//! frames and memory. Functions share no process that touches what comes from a client:
+//!
+//! ```text
+//! owner        the program that serves the card: holds a CardServer
+//!   supervisor   listens, tells the status, makes a process for each lease; never waits for one
+//!     lease        accepts the client, sees it hang up, ends the worker, gives its memory back
+//!       worker       serves the client, in a sandbox
+//! ```
+//!
+//! A worker ends with its lease, whatever it was at, and so does everything that its client could
+//! bring about in it. `plane` is what it serves: one life of a function; `windows` the client's memory
+//! as the function reaches it, `copier` its page DMA, `device` its registers and BARs as vfio-user
+//! sees them.
+
+mod bus;
+mod channel;
+mod copier;
+mod device;
+mod doorbell;
+mod job_end;
+mod lease;
+mod log;
+mod plane;
+mod process;
+mod status;
+mod stray;
+mod supervisor;
+mod windows;
+mod worker;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use farside_card::{Geometry, GeometryError};
+use farside_linux::card_memory::CardMemoryError;
+use farside_linux::mapping::MemoryError;
+use thiserror::Error;
+
+use crate::kernels::Kernels;
+
+pub use status::{CardStatus, FunctionStatus, UserStatus};
+pub use worker::LeaseLimits;
+
+/// Functions of a card, at most.
+pub const FUNCTIONS_MAX: u16 = 64;
+
+/// Name of the socket of a function in its card's folder.
+pub fn socket_name(function: u32) -> String {
+    format!("fn{function}.sock")
+}
+
+/// Name of the socket in a card's folder that tells the card's status.
+pub const STATUS_SOCKET: &str = "status.sock";
+
+/// What a card is served with.
+#[derive(Clone, Debug)]
+pub struct CardConfig {
+    /// The folder of its sockets.
+    pub folder: PathBuf,
+    /// Its number, for people.
+    pub card: u32,
+    /// Functions: clients at a time.
+    pub functions: u16,
+    /// Frames of each function.
+    pub frames: u32,
+    /// Processing elements of each function.
+    pub pes: u16,
+    /// Address-space ids of each function.
+    pub asids: u16,
+    /// Jobs that may wait for a processing element, per function.
+    pub jobs_max: u32,
+    /// Sizes of TLBs, queues and counters.
+    pub geometry: Geometry,
+    /// How long a kernel that was told to stop may go on before it counts as hung.
+    pub grace: Duration,
+    /// What each lease may have of the machine.
+    pub limits: LeaseLimits,
+    /// What it can run.
+    pub kernels: Arc<Kernels>,
+}
+
+impl CardConfig {
+    /// A card in a folder, with the kernels that are built in.
+    pub fn new(folder: impl Into<PathBuf>) -> CardConfig {
+        CardConfig {
+            folder: folder.into(),
+            card: 0,
+            functions: 8,
+            frames: 64 << 8,
+            pes: 2,
+            asids: 16,
+            jobs_max: 256,
+            geometry: Geometry::default(),
+            grace: Duration::from_millis(200),
+            limits: LeaseLimits::default(),
+            kernels: Arc::new(Kernels::builtin()),
+        }
+    }
+
+    fn check(&self) -> Result<(), ServeError> {
+        let bounds = [
+            ("functions", u64::from(self.functions), u64::from(FUNCTIONS_MAX)),
+            ("frames of a function", self.frames.into(), 1 << 31),
+            ("processing elements", self.pes.into(), 1024),
+            ("address-space ids", self.asids.into(), u16::MAX.into()),
+        ];
+        for (what, value, most) in bounds {
+            if !(1..=most).contains(&value) {
+                return Err(ServeError::Setting { what, value, most });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a card cannot be served.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// A setting makes no card.
+    #[error("a card has 1 to {most} {what}, not {value}")]
+    Setting {
+        /// Which.
+        what: &'static str,
+        /// What was given.
+        value: u64,
+        /// The most there may be.
+        most: u64,
+    },
+    /// The folder or a socket cannot be had.
+    #[error("{path} cannot be used: {error}; choose another folder, or end the card that uses it", path = .path.display())]
+    Path {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// Sizes that make no card.
+    #[error("a card cannot be made: {0}")]
+    Geometry(#[from] GeometryError),
+    /// No memory for the card.
+    #[error("cannot make a card's memory: {0}")]
+    CardMemory(#[from] CardMemoryError),
+    /// No address space for what clients share.
+    #[error("cannot make room for clients' memory: {0}")]
+    Memory(#[from] MemoryError),
+    /// No thread.
+    #[error("cannot start a thread of the card: {0}; raise the limit of processes")]
+    Thread(std::io::Error),
+    /// No event descriptor.
+    #[error("cannot make an event descriptor: {0}; raise the limit of open files")]
+    Event(#[from] rustix::io::Errno),
+    /// The card's process cannot be made.
+    #[error("the card's process cannot be made: {0}; raise the limits of processes and files")]
+    Process(std::io::Error),
+    /// The process of a client cannot begin.
+    #[error("the process of a client cannot be prepared: {0}")]
+    Worker(std::io::Error),
+}
+
+/// Asks the card in a folder.
+///
+/// # Errors
+/// Nobody serves it, or what it says makes no sense.
+pub fn read_status(folder: &Path) -> std::io::Result<CardStatus> {
+    supervisor::read_status(folder)
+}
+
+/// A card that is being served; ends when dropped.
+#[derive(Debug)]
+pub struct CardServer {
+    owner: supervisor::Owner,
+    config: Arc<CardConfig>,
+}
+
+impl CardServer {
+    /// Makes the sockets, and a process that serves them; without clients it takes no time. It is a
+    /// copy of this one (`fork`), so the card's kernels may be closures, and what they find in memory
+    /// is what is there now: each client's kernels have a copy of their own, which ends with the
+    /// client.
+    ///
+    /// Start a card while the program has one thread, where you can. A thread that holds a lock at
+    /// this moment does not exist in the card's process, so the lock is never given back there: a
+    /// kernel, or a subscriber of `tracing`, must need none that another thread uses.
+    ///
+    /// # Errors
+    /// [`ServeError`].
+    pub fn start(config: CardConfig) -> Result<CardServer, ServeError> {
+        config.check()?;
+        let folder = &config.folder;
+        std::fs::create_dir_all(folder)
+            .map_err(|error| ServeError::Path { path: folder.clone(), error })?;
+        let config = Arc::new(config);
+        Ok(CardServer { owner: supervisor::start(&config)?, config })
+    }
+
+    /// What it is served with.
+    pub fn config(&self) -> &CardConfig {
+        &self.config
+    }
+
+    /// What it does now.
+    ///
+    /// # Errors
+    /// Its process has ended.
+    pub fn status(&self) -> std::io::Result<CardStatus> {
+        read_status(&self.config.folder)
+    }
+
+    /// Whether its process still runs. It ends before this is dropped only where somebody kills it,
+    /// or by a bug.
+    pub fn is_served(&self) -> bool {
+        self.owner.is_served()
+    }
+}
