@@ -23,7 +23,9 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use farside_card::Geometry;
-use farside_svm::{Command, Config, Driver, Event, Outcome, Placement, Request, RequestError};
+use farside_svm::{
+    Command, Config, Driver, Event, Outcome, PlacementScheme, Request, RequestError,
+};
 use farside_types::{Asid, CardId, CommandId, Epoch, JobId, PageRange, RequestId, Time, VirtAddr};
 
 use crate::error::LiveError;
@@ -54,7 +56,7 @@ pub struct RuntimeConfig {
     /// The sizes of cards in the program; `pes` is set from above.
     pub geometry: Geometry,
     /// The placement scheme.
-    pub placement: Box<dyn Placement>,
+    pub placement: Box<dyn PlacementScheme>,
     /// Changes to the driver's configuration (limits, prefetch, thrashing).
     pub tune: fn(&mut Config),
     /// Whether cards reach each other's memory; without it copies bounce through the host.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use farside_svm::placement::{Placement, Sample};
+use farside_svm::placement::{PlacementScheme, Sample};
 use farside_svm::{
     Capabilities, CardFault, Command, Config, Driver, Event, Executor, Need, Op, Outcome,
     PrefetchConfig, Reply, Request, Run, Stats,
@@ -98,7 +98,7 @@ impl Machine {
     /// With every page of the workload on the host, written by the CPU.
     pub(super) fn new(
         workload: &dyn Workload,
-        placement: Box<dyn Placement>,
+        placement: Box<dyn PlacementScheme>,
         options: &Options,
     ) -> Result<Machine, ReplayError> {
         let gpus = check(workload, options)?;

@@ -120,7 +120,7 @@ impl Machine {
         if !self.walks.contains_key(&key) {
             let end = self.gpus[usize::from(access.gpu)].walk(at, page);
             self.queue.push(end, Happening::Walked { gpu: access.gpu, page });
-            let scheme = self.driver.scheme(self.arena.offset(u64::from(page)));
+            let scheme = self.driver.page_mode(self.arena.offset(u64::from(page)));
             self.gpus[usize::from(access.gpu)].counts.count_scheme(scheme);
         }
         self.wave_mut(access).waits(WaitsFor::Walk, page);

@@ -28,7 +28,7 @@ mod ring;
 mod samples;
 mod saved;
 mod setup;
-mod table;
+pub(crate) mod table;
 mod transfer;
 mod travel;
 mod watch;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use farside_svm::placement::Placement;
+use farside_svm::placement::PlacementScheme;
 use farside_svm::{Config, Driver};
 use farside_types::PageRange;
 use serde::{Serialize, Serializer};
@@ -61,7 +61,7 @@ impl Machine {
     pub(crate) fn restore(
         spec: Spec,
         workload: Arc<dyn Workload>,
-        placement: Box<dyn Placement>,
+        placement: Box<dyn PlacementScheme>,
         check: bool,
         from: &mut Reader<'_>,
     ) -> Result<Machine, SimError> {

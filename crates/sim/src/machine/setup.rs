@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use farside_svm::placement::Placement;
+use farside_svm::placement::PlacementScheme;
 use farside_svm::{
     Capabilities, Command, Config, Driver, Event, Op, Outcome, PrefetchConfig, Reply, Request,
     Stats,
@@ -43,7 +43,7 @@ impl Machine {
     pub(crate) fn new(
         spec: Spec,
         workload: Arc<dyn Workload>,
-        placement: Box<dyn Placement>,
+        placement: Box<dyn PlacementScheme>,
         check: bool,
     ) -> Result<Machine, SimError> {
         let mut machine =

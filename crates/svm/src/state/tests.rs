@@ -7,7 +7,7 @@ use farside_types::{
 use proptest::prelude::*;
 
 use crate::event::{CardFault, Need, Request};
-use crate::placement::{NAMES, SIMULATED, Sample, by_name};
+use crate::placement::{NAMES, by_name};
 use crate::{Config, Driver, Event};
 
 const PAGES: u64 = 96;
@@ -20,7 +20,6 @@ enum Step {
     Group { card: u8, page: u64, pages: u64 },
     Host { page: u64, write: bool },
     Counter { card: u8, page: u64 },
-    Samples { card: u8, page: u64, accesses: u32 },
     Migrate { page: u64, pages: u64, to: u8 },
     Answer { which: usize },
     Wait { micros: u64 },
@@ -34,7 +33,6 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (card(), page(), 1u64..6).prop_map(|(card, page, pages)| Step::Group { card, page, pages }),
         2 => (page(), any::<bool>()).prop_map(|(page, write)| Step::Host { page, write }),
         1 => (card(), page()).prop_map(|(card, page)| Step::Counter { card, page }),
-        1 => (card(), page(), 1u32..99).prop_map(|(card, page, accesses)| Step::Samples { card, page, accesses }),
         1 => (page(), 1u64..9, 0..=CARDS).prop_map(|(page, pages, to)| Step::Migrate { page, pages, to }),
         8 => (0usize..16).prop_map(|which| Step::Answer { which }),
         2 => (1u64..300).prop_map(|micros| Step::Wait { micros }),
@@ -117,10 +115,6 @@ impl World {
                 let pages = range(at & !15, 16);
                 self.tell(Event::CounterNotice { card: CardId(card), pages, count: 256 });
             }
-            Step::Samples { card, page: at, accesses } => {
-                let sample = Sample { page: page(at), card: CardId(card), accesses };
-                self.tell(Event::Samples { samples: &[sample] });
-            }
             Step::Migrate { page: at, pages, to } => {
                 let to = farside_types::MemoryId(to);
                 let request = Request::Migrate { range: range(at, pages), to };
@@ -146,11 +140,11 @@ proptest! {
 
     #[test]
     fn a_restored_driver_goes_on_as_the_saved_one(
-        scheme in 0..NAMES.len() + SIMULATED.len(),
+        scheme in 0..NAMES.len(),
         steps in prop::collection::vec(step(), 40..240),
         at in 0..40usize,
     ) {
-        let name = NAMES.iter().chain(&SIMULATED).nth(scheme).unwrap();
+        let name = NAMES[scheme];
         let mut world = World::new(name);
         let (before, after) = steps.split_at(steps.len() * at / 40);
         before.iter().for_each(|step| world.take(step));

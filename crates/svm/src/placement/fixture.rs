@@ -13,7 +13,7 @@ use crate::{Config, Driver, Event, Outcome, PrefetchConfig};
 const APART: Span = Span::from_millis(1_000);
 
 /// The driver, an allocation, and a clock.
-pub(crate) struct Bed {
+pub(crate) struct Fixture {
     pub(crate) driver: Driver,
     pub(crate) pages: PageRange,
     now: Time,
@@ -21,19 +21,19 @@ pub(crate) struct Bed {
     next: u64,
 }
 
-impl Bed {
+impl Fixture {
     /// Cards of this many frames each under the scheme that `text` names, and an allocation of this
     /// many pages that the host has written.
-    pub(crate) fn new(text: &str, cards: usize, frames: u32, pages: u64) -> Bed {
-        let mut bed = Bed::untouched(text, cards, frames, pages);
-        for page in bed.pages.pages() {
-            bed.cpu(page, Access::Write);
+    pub(crate) fn new(text: &str, cards: usize, frames: u32, pages: u64) -> Fixture {
+        let mut fixture = Fixture::untouched(text, cards, frames, pages);
+        for page in fixture.pages.pages() {
+            fixture.cpu(page, Access::Write);
         }
-        bed
+        fixture
     }
 
     /// The same with pages that nobody has touched.
-    pub(crate) fn untouched(text: &str, cards: usize, frames: u32, pages: u64) -> Bed {
+    pub(crate) fn untouched(text: &str, cards: usize, frames: u32, pages: u64) -> Fixture {
         let arena = PageRange::new(PageNo(1 << 20), 1 << 20);
         let mut config = Config::embedded(arena, vec![frames; cards]);
         config.keep_clean_copies = false;
@@ -42,9 +42,9 @@ impl Bed {
             PrefetchConfig { host_fault_around: 1, density_percent: 100, density_leaf_pages: 16 };
         let driver = Driver::new(config, by_name(text).unwrap()).unwrap();
         let empty = PageRange::new(arena.start, 0);
-        let mut bed = Bed { driver, pages: empty, now: Time::ZERO, step: APART, next: 0 };
-        bed.pages = bed.allocate(pages);
-        bed
+        let mut fixture = Fixture { driver, pages: empty, now: Time::ZERO, step: APART, next: 0 };
+        fixture.pages = fixture.allocate(pages);
+        fixture
     }
 
     pub(crate) fn page(&self, index: u64) -> PageNo {
