@@ -238,7 +238,7 @@ impl<'a> Worker<'a> {
     fn report(&self) {
         while let Some(message) = self.channel.hear() {
             if message == Message::Ask {
-                self.channel.tell(&Message::Report(self.plane.report()));
+                self.channel.tell(&Message::Report(Box::new(self.plane.report())));
             }
         }
     }
