@@ -494,6 +494,12 @@ impl Space {
     /// # Errors
     /// [`LiveError::WrongProcess`].
     #[cfg(feature = "mutations")]
+    pub fn strike(&self, strike: Option<farside_live::Strike>) {
+        self.runtime().strike(strike);
+    }
+
+    /// Breaks one rule of the driver on purpose: for tests that must notice.
+    #[cfg(feature = "mutations")]
     pub fn mutate(&self, mutation: farside_svm::Mutation) -> Result<(), Error> {
         Ok(self.runtime().mutate(mutation)?)
     }

@@ -23,5 +23,7 @@ mod times;
 pub use error::LiveError;
 pub use ring_card::{CardPlace, PlaceError, TransportError};
 pub use runtime::{Probe, Runtime, RuntimeConfig};
+#[cfg(feature = "mutations")]
+pub use runtime::{Strike, Struck};
 pub use threads::Machine;
 pub use times::TimeSpent;

@@ -15,6 +15,10 @@ mod cards;
 mod carry_out;
 mod jobs;
 pub(crate) mod rings;
+mod strike;
+
+#[cfg(feature = "mutations")]
+pub use strike::{Strike, Struck};
 mod soft_ring;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -93,6 +97,7 @@ pub struct Runtime {
     recorder: Option<Arc<dyn Recorder>>,
     /// For tests: called with every command before and after it is carried out.
     pub(crate) probe: Option<Probe>,
+    strikes: strike::Strikes,
 }
 
 /// What a test may look at, or strike at: a step of a chain, before it is carried out.
@@ -126,6 +131,8 @@ struct Core {
     suspects: Vec<(CardId, PageRange)>,
     /// Cards behind rings that did not answer in time.
     to_reset: Vec<CardId>,
+    /// Cards that fail what a card cannot fail.
+    broken: Vec<CardId>,
 }
 
 /// The driver, which has no `Debug` of its own.
@@ -157,6 +164,7 @@ impl Runtime {
             sleeps_quietly: false,
             suspects: Vec::new(),
             to_reset: Vec::new(),
+            broken: Vec::new(),
         };
         Ok(Runtime {
             memories,
@@ -174,6 +182,7 @@ impl Runtime {
             pid: rustix::process::getpid(),
             recorder: config.recorder,
             probe,
+            strikes: strike::Strikes::default(),
         })
     }
 
@@ -231,7 +240,7 @@ impl Runtime {
         // A signal handler may touch shared memory; on this thread it would wait for itself.
         let _signals = BlockedSignals::block();
         let id = RequestId(self.fresh_id());
-        self.tell(Event::Request { id, request });
+        self.handle(Event::Request { id, request });
         let answer = self.replies.wait(None, || lock(&self.core).answered.remove(&id));
         Ok(answer.expect("a wait without a deadline ends with an answer")?)
     }

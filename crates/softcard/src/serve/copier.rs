@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use farside_card::TransferFailed;
-use farside_card::interface::{Extent, Whereabouts};
+use farside_card::interface::{DmaAddr, Extent};
 use farside_types::{CommandId, PAGE_SIZE};
 
 use super::plane::{Plane, frames};
@@ -132,7 +132,7 @@ impl Mover<'_> {
         if self.shared.closed.load(Ordering::SeqCst) {
             return false;
         }
-        if matches!(piece.dst, Whereabouts::Own(_)) {
+        if matches!(piece.dst, DmaAddr::Own(_)) {
             return true;
         }
         *self.since_look += piece.count;
@@ -159,24 +159,19 @@ fn pieces(extent: &Extent) -> impl Iterator<Item = Extent> {
     })
 }
 
-fn behind(at: Whereabouts, pages: u32) -> Whereabouts {
+fn behind(at: DmaAddr, pages: u32) -> DmaAddr {
     match at {
         // Both ends were checked: neither goes beyond what its number can say.
-        Whereabouts::Own(frame) => Whereabouts::Own(frame.wrapping_add(pages)),
-        Whereabouts::Bus(page) => Whereabouts::Bus(page.wrapping_add(pages)),
+        DmaAddr::Own(frame) => DmaAddr::Own(frame.wrapping_add(pages)),
+        DmaAddr::Bus(page) => DmaAddr::Bus(page.wrapping_add(pages)),
     }
 }
 
 /// Where an end of a piece is, and what must be mapped there.
-fn end(
-    plane: &Plane,
-    at: Whereabouts,
-    count: u32,
-    write: bool,
-) -> Option<(*mut u8, Option<BusPart>)> {
+fn end(plane: &Plane, at: DmaAddr, count: u32, write: bool) -> Option<(*mut u8, Option<BusPart>)> {
     match at {
-        Whereabouts::Own(frame) => Some((frames(plane, frame, count)?.as_ptr(), None)),
-        Whereabouts::Bus(page) => {
+        DmaAddr::Own(frame) => Some((frames(plane, frame, count)?.as_ptr(), None)),
+        DmaAddr::Bus(page) => {
             let (address, bytes) = (u64::from(page) * PAGE, u64::from(count) * PAGE);
             let pointer = plane.windows.pointer(address).as_ptr();
             Some((pointer, Some(BusPart { address, bytes, write })))

@@ -66,7 +66,7 @@ impl Fixture {
 
     fn ask(&mut self, request: Request) -> Result<Outcome, crate::RequestError> {
         self.next += 1;
-        self.tell(Event::Request { id: RequestId(self.next), request });
+        self.handle(Event::Request { id: RequestId(self.next), request });
         loop {
             match self.driver.poll_reply().expect("requests are answered") {
                 crate::Reply::Request { result, .. } => return result,
@@ -94,20 +94,20 @@ impl Fixture {
         }
         self.next += 1;
         let fault = CardFault { id: FaultId(self.next), need: Need::Page(page, access) };
-        self.tell(Event::CardFaults { card: CardId(card), faults: &[fault] });
+        self.handle(Event::CardFaults { card: CardId(card), faults: &[fault] });
     }
 
     pub(crate) fn cpu(&mut self, page: PageNo, access: Access) {
-        self.tell(Event::HostFault { page, access });
+        self.handle(Event::HostFault { page, access });
     }
 
     /// A card's access counter of a group reached its threshold.
     pub(crate) fn counter(&mut self, card: u8, pages: PageRange) {
-        self.tell(Event::CounterNotice { card: CardId(card), pages, count: 256 });
+        self.handle(Event::CounterNotice { card: CardId(card), pages, count: 256 });
     }
 
     /// Tells the driver, a while after the last time, and carries its commands out.
-    pub(crate) fn tell(&mut self, event: Event<'_>) {
+    pub(crate) fn handle(&mut self, event: Event<'_>) {
         self.now = self.now + self.step;
         self.driver.handle(self.now, event);
         while let Some(command) = self.driver.poll_command() {

@@ -61,7 +61,7 @@ impl World {
         let (start, now) = (driver.config().arena.start, Time::ZERO);
         let mut world = World { driver, out: Vec::new(), log: Vec::new(), start, now, next: 0 };
         let request = Request::Alloc { bytes: PAGES * 4096, name: "data".into() };
-        world.tell(Event::Request { id: RequestId(0), request });
+        world.handle(Event::Request { id: RequestId(0), request });
         while !world.out.is_empty() {
             world.take(&Step::Answer { which: 0 });
         }
@@ -76,7 +76,7 @@ impl World {
         World { driver, out: self.out.clone(), log: self.log.clone(), ..*self }
     }
 
-    fn tell(&mut self, event: Event<'_>) {
+    fn handle(&mut self, event: Event<'_>) {
         self.driver.handle(self.now, event);
         self.note();
     }
@@ -101,29 +101,29 @@ impl World {
         match *step {
             Step::Fault { card, page: at, write } => {
                 let fault = CardFault { id, need: Need::Page(page(at), access(write)) };
-                self.tell(Event::CardFaults { card: CardId(card), faults: &[fault] });
+                self.handle(Event::CardFaults { card: CardId(card), faults: &[fault] });
             }
             Step::Group { card, page: at, pages } => {
                 let ranges = [(range(at, pages), Access::Write)];
                 let fault = CardFault { id, need: Need::Group(ranges.into()) };
-                self.tell(Event::CardFaults { card: CardId(card), faults: &[fault] });
+                self.handle(Event::CardFaults { card: CardId(card), faults: &[fault] });
             }
             Step::Host { page: at, write } => {
-                self.tell(Event::HostFault { page: page(at), access: access(write) });
+                self.handle(Event::HostFault { page: page(at), access: access(write) });
             }
             Step::Counter { card, page: at } => {
                 let pages = range(at & !15, 16);
-                self.tell(Event::CounterNotice { card: CardId(card), pages, count: 256 });
+                self.handle(Event::CounterNotice { card: CardId(card), pages, count: 256 });
             }
             Step::Migrate { page: at, pages, to } => {
                 let to = farside_types::MemoryId(to);
                 let request = Request::Migrate { range: range(at, pages), to };
-                self.tell(Event::Request { id: RequestId(self.next), request });
+                self.handle(Event::Request { id: RequestId(self.next), request });
             }
             Step::Answer { which } => {
                 if !self.out.is_empty() {
                     let (command, epoch) = self.out.remove(which % self.out.len());
-                    self.tell(Event::Done { command, epoch, result: Ok(()) });
+                    self.handle(Event::Done { command, epoch, result: Ok(()) });
                 }
             }
             Step::Wait { micros } => {
