@@ -27,12 +27,12 @@ setup:
 	@scripts/setup.sh
 
 demo: setup
-	cargo build --release --locked -p farside --bin farside
-	@cargo run --release --locked --quiet -p farside --bin farside -- demo $(ARGS)
+	cargo build --release --locked -p farside-cli --bin farside
+	@cargo run --release --locked --quiet -p farside-cli --bin farside -- demo $(ARGS)
 
 bench: setup
-	cargo build --release --locked -p farside --bin farside
-	@cargo run --release --locked --quiet -p farside --bin farside -- bench $(ARGS)
+	cargo build --release --locked -p farside-cli --bin farside
+	@cargo run --release --locked --quiet -p farside-cli --bin farside -- bench $(ARGS)
 
 test: setup
 	@scripts/test.sh

@@ -1,9 +1,9 @@
 //! The conformance suite of the card interface, on the card behind VFIO.
 
 use farside::CardPlace;
-use farside_card::conformance::Verdict;
 use farside_card::interface::pci;
-use farside_live::conformance::CardUnderTest;
+use farside_conformance::Verdict;
+use farside_conformance::live::CardUnderTest;
 
 use crate::report::Report;
 use crate::{Failure, sysfs};

@@ -1,10 +1,10 @@
-//! `farside_live::vfio` on QEMU's teaching device "edu", which has registers, DMA and MSI.
+//! `farside_linux::vfio` on QEMU's teaching device "edu", which has registers, DMA and MSI.
 //!
 //! Its registers are in QEMU's `docs/specs/edu.rst`.
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use farside_live::vfio::{Access, Device, InterruptKind, RegionIndex, RegionMapping, VfioError};
+use farside_linux::vfio::{Access, Device, InterruptKind, RegionIndex, RegionMapping, VfioError};
 use farside_types::PAGE_SIZE;
 use rustix::event::EventfdFlags;
 use rustix::mm::MapFlags;

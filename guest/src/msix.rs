@@ -4,7 +4,7 @@
 //! the interrupt controller's address there; a program can take its own memory, and look whether the
 //! word has come. That works wherever no IOMMU remaps interrupts, and needs no driver at all.
 
-use farside_live::vfio::PciAddress;
+use farside_linux::vfio::PciAddress;
 
 use crate::Failure;
 use crate::memory::Mapping;

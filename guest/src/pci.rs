@@ -1,7 +1,7 @@
 //! The card through sysfs: no driver, no IOMMU, physical addresses.
 
 use farside_card::interface::{Operation, RingKind, pci};
-use farside_live::vfio::PciAddress;
+use farside_linux::vfio::PciAddress;
 use farside_types::PAGE_SIZE;
 
 use crate::card::{Card, DATA_PAGE};

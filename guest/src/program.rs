@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use farside::{CardId, CardPlace, Error, KernelError, MemoryId, Read, Space, Value, Write};
 use farside_card::interface::pci;
-use farside_live::vfio::PciAddress;
+use farside_linux::vfio::PciAddress;
 use farside_types::PAGE_SIZE;
 
 use crate::report::{Check, Report};

@@ -1,6 +1,6 @@
 //! Registers and memory of a device, however they are mapped.
 
-use farside_live::vfio::RegionMapping;
+use farside_linux::vfio::RegionMapping;
 
 use crate::memory::Mapping;
 

@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use farside_live::vfio::PciAddress;
+use farside_linux::vfio::PciAddress;
 
 use crate::Failure;
 use crate::wait::wait_until;

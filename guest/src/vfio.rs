@@ -1,9 +1,9 @@
-//! The card through `farside_live::vfio`, behind an IOMMU.
+//! The card through `farside_linux::vfio`, behind an IOMMU.
 
 use std::os::fd::{AsFd, OwnedFd};
 
 use farside_card::interface::{Operation, RingKind, Whereabouts, pci, register};
-use farside_live::vfio::{Access, Device, InterruptKind, RegionIndex, RegionMapping};
+use farside_linux::vfio::{Access, Device, InterruptKind, RegionIndex, RegionMapping};
 use farside_types::PAGE_SIZE;
 use rustix::event::EventfdFlags;
 use rustix::mm::MapFlags;

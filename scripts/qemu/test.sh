@@ -81,7 +81,7 @@ run_program() { start_card && boot program --iommu --socket "$SOCKET"; }
 
 build() {
     if [ -z "${FARSIDE_BIN:-}" ]; then
-        cargo build --locked -p farside --bin farside || return
+        cargo build --locked -p farside-cli --bin farside || return
     fi
     (cd guest && cargo build --locked)
 }

@@ -82,7 +82,7 @@ no_ray_is_told() {
 install_ray
 bin=${FARSIDE_BIN:-}
 if [ -z "$bin" ]; then
-    cargo build --locked --quiet -p farside --bin farside
+    cargo build --locked --quiet -p farside-cli --bin farside
     bin=$TARGET/debug/farside
 fi
 cat >"$scratch/grid.toml" <<END

@@ -8,7 +8,7 @@ use farside::{
     CardId, CardPlace, Error, KernelError, LiveError, MemoryId, PageState, Read, Shared, Space,
     SpaceBuilder, Value, Write,
 };
-use farside_live::serve::{CardConfig, CardServer};
+use farside_softcard::serve::{CardConfig, CardServer};
 use farside_tests::live::served::{TempDir, await_status, config, place, serve, test_kernels};
 use farside_tests::live::within;
 use farside_types::CancelReason;

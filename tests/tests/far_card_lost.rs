@@ -9,7 +9,7 @@ use farside::{
     CardId, CardPlace, Error, KernelError, MemoryId, PageState, Read, Shared, Space, SpaceBuilder,
     Value, Write,
 };
-use farside_live::serve::CardConfig;
+use farside_softcard::serve::CardConfig;
 use farside_svm::{Command, Mutation};
 use farside_tests::Prng;
 use farside_tests::live::served::{

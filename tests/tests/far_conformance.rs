@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use farside::CardPlace;
-use farside_card::conformance::{Verdict, checks};
-use farside_live::conformance::CardUnderTest;
+use farside_conformance::live::CardUnderTest;
+use farside_conformance::{Verdict, checks};
 use farside_tests::live::served::{CardProcess, TempDir, config, place, serve, serve_if_asked};
 use farside_tests::live::within;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use farside::{CardId, CardPlace, Error, LiveError, Space};
-use farside_live::serve::CardConfig;
+use farside_softcard::serve::CardConfig;
 use farside_tests::Prng;
 use farside_tests::live::served::{
     CardProcess, Census, Exercise, Program, TempDir, config, expect_loss, serve_if_asked,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use farside::{CardId, CardPlace, Shared, Space, SpaceBuilder, Value, Write};
-use farside_live::serve::{CardConfig, CardServer};
+use farside_softcard::serve::{CardConfig, CardServer};
 use farside_tests::live::served::{
     CardProcess, Census, Exercise, Program, TempDir, await_status, config, serve_if_asked,
     switches_of, test_kernels,

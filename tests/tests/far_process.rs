@@ -8,7 +8,7 @@ use farside::{
     CardId, CardPlace, Error, LiveError, MemoryId, Read, Shared, Space, SpaceBuilder, Value, Write,
 };
 use farside_card::Geometry;
-use farside_live::serve::CardConfig;
+use farside_softcard::serve::CardConfig;
 use farside_svm::Command;
 use farside_tests::live::served::{
     CardProcess, Exercise, TempDir, await_status, config, place, serve, serve_if_asked,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use farside::{CardId, CardPlace, Read, Space, SpaceBuilder, Write};
-use farside_live::serve::{CardServer, socket_name};
+use farside_softcard::serve::{CardServer, socket_name};
 use farside_svm::Command;
 use farside_tests::Prng;
 use farside_tests::live::served::{

@@ -9,7 +9,7 @@ use farside::{
     Buffer, CardId, Error, KernelError, MemoryId, PageState, Read, Shared, Space, SpaceBuilder,
     Value, Write,
 };
-use farside_live::serve::CardConfig;
+use farside_softcard::serve::CardConfig;
 use farside_tests::live::served::{
     CardProcess, Exercise, TempDir, await_status, config, place, serve, serve_if_asked,
     test_kernels,
@@ -164,7 +164,7 @@ fn a_card_that_stood_still_for_a_while_and_was_not_needed_goes_on() {
         let fixture = Fixture::start(NAME);
         let mut data = fixture.filled(80, 1);
         let before = fixture.still.await_status(|_| true);
-        let generation = |status: &farside_live::serve::CardStatus| {
+        let generation = |status: &farside_softcard::serve::CardStatus| {
             status.functions[0].user.as_ref().unwrap().generation
         };
         fixture.space.scope(|s| {

@@ -158,7 +158,7 @@ fn invariant_27_system_calls_read_and_write_buffers_that_are_on_a_card() {
         let mut file = tempfile();
         space.migrate(&data, card).unwrap();
         let written = file.write_all(&data);
-        if !farside_live::uffd::Support::probe().unwrap().opened_by.serves_system_calls() {
+        if !farside_linux::uffd::Support::probe().unwrap().opened_by.serves_system_calls() {
             let refused = written.unwrap_err();
             assert_eq!(refused.raw_os_error(), Some(libc::EFAULT), "user mode only: as documented");
             return;

@@ -12,8 +12,6 @@
 #![forbid(unsafe_code)]
 
 mod card;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 mod counters;
 mod dma;
 mod error;

@@ -1,7 +1,7 @@
 //! What a launch lends to its kernel: slices of shared memory, as reads, writes or shared words.
 
 use bytemuck::Pod;
-use farside_live::{AtomicSpan, Granted, ReadSpan, Word, WriteSpan};
+use farside_softcard::{AtomicSpan, Granted, ReadSpan, Word, WriteSpan};
 use farside_types::Rights;
 
 /// Lends a slice for reading.

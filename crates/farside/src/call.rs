@@ -1,8 +1,8 @@
 //! Calls of kernels by name: what they take, as records that can travel to a card.
 
 use bytemuck::Pod;
-use farside_live::Word;
-use farside_live::kernels::{ArgKind, KernelArg};
+use farside_softcard::Word;
+use farside_softcard::kernels::{ArgKind, KernelArg};
 
 use crate::{Read, Shared, Write};
 

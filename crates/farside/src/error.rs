@@ -1,6 +1,7 @@
 //! What can go wrong.
 
-use farside_live::{KernelError, KernelsError, LiveError};
+use farside_live::LiveError;
+use farside_softcard::{KernelError, KernelsError};
 use farside_svm::RequestError;
 use thiserror::Error;
 

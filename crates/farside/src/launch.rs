@@ -5,7 +5,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use farside_live::{Granted, KernelArgs, KernelContext, KernelError, LiveError};
+use farside_live::LiveError;
+use farside_softcard::{Granted, KernelArgs, KernelContext, KernelError};
 use farside_types::{CardId, Span, StreamId, VirtAddr};
 
 use crate::{Args, CallArgs, Error, Space};
@@ -26,12 +27,12 @@ pub struct Launch<'a> {
 }
 
 /// A job, and where its kernel leaves its value.
-type Started<T> = (Arc<farside_live::Job>, Arc<Mutex<Option<T>>>);
+type Started<T> = (Arc<farside_softcard::Job>, Arc<Mutex<Option<T>>>);
 
 /// A kernel that was launched with a scope.
 #[derive(Debug)]
 pub struct Job<'scope, T> {
-    job: Arc<farside_live::Job>,
+    job: Arc<farside_softcard::Job>,
     space: Space,
     value: Arc<Mutex<Option<T>>>,
     scope: PhantomData<&'scope ()>,
@@ -41,7 +42,7 @@ pub struct Job<'scope, T> {
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
     space: &'env Space,
-    jobs: Mutex<Vec<Arc<farside_live::Job>>>,
+    jobs: Mutex<Vec<Arc<farside_softcard::Job>>>,
     /// Invariant, as in `std::thread::Scope`: nothing shorter-lived may be lent.
     lifetime: PhantomData<&'scope mut &'env ()>,
 }
@@ -138,7 +139,7 @@ impl<'a> Launch<'a> {
         let returned = Box::new(move |value| {
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
         });
-        let job = farside_live::Job::call(runtime, self.card, args, self.limit(), returned);
+        let job = runtime.call(self.card, args, self.limit(), returned);
         runtime.launch(Arc::clone(&job), self.stream_id())?;
         Ok((job, value))
     }
@@ -181,7 +182,7 @@ impl<'a> Launch<'a> {
             Ok(())
         });
         let (limit, stream) = (self.limit(), self.stream_id());
-        let job = farside_live::Job::new(runtime, card, self.name, grants, limit, body);
+        let job = runtime.closure(card, self.name, grants, limit, body);
         runtime.launch(Arc::clone(&job), stream)?;
         Ok((job, value))
     }
@@ -199,7 +200,7 @@ impl<'a> Launch<'a> {
 }
 
 fn finish<T>(
-    job: &farside_live::Job,
+    job: &farside_softcard::Job,
     value: &Mutex<Option<T>>,
     deadline: Option<Instant>,
 ) -> Option<Result<T, Error>> {
@@ -240,7 +241,7 @@ impl<T> Job<'_, T> {
     /// Tells it to stop. It fails at its next access to memory or
     /// [`KernelContext::checkpoint`]; one that does neither is given up after a grace.
     pub fn cancel(&self) {
-        self.job.cancel(self.space.runtime());
+        self.space.runtime().cancel(&self.job);
     }
 }
 

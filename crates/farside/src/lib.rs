@@ -45,24 +45,22 @@ mod buffer;
 mod call;
 mod cards;
 mod error;
-pub mod graph;
 mod launch;
 mod recording;
 mod report;
-pub mod reproduce;
 mod space;
-pub mod sweep;
 
 pub use args::{Args, Read, Shared, Write};
 pub use buffer::Buffer;
 pub use call::{CallArgs, Value};
 pub use cards::{CARDS_VARIABLE, cards_of_environment, parse_cards};
 pub use error::Error;
-pub use farside_live::kernels::{LibraryError, pieces};
-pub use farside_live::serve;
-pub use farside_live::{
-    AtomicSpan, CardPlace, KernelArgs, KernelContext, KernelError, Kernels, KernelsError,
-    LiveError, Ptr, ReadSpan, ReadView, TimeSpent, Word, WriteSpan, WriteView,
+pub use farside_live::{CardPlace, LiveError, TimeSpent};
+pub use farside_softcard::kernels::{LibraryError, pieces};
+pub use farside_softcard::serve;
+pub use farside_softcard::{
+    AtomicSpan, KernelArgs, KernelContext, KernelError, Kernels, KernelsError, Ptr, ReadSpan,
+    ReadView, Word, WriteSpan, WriteView,
 };
 pub use farside_svm::{
     Advice, Fight, Located, Moved, ObjectView, PageState, Placement, Stats, placement,

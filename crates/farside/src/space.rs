@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::Pod;
-use farside_live::{
-    CardPlace, Kernels, KernelsError, LiveError, Machine, Recorder, Runtime, RuntimeConfig, Word,
-};
+use farside_live::{CardPlace, LiveError, Machine, Runtime, RuntimeConfig};
+use farside_softcard::{Kernels, KernelsError, Recorder, Word};
 use farside_svm::{Advice, Config, Located, Moved, Outcome, Placement, Request, placement};
 use farside_types::{CardId, MemoryId, PAGE_SIZE, PageRange, Rights, StreamId, VirtAddr};
 
@@ -175,6 +174,7 @@ impl SpaceBuilder {
     /// Records what kernels on cards in the program access, into a Parquet file that
     /// `farside replay` and `farside sim` read (docs/traces.md). The environment variable
     /// [`crate::RECORD_VARIABLE`] does so for a program that does not ask for it.
+    #[cfg(feature = "record")]
     #[must_use]
     pub fn record(mut self, path: impl Into<PathBuf>) -> Self {
         self.record = Some(path.into());
@@ -321,6 +321,7 @@ impl Space {
     ///
     /// # Errors
     /// [`Error::Recording`] says what was wrong with the file.
+    #[cfg(feature = "record")]
     pub fn end_recording(&self) -> Result<(), Error> {
         self.recording.as_deref().map_or(Ok(()), |Finish(recording)| recording.finish())
     }

@@ -27,9 +27,9 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use rustix::mm::Advice;
 
-use crate::mapping::{Mapping, MemoryError, memory_file};
-use crate::uffd::abi::{feature, nr};
-use crate::uffd::{
+use farside_linux::mapping::{Mapping, MemoryError, memory_file};
+use farside_linux::uffd::abi::{feature, nr};
+use farside_linux::uffd::{
     FeatureSet, Holes, Install, Installed, Present, RangeOperations, RegisterMode, UffdError,
     Userfaultfd,
 };

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::arena::DEFAULT_ARENA_BYTES;
 use crate::features::{DeviceAccess, Features, KernelVersion};
-use crate::uffd::OpenedBy;
-use crate::uffd::abi::feature;
+use farside_linux::uffd::OpenedBy;
+use farside_linux::uffd::abi::feature;
 
 /// Said of what only an arena could tell.
 const NOT_TRIED: &str = "unknown, because no arena could be made to try it";
@@ -332,7 +332,7 @@ fn mebibytes(bytes: u64) -> String {
 mod tests {
     use super::*;
     use crate::features::ArenaTrial;
-    use crate::uffd::{FeatureSet, Support};
+    use farside_linux::uffd::{FeatureSet, Support};
 
     fn complete() -> Features {
         Features {

@@ -11,9 +11,9 @@ use rustix::fs::{Access, MemfdFlags};
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
-use crate::affinity::cpu_count;
 use crate::arena::Arena;
-use crate::uffd::Support;
+use farside_linux::affinity::cpu_count;
+use farside_linux::uffd::Support;
 
 /// Bit of CAP_SYS_PTRACE in a capability mask.
 const CAP_SYS_PTRACE: u32 = 19;

@@ -13,13 +13,14 @@ use farside_svm::{CardFault, Command, StepError};
 use farside_types::{Asid, CardId, CommandId, Epoch, FaultId, JobId, PAGE_SIZE, PageRange};
 use rustix::event::EventfdFlags;
 
-use crate::error::{KernelError, LiveError};
-use crate::job::Job;
-use crate::lock::lock;
+use crate::error::LiveError;
 use crate::ring_card::{
     BusMap, DmaPiece, Link, Received, Sizes, Transport, TransportError, Watch, identify,
 };
-use crate::shared::SharedMemory;
+use farside_linux::lock::lock;
+use farside_linux::shared::SharedMemory;
+use farside_softcard::Job;
+use farside_softcard::KernelError;
 
 /// The address space of all commands.
 pub const ASID: Asid = crate::runtime::ASID;
@@ -133,8 +134,8 @@ impl RingDriver {
     /// Launches a job that runs the kernel of a name.
     pub fn launch(&mut self, job: JobId, kernel: &str) {
         let name = Arc::from(kernel);
-        let body = Box::new(|_: &mut crate::KernelContext| Ok(()));
-        self.link.launch(Job::served(job, self.card, ASID, name, Vec::new(), body));
+        let body = Box::new(|_: &mut farside_softcard::KernelContext| Ok(()));
+        self.link.launch(Job::new(job, (self.card, ASID), name, Vec::new(), None, body));
     }
 
     /// Aborts a job. `true`: it was not sent to the card yet, and never will be.

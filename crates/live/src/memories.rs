@@ -6,10 +6,10 @@ use std::ptr::NonNull;
 
 use farside_card::Location;
 use farside_svm::{Place, Run, StepError, StepErrorKind};
-use farside_types::{CardId, MemoryId, PAGE_SIZE, PageRange};
+use farside_types::{CardId, MemoryId, PageRange};
 
 use crate::arena::Arena;
-use crate::card_memory::{CardMemory, copy_pages, zero_pages};
+use farside_linux::card_memory::{CardMemory, copy_pages, zero_pages};
 
 /// Host memory, the cards' memories and the bounce buffers.
 #[derive(Debug)]
@@ -116,14 +116,4 @@ impl Memories {
         }
         Ok(())
     }
-}
-
-/// The byte at `offset` of a page that starts at `base`.
-///
-/// # Safety
-/// `offset` is less than a page, and `base` points to a whole page.
-pub(crate) unsafe fn byte_at(base: NonNull<u8>, offset: usize) -> NonNull<u8> {
-    debug_assert!(offset < PAGE_SIZE);
-    // SAFETY: within the page, says the caller.
-    unsafe { base.add(offset) }
 }

@@ -16,9 +16,9 @@ use crate::error::LiveError;
 use crate::ring_card::Watched;
 use crate::runtime::Runtime;
 use crate::runtime::rings::RingsSleep;
-use crate::signals::{BlockedSignals, block_for_whole_thread};
-use crate::soft_card::Backplane;
-use crate::uffd::Fault;
+use farside_linux::signals::{BlockedSignals, block_for_whole_thread};
+use farside_linux::uffd::Fault;
+use farside_softcard::Backplane;
 
 /// Faults read at once.
 const FAULTS: usize = 64;
@@ -46,7 +46,7 @@ impl Machine {
         machine.reader = Some(started);
         let plane: Arc<dyn Backplane> = Arc::clone(&runtime) as _;
         for card in runtime.cards_in_program() {
-            card.start(&plane, pes)?;
+            card.start(&plane, pes).map_err(LiveError::Thread)?;
         }
         Ok(machine)
     }
@@ -68,7 +68,7 @@ impl Drop for Machine {
             return std::mem::forget(reader);
         }
         for job in runtime.open_jobs() {
-            job.cancel(runtime);
+            runtime.cancel(&job);
         }
         let Some(reader) = reader else { return };
         for card in runtime.cards_in_program() {

@@ -12,11 +12,11 @@ use std::sync::{Arc, Once};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use farside_linux::card_memory::{CardMemory, copy_pages};
+use farside_linux::uffd::{Fault, FaultKind, Installed, UffdError, abi};
 use farside_live::arena::{Arena, ArenaError};
-use farside_live::card_memory::{CardMemory, copy_pages};
 use farside_live::doctor::Report;
 use farside_live::features::Features;
-use farside_live::uffd::{Fault, FaultKind, Installed, UffdError, abi};
 use farside_types::{Access, BLOCK_SIZE, FrameNo, PAGE_SIZE, PageNo, PageRange, Rights, VirtAddr};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;

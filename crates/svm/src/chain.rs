@@ -27,7 +27,7 @@ use crate::fault::{FaultKey, HostFault, Work};
 /// happen in between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
-pub(crate) struct Shape {
+pub(crate) struct Transition {
     /// Valid copies before.
     pub(crate) before: MemorySet,
     /// Main location before; meaningless if `before` is empty.
@@ -48,10 +48,15 @@ pub(crate) struct Shape {
     pub(crate) demote: AgentSet,
     /// What becomes of the pages at the end.
     pub(crate) end: End,
+    /// The copies of others go, so that one is left: it counts as a move, as a copy does.
+    pub(crate) collapses: bool,
+    /// It makes room on a full card: its pages count as room to come until it has ended, and are no
+    /// victims again once it has failed twice.
+    pub(crate) makes_room: bool,
     /// Why.
     pub(crate) reason: Reason,
-    /// What the statistics call it.
-    pub(crate) kind: Kind,
+    /// What the statistics count it as. Nothing is decided by it.
+    pub(crate) label: Label,
 }
 
 /// How the destination gets its bytes.
@@ -78,10 +83,10 @@ pub(crate) enum End {
     ReleaseHost,
 }
 
-/// What the statistics call it.
+/// What the statistics count a transition as.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
-pub(crate) enum Kind {
+pub(crate) enum Label {
     /// The only location changed.
     Migration,
     /// One more copy.
@@ -96,10 +101,10 @@ pub(crate) enum Kind {
     Rights,
 }
 
-impl Shape {
-    /// A shape that leaves everything as it is, for pages with these copies.
-    pub(crate) fn unchanged(before: MemorySet, from: MemoryId, reason: Reason) -> Shape {
-        Shape {
+impl Transition {
+    /// One that leaves everything as it is, for pages with these copies.
+    pub(crate) fn unchanged(before: MemorySet, from: MemoryId, reason: Reason) -> Transition {
+        Transition {
             before,
             from,
             after: before,
@@ -110,9 +115,26 @@ impl Shape {
             stop: AgentSet::EMPTY,
             demote: AgentSet::EMPTY,
             end: End::Settle,
+            collapses: false,
+            makes_room: false,
             reason,
-            kind: Kind::Rights,
+            label: Label::Rights,
         }
+    }
+
+    /// Whether bytes come to be where none were valid.
+    pub(crate) fn fills(&self) -> bool {
+        self.fill != Fill::Nothing
+    }
+
+    /// Whether what is filled becomes the main location: nobody keeps a mapping of the old one.
+    pub(crate) fn relocates(&self) -> bool {
+        self.fills() && self.at == self.owner
+    }
+
+    /// Whether somebody maps the page through a memory that is not its own.
+    pub(crate) fn maps_remotely(&self) -> bool {
+        self.map.is_some_and(|(agent, _)| agent.home() != self.at)
     }
 
     /// Memories that lose their copy.
@@ -122,14 +144,14 @@ impl Shape {
 
     /// The card whose frames the part needs, if any.
     pub(crate) fn needs_frames(&self) -> Option<CardId> {
-        if self.fill == Fill::Nothing { None } else { self.at.card() }
+        if self.fills() { self.at.card() } else { None }
     }
 }
 
-/// Pages of one shape.
+/// Pages with one transition.
 #[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct Part {
-    pub(crate) shape: Shape,
+    pub(crate) transition: Transition,
     pub(crate) runs: Runs,
     pub(crate) pages: u32,
     /// How many of them nobody asked for.
@@ -137,9 +159,9 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    pub(crate) fn new(shape: Shape, runs: Vec<Run>) -> Part {
+    pub(crate) fn new(transition: Transition, runs: Vec<Run>) -> Part {
         let pages = runs.iter().map(|run| run.count).sum();
-        Part { shape, runs: Arc::from(runs), pages, prefetched: 0 }
+        Part { transition, runs: Arc::from(runs), pages, prefetched: 0 }
     }
 
     pub(crate) fn first_page(&self) -> PageNo {

@@ -23,7 +23,7 @@ impl fmt::Debug for Driver {
                 chain.deadline
             )?;
             for part in &chain.parts {
-                writeln!(f, "    {:?} {:?}", part.shape, part.runs)?;
+                writeln!(f, "    {:?} {:?}", part.transition, part.runs)?;
             }
         }
         for (id, request) in &self.requests {

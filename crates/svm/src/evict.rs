@@ -90,13 +90,13 @@ impl Driver {
             let entry = *self.table.get(page);
             // Neighbours are mostly alike: what was found for one holds for the next.
             if let Some((_, part)) = alike.filter(|(like, _)| entry.is_like(like)) {
-                let (src, dst) = self.frames_for(page, &entry, &plan.parts[part].shape);
+                let (src, dst) = self.frames_for(page, &entry, &plan.parts[part].transition);
                 plan.add_to(part, page, src, dst);
                 continue;
             }
-            if let Some(shape) = self.shape_eviction(&entry, card.memory()) {
-                let (src, dst) = self.frames_for(page, &entry, &shape);
-                alike = Some((entry, plan.add(shape, page, src, dst)));
+            if let Some(transition) = self.eviction_transition(&entry, card.memory()) {
+                let (src, dst) = self.frames_for(page, &entry, &transition);
+                alike = Some((entry, plan.add(transition, page, src, dst)));
             }
         }
         let any = !plan.parts.is_empty();
@@ -218,8 +218,8 @@ impl Driver {
         let busy = self.chains.iter().any(|chain| {
             chain.stage != Stage::Idle
                 && chain.parts.iter().any(|part| {
-                    let shape = &part.shape;
-                    shape.before.contains(memory) || shape.after.contains(memory)
+                    let transition = &part.transition;
+                    transition.before.contains(memory) || transition.after.contains(memory)
                 })
         });
         let idle = self.has_idle_chain();

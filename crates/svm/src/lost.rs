@@ -295,8 +295,8 @@ fn involves(executor: Executor, card: CardId) -> bool {
 fn touches(chain: &Chain, memory: MemoryId) -> bool {
     chain.stage != Stage::Idle
         && chain.parts.iter().any(|part| {
-            let shape = &part.shape;
-            let copies = shape.before.union(shape.after);
-            copies.contains(memory) || shape.at == memory || shape.from == memory
+            let transition = &part.transition;
+            let copies = transition.before.union(transition.after);
+            copies.contains(memory) || transition.at == memory || transition.from == memory
         })
 }

@@ -9,7 +9,7 @@ use farside_types::{
 use crate::Driver;
 use crate::capability::Transport;
 use crate::chain::{
-    Chain, End, Failure, Fill, Hop, Kind, Part, Pending, Shape, Stage, cut_runs, push_page,
+    Chain, End, Failure, Fill, Hop, Part, Pending, Stage, Transition, cut_runs, push_page,
 };
 use crate::command::{Command, Executor, Op, Phase, Place, Run, Runs, Wait};
 use crate::driver::Due;
@@ -62,8 +62,8 @@ impl Driver {
                 });
             }
         }
-        for part in parts.iter().filter(|part| part.shape.kind == Kind::Eviction) {
-            for card in part.shape.dropped().iter().filter_map(MemoryId::card) {
+        for part in parts.iter().filter(|part| part.transition.makes_room) {
+            for card in part.transition.dropped().iter().filter_map(MemoryId::card) {
                 self.cards[card.0 as usize].evicting += part.pages;
             }
         }
@@ -81,7 +81,7 @@ impl Driver {
     /// are dropped; what made them comes again.
     fn wait_for_chain(&mut self, parts: Vec<Part>, faults: Vec<FaultKey>, host: Option<HostFault>) {
         for part in &parts {
-            self.give_frames_back(&part.shape, &part.runs);
+            self.give_frames_back(&part.transition, &part.runs);
         }
         if let Some(host) = host {
             self.await_chain(Work::HostFault(host));
@@ -99,8 +99,8 @@ impl Driver {
     }
 
     /// Frees frames that were taken for runs and are not used after all.
-    pub(crate) fn give_frames_back(&mut self, shape: &Shape, runs: &[Run]) {
-        let Some(card) = shape.needs_frames() else { return };
+    pub(crate) fn give_frames_back(&mut self, transition: &Transition, runs: &[Run]) {
+        let Some(card) = transition.needs_frames() else { return };
         for run in runs {
             self.cards[card.0 as usize].frames.release(run.dst, run.count);
         }
@@ -132,7 +132,7 @@ impl Driver {
         };
         chain.pending.push(Pending { command: id, executor, awaited, part, drain, bounce });
         let epoch = Epoch(chain.epoch);
-        let reason = chain.parts[part as usize].shape.reason;
+        let reason = chain.parts[part as usize].transition.reason;
         self.commands.push_back(Command { id, epoch, executor, wait, phase, reason, op });
     }
 
@@ -173,16 +173,16 @@ impl Driver {
     /// Setup: stop everybody who could write, or who would be left with an old translation.
     fn setup(&mut self, now: Time, index: u32) {
         for part in 0..self.chains[index as usize].parts.len() {
-            let Part { shape, runs, .. } = &self.chains[index as usize].parts[part];
-            let (shape, runs, part) = (*shape, runs.clone(), part as u16);
-            for agent in shape.stop.iter() {
+            let Part { transition, runs, .. } = &self.chains[index as usize].parts[part];
+            let (transition, runs, part) = (*transition, runs.clone(), part as u16);
+            for agent in transition.stop.iter() {
                 let op = match agent.card() {
                     None => Op::HostUnmap { runs: runs.clone() },
                     Some(_) => Op::CardUnmap { runs: runs.clone() },
                 };
                 self.stop(index, part, agent, op);
             }
-            for agent in shape.demote.iter() {
+            for agent in transition.demote.iter() {
                 let (runs, rights) = (runs.clone(), Rights::Read);
                 let op = match agent.card() {
                     None => Op::HostProtect { runs, rights },
@@ -263,7 +263,7 @@ impl Driver {
         }
         let part = &chain.parts[pending.part as usize];
         let page = nth_page(&part.runs, error.pages_done).unwrap_or(part.first_page());
-        let Shape { from, at, .. } = part.shape;
+        let Transition { from, at, .. } = part.transition;
         chain.failure.get_or_insert(Failure { kind: error.kind, page, from, to: at });
     }
 
@@ -324,7 +324,7 @@ impl Driver {
         let dead = self.dead;
         let chain = &mut self.chains[index as usize];
         let lost = chain.parts.iter().find(|part| {
-            let Shape { fill, from, at, map, .. } = part.shape;
+            let Transition { fill, from, at, map, .. } = part.transition;
             let target =
                 map.is_some_and(|(agent, _)| dead.contains(agent.home()) || dead.contains(at));
             target
@@ -332,7 +332,7 @@ impl Driver {
                 || (fill == Fill::Copy && dead.contains(from))
         });
         let Some(part) = lost else { return true };
-        let Shape { from, at, .. } = part.shape;
+        let Transition { from, at, .. } = part.transition;
         let page = part.first_page();
         chain.failure = Some(Failure { kind: StepErrorKind::CardGone, page, from, to: at });
         false
@@ -341,33 +341,35 @@ impl Driver {
     /// Copy: every part that needs bytes gets them.
     fn copy(&mut self, now: Time, index: u32) {
         for part in 0..self.chains[index as usize].parts.len() {
-            let Part { shape, runs, pages, .. } = &self.chains[index as usize].parts[part];
-            let (shape, runs, pages, part) = (*shape, runs.clone(), *pages, part as u16);
-            let (from, to) = (Place::Memory(shape.from), Place::Memory(shape.at));
-            match shape.fill {
-                Fill::Nothing => self.release_host(index, part, &shape, runs),
+            let Part { transition, runs, pages, .. } = &self.chains[index as usize].parts[part];
+            let (transition, runs, pages, part) = (*transition, runs.clone(), *pages, part as u16);
+            let (from, to) = (Place::Memory(transition.from), Place::Memory(transition.at));
+            match transition.fill {
+                Fill::Nothing => self.release_host(index, part, &transition, runs),
                 Fill::Zero if self.mutated.on(Mutation::SkipZeroFill) => {}
                 Fill::Zero => {
-                    let by = self.config.capabilities.filler(shape.at);
-                    let op = Op::Fill { memory: shape.at, runs };
+                    let by = self.config.capabilities.filler(transition.at);
+                    let op = Op::Fill { memory: transition.at, runs };
                     self.issue(index, part, by, Wait::Awaited, Phase::Copy, op);
                 }
-                Fill::Copy => match self.config.capabilities.transport(shape.from, shape.at, pages)
-                {
-                    Transport::Direct(by) => {
-                        let op = Op::Copy { from, to, runs };
-                        self.issue(index, part, by, Wait::Awaited, Phase::Copy, op);
+                Fill::Copy => {
+                    match self.config.capabilities.transport(transition.from, transition.at, pages)
+                    {
+                        Transport::Direct(by) => {
+                            let op = Op::Copy { from, to, runs };
+                            self.issue(index, part, by, Wait::Awaited, Phase::Copy, op);
+                        }
+                        Transport::Bounce(..) => self.plan_hops(index, part, runs),
                     }
-                    Transport::Bounce(..) => self.plan_hops(index, part, runs),
-                },
+                }
             }
         }
         self.limit(now, index, self.config.limits.copy);
     }
 
     /// Parts that end with the host's frame given back do it in place of a copy.
-    fn release_host(&mut self, index: u32, part: u16, shape: &Shape, runs: Runs) {
-        if shape.end != End::Settle {
+    fn release_host(&mut self, index: u32, part: u16, transition: &Transition, runs: Runs) {
+        if transition.end != End::Settle {
             let op = Op::HostRelease { runs };
             self.issue(index, part, Executor::HostCpu, Wait::Awaited, Phase::Finalize, op);
         }
@@ -402,18 +404,18 @@ impl Driver {
         } else {
             hop.inbound = true;
         }
-        let Part { shape, pages, .. } = &chain.parts[part as usize];
-        let (shape, pages) = (*shape, *pages);
+        let Part { transition, pages, .. } = &chain.parts[part as usize];
+        let (transition, pages) = (*transition, *pages);
         let Transport::Bounce(out, back) =
-            self.config.capabilities.transport(shape.from, shape.at, pages)
+            self.config.capabilities.transport(transition.from, transition.at, pages)
         else {
             return true;
         };
         let bounce = Place::Bounce(slot);
         let (by, op) = if inbound {
-            (back, Op::Copy { from: bounce, to: Place::Memory(shape.at), runs })
+            (back, Op::Copy { from: bounce, to: Place::Memory(transition.at), runs })
         } else {
-            (out, Op::Copy { from: Place::Memory(shape.from), to: bounce, runs })
+            (out, Op::Copy { from: Place::Memory(transition.from), to: bounce, runs })
         };
         self.issue(index, part, by, Wait::Awaited, Phase::Copy, op);
         self.limit(now, index, self.config.limits.copy);
@@ -432,7 +434,7 @@ impl Driver {
         let chain = &mut self.chains[index as usize];
         let part = chain.hops.front().map_or(0, |hop| hop.part);
         let part = &chain.parts[part as usize];
-        let Shape { from, at, .. } = part.shape;
+        let Transition { from, at, .. } = part.transition;
         let page = part.first_page();
         chain.failure = Some(Failure { kind: StepErrorKind::TimedOut, page, from, to: at });
         true
@@ -458,27 +460,34 @@ impl Driver {
     /// Finalize: the new mapping.
     pub(crate) fn map(&mut self, index: u32) {
         for part in 0..self.chains[index as usize].parts.len() {
-            let Part { shape, runs, .. } = &self.chains[index as usize].parts[part];
-            let Some((agent, rights)) = shape.map else {
+            let Part { transition, runs, .. } = &self.chains[index as usize].parts[part];
+            let Some((agent, rights)) = transition.map else {
                 continue;
             };
-            let (shape, runs, part) = (*shape, runs.clone(), part as u16);
+            let (transition, runs, part) = (*transition, runs.clone(), part as u16);
             match agent.card() {
                 Some(card) => {
-                    let op = Op::CardMap { runs, memory: shape.at, rights };
+                    let op = Op::CardMap { runs, memory: transition.at, rights };
                     let by = Executor::Card(card);
                     self.issue(index, part, by, Wait::Posted, Phase::Finalize, op);
                 }
-                None => self.map_host(index, part, &shape, rights, runs),
+                None => self.map_host(index, part, &transition, rights, runs),
             }
         }
     }
 
     /// Maps pages for the CPU; those that it has mapped with other rights get new ones.
-    fn map_host(&mut self, index: u32, part: u16, shape: &Shape, rights: Rights, runs: Runs) {
+    fn map_host(
+        &mut self,
+        index: u32,
+        part: u16,
+        transition: &Transition,
+        rights: Rights,
+        runs: Runs,
+    ) {
         self.chains[index as usize].host_faults = self.stats.host_faults;
         let writes = rights == Rights::ReadWrite;
-        let stays = !shape.stop.contains(AgentId::CPU);
+        let stays = !transition.stop.contains(AgentId::CPU);
         let held = |page: PageNo| {
             let directory = self.table.get(page).directory;
             let cpu = |set: AgentSet| set.contains(AgentId::CPU);
@@ -522,11 +531,11 @@ impl Driver {
         let release = std::mem::take(&mut chain.release);
         let careless = self.mutated.on(Mutation::ReuseAfterTimeout);
         let suspects = if careless { MemorySet::EMPTY } else { chain.suspects };
-        let evicted = chain.parts.iter().filter(|p| p.shape.kind == Kind::Eviction);
+        let evicted = chain.parts.iter().filter(|p| p.transition.makes_room);
         let evictions: Vec<(CardId, u32)> = evicted
             .flat_map(|p| {
                 let pages = p.pages;
-                p.shape.dropped().iter().filter_map(move |m| Some((m.card()?, pages)))
+                p.transition.dropped().iter().filter_map(move |m| Some((m.card()?, pages)))
             })
             .collect();
         let (epoch, pending, waiters) = (

@@ -1,7 +1,7 @@
 //! The planner: what has to happen so that an agent can reach a page.
 //!
-//! It looks at one page's entry and a decision and gives the [`Shape`] of the transition. Pages of
-//! one shape travel together; a request over several source memories thus splits by itself.
+//! It looks at one page's entry and a decision and gives the page's [`Transition`]. Pages with
+//! one transition travel together; a request over several source memories thus splits by itself.
 
 use farside_types::{
     Access, AgentId, AgentSet, CancelReason, FrameNo, MemoryId, MemorySet, PageNo, PageRange,
@@ -9,7 +9,7 @@ use farside_types::{
 };
 
 use crate::Driver;
-use crate::chain::{End, Fill, Kind, Shape};
+use crate::chain::{End, Fill, Label, Transition};
 use crate::mutation::Mutation;
 use crate::page::{PageEntry, PageState, flag};
 use crate::placement::{Action, Decision, FaultView, Scope};
@@ -28,7 +28,7 @@ pub(crate) enum Resolve {
     /// The agent has it mapped with enough rights.
     Resident,
     /// This has to happen.
-    Transition(Shape, Reach),
+    Transition(Transition, Reach),
     /// Nothing can be done.
     Cancel(CancelReason),
     /// Agents fight over it: ask again then.
@@ -79,10 +79,11 @@ impl Driver {
             Ok(None) => self.decide(now, page, &entry, agent, access, again),
             Err(later) => return Resolve::Later(later),
         };
-        match self.shape(&entry, agent, access, decision.action, decision.reason) {
-            Ok(shape) => {
-                Resolve::Transition(shape, Reach { scope: decision.scope, firm: decision.firm })
-            }
+        match self.transition(&entry, agent, access, decision.action, decision.reason) {
+            Ok(transition) => Resolve::Transition(
+                transition,
+                Reach { scope: decision.scope, firm: decision.firm },
+            ),
             Err(reason) => Resolve::Cancel(reason),
         }
     }
@@ -169,121 +170,138 @@ impl Driver {
     }
 
     /// The transition that gives `agent` the page by `action`.
-    pub(crate) fn shape(
+    pub(crate) fn transition(
         &self,
         entry: &PageEntry,
         agent: AgentId,
         access: Access,
         action: Action,
         reason: Reason,
-    ) -> Result<Shape, CancelReason> {
+    ) -> Result<Transition, CancelReason> {
         let home = agent.home();
         let copies = entry.directory.copies();
-        let mut shape = Shape::unchanged(copies, entry.owner(), reason);
+        let mut transition = Transition::unchanged(copies, entry.owner(), reason);
         let exclusive = access.is_write() || self.takes_alone(agent, action);
         if copies.is_empty() {
-            self.shape_fresh(&mut shape, home);
+            self.plan_fresh(&mut transition, home);
         } else if copies.contains(home) {
-            self.shape_at_home(&mut shape, home, exclusive, action);
+            self.plan_at_home(&mut transition, home, exclusive, action);
         } else if action == Action::MapRemote && self.reaches(agent, entry.owner()) {
-            shape.kind = Kind::RemoteMap;
+            transition.label = Label::RemoteMap;
             if access.is_write() {
-                shape.after = MemorySet::only(shape.owner);
+                transition.after = MemorySet::only(transition.owner);
             }
         } else if action == Action::Duplicate && !exclusive {
-            shape.after = copies.with(home);
-            shape.fill = Fill::Copy;
-            shape.at = home;
-            shape.kind = Kind::Duplication;
+            transition.after = copies.with(home);
+            transition.fill = Fill::Copy;
+            transition.at = home;
+            transition.label = Label::Duplication;
         } else {
-            self.shape_migration(&mut shape, home, exclusive);
+            self.plan_migration(&mut transition, home, exclusive);
         }
-        if shape.at.is_host() && shape.fill != Fill::Nothing && entry.has(flag::HOST_UNSAFE) {
+        if transition.at.is_host()
+            && transition.fill != Fill::Nothing
+            && entry.has(flag::HOST_UNSAFE)
+        {
             return Err(CancelReason::CopyFailed);
         }
-        self.shape_rights(&mut shape, entry, agent, access);
-        Ok(shape)
+        self.plan_rights(&mut transition, entry, agent, access);
+        Ok(transition)
     }
 
     /// A page without bytes appears, zero, at its user's home.
-    fn shape_fresh(&self, shape: &mut Shape, home: MemoryId) {
-        shape.after = MemorySet::only(home);
-        shape.owner = home;
-        shape.at = home;
-        shape.fill = Fill::Zero;
-        shape.kind = Kind::Migration;
+    fn plan_fresh(&self, transition: &mut Transition, home: MemoryId) {
+        transition.after = MemorySet::only(home);
+        transition.owner = home;
+        transition.at = home;
+        transition.fill = Fill::Zero;
+        transition.label = Label::Migration;
     }
 
     /// The home has a valid copy: at most the others go. Migration leaves no copies on other cards.
-    fn shape_at_home(&self, shape: &mut Shape, home: MemoryId, exclusive: bool, action: Action) {
-        shape.at = home;
+    fn plan_at_home(
+        &self,
+        transition: &mut Transition,
+        home: MemoryId,
+        exclusive: bool,
+        action: Action,
+    ) {
+        transition.at = home;
         let host = MemorySet::only(MemoryId::HOST);
-        let elsewhere = shape.before.without(home).minus(host);
+        let elsewhere = transition.before.without(home).minus(host);
         if exclusive {
-            shape.after = MemorySet::only(home);
-            shape.owner = home;
+            transition.after = MemorySet::only(home);
+            transition.owner = home;
         } else if action == Action::Migrate && !elsewhere.is_empty() {
-            shape.after = shape.before.minus(elsewhere);
-            shape.owner = home;
+            transition.after = transition.before.minus(elsewhere);
+            transition.owner = home;
         }
     }
 
     /// The page moves; a clean copy may stay on the host for a reader.
-    fn shape_migration(&self, shape: &mut Shape, home: MemoryId, exclusive: bool) {
+    fn plan_migration(&self, transition: &mut Transition, home: MemoryId, exclusive: bool) {
         let host = MemorySet::only(MemoryId::HOST);
         let clean = if exclusive || home.is_host() || !self.config.keep_clean_copies {
             MemorySet::EMPTY
         } else {
-            shape.before.and(host)
+            transition.before.and(host)
         };
-        shape.after = clean.with(home);
-        shape.owner = home;
-        shape.at = home;
-        shape.fill = Fill::Copy;
-        shape.kind = Kind::Migration;
+        transition.after = clean.with(home);
+        transition.owner = home;
+        transition.at = home;
+        transition.fill = Fill::Copy;
+        transition.label = Label::Migration;
     }
 
     /// Who is stopped or demoted, and what `agent` may do afterwards.
-    fn shape_rights(&self, shape: &mut Shape, entry: &PageEntry, agent: AgentId, access: Access) {
+    fn plan_rights(
+        &self,
+        transition: &mut Transition,
+        entry: &PageEntry,
+        agent: AgentId,
+        access: Access,
+    ) {
         let mappers = entry.directory.mappers();
-        shape.stop = displaced(mappers, entry, shape.after, shape.owner);
-        if shape.kind == Kind::Migration {
-            shape.stop = shape.stop.union(mappers);
+        transition.stop = displaced(mappers, entry, transition.after, transition.owner);
+        if transition.relocates() {
+            transition.stop = transition.stop.union(mappers);
         }
         if self.mutated.on(Mutation::ForgetRemoteMappers) {
             let here = AgentSet::only(entry.owner().agent());
-            shape.stop = shape.stop.and(here.union(AgentSet::only(AgentId::CPU)));
+            transition.stop = transition.stop.and(here.union(AgentSet::only(AgentId::CPU)));
         }
-        if shape.after.len() > 1 {
-            shape.demote = entry.directory.writers().minus(shape.stop);
+        if transition.after.len() > 1 {
+            transition.demote = entry.directory.writers().minus(transition.stop);
             let cpu = AgentSet::only(AgentId::CPU);
             if !self.config.capabilities.host_read_only && mappers.contains(AgentId::CPU) {
-                shape.stop = shape.stop.union(cpu);
-                shape.demote = shape.demote.minus(cpu);
+                transition.stop = transition.stop.union(cpu);
+                transition.demote = transition.demote.minus(cpu);
             }
         }
-        self.lift_poison(shape, entry);
-        let others = shape.stop.without(agent);
-        if shape.before.len() > 1 && shape.after.len() == 1 && !others.is_empty() {
-            shape.kind = if access.is_write() { Kind::Collapse } else { Kind::Migration };
+        self.lift_poison(transition, entry);
+        let others = transition.stop.without(agent);
+        if transition.before.len() > 1 && transition.after.len() == 1 && !others.is_empty() {
+            transition.collapses = true;
+            transition.label = if access.is_write() { Label::Collapse } else { Label::Migration };
             if self.mutated.on(Mutation::KeepReplicas) {
-                shape.stop = AgentSet::EMPTY;
+                transition.stop = AgentSet::EMPTY;
             }
         }
-        let alone = shape.after.len() == 1;
+        let alone = transition.after.len() == 1;
         let read_only = entry.has(flag::READ_ONLY) && !agent.is_cpu();
         let rights = if alone && !read_only { Rights::ReadWrite } else { Rights::Read };
-        shape.map = Some((agent, rights));
-        if self.mutated.on(Mutation::KeepStaleCopy) && shape.kind == Kind::Rights && alone {
-            shape.after = shape.before;
+        transition.map = Some((agent, rights));
+        let in_place = !transition.fills() && transition.at == agent.home();
+        if self.mutated.on(Mutation::KeepStaleCopy) && in_place && alone {
+            transition.after = transition.before;
         }
     }
 
     /// An error that the CPU met does not outlast the next move: taking its (poisoned) entry away
     /// lets it fault anew.
-    fn lift_poison(&self, shape: &mut Shape, entry: &PageEntry) {
+    fn lift_poison(&self, transition: &mut Transition, entry: &PageEntry) {
         if entry.has(flag::POISONED) {
-            shape.stop = shape.stop.with(AgentId::CPU);
+            transition.stop = transition.stop.with(AgentId::CPU);
         }
     }
 
@@ -308,43 +326,50 @@ impl Driver {
         }
     }
 
-    /// The shape of a page that leaves `memory` because it is full.
-    pub(crate) fn shape_eviction(&self, entry: &PageEntry, memory: MemoryId) -> Option<Shape> {
+    /// The transition of a page that leaves `memory` because it is full.
+    pub(crate) fn eviction_transition(
+        &self,
+        entry: &PageEntry,
+        memory: MemoryId,
+    ) -> Option<Transition> {
         let copies = entry.directory.copies();
-        let mut shape = Shape::unchanged(copies, entry.owner(), Reason::Eviction);
-        shape.kind = Kind::Eviction;
+        let mut transition = Transition::unchanged(copies, entry.owner(), Reason::Eviction);
+        transition.makes_room = true;
+        transition.label = Label::Eviction;
         let left = copies.without(memory);
         if left.is_empty() {
             if entry.has(flag::HOST_UNSAFE) {
                 return None;
             }
-            shape.after = MemorySet::only(MemoryId::HOST);
-            shape.at = MemoryId::HOST;
-            shape.fill = Fill::Copy;
+            transition.after = MemorySet::only(MemoryId::HOST);
+            transition.at = MemoryId::HOST;
+            transition.fill = Fill::Copy;
             if self.mutated.on(Mutation::EvictWithoutCopy) {
-                shape.fill = Fill::Nothing;
+                transition.fill = Fill::Nothing;
             }
         } else {
-            shape.after = left;
+            transition.after = left;
         }
-        if !shape.after.contains(shape.owner) {
-            shape.owner = shape.after.first()?;
+        if !transition.after.contains(transition.owner) {
+            transition.owner = transition.after.first()?;
         }
-        shape.stop = displaced(entry.directory.mappers(), entry, shape.after, shape.owner);
-        self.lift_poison(&mut shape, entry);
-        Some(shape)
+        transition.stop =
+            displaced(entry.directory.mappers(), entry, transition.after, transition.owner);
+        self.lift_poison(&mut transition, entry);
+        Some(transition)
     }
 
-    /// The shape of a page that is freed.
-    pub(crate) fn shape_free(&self, entry: &PageEntry) -> Shape {
-        let mut shape = Shape::unchanged(entry.directory.copies(), entry.owner(), Reason::Return);
-        shape.after = MemorySet::EMPTY;
-        shape.owner = MemoryId::HOST;
-        shape.stop = entry.directory.mappers();
+    /// The transition of a page that is freed.
+    pub(crate) fn free_transition(&self, entry: &PageEntry) -> Transition {
+        let mut transition =
+            Transition::unchanged(entry.directory.copies(), entry.owner(), Reason::Return);
+        transition.after = MemorySet::EMPTY;
+        transition.owner = MemoryId::HOST;
+        transition.stop = entry.directory.mappers();
         if self.mutated.on(Mutation::FreeWithoutStopping) {
-            shape.stop = AgentSet::EMPTY;
+            transition.stop = AgentSet::EMPTY;
         }
-        shape.end = End::Free;
-        shape
+        transition.end = End::Free;
+        transition
     }
 }

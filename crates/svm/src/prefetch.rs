@@ -6,7 +6,7 @@ use farside_types::{
 };
 
 use crate::Driver;
-use crate::chain::{Fill, Kind, Shape, tidy};
+use crate::chain::{Fill, Transition, tidy};
 use crate::page::{PageEntry, PageState, flag};
 use crate::placement::{Action, Proposal, Scope};
 use crate::serve::Plan;
@@ -21,13 +21,12 @@ impl Driver {
         let wanted: u32 = plan.parts.iter().map(|part| part.pages).sum();
         let mut budget = self.room(card).saturating_sub(wanted);
         for part in 0..plan.parts.len() {
-            let shape = plan.parts[part].shape;
-            let moves = matches!(shape.kind, Kind::Migration | Kind::Duplication);
-            if !moves || shape.at != card.memory() {
+            let transition = plan.parts[part].transition;
+            if !transition.fills() || transition.at != card.memory() {
                 continue;
             }
             for block in blocks_of(plan, part) {
-                self.prefetch_block(card, plan, &shape, block, &mut budget);
+                self.prefetch_block(card, plan, &transition, block, &mut budget);
             }
         }
         tidy_prefetched(plan);
@@ -38,7 +37,7 @@ impl Driver {
         &mut self,
         card: CardId,
         plan: &mut Plan,
-        shape: &Shape,
+        transition: &Transition,
         block: PageNo,
         budget: &mut u32,
     ) {
@@ -63,12 +62,12 @@ impl Driver {
             .filter(|(_, (occupied, faulted))| **occupied && !faulted)
             .map(|(i, _)| block.offset(i as u64))
             .collect();
-        let access = if shape.after.len() == 1 { Access::Write } else { Access::Read };
+        let access = if transition.after.len() == 1 { Access::Write } else { Access::Read };
         for page in extra {
             if *budget == 0 {
                 break;
             }
-            if self.bring_along(plan, shape, page, card.agent(), access, false) {
+            if self.bring_along(plan, transition, page, card.agent(), access, false) {
                 *budget -= 1;
             }
         }
@@ -81,36 +80,36 @@ impl Driver {
         let Some(part) = plan.parts.first().filter(|_| around > 1 && !mapped) else {
             return;
         };
-        let shape = part.shape;
+        let transition = part.transition;
         for neighbour in PageRange::new(page.align_down(around), around).pages() {
             if self.config.arena.contains(neighbour) {
-                self.bring_along(plan, &shape, neighbour, AgentId::CPU, access, false);
+                self.bring_along(plan, &transition, neighbour, AgentId::CPU, access, false);
             }
         }
         tidy_prefetched(plan);
     }
 
-    /// Enters `page` if it is in the same situation as the page of `shape`. Unless it is `firm`,
+    /// Enters `page` if it is in the same situation as the page of `transition`. Unless it is `firm`,
     /// pages that would be taken from running cards stay.
     fn bring_along(
         &mut self,
         plan: &mut Plan,
-        shape: &Shape,
+        transition: &Transition,
         page: PageNo,
         agent: AgentId,
         access: Access,
         firm: bool,
     ) -> bool {
         let entry = *self.table.get(page);
-        let alike = entry.directory.copies() == shape.before
-            && (shape.before.is_empty() || entry.owner() == shape.from);
+        let alike = entry.directory.copies() == transition.before
+            && (transition.before.is_empty() || entry.owner() == transition.from);
         if !alike || !self.may_come_along(&entry, page, agent, access) {
             return false;
         }
         let read_only = entry.has(flag::READ_ONLY) && !agent.is_cpu();
         let access = if read_only { Access::Read } else { access };
-        let action = action_of(shape);
-        let Ok(same) = self.shape(&entry, agent, access, action, shape.reason) else {
+        let action = action_of(transition);
+        let Ok(same) = self.transition(&entry, agent, access, action, transition.reason) else {
             return false;
         };
         // Draining it could take as long as a kernel holds it; nobody asked for it.
@@ -163,16 +162,19 @@ impl Driver {
             let most = self.config.limits.chain_pages.min(room);
             // Who asked waits for its page only: the others follow in a chain of their own. Where
             // somebody is stopped for them, once is better than twice.
-            let mut shape = wider.shape;
-            if !wider.reach.firm && shape.fill == Fill::Copy && shape.reason == Reason::Demand {
-                shape.reason = Reason::Prefetch;
+            let mut transition = wider.transition;
+            if !wider.reach.firm
+                && transition.fill == Fill::Copy
+                && transition.reason == Reason::Demand
+            {
+                transition.reason = Reason::Prefetch;
             }
             for page in range.pages() {
                 let planned: u32 = plan.parts.iter().map(|part| part.pages).sum();
                 if planned >= most {
                     break;
                 }
-                self.bring_along(plan, &shape, page, agent, wider.access, wider.reach.firm);
+                self.bring_along(plan, &transition, page, agent, wider.access, wider.reach.firm);
             }
         }
         tidy_prefetched(plan);
@@ -211,13 +213,15 @@ impl Driver {
     }
 }
 
-/// What a scheme decided when it made this shape.
-fn action_of(shape: &Shape) -> Action {
-    match shape.kind {
-        Kind::Duplication => Action::Duplicate,
-        Kind::RemoteMap => Action::MapRemote,
-        _ if shape.reason == Reason::Collapse => Action::Duplicate,
-        _ => Action::Migrate,
+/// What is decided for neighbours that come along with pages of this transition.
+fn action_of(transition: &Transition) -> Action {
+    let another_copy = transition.fill == Fill::Copy && !transition.relocates();
+    if transition.maps_remotely() && !transition.collapses {
+        Action::MapRemote
+    } else if another_copy || transition.reason == Reason::Collapse {
+        Action::Duplicate
+    } else {
+        Action::Migrate
     }
 }
 

@@ -12,7 +12,7 @@ use farside_types::{
 };
 
 use crate::Driver;
-use crate::chain::{End, Fill, Part, Shape};
+use crate::chain::{End, Fill, Part, Transition};
 use crate::command::{Executor, Op, Phase, Run, Wait};
 use crate::event::{Advice, Request};
 use crate::fault::Work;
@@ -426,7 +426,7 @@ impl Driver {
         let Some(range) = next else { return Walk::End };
         let mut plan = Plan::default();
         let mut seen = 0;
-        let mut alike: Option<(PageEntry, Option<Shape>)> = None;
+        let mut alike: Option<(PageEntry, Option<Transition>)> = None;
         let most = u64::from(self.config.limits.chain_pages);
         for page in range.pages().take(most as usize) {
             let entry = *self.table.get(page);
@@ -445,18 +445,18 @@ impl Driver {
                 return Walk::Poisoning;
             }
             // Neighbours are mostly alike: what was found for one holds for the next.
-            let shape = match alike.filter(|(like, _)| entry.is_like(like)) {
-                Some((_, shape)) => shape,
-                None => match self.request_shape(kind, page, &entry) {
-                    Ok(shape) => shape,
+            let transition = match alike.filter(|(like, _)| entry.is_like(like)) {
+                Some((_, transition)) => transition,
+                None => match self.request_transition(kind, page, &entry) {
+                    Ok(transition) => transition,
                     Err(error) => return Walk::Failed(error),
                 },
             };
-            alike = Some((entry, shape));
-            match shape {
-                Some(shape) => {
-                    let (src, dst) = self.frames_for(page, &entry, &shape);
-                    plan.add(shape, page, src, dst);
+            alike = Some((entry, transition));
+            match transition {
+                Some(transition) => {
+                    let (src, dst) = self.frames_for(page, &entry, &transition);
+                    plan.add(transition, page, src, dst);
                 }
                 None => self.mark_pin(kind, PageRange::page(page)),
             }
@@ -472,37 +472,37 @@ impl Driver {
     }
 
     /// What a request needs of a page; `None` if nothing.
-    fn request_shape(
+    fn request_transition(
         &self,
         kind: RequestKind,
         page: PageNo,
         entry: &PageEntry,
-    ) -> Result<Option<Shape>, RequestError> {
+    ) -> Result<Option<Transition>, RequestError> {
         let copies = entry.directory.copies();
         match kind {
             RequestKind::Free => {
                 let gone = entry.state == PageState::Tombstone;
-                return Ok((!gone).then(|| self.shape_free(entry)));
+                return Ok((!gone).then(|| self.free_transition(entry)));
             }
             RequestKind::Alloc => {
-                let mut shape = Shape::unchanged(copies, entry.owner(), Reason::Return);
-                shape.stop = AgentSet::only(AgentId::CPU);
-                return Ok(Some(shape));
+                let mut transition = Transition::unchanged(copies, entry.owner(), Reason::Return);
+                transition.stop = AgentSet::only(AgentId::CPU);
+                return Ok(Some(transition));
             }
             _ if entry.has(flag::DOOMED) || entry.state == PageState::Unallocated => {
                 let trims = kind == RequestKind::Trim;
                 return if trims { Ok(None) } else { Err(RequestError::Freed { page }) };
             }
             RequestKind::Protect => {
-                let mut shape = Shape::unchanged(copies, entry.owner(), Reason::User);
-                shape.demote = entry.directory.writers().without(AgentId::CPU);
-                return Ok((!shape.demote.is_empty()).then_some(shape));
+                let mut transition = Transition::unchanged(copies, entry.owner(), Reason::User);
+                transition.demote = entry.directory.writers().without(AgentId::CPU);
+                return Ok((!transition.demote.is_empty()).then_some(transition));
             }
             RequestKind::Trim => {
                 let idle = entry.has(flag::HOST_BACKED) && !copies.contains(MemoryId::HOST);
-                let mut shape = Shape::unchanged(copies, entry.owner(), Reason::Return);
-                shape.end = End::ReleaseHost;
-                return Ok((idle && !copies.is_empty()).then_some(shape));
+                let mut transition = Transition::unchanged(copies, entry.owner(), Reason::Return);
+                transition.end = End::ReleaseHost;
+                return Ok((idle && !copies.is_empty()).then_some(transition));
             }
             _ => {}
         }
@@ -515,16 +515,16 @@ impl Driver {
         if entry.state == PageState::Lost {
             return Err(RequestError::Lost { page, memory: entry.owner() });
         }
-        self.move_shape(kind, to, page, entry)
+        self.move_transition(kind, to, page, entry)
     }
 
-    fn move_shape(
+    fn move_transition(
         &self,
         kind: RequestKind,
         to: MemoryId,
         page: PageNo,
         entry: &PageEntry,
-    ) -> Result<Option<Shape>, RequestError> {
+    ) -> Result<Option<Transition>, RequestError> {
         let copies = entry.directory.copies();
         let prefetch = matches!(kind, RequestKind::Prefetch(_));
         let read_only = entry.has(flag::READ_ONLY) && !to.is_host();
@@ -548,8 +548,8 @@ impl Driver {
         };
         let reads = read_only || (prefetch && action == Action::Duplicate);
         let access = if reads { Access::Read } else { Access::Write };
-        let shape = self.shape(entry, to.agent(), access, action, reason);
-        shape.map(Some).map_err(|_| RequestError::CopyFailed { page, from: entry.owner(), to })
+        let transition = self.transition(entry, to.agent(), access, action, reason);
+        transition.map(Some).map_err(|_| RequestError::CopyFailed { page, from: entry.owner(), to })
     }
 
     /// Starts the chains for pages that a walk found; `false` if the rest has to wait.
@@ -594,7 +594,7 @@ impl Driver {
     ) -> Option<PageNo> {
         let mut left = None;
         let mut missing = None;
-        if let Some(card) = part.shape.needs_frames() {
+        if let Some(card) = part.transition.needs_frames() {
             let room = self.room(card);
             if part.pages > room {
                 let behind = crate::chain::cut_runs(&mut part.runs, room);
@@ -607,18 +607,24 @@ impl Driver {
         while part.pages > 0 {
             if !self.has_idle_chain() {
                 left = part.runs.first().map(|run| run.page);
-                self.give_frames_back(&part.shape, &part.runs);
+                self.give_frames_back(&part.transition, &part.runs);
                 self.await_chain(Work::Request(id));
                 break;
             }
-            let most = self.chain_limit(&part.shape, part.pages);
+            let most = self.chain_limit(&part.transition, part.pages);
             let behind = crate::chain::cut_runs(&mut part.runs, most);
             let runs = std::mem::replace(&mut part.runs, behind);
             part.pages = part.pages.saturating_sub(most);
             if let Some(request) = self.requests.get_mut(&id) {
                 request.chains += 1;
             }
-            self.start_chain(now, vec![Part::new(part.shape, runs)], Vec::new(), Some(id), None);
+            self.start_chain(
+                now,
+                vec![Part::new(part.transition, runs)],
+                Vec::new(),
+                Some(id),
+                None,
+            );
         }
         if let Some((card, missing)) = missing.filter(|_| !self.is_prefetch(id)) {
             self.wait_for_frames(now, card, missing, std::iter::once(Work::Request(id)));
@@ -631,7 +637,7 @@ impl Driver {
         let parts = &self.chains[chain as usize].parts;
         let moved: u64 = parts
             .iter()
-            .filter(|part| part.shape.fill != Fill::Nothing)
+            .filter(|part| part.transition.fill != Fill::Nothing)
             .map(|part| u64::from(part.pages))
             .sum();
         let runs: Vec<PageRange> =

@@ -4,7 +4,7 @@
 use farside_types::{AgentId, AgentSet, CancelReason, MemoryId, MemorySet, Time};
 
 use crate::Driver;
-use crate::chain::{End, Failure, Fill, Kind, Part, Pending, Shape};
+use crate::chain::{End, Failure, Fill, Part, Pending, Transition};
 use crate::command::{Executor, Run};
 use crate::event::{StepError, StepErrorKind};
 use crate::fault::Work;
@@ -44,9 +44,9 @@ impl Driver {
     }
 
     fn restore_pages(&mut self, index: u32, part: &Part) {
-        let shape = part.shape;
+        let transition = part.transition;
         let undrained = self.still_mapping(index);
-        let lost = shape.needs_frames();
+        let lost = transition.needs_frames();
         for run in part.runs.iter() {
             if let Some(card) = lost {
                 if !self.is_dead(card.memory()) {
@@ -54,9 +54,9 @@ impl Driver {
                 }
             }
             self.table.for_each_mut(run.pages(), |_, entry| {
-                entry.directory.unmap(shape.stop.minus(undrained));
-                entry.directory.protect(shape.demote.minus(undrained));
-                if shape.kind == Kind::Eviction {
+                entry.directory.unmap(transition.stop.minus(undrained));
+                entry.directory.protect(transition.demote.minus(undrained));
+                if transition.makes_room {
                     entry.set(flag::STAYS, entry.has(flag::EVICTION_FAILED));
                     entry.set(flag::EVICTION_FAILED, true);
                 }
@@ -148,7 +148,7 @@ impl Driver {
         let Some(part) = chain.parts.get(pending.part as usize) else {
             return;
         };
-        let into_host = part.shape.fill == Fill::Copy && part.shape.at.is_host();
+        let into_host = part.transition.fill == Fill::Copy && part.transition.at.is_host();
         if pending.drain || !into_host {
             return;
         }
@@ -167,8 +167,8 @@ impl Driver {
         };
         let chain = &mut self.chains[index as usize];
         let part = &chain.parts[pending.part as usize];
-        let (runs, shape, page) = (part.runs.clone(), part.shape, part.first_page());
-        let several = part.pages > 1 && shape.end != End::Free;
+        let (runs, transition, page) = (part.runs.clone(), part.transition, part.first_page());
+        let several = part.pages > 1 && transition.end != End::Free;
         self.suspect(index, pending.part, MemorySet::only(card.memory()));
         let agent = card.agent();
         let writes = runs.iter().any(|run| {
@@ -179,14 +179,14 @@ impl Driver {
             // Which of them it holds is not known: none is given up. The card keeps its entry in
             // the directory, and whoever needs one of them drains that page alone.
             chain.undrained = chain.undrained.with(agent);
-            let Shape { from, at, .. } = shape;
+            let Transition { from, at, .. } = transition;
             let kind = StepErrorKind::TimedOut;
             chain.failure.get_or_insert(Failure { kind, page, from, to: at });
             return;
         }
         chain.suspects = chain.suspects.with(card.memory());
         if writes {
-            let Shape { from, at, .. } = shape;
+            let Transition { from, at, .. } = transition;
             let kind = StepErrorKind::TimedOut;
             let lost = self.lose_written(index, card, &runs);
             let chain = &mut self.chains[index as usize];

@@ -9,7 +9,7 @@ use farside_types::{
 };
 
 use crate::Driver;
-use crate::chain::{Fill, Part, Shape, cut_runs, push_page};
+use crate::chain::{Fill, Part, Transition, cut_runs, push_page};
 use crate::command::{Command, Executor, Op, Phase, Run, Wait};
 use crate::driver::Due;
 use crate::event::{CardFault, Need};
@@ -38,7 +38,7 @@ pub(crate) struct Scratch {
     resumed: Vec<FaultId>,
 }
 
-/// Parts under construction: pages by shape.
+/// Parts under construction: pages by transition.
 #[derive(Default)]
 pub(crate) struct Plan {
     pub(crate) parts: Vec<OpenPart>,
@@ -50,13 +50,13 @@ pub(crate) struct Plan {
 pub(crate) struct Wider {
     pub(crate) page: PageNo,
     pub(crate) access: Access,
-    pub(crate) shape: Shape,
+    pub(crate) transition: Transition,
     pub(crate) reach: Reach,
 }
 
-/// Pages of one shape, and what waits for them.
+/// Pages with one transition, and what waits for them.
 pub(crate) struct OpenPart {
-    pub(crate) shape: Shape,
+    pub(crate) transition: Transition,
     pub(crate) runs: Vec<Run>,
     pub(crate) pages: u32,
     pub(crate) faults: Vec<FaultKey>,
@@ -66,8 +66,8 @@ pub(crate) struct OpenPart {
 
 impl Plan {
     /// Adds pages that are mapped where they are.
-    fn add_run(&mut self, shape: Shape, run: Run) {
-        let at = self.part_of(shape);
+    fn add_run(&mut self, transition: Transition, run: Run) {
+        let at = self.part_of(transition);
         let part = &mut self.parts[at];
         // Another fault of the batch may have brought the same run.
         if !part.runs.iter().any(|known| known.pages().overlaps(run.pages())) {
@@ -76,19 +76,31 @@ impl Plan {
         }
     }
 
-    /// The number of the part with this shape.
-    fn part_of(&mut self, shape: Shape) -> usize {
-        let known = self.parts.iter().rposition(|part| part.shape == shape);
+    /// The number of the part with this transition.
+    fn part_of(&mut self, transition: Transition) -> usize {
+        let known = self.parts.iter().rposition(|part| part.transition == transition);
         known.unwrap_or_else(|| {
             let runs = Vec::new();
-            self.parts.push(OpenPart { shape, runs, pages: 0, faults: Vec::new(), prefetched: 0 });
+            self.parts.push(OpenPart {
+                transition,
+                runs,
+                pages: 0,
+                faults: Vec::new(),
+                prefetched: 0,
+            });
             self.parts.len() - 1
         })
     }
 
     /// Adds `page`; its frames in the runs are `src` and `dst`. Gives the part's number.
-    pub(crate) fn add(&mut self, shape: Shape, page: PageNo, src: FrameNo, dst: FrameNo) -> usize {
-        let at = self.part_of(shape);
+    pub(crate) fn add(
+        &mut self,
+        transition: Transition,
+        page: PageNo,
+        src: FrameNo,
+        dst: FrameNo,
+    ) -> usize {
+        let at = self.part_of(transition);
         self.add_to(at, page, src, dst);
         at
     }
@@ -255,10 +267,10 @@ impl Driver {
                 self.stats.refills += 1;
                 Answer::Refill
             }
-            Resolve::Transition(shape, reach) => {
-                let part = self.enter(plan, shape, page, &entry);
+            Resolve::Transition(transition, reach) => {
+                let part = self.enter(plan, transition, page, &entry);
                 if reach.scope != Scope::Page {
-                    plan.wider.push(Wider { page, access, shape, reach });
+                    plan.wider.push(Wider { page, access, transition, reach });
                 }
                 Answer::Part(part)
             }
@@ -271,14 +283,14 @@ impl Driver {
     /// maps in the same way and whose frames go on: the card gets one entry of flexible length
     /// instead of a fault for each.
     fn refill_run(&self, agent: AgentId, page: PageNo, entry: &PageEntry, refills: &mut Plan) {
-        let shape = self.held_shape(entry, agent);
-        let frame = self.frame_at(page, entry, shape.at);
+        let transition = self.held_transition(entry, agent);
+        let frame = self.frame_at(page, entry, transition.at);
         let goes_on = |other: PageNo| {
             let neighbour = self.table.get(other);
             let expected = u64::from(frame.0) + other.0;
             neighbour.state != PageState::Moving
                 && neighbour.is_mapped_like(entry)
-                && u64::from(self.frame_at(other, neighbour, shape.at).0) + page.0 == expected
+                && u64::from(self.frame_at(other, neighbour, transition.at).0) + page.0 == expected
         };
         let block = PageRange::new(page.align_down(BLOCK_PAGES), BLOCK_PAGES);
         let before = PageRange::new(block.start, page.0 - block.start.0);
@@ -287,18 +299,18 @@ impl Driver {
         let last = behind.pages().take_while(|&p| goes_on(p)).last().unwrap_or(page);
         let start = FrameNo((u64::from(frame.0) + first.0 - page.0) as u32);
         let count = (last.0 - first.0 + 1) as u32;
-        refills.add_run(shape, Run { page: first, count, src: start, dst: start });
+        refills.add_run(transition, Run { page: first, count, src: start, dst: start });
     }
 
-    /// The shape of a page that stays as it is and is mapped (again) for `agent`.
-    pub(crate) fn held_shape(&self, entry: &PageEntry, agent: AgentId) -> Shape {
+    /// The transition of a page that stays as it is and is mapped (again) for `agent`.
+    pub(crate) fn held_transition(&self, entry: &PageEntry, agent: AgentId) -> Transition {
         let copies = entry.directory.copies();
-        let mut shape = Shape::unchanged(copies, entry.owner(), Reason::Demand);
-        shape.at = location(agent, copies, entry.owner());
+        let mut transition = Transition::unchanged(copies, entry.owner(), Reason::Demand);
+        transition.at = location(agent, copies, entry.owner());
         let writes = entry.directory.writers().contains(agent);
         let rights = if writes { Rights::ReadWrite } else { Rights::Read };
-        shape.map = Some((agent, rights));
-        shape
+        transition.map = Some((agent, rights));
+        transition
     }
 
     /// The frames that a run names: where the bytes come from, and where they go or are mapped.
@@ -307,31 +319,31 @@ impl Driver {
         &self,
         page: PageNo,
         entry: &PageEntry,
-        shape: &Shape,
+        transition: &Transition,
     ) -> (FrameNo, FrameNo) {
         let host = self.table.host_frame(page);
-        let (fresh, maps) = (shape.before.is_empty(), shape.map.is_some());
-        let src = match shape.fill {
+        let (fresh, maps) = (transition.before.is_empty(), transition.map.is_some());
+        let src = match transition.fill {
             Fill::Zero => host,
-            Fill::Copy => self.frame_at(page, entry, shape.from),
+            Fill::Copy => self.frame_at(page, entry, transition.from),
             Fill::Nothing if fresh => host,
-            Fill::Nothing if maps => self.frame_at(page, entry, shape.at),
-            Fill::Nothing => self.frame_at(page, entry, shape.from),
+            Fill::Nothing if maps => self.frame_at(page, entry, transition.at),
+            Fill::Nothing => self.frame_at(page, entry, transition.from),
         };
-        (src, if shape.at.is_host() { host } else { src })
+        (src, if transition.at.is_host() { host } else { src })
     }
 
     /// Enters a page into a plan and marks it, so that nothing enters it twice.
     pub(crate) fn enter(
         &mut self,
         plan: &mut Plan,
-        shape: Shape,
+        transition: Transition,
         page: PageNo,
         entry: &PageEntry,
     ) -> usize {
-        let (src, dst) = self.frames_for(page, entry, &shape);
+        let (src, dst) = self.frames_for(page, entry, &transition);
         self.table.get_mut(page).set(flag::PLANNED, true);
-        plan.add(shape, page, src, dst)
+        plan.add(transition, page, src, dst)
     }
 
     /// Puts a fault where its page's answer says.
@@ -376,10 +388,10 @@ impl Driver {
     /// Gives translations of resident pages back and resumes their faults.
     fn refill(&mut self, card: CardId, refills: Plan, resumed: &mut Vec<FaultId>) {
         for part in refills.parts {
-            let Some((_, rights)) = part.shape.map else {
+            let Some((_, rights)) = part.transition.map else {
                 continue;
             };
-            let op = Op::CardMap { runs: part.runs.into(), memory: part.shape.at, rights };
+            let op = Op::CardMap { runs: part.runs.into(), memory: part.transition.at, rights };
             self.loose(Executor::Card(card), Wait::Posted, Phase::Finalize, op);
         }
         if !resumed.is_empty() {
@@ -445,18 +457,18 @@ impl Driver {
             }
             let known = alike.filter(|(like, of, _)| *of == access && entry.is_like(like));
             if let Some((_, _, part)) = known {
-                let (src, dst) = self.frames_for(page, &entry, &plan.parts[part].shape);
+                let (src, dst) = self.frames_for(page, &entry, &plan.parts[part].transition);
                 plan.add_to(part, page, src, dst);
                 continue;
             }
-            let shape = match self.resolve(now, page, agent, access, again) {
-                Resolve::Resident => self.held_shape(&entry, agent),
-                Resolve::Transition(shape, _) => shape,
+            let transition = match self.resolve(now, page, agent, access, again) {
+                Resolve::Resident => self.held_transition(&entry, agent),
+                Resolve::Transition(transition, _) => transition,
                 Resolve::Cancel(reason) => return GroupPlan::Cancel(reason),
                 Resolve::Later(at) => return GroupPlan::Later(at),
             };
-            let (src, dst) = self.frames_for(page, &entry, &shape);
-            let part = plan.add(shape, page, src, dst);
+            let (src, dst) = self.frames_for(page, &entry, &transition);
+            let part = plan.add(transition, page, src, dst);
             alike = self.holds_for_neighbours(&entry).then_some((entry, access, part));
         }
         GroupPlan::Go(plan)
@@ -526,13 +538,13 @@ impl Driver {
         let mut plan = Plan::default();
         match self.resolve(now, page, AgentId::CPU, access, attempts > 0) {
             Resolve::Resident => {
-                let shape = self.held_shape(&entry, AgentId::CPU);
-                self.enter(&mut plan, shape, page, &entry);
+                let transition = self.held_transition(&entry, AgentId::CPU);
+                self.enter(&mut plan, transition, page, &entry);
             }
-            Resolve::Transition(shape, reach) => {
-                self.enter(&mut plan, shape, page, &entry);
+            Resolve::Transition(transition, reach) => {
+                self.enter(&mut plan, transition, page, &entry);
                 if reach.scope != Scope::Page {
-                    plan.wider.push(Wider { page, access, shape, reach });
+                    plan.wider.push(Wider { page, access, transition, reach });
                 }
             }
             Resolve::Cancel(_) => return self.poison(page),
@@ -603,8 +615,8 @@ impl Driver {
                 continue;
             }
             let access = self.move_access(&entry, action);
-            if let Ok(shape) = self.shape(&entry, agent, access, action, reason) {
-                self.enter(&mut plan, shape, page, &entry);
+            if let Ok(transition) = self.transition(&entry, agent, access, action, reason) {
+                self.enter(&mut plan, transition, page, &entry);
             }
         }
         self.start_plan(now, plan, None);
@@ -641,7 +653,7 @@ impl Driver {
             self.table.for_each_mut(run.pages(), |_, entry| entry.set(flag::PLANNED, false));
         }
         let mut late = None;
-        if let Some(card) = part.shape.needs_frames() {
+        if let Some(card) = part.transition.needs_frames() {
             let room = self.room(card);
             if part.pages > room {
                 late = Some((card, cut_part(&mut part, room, &self.faults)));
@@ -649,10 +661,10 @@ impl Driver {
             self.take_frames(card, part.pages, &mut part.runs);
         }
         while part.pages > 0 {
-            let most = self.chain_limit(&part.shape, part.pages);
+            let most = self.chain_limit(&part.transition, part.pages);
             let rest = (part.pages > most).then(|| cut_part(&mut part, most, &self.faults));
-            let OpenPart { shape, runs, faults, prefetched, .. } = part;
-            let sealed = Part { prefetched, ..Part::new(shape, runs) };
+            let OpenPart { transition, runs, faults, prefetched, .. } = part;
+            let sealed = Part { prefetched, ..Part::new(transition, runs) };
             let of_part =
                 |fault: &HostFault| sealed.runs.iter().any(|run| run.pages().contains(fault.page));
             let host = host.filter(of_part);
@@ -663,13 +675,13 @@ impl Driver {
         late
     }
 
-    /// Most pages of a chain of this shape.
-    pub(crate) fn chain_limit(&self, shape: &Shape, pages: u32) -> u32 {
+    /// Most pages of a chain with this transition.
+    pub(crate) fn chain_limit(&self, transition: &Transition, pages: u32) -> u32 {
         use crate::capability::Transport;
         let most = self.config.limits.chain_pages;
-        let bounced = shape.fill == Fill::Copy
+        let bounced = transition.fill == Fill::Copy
             && matches!(
-                self.config.capabilities.transport(shape.from, shape.at, pages),
+                self.config.capabilities.transport(transition.from, transition.at, pages),
                 Transport::Bounce(..)
             );
         if bounced { most.min(self.config.capabilities.bounce_pages) } else { most }
@@ -680,7 +692,7 @@ impl Driver {
         let needed: u32 = plan
             .parts
             .iter()
-            .filter(|part| part.shape.needs_frames().is_some())
+            .filter(|part| part.transition.needs_frames().is_some())
             .map(|part| part.pages)
             .sum();
         let Some(card) = self.faults.get(key).map(|fault| fault.card) else {
@@ -691,11 +703,11 @@ impl Driver {
             return false;
         }
         let mut parts = Vec::with_capacity(plan.parts.len());
-        for OpenPart { shape, mut runs, pages, .. } in plan.parts.drain(..) {
-            if shape.needs_frames().is_some() {
+        for OpenPart { transition, mut runs, pages, .. } in plan.parts.drain(..) {
+            if transition.needs_frames().is_some() {
                 self.take_frames(card, pages, &mut runs);
             }
-            parts.push(Part::new(shape, runs));
+            parts.push(Part::new(transition, runs));
         }
         if self.mutated.on(Mutation::ResumeGroupEarly) {
             let mut answered = vec![key];
@@ -795,5 +807,5 @@ fn cut_part(part: &mut OpenPart, most: u32, open: &Faults) -> OpenPart {
     part.faults = before;
     let pages = part.pages.saturating_sub(most);
     part.pages -= pages;
-    OpenPart { shape: part.shape, runs: behind, pages, faults: after, prefetched: 0 }
+    OpenPart { transition: part.transition, runs: behind, pages, faults: after, prefetched: 0 }
 }

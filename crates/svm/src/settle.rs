@@ -4,7 +4,7 @@
 use farside_types::{AgentId, AgentSet, CardId, MemoryId, PageNo, Reason, Time};
 
 use crate::Driver;
-use crate::chain::{End, Fill, Kind, Part, Shape};
+use crate::chain::{End, Fill, Label, Part, Transition};
 use crate::command::{Executor, Op, Phase, Run, Runs, Wait};
 use crate::fault::Work;
 use crate::mutation::Mutation;
@@ -53,7 +53,7 @@ impl Driver {
         }
         let known = self.chains[index as usize].host_faults;
         for part in &self.chains[index as usize].parts {
-            let Some((AgentId::CPU, rights)) = part.shape.map else { continue };
+            let Some((AgentId::CPU, rights)) = part.transition.map else { continue };
             for run in part.runs.iter() {
                 let pages = self.standing.range(run.pages().start..run.pages().end());
                 let gone: Vec<PageNo> = pages
@@ -71,32 +71,35 @@ impl Driver {
 
     /// Enters a part's new state into the tables.
     fn apply(&mut self, now: Time, index: u32, part: &Part) {
-        let shape = part.shape;
-        if shape.end == End::Free {
+        let transition = part.transition;
+        if transition.end == End::Free {
             return self.apply_free(index, part);
         }
-        let replicas = shape.before.union(shape.after).iter().filter(|m| !m.is_host()).count() > 1
-            || (shape.owner.is_host() && shape.after.len() > 1)
-            || (!shape.before.is_empty() && shape.from.is_host() && shape.before.len() > 1);
+        let replicas =
+            transition.before.union(transition.after).iter().filter(|m| !m.is_host()).count() > 1
+                || (transition.owner.is_host() && transition.after.len() > 1)
+                || (!transition.before.is_empty()
+                    && transition.from.is_host()
+                    && transition.before.len() > 1);
         for run in part.runs.iter() {
             if replicas {
-                self.move_frames_slowly(index, &shape, run);
+                self.move_frames_slowly(index, &transition, run);
             } else {
-                self.move_frames(index, &shape, run);
+                self.move_frames(index, &transition, run);
             }
-            self.track_residency(&shape, run);
-            self.enter_run(now, &shape, run);
-            self.record(now, &shape, run);
+            self.track_residency(&transition, run);
+            self.enter_run(now, &transition, run);
+            self.record(now, &transition, run);
         }
         self.count(part);
     }
 
     /// Frames of pages that have one card's frame at most before and after: by whole runs.
-    fn move_frames(&mut self, index: u32, shape: &Shape, run: &Run) {
-        if let Some(card) = shape.dropped().iter().find_map(MemoryId::card) {
+    fn move_frames(&mut self, index: u32, transition: &Transition, run: &Run) {
+        if let Some(card) = transition.dropped().iter().find_map(MemoryId::card) {
             // The runs name the source's frames, unless they name what is mapped.
-            let names_source = shape.fill == Fill::Copy || shape.map.is_none();
-            let from = (names_source && shape.from.card() == Some(card)).then_some(run.src);
+            let names_source = transition.fill == Fill::Copy || transition.map.is_none();
+            let from = (names_source && transition.from.card() == Some(card)).then_some(run.src);
             match from {
                 Some(frame) => self.drop_frames(index, card, frame, run.count),
                 None => {
@@ -111,11 +114,11 @@ impl Driver {
 
     /// The pages of a freed allocation are nowhere.
     fn apply_free(&mut self, index: u32, part: &Part) {
-        let shape = part.shape;
+        let transition = part.transition;
         for run in part.runs.iter() {
             for page in run.pages().pages() {
                 let entry = *self.table.get(page);
-                for memory in shape.before.iter() {
+                for memory in transition.before.iter() {
                     let Some(card) = memory.card().filter(|_| !self.is_dead(memory)) else {
                         continue;
                     };
@@ -128,7 +131,7 @@ impl Driver {
                 *self.table.get_mut(page) =
                     crate::page::PageEntry { flags, state, chain: NO_CHAIN, ..Default::default() };
             }
-            self.track_residency(&shape, run);
+            self.track_residency(&transition, run);
         }
     }
 
@@ -145,28 +148,28 @@ impl Driver {
     }
 
     /// Frames of pages with several cards' copies: page by page.
-    fn move_frames_slowly(&mut self, index: u32, shape: &Shape, run: &Run) {
+    fn move_frames_slowly(&mut self, index: u32, transition: &Transition, run: &Run) {
         for (i, page) in run.pages().pages().enumerate() {
             let entry = *self.table.get(page);
             let page_index = self.table.index(page);
             let mut kept = None;
-            for memory in shape.before.iter() {
+            for memory in transition.before.iter() {
                 // Frames of a card that went away meanwhile are forgotten already.
                 let Some(card) = memory.card().filter(|_| !self.is_dead(memory)) else { continue };
                 let frame = self.frame_at(page, &entry, memory);
                 self.cards[card.0 as usize].replicas.remove(&page_index);
-                if !shape.after.contains(memory) {
+                if !transition.after.contains(memory) {
                     self.drop_frames(index, card, frame, 1);
-                } else if memory == shape.owner {
+                } else if memory == transition.owner {
                     kept = Some(frame);
                 } else {
                     self.cards[card.0 as usize].replicas.insert(page_index, frame);
                 }
             }
-            let gained = shape.fill != Fill::Nothing && !shape.at.is_host();
+            let gained = transition.fills() && !transition.at.is_host();
             let new = run.dst.offset(i as u32);
-            if gained && shape.at != shape.owner {
-                if let Some(card) = shape.at.card() {
+            if gained && transition.at != transition.owner {
+                if let Some(card) = transition.at.card() {
                     self.cards[card.0 as usize].replicas.insert(page_index, new);
                 }
             }
@@ -176,40 +179,42 @@ impl Driver {
         }
     }
 
-    fn track_residency(&mut self, shape: &Shape, run: &Run) {
-        for card in shape.dropped().iter().filter_map(MemoryId::card) {
+    fn track_residency(&mut self, transition: &Transition, run: &Run) {
+        for card in transition.dropped().iter().filter_map(MemoryId::card) {
             if !self.mutated.on(Mutation::StaleResidency) && !self.is_dead(card.memory()) {
                 self.cards[card.0 as usize].residency.remove(run.pages());
             }
         }
-        for card in shape.after.minus(shape.before).iter().filter_map(MemoryId::card) {
+        for card in transition.after.minus(transition.before).iter().filter_map(MemoryId::card) {
             self.cards[card.0 as usize].residency.insert(run.pages());
         }
     }
 
     /// The new entries of a run.
-    fn enter_run(&mut self, now: Time, shape: &Shape, run: &Run) {
-        let gained = shape.fill != Fill::Nothing;
-        let takes_frame = gained && shape.at == shape.owner && !shape.owner.is_host();
-        let moved = gained || matches!(shape.kind, Kind::Collapse | Kind::Migration);
+    fn enter_run(&mut self, now: Time, transition: &Transition, run: &Run) {
+        let gained = transition.fills();
+        let takes_frame =
+            gained && transition.at == transition.owner && !transition.owner.is_host();
+        let moved = gained || transition.collapses;
         let window = self.config.thrash.window;
         let dead = self.dead;
         let mut scrub = false;
         let mut frame = run.dst;
         self.table.for_each_mut(run.pages(), |_, entry| {
             let directory = &mut entry.directory;
-            directory.unmap(shape.stop);
-            directory.protect(shape.demote);
-            directory.set_copies(shape.after);
-            if let Some((agent, rights)) = shape.map {
+            directory.unmap(transition.stop);
+            directory.protect(transition.demote);
+            directory.set_copies(transition.after);
+            if let Some((agent, rights)) = transition.map {
                 directory.map(agent, rights);
                 entry.flags |= flag::REFERENCED;
             }
-            if shape.stop.contains(AgentId::CPU) {
+            if transition.stop.contains(AgentId::CPU) {
                 entry.set(flag::POISONED, false);
             }
             if moved {
-                let fight = shape.reason == Reason::Demand || shape.reason == Reason::Collapse;
+                let fight =
+                    transition.reason == Reason::Demand || transition.reason == Reason::Collapse;
                 let again = entry.moved_at != 0 && entry.residency(now) < window;
                 let count = if fight && again { entry.directory.bounces() + 1 } else { 0 };
                 // What the program asked for is no fight, and ends one.
@@ -219,17 +224,17 @@ impl Driver {
             if takes_frame {
                 entry.frame = frame;
             }
-            entry.owner = shape.owner.0;
+            entry.owner = transition.owner.0;
             entry.set(flag::STAYS | flag::EVICTION_FAILED, false);
-            if shape.after.contains(MemoryId::HOST) {
+            if transition.after.contains(MemoryId::HOST) {
                 entry.set(flag::HOST_BACKED, true);
             }
-            if shape.end == End::ReleaseHost {
+            if transition.end == End::ReleaseHost {
                 entry.set(flag::HOST_BACKED, false);
             }
             entry.state = entry.settled_state();
             entry.chain = NO_CHAIN;
-            scrub |= !shape.after.and(dead).is_empty();
+            scrub |= !transition.after.and(dead).is_empty();
             frame = frame.offset(1);
         });
         if scrub {
@@ -237,43 +242,43 @@ impl Driver {
         }
     }
 
-    fn record(&mut self, now: Time, shape: &Shape, run: &Run) {
-        if shape.fill == Fill::Nothing {
+    fn record(&mut self, now: Time, transition: &Transition, run: &Run) {
+        if !transition.fills() {
             return;
         }
-        let from = (!shape.before.is_empty()).then_some(shape.from);
-        let reason = shape.reason;
+        let from = (!transition.before.is_empty()).then_some(transition.from);
+        let reason = transition.reason;
         let range = run.pages();
-        self.history.push(Moved { at: now, range, from, to: shape.at, reason });
+        self.history.push(Moved { at: now, range, from, to: transition.at, reason });
         if let Some(object) = self.space.holding_mut(run.page) {
             object.pages_moved += u64::from(run.count);
         }
     }
 
     pub(crate) fn count(&mut self, part: &Part) {
-        let (shape, pages) = (&part.shape, u64::from(part.pages));
+        let (transition, pages) = (&part.transition, u64::from(part.pages));
         let around = u64::from(part.prefetched.min(part.pages));
         let stats = &mut self.stats;
-        if shape.fill != Fill::Nothing {
-            let from = (!shape.before.is_empty()).then_some(shape.from);
-            *stats.moves.entry((from, shape.at)).or_default() += pages;
-            *stats.by_reason.entry(shape.reason).or_default() += pages - around;
+        if transition.fills() {
+            let from = (!transition.before.is_empty()).then_some(transition.from);
+            *stats.moves.entry((from, transition.at)).or_default() += pages;
+            *stats.by_reason.entry(transition.reason).or_default() += pages - around;
             if around > 0 {
                 *stats.by_reason.entry(Reason::Prefetch).or_default() += around;
             }
         }
-        match shape.kind {
-            Kind::Migration => stats.migrations += pages,
-            Kind::Duplication => stats.duplications += pages,
-            Kind::Collapse => stats.collapses += pages,
-            Kind::RemoteMap => stats.remote_maps += pages,
-            Kind::Eviction => {
+        match transition.label {
+            Label::Migration => stats.migrations += pages,
+            Label::Duplication => stats.duplications += pages,
+            Label::Collapse => stats.collapses += pages,
+            Label::RemoteMap => stats.remote_maps += pages,
+            Label::Eviction => {
                 stats.evictions += pages;
-                if shape.fill == Fill::Nothing {
+                if !transition.fills() {
                     stats.clean_departures += pages;
                 }
             }
-            Kind::Rights => {}
+            Label::Rights => {}
         }
     }
 
@@ -298,7 +303,7 @@ impl Driver {
         for part in 0..self.chains[index as usize].parts.len() {
             let part = &self.chains[index as usize].parts[part];
             let hinted = self.table.get(part.first_page()).has(flag::HINTED);
-            if !hinted || part.shape.fill == Fill::Nothing || part.shape.end != End::Settle {
+            if !hinted || !part.transition.fills() || part.transition.end != End::Settle {
                 continue;
             }
             for run in part.runs.clone().iter() {

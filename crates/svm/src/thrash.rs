@@ -8,7 +8,7 @@
 use farside_types::{Access, AgentId, AgentSet, PageNo, Reason, Time};
 
 use crate::Driver;
-use crate::chain::Shape;
+use crate::chain::Transition;
 use crate::driver::Due;
 use crate::page::{PageEntry, PageState, flag};
 use crate::placement::{Action, Decision};
@@ -86,10 +86,10 @@ impl Driver {
         if !settled || remote.is_empty() || entry.has(flag::DOOMED) {
             return;
         }
-        let mut shape = Shape::unchanged(copies, owner, Reason::Thrash);
-        shape.stop = remote;
+        let mut transition = Transition::unchanged(copies, owner, Reason::Thrash);
+        transition.stop = remote;
         let mut plan = Plan::default();
-        self.enter(&mut plan, shape, page, &entry);
+        self.enter(&mut plan, transition, page, &entry);
         self.start_plan(now, plan, None);
     }
 }

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use farside::CardPlace;
-use farside_live::serve::{CardConfig, CardServer, CardStatus, read_status};
+use farside_softcard::serve::{CardConfig, CardServer, CardStatus, read_status};
 
 pub use census::{Census, switches_of};
 pub use exercise::{Exercise, STEPS, expect_loss};

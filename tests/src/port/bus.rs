@@ -8,7 +8,7 @@ use farside_card::interface::{
     RingHeader, RingKind, entry_from_bytes, register, ring_bytes,
 };
 use farside_card::{Bus, BusError};
-use farside_live::shared::SharedMemory;
+use farside_linux::shared::SharedMemory;
 use farside_types::{FaultId, Rights};
 
 use super::mutation::{Broken, RingMutation};

@@ -7,8 +7,8 @@ use farside_card::interface::{Status, register};
 use farside_card::{
     Action, Card as Model, CounterGroup, Function, FunctionConfig, Geometry, JobEnd, TransferFailed,
 };
+use farside_linux::shared::SharedMemory;
 use farside_live::harness::Far;
-use farside_live::shared::SharedMemory;
 use farside_types::{CardId, CommandId, JobId};
 
 use super::bus::{FarBus, Taken};

@@ -8,7 +8,7 @@ use farside_card::interface::{
 };
 use farside_types::PAGE_SIZE;
 
-use crate::mapping::{Mapping, MemoryError, memory_file};
+use farside_linux::mapping::{Mapping, MemoryError, memory_file};
 
 const WHAT: &str = "farside-rings";
 

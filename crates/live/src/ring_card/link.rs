@@ -15,21 +15,21 @@ use super::transport::{
     DmaPiece, Transport, TransportError, read_u32, read_u64, write_u32, write_u64,
 };
 use crate::error::LiveError;
-use crate::job::Job;
+use farside_softcard::Job;
 
 /// What a card says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub struct Identity {
     /// Frames of the function's memory.
-    pub(crate) frames: u32,
+    pub frames: u32,
     /// Processing elements.
-    pub(crate) pes: u32,
+    pub pes: u32,
     /// The life of the function.
-    pub(crate) generation: u64,
+    pub generation: u64,
     /// Pages of one DMA command.
-    pub(crate) dma_pages: u32,
+    pub dma_pages: u32,
     /// Capability bits.
-    pub(crate) capabilities: u64,
+    pub capabilities: u64,
 }
 
 /// A command of the driver that has parts under way.

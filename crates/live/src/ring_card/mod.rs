@@ -25,22 +25,23 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll};
 
 pub(crate) use bus_map::BusMap;
 pub(crate) use control::Sizes;
+pub use link::Identity;
+pub(crate) use link::Link;
 #[cfg(feature = "harness")]
 pub(crate) use link::identify;
-pub(crate) use link::{Identity, Link};
-pub(crate) use place::connect;
+pub use place::connect;
 pub use place::{CardPlace, PlaceError};
 pub(crate) use receive::Received;
 #[cfg(feature = "harness")]
 pub(crate) use receive::fault_of;
 pub use transport::TransportError;
 use transport::read_u32;
-pub(crate) use transport::{DmaPiece, Transport, Watch};
+pub use transport::{DmaPiece, Transport, Watch};
 
-use crate::card_memory::CardMemory;
 use crate::error::LiveError;
-use crate::lock::lock;
 use crate::memories::Memories;
+use farside_linux::card_memory::CardMemory;
+use farside_linux::lock::lock;
 
 /// A descriptor that says when a card goes.
 #[derive(Debug)]

@@ -68,8 +68,8 @@ pub(crate) fn sockets(path: &Path) -> Vec<PathBuf> {
     if !path.is_dir() {
         return vec![path.to_owned()];
     }
-    (0..u32::from(crate::serve::FUNCTIONS_MAX))
-        .map(|function| path.join(crate::serve::socket_name(function)))
+    (0..u32::from(farside_softcard::serve::FUNCTIONS_MAX))
+        .map(|function| path.join(farside_softcard::serve::socket_name(function)))
         .take_while(|socket| socket.exists())
         .collect()
 }
@@ -79,7 +79,7 @@ pub(crate) fn sockets(path: &Path) -> Vec<PathBuf> {
 ///
 /// # Errors
 /// [`LiveError::CardAbsent`], [`LiveError::CardsBusy`], [`LiveError::Card`].
-pub(crate) fn connect(
+pub fn connect(
     card: CardId,
     place: &CardPlace,
     patience: Duration,

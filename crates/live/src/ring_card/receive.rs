@@ -13,8 +13,8 @@ use farside_types::{
 };
 
 use super::link::{Link, Pending};
-use crate::error::KernelError;
-use crate::job::Job;
+use farside_softcard::Job;
+use farside_softcard::KernelError;
 
 /// Something that a card has said.
 #[derive(Debug)]

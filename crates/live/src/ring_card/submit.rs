@@ -14,8 +14,8 @@ use farside_types::{CommandId, FaultId, JobId, Reason, Rights};
 use super::control::{BLOCK_BYTES, Block};
 use super::link::{InFlight, Link, Pending};
 use super::receive::fault_on_card;
-use crate::job::Job;
 use crate::runtime::ASID;
+use farside_softcard::Job;
 
 /// Extents of one list: a block of the control memory.
 const LIST_EXTENTS: usize = BLOCK_BYTES / EXTENT_BYTES as usize;

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 /// A bus: registers, DMA maps and interrupts of one function. Two implementations: a card's process
 /// over vfio-user, and the kernel's VFIO.
-pub(crate) trait Transport: Send + Sync + std::fmt::Debug {
+pub trait Transport: Send + Sync + std::fmt::Debug {
     /// Reads a register of BAR0 that is 4 or 8 bytes wide, little endian.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), TransportError>;
 
@@ -42,7 +42,7 @@ pub(crate) trait Transport: Send + Sync + std::fmt::Debug {
 
 /// A descriptor to wait for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Watch<'a> {
+pub enum Watch<'a> {
     /// The card is gone when it hangs up, on both sides.
     Connection(BorrowedFd<'a>),
     /// The card may be gone when it becomes readable.
@@ -51,17 +51,17 @@ pub(crate) enum Watch<'a> {
 
 /// Memory that a card is to reach.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct DmaPiece<'a> {
+pub struct DmaPiece<'a> {
     /// Bus address of its first byte.
-    pub(crate) bus: u64,
+    pub bus: u64,
     /// Its length.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Where this process has it mapped.
-    pub(crate) address: *mut u8,
+    pub address: *mut u8,
     /// The file it lies in.
-    pub(crate) file: BorrowedFd<'a>,
+    pub file: BorrowedFd<'a>,
     /// Where in the file.
-    pub(crate) offset: u64,
+    pub offset: u64,
 }
 
 /// A card cannot be reached, or refuses.

@@ -9,7 +9,7 @@ use rustix::event::EventfdFlags;
 use rustix::io::Errno;
 
 use super::transport::{DmaPiece, Transport, TransportError, Watch};
-use crate::vfio::{
+use farside_linux::vfio::{
     Access, Device, InterruptKind, PciAddress, RegionIndex, RegionMapping, VfioError,
 };
 

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::hangs_up;
 use super::transport::{DmaPiece, Transport, TransportError, Watch};
-use crate::lock::lock;
+use farside_linux::lock::lock;
 
 /// How long a message may take. Messages are rare: at the beginning, at the end, and when memories
 /// change.

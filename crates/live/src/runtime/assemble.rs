@@ -8,11 +8,11 @@ use farside_types::{CardId, FrameNo, MemoryId, MemorySet, PAGE_SIZE};
 
 use super::{Port, RuntimeConfig};
 use crate::arena::Arena;
-use crate::card_memory::CardMemory;
 use crate::error::LiveError;
 use crate::memories::Memories;
 use crate::ring_card::{BusMap, CardPlace, Identity, RingCard, Sizes, Transport, connect};
-use crate::soft_card::SoftCard;
+use farside_linux::card_memory::CardMemory;
+use farside_softcard::SoftCard;
 
 /// How long a card that is being started may take to be there.
 const PATIENCE: Duration = Duration::from_secs(2);

@@ -11,11 +11,11 @@ use farside_types::{CardId, CommandId, PageRange, Span, VirtAddr};
 use super::carry_out::AbortOnPanic;
 use super::{Port, Runtime};
 use crate::error::{LiveError, hint};
-use crate::job::{Job, Stop};
-use crate::lock::lock;
-use crate::record::Recorder;
-use crate::signals::BlockedSignals;
-use crate::soft_card::{Backplane, SoftCard};
+use farside_linux::lock::lock;
+use farside_linux::signals::BlockedSignals;
+use farside_softcard::Recorder;
+use farside_softcard::{Backplane, SoftCard};
+use farside_softcard::{Job, Stop};
 
 impl Backplane for Runtime {
     fn raised(&self, card: &SoftCard) {

@@ -7,10 +7,10 @@ use farside_svm::{Command, Event, Executor, Op, Reply};
 use farside_types::{CardId, CommandId, Epoch, JobId, Time};
 
 use super::{Core, Port, Runtime};
-use crate::job::Job;
-use crate::lock::lock;
 use crate::ring_card::RingCard;
 use crate::threads::is_fault_reader;
+use farside_linux::lock::lock;
+use farside_softcard::Job;
 
 impl Runtime {
     /// Tells the driver and carries out what follows.
@@ -164,7 +164,7 @@ impl Runtime {
         if let Op::CardLaunch { job } = op {
             core.jobs.get(&job).into_iter().for_each(|job| card.enqueue(Arc::clone(job)));
         }
-        if card.carry_out(id, &op) == Drained::Now {
+        if super::soft_ring::carry_out(card, id, &op) == Drained::Now {
             let now = self.clock.now();
             core.driver.0.handle(now, Event::Done { command: id, epoch, result: Ok(()) });
         } else {

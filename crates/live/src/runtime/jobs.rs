@@ -3,17 +3,52 @@
 use std::sync::Arc;
 
 use farside_svm::Event;
-use farside_types::{JobId, Span, Time};
+use farside_types::{CardId, JobId, Span, Time};
 
 use super::carry_out::AbortOnPanic;
-use super::{Port, Runtime};
+use super::{ASID, Port, Runtime};
 use crate::error::LiveError;
-use crate::job::{Job, Stop};
-use crate::lock::lock;
-use crate::signals::BlockedSignals;
-use crate::soft_card::Backplane;
+use farside_linux::lock::lock;
+use farside_linux::signals::BlockedSignals;
+use farside_softcard::Backplane;
+use farside_softcard::{Granted, Job, KernelArgs, KernelBody, Returned, Stop};
 
 impl Runtime {
+    /// A job that runs a closure on a card in the program. `limit` counts from now.
+    pub fn closure(
+        &self,
+        card: CardId,
+        name: Arc<str>,
+        grants: Vec<Granted>,
+        limit: Option<Span>,
+        body: KernelBody,
+    ) -> Arc<Job> {
+        let id = JobId(self.fresh_id());
+        Job::new(id, (card, ASID), name, grants, self.deadline(limit), body)
+    }
+
+    /// A job for a card that is not in the program: the kernel of that name, with these arguments.
+    /// `limit` counts from now; `returned` gets what the kernel returns, if it ends well.
+    pub fn call(
+        &self,
+        card: CardId,
+        args: &KernelArgs,
+        limit: Option<Span>,
+        returned: Returned,
+    ) -> Arc<Job> {
+        let id = JobId(self.fresh_id());
+        Job::call(id, (card, ASID), args, self.deadline(limit), returned)
+    }
+
+    fn deadline(&self, limit: Option<Span>) -> Option<Time> {
+        limit.map(|span| self.clock.now() + span)
+    }
+
+    /// Tells a job to stop; it does at its next access to memory, or its next checkpoint.
+    pub fn cancel(&self, job: &Job) {
+        self.stop_job(job, Stop::Cancelled);
+    }
+
     /// Enters a job and tells the driver.
     ///
     /// # Errors

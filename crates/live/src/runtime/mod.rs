@@ -15,6 +15,7 @@ mod cards;
 mod carry_out;
 mod jobs;
 pub(crate) mod rings;
+mod soft_ring;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,18 +26,18 @@ use farside_card::Geometry;
 use farside_svm::{Command, Config, Driver, Event, Outcome, Placement, Request, RequestError};
 use farside_types::{Asid, CardId, CommandId, Epoch, JobId, PageRange, RequestId, Time, VirtAddr};
 
-use crate::clock::Clock;
 use crate::error::LiveError;
-use crate::job::Job;
-use crate::lock::lock;
 use crate::memories::Memories;
-use crate::record::Recorder;
 use crate::ring_card::{CardPlace, RingCard};
-use crate::signals::BlockedSignals;
-use crate::soft_card::SoftCard;
 use crate::times::{TimeSpent, Times};
-use crate::wait::Gate;
 use assemble::{Parts, assemble};
+use farside_linux::clock::Clock;
+use farside_linux::lock::lock;
+use farside_linux::signals::BlockedSignals;
+use farside_linux::wait::Gate;
+use farside_softcard::Job;
+use farside_softcard::Recorder;
+use farside_softcard::SoftCard;
 
 /// The one address space of a runtime on its cards.
 pub(crate) const ASID: Asid = Asid(0);

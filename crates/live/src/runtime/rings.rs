@@ -10,12 +10,13 @@ use farside_types::{CardId, CommandId, Span};
 
 use super::carry_out::AbortOnPanic;
 use super::{Core, Port, Runtime};
-use crate::error::{KernelError, LiveError, hint};
-use crate::job::{Job, Stop};
-use crate::lock::lock;
+use crate::error::{LiveError, hint};
 use crate::ring_card::{Link, Received, RingCard, TransportError, connect};
-use crate::signals::block_for_whole_thread;
-use crate::soft_card::SoftCard;
+use farside_linux::lock::lock;
+use farside_linux::signals::block_for_whole_thread;
+use farside_softcard::KernelError;
+use farside_softcard::SoftCard;
+use farside_softcard::{Job, Stop};
 
 /// First and longest pause between two tries to get a card back.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));

@@ -1,0 +1,147 @@
+//! `farside bench`: each promised number beside the limit it is measured against, in one run.
+//!
+//! All numbers are ratios of medians: this machine's speed cancels out. Threads are pinned: the
+//! program to one processor, those who answer its faults to another.
+
+mod card_process;
+mod driver;
+mod far;
+mod faults;
+mod moves;
+mod raw;
+mod stream;
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+/// One promised number.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    /// What is measured.
+    pub(crate) name: &'static str,
+    /// What Farside reached.
+    pub(crate) reached: f64,
+    /// What was promised.
+    pub(crate) target: Target,
+    /// What the number means: `x` a ratio, or a unit.
+    pub(crate) unit: &'static str,
+    /// What it was compared with, and both sides in absolute terms.
+    pub(crate) detail: String,
+    /// Whether the promise is kept in this run.
+    pub(crate) kept: bool,
+}
+
+/// A promise.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Target {
+    /// At most this.
+    AtMost(f64),
+    /// At least this.
+    AtLeast(f64),
+}
+
+impl Row {
+    pub(crate) fn new(
+        name: &'static str,
+        reached: f64,
+        target: Target,
+        unit: &'static str,
+        detail: String,
+    ) -> Row {
+        let kept = match target {
+            Target::AtMost(most) => reached <= most,
+            Target::AtLeast(least) => reached >= least,
+        };
+        Row { name, reached, target, unit, detail, kept }
+    }
+
+    /// The same row with more to say.
+    pub(crate) fn noting(mut self, more: &str) -> Row {
+        self.detail.push_str(more);
+        self
+    }
+}
+
+impl std::fmt::Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (sign, bound) = match self.target {
+            Target::AtMost(bound) => ("≤", bound),
+            Target::AtLeast(bound) => ("≥", bound),
+        };
+        let mark = if self.kept { "ok  " } else { "MISS" };
+        write!(
+            f,
+            "{mark} {:<58} {:>8.3} {:<8} {sign} {bound:<6} {}",
+            self.name, self.reached, self.unit, self.detail
+        )
+    }
+}
+
+/// A group of numbers that are measured together.
+pub(crate) struct Bench {
+    /// Its name on the command line.
+    pub(crate) name: &'static str,
+    /// Measures.
+    pub(crate) run: fn(Effort) -> Result<Vec<Row>, farside::Error>,
+}
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    /// Samples per number.
+    pub(crate) samples: usize,
+}
+
+/// All groups.
+pub(crate) const ALL: [Bench; 5] = [
+    Bench { name: "faults", run: faults::run },
+    Bench { name: "moves", run: moves::run },
+    Bench { name: "stream", run: stream::run },
+    Bench { name: "driver", run: driver::run },
+    Bench { name: "far", run: far::run },
+];
+
+/// The median; the samples are not empty.
+pub(crate) fn median(mut samples: Vec<f64>) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples[samples.len() / 2]
+}
+
+/// Seconds that `body` takes.
+pub(crate) fn timed(body: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    body();
+    start.elapsed().as_secs_f64()
+}
+
+/// Processor time of the whole process that `body` takes, in seconds.
+pub(crate) fn processor_time(body: impl FnOnce()) -> f64 {
+    let before = process_clock();
+    body();
+    (process_clock() - before).as_secs_f64()
+}
+
+fn process_clock() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
+/// Two processors to pin to: the program's, and that of those who serve it.
+pub(crate) fn two_cpus() -> (usize, usize) {
+    let cpus = farside_linux::affinity::allowed_cpus();
+    let first = cpus.first().copied().unwrap_or(0);
+    (cpus.get(1).copied().unwrap_or(first), first)
+}
+
+/// Pins the calling thread; new threads inherit it. Where the kernel forbids it, it says so once.
+pub(crate) fn pin(cpu: usize) -> Option<farside_linux::affinity::Pinned> {
+    match farside_linux::affinity::pin(cpu) {
+        Ok(pinned) => Some(pinned),
+        Err(error) => {
+            eprintln!("farside bench: {error}; numbers will be noisy");
+            None
+        }
+    }
+}

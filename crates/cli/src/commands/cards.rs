@@ -1,0 +1,239 @@
+//! `farside cards`: which cards are served, and who uses them.
+
+use std::fmt::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use farside_softcard::serve::{CardStatus, FunctionStatus, STATUS_SOCKET, UserStatus, read_status};
+use serde::Serialize;
+
+use super::Failure;
+use super::output::{print, print_json};
+use super::size::size;
+
+/// List served cards, their functions, and who uses them
+///
+/// A card is a folder that `farside card serve` serves. Without a folder this looks at those in
+/// /run/farside and, of this user, in $XDG_RUNTIME_DIR/farside.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Cards {
+    /// Folders of cards, or folders that such folders lie in
+    #[arg(value_name = "FOLDER")]
+    folders: Vec<PathBuf>,
+
+    /// Name the kernels of each card
+    #[arg(long, short)]
+    kernels: bool,
+
+    /// Print one JSON object, with every counter of every function in use, instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  farside cards
+  farside cards /tmp/card0 /tmp/card1
+  watch -n1 farside cards
+  farside cards --json | jq '.cards[].status.functions[].user.counters'";
+
+/// A card, or why it does not answer.
+#[derive(Serialize)]
+struct Seen {
+    folder: PathBuf,
+    status: Option<CardStatus>,
+    error: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Json {
+    cards: Vec<Seen>,
+}
+
+impl Cards {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let given = !self.folders.is_empty();
+        let places = if given { self.folders.clone() } else { default_places() };
+        let cards: Vec<Seen> =
+            places.iter().flat_map(|place| cards_in(place, given)).map(look).collect();
+        let silent = cards.iter().any(|seen| seen.status.is_none());
+        if self.json {
+            print_json(&Json { cards })?;
+        } else if cards.is_empty() {
+            print(&nobody(&places))?;
+        } else {
+            print(&table(&cards, self.kernels))?;
+        }
+        // Whoever names a card wants to know whether it is there.
+        if given && silent { Err(Failure::Told) } else { Ok(()) }
+    }
+}
+
+/// Where cards are served unless somebody says otherwise.
+fn default_places() -> Vec<PathBuf> {
+    let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
+    let folders = [Some(PathBuf::from("/run")), own.map(PathBuf::from)];
+    folders.into_iter().flatten().map(|folder| folder.join("farside")).collect()
+}
+
+/// The folder itself if it is that of a card, or else those in it that are. One that was named and
+/// is neither counts as a card that nobody serves.
+fn cards_in(place: &Path, given: bool) -> Vec<PathBuf> {
+    if is_card(place) {
+        return vec![place.to_owned()];
+    }
+    let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> =
+        entries.map(|entry| entry.path()).filter(|path| is_card(path)).collect();
+    found.sort();
+    if found.is_empty() && given {
+        found.push(place.to_owned());
+    }
+    found
+}
+
+fn is_card(folder: &Path) -> bool {
+    folder.join(STATUS_SOCKET).exists()
+}
+
+fn look(folder: PathBuf) -> Seen {
+    match read_status(&folder) {
+        Ok(status) => Seen { folder, status: Some(status), error: None },
+        Err(error) => Seen { folder, status: None, error: Some(why(&error)) },
+    }
+}
+
+fn why(error: &std::io::Error) -> String {
+    use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied, WouldBlock};
+    match error.kind() {
+        NotFound => "nobody serves a card here; `farside card serve` does".to_owned(),
+        ConnectionRefused => {
+            "its server has ended without a word; `farside card serve` serves it again".to_owned()
+        }
+        PermissionDenied => "this user may not ask it; its server's umask decides".to_owned(),
+        WouldBlock => "its server does not answer".to_owned(),
+        _ => format!("it cannot be asked: {error}"),
+    }
+}
+
+fn nobody(places: &[PathBuf]) -> String {
+    let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
+    let first = places.first().map_or("/run/farside", String::as_str);
+    format!(
+        "No card is served in {}. Start one with `farside card serve {first}/card0`, or name its \
+         folder.\n",
+        places.join(" or ")
+    )
+}
+
+fn table(cards: &[Seen], kernels: bool) -> String {
+    let mut text = String::new();
+    for seen in cards {
+        // Writing to a string has no way to fail.
+        let _ = write_card(&mut text, seen, kernels);
+    }
+    text
+}
+
+fn write_card(f: &mut String, seen: &Seen, kernels: bool) -> fmt::Result {
+    let folder = seen.folder.display();
+    let Some(status) = &seen.status else {
+        return writeln!(f, "{folder}: {}", seen.error.as_deref().unwrap_or_default());
+    };
+    let used = status.functions.iter().filter(|function| function.user.is_some()).count();
+    writeln!(
+        f,
+        "{folder}: card {}, process {}, {used} of {} functions in use, {} and {} processing \
+         elements each, {} kernels",
+        status.card,
+        status.pid,
+        status.functions.len(),
+        size(status.memory_bytes),
+        status.processing_elements,
+        status.kernels.len()
+    )?;
+    for name in status.kernels.iter().filter(|_| kernels) {
+        writeln!(f, "  kernel    {name}")?;
+    }
+    let told = |function: &&FunctionStatus| function.user.is_some() || function.hung_threads > 0;
+    let mut functions = status.functions.iter().filter(told).peekable();
+    if functions.peek().is_some() {
+        writeln!(
+            f,
+            "  function  {:<16} {:>8} {:>17} {:>5} {:>9} {:>9} {:>10}",
+            "program", "process", "generation", "jobs", "all jobs", "faults", "copied"
+        )?;
+    }
+    functions.try_for_each(|function| write_function(f, function))
+}
+
+fn write_function(f: &mut String, function: &FunctionStatus) -> fmt::Result {
+    write!(f, "  {:>8}  ", function.function)?;
+    match &function.user {
+        Some(user) => write_user(f, user)?,
+        None => write!(f, "(free)")?,
+    }
+    if function.hung_threads > 0 {
+        write!(f, "  kernels of former users that hang: {}", function.hung_threads)?;
+    }
+    writeln!(f)
+}
+
+fn write_user(f: &mut String, user: &UserStatus) -> fmt::Result {
+    let counter = |name: &str| user.counters.get(name).copied().unwrap_or(0);
+    let pid = user.pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+    write!(
+        f,
+        "{:<16} {pid:>8} {:>17} {:>5} {:>9} {:>9} {:>10}",
+        user.program.as_deref().unwrap_or("?"),
+        user.generation,
+        user.jobs,
+        counter("jobs_started"),
+        counter("faults_raised"),
+        size(counter("dma_pages") * farside::PAGE_SIZE as u64),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status() -> CardStatus {
+        let function = |function, user| FunctionStatus {
+            function,
+            socket: format!("/c/fn{function}.sock"),
+            user,
+            hung_threads: function as usize / 2,
+        };
+        let counters = [("jobs_started", 7), ("faults_raised", 9), ("dma_pages", 256)];
+        let user = UserStatus {
+            pid: Some(42),
+            program: Some("search".to_owned()),
+            generation: 1,
+            jobs: 3,
+            counters: counters.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
+        };
+        CardStatus {
+            card: 5,
+            pid: 17,
+            memory_bytes: 64 << 20,
+            processing_elements: 2,
+            kernels: vec!["k".to_owned()],
+            functions: vec![function(0, Some(user)), function(1, None), function(2, None)],
+        }
+    }
+
+    #[test]
+    fn the_table_names_users_and_what_hangs_and_leaves_out_what_is_free() {
+        let seen = Seen { folder: "/c".into(), status: Some(status()), error: None };
+        let text = table(&[seen], true);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].contains("card 5, process 17, 1 of 3 functions in use, 64 MiB"), "{text}");
+        assert_eq!(lines[1], "  kernel    k");
+        let words: Vec<&str> = lines[3].split_whitespace().collect();
+        assert_eq!(words, ["0", "search", "42", "1", "3", "7", "9", "1", "MiB"]);
+        assert!(lines[4].contains("former users that hang: 1"), "{text}");
+        assert_eq!(lines.len(), 5);
+    }
+}

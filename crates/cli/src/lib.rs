@@ -1,0 +1,8 @@
+//! What the `farside` command is made of, for programs and tests that use more than its command
+//! line: graphs, sweeps of simulations, reproductions of published experiments.
+//!
+//! Programs that want shared memory over cards need the crate `farside` only.
+
+pub mod graph;
+pub mod reproduce;
+pub mod sweep;

@@ -1,0 +1,324 @@
+//! The `farside` command and the examples, as a user runs them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_farside"));
+    command.args(args);
+    command
+}
+
+fn farside(args: &[&str]) -> Output {
+    command(args).output().expect("the command starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("text")
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("text")
+}
+
+/// Standard output of a command that must do well.
+fn done(args: &[&str]) -> String {
+    let output = farside(args);
+    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+    stdout(&output)
+}
+
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&done(args)).expect("one JSON object and nothing else")
+}
+
+/// Standard error of a command that must fail with this code; it says nothing else.
+fn refused(code: i32, args: &[&str]) -> String {
+    let output = farside(args);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {}", stderr(&output));
+    assert_eq!(stdout(&output), "", "{args:?}");
+    stderr(&output)
+}
+
+fn file(name: &str, text: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, text).expect("the directory for temporary files can be written");
+    path
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is a number"))
+}
+
+#[test]
+fn the_demo_is_exact_in_both_modes_and_accounts_for_every_page() {
+    let outcome = json(&["demo", "--bundled", "--json"]);
+    assert_eq!(outcome["exact"], true);
+    assert!(number(&outcome["graph"]["vertices"]) > 1_500);
+    assert_eq!(outcome["graph"]["fallback"], Value::Null);
+    let runs = outcome["runs"].as_array().expect("a list");
+    assert_eq!(runs.len(), 2);
+    for (run, mode) in runs.iter().zip(["on-demand", "managed"]) {
+        assert_eq!(run["mode"], mode);
+        let workloads = run["workloads"].as_array().expect("a list");
+        let names: Vec<_> = workloads.iter().map(|w| w["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["BFS, pointers", "BFS, CSR", "PageRank", "pointer chase"]);
+        assert!(workloads.iter().all(|workload| workload["exact"] == true));
+        // Workloads and building together are all that moved; reasons add up to directions.
+        let (report, pages) = (&run["report"], |directions: &Value| -> u64 {
+            directions.as_object().unwrap().values().map(number).sum()
+        });
+        let all = pages(&report["directions"]);
+        assert!(workloads.iter().map(|w| pages(&w["pages"])).sum::<u64>() <= all);
+        let reasons = report["stats"]["by_reason"].as_object().expect("a table");
+        assert_eq!(reasons.values().map(number).sum::<u64>(), all, "{report}");
+        assert!(number(&report["directions"]["card_to_card"]) > 0, "cards hand data over");
+        assert!(!report["busiest"].as_array().unwrap().is_empty());
+    }
+    let by_user = |run: &Value| run["report"]["stats"]["by_reason"].get("user").map(number);
+    assert_eq!(by_user(&runs[0]), None, "on demand nobody asks for a move");
+    assert!(by_user(&runs[1]) > Some(0), "managed means that the program asks");
+    let faults = |run: &Value| number(&run["report"]["stats"]["card_faults"]);
+    assert!(faults(&runs[1]) < faults(&runs[0]), "that is what it is for");
+}
+
+#[test]
+fn the_account_shows_what_a_reader_needs() {
+    let text = done(&["demo", "--bundled"]);
+    for words in [
+        "the bundled graph",
+        "pointer chase",
+        "host → card",
+        "card → card",
+        "card faults",
+        "in batches",
+        "demand",
+        "setup",
+        "allocate",
+        "copy",
+        "finalize",
+        "moved most, on demand",
+        "moved most, managed",
+        "All results equal the plain host run",
+    ] {
+        assert!(text.contains(words), "{words} is missing in\n{text}");
+    }
+    assert_eq!(done(&["demo", "--bundled", "--quiet"]), "");
+}
+
+#[test]
+fn every_scheme_and_any_number_of_cards_is_exact() {
+    for scheme in ["on-touch", "first-touch", "access-counter", "duplication"] {
+        let args = ["demo", "--bundled", "--json", "--no-advice", "--placement", scheme];
+        assert_eq!(json(&args)["exact"], true, "{scheme}");
+    }
+    for cards in ["1", "3", "16"] {
+        let args = ["demo", "--bundled", "--json", "--on-demand", "--cards", cards];
+        let outcome = json(&args);
+        assert_eq!(outcome["exact"], true, "{cards} cards");
+        assert_eq!(outcome["runs"].as_array().map(Vec::len), Some(1));
+    }
+}
+
+#[test]
+fn a_graph_larger_than_the_cards_is_exact_and_is_evicted() {
+    let outcome = json(&["demo", "--bundled", "--json", "--card-memory", "256K"]);
+    assert_eq!(outcome["exact"], true);
+    let evictions = &outcome["runs"][0]["report"]["stats"]["evictions"];
+    assert!(number(evictions) > 0);
+}
+
+#[test]
+fn any_graph_can_be_given() {
+    let edges = file("edges.txt", "# a ring with a tail\n1 2\n2 3\n3 1\n3 40\n");
+    let outcome = json(&["demo", "--json", "--input", edges.to_str().unwrap()]);
+    assert_eq!((number(&outcome["graph"]["vertices"]), &outcome["exact"]), (4, &Value::Bool(true)));
+    let matrix = "%%MatrixMarket matrix coordinate pattern symmetric\n3 3 2\n2 1\n3 2\n";
+    let matrix = file("matrix.mtx", matrix);
+    let outcome = json(&["demo", "--json", "--input", matrix.to_str().unwrap()]);
+    assert_eq!((number(&outcome["graph"]["edges"]), &outcome["exact"]), (4, &Value::Bool(true)));
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_with_what_to_do() {
+    let missing = refused(2, &["demo", "--input", "/nonexistent/graph"]);
+    assert!(missing.contains("/nonexistent/graph"), "{missing}");
+    let nonsense = file("nonsense.txt", "this is no graph\n");
+    let nonsense = refused(2, &["demo", "--input", nonsense.to_str().unwrap()]);
+    assert!(nonsense.contains("line 1"), "{nonsense}");
+    let empty = file("empty.txt", "");
+    assert!(refused(2, &["demo", "--input", empty.to_str().unwrap()]).contains("holds no graph"));
+    assert!(refused(2, &["demo", "--bundled", "--cards", "17"]).contains("1 to 16"));
+    assert!(refused(2, &["demo", "--bundled", "--card-memory", "4K"]).contains("256K"));
+    assert!(refused(2, &["demo", "--bundled", "--placement", "x"]).contains("on-touch"));
+    assert!(refused(2, &["demo", "--bundled", "--card-memory", "lots"]).contains("64M"));
+    assert!(refused(2, &["demo", "--managed", "--on-demand"]).contains("cannot be used with"));
+    assert!(refused(2, &["sim", "--scheme", "x"]).contains("duplication"));
+    assert!(refused(2, &["sim", "--set", "gpu.count=99"]).contains("gpu.count"));
+    assert!(refused(2, &["sim", "--trace", "/nonexistent/t.bin.zst"]).contains("/nonexistent"));
+    refused(2, &["no-such-command"]);
+}
+
+#[test]
+fn a_machine_that_cannot_run_it_is_told_so_and_where_to_ask() {
+    // No descriptor beyond the standard ones and one to load the program with, whatever this process
+    // was given: neither userfaultfd nor memory files.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec 3>&-; ulimit -n 4; exec \"$0\" demo --bundled"]);
+    let output = shell.arg(env!("CARGO_BIN_EXE_farside")).output().expect("sh starts");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("farside doctor"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_doctor_reports_each_check_and_its_verdict() {
+    let report = json(&["doctor", "--json"]);
+    assert_eq!(report["usable"], true);
+    let checks = report["checks"].as_array().expect("a list");
+    assert!(checks.iter().any(|check| check["name"] == "userfaultfd" && check["status"] == "ok"));
+    let text = done(&["doctor"]);
+    assert!(checks.iter().all(|check| text.contains(check["name"].as_str().unwrap())));
+
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec 3>&-; ulimit -n 4; exec \"$0\" doctor"]);
+    let output = shell.arg(env!("CARGO_BIN_EXE_farside")).output().expect("sh starts");
+    assert_eq!(output.status.code(), Some(1), "nothing runs without descriptors");
+    assert!(stdout(&output).contains("missing"), "{}", stdout(&output));
+}
+
+#[test]
+fn the_simulator_compares_schemes_on_the_bundled_traces() {
+    let args = ["sim", "--json", "--scheme", "on-touch,duplication", "--set", "gpu.wavefronts=8"];
+    let result = json(&args);
+    assert_eq!(result["machine"]["gpu"]["wavefronts"], 8);
+    let traces = result["traces"].as_array().expect("a list");
+    assert_eq!(traces.len(), 2);
+    for trace in traces {
+        let outcomes = trace["outcomes"].as_array().expect("a list");
+        let schemes: Vec<_> = outcomes.iter().map(|o| o["placement"].as_str().unwrap()).collect();
+        assert_eq!(schemes, ["on-touch", "duplication"]);
+        let accesses = |o: &Value| number(&o["total"]["reads"]) + number(&o["total"]["writes"]);
+        assert!(accesses(&outcomes[0]) > 20_000);
+        assert_eq!(accesses(&outcomes[0]), accesses(&outcomes[1]));
+    }
+    assert_eq!(result, json(&args), "a simulation repeats itself");
+    let table = done(&["sim", "--scheme", "all"]);
+    assert!(table.contains("access-counter") && table.contains("speedup"), "{table}");
+    assert!(done(&["sim", "--print-machine"]).contains("[link]"));
+}
+
+#[test]
+fn files_about_a_run_agree_with_its_table() {
+    let folder = std::env::temp_dir().join(format!("farside-watch-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let file = |name: &str| folder.join(name).to_str().expect("UTF-8").to_owned();
+    let [stats, trace, history, series] =
+        ["stats.json", "trace.json", "history.json", "series.csv"].map(file);
+    let run = ["sim", "--workload", "st", "--bytes", "512k", "--scheme", "grit", "--json"];
+    let files = ["--stats", &stats, "--perfetto", &trace, "--history", &history];
+    let result = json(&[&run[..], &files, &["--series", &series]].concat());
+    let outcome = &result["traces"][0]["outcomes"][0];
+    let read = |path: &str| std::fs::read_to_string(path).expect("it is there");
+    let parsed = |path: &str| serde_json::from_str::<Value>(&read(path)).expect("JSON");
+
+    let list = parsed(&stats)["runs"][0]["statistics"].as_array().expect("a list").clone();
+    let value =
+        |name: &str| number(&list.iter().find(|it| it["name"] == name).expect(name)["value"]);
+    assert_eq!(value("total.faults.reported"), number(&outcome["total"]["faults"]));
+    let sum = |column: usize| -> u64 {
+        let rows = read(&series);
+        rows.lines()
+            .skip(1)
+            .map(|row| row.split(',').nth(column).unwrap().parse::<u64>().unwrap())
+            .sum()
+    };
+    assert_eq!(sum(2), value("total.faults.reported"));
+    assert_eq!(sum(5), value("driver.migrations"));
+    assert!(parsed(&trace).as_array().is_some_and(|events| events.len() > 100));
+    let moved = parsed(&history);
+    assert!(moved.as_array().is_some_and(|pages| pages.len() == 10), "{moved}");
+    std::fs::remove_dir_all(&folder).expect("it can be removed");
+
+    let sharing = json(&["sim", "--workload", "st", "--bytes", "512k", "--sharing", "--json"]);
+    assert_eq!(sharing[0]["workload"], "st");
+    for wrong in [["--series", "x.txt"], ["--history", "x.csv"], ["--stats", "x"]] {
+        assert_eq!(command(&[&run[..], &wrong].concat()).output().unwrap().status.code(), Some(2));
+    }
+    let several = command(&["sim", "--perfetto", &trace]).output().expect("it starts");
+    assert_eq!(several.status.code(), Some(2), "six runs and one trace");
+    assert!(stderr(&several).contains("one run"), "{}", stderr(&several));
+}
+
+#[test]
+fn a_simulation_goes_on_from_its_stored_state() {
+    let path = std::env::temp_dir().join(format!("farside-{}.state", std::process::id()));
+    let path = path.to_str().expect("a path of text");
+    let program = ["sim", "--quiet", "--workload", "fir", "--bytes", "256KB"];
+    let with = |more: &[&'static str]| [&program, more].concat();
+    let save = ["--scheme", "grit", "--stop-after", "1000", "--save", path];
+    let said = done(&[program.as_slice(), &save].concat());
+    assert!(said.contains("bytes, at access 1"), "{said}");
+    let restored = done(&[program.as_slice(), &["--restore", path]].concat());
+    assert_eq!(restored, done(&with(&["--scheme", "grit"])));
+    let other = ["sim", "--workload", "st", "--bytes", "256KB", "--restore", path];
+    assert!(refused(1, &other).contains("another program"));
+    std::fs::remove_file(path).expect("it is there");
+}
+
+#[test]
+fn words_about_the_command_itself() {
+    assert_eq!(done(&["--version"]).trim(), concat!("farside ", env!("CARGO_PKG_VERSION")));
+    let schemes = done(&["schemes"]);
+    for name in [
+        "on-touch ",
+        "grit ",
+        "farside ",
+        "griffin ",
+        "griffin-dpc ",
+        "gps ",
+        "ideal ",
+        "+acud ",
+        "+trans-fw ",
+        "threshold=4 ",
+        "residency_us=250 ",
+        "map-host=off ",
+        "alpha_permille=30 ",
+    ] {
+        assert!(
+            schemes.lines().any(|line| line.trim_start().starts_with(name)),
+            "{name}: {schemes}"
+        );
+    }
+    assert!(done(&["schemes", "--json"]).contains("\"interval_ns\""));
+    for name in [
+        "bench",
+        "card",
+        "cards",
+        "demo",
+        "doctor",
+        "probe",
+        "replay",
+        "reproduce",
+        "schemes",
+        "sim",
+        "sweep",
+    ] {
+        assert!(done(&["--help"]).contains(name));
+        assert!(done(&[name, "--help"]).contains("Usage"), "{name}");
+    }
+    assert!(done(&["demo", "--help"]).contains("Examples:"));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let mut child = command(&["sim", "--print-machine"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", stderr(&output));
+}

@@ -1,0 +1,177 @@
+//! The claims of the GRIT paper that matter, at a size that fits into a test.
+//!
+//! A simulation gives the same numbers on every machine, so the table below is exact: a change of the
+//! model or of a scheme that moves one of them is seen here, whether its claim comes out or not. What
+//! does not come out is in the table like everything else; `docs/reproduction.md` has the numbers at
+//! the sizes of the paper, and why.
+
+use std::path::PathBuf;
+
+use farside_cli::reproduce::grit::{Claim, Reproduction, Scale};
+use farside_cli::sweep::{self, Cache, Options, Place};
+
+/// The footprints of the paper's Table II divided by this.
+const DIVIDED_BY: u64 = 32;
+
+/// Experiments with all eight workloads.
+const WHOLE: [&str; 3] = ["figure-1", "figure-17", "figure-18"];
+
+/// Experiments without the two workloads that take longest.
+const SHORT: [&str; 11] = [
+    "figure-20",
+    "figure-21",
+    "figure-22",
+    "figure-23",
+    "figure-26",
+    "figure-27",
+    "figure-28",
+    "figure-29",
+    "figure-30",
+    "figure-31",
+    "farside",
+];
+const QUICK: [&str; 6] = ["c2d", "fir", "gemm", "mm", "sc", "st"];
+
+/// When a claim comes out.
+#[derive(Clone, Copy, Debug)]
+enum Rule {
+    /// As many percentage points from the paper's number at most, and of its sign.
+    Within(f64),
+    /// At least so much.
+    AtLeast(f64),
+}
+
+use Rule::{AtLeast, Within};
+
+const fn expected(id: &'static str, rule: Rule, ours: f64, comes_out: bool) -> Expected {
+    Expected { id, rule, ours, comes_out }
+}
+
+/// A claim, what comes out at this size, and whether that is what the paper says.
+struct Expected {
+    id: &'static str,
+    rule: Rule,
+    ours: f64,
+    comes_out: bool,
+}
+
+const ALL_EIGHT: &[Expected] = &[
+    expected("grit.on-touch", Within(15.0), 57.58, true),
+    expected("grit.access-counter", Within(15.0), -20.91, false),
+    expected("grit.duplication", Within(15.0), -11.91, false),
+    expected("best.fir", AtLeast(1.0), 0.19, false),
+    expected("best.sc", AtLeast(1.0), 0.30, false),
+    expected("best.c2d", AtLeast(1.0), 0.66, false),
+    expected("best.bs", AtLeast(1.0), 0.99, false),
+    expected("best.bfs", AtLeast(1.0), 0.39, false),
+    expected("best.gemm", AtLeast(1.0), 0.90, false),
+    expected("best.mm", AtLeast(1.0), 1.19, true),
+    expected("best.st.on-touch", AtLeast(1.0), 0.62, false),
+    expected("best.st.duplication", AtLeast(1.0), 1.51, true),
+    expected("faults.on-touch", Within(20.0), 20.43, true),
+    expected("faults.access-counter", Within(20.0), 7.28, false),
+    expected("faults.duplication", Within(20.0), 1.90, true),
+];
+
+const SIX: &[Expected] = &[
+    expected("threshold.2", Within(15.0), 89.68, false),
+    expected("threshold.4", Within(15.0), 64.32, true),
+    expected("threshold.8", Within(15.0), 53.08, true),
+    expected("threshold.16", Within(15.0), 34.46, true),
+    expected("ablation.table", Within(15.0), 61.31, false),
+    expected("ablation.cache", Within(15.0), 62.11, false),
+    expected("ablation.neighbours", Within(15.0), 61.64, false),
+    expected("farside.grit", AtLeast(10.0), 79.93, true),
+    expected("gpus.2.on-touch", Within(15.0), 67.97, false),
+    expected("gpus.2.access-counter", Within(15.0), -13.46, false),
+    expected("gpus.2.duplication", Within(15.0), -16.14, false),
+    expected("gpus.8.on-touch", Within(15.0), 110.56, false),
+    expected("gpus.8.access-counter", Within(15.0), -16.34, false),
+    expected("gpus.8.duplication", Within(15.0), -16.25, false),
+    expected("griffin.dpc", Within(15.0), 2.67, false),
+    expected("griffin.whole", Within(15.0), -11.33, false),
+    expected("gps", Within(15.0), -29.09, false),
+    expected("trans-fw", Within(15.0), 1.70, false),
+    expected("first-touch", Within(15.0), -37.40, false),
+    expected("prefetch", Within(15.0), 48.43, false),
+    expected("vgg16", Within(15.0), -1.06, false),
+    expected("resnet18", Within(15.0), -2.75, false),
+];
+
+/// A folder that is gone with the test.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs what `whole` needs, in processes as `farside reproduce grit` does.
+fn carry_out(name: &str, whole: &Reproduction) -> Vec<Claim> {
+    let name = format!("farside-claims-{name}-{}", std::process::id());
+    let folder = Folder(std::env::temp_dir().join(name));
+    let options = Options {
+        cache: Cache::open(&folder.0).expect("a folder for results"),
+        binary: env!("CARGO_BIN_EXE_farside").into(),
+        place: Place::Local { jobs: 0 },
+    };
+    let done = sweep::run(&whole.cells(), &options, |_| ()).expect("a sweep");
+    for cell in &done {
+        assert!(cell.outcome.is_ok(), "{}: {:?}", cell.cell, cell.outcome);
+    }
+    whole.claims(&done, &[])
+}
+
+fn ours(claims: &[Claim], id: &str) -> f64 {
+    let claim = claims.iter().find(|claim| claim.id == id);
+    claim.unwrap_or_else(|| panic!("there is no claim {id}")).row.ours
+}
+
+fn comes_out(claim: &Claim, rule: Rule) -> bool {
+    match (rule, claim.row.paper) {
+        (Within(points), Some(paper)) => {
+            (claim.row.ours - paper).abs() <= points && claim.row.ours * paper >= 0.0
+        }
+        (Within(_), None) => false,
+        (AtLeast(least), _) => claim.row.ours >= least,
+    }
+}
+
+/// Compares with the table; says how it would have to read.
+fn compare(claims: &[Claim], table: &[Expected]) {
+    let mut differs = false;
+    let mut lines = String::new();
+    for &Expected { id, rule, ours: before, comes_out: came_out } in table {
+        let claim = claims.iter().find(|claim| claim.id == id);
+        let claim = claim.unwrap_or_else(|| panic!("there is no claim {id}"));
+        let now = comes_out(claim, rule);
+        differs |= (claim.row.ours - before).abs() > 0.051 || now != came_out;
+        lines += &format!("    expected({id:?}, {rule:?}, {:.2}, {now}),\n", claim.row.ours);
+    }
+    assert!(
+        !differs,
+        "what comes out has changed; it is now\n{lines}and docs/reproduction.md needs a new run"
+    );
+}
+
+#[test]
+fn the_schemes_compare_as_the_documentation_says() {
+    let whole = Reproduction::new(Scale::Divided(DIVIDED_BY)).only(&WHOLE).expect("experiments");
+    compare(&carry_out("whole", &whole), ALL_EIGHT);
+}
+
+#[test]
+fn parts_rivals_and_other_machines_compare_as_the_documentation_says() {
+    let short = Reproduction::new(Scale::Divided(DIVIDED_BY)).only(&SHORT).expect("experiments");
+    let claims = carry_out("short", &short.workloads(&QUICK));
+    compare(&claims, SIX);
+
+    let part = |name: &str| ours(&claims, &format!("ablation.{name}"));
+    let (one, two) = (part("cache").min(part("neighbours")), part("cache").max(part("neighbours")));
+    assert!(part("table") < one && two < part("whole"), "each part of GRIT gives something");
+    let without = |name: &str| ours(&claims, &format!("farside.{name}"));
+    let loss = |name: &str| without("grit") - without(name);
+    assert!(loss("residency") > loss("prefetch"), "that groups rest gives most");
+    assert!(loss("prefetch") > 0.0, "and that they move as a whole gives something");
+}

@@ -1,0 +1,156 @@
+//! The conformance suite: what `docs/card-interface.md` demands of a function, as checks through
+//! registers, rings, memory and interrupts alone.
+//!
+//! Whoever implements the interface (a model in the process, a card process, hardware) implements
+//! [`Target`] for it and runs [`checks`]. Each check starts from a reset and leaves the function in
+//! whatever state; nothing else may use it meanwhile. Checks wait by [`Target::pause`], a bounded
+//! number of times, so they end even if the function does nothing at all.
+//!
+//! The crate is pure; with the feature `live` it has an adapter to cards that are served or plugged in.
+//!
+//! Jobs use kernels that every software card has, by name: `farside.nop`, `farside.increment`,
+//! `farside.sum`, `farside.touch`, `farside.hold` and `farside.spin`. Where one is missing, or a
+//! capability, the check says [`Verdict::NotRun`] and why; that is never a pass.
+
+#![cfg_attr(not(feature = "live"), forbid(unsafe_code))]
+
+mod client;
+mod commands;
+mod dma;
+mod faults;
+mod identity;
+mod jobs;
+#[cfg(feature = "live")]
+pub mod live;
+mod notices;
+mod registers;
+mod reset;
+mod rings;
+mod spaces;
+
+use std::time::Duration;
+
+/// A function under test, and a driver's memory that it reaches.
+pub trait Target {
+    /// Reads four bytes of BAR0.
+    fn read32(&mut self, offset: u64) -> u32;
+    /// Reads eight bytes of BAR0 in one access.
+    fn read64(&mut self, offset: u64) -> u64;
+    /// Writes four bytes of BAR0.
+    fn write32(&mut self, offset: u64, value: u32);
+    /// Writes eight bytes of BAR0 in one access.
+    fn write64(&mut self, offset: u64, value: u64);
+
+    /// Memory that the function reaches: its bus address, a multiple of 4096 below 2^44. Zeroed.
+    /// A check takes a few MiB at most.
+    fn allocate(&mut self, bytes: usize) -> u64;
+    /// Takes all of [`Target::allocate`] back; the function was reset before.
+    fn release(&mut self);
+    /// A bus address, a multiple of 4096 below 2^44, where this page and the next cannot be reached.
+    fn unreachable(&mut self) -> u64;
+    /// Reads memory that was allocated.
+    fn read(&mut self, address: u64, into: &mut [u8]);
+    /// Writes memory that was allocated.
+    fn write(&mut self, address: u64, from: &[u8]);
+    /// Reads a word of it (acquire).
+    fn load(&mut self, address: u64) -> u32;
+    /// Writes a word of it (release).
+    fn store(&mut self, address: u64, value: u32);
+    /// A full fence between accesses to it.
+    fn fence(&mut self);
+
+    /// Reads BAR2.
+    fn read_frames(&mut self, offset: u64, into: &mut [u8]);
+    /// Writes BAR2.
+    fn write_frames(&mut self, offset: u64, from: &[u8]);
+
+    /// Waits for an interrupt of a vector, and takes it. `false` after the limit.
+    fn wait(&mut self, vector: u16, limit: Duration) -> bool;
+    /// Lets the function go on for a moment, a millisecond at most.
+    fn pause(&mut self);
+}
+
+/// What came of a check that did not fail.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Everything was as it must be.
+    Passed,
+    /// The function lacks something that the check needs, and does not have to have it.
+    NotRun(String),
+}
+
+/// One check.
+#[derive(Clone, Copy, Debug)]
+pub struct Check {
+    /// What must hold.
+    pub name: &'static str,
+    /// Finds out. An error says what was wrong.
+    pub run: fn(&mut dyn Target) -> Result<Verdict, String>,
+}
+
+/// Result of a check.
+type Outcome = Result<Verdict, String>;
+
+/// Makes checks of functions; the name is the function's.
+macro_rules! list {
+    ($($module:ident :: $check:ident),* $(,)?) => {
+        &[$(Check { name: stringify!($check), run: $module::$check }),*]
+    };
+}
+
+/// All checks, in an order that looks at simple things first.
+pub fn checks() -> &'static [Check] {
+    list![
+        identity::a_function_names_itself_and_its_sizes,
+        registers::reads_that_are_no_registers_give_ones_and_change_nothing,
+        registers::writes_that_are_not_allowed_change_nothing_but_the_error,
+        registers::errors_stay_until_a_one_is_written,
+        registers::errors_signal_their_vector_once,
+        registers::ring_registers_are_locked_while_the_rings_are_used,
+        registers::the_counter_threshold_can_be_written,
+        registers::rings_that_make_no_sense_are_found_when_they_are_enabled,
+        registers::rings_that_cannot_be_reached_are_found_when_they_are_enabled,
+        rings::indices_wrap_at_the_ring_and_at_the_word,
+        rings::rings_of_every_kind_go_on_where_the_headers_say,
+        rings::a_full_completion_ring_stops_commands_and_loses_nothing,
+        rings::a_sleeping_driver_is_interrupted_and_an_awake_one_is_not,
+        rings::quiet_commands_raise_no_interrupt_if_they_end_well,
+        rings::a_driver_that_waits_for_room_is_told,
+        rings::indices_that_make_no_sense_stop_the_function,
+        rings::disabled_rings_are_not_touched_and_go_on_later,
+        commands::entries_with_one_mistake_are_refused_by_the_word,
+        commands::lists_with_one_mistake_are_refused_by_the_record,
+        commands::what_the_state_forbids_is_refused_without_an_error,
+        commands::foreign_frames_are_refused_and_counted,
+        commands::answers_to_faults_that_are_not_open_are_counted,
+        commands::links_are_refused_where_there_is_none,
+        dma::copies_move_exactly_their_pages,
+        dma::lists_are_carried_out_in_their_order,
+        dma::copies_between_bus_pages_work_where_they_are_announced,
+        dma::fills_repeat_their_word,
+        dma::a_refused_extent_leaves_all_of_the_command_undone,
+        dma::more_copies_than_go_at_once_wait_and_complete,
+        dma::a_barrier_comes_behind_copies,
+        jobs::kernels_are_found_by_name,
+        jobs::a_kernel_runs_and_gives_its_value,
+        jobs::a_message_says_what_went_wrong,
+        jobs::jobs_wait_in_order_for_a_processing_element,
+        jobs::jobs_are_aborted_running_or_waiting,
+        jobs::a_barrier_waits_for_a_job,
+        jobs::a_job_in_a_fault_is_aborted,
+        faults::a_missing_page_faults_and_its_kernel_goes_on,
+        faults::a_write_faults_on_a_page_that_may_be_read,
+        faults::a_group_is_granted_whole_or_not_at_all,
+        faults::a_resume_without_a_page_faults_again,
+        faults::a_cancelled_fault_fails_its_job_and_no_other,
+        faults::faults_are_answered_by_range_and_by_list,
+        faults::unmap_and_protect_wait_for_who_holds_the_page,
+        faults::unmapped_pages_fault_whatever_their_number,
+        faults::a_full_fault_ring_loses_nothing,
+        notices::remote_accesses_are_noticed_once_until_they_are_cleared,
+        notices::a_full_notice_ring_loses_nothing,
+        spaces::two_address_spaces_know_nothing_of_each_other,
+        reset::a_reset_in_the_middle_of_everything_leaves_a_new_function,
+        reset::a_reset_ends_a_failure,
+    ]
+}

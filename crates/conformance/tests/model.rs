@@ -1,0 +1,65 @@
+//! The conformance suite on the model in this process, and on broken ones, each of which it finds.
+
+mod conforming;
+
+use std::collections::BTreeSet;
+
+use conforming::{Flaw, Model};
+use farside_conformance::{Verdict, checks};
+
+/// Names of the checks that fail, with what they say.
+fn failures(flaw: Option<Flaw>) -> Vec<(&'static str, String)> {
+    let mut model = Model::new(flaw);
+    let mut failures = Vec::new();
+    for check in checks() {
+        if let Err(error) = (check.run)(&mut model) {
+            failures.push((check.name, error));
+        }
+    }
+    failures
+}
+
+#[test]
+fn the_model_conforms() {
+    let mut model = Model::new(None);
+    for check in checks() {
+        let verdict = (check.run)(&mut model);
+        assert_eq!(verdict, Ok(Verdict::Passed), "{}", check.name);
+    }
+}
+
+#[test]
+fn every_check_starts_from_whatever_the_last_one_left() {
+    let mut model = Model::new(None);
+    for check in checks().iter().rev() {
+        let verdict = (check.run)(&mut model);
+        assert_eq!(verdict, Ok(Verdict::Passed), "{}", check.name);
+    }
+}
+
+#[test]
+fn control_every_flaw_is_found_and_every_check_finds_one() {
+    let mut useful = BTreeSet::new();
+    for flaw in Flaw::ALL {
+        let failures = failures(Some(flaw));
+        assert!(!failures.is_empty(), "{flaw:?} was not found");
+        useful.extend(failures.into_iter().map(|(name, _)| name));
+    }
+    for check in checks() {
+        assert!(useful.contains(check.name), "no flaw makes {} fail", check.name);
+    }
+}
+
+#[test]
+fn a_card_without_kernels_or_capabilities_is_not_said_to_pass_what_was_not_run() {
+    let mut model = Model::bare();
+    let mut not_run = 0;
+    for check in checks() {
+        match (check.run)(&mut model) {
+            Ok(Verdict::Passed) => {}
+            Ok(Verdict::NotRun(_)) => not_run += 1,
+            Err(error) => panic!("{}: {error}", check.name),
+        }
+    }
+    assert!(not_run > 10, "{not_run} checks need a kernel");
+}

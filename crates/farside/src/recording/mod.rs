@@ -1,0 +1,61 @@
+//! A recording: who asks for one, and what it writes.
+
+#[cfg(not(feature = "record"))]
+mod absent;
+#[cfg(feature = "record")]
+mod trace;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+#[cfg(not(feature = "record"))]
+pub(crate) use absent::Recording;
+#[cfg(feature = "record")]
+pub(crate) use trace::Recording;
+
+/// The environment variable that has a program record what its kernels access: the file's name. A
+/// program that opens several spaces writes `NAME.parquet`, `NAME.2.parquet` and so on. A program
+/// that was built without the feature `record` refuses to open a space when it is set.
+pub const RECORD_VARIABLE: &str = "FARSIDE_RECORD";
+
+/// Completes the recording when the last handle of its space goes.
+#[derive(Debug)]
+pub(crate) struct Finish(pub(crate) Arc<Recording>);
+
+#[cfg(feature = "record")]
+impl Drop for Finish {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.finish() {
+            tracing::error!(%error, "a recording is not complete");
+        }
+    }
+}
+
+/// The file that the environment asks for.
+pub(crate) fn of_environment() -> Option<PathBuf> {
+    static SPACES: AtomicU32 = AtomicU32::new(0);
+    let path = PathBuf::from(std::env::var_os(RECORD_VARIABLE).filter(|path| !path.is_empty())?);
+    Some(match SPACES.fetch_add(1, Ordering::Relaxed) {
+        0 => path,
+        before => numbered(&path, before + 1),
+    })
+}
+
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    match path.extension() {
+        Some(extension) => path.with_extension(format!("{number}.{}", extension.to_string_lossy())),
+        None => path.with_extension(number.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn further_recordings_are_numbered() {
+        assert_eq!(numbered(Path::new("a/b.parquet"), 2), Path::new("a/b.2.parquet"));
+        assert_eq!(numbered(Path::new("a/b"), 3), Path::new("a/b.3"));
+    }
+}

@@ -1,0 +1,315 @@
+//! Memory files and their mappings: what arena and card memory are made of.
+//!
+//! Owns creation, placement and disposal. Knows nothing of pages' owners.
+
+use core::ptr::{self, NonNull};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use farside_types::PAGE_SIZE;
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::process::{Resource, getrlimit};
+
+/// Memory could not be had, or a call on it failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MemoryError {
+    /// The size is zero or not a multiple of what it must be.
+    #[error("{what} of {bytes} bytes is not possible; give a positive multiple of {multiple}")]
+    Size {
+        /// What was to be made.
+        what: &'static str,
+        /// The size asked for.
+        bytes: u64,
+        /// What it must be a multiple of.
+        multiple: u64,
+    },
+    /// The process may not have files of this size (RLIMIT_FSIZE).
+    #[error(
+        "{what} of {bytes} bytes exceeds the file size limit of {limit}; raise it (ulimit -f) or \
+         ask for less"
+    )]
+    FileLimit {
+        /// What was to be made.
+        what: &'static str,
+        /// The size asked for.
+        bytes: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// A system call failed.
+    #[error("{call} for {what} of {bytes} bytes failed: {errno}; {}", advice(*.errno))]
+    Call {
+        /// The system call.
+        call: &'static str,
+        /// What it was for.
+        what: &'static str,
+        /// The bytes concerned.
+        bytes: u64,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+}
+
+fn advice(errno: Errno) -> &'static str {
+    match errno {
+        Errno::NOMEM => {
+            "memory or address space has run out: ask for less, or raise the limits (ulimit -v, \
+             the memory limit of the container, vm.max_map_count)"
+        }
+        Errno::MFILE | Errno::NFILE => "too many files are open: raise the limit (ulimit -n)",
+        Errno::NOSPC => "memory for shared files has run out: free some or raise the limit",
+        _ => "run `farside doctor` to see what this machine supports",
+    }
+}
+
+/// A file in memory, closed on exec. Its size is sealed: a process that it is shared with cannot cut
+/// it off under the others' mappings, which would end them with SIGBUS.
+pub fn memory_file(what: &'static str, bytes: u64) -> Result<OwnedFd, MemoryError> {
+    let call = |call| move |errno| MemoryError::Call { call, what, bytes, errno };
+    // Beyond the limit ftruncate would raise SIGXFSZ, which ends the program.
+    if let Some(limit) = getrlimit(Resource::Fsize).current.filter(|limit| bytes > *limit) {
+        return Err(MemoryError::FileLimit { what, bytes, limit });
+    }
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let fd = match rustix::fs::memfd_create(what, flags | MemfdFlags::NOEXEC_SEAL) {
+        // Before Linux 6.3 the flag is unknown.
+        Err(Errno::INVAL) => rustix::fs::memfd_create(what, flags),
+        other => other,
+    }
+    .map_err(call("memfd_create"))?;
+    rustix::fs::ftruncate(&fd, bytes).map_err(call("ftruncate"))?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&fd, seals).map_err(call("fcntl(F_ADD_SEALS)"))?;
+    Ok(fd)
+}
+
+/// A part of a file, to be put into a mapping.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    /// The file.
+    pub file: BorrowedFd<'a>,
+    /// Where the part begins, a multiple of the page size.
+    pub offset: u64,
+    /// Whether others see what is written; if not, it is this process's own.
+    pub shared: bool,
+}
+
+/// A shared mapping of a whole memory file. Not inherited by fork, never huge. Unmapped on drop.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a mapping is memory of the process, not of a thread. It hands out raw pointers only;
+// whoever dereferences them answers for races.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; no method changes the mapping itself.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `bytes` bytes of `file`, from its beginning, at an address that is a multiple of
+    /// `align`, a power of two and a multiple of the page size.
+    pub fn new(
+        what: &'static str,
+        file: impl AsFd,
+        bytes: usize,
+        align: usize,
+    ) -> Result<Mapping, MemoryError> {
+        Mapping::of_part(what, file, 0, bytes, align)
+    }
+
+    /// Maps `bytes` bytes of `file` from `offset` on, a multiple of the page size.
+    pub fn of_part(
+        what: &'static str,
+        file: impl AsFd,
+        offset: u64,
+        bytes: usize,
+        align: usize,
+    ) -> Result<Mapping, MemoryError> {
+        debug_assert!(align.is_power_of_two() && align >= PAGE_SIZE);
+        let fail = |call| move |errno| MemoryError::Call { call, what, bytes: bytes as u64, errno };
+        let room = bytes.checked_add(align).ok_or(Errno::NOMEM).map_err(fail("mmap"))?;
+        // SAFETY: a new private reservation at an address the kernel chooses touches nothing.
+        let reserved = unsafe {
+            rustix::mm::mmap_anonymous(
+                ptr::null_mut(),
+                room,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }
+        .map_err(fail("mmap"))?
+        .cast::<u8>();
+        let skip = reserved.align_offset(align);
+        let base = reserved.wrapping_add(skip);
+        // SAFETY: base..base + bytes lies within the reservation just made, because skip < align;
+        // nobody else knows of it.
+        let mapped = unsafe {
+            rustix::mm::mmap(
+                base.cast(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED,
+                file,
+                offset,
+            )
+        };
+        if let Err(errno) = mapped {
+            unmap(reserved, room);
+            return Err(fail("mmap")(errno));
+        }
+        unmap(reserved, skip);
+        unmap(base.wrapping_add(bytes), align - skip);
+        // The kernel never chooses address 0 for a reservation.
+        let base = NonNull::new(base).ok_or(Errno::NOMEM).map_err(fail("mmap"))?;
+        let mapping = Mapping { base, bytes };
+        mapping.advise(Advice::LinuxDontFork).map_err(fail("madvise(DONTFORK)"))?;
+        match mapping.advise(Advice::LinuxNoHugepage) {
+            // A kernel without huge pages does not know the request and does not need it.
+            Ok(()) | Err(Errno::INVAL) => Ok(mapping),
+            Err(errno) => Err(fail("madvise(NOHUGEPAGE)")(errno)),
+        }
+    }
+
+    /// Fresh memory of this process alone.
+    pub fn anonymous(what: &'static str, bytes: usize) -> Result<Mapping, MemoryError> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let fail = |errno| MemoryError::Call { call: "mmap", what, bytes: bytes as u64, errno };
+        // SAFETY: a new mapping at an address the kernel chooses touches nothing.
+        let base = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, access, flags) };
+        let base = NonNull::new(base.map_err(fail)?.cast::<u8>());
+        Ok(Mapping { base: base.ok_or(Errno::NOMEM).map_err(fail)?, bytes })
+    }
+
+    /// Where the first byte is; not null, and valid as long as the mapping.
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Puts other memory in its place, at once for all threads: `file` from `offset` on. Pointers
+    /// stay valid.
+    pub fn replace(
+        &self,
+        what: &'static str,
+        file: BorrowedFd<'_>,
+        offset: u64,
+    ) -> Result<(), MemoryError> {
+        self.put(what, 0, self.bytes, Some(Part { file, offset, shared: true }))?;
+        self.advise(Advice::LinuxDontFork).map_err(|errno| MemoryError::Call {
+            call: "madvise(DONTFORK)",
+            what,
+            bytes: self.bytes as u64,
+            errno,
+        })
+    }
+
+    /// Puts memory into the `bytes` bytes at `at`, at once for all threads: a part of a file, or
+    /// without one, fresh memory that nobody else has. Pointers stay valid.
+    pub fn put(
+        &self,
+        what: &'static str,
+        at: usize,
+        bytes: usize,
+        part: Option<Part<'_>>,
+    ) -> Result<(), MemoryError> {
+        let fail = |errno| MemoryError::Call { call: "mmap", what, bytes: bytes as u64, errno };
+        if at.checked_add(bytes).is_none_or(|end| end > self.bytes) {
+            return Err(fail(Errno::INVAL));
+        }
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let start = self.base().wrapping_add(at).cast();
+        let (fixed, private) = (MapFlags::NORESERVE | MapFlags::FIXED, MapFlags::PRIVATE);
+        // SAFETY: the range lies in this mapping and is replaced in one step; whoever reads or
+        // writes it through pointers meanwhile sees one memory or the other.
+        let outcome = unsafe {
+            match part {
+                Some(Part { file, offset, shared }) => {
+                    let kind = if shared { MapFlags::SHARED } else { private };
+                    rustix::mm::mmap(start, bytes, access, fixed | kind, file, offset)
+                }
+                None => rustix::mm::mmap_anonymous(start, bytes, access, fixed | private),
+            }
+        };
+        outcome.map(drop).map_err(fail)
+    }
+
+    fn advise(&self, advice: Advice) -> Result<(), Errno> {
+        // SAFETY: the range is this mapping; neither advice changes its contents.
+        unsafe { rustix::mm::madvise(self.base().cast(), self.bytes, advice) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        unmap(self.base(), self.bytes);
+    }
+}
+
+/// Gives address space back. Only for ranges that this module has mapped.
+fn unmap(start: *mut u8, bytes: usize) {
+    if bytes == 0 {
+        return;
+    }
+    // SAFETY: the callers own the range and use it no more.
+    let outcome = unsafe { rustix::mm::munmap(start.cast(), bytes) };
+    if let Err(errno) = outcome {
+        // Splitting a mapping can fail at the limit of mappings; then the address space leaks.
+        tracing::warn!(%errno, bytes, "address space could not be given back");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farside_types::BLOCK_SIZE;
+
+    #[test]
+    fn mappings_are_aligned_and_share_the_file() {
+        let file = memory_file("test", BLOCK_SIZE as u64).unwrap();
+        let a = Mapping::new("test", &file, BLOCK_SIZE, BLOCK_SIZE).unwrap();
+        let b = Mapping::new("test", &file, BLOCK_SIZE, PAGE_SIZE).unwrap();
+        assert_eq!(a.base() as usize % BLOCK_SIZE, 0);
+        // SAFETY: both mappings are live and nobody else uses them.
+        unsafe {
+            a.base().add(5).write(77);
+            assert_eq!(b.base().add(5).read(), 77);
+        }
+    }
+
+    #[test]
+    fn a_replaced_mapping_keeps_its_place_and_has_other_memory() {
+        let file = memory_file("test", 2 * PAGE_SIZE as u64).unwrap();
+        let mapping = Mapping::new("test", &file, PAGE_SIZE, PAGE_SIZE).unwrap();
+        let second =
+            Mapping::of_part("test", &file, PAGE_SIZE as u64, PAGE_SIZE, PAGE_SIZE).unwrap();
+        // SAFETY: both mappings are live and nobody else uses them.
+        unsafe {
+            mapping.base().write(1);
+            second.base().write(2);
+            mapping.replace("test", file.as_fd(), PAGE_SIZE as u64).unwrap();
+            assert_eq!(mapping.base().read(), 2);
+            assert!(mapping.put("test", PAGE_SIZE, PAGE_SIZE, None).is_err());
+            mapping.put("test", 0, PAGE_SIZE, None).unwrap();
+            assert_eq!(mapping.base().read(), 0);
+            mapping.base().write(3);
+            assert_eq!(second.base().read(), 2, "nobody else sees what is written there");
+        }
+    }
+
+    #[test]
+    fn a_memory_file_cannot_be_cut_off() {
+        let file = memory_file("test", PAGE_SIZE as u64).unwrap();
+        assert_eq!(rustix::fs::ftruncate(&file, 0), Err(Errno::PERM));
+    }
+
+    #[test]
+    fn impossible_sizes_are_errors_that_say_what_to_do() {
+        let file = memory_file("test", PAGE_SIZE as u64).unwrap();
+        let error = Mapping::new("test", &file, usize::MAX & !(PAGE_SIZE - 1), PAGE_SIZE);
+        let text = error.unwrap_err().to_string();
+        assert!(text.contains("ask for less"), "{text}");
+    }
+}

@@ -1,0 +1,52 @@
+//! What a software card is plugged into.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use farside_card::Location;
+use farside_types::{CommandId, VirtAddr};
+
+use super::SoftCard;
+use crate::job::Job;
+use crate::record::Recorder;
+
+/// What a software card is plugged into: the runtime of the program, or the process that serves the
+/// card to others. The card's processing elements call it, without holding the card's lock.
+pub trait Backplane: Send + Sync + std::fmt::Debug {
+    /// Faults, or notices of the access counters, have been queued: somebody has to take them.
+    fn raised(&self, card: &SoftCard);
+
+    /// These drains have completed, because an access ended.
+    fn drained(&self, card: &SoftCard, commands: &[CommandId]);
+
+    /// A job has ended, or was given up holding nothing: it touches memory no more. Called before
+    /// those who wait for the job are told.
+    fn job_over(&self, card: &SoftCard, job: &Job);
+
+    /// A job that did not stop was given up; `holds`: it still holds memory. One that holds nothing
+    /// will get nothing: it has ended. One that holds memory has not, so that drains of that memory
+    /// are waited for.
+    fn job_given_up(&self, card: &SoftCard, job: &Job, holds: bool) {
+        if !holds {
+            self.job_over(card, job);
+        }
+    }
+
+    /// Where `count` pages from `location` on are. They follow one another in memory.
+    fn pointer(&self, location: Location, count: u32) -> NonNull<u8>;
+
+    /// What to say of an address that a kernel was not given.
+    fn hint(&self, addr: VirtAddr) -> String;
+
+    /// Who wants to know what kernels access.
+    fn recorder(&self) -> Option<Arc<dyn Recorder>> {
+        None
+    }
+
+    /// A processing element is about to sleep until `ready` holds. Gives `true` when it does; one
+    /// that gives `false` has done nothing, and the caller sleeps by itself.
+    fn wait_instead(&self, card: &SoftCard, ready: &mut dyn FnMut() -> bool) -> bool {
+        let _ = (card, ready);
+        false
+    }
+}

@@ -1,0 +1,328 @@
+//! A job: one launched kernel, from its launch to its result.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use farside_card::interface::KernelArg;
+use farside_types::Time;
+use farside_types::{Access, Asid, CardId, JobId, PeId, Rights};
+
+use crate::card::{Backplane, SoftCard};
+use crate::error::KernelError;
+use crate::kernel::KernelContext;
+use crate::kernels::KernelArgs;
+use farside_linux::lock::lock;
+use farside_linux::signals::BlockedSignals;
+use farside_linux::wait::Gate;
+
+/// What a kernel runs: takes its context, says how it ended.
+pub type KernelBody = Box<dyn FnOnce(&mut KernelContext) -> Result<(), KernelError> + Send>;
+
+/// Bytes that a job may touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// First byte.
+    pub start: u64,
+    /// One past the last byte.
+    pub end: u64,
+    /// What it may do.
+    pub rights: Rights,
+}
+
+impl Granted {
+    /// Whether an access to `bytes` bytes at `addr` is allowed.
+    #[inline]
+    pub fn allows(&self, addr: u64, bytes: u64, access: Access) -> bool {
+        addr >= self.start
+            && addr.wrapping_add(bytes) <= self.end
+            && addr <= self.end
+            && self.rights.allows(access)
+    }
+}
+
+/// Why a job has to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stop {
+    /// The program no longer wants it.
+    Cancelled = 1,
+    /// Its time is up.
+    TimedOut = 2,
+    /// It did not stop when it was told to.
+    Hung = 3,
+    /// Its card is gone.
+    CardGone = 4,
+}
+
+/// Nobody has told it to stop.
+const WANTED: u8 = 0;
+
+/// What becomes of the value of a kernel that ran elsewhere.
+pub type Returned = Box<dyn FnOnce(u64) + Send>;
+
+/// What is to be done for a job.
+enum Work {
+    /// Run this, here.
+    Body(KernelBody),
+    /// Have the card run the kernel of the job's name, and hand its value over.
+    Call(Returned),
+}
+
+/// One launched kernel.
+pub struct Job {
+    /// Its number, unique among the jobs of its driver.
+    pub id: JobId,
+    /// Where it runs.
+    pub card: CardId,
+    /// The address space of its accesses.
+    pub asid: Asid,
+    /// The kernel.
+    pub name: Arc<str>,
+    /// What it may touch.
+    pub grants: Box<[Granted]>,
+    /// When it is given up, on the clock of its driver.
+    pub deadline: Option<Time>,
+    work: Mutex<Option<Work>>,
+    /// Arguments, if the kernel is known by its name.
+    args: Box<[KernelArg]>,
+    /// What the kernel of a served job returned.
+    value: AtomicU64,
+    stop: AtomicU8,
+    /// Whether the state has a result.
+    done: AtomicBool,
+    state: Mutex<State>,
+    gate: Gate,
+}
+
+#[derive(Default)]
+struct State {
+    pe: Option<PeId>,
+    thread: Option<std::thread::ThreadId>,
+    result: Option<Result<(), KernelError>>,
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} `{}` on {}", self.id, self.name, self.card)
+    }
+}
+
+impl Job {
+    /// A job that has not been launched: a closure, in the address space `asid` of a card in this
+    /// program. It is given up at `deadline`.
+    pub fn new(
+        id: JobId,
+        (card, asid): (CardId, Asid),
+        name: Arc<str>,
+        grants: Vec<Granted>,
+        deadline: Option<Time>,
+        body: KernelBody,
+    ) -> Arc<Job> {
+        let work = Work::Body(body);
+        Arc::new(Job::with_work(id, (card, asid), name, grants, deadline, Box::default(), work))
+    }
+
+    /// A job for a card that is not in this program: the kernel of that name, with these
+    /// arguments. `returned` gets what it returns, if it ends well.
+    pub fn call(
+        id: JobId,
+        (card, asid): (CardId, Asid),
+        args: &KernelArgs,
+        deadline: Option<Time>,
+        returned: Returned,
+    ) -> Arc<Job> {
+        let (name, records) = (Arc::clone(args.kernel()), args.records().into());
+        let work = Work::Call(returned);
+        Arc::new(Job::with_work(id, (card, asid), name, args.grants(), deadline, records, work))
+    }
+
+    fn with_work(
+        id: JobId,
+        (card, asid): (CardId, Asid),
+        name: Arc<str>,
+        grants: Vec<Granted>,
+        deadline: Option<Time>,
+        args: Box<[KernelArg]>,
+        work: Work,
+    ) -> Job {
+        Job {
+            id,
+            card,
+            asid,
+            name,
+            grants: grants.into(),
+            deadline,
+            work: Mutex::new(Some(work)),
+            args,
+            value: AtomicU64::new(0),
+            stop: AtomicU8::new(WANTED),
+            done: AtomicBool::new(false),
+            state: Mutex::new(State::default()),
+            gate: Gate::new(),
+        }
+    }
+
+    /// Waits for the end, until `deadline` at most (`None`: for ever). `None`: it still runs.
+    pub fn wait(&self, deadline: Option<Instant>) -> Option<Result<(), KernelError>> {
+        let result = self.gate.wait(deadline, || {
+            if !self.done.load(Ordering::SeqCst) {
+                return None;
+            }
+            // The runtime takes this lock as well: no handler of the program may run under it.
+            let _signals = BlockedSignals::block();
+            lock(&self.state).result.clone()
+        })?;
+        // A kernel that never ran may have captured a space or a buffer. They go here, in a thread
+        // of the program, and never in one of the runtime's, which would wait for itself.
+        let body = {
+            let _signals = BlockedSignals::block();
+            lock(&self.work).take()
+        };
+        drop(body);
+        Some(result)
+    }
+
+    /// What the kernel of a served job returned.
+    pub fn value(&self) -> u64 {
+        self.value.load(Ordering::SeqCst)
+    }
+
+    /// Enters what the kernel of a served job returned.
+    pub fn set_value(&self, value: u64) {
+        self.value.store(value, Ordering::SeqCst);
+    }
+
+    /// The arguments of a kernel that is known by its name.
+    pub fn args(&self) -> &[KernelArg] {
+        &self.args
+    }
+
+    /// Whether it is a closure, which can run in this program only.
+    pub fn is_closure(&self) -> bool {
+        matches!(&*lock(&self.work), Some(Work::Body(_)))
+    }
+
+    /// The card has run its kernel to a good end.
+    pub fn returned(&self, value: u64) {
+        let work = lock(&self.work).take();
+        if let Some(Work::Call(returned)) = work {
+            returned(value);
+        }
+    }
+
+    /// Why it has to stop, if it has to.
+    #[inline]
+    pub fn stopped(&self) -> Option<KernelError> {
+        match self.stop.load(Ordering::Relaxed) {
+            WANTED => None,
+            reason => Some(self.stop_error(reason)),
+        }
+    }
+
+    fn stop_error(&self, reason: u8) -> KernelError {
+        let (kernel, card) = (self.name.clone(), self.card);
+        match reason {
+            reason if reason == Stop::TimedOut as u8 => KernelError::TimedOut { kernel },
+            reason if reason == Stop::Hung as u8 => KernelError::Hung { kernel, card },
+            reason if reason == Stop::CardGone as u8 => KernelError::Dropped { kernel, card },
+            _ => KernelError::Cancelled { kernel },
+        }
+    }
+
+    /// The error of a job that never ran.
+    pub fn dropped_error(&self) -> KernelError {
+        KernelError::Dropped { kernel: self.name.clone(), card: self.card }
+    }
+
+    /// Notes that it has to stop, unless that has been noted before.
+    pub fn mark(&self, reason: Stop) -> bool {
+        let reason = reason as u8;
+        self.stop.compare_exchange(WANTED, reason, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// Whether it has a result.
+    pub fn is_done(&self) -> bool {
+        self.done.load(Ordering::SeqCst)
+    }
+
+    /// Enters the reason why it was stopped as its result.
+    pub fn finish_stopped(&self) {
+        self.finish(Err(self.stop_error(self.stop.load(Ordering::SeqCst))));
+    }
+
+    /// It does not stop. Its result is an error, another thread takes the place of its processing
+    /// element, and what it holds is never given to anybody else. Says whether it holds memory;
+    /// `None` if it has ended or never begun.
+    pub fn give_up(&self, plane: &Arc<dyn Backplane>, card: &Arc<SoftCard>) -> Option<bool> {
+        let model = lock(&card.model);
+        let mut state = lock(&self.state);
+        let pe = state.pe.filter(|_| state.result.is_none())?;
+        // Set under the card's lock: from here on the kernel gets no memory any more.
+        self.stop.store(Stop::Hung as u8, Ordering::SeqCst);
+        let holds = model.in_flight().holds(pe);
+        drop(model);
+        state.result = Some(Err(self.stop_error(Stop::Hung as u8)));
+        let thread = state.thread;
+        drop(state);
+        tracing::error!(job = ?self, holds, "a kernel hangs; its processing element is given up");
+        card.replace(plane, thread);
+        plane.job_given_up(card, self, holds);
+        self.done.store(true, Ordering::SeqCst);
+        self.gate.notify();
+        Some(holds)
+    }
+
+    /// Takes the kernel out to run it on `pe`.
+    pub fn begin(&self, pe: PeId) -> Option<KernelBody> {
+        let mut state = lock(&self.state);
+        state.pe = Some(pe);
+        state.thread = Some(std::thread::current().id());
+        drop(state);
+        match lock(&self.work).take() {
+            Some(Work::Body(body)) => Some(body),
+            Some(Work::Call(_)) | None => None,
+        }
+    }
+
+    /// Whether its processing element was given up.
+    pub fn was_given_up(&self) -> bool {
+        self.stop.load(Ordering::SeqCst) == Stop::Hung as u8
+    }
+
+    /// It has run to its end: enters the result, tells the card's surroundings, and wakes those
+    /// who wait.
+    pub fn end_with(
+        &self,
+        plane: &dyn Backplane,
+        card: &SoftCard,
+        result: Result<(), KernelError>,
+    ) {
+        lock(&self.state).result.get_or_insert(result);
+        plane.job_over(card, self);
+        self.done.store(true, Ordering::SeqCst);
+        self.gate.notify();
+    }
+
+    /// How it ended, if it has.
+    pub fn result(&self) -> Option<Result<(), KernelError>> {
+        lock(&self.state).result.clone()
+    }
+
+    /// Enters the result and wakes those who wait.
+    pub fn finish(&self, result: Result<(), KernelError>) {
+        lock(&self.state).result.get_or_insert(result);
+        self.done.store(true, Ordering::SeqCst);
+        self.gate.notify();
+    }
+
+    /// The driver has dropped it: it never starts, or its card is gone. Gives whether it has ended.
+    pub fn dropped(&self) -> bool {
+        self.mark(Stop::CardGone);
+        let started = lock(&self.state).pe.is_some();
+        if !started {
+            self.finish_stopped();
+        }
+        !started
+    }
+}

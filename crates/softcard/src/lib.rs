@@ -1,0 +1,29 @@
+//! Software cards: the model of `farside-card` with threads for processing elements, kernels in Rust
+//! and in C, and the server that offers a card to other programs.
+//!
+//! [`SoftCard`] is the card; what it is plugged into is its [`Backplane`]: the runtime of a program,
+//! or [`serve`], a process of its own. A kernel sees memory through its [`KernelContext`].
+//!
+//! It knows neither the driver nor the runtime: whoever has a software card carries commands out on
+//! its model.
+
+#![cfg(target_os = "linux")]
+
+mod card;
+mod error;
+mod job;
+mod kernel;
+pub mod kernels;
+mod record;
+pub mod serve;
+mod span;
+mod view;
+
+pub use card::{Backplane, SoftCard};
+pub use error::KernelError;
+pub use job::{Granted, Job, KernelBody, Returned, Stop};
+pub use kernel::KernelContext;
+pub use kernels::{Kernel, KernelArgs, KernelId, Kernels, KernelsError};
+pub use record::{Recorder, Running, Taken};
+pub use span::{AtomicSpan, Ptr, ReadSpan, Word, WriteSpan};
+pub use view::{RangeRequest, ReadView, Request, Runs, Want, WriteView};

@@ -1,0 +1,398 @@
+//! One life of a function: a card's model, its front, its memory and its client's windows.
+
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use farside_card::interface::KernelArg;
+use farside_card::{Action, Card, Function, FunctionConfig, Location, TransferFailed};
+use farside_types::{Asid, CardId, CommandId, FrameNo, JobId, PAGE_SIZE, PeId, VirtAddr};
+use farside_vfio_user::unix::Interrupts;
+
+use super::bus::PlaneBus;
+use super::copier::{Copier, Order};
+use super::doorbell::Doorbell;
+use super::job_end::job_end;
+use super::windows::Windows;
+use super::{CardConfig, ServeError};
+use crate::card::{Backplane, SoftCard};
+use crate::job::{Job, Stop};
+use crate::kernels::{KernelArgs, KernelId, Kernels};
+use farside_linux::card_memory::CardMemory;
+use farside_linux::lock::lock;
+use farside_linux::wait::{DEFAULT_SPIN, SpinPermit};
+
+/// The number of a function's card in its own eyes: its frames are the only ones it knows.
+pub(super) const OWN: CardId = CardId(0);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Plane {
+    own: Weak<Plane>,
+    front: Mutex<Function>,
+    card: Arc<SoftCard>,
+    pub(super) memory: CardMemory,
+    pub(super) windows: Windows,
+    pub(super) interrupts: Mutex<Interrupts>,
+    doorbell: Doorbell,
+    /// Wakes the function's own thread.
+    wake: OwnedFd,
+    copier: Copier,
+    kernels: Arc<Kernels>,
+    pes: u16,
+    started: AtomicBool,
+    grace: Duration,
+    /// Jobs that were told to stop, and until when they have time for it.
+    stopping: Mutex<Vec<(Instant, Arc<Job>)>>,
+    jobs: Mutex<Vec<Arc<Job>>>,
+    /// Jobs that were given up and still hold memory.
+    holders: Mutex<Vec<JobId>>,
+    /// A reset waits for those.
+    reset_waits: AtomicBool,
+    /// The client is gone.
+    ending: AtomicBool,
+}
+
+impl Plane {
+    /// A fresh function with zeroed memory.
+    pub(super) fn new(
+        config: &CardConfig,
+        function: u32,
+        generation: u64,
+        wake: OwnedFd,
+        interrupts: Interrupts,
+    ) -> Result<Arc<Plane>, ServeError> {
+        let names: Vec<String> = config.kernels.names().map(str::to_owned).collect();
+        let front = Function::new(FunctionConfig {
+            card: config.card,
+            function,
+            generation,
+            asids: config.asids,
+            jobs_max: config.jobs_max,
+            kernels: names.into(),
+            capabilities: farside_card::interface::register::CAP_DMA_BUS_TO_BUS,
+        });
+        let card = SoftCard::new(OWN, config.frames, config.pes, config.geometry)?;
+        let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+        let doorbell = Doorbell::new(rustix::event::eventfd(0, flags)?)?;
+        let memory = CardMemory::new(config.frames)?;
+        let windows = Windows::new()?;
+        Ok(Arc::new_cyclic(|own| Plane {
+            own: own.clone(),
+            front: Mutex::new(front),
+            card: Arc::new(card),
+            memory,
+            windows,
+            interrupts: Mutex::new(interrupts),
+            doorbell,
+            wake,
+            copier: Copier::new(own.clone()),
+            kernels: Arc::clone(&config.kernels),
+            pes: config.pes,
+            started: AtomicBool::new(false),
+            grace: config.grace,
+            stopping: Mutex::default(),
+            jobs: Mutex::default(),
+            holders: Mutex::default(),
+            reset_waits: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
+        }))
+    }
+
+    /// What the client rings.
+    pub(super) fn doorbell(&self) -> &Doorbell {
+        &self.doorbell
+    }
+
+    /// Gives front and card to `body`, then does what the front wants done. Locks: the front, then
+    /// the card's model. What is to be done is done under the front's lock, so that a stop never
+    /// overtakes the start of its job.
+    pub(super) fn with<T>(
+        &self,
+        body: impl FnOnce(&mut Function, &mut Card, &mut PlaneBus<'_>) -> T,
+    ) -> T {
+        let (value, answered) = self.with_front(body);
+        if answered {
+            self.doorbell.nudge();
+        }
+        value
+    }
+
+    /// As [`Plane::with`]; also gives whether a processing element was answered. One that listens
+    /// to the doorbell has to be told.
+    fn with_front<T>(
+        &self,
+        body: impl FnOnce(&mut Function, &mut Card, &mut PlaneBus<'_>) -> T,
+    ) -> (T, bool) {
+        let mut front = lock(&self.front);
+        let mut bus = PlaneBus { plane: self };
+        let value = body(&mut front, &mut lock(&self.card.model), &mut bus);
+        let mut answered = false;
+        while let Some(action) = front.poll_action() {
+            answered |= matches!(action, Action::Answer(_));
+            self.act(&mut front, action);
+        }
+        (value, answered)
+    }
+
+    fn act(&self, front: &mut Function, action: Action) {
+        match action {
+            Action::Start { pe, job, asid, kernel, args } => {
+                self.start(pe, job, asid, kernel, args)
+            }
+            Action::Stop { job } => self.stop(job),
+            Action::Answer(answer) => self.card.answer(vec![answer]),
+            Action::Copy { id, extents } => self.copier.order(Order::Copy { id, extents }),
+            Action::Fill { id, extents, pattern } => {
+                self.copier.order(Order::Fill { id, extents, pattern });
+            }
+            Action::Reset => self.reset(front),
+            // The function does not announce a link, so its commands are refused before this.
+            Action::LinkReceive { .. }
+            | Action::LinkSend { .. }
+            | Action::LinkCancel { .. }
+            | Action::StopLinks => unreachable!("this card has no link"),
+        }
+    }
+
+    /// The function is in its known state as soon as nothing touches memory any more. While a kernel
+    /// hangs with memory in its hands, it is not: the driver sees that the reset does not end, and
+    /// begins another life.
+    fn reset(&self, front: &mut Function) {
+        if lock(&self.holders).is_empty() {
+            front.reset_done(&mut lock(&self.card.model));
+        } else {
+            self.reset_waits.store(true, Ordering::SeqCst);
+        }
+    }
+
+    fn start(&self, pe: PeId, id: JobId, asid: Asid, kernel: u32, args: Vec<KernelArg>) {
+        if !self.started.swap(true, Ordering::SeqCst) {
+            let plane: Arc<dyn Backplane> = self.shared();
+            if let Err(error) = self.card.start(&plane, self.pes) {
+                tracing::error!(%error, "a card has too few processing elements");
+            }
+        }
+        let found = self.kernels.get(KernelId(kernel)).cloned();
+        let kernel = found.expect("the function has checked the kernel's number");
+        let name = Arc::clone(kernel.name());
+        // SAFETY: the client owns the memory and has lent it to this launch as the records say; one
+        // that breaks its word harms what its own kernels see, and nobody else's.
+        let args = unsafe { KernelArgs::new(Arc::clone(&name), args) };
+        let grants = args.as_ref().map(KernelArgs::grants).unwrap_or_default();
+        let job = Job::new(
+            id,
+            (OWN, asid),
+            name,
+            grants,
+            None,
+            Box::new(move |context| {
+                let value = kernel.run(context, &args?)?;
+                context.set_value(value);
+                Ok(())
+            }),
+        );
+        if self.ending.load(Ordering::SeqCst) {
+            // It waited behind one that has been stopped.
+            job.mark(Stop::Cancelled);
+        }
+        lock(&self.jobs).push(Arc::clone(&job));
+        self.card.enqueue_on(job, pe);
+    }
+
+    fn stop(&self, id: JobId) {
+        let Some(job) = lock(&self.jobs).iter().find(|job| job.id == id).cloned() else {
+            return;
+        };
+        job.mark(Stop::Cancelled);
+        self.card.interrupt(id);
+        self.doorbell.nudge();
+        lock(&self.stopping).push((Instant::now() + self.grace, job));
+        // The function's thread minds the time.
+        self.wake();
+    }
+
+    /// Gives up jobs whose time to stop is over. Gives when it wants to be called again.
+    pub(super) fn give_up_late_jobs(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let mut stopping = lock(&self.stopping);
+        stopping.retain(|(_, job)| !job.is_done());
+        let (late, rest): (Vec<_>, Vec<_>) = stopping.drain(..).partition(|(at, _)| *at <= now);
+        *stopping = rest;
+        let next = stopping.iter().map(|(at, _)| *at).min();
+        drop(stopping);
+        let plane: Arc<dyn Backplane> = self.shared();
+        for (_, job) in late {
+            job.give_up(&plane, &self.card);
+        }
+        next
+    }
+
+    /// The doorbell was rung, or may have been.
+    pub(super) fn serve_doorbell(&self) {
+        // What has to be done is done between the steps, outside the card's lock.
+        loop {
+            self.with(|front, card, bus| front.process(card, bus));
+            if self.with(|front, card, bus| front.prepare_to_sleep(card, bus)) {
+                return;
+            }
+        }
+    }
+
+    /// Listens to the doorbell until `ready`: the processing element whose fault is being served
+    /// carries the commands out itself that serve it, so nobody has to wake it.
+    fn listen(&self, ready: &mut dyn FnMut() -> bool) {
+        while !ready() {
+            self.spin_for_commands(ready);
+            let asleep = self.with_front(|front, card, bus| front.prepare_to_sleep(card, bus)).0;
+            if asleep && !ready() {
+                self.doorbell.wait();
+            }
+            self.with_front(|front, card, bus| front.process(card, bus));
+        }
+        // What came until now is served here; whatever comes later rings for the function's thread.
+        self.serve_doorbell();
+    }
+
+    /// Looks for commands for about as long as a wake-up takes, if a processor is free for that. The
+    /// client need not ring meanwhile.
+    fn spin_for_commands(&self, ready: &mut dyn FnMut() -> bool) {
+        let Some(_permit) = SpinPermit::take() else { return };
+        self.with_front(|front, card, bus| front.process(card, bus));
+        let end = Instant::now() + DEFAULT_SPIN;
+        while !ready() && Instant::now() < end {
+            if self.with_front(|front, _, bus| front.has_commands(bus)).0 {
+                return;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Wakes the function's own thread.
+    pub(super) fn wake(&self) {
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// Jobs that run or wait for a thread.
+    pub(super) fn jobs(&self) -> usize {
+        lock(&self.jobs).len()
+    }
+
+    /// Nothing reaches the client's memory any more, whatever is at work.
+    pub(super) fn fence(&self) {
+        self.windows.fence();
+        lock(&self.interrupts).clear();
+    }
+
+    /// The client is gone, and its memory fenced. Ends what can be ended, and gives how many kernels
+    /// hang; their threads keep what they hold of this life, which nobody else has.
+    pub(super) fn end(&self) -> usize {
+        let jobs = || lock(&self.jobs).clone();
+        {
+            // Jobs are started under this lock: those that follow see that they are not wanted.
+            let _order = lock(&self.front);
+            self.ending.store(true, Ordering::SeqCst);
+        }
+        for job in jobs() {
+            job.mark(Stop::Cancelled);
+            self.card.interrupt(job.id);
+            self.doorbell.nudge();
+        }
+        self.copier.close();
+        self.card.close();
+        let end = Instant::now() + self.grace;
+        while !jobs().is_empty() && Instant::now() < end {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        let plane: Arc<dyn Backplane> = self.shared();
+        for job in jobs() {
+            job.give_up(&plane, &self.card);
+        }
+        self.card.close();
+        self.card.join()
+    }
+
+    fn shared(&self) -> Arc<Plane> {
+        self.own.upgrade().expect("whoever calls holds the plane")
+    }
+
+    /// A copy or fill is over.
+    pub(super) fn copied(&self, id: CommandId, result: Result<(), TransferFailed>) {
+        self.happened(|front, card, bus| front.copied(card, bus, id, result));
+    }
+
+    /// Tells the front of something that no doorbell announced. The function's thread may sleep: where
+    /// something waited for room in a ring, or does now, its bells are set here once more.
+    fn happened(&self, body: impl FnOnce(&mut Function, &mut Card, &mut PlaneBus<'_>)) {
+        let held_up = self.with(|front, card, bus| {
+            let before = front.is_held_up(card);
+            body(front, card, bus);
+            before || front.is_held_up(card)
+        });
+        if held_up {
+            self.serve_doorbell();
+        }
+    }
+}
+
+impl Backplane for Plane {
+    fn raised(&self, _card: &SoftCard) {
+        self.happened(|front, card, bus| front.publish(card, bus));
+    }
+
+    fn drained(&self, _card: &SoftCard, commands: &[CommandId]) {
+        self.happened(|front, card, bus| front.drained(card, bus, commands));
+    }
+
+    fn job_over(&self, _card: &SoftCard, job: &Job) {
+        lock(&self.jobs).retain(|other| other.id != job.id);
+        let end = job_end(job);
+        self.happened(|front, card, bus| {
+            front.job_ended(card, bus, job.id, &end);
+            let mut holders = lock(&self.holders);
+            holders.retain(|&other| other != job.id);
+            if holders.is_empty() && self.reset_waits.swap(false, Ordering::SeqCst) {
+                front.reset_done(card);
+            }
+        });
+    }
+
+    fn job_given_up(&self, _card: &SoftCard, job: &Job, holds: bool) {
+        lock(&self.jobs).retain(|other| other.id != job.id);
+        let end = job_end(job);
+        self.happened(|front, card, bus| {
+            if holds {
+                lock(&self.holders).push(job.id);
+            }
+            front.job_ended(card, bus, job.id, &end);
+        });
+    }
+
+    fn pointer(&self, location: Location, count: u32) -> NonNull<u8> {
+        if location.memory == OWN.memory() {
+            let own = self.memory.run_ptr(location.frame, count);
+            return own.expect("the function has checked the frames");
+        }
+        self.windows.pointer(u64::from(location.frame.0) * PAGE_SIZE as u64)
+    }
+
+    fn wait_instead(&self, _card: &SoftCard, ready: &mut dyn FnMut() -> bool) -> bool {
+        let Some(_listening) = self.doorbell.listen() else {
+            return false;
+        };
+        self.listen(ready);
+        true
+    }
+
+    fn hint(&self, _addr: VirtAddr) -> String {
+        // The card knows no allocations; the driver adds what it knows.
+        String::new()
+    }
+}
+
+/// Where whole pages are, for the copier.
+pub(super) fn frames(plane: &Plane, first: u32, count: u32) -> Option<NonNull<u8>> {
+    plane.memory.run_ptr(FrameNo(first), count).ok()
+}

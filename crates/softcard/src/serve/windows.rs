@@ -1,0 +1,401 @@
+//! A client's memory as its function reaches it: windows of bus addresses onto shared files.
+//!
+//! All of a function's bus is one stretch of address space of this process, so a pointer is the bus
+//! address plus a constant, and runs of pages follow one another however the client has shared them.
+//! Where there is no window there is fresh memory that nobody else has. What a client takes away, or
+//! leaves behind when it goes, becomes such memory: whoever still holds a pointer then writes to
+//! nowhere. This is the fence that keeps a kernel that hangs from touching the memory of a program
+//! that has gone on.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use farside_card::BusError;
+use farside_types::PAGE_SIZE;
+use farside_vfio_user::{DmaMap, DmaUnmap, Errno};
+use rustix::fs::SealFlags;
+
+use farside_linux::mapping::{Mapping, MemoryError, Part};
+
+const WHAT: &str = "farside-bus";
+
+const PAGE: u64 = PAGE_SIZE as u64;
+
+/// Bytes of a function's bus that it reaches. Windows beyond are accepted and not reached.
+const BUS_BYTES: u64 = 1 << 40;
+
+/// All windows of a client.
+#[derive(Debug)]
+pub(super) struct Windows {
+    bus: Mapping,
+    /// By first bus address.
+    table: RwLock<BTreeMap<u64, Window>>,
+    /// The writable window that was used last, nearly always the one with the rings: its first page
+    /// in the upper half, the page behind its last in the lower. Changes only while the table is
+    /// locked. Who looks at it without a lock while its window goes reads or writes nowhere, as with
+    /// a window that goes right afterwards.
+    last: AtomicU64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    bytes: u64,
+    writable: bool,
+}
+
+impl Windows {
+    pub(super) fn new() -> Result<Windows, MemoryError> {
+        let bus = Mapping::anonymous(WHAT, BUS_BYTES as usize)?;
+        Ok(Windows { bus, table: RwLock::default(), last: AtomicU64::new(0) })
+    }
+
+    /// Adds a window. One without a descriptor is not reachable: this card sends no DMA messages.
+    pub(super) fn map(&self, map: DmaMap) -> Result<(), Errno> {
+        let Some(file) = map.fd else { return Ok(()) };
+        check_file(&file, map.offset, map.size)?;
+        if map.address % PAGE != 0 || map.size % PAGE != 0 || map.offset % PAGE != 0 {
+            return Err(Errno::INVAL);
+        }
+        if map.address.checked_add(map.size).is_none_or(|end| end > BUS_BYTES) {
+            let (address, bytes) = (map.address, map.size);
+            tracing::warn!(address, bytes, "a client shares memory where the card does not reach");
+            return Ok(());
+        }
+        let part = Part { file: file.as_fd(), offset: map.offset, shared: map.writable };
+        let mut table = self.write();
+        self.put(map.address, map.size, Some(part)).map_err(|error| {
+            tracing::error!(%error, "a client's memory cannot be mapped");
+            Errno::NOMEM
+        })?;
+        table.insert(map.address, Window { bytes: map.size, writable: map.writable });
+        Ok(())
+    }
+
+    fn put(&self, address: u64, bytes: u64, part: Option<Part<'_>>) -> Result<(), MemoryError> {
+        self.bus.put(WHAT, address as usize, bytes as usize, part)
+    }
+
+    /// Takes windows away: all that lie in the range. When this returns nothing reaches the client's
+    /// memory through them any more.
+    pub(super) fn unmap(&self, unmap: DmaUnmap) {
+        let (first, end) = match unmap {
+            DmaUnmap::Range { address, size } => (address, address.saturating_add(size)),
+            DmaUnmap::All => (0, u64::MAX),
+        };
+        let mut table = self.write();
+        self.forget();
+        let gone: Vec<(u64, u64)> =
+            table.range(first..end).map(|(&at, window)| (at, window.bytes)).collect();
+        for (address, bytes) in gone {
+            table.remove(&address);
+            self.fence_part(address, bytes);
+        }
+    }
+
+    /// Fences everything: the client is gone.
+    pub(super) fn fence(&self) {
+        let mut table = self.write();
+        self.forget();
+        table.clear();
+        self.fence_part(0, BUS_BYTES);
+    }
+
+    fn fence_part(&self, address: u64, bytes: u64) {
+        if let Err(error) = self.put(address, bytes, None) {
+            // The old memory stays reachable for what hangs: better no card than a card that may
+            // write to a program that has gone on.
+            tracing::error!(%error, "a window cannot be fenced; aborting");
+            std::process::abort();
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<u64, Window>> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<u64, Window>> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether all of these bytes can be reached, for writing if `write`.
+    pub(super) fn reaches(&self, address: u64, bytes: u64, write: bool) -> bool {
+        covers(&self.read(), address, bytes, write)
+    }
+
+    /// Where bus addresses are in this process. What no window covers is memory that nobody else
+    /// sees. Stays valid as long as `self`.
+    pub(super) fn pointer(&self, address: u64) -> NonNull<u8> {
+        // Pages of commands lie below 2^44, and those that a card maps or copies were covered by
+        // windows once; beyond the bus there never is one.
+        let offset = address.min(BUS_BYTES - PAGE) as usize;
+        NonNull::new(self.bus.base().wrapping_add(offset)).expect("a mapping is not at address 0")
+    }
+
+    /// Works on bytes while their window stays.
+    fn reach<T>(
+        &self,
+        address: u64,
+        bytes: u64,
+        write: bool,
+        body: impl FnOnce(usize) -> T,
+    ) -> Result<T, BusError> {
+        if self.is_in_last(address, bytes) {
+            return Ok(body(address as usize));
+        }
+        let table = self.read();
+        if !covers(&table, address, bytes, write) {
+            return Err(BusError { address });
+        }
+        self.remember(&table, address);
+        Ok(body(address as usize))
+    }
+
+    fn is_in_last(&self, address: u64, bytes: u64) -> bool {
+        let last = self.last.load(Ordering::Acquire);
+        let (start, end) = ((last >> 32) * PAGE, (last & 0xffff_ffff) * PAGE);
+        address >= start && address.checked_add(bytes).is_some_and(|ends| ends <= end)
+    }
+
+    fn remember(&self, table: &BTreeMap<u64, Window>, address: u64) {
+        let found = table.range(..=address).next_back();
+        if let Some((&start, window)) = found.filter(|(_, window)| window.writable) {
+            // The bus has 2^28 pages.
+            let (first, end) = (start / PAGE, (start + window.bytes) / PAGE);
+            self.last.store(first << 32 | end, Ordering::Release);
+        }
+    }
+
+    fn forget(&self) {
+        self.last.store(0, Ordering::SeqCst);
+    }
+
+    /// Reads bytes that the client may change at the same time.
+    pub(super) fn read_bytes(&self, address: u64, into: &mut [u8]) -> Result<(), BusError> {
+        self.reach(address, into.len() as u64, false, |at| self.load_bytes(at, into))
+    }
+
+    /// Writes bytes that the client may read or change at the same time.
+    pub(super) fn write_bytes(&self, address: u64, from: &[u8]) -> Result<(), BusError> {
+        self.reach(address, from.len() as u64, true, |at| self.store_bytes(at, from))
+    }
+
+    /// Reads a word, acquiring.
+    pub(super) fn load(&self, address: u64) -> Result<u32, BusError> {
+        if address % 4 != 0 {
+            return Err(BusError { address });
+        }
+        self.reach(address, 4, false, |at| self.word32(at).load(Ordering::Acquire))
+    }
+
+    /// Writes a word, releasing.
+    pub(super) fn store(&self, address: u64, value: u32) -> Result<(), BusError> {
+        if address % 4 != 0 {
+            return Err(BusError { address });
+        }
+        self.reach(address, 4, true, |at| self.word32(at).store(value, Ordering::Release))
+    }
+
+    fn word32(&self, at: usize) -> &AtomicU32 {
+        // SAFETY: the callers have checked that the word lies on the bus, which is mapped as long as
+        // `self` lives, and that it is aligned. Other processes use it by whatever means, this one
+        // by atomics and raw copies only.
+        unsafe { &*self.bus.base().add(at).cast::<AtomicU32>() }
+    }
+
+    fn byte(&self, at: usize) -> &AtomicU8 {
+        // SAFETY: as in `word32`.
+        unsafe { &*self.bus.base().add(at).cast::<AtomicU8>() }
+    }
+
+    fn word64(&self, at: usize) -> &AtomicU64 {
+        // SAFETY: as in `word32`.
+        unsafe { &*self.bus.base().add(at).cast::<AtomicU64>() }
+    }
+
+    fn load_bytes(&self, start: usize, into: &mut [u8]) {
+        if start % 8 == 0 && into.len() % 8 == 0 {
+            for (chunk, at) in into.chunks_exact_mut(8).zip((start..).step_by(8)) {
+                chunk.copy_from_slice(&self.word64(at).load(Ordering::Relaxed).to_ne_bytes());
+            }
+            return;
+        }
+        for (byte, at) in into.iter_mut().zip(start..) {
+            *byte = self.byte(at).load(Ordering::Relaxed);
+        }
+    }
+
+    fn store_bytes(&self, start: usize, from: &[u8]) {
+        if start % 8 == 0 && from.len() % 8 == 0 {
+            for (chunk, at) in from.chunks_exact(8).zip((start..).step_by(8)) {
+                let mut word = [0; 8];
+                word.copy_from_slice(chunk);
+                self.word64(at).store(u64::from_ne_bytes(word), Ordering::Relaxed);
+            }
+            return;
+        }
+        for (byte, at) in from.iter().zip(start..) {
+            self.byte(at).store(*byte, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether windows that follow one another cover all of these bytes.
+fn covers(table: &BTreeMap<u64, Window>, address: u64, bytes: u64, write: bool) -> bool {
+    let Some(end) = address.checked_add(bytes) else { return false };
+    let mut at = address;
+    loop {
+        let Some((&start, window)) = table.range(..=at).next_back() else { return false };
+        let ends = start + window.bytes;
+        if ends <= at || (write && !window.writable) {
+            return false;
+        }
+        if ends >= end {
+            return true;
+        }
+        at = ends;
+    }
+}
+
+/// A file that its owner can cut off would end this process, and with it all other clients, with
+/// SIGBUS. So it must be a memory file whose size is sealed, and long enough.
+fn check_file(file: impl AsFd, offset: u64, bytes: u64) -> Result<(), Errno> {
+    let seals = rustix::fs::fcntl_get_seals(&file).unwrap_or(SealFlags::empty());
+    if !seals.contains(SealFlags::SHRINK) {
+        tracing::error!(
+            "a client shares a file that can be cut off; seal it against shrinking (F_SEAL_SHRINK)"
+        );
+        return Err(Errno::PERM);
+    }
+    let size = rustix::fs::fstat(&file).map(|stat| stat.st_size as u64).unwrap_or(0);
+    let fits = offset.checked_add(bytes).is_some_and(|end| end <= size);
+    if fits { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farside_linux::mapping::memory_file;
+
+    const BUS: u64 = 0x1_0000_0000;
+
+    fn shared(bytes: u64) -> (DmaMap, Mapping) {
+        let file = memory_file("test", bytes).unwrap();
+        let mapping = Mapping::new("test", &file, bytes as usize, PAGE_SIZE).unwrap();
+        let map = DmaMap {
+            address: BUS,
+            size: bytes,
+            readable: true,
+            writable: true,
+            fd: Some(file),
+            offset: 0,
+        };
+        (map, mapping)
+    }
+
+    #[test]
+    fn what_the_card_writes_the_client_sees_until_it_takes_the_window_away() {
+        let windows = Windows::new().unwrap();
+        let (map, client) = shared(8192);
+        windows.map(map).unwrap();
+        windows.write_bytes(BUS + 4090, &[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
+        // SAFETY: the mapping is live and only this test uses it.
+        assert_eq!(unsafe { client.base().add(4097).read() }, 8);
+        let held = windows.pointer(BUS);
+        windows.unmap(DmaUnmap::Range { address: BUS, size: 8192 });
+        // SAFETY: the pointer stays valid as long as the windows.
+        unsafe { held.as_ptr().write(99) };
+        // SAFETY: as above.
+        assert_eq!(unsafe { client.base().read() }, 0, "a stale write went through");
+        assert!(!windows.reaches(BUS, 1, false));
+        assert_eq!(windows.load(BUS), Err(BusError { address: BUS }));
+    }
+
+    #[test]
+    fn a_client_that_goes_is_fenced_at_once() {
+        let windows = Windows::new().unwrap();
+        let (map, client) = shared(4096);
+        windows.map(map).unwrap();
+        let held = windows.pointer(BUS);
+        windows.fence();
+        // SAFETY: the pointer stays valid as long as the windows; the mapping is live.
+        unsafe {
+            held.as_ptr().write(99);
+            assert_eq!(client.base().read(), 0, "a stale write went through");
+        }
+        assert!(!windows.reaches(BUS, 1, false));
+    }
+
+    #[test]
+    fn windows_side_by_side_are_one_stretch() {
+        let windows = Windows::new().unwrap();
+        let (first, a) = shared(4096);
+        let (mut second, b) = shared(4096);
+        second.address = BUS + 4096;
+        second.writable = false;
+        windows.map(first).unwrap();
+        windows.map(second).unwrap();
+        assert!(windows.reaches(BUS, 8192, false));
+        assert!(!windows.reaches(BUS, 8192, true));
+        // SAFETY: the mappings are live and only this test uses them.
+        unsafe {
+            a.base().add(4095).write(1);
+            b.base().write(2);
+        }
+        let mut bytes = [0; 2];
+        windows.read_bytes(BUS + 4095, &mut bytes).unwrap();
+        assert_eq!(bytes, [1, 2]);
+        windows.unmap(DmaUnmap::Range { address: BUS, size: 8192 });
+        assert!(!windows.reaches(BUS, 1, false) && !windows.reaches(BUS + 4096, 1, false));
+    }
+
+    #[test]
+    fn bounds_rights_and_alignment_hold() {
+        let windows = Windows::new().unwrap();
+        let (mut map, client) = shared(4096);
+        map.writable = false;
+        windows.map(map).unwrap();
+        assert!(windows.reaches(BUS, 4096, false));
+        assert!(!windows.reaches(BUS, 4097, false));
+        assert!(!windows.reaches(BUS - 1, 2, false));
+        assert!(!windows.reaches(BUS, u64::MAX, false));
+        assert!(!windows.reaches(BUS, 1, true));
+        assert!(windows.write_bytes(BUS, &[1]).is_err());
+        assert!(windows.store(BUS, 1).is_err());
+        assert!(windows.load(BUS + 2).is_err());
+        assert_eq!(windows.load(BUS), Ok(0));
+        // SAFETY: the pointer is valid; what is written to a window that is read only stays here.
+        unsafe {
+            windows.pointer(BUS).as_ptr().write(7);
+            assert_eq!(client.base().read(), 0);
+        }
+    }
+
+    #[test]
+    fn files_that_can_be_cut_off_or_are_too_short_are_refused() {
+        let windows = Windows::new().unwrap();
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let open = rustix::fs::memfd_create("test", flags).unwrap();
+        rustix::fs::ftruncate(&open, 4096).unwrap();
+        let (mut map, _client) = shared(4096);
+        map.fd = Some(open);
+        assert_eq!(windows.map(map), Err(Errno::PERM));
+        let (mut map, _client) = shared(4096);
+        map.size = 8192;
+        assert_eq!(windows.map(map), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn what_lies_beyond_the_bus_is_accepted_and_not_reached() {
+        let windows = Windows::new().unwrap();
+        let (mut map, _client) = shared(4096);
+        map.address = BUS_BYTES;
+        assert_eq!(windows.map(map), Ok(()));
+        assert!(!windows.reaches(BUS_BYTES, 1, false));
+        let nowhere = windows.pointer(u64::MAX);
+        // SAFETY: the last page of the bus.
+        unsafe { nowhere.as_ptr().add(PAGE_SIZE - 1).write(1) };
+    }
+}
