@@ -68,8 +68,8 @@ impl CardUnderTest {
             offset: 0,
         };
         transport.map(&piece).map_err(fail)?;
-        let (file, offset) = transport.memory().map_err(fail)?;
         let bytes = u64::from(identity.frames) * PAGE_SIZE as u64;
+        let (file, offset) = transport.memory(bytes).map_err(fail)?;
         let frames = SharedMemory::of_file(file, offset, bytes)?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let events: Result<Vec<OwnedFd>, _> =

@@ -70,6 +70,15 @@ pub enum LiveError {
         /// Functions that were tried.
         functions: usize,
     },
+    /// The memories are larger than bus addresses reach.
+    #[error(
+        "the address space and the memories of all cards are {bytes} bytes, more than the 16 TiB that \
+         a card elsewhere reaches; ask for less address space"
+    )]
+    TooLarge {
+        /// All of them together.
+        bytes: u64,
+    },
     /// A card has come back with another size.
     #[error(
         "{card} has come back with {found} frames instead of {frames}; serve it with the memory \

@@ -162,7 +162,7 @@ struct Sources {
     events: Vec<epoll::Event>,
 }
 
-/// What an event is about: two numbers for each card follow these.
+/// What an event is about: two numbers for each card, its interrupts and its end, follow these.
 const FAULTS_TOKEN: u64 = 0;
 const BELL_TOKEN: u64 = 1;
 const LOOK_TOKEN: u64 = 2;
@@ -184,11 +184,6 @@ impl Sources {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let look = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
         add(look.as_fd(), LOOK_TOKEN, epoll::EventFlags::IN)?;
-        for (ring, token) in runtime.rings().zip((FIRST_CARD_TOKEN..).step_by(2)) {
-            // Each interrupt is an edge, so the count need not be read.
-            let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-            add(ring.event.as_fd(), token, flags)?;
-        }
         let watched = runtime.rings().map(|_| None).collect();
         let events = Vec::with_capacity(8);
         let mut sources = Sources { epoll, look, look_is_set: false, watched, events };
@@ -223,12 +218,19 @@ impl Sources {
                 continue;
             }
             if let Some(old) = watched.take() {
+                let _ = epoll::delete(&self.epoll, &old.event);
                 // It may have been closed and left already.
-                let _ = epoll::delete(&self.epoll, &old.fd);
+                let _ = old.fd.as_ref().map(|fd| epoll::delete(&self.epoll, fd));
             }
             if let Some(now) = &now {
-                let data = epoll::EventData::new_u64(token);
-                epoll::add(&self.epoll, &now.fd, data, now.flags())?;
+                // Each interrupt is an edge, so the count need not be read.
+                let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+                let data = epoll::EventData::new_u64(token - 1);
+                epoll::add(&self.epoll, &now.event, data, flags)?;
+                if let Some(fd) = &now.fd {
+                    let data = epoll::EventData::new_u64(token);
+                    epoll::add(&self.epoll, fd, data, now.flags())?;
+                }
             }
             *watched = now;
         }
@@ -262,9 +264,14 @@ impl Sources {
                 }
                 token => {
                     let index = (token - FIRST_CARD_TOKEN) as usize;
-                    let ring = runtime.rings().nth(index / 2);
-                    if let Some(ring) = ring.filter(|ring| index % 2 == 1 && ring.is_gone()) {
+                    let Some(ring) = runtime.rings().nth(index / 2) else { continue };
+                    if index % 2 == 1 && ring.is_gone() {
                         runtime.lose(ring);
+                        connections = true;
+                    }
+                    let watched = self.watched[index / 2].as_ref().filter(|_| index % 2 == 0);
+                    if watched.is_some_and(|watched| !watched.interrupted()) {
+                        runtime.suspect(ring, "it raises interrupts without end");
                         connections = true;
                     }
                 }

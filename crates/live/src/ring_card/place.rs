@@ -74,6 +74,10 @@ pub(crate) fn sockets(path: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
+/// How long a card may take for all that is asked of it in one go: what it is, or everything from its
+/// reset to its start.
+pub(super) const SETUP_LIMIT: Duration = Duration::from_secs(8);
+
 /// Connects to a card and sees what it is. Functions that are in use are passed over; while all
 /// are, this tries again until `patience` is over.
 ///
@@ -106,7 +110,9 @@ fn connect_once(
         }
         CardPlace::InProgram { .. } => unreachable!("nothing connects to a card in the program"),
     };
+    transport.limit(Some(Instant::now() + SETUP_LIMIT));
     let identity = identify(transport.as_ref()).map_err(|error| LiveError::Card { card, error })?;
+    transport.limit(None);
     Ok((transport, identity))
 }
 

@@ -1,6 +1,7 @@
 //! The way to a card: what a driver needs of a PCIe function, whoever gives it.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use rustix::io::Errno;
 use thiserror::Error;
@@ -17,14 +18,26 @@ pub trait Transport: Send + Sync + std::fmt::Debug {
     /// Rings the doorbell; as cheap as the bus allows.
     fn ring_doorbell(&self);
 
+    /// Lets a ring of the doorbell go on that the card has made wait since this was called before:
+    /// called now and then, by a thread that waits for nobody. Gives whether there was one.
+    fn free_doorbell(&self) -> bool {
+        false
+    }
+
+    /// All messages together have to be answered until `end`; `None`: each in its own time.
+    fn limit(&self, end: Option<Instant>) {
+        let _ = end;
+    }
+
     /// Lets the function reach a piece of memory at a bus address.
     fn map(&self, piece: &DmaPiece<'_>) -> Result<(), TransportError>;
 
     /// Takes a mapped piece away again.
     fn unmap(&self, bus: u64, bytes: u64) -> Result<(), TransportError>;
 
-    /// The file whose mapping is the function's memory (BAR2), and where in it the memory begins.
-    fn memory(&self) -> Result<(OwnedFd, u64), TransportError>;
+    /// The file whose mapping is the function's memory (BAR2), of which `bytes` bytes are going to be
+    /// used, and where in it the memory begins. Whatever the card does, using it raises no signal.
+    fn memory(&self, bytes: u64) -> Result<(OwnedFd, u64), TransportError>;
 
     /// Has the interrupt vectors, from the first on, signal these event descriptors.
     fn interrupt_by(&self, events: &[BorrowedFd<'_>]) -> Result<(), TransportError>;

@@ -104,7 +104,7 @@ impl Transport for Vfio {
         self.device.unmap_dma(bus, bytes).map_err(failure("taking memory back from the card"))
     }
 
-    fn memory(&self) -> Result<(OwnedFd, u64), TransportError> {
+    fn memory(&self, _bytes: u64) -> Result<(OwnedFd, u64), TransportError> {
         let what = "mapping the card's memory";
         let (file, offset) = self.device.region_file(RegionIndex::Bar2);
         let file = file.try_clone_to_owned().map_err(|error| TransportError::Refused {
