@@ -16,7 +16,7 @@ use crate::need::validate_ranges;
 use crate::{
     AccessId, AcquireError, CardStats, CounterNotice, Counters, DrainKind, Drained, Fault,
     FaultQueue, Geometry, GeometryError, Grant, InFlight, Location, Lookup, MapError, MappedRun,
-    Mmu, Need, PageDma, PeError, PeState, Pes, RaiseError, Raised, Waiter,
+    Mmu, Need, PeError, PeState, Pes, RaiseError, Raised, Waiter,
 };
 
 /// How a fault of one processing element ended. Whoever embeds the card hands it over.
@@ -62,7 +62,6 @@ pub struct Card {
     in_flight: InFlight,
     faults: FaultQueue,
     counters: Counters,
-    dma: PageDma,
     pes: Pes,
     stats: CardStats,
 }
@@ -85,7 +84,6 @@ impl Card {
                 geometry.counter_threshold,
                 geometry.counter_groups_max as usize,
             ),
-            dma: PageDma::new(id.memory(), frames, &geometry),
             pes: Pes::new(geometry.pes),
             stats: CardStats::default(),
         })
@@ -116,7 +114,6 @@ impl Card {
         let mut stats = self.stats;
         self.mmu.count_into(&mut stats);
         stats.counter_groups_forgotten = self.counters.forgotten();
-        stats.dma_pages = self.dma.pages_done();
         stats
     }
 
@@ -349,11 +346,6 @@ impl Card {
         self.counters.clear(asid, range);
     }
 
-    /// The page DMA: it takes commands, carries them out and tells how far they are.
-    pub fn dma(&mut self) -> &mut PageDma {
-        &mut self.dma
-    }
-
     /// Starts a job on an idle processing element.
     ///
     /// # Errors
@@ -512,13 +504,12 @@ impl Card {
         &self.in_flight
     }
 
-    /// Returns to the known state: nothing mapped, running, waiting or in flight, no DMA command.
+    /// Returns to the known state: nothing mapped, running, waiting or in flight.
     /// Ids go on, so that nothing of before is taken for something of now; so do the counts.
     /// Call it when nothing touches the card's memory any more.
     pub fn reset(&mut self) -> Aborted {
         self.mmu.clear();
         self.counters.clear_all();
-        self.dma.cancel_all();
         let everyone = self.faults.remove(FaultId(0)..=FaultId(u64::MAX));
         let answers = everyone
             .iter()

@@ -101,3 +101,11 @@ pub enum AcquireError {
         pe: PeId,
     },
 }
+
+/// A copy or a fill failed; nothing of it is in flight any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("the transfer failed after {pages_done} pages; the source is unchanged, try again")]
+pub struct TransferFailed {
+    /// Pages finished before the failure.
+    pub pages_done: u32,
+}

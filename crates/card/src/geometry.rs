@@ -55,7 +55,7 @@ pub struct Geometry {
     pub counter_threshold: u32,
     /// Most groups that are counted at once.
     pub counter_groups_max: u32,
-    /// Most DMA commands outstanding per direction.
+    /// Most DMA commands under way at a time, whatever their direction.
     pub dma_commands_max: u32,
     /// Most pages of one DMA command.
     pub dma_pages_max: u32,

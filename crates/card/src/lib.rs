@@ -2,8 +2,9 @@
 //!
 //! A [`Card`] holds everything a card decides by itself: its MMU ([`Mmu`]: TLBs, rights,
 //! address-space ids), which accesses are in flight and which drains wait for them ([`InFlight`]),
-//! the faults it has raised ([`FaultQueue`]), its access counters ([`Counters`]), its page DMA
-//! ([`PageDma`]) and the states of its processing elements ([`Pes`]).
+//! the faults it has raised ([`FaultQueue`]), its access counters ([`Counters`]) and the states of
+//! its processing elements ([`Pes`]). A [`Function`] is its front of registers and rings, which takes
+//! page DMA commands and gives them to the embedder as [`Action`]s.
 //!
 //! It owns no memory, no thread and no clock, and does no I/O. Whoever embeds it keeps it behind a
 //! lock: the driver's side gives commands (`map`, `unmap`, `protect`, `resume`, `cancel`, `launch`),
@@ -13,7 +14,6 @@
 
 mod card;
 mod counters;
-mod dma;
 mod error;
 mod fault;
 mod fills;
@@ -36,11 +36,7 @@ mod translation;
 
 pub use card::{Aborted, Answer, Card, Outcome};
 pub use counters::{CounterNotice, Counters};
-pub use dma::{
-    Completion, Descriptor, Direction, DmaError, DmaState, DmaStatus, Extent, Memories, PageDma,
-    Scatter, Transfer, TransferFailed,
-};
-pub use error::{AcquireError, MapError, RaiseError};
+pub use error::{AcquireError, MapError, RaiseError, TransferFailed};
 pub use fault::{Fault, FaultQueue, Raised, Waiter};
 pub use function::{Action, Bus, BusError, Function, FunctionConfig, JobEnd};
 pub use geometry::{CounterGroup, Geometry, GeometryError};

@@ -51,6 +51,4 @@ pub struct CardStats {
     pub counter_notices: u64,
     /// Counter groups not counted, or no longer, because too many were.
     pub counter_groups_forgotten: u64,
-    /// Pages that the DMA moved or filled.
-    pub dma_pages: u64,
 }

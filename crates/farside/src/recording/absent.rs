@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use farside_live::{Recorder, Running, Taken};
+use farside_softcard::{Recorder, Running, Taken};
 use farside_types::PageRange;
 
 use crate::Error;
