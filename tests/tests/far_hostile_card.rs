@@ -13,7 +13,7 @@ use farside_card::interface::{
     CompletionEntry, Entry, FaultHead, FaultRecord, FaultWants, NoticeRecord, RingHeader, RingKind,
     Status, pci, register,
 };
-use farside_live::serve::socket_name;
+use farside_softcard::serve::socket_name;
 use farside_tests::Prng;
 use farside_tests::live::hostile::{Answer, Fate, HostileCard, Lies, Rings, Scribble};
 use farside_tests::live::served::{TempDir, config, place, serve, test_kernels};

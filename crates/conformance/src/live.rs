@@ -141,7 +141,8 @@ impl Target for CardUnderTest {
         if offset == register::DOORBELL {
             self.doorbells += 1;
             if self.doorbells % 2 == 0 {
-                return self.transport.ring_doorbell();
+                self.transport.ring_doorbell();
+                return;
             }
         }
         self.write_register(offset, &value.to_le_bytes());

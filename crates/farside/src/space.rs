@@ -36,6 +36,7 @@ pub struct SpaceBuilder {
     placement: Result<Box<dyn Placement>, placement::SchemeError>,
     peer: bool,
     warm: bool,
+    core_dumps: bool,
     grace: Duration,
     tune: fn(&mut Config),
     probe: Option<farside_live::Probe>,
@@ -54,6 +55,7 @@ impl Default for SpaceBuilder {
             placement: Ok(Box::new(placement::OnTouch)),
             peer: true,
             warm: false,
+            core_dumps: false,
             grace: Duration::from_millis(200),
             tune: |_| {},
             probe: None,
@@ -127,6 +129,15 @@ impl SpaceBuilder {
     #[must_use]
     pub fn warm(mut self, on: bool) -> Self {
         self.warm = on;
+        self
+    }
+
+    /// Have a core dump of the program hold shared memory: the pages that are on the host, and all
+    /// of every card's memory that the program reaches. Off by default: a dump then holds none of
+    /// it, however large the address space is.
+    #[must_use]
+    pub fn core_dumps(mut self, on: bool) -> Self {
+        self.core_dumps = on;
         self
     }
 
@@ -219,6 +230,7 @@ impl SpaceBuilder {
             peer: self.peer,
             grace: self.grace,
             warm: self.warm,
+            core_dumps: self.core_dumps,
             recorder: recording.clone().map(|recording| recording as Arc<dyn Recorder>),
         };
         let runtime = Runtime::new(config, self.probe)?;

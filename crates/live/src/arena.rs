@@ -37,6 +37,9 @@ use farside_linux::uffd::{
 /// Address space of an arena unless told otherwise: 64 GiB. It costs nothing until used.
 pub const DEFAULT_ARENA_BYTES: u64 = 64 << 30;
 
+/// What errors call it.
+const WHAT: &str = "farside-arena";
+
 /// Most times that one page is taken out of the map again because it was mapped while being
 /// poisoned.
 const POISON_TRIES_MAX: u32 = 64;
@@ -127,7 +130,6 @@ impl Arena {
     /// [`ArenaError::Uffd`] where userfaultfd is not to be had, [`ArenaError::Unsupported`] before
     /// Linux 5.14.
     pub fn new(bytes: u64) -> Result<Arena, ArenaError> {
-        const WHAT: &str = "farside-arena";
         let length = usize::try_from(bytes).unwrap_or(0);
         // A host frame is the index of its page in 32 bits.
         let fits = bytes >> farside_types::PAGE_SHIFT <= u64::from(u32::MAX);
@@ -166,6 +168,17 @@ impl Arena {
         };
         arena.support.host_read_only = write_protect && arena.maps_write_protected();
         Ok(arena)
+    }
+
+    /// Has core dumps hold the pages that the program has mapped at that moment; never those that
+    /// are elsewhere, nor those that were never used.
+    ///
+    /// # Errors
+    /// [`ArenaError::Memory`].
+    pub fn dump(&self) -> Result<(), ArenaError> {
+        // The kernel dumps no page for which it would have to fault here. The alias, where every
+        // page of the file can be had, stays out.
+        Ok(self.program.dump(WHAT, true)?)
     }
 
     /// The pages of the arena.

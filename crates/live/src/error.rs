@@ -31,6 +31,14 @@ pub enum LiveError {
     /// No event descriptor.
     #[error("cannot make an event descriptor: {0}; raise the limit of open files")]
     Bell(rustix::io::Errno),
+    /// What the runtime waits for cannot be waited for.
+    #[error("cannot wait for page faults: {call} failed: {errno}; {}", advice(*.errno))]
+    Sources {
+        /// The system call.
+        call: &'static str,
+        /// The kernel's answer.
+        errno: rustix::io::Errno,
+    },
     /// No thread.
     #[error("cannot start a thread of the runtime: {0}; raise the limit of processes")]
     Thread(std::io::Error),
@@ -134,6 +142,16 @@ pub enum LiveError {
         /// How many there are.
         cards: usize,
     },
+}
+
+/// What to do about it.
+fn advice(errno: rustix::io::Errno) -> &'static str {
+    use rustix::io::Errno;
+    match errno {
+        Errno::MFILE | Errno::NFILE => "too many files are open: raise the limit (ulimit -n)",
+        Errno::NOMEM => "memory has run out: free some, or raise the limits",
+        _ => "run `farside doctor` to see what this machine supports",
+    }
 }
 
 impl LiveError {

@@ -196,8 +196,9 @@ impl Transport for Bus {
         Ok(())
     }
 
-    fn ring_doorbell(&self) {
+    fn ring_doorbell(&self) -> bool {
         lock(&self.0).doorbell();
+        true
     }
 
     fn map(&self, piece: &DmaPiece<'_>) -> Result<(), TransportError> {

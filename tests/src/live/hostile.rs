@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use farside::CardPlace;
 use farside_card::interface::{ENTRY_BYTES, Entry, RingHeader, RingKind, pci, register};
-use farside_live::shared::SharedMemory;
+use farside_linux::shared::SharedMemory;
 use farside_vfio_user::wire::{Command, HEADER_SIZE, Header};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,

@@ -243,9 +243,9 @@ impl RingCard {
         lock(&self.watch).iter().for_each(|watched| watched.is_useful());
     }
 
-    /// Lets a ring of the doorbell go on that the card has made wait. Gives whether there was one.
-    pub(crate) fn free_doorbell(&self) -> bool {
-        self.transport().is_some_and(|transport| transport.free_doorbell())
+    /// Lets a ring of the doorbell go on that the card has made wait.
+    pub(crate) fn free_doorbell(&self) {
+        self.transport().iter().for_each(|transport| transport.free_doorbell());
     }
 
     /// What says something about the connection.

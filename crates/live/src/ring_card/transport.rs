@@ -15,14 +15,13 @@ pub trait Transport: Send + Sync + std::fmt::Debug {
     /// Writes such a register.
     fn write(&self, offset: u64, from: &[u8]) -> Result<(), TransportError>;
 
-    /// Rings the doorbell; as cheap as the bus allows.
-    fn ring_doorbell(&self);
+    /// Rings the doorbell; as cheap as the bus allows. `false`: the card made that wait, and somebody
+    /// had to end it.
+    fn ring_doorbell(&self) -> bool;
 
     /// Lets a ring of the doorbell go on that the card has made wait since this was called before:
-    /// called now and then, by a thread that waits for nobody. Gives whether there was one.
-    fn free_doorbell(&self) -> bool {
-        false
-    }
+    /// called now and then, by a thread that waits for nobody.
+    fn free_doorbell(&self) {}
 
     /// All messages together have to be answered until `end`; `None`: each in its own time.
     fn limit(&self, end: Option<Instant>) {

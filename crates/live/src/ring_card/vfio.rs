@@ -86,8 +86,9 @@ impl Transport for Vfio {
         Ok(())
     }
 
-    fn ring_doorbell(&self) {
+    fn ring_doorbell(&self) -> bool {
         self.registers.write_u32(register::DOORBELL as usize, 1);
+        true
     }
 
     fn map(&self, piece: &DmaPiece<'_>) -> Result<(), TransportError> {

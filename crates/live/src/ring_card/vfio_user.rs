@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,8 @@ pub(crate) struct VfioUser {
     rings: AtomicU64,
     /// What [`Transport::free_doorbell`] saw of it last.
     seen: AtomicU64,
+    /// It has ended a ring that waited.
+    was_freed: AtomicBool,
 }
 
 impl std::fmt::Debug for VfioUser {
@@ -86,7 +88,8 @@ impl VfioUser {
             .map_err(|error| failure(what, &CallError::Io(error)))?;
         let (client, limit) = (Mutex::new(client), Mutex::new(None));
         let (rings, seen) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(VfioUser { client, limit, socket, doorbell, rings, seen })
+        let was_freed = AtomicBool::new(false);
+        Ok(VfioUser { client, limit, socket, doorbell, rings, seen, was_freed })
     }
 
     fn call<T>(
@@ -137,31 +140,32 @@ impl Transport for VfioUser {
         })
     }
 
-    fn ring_doorbell(&self) {
+    fn ring_doorbell(&self) -> bool {
         // A card that lies may have made its doorbell one that blocks when it is full. Full means
         // that it has been rung often enough.
         let mut polled = [PollFd::new(&self.doorbell, PollFlags::OUT)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         if !matches!(poll(&mut polled, Some(&now)), Ok(1..)) {
-            return;
+            return true;
         }
         self.rings.fetch_add(1, Ordering::SeqCst);
         let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
         self.rings.fetch_add(1, Ordering::SeqCst);
+        !self.was_freed.swap(false, Ordering::SeqCst)
     }
 
-    fn free_doorbell(&self) -> bool {
+    fn free_doorbell(&self) {
         let now = self.rings.load(Ordering::SeqCst);
         let before = self.seen.swap(now, Ordering::SeqCst);
         if now % 2 == 0 || now != before {
-            return false;
+            return;
         }
+        self.was_freed.store(true, Ordering::SeqCst);
         // It was filled between the look at it and the ring. Whoever empties it lets the ring end;
         // this read waits for nothing, whatever the descriptor's flags say.
         let mut count = [0; 8];
         let mut into = [std::io::IoSliceMut::new(&mut count)];
         let _ = rustix::io::preadv2(&self.doorbell, &mut into, u64::MAX, ReadWriteFlags::NOWAIT);
-        true
     }
 
     fn limit(&self, end: Option<Instant>) {

@@ -65,6 +65,10 @@ pub(super) fn assemble(config: &RuntimeConfig) -> Result<Parts, LiveError> {
     for memory in cards.iter().filter(|_| config.warm) {
         memory.warm(FrameNo(0), memory.frames())?;
     }
+    if config.core_dumps {
+        arena.dump()?;
+        cards.iter().try_for_each(CardMemory::dump)?;
+    }
     let memories = Memories::new(arena, cards, bounces);
     let map = match found.iter().any(|card| card.far.is_some()) {
         true => Some(Arc::new(bus_map(&memories, found.len())?)),
