@@ -17,7 +17,7 @@ readonly LIMIT_S=300
 readonly TARGET=${CARGO_TARGET_DIR:-target}
 readonly VENV=${FARSIDE_RAY_VENV:-$TARGET/ray}
 readonly PYTHON=$VENV/bin/python
-fixtures=$PWD/crates/sim/fixtures
+fixtures=$PWD/crates/workloads/fixtures
 readonly fixtures
 
 say() { echo "ray: $*" >&2; }

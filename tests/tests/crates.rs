@@ -35,11 +35,12 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
         &[],
     ),
     ("farside-conformance", &["farside-types", "farside-card"], &["farside-linux", "farside-live"]),
-    ("farside-sim", &["farside-types", "farside-svm", "farside-card"], &[]),
+    ("farside-workloads", &["farside-types"], &[]),
+    ("farside-sim", &["farside-types", "farside-svm", "farside-card", "farside-workloads"], &[]),
     (
         "farside",
         &["farside-types", "farside-svm", "farside-softcard", "farside-live"],
-        &["farside-sim"],
+        &["farside-workloads"],
     ),
     (
         "farside-cli",
@@ -52,6 +53,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
             "farside-live",
             "farside-conformance",
             "farside-sim",
+            "farside-workloads",
             "farside",
         ],
         &[],

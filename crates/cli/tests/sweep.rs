@@ -62,7 +62,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 fn fixtures() -> String {
-    format!("{}/../sim/fixtures", env!("CARGO_MANIFEST_DIR"))
+    format!("{}/../workloads/fixtures", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Two traces under three schemes on machines with 4 and 8 GPUs.

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use farside::{CardId, Error, KernelContext, Ptr, Read, ReadView, Space, Write, WriteView};
-use farside_sim::Trace;
 use farside_sim::functional::{Options, replay};
-use farside_sim::workload::Workload;
+use farside_workloads::Trace;
+use farside_workloads::Workload;
 
 /// Numbers in four pages.
 const NUMBERS: usize = 4096;

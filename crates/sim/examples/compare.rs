@@ -9,8 +9,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use farside_sim::workload::Workload;
-use farside_sim::{SCHEMES, SimError, Spec, Trace, compare};
+use farside_sim::{SCHEMES, SimError, Spec, compare};
+use farside_workloads::Trace;
+use farside_workloads::Workload;
 
 fn main() -> Result<(), SimError> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -14,9 +14,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use farside_sim::workload::Workload;
-use farside_sim::workload::catalog::by_name;
-use farside_sim::{Simulation, Spec, Trace};
+use farside_sim::{Simulation, Spec};
+use farside_workloads::catalog::by_name;
+use farside_workloads::{Trace, Workload};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

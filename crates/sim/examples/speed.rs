@@ -8,11 +8,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use farside_sim::workload::{
-    Buffer, BufferKind, Cursor, Instruction, LINE_BYTES, Launch, Line, Lines, Workload, first_lines,
-};
 use farside_sim::{SimError, Simulation, Spec};
 use farside_svm::placement::by_name;
+use farside_workloads::{
+    Buffer, BufferKind, Cursor, Instruction, LINE_BYTES, Launch, Line, Lines, Workload, first_lines,
+};
 
 /// Reads one buffer and writes another, some times over: each wavefront 16 lines at a time.
 #[derive(Debug)]

@@ -1,6 +1,7 @@
 //! The simulated machine of Farside: the same driver, in virtual time.
 //!
-//! A [`workload::Workload`] says what the wavefronts of a program do: a recorded [`Trace`], or one
+//! A [`Workload`](farside_workloads::Workload) says what the wavefronts of a program do: a recorded
+//! trace, or one
 //! that is generated. A [`Spec`] says what the machine is like. A [`Simulation`] runs the program
 //! on that machine under the driver of
 //! `farside-svm` with one placement scheme and gives an [`Outcome`]; [`compare`] does so for
@@ -9,8 +10,8 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use farside_sim::workload::Workload;
-//! use farside_sim::{Spec, Trace, compare};
+//! use farside_sim::{Spec, compare};
+//! use farside_workloads::{Trace, Workload};
 //!
 //! // A recorded trace: Trace::open(path) reads NAME.bin.zst and the NAME.json beside it.
 //! let trace: Arc<dyn Workload> = Arc::new(Trace::bundled("mm")?);
@@ -36,8 +37,7 @@
 //! | what | where |
 //! |---|---|
 //! | machines: presets, TOML files, single values by key | [`Spec::PRESETS`], [`Spec::open`], [`Spec::with_overrides`], [`Spec::keys`] |
-//! | traces: recorded, bundled with the crate, made by hand | [`Trace::open`], [`Trace::bundled`], [`Trace::from_accesses`] |
-//! | programs that are generated | [`workload::catalog::by_name`], [`workload::Script`] |
+//! | programs: recorded traces, generated ones | the crate [`farside_workloads`] |
 //! | schemes: by name, or one of your own | [`SCHEMES`], [`scheme`], [`Simulation::new`], [`Simulation::with_placement`] |
 //! | watching a run: page histories, traces, series | [`Simulation::observe`], [`observers`] |
 //! | who shares pages, without a machine | [`analysis`] |
@@ -47,7 +47,7 @@
 //! # What is modelled
 //!
 //! Per GPU: compute units with resident wavefronts that issue coalesced lines, stall on their own
-//! loads and retire ([`workload`]); vector, scalar and instruction caches, an L2 cache in banks,
+//! loads and retire; vector, scalar and instruction caches, an L2 cache in banks,
 //! memory in channels; two levels of TLBs, a page walk cache, a walk queue and walkers; access
 //! counters; a fault buffer; a command ring, whose invalidations drain and flush. Between them:
 //! links with latency and bandwidth, a port per direction. On the host: the driver's processor,
@@ -59,7 +59,7 @@
 //! version in a frame that is the page's own. It never changes a result, and is on in builds with
 //! debug assertions.
 //!
-//! This crate owns time, the timing model and the reading of traces; it owns no policy.
+//! This crate owns time and the timing model; it owns no policy, and programs are given to it.
 #![forbid(unsafe_code)]
 
 pub mod analysis;
@@ -80,10 +80,8 @@ mod state;
 pub mod stats;
 pub mod theory;
 pub mod time;
-mod trace;
-pub mod workload;
 
-pub use error::{SimError, SpecError, StateError, TraceError};
+pub use error::{SimError, SpecError, StateError};
 pub use simulation::{Progress, SCHEMES, Simulation, Stop, compare};
 pub use spec::{
     CacheSpec, CapacityOf, CommandSpec, Constants, CopySpec, CounterSpec, Dispatch, DriverSpec,
@@ -91,7 +89,3 @@ pub use spec::{
     Spec, StoreMode, StoreSpec, TlbSpec, WalkSpec,
 };
 pub use stats::{Comparison, GpuCounts, Outcome};
-pub use trace::{
-    Access, Allocation, Trace, TraceAllocation, TraceDescription, TraceRow, TraceWriteError,
-    TraceWriter, convert,
-};

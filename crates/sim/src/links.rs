@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::Spec;
 use crate::state::state;
 use crate::time::{Lane, bytes_time};
-use crate::workload::{LINE_BYTES, Line};
+use farside_workloads::{LINE_BYTES, Line};
 
 /// One of the lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,8 +8,8 @@ use farside_types::Span;
 use crate::machine::Machine;
 use crate::observe::Observer;
 use crate::state::{self, Header, Reader, Writer};
-use crate::workload::Workload;
 use crate::{Comparison, Outcome, SimError, Spec, StateError, scheme};
+use farside_workloads::Workload;
 
 /// How far a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -216,7 +216,7 @@ pub fn compare(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{Group, Line, Place, Script, Step};
+    use farside_workloads::{Group, Line, Place, Script, Step};
 
     fn refused(spec: &Spec, placement: &str) -> String {
         let place = Some(Place { gpu: 1, unit: 7 });

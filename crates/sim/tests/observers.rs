@@ -7,10 +7,11 @@ use std::sync::Arc;
 use farside_sim::observers::{
     Happened, PageHistory, Pages, Perfetto, Series, Shared, Units, Window,
 };
-use farside_sim::workload::Workload;
-use farside_sim::workload::catalog;
-use farside_sim::{Outcome, Simulation, Spec, Trace};
+use farside_sim::{Outcome, Simulation, Spec};
 use farside_types::{MemoryId, PageNo, PageRange, Span, Time};
+use farside_workloads::Trace;
+use farside_workloads::Workload;
+use farside_workloads::catalog;
 use serde_json::Value;
 
 /// A run with its observers.

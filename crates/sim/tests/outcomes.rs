@@ -18,10 +18,11 @@ use farside_sim::cards::{
 };
 use farside_sim::functional::{self, Counts, Options};
 use farside_sim::scheme::{self, KnownKind};
-use farside_sim::workload::Workload;
-use farside_sim::workload::catalog::{self, by_name};
-use farside_sim::{Outcome, Simulation, Spec, Trace};
+use farside_sim::{Outcome, Simulation, Spec};
 use farside_types::{CardId, PageRange};
+use farside_workloads::Trace;
+use farside_workloads::Workload;
+use farside_workloads::catalog::{self, by_name};
 
 /// Has the tables written instead of compared.
 const WRITE: &str = "FARSIDE_WRITE_OUTCOMES";

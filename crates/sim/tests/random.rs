@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use farside_sim::workload::{BLOCK_LINES, Group, Line, Script, Step, Workload};
 use farside_sim::{CapacityOf, Dispatch, EngineMode, FlushMode, SCHEMES, Simulation, Spec};
 use farside_svm::placement::by_name;
+use farside_workloads::{BLOCK_LINES, Group, Line, Script, Step, Workload};
 use proptest::prelude::*;
 
 /// Pages of the two buffers: moves never cross from one into the other.
@@ -50,18 +50,17 @@ fn programs() -> impl Strategy<Value = Script> {
 /// Lines that a program accesses, code apart.
 fn accesses(script: &Script) -> u64 {
     let mut count = 0;
-    let mut lines = farside_sim::workload::Lines::new();
+    let mut lines = farside_workloads::Lines::new();
     for launch in 0..script.launches() {
         let shape = script.launch(launch);
         for (group, wave) in
             (0..shape.groups).flat_map(|group| (0..shape.waves).map(move |wave| (group, wave)))
         {
-            let mut at =
-                farside_sim::workload::Cursor { launch, group, wave, ..Default::default() };
+            let mut at = farside_workloads::Cursor { launch, group, wave, ..Default::default() };
             loop {
                 lines.clear();
                 match script.next(&mut at, &mut lines) {
-                    farside_sim::workload::Instruction::End => break,
+                    farside_workloads::Instruction::End => break,
                     _ => count += lines.len() as u64,
                 }
             }

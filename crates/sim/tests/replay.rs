@@ -6,13 +6,14 @@ use std::sync::Arc;
 use farside_sim::observe::{FaultParts, Observation, Observer, Sample};
 use farside_sim::observers::Shared;
 use farside_sim::time::bytes_time;
-use farside_sim::workload::{Group, Line, Place, Script, Step, Workload};
 use farside_sim::{
     CapacityOf, Dispatch, EngineMode, FlushMode, Outcome, SCHEMES, SimError, Simulation, Spec,
-    Trace, compare,
+    compare,
 };
 use farside_svm::placement::by_name;
 use farside_types::{Reason, Span, Time};
+use farside_workloads::Trace;
+use farside_workloads::{Group, Line, Place, Script, Step, Workload};
 
 /// (gpu, compute unit, page, write): one access to the first line of a page.
 type Access = (u8, u8, u32, bool);

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use farside_sim::observe::{Observation, Observer, Sample};
 use farside_sim::observers::{PageHistory, Pages, Perfetto, Shared, Units, Window};
-use farside_sim::workload::Workload;
-use farside_sim::{EngineMode, Outcome, SimError, Simulation, Spec, StateError, Stop, Trace};
+use farside_sim::{EngineMode, Outcome, SimError, Simulation, Spec, StateError, Stop};
 use farside_svm::placement::by_name;
 use farside_types::{Span, Time};
+use farside_workloads::Trace;
+use farside_workloads::Workload;
 use proptest::prelude::*;
 
 fn excerpt(name: &str) -> Arc<dyn Workload> {

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use farside::placement;
-use farside_sim::functional::{Options, Report, Table, replay_with, shared_accesses};
-use farside_sim::workload::{Workload, catalog};
-use farside_sim::{SimError, Trace, convert};
+use farside_sim::SimError;
+use farside_sim::functional::{Options, Report, Table, replay_with};
+use farside_workloads::order::shared_accesses;
+use farside_workloads::{Trace, convert};
+use farside_workloads::{Workload, catalog};
 use serde::Serialize;
 
 use super::Failure;

@@ -8,11 +8,9 @@ use std::sync::Arc;
 use clap::Args;
 use farside::placement;
 use farside_sim::analysis::{Sharing, SharingOptions};
-use farside_sim::workload::Workload;
-use farside_sim::workload::catalog::{self, WorkloadError};
-use farside_sim::{
-    Comparison, Outcome, Progress, SimError, Simulation, Spec, Trace, TraceError, scheme,
-};
+use farside_sim::{Comparison, Outcome, Progress, SimError, Simulation, Spec, scheme};
+use farside_workloads::catalog::{self, WorkloadError};
+use farside_workloads::{Trace, TraceError, Workload};
 use rustix::process::{Signal, getppid};
 use serde::Serialize;
 

@@ -137,8 +137,9 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use farside_sim::workload::Workload;
-    use farside_sim::{Access, Simulation, Spec, Trace};
+    use farside_sim::{Simulation, Spec};
+    use farside_workloads::Workload;
+    use farside_workloads::{Access, Trace};
     use std::sync::Arc;
 
     pub(crate) fn outcome() -> Outcome {

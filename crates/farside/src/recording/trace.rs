@@ -10,10 +10,12 @@ use std::io::BufWriter;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use farside_sim::workload::{LINE_BYTES, Place};
-use farside_sim::{TraceAllocation, TraceDescription, TraceRow, TraceWriteError, TraceWriter};
 use farside_softcard::{Recorder, Running, Taken};
 use farside_types::{JobId, PAGE_SIZE, PageRange};
+use farside_workloads::{LINE_BYTES, Place};
+use farside_workloads::{
+    TraceAllocation, TraceDescription, TraceRow, TraceWriteError, TraceWriter,
+};
 
 use crate::Error;
 

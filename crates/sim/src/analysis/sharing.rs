@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::choose::{typical_shared, typical_written};
 use super::over_time::{Attributes, OverTime, PageOverTime};
-use crate::functional::{Access, shared_accesses};
-use crate::workload::{BufferKind, LINE_BYTES, Workload, first_lines};
+use farside_workloads::order::{Access, shared_accesses};
+use farside_workloads::{BufferKind, LINE_BYTES, Workload, first_lines};
 
 /// Lines of a page of 4 KiB.
 const PAGE_LINES: u32 = 4096 / LINE_BYTES as u32;
@@ -243,7 +243,7 @@ fn by_sharers<'a>(gpus: u32, pages: impl Iterator<Item = &'a Seen>) -> Vec<Share
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{BLOCK_LINES, Group, Line, Place, Script, Step};
+    use farside_workloads::{BLOCK_LINES, Group, Line, Place, Script, Step};
 
     fn touch(gpu: u8, page: u32, write: bool) -> Touch {
         Touch { gpu, page, write }
@@ -311,7 +311,7 @@ mod tests {
     /// The output of a filter is divided among the GPUs, its few taps are read by all.
     #[test]
     fn a_filter_has_private_pages_for_its_data_and_shared_ones_for_its_taps() {
-        let fir = crate::workload::catalog::by_name("fir", Some(4 << 20)).unwrap();
+        let fir = farside_workloads::catalog::by_name("fir", Some(4 << 20)).unwrap();
         let sharing = Sharing::of(&*fir, 4, 4, &SharingOptions::default());
         let counted = shared_accesses(&*fir, 4, 4);
         assert_eq!(sharing.all().accesses, counted.count() as u64);

@@ -13,8 +13,9 @@ use farside_types::{
     PageRange, RequestId, Rights, Span, StreamId, Time,
 };
 
-use super::{Access, Counts, Options, PageCounts, ReplayError, Report};
-use crate::workload::{BLOCK_LINES, Buffer, BufferKind, LINE_BYTES, Workload};
+use super::{Counts, Options, PageCounts, ReplayError, Report};
+use farside_workloads::order::Access;
+use farside_workloads::{BLOCK_LINES, Buffer, BufferKind, LINE_BYTES, Workload};
 
 /// Where the arena starts: at 4 GiB, so that a small number is never taken for an address.
 const ARENA_START: PageNo = PageNo(1 << 20);

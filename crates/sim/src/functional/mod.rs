@@ -7,7 +7,7 @@
 //!
 //! # What is fixed
 //!
-//! - The order of the accesses: [`accesses`].
+//! - The order of the accesses: [`farside_workloads::order`].
 //! - Before the first access the CPU has written every page, so all pages are on the host.
 //! - An access to a page that the GPU has not mapped is a local fault; a write to one that it may
 //!   only read is a protection fault. Then the driver decides, the page is mapped, and the access
@@ -16,8 +16,8 @@
 //!   (64 KiB); the 256th since the last notice is one (GRIT, section II-B2). There are no caches:
 //!   each access counts.
 //! - Buffers of which every GPU has its own copy
-//!   ([`BufferKind::Launch`](crate::workload::BufferKind::Launch): code, arguments, queue packets) are left
-//!   out: no access to them counts, and the driver never hears of one ([`shared_accesses`]).
+//!   ([`BufferKind::Launch`](farside_workloads::BufferKind::Launch): code, arguments, queue packets) are left
+//!   out: no access to them counts, and the driver never hears of one ([`shared_accesses`](farside_workloads::order::shared_accesses)).
 //! - Pages are 4 KiB. No prefetch, no answer to thrashing, no clean copies on the host other than
 //!   those of duplication.
 //! - A GPU holds all pages, unless [`Options::capacity_percent`] says otherwise.
@@ -26,19 +26,18 @@
 
 mod error;
 mod machine;
-mod order;
 mod report;
 
 #[cfg(test)]
 mod tests;
 
 pub use error::ReplayError;
-pub use order::{Access, Accesses, accesses, shared_accesses};
 pub use report::{Counts, PageCounts, Report, Table};
 
 use farside_svm::placement::{self, Placement};
+use farside_workloads::order::shared_accesses;
 
-use crate::workload::Workload;
+use farside_workloads::Workload;
 use machine::Machine;
 
 /// What a functional replay is made with.

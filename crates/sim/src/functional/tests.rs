@@ -4,8 +4,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::Trace;
-use crate::workload::{
+use farside_workloads::Trace;
+use farside_workloads::order::accesses;
+use farside_workloads::{
     BLOCK_LINES, Buffer, BufferKind, Cursor, Group, Instruction, Launch, Line, Lines, Place,
     Script, Step,
 };
@@ -163,7 +164,9 @@ fn agree(workload: &dyn Workload, options: &Options) {
 
 /// `(gpu, compute unit, page, write)`.
 fn trace(steps: &[(u8, u8, u32, bool)]) -> Trace {
-    let access = |&(gpu, unit, page, write)| (gpu, unit, crate::Access { page, bytes: 64, write });
+    let access = |&(gpu, unit, page, write)| {
+        (gpu, unit, farside_workloads::Access { page, bytes: 64, write })
+    };
     let (first, second) = steps.split_at(steps.len() / 2);
     let launches = [first, second].map(|steps| steps.iter().map(access).collect());
     Trace::from_accesses("random", &[20 * 4096, 4 * 4096], &launches).unwrap()

@@ -8,7 +8,7 @@ use farside_types::Time;
 use serde::{Deserialize, Serialize};
 
 use crate::state::state;
-use crate::workload::Line;
+use farside_workloads::Line;
 
 /// A cache's tags, and when each line has arrived.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ impl Cache {
     /// Of `bytes` bytes in sets of `ways`; the specification has checked that sets are a power of
     /// two.
     pub(crate) fn new(bytes: u32, ways: u32) -> Cache {
-        let entries = (bytes / crate::workload::LINE_BYTES as u32) as usize;
+        let entries = (bytes / farside_workloads::LINE_BYTES as u32) as usize;
         Cache {
             entries: vec![Entry::default(); entries].into(),
             last: 0,

@@ -8,7 +8,7 @@ use super::tlb::Tlb;
 use crate::Spec;
 use crate::observe::WaitsFor;
 use crate::state::state;
-use crate::workload::{Cursor, Line};
+use farside_workloads::{Cursor, Line};
 
 /// What a wavefront does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -188,7 +188,7 @@ impl Gpu {
     pub(crate) fn flush_page(
         &mut self,
         page: u32,
-        first: crate::workload::Line,
+        first: farside_workloads::Line,
         lines: u32,
     ) -> u32 {
         self.l2_tlb.invalidate(page);
@@ -214,7 +214,7 @@ impl Gpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Line;
+    use farside_workloads::Line;
 
     fn gpu() -> Gpu {
         Gpu::new(&Spec::default(), MemoryId(1), 64, false)

@@ -11,8 +11,8 @@ use super::pool::List;
 use super::{Fault, Happening, Machine};
 use crate::gpu::{Lookup, WaveState};
 use crate::observe::{Observation, Slot, WaitsFor};
-use crate::workload::{BLOCK_LINES, Line};
 use crate::{EngineMode, StoreMode};
+use farside_workloads::{BLOCK_LINES, Line};
 
 /// What a line is accessed for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

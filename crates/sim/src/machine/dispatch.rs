@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::workload::{Launch, Workload};
 use crate::{Dispatch, SimError, Spec};
+use farside_workloads::{Launch, Workload};
 
 /// The work-groups of a launch that have not started.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -152,7 +152,7 @@ fn placed(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Script;
+    use farside_workloads::Script;
 
     /// Where ten groups go, two to a compute unit, on two GPUs of three compute units: per group
     /// (GPU, compute unit), in the order in which they start.

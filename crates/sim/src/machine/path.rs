@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Machine;
 use super::access::Access;
 use crate::links::{Links, PortKind, Resource};
-use crate::workload::Line;
+use farside_workloads::Line;
 
 /// A part of the way: the line waits for its turn at the resource, occupies it for a while, and
 /// is at the next stage `latency` after its turn came.

@@ -92,7 +92,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Line;
+    use farside_workloads::Line;
 
     #[test]
     fn lists_share_the_places_and_keep_their_order() {

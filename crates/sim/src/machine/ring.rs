@@ -16,8 +16,8 @@ use super::{Happening, Machine};
 use crate::gpu::Mapping;
 use crate::observe::Observation;
 use crate::state::state;
-use crate::workload::Cursor;
 use crate::{FlushMode, SimError};
+use farside_workloads::Cursor;
 
 /// One GPU's ring.
 #[derive(Debug, Default)]

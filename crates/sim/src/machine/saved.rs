@@ -14,8 +14,8 @@ use super::setup::pages;
 use super::{Happening, Machine};
 use crate::error::StateError;
 use crate::state::{Reader, Refused, State, Writer, state};
-use crate::workload::{Workload, first_lines};
 use crate::{SimError, Spec};
+use farside_workloads::{Workload, first_lines};
 
 state!(Machine {
     values: transfers, next_fault, travels, before, launches, timer, accesses,
@@ -149,8 +149,9 @@ mod tests {
     use super::*;
     use crate::links::PortKind;
     use crate::time::Queue;
-    use crate::workload::{Group, Line, Script, Step};
-    use crate::{Simulation, Stop, Trace, state};
+    use crate::{Simulation, Stop, state};
+    use farside_workloads::Trace;
+    use farside_workloads::{Group, Line, Script, Step};
 
     type Change = fn(&mut Machine);
 

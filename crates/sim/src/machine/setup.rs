@@ -29,8 +29,8 @@ use crate::coherence::Coherence;
 use crate::gpu::{Gpu, Mapping};
 use crate::links::Links;
 use crate::time::Queue;
-use crate::workload::{BLOCK_LINES, Buffer, BufferKind, Line, Workload, first_lines};
 use crate::{CapacityOf, Constants, SimError, Spec, StoreMode};
+use farside_workloads::{BLOCK_LINES, Buffer, BufferKind, Line, Workload, first_lines};
 
 /// Where the arena starts: at 4 GiB, so that a small number is never taken for an address.
 const ARENA_START: PageNo = PageNo(1 << 20);

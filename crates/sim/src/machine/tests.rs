@@ -7,7 +7,7 @@ use farside_types::{PAGE_SIZE, Reason, Rights};
 use super::*;
 use crate::Constants;
 use crate::gpu::Mapping;
-use crate::workload::{Group, Place, Script, Step};
+use farside_workloads::{Group, Place, Script, Step};
 
 /// Two GPUs and two launches, in which a compute unit of each writes the same page.
 fn machine() -> Machine {
@@ -148,7 +148,7 @@ fn commands_that_no_machine_can_do_are_refused() {
 /// Small buffers lie side by side in the arena, and the last line is the largest there can be.
 #[test]
 fn a_line_in_no_buffer_is_an_error_that_names_workload_line_and_wavefront() {
-    const BLOCK: u32 = crate::workload::BLOCK_LINES;
+    const BLOCK: u32 = farside_workloads::BLOCK_LINES;
     for line in [64, BLOCK - 1, BLOCK + 128, 2 * BLOCK, u32::MAX] {
         for kind in [Step::Load, Step::Store, Step::LoadScalar] {
             let idle = Group { place: None, waves: vec![vec![]] };
@@ -182,7 +182,7 @@ fn a_constant_that_every_gpu_has_is_not_fought_over() {
     let run = |constants| {
         let mut spec = Spec::default();
         spec.gpu.constants = constants;
-        let fir = crate::workload::catalog::by_name("fir", Some(1 << 20)).unwrap();
+        let fir = farside_workloads::catalog::by_name("fir", Some(1 << 20)).unwrap();
         let scheme = by_name("on-touch").unwrap();
         Machine::new(spec, fir, scheme, true).unwrap().run(&mut |_| ()).unwrap()
     };

@@ -13,7 +13,7 @@ use crate::SimError;
 use crate::gpu::{Group, Wave, WaveState};
 use crate::observe::{Observation, Slot, WaitsFor};
 use crate::state::state;
-use crate::workload::{Cursor, Instruction, Launch, Line, Lines};
+use farside_workloads::{Cursor, Instruction, Launch, Line, Lines};
 
 /// Instructions of 8 bytes in a line of code.
 const INSTRUCTIONS_PER_LINE: u32 = 8;

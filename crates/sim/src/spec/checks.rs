@@ -24,7 +24,7 @@ impl Spec {
             }
         }
         let (tlb, cache) = (&self.tlb, &self.cache);
-        let line = crate::workload::LINE_BYTES as u32;
+        let line = farside_workloads::LINE_BYTES as u32;
         check_sets("tlb.l1_ways", tlb.l1_entries, tlb.l1_ways)?;
         check_sets("tlb.l2_ways", tlb.l2_entries, tlb.l2_ways)?;
         check_sets("cache.vector_ways", cache.vector_bytes / line, cache.vector_ways)?;

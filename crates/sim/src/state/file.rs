@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::error::StateError;
-use crate::workload::{BufferKind, Launch, Workload};
+use farside_workloads::{BufferKind, Launch, Workload};
 
 /// What every state begins with.
 const MAGIC: &[u8; 8] = b"farside\0";

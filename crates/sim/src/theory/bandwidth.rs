@@ -6,8 +6,8 @@
 
 use super::bench::{Bench, group};
 use super::{Probe, Relation};
-use crate::workload::{Group, LINE_BYTES, LINES_MAX, Line, Step};
 use crate::{SimError, Spec};
+use farside_workloads::{Group, LINE_BYTES, LINES_MAX, Line, Step};
 
 /// Compute units that load.
 pub(super) const UNITS: u8 = 64;

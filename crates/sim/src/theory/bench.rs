@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use farside_types::Span;
 
-use crate::workload::{Group, LINE_BYTES, Line, Place, Script, Step, Workload};
 use crate::{Outcome, SimError, Simulation, Spec};
+use farside_workloads::{Group, LINE_BYTES, Line, Place, Script, Step, Workload};
 
 /// A machine with a program whose last launch is varied.
 #[derive(Clone, Debug)]

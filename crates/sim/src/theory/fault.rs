@@ -6,8 +6,8 @@ use super::bench::{Bench, group};
 use super::latency::Parts;
 use super::{Probe, Sum};
 use crate::time::bytes_time;
-use crate::workload::Step;
 use crate::{SimError, Spec};
+use farside_workloads::Step;
 
 /// Longer than any of these faults takes, in cycles.
 const LONG: u32 = 100_000_000;

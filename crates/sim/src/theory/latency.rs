@@ -5,8 +5,8 @@ use farside_types::Span;
 use super::bench::Bench;
 use super::{Probe, Sum};
 use crate::time::bytes_time;
-use crate::workload::{LINE_BYTES, Step};
 use crate::{SimError, Spec};
+use farside_workloads::{LINE_BYTES, Step};
 
 /// The parts of a way, named by their keys.
 pub(super) struct Parts<'a>(pub(super) &'a Spec);

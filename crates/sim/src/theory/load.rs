@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::bandwidth::{UNITS, one_channel, warm};
 use super::bench::{Bench, group};
 use super::latency::Parts;
-use crate::workload::{Group, LINE_BYTES, Line, Step};
 use crate::{GpuCounts, Outcome, SimError, Spec};
+use farside_workloads::{Group, LINE_BYTES, Line, Step};
 
 /// Most wavefronts, on as many compute units as there are in [`UNITS`].
 const WAVES_MAX: u32 = 4_096;

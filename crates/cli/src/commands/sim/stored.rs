@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use farside_sim::workload::Workload;
 use farside_sim::{Comparison, Progress, Simulation, Spec, Stop};
+use farside_workloads::Workload;
 
 use super::{Failure, PERMILLE, Sim};
 use crate::commands::output::print;

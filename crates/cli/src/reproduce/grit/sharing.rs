@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use farside_sim::analysis::{Kind, PageOverTime, Sharing, SharingOptions};
-use farside_sim::workload::catalog;
+use farside_workloads::catalog;
 
 use super::Scale;
 use super::claims::Claim;

@@ -1,0 +1,127 @@
+//! Why a trace is refused, and what to do about it.
+
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why a trace is refused. Records are counted from 0.
+#[derive(Debug, Error)]
+pub enum TraceError {
+    /// A file cannot be read.
+    #[error("cannot read {path}: {source}; check that the file is there and readable")]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// The name does not tell where the description is.
+    #[error("{path} is not named NAME.bin.zst; give a trace that lies beside its NAME.json")]
+    Name {
+        /// The name given.
+        path: PathBuf,
+    },
+    /// No excerpt that comes with the crate has this name.
+    #[error("there is no bundled trace named {name:?}; bundled are: {}", super::Trace::BUNDLED.join(", "))]
+    NotBundled {
+        /// The name given.
+        name: String,
+    },
+    /// The JSON description is malformed.
+    #[error("the trace's description cannot be read: {0}; take it from where the trace came from")]
+    Sidecar(#[from] serde_json::Error),
+    /// The description contradicts itself.
+    #[error("allocation {index} of the trace's description {why}")]
+    Allocation {
+        /// Which, counted from 0.
+        index: usize,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// The description's page size is not ours.
+    #[error("the trace has pages of {bytes} bytes; only 4096 is supported")]
+    PageSize {
+        /// Its page size.
+        bytes: u64,
+    },
+    /// The compressed stream is broken.
+    #[error(
+        "record {record} cannot be read, the compressed stream is broken before or in it ({source}); fetch the trace again"
+    )]
+    Stream {
+        /// The first record that was not handed out; the damage is there or a window before it.
+        record: u64,
+        /// What the decoder says.
+        source: std::io::Error,
+    },
+    /// The stream ends within a record.
+    #[error("record {record}: only {bytes} of its 16 bytes are there; the trace is cut off")]
+    Truncated {
+        /// Which.
+        record: u64,
+        /// Bytes that are there.
+        bytes: usize,
+    },
+    /// Records are missing or left over.
+    #[error("the trace has {found} records and its description says {expected}; fetch both again")]
+    Count {
+        /// Records read.
+        found: u64,
+        /// Records promised.
+        expected: u64,
+    },
+    /// A Parquet file as a whole.
+    #[error("the Parquet file cannot be used: {what}")]
+    Footer {
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A value of a Parquet file cannot be read, or cannot be.
+    #[error("row group {row_group}, row {row}, column {column}: {what}")]
+    Columns {
+        /// The row group, from 0.
+        row_group: usize,
+        /// The row in it, from 0; values are decoded some thousand at a time, and damage that the
+        /// decoder finds is somewhere from there on.
+        row: u64,
+        /// The column.
+        column: &'static str,
+        /// What is wrong.
+        what: String,
+    },
+    /// A text of valgrind without a single access to data, or an empty file.
+    #[error(
+        "{path} has no access to data; record it with valgrind --tool=lackey --trace-mem=yes, and check that it is not cut off"
+    )]
+    NoAccesses {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A line of a text is no memory access.
+    #[error(
+        "{path}, line {line}: {why}; `valgrind --tool=lackey --trace-mem=yes` writes what is expected"
+    )]
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// A trace cannot be written.
+    #[error(transparent)]
+    Write(#[from] super::TraceWriteError),
+    /// A field of a record cannot be.
+    #[error("record {record}: {field} is {value:#x}, {why}")]
+    Record {
+        /// Which.
+        record: u64,
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// What it must be.
+        why: &'static str,
+    },
+}
