@@ -538,8 +538,7 @@ fn early(rings: &Rings) {
 }
 
 fn head(id: u64, asid: u16, wants: FaultWants) -> Entry {
-    let head =
-        FaultHead { id: FaultId(id), asid: Asid(asid), pe: PeId(0), job: JobId(1), wants };
+    let head = FaultHead { id: FaultId(id), asid: Asid(asid), pe: PeId(0), job: JobId(1), wants };
     FaultRecord::Head(head).to_entry()
 }
 
@@ -580,9 +579,7 @@ fn groups(rings: &Rings) {
 fn endless_group(rings: &Rings) {
     rings.say(RingKind::Fault, &head(9, 0, FaultWants::Group { ranges: u32::MAX }));
     let part = [Some((PageRange::page(PageNo(3)), Access::Write)); 3];
-    repeat(rings, RingKind::Fault, u64::MAX, |_| {
-        FaultRecord::Ranges(FaultId(9), part).to_entry()
-    });
+    repeat(rings, RingKind::Fault, u64::MAX, |_| FaultRecord::Ranges(FaultId(9), part).to_entry());
 }
 
 /// A group of which only the beginning is there.

@@ -45,7 +45,8 @@ pub(crate) struct Pulse {
 impl Pulse {
     /// The calling thread is the fault reader.
     pub(crate) fn is_reader(&self) {
-        self.reader.store(rustix::thread::gettid().as_raw_nonzero().get() as u32, Ordering::Relaxed);
+        self.reader
+            .store(rustix::thread::gettid().as_raw_nonzero().get() as u32, Ordering::Relaxed);
     }
 
     /// It begins to work.

@@ -15,8 +15,8 @@ use farside_vfio_user::{DmaUnmap, Errno as WireErrno, IrqAction};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ReadWriteFlags};
 
-use super::{descriptors, hangs_up};
 use super::transport::{DmaPiece, Transport, TransportError, Watch};
+use super::{descriptors, hangs_up};
 use farside_linux::lock::lock;
 
 /// How long a message may take. Messages are rare: at the beginning, at the end, and when memories
