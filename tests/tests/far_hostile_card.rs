@@ -393,10 +393,9 @@ fn areas() -> Lies {
 /// A doorbell whose descriptor is not there.
 fn no_such_fd() -> Lies {
     answers(|answer| {
-        if answer.is_region(Command::DEVICE_GET_REGION_IO_FDS, pci::BAR_REGISTERS) {
-            if answer.message.payload.len() > 32 {
-                answer.patch(16 + 16, &77u32.to_ne_bytes());
-            }
+        let asked = answer.is_region(Command::DEVICE_GET_REGION_IO_FDS, pci::BAR_REGISTERS);
+        if asked && answer.message.payload.len() > 32 {
+            answer.patch(16 + 16, &77u32.to_ne_bytes());
         }
         Fate::Pass
     })

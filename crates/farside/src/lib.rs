@@ -44,6 +44,7 @@ mod args;
 mod buffer;
 mod call;
 mod cards;
+mod environment;
 mod error;
 mod launch;
 mod recording;

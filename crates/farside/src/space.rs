@@ -156,6 +156,7 @@ impl SpaceBuilder {
     }
 
     /// Calls `probe` with every step of a migration before it is carried out: for tests.
+    #[cfg(feature = "harness")]
     #[must_use]
     pub fn probe(mut self, probe: farside_live::Probe) -> Self {
         self.probe = Some(probe);
@@ -197,6 +198,7 @@ impl SpaceBuilder {
     /// # Errors
     /// [`Error`] names the setting that cannot work, or what the machine lacks.
     pub fn build(self) -> Result<Space, Error> {
+        crate::environment::warn_of_unknown();
         let setting = |what, value: String, why| Err(Error::Setting { what, value, why });
         let places = cards_of_environment()?.or(self.places);
         let count = places.as_ref().map_or(self.cards, Vec::len);
@@ -312,6 +314,11 @@ impl Space {
     }
 
     fn reserve<T>(&self, len: usize, name: &str) -> Result<VirtAddr, Error> {
+        if align_of::<T>() > PAGE_SIZE {
+            let value = format!("{} bytes", align_of::<T>());
+            let why = "memory is given in pages of 4096 bytes, and aligned to them only";
+            return Err(Error::Setting { what: "the alignment of a value", value, why });
+        }
         let bytes = (len as u64).checked_mul(size_of::<T>() as u64);
         // More than the address space holds: let the driver say how much there is.
         let bytes = bytes.unwrap_or(u64::MAX - PAGE_SIZE as u64);
@@ -496,6 +503,7 @@ impl Space {
     ///
     /// # Errors
     /// [`LiveError::NoSuchCard`].
+    #[cfg(feature = "harness")]
     pub fn fail_card(&self, card: CardId) -> Result<(), Error> {
         Ok(self.runtime().fail_card(card)?)
     }

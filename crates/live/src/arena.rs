@@ -40,6 +40,10 @@ pub const DEFAULT_ARENA_BYTES: u64 = 64 << 30;
 /// What errors call it.
 const WHAT: &str = "farside-arena";
 
+/// Most address space of an arena: a host frame is the index of its page in 32 bits, which are not all
+/// used.
+pub const ARENA_BYTES_MAX: u64 = (1 << 44) - BLOCK_SIZE as u64;
+
 /// Most times that one page is taken out of the map again because it was mapped while being
 /// poisoned.
 const POISON_TRIES_MAX: u32 = 64;
@@ -69,6 +73,15 @@ pub enum ArenaError {
         /// The pages of the arena.
         arena: PageRange,
     },
+    /// More address space than frames have numbers for.
+    #[error(
+        "an address space of {bytes} bytes is not possible: {ARENA_BYTES_MAX} bytes (16 TiB less \
+         2 MiB) are the most there can be; ask for less"
+    )]
+    TooLarge {
+        /// What was asked for.
+        bytes: u64,
+    },
     /// The kernel lacks what the operation needs.
     #[error("cannot {operation}: this kernel lacks {needs}; run `farside doctor`")]
     Unsupported {
@@ -93,6 +106,20 @@ pub enum ArenaError {
         /// The kernel's answer.
         errno: Errno,
     },
+}
+
+impl ArenaError {
+    /// The kernel's answer; for what it was not asked, what it would have said.
+    pub fn errno(&self) -> Errno {
+        match self {
+            ArenaError::Bounds { .. } | ArenaError::TooLarge { .. } => Errno::INVAL,
+            ArenaError::Unsupported { .. } => Errno::NOTSUP,
+            ArenaError::Uffd(error) => error.errno().unwrap_or(Errno::IO),
+            ArenaError::Memory(MemoryError::Call { errno, .. }) => *errno,
+            ArenaError::Memory(_) => Errno::INVAL,
+            ArenaError::Call { errno, .. } => *errno,
+        }
+    }
 }
 
 /// What the arena can do on this kernel.
@@ -131,9 +158,10 @@ impl Arena {
     /// Linux 5.14.
     pub fn new(bytes: u64) -> Result<Arena, ArenaError> {
         let length = usize::try_from(bytes).unwrap_or(0);
-        // A host frame is the index of its page in 32 bits.
-        let fits = bytes >> farside_types::PAGE_SHIFT <= u64::from(u32::MAX);
-        if length == 0 || length % BLOCK_SIZE != 0 || !fits {
+        if bytes > ARENA_BYTES_MAX {
+            return Err(ArenaError::TooLarge { bytes });
+        }
+        if length == 0 || length % BLOCK_SIZE != 0 {
             return Err(MemoryError::Size { what: WHAT, bytes, multiple: BLOCK_SIZE as u64 }.into());
         }
         let uffd = Userfaultfd::open(FeatureSet(WANTED))?;

@@ -65,6 +65,16 @@ pub enum LiveError {
         /// What the system says.
         why: String,
     },
+    /// There is something at the card's place, and no connection to it.
+    #[error("{card} cannot be reached: connecting to {place} failed: {errno}; {}", socket_advice(*.errno))]
+    Socket {
+        /// Which.
+        card: CardId,
+        /// Where it is.
+        place: String,
+        /// What the system says.
+        errno: rustix::io::Errno,
+    },
     /// All functions of the card are in use.
     #[error(
         "{card} at {place} is in use: none of its {functions} functions is free; \
@@ -134,6 +144,17 @@ pub enum LiveError {
         /// The address.
         addr: VirtAddr,
     },
+    /// Memory was lent to one launch in two ways.
+    #[error(
+        "kernel `{kernel}` was not launched: the memory at {addr} was lent to it twice, once to be \
+         written or in another way; lend every byte once"
+    )]
+    LentTwice {
+        /// The kernel.
+        kernel: Arc<str>,
+        /// Where the memory that was lent again begins.
+        addr: VirtAddr,
+    },
     /// There is no such card.
     #[error("there is no {card}: the space has {cards}")]
     NoSuchCard {
@@ -142,6 +163,26 @@ pub enum LiveError {
         /// How many there are.
         cards: usize,
     },
+}
+
+/// What to do when a socket cannot be connected to.
+fn socket_advice(errno: rustix::io::Errno) -> &'static str {
+    use rustix::io::Errno;
+    match errno {
+        Errno::ACCESS | Errno::PERM => {
+            "this user may not use the card: join the group of its socket, or have it served with \
+             an umask that lets others connect"
+        }
+        Errno::NAMETOOLONG => {
+            "the path of a socket has at most 107 bytes: serve the card in a folder with a shorter \
+             one"
+        }
+        Errno::AGAIN => {
+            "its process accepts nobody: it stands still, or too many programs connect at once"
+        }
+        Errno::PROTOTYPE | Errno::NOTSOCK => "what is there is no socket of a card",
+        other => advice(other),
+    }
 }
 
 /// What to do about it.
@@ -157,11 +198,11 @@ fn advice(errno: rustix::io::Errno) -> &'static str {
 impl LiveError {
     /// Whether trying again a little later may help: the card is being started, or cleans up.
     pub(crate) fn may_pass(&self) -> bool {
-        use TransportError::{Gone, TimedOut};
+        use TransportError::{Gone, TimedOut, TurnedAway};
         match self {
             LiveError::CardAbsent { .. }
             | LiveError::CardsBusy { .. }
-            | LiveError::Card { error: Gone { .. } | TimedOut { .. }, .. } => true,
+            | LiveError::Card { error: Gone { .. } | TimedOut { .. } | TurnedAway, .. } => true,
             LiveError::Vfio { error, .. } => error.may_pass(),
             _ => false,
         }

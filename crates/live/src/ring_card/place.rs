@@ -70,7 +70,8 @@ pub(crate) fn sockets(path: &Path) -> Vec<PathBuf> {
     }
     (0..u32::from(farside_softcard::serve::FUNCTIONS_MAX))
         .map(|function| path.join(farside_softcard::serve::socket_name(function)))
-        .take_while(|socket| socket.exists())
+        // What may not be looked at is there: the way to it says what is wrong.
+        .take_while(|socket| socket.try_exists().unwrap_or(true))
         .collect()
 }
 
@@ -126,6 +127,10 @@ fn free_function(card: CardId, path: &Path) -> Result<vfio_user::VfioUser, LiveE
             Ok(found) => return Ok(found),
             Err(vfio_user::ConnectError::Busy) => busy += 1,
             Err(vfio_user::ConnectError::Absent(error)) => absent = Some(error),
+            Err(vfio_user::ConnectError::Socket(errno)) => {
+                let place = socket.display().to_string();
+                return Err(LiveError::Socket { card, place, errno });
+            }
             Err(vfio_user::ConnectError::Failed(error)) => {
                 return Err(LiveError::Card { card, error });
             }

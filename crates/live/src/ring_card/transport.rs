@@ -99,6 +99,12 @@ pub enum TransportError {
         /// What was asked.
         what: &'static str,
     },
+    /// It has closed the connection at once.
+    #[error(
+        "the card's process closed the connection before it answered: too many programs ask it at \
+         once, it has no room for another, or it has just ended; `farside cards` shows who uses it"
+    )]
+    TurnedAway,
     /// It is no card of ours, or one that this version cannot drive.
     #[error("{what}")]
     Unfit {

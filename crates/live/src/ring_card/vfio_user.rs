@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use farside_card::interface::{pci, register};
 use farside_vfio_user::client::MapRequest;
 use farside_vfio_user::device::irq;
-use farside_vfio_user::unix::{CallError, UnixClient};
-use farside_vfio_user::{DmaUnmap, Errno as WireErrno, IrqAction};
+use farside_vfio_user::unix::{CallError, Connection, NoMemory, UnixClient};
+use farside_vfio_user::{DmaUnmap, Errno as WireErrno, IrqAction, Limits};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ReadWriteFlags};
 
@@ -53,6 +53,8 @@ pub(crate) enum ConnectError {
     Busy,
     /// Nobody listens there.
     Absent(io::Error),
+    /// The system lets nobody connect there, or not this program.
+    Socket(Errno),
     /// The server is there and something else is wrong.
     Failed(TransportError),
 }
@@ -60,9 +62,16 @@ pub(crate) enum ConnectError {
 impl VfioUser {
     /// Connects to the socket of a function.
     pub(crate) fn connect(path: &Path) -> Result<VfioUser, ConnectError> {
-        let client = UnixClient::connect(path, CALL_LIMIT).map_err(|error| match error {
+        let connection = socket(path).map_err(|errno| match io::Error::from(errno) {
+            error if is_absent(&error) => ConnectError::Absent(error),
+            _ => ConnectError::Socket(errno),
+        })?;
+        let client =
+            UnixClient::new(connection, Limits::default(), CALL_LIMIT, Box::new(NoMemory));
+        let client = client.map_err(|error| match error {
             CallError::Refused(WireErrno::BUSY) => ConnectError::Busy,
             CallError::Io(error) if is_absent(&error) => ConnectError::Absent(error),
+            CallError::Closed => ConnectError::Failed(TransportError::TurnedAway),
             other => ConnectError::Failed(failure("connecting", &other)),
         })?;
         VfioUser::over(client).map_err(ConnectError::Failed)
@@ -110,6 +119,18 @@ impl VfioUser {
     }
 }
 
+/// Connects within [`CALL_LIMIT`]: a server that accepts nobody would otherwise be waited for without
+/// end.
+fn socket(path: &Path) -> Result<Connection, Errno> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+    let address = SocketAddrUnix::new(path)?;
+    let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(CALL_LIMIT))?;
+    rustix::net::connect(&socket, &address)?;
+    Ok(Connection::new(socket.into()))
+}
+
 fn is_absent(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
     matches!(error.kind(), ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof)
@@ -122,7 +143,14 @@ fn failure(what: &'static str, error: &CallError) -> TransportError {
             TransportError::Refused { what, errno }
         }
         CallError::TimedOut(_) => TransportError::TimedOut { what },
-        CallError::Closed | CallError::Io(_) => TransportError::Gone { what },
+        CallError::Closed => TransportError::Gone { what },
+        CallError::Io(error) => match error.raw_os_error() {
+            _ if is_absent(error) => TransportError::Gone { what },
+            Some(code) => {
+                TransportError::Refused { what, errno: Errno::from_raw_os_error(code) }
+            }
+            None => TransportError::Unfit { what: format!("{what} failed: {error}") },
+        },
         other => TransportError::Unfit { what: format!("{what} failed: {other}") },
     }
 }
