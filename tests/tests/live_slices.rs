@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use farside::{
-    AtomicSpan, Error, KernelError, LiveError, Ptr, Read, ReadSpan, Shared, Space, Write, WriteSpan,
-    WriteView,
+    AtomicSpan, Error, KernelError, LiveError, Ptr, Read, ReadSpan, Shared, Space, Write,
+    WriteSpan, WriteView,
 };
 use farside_tests::live::within;
 
@@ -36,15 +36,13 @@ fn no_kernel_makes_a_slice_of_shared_words() {
         let mut words = space.alloc_atomic::<AtomicU64>(PAGE, "words").unwrap();
         // Names of the same memory, made in safe code while nobody else had it.
         let (read, write) = (ReadSpan::of(words.values()), WriteSpan::of(words.values()));
-        let outcome = space
-            .kernel("smuggle")
-            .run(Shared(&words), move |k, _| k.with(read, |view| view[0]));
+        let outcome =
+            space.kernel("smuggle").run(Shared(&words), move |k, _| k.with(read, |view| view[0]));
         let refused = why(outcome);
         assert!(refused.contains("shared words of 8 bytes"), "{refused}");
         let launch = space.kernel("smuggle");
-        let outcome = launch.run(Shared(&words), move |k, _| {
-            k.with(write, |mut view: WriteView<u64>| view[0] = 1)
-        });
+        let outcome = launch
+            .run(Shared(&words), move |k, _| k.with(write, |mut view: WriteView<u64>| view[0] = 1));
         assert!(why(outcome).contains("a slice of it"));
         assert_eq!(words[0].load(SeqCst), 0);
     });
@@ -71,7 +69,8 @@ fn shared_words_are_loaded_and_stored_whole() {
         // A word of another size is another word.
         let halves = space.alloc_atomic::<AtomicU32>(PAGE, "halves").unwrap();
         let other = AtomicSpan::of(&words[..]);
-        let outcome = space.kernel("other").run(Shared(&halves), move |k, _| k.fetch_add(other, 0, 1));
+        let outcome =
+            space.kernel("other").run(Shared(&halves), move |k, _| k.fetch_add(other, 0, 1));
         assert!(matches!(outcome, Err(Error::Kernel(KernelError::WildAddress { .. }))));
     });
 }
@@ -174,12 +173,15 @@ fn an_empty_slice_is_no_wild_address() {
         assert_eq!(all.unwrap(), PAGE);
         assert_eq!(data[PAGE], 9);
         let none = space.kernel("none").run(Read(&data[..0]), |k, none| {
-            k.with(none, |view| (view.len(), view.iter().count(), view.as_slice().map(<[u64]>::len)))
+            k.with(none, |view| {
+                (view.len(), view.iter().count(), view.as_slice().map(<[u64]>::len))
+            })
         });
         assert_eq!(none.unwrap(), (0, 0, Some(0)));
-        let beside = space.kernel("beside").run((Read(&data[..0]), Read(&data[PAGE..])), |k, args| {
-            k.with(args, |(none, some)| (none.len(), some[0]))
-        });
+        let beside =
+            space.kernel("beside").run((Read(&data[..0]), Read(&data[PAGE..])), |k, args| {
+                k.with(args, |(none, some)| (none.len(), some[0]))
+            });
         assert_eq!(beside.unwrap(), (0, 9));
     });
 }

@@ -191,8 +191,7 @@ impl<'a> Launch<'a> {
     /// the second, unless the program has made its slices from raw pointers.
     fn check(&self, grants: &[Granted]) -> Result<(), LiveError> {
         let runtime = self.space.runtime();
-        let outside =
-            |grant: &&Granted| !runtime.contains(VirtAddr(grant.start()), grant.bytes());
+        let outside = |grant: &&Granted| !runtime.contains(VirtAddr(grant.start()), grant.bytes());
         if let Some(grant) = grants.iter().find(outside) {
             return Err(LiveError::NotShared { addr: VirtAddr(grant.start()) });
         }

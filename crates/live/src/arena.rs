@@ -48,6 +48,10 @@ pub const ARENA_BYTES_MAX: u64 = (1 << 44) - BLOCK_SIZE as u64;
 /// poisoned.
 const POISON_TRIES_MAX: u32 = 64;
 
+/// `MADV_DONTNEED_LOCKED` (Linux 5.18): `MADV_DONTNEED` for locked pages too. In neither `libc` nor
+/// `rustix`.
+const DONTNEED_LOCKED: libc::c_int = 24;
+
 /// Features without which there is no arena.
 const NEEDED: u64 = feature::MISSING_SHMEM | feature::MINOR_SHMEM;
 /// Features that are used where they exist.
@@ -96,6 +100,15 @@ pub enum ArenaError {
     /// The memory could not be had.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    /// Locked pages cannot be taken out of the map.
+    #[error(
+        "{range} cannot be taken from the program: some of it is locked (mlock, mlockall), and this \
+         kernel takes no locked page away (MADV_DONTNEED_LOCKED, Linux 5.18); munlock it"
+    )]
+    Locked {
+        /// Which pages.
+        range: PageRange,
+    },
     /// A system call on pages failed.
     #[error("{call} on {range} failed: {errno}; run `farside doctor` to see what is supported")]
     Call {
@@ -109,15 +122,17 @@ pub enum ArenaError {
 }
 
 impl ArenaError {
-    /// The kernel's answer; for what it was not asked, what it would have said.
+    /// The kernel's error number; what it would have said where it was not the kernel that refused.
     pub fn errno(&self) -> Errno {
         match self {
-            ArenaError::Bounds { .. } | ArenaError::TooLarge { .. } => Errno::INVAL,
-            ArenaError::Unsupported { .. } => Errno::NOTSUP,
-            ArenaError::Uffd(error) => error.errno().unwrap_or(Errno::IO),
-            ArenaError::Memory(MemoryError::Call { errno, .. }) => *errno,
-            ArenaError::Memory(_) => Errno::INVAL,
-            ArenaError::Call { errno, .. } => *errno,
+            ArenaError::Uffd(error) => error.errno().unwrap_or(Errno::INVAL),
+            ArenaError::Call { errno, .. }
+            | ArenaError::Memory(MemoryError::Call { errno, .. }) => *errno,
+            ArenaError::Unsupported { .. } => Errno::NOSYS,
+            ArenaError::Bounds { .. }
+            | ArenaError::TooLarge { .. }
+            | ArenaError::Memory(_)
+            | ArenaError::Locked { .. } => Errno::INVAL,
         }
     }
 }
@@ -280,14 +295,36 @@ impl Arena {
             return Ok(());
         }
         let start = self.program.base().wrapping_add(start);
-        retry(|| {
+        let bytes = range.bytes() as usize;
+        let dropped = retry(|| {
             // SAFETY: the range is within the program mapping (checked). On a shared file mapping
             // DONTNEED drops translations only; the bytes stay in the file.
-            unsafe {
-                rustix::mm::madvise(start.cast(), range.bytes() as usize, Advice::LinuxDontNeed)
+            unsafe { rustix::mm::madvise(start.cast(), bytes, Advice::LinuxDontNeed) }
+        });
+        match dropped {
+            Ok(()) => Ok(()),
+            // So the kernel answers for pages that the program has locked, and stops there.
+            Err(Errno::INVAL) => self.unmap_locked(range, start),
+            Err(errno) => Err(ArenaError::Call { call: "madvise(DONTNEED)", range, errno }),
+        }
+    }
+
+    /// [`Arena::unmap`] for pages of which some are locked (`mlock`, `mlockall`).
+    fn unmap_locked(&self, range: PageRange, start: *mut u8) -> Result<(), ArenaError> {
+        retry(|| {
+            // SAFETY: as in `unmap`, which has checked the range; locked pages are dropped as well,
+            // and stay locked wherever they are mapped again.
+            let failed =
+                unsafe { libc::madvise(start.cast(), range.bytes() as usize, DONTNEED_LOCKED) };
+            if failed == 0 {
+                return Ok(());
             }
+            Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL))
         })
-        .map_err(|errno| ArenaError::Call { call: "madvise(DONTNEED)", range, errno })
+        .map_err(|errno| match errno {
+            Errno::INVAL => ArenaError::Locked { range },
+            errno => ArenaError::Call { call: "madvise(DONTNEED_LOCKED)", range, errno },
+        })
     }
 
     /// Maps the pages of `range` as they are in the file and wakes the threads that wait for

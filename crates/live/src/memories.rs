@@ -109,8 +109,8 @@ impl Memories {
         for run in runs {
             if let Err(error) = each(run.pages()) {
                 tracing::error!(%error, pages = %run.pages(), "a paging call failed");
-                let errno = error.errno().raw_os_error();
-                return Err(StepError { pages_done, kind: StepErrorKind::Os(errno) });
+                let kind = StepErrorKind::Os(error.errno().raw_os_error());
+                return Err(StepError { pages_done, kind });
             }
             pages_done += u64::from(run.count);
         }

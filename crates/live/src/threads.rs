@@ -125,7 +125,7 @@ fn read_faults(runtime: &Runtime, mut sources: Sources) {
             read_all(runtime, &mut faults);
         }
         for ring in runtime.rings() {
-            runtime.hear(ring);
+            runtime.receive(ring);
         }
     }
 }
@@ -143,7 +143,7 @@ fn read_all(runtime: &Runtime, faults: &mut [Fault; FAULTS]) {
         };
         let Some(first) = faults[..count].first() else { return };
         runtime.pulse.serves(first);
-        runtime.tell_all(
+        runtime.handle_all(
             faults[..count]
                 .iter()
                 .map(|fault| Event::HostFault { page: fault.addr.page(), access: fault.access }),

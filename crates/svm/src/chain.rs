@@ -18,15 +18,16 @@ use farside_types::{
     AgentId, AgentSet, CardId, CommandId, FrameNo, MemoryId, MemorySet, PageNo, Reason, RequestId,
     Rights, Time,
 };
+use serde::{Deserialize, Serialize};
 
-use crate::command::{Executor, Run, Runs};
+use crate::command::{Executor, FaultIds, Run, Runs};
 use crate::event::StepErrorKind;
 use crate::fault::{FaultKey, HostFault, Work};
+use crate::stop::Holder;
 
 /// What is the same for all pages of a part: where they were, where they will be, and what has to
 /// happen in between.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Transition {
     /// Valid copies before.
     pub(crate) before: MemorySet,
@@ -60,8 +61,7 @@ pub(crate) struct Transition {
 }
 
 /// How the destination gets its bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Fill {
     /// It has them.
     Nothing,
@@ -72,8 +72,7 @@ pub(crate) enum Fill {
 }
 
 /// What becomes of the pages at the end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum End {
     /// They are in the state that their copies say.
     Settle,
@@ -84,8 +83,7 @@ pub(crate) enum End {
 }
 
 /// What the statistics count a transition as.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Label {
     /// The only location changed.
     Migration,
@@ -149,7 +147,7 @@ impl Transition {
 }
 
 /// Pages with one transition.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Part {
     pub(crate) transition: Transition,
     pub(crate) runs: Runs,
@@ -170,8 +168,7 @@ impl Part {
 }
 
 /// Where a chain stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Stage {
     /// The slot is free.
     Idle,
@@ -186,21 +183,46 @@ pub(crate) enum Stage {
 }
 
 /// A command that has not been answered.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Pending {
     pub(crate) command: CommandId,
     pub(crate) executor: Executor,
     pub(crate) awaited: bool,
     pub(crate) part: u16,
-    /// A drain: its failure means that the card does not let go.
-    pub(crate) drain: bool,
-    /// A copy into this bounce buffer.
-    pub(crate) bounce: Option<u8>,
+    pub(crate) role: Role,
+}
+
+/// What a command does for its chain, and so what its failure means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Role {
+    /// Takes a mapping, or the right to write, from an agent.
+    Stop(AgentId),
+    /// Copies or fills.
+    Copy,
+    /// Copies into this bounce buffer.
+    CopyOut(u8),
+    /// Gives the host's frames back.
+    Release,
+    /// Maps for the CPU.
+    HostMap,
+    /// Inserts translations in a card.
+    CardMap,
+    /// Answers faults of a card.
+    Answer,
+}
+
+impl Pending {
+    /// Who is to let go.
+    pub(crate) fn stops(&self) -> Option<AgentId> {
+        match self.role {
+            Role::Stop(agent) => Some(agent),
+            _ => None,
+        }
+    }
 }
 
 /// One copy through a bounce buffer: `runs` of part `part`.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Hop {
     pub(crate) part: u16,
     pub(crate) runs: Runs,
@@ -209,9 +231,9 @@ pub(crate) struct Hop {
 }
 
 /// Why a chain fails.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Failure {
+    pub(crate) step: FailedStep,
     pub(crate) kind: StepErrorKind,
     /// First page that was not finished.
     pub(crate) page: PageNo,
@@ -219,8 +241,21 @@ pub(crate) struct Failure {
     pub(crate) to: MemoryId,
 }
 
+/// The step that failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum FailedStep {
+    /// An agent did not let go.
+    Stop(AgentId),
+    /// The bytes did not arrive.
+    Copy,
+    /// The host's frames were not given back.
+    Release,
+    /// The pages were not mapped for the CPU.
+    Map,
+}
+
 /// The migration of some pages.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Chain {
     pub(crate) epoch: u32,
     pub(crate) stage: Stage,
@@ -240,8 +275,10 @@ pub(crate) struct Chain {
     pub(crate) release: Vec<(CardId, FrameNo, u32)>,
     /// Cards that did not answer in time and may still use those frames: quarantine them instead.
     pub(crate) suspects: MemorySet,
-    /// Those whose drain of several pages timed out: they keep their mappings when it rolls back.
-    pub(crate) undrained: AgentSet,
+    /// Agents that did not let go.
+    pub(crate) holders: Vec<Holder>,
+    /// The answer that it gives to its faults, until that has arrived.
+    pub(crate) answer: Option<FaultIds>,
     pub(crate) hops: VecDeque<Hop>,
     pub(crate) bounce: Option<u8>,
     /// Number of the last host fault that was known when pages were mapped for the CPU.
@@ -265,12 +302,19 @@ impl Chain {
             failure: None,
             release: Vec::new(),
             suspects: MemorySet::EMPTY,
-            undrained: AgentSet::EMPTY,
+            holders: Vec::new(),
+            answer: None,
             hops: VecDeque::new(),
             bounce: None,
             host_faults: 0,
             host: None,
         }
+    }
+
+    /// Notes why it fails; the first reason counts.
+    pub(crate) fn fail(&mut self, part: u16, step: FailedStep, page: PageNo, kind: StepErrorKind) {
+        let Transition { from, at, .. } = self.parts[part as usize].transition;
+        self.failure.get_or_insert(Failure { step, kind, page, from, to: at });
     }
 
     /// Whether something that the present stage waits for is still out.

@@ -7,6 +7,7 @@ use farside_types::{
     BLOCK_PAGES, CardId, FrameNo, MAX_CARDS, MemoryId, MemorySet, PageNo, PageRange, RequestId,
     Span, Time, VirtAddr,
 };
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::chain::Chain;
@@ -17,7 +18,7 @@ use crate::launch::Launches;
 use crate::mutation::Mutated;
 #[cfg(feature = "mutations")]
 use crate::mutation::Mutation;
-use crate::placement::{Placement, Scheme};
+use crate::placement::{PageMode, PlacementScheme};
 use crate::query::{Fight, Located, Moved, Nearest, ObjectView, PageView};
 use crate::request::{OpenRequest, Pin};
 use crate::residency::Residency;
@@ -30,7 +31,7 @@ use crate::{Command, Config, Event, Reply, Stats};
 /// See the crate's front page for how it is driven.
 pub struct Driver {
     pub(crate) config: Config,
-    pub(crate) placement: Box<dyn Placement>,
+    pub(crate) placement: Box<dyn PlacementScheme>,
     pub(crate) table: PageTable,
     pub(crate) space: Space,
     pub(crate) cards: Vec<CardState>,
@@ -40,6 +41,10 @@ pub struct Driver {
     pub(crate) dead: MemorySet,
     /// Cards that were reset and still have chains to end.
     pub(crate) resetting: MemorySet,
+    /// Cards that did not let go of something since they were last reset.
+    pub(crate) stuck: MemorySet,
+    /// Cards that fail what a card cannot fail, until they are reset.
+    pub(crate) distrusted: MemorySet,
     /// What cards that did not answer in time may still write.
     pub(crate) quarantine: Vec<crate::lost::Quarantined>,
     pub(crate) chains: Vec<Chain>,
@@ -52,8 +57,12 @@ pub struct Driver {
     pub(crate) work: VecDeque<Work>,
     /// Waits for a free chain.
     pub(crate) chain_waiters: VecDeque<Work>,
-    /// Commands that poison a page for the CPU and are not answered yet.
-    pub(crate) poisoning: Vec<(farside_types::CommandId, PageNo)>,
+    /// Commands of no chain that are not answered yet.
+    pub(crate) loose: VecDeque<crate::loose::Loose>,
+    /// Commands to let go of freed pages that nobody waits for any more.
+    pub(crate) late_stops: Vec<crate::stop::LateStop>,
+    /// Freed allocations whose addresses are in use until all have let go.
+    pub(crate) lingering: Vec<PageRange>,
     /// Waits until pages are poisoned, or allocated, in full.
     pub(crate) poison_waiters: Vec<Work>,
     /// Pages at which threads of the program stand. Work for others is stale: the threads went on
@@ -77,7 +86,7 @@ pub struct Driver {
 }
 
 /// What the driver knows of one card.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct CardState {
     pub(crate) frames: Frames,
     pub(crate) residency: Residency,
@@ -89,6 +98,8 @@ pub(crate) struct CardState {
     pub(crate) waiting: VecDeque<Work>,
     /// Frames that evictions under way will free.
     pub(crate) evicting: u32,
+    /// Translations that it failed to insert, in a row.
+    pub(crate) maps_failed: u8,
 }
 
 impl CardState {
@@ -98,8 +109,7 @@ impl CardState {
 }
 
 /// When something has to be looked at again.
-#[derive(Clone, Copy, PartialEq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Timer {
     pub(crate) at: Time,
     pub(crate) order: u64,
@@ -107,8 +117,7 @@ pub(crate) struct Timer {
 }
 
 /// What is due.
-#[derive(Clone, Copy, PartialEq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum Due {
     /// A fault that was throttled.
     Work(Work),
@@ -166,7 +175,7 @@ impl Driver {
     ///
     /// # Errors
     /// [`ConfigError`] names the value that cannot work.
-    pub fn new(config: Config, placement: Box<dyn Placement>) -> Result<Driver, ConfigError> {
+    pub fn new(config: Config, placement: Box<dyn PlacementScheme>) -> Result<Driver, ConfigError> {
         check_config(&config)?;
         let cards = config
             .card_frames
@@ -178,6 +187,7 @@ impl Driver {
                 running: 0,
                 waiting: VecDeque::new(),
                 evicting: 0,
+                maps_failed: 0,
             })
             .collect();
         let mut driver = Driver {
@@ -187,6 +197,8 @@ impl Driver {
             now: Time::ZERO,
             dead: MemorySet::EMPTY,
             resetting: MemorySet::EMPTY,
+            stuck: MemorySet::EMPTY,
+            distrusted: MemorySet::EMPTY,
             quarantine: Vec::new(),
             chains: Vec::new(),
             idle_chains: Vec::new(),
@@ -196,7 +208,9 @@ impl Driver {
             launches: Launches::default(),
             work: VecDeque::new(),
             chain_waiters: VecDeque::new(),
-            poisoning: Vec::new(),
+            loose: VecDeque::new(),
+            late_stops: Vec::new(),
+            lingering: Vec::new(),
             poison_waiters: Vec::new(),
             standing: BTreeMap::new(),
             bounce_waiters: VecDeque::new(),
@@ -347,7 +361,8 @@ impl Driver {
 
     /// Every allocation, ascending.
     pub fn objects(&self) -> Vec<ObjectView> {
-        self.space.objects().map(|object| object.view()).collect()
+        let alive = self.space.objects().filter(|object| !self.lingering.contains(&object.range));
+        alive.map(|object| object.view()).collect()
     }
 
     /// The allocation nearest to `addr`, for the message about a wild address.
@@ -371,9 +386,9 @@ impl Driver {
         self.history.fights()
     }
 
-    /// What rules `page` now: one of the three schemes of GRIT.
-    pub fn scheme(&self, page: PageNo) -> Scheme {
-        self.placement.scheme(page)
+    /// How `page` is placed now: one of the three ways of GRIT.
+    pub fn page_mode(&self, page: PageNo) -> PageMode {
+        self.placement.mode(page)
     }
 
     /// Accesses to the placement scheme's own tables in memory since this was last asked, so that

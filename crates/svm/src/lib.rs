@@ -25,6 +25,7 @@ mod frames;
 mod hash;
 mod history;
 mod launch;
+mod loose;
 mod lost;
 mod migrate;
 mod mutation;
@@ -40,22 +41,21 @@ mod rollback;
 mod serve;
 mod settle;
 mod space;
-#[cfg(feature = "state")]
 mod state;
 mod stats;
+mod stop;
 mod table;
 mod thrash;
 
 pub use capability::{Capabilities, Transport};
-pub use command::{Command, Executor, Op, Phase, Place, Run, Runs, Wait};
+pub use command::{Command, Executor, FaultIds, Op, Phase, Place, Run, Runs, Wait};
 pub use config::{Config, Limits, PrefetchConfig, ThrashConfig};
 pub use driver::{ConfigError, Driver};
 pub use event::{Advice, CardFault, Event, Need, Request, StepError, StepErrorKind};
 pub use mutation::Mutation;
 pub use page::PageState;
-pub use placement::Placement;
+pub use placement::PlacementScheme;
 pub use query::{Fight, Located, Moved, Nearest, ObjectId, ObjectView, PageView};
 pub use reply::{Outcome, Reply, RequestError};
-#[cfg(feature = "state")]
 pub use state::DriverState;
 pub use stats::{Directions, Stats};

@@ -31,8 +31,7 @@ pub enum PageState {
 /// copy, and four bits that count recent moves.
 ///
 /// `mappers` bits 0-19, `writers` 20-39, `copies` 40-59, `bounces` 60-63.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Directory(u64);
 
 const FIELD: u64 = (1 << 20) - 1;
@@ -74,6 +73,11 @@ impl Directory {
         if rights == Rights::ReadWrite {
             self.0 |= bit << 20;
         }
+    }
+
+    /// Without copies, and with those agents of the set that map the page, for reading.
+    pub(crate) fn only(self, agents: AgentSet) -> Directory {
+        Directory(u64::from(self.mappers().and(agents).0))
     }
 
     /// Strikes every agent of the set out.
@@ -122,8 +126,7 @@ pub(crate) mod flag {
 }
 
 /// The page table's entry, 24 bytes.
-#[derive(Clone, Copy, Default)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct PageEntry {
     pub(crate) directory: Directory,
     /// The frame in `owner`'s memory, where that is a card.

@@ -1,11 +1,11 @@
-//! The driver's state, to be stored and to go on from (feature `state`): all that [`crate::Driver`]
+//! The driver's state, to be stored and to go on from: all that [`crate::Driver`]
 //! knows, its placement scheme included, but not what it was made with.
 //!
 //! A restored driver gives the same commands for the same events as the one that was saved.
 
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use farside_types::{CommandId, MemorySet, PageNo, RequestId, Time};
+use farside_types::{MemorySet, PageNo, PageRange, RequestId, Time};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -14,11 +14,13 @@ use crate::driver::{CardState, Timer};
 use crate::fault::{Faults, Standing, Work};
 use crate::history::History;
 use crate::launch::Launches;
+use crate::loose::Loose;
 use crate::lost::Quarantined;
-use crate::placement::{Placement, SchemeState};
+use crate::placement::{PlacementScheme, SchemeState};
 use crate::request::{OpenRequest, Pin};
 use crate::serve::Claim;
 use crate::space::Space;
+use crate::stop::LateStop;
 use crate::table::PageTable;
 use crate::{Command, Config, Driver, Reply, Stats};
 
@@ -67,7 +69,11 @@ fields! {
     launches: Launches,
     work: VecDeque<Work>,
     chain_waiters: VecDeque<Work>,
-    poisoning: Vec<(CommandId, PageNo)>,
+    stuck: MemorySet,
+    distrusted: MemorySet,
+    loose: VecDeque<Loose>,
+    late_stops: Vec<LateStop>,
+    lingering: Vec<PageRange>,
     poison_waiters: Vec<Work>,
     standing: BTreeMap<PageNo, Standing>,
     bounce_waiters: VecDeque<u32>,
@@ -104,7 +110,7 @@ impl Driver {
     /// Those of the deserializer; a configuration or a scheme that does not fit the state.
     pub fn restore<'de, D: Deserializer<'de>>(
         config: Config,
-        placement: Box<dyn Placement>,
+        placement: Box<dyn PlacementScheme>,
         deserializer: D,
     ) -> Result<Driver, D::Error> {
         let state = DriverState::deserialize(deserializer)?;
@@ -117,7 +123,7 @@ impl Driver {
     /// What is wrong with configuration or scheme, or why they do not fit the state.
     pub fn go_on(
         config: Config,
-        placement: Box<dyn Placement>,
+        placement: Box<dyn PlacementScheme>,
         state: DriverState,
     ) -> Result<Driver, String> {
         let mut driver = Driver::new(config, placement).map_err(|error| error.to_string())?;

@@ -11,14 +11,16 @@ use std::os::fd::OwnedFd;
 
 use crate::errno::Errno;
 use crate::error::{ProtocolError, RequestError};
-use crate::inbox::Inbox;
-use crate::limits::Limits;
+use crate::inbox::{Front, Inbox};
+use crate::limits::{Limits, OTHER_REPLY_BYTES};
 use crate::outbox::{Outbox, Transmit};
 use crate::pending::{Pending, RequestId};
-use crate::version::Negotiated;
+use crate::version::{Capabilities, Negotiated};
 use crate::wire::{self, Command, Header};
 
-pub use event::{ClientEvent, DeviceSummary, DmaToken, IoFdInfo, RegionInfo, RegionIoFds, Reply};
+pub use event::{
+    ClientEvent, DeviceSummary, DmaToken, IoFdInfo, OtherToken, RegionInfo, RegionIoFds, Reply,
+};
 pub use requests::MapRequest;
 
 use replies::Expected;
@@ -38,10 +40,12 @@ pub struct Client {
     requests: Pending<Expected>,
     negotiated: Option<Negotiated>,
     failed: Option<ProtocolError>,
-    /// DMA requests of the server whose tokens are out.
+    /// Requests of the server whose tokens are out.
     unanswered: u32,
     /// Bytes of the replies to them.
     reserved: usize,
+    /// What the server offers beyond what the engine knows.
+    peer: Capabilities,
 }
 
 impl Client {
@@ -50,14 +54,26 @@ impl Client {
     pub fn new(limits: Limits) -> Client {
         Client {
             limits,
-            inbox: Inbox::new(limits.max_message_bytes(), limits.max_msg_fds),
+            inbox: Inbox::new(limits.max_message_bytes()),
             outbox: Outbox::default(),
             requests: Pending::new(limits.max_outstanding, 0),
             negotiated: None,
             failed: None,
             unanswered: 0,
             reserved: 0,
+            peer: Capabilities::new(),
         }
+    }
+
+    /// Tells the engine that its stream carries no descriptors. Before the first request.
+    pub fn without_descriptors(&mut self) {
+        self.limits.max_msg_fds = 0;
+    }
+
+    /// The server's capabilities beyond those that the engine knows, once the version is agreed.
+    #[must_use]
+    pub fn peer_capabilities(&self) -> &Capabilities {
+        &self.peer
     }
 
     /// What was agreed, once it is.
@@ -95,12 +111,24 @@ impl Client {
         result.map_err(|error| self.fail(error))
     }
 
-    /// Whether it makes sense to read more. False while a whole message waits that may not be taken
-    /// before tokens are answered or output is sent.
+    /// Whether it makes sense to read more. False while too much output waits to be sent, and while a
+    /// request of the server waits in whole that may not be taken before tokens are answered.
     #[must_use]
     pub fn wants_input(&self) -> bool {
-        let blocked = self.is_full() && self.inbox.has_message();
-        self.failed.is_none() && !blocked
+        let blocked = self.is_full() && self.inbox.front() == Front::Command;
+        let unread = self.outbox.len() > self.limits.max_queued_bytes;
+        self.failed.is_none() && !blocked && !unread
+    }
+
+    /// Whether [`poll`](Client::poll) has something to do with what has been read already.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        let takes = match self.inbox.front() {
+            Front::Nothing => false,
+            Front::Command => !self.is_full(),
+            Front::Reply => true,
+        };
+        takes && self.failed.is_none()
     }
 
     /// What to send next, if anything. It stays queued until [`sent`](Client::sent).
@@ -162,6 +190,25 @@ impl Client {
         }
     }
 
+    /// Answers a command of the users' own: at most 4096 bytes (more is answered with EMSGSIZE), or an
+    /// error; ENOTSUP for a command that the user does not know.
+    pub fn complete_other(&mut self, token: OtherToken, result: Result<&[u8], Errno>) {
+        self.unanswered = self.unanswered.saturating_sub(1);
+        self.reserved = self.reserved.saturating_sub(OtherToken::REPLY_SIZE);
+        if token.no_reply {
+            return;
+        }
+        let result = result.and_then(|data| {
+            if data.len() > OTHER_REPLY_BYTES { Err(Errno::MSGSIZE) } else { Ok(data) }
+        });
+        match result {
+            Ok(data) => self.outbox.push(Header::reply(token.id, token.command, 0), &[data]),
+            Err(errno) => {
+                self.outbox.push(Header::error(token.id, token.command, errno), &[]);
+            }
+        }
+    }
+
     /// Whether too much waits for the embedder to take another message.
     fn is_full(&self) -> bool {
         self.unanswered >= self.limits.max_outstanding
@@ -174,6 +221,7 @@ impl Client {
 
     fn fail(&mut self, error: ProtocolError) -> ProtocolError {
         self.failed = Some(error);
+        self.inbox.discard();
         error
     }
 }

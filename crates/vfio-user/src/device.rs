@@ -1,7 +1,9 @@
 //! The description of a device: its regions and interrupts, as a server offers them.
 
+use crate::errno::Errno;
 use crate::error::RequestError;
 use crate::limits::Limits;
+use crate::maps::DmaMap;
 use crate::outbox::SharedFd;
 use crate::wire;
 
@@ -179,10 +181,15 @@ impl Irq {
     /// The pin: level triggered, masks itself.
     pub const INTX: Irq = Irq { count: 1, maskable: true, automasked: true, noresize: false };
 
-    /// `count` MSI or MSI-X interrupts.
+    /// One interrupt that tells the client something of the device as a whole: [`irq::ERROR`] or
+    /// [`irq::REQUEST`].
+    pub const NOTICE: Irq = Irq { count: 1, maskable: false, automasked: false, noresize: true };
+
+    /// `count` MSI or MSI-X interrupts. The client may mask each by itself: one that is raised while it
+    /// is masked waits, as in a device with pending bits.
     #[must_use]
     pub const fn messages(count: u32) -> Irq {
-        Irq { count, maskable: false, automasked: false, noresize: true }
+        Irq { count, maskable: true, automasked: false, noresize: true }
     }
 
     pub(crate) fn flags(&self) -> u32 {
@@ -203,6 +210,17 @@ impl Irq {
     }
 }
 
+/// Something that a device can do besides (DEVICE_FEATURE). Its data is the device's own affair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Feature {
+    /// Its number, as in `<linux/vfio.h>`.
+    pub number: u16,
+    /// Whether the client may ask for its value.
+    pub readable: bool,
+    /// Whether the client may change it.
+    pub writable: bool,
+}
+
 /// Everything a client can ask about a device.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceInfo {
@@ -214,6 +232,14 @@ pub struct DeviceInfo {
     pub regions: Vec<Region>,
     /// Interrupt types by index.
     pub irqs: Vec<Irq>,
+    /// What it can do besides.
+    pub features: Vec<Feature>,
+    /// The device's bus reaches DMA addresses below this; none means all. A map beyond is refused with
+    /// ERANGE.
+    pub dma_end: Option<u64>,
+    /// The device sends no DMA messages: a map without a descriptor is refused with ENOTSUP, since
+    /// nothing could reach it.
+    pub dma_needs_fd: bool,
 }
 
 impl DeviceInfo {
@@ -225,7 +251,40 @@ impl DeviceInfo {
             pci: true,
             regions: vec![Region::default(); region::COUNT as usize],
             irqs: vec![Irq::NONE; irq::COUNT as usize],
+            ..DeviceInfo::default()
         }
+    }
+
+    /// The device with this feature.
+    #[must_use]
+    pub fn feature(mut self, feature: Feature) -> DeviceInfo {
+        self.features.push(feature);
+        self
+    }
+
+    /// The device with a bus that reaches DMA addresses below `end`.
+    #[must_use]
+    pub fn dma_end(mut self, end: u64) -> DeviceInfo {
+        self.dma_end = Some(end);
+        self
+    }
+
+    /// The device, which sends no DMA messages.
+    #[must_use]
+    pub fn dma_needs_fd(mut self) -> DeviceInfo {
+        self.dma_needs_fd = true;
+        self
+    }
+
+    /// Whether the device could use a map at all.
+    pub(crate) fn reaches(&self, map: &DmaMap) -> Result<(), Errno> {
+        // A range that is empty or wraps is refused for that.
+        let last = map.size.checked_sub(1).and_then(|rest| map.address.checked_add(rest));
+        let beyond = |end: u64| last.is_some_and(|last| last >= end);
+        if self.dma_end.is_some_and(beyond) {
+            return Err(Errno::RANGE);
+        }
+        if self.dma_needs_fd && map.fd.is_none() { Err(Errno::NOTSUP) } else { Ok(()) }
     }
 
     /// The device with this region at `index`. Regions between are empty.
@@ -276,6 +335,12 @@ impl DeviceInfo {
         }
         if self.irqs.iter().any(|irq| irq.count > limits.max_irq_vectors) {
             return fail("the device has more interrupts of a type than max_irq_vectors");
+        }
+        let twice = |(at, feature): (usize, &Feature)| {
+            self.features[..at].iter().any(|other| other.number == feature.number)
+        };
+        if self.features.iter().enumerate().any(twice) {
+            return fail("the device describes a feature twice");
         }
         for region in &self.regions {
             check_region(region, limits)?;

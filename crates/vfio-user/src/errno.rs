@@ -38,8 +38,10 @@ errnos! {
     EXIST = 17, "already exists";
     NODEV = 19, "no such device";
     INVAL = 22, "invalid argument";
+    NOTTY = 25, "no such feature";
     NOSPC = 28, "no space left";
     PIPE = 32, "broken pipe";
+    RANGE = 34, "out of range";
     PROTO = 71, "protocol error";
     MSGSIZE = 90, "message too long";
     NOTSUP = 95, "operation not supported";

@@ -1,7 +1,8 @@
 //! Cuts a byte stream with descriptors into whole messages.
 //!
 //! Owns the input buffer and the descriptors that came with it. A message may arrive in any number of
-//! pieces, and one read may bring several.
+//! pieces, and one read may bring several. Descriptors are taken only once that is allowed, at most so
+//! many with one message and so many in all; any beyond are closed at once, with all that are held.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,14 +15,26 @@ use crate::wire::{HEADER_SIZE, Header, TYPE_MASK, TYPE_REPLY, u32_at};
 const READ_BYTES: usize = 4096;
 /// The buffer at the start; it grows only for messages that need it.
 const FIRST_BYTES: usize = 16 * 1024;
-/// Descriptors of how many messages may wait in the buffer.
-const WAITING_MESSAGES_WITH_FDS: usize = 16;
+/// Descriptors of how many messages may wait in the buffer. A session that serves what it reads has
+/// those of one message, and of the next that has begun.
+const WAITING_MESSAGES_WITH_FDS: usize = 4;
 
 /// One whole message. Its payload lies in the inbox until the next call of `next`.
 pub(crate) struct Message {
     pub(crate) header: Header,
     pub(crate) payload: Range<usize>,
     pub(crate) fds: Vec<OwnedFd>,
+}
+
+/// What lies at the front of the inbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Front {
+    /// No whole message.
+    Nothing,
+    /// A command, which may have to wait for room in the outbox.
+    Command,
+    /// A reply (or nonsense, which ends the connection): it needs no room.
+    Reply,
 }
 
 /// Descriptors that came with one read.
@@ -44,7 +57,8 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    pub(crate) fn new(max_message: u32, max_fds: u32) -> Inbox {
+    /// An inbox that takes no descriptors yet.
+    pub(crate) fn new(max_message: u32) -> Inbox {
         Inbox {
             buffer: Vec::new(),
             head: 0,
@@ -53,8 +67,19 @@ impl Inbox {
             batches: VecDeque::new(),
             fds_held: 0,
             max_message,
-            max_fds: max_fds as usize,
+            max_fds: 0,
         }
+    }
+
+    /// Lets each message from now on bring so many descriptors.
+    pub(crate) fn allow_fds(&mut self, max_fds: u32) {
+        self.max_fds = max_fds as usize;
+    }
+
+    /// Closes every descriptor and gives the memory back: nothing is read any more.
+    pub(crate) fn discard(&mut self) {
+        let (max_message, position) = (self.max_message, self.position);
+        *self = Inbox { position, ..Inbox::new(max_message) };
     }
 
     /// The bytes of a payload that `next` returned.
@@ -88,15 +113,15 @@ impl Inbox {
         if fds.is_empty() || count == 0 {
             return Ok(());
         }
-        self.fds_held += fds.len();
-        let limit = self.max_fds * WAITING_MESSAGES_WITH_FDS;
         if fds.len() > self.max_fds {
             let count = fds.len();
             return Err(ProtocolError::TooManyDescriptors { count, limit: self.max_fds });
         }
-        if self.fds_held > limit {
-            return Err(ProtocolError::TooManyDescriptors { count: self.fds_held, limit });
+        let (held, limit) = (self.fds_held + fds.len(), self.max_fds * WAITING_MESSAGES_WITH_FDS);
+        if held > limit {
+            return Err(ProtocolError::TooManyDescriptors { count: held, limit });
         }
+        self.fds_held = held;
         let at = self.position + (self.tail - self.head) as u64 - 1;
         self.batches.push_back(Batch { at, fds });
         Ok(())
@@ -115,11 +140,11 @@ impl Inbox {
         self.received(bytes.len(), fds)
     }
 
-    /// The next whole message, if it is there.
-    pub(crate) fn next(&mut self) -> Result<Option<Message>, ProtocolError> {
+    /// The next whole message, if it is there. A command stays where it is unless `commands`.
+    pub(crate) fn next(&mut self, commands: bool) -> Result<Option<Message>, ProtocolError> {
         let Some(header) = self.header()? else { return Ok(None) };
         let size = header.size as usize;
-        if self.tail - self.head < size {
+        if self.tail - self.head < size || !(commands || header.is_reply()) {
             return Ok(None);
         }
         let payload = self.head + HEADER_SIZE..self.head + size;
@@ -129,12 +154,14 @@ impl Inbox {
         Ok(Some(Message { header, payload, fds }))
     }
 
-    /// Whether a whole message waits (or an error that `next` will report).
-    pub(crate) fn has_message(&self) -> bool {
+    /// What `next` will give.
+    pub(crate) fn front(&self) -> Front {
         match self.header() {
-            Ok(Some(header)) => self.tail - self.head >= header.size as usize,
-            Ok(None) => false,
-            Err(_) => true,
+            Ok(Some(header)) if self.tail - self.head < header.size as usize => Front::Nothing,
+            Ok(Some(header)) if !header.is_reply() => Front::Command,
+            Ok(None) => Front::Nothing,
+            // An error is reported whatever waits.
+            Ok(Some(_)) | Err(_) => Front::Reply,
         }
     }
 

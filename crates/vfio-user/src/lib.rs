@@ -26,7 +26,7 @@ mod version;
 pub mod wire;
 
 pub use client::{Client, ClientEvent, Reply};
-pub use device::{DeviceInfo, IoFd, IoFdKind, Irq, Mapping, Region, SparseArea};
+pub use device::{DeviceInfo, Feature, IoFd, IoFdKind, Irq, Mapping, Region, SparseArea};
 pub use errno::Errno;
 pub use error::{ProtocolError, RequestError};
 pub use irqs::{IrqAction, IrqData, SetIrqs};
@@ -34,5 +34,5 @@ pub use limits::Limits;
 pub use maps::{DmaMap, DmaUnmap};
 pub use outbox::{SharedFd, Transmit};
 pub use pending::RequestId;
-pub use server::{Bus, Device, Event, Server, Token};
-pub use version::{MAJOR, MINOR, Negotiated};
+pub use server::{Bus, Device, Event, OtherReply, Server, Token};
+pub use version::{Capabilities, MAJOR, MINOR, Negotiated};

@@ -10,11 +10,13 @@ use crate::wire::{ACCESS_SIZE, HEADER_SIZE};
 pub struct Limits {
     /// Most bytes moved by one read or write message. Default 1 MiB.
     pub max_data_xfer_size: u32,
-    /// Most descriptors received with one message. Default 16.
+    /// Most descriptors received with one message. Default 16. 0: the stream carries no descriptors,
+    /// so none are sent either. None are taken before the version is agreed.
     pub max_msg_fds: u32,
     /// Most DMA maps valid at a time. Default 65535.
     pub max_dma_maps: u32,
-    /// Page sizes of DMA maps, or-ed together. Default 4096.
+    /// Page sizes of DMA maps, or-ed together: maps begin and end at multiples of the smallest that
+    /// both sides have. Default 4096.
     pub pgsizes: u64,
     /// Whether REGION_WRITE_MULTI is agreed to. Default true.
     pub write_multiple: bool,
@@ -38,6 +40,9 @@ pub struct Limits {
 
 /// A message is never bounded to less than this, so that VERSION and small commands always fit.
 const MESSAGE_FLOOR: u32 = 16 * 1024;
+
+/// Most bytes of the answer to a command of the users' own.
+pub(crate) const OTHER_REPLY_BYTES: usize = 4096;
 
 impl Limits {
     /// Most bytes of one message, header included.

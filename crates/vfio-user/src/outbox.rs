@@ -78,7 +78,7 @@ impl Outbox {
         match fill(&mut self.bytes[data..]) {
             Ok(()) => {
                 let size = (self.bytes.len() - start) as u32;
-                self.bytes[start + 4..start + 8].copy_from_slice(&size.to_ne_bytes());
+                self.bytes[start + 4..start + 8].copy_from_slice(&size.to_le_bytes());
             }
             Err(errno) => {
                 self.bytes.truncate(start);

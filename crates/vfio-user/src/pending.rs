@@ -73,6 +73,11 @@ impl<T> Pending<T> {
         Some(Answered { request: entry.request, what: entry.what, forgotten: entry.forgotten })
     }
 
+    /// Takes out all: no reply is awaited any more.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+    }
+
     /// Whether `is` holds for a request that waits.
     pub(crate) fn any(&self, is: impl Fn(&T) -> bool) -> bool {
         self.entries.iter().any(|entry| is(&entry.what))

@@ -7,7 +7,9 @@ mod commands;
 mod dma;
 mod drive;
 mod event;
+mod feature;
 mod info;
+mod open;
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -16,20 +18,21 @@ use std::sync::Arc;
 use crate::device::DeviceInfo;
 use crate::errno::Errno;
 use crate::error::{ProtocolError, RequestError};
-use crate::inbox::{Inbox, Message};
-use crate::limits::Limits;
+use crate::inbox::{Front, Inbox, Message};
+use crate::limits::{Limits, OTHER_REPLY_BYTES};
 use crate::maps::{DmaMap, Maps};
-use crate::outbox::{Outbox, Transmit};
+use crate::outbox::{Outbox, SharedFd, Transmit};
 use crate::pending::Pending;
-use crate::version::Negotiated;
+use crate::version::{Capabilities, Negotiated};
 use crate::wire::{self, Header, MULTI_WRITE_SIZE};
 
 pub use dma::Bus;
-pub use drive::Device;
+pub use drive::{Device, OtherReply};
 pub use event::{Event, MultiWrites, RegionAccess, Token, Write};
 
-use dma::DmaRequest;
+use dma::Asked;
 use event::Restore;
+use open::Open;
 
 /// Message ids of a server's requests begin here, so that even a client that confuses the two
 /// directions seldom takes one for its own.
@@ -46,8 +49,8 @@ const FIRST_MESSAGE_ID: u16 = 0x8000;
 ///    later, in any order. Or give everything to a [`Device`] with [`serve`](Server::serve).
 /// 3. Send what [`transmit`](Server::transmit) gives, and say how much with [`sent`](Server::sent).
 ///
-/// VERSION and questions about the device are answered by the engine. Unknown commands are answered
-/// with ENOTSUP.
+/// VERSION and questions about the device are answered by the engine. Commands that it does not know
+/// are events as well: what they mean is between the two users of the connection.
 pub struct Server {
     info: Arc<DeviceInfo>,
     limits: Limits,
@@ -56,17 +59,24 @@ pub struct Server {
     maps: Maps,
     state: State,
     /// Commands whose tokens are out.
-    unanswered: u32,
+    open: Open,
     /// Bytes of the replies to them.
     reserved: usize,
-    requests: Pending<DmaRequest>,
+    requests: Pending<Asked>,
+    /// What the client offers beyond what the engine knows.
+    peer: Capabilities,
+    choose: Option<Box<Choose>>,
 }
+
+/// Sees what a client offers, and says what this side offers or why it refuses.
+type Choose = dyn FnMut(&Capabilities) -> Result<Capabilities, Errno> + Send;
 
 #[derive(Clone, Copy)]
 enum State {
     Waiting,
     Refusing(Errno),
     Ready(Negotiated),
+    Revoked(Errno),
     Failed(ProtocolError),
 }
 
@@ -93,14 +103,39 @@ impl Server {
         Server {
             info,
             limits,
-            inbox: Inbox::new(limits.max_message_bytes(), limits.max_msg_fds),
+            inbox: Inbox::new(limits.max_message_bytes()),
             outbox: Outbox::default(),
             maps: Maps::default(),
             state,
-            unanswered: 0,
+            open: Open::default(),
             reserved: 0,
             requests: Pending::new(limits.max_outstanding, FIRST_MESSAGE_ID),
+            peer: Capabilities::new(),
+            choose: None,
         }
+    }
+
+    /// The engine with capabilities of its user's in VERSION. `choose` sees those of the client that the
+    /// engine does not know, and gives this side's, which by the specification are among them; or an
+    /// error, which refuses the client.
+    #[must_use]
+    pub fn with_capabilities(
+        mut self,
+        choose: impl FnMut(&Capabilities) -> Result<Capabilities, Errno> + Send + 'static,
+    ) -> Server {
+        self.choose = Some(Box::new(choose));
+        self
+    }
+
+    /// Tells the engine that its stream carries no descriptors. Before any input.
+    pub fn without_descriptors(&mut self) {
+        self.limits.max_msg_fds = 0;
+    }
+
+    /// The client's capabilities beyond those that the engine knows, once VERSION has come.
+    #[must_use]
+    pub fn peer_capabilities(&self) -> &Capabilities {
+        &self.peer
     }
 
     /// The device offered.
@@ -147,12 +182,25 @@ impl Server {
         result.map_err(|error| self.fail(error))
     }
 
-    /// Whether it makes sense to read more. False while a whole message waits that may not be taken
-    /// before tokens are answered or output is sent.
+    /// Whether it makes sense to read more. False while too much output waits to be sent, which is how
+    /// a client that does not read is held back, and while a command waits in whole that may not be
+    /// taken before tokens are answered.
     #[must_use]
     pub fn wants_input(&self) -> bool {
-        let blocked = self.is_full() && self.inbox.has_message();
-        self.failed().is_ok() && !blocked
+        let blocked = self.is_full() && self.inbox.front() == Front::Command;
+        let unread = self.outbox.len() > self.limits.max_queued_bytes;
+        self.failed().is_ok() && !blocked && !unread
+    }
+
+    /// Whether [`poll`](Server::poll) has something to do with what has been read already.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        let takes = match self.inbox.front() {
+            Front::Nothing => false,
+            Front::Command => !self.is_full(),
+            Front::Reply => true,
+        };
+        takes && self.failed().is_ok()
     }
 
     /// What to send next, if anything. It stays queued until [`sent`](Server::sent).
@@ -176,13 +224,13 @@ impl Server {
     /// Commands taken by [`poll`](Server::poll) and not answered yet.
     #[must_use]
     pub fn unanswered(&self) -> u32 {
-        self.unanswered
+        self.open.len()
     }
 
     /// The next event, or none until there is more input.
     ///
-    /// Answer its token with [`complete`](Server::complete) or
-    /// [`complete_read`](Server::complete_read). Events come in the order of the client's commands.
+    /// Answer its token with [`complete`](Server::complete), [`complete_read`](Server::complete_read) or
+    /// [`complete_with`](Server::complete_with). Events come in the order of the client's commands.
     ///
     /// # Errors
     ///
@@ -198,8 +246,9 @@ impl Server {
         if token.read().is_some() {
             return self.complete_read(token, |_| result);
         }
-        self.unanswered = self.unanswered.saturating_sub(1);
-        self.reserved = self.reserved.saturating_sub(token.reply_size());
+        if !self.settle(&token) {
+            return;
+        }
         if result.is_err() {
             self.restore(&token);
         }
@@ -210,7 +259,7 @@ impl Server {
             Ok(()) => {
                 let (bytes, length) = token.reply();
                 let header = Header::reply(token.id, token.command, 0);
-                self.outbox.push(header, &[&bytes[..length]]);
+                self.outbox.push(header, &[&bytes[..length], token.echo()]);
             }
             Err(errno) => {
                 self.outbox.push(Header::error(token.id, token.command, errno), &[]);
@@ -229,10 +278,67 @@ impl Server {
         let Some(access) = token.read() else {
             return self.complete(token, Err(Errno::INVAL));
         };
-        self.unanswered = self.unanswered.saturating_sub(1);
-        self.reserved = self.reserved.saturating_sub(token.reply_size());
+        if !self.settle(&token) {
+            return;
+        }
         let fixed = wire::region_access(access.offset, access.region, access.count);
         self.outbox.push_filled(token.id, token.command, &fixed, access.count as usize, fill);
+    }
+
+    /// Answers a command of the users' own, or a question about a feature, with data and descriptors.
+    /// More data than the client has room for, or more than 4096 bytes, is answered with EMSGSIZE; more
+    /// descriptors than it takes with ENOSPC; any other command with EINVAL.
+    pub fn complete_with(&mut self, token: Token, data: &[u8], fds: Vec<SharedFd>) {
+        let room = token.room();
+        let takes = self.negotiated().map_or(0, |negotiated| negotiated.peer_max_msg_fds);
+        let errno = match room {
+            None => Some(Errno::INVAL),
+            Some(room) if data.len() > room => Some(Errno::MSGSIZE),
+            Some(_) if fds.len() > takes as usize => Some(Errno::NOSPC),
+            Some(_) => None,
+        };
+        if let Some(errno) = errno {
+            return self.complete(token, Err(errno));
+        }
+        if self.settle(&token) && !token.no_reply {
+            let (fixed, length) = token.reply_to_get(data.len());
+            let header = Header::reply(token.id, token.command, 0);
+            self.outbox.push_with_fds(header, &[&fixed[..length], data], fds);
+        }
+    }
+
+    /// Takes the client's access away: every command that is open is answered with `errno` now, and
+    /// every one that comes from now on; the device sees none of them. Answers to tokens that are out
+    /// are dropped. Send what is queued, then close.
+    ///
+    /// Before the version is agreed, the client's VERSION is refused with `errno`.
+    pub fn revoke(&mut self, errno: Errno) {
+        match self.state {
+            State::Failed(_) => return,
+            State::Waiting | State::Refusing(_) => self.state = State::Refusing(errno),
+            State::Ready(_) | State::Revoked(_) => self.state = State::Revoked(errno),
+        }
+        for header in self.open.drain(errno) {
+            self.outbox.push(header, &[]);
+        }
+        self.reserved = 0;
+        self.maps.clear();
+        self.requests.clear();
+    }
+
+    /// Whether [`revoke`](Server::revoke) was called.
+    #[must_use]
+    pub fn is_revoked(&self) -> bool {
+        matches!(self.state, State::Revoked(_) | State::Refusing(_))
+    }
+
+    /// Takes a token back; `false` if its command was answered when the client was revoked.
+    fn settle(&mut self, token: &Token) -> bool {
+        let is_open = self.open.remove(token.serial);
+        if is_open {
+            self.reserved = self.reserved.saturating_sub(token.reply_size());
+        }
+        is_open
     }
 
     /// What a refused map or unmap changed is put back.
@@ -259,7 +365,7 @@ impl Server {
 
     /// Whether too much waits for the embedder to take another command.
     fn is_full(&self) -> bool {
-        self.unanswered >= self.limits.max_outstanding
+        self.open.len() >= self.limits.max_outstanding
             || self.outbox.len() + self.reserved > self.limits.max_queued_bytes
     }
 
@@ -270,8 +376,10 @@ impl Server {
         }
     }
 
+    /// Descriptors that came and were not taken are closed at once.
     fn fail(&mut self, error: ProtocolError) -> ProtocolError {
         self.state = State::Failed(error);
+        self.inbox.discard();
         error
     }
 

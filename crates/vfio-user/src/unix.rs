@@ -1,15 +1,20 @@
-//! Either engine on a blocking AF_UNIX stream socket, with descriptors (Linux).
+//! Either engine on a blocking stream: an AF_UNIX socket with descriptors (Linux), or any other
+//! [`Stream`], with descriptors or without.
 //!
-//! Each message costs one `sendmsg` and one `recvmsg`; nothing waits in between.
+//! On a socket each message costs one `sendmsg` and one `recvmsg`; nothing waits in between.
 
 mod client;
 mod connection;
 mod interrupts;
 mod listener;
+mod plain;
 mod session;
+mod stream;
 
-pub use client::{CallError, DmaMemory, NoMemory, UnixClient};
+pub use client::{BlockingClient, CallError, DmaMemory, NoMemory, OpenCall, UnixClient};
 pub use connection::{Connection, Peer, Ready};
 pub use interrupts::Interrupts;
 pub use listener::Listener;
-pub use session::{Session, SessionError};
+pub use plain::Plain;
+pub use session::{Session, SessionError, Wanted};
+pub use stream::Stream;

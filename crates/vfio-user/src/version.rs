@@ -13,6 +13,21 @@ pub const MINOR: u16 = 1;
 /// Longest version data read, in bytes.
 const DATA_BYTES: usize = 8192;
 
+/// Capabilities of the two users of a connection, beyond those that the engines know: values of JSON by
+/// name. VERSION carries them both ways; their meaning is the users'.
+pub type Capabilities = Map<String, Value>;
+
+/// The engines' own.
+const KNOWN: [&str; 7] = [
+    "max_msg_fds",
+    "max_data_xfer_size",
+    "max_dma_maps",
+    "pgsizes",
+    "write_multiple",
+    "migration",
+    "twin_socket",
+];
+
 /// What the two sides agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
@@ -30,6 +45,15 @@ pub struct Negotiated {
     pub write_multiple: bool,
 }
 
+impl Negotiated {
+    /// Maps begin and end at multiples of this: the smallest page size that both sides have.
+    #[must_use]
+    pub fn page_size(&self) -> u64 {
+        // A side that finds none in common does not agree.
+        1 << self.pgsizes.trailing_zeros().min(63)
+    }
+}
+
 /// The content of a VERSION message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Proposal {
@@ -43,8 +67,9 @@ pub(crate) struct Proposal {
 }
 
 impl Proposal {
-    /// Reads the payload of a VERSION message. What it does not say has the specification's default.
-    pub(crate) fn decode(payload: &[u8]) -> Result<Proposal, &'static str> {
+    /// Reads the payload of a VERSION message. What it does not say has the specification's default;
+    /// what it says beyond is the user's.
+    pub(crate) fn decode(payload: &[u8]) -> Result<(Proposal, Capabilities), &'static str> {
         if payload.len() < VERSION_SIZE {
             return Err("the message has no version numbers");
         }
@@ -57,30 +82,10 @@ impl Proposal {
             pgsizes: 4096,
             write_multiple: false,
         };
-        proposal.read_data(&payload[VERSION_SIZE..])?;
-        Ok(proposal)
-    }
-
-    /// Some senders leave out the closing NUL, some send no data at all.
-    fn read_data(&mut self, data: &[u8]) -> Result<(), &'static str> {
-        let end = data.iter().position(|&byte| byte == 0).unwrap_or(data.len());
-        let data = data[..end].trim_ascii();
-        if data.is_empty() {
-            return Ok(());
-        }
-        if data.len() > DATA_BYTES {
-            return Err("the version data is longer than 8192 bytes");
-        }
-        let value: Value =
-            serde_json::from_slice(data).map_err(|_| "the version data is not valid JSON")?;
-        let Value::Object(object) = value else {
-            return Err("the version data is not a JSON object");
-        };
-        match object.get("capabilities") {
-            None | Some(Value::Null) => Ok(()),
-            Some(Value::Object(capabilities)) => self.read_capabilities(capabilities),
-            Some(_) => Err("the capabilities are not a JSON object"),
-        }
+        let mut capabilities = capabilities(&payload[VERSION_SIZE..])?;
+        proposal.read_capabilities(&capabilities)?;
+        capabilities.retain(|name, _| !KNOWN.contains(&name.as_str()));
+        Ok((proposal, capabilities))
     }
 
     fn read_capabilities(&mut self, from: &Map<String, Value>) -> Result<(), &'static str> {
@@ -101,11 +106,48 @@ impl Proposal {
         Negotiated {
             minor: self.minor.min(MINOR),
             max_data_xfer_size: self.max_data_xfer_size.min(limits.max_data_xfer_size),
-            peer_max_msg_fds: self.max_msg_fds,
+            // A stream that brings no descriptors takes none either.
+            peer_max_msg_fds: if limits.max_msg_fds == 0 { 0 } else { self.max_msg_fds },
             max_dma_maps: self.max_dma_maps.min(limits.max_dma_maps),
             pgsizes: self.pgsizes & limits.pgsizes,
             write_multiple: self.write_multiple && limits.write_multiple,
         }
+    }
+}
+
+/// The capabilities in version data. Some senders leave out the closing NUL, some send no data at all.
+fn capabilities(data: &[u8]) -> Result<Capabilities, &'static str> {
+    let end = data.iter().position(|&byte| byte == 0).unwrap_or(data.len());
+    let data = data[..end].trim_ascii();
+    if data.is_empty() {
+        return Ok(Capabilities::new());
+    }
+    if data.len() > DATA_BYTES {
+        return Err("the version data is longer than 8192 bytes");
+    }
+    let value: Value =
+        serde_json::from_slice(data).map_err(|_| "the version data is not valid JSON")?;
+    let Value::Object(mut object) = value else {
+        return Err("the version data is not a JSON object");
+    };
+    match object.remove("capabilities") {
+        None | Some(Value::Null) => Ok(Capabilities::new()),
+        Some(Value::Object(capabilities)) => Ok(capabilities),
+        Some(_) => Err("the capabilities are not a JSON object"),
+    }
+}
+
+/// Whether capabilities of a user's can be sent: they fit, and none is the engine's.
+pub(crate) fn check(extra: &Capabilities) -> Result<(), &'static str> {
+    if extra.keys().any(|name| KNOWN.contains(&name.as_str())) {
+        return Err("a capability of the user's has the name of one of the protocol's");
+    }
+    // The engines' own take some 150 bytes.
+    let bytes = serde_json::to_vec(extra).map_or(usize::MAX, |bytes| bytes.len());
+    if bytes > DATA_BYTES - 1024 {
+        Err("the user's capabilities take more than 7 KiB")
+    } else {
+        Ok(())
     }
 }
 
@@ -120,41 +162,37 @@ fn number(from: &Map<String, Value>, name: &str, default: u32) -> Result<u32, &'
     }
 }
 
-/// The payload of the VERSION command of a client with `limits`.
-pub(crate) fn propose(limits: &Limits) -> Vec<u8> {
-    encode(MINOR, limits, limits.max_data_xfer_size, limits.max_dma_maps, limits.pgsizes, true)
+/// The payload of the VERSION command of a client with `limits`, whose user offers `extra`.
+pub(crate) fn propose(limits: &Limits, extra: &Capabilities) -> Vec<u8> {
+    encode(MINOR, limits, limits.pgsizes, extra)
 }
 
-/// The payload of the reply of a server with `limits` that agreed to `agreed`.
-pub(crate) fn accept(limits: &Limits, agreed: &Negotiated) -> Vec<u8> {
-    encode(
-        agreed.minor,
-        limits,
-        agreed.max_data_xfer_size,
-        agreed.max_dma_maps,
-        agreed.pgsizes,
-        agreed.write_multiple,
-    )
+/// The payload of the reply of a server with `limits` that agreed to `agreed`, whose user offers
+/// `extra`.
+pub(crate) fn accept(limits: &Limits, agreed: &Negotiated, extra: &Capabilities) -> Vec<u8> {
+    let limits = Limits {
+        max_data_xfer_size: agreed.max_data_xfer_size,
+        max_dma_maps: agreed.max_dma_maps,
+        write_multiple: agreed.write_multiple,
+        ..*limits
+    };
+    encode(agreed.minor, &limits, agreed.pgsizes, extra)
 }
 
-fn encode(
-    minor: u16,
-    limits: &Limits,
-    max_data_xfer_size: u32,
-    max_dma_maps: u32,
-    pgsizes: u64,
-    write_multiple: bool,
-) -> Vec<u8> {
-    let data = json!({ "capabilities": {
-        "max_msg_fds": limits.max_msg_fds,
-        "max_data_xfer_size": max_data_xfer_size,
-        "max_dma_maps": max_dma_maps,
-        "pgsizes": pgsizes,
-        "write_multiple": write_multiple && limits.write_multiple,
-    }});
+fn encode(minor: u16, limits: &Limits, pgsizes: u64, extra: &Capabilities) -> Vec<u8> {
+    let mut capabilities = extra.clone();
+    let ours = [
+        ("max_msg_fds", json!(limits.max_msg_fds)),
+        ("max_data_xfer_size", json!(limits.max_data_xfer_size)),
+        ("max_dma_maps", json!(limits.max_dma_maps)),
+        ("pgsizes", json!(pgsizes)),
+        ("write_multiple", json!(limits.write_multiple)),
+    ];
+    capabilities.extend(ours.map(|(name, value)| (name.to_owned(), value)));
+    let data = json!({ "capabilities": capabilities });
     let mut payload = Vec::new();
-    payload.extend_from_slice(&MAJOR.to_ne_bytes());
-    payload.extend_from_slice(&minor.to_ne_bytes());
+    payload.extend_from_slice(&MAJOR.to_le_bytes());
+    payload.extend_from_slice(&minor.to_le_bytes());
     payload.extend_from_slice(data.to_string().as_bytes());
     payload.push(0);
     payload
@@ -171,7 +209,7 @@ mod tests {
     #[test]
     fn defaults_are_the_specification_s() {
         for data in [&b""[..], b"\0", b"{}", b"{}\0", b"{\"capabilities\":{}}\0"] {
-            let agreed = Proposal::decode(&message(data)).unwrap().agree(&Limits::default());
+            let agreed = Proposal::decode(&message(data)).unwrap().0.agree(&Limits::default());
             assert_eq!(agreed.max_data_xfer_size, 1 << 20);
             assert_eq!(agreed.peer_max_msg_fds, 1);
             assert_eq!(agreed.max_dma_maps, 65535);
@@ -185,7 +223,7 @@ mod tests {
         let data = br#"{"capabilities":{"max_data_xfer_size":4096,"max_dma_maps":9999999999,
             "pgsizes":2101248,"max_msg_fds":8,"write_multiple":true,
             "migration":{"pgsize":4096},"twin_socket":{"supported":true}}}"#;
-        let agreed = Proposal::decode(&message(data)).unwrap().agree(&Limits::default());
+        let agreed = Proposal::decode(&message(data)).unwrap().0.agree(&Limits::default());
         assert_eq!(agreed.max_data_xfer_size, 4096);
         assert_eq!(agreed.max_dma_maps, 65535);
         assert_eq!(agreed.pgsizes, 4096);
@@ -196,7 +234,10 @@ mod tests {
     #[test]
     fn a_proposal_reads_back() {
         let limits = Limits { max_msg_fds: 3, write_multiple: false, ..Limits::default() };
-        let proposal = Proposal::decode(&propose(&limits)).unwrap();
+        let mut extra = Capabilities::new();
+        extra.insert("epoch".to_owned(), json!(7));
+        let (proposal, theirs) = Proposal::decode(&propose(&limits, &extra)).unwrap();
+        assert_eq!(theirs, extra, "what is not the engine's is the user's");
         assert_eq!((proposal.major, proposal.minor), (MAJOR, MINOR));
         assert_eq!(proposal.agree(&Limits::default()).peer_max_msg_fds, 3);
         assert!(!proposal.agree(&Limits::default()).write_multiple);
@@ -221,5 +262,30 @@ mod tests {
         assert!(Proposal::decode(&message(deep.as_bytes())).is_err());
         let long = format!("{{\"a\":\"{}\"}}", "x".repeat(DATA_BYTES));
         assert!(Proposal::decode(&message(long.as_bytes())).is_err());
+    }
+
+    #[test]
+    fn a_stream_without_descriptors_takes_none_and_brings_none() {
+        let none = Limits { max_msg_fds: 0, ..Limits::default() };
+        let (proposal, _) = Proposal::decode(&message(b"{}")).unwrap();
+        assert_eq!(proposal.agree(&none).peer_max_msg_fds, 0);
+        assert_eq!(proposal.agree(&Limits::default()).peer_max_msg_fds, 1);
+    }
+
+    #[test]
+    fn a_user_s_capabilities_are_checked() {
+        let named = |name: &str, value| Capabilities::from_iter([(name.to_owned(), value)]);
+        assert!(check(&named("lease", json!({ "epoch": 3 }))).is_ok());
+        assert!(check(&named("pgsizes", json!(1))).is_err());
+        assert!(check(&named("long", json!("x".repeat(DATA_BYTES)))).is_err());
+    }
+
+    #[test]
+    fn the_page_size_is_the_smallest_that_both_have() {
+        let limits = Limits { pgsizes: 0x21_1000, ..Limits::default() };
+        let (proposal, _) =
+            Proposal::decode(&message(b"{\"capabilities\":{\"pgsizes\":2162688}}")).unwrap();
+        let agreed = proposal.agree(&limits);
+        assert_eq!((agreed.pgsizes, agreed.page_size()), (0x21_0000, 0x1_0000));
     }
 }

@@ -151,7 +151,7 @@ fn it_describes_the_device() {
     assert_eq!(sizes, [0x4000, 0x20, 1 << 34, 0, 0x4000, 0, 0x1_0000, 4096, 0]);
     assert!(!info.regions[region::ROM as usize].writable);
     let counts: Vec<u32> = info.irqs.iter().map(|irq| irq.count).collect();
-    assert_eq!(counts, [1, 4, 32, 0, 0]);
+    assert_eq!(counts, [1, 4, 32, 1, 1]);
     assert!(info.irqs[irq::INTX as usize].automasked);
 }
 

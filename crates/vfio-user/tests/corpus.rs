@@ -5,8 +5,6 @@
 //! `error COMMAND NUMBER`), and last `lives` or `fails`. A line `new` first means that no version has
 //! been agreed yet.
 
-#![cfg(target_endian = "little")]
-
 #[path = "common/hostile.rs"]
 #[allow(dead_code)]
 mod hostile;
@@ -16,8 +14,9 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use farside_vfio_user::client::ClientEvent;
 use farside_vfio_user::wire::{HEADER_SIZE, Header};
-use farside_vfio_user::{Client, Event, ProtocolError, Server};
+use farside_vfio_user::{Client, Errno, Event, ProtocolError, Server};
 
 /// What the files need of an engine.
 trait Attacked {
@@ -38,8 +37,14 @@ impl Attacked for Server {
                     | Event::DmaMap { token, .. }
                     | Event::DmaUnmap { token, .. }
                     | Event::SetIrqs { token, .. }
-                    | Event::Reset { token },
+                    | Event::Reset { token }
+                    | Event::FeatureGet { token, .. }
+                    | Event::FeatureSet { token, .. },
                 ) => token,
+                Some(Event::Other { token, .. }) => {
+                    self.complete(token, Err(Errno::NOTSUP));
+                    continue;
+                }
                 Some(_) => continue,
             };
             self.complete(token, Ok(()));
@@ -60,7 +65,11 @@ impl Attacked for Server {
 impl Attacked for Client {
     fn receive(&mut self, bytes: &[u8], fds: Vec<OwnedFd>) -> Result<(), ProtocolError> {
         Client::receive(self, bytes, fds)?;
-        while self.poll()?.is_some() {}
+        while let Some(event) = self.poll()? {
+            if let ClientEvent::Other { token, .. } = event {
+                self.complete_other(token, Err(Errno::NOTSUP));
+            }
+        }
         Ok(())
     }
 

@@ -50,7 +50,7 @@ fn field(random: &mut Random, width: usize) -> Vec<u8> {
         1..4 => random.below(64),
         _ => random.one_of(&[0, 0, 1, 2, 4, 8, 16, 32, 0x24, 0x1000]),
     };
-    value.to_ne_bytes()[..width].to_vec()
+    value.to_le_bytes()[..width].to_vec()
 }
 
 /// The widths of a command's fields.
@@ -64,23 +64,27 @@ fn fields(command: u16, reply: bool) -> &'static [usize] {
         (9 | 10, _) => &[8, 4, 4],
         (11 | 12, _) => &[8, 8],
         (15, _) => &[8, 8, 4, 4, 8],
+        (16, _) => &[4, 2, 2, 4],
         _ => &[],
     }
 }
 
 /// Commands of the requests that the attacked client has made, by message id.
-const ASKED: [u16; 10] = [1, 4, 5, 6, 7, 2, 3, 9, 10, 13];
+const ASKED: [u16; 12] = [1, 4, 5, 6, 7, 2, 3, 9, 10, 13, 16, 20];
 
 /// A message that is nearly right; of twelve, this many are replies.
 fn message(random: &mut Random, replies: u64) -> Vec<u8> {
     let reply = random.below(12) < replies;
     let (id, command) = match (reply, random.below(3)) {
-        (true, 0) => (0x8000 + random.below(4), random.one_of(&[11, 12])),
+        (true, 0) => (0x8000 + random.below(4), random.one_of(&[11, 12, 20])),
         (true, _) => {
-            let id = random.below(10);
+            let id = random.below(ASKED.len() as u64);
             (id, ASKED[id as usize])
         }
-        (false, _) => (random.below(0x1_0000), 2 + random.below(15) as u16),
+        (false, _) => {
+            let kinds = if random.below(8) == 0 { 19 } else { 15 };
+            (random.below(0x1_0000), 2 + random.below(kinds) as u16)
+        }
     };
     let mut payload: Vec<u8> =
         fields(command, reply).iter().flat_map(|&width| field(random, width)).collect();
@@ -97,11 +101,11 @@ fn message(random: &mut Random, replies: u64) -> Vec<u8> {
         _ => u32::from(reply),
     };
     let mut bytes = Vec::new();
-    bytes.extend_from_slice(&(id as u16).to_ne_bytes());
-    bytes.extend_from_slice(&command.to_ne_bytes());
-    bytes.extend_from_slice(&size.to_ne_bytes());
-    bytes.extend_from_slice(&flags.to_ne_bytes());
-    bytes.extend_from_slice(&(random.below(200) as u32).to_ne_bytes());
+    bytes.extend_from_slice(&(id as u16).to_le_bytes());
+    bytes.extend_from_slice(&command.to_le_bytes());
+    bytes.extend_from_slice(&size.to_le_bytes());
+    bytes.extend_from_slice(&flags.to_le_bytes());
+    bytes.extend_from_slice(&(random.below(200) as u32).to_le_bytes());
     bytes.extend(payload);
     bytes
 }
@@ -113,7 +117,7 @@ fn input(seed: u64, replies: u64) -> Vec<u8> {
     for _ in 0..1 + random.below(12) {
         stream.extend(message(&mut random, replies));
     }
-    let mut input = vec![random.below(8) as u8 | u8::from(random.below(8) != 0)];
+    let mut input = vec![random.below(32) as u8 | u8::from(random.below(8) != 0)];
     while !stream.is_empty() {
         let any = random.below(256) as u8;
         let control: u8 = random.one_of(&[0x7f, 0x7f, 0x7f, 16, 32, 48, 64, 0xff, any]);
@@ -131,7 +135,7 @@ fn rounds(name: &str, replies: u64, run: fn(&[u8]) -> usize) {
     let end = Instant::now() + Duration::from_secs(seconds.unwrap_or(0));
     let mut seed = 0;
     let mut good = 0;
-    while seed < 20_000 || Instant::now() < end {
+    while seed < 30_000 || Instant::now() < end {
         let input = input(seed, replies);
         match std::panic::catch_unwind(|| run(&input)) {
             Ok(count) => good += count,

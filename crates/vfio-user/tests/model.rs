@@ -134,7 +134,12 @@ fn inode(fd: OwnedFd) -> u64 {
 
 impl Conversation {
     fn new() -> Conversation {
-        let limits = Limits { max_outstanding: 64, max_queued_bytes: 2048, ..Limits::default() };
+        let limits = Limits {
+            max_outstanding: 64,
+            max_queued_bytes: 2048,
+            pgsizes: PAGE,
+            ..Limits::default()
+        };
         let info = DeviceInfo::pci().region(region::BAR0, Region::read_write(REGION_BYTES as u64));
         let memory: Vec<u8> = (0..PAGE * (PAGES + 4)).map(|i| i as u8).collect();
         let files = ["/dev/null", "/dev/zero", "/dev/full"];

@@ -42,7 +42,7 @@ fn count(fd: &SharedFd) -> u64 {
 }
 
 /// BAR 0: 0x00 scratch, 0x40 DMA address, 0x48 command (1 read to 0x80, 2 write from 0x80, 3 raise
-/// MSI-X 1, 4 raise INTx), 0x50 status.
+/// MSI-X 1, 4 raise INTx, 5 ERR, 6 REQ, 7 raise MSI-X 1 or let it wait), 0x50 status.
 struct Gadget {
     registers: Vec<u8>,
     interrupts: Interrupts,
@@ -63,7 +63,7 @@ impl Gadget {
     fn command(&mut self, bus: &mut Bus<'_>, command: u8) -> Result<(), Errno> {
         let mut address = [0; 8];
         address.copy_from_slice(&self.registers[0x40..0x48]);
-        let address = u64::from_ne_bytes(address);
+        let address = u64::from_le_bytes(address);
         match command {
             1 => self.waiting = Some(bus.dma_read(address, 16).map_err(|_| Errno::FAULT)?),
             2 => {
@@ -72,6 +72,9 @@ impl Gadget {
             }
             3 => assert!(self.interrupts.raise(irq::MSIX, 1)?),
             4 => drop(self.interrupts.raise(irq::INTX, 0)?),
+            5 => drop(self.interrupts.raise(irq::ERROR, 0)?),
+            6 => drop(self.interrupts.raise(irq::REQUEST, 0)?),
+            7 => drop(self.interrupts.raise(irq::MSIX, 1)?),
             _ => return Err(Errno::IO),
         }
         Ok(())
@@ -163,6 +166,8 @@ fn info() -> DeviceInfo {
         .region(region::BAR4, Region::read_only(0x1000).mapped(memory(0x1000), 0, Vec::new()))
         .irq(irq::INTX, Irq::INTX)
         .irq(irq::MSIX, Irq::messages(32))
+        .irq(irq::ERROR, Irq::NOTICE)
+        .irq(irq::REQUEST, Irq::NOTICE)
 }
 
 type Served = (Result<(), SessionError>, Gadget);
@@ -240,7 +245,9 @@ fn a_client_learns_everything_about_the_device() {
 
     assert_eq!(client.irq_info(irq::MSIX).unwrap(), Irq::messages(32));
     assert_eq!(client.irq_info(irq::INTX).unwrap(), Irq::INTX);
-    assert_eq!(client.irq_info(irq::ERROR).unwrap().count, 0);
+    assert_eq!(client.irq_info(irq::ERROR).unwrap(), Irq::NOTICE);
+    assert_eq!(client.irq_info(irq::REQUEST).unwrap(), Irq::NOTICE);
+    assert_eq!(client.irq_info(irq::MSI).unwrap().count, 0);
     assert!(matches!(client.irq_info(5), Err(CallError::Refused(Errno::INVAL))));
     assert!(matches!(client.region_info(9), Err(CallError::Refused(Errno::INVAL))));
 
@@ -290,14 +297,14 @@ fn memory_is_shared_and_taken_back() {
         Err(CallError::Refused(errno)) => errno,
         other => panic!("{other:?}"),
     };
-    assert_eq!(refused(client.dma_map(&map(0x2800, 0x1000), None)), Errno::EXIST);
+    assert_eq!(refused(client.dma_map(&map(0x2000, 0x2000), None)), Errno::EXIST);
     assert_eq!(refused(client.dma_map(&map(0xbad000, 0x1000), None)), Errno::NOMEM);
     client.dma_map(&map(0x8000, 0x1000), Some(ram.as_fd())).unwrap();
     assert_eq!(refused(client.dma_map(&map(0x9000, 0x1000), None)), Errno::NOSPC);
     let part = DmaUnmap::Range { address: 0x1000, size: 0x800 };
     assert_eq!(refused(client.dma_unmap(part)), Errno::INVAL);
     client.dma_unmap(DmaUnmap::Range { address: 0x1000, size: 0x1000 }).unwrap();
-    client.dma_map(&map(0x1000, 0x800), Some(ram.as_fd())).unwrap();
+    client.dma_map(&map(0x1000, 0x1000), Some(ram.as_fd())).unwrap();
     client.dma_unmap(DmaUnmap::All).unwrap();
     client.dma_map(&map(0, 0x10_0000), None).unwrap();
     drop(client);
@@ -311,7 +318,7 @@ fn dma_by_messages_while_the_client_waits() {
     let (connection, server) = serve(Limits::default());
     let (mut client, accesses) = client(connection);
     client.dma_map(&map(0x10_0000, 0x4000), None).unwrap();
-    client.region_write(region::BAR0, 0x40, &0x10_0123u64.to_ne_bytes()).unwrap();
+    client.region_write(region::BAR0, 0x40, &0x10_0123u64.to_le_bytes()).unwrap();
     // The server's request may come before or after the reply to this write.
     client.region_write(region::BAR0, 0x48, &[1]).unwrap();
     let mut data = [0; 0x40];
@@ -321,12 +328,12 @@ fn dma_by_messages_while_the_client_waits() {
     assert_eq!(data[0x30..0x40], (0x23..0x33).collect::<Vec<u8>>());
     assert_eq!(accesses.try_recv().unwrap(), 0x10_0123);
 
-    client.region_write(region::BAR0, 0x40, &0x10_3000u64.to_ne_bytes()).unwrap();
+    client.region_write(region::BAR0, 0x40, &0x10_3000u64.to_le_bytes()).unwrap();
     client.region_write(region::BAR0, 0x48, &[2]).unwrap();
     while accesses.try_recv().is_err() {
         client.serve_dma(Duration::from_millis(10)).unwrap();
     }
-    let unmapped = 0x20_0000u64.to_ne_bytes();
+    let unmapped = 0x20_0000u64.to_le_bytes();
     client.region_write(region::BAR0, 0x40, &unmapped).unwrap();
     let refused = client.region_write(region::BAR0, 0x48, &[1]);
     assert!(matches!(refused, Err(CallError::Refused(Errno::FAULT))), "{refused:?}");
@@ -435,8 +442,36 @@ fn interrupts_reach_the_client() {
     ] {
         assert!(matches!(bad, Err(CallError::Refused(Errno::INVAL))), "{bad:?}");
     }
-    let unmaskable = client.irqs_now(irq::MSIX, 0, 1, IrqAction::Mask);
-    assert!(matches!(unmaskable, Err(CallError::Refused(Errno::NOTSUP))));
+    drop(client);
+    server.join().unwrap().0.unwrap();
+}
+
+#[test]
+fn masked_messages_wait_and_notices_come() {
+    let (connection, server) = serve(Limits::default());
+    let (mut client, _) = client(connection);
+    let vectors: Vec<SharedFd> = (0..3).map(|_| event()).collect();
+    client.irqs_assign(irq::MSIX, 0, &vectors, IrqAction::Trigger).unwrap();
+    client.irqs_now_if(irq::MSIX, 0, &[0, 1, 1], IrqAction::Mask).unwrap();
+    let raise = |client: &mut UnixClient| client.region_write(region::BAR0, 0x48, &[7]).unwrap();
+    raise(&mut client);
+    raise(&mut client);
+    assert_eq!(count(&vectors[1]), 0, "it is masked");
+    client.irqs_now(irq::MSIX, 1, 2, IrqAction::Unmask).unwrap();
+    assert_eq!(count(&vectors[1]), 1, "what was raised meanwhile comes once");
+    assert_eq!(count(&vectors[2]), 0);
+    raise(&mut client);
+    assert_eq!(count(&vectors[1]), 1);
+
+    let notices = [(irq::ERROR, 5), (irq::REQUEST, 6)];
+    for (index, command) in notices {
+        let notice = event();
+        client.irqs_assign(index, 0, &[Arc::clone(&notice)], IrqAction::Trigger).unwrap();
+        client.region_write(region::BAR0, 0x48, &[command]).unwrap();
+        assert_eq!(count(&notice), 1);
+        let masked = client.irqs_now(index, 0, 1, IrqAction::Mask);
+        assert!(matches!(masked, Err(CallError::Refused(Errno::NOTSUP))), "{masked:?}");
+    }
     drop(client);
     server.join().unwrap().0.unwrap();
 }

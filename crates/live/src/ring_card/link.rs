@@ -41,8 +41,6 @@ pub(super) struct InFlight {
     pub(super) pages: u64,
     pub(super) pages_done: u64,
     pub(super) failed: bool,
-    /// Whether the driver expects that it may fail: a copy. Others only change tables.
-    pub(super) may_fail: bool,
     /// Its completion raises no interrupt.
     pub(super) quiet: bool,
 }

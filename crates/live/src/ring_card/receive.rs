@@ -234,7 +234,7 @@ impl Link {
         }
         let command = self.commands.remove(&id)?;
         let error = StepError { pages_done: command.pages_done, kind: StepErrorKind::Transfer };
-        let result = if command.failed && command.may_fail { Err(error) } else { Ok(()) };
+        let result = if command.failed { Err(error) } else { Ok(()) };
         Some(Received::Done(id, command.epoch, result))
     }
 

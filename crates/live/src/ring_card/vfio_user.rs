@@ -66,8 +66,7 @@ impl VfioUser {
             error if is_absent(&error) => ConnectError::Absent(error),
             _ => ConnectError::Socket(errno),
         })?;
-        let client =
-            UnixClient::new(connection, Limits::default(), CALL_LIMIT, Box::new(NoMemory));
+        let client = UnixClient::new(connection, Limits::default(), CALL_LIMIT, Box::new(NoMemory));
         let client = client.map_err(|error| match error {
             CallError::Refused(WireErrno::BUSY) => ConnectError::Busy,
             CallError::Io(error) if is_absent(&error) => ConnectError::Absent(error),
@@ -146,9 +145,7 @@ fn failure(what: &'static str, error: &CallError) -> TransportError {
         CallError::Closed => TransportError::Gone { what },
         CallError::Io(error) => match error.raw_os_error() {
             _ if is_absent(error) => TransportError::Gone { what },
-            Some(code) => {
-                TransportError::Refused { what, errno: Errno::from_raw_os_error(code) }
-            }
+            Some(code) => TransportError::Refused { what, errno: Errno::from_raw_os_error(code) },
             None => TransportError::Unfit { what: format!("{what} failed: {error}") },
         },
         other => TransportError::Unfit { what: format!("{what} failed: {other}") },

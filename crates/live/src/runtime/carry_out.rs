@@ -3,18 +3,19 @@
 use std::sync::{Arc, MutexGuard};
 
 use farside_card::Drained;
-use farside_svm::{Command, Event, Executor, Op, Reply};
-use farside_types::{CardId, CommandId, Epoch, JobId, Time};
+use farside_svm::{Command, Event, Executor, Op, Reply, StepErrorKind};
+use farside_types::{CardId, CommandId, Epoch, JobId, PageNo, Time};
 
 use super::{Core, Port, Runtime};
 use crate::ring_card::RingCard;
 use crate::threads::is_fault_reader;
 use farside_linux::lock::lock;
+use farside_linux::signals::block_for_whole_thread;
 use farside_softcard::Job;
 
 impl Runtime {
     /// Tells the driver and carries out what follows.
-    pub(crate) fn tell(&self, event: Event<'_>) {
+    pub(crate) fn handle(&self, event: Event<'_>) {
         let _whole = AbortOnPanic::new();
         let started = self.clock.now();
         let mut core = lock(&self.core);
@@ -24,7 +25,7 @@ impl Runtime {
     }
 
     /// Tells the driver several things at once.
-    pub(crate) fn tell_all<'a>(&self, events: impl Iterator<Item = Event<'a>>) {
+    pub(crate) fn handle_all<'a>(&self, events: impl Iterator<Item = Event<'a>>) {
         let _whole = AbortOnPanic::new();
         let now = self.clock.now();
         let mut core = lock(&self.core);
@@ -40,6 +41,9 @@ impl Runtime {
         let _whole = AbortOnPanic::new();
         let now = self.clock.now();
         let mut core = lock(&self.core);
+        if !core.broken.is_empty() {
+            self.end_broken(std::mem::take(&mut core.broken));
+        }
         if core.limits.is_empty() && core.driver.0.poll_timeout().is_none_or(|at| at > now) {
             // The common case, on the way of every fault: nothing is due.
             core.next_look = core.driver.0.poll_timeout();
@@ -156,6 +160,12 @@ impl Runtime {
                 core.suspects.push((card, pages));
                 core.to_reset.push(card);
             }
+            Reply::CardBroken { card } => {
+                tracing::error!(%card, "a card fails commands that a card cannot fail");
+                core.broken.push(card);
+                self.ring_bell();
+            }
+            Reply::ThreadsStuck { page, kind } => end_program(page, kind),
         }
     }
 
@@ -168,15 +178,41 @@ impl Runtime {
             Port::InProgram(card) => card,
             Port::Ring(ring) => return self.ring_command(core, ring, command),
         };
-        let Command { id, epoch, op, .. } = command;
-        if let Op::CardLaunch { job } = op {
-            core.jobs.get(&job).into_iter().for_each(|job| card.enqueue(Arc::clone(job)));
-        }
-        if super::soft_ring::carry_out(card, id, &op) == Drained::Now {
+        let mut drained = Drained::Now;
+        let result = self.unless_struck(&command, || {
+            if let Op::CardLaunch { job } = command.op {
+                core.jobs.get(&job).into_iter().for_each(|job| card.enqueue(Arc::clone(job)));
+            }
+            drained = super::soft_ring::carry_out(card, command.id, &command.op);
+            Ok(())
+        });
+        let Command { id, epoch, .. } = command;
+        if drained == Drained::Now || result.is_err() {
             let now = self.clock.now();
-            core.driver.0.handle(now, Event::Done { command: id, epoch, result: Ok(()) });
+            core.driver.0.handle(now, Event::Done { command: id, epoch, result });
         } else {
             core.draining.insert(id, epoch);
+        }
+    }
+
+    /// Takes cards out of service that fail what a card cannot fail. That may take as long as their
+    /// kernels do to end, and nothing else is to wait for it.
+    fn end_broken(&self, broken: Vec<CardId>) {
+        for card in broken {
+            let Some(runtime) = self.shared() else { return };
+            let name = format!("farside-end-{}", card.0);
+            let started = std::thread::Builder::new().name(name).spawn(move || {
+                block_for_whole_thread();
+                if let Port::Ring(ring) = &runtime.ports[card.0 as usize] {
+                    return runtime.suspect(ring, "it fails commands that a card cannot fail");
+                }
+                if let Err(error) = runtime.fail_card(card) {
+                    tracing::error!(%card, %error, "a broken card is still in use");
+                }
+            });
+            if let Err(error) = started {
+                tracing::error!(%card, %error, "no thread can take a broken card out of service");
+            }
         }
     }
 
@@ -212,6 +248,17 @@ impl Runtime {
             job.finish(Err(job.dropped_error()));
         }
     }
+}
+
+/// Threads wait for a page for ever: an end with a message is better.
+fn end_program(page: PageNo, kind: StepErrorKind) -> ! {
+    let text = format!(
+        "farside: threads of this program wait for {page}, which they cannot have, and the kernel \
+         does not end their accesses either ({kind}); aborting, because they would wait for ever\n"
+    );
+    // Not through `eprintln`: whoever holds its lock may wait for a page.
+    let _ = rustix::io::write(std::io::stderr(), text.as_bytes());
+    std::process::abort();
 }
 
 /// A panic while this lives ends the process.

@@ -15,6 +15,10 @@ mod cards;
 mod carry_out;
 mod jobs;
 pub(crate) mod rings;
+mod strike;
+
+#[cfg(feature = "mutations")]
+pub use strike::{Strike, Struck};
 mod soft_ring;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -23,7 +27,9 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use farside_card::Geometry;
-use farside_svm::{Command, Config, Driver, Event, Outcome, Placement, Request, RequestError};
+use farside_svm::{
+    Command, Config, Driver, Event, Outcome, PlacementScheme, Request, RequestError,
+};
 use farside_types::{Asid, CardId, CommandId, Epoch, JobId, PageRange, RequestId, Time, VirtAddr};
 
 use crate::error::LiveError;
@@ -55,7 +61,7 @@ pub struct RuntimeConfig {
     /// The sizes of cards in the program; `pes` is set from above.
     pub geometry: Geometry,
     /// The placement scheme.
-    pub placement: Box<dyn Placement>,
+    pub placement: Box<dyn PlacementScheme>,
     /// Changes to the driver's configuration (limits, prefetch, thrashing).
     pub tune: fn(&mut Config),
     /// Whether cards reach each other's memory; without it copies bounce through the host.
@@ -96,6 +102,7 @@ pub struct Runtime {
     recorder: Option<Arc<dyn Recorder>>,
     /// For tests: called with every command before and after it is carried out.
     pub(crate) probe: Option<Probe>,
+    strikes: strike::Strikes,
 }
 
 /// What a test may look at, or strike at: a step of a chain, before it is carried out.
@@ -129,6 +136,8 @@ struct Core {
     suspects: Vec<(CardId, PageRange)>,
     /// Cards behind rings that did not answer in time.
     to_reset: Vec<CardId>,
+    /// Cards that fail what a card cannot fail.
+    broken: Vec<CardId>,
 }
 
 /// The driver, which has no `Debug` of its own.
@@ -160,6 +169,7 @@ impl Runtime {
             sleeps_quietly: false,
             suspects: Vec::new(),
             to_reset: Vec::new(),
+            broken: Vec::new(),
         };
         Ok(Runtime {
             memories,
@@ -178,6 +188,7 @@ impl Runtime {
             pid: rustix::process::getpid(),
             recorder: config.recorder,
             probe,
+            strikes: strike::Strikes::default(),
         })
     }
 
@@ -235,7 +246,7 @@ impl Runtime {
         // A signal handler may touch shared memory; on this thread it would wait for itself.
         let _signals = BlockedSignals::block();
         let id = RequestId(self.fresh_id());
-        self.tell(Event::Request { id, request });
+        self.handle(Event::Request { id, request });
         let answer = self.replies.wait(None, || lock(&self.core).answered.remove(&id));
         Ok(answer.expect("a wait without a deadline ends with an answer")?)
     }

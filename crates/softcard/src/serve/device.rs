@@ -12,6 +12,7 @@ use farside_vfio_user::server::{Bus, Device};
 use farside_vfio_user::{DmaMap, DmaUnmap, Errno, SetIrqs};
 
 use super::plane::Plane;
+use super::windows::BUS_BYTES;
 use farside_linux::lock::lock;
 
 /// Region numbers.
@@ -74,6 +75,7 @@ pub(super) fn describe(config: &ConfigSpace, plane: &Plane) -> Result<DeviceInfo
     };
     Ok(config
         .describe()
+        .dma_end(BUS_BYTES)
         .region(REGISTERS, Region::read_write(pci::BAR_REGISTERS_BYTES).io_fds(vec![bell]))
         .region(
             MEMORY,

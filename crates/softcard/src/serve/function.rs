@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use farside_vfio_user::unix::{Connection, Interrupts, Listener, Peer, Session};
+use farside_vfio_user::unix::{Connection, Interrupts, Listener, Peer, Session, Wanted};
 use farside_vfio_user::{Errno, Limits, Server};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, Timespec, epoll};
@@ -114,6 +114,8 @@ struct Client {
     session: Session,
     device: FunctionDevice,
     plane: Arc<Plane>,
+    /// What of the connection is waited for.
+    interest: epoll::EventFlags,
 }
 
 impl Host {
@@ -121,8 +123,9 @@ impl Host {
         let mut client: Option<Client> = None;
         let refused = Arc::new(AtomicUsize::new(0));
         while !self.life.closing.load(Ordering::SeqCst) {
-            let next = client.as_ref().and_then(|client| client.plane.give_up_late_jobs());
-            let ready = self.wait(next);
+            let late = client.as_ref().and_then(|client| client.plane.give_up_late_jobs());
+            let wanted = client.as_mut().map(|client| client.wanted(self.epoll.as_fd()));
+            let ready = self.wait(late, wanted);
             if let Some(client) = client.as_ref().filter(|_| ready.doorbell) {
                 client.plane.serve_doorbell();
             }
@@ -140,13 +143,20 @@ impl Host {
         self.end(client.take());
     }
 
-    fn wait(&self, next: Option<Instant>) -> Ready {
+    /// Waits until there is something to do: at the latest until `late`, or until the client has had
+    /// its time to read.
+    fn wait(&self, late: Option<Instant>, wanted: Option<Wanted>) -> Ready {
+        let deadline = wanted.and_then(|wanted| wanted.deadline);
+        let at_once = wanted.is_some_and(|wanted| wanted.at_once);
+        let now = at_once.then(Instant::now);
+        let next = [late, deadline, now].into_iter().flatten().min();
         let left = next.map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         let mut events: Vec<epoll::Event> = Vec::with_capacity(4);
         // Every outcome means: look.
         let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref());
-        let mut ready = Ready::default();
+        let expired = deadline.is_some_and(|at| at <= Instant::now());
+        let mut ready = Ready { message: at_once || expired, ..Ready::default() };
         for event in &events {
             match event.data.u64() {
                 NEWCOMER => ready.newcomer = true,
@@ -189,7 +199,8 @@ impl Host {
         tracing::info!(function = self.life.number, generation, ?peer, "a client has come");
         *lock(&self.life.now) = Some((Arc::clone(&plane), peer));
         let device = FunctionDevice::new(Arc::clone(&plane), config);
-        Ok(Client { session: Session::new(connection, server), device, plane })
+        let session = Session::new(connection, server);
+        Ok(Client { session, device, plane, interest: message })
     }
 
     /// Tells a client that the function is in use, on a thread of its own: it may be slow to listen.
@@ -216,7 +227,7 @@ impl Host {
     }
 
     fn end(&self, client: Option<Client>) {
-        let Some(Client { session, device, plane }) = client else { return };
+        let Some(Client { session, device, plane, .. }) = client else { return };
         plane.doorbell().leave_thread(self.epoll.as_fd());
         let _ = epoll::delete(&self.epoll, &session);
         // First of all: when the client sees the end of the connection, it uses its memory for
@@ -254,6 +265,26 @@ struct Ready {
 }
 
 impl Client {
+    /// What to wait for; `epoll` is told. A client that does not read is not listened to either.
+    fn wanted(&mut self, epoll: BorrowedFd<'_>) -> Wanted {
+        // Where the stream fails, serving it tells why.
+        let broken = Wanted {
+            at_once: true,
+            ready: farside_vfio_user::unix::Ready::default(),
+            deadline: None,
+        };
+        let wanted = self.session.wanted().unwrap_or(broken);
+        let mut interest = epoll::EventFlags::empty();
+        interest.set(epoll::EventFlags::IN, wanted.ready.readable);
+        interest.set(epoll::EventFlags::OUT, wanted.ready.writable);
+        let data = epoll::EventData::new_u64(MESSAGE);
+        if interest != self.interest && epoll::modify(epoll, &self.session, data, interest).is_ok()
+        {
+            self.interest = interest;
+        }
+        wanted
+    }
+
     /// Serves what has come; `false` when the client is gone, or has broken the protocol.
     fn serve(&mut self) -> bool {
         match self.session.step(&mut self.device) {

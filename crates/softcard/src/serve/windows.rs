@@ -24,8 +24,8 @@ const WHAT: &str = "farside-bus";
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
-/// Bytes of a function's bus that it reaches. Windows beyond are accepted and not reached.
-const BUS_BYTES: u64 = 1 << 40;
+/// Bytes of a function's bus that it reaches. Windows beyond are refused.
+pub(super) const BUS_BYTES: u64 = 1 << 40;
 
 /// All windows of a client.
 #[derive(Debug)]
@@ -60,9 +60,8 @@ impl Windows {
             return Err(Errno::INVAL);
         }
         if map.address.checked_add(map.size).is_none_or(|end| end > BUS_BYTES) {
-            let (address, bytes) = (map.address, map.size);
-            tracing::warn!(address, bytes, "a client shares memory where the card does not reach");
-            return Ok(());
+            // The engine knows where the bus ends, and has refused it.
+            return Err(Errno::RANGE);
         }
         let part = Part { file: file.as_fd(), offset: map.offset, shared: map.writable };
         let mut table = self.write();
@@ -388,11 +387,11 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beyond_the_bus_is_accepted_and_not_reached() {
+    fn what_lies_beyond_the_bus_is_refused() {
         let windows = Windows::new().unwrap();
         let (mut map, _client) = shared(4096);
         map.address = BUS_BYTES;
-        assert_eq!(windows.map(map), Ok(()));
+        assert_eq!(windows.map(map), Err(Errno::RANGE));
         assert!(!windows.reaches(BUS_BYTES, 1, false));
         let nowhere = windows.pointer(u64::MAX);
         // SAFETY: the last page of the bus.

@@ -1,6 +1,6 @@
 //! What the engine hands to the embedder: replies, and the server's own requests.
 
-use super::{Command, Errno, Negotiated, RequestId, wire};
+use super::{Command, Errno, Negotiated, OTHER_REPLY_BYTES, RequestId, wire};
 use crate::device::{IoFdKind, Irq, SparseArea};
 use std::os::fd::OwnedFd;
 
@@ -33,6 +33,16 @@ pub enum ClientEvent<'a> {
         /// What to write.
         data: &'a [u8],
     },
+    /// A command that the engine does not know. Answer with
+    /// [`complete_other`](super::Client::complete_other).
+    Other {
+        /// To be answered.
+        token: OtherToken,
+        /// Its number.
+        command: Command,
+        /// What came with it.
+        data: &'a [u8],
+    },
 }
 
 /// A good reply.
@@ -51,6 +61,10 @@ pub enum Reply<'a> {
     Irq(Irq),
     /// To REGION_READ: the bytes read, perhaps fewer than asked for.
     Data(&'a [u8]),
+    /// To a question about a feature: its value; nothing to a probe or a change.
+    Feature(&'a [u8]),
+    /// To a command of the users' own: its data and descriptors.
+    Other(&'a [u8], Vec<OwnedFd>),
     /// To everything else.
     Done,
 }
@@ -128,6 +142,21 @@ pub struct DmaToken {
     pub(super) address: u64,
     pub(super) count: u32,
     pub(super) no_reply: bool,
+}
+
+/// A command of the users' own that waits for its answer. Every token must be answered, as for
+/// [`DmaToken`].
+#[must_use = "the server waits for an answer: give it to complete_other"]
+#[derive(Debug)]
+pub struct OtherToken {
+    pub(super) id: u16,
+    pub(super) command: Command,
+    pub(super) no_reply: bool,
+}
+
+impl OtherToken {
+    /// Bytes that the reply will take in the queue, at most.
+    pub(super) const REPLY_SIZE: usize = wire::HEADER_SIZE + OTHER_REPLY_BYTES;
 }
 
 impl DmaToken {

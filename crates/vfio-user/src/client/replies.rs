@@ -4,16 +4,16 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 use super::event::{
-    ClientEvent, DeviceSummary, DmaToken, IoFdInfo, RegionInfo, RegionIoFds, Reply,
+    ClientEvent, DeviceSummary, DmaToken, IoFdInfo, OtherToken, RegionInfo, RegionIoFds, Reply,
 };
 use super::{Client, Command, Errno, Header, Inbox, Limits, Negotiated, ProtocolError, RequestId};
 use crate::device::{IoFdKind, Irq, SparseArea};
 use crate::inbox::Message;
 use crate::server::RegionAccess;
-use crate::version::{MAJOR, Proposal};
+use crate::version::{Capabilities, MAJOR, Proposal};
 use crate::wire::{
-    self, ACCESS_SIZE, CAP_HEADER_SIZE, DEVICE_INFO_SIZE, IO_FD_SIZE, IO_FDS_SIZE, IRQ_INFO_SIZE,
-    REGION_INFO_SIZE, SPARSE_AREA_SIZE, SPARSE_HEADER_SIZE, u16_at, u32_at, u64_at,
+    self, ACCESS_SIZE, CAP_HEADER_SIZE, DEVICE_INFO_SIZE, FEATURE_SIZE, IO_FD_SIZE, IO_FDS_SIZE,
+    IRQ_INFO_SIZE, REGION_INFO_SIZE, SPARSE_AREA_SIZE, SPARSE_HEADER_SIZE, u16_at, u32_at, u64_at,
 };
 
 /// What a request was, as far as its reply must fit it.
@@ -35,6 +35,15 @@ pub(super) enum Expected {
     Data {
         access: RegionAccess,
     },
+    /// The value of a feature.
+    Feature {
+        flags: u32,
+        room: u32,
+    },
+    /// To a command of the users' own.
+    Other {
+        command: Command,
+    },
     /// No more than an acknowledgement, of this many bytes at most.
     Done {
         payload: usize,
@@ -43,7 +52,7 @@ pub(super) enum Expected {
 
 impl Expected {
     pub(super) fn brings_fds(&self) -> bool {
-        matches!(self, Expected::Region { .. } | Expected::IoFds { .. })
+        matches!(self, Expected::Region { .. } | Expected::IoFds { .. } | Expected::Other { .. })
     }
 
     fn answers(&self, command: Command) -> bool {
@@ -54,6 +63,8 @@ impl Expected {
             Expected::IoFds { .. } => command == Command::DEVICE_GET_REGION_IO_FDS,
             Expected::Irq { .. } => command == Command::DEVICE_GET_IRQ_INFO,
             Expected::Data { .. } => command == Command::REGION_READ,
+            Expected::Feature { .. } => command == Command::DEVICE_FEATURE,
+            Expected::Other { command: asked } => command == *asked,
             Expected::Done { .. } => matches!(
                 command,
                 Command::DMA_MAP
@@ -72,11 +83,14 @@ pub(super) enum Item {
     Reply { request: RequestId, reply: Result<Answer, Errno> },
     Read(DmaToken),
     Write { token: DmaToken, data: Range<usize> },
+    Other { token: OtherToken, data: Range<usize> },
 }
 
 pub(super) enum Answer {
     Owned(Reply<'static>),
     Data(Range<usize>),
+    Feature(Range<usize>),
+    Other(Range<usize>, Vec<OwnedFd>),
 }
 
 impl Item {
@@ -86,6 +100,8 @@ impl Item {
                 let reply = reply.map(|answer| match answer {
                     Answer::Owned(reply) => reply,
                     Answer::Data(range) => Reply::Data(inbox.bytes(range)),
+                    Answer::Feature(range) => Reply::Feature(inbox.bytes(range)),
+                    Answer::Other(range, fds) => Reply::Other(inbox.bytes(range), fds),
                 });
                 ClientEvent::Reply { request, reply }
             }
@@ -97,6 +113,10 @@ impl Item {
                 let address = token.address;
                 ClientEvent::DmaWrite { token, address, data: inbox.bytes(data) }
             }
+            Item::Other { token, data } => {
+                let command = token.command;
+                ClientEvent::Other { token, command, data: inbox.bytes(data) }
+            }
         }
     }
 }
@@ -104,8 +124,8 @@ impl Item {
 impl Client {
     pub(super) fn take(&mut self) -> Result<Option<Item>, ProtocolError> {
         self.check_failed()?;
-        while !self.is_full() {
-            let message = match self.inbox.next() {
+        loop {
+            let message = match self.inbox.next(!self.is_full()) {
                 Ok(Some(message)) => message,
                 Ok(None) => return Ok(None),
                 Err(error) => return Err(self.fail(error)),
@@ -121,13 +141,17 @@ impl Client {
                 Err(error) => return Err(self.fail(error)),
             }
         }
-        Ok(None)
     }
 
     /// A request of the server.
     fn command(&mut self, message: &Message) -> Option<Item> {
         let header = message.header;
-        match self.dma_request(message) {
+        let item = if header.command.is_spoken() {
+            self.dma_request(message)
+        } else {
+            self.users_command(message)
+        };
+        match item {
             Ok(item) => Some(item),
             Err(errno) => {
                 if !header.wants_no_reply() {
@@ -136,6 +160,21 @@ impl Client {
                 None
             }
         }
+    }
+
+    /// A command of the users' own. Descriptors do not go this way.
+    fn users_command(&mut self, message: &Message) -> Result<Item, Errno> {
+        if self.negotiated.is_none() {
+            return Err(Errno::PROTO);
+        }
+        if !message.fds.is_empty() {
+            return Err(Errno::INVAL);
+        }
+        let Header { id, command, .. } = message.header;
+        self.unanswered += 1;
+        self.reserved += OtherToken::REPLY_SIZE;
+        let token = OtherToken { id, command, no_reply: message.header.wants_no_reply() };
+        Ok(Item::Other { token, data: message.payload.clone() })
     }
 
     fn dma_request(&mut self, message: &Message) -> Result<Item, Errno> {
@@ -195,8 +234,10 @@ impl Client {
         let payload = self.inbox.bytes(range.clone());
         let reply = match *expected {
             Expected::Version => {
-                let negotiated = agreed(payload, &self.limits).ok_or(Errno::PROTO)?;
+                let (negotiated, theirs) = agreed(payload, &self.limits).ok_or(Errno::PROTO)?;
                 self.negotiated = Some(negotiated);
+                self.peer = theirs;
+                self.inbox.allow_fds(self.limits.max_msg_fds);
                 Reply::Negotiated(negotiated)
             }
             Expected::Data { access } => {
@@ -204,6 +245,11 @@ impl Client {
                 let start = range.start + ACCESS_SIZE;
                 return Ok(Answer::Data(start..start + count));
             }
+            Expected::Feature { flags, room } => {
+                let count = feature(payload, flags, room).ok_or(Errno::PROTO)?;
+                return Ok(Answer::Feature(range.end - count..range.end));
+            }
+            Expected::Other { .. } => return Ok(Answer::Other(range, fds)),
             Expected::Device => Reply::Device(device(payload, &self.limits).ok_or(Errno::PROTO)?),
             Expected::Region { index, room } => {
                 let region = region(payload, index, room, fds, &self.limits);
@@ -223,9 +269,16 @@ impl Client {
     }
 }
 
-fn agreed(payload: &[u8], limits: &Limits) -> Option<Negotiated> {
-    let proposal = Proposal::decode(payload).ok()?;
-    (proposal.major == MAJOR).then(|| proposal.agree(limits))
+fn agreed(payload: &[u8], limits: &Limits) -> Option<(Negotiated, Capabilities)> {
+    let (proposal, theirs) = Proposal::decode(payload).ok()?;
+    let negotiated = proposal.agree(limits);
+    (proposal.major == MAJOR && negotiated.pgsizes != 0).then_some((negotiated, theirs))
+}
+
+/// Bytes of value in the reply to a question about a feature.
+fn feature(payload: &[u8], flags: u32, room: u32) -> Option<usize> {
+    let count = payload.len().checked_sub(FEATURE_SIZE)?;
+    (u32_at(payload, 4) == flags && count <= room as usize).then_some(count)
 }
 
 /// Bytes of data in the reply to a read.

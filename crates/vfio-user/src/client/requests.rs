@@ -5,7 +5,7 @@ use crate::irqs::{IrqAction, action_flag};
 use crate::maps::DmaUnmap;
 use crate::outbox::SharedFd;
 use crate::server::RegionAccess;
-use crate::version;
+use crate::version::{self, Capabilities};
 use crate::wire::Fixed;
 
 /// Memory to share with the server.
@@ -30,9 +30,20 @@ impl Client {
     ///
     /// The connection has failed.
     pub fn negotiate(&mut self) -> Result<RequestId, RequestError> {
+        self.negotiate_with(&Capabilities::new())
+    }
+
+    /// Proposes a version, with capabilities of the user's own.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if they are more than 7 KiB or have the names of the protocol's; the connection has
+    /// failed.
+    pub fn negotiate_with(&mut self, extra: &Capabilities) -> Result<RequestId, RequestError> {
         self.check_failed()?;
         self.answerable()?;
-        let payload = version::propose(&self.limits);
+        version::check(extra).map_err(|reason| RequestError::Invalid { reason })?;
+        let payload = version::propose(&self.limits, extra);
         Ok(self.ask(Command::VERSION, &[&payload], Vec::new(), Expected::Version))
     }
 
@@ -99,7 +110,12 @@ impl Client {
         map: &MapRequest,
         fd: Option<SharedFd>,
     ) -> Result<RequestId, RequestError> {
-        self.ready(0)?;
+        let negotiated = self.ready(0)?;
+        check_fds(&negotiated, usize::from(fd.is_some()))?;
+        if (map.address | map.size | map.offset) % negotiated.page_size() != 0 {
+            let reason = "a DMA map does not begin and end at multiples of the agreed page size";
+            return Err(RequestError::Invalid { reason });
+        }
         let mut flags = 0;
         if map.readable {
             flags |= wire::DMA_READABLE;
@@ -211,10 +227,7 @@ impl Client {
         fds: Vec<SharedFd>,
     ) -> Result<RequestId, RequestError> {
         let negotiated = self.ready(0)?;
-        if fds.len() > negotiated.peer_max_msg_fds as usize {
-            let limit = negotiated.peer_max_msg_fds;
-            return Err(RequestError::TooManyDescriptors { count: fds.len(), limit });
-        }
+        check_fds(&negotiated, fds.len())?;
         let limit = self.limits.max_irq_vectors;
         if which.len() > limit as usize {
             return Err(RequestError::TooLarge { count: which.len(), limit });
@@ -297,7 +310,7 @@ impl Client {
         }
         let count = writes.len() as u64;
         let mut payload = Vec::with_capacity(8 + writes.len() * wire::MULTI_WRITE_SIZE);
-        payload.extend_from_slice(&count.to_ne_bytes());
+        payload.extend_from_slice(&count.to_le_bytes());
         for (region, offset, data) in writes {
             payload.extend_from_slice(&wire::region_access(*offset, *region, data.len() as u32));
             payload.extend_from_slice(data);
@@ -316,6 +329,79 @@ impl Client {
         self.ready(0)?;
         let expected = Expected::Done { payload: 0 };
         Ok(self.ask(Command::DEVICE_RESET, &[], Vec::new(), expected))
+    }
+
+    /// Asks whether the device has a feature, and whether it can be read and changed as said.
+    ///
+    /// # Errors
+    ///
+    /// Too much waits, or nothing is agreed yet.
+    pub fn feature_probe(
+        &mut self,
+        feature: u16,
+        read: bool,
+        change: bool,
+    ) -> Result<RequestId, RequestError> {
+        let read = if read { wire::FEATURE_GET } else { 0 };
+        let change = if change { wire::FEATURE_SET } else { 0 };
+        self.feature(u32::from(feature) | wire::FEATURE_PROBE | read | change, 0, &[])
+    }
+
+    /// Asks for the value of a feature, with room for so many bytes.
+    ///
+    /// # Errors
+    ///
+    /// Too much waits, or nothing is agreed yet.
+    pub fn feature_get(&mut self, feature: u16, room: u32) -> Result<RequestId, RequestError> {
+        self.feature(u32::from(feature) | wire::FEATURE_GET, room, &[])
+    }
+
+    /// Changes a feature.
+    ///
+    /// # Errors
+    ///
+    /// More than was agreed for one message; too much waits; nothing is agreed yet.
+    pub fn feature_set(&mut self, feature: u16, data: &[u8]) -> Result<RequestId, RequestError> {
+        self.feature(u32::from(feature) | wire::FEATURE_SET, data.len() as u32, data)
+    }
+
+    fn feature(&mut self, flags: u32, room: u32, data: &[u8]) -> Result<RequestId, RequestError> {
+        self.ready(data.len())?;
+        let size = (wire::FEATURE_SIZE as u32).saturating_add(room);
+        let payload: [u8; wire::FEATURE_SIZE] = Fixed::new().u32(size).u32(flags).done();
+        let expected = Expected::Feature { flags, room };
+        Ok(self.ask(Command::DEVICE_FEATURE, &[&payload, data], Vec::new(), expected))
+    }
+
+    /// Sends a command that the engines do not know: what it means is between the two users. A server
+    /// that does not know it either says ENOTSUP.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` for a command that the engines know; more data or descriptors than were agreed; too
+    /// much waits; nothing is agreed yet.
+    pub fn other(
+        &mut self,
+        command: Command,
+        data: &[u8],
+        fds: Vec<SharedFd>,
+    ) -> Result<RequestId, RequestError> {
+        let negotiated = self.ready(data.len())?;
+        check_other(command)?;
+        check_fds(&negotiated, fds.len())?;
+        Ok(self.ask(command, &[data], fds, Expected::Other { command }))
+    }
+
+    /// Sends a command that the engines do not know, and wants no reply.
+    ///
+    /// # Errors
+    ///
+    /// As for [`other`](Client::other).
+    pub fn other_posted(&mut self, command: Command, data: &[u8]) -> Result<(), RequestError> {
+        self.postable(data.len())?;
+        check_other(command)?;
+        self.post(command, &[data]);
+        Ok(())
     }
 
     /// Checks that a request that moves `count` bytes and is answered can be queued.
@@ -364,4 +450,20 @@ impl Client {
         header.flags |= wire::FLAG_NO_REPLY;
         self.outbox.push(header, parts);
     }
+}
+
+fn check_fds(negotiated: &Negotiated, count: usize) -> Result<(), RequestError> {
+    let limit = negotiated.peer_max_msg_fds;
+    if count > limit as usize {
+        return Err(RequestError::TooManyDescriptors { count, limit });
+    }
+    Ok(())
+}
+
+fn check_other(command: Command) -> Result<(), RequestError> {
+    if command.is_spoken() {
+        let reason = "the engines know this command; a user's own has another number";
+        return Err(RequestError::Invalid { reason });
+    }
+    Ok(())
 }

@@ -150,7 +150,9 @@ impl ConfigSpace {
         let mut info = DeviceInfo::pci()
             .region(device::region::CONFIG, Region::read_write(self.size() as u64))
             .irq(device::irq::MSI, Irq::messages(u32::from(self.msi_vectors)))
-            .irq(device::irq::MSIX, Irq::messages(u32::from(self.msix_vectors)));
+            .irq(device::irq::MSIX, Irq::messages(u32::from(self.msix_vectors)))
+            .irq(device::irq::ERROR, Irq::NOTICE)
+            .irq(device::irq::REQUEST, Irq::NOTICE);
         if self.pin != 0 {
             info = info.irq(device::irq::INTX, Irq::INTX);
         }

@@ -8,7 +8,7 @@ use super::{
 use crate::irqs::{Fixed, IrqData, Kind, SetIrqs};
 use crate::maps::{DmaUnmap, Extent};
 use crate::pending::RequestId;
-use crate::version::{self, MAJOR, Negotiated, Proposal};
+use crate::version::{self, Capabilities, MAJOR, Negotiated, Proposal};
 use crate::wire::{
     ACCESS_SIZE, Command, DMA_MAP_SIZE, DMA_READABLE, DMA_UNMAP_ALL, DMA_UNMAP_SIZE, DMA_WRITABLE,
     SET_IRQS_SIZE, u32_at, u64_at,
@@ -24,6 +24,10 @@ pub(super) enum Item {
     Unmap { token: Token, unmap: DmaUnmap },
     Irqs { token: Token, set: Fixed, flags: Range<usize>, fds: Vec<OwnedFd> },
     Reset { token: Token },
+    FeatureGet { token: Token, feature: u16, room: u32 },
+    FeatureSet { token: Token, feature: u16, data: Range<usize> },
+    Other { token: Token, data: Range<usize>, fds: Vec<OwnedFd> },
+    Answered { request: RequestId, result: Result<Range<usize>, Errno> },
     DmaDone { request: RequestId, result: Result<Range<usize>, Errno> },
 }
 
@@ -44,6 +48,17 @@ impl Item {
                 Event::SetIrqs { token, set: set_irqs(set, inbox.bytes(flags), fds) }
             }
             Item::Reset { token } => Event::Reset { token },
+            Item::FeatureGet { token, feature, room } => Event::FeatureGet { token, feature, room },
+            Item::FeatureSet { token, feature, data } => {
+                Event::FeatureSet { token, feature, data: inbox.bytes(data) }
+            }
+            Item::Other { token, data, fds } => {
+                let command = token.command;
+                Event::Other { token, command, data: inbox.bytes(data), fds }
+            }
+            Item::Answered { request, result } => {
+                Event::Answered { request, result: result.map(|range| inbox.bytes(range)) }
+            }
             Item::DmaDone { request, result } => {
                 Event::DmaDone { request, result: result.map(|range| inbox.bytes(range)) }
             }
@@ -69,8 +84,8 @@ impl Server {
     /// The next thing for the embedder.
     pub(super) fn take(&mut self) -> Result<Option<Item>, ProtocolError> {
         self.failed()?;
-        while !self.is_full() {
-            let message = match self.inbox.next() {
+        loop {
+            let message = match self.inbox.next(!self.is_full()) {
                 Ok(Some(message)) => message,
                 Ok(None) => return Ok(None),
                 Err(error) => return Err(self.fail_on_header(error)),
@@ -83,11 +98,14 @@ impl Server {
                 Err(error) => return Err(self.fail(error)),
             }
         }
-        Ok(None)
     }
 
     fn command(&mut self, message: Message) -> Result<Option<Item>, ProtocolError> {
         let header = message.header;
+        if let State::Revoked(errno) = self.state {
+            self.answer_error(&header, errno);
+            return Ok(None);
+        }
         if header.command == Command::VERSION {
             return self.version(&message);
         }
@@ -117,8 +135,16 @@ impl Server {
             Command::DEVICE_GET_REGION_INFO => self.device_get_region_info(&message),
             Command::DEVICE_GET_REGION_IO_FDS => self.device_get_region_io_fds(&message),
             Command::DEVICE_GET_IRQ_INFO => self.device_get_irq_info(&message),
-            _ => Err(Errno::NOTSUP),
+            Command::DEVICE_FEATURE => self.device_feature(&message),
+            command if command.is_spoken() => Err(Errno::NOTSUP),
+            _ => Ok(Some(self.other(message))),
         }
+    }
+
+    /// A command of the users' own.
+    fn other(&mut self, message: Message) -> Item {
+        let token = self.token(&message.header, Body::Other, Restore::Nothing);
+        Item::Other { token, data: message.payload, fds: message.fds }
     }
 
     fn answer_error(&mut self, header: &Header, errno: Errno) {
@@ -128,15 +154,15 @@ impl Server {
     }
 
     /// Counts a command as taken.
-    fn token(&mut self, header: &Header, body: Body, restore: Restore) -> Token {
+    pub(super) fn token(&mut self, header: &Header, body: Body, restore: Restore) -> Token {
         let token = Token {
+            serial: self.open.insert(header),
             id: header.id,
             command: header.command,
             no_reply: header.wants_no_reply(),
             body,
             restore,
         };
-        self.unanswered += 1;
         self.reserved += token.reply_size();
         token
     }
@@ -148,6 +174,8 @@ impl Server {
                 return Ok(None);
             }
             State::Refusing(errno) => Some(("this server takes no client now", errno)),
+            // Commands do not come here in these states.
+            State::Revoked(errno) => Some(("the client's access was taken away", errno)),
             State::Failed(error) => return Err(error),
             State::Waiting if message.header.wants_no_reply() => {
                 Some(("the client wants no reply", Errno::INVAL))
@@ -159,8 +187,9 @@ impl Server {
             None => self.proposal(message),
         };
         match proposal {
-            Ok(negotiated) => {
-                let payload = version::accept(&self.limits, &negotiated);
+            Ok((negotiated, offered)) => {
+                let payload = version::accept(&self.limits, &negotiated, &offered);
+                self.inbox.allow_fds(self.limits.max_msg_fds);
                 let header = Header::reply(message.header.id, Command::VERSION, 0);
                 self.outbox.push(header, &[&payload]);
                 self.state = State::Ready(negotiated);
@@ -173,13 +202,27 @@ impl Server {
         }
     }
 
-    fn proposal(&self, message: &Message) -> Result<Negotiated, (&'static str, Errno)> {
+    /// What holds, and what this side's user offers.
+    fn proposal(
+        &mut self,
+        message: &Message,
+    ) -> Result<(Negotiated, Capabilities), (&'static str, Errno)> {
         let payload = self.inbox.bytes(message.payload.clone());
-        let proposal = Proposal::decode(payload).map_err(|reason| (reason, Errno::INVAL))?;
+        let (proposal, theirs) =
+            Proposal::decode(payload).map_err(|reason| (reason, Errno::INVAL))?;
         if proposal.major != MAJOR {
             return Err(("the client's major version is not 0", Errno::NOTSUP));
         }
-        Ok(proposal.agree(&self.limits))
+        let negotiated = proposal.agree(&self.limits);
+        if negotiated.pgsizes == 0 {
+            return Err(("the client and this side have no page size in common", Errno::INVAL));
+        }
+        self.peer = theirs;
+        let Some(choose) = &mut self.choose else { return Ok((negotiated, Capabilities::new())) };
+        let ours = choose(&self.peer)
+            .map_err(|errno| ("the client's capabilities are not the ones wanted", errno))?;
+        version::check(&ours).map_err(|reason| (reason, Errno::IO))?;
+        Ok((negotiated, ours))
     }
 
     /// The payload of a command that takes no descriptors and has at least `size` bytes.
@@ -284,6 +327,10 @@ impl Server {
         let (address, size) = (map.address, map.size);
         let extent = Extent { size, readable: map.readable, writable: map.writable };
         let State::Ready(negotiated) = &self.state else { return Err(Errno::PROTO) };
+        if (address | size | map.offset) % negotiated.page_size() != 0 {
+            return Err(Errno::INVAL);
+        }
+        self.info.reaches(&map)?;
         self.maps.insert(address, extent, negotiated.max_dma_maps)?;
         let restore = Restore::Mapped { address, size };
         let token = self.token(&message.header, Body::Empty, restore);

@@ -7,9 +7,25 @@ use super::{
 };
 use crate::pending::RequestId;
 use crate::version::Negotiated;
-use crate::wire::{ACCESS_SIZE, Command, dma_access, u32_at, u64_at};
+use crate::wire::{ACCESS_SIZE, Command, FLAG_NO_REPLY, dma_access, u32_at, u64_at};
 
 /// A request that waits for the client's reply.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asked {
+    Dma(DmaRequest),
+    /// A command of the users' own.
+    Other(Command),
+}
+
+impl Asked {
+    fn command(&self) -> Command {
+        match self {
+            Asked::Dma(request) => request.command,
+            Asked::Other(command) => *command,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DmaRequest {
     command: Command,
@@ -20,7 +36,7 @@ pub(super) struct DmaRequest {
 /// The way from a device to the client's memory, by messages.
 pub struct Bus<'a> {
     pub(super) outbox: &'a mut Outbox,
-    pub(super) requests: &'a mut Pending<DmaRequest>,
+    pub(super) requests: &'a mut Pending<Asked>,
     pub(super) maps: &'a Maps,
     pub(super) limits: &'a Limits,
     pub(super) negotiated: Option<Negotiated>,
@@ -35,8 +51,8 @@ impl Bus<'_> {
     /// `NotMapped` if the client has not made the whole range readable; the limits.
     pub fn dma_read(&mut self, address: u64, count: u32) -> Result<RequestId, RequestError> {
         self.check(address, count as usize, false)?;
-        let (id, request) =
-            self.requests.insert(DmaRequest { command: Command::DMA_READ, address, count });
+        let asked = Asked::Dma(DmaRequest { command: Command::DMA_READ, address, count });
+        let (id, request) = self.requests.insert(asked);
         let payload = dma_access(address, u64::from(count));
         self.outbox.push(Header::command(id, Command::DMA_READ, 0), &[&payload]);
         Ok(request)
@@ -50,11 +66,46 @@ impl Bus<'_> {
     pub fn dma_write(&mut self, address: u64, data: &[u8]) -> Result<RequestId, RequestError> {
         self.check(address, data.len(), true)?;
         let count = data.len() as u32;
-        let (id, request) =
-            self.requests.insert(DmaRequest { command: Command::DMA_WRITE, address, count });
+        let asked = Asked::Dma(DmaRequest { command: Command::DMA_WRITE, address, count });
+        let (id, request) = self.requests.insert(asked);
         let payload = dma_access(address, u64::from(count));
         self.outbox.push(Header::command(id, Command::DMA_WRITE, 0), &[&payload, data]);
         Ok(request)
+    }
+
+    /// Sends the client a command that the engines do not know. The answer comes as an `Answered` event
+    /// (or to [`Device::answered`](super::Device::answered)); a client that does not know the command
+    /// either says ENOTSUP.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` for a command that the engines know; the limits.
+    pub fn ask(&mut self, command: Command, data: &[u8]) -> Result<RequestId, RequestError> {
+        self.check_other(command, data.len())?;
+        let (id, request) = self.requests.insert(Asked::Other(command));
+        self.outbox.push(Header::command(id, command, 0), &[data]);
+        Ok(request)
+    }
+
+    /// Sends the client a command that the engines do not know, and wants no answer.
+    ///
+    /// # Errors
+    ///
+    /// As for [`ask`](Bus::ask).
+    pub fn tell(&mut self, command: Command, data: &[u8]) -> Result<(), RequestError> {
+        self.check_other(command, data.len())?;
+        let mut header = Header::command(self.requests.unanswered(), command, 0);
+        header.flags |= FLAG_NO_REPLY;
+        self.outbox.push(header, &[data]);
+        Ok(())
+    }
+
+    fn check_other(&self, command: Command, count: usize) -> Result<(), RequestError> {
+        if command.is_spoken() {
+            let reason = "the engines know this command; a user's own has another number";
+            return Err(RequestError::Invalid { reason });
+        }
+        self.check_room(count)
     }
 
     /// Drops the answer to a request when it comes. False if it has come already.
@@ -63,12 +114,17 @@ impl Bus<'_> {
     }
 
     fn check(&self, address: u64, count: usize, write: bool) -> Result<(), RequestError> {
+        self.check_room(count)?;
+        if !self.maps.allow(address, count as u64, write) {
+            return Err(RequestError::NotMapped { address, count: count as u64 });
+        }
+        Ok(())
+    }
+
+    fn check_room(&self, count: usize) -> Result<(), RequestError> {
         let negotiated = self.negotiated.as_ref().ok_or(RequestError::NotReady)?;
         if count > negotiated.max_data_xfer_size as usize {
             return Err(RequestError::TooLarge { count, limit: negotiated.max_data_xfer_size });
-        }
-        if !self.maps.allow(address, count as u64, write) {
-            return Err(RequestError::NotMapped { address, count: count as u64 });
         }
         if self.requests.is_full() {
             return Err(RequestError::TooManyOutstanding { limit: self.requests.limit() });
@@ -101,25 +157,34 @@ impl Server {
 
     pub(super) fn reply(&mut self, message: Message) -> Result<Option<Item>, ProtocolError> {
         let Header { id, command, .. } = message.header;
-        if !matches!(self.state, State::Ready(_)) {
-            return Err(ProtocolError::NotNegotiated { command: command.0 });
+        match self.state {
+            State::Ready(_) => {}
+            // Whatever it answers is over.
+            State::Revoked(_) => return Ok(None),
+            _ => return Err(ProtocolError::NotNegotiated { command: command.0 }),
         }
         let unexpected = ProtocolError::UnexpectedReply { id, command: command.0 };
         let answered = self.requests.take(id).ok_or(unexpected)?;
-        if answered.what.command != command {
+        if answered.what.command() != command {
             return Err(unexpected);
         }
         if answered.forgotten {
             return Ok(None);
         }
-        let data = match message.header.error_reply() {
+        let request = answered.request;
+        let errno = message.header.error_reply();
+        let Asked::Dma(asked) = answered.what else {
+            let result = errno.map_or(Ok(message.payload), Err);
+            return Ok(Some(Item::Answered { request, result }));
+        };
+        let data = match errno {
             Some(errno) => Err(errno),
-            None => self.check_reply(&answered.what, &message),
+            None => self.check_reply(&asked, &message),
         };
         let start = message.payload.start + ACCESS_SIZE;
         let result = data.map(|count| start..start + count);
         let result = result.map(|range| if range.is_empty() { 0..0 } else { range });
-        Ok(Some(Item::DmaDone { request: answered.request, result }))
+        Ok(Some(Item::DmaDone { request, result }))
     }
 
     /// Bytes of data in a good reply. Some clients repeat the count of a write in four bytes.

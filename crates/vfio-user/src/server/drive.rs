@@ -1,11 +1,24 @@
 //! Gives a device its commands one by one and answers each at once.
 
 use super::commands::{Item, set_irqs};
-use super::{Bus, Errno, Inbox, MultiWrites, ProtocolError, RegionAccess, Server, Token};
+use super::{
+    Bus, Errno, Inbox, MultiWrites, OwnedFd, ProtocolError, Range, RegionAccess, Server, SharedFd,
+    Token,
+};
 use crate::irqs::SetIrqs;
 use crate::maps::{DmaMap, DmaUnmap};
 use crate::pending::RequestId;
 use crate::version::Negotiated;
+use crate::wire::Command;
+
+/// What a device answers to a command of the users' own.
+#[derive(Debug, Default)]
+pub struct OtherReply {
+    /// At most 4096 bytes.
+    pub data: Vec<u8>,
+    /// At most as many as the client takes.
+    pub fds: Vec<SharedFd>,
+}
 
 /// A device that answers every command at once. Use [`Server::poll`] if answers take time.
 ///
@@ -76,6 +89,49 @@ pub trait Device {
         Ok(())
     }
 
+    /// The client asks for the value of a feature that the device describes as readable.
+    ///
+    /// # Errors
+    ///
+    /// What the client is told.
+    fn feature_get(&mut self, feature: u16, value: &mut Vec<u8>) -> Result<(), Errno> {
+        let _ = (feature, value);
+        Err(Errno::NOTTY)
+    }
+
+    /// The client changes a feature that the device describes as writable.
+    ///
+    /// # Errors
+    ///
+    /// What the client is told.
+    fn feature_set(&mut self, feature: u16, value: &[u8]) -> Result<(), Errno> {
+        let _ = (feature, value);
+        Err(Errno::NOTTY)
+    }
+
+    /// A command that the engine does not know: what it means, client and device have agreed upon. The
+    /// reply is empty before.
+    ///
+    /// # Errors
+    ///
+    /// What the client is told; ENOTSUP for a command that the device does not know either.
+    fn other(
+        &mut self,
+        bus: &mut Bus<'_>,
+        command: Command,
+        data: &[u8],
+        fds: Vec<OwnedFd>,
+        reply: &mut OtherReply,
+    ) -> Result<(), Errno> {
+        let _ = (bus, command, data, fds, reply);
+        Err(Errno::NOTSUP)
+    }
+
+    /// The client answered a command that was sent by [`Bus::ask`], or did not know it.
+    fn answered(&mut self, bus: &mut Bus<'_>, request: RequestId, result: Result<&[u8], Errno>) {
+        let _ = (bus, request, result);
+    }
+
     /// The client answered a DMA request that was made on the bus: the data read (empty for a write),
     /// or its error.
     fn dma_done(&mut self, bus: &mut Bus<'_>, request: RequestId, result: Result<&[u8], Errno>) {
@@ -93,20 +149,54 @@ impl Server {
     ///
     /// The client broke the protocol: send what is queued, close, and drop the engine.
     pub fn serve(&mut self, device: &mut impl Device) -> Result<(), ProtocolError> {
-        while let Some(item) = self.take()? {
-            self.give(item, device);
-        }
+        while self.serve_some(device, usize::MAX)? > 0 {}
         Ok(())
+    }
+
+    /// As [`serve`](Server::serve), and gives the device at most so many commands; how many it was
+    /// given. [`has_work`](Server::has_work) says whether more are there.
+    ///
+    /// # Errors
+    ///
+    /// As for [`serve`](Server::serve).
+    pub fn serve_some(
+        &mut self,
+        device: &mut impl Device,
+        most: usize,
+    ) -> Result<usize, ProtocolError> {
+        let mut served = 0;
+        while served < most {
+            let Some(item) = self.take()? else { break };
+            self.give(item, device);
+            served += 1;
+        }
+        Ok(served)
     }
 
     fn give(&mut self, item: Item, device: &mut impl Device) {
         let (token, result) = match item {
             Item::Negotiated(negotiated) => return device.negotiated(&negotiated),
             Item::Read { token, access } => return self.give_read(token, access, device),
+            Item::FeatureGet { token, feature, .. } => {
+                let mut value = Vec::new();
+                return match device.feature_get(feature, &mut value) {
+                    Ok(()) => self.complete_with(token, &value, Vec::new()),
+                    Err(errno) => self.complete(token, Err(errno)),
+                };
+            }
+            Item::Other { token, data, fds } => return self.give_other(token, data, fds, device),
+            Item::Answered { request, result } => {
+                let (inbox, mut bus) = self.split();
+                let result = result.map(|range| inbox.bytes(range));
+                return device.answered(&mut bus, request, result);
+            }
             Item::DmaDone { request, result } => {
                 let (inbox, mut bus) = self.split();
                 let result = result.map(|range| inbox.bytes(range));
                 return device.dma_done(&mut bus, request, result);
+            }
+            Item::FeatureSet { token, feature, data } => {
+                (token, device.feature_set(feature, self.inbox.bytes(data)))
             }
             Item::Write { token, access, data } => {
                 let (inbox, mut bus) = self.split();
@@ -125,6 +215,22 @@ impl Server {
             Item::Reset { token } => (token, device.reset(&mut self.bus())),
         };
         self.complete(token, result);
+    }
+
+    fn give_other(
+        &mut self,
+        token: Token,
+        data: Range<usize>,
+        fds: Vec<OwnedFd>,
+        device: &mut impl Device,
+    ) {
+        let mut reply = OtherReply::default();
+        let (inbox, mut bus) = self.split();
+        let data = inbox.bytes(data);
+        match device.other(&mut bus, token.command, data, fds, &mut reply) {
+            Ok(()) => self.complete_with(token, &reply.data, reply.fds),
+            Err(errno) => self.complete(token, Err(errno)),
+        }
     }
 
     fn give_read(&mut self, token: Token, access: RegionAccess, device: &mut impl Device) {

@@ -1,5 +1,8 @@
 //! What the engine hands to the embedder, and the tokens by which it is answered.
 
+use std::os::fd::OwnedFd;
+
+use super::OTHER_REPLY_BYTES;
 use crate::errno::Errno;
 use crate::irqs::SetIrqs;
 use crate::maps::{DmaMap, DmaUnmap, Extent};
@@ -63,6 +66,44 @@ pub enum Event<'a> {
         /// To be answered.
         token: Token,
     },
+    /// Tell the value of a feature. Answer with [`complete_with`](super::Server::complete_with).
+    FeatureGet {
+        /// To be answered.
+        token: Token,
+        /// Its number; the description says that it can be read.
+        feature: u16,
+        /// Bytes that the client has room for.
+        room: u32,
+    },
+    /// Change a feature.
+    FeatureSet {
+        /// To be answered.
+        token: Token,
+        /// Its number; the description says that it can be changed.
+        feature: u16,
+        /// Its new value.
+        data: &'a [u8],
+    },
+    /// A command that the engine does not know. Answer with
+    /// [`complete_with`](super::Server::complete_with), or with ENOTSUP if the user does not know it
+    /// either.
+    Other {
+        /// To be answered.
+        token: Token,
+        /// Its number.
+        command: Command,
+        /// What came with it.
+        data: &'a [u8],
+        /// Descriptors that came with it.
+        fds: Vec<OwnedFd>,
+    },
+    /// The client answered a command of the server's user.
+    Answered {
+        /// What `ask` returned.
+        request: RequestId,
+        /// What the client gave, or its error.
+        result: Result<&'a [u8], Errno>,
+    },
     /// The client answered a DMA read or write of the server.
     DmaDone {
         /// What `dma_read` or `dma_write` returned.
@@ -88,6 +129,7 @@ pub struct RegionAccess {
 #[must_use = "the client waits for an answer: give it to complete or complete_read"]
 #[derive(Debug)]
 pub struct Token {
+    pub(super) serial: u64,
     pub(super) id: u16,
     pub(super) command: Command,
     pub(super) no_reply: bool,
@@ -96,11 +138,14 @@ pub struct Token {
 }
 
 /// What the reply repeats of the command.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) enum Body {
     Empty,
     Access(RegionAccess),
     Multi { count: u64 },
+    FeatureGet { flags: u32, room: u32 },
+    FeatureSet { payload: Vec<u8> },
+    Other,
     Unmap { argsz: u32, flags: u32, address: u64, size: u64 },
 }
 
@@ -126,24 +171,58 @@ impl Token {
         }
     }
 
+    /// Bytes of data that the reply may have, if it is one of those that have any.
+    pub(super) fn room(&self) -> Option<usize> {
+        match self.body {
+            Body::FeatureGet { room, .. } => Some((room as usize).min(OTHER_REPLY_BYTES)),
+            Body::Other => Some(OTHER_REPLY_BYTES),
+            _ => None,
+        }
+    }
+
     /// Bytes that the reply will take in the queue, at most.
     pub(super) fn reply_size(&self) -> usize {
         let data = self.read().map_or(0, |access| access.count as usize);
-        wire::HEADER_SIZE + wire::DMA_UNMAP_SIZE + data
+        let other = self.room().unwrap_or(0) + self.echo().len();
+        wire::HEADER_SIZE + wire::DMA_UNMAP_SIZE + data + other
+    }
+
+    /// What comes before `data` bytes of data in the good reply to a command with [`Token::room`].
+    pub(super) fn reply_to_get(&self, data: usize) -> ([u8; wire::FEATURE_SIZE], usize) {
+        match self.body {
+            Body::FeatureGet { flags, .. } => {
+                let size = (wire::FEATURE_SIZE + data) as u32;
+                (wire::Fixed::new().u32(size).u32(flags).done(), wire::FEATURE_SIZE)
+            }
+            _ => ([0; wire::FEATURE_SIZE], 0),
+        }
+    }
+
+    /// What the good reply repeats in full.
+    pub(super) fn echo(&self) -> &[u8] {
+        match &self.body {
+            Body::FeatureSet { payload } => payload,
+            _ => &[],
+        }
     }
 
     /// The payload of the good reply to anything but a read.
     pub(super) fn reply(&self) -> ([u8; wire::DMA_UNMAP_SIZE], usize) {
         let mut bytes = [0; wire::DMA_UNMAP_SIZE];
         let length = match self.body {
-            Body::Empty => 0,
+            Body::Empty | Body::Other | Body::FeatureSet { .. } => 0,
+            Body::FeatureGet { .. } => {
+                let (fixed, length) = self.reply_to_get(0);
+                bytes[..length].copy_from_slice(&fixed);
+                length
+            }
             Body::Access(access) => {
                 let fixed = wire::region_access(access.offset, access.region, access.count);
                 bytes[..fixed.len()].copy_from_slice(&fixed);
                 fixed.len()
             }
             Body::Multi { count } => {
-                bytes[..8].copy_from_slice(&count.to_ne_bytes());
+                bytes[..8].copy_from_slice(&count.to_le_bytes());
                 8
             }
             Body::Unmap { argsz, flags, address, size } => {

@@ -48,6 +48,9 @@ impl Server {
         let index = u32_at(self.payload(message, REGION_INFO_SIZE)?, 8);
         let info = Arc::clone(&self.info);
         let region = info.regions.get(index as usize).ok_or(Errno::INVAL)?;
+        // A client that takes no descriptors reads and writes by messages.
+        let unmapped = Region { mapping: None, io_fds: Vec::new(), ..*region };
+        let region = if self.sends_fds() { region } else { &unmapped };
         let capabilities = sparse_capability(region);
         let needed = REGION_INFO_SIZE + capabilities.len();
         let fixed: [u8; REGION_INFO_SIZE] = Fixed::new()
@@ -72,6 +75,8 @@ impl Server {
         let index = u32_at(self.payload(message, IO_FDS_SIZE)?, 8);
         let info = Arc::clone(&self.info);
         let region = info.regions.get(index as usize).ok_or(Errno::INVAL)?;
+        let unmapped = Region { mapping: None, io_fds: Vec::new(), ..*region };
+        let region = if self.sends_fds() { region } else { &unmapped };
         let (table, fds) = io_fd_table(region);
         let State::Ready(negotiated) = &self.state else { return Err(Errno::PROTO) };
         if fds.len() > negotiated.peer_max_msg_fds as usize {
@@ -98,7 +103,12 @@ impl Server {
         if room < least { Err(Errno::INVAL) } else { Ok(room) }
     }
 
-    fn answer(&mut self, message: &Message, parts: &[&[u8]], fds: Vec<SharedFd>) {
+    /// Whether the client takes descriptors at all.
+    fn sends_fds(&self) -> bool {
+        self.negotiated().is_some_and(|negotiated| negotiated.peer_max_msg_fds > 0)
+    }
+
+    pub(super) fn answer(&mut self, message: &Message, parts: &[&[u8]], fds: Vec<SharedFd>) {
         if !message.header.wants_no_reply() {
             let header = Header::reply(message.header.id, message.header.command, 0);
             self.outbox.push_with_fds(header, parts, fds);
@@ -113,15 +123,15 @@ fn sparse_capability(region: &Region) -> Vec<u8> {
         return Vec::new();
     }
     let mut bytes = Vec::with_capacity(SPARSE_HEADER_SIZE + areas.len() * SPARSE_AREA_SIZE);
-    bytes.extend_from_slice(&CAP_SPARSE_MMAP.to_ne_bytes());
-    bytes.extend_from_slice(&1u16.to_ne_bytes());
-    bytes.extend_from_slice(&0u32.to_ne_bytes());
+    bytes.extend_from_slice(&CAP_SPARSE_MMAP.to_le_bytes());
+    bytes.extend_from_slice(&1u16.to_le_bytes());
+    bytes.extend_from_slice(&0u32.to_le_bytes());
     debug_assert_eq!(bytes.len(), CAP_HEADER_SIZE, "the header of a capability is 8 bytes");
-    bytes.extend_from_slice(&(areas.len() as u32).to_ne_bytes());
-    bytes.extend_from_slice(&0u32.to_ne_bytes());
+    bytes.extend_from_slice(&(areas.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(&0u32.to_le_bytes());
     for area in areas {
-        bytes.extend_from_slice(&area.offset.to_ne_bytes());
-        bytes.extend_from_slice(&area.size.to_ne_bytes());
+        bytes.extend_from_slice(&area.offset.to_le_bytes());
+        bytes.extend_from_slice(&area.size.to_le_bytes());
     }
     bytes
 }

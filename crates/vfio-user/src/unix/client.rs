@@ -1,25 +1,27 @@
-//! A client engine on a connection, with calls that wait for their replies.
+//! A client engine on a stream, with calls that wait for their replies.
+//!
+//! Every wait has a limit, whatever the server sends meanwhile.
+
+mod calls;
+mod several;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Connection, Ready};
-use crate::client::{
-    Client, ClientEvent, DeviceSummary, MapRequest, RegionInfo, RegionIoFds, Reply,
-};
-use crate::device::Irq;
+use super::{Connection, Ready, Stream};
+use crate::client::{Client, ClientEvent, Reply};
 use crate::errno::Errno;
 use crate::error::{ProtocolError, RequestError};
-use crate::irqs::IrqAction;
 use crate::limits::Limits;
-use crate::maps::DmaUnmap;
-use crate::outbox::SharedFd;
 use crate::pending::RequestId;
-use crate::server::RegionAccess;
-use crate::version::Negotiated;
+use crate::version::{Capabilities, Negotiated};
+use crate::wire::Command;
+
+pub use several::OpenCall;
+
+use several::Calls;
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +55,7 @@ pub enum CallError {
     Protocol(#[from] ProtocolError),
 }
 
-/// The client's memory as the server reaches it by messages.
+/// The client's memory as the server reaches it by messages, and what else the server may ask.
 pub trait DmaMemory {
     /// The server reads.
     ///
@@ -68,6 +70,17 @@ pub trait DmaMemory {
     ///
     /// What the server is told, such as EFAULT for an address that is not shared.
     fn write(&mut self, address: u64, data: &[u8]) -> Result<(), Errno>;
+
+    /// A command of the server that the engine does not know. The reply is empty before, and has 4096
+    /// bytes at most.
+    ///
+    /// # Errors
+    ///
+    /// What the server is told; ENOTSUP for a command that is not known here either.
+    fn other(&mut self, command: Command, data: &[u8], reply: &mut Vec<u8>) -> Result<(), Errno> {
+        let _ = (command, data, reply);
+        Err(Errno::NOTSUP)
+    }
 }
 
 /// No memory: every DMA message is answered with EFAULT.
@@ -87,13 +100,18 @@ impl DmaMemory for NoMemory {
 /// A client whose calls block until their reply is there, at most for the time limit. While they wait
 /// they answer the server's DMA messages from the memory given.
 ///
-/// Calls take `&mut self`; put it behind a mutex to share it between threads.
-pub struct UnixClient {
-    connection: Connection,
+/// Calls take `&mut self`; put it behind a mutex to share it between threads. Calls that are
+/// [started](BlockingClient::start_read) and finished later can be open at the same time.
+pub struct BlockingClient<S> {
+    connection: S,
     client: Client,
     memory: Box<dyn DmaMemory + Send>,
     time_limit: Duration,
+    calls: Calls,
 }
+
+/// A client on an AF_UNIX socket.
+pub type UnixClient = BlockingClient<Connection>;
 
 impl UnixClient {
     /// Connects and agrees on a version, with no memory for DMA messages.
@@ -105,21 +123,44 @@ impl UnixClient {
         let connection = Connection::connect(path)?;
         UnixClient::new(connection, Limits::default(), time_limit, Box::new(NoMemory))
     }
+}
 
+impl<S: Stream> BlockingClient<S> {
     /// Agrees on a version over a fresh connection.
     ///
     /// # Errors
     ///
     /// The server refused, or gave no answer in time.
     pub fn new(
-        connection: Connection,
+        connection: S,
         limits: Limits,
         time_limit: Duration,
         memory: Box<dyn DmaMemory + Send>,
-    ) -> Result<UnixClient, CallError> {
+    ) -> Result<BlockingClient<S>, CallError> {
+        let none = Capabilities::new();
+        BlockingClient::with_capabilities(connection, limits, time_limit, memory, &none)
+    }
+
+    /// Agrees on a version over a fresh connection, with capabilities of the user's own.
+    ///
+    /// # Errors
+    ///
+    /// The server refused, or gave no answer in time.
+    pub fn with_capabilities(
+        mut connection: S,
+        limits: Limits,
+        time_limit: Duration,
+        memory: Box<dyn DmaMemory + Send>,
+        capabilities: &Capabilities,
+    ) -> Result<BlockingClient<S>, CallError> {
         connection.set_time_limit(Some(time_limit))?;
-        let mut client = UnixClient { connection, client: Client::new(limits), memory, time_limit };
-        let request = client.client.negotiate()?;
+        let mut engine = Client::new(limits);
+        if !connection.carries_descriptors() {
+            engine.without_descriptors();
+        }
+        let calls = Calls::new(limits.max_outstanding);
+        let mut client = BlockingClient { connection, client: engine, memory, time_limit, calls };
+        let request = client.client.negotiate_with(capabilities)?;
         client.wait(request, |_| Ok(()))?;
         Ok(client)
     }
@@ -140,248 +181,21 @@ impl UnixClient {
         self.client.negotiated()
     }
 
-    /// The socket, for instance to shut it down or to see who serves.
+    /// The server's capabilities beyond those that the engine knows.
     #[must_use]
-    pub fn connection(&self) -> &Connection {
+    pub fn peer_capabilities(&self) -> &Capabilities {
+        self.client.peer_capabilities()
+    }
+
+    /// The stream, for instance to shut it down or to see who serves.
+    #[must_use]
+    pub fn connection(&self) -> &S {
         &self.connection
     }
 
-    /// What the device has.
-    ///
-    /// # Errors
-    ///
-    /// See [`CallError`].
-    pub fn device_info(&mut self) -> Result<DeviceSummary, CallError> {
-        let request = self.client.device_info()?;
-        self.wait(request, |reply| match reply {
-            Reply::Device(summary) => Ok(summary),
-            _ => Err(wrong_reply()),
-        })
-    }
-
-    /// A region, with its sparse areas and the memory behind it.
-    ///
-    /// # Errors
-    ///
-    /// See [`CallError`].
-    pub fn region_info(&mut self, index: u32) -> Result<RegionInfo, CallError> {
-        // Room for one sparse area; a server that needs more says so.
-        let region = self.ask_region(index, 64)?;
-        if region.needed <= 64 {
-            return Ok(region);
-        }
-        let needed = region.needed;
-        self.ask_region(index, needed)
-    }
-
-    fn ask_region(&mut self, index: u32, room: u32) -> Result<RegionInfo, CallError> {
-        let request = self.client.region_info(index, room)?;
-        self.wait(request, |reply| match reply {
-            Reply::Region(region) => Ok(region),
-            _ => Err(wrong_reply()),
-        })
-    }
-
-    /// The I/O descriptors of a region.
-    ///
-    /// # Errors
-    ///
-    /// See [`CallError`].
-    pub fn region_io_fds(&mut self, index: u32) -> Result<RegionIoFds, CallError> {
-        let first = self.ask_io_fds(index, 16)?;
-        if first.needed <= 16 {
-            return Ok(first);
-        }
-        self.ask_io_fds(index, first.needed)
-    }
-
-    fn ask_io_fds(&mut self, index: u32, room: u32) -> Result<RegionIoFds, CallError> {
-        let request = self.client.region_io_fds(index, room)?;
-        self.wait(request, |reply| match reply {
-            Reply::IoFds(fds) => Ok(fds),
-            _ => Err(wrong_reply()),
-        })
-    }
-
-    /// An interrupt type.
-    ///
-    /// # Errors
-    ///
-    /// See [`CallError`].
-    pub fn irq_info(&mut self, index: u32) -> Result<Irq, CallError> {
-        let request = self.client.irq_info(index)?;
-        self.wait(request, |reply| match reply {
-            Reply::Irq(irq) => Ok(irq),
-            _ => Err(wrong_reply()),
-        })
-    }
-
-    /// Shares memory; with a descriptor if the server may map it.
-    ///
-    /// # Errors
-    ///
-    /// See [`CallError`].
-    pub fn dma_map(
-        &mut self,
-        map: &MapRequest,
-        fd: Option<BorrowedFd<'_>>,
-    ) -> Result<(), CallError> {
-        let fd = fd.map(|fd| fd.try_clone_to_owned()).transpose()?;
-        let request = self.client.dma_map(map, fd.map(Arc::new))?;
-        self.wait_done(request)
-    }
-
-    /// Takes memory back. When this returns the server has let go of it.
-    ///
-    /// # Errors
-    ///
-    /// See [`CallError`].
-    pub fn dma_unmap(&mut self, unmap: DmaUnmap) -> Result<(), CallError> {
-        let request = self.client.dma_unmap(unmap)?;
-        self.wait_done(request)
-    }
-
-    /// Masks, unmasks or raises interrupts now; see [`Client::irqs_now`].
-    ///
-    /// # Errors
-    ///
-    /// See [`CallError`].
-    pub fn irqs_now(
-        &mut self,
-        index: u32,
-        start: u32,
-        count: u32,
-        action: IrqAction,
-    ) -> Result<(), CallError> {
-        let request = self.client.irqs_now(index, start, count, action)?;
-        self.wait_done(request)
-    }
-
-    /// Masks, unmasks or raises some interrupts now; see [`Client::irqs_now_if`].
-    ///
-    /// # Errors
-    ///
-    /// See [`CallError`].
-    pub fn irqs_now_if(
-        &mut self,
-        index: u32,
-        start: u32,
-        which: &[u8],
-        action: IrqAction,
-    ) -> Result<(), CallError> {
-        let request = self.client.irqs_now_if(index, start, which, action)?;
-        self.wait_done(request)
-    }
-
-    /// Lets eventfds stand for an action, in as many messages as the server's limit asks for.
-    ///
-    /// # Errors
-    ///
-    /// See [`CallError`].
-    pub fn irqs_assign(
-        &mut self,
-        index: u32,
-        start: u32,
-        eventfds: &[SharedFd],
-        action: IrqAction,
-    ) -> Result<(), CallError> {
-        let negotiated = self.negotiated().ok_or(RequestError::NotReady)?;
-        let most = (negotiated.peer_max_msg_fds as usize).max(1);
-        let mut start = start;
-        for some in eventfds.chunks(most) {
-            let request = self.client.irqs_assign(index, start, some.to_vec(), action)?;
-            self.wait_done(request)?;
-            start = start.saturating_add(some.len() as u32);
-        }
-        Ok(())
-    }
-
-    /// Lets no eventfd stand for an action any more.
-    ///
-    /// # Errors
-    ///
-    /// See [`CallError`].
-    pub fn irqs_unassign(
-        &mut self,
-        index: u32,
-        start: u32,
-        count: u32,
-        action: IrqAction,
-    ) -> Result<(), CallError> {
-        let request = self.client.irqs_unassign(index, start, count, action)?;
-        self.wait_done(request)
-    }
-
-    /// Reads a region: all of `data`, in one message.
-    ///
-    /// # Errors
-    ///
-    /// See [`CallError`].
-    pub fn region_read(
-        &mut self,
-        region: u32,
-        offset: u64,
-        data: &mut [u8],
-    ) -> Result<(), CallError> {
-        let count = u32::try_from(data.len()).map_err(|_| self.too_large(data.len()))?;
-        let request = self.client.region_read(RegionAccess { region, offset, count })?;
-        self.wait(request, |reply| match reply {
-            Reply::Data(bytes) if bytes.len() == data.len() => {
-                data.copy_from_slice(bytes);
-                Ok(())
-            }
-            Reply::Data(bytes) => Err(CallError::Short { wanted: data.len(), got: bytes.len() }),
-            _ => Err(wrong_reply()),
-        })
-    }
-
-    /// Writes a region in one message.
-    ///
-    /// # Errors
-    ///
-    /// See [`CallError`].
-    pub fn region_write(&mut self, region: u32, offset: u64, data: &[u8]) -> Result<(), CallError> {
-        let request = self.client.region_write(region, offset, data)?;
-        self.wait_done(request)
-    }
-
-    /// Writes a region and does not wait; the server's error is not heard of.
-    ///
-    /// # Errors
-    ///
-    /// See [`CallError`].
-    pub fn region_write_posted(
-        &mut self,
-        region: u32,
-        offset: u64,
-        data: &[u8],
-    ) -> Result<(), CallError> {
-        self.client.region_write_posted(region, offset, data)?;
-        self.send_all()
-    }
-
-    /// Does several small writes with one message: (region, offset, at most 8 bytes).
-    ///
-    /// # Errors
-    ///
-    /// See [`CallError`].
-    pub fn region_write_multi(&mut self, writes: &[(u32, u64, &[u8])]) -> Result<(), CallError> {
-        let request = self.client.region_write_multi(writes)?;
-        self.wait_done(request)
-    }
-
-    /// Resets the device.
-    ///
-    /// # Errors
-    ///
-    /// See [`CallError`].
-    pub fn reset(&mut self) -> Result<(), CallError> {
-        let request = self.client.reset()?;
-        self.wait_done(request)
-    }
-
-    /// Answers the server's DMA messages for as long as `limit` while no call does. Call it when the
-    /// descriptor is readable. Returns when one read has been dealt with; false if nothing came.
+    /// Answers what the server asks, for as long as `limit` while no call does: DMA messages, and
+    /// commands of the users' own. Call it when the descriptor is readable. Returns when one read has
+    /// been dealt with; false if nothing came.
     ///
     /// # Errors
     ///
@@ -393,7 +207,7 @@ impl UnixClient {
         }
         self.fill()?;
         self.take_all()?;
-        self.send_all()?;
+        self.send_all(Instant::now() + self.time_limit)?;
         Ok(true)
     }
 
@@ -422,22 +236,26 @@ impl UnixClient {
         request: RequestId,
         read: impl FnOnce(Reply<'_>) -> Result<T, CallError>,
     ) -> Result<T, CallError> {
+        let deadline = Instant::now() + self.time_limit;
         let mut read = Some(read);
-        let mut deadline = None;
+        let mut first = true;
         loop {
             let all_sent = self.flush()?;
-            match deadline {
-                // The first read ends by the socket's own time limit, which saves a system call.
-                None if all_sent => self.fill()?,
-                Some(at) => self.wait_and_fill(all_sent, at)?,
-                None => {}
+            // The first read ends by the stream's own time limit, which saves a system call.
+            if first && all_sent && !self.client.has_work() {
+                self.fill()?;
+            } else {
+                self.wait_and_fill(all_sent, deadline)?;
             }
-            deadline = deadline.or_else(|| Some(Instant::now() + self.time_limit));
+            first = false;
             let mut result = None;
             while result.is_none() {
                 let taken = self.take(|id, reply| {
                     let read = if id == request { read.take() } else { None };
-                    read.map(|read| reply.map_err(CallError::Refused).and_then(read))
+                    match read {
+                        Some(read) => Ok(reply.map_err(CallError::Refused).and_then(read)),
+                        None => Err(reply),
+                    }
                 })?;
                 match taken {
                     Some(taken) => result = taken,
@@ -446,14 +264,21 @@ impl UnixClient {
             }
             if let Some(result) = result {
                 // Answers to DMA messages that came with the reply.
-                self.send_all()?;
+                self.send_all(deadline)?;
                 return result;
             }
         }
     }
 
-    /// Waits until the server sends or, if there is more to send, reads; and reads if it sent.
+    /// Waits until the server sends or, if there is more to send, reads; and reads if it sent. A server
+    /// that sends without end, and never what is waited for, does not lengthen the wait.
     fn wait_and_fill(&mut self, all_sent: bool, deadline: Instant) -> Result<(), CallError> {
+        if Instant::now() >= deadline {
+            return Err(CallError::TimedOut(self.time_limit));
+        }
+        if self.client.has_work() {
+            return Ok(());
+        }
         let wanted = Ready { readable: self.client.wants_input(), writable: !all_sent };
         let ready = self.connection.wait(wanted, Some(deadline))?;
         if ready.is_none() {
@@ -463,42 +288,52 @@ impl UnixClient {
     }
 
     /// Sends all that is queued. While the server does not read, what it sends is dealt with.
-    fn send_all(&mut self) -> Result<(), CallError> {
-        let mut deadline = None;
+    fn send_all(&mut self, deadline: Instant) -> Result<(), CallError> {
         while !self.flush()? {
-            let at = *deadline.get_or_insert_with(|| Instant::now() + self.time_limit);
-            self.wait_and_fill(false, at)?;
+            self.wait_and_fill(false, deadline)?;
             self.take_all()?;
         }
         Ok(())
     }
 
-    /// Deals with everything that came while no call waits: a reply answers one that gave up.
+    /// Deals with everything that came while no call waits: a reply belongs to a call that was started,
+    /// or to one that gave up.
     fn take_all(&mut self) -> Result<(), CallError> {
-        while self.take(|_, _| ())?.is_some() {}
+        while self.take(|_, reply| Err::<(), _>(reply))?.is_some() {}
         Ok(())
     }
 
-    /// Deals with one event: a DMA message is answered, a reply is given to `on_reply`. None if there
-    /// is no event.
-    fn take<T: Default>(
+    /// Deals with one event: a request of the server is answered, a reply is given to `on_reply`. If
+    /// that gives it back, it is kept for the call that was started with it. None if there is no event;
+    /// what `on_reply` made of it if it took it.
+    fn take<T>(
         &mut self,
-        on_reply: impl FnOnce(RequestId, Result<Reply<'_>, Errno>) -> T,
-    ) -> Result<Option<T>, CallError> {
+        on_reply: impl for<'a> FnOnce(
+            RequestId,
+            Result<Reply<'a>, Errno>,
+        ) -> Result<T, Result<Reply<'a>, Errno>>,
+    ) -> Result<Option<Option<T>>, CallError> {
         let Some(event) = self.client.poll()? else { return Ok(None) };
         match event {
-            ClientEvent::Reply { request, reply } => Ok(Some(on_reply(request, reply))),
+            ClientEvent::Reply { request, reply } => match on_reply(request, reply) {
+                Ok(value) => return Ok(Some(Some(value))),
+                Err(reply) => self.calls.keep(request, reply),
+            },
             ClientEvent::DmaRead { token, address, .. } => {
                 let memory = &mut self.memory;
                 self.client.complete(token, |data| memory.read(address, data));
-                Ok(Some(T::default()))
             }
             ClientEvent::DmaWrite { token, address, data } => {
                 let result = self.memory.write(address, data);
                 self.client.complete(token, |_| result);
-                Ok(Some(T::default()))
+            }
+            ClientEvent::Other { token, command, data } => {
+                let mut reply = Vec::new();
+                let result = self.memory.other(command, data, &mut reply);
+                self.client.complete_other(token, result.map(|()| reply.as_slice()));
             }
         }
+        Ok(Some(None))
     }
 
     fn fill(&mut self) -> Result<(), CallError> {
@@ -547,7 +382,7 @@ impl UnixClient {
     }
 }
 
-impl AsFd for UnixClient {
+impl<S: AsFd> AsFd for BlockingClient<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.connection.as_fd()
     }

@@ -15,10 +15,13 @@ use rustix::net::{
 };
 use rustix::time::Timespec;
 
+use super::Stream;
 use crate::outbox::{SharedFd, Transmit};
 
 /// What the kernel passes with one message at most.
 const SCM_MAX_FD: usize = 253;
+/// A closed connection is an error and never a signal; a send never waits.
+const SEND_FLAGS: SendFlags = SendFlags::NOSIGNAL.union(SendFlags::DONTWAIT);
 const RECEIVE_SPACE: usize = rustix::cmsg_space!(ScmRights(SCM_MAX_FD));
 
 /// One end of an AF_UNIX stream socket, close-on-exec.
@@ -119,13 +122,7 @@ impl Connection {
     ///
     /// As for [`receive`](Connection::receive).
     pub fn receive_bytes(&self, space: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match recv(&self.stream, &mut *space, RecvFlags::empty()) {
-                Err(SystemError::INTR) => {}
-                Err(error) => return Err(error.into()),
-                Ok((count, _)) => return Ok(count),
-            }
-        }
+        receive_once(self.stream.as_fd(), space)
     }
 
     /// Sends as much as the socket takes now: how many bytes. The descriptors go with the first of
@@ -136,25 +133,18 @@ impl Connection {
     /// `WouldBlock` if the socket takes nothing now; wait with [`wait`](Connection::wait). Others of
     /// `sendmsg`. A closed connection is EPIPE and never a signal.
     pub fn send(&self, transmit: Transmit<'_>) -> io::Result<usize> {
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        if transmit.fds.is_empty() {
+            return send_some(self.stream.as_fd(), transmit.bytes);
+        }
         loop {
-            let sent = if transmit.fds.is_empty() {
-                send(&self.stream, transmit.bytes, flags)
-            } else {
-                self.send_with_fds(transmit, flags)?
-            };
-            match sent {
+            match self.send_with_fds(transmit)? {
                 Err(SystemError::INTR) => {}
                 other => return Ok(other?),
             }
         }
     }
 
-    fn send_with_fds(
-        &self,
-        transmit: Transmit<'_>,
-        flags: SendFlags,
-    ) -> io::Result<Result<usize, SystemError>> {
+    fn send_with_fds(&self, transmit: Transmit<'_>) -> io::Result<Result<usize, SystemError>> {
         let fds = borrowed(transmit.fds)?;
         let mut space = [MaybeUninit::uninit(); RECEIVE_SPACE];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -162,7 +152,7 @@ impl Connection {
             return Err(too_many(transmit.fds.len()));
         }
         let slices = [IoSlice::new(transmit.bytes)];
-        Ok(sendmsg(&self.stream, &slices, &mut control, flags))
+        Ok(sendmsg(&self.stream, &slices, &mut control, SEND_FLAGS))
     }
 
     /// Waits until what is asked for is possible, or the other end closed (then both are).
@@ -171,26 +161,7 @@ impl Connection {
     ///
     /// Those of `poll`.
     pub fn wait(&self, wanted: Ready, deadline: Option<Instant>) -> io::Result<Ready> {
-        let mut flags = PollFlags::empty();
-        flags.set(PollFlags::IN, wanted.readable);
-        flags.set(PollFlags::OUT, wanted.writable);
-        loop {
-            let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
-            let timeout = left.map(timespec);
-            let mut fds = [PollFd::new(&self.stream, flags)];
-            match poll(&mut fds, timeout.as_ref()) {
-                Err(SystemError::INTR) => {}
-                Err(error) => return Err(error.into()),
-                Ok(_) => {
-                    let found = fds[0].revents();
-                    let closed = found.intersects(PollFlags::HUP | PollFlags::ERR);
-                    return Ok(Ready {
-                        readable: wanted.readable && (closed || found.contains(PollFlags::IN)),
-                        writable: wanted.writable && (closed || found.contains(PollFlags::OUT)),
-                    });
-                }
-            }
-        }
+        wait_for(self.stream.as_fd(), wanted, deadline)
     }
 
     /// How long a blocking read may take, and how long a [`Session`](super::Session) may wait for the
@@ -253,6 +224,89 @@ impl Connection {
     /// Those of `shutdown`.
     pub fn shutdown(&self) -> io::Result<()> {
         self.stream.shutdown(std::net::Shutdown::Both)
+    }
+}
+
+impl Stream for Connection {
+    fn carries_descriptors(&self) -> bool {
+        true
+    }
+
+    fn receive(&mut self, space: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
+        Connection::receive(self, space, fds)
+    }
+
+    fn receive_bytes(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        Connection::receive_bytes(self, space)
+    }
+
+    fn send(&mut self, transmit: Transmit<'_>) -> io::Result<usize> {
+        Connection::send(self, transmit)
+    }
+
+    fn wait(&mut self, wanted: Ready, deadline: Option<Instant>) -> io::Result<Ready> {
+        Connection::wait(self, wanted, deadline)
+    }
+
+    fn set_time_limit(&mut self, limit: Option<Duration>) -> io::Result<()> {
+        Connection::set_time_limit(self, limit)
+    }
+
+    fn time_limit(&self) -> io::Result<Option<Duration>> {
+        Connection::time_limit(self)
+    }
+
+    fn shutdown(&mut self) -> io::Result<()> {
+        Connection::shutdown(self)
+    }
+}
+
+/// Reads once: how many bytes, 0 at the end of the stream.
+pub(super) fn receive_once(socket: BorrowedFd<'_>, space: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match recv(socket, &mut *space, RecvFlags::empty()) {
+            Err(SystemError::INTR) => {}
+            Err(error) => return Err(error.into()),
+            Ok((count, _)) => return Ok(count),
+        }
+    }
+}
+
+/// Sends as much as the socket takes now.
+pub(super) fn send_some(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match send(socket, bytes, SEND_FLAGS) {
+            Err(SystemError::INTR) => {}
+            other => return Ok(other?),
+        }
+    }
+}
+
+/// Waits until what is asked for is possible, or the other end closed.
+pub(super) fn wait_for(
+    socket: BorrowedFd<'_>,
+    wanted: Ready,
+    deadline: Option<Instant>,
+) -> io::Result<Ready> {
+    let mut flags = PollFlags::empty();
+    flags.set(PollFlags::IN, wanted.readable);
+    flags.set(PollFlags::OUT, wanted.writable);
+    loop {
+        let left = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = left.map(timespec);
+        let mut fds = [PollFd::new(&socket, flags)];
+        match poll(&mut fds, timeout.as_ref()) {
+            Err(SystemError::INTR) => {}
+            Err(error) => return Err(error.into()),
+            Ok(_) => {
+                let found = fds[0].revents();
+                let closed = found.intersects(PollFlags::HUP | PollFlags::ERR);
+                return Ok(Ready {
+                    readable: wanted.readable && (closed || found.contains(PollFlags::IN)),
+                    writable: wanted.writable && (closed || found.contains(PollFlags::OUT)),
+                });
+            }
+        }
     }
 }
 

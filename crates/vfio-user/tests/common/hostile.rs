@@ -11,8 +11,9 @@ use farside_vfio_user::device::{irq, region};
 use farside_vfio_user::server::RegionAccess;
 use farside_vfio_user::wire::{Command, HEADER_SIZE, Header};
 use farside_vfio_user::{
-    Bus, Client, Device, DeviceInfo, DmaMap, DmaUnmap, Errno, IoFd, IoFdKind, Irq, IrqAction,
-    IrqData, Limits, ProtocolError, Region, RequestId, Server, SetIrqs, SharedFd, SparseArea,
+    Bus, Client, Device, DeviceInfo, DmaMap, DmaUnmap, Errno, Feature, IoFd, IoFdKind, Irq,
+    IrqAction, IrqData, Limits, OtherReply, ProtocolError, Region, RequestId, Server, SetIrqs,
+    SharedFd, SparseArea,
 };
 
 /// Small limits, so that a short input reaches them.
@@ -23,6 +24,7 @@ pub(crate) fn limits() -> Limits {
         max_dma_maps: 4,
         max_outstanding: 8,
         max_queued_bytes: 4096,
+        pgsizes: 0x1004,
         ..Limits::default()
     }
 }
@@ -48,12 +50,27 @@ pub(crate) fn info() -> DeviceInfo {
         .region(region::CONFIG, Region::read_only(256))
         .irq(irq::INTX, Irq::INTX)
         .irq(irq::MSIX, Irq::messages(4))
+        .irq(irq::ERROR, Irq::NOTICE)
+        .irq(irq::REQUEST, Irq::NOTICE)
+        .feature(Feature { number: READ_ONLY, readable: true, writable: false })
+        .feature(Feature { number: READ_WRITE, readable: true, writable: true })
+        .dma_end(DMA_END)
 }
+
+/// Features of the device.
+const READ_ONLY: u16 = 1;
+const READ_WRITE: u16 = 2;
+/// Where the device's bus ends.
+const DMA_END: u64 = 1 << 40;
+/// What the device and its client have agreed to ask each other.
+const OTHER: Command = Command(20);
 
 /// Checks that it is only ever asked for what it has.
 #[derive(Default)]
 struct Victim {
     maps: Vec<(u64, u64)>,
+    /// It must not be asked for anything any more.
+    revoked: bool,
 }
 
 impl Victim {
@@ -68,6 +85,7 @@ impl Victim {
 impl Device for Victim {
     fn region_read(&mut self, region: u32, offset: u64, data: &mut [u8]) -> Result<(), Errno> {
         Victim::check(region, offset, data.len());
+        assert!(!self.revoked);
         data.fill(0x5a);
         if offset == 0x40 { Err(Errno::IO) } else { Ok(()) }
     }
@@ -80,6 +98,7 @@ impl Device for Victim {
         data: &[u8],
     ) -> Result<(), Errno> {
         Victim::check(region, offset, data.len());
+        assert!(!self.revoked);
         assert_ne!(region, region::CONFIG, "it is read-only");
         if let Some((address, _)) = self.maps.first() {
             let _ = bus.dma_read(*address, 16);
@@ -89,7 +108,10 @@ impl Device for Victim {
     }
 
     fn dma_map(&mut self, map: DmaMap) -> Result<(), Errno> {
-        assert!(map.size > 0 && map.address.checked_add(map.size - 1).is_some());
+        assert!(
+            map.size > 0 && map.address.checked_add(map.size).is_some_and(|end| end <= DMA_END)
+        );
+        assert_eq!((map.address | map.size | map.offset) % 4, 0, "not of the agreed page size");
         let last = map.address + (map.size - 1);
         for (address, size) in &self.maps {
             assert!(last < *address || map.address > address + (size - 1), "maps overlap");
@@ -123,6 +145,7 @@ impl Device for Victim {
         let count = match set.index {
             irq::INTX => 1,
             irq::MSIX => 4,
+            irq::ERROR | irq::REQUEST => 1,
             other => panic!("interrupt type {other} has none"),
         };
         assert!(set.start + set.count <= count);
@@ -131,8 +154,40 @@ impl Device for Victim {
             IrqData::EventFds(fds) => assert_eq!(fds.len(), set.count as usize),
             IrqData::Now | IrqData::Unassign => {}
         }
-        assert!(set.action == IrqAction::Trigger || set.index == irq::INTX);
+        assert!(set.action == IrqAction::Trigger || set.index <= irq::MSIX);
         Ok(())
+    }
+
+    fn feature_get(&mut self, feature: u16, value: &mut Vec<u8>) -> Result<(), Errno> {
+        assert!(feature == READ_ONLY || feature == READ_WRITE);
+        value.extend_from_slice(&[7; 8]);
+        Ok(())
+    }
+
+    fn feature_set(&mut self, feature: u16, value: &[u8]) -> Result<(), Errno> {
+        assert_eq!(feature, READ_WRITE);
+        if value.len() == 4 { Ok(()) } else { Err(Errno::INVAL) }
+    }
+
+    fn other(
+        &mut self,
+        bus: &mut Bus<'_>,
+        command: Command,
+        data: &[u8],
+        fds: Vec<OwnedFd>,
+        reply: &mut OtherReply,
+    ) -> Result<(), Errno> {
+        assert!(!command.is_spoken() && data.len() <= 512 + 1024 * 16 && fds.len() <= 2);
+        let _ = bus.ask(OTHER, &data[..data.len().min(8)]);
+        if command != OTHER {
+            return Err(Errno::NOTSUP);
+        }
+        reply.data.extend_from_slice(&data[..data.len().min(16)]);
+        Ok(())
+    }
+
+    fn answered(&mut self, _bus: &mut Bus<'_>, _request: RequestId, result: Result<&[u8], Errno>) {
+        assert!(result.is_err() || result.is_ok_and(|data| data.len() <= 1024 * 17));
     }
 
     fn dma_done(&mut self, _bus: &mut Bus<'_>, _request: RequestId, result: Result<&[u8], Errno>) {
@@ -197,7 +252,13 @@ pub(crate) fn server(input: &[u8]) -> usize {
         _ => ready_server(),
     };
     let mut victim = Victim::default();
-    for (chunk, fds) in reads(input.get(1..).unwrap_or_default()) {
+    // One input in sixteen loses its access on the way.
+    let revoked_at = input.first().filter(|first| *first & 0x1e == 0x1e).map(|_| input.len() % 5);
+    for (at, (chunk, fds)) in reads(input.get(1..).unwrap_or_default()).enumerate() {
+        if revoked_at == Some(at) {
+            server.revoke(Errno::CANCELED);
+            victim = Victim { revoked: true, ..Victim::default() };
+        }
         let fds = (0..fds).map(|_| null()).collect();
         let result = server.receive(chunk, fds).and_then(|()| server.serve(&mut victim));
         assert!(server.queued_bytes() <= 4096 + 1024, "{} bytes", server.queued_bytes());
@@ -215,7 +276,7 @@ pub(crate) fn server(input: &[u8]) -> usize {
             return good;
         }
         // What waited for room in the queue is served now.
-        while !server.wants_input() {
+        while !server.wants_input() || server.has_work() {
             if server.serve(&mut victim).is_err() {
                 return good;
             }
@@ -258,6 +319,8 @@ pub(crate) fn busy_client(negotiated: bool) -> Client {
     client.region_read(access).expect("room");
     client.region_write(region::BAR0, 0, &[1]).expect("room");
     client.reset().expect("room");
+    client.feature_get(READ_WRITE, 8).expect("room");
+    client.other(OTHER, &[1, 2, 3], Vec::new()).expect("room");
     sent(&mut client);
     client
 }
@@ -292,7 +355,8 @@ pub(crate) fn client(input: &[u8]) -> usize {
             for header in messages(&output) {
                 let known = [Command::DMA_READ, Command::DMA_WRITE].contains(&header.command);
                 let version = header.command == Command::VERSION;
-                assert!(known || version || header.flags & 0x20 != 0, "{header:?}");
+                let users = !header.command.is_spoken();
+                assert!(known || version || users || header.flags & 0x20 != 0, "{header:?}");
             }
         }
         if let Err(error) = result {
@@ -322,6 +386,11 @@ fn take_all(client: &mut Client, taken: &mut usize) -> Result<(), ProtocolError>
                     assert!(data.is_empty());
                     Err(Errno::FAULT)
                 });
+            }
+            ClientEvent::Other { token, command, data } => {
+                assert!(!command.is_spoken() && data.len() <= 1024 * 17);
+                let reply = data[..data.len().min(16)].to_vec();
+                client.complete_other(token, Ok(&reply));
             }
             ClientEvent::Reply { .. } => {}
             other => panic!("{other:?}"),
