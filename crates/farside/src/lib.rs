@@ -44,12 +44,12 @@ mod args;
 mod buffer;
 mod call;
 mod cards;
-mod environment;
 mod error;
 mod launch;
 mod recording;
 mod report;
 mod space;
+mod variables;
 
 pub use args::{Args, Read, Shared, Write};
 pub use buffer::Buffer;
@@ -73,3 +73,6 @@ pub use launch::{Job, Launch, Scope, Stream};
 pub use recording::RECORD_VARIABLE;
 pub use report::Report;
 pub use space::{Space, SpaceBuilder};
+pub use variables::{
+    UnknownVariable, VARIABLES, nearest, unknown_variables, warn_of_unknown_variables,
+};
