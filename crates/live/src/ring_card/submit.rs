@@ -12,7 +12,7 @@ use farside_svm::{Header, Place, RingOp, Run, Step, TransferOp, Wait};
 use farside_types::{CommandId, FaultId, JobId, Reason, Rights};
 
 use super::control::{BLOCK_BYTES, Block};
-use super::link::{InFlight, Link, Pending};
+use super::link::{InFlight, Link, OPEN_MAX, Pending};
 use super::receive::fault_on_card;
 use crate::runtime::ASID;
 use farside_softcard::Job;
@@ -107,7 +107,8 @@ impl Link {
                 return false;
             }
         }
-        self.begin(&step.header, before, is_quiet(step))
+        // The driver does not ask how far these come.
+        self.begin(&step.header, before, 0, is_quiet(step))
     }
 
     /// Puts a copy or fill for the card's page DMA into the ring, as [`Link::submit`] does.
@@ -129,18 +130,22 @@ impl Link {
                 });
             }
         }
-        self.begin(&step.header, before, false)
+        self.begin(&step.header, before, step.op.pages(), false)
     }
 
     /// A command is under way in as many parts as were added to the line, which was as long as
-    /// `before`; `false` if there are none.
-    fn begin(&mut self, header: &Header, before: usize, quiet: bool) -> bool {
+    /// `before`, for so many pages of page DMA; `false` if there are none.
+    fn begin(&mut self, header: &Header, before: usize, pages: u64, quiet: bool) -> bool {
         let parts_left = (self.backlog.len() - before) as u32;
         if parts_left == 0 {
             return false;
         }
+        if self.commands.len() + before > OPEN_MAX {
+            // It has stood still for long, or lies; nothing more is kept for it.
+            self.broken = true;
+        }
         let epoch = header.epoch;
-        let state = InFlight { epoch, parts_left, pages_done: 0, failed: false, quiet };
+        let state = InFlight { epoch, parts_left, pages, pages_done: 0, failed: false, quiet };
         self.commands.insert(header.id, state);
         self.send_backlog();
         true
@@ -413,8 +418,9 @@ impl Link {
         // fences, and looks whether it sleeps. One of the two sees the other.
         fence(Ordering::SeqCst);
         let sleeps = header(RingHeader::CONSUMER_SLEEPS).load(Ordering::Relaxed) != 0;
-        if sleeps || std::mem::take(&mut self.room_made) {
-            self.transport.ring_doorbell();
+        if (sleeps || std::mem::take(&mut self.room_made)) && !self.transport.ring_doorbell() {
+            tracing::error!(card = %self.card, "a card makes those wait who ring its doorbell");
+            self.broken = true;
         }
     }
 }
