@@ -1,7 +1,7 @@
 //! A card and the memory that it shares with this program, whatever stands between them.
 
 use farside_card::interface::{
-    CompletionEntry, Extent, ExtentArg, Operation, Status, Whereabouts, register,
+    CompletionEntry, DmaAddr, Extent, ExtentArg, Operation, Status, register,
 };
 use farside_types::PAGE_SIZE;
 
@@ -99,18 +99,18 @@ impl Card {
     }
 
     /// The bus page of the shared memory's `page`th.
-    pub(crate) fn bus_page(&self, page: usize) -> Result<Whereabouts, Failure> {
+    pub(crate) fn bus_page(&self, page: usize) -> Result<DmaAddr, Failure> {
         bus_page(self.bus + (page * PAGE_SIZE) as u64)
     }
 }
 
 /// The page of a bus address, which must fit into a command.
-pub(crate) fn bus_page(address: u64) -> Result<Whereabouts, Failure> {
+pub(crate) fn bus_page(address: u64) -> Result<DmaAddr, Failure> {
     let page = u32::try_from(address / PAGE_SIZE as u64);
-    Ok(Whereabouts::Bus(page.map_err(|_| format!("bus address {address:#x} is too high"))?))
+    Ok(DmaAddr::Bus(page.map_err(|_| format!("bus address {address:#x} is too high"))?))
 }
 
 /// `count` pages from `src` to `dst`, without an address space.
-pub(crate) fn pages(src: Whereabouts, dst: Whereabouts, count: u32) -> ExtentArg {
+pub(crate) fn pages(src: DmaAddr, dst: DmaAddr, count: u32) -> ExtentArg {
     ExtentArg::Inline(Extent { page: 0, count, src, dst })
 }

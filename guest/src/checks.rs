@@ -1,6 +1,6 @@
 //! What a card must do, however it is reached.
 
-use farside_card::interface::{CompletionEntry, Operation, Status, VERSION, Whereabouts, register};
+use farside_card::interface::{CompletionEntry, DmaAddr, Operation, Status, VERSION, register};
 use farside_types::PAGE_SIZE;
 
 use crate::Failure;
@@ -72,7 +72,7 @@ fn nop(card: &mut Card) -> Result<(), Failure> {
 fn fill(card: &mut Card) -> Result<(), Failure> {
     let word = 0xf111_f111_0000_0001;
     card.memory.write_u64(3 * PAGE_SIZE, 7);
-    let extent = pages(Whereabouts::Bus(0), Whereabouts::Own(1), 2);
+    let extent = pages(DmaAddr::Bus(0), DmaAddr::Own(1), 2);
     card.expect_ok(Operation::Fill(extent, word))?;
     for index in [0, 1, WORDS - 1, WORDS, 2 * WORDS - 1] {
         expect("a filled word", card.memory.read_u64(PAGE_SIZE + 8 * index), word)?;
@@ -84,7 +84,7 @@ fn copy_to_card(card: &mut Card) -> Result<(), Failure> {
     for index in 0..2 * WORDS {
         card.shared.write(DATA_PAGE * PAGE_SIZE + 8 * index, pattern(index));
     }
-    let extent = pages(card.bus_page(DATA_PAGE)?, Whereabouts::Own(4), 2);
+    let extent = pages(card.bus_page(DATA_PAGE)?, DmaAddr::Own(4), 2);
     card.expect_ok(Operation::Copy(extent))?;
     for index in 0..2 * WORDS {
         expect("a word", card.memory.read_u64(4 * PAGE_SIZE + 8 * index), pattern(index))?;
@@ -97,7 +97,7 @@ fn copy_to_host(card: &mut Card) -> Result<(), Failure> {
         card.memory.write_u64(6 * PAGE_SIZE + 8 * index, pattern(index + 99));
     }
     let page = DATA_PAGE + 4;
-    let extent = pages(Whereabouts::Own(6), card.bus_page(page)?, 1);
+    let extent = pages(DmaAddr::Own(6), card.bus_page(page)?, 1);
     card.expect_ok(Operation::Copy(extent))?;
     for index in 0..WORDS {
         expect("a word", card.shared.read(page * PAGE_SIZE + 8 * index), pattern(index + 99))?;
@@ -115,7 +115,7 @@ fn wrap_around(card: &mut Card) -> Result<(), Failure> {
 
 fn foreign_frame(card: &mut Card) -> Result<(), Failure> {
     let frames = card.frames();
-    let extent = pages(Whereabouts::Bus(0), Whereabouts::Own(frames - 1), 2);
+    let extent = pages(DmaAddr::Bus(0), DmaAddr::Own(frames - 1), 2);
     let completion = card.command(Operation::Fill(extent, 0))?;
     if completion.status != Status::ForeignFrame {
         return Err(format!("the command ended with {completion:x?}").into());
@@ -127,7 +127,7 @@ fn unmapped_address(card: &mut Card) -> Result<(), Failure> {
     // The last page below 4 GiB is the firmware's: not memory a device may write, with or without
     // an IOMMU.
     let nowhere = bus_page(0xffff_f000)?;
-    let completion = card.command(Operation::Copy(pages(Whereabouts::Own(0), nowhere, 1)))?;
+    let completion = card.command(Operation::Copy(pages(DmaAddr::Own(0), nowhere, 1)))?;
     copy_failed(&completion)?;
     // It is still of use.
     nop(card)

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use farside_card::interface::{Operation, RingKind, Whereabouts, pci, register};
+use farside_card::interface::{DmaAddr, Operation, RingKind, pci, register};
 use farside_linux::vfio::{Access, Device, InterruptKind, RegionIndex, RegionMapping};
 use farside_types::PAGE_SIZE;
 use rustix::event::EventfdFlags;
@@ -94,7 +94,7 @@ fn dma_after_unmap(session: &mut Session) -> Result<(), Failure> {
     let iova = IOVA + 0x100_0000;
     map(device, iova, &lent, Access::ReadWrite)?;
     card.memory.write_u64(0, pattern(1));
-    let extent = pages(Whereabouts::Own(0), bus_page(iova)?, 1);
+    let extent = pages(DmaAddr::Own(0), bus_page(iova)?, 1);
     card.expect_ok(Operation::Copy(extent))?;
     expect("the word that was copied", lent.read(0), pattern(1))?;
 
@@ -112,11 +112,11 @@ fn read_only_map(session: &mut Session) -> Result<(), Failure> {
     map(device, iova, &lent, Access::Read)?;
     lent.write(0, pattern(2));
     let there = bus_page(iova)?;
-    card.expect_ok(Operation::Copy(pages(there, Whereabouts::Own(2), 1)))?;
+    card.expect_ok(Operation::Copy(pages(there, DmaAddr::Own(2), 1)))?;
     expect("the word that was read", card.memory.read_u64(2 * PAGE_SIZE), pattern(2))?;
 
     lent.write(0, 0u64);
-    copy_failed(&card.command(Operation::Copy(pages(Whereabouts::Own(2), there, 1)))?)?;
+    copy_failed(&card.command(Operation::Copy(pages(DmaAddr::Own(2), there, 1)))?)?;
     expect("the word that must not be written", lent.read(0), 0u64)?;
     Ok(device.unmap_dma(iova, PAGE_SIZE as u64)?)
 }
@@ -159,7 +159,7 @@ fn function_reset(session: &mut Session) -> Result<(), Failure> {
     card.enable()?;
     card.expect_ok(Operation::Nop)?;
     card.shared.write(DATA_PAGE * PAGE_SIZE, pattern(5));
-    let extent = pages(card.bus_page(DATA_PAGE)?, Whereabouts::Own(3), 1);
+    let extent = pages(card.bus_page(DATA_PAGE)?, DmaAddr::Own(3), 1);
     card.expect_ok(Operation::Copy(extent))?;
     expect("a word after the reset", card.memory.read_u64(3 * PAGE_SIZE), pattern(5))?;
     expect("a word from before the reset", card.memory.read_u64(7 * PAGE_SIZE), pattern(6))?;

@@ -3,8 +3,8 @@
 mod rig;
 
 use farside_card::interface::{
-    ArgKind, Extent, ExtentArg, ExtentList, FaultArg, FaultHead, FaultRecord, FaultWants,
-    KernelArg, Operation, RingKind, Status, Whereabouts, reason_to_word, register,
+    ArgKind, DmaAddr, Extent, ExtentArg, ExtentList, FaultArg, FaultHead, FaultRecord, FaultWants,
+    KernelArg, Operation, RingKind, Status, reason_to_word, register,
 };
 use farside_card::{
     Action, Answer, Geometry, Grant, JobEnd, Need, Outcome, Raised, TransferFailed,
@@ -39,7 +39,7 @@ fn a_kernel_faults_gets_its_page_and_ends() {
     let wants = FaultWants::Page(PageNo(0x40), Access::Write);
     let head = FaultHead { id, asid: ASID, pe, job, wants };
     assert_eq!(rig.faults(), [FaultRecord::Head(head)]);
-    let to = pages_at(0x40, 1, Whereabouts::Own(9));
+    let to = pages_at(0x40, 1, DmaAddr::Own(9));
     assert_eq!(rig.ok(ASID, Operation::Map(to, Rights::ReadWrite)).pages, 1);
     assert_eq!(rig.ok(NO_ASID, Operation::Resume(FaultArg::One(id))).value, 1);
     let actions = rig.actions();
@@ -63,8 +63,8 @@ fn a_kernel_faults_gets_its_page_and_ends() {
 #[test]
 fn a_copy_is_given_to_the_embedder_and_completes_with_its_answer() {
     let mut rig = Rig::new();
-    let bus_page = Whereabouts::Bus((rig.free >> 12) as u32);
-    let tag = rig.submit(NO_ASID, Operation::Copy(moved(3, bus_page, Whereabouts::Own(7))));
+    let bus_page = DmaAddr::Bus((rig.free >> 12) as u32);
+    let tag = rig.submit(NO_ASID, Operation::Copy(moved(3, bus_page, DmaAddr::Own(7))));
     rig.doorbell();
     let actions = rig.actions();
     let [Action::Copy { id, extents }] = &actions[..] else { panic!("{actions:?}") };
@@ -79,7 +79,7 @@ fn a_copy_is_given_to_the_embedder_and_completes_with_its_answer() {
 #[test]
 fn foreign_frames_are_refused_and_counted() {
     let mut rig = Rig::new();
-    let to = pages_at(0x40, 2, Whereabouts::Own(rig::FRAMES - 1));
+    let to = pages_at(0x40, 2, DmaAddr::Own(rig::FRAMES - 1));
     let completion = rig.run(ASID, Operation::Map(to, Rights::Read));
     assert_eq!(completion.status, Status::ForeignFrame);
     assert_eq!(completion.detail, rig::FRAMES.into());
@@ -138,8 +138,7 @@ fn invariant_9_after_an_unmap_of_n_pages_through_the_ring_no_access_finds_one() 
         for by_list in [false, true] {
             let mut rig = Rig::new();
             let start = 0x100_0000;
-            let all =
-                Extent { page: start, count, src: Whereabouts::Bus(0), dst: Whereabouts::Own(0) };
+            let all = Extent { page: start, count, src: DmaAddr::Bus(0), dst: DmaAddr::Own(0) };
             let mapped = ExtentArg::Inline(all);
             assert_eq!(rig.ok(ASID, Operation::Map(mapped, Rights::Read)).pages, count.into());
             let last = start + u64::from(count) - 1;
@@ -148,7 +147,7 @@ fn invariant_9_after_an_unmap_of_n_pages_through_the_ring_no_access_finds_one() 
             };
             assert!(finds(&mut rig, last), "{count} pages were mapped");
             // In a list, the same pages in pieces of uneven sizes, in the wrong order.
-            let gone = Extent { dst: Whereabouts::Bus(0), ..all };
+            let gone = Extent { dst: DmaAddr::Bus(0), ..all };
             let gone = if by_list {
                 let piece = |(page, count)| Extent { page, count, ..gone };
                 let half = count / 2;
@@ -172,11 +171,11 @@ fn invariant_10_an_unmap_and_a_copy_complete_when_nothing_uses_their_frames_any_
     let mut rig = Rig::new();
     let pe = running(&mut rig, 1);
     rig.completions();
-    let place = pages_at(7, 1, Whereabouts::Own(7));
+    let place = pages_at(7, 1, DmaAddr::Own(7));
     rig.ok(ASID, Operation::Map(place, Rights::ReadWrite));
     let grant = rig.card.acquire(pe, ASID, &[(PageRange::page(PageNo(7)), Access::Write)]).unwrap();
     let unmap = rig.submit(ASID, Operation::Unmap(pages(7, 1)));
-    let copy = Operation::Copy(moved(1, Whereabouts::Own(7), Whereabouts::Own(8)));
+    let copy = Operation::Copy(moved(1, DmaAddr::Own(7), DmaAddr::Own(8)));
     let copy = rig.submit(NO_ASID, copy);
     let barrier = rig.submit(NO_ASID, Operation::Barrier);
     rig.doorbell();
@@ -197,7 +196,7 @@ fn invariant_10_an_unmap_and_a_copy_complete_when_nothing_uses_their_frames_any_
 fn invariant_10_a_hung_job_that_holds_a_page_never_lets_its_unmap_complete() {
     let mut rig = Rig::new();
     let pe = running(&mut rig, 1);
-    let place = pages_at(7, 1, Whereabouts::Own(7));
+    let place = pages_at(7, 1, DmaAddr::Own(7));
     rig.ok(ASID, Operation::Map(place, Rights::ReadWrite));
     let needs = [(PageRange::page(PageNo(7)), Access::Write)];
     let grant = rig.card.acquire(pe, ASID, &needs).unwrap();
@@ -229,7 +228,7 @@ fn invariant_14_ten_thousand_equal_faults_are_one_record_and_one_resume() {
         assert_eq!(raise(&mut rig, PeId(pe), pe.into(), 9), first);
     }
     assert_eq!(rig.faults().len(), 1);
-    let place = pages_at(9, 1, Whereabouts::Own(9));
+    let place = pages_at(9, 1, DmaAddr::Own(9));
     rig.ok(ASID, Operation::Map(place, Rights::ReadWrite));
     assert_eq!(rig.ok(NO_ASID, Operation::Resume(FaultArg::One(first))).value, 10_000);
     assert_eq!(rig.actions().len(), 10_000, "each is answered");
@@ -275,7 +274,7 @@ fn invariant_17_a_cancelled_fault_ends_its_job_and_no_other() {
     rig.ok(NO_ASID, Operation::Cancel(FaultArg::One(wild), reason));
     let outcome = Outcome::Cancelled(CancelReason::Unallocated);
     assert_eq!(rig.actions(), [Action::Answer(Answer { pe: pes[0], job: JobId(0), outcome })]);
-    let place = pages_at(3, 1, Whereabouts::Own(3));
+    let place = pages_at(3, 1, DmaAddr::Own(3));
     rig.ok(ASID, Operation::Map(place, Rights::ReadWrite));
     rig.ok(NO_ASID, Operation::Resume(FaultArg::One(good)));
     assert_eq!(granted(&mut rig).pe, pes[1]);
@@ -308,7 +307,7 @@ fn a_group_is_written_whole_or_not_yet_and_one_that_never_fits_is_cancelled() {
 #[test]
 fn a_copy_that_fails_says_how_many_pages_are_whole() {
     let mut rig = Rig::new();
-    let fill = Operation::Fill(pages_at(0, 9, Whereabouts::Own(0)), 5);
+    let fill = Operation::Fill(pages_at(0, 9, DmaAddr::Own(0)), 5);
     rig.submit(NO_ASID, fill);
     rig.doorbell();
     let [Action::Fill { id, pattern: 5, .. }] = rig.actions()[..] else { panic!("a fill") };
@@ -324,7 +323,7 @@ fn a_copy_that_fails_says_how_many_pages_are_whole() {
 fn a_link_command_is_given_to_the_embedder_and_bounded() {
     let mut rig = Rig::new();
     let most = rig.read32(register::DMA_COMMANDS);
-    let to_card = pages_at(0, 1, Whereabouts::Own(0));
+    let to_card = pages_at(0, 1, DmaAddr::Own(0));
     let receive = |transfer| Operation::LinkReceive { extents: to_card, transfer, from: 7 };
     let mut ids: Vec<CommandId> = Vec::new();
     for transfer in 0..most {
@@ -399,7 +398,7 @@ fn a_reset_waits_for_every_answer_and_takes_back_what_was_not_begun() {
     let mut rig = Rig::new();
     let pe = running(&mut rig, 1);
     raise(&mut rig, pe, 1, 5);
-    let fill = Operation::Fill(pages_at(0, 1, Whereabouts::Own(0)), 5);
+    let fill = Operation::Fill(pages_at(0, 1, DmaAddr::Own(0)), 5);
     rig.submit(NO_ASID, fill.clone());
     rig.doorbell();
     let [Action::Fill { id, .. }] = rig.actions()[..] else { panic!("a fill") };
@@ -435,7 +434,7 @@ fn a_reset_waits_for_every_answer_and_takes_back_what_was_not_begun() {
 #[test]
 fn a_reset_ends_link_transfers_through_the_embedder() {
     let mut rig = Rig::new();
-    let extents = pages_at(0, 1, Whereabouts::Own(0));
+    let extents = pages_at(0, 1, DmaAddr::Own(0));
     rig.submit(NO_ASID, Operation::LinkReceive { extents, transfer: 1, from: 7 });
     rig.doorbell();
     let [Action::LinkReceive { id, .. }] = rig.actions()[..] else { panic!("a receive") };
@@ -450,12 +449,12 @@ fn a_list_is_read_when_its_copy_begins_and_a_vanished_one_is_refused() {
     let mut rig = Rig::new();
     let commands = rig.read32(register::DMA_COMMANDS);
     for _ in 0..commands {
-        rig.submit(NO_ASID, Operation::Fill(pages_at(0, 1, Whereabouts::Own(0)), 0));
+        rig.submit(NO_ASID, Operation::Fill(pages_at(0, 1, DmaAddr::Own(0)), 0));
         rig.doorbell();
     }
     let busy = rig.actions();
     assert_eq!(busy.len(), commands as usize);
-    let extent = Extent { page: 0, count: 1, src: Whereabouts::Own(1), dst: Whereabouts::Own(2) };
+    let extent = Extent { page: 0, count: 1, src: DmaAddr::Own(1), dst: DmaAddr::Own(2) };
     let list = listed(&mut rig, &[extent]);
     rig.submit(NO_ASID, Operation::Copy(list));
     rig.doorbell();

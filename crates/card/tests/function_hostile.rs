@@ -6,7 +6,7 @@ mod rig;
 use std::collections::{BTreeMap, VecDeque};
 
 use farside_card::interface::{
-    CommandEntry, Entry, FaultArg, Opcode, Operation, RingHeader, RingKind, Status, Whereabouts,
+    CommandEntry, DmaAddr, Entry, FaultArg, Opcode, Operation, RingHeader, RingKind, Status,
     entry_to_bytes, register,
 };
 use farside_card::{Action, Bus, Card, Geometry, JobEnd, Need, Outcome, Raised, TransferFailed};
@@ -319,8 +319,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 fn operation(which: u8) -> (Asid, Operation) {
     match which {
         0 => (Asid(0), Operation::Nop),
-        1 => (ASID, Operation::Map(pages_at(1, 1, Whereabouts::Own(1)), Rights::Read)),
-        2 => (ASID, Operation::Map(pages_at(1, 1, Whereabouts::Own(FRAMES)), Rights::Read)),
+        1 => (ASID, Operation::Map(pages_at(1, 1, DmaAddr::Own(1)), Rights::Read)),
+        2 => (ASID, Operation::Map(pages_at(1, 1, DmaAddr::Own(FRAMES)), Rights::Read)),
         3 => (ASID, Operation::Unmap(pages(1, 9))),
         4 => (Asid(0), Operation::Resume(FaultArg::One(FaultId(u64::MAX)))),
         _ => (Asid(0), Operation::Barrier),

@@ -2,9 +2,9 @@
 //! without a panic; what is decoded can be computed with.
 
 use farside_card::interface::{
-    ArgKind, CommandEntry, CompletionEntry, Entry, Extent, ExtentArg, ExtentList, FaultArg,
-    FaultHead, FaultRecord, FaultWants, KernelArg, NoticeRecord, Opcode, Operation, PAGE_NUMBERS,
-    Status, Whereabouts, entry_from_bytes, entry_to_bytes, reason_from_word, reason_to_word,
+    ArgKind, CommandEntry, CompletionEntry, DmaAddr, Entry, Extent, ExtentArg, ExtentList,
+    FaultArg, FaultHead, FaultRecord, FaultWants, KernelArg, NoticeRecord, Opcode, Operation,
+    PAGE_NUMBERS, Status, entry_from_bytes, entry_to_bytes, reason_from_word, reason_to_word,
 };
 use farside_types::{Access, Asid, FaultId, JobId, PageNo, PageRange, PeId, Rights};
 use proptest::prelude::*;
@@ -29,8 +29,8 @@ fn likely_entry() -> impl Strategy<Value = Entry> {
     })
 }
 
-fn place() -> impl Strategy<Value = Whereabouts> {
-    prop_oneof![any::<u32>().prop_map(Whereabouts::Own), any::<u32>().prop_map(Whereabouts::Bus)]
+fn place() -> impl Strategy<Value = DmaAddr> {
+    prop_oneof![any::<u32>().prop_map(DmaAddr::Own), any::<u32>().prop_map(DmaAddr::Bus)]
 }
 
 fn extent() -> impl Strategy<Value = Extent> {

@@ -8,14 +8,14 @@ use std::fmt::Debug;
 use std::path::Path;
 
 use farside_card::interface::{
-    ARG_BYTES, ARGS_MAX, ArgKind, CommandEntry, CompletionEntry, ENTRIES_MAX, ENTRIES_MIN,
+    ARG_BYTES, ARGS_MAX, ArgKind, CommandEntry, CompletionEntry, DmaAddr, ENTRIES_MAX, ENTRIES_MIN,
     ENTRY_BYTES, ENTRY_WORDS, EXTENT_BYTES, EXTENTS_MAX, Extent, ExtentArg, ExtentList, FLAG_LIST,
     FLAG_QUIET, FLAG_RANGE, FaultArg, FaultHead, FaultRecord, FaultWants, KernelArg,
     LINK_HEADER_BYTES, LINK_LAST, LINK_MAGIC, LINK_PAYLOAD_BYTES, LINK_PAYLOAD_BYTES_MAX,
     LINK_RANGES_MAX, LINK_UNIT_BYTES, LinkAddress, LinkField, LinkHeader, LinkKind, LinkVerdict,
     MESSAGE_BYTES_MAX, NAME_BYTES_MAX, NoticeRecord, Opcode, Operation, PAGE_NUMBERS,
-    RANGES_PER_RECORD, RING_COUNT, RingHeader, RingKind, Status, VERSION, Whereabouts,
-    entry_address, pci, reason_from_word, register,
+    RANGES_PER_RECORD, RING_COUNT, RingHeader, RingKind, Status, VERSION, entry_address, pci,
+    reason_from_word, register,
 };
 use farside_card::link::{ReceiverConfig, SenderConfig};
 use farside_card::{Action, Geometry, JobEnd, Need, PAGES_MAX, Raised};
@@ -414,8 +414,8 @@ fn records_have_the_fields_of_the_tables() {
     let extent = Extent {
         page: 0xabc,
         count: 17,
-        src: Whereabouts::Bus(0xffff_fff0),
-        dst: Whereabouts::Own(0x1234),
+        src: DmaAddr::Bus(0xffff_fff0),
+        dst: DmaAddr::Own(0x1234),
     };
     let expected = [
         ("page", 0xabc),
@@ -643,8 +643,8 @@ fn session() -> Vec<Vec<String>> {
     rig.publish();
     assert_eq!(rig.faults().len(), 1);
     blocks.push([entry_of(&rig, RingKind::Fault, 0), header_of(&rig, RingKind::Fault)].concat());
-    let host = Whereabouts::Bus((rig.free >> 12) as u32);
-    let extent = Extent { page: 0, count: 1, src: host, dst: Whereabouts::Own(9) };
+    let host = DmaAddr::Bus((rig.free >> 12) as u32);
+    let extent = Extent { page: 0, count: 1, src: host, dst: DmaAddr::Own(9) };
     rig.submit(none, Operation::Copy(ExtentArg::Inline(extent)));
     rig.doorbell();
     let actions = rig.actions();
@@ -653,7 +653,7 @@ fn session() -> Vec<Vec<String>> {
     rig.completions();
     let command = entry_of(&rig, RingKind::Command, 1);
     blocks.push([command, entry_of(&rig, RingKind::Completion, 0)].concat());
-    let to = rig::pages_at(0x40, 1, Whereabouts::Own(9));
+    let to = rig::pages_at(0x40, 1, DmaAddr::Own(9));
     rig.submit(Asid(1), Operation::Map(to, Rights::ReadWrite));
     rig.submit(none, Operation::Resume(FaultArg::One(id)));
     rig.doorbell();

@@ -2,7 +2,7 @@
 
 mod rig;
 
-use farside_card::interface::{Extent, ExtentArg, ExtentList, Operation, Status, Whereabouts};
+use farside_card::interface::{DmaAddr, Extent, ExtentArg, ExtentList, Operation, Status};
 use farside_card::{Action, TransferFailed};
 use farside_types::{Asid, CommandId};
 use proptest::prelude::*;
@@ -19,10 +19,10 @@ fn listed(rig: &mut Rig, extents: &[Extent]) -> ExtentArg {
 }
 
 /// The source and the destination of every page, in order.
-fn page_by_page(extents: &[Extent]) -> Vec<(Whereabouts, Whereabouts)> {
-    let nth = |at: Whereabouts, i: u32| match at {
-        Whereabouts::Own(frame) => Whereabouts::Own(frame + i),
-        Whereabouts::Bus(page) => Whereabouts::Bus(page + i),
+fn page_by_page(extents: &[Extent]) -> Vec<(DmaAddr, DmaAddr)> {
+    let nth = |at: DmaAddr, i: u32| match at {
+        DmaAddr::Own(frame) => DmaAddr::Own(frame + i),
+        DmaAddr::Bus(page) => DmaAddr::Bus(page + i),
     };
     let pages = |e: &Extent| (0..e.count).map(|i| (nth(e.src, i), nth(e.dst, i))).collect();
     extents.iter().flat_map(|extent| -> Vec<_> { pages(extent) }).collect()
@@ -51,8 +51,8 @@ proptest! {
             Extent {
                 page: 0,
                 count,
-                src: Whereabouts::Bus(bus_page),
-                dst: Whereabouts::Own(first),
+                src: DmaAddr::Bus(bus_page),
+                dst: DmaAddr::Own(first),
             }
         }).collect();
         let list = listed(&mut rig, &extents);
@@ -69,8 +69,8 @@ proptest! {
 fn invariant_28_a_copy_that_fails_at_page_k_is_reported_once_with_k_and_a_retry_works() {
     const PAGES: u32 = 5;
     let mut rig = Rig::new();
-    let from = Whereabouts::Bus((rig.free >> 12) as u32);
-    let copy = Operation::Copy(moved(PAGES, from, Whereabouts::Own(3)));
+    let from = DmaAddr::Bus((rig.free >> 12) as u32);
+    let copy = Operation::Copy(moved(PAGES, from, DmaAddr::Own(3)));
     let mut moved_in_all = 0;
     for k in 0..PAGES {
         let tag = rig.submit(NO_ASID, copy.clone());
@@ -97,8 +97,8 @@ fn invariant_28_a_copy_that_fails_at_page_k_is_reported_once_with_k_and_a_retry_
 fn copies_in_both_directions_and_fills_share_the_places_and_the_rest_waits_in_order() {
     let mut rig = Rig::new();
     let most = rig.card.geometry().dma_commands_max;
-    let bus = Whereabouts::Bus((rig.free >> 12) as u32);
-    let own = Whereabouts::Own(0);
+    let bus = DmaAddr::Bus((rig.free >> 12) as u32);
+    let own = DmaAddr::Own(0);
     let mut begun = Vec::new();
     for i in 0..most + 2 {
         let (src, dst) = if i % 2 == 0 { (bus, own) } else { (own, bus) };

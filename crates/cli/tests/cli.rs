@@ -153,6 +153,8 @@ fn what_cannot_be_used_is_refused_with_what_to_do() {
     assert!(refused(2, &["demo", "--bundled", "--cards", "17"]).contains("1 to 16"));
     assert!(refused(2, &["demo", "--bundled", "--card-memory", "4K"]).contains("256K"));
     assert!(refused(2, &["demo", "--bundled", "--placement", "x"]).contains("on-touch"));
+    let simulated = refused(2, &["demo", "--bundled", "--placement", "gps"]);
+    assert!(simulated.contains("farside sim --scheme gps"), "{simulated}");
     assert!(refused(2, &["demo", "--bundled", "--card-memory", "lots"]).contains("64M"));
     assert!(refused(2, &["demo", "--managed", "--on-demand"]).contains("cannot be used with"));
     assert!(refused(2, &["sim", "--scheme", "x"]).contains("duplication"));

@@ -6,9 +6,9 @@ use farside_types::{Asid, FaultId, JobId, PageNo, PageRange, PeId, Rights};
 
 use super::Target;
 use farside_card::interface::{
-    ARG_BYTES, ArgKind, CommandEntry, CompletionEntry, Entry, Extent, ExtentArg, ExtentList,
-    FaultArg, FaultHead, FaultRecord, FaultWants, KernelArg, NoticeRecord, Operation, RingHeader,
-    RingKind, Status, Whereabouts, entry_address, entry_from_bytes, entry_to_bytes, register,
+    ARG_BYTES, ArgKind, CommandEntry, CompletionEntry, DmaAddr, Entry, Extent, ExtentArg,
+    ExtentList, FaultArg, FaultHead, FaultRecord, FaultWants, KernelArg, NoticeRecord, Operation,
+    RingHeader, RingKind, Status, entry_address, entry_from_bytes, entry_to_bytes, register,
     ring_bytes,
 };
 
@@ -509,7 +509,7 @@ impl<'a> Client<'a> {
         asid: Asid,
         page: u64,
         count: u32,
-        dst: Whereabouts,
+        dst: DmaAddr,
         rights: Rights,
     ) -> Result<(), String> {
         let operation = Operation::Map(pages_at(page, count, dst), rights);
@@ -525,7 +525,7 @@ impl<'a> Client<'a> {
     pub(super) fn serve(
         &mut self,
         tag: u64,
-        place: impl Fn(PageNo) -> Whereabouts,
+        place: impl Fn(PageNo) -> DmaAddr,
     ) -> Result<CompletionEntry, String> {
         for _ in 0..PAUSES_MAX {
             if self.has_completed(tag)? {
@@ -599,16 +599,16 @@ pub(super) fn vector(kind: RingKind) -> u16 {
 
 /// Pages of an address space alone.
 pub(super) fn pages(page: u64, count: u32) -> ExtentArg {
-    pages_at(page, count, Whereabouts::Bus(0))
+    pages_at(page, count, DmaAddr::Bus(0))
 }
 
 /// Pages of an address space and where they go.
-pub(super) fn pages_at(page: u64, count: u32, dst: Whereabouts) -> ExtentArg {
-    ExtentArg::Inline(Extent { page, count, src: Whereabouts::Bus(0), dst })
+pub(super) fn pages_at(page: u64, count: u32, dst: DmaAddr) -> ExtentArg {
+    ExtentArg::Inline(Extent { page, count, src: DmaAddr::Bus(0), dst })
 }
 
 /// Pages from one place to another.
-pub(super) fn moved(count: u32, src: Whereabouts, dst: Whereabouts) -> ExtentArg {
+pub(super) fn moved(count: u32, src: DmaAddr, dst: DmaAddr) -> ExtentArg {
     ExtentArg::Inline(Extent { page: 0, count, src, dst })
 }
 

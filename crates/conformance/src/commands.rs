@@ -5,9 +5,9 @@ use farside_types::{Asid, FaultId, JobId, PeId, Rights};
 use super::client::{Client, NO_ASID, NO_LIST, PAGE, ensure, moved, pages, pages_at, same};
 use super::{Outcome, Target, Verdict};
 use farside_card::interface::{
-    ARGS_MAX, CommandEntry, CompletionEntry, EXTENTS_MAX, Entry, Extent, ExtentArg, ExtentList,
-    FLAG_LIST, FLAG_RANGE, FaultArg, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, Operation, Status,
-    Whereabouts, register,
+    ARGS_MAX, CommandEntry, CompletionEntry, DmaAddr, EXTENTS_MAX, Entry, Extent, ExtentArg,
+    ExtentList, FLAG_LIST, FLAG_RANGE, FaultArg, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, Operation,
+    Status, register,
 };
 
 /// Gives an entry; its tag is filled in.
@@ -69,7 +69,7 @@ pub(super) fn entries_with_one_mistake_are_refused_by_the_word(target: &mut dyn 
     if let Ok(asid) = u16::try_from(asids) {
         let asid = Asid(asid);
         for operation in [
-            Operation::Map(pages_at(1, 1, Whereabouts::Own(0)), Rights::Read),
+            Operation::Map(pages_at(1, 1, DmaAddr::Own(0)), Rights::Read),
             Operation::Protect(pages(1, 1), Rights::Read),
             Operation::Unmap(pages(1, 1)),
             Operation::UnmapAll,
@@ -79,13 +79,13 @@ pub(super) fn entries_with_one_mistake_are_refused_by_the_word(target: &mut dyn 
         }
     }
     let nowhere = client.target.unreachable();
-    let bus = Whereabouts::Bus((nowhere / PAGE) as u32);
+    let bus = DmaAddr::Bus((nowhere / PAGE) as u32);
     let mut unreachable = vec![
         Operation::Kernel { address: nowhere, bytes: 8 },
         Operation::Map(pages_at(1, 1, bus), Rights::Read),
     ];
     if client.can(register::CAP_DMA) {
-        let own = Whereabouts::Own(0);
+        let own = DmaAddr::Own(0);
         unreachable.push(Operation::Copy(moved(1, bus, own)));
         unreachable.push(Operation::Copy(moved(1, own, bus)));
         unreachable.push(Operation::Fill(pages_at(0, 1, bus), 0));
@@ -104,7 +104,7 @@ pub(super) fn entries_with_one_mistake_are_refused_by_the_word(target: &mut dyn 
 
 /// Entries with one wrong word each, and its number.
 fn wrong_words(client: &mut Client) -> Vec<(Entry, u64)> {
-    let own = Whereabouts::Own(0);
+    let own = DmaAddr::Own(0);
     let map = entry(NO_ASID, Operation::Map(pages_at(1, 1, own), Rights::Read));
     let unmap = entry(NO_ASID, Operation::Unmap(pages(1, 1)));
     let resume = entry(NO_ASID, Operation::Resume(FaultArg::One(FaultId(0))));
@@ -157,9 +157,9 @@ fn wrong_words(client: &mut Client) -> Vec<(Entry, u64)> {
         let fill = entry(NO_ASID, Operation::Fill(pages_at(0, 1, own), 0));
         let most = u64::from(client.read32(register::DMA_PAGES));
         wrong.extend([
-            (with(copy(own, Whereabouts::Own(1)), 2, 1), 2),
+            (with(copy(own, DmaAddr::Own(1)), 2, 1), 2),
             (copy(own, own), 5),
-            (with(copy(own, Whereabouts::Own(1)), 6, 1), 6),
+            (with(copy(own, DmaAddr::Own(1)), 6, 1), 6),
             (with(fill, 4, 1), 4),
             (with(fill, 7, 1), 7),
         ]);
@@ -172,7 +172,7 @@ fn wrong_words(client: &mut Client) -> Vec<(Entry, u64)> {
 
 pub(super) fn lists_with_one_mistake_are_refused_by_the_record(target: &mut dyn Target) -> Outcome {
     let mut client = Client::open(target)?;
-    let nowhere = Whereabouts::Bus(0);
+    let nowhere = DmaAddr::Bus(0);
     let good = Extent { page: 9, count: 1, src: nowhere, dst: nowhere };
     let list = client.list(&[good; 3]);
     client.ok(NO_ASID, Operation::Unmap(list))?;
@@ -240,13 +240,13 @@ pub(super) fn what_the_state_forbids_is_refused_without_an_error(
 pub(super) fn foreign_frames_are_refused_and_counted(target: &mut dyn Target) -> Outcome {
     let mut client = Client::open(target)?;
     let frames = client.frames();
-    let own = Whereabouts::Own;
+    let own = DmaAddr::Own;
     let mut operations = vec![
         Operation::Map(pages_at(1, 1, own(frames)), Rights::Read),
         Operation::Map(pages_at(1, 2, own(frames - 1)), Rights::Read),
     ];
     if client.can(register::CAP_DMA) {
-        let bus = Whereabouts::Bus(client.bus_pages(2));
+        let bus = DmaAddr::Bus(client.bus_pages(2));
         operations.extend([
             Operation::Copy(moved(1, bus, own(frames))),
             Operation::Copy(moved(1, own(frames), bus)),
@@ -292,7 +292,7 @@ pub(super) fn links_are_refused_where_there_is_none(target: &mut dyn Target) -> 
     if client.can(register::CAP_LINK) {
         return Ok(Verdict::NotRun("the function has a link".into()));
     }
-    let extents = moved(1, Whereabouts::Own(0), Whereabouts::Bus(0));
+    let extents = moved(1, DmaAddr::Own(0), DmaAddr::Bus(0));
     let send = entry(NO_ASID, Operation::LinkSend { extents, transfer: 1, to: 1 });
     mistake(&mut client, send, Status::Unsupported, 0)?;
     let cancel = entry(NO_ASID, Operation::LinkCancel { transfer: 1, from: 1 });

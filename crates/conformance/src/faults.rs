@@ -5,13 +5,13 @@ use farside_types::{Access, CancelReason, FaultId, JobId, PageNo, Rights};
 use super::client::{Client, Fault, NO_ASID, PAGE, ensure, kernel, needs, pages, same, words_at};
 use super::{Outcome, Target};
 use farside_card::interface::{
-    ArgKind, ExtentArg, ExtentList, FaultArg, FaultRecord, Operation, RingKind, Status,
-    Whereabouts, reason_to_word, register,
+    ArgKind, DmaAddr, ExtentArg, ExtentList, FaultArg, FaultRecord, Operation, RingKind, Status,
+    reason_to_word, register,
 };
 
 /// Where most checks put page `page`: into the frame of its number.
-fn frame_of(page: PageNo) -> Whereabouts {
-    Whereabouts::Own(page.0 as u32)
+fn frame_of(page: PageNo) -> DmaAddr {
+    DmaAddr::Own(page.0 as u32)
 }
 
 pub(super) fn a_missing_page_faults_and_its_kernel_goes_on(target: &mut dyn Target) -> Outcome {
@@ -52,7 +52,7 @@ pub(super) fn a_write_faults_on_a_page_that_may_be_read(target: &mut dyn Target)
     let reading = [words_at(ArgKind::Read, 5, 512)];
     let writing = [words_at(ArgKind::Write, 5, 512)];
     for rights in [Rights::Read, Rights::ReadWrite] {
-        client.map(NO_ASID, 5, 1, Whereabouts::Own(5), rights)?;
+        client.map(NO_ASID, 5, 1, DmaAddr::Own(5), rights)?;
         if rights == Rights::ReadWrite {
             client.ok(NO_ASID, Operation::Protect(pages(5, 1), Rights::Read))?;
         }
@@ -80,15 +80,15 @@ pub(super) fn a_group_is_granted_whole_or_not_at_all(target: &mut dyn Target) ->
     let fault = client.wait_fault()?;
     let wanted: Vec<PageNo> = fault.pages().collect();
     same("pages of the group", wanted, vec![PageNo(4), PageNo(5)])?;
-    client.map(NO_ASID, 4, 1, Whereabouts::Own(4), Rights::ReadWrite)?;
+    client.map(NO_ASID, 4, 1, DmaAddr::Own(4), Rights::ReadWrite)?;
     client.resume(fault.id())?;
     // Half of it is there: the kernel holds nothing, and asks for both again.
     let again = client.wait_fault()?;
     same("pages asked for again", again.pages().count(), 2)?;
     client.ok(NO_ASID, Operation::Unmap(pages(4, 1)))?;
     ensure!(client.frame_words(4)[0] == 0x61 << 32, "half of a group was used");
-    client.map(NO_ASID, 4, 1, Whereabouts::Own(4), Rights::ReadWrite)?;
-    client.map(NO_ASID, 5, 1, Whereabouts::Own(5), Rights::ReadWrite)?;
+    client.map(NO_ASID, 4, 1, DmaAddr::Own(4), Rights::ReadWrite)?;
+    client.map(NO_ASID, 5, 1, DmaAddr::Own(5), Rights::ReadWrite)?;
     client.resume(again.id())?;
     let done = client.serve(launch, frame_of)?;
     same("words", (done.status, done.value), (Status::Ok, 1024))?;
@@ -109,11 +109,11 @@ pub(super) fn a_resume_without_a_page_faults_again(target: &mut dyn Target) -> O
     let second = client.wait_fault()?;
     ensure!(second.id() > first.id(), "{:?} came after {:?}", second.id(), first.id());
     // What was taken back before the resume is not kept for it.
-    client.map(NO_ASID, 5, 1, Whereabouts::Own(5), Rights::ReadWrite)?;
+    client.map(NO_ASID, 5, 1, DmaAddr::Own(5), Rights::ReadWrite)?;
     client.ok(NO_ASID, Operation::Unmap(pages(5, 1)))?;
     client.resume(second.id())?;
     let third = client.wait_fault()?;
-    client.map(NO_ASID, 5, 1, Whereabouts::Own(5), Rights::ReadWrite)?;
+    client.map(NO_ASID, 5, 1, DmaAddr::Own(5), Rights::ReadWrite)?;
     client.resume(third.id())?;
     client.wait_ok(launch)?;
     client.finish()
@@ -135,7 +135,7 @@ pub(super) fn a_cancelled_fault_fails_its_job_and_no_other(target: &mut dyn Targ
     let done = client.wait_for(wild)?;
     let found = (done.status, done.value, done.detail);
     same("the wild job", found, (Status::KernelFault, reason.into(), 0x1000))?;
-    client.map(NO_ASID, 6, 1, Whereabouts::Own(6), Rights::ReadWrite)?;
+    client.map(NO_ASID, 6, 1, DmaAddr::Own(6), Rights::ReadWrite)?;
     client.resume(other.id())?;
     same("the other job", client.wait_ok(good)?.value, 1)?;
     client.finish()
@@ -159,7 +159,7 @@ pub(super) fn faults_are_answered_by_range_and_by_list(target: &mut dyn Target) 
         client.ok(NO_ASID, Operation::UnmapAll)?;
         let standing = standing(&mut client, touch, 8)?;
         let count = standing.len() as u32;
-        client.map(NO_ASID, 8, count, Whereabouts::Own(8), Rights::ReadWrite)?;
+        client.map(NO_ASID, 8, count, DmaAddr::Own(8), Rights::ReadWrite)?;
         let ids: Vec<FaultId> = standing.iter().map(|(_, fault)| fault.id()).collect();
         let faults = if by_list {
             let address = client.target.allocate(ids.len() * 8);
@@ -186,7 +186,7 @@ pub(super) fn unmap_and_protect_wait_for_who_holds_the_page(target: &mut dyn Tar
         (3, Operation::UnmapAll),
     ] {
         client.target.write_frames(5 * PAGE, &[0; 8]);
-        client.map(NO_ASID, 5, 2, Whereabouts::Own(5), Rights::ReadWrite)?;
+        client.map(NO_ASID, 5, 2, DmaAddr::Own(5), Rights::ReadWrite)?;
         let launch = client.launch(NO_ASID, job, hold, &[words_at(ArgKind::Write, 5, 1)])?;
         client.until("the kernel to hold its page", |client| Ok(client.frame_words(5)[0] == 1))?;
         // Other pages, and readers' rights, are not waited for.
@@ -221,7 +221,7 @@ pub(super) fn unmapped_pages_fault_whatever_their_number(target: &mut dyn Target
         let mut inside = vec![start, end - 1];
         inside.dedup();
         for (frame, page) in (8..).zip([start - 1, end].iter().chain(&inside)) {
-            client.map(NO_ASID, *page, 1, Whereabouts::Own(frame), Rights::ReadWrite)?;
+            client.map(NO_ASID, *page, 1, DmaAddr::Own(frame), Rights::ReadWrite)?;
         }
         let unmapped = match (by_list, pages(start, count)) {
             (true, ExtentArg::Inline(extent)) => client.list(&[extent]),
@@ -240,7 +240,7 @@ pub(super) fn unmapped_pages_fault_whatever_their_number(target: &mut dyn Target
         for page in [start - 1, end] {
             let args = [words_at(ArgKind::Write, page, 512)];
             let launch = client.launch(NO_ASID, 1, touch, &args)?;
-            client.serve(launch, |_| Whereabouts::Own(8))?;
+            client.serve(launch, |_| DmaAddr::Own(8))?;
         }
         client.ok(NO_ASID, Operation::UnmapAll)?;
     }

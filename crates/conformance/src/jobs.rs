@@ -5,7 +5,7 @@ use farside_types::{JobId, PeId, Rights};
 use super::client::{Client, NO_ASID, NO_LIST, ensure, kernel, same, words_at};
 use super::{Outcome, Target};
 use farside_card::interface::{
-    ArgKind, ExtentList, FaultArg, Operation, Status, Whereabouts, register,
+    ArgKind, DmaAddr, ExtentList, FaultArg, Operation, Status, register,
 };
 
 pub(super) fn kernels_are_found_by_name(target: &mut dyn Target) -> Outcome {
@@ -27,9 +27,9 @@ pub(super) fn a_kernel_runs_and_gives_its_value(target: &mut dyn Target) -> Outc
     let tag = client.launch(NO_ASID, 1, nop, &[])?;
     same("the value of farside.nop", client.wait_ok(tag)?.value, 0)?;
     client.mark_frame(3, 0);
-    client.map(NO_ASID, 0x30, 1, Whereabouts::Own(3), Rights::Read)?;
+    client.map(NO_ASID, 0x30, 1, DmaAddr::Own(3), Rights::Read)?;
     let tag = client.launch(NO_ASID, 2, sum, &[words_at(ArgKind::Read, 0x30, 512)])?;
-    let value = client.serve(tag, |_| Whereabouts::Own(3))?.value;
+    let value = client.serve(tag, |_| DmaAddr::Own(3))?.value;
     same("a sum", value, (0..512).sum())?;
     same("jobs_started", client.counter("jobs_started"), started + 2)?;
     same("jobs_done", client.counter("jobs_done"), done + 2)?;

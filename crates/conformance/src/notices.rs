@@ -4,7 +4,7 @@ use farside_types::Rights;
 
 use super::client::{Client, NO_ASID, ensure, kernel, needs, pages, same, words_at};
 use super::{Outcome, Target};
-use farside_card::interface::{ArgKind, Operation, RingHeader, RingKind, Whereabouts, register};
+use farside_card::interface::{ArgKind, DmaAddr, Operation, RingHeader, RingKind, register};
 
 /// Touches one page over the bus.
 fn touch_page(client: &mut Client, touch: u32, page: u64) -> Result<(), String> {
@@ -23,14 +23,14 @@ pub(super) fn remote_accesses_are_noticed_once_until_they_are_cleared(
     client.target.write32(register::COUNTER_THRESHOLD, 5);
     // Two accesses a page, of which all are in own memory here: nothing to notice.
     let page = 8 * group + 1;
-    client.map(NO_ASID, page, 1, Whereabouts::Own(1), Rights::ReadWrite)?;
+    client.map(NO_ASID, page, 1, DmaAddr::Own(1), Rights::ReadWrite)?;
     for _ in 0..5 {
         touch_page(&mut client, touch, page)?;
     }
     client.settle()?;
     same("notices of own memory", client.notices.len(), 0)?;
     let remote = client.counter("remote_accesses");
-    client.map(NO_ASID, page, 1, Whereabouts::Bus(bus), Rights::ReadWrite)?;
+    client.map(NO_ASID, page, 1, DmaAddr::Bus(bus), Rights::ReadWrite)?;
     for round in 0..2 {
         for _ in 0..6 {
             touch_page(&mut client, touch, page)?;
@@ -64,7 +64,7 @@ pub(super) fn a_full_notice_ring_loses_nothing(target: &mut dyn Target) -> Outco
     client.keep_notices(true);
     for index in 0..12 {
         let page = index * group;
-        client.map(NO_ASID, page, 1, Whereabouts::Bus(bus), Rights::ReadWrite)?;
+        client.map(NO_ASID, page, 1, DmaAddr::Bus(bus), Rights::ReadWrite)?;
         touch_page(&mut client, touch, page)?;
     }
     for _ in 0..30 {

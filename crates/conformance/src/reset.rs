@@ -6,7 +6,7 @@ use super::client::{
     Client, NO_ASID, PAGE, ensure, kernel, pages, pages_at, reset, same, words_at,
 };
 use super::{Outcome, Target};
-use farside_card::interface::{ArgKind, Operation, RingHeader, RingKind, Whereabouts, register};
+use farside_card::interface::{ArgKind, DmaAddr, Operation, RingHeader, RingKind, register};
 
 pub(super) fn a_reset_in_the_middle_of_everything_leaves_a_new_function(
     target: &mut dyn Target,
@@ -19,7 +19,7 @@ pub(super) fn a_reset_in_the_middle_of_everything_leaves_a_new_function(
     // A page that is held and a drain that waits for it, a job that stands in a fault, one that
     // runs, some that wait, fills, a barrier, and commands that were not looked at yet.
     client.target.write_frames(5 * PAGE, &[0; 8]);
-    client.map(NO_ASID, 5, 1, Whereabouts::Own(5), Rights::ReadWrite)?;
+    client.map(NO_ASID, 5, 1, DmaAddr::Own(5), Rights::ReadWrite)?;
     client.launch(NO_ASID, 1, hold, &[words_at(ArgKind::Write, 5, 1)])?;
     client.until("the kernel to hold its page", |client| Ok(client.frame_words(5)[0] == 1))?;
     client.submit(NO_ASID, Operation::Unmap(pages(5, 1)))?;
@@ -32,7 +32,7 @@ pub(super) fn a_reset_in_the_middle_of_everything_leaves_a_new_function(
     }
     if client.can(register::CAP_DMA) {
         for frame in 8..24 {
-            let page = pages_at(0, 1, Whereabouts::Own(frame));
+            let page = pages_at(0, 1, DmaAddr::Own(frame));
             client.submit(NO_ASID, Operation::Fill(page, 7))?;
         }
     }
@@ -63,7 +63,7 @@ pub(super) fn a_reset_in_the_middle_of_everything_leaves_a_new_function(
     // Nothing is mapped any more.
     let launch = client.launch(NO_ASID, 1, touch, &[words_at(ArgKind::Write, 5, 512)])?;
     let fault = client.wait_fault()?;
-    client.map(NO_ASID, 5, 1, Whereabouts::Own(5), Rights::ReadWrite)?;
+    client.map(NO_ASID, 5, 1, DmaAddr::Own(5), Rights::ReadWrite)?;
     client.resume(fault.id())?;
     client.wait_ok(launch)?;
     client.finish()

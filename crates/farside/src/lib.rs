@@ -63,7 +63,7 @@ pub use farside_softcard::{
     ReadView, Word, WriteSpan, WriteView,
 };
 pub use farside_svm::{
-    Advice, Fight, Located, Moved, ObjectView, PageState, Placement, Stats, placement,
+    Advice, Fight, Located, Moved, ObjectView, PageState, PlacementScheme, Stats, placement,
 };
 pub use farside_types::{
     AgentId, CardId, MemoryId, PAGE_SIZE, PageNo, PageRange, Reason, VirtAddr,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytemuck::Pod;
 use farside_live::{CardPlace, LiveError, Machine, Runtime, RuntimeConfig};
 use farside_softcard::{Kernels, KernelsError, Recorder, Word};
-use farside_svm::{Advice, Config, Located, Moved, Outcome, Placement, Request, placement};
+use farside_svm::{Advice, Config, Located, Moved, Outcome, PlacementScheme, Request, placement};
 use farside_types::{CardId, MemoryId, PAGE_SIZE, PageRange, Rights, StreamId, VirtAddr};
 
 use crate::cards::cards_of_environment;
@@ -33,7 +33,7 @@ pub struct SpaceBuilder {
     card_memory: u64,
     pes: u16,
     arena: u64,
-    placement: Result<Box<dyn Placement>, placement::SchemeError>,
+    placement: Result<Box<dyn PlacementScheme>, placement::SchemeError>,
     peer: bool,
     warm: bool,
     grace: Duration,
@@ -101,7 +101,8 @@ impl SpaceBuilder {
         self
     }
 
-    /// The placement scheme by name: see [`placement::NAMES`].
+    /// The placement scheme by name: see [`placement::NAMES`]. Those that need a simulated machine
+    /// are refused when the space is built.
     #[must_use]
     pub fn placement(mut self, name: &str) -> Self {
         self.placement = placement::by_name(name);
@@ -110,7 +111,7 @@ impl SpaceBuilder {
 
     /// A placement scheme of your own.
     #[must_use]
-    pub fn placement_scheme(mut self, scheme: Box<dyn Placement>) -> Self {
+    pub fn placement_scheme(mut self, scheme: Box<dyn PlacementScheme>) -> Self {
         self.placement = Ok(scheme);
         self
     }

@@ -122,7 +122,7 @@ fn read_faults(runtime: &Runtime) {
             read_all(runtime, &mut faults);
         }
         for ring in runtime.rings() {
-            runtime.hear(ring);
+            runtime.receive(ring);
         }
     }
 }
@@ -141,7 +141,7 @@ fn read_all(runtime: &Runtime, faults: &mut [Fault; FAULTS]) {
         if count == 0 {
             return;
         }
-        runtime.tell_all(
+        runtime.handle_all(
             faults[..count]
                 .iter()
                 .map(|fault| Event::HostFault { page: fault.addr.page(), access: fault.access }),

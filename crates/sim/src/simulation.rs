@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use farside_svm::placement::{self, Placement};
+use farside_svm::placement::{self, PlacementScheme};
 use farside_types::Span;
 
 use crate::machine::Machine;
@@ -83,7 +83,7 @@ impl Simulation {
     pub fn with_placement(
         spec: &Spec,
         workload: &Arc<dyn Workload>,
-        scheme: Box<dyn Placement>,
+        scheme: Box<dyn PlacementScheme>,
         check: bool,
     ) -> Result<Simulation, SimError> {
         let placement = scheme.name().to_owned();
@@ -154,14 +154,14 @@ impl Simulation {
     }
 
     /// The same with a scheme of your own: one as the saved simulation was made with, whose memory
-    /// ([`Placement::restore_state`]) is restored.
+    /// ([`PlacementScheme::restore_state`]) is restored.
     ///
     /// # Errors
     /// As [`Simulation::restore`]; and a scheme that cannot take the state of the saved one.
     pub fn restore_with_placement(
         bytes: &[u8],
         workload: &Arc<dyn Workload>,
-        scheme: Box<dyn Placement>,
+        scheme: Box<dyn PlacementScheme>,
     ) -> Result<Simulation, SimError> {
         Simulation::restore_by(bytes, workload, |_| Ok(scheme))
     }
@@ -169,7 +169,7 @@ impl Simulation {
     fn restore_by(
         bytes: &[u8],
         workload: &Arc<dyn Workload>,
-        scheme: impl FnOnce(&Header) -> Result<Box<dyn Placement>, SimError>,
+        scheme: impl FnOnce(&Header) -> Result<Box<dyn PlacementScheme>, SimError>,
     ) -> Result<Simulation, SimError> {
         let bytes = state::open(bytes)?;
         let mut from = Reader::new(&bytes);

@@ -125,7 +125,7 @@ fn a_scheme_of_ones_own_is_restored_by_giving_it() {
     let bytes = simulation.save().unwrap();
     let refused = Simulation::restore(&bytes, &program).err().unwrap();
     assert!(matches!(refused, SimError::State(StateError::OwnScheme { .. })), "{refused}");
-    let other = by_name("griffin-dpc").unwrap();
+    let other = farside_sim::scheme::by_name("griffin-dpc").unwrap();
     let refused = Simulation::restore_with_placement(&bytes, &program, other).err().unwrap();
     assert!(refused.to_string().contains("grit"), "{refused}");
     let restored = Simulation::restore_with_placement(&bytes, &program, scheme()).unwrap();

@@ -18,6 +18,7 @@ use farside_types::{
     AgentId, AgentSet, CardId, CommandId, FrameNo, MemoryId, MemorySet, PageNo, Reason, RequestId,
     Rights, Time,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::command::{Executor, Run, Runs};
 use crate::event::StepErrorKind;
@@ -25,8 +26,7 @@ use crate::fault::{FaultKey, HostFault, Work};
 
 /// What is the same for all pages of a part: where they were, where they will be, and what has to
 /// happen in between.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Transition {
     /// Valid copies before.
     pub(crate) before: MemorySet,
@@ -60,8 +60,7 @@ pub(crate) struct Transition {
 }
 
 /// How the destination gets its bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Fill {
     /// It has them.
     Nothing,
@@ -72,8 +71,7 @@ pub(crate) enum Fill {
 }
 
 /// What becomes of the pages at the end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum End {
     /// They are in the state that their copies say.
     Settle,
@@ -84,8 +82,7 @@ pub(crate) enum End {
 }
 
 /// What the statistics count a transition as.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Label {
     /// The only location changed.
     Migration,
@@ -149,7 +146,7 @@ impl Transition {
 }
 
 /// Pages with one transition.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Part {
     pub(crate) transition: Transition,
     pub(crate) runs: Runs,
@@ -170,8 +167,7 @@ impl Part {
 }
 
 /// Where a chain stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Stage {
     /// The slot is free.
     Idle,
@@ -186,8 +182,7 @@ pub(crate) enum Stage {
 }
 
 /// A command that has not been answered.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Pending {
     pub(crate) command: CommandId,
     pub(crate) executor: Executor,
@@ -200,7 +195,7 @@ pub(crate) struct Pending {
 }
 
 /// One copy through a bounce buffer: `runs` of part `part`.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Hop {
     pub(crate) part: u16,
     pub(crate) runs: Runs,
@@ -209,8 +204,7 @@ pub(crate) struct Hop {
 }
 
 /// Why a chain fails.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Failure {
     pub(crate) kind: StepErrorKind,
     /// First page that was not finished.
@@ -220,7 +214,7 @@ pub(crate) struct Failure {
 }
 
 /// The migration of some pages.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Chain {
     pub(crate) epoch: u32,
     pub(crate) stage: Stage,

@@ -15,10 +15,10 @@ use farside_types::{
     CancelReason, CardId, CommandId, Epoch, FaultId, FrameNo, JobId, MemoryId, PageNo, PageRange,
     Reason, Rights,
 };
+use serde::{Deserialize, Serialize};
 
 /// One step of a chain.
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Command {
     /// Pairs the completion with this command. Never used twice.
     pub id: CommandId,
@@ -37,8 +37,7 @@ pub struct Command {
 }
 
 /// Who carries out a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Executor {
     /// A host processor, through the kernel's paging calls and its own mappings of the memories.
     HostCpu,
@@ -51,8 +50,7 @@ pub enum Executor {
 }
 
 /// Whether a chain stands still until a command has completed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Wait {
     /// The chain goes on at once; ring order or the frame's quarantine protects it.
     Posted,
@@ -61,8 +59,7 @@ pub enum Wait {
 }
 
 /// The four steps of a migration (multi-FPGA SVM paper, Table III), for the account of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Phase {
     /// Collect the source pages, stop those who write, wait for accesses in flight.
     Setup,
@@ -90,8 +87,7 @@ impl Phase {
 }
 
 /// `count` virtually contiguous pages whose frames are contiguous as well, at both ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Run {
     /// First page.
     pub page: PageNo,
@@ -114,8 +110,7 @@ impl Run {
 pub type Runs = Arc<[Run]>;
 
 /// One end of a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Place {
     /// The frames of a memory, as the runs name them.
     Memory(MemoryId),
@@ -124,8 +119,7 @@ pub enum Place {
 }
 
 /// What to do.
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Op {
     /// Take the CPU's mapping away; when it completes no thread of the program can reach the page
     /// without a fault. The bytes stay in the host's frame.

@@ -7,6 +7,7 @@ use farside_types::{
     BLOCK_PAGES, CardId, FrameNo, MAX_CARDS, MemoryId, MemorySet, PageNo, PageRange, RequestId,
     Span, Time, VirtAddr,
 };
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::chain::Chain;
@@ -17,7 +18,7 @@ use crate::launch::Launches;
 use crate::mutation::Mutated;
 #[cfg(feature = "mutations")]
 use crate::mutation::Mutation;
-use crate::placement::{Placement, Scheme};
+use crate::placement::{PageMode, PlacementScheme};
 use crate::query::{Fight, Located, Moved, Nearest, ObjectView, PageView};
 use crate::request::{OpenRequest, Pin};
 use crate::residency::Residency;
@@ -30,7 +31,7 @@ use crate::{Command, Config, Event, Reply, Stats};
 /// See the crate's front page for how it is driven.
 pub struct Driver {
     pub(crate) config: Config,
-    pub(crate) placement: Box<dyn Placement>,
+    pub(crate) placement: Box<dyn PlacementScheme>,
     pub(crate) table: PageTable,
     pub(crate) space: Space,
     pub(crate) cards: Vec<CardState>,
@@ -77,7 +78,7 @@ pub struct Driver {
 }
 
 /// What the driver knows of one card.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct CardState {
     pub(crate) frames: Frames,
     pub(crate) residency: Residency,
@@ -98,8 +99,7 @@ impl CardState {
 }
 
 /// When something has to be looked at again.
-#[derive(Clone, Copy, PartialEq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Timer {
     pub(crate) at: Time,
     pub(crate) order: u64,
@@ -107,8 +107,7 @@ pub(crate) struct Timer {
 }
 
 /// What is due.
-#[derive(Clone, Copy, PartialEq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum Due {
     /// A fault that was throttled.
     Work(Work),
@@ -166,7 +165,7 @@ impl Driver {
     ///
     /// # Errors
     /// [`ConfigError`] names the value that cannot work.
-    pub fn new(config: Config, placement: Box<dyn Placement>) -> Result<Driver, ConfigError> {
+    pub fn new(config: Config, placement: Box<dyn PlacementScheme>) -> Result<Driver, ConfigError> {
         check_config(&config)?;
         let cards = config
             .card_frames
@@ -371,9 +370,9 @@ impl Driver {
         self.history.fights()
     }
 
-    /// What rules `page` now: one of the three schemes of GRIT.
-    pub fn scheme(&self, page: PageNo) -> Scheme {
-        self.placement.scheme(page)
+    /// How `page` is placed now: one of the three ways of GRIT.
+    pub fn page_mode(&self, page: PageNo) -> PageMode {
+        self.placement.mode(page)
     }
 
     /// Accesses to the placement scheme's own tables in memory since this was last asked, so that

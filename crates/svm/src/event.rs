@@ -6,6 +6,7 @@ use farside_types::{
     Access, AgentId, CardId, CommandId, Epoch, FaultId, JobId, MemoryId, PageNo, PageRange,
     RequestId, Rights, StreamId, VirtAddr,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::placement::Sample;
 
@@ -93,8 +94,7 @@ pub enum Event<'a> {
 }
 
 /// One access of a card that cannot go on.
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CardFault {
     /// Unique among the open faults of the machine.
     pub id: FaultId,
@@ -103,8 +103,7 @@ pub struct CardFault {
 }
 
 /// What a fault needs before its access can go on.
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Need {
     /// One page.
     Page(PageNo, Access),
@@ -187,8 +186,7 @@ pub enum Advice {
 }
 
 /// Why a command failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepError {
     /// Pages that were finished before it failed, in the order of the runs.
     pub pages_done: u64,
@@ -197,8 +195,7 @@ pub struct StepError {
 }
 
 /// What went wrong in a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StepErrorKind {
     /// The transfer failed; nothing is in flight any more.
     Transfer,

@@ -1,20 +1,20 @@
 //! Faults that are open, and work that waits to be planned.
 
 use farside_types::{Access, AgentId, CardId, FaultId, PageNo, PageRange, Reason, RequestId};
+use serde::{Deserialize, Serialize};
 
 use crate::event::Need;
 use crate::placement::Action;
 
 /// Names an open fault; stale after it was answered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct FaultKey {
     pub(crate) slot: u32,
     pub(crate) life: u32,
 }
 
 /// An access of a card that stands still.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct OpenFault {
     pub(crate) card: CardId,
     pub(crate) id: FaultId,
@@ -38,8 +38,7 @@ impl OpenFault {
 }
 
 /// Open faults in slots that are used again.
-#[derive(Default)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Faults {
     slots: Vec<(u32, Option<OpenFault>)>,
     free: Vec<u32>,
@@ -96,8 +95,7 @@ impl Faults {
 }
 
 /// A thread of the program that stands at a page.
-#[derive(Clone, Copy, PartialEq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct HostFault {
     pub(crate) page: PageNo,
     pub(crate) access: Access,
@@ -113,8 +111,7 @@ impl HostFault {
 }
 
 /// Threads of the program that stand at a page.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Standing {
     /// The strongest access among them.
     pub(crate) access: Access,
@@ -123,8 +120,7 @@ pub(crate) struct Standing {
 }
 
 /// Something to be planned, now or when what it waits for has happened. Holds nothing meanwhile.
-#[derive(Clone, Copy, PartialEq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum Work {
     /// An open fault of a card.
     Fault(FaultKey),

@@ -6,6 +6,7 @@
 //! one end. What cannot be had in one piece is pieced together from the largest blocks left.
 
 use farside_types::FrameNo;
+use serde::{Deserialize, Serialize};
 
 /// No page. Zero, so that frames that were never used take no memory of the process.
 const FREE: u32 = 0;
@@ -13,7 +14,7 @@ const FREE: u32 = 0;
 const QUARANTINED: u32 = u32::MAX;
 
 /// Frames of one card.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Frames {
     total: u32,
     free: u32,
@@ -169,7 +170,7 @@ impl Frames {
 
 /// A set of small numbers with the lowest member found in a few steps: each level has a bit per
 /// non-zero word of the level below.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 struct BitTree {
     levels: Vec<Vec<u64>>,
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use farside_types::{AgentSet, PageNo, PageRange};
+use serde::{Deserialize, Serialize};
 
 use crate::query::{Fight, Moved};
 
@@ -10,7 +11,7 @@ use crate::query::{Fight, Moved};
 const FIGHTS_MAX: usize = 1024;
 
 /// The latest moves of the whole space, and the fights.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct History {
     records: VecDeque<Moved>,
     limit: usize,

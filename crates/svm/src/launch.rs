@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use farside_types::{CardId, JobId, StreamId};
+use serde::{Deserialize, Serialize};
 
 use crate::command::{Executor, Op, Phase, Wait};
 use crate::mutation::Mutation;
 use crate::{Driver, Reply};
 
-#[derive(Default)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Launches {
     jobs: HashMap<JobId, (CardId, StreamId)>,
     /// Per stream: the job that runs, then those that wait for it.

@@ -40,7 +40,6 @@ mod rollback;
 mod serve;
 mod settle;
 mod space;
-#[cfg(feature = "state")]
 mod state;
 mod stats;
 mod table;
@@ -53,9 +52,8 @@ pub use driver::{ConfigError, Driver};
 pub use event::{Advice, CardFault, Event, Need, Request, StepError, StepErrorKind};
 pub use mutation::Mutation;
 pub use page::PageState;
-pub use placement::Placement;
+pub use placement::PlacementScheme;
 pub use query::{Fight, Located, Moved, Nearest, ObjectId, ObjectView, PageView};
 pub use reply::{Outcome, Reply, RequestError};
-#[cfg(feature = "state")]
 pub use state::DriverState;
 pub use stats::{Directions, Stats};

@@ -2,6 +2,7 @@
 //! else goes on.
 
 use farside_types::{AgentSet, CardId, FrameNo, MemoryId, MemorySet, PageNo, PageRange, Time};
+use serde::{Deserialize, Serialize};
 
 use crate::Driver;
 use crate::chain::{Chain, Pending, Stage};
@@ -15,15 +16,14 @@ use crate::residency::Residency;
 
 /// Something that cards which did not answer in time may still write. It is out of use until each
 /// of them is reset, or gone.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Quarantined {
     suspects: MemorySet,
     held: Held,
 }
 
 /// What is out of use.
-#[derive(Clone, Copy)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum Held {
     /// Frames of a card.
     Frames(CardId, FrameNo, u32),

@@ -31,8 +31,7 @@ pub enum PageState {
 /// copy, and four bits that count recent moves.
 ///
 /// `mappers` bits 0-19, `writers` 20-39, `copies` 40-59, `bounces` 60-63.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Directory(u64);
 
 const FIELD: u64 = (1 << 20) - 1;
@@ -122,8 +121,7 @@ pub(crate) mod flag {
 }
 
 /// The page table's entry, 24 bytes.
-#[derive(Clone, Copy, Default)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct PageEntry {
     pub(crate) directory: Directory,
     /// The frame in `owner`'s memory, where that is a card.

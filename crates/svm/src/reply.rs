@@ -1,11 +1,11 @@
 //! What the driver tells the program.
 
 use farside_types::{CardId, JobId, MemoryId, PageNo, PageRange, RequestId, VirtAddr};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// An answer, or news, for the program. Polled with [`crate::Driver::poll_reply`].
-#[derive(Clone, Debug, PartialEq)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Reply {
     /// A request ended.
     Request {
@@ -30,8 +30,7 @@ pub enum Reply {
 }
 
 /// What a request that succeeded gives back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// Memory was allocated.
     Allocated(PageRange),
@@ -43,8 +42,7 @@ pub enum Outcome {
 }
 
 /// Why a request failed.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 pub enum RequestError {
     /// A size of nothing.
     #[error("cannot allocate 0 bytes; give a size of at least one byte")]

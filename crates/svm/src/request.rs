@@ -10,6 +10,7 @@ use farside_types::{
     Access, AgentId, AgentSet, MemoryId, PAGE_SIZE, PageNo, PageRange, Reason, RequestId, Rights,
     Time, VirtAddr,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::Driver;
 use crate::chain::{End, Fill, Part, Transition};
@@ -23,8 +24,7 @@ use crate::serve::{OpenPart, Plan};
 use crate::space::Hint;
 
 /// A request that is under way.
-#[derive(Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct OpenRequest {
     pub(crate) kind: RequestKind,
     /// What has not been looked at yet.
@@ -40,8 +40,7 @@ pub(crate) struct OpenRequest {
 }
 
 /// What is done to each page.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum RequestKind {
     /// New pages are cleared of what the kernel remembers of their addresses.
     Alloc,
@@ -54,8 +53,7 @@ pub(crate) enum RequestKind {
 }
 
 /// Pages that the program pinned.
-#[derive(Clone, Copy, PartialEq, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct Pin {
     pub(crate) range: PageRange,
     pub(crate) at: MemoryId,

@@ -6,6 +6,7 @@
 //! took most of the driver's time as soon as pages moved singly (measured: `docs/performance.md`).
 
 use farside_types::{BLOCK_PAGES, PageNo, PageRange};
+use serde::{Deserialize, Serialize};
 
 const WORD: u64 = u64::BITS as u64;
 const WORDS: usize = (BLOCK_PAGES / WORD) as usize;
@@ -13,11 +14,10 @@ const WORDS: usize = (BLOCK_PAGES / WORD) as usize;
 type Block = [u64; WORDS];
 
 /// A set of pages of the arena, read as merged ranges.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Residency {
     start: PageNo,
-    #[cfg_attr(feature = "state", serde(with = "crate::state::blocks"))]
+    #[serde(with = "crate::state::blocks")]
     blocks: Vec<Option<Box<Block>>>,
     pages: u64,
 }

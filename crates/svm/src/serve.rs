@@ -7,6 +7,7 @@ use farside_types::{
     Access, AgentId, AgentSet, BLOCK_PAGES, CancelReason, CardId, CommandId, FaultId, FrameNo,
     PageNo, PageRange, Reason, Rights, Time,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::Driver;
 use crate::chain::{Fill, Part, Transition, cut_runs, push_page};
@@ -20,7 +21,7 @@ use crate::placement::{Action, Scope};
 use crate::plan::{Reach, Resolve, location};
 
 /// A grouped fault that had to wait too often: nobody younger may take its pages any more.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Claim {
     pub(crate) key: FaultKey,
     pub(crate) ranges: Arc<[(PageRange, Access)]>,

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use farside_types::{AgentSet, BLOCK_PAGES, MemoryId, PageNo, PageRange, VirtAddr};
+use serde::{Deserialize, Serialize};
 
 use crate::query::{ObjectId, ObjectView};
 
 /// An allocation.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Object {
     pub(crate) id: ObjectId,
     pub(crate) name: Arc<str>,
@@ -19,8 +20,7 @@ pub(crate) struct Object {
 }
 
 /// Advice for a part of an allocation.
-#[derive(Clone, Copy)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Hint {
     pub(crate) range: PageRange,
     pub(crate) preferred: Option<MemoryId>,
@@ -45,7 +45,7 @@ impl Object {
 }
 
 /// Allocations and the gaps between them.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct Space {
     /// First page → slot.
     order: BTreeMap<u64, u32>,

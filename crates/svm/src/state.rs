@@ -1,4 +1,4 @@
-//! The driver's state, to be stored and to go on from (feature `state`): all that [`crate::Driver`]
+//! The driver's state, to be stored and to go on from: all that [`crate::Driver`]
 //! knows, its placement scheme included, but not what it was made with.
 //!
 //! A restored driver gives the same commands for the same events as the one that was saved.
@@ -15,7 +15,7 @@ use crate::fault::{Faults, Standing, Work};
 use crate::history::History;
 use crate::launch::Launches;
 use crate::lost::Quarantined;
-use crate::placement::{Placement, SchemeState};
+use crate::placement::{PlacementScheme, SchemeState};
 use crate::request::{OpenRequest, Pin};
 use crate::serve::Claim;
 use crate::space::Space;
@@ -104,7 +104,7 @@ impl Driver {
     /// Those of the deserializer; a configuration or a scheme that does not fit the state.
     pub fn restore<'de, D: Deserializer<'de>>(
         config: Config,
-        placement: Box<dyn Placement>,
+        placement: Box<dyn PlacementScheme>,
         deserializer: D,
     ) -> Result<Driver, D::Error> {
         let state = DriverState::deserialize(deserializer)?;
@@ -117,7 +117,7 @@ impl Driver {
     /// What is wrong with configuration or scheme, or why they do not fit the state.
     pub fn go_on(
         config: Config,
-        placement: Box<dyn Placement>,
+        placement: Box<dyn PlacementScheme>,
         state: DriverState,
     ) -> Result<Driver, String> {
         let mut driver = Driver::new(config, placement).map_err(|error| error.to_string())?;

@@ -1,16 +1,17 @@
 //! The page table: one entry per page of the arena, in blocks of 512, dense where it is used.
 
 use farside_types::{BLOCK_PAGES, FrameNo, PageNo, PageRange};
+use serde::{Deserialize, Serialize};
 
 use crate::page::PageEntry;
 
 type Block = [PageEntry; BLOCK_PAGES as usize];
 
 /// Entries of all pages of the arena.
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Serialize, Deserialize)]
 pub(crate) struct PageTable {
     arena: PageRange,
-    #[cfg_attr(feature = "state", serde(with = "crate::state::blocks"))]
+    #[serde(with = "crate::state::blocks")]
     blocks: Vec<Option<Box<Block>>>,
     absent: PageEntry,
 }

@@ -52,20 +52,20 @@ impl Machine {
     }
 
     /// Takes what a card has written to its rings.
-    pub(super) fn hear(&mut self, card: CardId) -> Result<(), Violation> {
+    pub(super) fn receive(&mut self, card: CardId) -> Result<(), Violation> {
         let Some(port) = self.port(card) else { return Ok(()) };
         port.far().bus.interrupt = false;
         let said = port.driver.receive();
         ensure!(!port.driver.is_broken(), "{card} has written nonsense to its rings");
         for word in said {
-            self.heard(card, word)?;
+            self.received(card, word)?;
         }
         self.flush(card);
         self.step_later(card, Step::DriverDozes);
         Ok(())
     }
 
-    fn heard(&mut self, card: CardId, said: Said) -> Result<(), Violation> {
+    fn received(&mut self, card: CardId, said: Said) -> Result<(), Violation> {
         match said {
             Said::Done(id, _, result) => {
                 let Some(port) = self.port(card) else { return Ok(()) };

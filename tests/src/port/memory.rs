@@ -1,6 +1,6 @@
 //! A card's accesses through its model, and its copies with real bytes.
 
-use farside_card::interface::Whereabouts;
+use farside_card::interface::DmaAddr;
 use farside_card::{AccessId, AcquireError, Grant, Location, Raised, TransferFailed};
 use farside_live::harness::{ASID, fault_of};
 use farside_svm::{Need, Op, Place};
@@ -166,8 +166,8 @@ impl Machine {
         let port = self.port(card)?;
         let own = location.memory == port.far().model.memory();
         let at = match own {
-            true => Whereabouts::Own(location.frame.0),
-            false => Whereabouts::Bus(location.frame.0),
+            true => DmaAddr::Own(location.frame.0),
+            false => DmaAddr::Bus(location.frame.0),
         };
         port.map.spot(at)
     }

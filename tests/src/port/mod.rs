@@ -23,7 +23,7 @@ mod steps;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use farside_card::interface::{Extent, Whereabouts, register};
+use farside_card::interface::{DmaAddr, Extent, register};
 use farside_live::harness::{Layout, RingDriver, RingSizes};
 use farside_types::{CardId, CommandId, FrameNo, JobId, MemoryId, PAGE_SIZE, PageNo, PeId};
 
@@ -53,7 +53,7 @@ pub(crate) enum Step {
     /// A copy or fill acts.
     Copy(CommandId),
     /// The driver, awake, takes what is in its rings.
-    Hear,
+    Receive,
     /// The driver wants to sleep.
     DriverDozes,
     /// The driver looks for completions that interrupt nobody.
@@ -63,7 +63,7 @@ pub(crate) enum Step {
 impl Step {
     /// Whether it is the card's.
     fn is_far(self) -> bool {
-        !matches!(self, Step::Hear | Step::DriverDozes | Step::Look)
+        !matches!(self, Step::Receive | Step::DriverDozes | Step::Look)
     }
 }
 
@@ -133,10 +133,10 @@ struct BusPages {
 
 impl BusPages {
     /// What a card calls by this name.
-    fn spot(&self, at: Whereabouts) -> Option<Spot> {
+    fn spot(&self, at: DmaAddr) -> Option<Spot> {
         let page = match at {
-            Whereabouts::Own(frame) => return Some(Spot::Memory(self.own, FrameNo(frame))),
-            Whereabouts::Bus(page) => u64::from(page),
+            DmaAddr::Own(frame) => return Some(Spot::Memory(self.own, FrameNo(frame))),
+            DmaAddr::Bus(page) => u64::from(page),
         };
         let inside =
             |&&(first, pages, _): &&(u64, u64, Spot)| first <= page && page < first + pages;
@@ -282,9 +282,9 @@ impl Machine {
 }
 
 /// The place some pages further on.
-fn advance(at: Whereabouts, pages: u32) -> Whereabouts {
+fn advance(at: DmaAddr, pages: u32) -> DmaAddr {
     match at {
-        Whereabouts::Own(frame) => Whereabouts::Own(frame + pages),
-        Whereabouts::Bus(page) => Whereabouts::Bus(page + pages),
+        DmaAddr::Own(frame) => DmaAddr::Own(frame + pages),
+        DmaAddr::Bus(page) => DmaAddr::Bus(page + pages),
     }
 }

@@ -43,12 +43,12 @@ impl Machine {
             }
             Step::Ended(job) => self.job_has_ended(card, job),
             Step::Copy(id) => self.far_copy(card, id),
-            Step::Hear => self.hear(card),
+            Step::Receive => self.receive(card),
             Step::DriverDozes => self.driver_dozes(card),
             Step::Look => {
                 port.looks = false;
                 if !std::mem::replace(&mut port.driver_awake, true) {
-                    self.step_later(card, Step::Hear);
+                    self.step_later(card, Step::Receive);
                 }
                 Ok(())
             }
@@ -126,7 +126,7 @@ impl Machine {
             self.step_later(card, Step::Process);
         }
         if wakes_driver {
-            self.step_later(card, Step::Hear);
+            self.step_later(card, Step::Receive);
         }
     }
 
@@ -151,7 +151,7 @@ impl Machine {
         let blindly = port.broken.is(RingMutation::DriverSleepsBlindly);
         let may_sleep = port.driver.may_sleep();
         if !blindly && (!may_sleep || port.far().bus.interrupt) {
-            self.step_later(card, Step::Hear);
+            self.step_later(card, Step::Receive);
             return Ok(());
         }
         port.driver_awake = false;

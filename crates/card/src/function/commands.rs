@@ -10,8 +10,8 @@ use super::refusal::Refusal;
 use super::transfers::{LinkWork, Work};
 use super::{Bus, Function};
 use crate::interface::{
-    CommandEntry, CompletionEntry, Entry, Extent, ExtentArg, ExtentList, FaultArg, Operation,
-    Status, Whereabouts, reason_from_word,
+    CommandEntry, CompletionEntry, DmaAddr, Entry, Extent, ExtentArg, ExtentList, FaultArg,
+    Operation, Status, reason_from_word,
 };
 use crate::{Answer, Card, Drained, Location, MappedRun, PeState};
 
@@ -34,10 +34,10 @@ fn pages_of(extent: &Extent) -> PageRange {
 }
 
 /// What the card model calls a place: bus pages are frames of the host's memory.
-fn location_of(place: Whereabouts, card: &Card) -> Location {
+fn location_of(place: DmaAddr, card: &Card) -> Location {
     match place {
-        Whereabouts::Own(frame) => Location::new(card.memory(), FrameNo(frame)),
-        Whereabouts::Bus(page) => Location::new(MemoryId::HOST, FrameNo(page)),
+        DmaAddr::Own(frame) => Location::new(card.memory(), FrameNo(frame)),
+        DmaAddr::Bus(page) => Location::new(MemoryId::HOST, FrameNo(page)),
     }
 }
 

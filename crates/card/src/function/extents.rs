@@ -4,7 +4,7 @@
 use super::refusal::Refusal;
 use super::{Bus, Function};
 use crate::interface::{
-    DecodeError, EXTENT_BYTES, Extent, ExtentArg, ExtentList, Status, Whereabouts, register,
+    DecodeError, DmaAddr, EXTENT_BYTES, Extent, ExtentArg, ExtentList, Status, register,
 };
 use crate::{Card, PAGES_MAX};
 
@@ -144,7 +144,7 @@ impl Function {
         let ends = [(word::SRC, extent.src, roles.src), (word::DST, extent.dst, roles.dst)];
         for (word, place, end) in ends {
             match (end, place) {
-                (End::Unused, Whereabouts::Bus(0)) => {}
+                (End::Unused, DmaAddr::Bus(0)) => {}
                 (End::Unused, _) => return Err(wrong(word)),
                 _ => reach(place, extent.count, end == End::Write, card, bus)?,
             }
@@ -159,8 +159,8 @@ impl Function {
     fn check_pair(&self, extent: &Extent, overlap: Refusal) -> Result<(), Refusal> {
         let overlaps = |a: u32, b: u32| a.abs_diff(b) < extent.count;
         match (extent.src, extent.dst) {
-            (Whereabouts::Own(src), Whereabouts::Own(dst)) if overlaps(src, dst) => Err(overlap),
-            (Whereabouts::Bus(src), Whereabouts::Bus(dst)) => {
+            (DmaAddr::Own(src), DmaAddr::Own(dst)) if overlaps(src, dst) => Err(overlap),
+            (DmaAddr::Bus(src), DmaAddr::Bus(dst)) => {
                 if !self.config.can(register::CAP_DMA_BUS_TO_BUS) {
                     return Err(Refusal::mistake(Status::Unsupported, 0));
                 }
@@ -173,20 +173,20 @@ impl Function {
 
 /// Checks that the function may touch these pages.
 fn reach(
-    place: Whereabouts,
+    place: DmaAddr,
     count: u32,
     write: bool,
     card: &Card,
     bus: &mut impl Bus,
 ) -> Result<(), Refusal> {
     match place {
-        Whereabouts::Own(frame) => {
+        DmaAddr::Own(frame) => {
             let frames = u64::from(card.frames());
             if u64::from(frame) + u64::from(count) > frames {
                 return Err(Refusal::foreign(frames.max(frame.into())));
             }
         }
-        Whereabouts::Bus(page) => {
+        DmaAddr::Bus(page) => {
             let address = u64::from(page) << 12;
             let beyond = u64::from(page) + u64::from(count) > 1 << 32;
             if beyond || !bus.reaches(address, u64::from(count) << 12, write) {

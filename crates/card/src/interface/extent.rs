@@ -11,34 +11,34 @@ pub const EXTENTS_MAX: u64 = 1 << 16;
 ///
 /// Bit 63 set: frames of the function's own memory. Clear: pages of the bus, by bus address / 4096.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Whereabouts {
+pub enum DmaAddr {
     /// A frame of this function's memory.
     Own(u32),
     /// A page of the bus: bus address / 4096. Host memory, or a peer's BAR2.
     Bus(u32),
 }
 
-impl Whereabouts {
+impl DmaAddr {
     const OWN: u64 = 1 << 63;
 
     /// The word.
     pub const fn to_word(self) -> u64 {
         match self {
-            Whereabouts::Own(frame) => Whereabouts::OWN | frame as u64,
-            Whereabouts::Bus(page) => page as u64,
+            DmaAddr::Own(frame) => DmaAddr::OWN | frame as u64,
+            DmaAddr::Bus(page) => page as u64,
         }
     }
 
-    /// The whereabouts of a word; `None` if bits are set that must not be.
-    pub const fn from_word(word: u64) -> Option<Whereabouts> {
-        let number = word & !Whereabouts::OWN;
+    /// The address of a word; `None` if bits are set that must not be.
+    pub const fn from_word(word: u64) -> Option<DmaAddr> {
+        let number = word & !DmaAddr::OWN;
         if number > u32::MAX as u64 {
             return None;
         }
         let number = number as u32;
-        Some(match word & Whereabouts::OWN {
-            0 => Whereabouts::Bus(number),
-            _ => Whereabouts::Own(number),
+        Some(match word & DmaAddr::OWN {
+            0 => DmaAddr::Bus(number),
+            _ => DmaAddr::Own(number),
         })
     }
 }
@@ -52,9 +52,9 @@ pub struct Extent {
     /// Pages.
     pub count: u32,
     /// Where they come from.
-    pub src: Whereabouts,
+    pub src: DmaAddr,
     /// Where they go, or are mapped to.
-    pub dst: Whereabouts,
+    pub dst: DmaAddr,
 }
 
 impl Extent {
@@ -75,8 +75,8 @@ impl Extent {
         if words[0].checked_add(count.into()).is_none_or(|end| end > PAGE_NUMBERS) {
             return Err(wrong(0));
         }
-        let src = Whereabouts::from_word(words[2]).ok_or(wrong(2))?;
-        let dst = Whereabouts::from_word(words[3]).ok_or(wrong(3))?;
+        let src = DmaAddr::from_word(words[2]).ok_or(wrong(2))?;
+        let dst = DmaAddr::from_word(words[3]).ok_or(wrong(3))?;
         Ok(Extent { page: words[0], count, src, dst })
     }
 }

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::receiver::Checks;
 use super::*;
-use crate::interface::{LinkField, Whereabouts, link_frame_kind};
+use crate::interface::{DmaAddr, LinkField, link_frame_kind};
 
 const A: LinkAddress = LinkAddress::new(1, 0);
 const B: LinkAddress = LinkAddress::new(2, 0);
@@ -57,8 +57,8 @@ fn right_byte(transfer: u32, page: usize, offset: usize) -> u8 {
 struct Source;
 
 impl PagesRead for Source {
-    fn read(&mut self, page: Whereabouts, offset: u32, bytes: &mut [u8]) -> Result<(), ReadFailed> {
-        let Whereabouts::Bus(number) = page else {
+    fn read(&mut self, page: DmaAddr, offset: u32, bytes: &mut [u8]) -> Result<(), ReadFailed> {
+        let DmaAddr::Bus(number) = page else {
             return Err(ReadFailed);
         };
         let (transfer, index) = (number >> 16, number as usize & 0xffff);
@@ -123,15 +123,15 @@ impl World {
         for (index, transfer) in TRANSFERS.into_iter().enumerate() {
             let counts = [1 + self.dice.roll(6) as u32, 1 + self.dice.roll(6) as u32];
             let firsts = [index as u32 * 32 + 2, index as u32 * 32 + 16];
-            let runs = [1, 0]
-                .map(|run| PageRun { first: Whereabouts::Own(firsts[run]), count: counts[run] });
+            let runs =
+                [1, 0].map(|run| PageRun { first: DmaAddr::Own(firsts[run]), count: counts[run] });
             let list = |run: &PageRun| match run.first {
-                Whereabouts::Own(first) => first..first + run.count,
-                Whereabouts::Bus(_) => 0..0,
+                DmaAddr::Own(first) => first..first + run.count,
+                DmaAddr::Bus(_) => 0..0,
             };
             self.places[index] = runs.iter().flat_map(list).map(|frame| frame as usize).collect();
             self.receiver.announce(A, transfer, &runs).unwrap();
-            let first = Whereabouts::Bus(transfer << 16);
+            let first = DmaAddr::Bus(transfer << 16);
             let source = [PageRun { first, count: counts[0] + counts[1] }];
             self.sender.send(B, transfer, &source).unwrap();
         }
@@ -203,7 +203,7 @@ impl World {
             return Ok(());
         };
         let Delivered { transfer, page, offset, bytes, .. } = delivered;
-        let Whereabouts::Own(first) = page else {
+        let DmaAddr::Own(first) = page else {
             return Err(format!("transfer {transfer} goes to {page:?}"));
         };
         let start = first as usize * 4096 + offset as usize;

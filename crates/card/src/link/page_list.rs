@@ -3,13 +3,13 @@
 use thiserror::Error;
 
 use super::AnnounceError;
-use crate::interface::Whereabouts;
+use crate::interface::DmaAddr;
 
 /// Pages that follow one another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PageRun {
     /// The first.
-    pub first: Whereabouts,
+    pub first: DmaAddr,
     /// How many.
     pub count: u32,
 }
@@ -20,7 +20,7 @@ pub trait PagesRead {
     ///
     /// # Errors
     /// [`ReadFailed`]: the transfer is given up.
-    fn read(&mut self, page: Whereabouts, offset: u32, bytes: &mut [u8]) -> Result<(), ReadFailed>;
+    fn read(&mut self, page: DmaAddr, offset: u32, bytes: &mut [u8]) -> Result<(), ReadFailed>;
 }
 
 /// A page could not be read.
@@ -71,7 +71,7 @@ impl PageList {
             .iter()
             .map(|run| {
                 let first = u64::from(number(run.pages.first));
-                let own = matches!(run.pages.first, Whereabouts::Own(_));
+                let own = matches!(run.pages.first, DmaAddr::Own(_));
                 (own, first, first + u64::from(run.pages.count))
             })
             .collect();
@@ -89,7 +89,7 @@ impl PageList {
     }
 
     /// Where a page is.
-    pub(super) fn place(&self, index: u32) -> Option<Whereabouts> {
+    pub(super) fn place(&self, index: u32) -> Option<DmaAddr> {
         if index >= self.pages {
             return None;
         }
@@ -100,24 +100,24 @@ impl PageList {
 
     /// Where a page would be if the list went on: what a receiver that does not check would do.
     #[cfg(test)]
-    pub(super) fn place_unchecked(&self, index: u32) -> Option<Whereabouts> {
+    pub(super) fn place_unchecked(&self, index: u32) -> Option<DmaAddr> {
         let last = self.runs.last()?;
         self.place(index).or_else(|| Some(offset(last.pages.first, index.checked_sub(last.index)?)))
     }
 }
 
-fn number(place: Whereabouts) -> u32 {
+fn number(place: DmaAddr) -> u32 {
     match place {
-        Whereabouts::Own(frame) => frame,
-        Whereabouts::Bus(page) => page,
+        DmaAddr::Own(frame) => frame,
+        DmaAddr::Bus(page) => page,
     }
 }
 
 /// The page `count` pages behind; it exists, as the list was checked.
-fn offset(place: Whereabouts, count: u32) -> Whereabouts {
+fn offset(place: DmaAddr, count: u32) -> DmaAddr {
     match place {
-        Whereabouts::Own(frame) => Whereabouts::Own(frame.wrapping_add(count)),
-        Whereabouts::Bus(page) => Whereabouts::Bus(page.wrapping_add(count)),
+        DmaAddr::Own(frame) => DmaAddr::Own(frame.wrapping_add(count)),
+        DmaAddr::Bus(page) => DmaAddr::Bus(page.wrapping_add(count)),
     }
 }
 
@@ -125,25 +125,25 @@ fn offset(place: Whereabouts, count: u32) -> Whereabouts {
 mod tests {
     use super::*;
 
-    fn run(first: Whereabouts, count: u32) -> PageRun {
+    fn run(first: DmaAddr, count: u32) -> PageRun {
         PageRun { first, count }
     }
 
     #[test]
     fn every_index_has_the_place_that_the_runs_say() {
-        let runs = [run(Whereabouts::Own(10), 2), run(Whereabouts::Bus(7), 1)];
+        let runs = [run(DmaAddr::Own(10), 2), run(DmaAddr::Bus(7), 1)];
         let list = PageList::new(&runs, 3).unwrap();
         assert_eq!(list.pages(), 3);
-        assert_eq!(list.place(0), Some(Whereabouts::Own(10)));
-        assert_eq!(list.place(1), Some(Whereabouts::Own(11)));
-        assert_eq!(list.place(2), Some(Whereabouts::Bus(7)));
+        assert_eq!(list.place(0), Some(DmaAddr::Own(10)));
+        assert_eq!(list.place(1), Some(DmaAddr::Own(11)));
+        assert_eq!(list.place(2), Some(DmaAddr::Bus(7)));
         assert_eq!(list.place(3), None);
         assert_eq!(list.place(u32::MAX), None);
     }
 
     #[test]
     fn lists_that_make_no_sense_are_refused() {
-        let own = Whereabouts::Own;
+        let own = DmaAddr::Own;
         let new = |runs: &[PageRun]| PageList::new(runs, 8).map(|list| list.pages());
         assert_eq!(new(&[]), Err(AnnounceError::Empty));
         assert_eq!(new(&[run(own(1), 0)]), Err(AnnounceError::Empty));
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_page_listed_twice_is_seen_and_an_own_frame_is_no_bus_page() {
         let list = |runs: &[PageRun]| PageList::new(runs, 99).unwrap().check_distinct();
-        let (own, bus) = (Whereabouts::Own, Whereabouts::Bus);
+        let (own, bus) = (DmaAddr::Own, DmaAddr::Bus);
         let twice = list(&[run(own(5), 4), run(own(1), 2), run(own(8), 1)]);
         assert_eq!(twice, Err(AnnounceError::Twice { page: 8 }));
         assert_eq!(list(&[run(own(5), 4), run(bus(5), 4), run(own(9), 1)]), Ok(()));

@@ -3,15 +3,13 @@
 use std::collections::HashMap;
 
 use super::*;
-use crate::interface::{LinkField, LinkVerdict, Whereabouts};
+use crate::interface::{DmaAddr, LinkField, LinkVerdict};
 
 const A: LinkAddress = LinkAddress::new(1, 0);
 const B: LinkAddress = LinkAddress::new(2, 3);
-const SOURCE: [PageRun; 1] = [PageRun { first: Whereabouts::Own(100), count: 3 }];
-const TARGET: [PageRun; 2] = [
-    PageRun { first: Whereabouts::Own(7), count: 1 },
-    PageRun { first: Whereabouts::Bus(40), count: 2 },
-];
+const SOURCE: [PageRun; 1] = [PageRun { first: DmaAddr::Own(100), count: 3 }];
+const TARGET: [PageRun; 2] =
+    [PageRun { first: DmaAddr::Own(7), count: 1 }, PageRun { first: DmaAddr::Bus(40), count: 2 }];
 
 /// The bytes of a source page: every word differs.
 struct Source;
@@ -21,8 +19,8 @@ fn source_byte(page: u32, offset: u32) -> u8 {
 }
 
 impl PagesRead for Source {
-    fn read(&mut self, page: Whereabouts, offset: u32, bytes: &mut [u8]) -> Result<(), ReadFailed> {
-        let Whereabouts::Own(frame) = page else {
+    fn read(&mut self, page: DmaAddr, offset: u32, bytes: &mut [u8]) -> Result<(), ReadFailed> {
+        let DmaAddr::Own(frame) = page else {
             return Err(ReadFailed);
         };
         for (byte, offset) in bytes.iter_mut().zip(offset..) {
@@ -36,7 +34,7 @@ impl PagesRead for Source {
 struct Pair {
     sender: Sender,
     receiver: Receiver,
-    memory: HashMap<(Whereabouts, u32), u8>,
+    memory: HashMap<(DmaAddr, u32), u8>,
 }
 
 impl Pair {
@@ -84,7 +82,7 @@ impl Pair {
     }
 
     fn assert_all_there(&self) {
-        let places = [Whereabouts::Own(7), Whereabouts::Bus(40), Whereabouts::Bus(41)];
+        let places = [DmaAddr::Own(7), DmaAddr::Bus(40), DmaAddr::Bus(41)];
         for (place, page) in places.into_iter().zip(100..) {
             for offset in 0..4096 {
                 assert_eq!(self.memory.get(&(place, offset)), Some(&source_byte(page, offset)));
@@ -314,7 +312,7 @@ fn a_source_that_cannot_be_read_ends_the_transfer_at_that_page() {
     pair.sender.give_up(B, 9);
     pair.sender.poll_ended();
     pair.sent();
-    let runs = [SOURCE[0], PageRun { first: Whereabouts::Bus(1), count: 1 }];
+    let runs = [SOURCE[0], PageRun { first: DmaAddr::Bus(1), count: 1 }];
     pair.sender.send(B, 10, &runs).unwrap();
     assert_eq!(pair.all_sent().len(), 4, "three pages and a stop");
     let failed = Err(SendFailure::SourceFailed { page: 3 });

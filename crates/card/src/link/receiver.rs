@@ -9,7 +9,7 @@ use super::{
     ReceiverCounters, blank, put,
 };
 use crate::interface::{
-    LINK_HEADER_BYTES, LINK_RANGES_MAX, LinkAddress, LinkHeader, LinkKind, LinkVerdict, Whereabouts,
+    DmaAddr, LINK_HEADER_BYTES, LINK_RANGES_MAX, LinkAddress, LinkHeader, LinkKind, LinkVerdict,
 };
 
 /// Frames of a paused sender after which it is asked to pause once more.
@@ -75,7 +75,7 @@ pub struct Delivered<'f> {
     /// Of which transfer they are.
     pub transfer: u32,
     /// The page they go to.
-    pub page: Whereabouts,
+    pub page: DmaAddr,
     /// Offset in that page.
     pub offset: u32,
     /// The bytes. They come once.
@@ -369,7 +369,7 @@ impl Receiver {
         })
     }
 
-    fn place(&self, index: usize, page: u32) -> Result<Whereabouts, LinkError> {
+    fn place(&self, index: usize, page: u32) -> Result<DmaAddr, LinkError> {
         let open = &self.open[index];
         let (transfer, pages) = (open.transfer, open.pages.pages());
         let beyond = LinkError::BeyondList { transfer, page, pages };

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use farside_card::interface::{
-    CommandEntry, CompletionEntry, Entry, Extent, ExtentArg, FaultRecord, NoticeRecord, Operation,
-    RingHeader, RingKind, Status, Whereabouts, entry_address, entry_from_bytes, entry_to_bytes,
+    CommandEntry, CompletionEntry, DmaAddr, Entry, Extent, ExtentArg, FaultRecord, NoticeRecord,
+    Operation, RingHeader, RingKind, Status, entry_address, entry_from_bytes, entry_to_bytes,
     register, ring_bytes,
 };
 use farside_card::{Action, Bus, BusError, Card, Function, FunctionConfig, Geometry};
@@ -300,16 +300,16 @@ impl Rig {
 
 /// Pages of an address space alone.
 pub(crate) fn pages(page: u64, count: u32) -> ExtentArg {
-    let nowhere = Whereabouts::Bus(0);
+    let nowhere = DmaAddr::Bus(0);
     ExtentArg::Inline(Extent { page, count, src: nowhere, dst: nowhere })
 }
 
 /// Pages and where they go.
-pub(crate) fn pages_at(page: u64, count: u32, dst: Whereabouts) -> ExtentArg {
-    ExtentArg::Inline(Extent { page, count, src: Whereabouts::Bus(0), dst })
+pub(crate) fn pages_at(page: u64, count: u32, dst: DmaAddr) -> ExtentArg {
+    ExtentArg::Inline(Extent { page, count, src: DmaAddr::Bus(0), dst })
 }
 
 /// Pages from one place to another.
-pub(crate) fn moved(count: u32, src: Whereabouts, dst: Whereabouts) -> ExtentArg {
+pub(crate) fn moved(count: u32, src: DmaAddr, dst: DmaAddr) -> ExtentArg {
     ExtentArg::Inline(Extent { page: 0, count, src, dst })
 }

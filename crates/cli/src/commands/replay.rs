@@ -4,9 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use farside::placement;
-use farside_sim::SimError;
 use farside_sim::functional::{Options, Report, Table, replay_with};
+use farside_sim::{SimError, scheme as schemes};
 use farside_workloads::order::shared_accesses;
 use farside_workloads::{Trace, convert};
 use farside_workloads::{Workload, catalog};
@@ -186,7 +185,7 @@ impl Replay {
 
     fn replay(&self, workload: &dyn Workload, scheme: &str) -> Result<Report, Failure> {
         let options = self.options();
-        let placement = placement::by_name(scheme).map_err(SimError::from)?;
+        let placement = schemes::by_name(scheme).map_err(SimError::from)?;
         let bar = bar(0, self.quiet);
         if !bar.is_hidden() {
             let gpus = options.gpus_for(workload);

@@ -6,8 +6,8 @@ mod kernels;
 use std::time::Duration;
 
 use farside_card::interface::{
-    ENTRY_BYTES, Entry, Extent, FLAG_QUIET, Opcode, RingHeader, RingKind, Whereabouts,
-    entry_address, entry_from_bytes, entry_to_bytes, pci, register,
+    DmaAddr, ENTRY_BYTES, Entry, Extent, FLAG_QUIET, Opcode, RingHeader, RingKind, entry_address,
+    entry_from_bytes, entry_to_bytes, pci, register,
 };
 use farside_card::{
     Action, Bus, BusError, Card, Function, FunctionConfig, Geometry, Location, TransferFailed,
@@ -430,10 +430,10 @@ impl Model {
         self.act();
     }
 
-    fn page(&mut self, place: Whereabouts, index: u32) -> Option<&mut [u8]> {
+    fn page(&mut self, place: DmaAddr, index: u32) -> Option<&mut [u8]> {
         let location = match place {
-            Whereabouts::Own(frame) => Location::new(self.card.memory(), frame_no(frame + index)),
-            Whereabouts::Bus(page) => {
+            DmaAddr::Own(frame) => Location::new(self.card.memory(), frame_no(frame + index)),
+            DmaAddr::Bus(page) => {
                 Location::new(farside_types::MemoryId::HOST, frame_no(page + index))
             }
         };
@@ -495,7 +495,7 @@ impl Model {
             let mut first = [0; 32];
             if self.wires.read(entry[2], &mut first).is_ok() {
                 let frame = u64::from_le_bytes(first[24..].try_into().unwrap()) as u32;
-                if let Some(page) = self.page(Whereabouts::Own(frame), 0) {
+                if let Some(page) = self.page(DmaAddr::Own(frame), 0) {
                     page.fill(0);
                 }
             }

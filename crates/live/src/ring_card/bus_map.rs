@@ -1,6 +1,6 @@
 //! Where memories are on a card's bus.
 
-use farside_card::interface::Whereabouts;
+use farside_card::interface::DmaAddr;
 use farside_svm::Place;
 use farside_types::{CardId, FrameNo, MemoryId, PAGE_SIZE};
 
@@ -57,9 +57,9 @@ impl BusMap {
     }
 
     /// A frame of a memory, as `card` names it.
-    pub(crate) fn frame(&self, card: CardId, memory: MemoryId, frame: FrameNo) -> Whereabouts {
+    pub(crate) fn frame(&self, card: CardId, memory: MemoryId, frame: FrameNo) -> DmaAddr {
         let window = match memory.card() {
-            Some(own) if own == card => return Whereabouts::Own(frame.0),
+            Some(own) if own == card => return DmaAddr::Own(frame.0),
             Some(peer) => self.card(peer),
             None => self.host,
         };
@@ -67,13 +67,7 @@ impl BusMap {
     }
 
     /// One end of a copy, `done` pages into the command, as `card` names it.
-    pub(crate) fn place(
-        &self,
-        card: CardId,
-        place: Place,
-        frame: FrameNo,
-        done: u32,
-    ) -> Whereabouts {
+    pub(crate) fn place(&self, card: CardId, place: Place, frame: FrameNo, done: u32) -> DmaAddr {
         match place {
             Place::Memory(memory) => self.frame(card, memory, frame),
             Place::Bounce(slot) => bus_page(self.bounce(slot.into()), done),
@@ -81,9 +75,9 @@ impl BusMap {
     }
 }
 
-fn bus_page(window: u64, frame: u32) -> Whereabouts {
+fn bus_page(window: u64, frame: u32) -> DmaAddr {
     // Windows lie below 2^44: sizes are in u32 frames, and there are few of them.
-    Whereabouts::Bus((window / PAGE_SIZE as u64) as u32 + frame)
+    DmaAddr::Bus((window / PAGE_SIZE as u64) as u32 + frame)
 }
 
 #[cfg(test)]
@@ -98,10 +92,10 @@ mod tests {
         assert!(map.host() + (1 << 30) <= map.bounce(0));
         assert!(map.bounce(0) + (4 << 20) <= map.card(a));
         assert!(map.card(a) + (1 << 20) <= map.card(b));
-        assert_eq!(map.frame(b, b.memory(), FrameNo(7)), Whereabouts::Own(7));
+        assert_eq!(map.frame(b, b.memory(), FrameNo(7)), DmaAddr::Own(7));
         let seen_by_a = map.frame(a, b.memory(), FrameNo(7));
-        assert_eq!(seen_by_a, Whereabouts::Bus((map.card(b) >> 12) as u32 + 7));
+        assert_eq!(seen_by_a, DmaAddr::Bus((map.card(b) >> 12) as u32 + 7));
         let slot = map.place(a, Place::Bounce(0), FrameNo(99), 3);
-        assert_eq!(slot, Whereabouts::Bus((map.bounce(0) >> 12) as u32 + 3));
+        assert_eq!(slot, DmaAddr::Bus((map.bounce(0) >> 12) as u32 + 3));
     }
 }

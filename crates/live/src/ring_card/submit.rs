@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use farside_card::interface::{
-    ARG_BYTES, CommandEntry, EXTENT_BYTES, Extent, ExtentArg, ExtentList, FaultArg, Operation,
-    RingHeader, RingKind, Whereabouts, reason_to_word,
+    ARG_BYTES, CommandEntry, DmaAddr, EXTENT_BYTES, Extent, ExtentArg, ExtentList, FaultArg,
+    Operation, RingHeader, RingKind, reason_to_word,
 };
 use farside_svm::{Command, Op, Place, Run, Wait};
 use farside_types::{CommandId, FaultId, JobId, Reason, Rights};
@@ -136,7 +136,7 @@ impl Link {
         id: CommandId,
         op: PageOp,
         runs: &[Run],
-        ends: impl Fn(&Run, u32) -> (Whereabouts, Whereabouts),
+        ends: impl Fn(&Run, u32) -> (DmaAddr, DmaAddr),
     ) {
         let pages_max = op.pages_max(self.identity.dma_pages);
         let (mut part, mut room, mut done) = (Vec::new(), pages_max, 0u32);
@@ -411,14 +411,14 @@ fn is_quiet(command: &Command) -> bool {
 }
 
 /// An end that an operation does not have.
-const OWN: Whereabouts = Whereabouts::Bus(0);
+const OWN: DmaAddr = DmaAddr::Bus(0);
 
-fn advance(at: Whereabouts, pages: u32) -> Whereabouts {
+fn advance(at: DmaAddr, pages: u32) -> DmaAddr {
     match at {
-        Whereabouts::Own(frame) => Whereabouts::Own(frame + pages),
+        DmaAddr::Own(frame) => DmaAddr::Own(frame + pages),
         // What has no source or destination leaves its word 0, however far it is.
-        Whereabouts::Bus(0) => Whereabouts::Bus(0),
-        Whereabouts::Bus(page) => Whereabouts::Bus(page + pages),
+        DmaAddr::Bus(0) => DmaAddr::Bus(0),
+        DmaAddr::Bus(page) => DmaAddr::Bus(page + pages),
     }
 }
 

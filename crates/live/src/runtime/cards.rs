@@ -23,7 +23,7 @@ impl Backplane for Runtime {
     }
 
     fn drained(&self, _card: &SoftCard, commands: &[CommandId]) {
-        self.tell_drained(commands);
+        self.handle_drained(commands);
     }
 
     fn job_over(&self, _card: &SoftCard, job: &Job) {
@@ -45,7 +45,7 @@ impl Backplane for Runtime {
 
 impl Runtime {
     /// Drains that have completed because an access ended.
-    pub(super) fn tell_drained(&self, commands: &[CommandId]) {
+    pub(super) fn handle_drained(&self, commands: &[CommandId]) {
         if commands.is_empty() {
             return;
         }
@@ -126,8 +126,8 @@ impl Runtime {
         soft.await_quiet(self.grace);
         let answers = lock(&soft.model).reset();
         soft.answer(answers.answers);
-        self.tell_drained(&answers.drains);
-        self.tell(Event::CardLost { card });
+        self.handle_drained(&answers.drains);
+        self.handle(Event::CardLost { card });
         // Those that were launched meanwhile. Whoever computes for ever is given up.
         let end = self.clock.now() + Span::from_nanos(self.grace.as_nanos() as u64);
         for job in self.open_jobs().iter().filter(|job| job.card == card) {

@@ -14,7 +14,7 @@ use farside_softcard::Job;
 
 impl Runtime {
     /// Tells the driver and carries out what follows.
-    pub(crate) fn tell(&self, event: Event<'_>) {
+    pub(crate) fn handle(&self, event: Event<'_>) {
         let _whole = AbortOnPanic::new();
         let started = self.clock.now();
         let mut core = lock(&self.core);
@@ -24,7 +24,7 @@ impl Runtime {
     }
 
     /// Tells the driver several things at once.
-    pub(crate) fn tell_all<'a>(&self, events: impl Iterator<Item = Event<'a>>) {
+    pub(crate) fn handle_all<'a>(&self, events: impl Iterator<Item = Event<'a>>) {
         let _whole = AbortOnPanic::new();
         let now = self.clock.now();
         let mut core = lock(&self.core);

@@ -87,7 +87,7 @@ impl Runtime {
 
     /// A job that waits in its stream is no longer wanted.
     pub(crate) fn job_cancel(&self, id: JobId) {
-        self.tell(Event::JobCancel { job: id });
+        self.handle(Event::JobCancel { job: id });
     }
 
     /// Looks at a job that was cancelled again at `at`.

@@ -23,7 +23,9 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use farside_card::Geometry;
-use farside_svm::{Command, Config, Driver, Event, Outcome, Placement, Request, RequestError};
+use farside_svm::{
+    Command, Config, Driver, Event, Outcome, PlacementScheme, Request, RequestError,
+};
 use farside_types::{Asid, CardId, CommandId, Epoch, JobId, PageRange, RequestId, Time, VirtAddr};
 
 use crate::error::LiveError;
@@ -54,7 +56,7 @@ pub struct RuntimeConfig {
     /// The sizes of cards in the program; `pes` is set from above.
     pub geometry: Geometry,
     /// The placement scheme.
-    pub placement: Box<dyn Placement>,
+    pub placement: Box<dyn PlacementScheme>,
     /// Changes to the driver's configuration (limits, prefetch, thrashing).
     pub tune: fn(&mut Config),
     /// Whether cards reach each other's memory; without it copies bounce through the host.
@@ -229,7 +231,7 @@ impl Runtime {
         // A signal handler may touch shared memory; on this thread it would wait for itself.
         let _signals = BlockedSignals::block();
         let id = RequestId(self.fresh_id());
-        self.tell(Event::Request { id, request });
+        self.handle(Event::Request { id, request });
         let answer = self.replies.wait(None, || lock(&self.core).answered.remove(&id));
         Ok(answer.expect("a wait without a deadline ends with an answer")?)
     }

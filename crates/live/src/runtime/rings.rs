@@ -60,7 +60,7 @@ impl Runtime {
     }
 
     /// Takes what a card has written to its rings to the driver.
-    pub(crate) fn hear(&self, ring: &RingCard) {
+    pub(crate) fn receive(&self, ring: &RingCard) {
         let _whole = AbortOnPanic::new();
         let started = self.clock.now();
         let mut core = lock(&self.core);
@@ -158,13 +158,13 @@ impl Runtime {
         // The fault reader is not to watch it any more.
         self.ring_bell();
         tracing::error!(card = %ring.id, place = %ring.place, "a card is gone");
-        self.tell_lost(core, ring);
+        self.handle_lost(core, ring);
         self.recover(ring.id);
     }
 
     /// Tells the driver that a card is lost, and notes what others have to do until nobody touches
     /// its memory any more.
-    fn tell_lost(&self, mut core: MutexGuard<'_, Core>, ring: &RingCard) {
+    fn handle_lost(&self, mut core: MutexGuard<'_, Core>, ring: &RingCard) {
         core.driver.0.handle(self.clock.now(), Event::CardLost { card: ring.id });
         self.carry_out(core);
         let core = lock(&self.core);
@@ -270,7 +270,7 @@ impl Runtime {
         }
         if lock(&ring.letting_go).is_none() {
             // It stood still, and nobody knew whether it would go on. Now its former life is over.
-            self.tell_lost(lock(&self.core), ring);
+            self.handle_lost(lock(&self.core), ring);
         }
         if !self.have_let_go(ring) {
             self.ask_others(ring);
@@ -300,7 +300,7 @@ impl Runtime {
         let _whole = AbortOnPanic::new();
         ring.take_up(&self.memories, transport, identity)?;
         lock(&ring.letting_go).take();
-        self.tell(Event::CardReset { card: ring.id });
+        self.handle(Event::CardReset { card: ring.id });
         // The fault reader is to watch the new connection.
         self.ring_bell();
         tracing::warn!(card = %ring.id, place = %ring.place, "a card is back, empty");

@@ -9,7 +9,7 @@ use farside_types::{
 };
 
 use super::CardsError;
-use super::machine::{CardMachine, Happening};
+use super::machine::{CardMachine, SimEvent};
 use super::pe::Pe;
 
 /// The address space of the program.
@@ -238,7 +238,7 @@ impl CardMachine {
         let id = state.next_access;
         state.next_access += 1;
         state.in_flight.insert(id, Flight { page, access, location });
-        self.queue.push(end, Happening::AccessEnd { card, access: id });
+        self.queue.push(end, SimEvent::AccessEnd { card, access: id });
     }
 
     fn raise(&mut self, card: CardId, page: PageNo, access: Access) {
@@ -250,7 +250,7 @@ impl CardMachine {
         if !state.interrupting {
             state.interrupting = true;
             let at = self.queue.now() + self.wake();
-            self.queue.push(at, Happening::FaultInterrupt { card });
+            self.queue.push(at, SimEvent::FaultInterrupt { card });
         }
     }
 }

@@ -7,7 +7,7 @@ use farside_svm::{CardFault, Command, Event, Executor, Op, Phase, Place, Reply, 
 use farside_types::{CardId, MemoryId, Span, Time};
 
 use super::CardsError;
-use super::machine::{CardMachine, Happening};
+use super::machine::{CardMachine, SimEvent};
 
 /// Something the driver said.
 #[derive(Debug)]
@@ -94,9 +94,9 @@ impl CardMachine {
         for item in items {
             let cost = self.cost(&item);
             at = at + cost;
-            self.queue.push(at, Happening::Reached(item));
+            self.queue.push(at, SimEvent::Reached(item));
         }
-        self.queue.push(at, Happening::ThreadFree);
+        self.queue.push(at, SimEvent::ThreadFree);
     }
 
     pub(super) fn thread_free(&mut self) -> Result<(), CardsError> {
@@ -141,7 +141,7 @@ impl CardMachine {
     /// The driver sees at once that a command is done.
     pub(super) fn finished(&mut self, command: &Command) {
         let (command, epoch) = (command.id, command.epoch);
-        self.queue.push(self.queue.now(), Happening::Done { command, epoch });
+        self.queue.push(self.queue.now(), SimEvent::Done { command, epoch });
     }
 
     /// What a command or answer costs the software; also enters it into the account of steps.

@@ -32,7 +32,7 @@ const ARENA_START: PageNo = PageNo(1 << 20);
 
 /// Something that happens at a point in time.
 #[derive(Debug)]
-pub(super) enum Happening {
+pub(super) enum SimEvent {
     /// The host's software has come to this command or answer.
     Reached(Item),
     /// A thread of the driver has nothing left to do.
@@ -61,7 +61,7 @@ pub(super) enum Happening {
 pub struct CardMachine {
     pub(super) spec: CardsSpec,
     pub(super) driver: Driver,
-    pub(super) queue: Queue<Happening>,
+    pub(super) queue: Queue<SimEvent>,
     pub(super) cards: Vec<Card>,
     pub(super) host: Host,
     pub(super) wires: Wires,
@@ -160,40 +160,40 @@ impl CardMachine {
         mut done: impl FnMut(&CardMachine) -> bool,
     ) -> Result<(), CardsError> {
         while !done(self) {
-            let Some(happening) = self.queue.pop() else {
+            let Some(event) = self.queue.pop() else {
                 return Err(self.stuck(what));
             };
-            self.happen(happening)?;
+            self.process(event)?;
         }
         Ok(())
     }
 
-    fn happen(&mut self, happening: Happening) -> Result<(), CardsError> {
-        match happening {
-            Happening::Reached(item) => self.reached(item),
-            Happening::ThreadFree => self.thread_free(),
-            Happening::FaultInterrupt { card } => self.fault_interrupt(card),
-            Happening::Issue { card } => self.issue(card),
-            Happening::AccessEnd { card, access } => self.access_end(card, access),
-            Happening::Computed { card } => self.computed(card),
-            Happening::TransferEnd { command } => self.transfer_end(command),
-            Happening::Done { command, epoch } => {
-                self.tell(Event::Done { command, epoch, result: Ok(()) })
+    fn process(&mut self, event: SimEvent) -> Result<(), CardsError> {
+        match event {
+            SimEvent::Reached(item) => self.reached(item),
+            SimEvent::ThreadFree => self.thread_free(),
+            SimEvent::FaultInterrupt { card } => self.fault_interrupt(card),
+            SimEvent::Issue { card } => self.issue(card),
+            SimEvent::AccessEnd { card, access } => self.access_end(card, access),
+            SimEvent::Computed { card } => self.computed(card),
+            SimEvent::TransferEnd { command } => self.transfer_end(command),
+            SimEvent::Done { command, epoch } => {
+                self.handle(Event::Done { command, epoch, result: Ok(()) })
             }
-            Happening::JobEnd { job } => self.job_end(job),
-            Happening::JobSeen { job } => self.job_seen(job),
-            Happening::Timer => self.timer(),
+            SimEvent::JobEnd { job } => self.job_end(job),
+            SimEvent::JobSeen { job } => self.job_seen(job),
+            SimEvent::Timer => self.timer(),
         }
     }
 
     /// Tells the driver what happened; the host's software works through what it says.
-    pub(super) fn tell(&mut self, event: Event<'_>) -> Result<(), CardsError> {
+    pub(super) fn handle(&mut self, event: Event<'_>) -> Result<(), CardsError> {
         self.driver.handle(self.queue.now(), event);
-        self.obey()
+        self.dispatch()
     }
 
     /// Takes what the driver says to the host's software.
-    pub(super) fn obey(&mut self) -> Result<(), CardsError> {
+    pub(super) fn dispatch(&mut self) -> Result<(), CardsError> {
         let items = self.listen()?;
         self.submit(items)
     }
@@ -211,7 +211,7 @@ impl CardMachine {
         if let Some(at) = self.driver.poll_timeout() {
             if self.timer.is_none_or(|armed| at < armed) {
                 self.timer = Some(at);
-                self.queue.push(at, Happening::Timer);
+                self.queue.push(at, SimEvent::Timer);
             }
         }
         Ok(items)
@@ -226,7 +226,7 @@ impl CardMachine {
         if self.driver.poll_timeout().is_some_and(|at| at <= now) {
             self.driver.handle_timeout(now);
         }
-        self.obey()
+        self.dispatch()
     }
 
     /// The page's index in the arena. Pages outside of it are a bug of the driver.

@@ -5,7 +5,7 @@
 use farside_types::{Access, CardId, JobId, PageNo, Span};
 
 use super::CardsError;
-use super::machine::{CardMachine, Happening};
+use super::machine::{CardMachine, SimEvent};
 use super::workload::Work;
 
 /// A processing element with a job.
@@ -55,7 +55,7 @@ impl CardMachine {
         if pe.window.is_empty() {
             let job = pe.job;
             self.cards[usize::from(card.0)].pe = None;
-            self.queue.push(self.queue.now(), Happening::JobEnd { job });
+            self.queue.push(self.queue.now(), SimEvent::JobEnd { job });
             return;
         }
         self.begin_stage(card, Access::Read);
@@ -78,7 +78,7 @@ impl CardMachine {
         let room = pe.issued - pe.returned < most as usize;
         if room && !pe.scheduled && pe.issued < pe.window.len() {
             pe.scheduled = true;
-            self.queue.push(self.queue.now() + span, Happening::Issue { card });
+            self.queue.push(self.queue.now() + span, SimEvent::Issue { card });
         }
     }
 
@@ -118,7 +118,7 @@ impl CardMachine {
         if pe.stage == Access::Read && pe.work.writes() {
             let pages = pe.window.len() as u64;
             let end = self.queue.now() + Span::from_nanos(self.spec.pe.page_ns * pages);
-            self.queue.push(end, Happening::Computed { card });
+            self.queue.push(end, SimEvent::Computed { card });
         } else {
             self.next_window(card);
         }

@@ -116,7 +116,7 @@ impl CardMachine {
             let writable =
                 |machine: &CardMachine| machine.driver.page(page).writers.contains(AgentId::CPU);
             if !writable(self) {
-                self.tell(Event::HostFault { page, access: Access::Write })?;
+                self.handle(Event::HostFault { page, access: Access::Write })?;
                 self.run_until("the CPU waits for a page", writable)?;
             }
         }
@@ -222,13 +222,13 @@ impl CardMachine {
         let launched = self.now();
         let state = JobState { card, work, launched, ended: None, faults: 0, batches: 0 };
         self.jobs.insert(job, state);
-        self.tell(Event::Launch { job, card, stream: StreamId(u32::from(card.0)) })?;
+        self.handle(Event::Launch { job, card, stream: StreamId(u32::from(card.0)) })?;
         Ok(job)
     }
 
     pub(super) fn job_end(&mut self, job: JobId) -> Result<(), CardsError> {
         let seen = self.now() + self.wake_from_nap();
-        self.queue.push(seen, super::machine::Happening::JobSeen { job });
+        self.queue.push(seen, super::machine::SimEvent::JobSeen { job });
         Ok(())
     }
 
@@ -237,7 +237,7 @@ impl CardMachine {
         if let Some(state) = self.jobs.get_mut(&job) {
             state.ended = Some(now);
         }
-        self.tell(Event::JobDone { job })
+        self.handle(Event::JobDone { job })
     }
 
     /// Everything under way ends, and the driver's tables and the contents of all frames must be
@@ -268,7 +268,7 @@ impl CardMachine {
     fn ask(&mut self, request: Request) -> Result<RequestId, CardsError> {
         self.next_id += 1;
         let id = RequestId(self.next_id);
-        self.tell(Event::Request { id, request })?;
+        self.handle(Event::Request { id, request })?;
         Ok(id)
     }
 

@@ -8,7 +8,7 @@ use farside_types::{CommandId, FrameNo, MemoryId, PageNo, Time};
 
 use super::CardsError;
 use super::contents::Content;
-use super::machine::{CardMachine, Happening};
+use super::machine::{CardMachine, SimEvent};
 
 /// A copy or fill under way.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl CardMachine {
         let read = self.load(&command.op)?;
         let id = command.id;
         self.transfers.insert(id, Transfer { command, since, read });
-        self.queue.push(end, Happening::TransferEnd { command: id });
+        self.queue.push(end, SimEvent::TransferEnd { command: id });
         Ok(())
     }
 
@@ -56,7 +56,7 @@ impl CardMachine {
         self.note_arrival(&command.op)?;
         let seen = self.queue.now() + self.notice_copy(command.op.pages());
         self.copied(seen.since(transfer.since));
-        self.queue.push(seen, Happening::Done { command: id, epoch: command.epoch });
+        self.queue.push(seen, SimEvent::Done { command: id, epoch: command.epoch });
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use farside_svm::placement::{Placement, Sample};
+use farside_svm::placement::{PlacementScheme, Sample};
 use farside_svm::{
     Capabilities, CardFault, Command, Config, Driver, Event, Executor, Need, Op, Outcome,
     PrefetchConfig, Reply, Request, Run, Stats,
@@ -98,7 +98,7 @@ impl Machine {
     /// With every page of the workload on the host, written by the CPU.
     pub(super) fn new(
         workload: &dyn Workload,
-        placement: Box<dyn Placement>,
+        placement: Box<dyn PlacementScheme>,
         options: &Options,
     ) -> Result<Machine, ReplayError> {
         let gpus = check(workload, options)?;
@@ -151,7 +151,7 @@ impl Machine {
             let pages = buffer_pages(buffer);
             let bytes = pages.next_multiple_of(BLOCK_PAGES) * u64::from(PAGE_LINES) * LINE_BYTES;
             let request = Request::Alloc { bytes, name: Arc::from(buffer.name.as_str()) };
-            self.tell(Event::Request { id: RequestId(index as u64), request })?;
+            self.handle(Event::Request { id: RequestId(index as u64), request })?;
             let range = match self.driver.poll_reply() {
                 Some(Reply::Request { result: Ok(Outcome::Allocated(range)), .. }) => range,
                 Some(Reply::Request { result: Err(source), .. }) => {
@@ -170,7 +170,7 @@ impl Machine {
                     let now = self.now();
                     self.driver.handle(now, Event::HostFault { page, access: Kind::Write });
                 }
-                self.obey()?;
+                self.dispatch()?;
             }
             // What the program sets up counts for nobody.
             self.by_page.fill(PageCounts::default());
@@ -184,7 +184,7 @@ impl Machine {
         for gpu in 0..self.gpus.len() {
             let (job, card) = (JobId(self.jobs), self.gpus[gpu].card);
             self.jobs += 1;
-            self.tell(Event::Launch { job, card, stream: StreamId(u32::from(card.0)) })?;
+            self.handle(Event::Launch { job, card, stream: StreamId(u32::from(card.0)) })?;
             if self.gpus[gpu].job != Some(job) {
                 return Err(self.broken(format!("launch {launch} does not start on {card}")));
             }
@@ -195,7 +195,7 @@ impl Machine {
     fn end_launch(&mut self) -> Result<(), ReplayError> {
         for gpu in 0..self.gpus.len() {
             if let Some(job) = self.gpus[gpu].job.take() {
-                self.tell(Event::JobDone { job })?;
+                self.handle(Event::JobDone { job })?;
             }
         }
         Ok(())
@@ -267,7 +267,7 @@ impl Machine {
         let need = Need::Page(ARENA_START.offset(u64::from(page)), kind);
         self.answered = None;
         let (card, fault) = (self.gpus[gpu].card, CardFault { id, need });
-        self.tell(Event::CardFaults { card, faults: &[fault] })?;
+        self.handle(Event::CardFaults { card, faults: &[fault] })?;
         self.wait_for_answer()?;
         Moves::of(self.driver.stats()).since(before, &mut self.gpus[gpu].counts);
         match self.answered {
@@ -292,7 +292,7 @@ impl Machine {
             };
             now = now.max(at);
             self.driver.handle_timeout(now);
-            self.obey_at(now)?;
+            self.dispatch_at(now)?;
         }
         match self.answered {
             Some(_) => Ok(()),
@@ -314,7 +314,7 @@ impl Machine {
         let card = state.card;
         let start = ARENA_START.offset(u64::from(first));
         let pages = PageRange::new(start, u64::from(self.group_pages));
-        self.tell(Event::CounterNotice { card, pages, count: self.threshold })?;
+        self.handle(Event::CounterNotice { card, pages, count: self.threshold })?;
         Moves::of(self.driver.stats()).since(before, &mut self.gpus[gpu].counts);
         Ok(())
     }
@@ -336,7 +336,7 @@ impl Machine {
         let now = self.now();
         if self.driver.poll_timeout().is_some_and(|at| at <= now) {
             self.driver.handle_timeout(now);
-            self.obey()?;
+            self.dispatch()?;
         }
         let gpus = self.gpus.len();
         let due = self.samples.as_mut().filter(|samples| samples.next <= now);
@@ -351,25 +351,25 @@ impl Machine {
             accesses: std::mem::take(&mut counts[at]),
         });
         let samples: Vec<Sample> = taken.collect();
-        self.tell(Event::Samples { samples: &samples })
+        self.handle(Event::Samples { samples: &samples })
     }
 
     fn now(&self) -> Time {
         Time::ZERO + Span::from_nanos(self.accesses)
     }
 
-    fn tell(&mut self, event: Event<'_>) -> Result<(), ReplayError> {
+    fn handle(&mut self, event: Event<'_>) -> Result<(), ReplayError> {
         let now = self.now();
         self.driver.handle(now, event);
-        self.obey()
+        self.dispatch()
     }
 
-    fn obey(&mut self) -> Result<(), ReplayError> {
-        self.obey_at(self.now())
+    fn dispatch(&mut self) -> Result<(), ReplayError> {
+        self.dispatch_at(self.now())
     }
 
     /// Carries out what the driver says, until it says nothing more.
-    fn obey_at(&mut self, now: Time) -> Result<(), ReplayError> {
+    fn dispatch_at(&mut self, now: Time) -> Result<(), ReplayError> {
         while let Some(command) = self.driver.poll_command() {
             let (id, epoch) = (command.id, command.epoch);
             self.carry_out(command)?;

@@ -34,10 +34,11 @@ mod tests;
 pub use error::ReplayError;
 pub use report::{Counts, PageCounts, Report, Table};
 
-use farside_svm::placement::{self, Placement};
+use farside_svm::PlacementScheme;
+use farside_workloads::Workload;
 use farside_workloads::order::shared_accesses;
 
-use farside_workloads::Workload;
+use crate::scheme;
 use machine::Machine;
 
 /// What a functional replay is made with.
@@ -81,7 +82,7 @@ impl Options {
     }
 }
 
-/// Replays a workload under the scheme of this name ([`placement::by_name`]).
+/// Replays a workload under the scheme of this name ([`scheme::by_name`]).
 ///
 /// # Errors
 /// [`ReplayError`]: an unknown scheme, an option that cannot be, an access beyond the workload's
@@ -91,7 +92,7 @@ pub fn replay(
     scheme: &str,
     options: &Options,
 ) -> Result<Report, ReplayError> {
-    let placement = placement::by_name(scheme)?;
+    let placement = scheme::by_name(scheme)?;
     replay_with(workload, placement, options, |_| ())
 }
 
@@ -103,7 +104,7 @@ pub fn replay(
 /// leaves an access without its page.
 pub fn replay_with(
     workload: &dyn Workload,
-    placement: Box<dyn Placement>,
+    placement: Box<dyn PlacementScheme>,
     options: &Options,
     mut progress: impl FnMut(u64),
 ) -> Result<Report, ReplayError> {

@@ -8,7 +8,7 @@ use farside_types::{Access as Right, FaultId, MemoryId, Span, Time};
 use serde::{Deserialize, Serialize};
 
 use super::pool::List;
-use super::{Fault, Happening, Machine};
+use super::{Fault, Machine, SimEvent};
 use crate::gpu::{Lookup, WaveState};
 use crate::observe::{Observation, Slot, WaitsFor};
 use crate::{EngineMode, StoreMode};
@@ -119,8 +119,8 @@ impl Machine {
         let key = (access.gpu, page);
         if !self.walks.contains_key(&key) {
             let end = self.gpus[usize::from(access.gpu)].walk(at, page);
-            self.queue.push(end, Happening::Walked { gpu: access.gpu, page });
-            let scheme = self.driver.scheme(self.arena.offset(u64::from(page)));
+            self.queue.push(end, SimEvent::Walked { gpu: access.gpu, page });
+            let scheme = self.driver.page_mode(self.arena.offset(u64::from(page)));
             self.gpus[usize::from(access.gpu)].counts.count_scheme(scheme);
         }
         self.wave_mut(access).waits(WaitsFor::Walk, page);
@@ -134,7 +134,7 @@ impl Machine {
         let stalled = self.gpus[usize::from(gpu)].stalled_until;
         if stalled > now {
             // The answer comes when the pipelines go on.
-            self.queue.push(stalled, Happening::Walked { gpu, page });
+            self.queue.push(stalled, SimEvent::Walked { gpu, page });
             return;
         }
         let Some(mut list) = self.walks.remove(&(gpu, page)) else {
@@ -258,7 +258,7 @@ impl Machine {
         if self.coherence.is_some() && !self.is_per_gpu(page) {
             let Access { gpu, unit, .. } = access;
             let memory = memory.0;
-            let check = Happening::Check { page, frame, memory, gpu, unit, write: store };
+            let check = SimEvent::Check { page, frame, memory, gpu, unit, write: store };
             self.queue.push(end, check);
         }
         if pending {
@@ -275,17 +275,17 @@ impl Machine {
         match wave.state {
             WaveState::Fault if wave.faults == 0 => {
                 wave.state = WaveState::Running;
-                self.queue.push(now, Happening::Wave { gpu, unit, slot });
+                self.queue.push(now, SimEvent::Wave { gpu, unit, slot });
             }
             WaveState::Loads if wave.pending[0] == 0 => {
                 wave.state = WaveState::Running;
                 let at = now.max(wave.loads_end);
-                self.queue.push(at, Happening::Wave { gpu, unit, slot });
+                self.queue.push(at, SimEvent::Wave { gpu, unit, slot });
             }
             WaveState::Ending if wave.pending == [0, 0] => {
                 wave.state = WaveState::Running;
                 let at = now.max(wave.loads_end).max(wave.stores_end);
-                self.queue.push(at, Happening::WaveEnd { gpu, unit, slot });
+                self.queue.push(at, SimEvent::WaveEnd { gpu, unit, slot });
             }
             _ => {}
         }
@@ -357,7 +357,7 @@ impl Machine {
         if !state.interrupting {
             state.interrupting = true;
             let at = self.queue.now() + Span::from_nanos(self.spec.host.interrupt_ns);
-            self.queue.push(at, Happening::Interrupt { gpu });
+            self.queue.push(at, SimEvent::Interrupt { gpu });
         }
     }
 }

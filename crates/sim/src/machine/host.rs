@@ -11,7 +11,7 @@ use farside_svm::{CardFault, Command, Event, Need, Op};
 use farside_types::{CardId, FrameNo, MemoryId, PageNo, PageRange, Span, Time};
 use serde::{Deserialize, Serialize};
 
-use super::{Happening, Machine};
+use super::{Machine, SimEvent};
 use crate::SimError;
 use crate::observe::Observation;
 use crate::state::state;
@@ -152,7 +152,7 @@ impl Machine {
             Some((Doing::Operation(command), _)) => {
                 self.host_operation(&command.op)?;
                 let (command, epoch) = (command.id, command.epoch);
-                self.tell(Event::Done { command, epoch, result: Ok(()) })?;
+                self.handle(Event::Done { command, epoch, result: Ok(()) })?;
             }
             Some((Doing::Tables, _)) => self.pump()?,
             None => {}
@@ -172,7 +172,7 @@ impl Machine {
         self.host.next += 1;
         self.host.busy += cost;
         self.host.doing.insert(work, (doing, now));
-        self.queue.push(now + cost, Happening::HostDone { work });
+        self.queue.push(now + cost, SimEvent::HostDone { work });
     }
 
     /// Carries out what the driver said, after the time that its scheme's lookups in its own tables

@@ -28,7 +28,7 @@ mod ring;
 mod samples;
 mod saved;
 mod setup;
-mod table;
+pub(crate) mod table;
 mod transfer;
 mod travel;
 mod watch;
@@ -69,7 +69,7 @@ const PROGRESS_EVERY: u64 = 1 << 14;
 
 /// Something that happens at a point in time.
 #[derive(Debug, Serialize, Deserialize)]
-enum Happening {
+enum SimEvent {
     /// A wavefront goes on.
     Wave { gpu: u8, unit: u8, slot: u8 },
     /// A wavefront has ended, and so have its accesses.
@@ -136,7 +136,7 @@ pub(crate) struct Machine {
     /// Kept to spare allocations.
     lines: Option<Box<Lines>>,
     driver: Driver,
-    queue: Queue<Happening>,
+    queue: Queue<SimEvent>,
     gpus: Vec<Gpu>,
     rings: Vec<Ring>,
     links: Links,
@@ -253,7 +253,7 @@ impl Machine {
 
     /// Lets the next thing happen.
     fn step(&mut self) -> Result<(), SimError> {
-        let Some(happening) = self.queue.pop() else {
+        let Some(event) = self.queue.pop() else {
             return Err(self.stuck("nothing is left to happen"));
         };
         self.events += 1;
@@ -264,34 +264,34 @@ impl Machine {
         if self.idle_events > watchdog::IDLE_EVENTS_MAX {
             return Err(self.stuck("no wavefront has gone on for ten million events"));
         }
-        match happening {
-            Happening::Wave { gpu, unit, slot } => self.wave(gpu, unit, slot),
-            Happening::WaveEnd { gpu, unit, slot } => self.wave_end(gpu, unit, slot),
-            Happening::Walked { gpu, page } => self.walked(gpu, page),
-            Happening::Hop { travel } => self.hop(travel),
-            Happening::Check { page, frame, memory, gpu, unit, write } => {
+        match event {
+            SimEvent::Wave { gpu, unit, slot } => self.wave(gpu, unit, slot),
+            SimEvent::WaveEnd { gpu, unit, slot } => self.wave_end(gpu, unit, slot),
+            SimEvent::Walked { gpu, page } => self.walked(gpu, page),
+            SimEvent::Hop { travel } => self.hop(travel),
+            SimEvent::Check { page, frame, memory, gpu, unit, write } => {
                 // Never changes a result: not even the number of events.
                 self.events -= 1;
                 self.check(page, frame, MemoryId(memory), write)
                     .map_err(|what| self.broken(format!("GPU {gpu} CU {unit}: {what}")))?;
             }
-            Happening::Interrupt { gpu } => self.interrupt(gpu),
-            Happening::HostDone { work } => self.host_done(work)?,
-            Happening::Samples => self.tell_samples()?,
-            Happening::RingStart { gpu } => self.ring_start(gpu)?,
-            Happening::RingEnd { gpu } => self.ring_end(gpu)?,
-            Happening::TransferEnd { command } => self.transfer_end(command)?,
-            Happening::Done { command, epoch } => {
-                self.tell(Event::Done { command, epoch, result: Ok(()) })?;
+            SimEvent::Interrupt { gpu } => self.interrupt(gpu),
+            SimEvent::HostDone { work } => self.host_done(work)?,
+            SimEvent::Samples => self.handle_samples()?,
+            SimEvent::RingStart { gpu } => self.ring_start(gpu)?,
+            SimEvent::RingEnd { gpu } => self.ring_end(gpu)?,
+            SimEvent::TransferEnd { command } => self.transfer_end(command)?,
+            SimEvent::Done { command, epoch } => {
+                self.handle(Event::Done { command, epoch, result: Ok(()) })?;
             }
-            Happening::JobDone { job } => self.job_done(job)?,
-            Happening::Timer => self.timer()?,
+            SimEvent::JobDone { job } => self.job_done(job)?,
+            SimEvent::Timer => self.timer()?,
         }
         Ok(())
     }
 
     /// Tells the driver what happened and starts what it says.
-    fn tell(&mut self, event: Event<'_>) -> Result<(), SimError> {
+    fn handle(&mut self, event: Event<'_>) -> Result<(), SimError> {
         self.driver.handle(self.queue.now(), event);
         self.pump()
     }
@@ -306,7 +306,7 @@ impl Machine {
         if let Some(at) = self.driver.poll_timeout() {
             if self.timer.is_none_or(|armed| at < armed) {
                 self.timer = Some(at);
-                self.queue.push(at, Happening::Timer);
+                self.queue.push(at, SimEvent::Timer);
             }
         }
         Ok(())
@@ -351,13 +351,13 @@ impl Machine {
         for gpu in 0..self.gpus.len() {
             let job = JobId(u64::from(launch) * self.gpus.len() as u64 + gpu as u64);
             let card = CardId(gpu as u8);
-            self.tell(Event::Launch { job, card, stream: StreamId(u32::from(card.0)) })?;
+            self.handle(Event::Launch { job, card, stream: StreamId(u32::from(card.0)) })?;
         }
         Ok(())
     }
 
     fn job_done(&mut self, job: JobId) -> Result<(), SimError> {
-        self.tell(Event::JobDone { job })?;
+        self.handle(Event::JobDone { job })?;
         self.running.jobs_left -= 1;
         if self.running.jobs_left == 0 {
             self.launches.push(self.elapsed());

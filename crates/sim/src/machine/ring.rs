@@ -12,7 +12,7 @@ use farside_types::{
 };
 
 use super::access::Access;
-use super::{Happening, Machine};
+use super::{Machine, SimEvent};
 use crate::gpu::Mapping;
 use crate::observe::Observation;
 use crate::state::state;
@@ -66,7 +66,7 @@ impl Machine {
         }
         if let Some(&(seen, _)) = ring.queue.front() {
             ring.starting = true;
-            self.queue.push(seen, Happening::RingStart { gpu });
+            self.queue.push(seen, SimEvent::RingStart { gpu });
         }
     }
 
@@ -84,7 +84,7 @@ impl Machine {
         };
         let ring = &mut self.rings[usize::from(gpu)];
         (ring.current, ring.begun) = (Some(command), self.queue.now());
-        self.queue.push(end, Happening::RingEnd { gpu });
+        self.queue.push(end, SimEvent::RingEnd { gpu });
         Ok(())
     }
 
@@ -176,7 +176,7 @@ impl Machine {
             op => return Err(self.broken(format!("a card's ring cannot do {}", op.name()))),
         }
         let seen = self.queue.now() + Span::from_nanos(self.spec.command.complete_ns);
-        self.queue.push(seen, Happening::Done { command: command.id, epoch: command.epoch });
+        self.queue.push(seen, SimEvent::Done { command: command.id, epoch: command.epoch });
         self.ring_next(gpu);
         Ok(())
     }
@@ -187,7 +187,7 @@ impl Machine {
         if self.spec.flush.mode == FlushMode::Pipeline {
             self.gpus[usize::from(gpu)].stalled_until = next;
         }
-        self.queue.push(next, Happening::RingEnd { gpu });
+        self.queue.push(next, SimEvent::RingEnd { gpu });
     }
 
     /// A fault was answered with an error: who waited in it.
@@ -270,7 +270,7 @@ impl Machine {
     pub(super) fn job_ended(&mut self, gpu: u8) {
         if let Some(job) = self.rings[usize::from(gpu)].job.take() {
             let seen = self.queue.now() + Span::from_nanos(self.spec.command.complete_ns);
-            self.queue.push(seen, Happening::JobDone { job });
+            self.queue.push(seen, SimEvent::JobDone { job });
         }
     }
 }

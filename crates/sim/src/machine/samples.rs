@@ -5,7 +5,7 @@ use farside_svm::Event;
 use farside_svm::placement::Sample;
 use farside_types::{CardId, Span};
 
-use super::{Happening, Machine};
+use super::{Machine, SimEvent};
 use crate::SimError;
 use crate::state::state;
 
@@ -61,19 +61,19 @@ impl Machine {
         let gpus = self.gpus.len();
         let counts = vec![0; self.arena_pages as usize * gpus];
         self.samples = Some(Samples { every, counts, gpus, touched: Vec::new() });
-        self.queue.push(self.start + every, Happening::Samples);
+        self.queue.push(self.start + every, SimEvent::Samples);
     }
 
     /// Tells the driver what was counted, and carries out what its scheme makes of it. The host is
     /// busy with each count as with a fault of a batch.
-    pub(super) fn tell_samples(&mut self) -> Result<(), SimError> {
+    pub(super) fn handle_samples(&mut self) -> Result<(), SimError> {
         let Some(samples) = &mut self.samples else {
             return Ok(());
         };
         let every = samples.every;
         let taken = samples.take();
         if self.running.index < self.workload.launches() {
-            self.queue.push(self.queue.now() + every, Happening::Samples);
+            self.queue.push(self.queue.now() + every, SimEvent::Samples);
         }
         let sample = |&(page, gpu, accesses): &(u32, u8, u32)| Sample {
             page: self.arena.offset(u64::from(page)),
@@ -82,7 +82,7 @@ impl Machine {
         };
         let samples: Vec<Sample> = taken.iter().map(sample).collect();
         self.host_busy_with(samples.len() as u64);
-        self.tell(Event::Samples { samples: &samples })
+        self.handle(Event::Samples { samples: &samples })
     }
 }
 

@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use farside_svm::placement::Placement;
+use farside_svm::placement::PlacementScheme;
 use farside_svm::{Config, Driver};
 use farside_types::PageRange;
 use serde::{Serialize, Serializer};
 
 use super::setup::pages;
-use super::{Happening, Machine};
+use super::{Machine, SimEvent};
 use crate::error::StateError;
 use crate::state::{Reader, Refused, State, Writer, state};
 use crate::{SimError, Spec};
@@ -61,7 +61,7 @@ impl Machine {
     pub(crate) fn restore(
         spec: Spec,
         workload: Arc<dyn Workload>,
-        placement: Box<dyn Placement>,
+        placement: Box<dyn PlacementScheme>,
         check: bool,
         from: &mut Reader<'_>,
     ) -> Result<Machine, SimError> {
@@ -108,7 +108,7 @@ impl Machine {
             .ok_or_else(|| Refused::new("an event of a part that is not there").within("queue"))
     }
 
-    fn has(&self, what: &Happening) -> bool {
+    fn has(&self, what: &SimEvent) -> bool {
         let gpu = |gpu: u8| usize::from(gpu) < self.gpus.len();
         let wave = |id: u8, unit: u8, slot: u8| {
             let unit =
@@ -117,21 +117,21 @@ impl Machine {
         };
         let page = |page: u32| u64::from(page) < self.arena_pages;
         match *what {
-            Happening::Wave { gpu, unit, slot } | Happening::WaveEnd { gpu, unit, slot } => {
+            SimEvent::Wave { gpu, unit, slot } | SimEvent::WaveEnd { gpu, unit, slot } => {
                 wave(gpu, unit, slot)
             }
-            Happening::Walked { gpu: id, page: at } => gpu(id) && page(at),
-            Happening::Hop { travel } => (travel as usize) < self.travels.len(),
-            Happening::Check { page: at, .. } => page(at),
-            Happening::Interrupt { gpu: id }
-            | Happening::RingStart { gpu: id }
-            | Happening::RingEnd { gpu: id } => gpu(id),
-            Happening::HostDone { .. }
-            | Happening::TransferEnd { .. }
-            | Happening::Done { .. }
-            | Happening::JobDone { .. }
-            | Happening::Samples
-            | Happening::Timer => true,
+            SimEvent::Walked { gpu: id, page: at } => gpu(id) && page(at),
+            SimEvent::Hop { travel } => (travel as usize) < self.travels.len(),
+            SimEvent::Check { page: at, .. } => page(at),
+            SimEvent::Interrupt { gpu: id }
+            | SimEvent::RingStart { gpu: id }
+            | SimEvent::RingEnd { gpu: id } => gpu(id),
+            SimEvent::HostDone { .. }
+            | SimEvent::TransferEnd { .. }
+            | SimEvent::Done { .. }
+            | SimEvent::JobDone { .. }
+            | SimEvent::Samples
+            | SimEvent::Timer => true,
         }
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use farside_svm::placement::Placement;
+use farside_svm::placement::PlacementScheme;
 use farside_svm::{
     Capabilities, Command, Config, Driver, Event, Op, Outcome, PrefetchConfig, Reply, Request,
     Stats,
@@ -43,7 +43,7 @@ impl Machine {
     pub(crate) fn new(
         spec: Spec,
         workload: Arc<dyn Workload>,
-        placement: Box<dyn Placement>,
+        placement: Box<dyn PlacementScheme>,
         check: bool,
     ) -> Result<Machine, SimError> {
         let mut machine =
@@ -130,7 +130,7 @@ impl Machine {
             let request = Request::Alloc { bytes, name: Arc::from(buffer.name.as_str()) };
             let id = RequestId(index as u64);
             self.driver.handle(Time::ZERO, Event::Request { id, request });
-            self.obey()?;
+            self.dispatch_all()?;
             let range = match self.driver.poll_reply() {
                 Some(Reply::Request { result: Ok(Outcome::Allocated(range)), .. }) => range,
                 Some(Reply::Request { result: Err(source), .. }) => {
@@ -191,7 +191,7 @@ impl Machine {
                 if self.driver.page(page).owner.is_none() {
                     let access = Access::Write;
                     self.driver.handle(Time::ZERO, Event::HostFault { page, access });
-                    self.obey()?;
+                    self.dispatch_all()?;
                 }
                 self.written_by_cpu(self.index(page)?)?;
             }
@@ -214,7 +214,7 @@ impl Machine {
     }
 
     /// Carries out what the driver says, at once, until it says nothing more.
-    fn obey(&mut self) -> Result<(), SimError> {
+    fn dispatch_all(&mut self) -> Result<(), SimError> {
         while let Some(command) = self.driver.poll_command() {
             let (id, epoch) = (command.id, command.epoch);
             self.carry_out(command)?;

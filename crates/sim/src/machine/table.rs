@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use crate::state::{Reader, Refused, State, Writer};
 
 /// A hash table without a seed. Whoever asks for its order sorts it.
-pub(super) type Table<K, V> = HashMap<K, V, BuildHasherDefault<SmallHash>>;
+pub(crate) type Table<K, V> = HashMap<K, V, BuildHasherDefault<SmallHash>>;
 
 /// In the order of keys, so that equal states are equal bytes.
 impl<K, V> State for Table<K, V>
@@ -32,7 +32,7 @@ where
 
 /// A hash of small numbers: GPUs, pages, faults.
 #[derive(Default)]
-pub(super) struct SmallHash(u64);
+pub(crate) struct SmallHash(u64);
 
 impl Hasher for SmallHash {
     fn finish(&self) -> u64 {

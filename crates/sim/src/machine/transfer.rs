@@ -8,7 +8,7 @@ use farside_types::{FrameNo, PageNo, Span, Time};
 use serde::{Deserialize, Serialize};
 
 use super::watch::memory_of;
-use super::{Happening, Machine};
+use super::{Machine, SimEvent};
 use crate::SimError;
 use crate::coherence::{Coherence, Content};
 use crate::observe::Observation;
@@ -47,7 +47,7 @@ impl Machine {
         let id = command.id;
         let transfer = self.transfer(command)?;
         self.transfers.insert(id, transfer);
-        self.queue.push(end, Happening::TransferEnd { command: id });
+        self.queue.push(end, SimEvent::TransferEnd { command: id });
         Ok(())
     }
 
@@ -74,7 +74,7 @@ impl Machine {
         self.note_copied(&transfer.command);
         self.observe_transfer(&transfer);
         let (command, epoch) = (id, transfer.command.epoch);
-        self.tell(Event::Done { command, epoch, result: Ok(()) })
+        self.handle(Event::Done { command, epoch, result: Ok(()) })
     }
 
     fn transfer_effect(&mut self, transfer: &Transfer) -> Result<(), SimError> {

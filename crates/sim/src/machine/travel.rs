@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::access::Access;
 use super::path::Path;
-use super::{Happening, Machine};
+use super::{Machine, SimEvent};
 use crate::{EngineMode, FlushMode};
 
 /// A line under way.
@@ -43,7 +43,7 @@ impl Machine {
             Some(slot) => *slot = travel,
             None => self.travels.push(travel),
         }
-        self.queue.push(at, Happening::Hop { travel: index as u32 });
+        self.queue.push(at, SimEvent::Hop { travel: index as u32 });
     }
 
     /// A line comes to its next stage, or to its end.
@@ -55,7 +55,7 @@ impl Machine {
             Some(at) => {
                 travel.stage += 1;
                 self.travels[index as usize] = Some(travel);
-                self.queue.push(at, Happening::Hop { travel: index });
+                self.queue.push(at, SimEvent::Hop { travel: index });
             }
             None => {
                 let now = self.queue.now();

@@ -8,7 +8,7 @@ use farside_types::{JobId, Span, Time};
 use super::access::{Access, Kind};
 use super::dispatch::Dispatcher;
 use super::watch::observe;
-use super::{Happening, Machine};
+use super::{Machine, SimEvent};
 use crate::SimError;
 use crate::gpu::{Group, Wave, WaveState};
 use crate::observe::{Observation, Slot, WaitsFor};
@@ -95,7 +95,7 @@ impl Machine {
                 ..Wave::default()
             };
             let slot = slot as u8;
-            self.queue.push(at, Happening::Wave { gpu, unit, slot });
+            self.queue.push(at, SimEvent::Wave { gpu, unit, slot });
             let wave = (self.running.index, group, wave);
             observe(
                 &mut self.observers,
@@ -113,7 +113,7 @@ impl Machine {
         self.observe_wait(me);
         if stalled > now {
             self.wave_mut(me).cause = WaitsFor::Flush;
-            self.queue.push(stalled, Happening::Wave { gpu, unit, slot });
+            self.queue.push(stalled, SimEvent::Wave { gpu, unit, slot });
             return;
         }
         self.idle_events = 0;
@@ -121,7 +121,7 @@ impl Machine {
         let mut lines = self.lines.take().unwrap_or_default();
         if let Some(at) = self.run_wave(me, &mut lines) {
             self.wave_mut(me).since = now;
-            self.queue.push(at, Happening::Wave { gpu, unit, slot });
+            self.queue.push(at, SimEvent::Wave { gpu, unit, slot });
         }
         self.lines = Some(lines);
     }
@@ -245,7 +245,7 @@ impl Machine {
         for (slot, wave) in cu.waves.iter_mut().enumerate() {
             if wave.group == place && wave.state == WaveState::Barrier {
                 wave.state = WaveState::Running;
-                self.queue.push(at, Happening::Wave { gpu, unit, slot: slot as u8 });
+                self.queue.push(at, SimEvent::Wave { gpu, unit, slot: slot as u8 });
             }
         }
     }

@@ -37,6 +37,12 @@ impl Refused {
     }
 }
 
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
 impl From<Refused> for StateError {
     fn from(Refused { place, why }: Refused) -> StateError {
         StateError::Part { place, why }

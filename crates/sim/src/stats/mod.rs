@@ -8,7 +8,7 @@ mod table;
 mod write;
 
 use farside_svm::Stats;
-use farside_svm::placement::Scheme;
+use farside_svm::placement::PageMode;
 use farside_types::Span;
 use serde::{Deserialize, Serialize};
 
@@ -108,11 +108,11 @@ impl GpuCounts {
     }
 
     /// Counts a miss of the L2 TLB on a page that this rules.
-    pub(crate) fn count_scheme(&mut self, scheme: Scheme) {
+    pub(crate) fn count_scheme(&mut self, scheme: PageMode) {
         let count = match scheme {
-            Scheme::OnTouch => &mut self.scheme_on_touch,
-            Scheme::AccessCounter => &mut self.scheme_counter,
-            Scheme::Duplication => &mut self.scheme_duplication,
+            PageMode::OnTouch => &mut self.scheme_on_touch,
+            PageMode::AccessCounter => &mut self.scheme_counter,
+            PageMode::Duplication => &mut self.scheme_duplication,
         };
         *count += 1;
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use farside_card::TransferFailed;
-use farside_card::interface::{Extent, Whereabouts};
+use farside_card::interface::{DmaAddr, Extent};
 use farside_types::{CommandId, PAGE_SIZE};
 
 use super::plane::{Plane, frames};
@@ -109,10 +109,10 @@ fn carry_out(plane: &Plane, order: &Order) -> (CommandId, Result<(), TransferFai
 }
 
 /// Where an end of a copy is. What the client has taken away meanwhile leads to nowhere.
-fn end(plane: &Plane, at: Whereabouts, count: u32, write: bool) -> Option<*mut u8> {
+fn end(plane: &Plane, at: DmaAddr, count: u32, write: bool) -> Option<*mut u8> {
     match at {
-        Whereabouts::Own(frame) => frames(plane, frame, count).map(NonNull::as_ptr),
-        Whereabouts::Bus(page) => {
+        DmaAddr::Own(frame) => frames(plane, frame, count).map(NonNull::as_ptr),
+        DmaAddr::Bus(page) => {
             let (address, bytes) = (u64::from(page) * PAGE, u64::from(count) * PAGE);
             let there = plane.windows.reaches(address, bytes, write);
             there.then(|| plane.windows.pointer(address).as_ptr())

@@ -1,17 +1,19 @@
 //! Access-counter migration: map remotely, move when it is used enough (GRIT, section II-B2).
 
 use farside_types::{MemoryId, PageNo, Reason};
+use serde::{Deserialize, Serialize};
 
 use super::parameters::Parameters;
-use super::{Action, CounterView, Decision, FaultView, Placement, Scheme, SchemeError, Scope};
+use super::{
+    Action, CounterView, Decision, FaultView, PageMode, PlacementScheme, SchemeError, Scope,
+};
 
 /// Access-counter migration. The threshold (256 on Volta) is the card's: the driver hears of a
 /// group when it is reached.
 ///
 /// A page on the host moves to the card that touches it first: the paper maps pages "in another
 /// GPU" remotely, and NVIDIA's driver, too, brings host pages in on their first fault.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AccessCounter {
     /// Pages on the host are mapped over the bus as well, and move when the counter says so.
     pub map_host: bool,
@@ -26,7 +28,7 @@ impl AccessCounter {
     }
 }
 
-impl Placement for AccessCounter {
+impl PlacementScheme for AccessCounter {
     fn name(&self) -> &'static str {
         "access-counter"
     }
@@ -35,8 +37,8 @@ impl Placement for AccessCounter {
         true
     }
 
-    fn scheme(&self, _page: PageNo) -> Scheme {
-        Scheme::AccessCounter
+    fn mode(&self, _page: PageNo) -> PageMode {
+        PageMode::AccessCounter
     }
 
     fn on_fault(&mut self, fault: &FaultView) -> Decision {

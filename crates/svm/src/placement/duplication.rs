@@ -2,13 +2,13 @@
 
 use farside_types::{PageNo, Reason};
 
-use super::{Action, Decision, FaultView, Placement, Scheme};
+use super::{Action, Decision, FaultView, PageMode, PlacementScheme};
 
 /// Page duplication with write collapse.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Duplication;
 
-impl Placement for Duplication {
+impl PlacementScheme for Duplication {
     fn name(&self) -> &'static str {
         "duplication"
     }
@@ -17,8 +17,8 @@ impl Placement for Duplication {
         true
     }
 
-    fn scheme(&self, _page: PageNo) -> Scheme {
-        Scheme::Duplication
+    fn mode(&self, _page: PageNo) -> PageMode {
+        PageMode::Duplication
     }
 
     fn on_fault(&mut self, fault: &FaultView) -> Decision {

@@ -2,13 +2,13 @@
 
 use farside_types::{MemoryId, Reason};
 
-use super::{Action, Decision, FaultView, Placement};
+use super::{Action, Decision, FaultView, PlacementScheme};
 
 /// First-touch placement. Later accesses of others go over the bus, where they can.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FirstTouch;
 
-impl Placement for FirstTouch {
+impl PlacementScheme for FirstTouch {
     fn name(&self) -> &'static str {
         "first-touch"
     }

@@ -9,42 +9,36 @@ use core::fmt;
 use farside_types::{
     Access, AgentId, AgentSet, CardId, MemoryId, MemorySet, PageNo, PageRange, Reason, Span, Time,
 };
+use serde::{Deserialize, Serialize};
 
 use crate::{Advice, ObjectId};
 
 mod access_counter;
-#[cfg(test)]
-pub(crate) mod bed;
 mod duplication;
 mod farside;
 mod first_touch;
-mod gps;
-mod griffin_dpc;
+#[cfg(test)]
+pub(crate) mod fixture;
 mod grit;
-mod ideal;
 mod names;
 mod on_touch;
 mod parameters;
-#[cfg(feature = "state")]
 mod state;
 
 pub use access_counter::AccessCounter;
 pub use duplication::Duplication;
 pub use farside::{Farside, FarsideConfig};
 pub use first_touch::FirstTouch;
-pub use gps::Gps;
-pub use griffin_dpc::{GriffinConfig, GriffinDpc};
 pub use grit::{Grit, GritConfig, cache_bits, table_entry_bits};
-pub use ideal::Ideal;
-pub use names::{NAMES, SIMULATED, SchemeError, SchemeInfo, all, by_name};
+pub use names::{
+    NAMES, NamedScheme, ONLY_SIMULATED, SCHEMES, SchemeError, SchemeInfo, all, by_name, find,
+};
 pub use on_touch::OnTouch;
-pub use parameters::{Parameter, ParameterKind};
-#[cfg(feature = "state")]
+pub use parameters::{Parameter, ParameterKind, Parameters};
 pub use state::SchemeState;
 
 /// What to do so that an agent can reach a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Action {
     /// Move the page to the agent's memory; everybody else loses the mapping.
     Migrate,
@@ -161,10 +155,10 @@ pub struct Sample {
     pub accesses: u32,
 }
 
-/// One of the three ways in which a page can be placed (GRIT, section II-B): what rules a page
-/// under a scheme that chooses among them.
+/// One of the three ways in which a page can be placed (GRIT, section II-B): what a scheme that
+/// chooses among them has chosen for a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scheme {
+pub enum PageMode {
     /// It moves to whoever touches it.
     #[default]
     OnTouch,
@@ -175,11 +169,11 @@ pub enum Scheme {
 }
 
 /// A placement scheme.
-pub trait Placement: fmt::Debug + Send {
+pub trait PlacementScheme: fmt::Debug + Send {
     /// Its name, as the command line spells it.
     fn name(&self) -> &'static str;
 
-    /// Whether [`Placement::on_fault`] depends on nothing but who asks, for what, and where the page
+    /// Whether [`PlacementScheme::on_fault`] depends on nothing but who asks, for what, and where the page
     /// is and is mapped: then one answer holds for alike neighbours of a batch. A scheme that looks
     /// at the page, the allocation, the time or the past keeps the default.
     fn is_uniform(&self) -> bool {
@@ -201,10 +195,10 @@ pub trait Placement: fmt::Debug + Send {
         let _ = pages;
     }
 
-    /// What rules `page` now.
-    fn scheme(&self, page: PageNo) -> Scheme {
+    /// How `page` is placed now.
+    fn mode(&self, page: PageNo) -> PageMode {
         let _ = page;
-        Scheme::OnTouch
+        PageMode::OnTouch
     }
 
     /// Accesses to tables of its own in memory since this was last asked: the machine charges
@@ -213,7 +207,7 @@ pub trait Placement: fmt::Debug + Send {
         0
     }
 
-    /// How often [`Placement::on_samples`] wants to be told who accesses what; `None` for a scheme
+    /// How often [`PlacementScheme::on_samples`] wants to be told who accesses what; `None` for a scheme
     /// that does not look. Only a simulated machine can tell.
     fn sample_every(&self) -> Option<Span> {
         None
@@ -227,16 +221,14 @@ pub trait Placement: fmt::Debug + Send {
     }
 
     /// What the scheme has learnt, to be stored; a scheme without a memory keeps the default.
-    #[cfg(feature = "state")]
     fn save_state(&self) -> SchemeState {
         SchemeState::nothing()
     }
 
-    /// Goes on from what [`Placement::save_state`] gave.
+    /// Goes on from what [`PlacementScheme::save_state`] gave.
     ///
     /// # Errors
     /// The state is of another scheme.
-    #[cfg(feature = "state")]
     fn restore_state(&mut self, state: SchemeState) -> Result<(), String> {
         state.is_nothing().then_some(()).ok_or_else(|| state.is_not_of(self.name()))
     }
@@ -246,13 +238,13 @@ pub trait Placement: fmt::Debug + Send {
         let _ = (pages, advice);
     }
 
-    /// Time passed; called at [`Placement::next_tick`].
+    /// Time passed; called at [`PlacementScheme::next_tick`].
     fn on_tick(&mut self, now: Time) -> Vec<Proposal> {
         let _ = now;
         Vec::new()
     }
 
-    /// When [`Placement::on_tick`] wants to be called.
+    /// When [`PlacementScheme::on_tick`] wants to be called.
     fn next_tick(&self) -> Option<Time> {
         None
     }

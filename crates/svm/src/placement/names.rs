@@ -1,106 +1,110 @@
 //! Schemes by name: `NAME` or `NAME:key=value,key=value`.
 
+use std::fmt;
+
 use thiserror::Error;
 
 use super::parameters::{Parameter, Parameters};
-use super::{
-    AccessCounter, Duplication, Farside, FirstTouch, Gps, GriffinDpc, Grit, Ideal, OnTouch,
-    Placement,
-};
+use super::{AccessCounter, Duplication, Farside, FirstTouch, Grit, OnTouch, PlacementScheme};
 
-/// How a scheme is made of its parameters.
-type Make = fn(&mut Parameters<'_>) -> Result<Box<dyn Placement>, SchemeError>;
-
-/// A scheme that can be had by name.
-struct Known {
-    name: &'static str,
-    about: &'static str,
-    make: Make,
+/// A scheme that can be had by its name. Whoever has schemes of their own makes a list of these and
+/// gives it to [`find`].
+#[derive(Clone, Copy)]
+pub struct NamedScheme {
+    /// Its name, without `:`, `,`, `=` or `+`.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// Makes it of its parameters. It asks for all that it has, so that a list can show them.
+    pub make: fn(&mut Parameters<'_>) -> Result<Box<dyn PlacementScheme>, SchemeError>,
 }
 
-const REAL: [Known; 6] = [
-    Known {
+/// The schemes that every machine can do.
+pub const SCHEMES: [NamedScheme; 6] = [
+    NamedScheme {
         name: "on-touch",
         about: "a page moves to whoever touches it",
         make: |_| Ok(Box::new(OnTouch)),
     },
-    Known {
+    NamedScheme {
         name: "first-touch",
         about: "a page moves to who touches it first and stays; others map it remotely",
         make: |_| Ok(Box::new(FirstTouch)),
     },
-    Known {
+    NamedScheme {
         name: "access-counter",
         about: "a page of another card is mapped remotely and moves after many accesses",
         make: |parameters| Ok(Box::new(AccessCounter::from_parameters(parameters)?)),
     },
-    Known {
+    NamedScheme {
         name: "duplication",
         about: "readers get copies; a write takes the other copies away",
         make: |_| Ok(Box::new(Duplication)),
     },
-    Known {
+    NamedScheme {
         name: "grit",
         about: "each page has one of these schemes, by its faults and those around it (GRIT)",
         make: |parameters| Ok(Box::new(Grit::from_parameters(parameters)?)),
     },
-    Known {
+    NamedScheme {
         name: "farside",
         about: "learns from faults what allocations and ranges need, and moves them whole",
         make: |parameters| Ok(Box::new(Farside::from_parameters(parameters)?)),
     },
 ];
 
-const ONLY_SIMULATED: [Known; 3] = [
-    Known {
-        name: "ideal",
-        about: "every card that asks gets a copy",
-        make: |_| Ok(Box::new(Ideal)),
-    },
-    Known {
-        name: "griffin-dpc",
-        about: "first touch, then pages are classified by sampled accesses and follow their owner",
-        make: |parameters| Ok(Box::new(GriffinDpc::from_parameters(parameters)?)),
-    },
-    Known {
-        name: "gps",
-        about: "every card that accesses a page gets a replica",
-        make: |_| Ok(Box::new(Gps)),
-    },
-];
+/// Names of [`SCHEMES`].
+pub const NAMES: [&str; SCHEMES.len()] = {
+    let mut names = [""; SCHEMES.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = SCHEMES[at].name;
+        at += 1;
+    }
+    names
+};
 
-/// The scheme that `text` names: one of [`NAMES`] or [`SIMULATED`], alone or with parameters, as in
+/// Names of schemes that need a simulated machine, which makes them (`farside_sim::scheme`). Kept
+/// here so that [`by_name`] can say why it has no such scheme.
+pub const ONLY_SIMULATED: [&str; 4] = ["griffin-dpc", "griffin", "gps", "ideal"];
+
+/// The scheme of [`SCHEMES`] that `text` names, alone or with parameters, as in
 /// `grit:threshold=8,cache=off`.
 ///
 /// # Errors
 /// [`SchemeError`] names the scheme, the parameter or the value that cannot be.
-pub fn by_name(text: &str) -> Result<Box<dyn Placement>, SchemeError> {
+pub fn by_name(text: &str) -> Result<Box<dyn PlacementScheme>, SchemeError> {
+    let name = text.split(':').next().unwrap_or(text);
+    // What follows a `+` changes the simulated machine.
+    if ONLY_SIMULATED.contains(&name) || text.contains('+') {
+        let schemes = NAMES.join(", ");
+        return Err(SchemeError::OnlySimulated { name: text.to_owned(), schemes });
+    }
+    find(text, &SCHEMES)
+}
+
+/// The scheme of this list that `text` names, with its parameters.
+///
+/// # Errors
+/// [`SchemeError`] names the scheme, the parameter or the value that cannot be.
+pub fn find<'a>(
+    text: &str,
+    schemes: impl IntoIterator<Item = &'a NamedScheme, IntoIter: Clone>,
+) -> Result<Box<dyn PlacementScheme>, SchemeError> {
     let mut parameters = Parameters::of(text)?;
     let name = parameters.scheme();
-    let known = REAL.iter().chain(&ONLY_SIMULATED).find(|known| known.name == name);
-    let known = known.ok_or_else(|| SchemeError::Name { name: name.to_owned() })?;
-    let scheme = (known.make)(&mut parameters)?;
+    let mut schemes = schemes.into_iter();
+    let known = schemes.clone();
+    let Some(named) = schemes.find(|named| named.name == name) else {
+        let known: Vec<&str> = known.map(|named| named.name).collect();
+        return Err(SchemeError::Name { name: name.to_owned(), schemes: known.join(", ") });
+    };
+    let scheme = (named.make)(&mut parameters)?;
     parameters.finish()?;
     Ok(scheme)
 }
 
-/// Names that [`by_name`] knows, of schemes for real and for simulated machines.
-pub const NAMES: [&str; REAL.len()] = names(&REAL);
-
-/// Names that [`by_name`] knows, of schemes that only a simulated machine can do.
-pub const SIMULATED: [&str; ONLY_SIMULATED.len()] = names(&ONLY_SIMULATED);
-
-const fn names<const N: usize>(schemes: &[Known; N]) -> [&'static str; N] {
-    let mut names = [""; N];
-    let mut at = 0;
-    while at < N {
-        names[at] = schemes[at].name;
-        at += 1;
-    }
-    names
-}
-
-/// A scheme that [`by_name`] knows, as a list shows it.
+/// A scheme as a list shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SchemeInfo {
@@ -108,27 +112,30 @@ pub struct SchemeInfo {
     pub name: &'static str,
     /// What it does, in a line.
     pub about: &'static str,
-    /// Only a simulated machine can do it: one of [`SIMULATED`].
-    pub only_simulated: bool,
     /// What follows its name, if anything.
     pub parameters: Vec<Parameter>,
 }
 
-/// Every scheme that [`by_name`] knows, in the order of [`NAMES`] and [`SIMULATED`], with its
-/// parameters.
+/// Every scheme of [`SCHEMES`] with its parameters.
 pub fn all() -> Vec<SchemeInfo> {
-    let real = REAL.iter().map(|known| known.info(false));
-    real.chain(ONLY_SIMULATED.iter().map(|known| known.info(true))).collect()
+    SCHEMES.iter().map(NamedScheme::info).collect()
 }
 
-impl Known {
-    fn info(&self, only_simulated: bool) -> SchemeInfo {
+impl NamedScheme {
+    /// What a list shows of it.
+    pub fn info(&self) -> SchemeInfo {
         // A scheme says what its parameters are by asking for them.
         let mut parameters = Parameters::none(self.name);
         // Without any value none can be refused.
         let _ = (self.make)(&mut parameters);
         let parameters = parameters.into_known();
-        SchemeInfo { name: self.name, about: self.about, only_simulated, parameters }
+        SchemeInfo { name: self.name, about: self.about, parameters }
+    }
+}
+
+impl fmt::Debug for NamedScheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NamedScheme").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -136,14 +143,23 @@ impl Known {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SchemeError {
     /// There is no such scheme.
-    #[error(
-        "there is no placement scheme named {name:?}; schemes are: {}, and in simulated time: {}",
-        NAMES.join(", "),
-        SIMULATED.join(", ")
-    )]
+    #[error("there is no placement scheme named {name:?}; schemes are: {schemes}")]
     Name {
         /// The name given.
         name: String,
+        /// Those that there are.
+        schemes: String,
+    },
+    /// The scheme, or what is put behind its name, is of a simulated machine.
+    #[error(
+        "{name} runs in simulated time only (`farside sim --scheme {name}`); a live program can \
+         have: {schemes}"
+    )]
+    OnlySimulated {
+        /// The name given.
+        name: String,
+        /// Those that a live program can have.
+        schemes: String,
     },
     /// The scheme has no such parameter.
     #[error("the placement scheme {scheme} has no parameter {key:?}; it has: {known}")]
@@ -175,7 +191,7 @@ mod tests {
 
     #[test]
     fn every_name_makes_its_scheme() {
-        for name in NAMES.iter().chain(&SIMULATED) {
+        for name in &NAMES {
             assert_eq!(by_name(name).unwrap().name(), *name);
         }
     }
@@ -196,16 +212,39 @@ mod tests {
     }
 
     #[test]
-    fn the_list_has_every_name_and_says_what_only_a_simulated_machine_can_do() {
-        let of = |simulated| {
-            let those = move |info: &SchemeInfo| info.only_simulated == simulated;
-            all().into_iter().filter(those).map(|info| info.name).collect::<Vec<_>>()
-        };
-        assert_eq!(of(false), NAMES);
-        assert_eq!(of(true), SIMULATED);
+    fn the_list_has_every_name() {
+        assert_eq!(all().iter().map(|info| info.name).collect::<Vec<_>>(), NAMES);
         let grit = all().into_iter().find(|info| info.name == "grit").unwrap();
         let keys: Vec<_> = grit.parameters.iter().map(|parameter| parameter.key).collect();
         assert_eq!(keys, ["threshold", "cache", "neighbours"]);
+    }
+
+    #[test]
+    fn what_only_a_simulated_machine_can_do_is_refused_and_says_where_it_runs() {
+        for name in ONLY_SIMULATED.into_iter().chain(["gps:copies=2", "grit+acud"]) {
+            let refused = by_name(name).unwrap_err().to_string();
+            assert!(refused.contains(&format!("farside sim --scheme {name}")), "{refused}");
+            assert!(refused.contains("on-touch, first-touch"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_ones_own_is_searched_in_the_same_way() {
+        let make: NamedScheme = NamedScheme {
+            name: "stay",
+            about: "a page stays",
+            make: |parameters| {
+                parameters.number("times", 1, 1..=9, "how often")?;
+                Ok(Box::new(FirstTouch))
+            },
+        };
+        let ours = || SCHEMES.iter().chain([&make]);
+        assert_eq!(find("stay:times=9", ours()).unwrap().name(), "first-touch");
+        assert_eq!(find("grit", ours()).unwrap().name(), "grit");
+        let refused = find("go", ours()).unwrap_err().to_string();
+        assert!(refused.ends_with("farside, stay"), "{refused}");
+        assert!(find("stay:times=10", ours()).unwrap_err().to_string().contains("from 1 to 9"));
+        assert_eq!(make.info().parameters[0].key, "times");
     }
 
     #[test]

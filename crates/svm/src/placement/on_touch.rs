@@ -2,13 +2,13 @@
 
 use farside_types::Reason;
 
-use super::{Action, Decision, FaultView, Placement};
+use super::{Action, Decision, FaultView, PlacementScheme};
 
 /// On-touch migration. The default: the best for private and for producer-consumer data.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnTouch;
 
-impl Placement for OnTouch {
+impl PlacementScheme for OnTouch {
     fn name(&self) -> &'static str {
         "on-touch"
     }

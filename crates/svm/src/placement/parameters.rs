@@ -65,7 +65,7 @@ fn on_or_off(on: bool) -> &'static str {
 /// What follows a scheme's name. The scheme takes the keys that it knows; what is left over is an
 /// error that names it.
 #[derive(Debug)]
-pub(super) struct Parameters<'a> {
+pub struct Parameters<'a> {
     scheme: &'a str,
     pairs: Vec<(&'a str, &'a str)>,
     known: Vec<Parameter>,
@@ -97,7 +97,10 @@ impl<'a> Parameters<'a> {
     }
 
     /// Takes a number out; `default` if it is not given. `about` says in a line what it does.
-    pub(super) fn number(
+    ///
+    /// # Errors
+    /// [`SchemeError::Value`]: no whole number, or one that is not `within`.
+    pub fn number(
         &mut self,
         key: &'static str,
         default: u32,
@@ -112,7 +115,10 @@ impl<'a> Parameters<'a> {
     }
 
     /// Takes a switch out: `on` or `off`. `about` says in a line what it does.
-    pub(super) fn switch(
+    ///
+    /// # Errors
+    /// [`SchemeError::Value`]: neither `on` nor `off`.
+    pub fn switch(
         &mut self,
         key: &'static str,
         default: bool,

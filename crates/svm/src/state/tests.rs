@@ -7,7 +7,7 @@ use farside_types::{
 use proptest::prelude::*;
 
 use crate::event::{CardFault, Need, Request};
-use crate::placement::{NAMES, SIMULATED, Sample, by_name};
+use crate::placement::{NAMES, by_name};
 use crate::{Config, Driver, Event};
 
 const PAGES: u64 = 96;
@@ -20,7 +20,6 @@ enum Step {
     Group { card: u8, page: u64, pages: u64 },
     Host { page: u64, write: bool },
     Counter { card: u8, page: u64 },
-    Samples { card: u8, page: u64, accesses: u32 },
     Migrate { page: u64, pages: u64, to: u8 },
     Answer { which: usize },
     Wait { micros: u64 },
@@ -34,7 +33,6 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (card(), page(), 1u64..6).prop_map(|(card, page, pages)| Step::Group { card, page, pages }),
         2 => (page(), any::<bool>()).prop_map(|(page, write)| Step::Host { page, write }),
         1 => (card(), page()).prop_map(|(card, page)| Step::Counter { card, page }),
-        1 => (card(), page(), 1u32..99).prop_map(|(card, page, accesses)| Step::Samples { card, page, accesses }),
         1 => (page(), 1u64..9, 0..=CARDS).prop_map(|(page, pages, to)| Step::Migrate { page, pages, to }),
         8 => (0usize..16).prop_map(|which| Step::Answer { which }),
         2 => (1u64..300).prop_map(|micros| Step::Wait { micros }),
@@ -63,7 +61,7 @@ impl World {
         let (start, now) = (driver.config().arena.start, Time::ZERO);
         let mut world = World { driver, out: Vec::new(), log: Vec::new(), start, now, next: 0 };
         let request = Request::Alloc { bytes: PAGES * 4096, name: "data".into() };
-        world.tell(Event::Request { id: RequestId(0), request });
+        world.handle(Event::Request { id: RequestId(0), request });
         while !world.out.is_empty() {
             world.take(&Step::Answer { which: 0 });
         }
@@ -78,7 +76,7 @@ impl World {
         World { driver, out: self.out.clone(), log: self.log.clone(), ..*self }
     }
 
-    fn tell(&mut self, event: Event<'_>) {
+    fn handle(&mut self, event: Event<'_>) {
         self.driver.handle(self.now, event);
         self.note();
     }
@@ -103,33 +101,29 @@ impl World {
         match *step {
             Step::Fault { card, page: at, write } => {
                 let fault = CardFault { id, need: Need::Page(page(at), access(write)) };
-                self.tell(Event::CardFaults { card: CardId(card), faults: &[fault] });
+                self.handle(Event::CardFaults { card: CardId(card), faults: &[fault] });
             }
             Step::Group { card, page: at, pages } => {
                 let ranges = [(range(at, pages), Access::Write)];
                 let fault = CardFault { id, need: Need::Group(ranges.into()) };
-                self.tell(Event::CardFaults { card: CardId(card), faults: &[fault] });
+                self.handle(Event::CardFaults { card: CardId(card), faults: &[fault] });
             }
             Step::Host { page: at, write } => {
-                self.tell(Event::HostFault { page: page(at), access: access(write) });
+                self.handle(Event::HostFault { page: page(at), access: access(write) });
             }
             Step::Counter { card, page: at } => {
                 let pages = range(at & !15, 16);
-                self.tell(Event::CounterNotice { card: CardId(card), pages, count: 256 });
-            }
-            Step::Samples { card, page: at, accesses } => {
-                let sample = Sample { page: page(at), card: CardId(card), accesses };
-                self.tell(Event::Samples { samples: &[sample] });
+                self.handle(Event::CounterNotice { card: CardId(card), pages, count: 256 });
             }
             Step::Migrate { page: at, pages, to } => {
                 let to = farside_types::MemoryId(to);
                 let request = Request::Migrate { range: range(at, pages), to };
-                self.tell(Event::Request { id: RequestId(self.next), request });
+                self.handle(Event::Request { id: RequestId(self.next), request });
             }
             Step::Answer { which } => {
                 if !self.out.is_empty() {
                     let (command, epoch) = self.out.remove(which % self.out.len());
-                    self.tell(Event::Done { command, epoch, result: Ok(()) });
+                    self.handle(Event::Done { command, epoch, result: Ok(()) });
                 }
             }
             Step::Wait { micros } => {
@@ -146,11 +140,11 @@ proptest! {
 
     #[test]
     fn a_restored_driver_goes_on_as_the_saved_one(
-        scheme in 0..NAMES.len() + SIMULATED.len(),
+        scheme in 0..NAMES.len(),
         steps in prop::collection::vec(step(), 40..240),
         at in 0..40usize,
     ) {
-        let name = NAMES.iter().chain(&SIMULATED).nth(scheme).unwrap();
+        let name = NAMES[scheme];
         let mut world = World::new(name);
         let (before, after) = steps.split_at(steps.len() * at / 40);
         before.iter().for_each(|step| world.take(step));

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use farside_types::{AgentId, BLOCK_PAGES, GROUP_PAGES, PageNo, PageRange, Time};
+use serde::{Deserialize, Serialize};
 
 use super::{bit, index_in_block};
 use crate::hash::IndexHash;
@@ -11,8 +12,7 @@ use crate::hash::IndexHash;
 pub(super) const PER_BLOCK: u64 = BLOCK_PAGES / GROUP_PAGES;
 
 /// What is known of a group.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Group {
     /// Agents that pages of it were brought to.
     pub(super) had: u32,
@@ -37,8 +37,7 @@ impl Group {
 }
 
 /// All groups, by block, dense where cards have been.
-#[derive(Clone, Debug, Default)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Groups {
     /// Looked up only: no result depends on its order.
     blocks: HashMap<u64, Vec<Group>, IndexHash>,

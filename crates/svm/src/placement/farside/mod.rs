@@ -23,9 +23,12 @@
 use std::collections::HashMap;
 
 use farside_types::{AgentId, GROUP_PAGES, MemoryId, PageNo, PageRange, Reason, Span, Time};
+use serde::{Deserialize, Serialize};
 
 use super::parameters::Parameters;
-use super::{Action, CounterView, Decision, FaultView, Placement, Scheme, SchemeError, Scope};
+use super::{
+    Action, CounterView, Decision, FaultView, PageMode, PlacementScheme, SchemeError, Scope,
+};
 use crate::ObjectId;
 use crate::hash::IndexHash;
 
@@ -38,8 +41,7 @@ use groups::{Group, Groups};
 use objects::Object;
 
 /// What the scheme is made with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FarsideConfig {
     /// Learn from an allocation how its other pages are used.
     pub objects: bool,
@@ -64,8 +66,7 @@ impl Default for FarsideConfig {
 }
 
 /// The scheme.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Farside {
     config: FarsideConfig,
     groups: Groups,
@@ -193,7 +194,7 @@ impl Farside {
     }
 }
 
-impl Placement for Farside {
+impl PlacementScheme for Farside {
     fn name(&self) -> &'static str {
         "farside"
     }
@@ -228,24 +229,22 @@ impl Placement for Farside {
         self.groups.forget(pages);
     }
 
-    fn scheme(&self, page: PageNo) -> Scheme {
+    fn mode(&self, page: PageNo) -> PageMode {
         let group = self.groups.get(page);
         match (group.remote, group.written) {
-            (true, _) => Scheme::AccessCounter,
-            (false, false) if group.had != 0 => Scheme::Duplication,
-            _ => Scheme::OnTouch,
+            (true, _) => PageMode::AccessCounter,
+            (false, false) if group.had != 0 => PageMode::Duplication,
+            _ => PageMode::OnTouch,
         }
     }
 
-    #[cfg(feature = "state")]
     fn save_state(&self) -> super::SchemeState {
-        super::SchemeState(super::state::Kind::Farside(self.clone()))
+        super::SchemeState(super::state::Learnt::Farside(self.clone()))
     }
 
-    #[cfg(feature = "state")]
     fn restore_state(&mut self, state: super::SchemeState) -> Result<(), String> {
         match state.0 {
-            super::state::Kind::Farside(saved) => *self = saved,
+            super::state::Learnt::Farside(saved) => *self = saved,
             _ => return Err(state.is_not_of(self.name())),
         }
         Ok(())

@@ -1,11 +1,12 @@
 //! What is known of an allocation.
 
+use serde::{Deserialize, Serialize};
+
 /// Pages found out before anything is concluded.
 const EVIDENCE: u32 = 4;
 
 /// What is known of an allocation.
-#[derive(Clone, Copy, Debug, Default)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Object {
     /// Faults that brought pages to their first card, for reading.
     pub(super) read_first: u32,

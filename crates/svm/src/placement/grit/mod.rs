@@ -13,9 +13,12 @@
 //! ([`crate::Config::keep_clean_copies`]): nobody shares such a page.
 
 use farside_types::{MemoryId, MemorySet, PageNo, PageRange, Reason};
+use serde::{Deserialize, Serialize};
 
 use super::parameters::Parameters;
-use super::{Action, CounterView, Decision, FaultView, Placement, Scheme, SchemeError, Scope};
+use super::{
+    Action, CounterView, Decision, FaultView, PageMode, PlacementScheme, SchemeError, Scope,
+};
 
 mod neighbours;
 mod pa_cache;
@@ -28,8 +31,7 @@ pub use pa_table::{cache_bits, table_entry_bits};
 use scheme_bits::SchemeBits;
 
 /// What GRIT is made with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GritConfig {
     /// The fault of a page that changes its scheme; the paper's default is the fourth.
     pub threshold: u16,
@@ -46,8 +48,7 @@ impl Default for GritConfig {
 }
 
 /// The scheme.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Grit {
     config: GritConfig,
     table: PaTable,
@@ -81,9 +82,9 @@ impl Grit {
             return;
         };
         // Figure 13: a page with that many faults is shared; only its writes are asked for.
-        let scheme = if written { Scheme::AccessCounter } else { Scheme::Duplication };
+        let scheme = if written { PageMode::AccessCounter } else { PageMode::Duplication };
         // A decision for the scheme it has anyway must not push the neighbours back and forth.
-        if scheme == self.bits.scheme(fault.page) {
+        if scheme == self.bits.mode(fault.page) {
             return;
         }
         if self.config.neighbours {
@@ -94,7 +95,7 @@ impl Grit {
     }
 }
 
-impl Placement for Grit {
+impl PlacementScheme for Grit {
     fn name(&self) -> &'static str {
         "grit"
     }
@@ -103,20 +104,20 @@ impl Placement for Grit {
         if counts(fault) {
             self.initiate(fault);
         }
-        match self.bits.scheme(fault.page) {
-            Scheme::OnTouch => Decision::page(Action::Migrate, Reason::Demand),
-            Scheme::Duplication => {
+        match self.bits.mode(fault.page) {
+            PageMode::OnTouch => Decision::page(Action::Migrate, Reason::Demand),
+            PageMode::Duplication => {
                 let collapse = fault.access.is_write() && fault.copies.len() > 1;
                 let reason = if collapse { Reason::Collapse } else { Reason::Demand };
                 Decision::page(Action::Duplicate, reason)
             }
             // What is left of a duplication is taken away: the page stays with who asks.
-            Scheme::AccessCounter if is_duplicated(fault) => {
+            PageMode::AccessCounter if is_duplicated(fault) => {
                 let write = fault.access.is_write();
                 let reason = if write { Reason::Collapse } else { Reason::Demand };
                 Decision::page(Action::Migrate, reason)
             }
-            Scheme::AccessCounter => {
+            PageMode::AccessCounter => {
                 // Pages of other cards are mapped remotely; one on the host moves (section II-B2).
                 let comes = fault.owner.is_none_or(MemoryId::is_host);
                 let action = if comes { Action::Migrate } else { Action::MapRemote };
@@ -127,7 +128,7 @@ impl Placement for Grit {
 
     /// The pages of the group that are under access-counter migration move.
     fn on_counter(&mut self, notice: &CounterView) -> Vec<Decision> {
-        let counted = |page: &PageNo| self.bits.scheme(*page) == Scheme::AccessCounter;
+        let counted = |page: &PageNo| self.bits.mode(*page) == PageMode::AccessCounter;
         let mut runs: Vec<PageRange> = Vec::new();
         for page in notice.pages.pages().filter(counted) {
             match runs.last_mut() {
@@ -144,23 +145,21 @@ impl Placement for Grit {
         self.bits.forget(pages);
     }
 
-    fn scheme(&self, page: PageNo) -> Scheme {
-        self.bits.scheme(page)
+    fn mode(&self, page: PageNo) -> PageMode {
+        self.bits.mode(page)
     }
 
     fn table_accesses(&mut self) -> u32 {
         self.table.take_accesses()
     }
 
-    #[cfg(feature = "state")]
     fn save_state(&self) -> super::SchemeState {
-        super::SchemeState(super::state::Kind::Grit(self.clone()))
+        super::SchemeState(super::state::Learnt::Grit(self.clone()))
     }
 
-    #[cfg(feature = "state")]
     fn restore_state(&mut self, state: super::SchemeState) -> Result<(), String> {
         match state.0 {
-            super::state::Kind::Grit(saved) => *self = saved,
+            super::state::Learnt::Grit(saved) => *self = saved,
             _ => return Err(state.is_not_of(self.name())),
         }
         Ok(())

@@ -8,7 +8,7 @@
 use farside_types::{PageNo, PageRange};
 
 use super::scheme_bits::SchemeBits;
-use crate::placement::Scheme;
+use crate::placement::PageMode;
 
 /// Pages of a group, by its group bits (table V).
 pub(super) const SIZES: [u64; 4] = [1, 8, 64, 512];
@@ -21,7 +21,7 @@ impl SchemeBits {
     }
 
     /// The page gets a scheme that is not the one it had. Groups around it come apart or together.
-    pub(super) fn change(&mut self, page: PageNo, scheme: Scheme) {
+    pub(super) fn change(&mut self, page: PageNo, scheme: PageMode) {
         self.degrade(page);
         self.set_scheme(page, scheme);
         for level in 1..SIZES.len() as u8 {
@@ -43,9 +43,9 @@ impl SchemeBits {
 
     /// Joins the eight parts of the group of this level around `page`, if more than half of them
     /// have `scheme`. Gives whether they were joined.
-    fn promote(&mut self, page: PageNo, scheme: Scheme, level: u8) -> bool {
+    fn promote(&mut self, page: PageNo, scheme: PageMode, level: u8) -> bool {
         let alike = |part: &PageNo| {
-            self.scheme(*part) == scheme && (level == 1 || self.group(*part) >= level - 1)
+            self.mode(*part) == scheme && (level == 1 || self.group(*part) >= level - 1)
         };
         let joins = parts(page, level).filter(alike).count() > 4;
         if joins {
@@ -78,26 +78,26 @@ mod tests {
         BASE.offset(index)
     }
 
-    fn of_scheme(bits: &SchemeBits, scheme: Scheme, pages: u64) -> u64 {
-        (0..pages).filter(|&index| bits.scheme(page(index)) == scheme).count() as u64
+    fn of_scheme(bits: &SchemeBits, scheme: PageMode, pages: u64) -> u64 {
+        (0..pages).filter(|&index| bits.mode(page(index)) == scheme).count() as u64
     }
 
     #[test]
     fn more_than_half_of_eight_pages_make_a_group() {
         let mut bits = SchemeBits::default();
         for index in [0, 2, 4, 6] {
-            bits.change(page(index), Scheme::Duplication);
+            bits.change(page(index), PageMode::Duplication);
         }
-        assert_eq!(of_scheme(&bits, Scheme::Duplication, 8), 4, "half is not more than half");
+        assert_eq!(of_scheme(&bits, PageMode::Duplication, 8), 4, "half is not more than half");
         assert_eq!(bits.level(page(0)), 0);
-        bits.change(page(7), Scheme::Duplication);
-        assert_eq!(of_scheme(&bits, Scheme::Duplication, 16), 8, "all eight, and none beyond");
+        bits.change(page(7), PageMode::Duplication);
+        assert_eq!(of_scheme(&bits, PageMode::Duplication, 16), 8, "all eight, and none beyond");
         assert_eq!(bits.group(page(0)), 0b01);
         assert_eq!(bits.level(page(5)), 0b01);
     }
 
     /// Five of eight, in five of eight, in five of eight groups.
-    fn whole_block(bits: &mut SchemeBits, scheme: Scheme) {
+    fn whole_block(bits: &mut SchemeBits, scheme: PageMode) {
         for large in 0..5 {
             for small in 0..5 {
                 for index in 0..5 {
@@ -111,16 +111,16 @@ mod tests {
     fn groups_grow_to_64_and_512_pages_and_no_further() {
         let mut bits = SchemeBits::default();
         for small in 0..5 {
-            assert_eq!(of_scheme(&bits, Scheme::AccessCounter, 64), small * 8);
+            assert_eq!(of_scheme(&bits, PageMode::AccessCounter, 64), small * 8);
             for index in 0..5 {
-                bits.change(page(small * 8 + index), Scheme::AccessCounter);
+                bits.change(page(small * 8 + index), PageMode::AccessCounter);
             }
         }
-        assert_eq!(of_scheme(&bits, Scheme::AccessCounter, 512), 64);
+        assert_eq!(of_scheme(&bits, PageMode::AccessCounter, 512), 64);
         assert_eq!(bits.group(page(0)), 0b10);
         let mut bits = SchemeBits::default();
-        whole_block(&mut bits, Scheme::AccessCounter);
-        assert_eq!(of_scheme(&bits, Scheme::AccessCounter, 1024), 512);
+        whole_block(&mut bits, PageMode::AccessCounter);
+        assert_eq!(of_scheme(&bits, PageMode::AccessCounter, 1024), 512);
         assert_eq!(bits.group(page(0)), 0b11);
     }
 
@@ -129,23 +129,23 @@ mod tests {
         let mut bits = SchemeBits::default();
         for small in 0..5 {
             for index in 0..5 {
-                bits.change(page(small * 8 + index), Scheme::AccessCounter);
+                bits.change(page(small * 8 + index), PageMode::AccessCounter);
             }
         }
-        bits.change(page(19), Scheme::Duplication);
+        bits.change(page(19), PageMode::Duplication);
         for small in 0..8 {
             let expected = if small == 2 { 0b00 } else { 0b01 };
             assert_eq!(bits.group(page(small * 8)), expected, "group {small}");
         }
-        assert_eq!(bits.scheme(page(19)), Scheme::Duplication);
-        assert_eq!(of_scheme(&bits, Scheme::AccessCounter, 64), 63);
+        assert_eq!(bits.mode(page(19)), PageMode::Duplication);
+        assert_eq!(of_scheme(&bits, PageMode::AccessCounter, 64), 63);
     }
 
     #[test]
     fn a_group_of_512_comes_apart_into_groups_of_64_and_of_eight() {
         let mut bits = SchemeBits::default();
-        whole_block(&mut bits, Scheme::AccessCounter);
-        bits.change(page(0), Scheme::Duplication);
+        whole_block(&mut bits, PageMode::AccessCounter);
+        bits.change(page(0), PageMode::Duplication);
         assert_eq!(bits.level(page(1)), 0b00);
         assert_eq!(bits.level(page(8)), 0b01);
         assert_eq!(bits.level(page(64)), 0b10);
@@ -159,10 +159,10 @@ mod tests {
         for small in 0..8 {
             let pages = if small < 4 { 8 } else { 4 };
             for index in 0..pages {
-                bits.change(page(small * 8 + index), Scheme::Duplication);
+                bits.change(page(small * 8 + index), PageMode::Duplication);
             }
         }
         assert_eq!(bits.level(page(0)), 0b01);
-        assert_eq!(of_scheme(&bits, Scheme::Duplication, 64), 48);
+        assert_eq!(of_scheme(&bits, PageMode::Duplication, 64), 48);
     }
 }

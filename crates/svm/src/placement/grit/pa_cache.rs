@@ -4,6 +4,7 @@
 //! of the page's number choose the set, the upper bits are the tag.
 
 use farside_types::PageNo;
+use serde::{Deserialize, Serialize};
 
 use super::pa_table::Entry;
 
@@ -14,8 +15,7 @@ pub(super) const WAYS: usize = 4;
 const SETS: usize = ENTRIES / WAYS;
 
 /// The PA-Cache. An entry in it is the newest: the table's, if there is one, is stale.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct PaCache {
     /// Per set: the most recently used first.
     sets: Vec<Vec<(PageNo, Entry)>>,

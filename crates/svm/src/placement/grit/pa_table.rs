@@ -2,6 +2,7 @@
 //! decided (GRIT, section V-C). Lives in the host's memory.
 
 use farside_types::{PageNo, PageRange};
+use serde::{Deserialize, Serialize};
 
 use super::pa_cache::{ENTRIES, PaCache};
 use super::sheets::Sheets;
@@ -12,8 +13,7 @@ const PAGE_BITS: u32 = 45;
 const TAG_BITS: u32 = 41;
 
 /// What is known of a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Entry {
     /// Local page faults and page protection faults.
     pub(super) faults: u16,
@@ -22,8 +22,7 @@ pub(super) struct Entry {
 }
 
 /// The PA-Table with the PA-Cache in front of it.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct PaTable {
     entries: Sheets<Entry>,
     cache: Option<PaCache>,

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use farside_types::{BLOCK_PAGES, PageNo, PageRange};
+use serde::{Deserialize, Serialize};
 
 use crate::hash::IndexHash;
-use crate::placement::Scheme;
+use crate::placement::PageMode;
 
 /// Scheme bits (table IV).
 const ON_TOUCH: u8 = 0b01;
@@ -17,8 +18,7 @@ const GROUP_SHIFT: u8 = 2;
 
 /// A byte per page of the blocks that have a page whose scheme was decided: bits 0-1 the scheme,
 /// bits 2-3 the group.
-#[derive(Clone, Debug, Default)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct SchemeBits {
     /// By block number. Looked up only: no result depends on its order.
     blocks: HashMap<u64, Vec<u8>, IndexHash>,
@@ -37,19 +37,19 @@ impl SchemeBits {
     }
 
     /// The scheme of a page: on-touch until another is decided.
-    pub(super) fn scheme(&self, page: PageNo) -> Scheme {
+    pub(super) fn mode(&self, page: PageNo) -> PageMode {
         match self.byte(page) & SCHEME_MASK {
-            ACCESS_COUNTER => Scheme::AccessCounter,
-            DUPLICATION => Scheme::Duplication,
-            _ => Scheme::OnTouch,
+            ACCESS_COUNTER => PageMode::AccessCounter,
+            DUPLICATION => PageMode::Duplication,
+            _ => PageMode::OnTouch,
         }
     }
 
-    pub(super) fn set_scheme(&mut self, page: PageNo, scheme: Scheme) {
+    pub(super) fn set_scheme(&mut self, page: PageNo, scheme: PageMode) {
         let bits = match scheme {
-            Scheme::OnTouch => ON_TOUCH,
-            Scheme::AccessCounter => ACCESS_COUNTER,
-            Scheme::Duplication => DUPLICATION,
+            PageMode::OnTouch => ON_TOUCH,
+            PageMode::AccessCounter => ACCESS_COUNTER,
+            PageMode::Duplication => DUPLICATION,
         };
         let byte = self.byte_mut(page);
         *byte = *byte & !SCHEME_MASK | bits;

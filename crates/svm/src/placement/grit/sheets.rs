@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 
 use farside_types::{BLOCK_PAGES, PageNo, PageRange};
+use serde::{Deserialize, Serialize};
 
 use crate::hash::IndexHash;
 
 /// At most one `T` for each page. No result depends on the order of the sheets.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Sheets<T> {
     sheets: HashMap<u64, Box<[Option<T>]>, IndexHash>,
 }

@@ -4,15 +4,15 @@
 //! that asks a copy. That a write needs no right of its own, and takes nothing from others, is what
 //! the simulated machine adds: there no fault is ever one for writing.
 
+use farside_svm::PlacementScheme;
+use farside_svm::placement::{Action, Decision, FaultView, PageMode};
 use farside_types::{PageNo, Reason};
-
-use super::{Action, Decision, FaultView, Placement, Scheme};
 
 /// Copies for everybody. Only for simulated machines whose writes do not fault.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ideal;
 
-impl Placement for Ideal {
+impl PlacementScheme for Ideal {
     fn name(&self) -> &'static str {
         "ideal"
     }
@@ -25,7 +25,7 @@ impl Placement for Ideal {
         Decision::page(Action::Duplicate, Reason::Demand)
     }
 
-    fn scheme(&self, _page: PageNo) -> Scheme {
-        Scheme::Duplication
+    fn mode(&self, _page: PageNo) -> PageMode {
+        PageMode::Duplication
     }
 }

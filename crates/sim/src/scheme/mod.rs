@@ -1,13 +1,50 @@
 //! Schemes by name: a placement scheme of the driver, and what it needs of the machine.
 //!
 //! `NAME[:key=value[,key=value]][+MODIFIER...]`, as in `grit:threshold=8+acud`. The name and its
-//! parameters are the driver's ([`farside_svm::placement::by_name`]); a modifier changes values of
-//! the machine. A few names stand for a scheme with its modifiers, because that is what their
-//! papers call so.
+//! parameters are the driver's ([`farside_svm::placement::SCHEMES`]), or those of a scheme that only
+//! a simulated machine can do ([`SIMULATED`]); a modifier changes values of the machine. A few names
+//! stand for a scheme with its modifiers, because that is what their papers call so.
 
-use farside_svm::placement::{self, Parameter, Placement};
+mod gps;
+mod griffin_dpc;
+mod ideal;
+
+use farside_svm::PlacementScheme;
+use farside_svm::placement::{self, NamedScheme, Parameter, SchemeError};
+
+pub use gps::Gps;
+pub use griffin_dpc::{GriffinConfig, GriffinDpc};
+pub use ideal::Ideal;
 
 use crate::{SimError, Spec};
+
+/// The schemes that need what only a simulated machine can do.
+pub const SIMULATED: [NamedScheme; 3] = [
+    NamedScheme {
+        name: "ideal",
+        about: "every card that asks gets a copy",
+        make: |_| Ok(Box::new(Ideal)),
+    },
+    NamedScheme {
+        name: "griffin-dpc",
+        about: "first touch, then pages are classified by sampled accesses and follow their owner",
+        make: |parameters| Ok(Box::new(GriffinDpc::from_parameters(parameters)?)),
+    },
+    NamedScheme {
+        name: "gps",
+        about: "every card that accesses a page gets a replica",
+        make: |_| Ok(Box::new(Gps)),
+    },
+];
+
+/// The scheme that `text` names, alone or with parameters, without what it needs of the machine:
+/// one of the driver's or of [`SIMULATED`].
+///
+/// # Errors
+/// [`SchemeError`] names the scheme, the parameter or the value that cannot be.
+pub fn by_name(text: &str) -> Result<Box<dyn PlacementScheme>, SchemeError> {
+    placement::find(text, placement::SCHEMES.iter().chain(&SIMULATED))
+}
 
 /// A change of the machine that goes with a scheme.
 struct Modifier {
@@ -77,13 +114,13 @@ const COMPOUNDS: [Compound; 3] = [
 /// # Errors
 /// [`SimError`] names the scheme or modifier that does not exist, or the key whose value cannot
 /// work.
-pub fn resolve(name: &str, machine: &Spec) -> Result<(Box<dyn Placement>, Spec), SimError> {
+pub fn resolve(name: &str, machine: &Spec) -> Result<(Box<dyn PlacementScheme>, Spec), SimError> {
     let mut parts = name.split('+');
     let head = parts.next().unwrap_or_default();
     let (base, parameters) = head.split_at(head.find(':').unwrap_or(head.len()));
     let compound = COMPOUNDS.iter().find(|compound| compound.name == base);
     let placement = format!("{}{parameters}", compound.map_or(base, |c| c.placement));
-    let placement = placement::by_name(&placement)?;
+    let placement = by_name(&placement)?;
     let mut changes = compound.map_or(Vec::new(), |compound| compound.changes.to_vec());
     for modifier in parts {
         let known = MODIFIERS.iter().find(|known| known.name == modifier);
@@ -127,23 +164,24 @@ pub enum KnownKind {
 /// Everything that a name of a scheme can be made of: schemes for every machine, schemes for a
 /// simulated one, modifiers. A name that stands for a scheme with its machine is one of the second.
 pub fn all() -> Vec<Known> {
-    let drivers = placement::all();
     let parameters = |name| {
-        let scheme = drivers.iter().find(|scheme| scheme.name == name);
-        scheme.map_or(Vec::new(), |scheme| scheme.parameters.clone())
+        let scheme = SIMULATED.iter().find(|scheme| scheme.name == name);
+        scheme.map_or(Vec::new(), |scheme| scheme.info().parameters)
     };
-    let is_compound = |name| COMPOUNDS.iter().any(|compound| compound.name == name);
-    // `ideal` and `gps` are what the driver calls a part of them.
-    let alone = drivers.iter().filter(|scheme| !is_compound(scheme.name)).map(|scheme| Known {
-        kind: match scheme.only_simulated {
-            true => KnownKind::SimulatedScheme,
-            false => KnownKind::Scheme,
-        },
-        name: scheme.name.to_owned(),
-        about: scheme.about,
-        parameters: scheme.parameters.clone(),
-        changes: &[],
-    });
+    let known = |kind| {
+        move |scheme: &NamedScheme| Known {
+            kind,
+            name: scheme.name.to_owned(),
+            about: scheme.about,
+            parameters: scheme.info().parameters,
+            changes: &[],
+        }
+    };
+    let drivers = placement::SCHEMES.iter().map(known(KnownKind::Scheme));
+    let is_compound = |scheme: &&NamedScheme| COMPOUNDS.iter().any(|it| it.name == scheme.name);
+    // `ideal` and `gps` are also names of a part of them.
+    let alone = SIMULATED.iter().filter(|scheme| !is_compound(scheme));
+    let alone = alone.map(known(KnownKind::SimulatedScheme));
     let compounds = COMPOUNDS.iter().map(|compound| Known {
         kind: KnownKind::SimulatedScheme,
         name: compound.name.to_owned(),
@@ -158,7 +196,7 @@ pub fn all() -> Vec<Known> {
         parameters: Vec::new(),
         changes: modifier.changes,
     });
-    alone.chain(compounds).chain(modifiers).collect()
+    drivers.chain(alone).chain(compounds).chain(modifiers).collect()
 }
 
 #[cfg(test)]
@@ -184,13 +222,35 @@ mod tests {
     }
 
     #[test]
-    fn every_scheme_of_the_driver_is_listed_once() {
+    fn every_scheme_is_listed_once_with_where_it_runs() {
         let listed = all();
-        for scheme in placement::all() {
+        let of = |kind| {
+            let those = listed.iter().filter(move |known| known.kind == kind);
+            those.map(|known| known.name.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(of(KnownKind::Scheme), placement::NAMES);
+        assert_eq!(of(KnownKind::SimulatedScheme), placement::ONLY_SIMULATED, "refused live");
+        for scheme in placement::SCHEMES.iter().chain(&SIMULATED) {
             let of_that_name = listed.iter().filter(|known| known.name == scheme.name);
             assert_eq!(of_that_name.count(), 1, "{}", scheme.name);
         }
         let griffin = listed.iter().find(|known| known.name == "griffin").unwrap();
         assert_eq!(griffin.parameters[0].key, "interval_ns", "those of griffin-dpc");
+    }
+
+    #[test]
+    fn every_scheme_has_its_name_and_takes_the_parameters_that_it_is_said_to_have() {
+        for scheme in &SIMULATED {
+            assert_eq!(by_name(scheme.name).unwrap().name(), scheme.name);
+            for parameter in scheme.info().parameters {
+                let given = |value: &str| format!("{}:{}={value}", scheme.name, parameter.key);
+                let default = given(&parameter.kind.default_value());
+                assert!(by_name(&default).is_ok(), "{default}");
+                let refused = by_name(&given("red")).unwrap_err().to_string();
+                assert!(refused.contains(&parameter.kind.to_string()), "{refused}");
+            }
+        }
+        let refused = by_name("best").unwrap_err().to_string();
+        assert!(refused.contains("on-touch") && refused.contains("gps"), "{refused}");
     }
 }

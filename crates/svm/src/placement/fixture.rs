@@ -13,7 +13,7 @@ use crate::{Config, Driver, Event, Outcome, PrefetchConfig};
 const APART: Span = Span::from_millis(1_000);
 
 /// The driver, an allocation, and a clock.
-pub(crate) struct Bed {
+pub(crate) struct Fixture {
     pub(crate) driver: Driver,
     pub(crate) pages: PageRange,
     now: Time,
@@ -21,19 +21,19 @@ pub(crate) struct Bed {
     next: u64,
 }
 
-impl Bed {
+impl Fixture {
     /// Cards of this many frames each under the scheme that `text` names, and an allocation of this
     /// many pages that the host has written.
-    pub(crate) fn new(text: &str, cards: usize, frames: u32, pages: u64) -> Bed {
-        let mut bed = Bed::untouched(text, cards, frames, pages);
-        for page in bed.pages.pages() {
-            bed.cpu(page, Access::Write);
+    pub(crate) fn new(text: &str, cards: usize, frames: u32, pages: u64) -> Fixture {
+        let mut fixture = Fixture::untouched(text, cards, frames, pages);
+        for page in fixture.pages.pages() {
+            fixture.cpu(page, Access::Write);
         }
-        bed
+        fixture
     }
 
     /// The same with pages that nobody has touched.
-    pub(crate) fn untouched(text: &str, cards: usize, frames: u32, pages: u64) -> Bed {
+    pub(crate) fn untouched(text: &str, cards: usize, frames: u32, pages: u64) -> Fixture {
         let arena = PageRange::new(PageNo(1 << 20), 1 << 20);
         let mut config = Config::embedded(arena, vec![frames; cards]);
         config.keep_clean_copies = false;
@@ -42,9 +42,9 @@ impl Bed {
             PrefetchConfig { host_fault_around: 1, density_percent: 100, density_leaf_pages: 16 };
         let driver = Driver::new(config, by_name(text).unwrap()).unwrap();
         let empty = PageRange::new(arena.start, 0);
-        let mut bed = Bed { driver, pages: empty, now: Time::ZERO, step: APART, next: 0 };
-        bed.pages = bed.allocate(pages);
-        bed
+        let mut fixture = Fixture { driver, pages: empty, now: Time::ZERO, step: APART, next: 0 };
+        fixture.pages = fixture.allocate(pages);
+        fixture
     }
 
     pub(crate) fn page(&self, index: u64) -> PageNo {
@@ -66,7 +66,7 @@ impl Bed {
 
     fn ask(&mut self, request: Request) -> Result<Outcome, crate::RequestError> {
         self.next += 1;
-        self.tell(Event::Request { id: RequestId(self.next), request });
+        self.handle(Event::Request { id: RequestId(self.next), request });
         loop {
             match self.driver.poll_reply().expect("requests are answered") {
                 crate::Reply::Request { result, .. } => return result,
@@ -94,20 +94,20 @@ impl Bed {
         }
         self.next += 1;
         let fault = CardFault { id: FaultId(self.next), need: Need::Page(page, access) };
-        self.tell(Event::CardFaults { card: CardId(card), faults: &[fault] });
+        self.handle(Event::CardFaults { card: CardId(card), faults: &[fault] });
     }
 
     pub(crate) fn cpu(&mut self, page: PageNo, access: Access) {
-        self.tell(Event::HostFault { page, access });
+        self.handle(Event::HostFault { page, access });
     }
 
     /// A card's access counter of a group reached its threshold.
     pub(crate) fn counter(&mut self, card: u8, pages: PageRange) {
-        self.tell(Event::CounterNotice { card: CardId(card), pages, count: 256 });
+        self.handle(Event::CounterNotice { card: CardId(card), pages, count: 256 });
     }
 
     /// Tells the driver, a while after the last time, and carries its commands out.
-    pub(crate) fn tell(&mut self, event: Event<'_>) {
+    pub(crate) fn handle(&mut self, event: Event<'_>) {
         self.now = self.now + self.step;
         self.driver.handle(self.now, event);
         while let Some(command) = self.driver.poll_command() {

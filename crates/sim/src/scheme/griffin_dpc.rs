@@ -9,17 +9,18 @@
 //! CPU-to-GPU moves and its delayed first touch are not part of what GRIT compares with (section
 //! VI-C1: classification, and draining) and are left out.
 
-use std::collections::HashMap;
-
+use farside_svm::PlacementScheme;
+use farside_svm::placement::{
+    Action, Decision, FaultView, PageMode, Parameters, Proposal, Sample, SchemeError, SchemeState,
+};
 use farside_types::{CardId, MAX_CARDS, MemoryId, PageNo, PageRange, Reason, Span, Time};
+use serde::{Deserialize, Serialize};
 
-use super::parameters::Parameters;
-use super::{Action, Decision, FaultView, Placement, Proposal, Sample, Scheme, SchemeError};
-use crate::hash::IndexHash;
+use crate::machine::table::Table;
+use crate::state::{Reader, Writer};
 
 /// What the classification is made with. Defaults: Griffin's hyper-parameters, at 1 GHz.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GriffinConfig {
     /// Interval in which accesses are collected (1000 cycles).
     pub every: Span,
@@ -42,18 +43,16 @@ impl Default for GriffinConfig {
 }
 
 /// Page classification.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GriffinDpc {
     config: GriffinConfig,
     /// Looked up by page only: no result depends on its order.
-    pages: HashMap<PageNo, Tracked, IndexHash>,
+    pages: Table<PageNo, Tracked>,
     interval: u64,
 }
 
 /// What is known of a page.
-#[derive(Clone, Debug)]
-#[cfg_attr(feature = "state", derive(serde::Serialize, serde::Deserialize))]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Tracked {
     /// Smoothed accesses per interval, by card; as many as have accessed it.
     counts: Vec<f64>,
@@ -79,7 +78,7 @@ enum Class {
 impl GriffinDpc {
     /// With these parameters.
     pub fn new(config: GriffinConfig) -> GriffinDpc {
-        GriffinDpc { config, pages: HashMap::default(), interval: 0 }
+        GriffinDpc { config, pages: Table::default(), interval: 0 }
     }
 
     pub(super) fn from_parameters(
@@ -161,7 +160,7 @@ fn power(mut base: f64, mut exponent: u64) -> f64 {
     result
 }
 
-impl Placement for GriffinDpc {
+impl PlacementScheme for GriffinDpc {
     fn name(&self) -> &'static str {
         "griffin-dpc"
     }
@@ -209,65 +208,91 @@ impl Placement for GriffinDpc {
     }
 
     /// Pages are mapped where they are, and move by how often they are accessed.
-    fn scheme(&self, _page: PageNo) -> Scheme {
-        Scheme::AccessCounter
+    fn mode(&self, _page: PageNo) -> PageMode {
+        PageMode::AccessCounter
     }
 
-    #[cfg(feature = "state")]
-    fn save_state(&self) -> super::SchemeState {
-        super::SchemeState(super::state::Kind::GriffinDpc(self.clone()))
+    fn save_state(&self) -> SchemeState {
+        let mut to = Writer::default();
+        to.value(self).expect("numbers are written to memory");
+        SchemeState::from_bytes(self.name(), to.into_bytes())
     }
 
-    #[cfg(feature = "state")]
-    fn restore_state(&mut self, state: super::SchemeState) -> Result<(), String> {
-        match state.0 {
-            super::state::Kind::GriffinDpc(saved) => *self = saved,
-            _ => return Err(state.is_not_of(self.name())),
-        }
-        Ok(())
+    fn restore_state(&mut self, state: SchemeState) -> Result<(), String> {
+        let mut from = Reader::new(state.bytes_of(self.name())?);
+        *self = from.value().map_err(|refused| refused.to_string())?;
+        from.end().map_err(|refused| refused.to_string())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Event;
-    use crate::placement::bed::Bed;
+    use farside_svm::ObjectId;
+    use farside_types::{Access, AgentSet, MemorySet};
 
-    fn told(bed: &mut Bed, intervals: u32, accesses: &[(u8, u32)]) {
-        let page = bed.page(0);
-        let sample = |&(card, accesses)| Sample { page, card: CardId(card), accesses };
-        let samples: Vec<Sample> = accesses.iter().map(sample).collect();
-        for _ in 0..intervals {
-            bed.tell(Event::Samples { samples: &samples });
-        }
+    const PAGE: PageNo = PageNo(7);
+
+    /// `card` writes a page that is at `owner`.
+    fn fault(scheme: &mut GriffinDpc, card: u8, owner: Option<CardId>) -> Decision {
+        let owner = owner.map(CardId::memory);
+        scheme.on_fault(&FaultView {
+            now: Time::ZERO,
+            page: PAGE,
+            object: ObjectId::default(),
+            object_pages: PageRange::page(PAGE),
+            agent: CardId(card).agent(),
+            access: Access::Write,
+            owner,
+            copies: owner.map_or(MemorySet::EMPTY, MemorySet::only),
+            mappers: AgentSet::EMPTY,
+            room: 64,
+            protection: false,
+            again: false,
+        })
     }
 
-    fn touched() -> Bed {
-        let mut bed = Bed::new("griffin-dpc", 2, 64, 4);
-        bed.write(0, bed.page(0));
-        bed.write(1, bed.page(0));
-        assert_eq!(bed.copies(bed.page(0)), [1], "it stays where it was touched first");
-        bed
+    /// Where the page is to go after so many intervals with these accesses by card.
+    fn told(scheme: &mut GriffinDpc, intervals: u32, accesses: &[(u8, u32)]) -> Vec<MemoryId> {
+        let sample = |&(card, accesses)| Sample { page: PAGE, card: CardId(card), accesses };
+        let samples: Vec<Sample> = accesses.iter().map(sample).collect();
+        let all = (0..intervals).flat_map(|_| scheme.on_samples(Time::ZERO, &samples));
+        all.map(|proposal| proposal.to).collect()
+    }
+
+    fn touched() -> GriffinDpc {
+        let mut scheme = GriffinDpc::new(GriffinConfig::default());
+        assert_eq!(fault(&mut scheme, 0, None).action, Action::Migrate);
+        let second = fault(&mut scheme, 1, Some(CardId(0)));
+        assert_eq!(second.action, Action::MapRemote, "it stays where it was touched first");
+        scheme
     }
 
     #[test]
     fn a_page_moves_to_the_card_it_has_become_dedicated_to() {
-        let mut bed = touched();
-        told(&mut bed, 100, &[(0, 10)]);
-        assert_eq!(bed.copies(bed.page(0)), [1]);
+        let mut scheme = touched();
+        assert!(told(&mut scheme, 100, &[(0, 10)]).is_empty());
         // Both counts are smoothed: it takes a while until the new one is twice the old one.
-        told(&mut bed, 10, &[(1, 10)]);
-        assert_eq!(bed.copies(bed.page(0)), [1]);
-        told(&mut bed, 60, &[(1, 10)]);
-        assert_eq!(bed.copies(bed.page(0)), [2]);
+        assert!(told(&mut scheme, 10, &[(1, 10)]).is_empty());
+        assert_eq!(told(&mut scheme, 60, &[(1, 10)]), [CardId(1).memory()]);
     }
 
     #[test]
     fn a_page_that_both_access_alike_stays() {
-        let mut bed = touched();
-        told(&mut bed, 200, &[(0, 10), (1, 11)]);
-        assert_eq!(bed.copies(bed.page(0)), [1]);
+        assert!(told(&mut touched(), 200, &[(0, 10), (1, 11)]).is_empty());
+    }
+
+    #[test]
+    fn it_goes_on_from_what_it_had_learnt() {
+        let mut scheme = touched();
+        told(&mut scheme, 100, &[(0, 10)]);
+        let mut other = GriffinDpc::new(GriffinConfig::default());
+        other.restore_state(scheme.save_state()).unwrap();
+        let further = [10, 60].map(|intervals| told(&mut other, intervals, &[(1, 10)]));
+        assert_eq!(further, [vec![], vec![CardId(1).memory()]]);
+        assert!(other.restore_state(SchemeState::nothing()).unwrap_err().contains("griffin-dpc"));
+        let damaged = SchemeState::from_bytes("griffin-dpc", vec![1, 2]);
+        assert!(other.restore_state(damaged).is_err());
     }
 
     #[test]

@@ -8,16 +8,16 @@
 //! As GRIT's comparison describes it (section VI-C2), subscribers are those that have accessed the
 //! page; a subscription ends when the replica is evicted.
 
+use farside_svm::PlacementScheme;
+use farside_svm::placement::{Action, Decision, FaultView, PageMode};
 use farside_types::{PageNo, Reason};
-
-use super::{Action, Decision, FaultView, Placement, Scheme};
 
 /// A replica for every card that accesses a page. Only for simulated machines that broadcast
 /// stores.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Gps;
 
-impl Placement for Gps {
+impl PlacementScheme for Gps {
     fn name(&self) -> &'static str {
         "gps"
     }
@@ -30,7 +30,7 @@ impl Placement for Gps {
         Decision::page(Action::Duplicate, Reason::Demand)
     }
 
-    fn scheme(&self, _page: PageNo) -> Scheme {
-        Scheme::Duplication
+    fn mode(&self, _page: PageNo) -> PageMode {
+        PageMode::Duplication
     }
 }
