@@ -203,7 +203,8 @@ fn invariant_5_the_next_user_of_a_function_has_other_memory_and_it_is_zero() {
                 rustix::io::pwrite(orphan, &[0xee; 64], 4096).unwrap();
             }
             assert_eq!(read_all(&memory, 4096 + 64)[4096..], [life; 64]);
-            let generation = server.status().functions[0].user.as_ref().unwrap().generation;
+            let generation =
+                server.status().unwrap().functions[0].user.as_ref().unwrap().generation;
             assert!(!lives.contains(&(inode(&memory), generation)), "{lives:?}");
             lives.push((inode(&memory), generation));
             orphans.push(memory);

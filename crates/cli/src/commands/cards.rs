@@ -175,7 +175,7 @@ fn write_function(f: &mut String, function: &FunctionStatus) -> fmt::Result {
         None => write!(f, "(free)")?,
     }
     if function.hung_threads > 0 {
-        write!(f, "  kernels of former users that hang: {}", function.hung_threads)?;
+        write!(f, "  kernels that hang: {}", function.hung_threads)?;
     }
     writeln!(f)
 }
@@ -211,6 +211,8 @@ mod tests {
             pid: Some(42),
             program: Some("search".to_owned()),
             generation: 1,
+            worker: 18,
+            answers: true,
             jobs: 3,
             counters: counters.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
         };
@@ -233,7 +235,7 @@ mod tests {
         assert_eq!(lines[1], "  kernel    k");
         let words: Vec<&str> = lines[3].split_whitespace().collect();
         assert_eq!(words, ["0", "search", "42", "1", "3", "7", "9", "1", "MiB"]);
-        assert!(lines[4].contains("former users that hang: 1"), "{text}");
+        assert!(lines[4].contains("kernels that hang: 1"), "{text}");
         assert_eq!(lines.len(), 5);
     }
 }

@@ -10,9 +10,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use farside_card::interface::{pci, register};
+use farside_types::CardId;
 use farside_vfio_user::client::MapRequest;
 use farside_vfio_user::device::irq;
 use farside_vfio_user::unix::{CallError, Connection, DmaMemory, UnixClient};
@@ -20,8 +21,10 @@ use farside_vfio_user::{DmaUnmap, Errno as WireErrno, IrqAction, Limits};
 use rustix::event::{PollFd, PollFlags};
 
 use super::hangs_up;
+use super::link::{Identity, identify};
 use super::transport::{DmaPiece, Transport, TransportError, Watch};
 use super::vfio_user::{CALL_LIMIT, failure};
+use crate::error::LiveError;
 use farside_linux::lock::lock;
 use farside_linux::shared::SharedMemory;
 
@@ -107,6 +110,35 @@ impl ByMessages {
     ) -> Result<T, TransportError> {
         call(&mut lock(&self.client)).map_err(|error| failure(what, &error))
     }
+}
+
+/// Connects to the socket of a function by messages, and sees what it is. While the function is not
+/// served yet, or is in use, this tries again until `patience` is over.
+///
+/// # Errors
+/// [`LiveError::Card`].
+pub fn connect_by_messages(
+    card: CardId,
+    socket: &Path,
+    patience: Duration,
+) -> Result<(Arc<ByMessages>, Identity), LiveError> {
+    let fail = |error| LiveError::Card { card, error };
+    let end = Instant::now() + patience;
+    let transport = loop {
+        match ByMessages::connect(socket) {
+            Ok(transport) => break Arc::new(transport),
+            Err(error) if !may_pass(&error) || Instant::now() >= end => return Err(fail(error)),
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    let identity = identify(transport.as_ref()).map_err(fail)?;
+    Ok((transport, identity))
+}
+
+/// Whether a function that cannot be had now may be had soon.
+fn may_pass(error: &TransportError) -> bool {
+    let busy = matches!(error, TransportError::Refused { errno: rustix::io::Errno::BUSY, .. });
+    busy || matches!(error, TransportError::Gone { .. })
 }
 
 /// This side's memory, as the card asks for it. It may change at the same time, so it is touched by
