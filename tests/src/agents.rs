@@ -88,6 +88,20 @@ impl Machine {
         Ok(())
     }
 
+    /// Threads that wait for a page end, with the program that they are of.
+    pub(crate) fn end_threads(&mut self, page: PageNo) {
+        for thread in 0..self.cpu.threads.len() {
+            match self.cpu.threads[thread] {
+                Thread::Blocked(access, _) | Thread::Woken(access, _) if access.page == page => {
+                    self.say('a', format!("cpu {:#x} ends with its program", page.0));
+                    self.cpu.errors.push(page);
+                    self.thread_free(thread);
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// A thread has nothing to do.
     pub(crate) fn thread_free(&mut self, thread: usize) {
         self.cpu.threads[thread] = Thread::Idle;
@@ -230,7 +244,13 @@ impl Machine {
     }
 
     /// An access of a card, or a group, waits in a fault.
-    fn raise(&mut self, card: CardId, job: JobId, need: Need, access: Option<WordAccess>) {
+    pub(crate) fn raise(
+        &mut self,
+        card: CardId,
+        job: JobId,
+        need: Need,
+        access: Option<WordAccess>,
+    ) {
         // Cards behind rings number their faults themselves, from 0 on.
         let id = FaultId(self.number() | 1 << 63);
         self.say('f', format!("{card} {job} {id} {need:?}"));

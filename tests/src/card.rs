@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use farside_svm::{Command, Op};
+use farside_svm::{Command, Op, StepErrorKind};
 use farside_types::{CardId, FaultId, PageNo, Rights, Time};
 
 use crate::memory::Translation;
@@ -14,6 +14,8 @@ pub(crate) struct Queued {
     pub(crate) command: Command,
     /// For a `CardMap`: the life of the memory when it was handed out.
     pub(crate) generation: u32,
+    /// The card refuses it, when it comes to it.
+    pub(crate) refused: Option<StepErrorKind>,
 }
 
 /// A card.
@@ -35,6 +37,14 @@ pub(crate) struct Card {
     /// It was reset, and no quiet point was reached since: the driver may still have to end what
     /// others had begun with its memory.
     pub(crate) recovering: bool,
+    /// It does not answer, or has stopped, since the last reset: it has to be reset.
+    pub(crate) deaf: bool,
+    /// It refused to let go of something before anything that comes next, and stands still therefore.
+    pub(crate) halted: bool,
+    /// Pages whose translations it refused to take.
+    pub(crate) not_mapped: BTreeSet<PageNo>,
+    /// It refused to take an answer to its faults, since the last reset.
+    pub(crate) answers_refused: bool,
     /// Pages that it did not let go in time: until a reset its accesses to them are nobody's.
     pub(crate) given_up: BTreeSet<PageNo>,
     /// Pages that it could write and was told to let go while its ring stood still, since the last
@@ -69,6 +79,10 @@ impl Card {
             suspect: false,
             doubtful: false,
             recovering: false,
+            deaf: false,
+            halted: false,
+            not_mapped: BTreeSet::new(),
+            answers_refused: false,
             given_up: BTreeSet::new(),
             late: BTreeSet::new(),
             tlb: BTreeMap::new(),
@@ -82,6 +96,12 @@ impl Card {
             running: 0,
             counters: BTreeMap::new(),
         }
+    }
+
+    /// A translation goes, and with it what was known of an old one.
+    pub(crate) fn forget(&mut self, page: PageNo) {
+        self.tlb.remove(&page);
+        self.given_up.remove(&page);
     }
 
     /// Whether an invalidation of the page waits in the ring.
@@ -105,6 +125,6 @@ impl Card {
     /// Whether a stale translation of the page is harmless: nothing runs, and the invalidation
     /// stands in the ring before any later launch.
     pub(crate) fn stale_is_harmless(&self, page: PageNo) -> bool {
-        self.lost || (self.running == 0 && self.will_unmap(page))
+        self.lost || (self.running == 0 && (self.halted || self.will_unmap(page)))
     }
 }

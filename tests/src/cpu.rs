@@ -31,6 +31,8 @@ pub(crate) struct Cpu {
     /// Accesses that wait for a thread.
     pub(crate) queue: VecDeque<WordAccess>,
     pub(crate) tick_scheduled: bool,
+    /// Pages that could not be poisoned, and how often in a row.
+    pub(crate) poison_failures: BTreeMap<PageNo, u32>,
     /// Accesses that ended with an error (SIGBUS), with their page.
     pub(crate) errors: Vec<PageNo>,
 }
@@ -44,6 +46,7 @@ impl Cpu {
             told: BTreeSet::new(),
             queue: VecDeque::new(),
             tick_scheduled: false,
+            poison_failures: BTreeMap::new(),
             errors: Vec::new(),
         }
     }

@@ -11,6 +11,8 @@ use farside_types::{AgentId, MemoryId, PageNo, PageRange};
 pub(crate) struct PageFacts {
     /// Allocated, and no free was asked for.
     pub(crate) live: bool,
+    /// Freeing it failed half way: nobody has it, and it is not free either.
+    pub(crate) half_freed: bool,
     /// The driver said that it is freed; no access may reach it any more.
     pub(crate) freed: bool,
     /// Last stamp at which it was not live.
@@ -126,6 +128,7 @@ impl Facts {
         self.pinned.retain(|pinned| !pinned.overlaps(range));
         self.each(range, |facts| {
             facts.freed = true;
+            facts.half_freed = false;
             facts.pins.clear();
         });
     }

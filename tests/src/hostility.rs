@@ -9,6 +9,10 @@ pub struct Hostility {
     pub duplicate_completion: u32,
     /// A copy or fill fails half way.
     pub copy_failure: u32,
+    /// A paging call of the host fails, after some of its pages.
+    pub host_failure: u32,
+    /// A card refuses a command of its ring.
+    pub ring_failure: u32,
     /// A copy or fill of a card's DMA or a link never answers in time; it acts, and is answered,
     /// very late.
     pub silent_copy: u32,
@@ -37,6 +41,8 @@ impl Hostility {
             delay_ns_max: 2_000,
             duplicate_completion: 0,
             copy_failure: 0,
+            host_failure: 0,
+            ring_failure: 0,
             silent_copy: 0,
             stalled_ring: 0,
             card_lost: 0,
@@ -66,6 +72,8 @@ impl Hostility {
     pub const fn breaking() -> Hostility {
         Hostility {
             copy_failure: 40,
+            host_failure: 40,
+            ring_failure: 3,
             silent_copy: 10,
             stalled_ring: 10,
             card_lost: 4,

@@ -20,6 +20,7 @@ mod checker;
 mod cpu;
 mod episode;
 mod facts;
+mod failures;
 mod hostility;
 mod job;
 pub mod live;
@@ -42,6 +43,7 @@ mod world;
 
 pub use access::{WordAccess, WordOp};
 pub use episode::run_episode;
+pub use failures::Sabotage;
 pub use hostility::Hostility;
 pub use job::{Job, JobFailure, JobState, JobStep, Script};
 pub use port::RingMutation;

@@ -49,6 +49,7 @@ impl Machine {
         let state = self.card_mut(card);
         state.stalled = true;
         state.doubtful = true;
+        state.deaf = true;
         if state.behind_rings {
             self.silence_port(card);
         }
@@ -128,6 +129,7 @@ impl Machine {
         self.wipe(card, false);
         let state = self.card_mut(card);
         (state.stalled, state.suspect, state.doubtful) = (false, false, false);
+        (state.deaf, state.halted) = (false, false);
         state.late.clear();
         state.recovering = true;
         port.map_or(Ok(()), |port| self.plug_in_again(card, *port))
@@ -172,6 +174,8 @@ impl Machine {
         let state = self.card_mut(card);
         state.tlb.clear();
         state.given_up.clear();
+        state.not_mapped.clear();
+        state.answers_refused = false;
         state.fault_buffer.clear();
         state.counters.clear();
         state.running = 0;

@@ -20,6 +20,7 @@ use crate::agenda::Agenda;
 use crate::card::Card;
 use crate::cpu::Cpu;
 use crate::facts::Facts;
+use crate::failures::Saboteur;
 use crate::hostility::Hostility;
 use crate::job::{Job, JobState};
 use crate::log::Log;
@@ -112,6 +113,8 @@ pub(crate) struct Machine {
     pub(crate) random_agents: bool,
     /// Fates of the next copies, before chance decides (for scenarios).
     pub(crate) planned_fates: VecDeque<Fate>,
+    /// What fails on purpose (for scenarios).
+    pub(crate) saboteur: Saboteur,
     /// The page whose copies fail.
     pub(crate) broken_page: Option<PageNo>,
     pub(crate) next_number: u64,
@@ -152,6 +155,7 @@ impl Machine {
             allocations: Vec::new(),
             random_agents: false,
             planned_fates: VecDeque::new(),
+            saboteur: Saboteur::default(),
             broken_page: None,
             next_number: 0,
         }

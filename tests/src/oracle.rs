@@ -176,7 +176,7 @@ impl Machine {
                     "{id} ({:?}) failed without a reason: {error}",
                     open.request
                 );
-                self.restore(&open);
+                self.restore(&open, error);
                 Ok(())
             }
         }
@@ -184,7 +184,7 @@ impl Machine {
 
     /// A free that was refused leaves the allocation alive; after a change of rights that failed
     /// cards may or may not be kept from writing.
-    fn restore(&mut self, open: &OpenRequest) {
+    fn restore(&mut self, open: &OpenRequest, error: &RequestError) {
         if let Request::Protect { range, .. } = open.request {
             self.facts.each(range, |facts| facts.read_only_at = Some(u64::MAX));
         }
@@ -193,7 +193,13 @@ impl Machine {
             self.facts.last_unpin = self.stamp;
         }
         if let Some(range) = open.freeing {
-            self.facts.each(range, |facts| facts.live = true);
+            // Where it went wrong half way nobody has the pages any more, until they are freed.
+            let half =
+                matches!(error, RequestError::NotLetGo { .. } | RequestError::NotReleased { .. });
+            self.facts.each(range, |facts| {
+                facts.half_freed |= half;
+                facts.live = !facts.half_freed;
+            });
             self.allocations.push(range);
         }
     }
@@ -293,7 +299,9 @@ impl Machine {
                 matches!(open.request, Request::Alloc { bytes: 0, .. })
             }
             RequestError::OutOfAddressSpace { pages, .. } => {
+                // What a card does not let go stays out of use.
                 self.largest_gap() < pages.saturating_add(ALIGNMENT_SLACK)
+                    || self.cards.iter().any(|card| card.doubtful)
             }
             RequestError::NotAnAllocation { .. } => open.freeing.is_none(),
             RequestError::Unallocated { page, .. } | RequestError::Freed { page } => {
@@ -323,6 +331,14 @@ impl Machine {
             RequestError::CopyFailed { page, .. } => {
                 asked(page) && self.facts.had_failure(page, since)
                     || self.facts.last_failure >= since
+                    || self.cards.iter().any(|card| card.doubtful)
+            }
+            RequestError::NotLetGo { page, .. } | RequestError::NotReleased { page, .. } => {
+                let freed = open.freeing.is_some_and(|range| holds(range, page));
+                let about = asked(page)
+                    || freed
+                    || matches!(open.request, Request::Trim | Request::Alloc { .. });
+                about && self.facts.had_failure(page, since)
                     || self.cards.iter().any(|card| card.doubtful)
             }
             RequestError::Lost { page, .. } => asked(page) && self.may_be_lost(page),

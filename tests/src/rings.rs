@@ -42,7 +42,12 @@ impl Machine {
             Op::CardMap { memory, .. } => self.memory(*memory).generation,
             _ => 0,
         };
-        self.card_mut(card).ring.push_back(Queued { command, generation });
+        let refused = self.sabotaged(&command);
+        if refused == Some(StepErrorKind::TimedOut) {
+            self.stall(card);
+        }
+        let refused = refused.or_else(|| self.ring_command_fails(card));
+        self.card_mut(card).ring.push_back(Queued { command, generation, refused });
         self.kick_ring(card);
     }
 
@@ -66,6 +71,12 @@ impl Machine {
         let Some(head) = ring.ring.front().cloned() else {
             return Ok(());
         };
+        if let Some(kind) = head.refused {
+            self.card_mut(card).ring.pop_front();
+            self.refuse(card, &head, kind);
+            self.kick_ring(card);
+            return Ok(());
+        }
         if !self.carry_out(card, &head)? {
             self.card_mut(card).ring_scheduled = true;
             self.later(Work::Ring(card));
@@ -108,7 +119,7 @@ impl Machine {
     /// Takes translations away; true when nothing is in flight through them.
     fn unmap(&mut self, card: CardId, runs: &[Run]) -> bool {
         for (page, _, _) in flat(runs) {
-            self.card_mut(card).tlb.remove(&page);
+            self.card_mut(card).forget(page);
         }
         let agent = card.agent();
         !self.flights.values().any(|flight| {
@@ -151,7 +162,10 @@ impl Machine {
             );
             let generation = head.generation;
             let entry = Translation { memory, frame, rights, generation };
-            self.card_mut(card).tlb.insert(page, entry);
+            let state = self.card_mut(card);
+            state.forget(page);
+            state.not_mapped.remove(&page);
+            state.tlb.insert(page, entry);
         }
         Ok(())
     }
@@ -165,6 +179,10 @@ impl Machine {
             }
             let job = self.job_mut(fault.job);
             job.waits = job.waits.saturating_sub(1);
+            if self.lacks_refused(card, &fault) {
+                self.raise(card, fault.job, fault.need, fault.access);
+                continue;
+            }
             let held = self.held_by(card, &fault)?;
             self.say('x', format!("replay {id} of {} on {card}", fault.job));
             match fault.access {
@@ -175,6 +193,17 @@ impl Machine {
             }
         }
         Ok(())
+    }
+
+    /// Whether a resumed fault lacks a translation because of what the card refused: to insert it, or
+    /// to take the answer while it was there. The access faults again.
+    fn lacks_refused(&self, card: CardId, fault: &Fault) -> bool {
+        let state = &self.cards[usize::from(card.0)];
+        let lacks = |&(page, access): &(PageNo, farside_types::Access)| {
+            let refused = state.answers_refused || state.not_mapped.contains(&page);
+            refused && self.hit(card.agent(), page, access).is_none()
+        };
+        fault.pages().iter().any(lacks)
     }
 
     /// The translations that a resumed fault finds; all must be there at this instant.

@@ -17,6 +17,8 @@ pub enum Fate {
     Well,
     /// It fails after so many pages.
     Fails(u64),
+    /// A call of the host fails: it did so many pages, says so many, and gives this reason.
+    Refused(u64, u64, StepErrorKind),
     /// It does not answer in time; it acts and answers very late, unless its card is reset before.
     Silent,
 }
@@ -127,7 +129,7 @@ impl Machine {
         (life(from), life(to))
     }
 
-    fn note_failure(&mut self, command: &Command) {
+    pub(crate) fn note_failure(&mut self, command: &Command) {
         self.facts.last_failure = self.stamp;
         for run in command.op.runs() {
             self.facts.each(run.pages(), |facts| facts.failed = true);
@@ -135,14 +137,26 @@ impl Machine {
     }
 
     fn decide_fate(&mut self, command: &Command) -> Fate {
+        let sabotaged = self.sabotaged(command);
         if ends(&command.op).1.is_none() {
-            return Fate::Well;
+            let kind = sabotaged.or_else(|| self.host_call_fails());
+            return kind.map_or(Fate::Well, |kind| {
+                let (done, said) = self.partly(command);
+                Fate::Refused(done, said, kind)
+            });
         }
         let card = match command.executor {
             Executor::CardDma(card) | Executor::Link(card, _) => Some(card),
             Executor::HostCpu | Executor::Card(_) => None,
         };
         let to = ends(&command.op).1;
+        if let Some(kind) = sabotaged {
+            if let (StepErrorKind::TimedOut, Some(card)) = (kind, card) {
+                self.mark_doubtful(card, to);
+                return Fate::Silent;
+            }
+            return Fate::Fails(self.rng.below(command.op.pages()));
+        }
         if let Some(planned) = self.planned_fates.pop_front() {
             if let (Fate::Silent, Some(card)) = (planned, card) {
                 self.mark_doubtful(card, to);
@@ -166,9 +180,11 @@ impl Machine {
     /// Frames of these cards may be quarantined until a reset.
     pub(crate) fn mark_doubtful(&mut self, card: farside_types::CardId, to: Option<Place>) {
         self.card_mut(card).doubtful = true;
+        self.card_mut(card).deaf = true;
         if let Some(Place::Memory(memory)) = to {
             if let Some(other) = memory.card() {
                 self.card_mut(other).doubtful = true;
+                self.card_mut(other).deaf = true;
             }
         }
     }
@@ -222,6 +238,9 @@ impl Machine {
         if self.is_outdated(transfer) || self.end_is_lost(op) {
             return Ok(Err(GONE));
         }
+        if let Fate::Refused(done, said, kind) = transfer.fate {
+            return self.act_in_part(op, done).map(|()| Err(StepError { pages_done: said, kind }));
+        }
         match op {
             Op::HostUnmap { runs } => self.host_unmap(runs)?,
             Op::HostProtect { runs, rights } => self.host_protect(runs, *rights)?,
@@ -232,6 +251,31 @@ impl Machine {
             _ => {}
         }
         Ok(Ok(()))
+    }
+
+    /// A call of the host fails after so many pages.
+    fn act_in_part(&mut self, op: &Op, done: u64) -> Result<(), Violation> {
+        let pages: Vec<Run> = flat(op.runs())
+            .take(done as usize)
+            .map(|(page, src, dst)| Run { page, count: 1, src, dst })
+            .collect();
+        match op {
+            Op::HostUnmap { .. } => self.host_unmap(&pages),
+            Op::HostProtect { rights, .. } => self.host_protect(&pages, *rights),
+            Op::HostMap { rights, .. } => {
+                self.host_map(&pages, *rights);
+                Ok(())
+            }
+            Op::HostRelease { .. } => self.host_release(&pages),
+            Op::HostPoison { runs } => {
+                for (page, ..) in flat(runs) {
+                    *self.cpu.poison_failures.entry(page).or_default() += 1;
+                }
+                // Not one of them is poisoned; it may have been taken out of the map.
+                self.host_unmap(&pages)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn end_is_lost(&self, op: &Op) -> bool {
@@ -254,10 +298,16 @@ impl Machine {
             if rights == Rights::Read {
                 self.hurry_cpu(page, true)?;
             }
-            let Some(entry) = self.cpu.mapped.get_mut(&page) else {
-                return Err(Violation(format!("the CPU's rights to {page} change, unmapped")));
-            };
-            *entry = rights;
+            let failed = self.facts.get(page).is_some_and(|facts| facts.failed);
+            match self.cpu.mapped.get_mut(&page) {
+                Some(entry) => *entry = rights,
+                // A call that failed did more than it said.
+                None if failed => {}
+                None => {
+                    let what = format!("the CPU's rights to {page} change, unmapped");
+                    return Err(Violation(what));
+                }
+            }
             self.wake_threads(page);
         }
         Ok(())
@@ -284,6 +334,7 @@ impl Machine {
         for (page, ..) in flat(runs) {
             self.hurry_cpu(page, false)?;
             self.cpu.mapped.remove(&page);
+            self.cpu.poison_failures.remove(&page);
             self.cpu.poisoned.insert(page);
             self.wake_threads(page);
         }
@@ -296,7 +347,7 @@ impl Machine {
         let id = transfer.command.id;
         let stop = match transfer.fate {
             Fate::Fails(pages) => pages,
-            Fate::Well | Fate::Silent => u64::MAX,
+            Fate::Well | Fate::Silent | Fate::Refused(..) => u64::MAX,
         };
         let (from, to) = transfer.ends();
         let Some(to) = to else { return Ok(Ok(())) };

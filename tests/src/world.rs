@@ -3,7 +3,7 @@
 //! Like quinn's `Pair`: [`World::step`] does the next thing, [`World::drive`] goes on until
 //! nothing is left to do and then checks everything. Every run is a function of its [`Setup`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use farside_svm::{
@@ -16,6 +16,7 @@ use farside_types::{
 
 use crate::access::WordAccess;
 use crate::checker::{check_nothing_waits, check_quiet};
+use crate::failures::{Sabotage, Saboteur};
 use crate::hostility::Hostility;
 use crate::job::{Job, JobState, Script};
 use crate::log::describe;
@@ -125,6 +126,16 @@ impl World {
     /// Decides what becomes of the next copies and fills, in order.
     pub fn plan(&mut self, fates: impl IntoIterator<Item = Fate>) {
         self.machine.planned_fates.extend(fates);
+    }
+
+    /// Lets a command fail on purpose, counted from now on.
+    pub fn sabotage(&mut self, plan: Sabotage) {
+        self.machine.saboteur = Saboteur::new(plan);
+    }
+
+    /// Ends a sabotage; gives the commands that it struck.
+    pub fn end_sabotage(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.machine.saboteur).struck
     }
 
     /// Nothing is planned for copies any more.
@@ -338,6 +349,8 @@ impl World {
             }
             Reply::JobDropped { job } => self.drop_job(*job)?,
             Reply::CardSuspect { card, pages } => self.suspect(*card, *pages)?,
+            Reply::CardBroken { card } => self.machine.broken(*card)?,
+            Reply::ThreadsStuck { page, .. } => self.machine.stuck(*page)?,
         }
         self.news.push(reply);
         Ok(())
@@ -363,11 +376,15 @@ impl World {
 
     fn suspect(&mut self, card: CardId, pages: PageRange) -> Result<(), Violation> {
         let driver = &self.driver;
-        let is_lost = |page: PageNo| driver.page(page).state == PageState::Lost;
+        let facts = &self.machine.facts;
+        let dead: BTreeSet<PageNo> =
+            self.machine.arena.pages().filter(|&p| facts.get(p).is_none_or(|f| !f.live)).collect();
+        let is_lost =
+            |page: PageNo| dead.contains(&page) || driver.page(page).state == PageState::Lost;
         self.machine.give_up(card, pages, is_lost);
         let state = self.machine.card_mut(card);
         ensure!(state.doubtful || state.lost, "{card} is called suspect, but it answers in time");
-        if !state.suspect {
+        if !state.suspect && state.deaf {
             state.suspect = true;
             self.machine.later(Work::Reset(card));
         }
@@ -399,7 +416,7 @@ impl World {
         self.machine.random_agents = false;
         for card in (0..self.machine.cards.len()).map(|i| CardId(i as u8)) {
             let state = self.machine.card_mut(card);
-            if state.stalled && !state.suspect {
+            if state.stalled && !state.suspect && !state.halted {
                 self.machine.go_on(card);
             }
         }

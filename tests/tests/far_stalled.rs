@@ -182,8 +182,8 @@ fn a_card_that_stood_still_for_a_while_and_was_not_needed_goes_on() {
 }
 
 #[test]
-fn pages_that_a_card_does_not_let_go_are_given_up_within_the_limit_of_a_drain() {
-    const NAME: &str = "pages_that_a_card_does_not_let_go_are_given_up_within_the_limit_of_a_drain";
+fn pages_that_a_card_does_not_let_go_stay_where_they_are() {
+    const NAME: &str = "pages_that_a_card_does_not_let_go_stay_where_they_are";
     serve_if_asked(grace);
     within(LIMIT, NAME, || {
         let fixture = Fixture::start(NAME);
@@ -200,14 +200,54 @@ fn pages_that_a_card_does_not_let_go_are_given_up_within_the_limit_of_a_drain() 
             space.migrate(&held, STILL).unwrap();
             fixture.while_still(|| {
                 let started = Instant::now();
-                space.migrate(&held, MemoryId::HOST).unwrap_err();
+                let error = space.migrate(&held, MemoryId::HOST).unwrap_err();
                 assert!(started.elapsed() < PATIENCE);
-                expect_hung(holder.wait());
+                assert!(error.to_string().contains("does not let"), "{error}");
                 let at = space.locate(&held).unwrap();
-                assert!(at.iter().all(|part| part.state == PageState::Lost), "{at:?}");
+                assert!(at.iter().all(|part| part.owner == Some(STILL.memory())), "{at:?}");
+                expect_hung(holder.wait());
             });
         });
         fixture.thaw_and_use();
+        // Only once it was known not to answer, and reset, what was nowhere else is lost.
+        let at = space.locate(&held).unwrap();
+        assert!(at.iter().all(|part| part.state == PageState::Lost), "{at:?}");
+    });
+}
+
+#[test]
+fn a_card_that_stands_still_for_a_while_loses_no_page() {
+    const NAME: &str = "a_card_that_stands_still_for_a_while_loses_no_page";
+    serve_if_asked(grace);
+    within(LIMIT, NAME, || {
+        let fixture = Fixture::start(NAME);
+        let space = &fixture.space;
+        let busy = space.alloc_atomic::<AtomicU64>(PAGE, "busy").unwrap();
+        let beside = fixture.filled(80, PATTERN);
+        space.migrate(&beside, STILL).unwrap();
+        space.scope(|s| {
+            // It runs, so that letting go of a page has to be waited for.
+            let args = (Shared(&busy[..]), Value(u64::MAX));
+            let job = s.kernel("test.meet").launch_call(args).unwrap();
+            while busy[0].load(SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            fixture.still.freeze();
+            let error = space.migrate(&beside, MemoryId::HOST).unwrap_err();
+            assert!(error.to_string().contains("does not let"), "{error}");
+            std::thread::scope(|t| {
+                // Its first tries are in vain as well.
+                let reader = t.spawn(|| beside[0]);
+                std::thread::sleep(Duration::from_millis(300));
+                fixture.still.thaw();
+                assert_eq!(reader.join().unwrap(), PATTERN);
+            });
+            job.cancel();
+            drop(job.wait().unwrap_err());
+        });
+        assert!(beside.iter().all(|&word| word == PATTERN), "a page was lost");
+        space.kernel("farside.sum").call(Read(&beside)).unwrap();
+        space.check().unwrap();
     });
 }
 
@@ -381,6 +421,7 @@ fn a_kernel_that_keeps_its_memory_for_ever_costs_its_program_that_memory_and_nob
         beside.fill(1);
         let hoard = space.kernel("test.hoard").time_limit(Duration::from_millis(50));
         expect_hung(hoard.call((Write(&mut hoarded), Value(4_000u64))));
+        await_status(&path, |status| status.functions[0].hung_threads == 1);
         // Other memory, the same card.
         space.kernel("farside.increment").call(Write(&mut beside)).unwrap();
         assert!(beside.iter().all(|&word| word == 2));
@@ -393,9 +434,9 @@ fn a_kernel_that_keeps_its_memory_for_ever_costs_its_program_that_memory_and_nob
         drop(hoarded);
         drop(beside);
         drop(space);
-        // The function is another's before the kernel has ended.
+        // The function is another's before the kernel would have ended: it ends with the lease.
         await_status(&path, |status| {
-            status.functions[0].user.is_none() && status.functions[0].hung_threads == 1
+            status.functions[0].user.is_none() && status.functions[0].hung_threads == 0
         });
         let next = open();
         let mut fresh = next.alloc::<u64>(200 * PAGE).unwrap();

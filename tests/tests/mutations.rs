@@ -63,4 +63,6 @@ mutations! {
     retry_forever: RetryForever,
     lost_reads_as_zero: LostReadsAsZero,
     ignore_stream_order: IgnoreStreamOrder,
+    leave_unconfirmed: LeaveUnconfirmed,
+    forget_failed_answers: ForgetFailedAnswers,
 }

@@ -71,8 +71,8 @@ impl CardUnderTest {
         let card = CardId(0);
         let (transport, identity) = connect(card, place, PATIENCE)?;
         let fail = |error| LiveError::Card { card, error };
-        let (file, offset) = transport.memory().map_err(fail)?;
         let bytes = u64::from(identity.frames) * PAGE_SIZE as u64;
+        let (file, offset) = transport.memory(bytes).map_err(fail)?;
         let frames = Frames::Mapped(SharedMemory::of_file(file, offset, bytes)?);
         CardUnderTest::over(transport, frames)
     }
@@ -168,7 +168,8 @@ impl Target for CardUnderTest {
         if offset == register::DOORBELL {
             self.doorbells += 1;
             if self.doorbells % 2 == 0 {
-                return self.transport.ring_doorbell();
+                self.transport.ring_doorbell();
+                return;
             }
         }
         self.write_register(offset, &value.to_le_bytes());

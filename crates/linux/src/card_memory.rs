@@ -99,6 +99,14 @@ impl CardMemory {
         self.replace(memory_file(WHAT, u64::from(self.frames) * PAGE_SIZE as u64)?, 0)
     }
 
+    /// Has core dumps hold this memory, all of it, until it is replaced.
+    ///
+    /// # Errors
+    /// [`CardMemoryError::Memory`].
+    pub fn dump(&self) -> Result<(), CardMemoryError> {
+        Ok(self.mapping.dump(WHAT, true)?)
+    }
+
     /// Number of frames.
     pub fn frames(&self) -> u32 {
         self.frames

@@ -95,7 +95,8 @@ pub struct Part<'a> {
     pub shared: bool,
 }
 
-/// A shared mapping of a whole memory file. Not inherited by fork, never huge. Unmapped on drop.
+/// A shared mapping of a whole memory file. Not inherited by fork, never huge, in no core dump: to
+/// dump it would allocate every page of it. Unmapped on drop.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
@@ -166,6 +167,7 @@ impl Mapping {
         let base = NonNull::new(base).ok_or(Errno::NOMEM).map_err(fail("mmap"))?;
         let mapping = Mapping { base, bytes };
         mapping.advise(Advice::LinuxDontFork).map_err(fail("madvise(DONTFORK)"))?;
+        mapping.advise(Advice::LinuxDontDump).map_err(fail("madvise(DONTDUMP)"))?;
         match mapping.advise(Advice::LinuxNoHugepage) {
             // A kernel without huge pages does not know the request and does not need it.
             Ok(()) | Err(Errno::INVAL) => Ok(mapping),
@@ -199,12 +201,20 @@ impl Mapping {
         offset: u64,
     ) -> Result<(), MemoryError> {
         self.put(what, 0, self.bytes, Some(Part { file, offset, shared: true }))?;
-        self.advise(Advice::LinuxDontFork).map_err(|errno| MemoryError::Call {
-            call: "madvise(DONTFORK)",
-            what,
-            bytes: self.bytes as u64,
-            errno,
-        })
+        let bytes = self.bytes as u64;
+        let fail = |call| move |errno| MemoryError::Call { call, what, bytes, errno };
+        self.advise(Advice::LinuxDontFork).map_err(fail("madvise(DONTFORK)"))
+    }
+
+    /// Has a core dump hold what is mapped here, or not.
+    ///
+    /// # Errors
+    /// [`MemoryError::Call`].
+    pub fn dump(&self, what: &'static str, on: bool) -> Result<(), MemoryError> {
+        let advice = if on { Advice::LinuxDoDump } else { Advice::LinuxDontDump };
+        let bytes = self.bytes as u64;
+        let call = if on { "madvise(DODUMP)" } else { "madvise(DONTDUMP)" };
+        self.advise(advice).map_err(|errno| MemoryError::Call { call, what, bytes, errno })
     }
 
     /// Puts memory into the `bytes` bytes at `at`, at once for all threads: a part of a file, or
@@ -238,7 +248,12 @@ impl Mapping {
                 }
             }
         };
-        outcome.map(drop).map_err(fail)
+        outcome.map_err(fail)?;
+        // What is new there is in no core dump, as what was there before.
+        // SAFETY: the range was mapped just now; the advice does not change its contents.
+        unsafe { rustix::mm::madvise(start, bytes, Advice::LinuxDontDump) }.map_err(|errno| {
+            MemoryError::Call { call: "madvise(DONTDUMP)", what, bytes: bytes as u64, errno }
+        })
     }
 
     /// Lets a part of a reservation be read and written: empty pages of this process's own.
@@ -256,7 +271,7 @@ impl Mapping {
     }
 
     fn advise(&self, advice: Advice) -> Result<(), Errno> {
-        // SAFETY: the range is this mapping; neither advice changes its contents.
+        // SAFETY: the range is this mapping; no advice that is given here changes its contents.
         unsafe { rustix::mm::madvise(self.base().cast(), self.bytes, advice) }
     }
 }

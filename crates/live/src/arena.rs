@@ -37,9 +37,20 @@ use farside_linux::uffd::{
 /// Address space of an arena unless told otherwise: 64 GiB. It costs nothing until used.
 pub const DEFAULT_ARENA_BYTES: u64 = 64 << 30;
 
+/// What errors call it.
+const WHAT: &str = "farside-arena";
+
+/// Most address space of an arena: a host frame is the index of its page in 32 bits, which are not all
+/// used.
+pub const ARENA_BYTES_MAX: u64 = (1 << 44) - BLOCK_SIZE as u64;
+
 /// Most times that one page is taken out of the map again because it was mapped while being
 /// poisoned.
 const POISON_TRIES_MAX: u32 = 64;
+
+/// `MADV_DONTNEED_LOCKED` (Linux 5.18): `MADV_DONTNEED` for locked pages too. In neither `libc` nor
+/// `rustix`.
+const DONTNEED_LOCKED: libc::c_int = 24;
 
 /// Features without which there is no arena.
 const NEEDED: u64 = feature::MISSING_SHMEM | feature::MINOR_SHMEM;
@@ -66,6 +77,15 @@ pub enum ArenaError {
         /// The pages of the arena.
         arena: PageRange,
     },
+    /// More address space than frames have numbers for.
+    #[error(
+        "an address space of {bytes} bytes is not possible: {ARENA_BYTES_MAX} bytes (16 TiB less \
+         2 MiB) are the most there can be; ask for less"
+    )]
+    TooLarge {
+        /// What was asked for.
+        bytes: u64,
+    },
     /// The kernel lacks what the operation needs.
     #[error("cannot {operation}: this kernel lacks {needs}; run `farside doctor`")]
     Unsupported {
@@ -80,6 +100,15 @@ pub enum ArenaError {
     /// The memory could not be had.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    /// Locked pages cannot be taken out of the map.
+    #[error(
+        "{range} cannot be taken from the program: some of it is locked (mlock, mlockall), and this \
+         kernel takes no locked page away (MADV_DONTNEED_LOCKED, Linux 5.18); munlock it"
+    )]
+    Locked {
+        /// Which pages.
+        range: PageRange,
+    },
     /// A system call on pages failed.
     #[error("{call} on {range} failed: {errno}; run `farside doctor` to see what is supported")]
     Call {
@@ -90,6 +119,22 @@ pub enum ArenaError {
         /// The kernel's answer.
         errno: Errno,
     },
+}
+
+impl ArenaError {
+    /// The kernel's error number; what it would have said where it was not the kernel that refused.
+    pub fn errno(&self) -> Errno {
+        match self {
+            ArenaError::Uffd(error) => error.errno().unwrap_or(Errno::INVAL),
+            ArenaError::Call { errno, .. }
+            | ArenaError::Memory(MemoryError::Call { errno, .. }) => *errno,
+            ArenaError::Unsupported { .. } => Errno::NOSYS,
+            ArenaError::Bounds { .. }
+            | ArenaError::TooLarge { .. }
+            | ArenaError::Memory(_)
+            | ArenaError::Locked { .. } => Errno::INVAL,
+        }
+    }
 }
 
 /// What the arena can do on this kernel.
@@ -127,11 +172,11 @@ impl Arena {
     /// [`ArenaError::Uffd`] where userfaultfd is not to be had, [`ArenaError::Unsupported`] before
     /// Linux 5.14.
     pub fn new(bytes: u64) -> Result<Arena, ArenaError> {
-        const WHAT: &str = "farside-arena";
         let length = usize::try_from(bytes).unwrap_or(0);
-        // A host frame is the index of its page in 32 bits.
-        let fits = bytes >> farside_types::PAGE_SHIFT <= u64::from(u32::MAX);
-        if length == 0 || length % BLOCK_SIZE != 0 || !fits {
+        if bytes > ARENA_BYTES_MAX {
+            return Err(ArenaError::TooLarge { bytes });
+        }
+        if length == 0 || length % BLOCK_SIZE != 0 {
             return Err(MemoryError::Size { what: WHAT, bytes, multiple: BLOCK_SIZE as u64 }.into());
         }
         let uffd = Userfaultfd::open(FeatureSet(WANTED))?;
@@ -166,6 +211,17 @@ impl Arena {
         };
         arena.support.host_read_only = write_protect && arena.maps_write_protected();
         Ok(arena)
+    }
+
+    /// Has core dumps hold the pages that the program has mapped at that moment; never those that
+    /// are elsewhere, nor those that were never used.
+    ///
+    /// # Errors
+    /// [`ArenaError::Memory`].
+    pub fn dump(&self) -> Result<(), ArenaError> {
+        // The kernel dumps no page for which it would have to fault here. The alias, where every
+        // page of the file can be had, stays out.
+        Ok(self.program.dump(WHAT, true)?)
     }
 
     /// The pages of the arena.
@@ -239,14 +295,36 @@ impl Arena {
             return Ok(());
         }
         let start = self.program.base().wrapping_add(start);
-        retry(|| {
+        let bytes = range.bytes() as usize;
+        let dropped = retry(|| {
             // SAFETY: the range is within the program mapping (checked). On a shared file mapping
             // DONTNEED drops translations only; the bytes stay in the file.
-            unsafe {
-                rustix::mm::madvise(start.cast(), range.bytes() as usize, Advice::LinuxDontNeed)
+            unsafe { rustix::mm::madvise(start.cast(), bytes, Advice::LinuxDontNeed) }
+        });
+        match dropped {
+            Ok(()) => Ok(()),
+            // So the kernel answers for pages that the program has locked, and stops there.
+            Err(Errno::INVAL) => self.unmap_locked(range, start),
+            Err(errno) => Err(ArenaError::Call { call: "madvise(DONTNEED)", range, errno }),
+        }
+    }
+
+    /// [`Arena::unmap`] for pages of which some are locked (`mlock`, `mlockall`).
+    fn unmap_locked(&self, range: PageRange, start: *mut u8) -> Result<(), ArenaError> {
+        retry(|| {
+            // SAFETY: as in `unmap`, which has checked the range; locked pages are dropped as well,
+            // and stay locked wherever they are mapped again.
+            let failed =
+                unsafe { libc::madvise(start.cast(), range.bytes() as usize, DONTNEED_LOCKED) };
+            if failed == 0 {
+                return Ok(());
             }
+            Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::INVAL))
         })
-        .map_err(|errno| ArenaError::Call { call: "madvise(DONTNEED)", range, errno })
+        .map_err(|errno| match errno {
+            Errno::INVAL => ArenaError::Locked { range },
+            errno => ArenaError::Call { call: "madvise(DONTNEED_LOCKED)", range, errno },
+        })
     }
 
     /// Maps the pages of `range` as they are in the file and wakes the threads that wait for

@@ -10,6 +10,10 @@ impl Runtime {
         if let Some(probe) = self.probe {
             probe(command);
         }
+        self.unless_struck(command, || self.act(command))
+    }
+
+    fn act(&self, command: &Command) -> Result<(), StepError> {
         let memories = &self.memories;
         let arena = &memories.arena;
         match &command.op {

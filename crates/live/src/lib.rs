@@ -19,9 +19,12 @@ pub mod ring_card;
 mod runtime;
 mod threads;
 mod times;
+mod watchdog;
 
 pub use error::LiveError;
 pub use ring_card::{CardPlace, PlaceError, TransportError};
 pub use runtime::{Probe, Runtime, RuntimeConfig};
+#[cfg(feature = "mutations")]
+pub use runtime::{Strike, Struck};
 pub use threads::Machine;
 pub use times::TimeSpent;

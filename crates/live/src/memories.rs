@@ -8,7 +8,7 @@ use farside_card::Location;
 use farside_svm::{Place, Run, StepError, StepErrorKind};
 use farside_types::{CardId, MemoryId, PageRange};
 
-use crate::arena::Arena;
+use crate::arena::{Arena, ArenaError};
 use farside_linux::card_memory::{CardMemory, copy_pages, zero_pages};
 
 /// Host memory, the cards' memories and the bounce buffers.
@@ -100,17 +100,17 @@ impl Memories {
     }
 
     /// Calls `each` for every run until one fails, and says how far it came.
-    pub(crate) fn host_runs<E: std::fmt::Display>(
+    pub(crate) fn host_runs(
         &self,
         runs: &[Run],
-        mut each: impl FnMut(PageRange) -> Result<(), E>,
+        mut each: impl FnMut(PageRange) -> Result<(), ArenaError>,
     ) -> Result<(), StepError> {
         let mut pages_done = 0;
         for run in runs {
             if let Err(error) = each(run.pages()) {
                 tracing::error!(%error, pages = %run.pages(), "a paging call failed");
-                let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or(0);
-                return Err(StepError { pages_done, kind: StepErrorKind::Os(errno) });
+                let kind = StepErrorKind::Os(error.errno().raw_os_error());
+                return Err(StepError { pages_done, kind });
             }
             pages_done += u64::from(run.count);
         }

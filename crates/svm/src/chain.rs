@@ -20,9 +20,10 @@ use farside_types::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::command::{Executor, Run, Runs};
+use crate::command::{Executor, FaultIds, Run, Runs};
 use crate::event::StepErrorKind;
 use crate::fault::{FaultKey, HostFault, Work};
+use crate::stop::Holder;
 
 /// What is the same for all pages of a part: where they were, where they will be, and what has to
 /// happen in between.
@@ -188,10 +189,36 @@ pub(crate) struct Pending {
     pub(crate) executor: Executor,
     pub(crate) awaited: bool,
     pub(crate) part: u16,
-    /// A drain: its failure means that the card does not let go.
-    pub(crate) drain: bool,
-    /// A copy into this bounce buffer.
-    pub(crate) bounce: Option<u8>,
+    pub(crate) role: Role,
+}
+
+/// What a command does for its chain, and so what its failure means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Role {
+    /// Takes a mapping, or the right to write, from an agent.
+    Stop(AgentId),
+    /// Copies or fills.
+    Copy,
+    /// Copies into this bounce buffer.
+    CopyOut(u8),
+    /// Gives the host's frames back.
+    Release,
+    /// Maps for the CPU.
+    HostMap,
+    /// Inserts translations in a card.
+    CardMap,
+    /// Answers faults of a card.
+    Answer,
+}
+
+impl Pending {
+    /// Who is to let go.
+    pub(crate) fn stops(&self) -> Option<AgentId> {
+        match self.role {
+            Role::Stop(agent) => Some(agent),
+            _ => None,
+        }
+    }
 }
 
 /// One copy through a bounce buffer: `runs` of part `part`.
@@ -206,11 +233,25 @@ pub(crate) struct Hop {
 /// Why a chain fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Failure {
+    pub(crate) step: FailedStep,
     pub(crate) kind: StepErrorKind,
     /// First page that was not finished.
     pub(crate) page: PageNo,
     pub(crate) from: MemoryId,
     pub(crate) to: MemoryId,
+}
+
+/// The step that failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum FailedStep {
+    /// An agent did not let go.
+    Stop(AgentId),
+    /// The bytes did not arrive.
+    Copy,
+    /// The host's frames were not given back.
+    Release,
+    /// The pages were not mapped for the CPU.
+    Map,
 }
 
 /// The migration of some pages.
@@ -234,8 +275,10 @@ pub(crate) struct Chain {
     pub(crate) release: Vec<(CardId, FrameNo, u32)>,
     /// Cards that did not answer in time and may still use those frames: quarantine them instead.
     pub(crate) suspects: MemorySet,
-    /// Those whose drain of several pages timed out: they keep their mappings when it rolls back.
-    pub(crate) undrained: AgentSet,
+    /// Agents that did not let go.
+    pub(crate) holders: Vec<Holder>,
+    /// The answer that it gives to its faults, until that has arrived.
+    pub(crate) answer: Option<FaultIds>,
     pub(crate) hops: VecDeque<Hop>,
     pub(crate) bounce: Option<u8>,
     /// Number of the last host fault that was known when pages were mapped for the CPU.
@@ -259,12 +302,19 @@ impl Chain {
             failure: None,
             release: Vec::new(),
             suspects: MemorySet::EMPTY,
-            undrained: AgentSet::EMPTY,
+            holders: Vec::new(),
+            answer: None,
             hops: VecDeque::new(),
             bounce: None,
             host_faults: 0,
             host: None,
         }
+    }
+
+    /// Notes why it fails; the first reason counts.
+    pub(crate) fn fail(&mut self, part: u16, step: FailedStep, page: PageNo, kind: StepErrorKind) {
+        let Transition { from, at, .. } = self.parts[part as usize].transition;
+        self.failure.get_or_insert(Failure { step, kind, page, from, to: at });
     }
 
     /// Whether something that the present stage waits for is still out.

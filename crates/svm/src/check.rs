@@ -1,6 +1,6 @@
 //! The driver's own audit: tables that must agree do agree. For tests, at quiet points.
 
-use farside_types::{CardId, MemoryId, PageNo, PageRange};
+use farside_types::{AgentId, CardId, MemoryId, PageNo, PageRange};
 
 use crate::Driver;
 use crate::page::{NO_CHAIN, PageEntry, PageState};
@@ -34,6 +34,9 @@ impl Driver {
         match entry.state {
             PageState::Unallocated => return fail("an allocation holds an unallocated page"),
             PageState::Moving => return self.check_moving(page, entry),
+            PageState::Tombstone if self.lingering.iter().any(|r| r.contains(page)) => {
+                return self.check_lingering(page, entry);
+            }
             PageState::Tombstone => return Ok(()),
             state if state != entry.settled_state() => return fail("its copies say otherwise"),
             _ => {}
@@ -47,7 +50,7 @@ impl Driver {
         if copies.len() > 1 && !writers.is_empty() {
             return fail("it has several copies and a writer");
         }
-        if copies.is_empty() && !mappers.is_empty() {
+        if copies.is_empty() && !mappers.is_empty() && entry.state != PageState::Lost {
             return fail("it is mapped and has no copy");
         }
         if !copies.is_empty() && !copies.contains(entry.owner()) {
@@ -56,13 +59,23 @@ impl Driver {
         if !copies.and(self.dead).is_empty() {
             return fail("it has a copy on a card that is gone");
         }
-        for agent in mappers.iter() {
+        let stuck = |agent: &AgentId| self.stuck.contains(agent.home());
+        for agent in mappers.iter().filter(|agent| !copies.is_empty() && !stuck(agent)) {
             let at = location(agent, copies, entry.owner());
             if !self.config.capabilities.can_map(agent, at) {
                 return fail("an agent maps a memory it cannot reach");
             }
         }
         Ok(())
+    }
+
+    /// Nobody but cards that do not let go maps what was freed.
+    fn check_lingering(&self, page: PageNo, entry: &PageEntry) -> Result<(), String> {
+        let free = |agent: &AgentId| !self.stuck.contains(agent.home());
+        match entry.directory.mappers().iter().find(free) {
+            Some(agent) => Err(format!("{page} was freed, and {agent} still maps it")),
+            None => Ok(()),
+        }
     }
 
     fn check_moving(&self, page: PageNo, entry: &PageEntry) -> Result<(), String> {

@@ -109,6 +109,9 @@ impl Run {
 /// The pages of one command, ascending, without overlap. Shared by the steps of a chain.
 pub type Runs = Arc<[Run]>;
 
+/// The faults that one command answers. Shared with whoever has to answer them again.
+pub type FaultIds = Arc<[FaultId]>;
+
 /// One end of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Place {
@@ -181,12 +184,12 @@ pub enum Op {
     /// in ring order, so each makes progress whatever is invalidated afterwards.
     CardResume {
         /// Which faults.
-        faults: Box<[FaultId]>,
+        faults: FaultIds,
     },
     /// End the accesses that raised these faults with an error; their jobs fail.
     CardCancel {
         /// Which faults.
-        faults: Box<[FaultId]>,
+        faults: FaultIds,
         /// Why.
         reason: CancelReason,
     },

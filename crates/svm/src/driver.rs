@@ -41,6 +41,10 @@ pub struct Driver {
     pub(crate) dead: MemorySet,
     /// Cards that were reset and still have chains to end.
     pub(crate) resetting: MemorySet,
+    /// Cards that did not let go of something since they were last reset.
+    pub(crate) stuck: MemorySet,
+    /// Cards that fail what a card cannot fail, until they are reset.
+    pub(crate) distrusted: MemorySet,
     /// What cards that did not answer in time may still write.
     pub(crate) quarantine: Vec<crate::lost::Quarantined>,
     pub(crate) chains: Vec<Chain>,
@@ -53,8 +57,12 @@ pub struct Driver {
     pub(crate) work: VecDeque<Work>,
     /// Waits for a free chain.
     pub(crate) chain_waiters: VecDeque<Work>,
-    /// Commands that poison a page for the CPU and are not answered yet.
-    pub(crate) poisoning: Vec<(farside_types::CommandId, PageNo)>,
+    /// Commands of no chain that are not answered yet.
+    pub(crate) loose: VecDeque<crate::loose::Loose>,
+    /// Commands to let go of freed pages that nobody waits for any more.
+    pub(crate) late_stops: Vec<crate::stop::LateStop>,
+    /// Freed allocations whose addresses are in use until all have let go.
+    pub(crate) lingering: Vec<PageRange>,
     /// Waits until pages are poisoned, or allocated, in full.
     pub(crate) poison_waiters: Vec<Work>,
     /// Pages at which threads of the program stand. Work for others is stale: the threads went on
@@ -90,6 +98,8 @@ pub(crate) struct CardState {
     pub(crate) waiting: VecDeque<Work>,
     /// Frames that evictions under way will free.
     pub(crate) evicting: u32,
+    /// Translations that it failed to insert, in a row.
+    pub(crate) maps_failed: u8,
 }
 
 impl CardState {
@@ -177,6 +187,7 @@ impl Driver {
                 running: 0,
                 waiting: VecDeque::new(),
                 evicting: 0,
+                maps_failed: 0,
             })
             .collect();
         let mut driver = Driver {
@@ -186,6 +197,8 @@ impl Driver {
             now: Time::ZERO,
             dead: MemorySet::EMPTY,
             resetting: MemorySet::EMPTY,
+            stuck: MemorySet::EMPTY,
+            distrusted: MemorySet::EMPTY,
             quarantine: Vec::new(),
             chains: Vec::new(),
             idle_chains: Vec::new(),
@@ -195,7 +208,9 @@ impl Driver {
             launches: Launches::default(),
             work: VecDeque::new(),
             chain_waiters: VecDeque::new(),
-            poisoning: Vec::new(),
+            loose: VecDeque::new(),
+            late_stops: Vec::new(),
+            lingering: Vec::new(),
             poison_waiters: Vec::new(),
             standing: BTreeMap::new(),
             bounce_waiters: VecDeque::new(),
@@ -346,7 +361,8 @@ impl Driver {
 
     /// Every allocation, ascending.
     pub fn objects(&self) -> Vec<ObjectView> {
-        self.space.objects().map(|object| object.view()).collect()
+        let alive = self.space.objects().filter(|object| !self.lingering.contains(&object.range));
+        alive.map(|object| object.view()).collect()
     }
 
     /// The allocation nearest to `addr`, for the message about a wild address.

@@ -206,3 +206,14 @@ pub enum StepErrorKind {
     /// The card is gone.
     CardGone,
 }
+
+impl std::fmt::Display for StepErrorKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            StepErrorKind::Transfer => f.write_str("the executor refused or failed it"),
+            StepErrorKind::TimedOut => f.write_str("no answer in time"),
+            StepErrorKind::Os(errno) => std::io::Error::from_raw_os_error(*errno).fmt(f),
+            StepErrorKind::CardGone => f.write_str("the card is gone"),
+        }
+    }
+}

@@ -137,6 +137,7 @@ impl Driver {
         if pinned
             || held
             || gone
+            || self.is_being_poisoned(page, entry)
             || entry.has(flag::STAYS)
             || entry.has(flag::DOOMED)
             || entry.has(flag::PLANNED)

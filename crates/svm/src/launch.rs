@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use farside_types::{CardId, JobId, StreamId};
 use serde::{Deserialize, Serialize};
 
-use crate::command::{Executor, Op, Phase, Wait};
+use crate::command::Op;
 use crate::mutation::Mutation;
 use crate::{Driver, Reply};
 
@@ -18,7 +18,7 @@ pub(crate) struct Launches {
 
 impl Driver {
     pub(crate) fn launch(&mut self, job: JobId, card: CardId, stream: StreamId) {
-        if !self.is_usable(card.memory()) {
+        if !self.is_usable(card.memory()) || self.distrusted.contains(card.memory()) {
             self.replies.push_back(Reply::JobDropped { job });
             return;
         }
@@ -35,7 +35,7 @@ impl Driver {
             return;
         };
         self.cards[card.0 as usize].running += 1;
-        self.loose(Executor::Card(card), Wait::Posted, Phase::Finalize, Op::CardLaunch { job });
+        self.loose(card, Op::CardLaunch { job });
     }
 
     pub(crate) fn job_done(&mut self, job: JobId) {

@@ -6,11 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::Driver;
 use crate::chain::{Chain, Pending, Stage};
-use crate::command::{Executor, Op, Phase, Run, Runs, Wait};
+use crate::command::{Executor, Op, Run};
 use crate::event::{StepError, StepErrorKind};
 use crate::fault::FaultKey;
 use crate::frames::Frames;
-use crate::mutation::Mutation;
 use crate::page::{PageState, flag};
 use crate::residency::Residency;
 
@@ -44,6 +43,8 @@ impl Driver {
 
     /// A card writes nothing any more of what was begun before now.
     fn clear_suspect(&mut self, now: Time, memory: MemoryId) {
+        self.stuck = self.stuck.without(memory);
+        self.distrusted = self.distrusted.without(memory);
         for chain in &mut self.chains {
             chain.suspects = chain.suspects.without(memory);
         }
@@ -99,6 +100,8 @@ impl Driver {
             self.scrub(range);
         }
         self.drop_mapper(card);
+        self.forget_loose(card);
+        self.end_lingering();
         self.forget_card(card);
         let waiting = std::mem::take(&mut self.cards[card.0 as usize].waiting);
         self.work.extend(waiting);
@@ -137,6 +140,11 @@ impl Driver {
         for range in ranges {
             self.table.for_each_mut(range, |_, entry| entry.directory.unmap(gone));
         }
+        self.late_stops.retain(|late| !late.is_of(card));
+        for chain in &mut self.chains {
+            chain.holders.retain(|holder| !holder.is(card.agent()));
+        }
+        self.cards[card.0 as usize].maps_failed = 0;
     }
 
     /// The card's tables start anew. Frames that chains still hold are forgotten with them.
@@ -208,6 +216,8 @@ impl Driver {
         };
         let entry = *self.table.get(page);
         let displaced = crate::plan::displaced(entry.directory.mappers(), &entry, left, first);
+        // They map a memory that is gone, which is no mapping of the page.
+        self.table.get_mut(page).directory.unmap(displaced);
         self.invalidate(page, displaced);
         let entry = self.table.get_mut(page);
         entry.directory.set_copies(left);
@@ -221,15 +231,15 @@ impl Driver {
     }
 
     /// Takes translations of bytes that are gone away. Nobody waits: ring order puts it before
-    /// whatever the cards map next, and what they read meanwhile is a dead card's.
+    /// whatever the cards map next, and what they read meanwhile is a dead card's. Of a
+    /// page that is lost they stay in the directory until they have answered.
     fn invalidate(&mut self, page: PageNo, agents: AgentSet) {
-        self.table.get_mut(page).directory.unmap(agents);
         let frame = self.table.host_frame(page);
         for card in agents.iter().filter_map(farside_types::AgentId::card) {
             if !self.is_dead(card.memory()) {
                 let runs = [Run { page, count: 1, src: frame, dst: frame }].as_slice().into();
                 let op = Op::CardUnmap { runs };
-                self.loose(Executor::Card(card), Wait::Posted, Phase::Finalize, op);
+                self.loose(card, op);
             }
         }
     }
@@ -252,29 +262,6 @@ impl Driver {
         let moved = crate::Moved { at, range, from: Some(from), to: from, reason };
         self.history.push(moved);
         self.poison(page);
-    }
-
-    /// Pages that an undrained card can still write: nobody knows what they hold. Gives the first.
-    pub(crate) fn lose_written(&mut self, index: u32, card: CardId, runs: &Runs) -> Option<PageNo> {
-        let mut first = None;
-        for page in runs.iter().flat_map(|run: &Run| run.pages().pages()) {
-            let entry = *self.table.get(page);
-            if !entry.directory.writers().contains(card.agent()) {
-                continue;
-            }
-            if let Some(on) = entry.owner().card().filter(|on| !self.is_dead(on.memory())) {
-                self.chains[index as usize].let_go(on, entry.frame, 1);
-                self.cards[on.0 as usize].residency.remove(PageRange::page(page));
-            }
-            if entry.owner().is_host() && !self.mutated.on(Mutation::ReuseAfterTimeout) {
-                self.table.get_mut(page).set(flag::HOST_UNSAFE, true);
-                let held = Held::Host(PageRange::page(page));
-                self.put_in_quarantine(MemorySet::only(card.memory()), held);
-            }
-            self.lose(page);
-            first = first.or(Some(page));
-        }
-        first
     }
 }
 

@@ -9,7 +9,8 @@ use farside_types::{
 use crate::Driver;
 use crate::capability::Transport;
 use crate::chain::{
-    Chain, End, Failure, Fill, Hop, Part, Pending, Stage, Transition, cut_runs, push_page,
+    Chain, End, FailedStep, Failure, Fill, Hop, Part, Pending, Role, Stage, Transition, cut_runs,
+    push_page,
 };
 use crate::command::{Command, Executor, Op, Phase, Place, Run, Runs, Wait};
 use crate::driver::Due;
@@ -18,6 +19,7 @@ use crate::fault::{FaultKey, HostFault, Work};
 use crate::lost::{Held, cards_of};
 use crate::mutation::Mutation;
 use crate::page::PageState;
+use crate::stop::nth_page;
 
 /// Bits of a command's id that name its chain.
 const CHAIN_BITS: u32 = 24;
@@ -123,14 +125,9 @@ impl Driver {
             Wait::Posted if on_card => self.stats.posted_commands += 1,
             _ => {}
         }
-        let drain = matches!(op, Op::CardUnmap { .. } | Op::CardProtect { .. });
         let chain = &mut self.chains[index as usize];
-        let awaited = wait == Wait::Awaited;
-        let bounce = match op {
-            Op::Copy { to: Place::Bounce(slot), .. } => Some(slot),
-            _ => None,
-        };
-        chain.pending.push(Pending { command: id, executor, awaited, part, drain, bounce });
+        let (awaited, role) = (wait == Wait::Awaited, role_of(executor, phase, &op));
+        chain.pending.push(Pending { command: id, executor, awaited, part, role });
         let epoch = Epoch(chain.epoch);
         let reason = chain.parts[part as usize].transition.reason;
         self.commands.push_back(Command { id, epoch, executor, wait, phase, reason, op });
@@ -220,7 +217,7 @@ impl Driver {
     ) {
         let index = (command.0 & u64::from(LOOSE)) as u32;
         if index == LOOSE {
-            return self.poison_done(command);
+            return self.loose_done(command, result);
         }
         let trusting = self.mutated.on(Mutation::TrustLateCompletions);
         let known = self.chains.get(index as usize).and_then(|chain| {
@@ -229,13 +226,17 @@ impl Driver {
             found.filter(|_| same).or((trusting && !chain.pending.is_empty()).then_some(0))
         });
         let Some(at) = known else {
-            self.stats.late_completions += 1;
+            if !self.late_stop_done(command, result) {
+                self.stats.late_completions += 1;
+            }
             return;
         };
         let chain = &mut self.chains[index as usize];
         let pending = chain.pending.swap_remove(at);
-        if let Err(error) = result {
-            self.step_failed(index, pending, error);
+        match result {
+            Err(error) => self.step_failed(index, pending, error),
+            Ok(()) if pending.role == Role::CardMap => self.map_came(pending, true),
+            Ok(()) => {}
         }
         self.advance(now, index);
     }
@@ -244,12 +245,14 @@ impl Driver {
         if self.mutated.on(Mutation::IgnoreCopyFailure) {
             return;
         }
-        if pending.drain && error.kind == StepErrorKind::CardGone {
-            return;
-        }
-        if pending.drain {
-            return self.drain_failed(index, pending);
-        }
+        let step = match pending.role {
+            Role::Stop(agent) => return self.stop_failed(index, pending, agent, error),
+            Role::Answer => return self.chain_answer_failed(index, pending, error.kind),
+            Role::CardMap => return self.map_came(pending, false),
+            Role::Copy | Role::CopyOut(_) => FailedStep::Copy,
+            Role::Release => FailedStep::Release,
+            Role::HostMap => FailedStep::Map,
+        };
         let chain = &mut self.chains[index as usize];
         if error.kind == StepErrorKind::TimedOut {
             let suspects = cards_of(pending.executor);
@@ -258,13 +261,24 @@ impl Driver {
             self.guard(index, pending, suspects);
         }
         let chain = &mut self.chains[index as usize];
-        if !pending.awaited && chain.stage == Stage::Closing {
-            return;
-        }
         let part = &chain.parts[pending.part as usize];
         let page = nth_page(&part.runs, error.pages_done).unwrap_or(part.first_page());
-        let Transition { from, at, .. } = part.transition;
-        chain.failure.get_or_insert(Failure { kind: error.kind, page, from, to: at });
+        chain.fail(pending.part, step, page, error.kind);
+    }
+
+    /// A card has inserted translations for a chain, or failed to.
+    fn map_came(&mut self, pending: Pending, well: bool) {
+        if let Executor::Card(card) = pending.executor {
+            self.map_answered(card, well);
+        }
+    }
+
+    /// A card did not take the answer to its faults.
+    fn chain_answer_failed(&mut self, index: u32, pending: Pending, kind: StepErrorKind) {
+        let faults = self.chains[index as usize].answer.take();
+        if let (Executor::Card(card), Some(faults)) = (pending.executor, faults) {
+            self.answer_failed(card, faults, kind);
+        }
     }
 
     /// Goes on as far as nothing is waited for.
@@ -333,8 +347,8 @@ impl Driver {
         });
         let Some(part) = lost else { return true };
         let Transition { from, at, .. } = part.transition;
-        let page = part.first_page();
-        chain.failure = Some(Failure { kind: StepErrorKind::CardGone, page, from, to: at });
+        let (step, kind, page) = (FailedStep::Copy, StepErrorKind::CardGone, part.first_page());
+        chain.failure = Some(Failure { step, kind, page, from, to: at });
         false
     }
 
@@ -435,8 +449,8 @@ impl Driver {
         let part = chain.hops.front().map_or(0, |hop| hop.part);
         let part = &chain.parts[part as usize];
         let Transition { from, at, .. } = part.transition;
-        let page = part.first_page();
-        chain.failure = Some(Failure { kind: StepErrorKind::TimedOut, page, from, to: at });
+        let (step, kind, page) = (FailedStep::Copy, StepErrorKind::TimedOut, part.first_page());
+        chain.failure = Some(Failure { step, kind, page, from, to: at });
         true
     }
 
@@ -570,14 +584,19 @@ impl Driver {
     }
 }
 
-/// The page after `done` pages of the runs.
-fn nth_page(runs: &[Run], done: u64) -> Option<PageNo> {
-    let mut left = done;
-    for run in runs {
-        if left < u64::from(run.count) {
-            return Some(run.page.offset(left));
+/// What a command does for its chain.
+fn role_of(executor: Executor, phase: Phase, op: &Op) -> Role {
+    match (op, executor) {
+        (Op::CardUnmap { .. } | Op::CardProtect { .. }, Executor::Card(card)) => {
+            Role::Stop(card.agent())
         }
-        left -= u64::from(run.count);
+        (Op::HostUnmap { .. }, _) => Role::Stop(AgentId::CPU),
+        (Op::HostProtect { .. }, _) if phase == Phase::Setup => Role::Stop(AgentId::CPU),
+        (Op::HostProtect { .. } | Op::HostMap { .. }, _) => Role::HostMap,
+        (Op::HostRelease { .. }, _) => Role::Release,
+        (Op::CardMap { .. }, _) => Role::CardMap,
+        (Op::Copy { to: Place::Bounce(slot), .. }, _) => Role::CopyOut(*slot),
+        (Op::CardResume { .. } | Op::CardCancel { .. }, _) => Role::Answer,
+        _ => Role::Copy,
     }
-    None
 }

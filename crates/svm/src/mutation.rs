@@ -46,11 +46,15 @@ pub enum Mutation {
     LostReadsAsZero,
     /// Starts launches of one stream together (launch order).
     IgnoreStreamOrder,
+    /// Takes an agent out of a page's directory although its unmap failed (rule 2).
+    LeaveUnconfirmed,
+    /// Forgets a command of no chain that failed (rule 8).
+    ForgetFailedAnswers,
 }
 
 impl Mutation {
     /// Every mutation.
-    pub const ALL: [Mutation; 20] = [
+    pub const ALL: [Mutation; 22] = [
         Mutation::SkipDrain,
         Mutation::CopyBeforeUnmap,
         Mutation::MapBeforeCopy,
@@ -71,6 +75,8 @@ impl Mutation {
         Mutation::RetryForever,
         Mutation::LostReadsAsZero,
         Mutation::IgnoreStreamOrder,
+        Mutation::LeaveUnconfirmed,
+        Mutation::ForgetFailedAnswers,
     ];
 }
 

@@ -75,6 +75,11 @@ impl Directory {
         }
     }
 
+    /// Without copies, and with those agents of the set that map the page, for reading.
+    pub(crate) fn only(self, agents: AgentSet) -> Directory {
+        Directory(u64::from(self.mappers().and(agents).0))
+    }
+
     /// Strikes every agent of the set out.
     pub(crate) fn unmap(&mut self, agents: AgentSet) {
         let bits = u64::from(agents.0);

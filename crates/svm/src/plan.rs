@@ -71,7 +71,9 @@ impl Driver {
         }
         let directory = entry.directory;
         let held = if access.is_write() { directory.writers() } else { directory.mappers() };
-        if held.contains(agent) {
+        // One that has not let go may be in the directory of a page that it cannot reach.
+        let at = location(agent, directory.copies(), entry.owner());
+        if held.contains(agent) && self.reaches(agent, at) {
             return Resolve::Resident;
         }
         let decision = match self.settle_fight(now, page, &entry, agent, access) {

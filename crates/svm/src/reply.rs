@@ -1,8 +1,10 @@
 //! What the driver tells the program.
 
-use farside_types::{CardId, JobId, MemoryId, PageNo, PageRange, RequestId, VirtAddr};
+use farside_types::{AgentId, CardId, JobId, MemoryId, PageNo, PageRange, RequestId, VirtAddr};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::event::StepErrorKind;
 
 /// An answer, or news, for the program. Polled with [`crate::Driver::poll_reply`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +28,21 @@ pub enum Reply {
         card: CardId,
         /// The first pages it would not let go.
         pages: PageRange,
+    },
+    /// A card fails commands that a card cannot fail: it launches nothing until it is reset, or
+    /// gone. The machine is to see to that.
+    CardBroken {
+        /// The card.
+        card: CardId,
+    },
+    /// Threads of the program wait for this page, which they cannot have, and their accesses could
+    /// not be ended with an error either. The machine is to end the program and say why: they would
+    /// wait for ever.
+    ThreadsStuck {
+        /// The page.
+        page: PageNo,
+        /// Why not.
+        kind: StepErrorKind,
     },
 }
 
@@ -119,6 +136,24 @@ pub enum RequestError {
         from: MemoryId,
         /// Destination.
         to: MemoryId,
+    },
+    /// An agent did not let a page go that was to move, or be freed.
+    #[error("{agent} does not let {page} go ({why}); nothing was lost, try again")]
+    NotLetGo {
+        /// The page.
+        page: PageNo,
+        /// Who holds it.
+        agent: AgentId,
+        /// Why.
+        why: StepErrorKind,
+    },
+    /// The host's memory of a page was not given back.
+    #[error("the host's memory of {page} could not be given back ({why}); try again")]
+    NotReleased {
+        /// The page.
+        page: PageNo,
+        /// Why.
+        why: StepErrorKind,
     },
     /// A page was lost with its card.
     #[error("{page} was lost with {memory}; free the allocation and make the data again")]

@@ -14,9 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::Driver;
 use crate::chain::{End, Fill, Part, Transition};
-use crate::command::{Executor, Op, Phase, Run, Wait};
+use crate::command::{Op, Run};
 use crate::event::{Advice, Request};
 use crate::fault::Work;
+use crate::mutation::Mutation;
 use crate::page::{PageEntry, PageState, flag};
 use crate::placement::Action;
 use crate::reply::{Outcome, Reply, RequestError};
@@ -36,6 +37,8 @@ pub(crate) struct OpenRequest {
     /// Grows with every request.
     serial: u64,
     pages_moved: u64,
+    /// Chains of it that were rolled back and tried again.
+    attempts: u8,
     error: Option<RequestError>,
 }
 
@@ -136,8 +139,9 @@ impl Driver {
     ) {
         self.next_request += 1;
         let serial = self.next_request;
+        let (chains, pages_moved, attempts, error) = (0, 0, 0, None);
         let request =
-            OpenRequest { kind, left, whole, chains: 0, serial, pages_moved: 0, error: None };
+            OpenRequest { kind, left, whole, chains, serial, pages_moved, attempts, error };
         self.requests.insert(id, request);
         self.work.push_back(Work::Request(id));
     }
@@ -187,7 +191,7 @@ impl Driver {
             let about_all = matches!(request.kind, RequestKind::Free | RequestKind::Alloc);
             about_all && request.whole == range
         });
-        if freed_already {
+        if freed_already || self.lingering.contains(&range) {
             return Err(not_one);
         }
         self.table.for_each_mut(range, |_, entry| entry.set(flag::DOOMED, true));
@@ -377,7 +381,7 @@ impl Driver {
         self.table.get_mut(page).directory.map(agent, rights);
         let runs = [Run { page, count: 1, src: frame, dst: frame }].as_slice().into();
         let op = Op::CardMap { runs, memory, rights };
-        self.loose(Executor::Card(card), Wait::Posted, Phase::Finalize, op);
+        self.loose(card, op);
     }
 
     fn protect(
@@ -666,9 +670,10 @@ impl Driver {
     pub(crate) fn request_rolled_back(&mut self, id: RequestId, chain: u32, error: RequestError) {
         let Some(request) = self.requests.get_mut(&id) else { return };
         request.chains -= 1;
-        if matches!(request.kind, RequestKind::Free | RequestKind::Protect) {
-            // Who did not let go has lost its mapping in the books and is suspect: what is left
-            // has nobody to stop, and so it cannot fail again.
+        request.attempts = request.attempts.saturating_add(1);
+        let again = matches!(request.kind, RequestKind::Free | RequestKind::Protect);
+        let spent = request.attempts >= self.config.limits.attempts;
+        if again && (!spent || self.mutated.on(Mutation::RetryForever)) {
             let parts = self.chains[chain as usize].parts.iter();
             request.left.extend(parts.flat_map(|part| part.runs.iter().map(Run::pages)));
             return self.work.push_back(Work::Request(id));
@@ -731,12 +736,20 @@ impl Driver {
 
     /// The addresses of a freed allocation can be used again.
     fn remove_object(&mut self, range: PageRange) {
+        self.placement.on_free(range);
+        if self.is_held(range) {
+            return self.lingering.push(range);
+        }
+        self.give_addresses_back(range);
+    }
+
+    /// Nobody maps a page of the freed allocation any more.
+    pub(crate) fn give_addresses_back(&mut self, range: PageRange) {
         self.table.for_each_mut(range, |_, entry| {
             let flags = entry.flags & (flag::POISONED | flag::HOST_UNSAFE);
             *entry = PageEntry { flags, ..PageEntry::default() };
         });
         self.space.remove(range.start);
-        self.placement.on_free(range);
     }
 
     /// Whether `page` belongs to an allocation that the program was not told of yet.

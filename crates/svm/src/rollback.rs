@@ -1,17 +1,18 @@
-//! Rolling a chain back: copies that fail, executors that do not answer, cards that do not drain.
+//! Rolling a chain back: steps that fail, executors that do not answer, agents that do not let go.
 //! The source stays valid, and nothing is used again that somebody may still write.
 
-use farside_types::{AgentId, AgentSet, CancelReason, MemoryId, MemorySet, Time};
+use farside_types::{AgentId, CancelReason, MemorySet, Time};
 
 use crate::Driver;
-use crate::chain::{End, Failure, Fill, Part, Pending, Transition};
-use crate::command::{Executor, Run};
+use crate::chain::{FailedStep, Failure, Fill, Part, Pending, Role};
+use crate::command::Executor;
 use crate::event::{StepError, StepErrorKind};
 use crate::fault::Work;
 use crate::lost::Held;
 use crate::mutation::Mutation;
 use crate::page::{NO_CHAIN, PageState, flag};
-use crate::reply::{Reply, RequestError};
+use crate::reply::RequestError;
+use crate::stop::holding;
 
 impl Driver {
     /// Back to where it was: the source is valid, what was found for the destination is given back.
@@ -23,8 +24,8 @@ impl Driver {
         chain.hops.clear();
         let failure = chain.failure.take();
         let parts = std::mem::take(&mut chain.parts);
-        for part in &parts {
-            self.restore_pages(index, part);
+        for (number, part) in parts.iter().enumerate() {
+            self.restore_pages(index, number as u16, part);
         }
         self.chains[index as usize].parts = parts;
         self.retry_faults(index);
@@ -43,10 +44,13 @@ impl Driver {
         }
     }
 
-    fn restore_pages(&mut self, index: u32, part: &Part) {
+    /// Only who is known to have let go has left the directory: whoever plans these pages next, or
+    /// frees one of them, stops all others again.
+    fn restore_pages(&mut self, index: u32, number: u16, part: &Part) {
         let transition = part.transition;
-        let undrained = self.still_mapping(index);
+        let holders = self.holders(index, number);
         let lost = transition.needs_frames();
+        let mut at = 0;
         for run in part.runs.iter() {
             if let Some(card) = lost {
                 if !self.is_dead(card.memory()) {
@@ -54,8 +58,10 @@ impl Driver {
                 }
             }
             self.table.for_each_mut(run.pages(), |_, entry| {
-                entry.directory.unmap(transition.stop.minus(undrained));
-                entry.directory.protect(transition.demote.minus(undrained));
+                let holding = holding(&holders, at);
+                at += 1;
+                entry.directory.unmap(transition.stop.minus(holding));
+                entry.directory.protect(transition.demote.minus(holding));
                 if transition.makes_room {
                     entry.set(flag::STAYS, entry.has(flag::EVICTION_FAILED));
                     entry.set(flag::EVICTION_FAILED, true);
@@ -69,22 +75,9 @@ impl Driver {
         }
     }
 
-    /// Cards that did not drain, or were told to by a posted command that is still in their ring:
-    /// after a rollback they stay in the directory, so that whoever frees a frame stops them again.
-    fn still_mapping(&self, index: u32) -> AgentSet {
-        let chain = &self.chains[index as usize];
-        let unanswered = chain.pending.iter().filter(|pending| pending.drain);
-        let cards = unanswered.filter_map(|pending| match pending.executor {
-            Executor::Card(card) => Some(card.agent()),
-            _ => None,
-        });
-        cards.fold(chain.undrained, AgentSet::with)
-    }
-
     /// Faults of a failed chain are planned again, a bounded number of times.
     fn retry_faults(&mut self, index: u32) {
-        let holder = self.chains[index as usize].undrained.iter().find_map(AgentId::card);
-        let reason = holder.map_or(CancelReason::CopyFailed, CancelReason::Held);
+        let reason = self.cancel_reason(index);
         let faults = std::mem::take(&mut self.chains[index as usize].faults);
         for key in faults {
             let Some(fault) = self.faults.get_mut(key) else {
@@ -98,6 +91,14 @@ impl Driver {
                 self.work.push_back(Work::Fault(key));
             }
         }
+    }
+
+    /// What a fault is told that is not tried again.
+    fn cancel_reason(&self, index: u32) -> CancelReason {
+        let parts = 0..self.chains[index as usize].parts.len() as u16;
+        let stayed = parts.flat_map(|part| self.chains[index as usize].stayed(part).iter());
+        let holder = stayed.filter_map(AgentId::card).next();
+        holder.map_or(CancelReason::CopyFailed, CancelReason::Held)
     }
 
     fn retry_host(&mut self, index: u32) {
@@ -124,23 +125,13 @@ impl Driver {
         self.advance(now, index);
     }
 
-    /// Tells the program that these cards do not answer.
-    pub(crate) fn suspect(&mut self, index: u32, part: u16, suspects: MemorySet) {
-        let part = self.chains[index as usize].parts.get(part as usize);
-        let pages =
-            part.and_then(|part| part.runs.first()).map_or_else(Default::default, Run::pages);
-        for card in suspects.iter().filter_map(MemoryId::card) {
-            self.replies.push_back(Reply::CardSuspect { card, pages });
-        }
-    }
-
     /// A copy that timed out may still arrive: the bounce buffer, or the host's frames, that it
     /// writes are out of use. (Frames of cards go with the chain.)
     pub(crate) fn guard(&mut self, index: u32, pending: Pending, suspects: MemorySet) {
         if self.mutated.on(Mutation::ReuseAfterTimeout) {
             return;
         }
-        if let Some(slot) = pending.bounce {
+        if let Role::CopyOut(slot) = pending.role {
             self.chains[index as usize].bounce = None;
             return self.put_in_quarantine(suspects, Held::Bounce(slot));
         }
@@ -149,7 +140,7 @@ impl Driver {
             return;
         };
         let into_host = part.transition.fill == Fill::Copy && part.transition.at.is_host();
-        if pending.drain || !into_host {
+        if !into_host {
             return;
         }
         let runs = part.runs.clone();
@@ -159,50 +150,18 @@ impl Driver {
         }
     }
 
-    /// A card did not drain. Where it could write nobody knows what the page holds: it is lost.
-    /// Where it only reads the chain goes on, and what it may still read is quarantined.
-    pub(crate) fn drain_failed(&mut self, index: u32, pending: Pending) {
-        let Executor::Card(card) = pending.executor else {
-            return;
-        };
-        let chain = &mut self.chains[index as usize];
-        let part = &chain.parts[pending.part as usize];
-        let (runs, transition, page) = (part.runs.clone(), part.transition, part.first_page());
-        let several = part.pages > 1 && transition.end != End::Free;
-        self.suspect(index, pending.part, MemorySet::only(card.memory()));
-        let agent = card.agent();
-        let writes = runs.iter().any(|run| {
-            run.pages().pages().any(|p| self.table.get(p).directory.writers().contains(agent))
-        });
-        let chain = &mut self.chains[index as usize];
-        if writes && several {
-            // Which of them it holds is not known: none is given up. The card keeps its entry in
-            // the directory, and whoever needs one of them drains that page alone.
-            chain.undrained = chain.undrained.with(agent);
-            let Transition { from, at, .. } = transition;
-            let kind = StepErrorKind::TimedOut;
-            chain.failure.get_or_insert(Failure { kind, page, from, to: at });
-            return;
-        }
-        chain.suspects = chain.suspects.with(card.memory());
-        if writes {
-            let Transition { from, at, .. } = transition;
-            let kind = StepErrorKind::TimedOut;
-            let lost = self.lose_written(index, card, &runs);
-            let chain = &mut self.chains[index as usize];
-            let page = lost.unwrap_or(page);
-            chain.failure.get_or_insert(Failure { kind, page, from, to: at });
-        }
-    }
-
     fn request_error(&self, failure: &Failure) -> RequestError {
-        let &Failure { page, from, to, .. } = failure;
-        if self.table.get(page).state == PageState::Lost {
-            return RequestError::Lost { page, memory: from };
-        }
+        let &Failure { step, kind, page, from, to } = failure;
         let entry = self.table.get(page);
-        let there = !entry.directory.copies().is_empty();
-        let from = if there { entry.owner() } else { from };
-        RequestError::CopyFailed { page, from, to }
+        match step {
+            FailedStep::Stop(agent) => RequestError::NotLetGo { page, agent, why: kind },
+            FailedStep::Release => RequestError::NotReleased { page, why: kind },
+            _ if entry.state == PageState::Lost => RequestError::Lost { page, memory: from },
+            FailedStep::Copy | FailedStep::Map => {
+                let there = !entry.directory.copies().is_empty();
+                let from = if there { entry.owner() } else { from };
+                RequestError::CopyFailed { page, from, to }
+            }
+        }
     }
 }

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use farside_types::{
-    Access, AgentId, AgentSet, BLOCK_PAGES, CancelReason, CardId, CommandId, FaultId, FrameNo,
-    PageNo, PageRange, Reason, Rights, Time,
+    Access, AgentId, BLOCK_PAGES, CancelReason, CardId, FaultId, FrameNo, PageNo, PageRange,
+    Reason, Rights, Time,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::Driver;
 use crate::chain::{Fill, Part, Transition, cut_runs, push_page};
-use crate::command::{Command, Executor, Op, Phase, Run, Wait};
+use crate::command::{Op, Run};
 use crate::driver::Due;
 use crate::event::{CardFault, Need};
 use crate::fault::{FaultKey, Faults, HostFault, OpenFault, Work};
@@ -254,6 +254,9 @@ impl Driver {
         if entry.state == PageState::Moving {
             return Answer::Wait(entry.chain);
         }
+        if self.is_being_poisoned(page, &entry) {
+            return Answer::Poisoning;
+        }
         if let Some(claim) = self.claimed(page, Some(key)) {
             return Answer::StandBack(claim);
         }
@@ -362,6 +365,7 @@ impl Driver {
                 self.wait_on(chain, Work::Fault(key));
             }
             Answer::StandBack(claim) => self.claims[claim].waiters.push(Work::Fault(key)),
+            Answer::Poisoning => self.poison_waiters.push(Work::Fault(key)),
             Answer::Refill => {
                 if let Some(fault) = self.faults.close(key) {
                     resumed.push(fault.id);
@@ -393,13 +397,13 @@ impl Driver {
                 continue;
             };
             let op = Op::CardMap { runs: part.runs.into(), memory: part.transition.at, rights };
-            self.loose(Executor::Card(card), Wait::Posted, Phase::Finalize, op);
+            self.loose(card, op);
         }
         if !resumed.is_empty() {
             let faults = resumed.as_slice().into();
             resumed.clear();
             let op = Op::CardResume { faults };
-            self.loose(Executor::Card(card), Wait::Posted, Phase::Finalize, op);
+            self.loose(card, op);
         }
     }
 
@@ -433,6 +437,7 @@ impl Driver {
                 self.wait_on(chain, Work::Fault(key));
             }
             GroupPlan::StandBack(claim) => self.claims[claim].waiters.push(Work::Fault(key)),
+            GroupPlan::Poisoning => self.poison_waiters.push(Work::Fault(key)),
             GroupPlan::Cancel(reason) => self.cancel(key, reason),
             GroupPlan::Later(at) => self.set_timer(at, Due::Work(Work::Fault(key))),
         }
@@ -452,6 +457,9 @@ impl Driver {
             let entry = *self.table.get(page);
             if entry.state == PageState::Moving {
                 return GroupPlan::Wait(entry.chain);
+            }
+            if self.is_being_poisoned(page, &entry) {
+                return GroupPlan::Poisoning;
             }
             if let Some(claim) = self.claimed(page, Some(key)) {
                 return GroupPlan::StandBack(claim);
@@ -559,38 +567,6 @@ impl Driver {
         self.start_plan(now, plan, Some(fault));
     }
 
-    /// The program's accesses to `page` end with an error, until the page is next moved or mapped,
-    /// or allocated anew.
-    pub(crate) fn poison(&mut self, page: PageNo) {
-        self.standing.remove(&page);
-        if !self.config.arena.contains(page) {
-            return;
-        }
-        self.stats.cancelled_faults += 1;
-        let entry = self.table.get_mut(page);
-        entry.set(flag::POISONED, true);
-        entry.directory.unmap(AgentSet::only(AgentId::CPU));
-        let frame = self.table.host_frame(page);
-        let runs = [Run { page, count: 1, src: frame, dst: frame }].as_slice().into();
-        let op = Op::HostPoison { runs };
-        let id = self.loose(Executor::HostCpu, Wait::Posted, Phase::Finalize, op);
-        self.poisoning.push((id, page));
-    }
-
-    /// Whether the command that poisons `page` is still out. The host's commands have no order
-    /// among each other: nothing may lift the poison before.
-    pub(crate) fn is_being_poisoned(&self, page: PageNo, entry: &PageEntry) -> bool {
-        entry.has(flag::POISONED) && self.poisoning.iter().any(|&(_, other)| other == page)
-    }
-
-    /// A command of no chain was answered.
-    pub(crate) fn poison_done(&mut self, command: CommandId) {
-        if let Some(at) = self.poisoning.iter().position(|&(id, _)| id == command) {
-            self.poisoning.swap_remove(at);
-            self.work.extend(self.poison_waiters.drain(..));
-        }
-    }
-
     /// A move that the driver or a scheme wants; pages that are on the move are left alone.
     fn serve_move(
         &mut self,
@@ -606,7 +582,9 @@ impl Driver {
         let mut plan = Plan::default();
         for page in range.intersection(self.config.arena).pages() {
             let entry = *self.table.get(page);
-            let busy = entry.state == PageState::Moving || self.claimed(page, None).is_some();
+            let busy = entry.state == PageState::Moving
+                || self.is_being_poisoned(page, &entry)
+                || self.claimed(page, None).is_some();
             let held = entry.has(flag::PINNED) || entry.directory.copies().is_empty();
             if busy || held || self.refusal(&entry, agent, Access::Read).is_some() {
                 continue;
@@ -732,7 +710,7 @@ impl Driver {
 
     fn loose_cancel(&mut self, card: CardId, id: FaultId, reason: CancelReason) {
         let op = Op::CardCancel { faults: [id].into(), reason };
-        self.loose(Executor::Card(card), Wait::Posted, Phase::Finalize, op);
+        self.loose(card, op);
     }
 
     /// Waits for a chain to let its pages go.
@@ -745,24 +723,6 @@ impl Driver {
             waiters.push(work);
         }
     }
-
-    /// Issues a command that no chain waits for.
-    pub(crate) fn loose(
-        &mut self,
-        executor: Executor,
-        wait: Wait,
-        phase: Phase,
-        op: Op,
-    ) -> CommandId {
-        let id = self.command_id(crate::migrate::LOOSE);
-        if matches!(executor, Executor::Card(_)) {
-            self.stats.posted_commands += 1;
-        }
-        let epoch = farside_types::Epoch(0);
-        let reason = Reason::Demand;
-        self.commands.push_back(Command { id, epoch, executor, wait, phase, reason, op });
-        id
-    }
 }
 
 /// What a page of a batch needs.
@@ -770,6 +730,7 @@ impl Driver {
 enum Answer {
     Wait(u32),
     StandBack(usize),
+    Poisoning,
     Refill,
     Part(usize),
     Cancel(CancelReason),
@@ -781,6 +742,7 @@ enum GroupPlan {
     Go(Plan),
     Wait(u32),
     StandBack(usize),
+    Poisoning,
     Cancel(CancelReason),
     Later(Time),
 }

@@ -5,18 +5,18 @@ use farside_types::{AgentId, AgentSet, CardId, MemoryId, PageNo, Reason, Time};
 
 use crate::Driver;
 use crate::chain::{End, Fill, Label, Part, Transition};
-use crate::command::{Executor, Op, Phase, Run, Runs, Wait};
+use crate::command::{Executor, FaultIds, Op, Phase, Run, Wait};
 use crate::fault::Work;
 use crate::mutation::Mutation;
-use crate::page::{NO_CHAIN, PageState, flag};
+use crate::page::{NO_CHAIN, PageEntry, PageState, flag};
 use crate::query::Moved;
 
 impl Driver {
     /// The pages are in their new state; whoever waited goes on.
     pub(crate) fn settle(&mut self, now: Time, index: u32) {
         let parts = std::mem::take(&mut self.chains[index as usize].parts);
-        for part in &parts {
-            self.apply(now, index, part);
+        for (number, part) in parts.iter().enumerate() {
+            self.apply(now, index, number as u16, part);
         }
         self.chains[index as usize].parts = parts;
         self.map_accessors(index);
@@ -30,19 +30,14 @@ impl Driver {
     }
 
     /// A mapping for the CPU failed: the bytes are on the host all the same; the thread that waits
-    /// is served again, a bounded number of times.
+    /// is served again, a bounded number of times. Some of the pages may have been mapped before it
+    /// failed, so the CPU counts as one that maps them all.
     fn finish_host_failure(&mut self, index: u32) {
         let chain = &mut self.chains[index as usize];
         if chain.failure.take().is_none() {
             return self.let_threads_go(index);
         }
         chain.waiters.extend(chain.host.map(|host| Work::HostFault(host.failed())));
-        let runs: Vec<Runs> = chain.parts.iter().map(|part| part.runs.clone()).collect();
-        for run in runs.iter().flat_map(|runs| runs.iter()) {
-            self.table.for_each_mut(run.pages(), |_, entry| {
-                entry.directory.unmap(AgentSet::only(AgentId::CPU));
-            });
-        }
     }
 
     /// Threads that stood at pages before they were mapped for them go on. (Those that came while
@@ -70,10 +65,11 @@ impl Driver {
     }
 
     /// Enters a part's new state into the tables.
-    fn apply(&mut self, now: Time, index: u32, part: &Part) {
+    fn apply(&mut self, now: Time, index: u32, number: u16, part: &Part) {
         let transition = part.transition;
+        let stayed = self.stayed(index, number);
         if transition.end == End::Free {
-            return self.apply_free(index, part);
+            return self.apply_free(index, part, stayed);
         }
         let replicas =
             transition.before.union(transition.after).iter().filter(|m| !m.is_host()).count() > 1
@@ -88,7 +84,7 @@ impl Driver {
                 self.move_frames(index, &transition, run);
             }
             self.track_residency(&transition, run);
-            self.enter_run(now, &transition, run);
+            self.enter_run(now, &transition, run, stayed);
             self.record(now, &transition, run);
         }
         self.count(part);
@@ -112,8 +108,16 @@ impl Driver {
         }
     }
 
+    /// Who was to let go of a part's pages and did not, although the chain has gone on.
+    fn stayed(&self, index: u32, part: u16) -> AgentSet {
+        if self.mutated.on(Mutation::LeaveUnconfirmed) {
+            return AgentSet::EMPTY;
+        }
+        self.chains[index as usize].stayed(part)
+    }
+
     /// The pages of a freed allocation are nowhere.
-    fn apply_free(&mut self, index: u32, part: &Part) {
+    fn apply_free(&mut self, index: u32, part: &Part, stayed: AgentSet) {
         let transition = part.transition;
         for run in part.runs.iter() {
             for page in run.pages().pages() {
@@ -128,8 +132,9 @@ impl Driver {
                 }
                 let flags = entry.flags & (flag::POISONED | flag::HOST_UNSAFE) | flag::DOOMED;
                 let state = PageState::Tombstone;
+                let directory = entry.directory.only(stayed);
                 *self.table.get_mut(page) =
-                    crate::page::PageEntry { flags, state, chain: NO_CHAIN, ..Default::default() };
+                    PageEntry { directory, flags, state, chain: NO_CHAIN, ..Default::default() };
             }
             self.track_residency(&transition, run);
         }
@@ -191,7 +196,7 @@ impl Driver {
     }
 
     /// The new entries of a run.
-    fn enter_run(&mut self, now: Time, transition: &Transition, run: &Run) {
+    fn enter_run(&mut self, now: Time, transition: &Transition, run: &Run, stayed: AgentSet) {
         let gained = transition.fills();
         let takes_frame =
             gained && transition.at == transition.owner && !transition.owner.is_host();
@@ -202,8 +207,8 @@ impl Driver {
         let mut frame = run.dst;
         self.table.for_each_mut(run.pages(), |_, entry| {
             let directory = &mut entry.directory;
-            directory.unmap(transition.stop);
-            directory.protect(transition.demote);
+            directory.unmap(transition.stop.minus(stayed));
+            directory.protect(transition.demote.minus(stayed));
             directory.set_copies(transition.after);
             if let Some((agent, rights)) = transition.map {
                 directory.map(agent, rights);
@@ -294,7 +299,9 @@ impl Driver {
             }
         }
         let Some(card) = card else { return };
-        let op = Op::CardResume { faults: ids.into() };
+        let faults: FaultIds = ids.into();
+        self.chains[index as usize].answer = Some(faults.clone());
+        let op = Op::CardResume { faults };
         self.issue(index, 0, Executor::Card(card), Wait::Posted, Phase::Finalize, op);
     }
 

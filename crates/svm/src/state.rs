@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use farside_types::{CommandId, MemorySet, PageNo, RequestId, Time};
+use farside_types::{MemorySet, PageNo, PageRange, RequestId, Time};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -14,11 +14,13 @@ use crate::driver::{CardState, Timer};
 use crate::fault::{Faults, Standing, Work};
 use crate::history::History;
 use crate::launch::Launches;
+use crate::loose::Loose;
 use crate::lost::Quarantined;
 use crate::placement::{PlacementScheme, SchemeState};
 use crate::request::{OpenRequest, Pin};
 use crate::serve::Claim;
 use crate::space::Space;
+use crate::stop::LateStop;
 use crate::table::PageTable;
 use crate::{Command, Config, Driver, Reply, Stats};
 
@@ -67,7 +69,11 @@ fields! {
     launches: Launches,
     work: VecDeque<Work>,
     chain_waiters: VecDeque<Work>,
-    poisoning: Vec<(CommandId, PageNo)>,
+    stuck: MemorySet,
+    distrusted: MemorySet,
+    loose: VecDeque<Loose>,
+    late_stops: Vec<LateStop>,
+    lingering: Vec<PageRange>,
     poison_waiters: Vec<Work>,
     standing: BTreeMap<PageNo, Standing>,
     bounce_waiters: VecDeque<u32>,

@@ -32,7 +32,7 @@ impl Machine {
             return self.complete(&command, at, Ok(()));
         }
         if matches!(command.executor, Executor::Card(_)) {
-            self.card_mut(card).ring.push_back(Queued { command, generation });
+            self.card_mut(card).ring.push_back(Queued { command, generation, refused: None });
         }
     }
 

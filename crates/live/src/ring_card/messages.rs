@@ -213,9 +213,10 @@ impl Transport for ByMessages {
         })
     }
 
-    fn ring_doorbell(&self) {
+    fn ring_doorbell(&self) -> bool {
         // A card that is gone is seen by who waits for its answer.
-        let _ = self.write(register::DOORBELL, &1u32.to_le_bytes());
+        let rung = self.write(register::DOORBELL, &1u32.to_le_bytes());
+        !matches!(rung, Err(TransportError::TimedOut { .. }))
     }
 
     fn map(&self, piece: &DmaPiece<'_>) -> Result<(), TransportError> {
@@ -247,7 +248,7 @@ impl Transport for ByMessages {
         Ok(())
     }
 
-    fn memory(&self) -> Result<(OwnedFd, u64), TransportError> {
+    fn memory(&self, _bytes: u64) -> Result<(OwnedFd, u64), TransportError> {
         let what = "the card's memory is reached by messages only and cannot be mapped".to_owned();
         Err(TransportError::Unfit { what })
     }

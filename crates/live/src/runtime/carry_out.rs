@@ -3,13 +3,14 @@
 use std::sync::{Arc, MutexGuard};
 
 use farside_card::Drained;
-use farside_svm::{Command, Event, Executor, Op, Reply};
-use farside_types::{CardId, CommandId, Epoch, JobId, Time};
+use farside_svm::{Command, Event, Executor, Op, Reply, StepErrorKind};
+use farside_types::{CardId, CommandId, Epoch, JobId, PageNo, Time};
 
 use super::{Core, Port, Runtime};
 use crate::ring_card::RingCard;
 use crate::threads::is_fault_reader;
 use farside_linux::lock::lock;
+use farside_linux::signals::block_for_whole_thread;
 use farside_softcard::Job;
 
 impl Runtime {
@@ -40,6 +41,9 @@ impl Runtime {
         let _whole = AbortOnPanic::new();
         let now = self.clock.now();
         let mut core = lock(&self.core);
+        if !core.broken.is_empty() {
+            self.end_broken(std::mem::take(&mut core.broken));
+        }
         if core.limits.is_empty() && core.driver.0.poll_timeout().is_none_or(|at| at > now) {
             // The common case, on the way of every fault: nothing is due.
             core.next_look = core.driver.0.poll_timeout();
@@ -73,6 +77,9 @@ impl Runtime {
             drop(core);
             let started = planned.unwrap_or_else(|| self.clock.now());
             let result = self.execute(&command);
+            if is_fault_reader() {
+                self.pulse.step();
+            }
             let ended = self.clock.now();
             self.times.carried_out(&command, ended.since(started));
             core = lock(&self.core);
@@ -116,12 +123,17 @@ impl Runtime {
 
     /// Publishes what was put into rings, with one doorbell for all of it.
     fn flush_rings(&self, core: &mut Core) {
-        let mut quiet = false;
+        let (mut quiet, mut broken) = (false, false);
         for ring in self.rings() {
             if let Some(link) = lock(&ring.link).as_mut() {
                 link.flush();
                 quiet |= link.expects_quiet_news();
+                broken |= link.is_broken();
             }
+        }
+        if broken && !is_fault_reader() {
+            // It gives the connection up.
+            self.ring_bell();
         }
         // The fault reader asks before it sleeps. What another thread adds while it sleeps would
         // otherwise be found with the next event, which may wait for just that.
@@ -148,6 +160,12 @@ impl Runtime {
                 core.suspects.push((card, pages));
                 core.to_reset.push(card);
             }
+            Reply::CardBroken { card } => {
+                tracing::error!(%card, "a card fails commands that a card cannot fail");
+                core.broken.push(card);
+                self.ring_bell();
+            }
+            Reply::ThreadsStuck { page, kind } => end_program(page, kind),
         }
     }
 
@@ -160,15 +178,41 @@ impl Runtime {
             Port::InProgram(card) => card,
             Port::Ring(ring) => return self.ring_command(core, ring, command),
         };
-        let Command { id, epoch, op, .. } = command;
-        if let Op::CardLaunch { job } = op {
-            core.jobs.get(&job).into_iter().for_each(|job| card.enqueue(Arc::clone(job)));
-        }
-        if super::soft_ring::carry_out(card, id, &op) == Drained::Now {
+        let mut drained = Drained::Now;
+        let result = self.unless_struck(&command, || {
+            if let Op::CardLaunch { job } = command.op {
+                core.jobs.get(&job).into_iter().for_each(|job| card.enqueue(Arc::clone(job)));
+            }
+            drained = super::soft_ring::carry_out(card, command.id, &command.op);
+            Ok(())
+        });
+        let Command { id, epoch, .. } = command;
+        if drained == Drained::Now || result.is_err() {
             let now = self.clock.now();
-            core.driver.0.handle(now, Event::Done { command: id, epoch, result: Ok(()) });
+            core.driver.0.handle(now, Event::Done { command: id, epoch, result });
         } else {
             core.draining.insert(id, epoch);
+        }
+    }
+
+    /// Takes cards out of service that fail what a card cannot fail. That may take as long as their
+    /// kernels do to end, and nothing else is to wait for it.
+    fn end_broken(&self, broken: Vec<CardId>) {
+        for card in broken {
+            let Some(runtime) = self.shared() else { return };
+            let name = format!("farside-end-{}", card.0);
+            let started = std::thread::Builder::new().name(name).spawn(move || {
+                block_for_whole_thread();
+                if let Port::Ring(ring) = &runtime.ports[card.0 as usize] {
+                    return runtime.suspect(ring, "it fails commands that a card cannot fail");
+                }
+                if let Err(error) = runtime.fail_card(card) {
+                    tracing::error!(%card, %error, "a broken card is still in use");
+                }
+            });
+            if let Err(error) = started {
+                tracing::error!(%card, %error, "no thread can take a broken card out of service");
+            }
         }
     }
 
@@ -204,6 +248,17 @@ impl Runtime {
             job.finish(Err(job.dropped_error()));
         }
     }
+}
+
+/// Threads wait for a page for ever: an end with a message is better.
+fn end_program(page: PageNo, kind: StepErrorKind) -> ! {
+    let text = format!(
+        "farside: threads of this program wait for {page}, which they cannot have, and the kernel \
+         does not end their accesses either ({kind}); aborting, because they would wait for ever\n"
+    );
+    // Not through `eprintln`: whoever holds its lock may wait for a page.
+    let _ = rustix::io::write(std::io::stderr(), text.as_bytes());
+    std::process::abort();
 }
 
 /// A panic while this lives ends the process.

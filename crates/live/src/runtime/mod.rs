@@ -15,6 +15,10 @@ mod cards;
 mod carry_out;
 mod jobs;
 pub(crate) mod rings;
+mod strike;
+
+#[cfg(feature = "mutations")]
+pub use strike::{Strike, Struck};
 mod soft_ring;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -32,6 +36,7 @@ use crate::error::LiveError;
 use crate::memories::Memories;
 use crate::ring_card::{CardPlace, RingCard};
 use crate::times::{TimeSpent, Times};
+use crate::watchdog::Pulse;
 use assemble::{Parts, assemble};
 use farside_linux::clock::Clock;
 use farside_linux::lock::lock;
@@ -65,6 +70,8 @@ pub struct RuntimeConfig {
     pub grace: Duration,
     /// Write to all card memory at the start, so that no first touch is paid for later.
     pub warm: bool,
+    /// Have core dumps hold the shared memory that the program has mapped, and the cards' memories.
+    pub core_dumps: bool,
     /// Is told what kernels on cards in the program access.
     pub recorder: Option<Arc<dyn Recorder>>,
 }
@@ -81,6 +88,8 @@ pub struct Runtime {
     pub(crate) bell: rustix::fd::OwnedFd,
     /// The fault reader ends.
     pub(crate) closed: AtomicBool,
+    /// What the fault reader does.
+    pub(crate) pulse: Pulse,
     pub(crate) grace: Duration,
     own: OnceLock<Weak<Runtime>>,
     /// Cards are taken back one at a time: each of them is told of the others' memory.
@@ -93,6 +102,7 @@ pub struct Runtime {
     recorder: Option<Arc<dyn Recorder>>,
     /// For tests: called with every command before and after it is carried out.
     pub(crate) probe: Option<Probe>,
+    strikes: strike::Strikes,
 }
 
 /// What a test may look at, or strike at: a step of a chain, before it is carried out.
@@ -126,6 +136,8 @@ struct Core {
     suspects: Vec<(CardId, PageRange)>,
     /// Cards behind rings that did not answer in time.
     to_reset: Vec<CardId>,
+    /// Cards that fail what a card cannot fail.
+    broken: Vec<CardId>,
 }
 
 /// The driver, which has no `Debug` of its own.
@@ -157,6 +169,7 @@ impl Runtime {
             sleeps_quietly: false,
             suspects: Vec::new(),
             to_reset: Vec::new(),
+            broken: Vec::new(),
         };
         Ok(Runtime {
             memories,
@@ -166,6 +179,7 @@ impl Runtime {
             times: Times::default(),
             bell,
             closed: AtomicBool::new(false),
+            pulse: Pulse::default(),
             own: OnceLock::new(),
             grace: config.grace,
             taking_back: Mutex::new(()),
@@ -174,6 +188,7 @@ impl Runtime {
             pid: rustix::process::getpid(),
             recorder: config.recorder,
             probe,
+            strikes: strike::Strikes::default(),
         })
     }
 

@@ -23,7 +23,7 @@ pub(super) enum Message {
     /// The supervisor wants a [`Report`].
     Ask,
     /// The answer.
-    Report(Report),
+    Report(Box<Report>),
 }
 
 /// What a worker does now.
@@ -68,7 +68,7 @@ impl Message {
             [ASK] => Some(Message::Ask),
             [REPORT, jobs, hung, ref counters @ ..] => {
                 let counters = counters.try_into().ok()?;
-                Some(Message::Report(Report { jobs, hung, counters }))
+                Some(Message::Report(Box::new(Report { jobs, hung, counters })))
             }
             _ => None,
         }
@@ -126,7 +126,7 @@ mod tests {
         let (a, b) = Channel::pair().unwrap();
         assert_eq!(b.hear(), None);
         let counters = std::array::from_fn(|index| index as u64 * 3);
-        let report = Message::Report(Report { jobs: 2, hung: 1, counters });
+        let report = Message::Report(Box::new(Report { jobs: 2, hung: 1, counters }));
         for message in [Message::Begun(Some(42)), Message::Begun(None), Message::Ask, report] {
             a.tell(&message);
             assert_eq!(b.hear(), Some(message));

@@ -432,7 +432,7 @@ fn check_file(file: impl AsFd, offset: u64, bytes: u64) -> Result<FileId, Errno>
         );
         return Err(Errno::PERM);
     }
-    let is_huge = rustix::fs::fstatfs(&file).is_ok_and(|system| system.f_type as i64 == HUGETLB);
+    let is_huge = rustix::fs::fstatfs(&file).is_ok_and(|system| system.f_type == HUGETLB);
     if is_huge {
         tracing::error!("a client shares memory of huge pages; give it memory of normal pages");
         return Err(Errno::INVAL);

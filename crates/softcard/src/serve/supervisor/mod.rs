@@ -55,7 +55,7 @@ impl Served {
     fn take_in(&mut self, message: Message) -> bool {
         match message {
             Message::Begun(user) => self.user = Some(user),
-            Message::Report(report) => (self.report, self.has_answered) = (report, true),
+            Message::Report(report) => (self.report, self.has_answered) = (*report, true),
             Message::Ask => return false,
         }
         true

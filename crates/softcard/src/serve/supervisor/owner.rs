@@ -119,7 +119,7 @@ fn prepare(
     control: OwnedFd,
 ) -> Result<Supervisor, ServeError> {
     process::let_go_of_stdio().map_err(ServeError::Process)?;
-    let pid = Pid::from_raw(owner.cast_signed()).expect("a process has a number");
+    let pid = Pid::from_raw(owner as i32).expect("a process has a number");
     let owner_ends = pidfd_open(pid, PidfdFlags::empty())?;
     Supervisor::new(config, owner, control, owner_ends)
 }

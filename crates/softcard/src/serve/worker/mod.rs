@@ -16,7 +16,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use farside_vfio_user::Server;
-use farside_vfio_user::unix::{Connection, Interrupts, Session, SessionError, Wanted};
+use farside_vfio_user::unix::{
+    Connection, Interrupts, Ready as Wakeful, Session, SessionError, Wanted,
+};
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, Timespec, epoll};
 
@@ -93,8 +95,6 @@ struct Worker<'a> {
     interest: epoll::EventFlags,
     /// When a client that has not said its version is given up.
     version_until: Option<Instant>,
-    /// Since when, and how many, bytes wait to be read by the client.
-    unread: Option<(Instant, usize)>,
 }
 
 impl<'a> Worker<'a> {
@@ -110,6 +110,7 @@ impl<'a> Worker<'a> {
         limits::prefer_to_kill();
         let connection = connection.try_clone().map_err(os)?;
         connection.set_nonblocking(true).map_err(os)?;
+        connection.set_time_limit(Some(SEND_LIMIT)).map_err(os)?;
         let space = config_space(config.frames);
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = rustix::event::eventfd(0, flags)?;
@@ -145,15 +146,13 @@ impl<'a> Worker<'a> {
             epoll,
             interest: epoll::EventFlags::IN,
             version_until: Some(Instant::now() + VERSION_LIMIT),
-            unread: None,
         })
     }
 
     fn serve(&mut self) {
         loop {
-            let next =
-                [self.plane.give_up_late_jobs(), self.plane.look_at_quota(), self.deadline()];
-            let ready = self.wait(next.into_iter().flatten().min());
+            let late = [self.plane.give_up_late_jobs(), self.plane.look_at_quota()];
+            let ready = self.wait(late.into_iter().flatten().min());
             if ready.asked {
                 self.report();
             }
@@ -170,36 +169,26 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// When something of the client's is late, unless it comes before.
-    fn deadline(&self) -> Option<Instant> {
-        let unread = self.unread.map(|(since, _)| since + SEND_LIMIT);
-        [self.version_until, unread].into_iter().flatten().min()
-    }
-
     /// Why the lease ends without the client's wish, if it does.
     fn given_up(&self) -> Option<&'static str> {
-        let now = Instant::now();
-        if self.version_until.is_some_and(|until| until <= now) {
+        if self.version_until.is_some_and(|until| until <= Instant::now()) {
             return Some("its client does not say its version");
-        }
-        if self.unread.is_some_and(|(since, _)| since + SEND_LIMIT <= now) {
-            return Some("its client reads no answers");
         }
         self.plane.over_quota()
     }
 
-    fn wait(&mut self, next: Option<Instant>) -> Ready {
-        // A stream that fails is served, which tells why.
-        let wanted = self.talk.wanted().ok();
-        let at_once = wanted.is_none_or(|wanted| wanted.at_once);
-        wanted.into_iter().for_each(|wanted| self.want(wanted));
-        let next = if at_once { Some(Instant::now()) } else { next };
+    /// Sleeps until there is something to do, or `late` has come, or the client has had its time.
+    fn wait(&mut self, late: Option<Instant>) -> Ready {
+        let wanted = self.wanted();
+        let now = wanted.at_once.then(Instant::now);
+        let next = [late, self.version_until, wanted.deadline, now].into_iter().flatten().min();
         let left = next.map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
         let mut events: Vec<epoll::Event> = Vec::with_capacity(4);
         // Every outcome means: look.
         let _ = epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref());
-        let mut ready = Ready { message: at_once, ..Ready::default() };
+        let expired = wanted.deadline.is_some_and(|at| at <= Instant::now());
+        let mut ready = Ready { message: wanted.at_once || expired, ..Ready::default() };
         for event in &events {
             match event.data.u64() {
                 MESSAGE => ready.message = true,
@@ -211,25 +200,30 @@ impl<'a> Worker<'a> {
         ready
     }
 
-    /// What the engine can go on with: input, or room for its output. Asked for more, it would be
-    /// called for nothing again and again by a client that does not read.
-    fn want(&mut self, wanted: Wanted) {
+    /// What the engine can go on with; `epoll` is told. A client that does not read is not listened
+    /// to either.
+    fn wanted(&mut self) -> Wanted {
+        // Where the stream fails, serving it tells why.
+        let broken = Wanted { at_once: true, ready: Wakeful::default(), deadline: None };
+        let wanted = self.talk.wanted().unwrap_or(broken);
         let mut interest = epoll::EventFlags::empty();
         interest.set(epoll::EventFlags::IN, wanted.ready.readable);
         interest.set(epoll::EventFlags::OUT, wanted.ready.writable);
-        if interest != self.interest {
-            let data = epoll::EventData::new_u64(MESSAGE);
-            if epoll::modify(&self.epoll, &self.socket, data, interest).is_ok() {
-                self.interest = interest;
-            }
+        let data = epoll::EventData::new_u64(MESSAGE);
+        if interest != self.interest
+            && epoll::modify(&self.epoll, &self.socket, data, interest).is_ok()
+        {
+            self.interest = interest;
         }
+        wanted
     }
 
     /// Serves what has come; `false` when the client is gone, or has broken the protocol.
     fn serve_messages(&mut self) -> bool {
         let goes_on = match self.talk.step(&mut self.device) {
             Ok(goes_on) => goes_on,
-            Err(SessionError::Io(error)) if error.kind() == std::io::ErrorKind::WouldBlock => true,
+            // Nothing had come after all.
+            Err(SessionError::Io(error)) if is_idle(&error) && !self.is_late() => true,
             Err(error) => {
                 tracing::warn!(function = self.function, %error, "a connection ends");
                 false
@@ -238,24 +232,23 @@ impl<'a> Worker<'a> {
         if self.plane.windows.has_by_messages() {
             self.talk.share(&self.plane);
         }
-        let (negotiated, queued) = self.talk.state();
-        if negotiated {
+        if self.talk.is_negotiated() {
             self.version_until = None;
         }
-        self.unread = match self.unread {
-            _ if queued == 0 => None,
-            // It has read something: that is no worse than slow.
-            Some((since, before)) if queued >= before => Some((since, queued)),
-            _ => Some((Instant::now(), queued)),
-        };
         goes_on
+    }
+
+    /// Whether the client has had its time to read its answers.
+    fn is_late(&self) -> bool {
+        let wanted = self.talk.wanted();
+        wanted.is_ok_and(|wanted| wanted.deadline.is_some_and(|at| at <= Instant::now()))
     }
 
     /// Tells the supervisor what goes on here.
     fn report(&self) {
         while let Some(message) = self.channel.hear() {
             if message == Message::Ask {
-                self.channel.tell(&Message::Report(self.plane.report()));
+                self.channel.tell(&Message::Report(Box::new(self.plane.report())));
             }
         }
     }
@@ -274,6 +267,10 @@ impl<'a> Worker<'a> {
             );
         }
     }
+}
+
+fn is_idle(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::WouldBlock
 }
 
 /// What there is to do.

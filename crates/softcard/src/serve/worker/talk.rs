@@ -60,15 +60,13 @@ impl Talk {
         }
     }
 
-    /// Whether a version is agreed, and how many bytes wait to be read by the client.
-    pub(super) fn state(&self) -> (bool, usize) {
-        let of = |session: &Session| {
-            (session.server.negotiated().is_some(), session.server.queued_bytes())
-        };
+    /// Whether a version is agreed.
+    pub(super) fn is_negotiated(&self) -> bool {
+        let of = |session: &Session| session.server.negotiated().is_some();
         match self {
             Talk::Alone(session) => of(session),
             Talk::Shared(shared) => shared.with(|session| of(session)),
-            Talk::Over(_) => (false, 0),
+            Talk::Over(_) => false,
         }
     }
 

@@ -1,0 +1,169 @@
+//! Commands of no chain: nobody waits for them, and yet none may fail in silence (driver rule 8).
+//!
+//! | command | when it fails |
+//! |---|---|
+//! | poison a page for the CPU | again, some times; then the program hears that its threads wait for ever |
+//! | answer faults of a card | again, some times; then the card has to be reset |
+//! | insert translations | the access faults again; a card that fails some in a row has to be reset |
+//! | take translations of bytes that are gone | the card has to be reset |
+//! | launch | the job is dropped |
+
+use farside_types::{AgentId, AgentSet, CardId, CommandId, JobId, PageNo, Reason};
+use serde::{Deserialize, Serialize};
+
+use crate::Driver;
+use crate::command::{Command, Executor, FaultIds, Op, Phase, Run, Runs, Wait};
+use crate::event::{StepError, StepErrorKind};
+use crate::mutation::Mutation;
+use crate::page::flag;
+use crate::reply::Reply;
+
+/// A command of no chain that is not answered.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Loose {
+    command: CommandId,
+    what: What,
+    /// How often it has failed.
+    failures: u8,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+enum What {
+    Poison(PageNo),
+    Answer(CardId, Op),
+    Map(CardId),
+    Unmap(CardId, Runs),
+    Launch(JobId),
+}
+
+impl Driver {
+    /// Issues a command of a card that no chain waits for.
+    pub(crate) fn loose(&mut self, card: CardId, op: Op) {
+        let what = match &op {
+            Op::CardResume { .. } | Op::CardCancel { .. } => What::Answer(card, op.clone()),
+            Op::CardUnmap { runs } => What::Unmap(card, runs.clone()),
+            Op::CardLaunch { job } => What::Launch(*job),
+            _ => What::Map(card),
+        };
+        self.stats.posted_commands += 1;
+        self.issue_loose(Executor::Card(card), op, what, 0);
+    }
+
+    fn issue_loose(&mut self, executor: Executor, op: Op, what: What, failures: u8) {
+        let id = self.command_id(crate::migrate::LOOSE);
+        let (epoch, wait, phase) = (farside_types::Epoch(0), Wait::Posted, Phase::Finalize);
+        let reason = Reason::Demand;
+        self.commands.push_back(Command { id, epoch, executor, wait, phase, reason, op });
+        self.loose.push_back(Loose { command: id, what, failures });
+    }
+
+    /// A command of no chain was answered.
+    pub(crate) fn loose_done(&mut self, command: CommandId, result: Result<(), StepError>) {
+        // Rings answer in order, so it is one of the first.
+        let Some(at) = self.loose.iter().position(|loose| loose.command == command) else {
+            self.stats.late_completions += 1;
+            return;
+        };
+        let Some(Loose { what, failures, .. }) = self.loose.remove(at) else { return };
+        match result {
+            Ok(()) => self.loose_succeeded(what),
+            Err(error) => self.loose_failed(what, failures + 1, error.kind),
+        }
+    }
+
+    fn loose_succeeded(&mut self, what: What) {
+        match what {
+            What::Poison(page) => {
+                self.table.get_mut(page).directory.unmap(AgentSet::only(AgentId::CPU));
+                self.work.extend(self.poison_waiters.drain(..));
+            }
+            What::Map(card) => self.map_answered(card, true),
+            What::Unmap(card, runs) => {
+                self.confirm(AgentSet::only(card.agent()), runs.iter().map(Run::pages));
+            }
+            What::Answer(..) | What::Launch(_) => {}
+        }
+    }
+
+    fn loose_failed(&mut self, what: What, failures: u8, kind: StepErrorKind) {
+        if self.mutated.on(Mutation::ForgetFailedAnswers) {
+            return;
+        }
+        let spent = failures >= self.config.limits.attempts.max(1);
+        match what {
+            What::Poison(page) if spent => {
+                // Whoever wants the page meanwhile is not to wait as well.
+                self.work.extend(self.poison_waiters.drain(..));
+                self.replies.push_back(Reply::ThreadsStuck { page, kind });
+            }
+            What::Poison(page) => self.issue_poison(page, failures),
+            What::Map(card) => self.map_answered(card, false),
+            What::Launch(job) => {
+                self.replies.push_back(Reply::JobDropped { job });
+                self.job_done(job);
+            }
+            // The card is gone, and what it was told with it.
+            What::Answer(card, _) | What::Unmap(card, _)
+                if kind == StepErrorKind::CardGone || self.is_dead(card.memory()) => {}
+            What::Answer(card, op) if !spent => {
+                self.issue_loose(
+                    Executor::Card(card),
+                    op.clone(),
+                    What::Answer(card, op),
+                    failures,
+                );
+            }
+            What::Answer(card, _) | What::Unmap(card, _) => self.distrust(card),
+        }
+    }
+
+    /// An answer to faults failed that a chain had given: it is given again.
+    pub(crate) fn answer_failed(&mut self, card: CardId, faults: FaultIds, kind: StepErrorKind) {
+        self.loose_failed(What::Answer(card, Op::CardResume { faults }), 1, kind);
+    }
+
+    /// A card has inserted translations, or failed to. Without them it faults again, and is given
+    /// them again, but not for ever.
+    pub(crate) fn map_answered(&mut self, card: CardId, well: bool) {
+        let most = self.config.limits.attempts;
+        let state = &mut self.cards[card.0 as usize];
+        state.maps_failed = if well { 0 } else { state.maps_failed.saturating_add(1) };
+        if state.maps_failed > most {
+            self.distrust(card);
+        }
+    }
+
+    /// The program's accesses to `page` end with an error, until the page is next moved or mapped,
+    /// or allocated anew.
+    pub(crate) fn poison(&mut self, page: PageNo) {
+        self.standing.remove(&page);
+        if !self.config.arena.contains(page) {
+            return;
+        }
+        self.stats.cancelled_faults += 1;
+        self.table.get_mut(page).set(flag::POISONED, true);
+        self.issue_poison(page, 0);
+    }
+
+    fn issue_poison(&mut self, page: PageNo, failures: u8) {
+        let frame = self.table.host_frame(page);
+        let runs = [Run { page, count: 1, src: frame, dst: frame }].as_slice().into();
+        let op = Op::HostPoison { runs };
+        self.issue_loose(Executor::HostCpu, op, What::Poison(page), failures);
+    }
+
+    /// Whether the command that poisons `page` is still out. The host's commands have no order
+    /// among each other: nothing may lift the poison before.
+    pub(crate) fn is_being_poisoned(&self, page: PageNo, entry: &crate::page::PageEntry) -> bool {
+        let poisons = |loose: &Loose| matches!(loose.what, What::Poison(other) if other == page);
+        entry.has(flag::POISONED) && self.loose.iter().any(poisons)
+    }
+
+    /// A card is gone: what it was told by nobody's chain is answered by nobody.
+    pub(crate) fn forget_loose(&mut self, card: CardId) {
+        self.loose.retain(|loose| match loose.what {
+            What::Answer(on, _) | What::Map(on) | What::Unmap(on, _) => on != card,
+            What::Poison(_) | What::Launch(_) => true,
+        });
+    }
+}
