@@ -22,6 +22,9 @@ const BYTES: usize = 0x10_0000;
 
 type Shared<S> = Arc<SharedSession<S>>;
 
+/// How a session ended, and what its device could not reach.
+type Served = (Result<(), SessionError>, Vec<DmaError>);
+
 /// Writes to register 0 are a length: so many bytes are copied, in the client's memory, from its first
 /// half to its second, before the write is answered.
 struct Copier<S> {
@@ -65,7 +68,7 @@ fn engine(limits: Limits) -> Server {
 fn serve<S: Stream + AsFd + Send + 'static>(
     stream: S,
     limit: Duration,
-) -> (Shared<S>, JoinHandle<(Result<(), SessionError>, Vec<DmaError>)>) {
+) -> (Shared<S>, JoinHandle<Served>) {
     let session = Session::new(stream, engine(Limits::default()));
     let woken = Arc::new(AtomicBool::new(false));
     let wake = Arc::clone(&woken);

@@ -14,7 +14,7 @@ use crate::serve::plane::Plane;
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 pub(super) enum Talk {
-    Alone(Session),
+    Alone(Box<Session>),
     Shared(Arc<SharedSession<Connection>>),
     /// A session could not be shared; the lease ends.
     Over(io::Error),
@@ -22,7 +22,7 @@ pub(super) enum Talk {
 
 impl Talk {
     pub(super) fn new(session: Session) -> Talk {
-        Talk::Alone(session)
+        Talk::Alone(Box::new(session))
     }
 
     /// Lets all threads reach the client by the session, if they cannot yet.
@@ -34,7 +34,7 @@ impl Talk {
         let Talk::Alone(session) = std::mem::replace(self, gone) else { return };
         let wake = Arc::downgrade(plane);
         let wake = move || wake.upgrade().iter().for_each(|plane| plane.wake());
-        match SharedSession::new(session, ANSWER_LIMIT, wake) {
+        match SharedSession::new(*session, ANSWER_LIMIT, wake) {
             Ok(shared) => {
                 let shared = Arc::new(shared);
                 plane.staging.connect(Arc::clone(&shared) as Arc<_>);
