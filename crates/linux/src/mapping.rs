@@ -91,7 +91,7 @@ pub struct Part<'a> {
     pub file: BorrowedFd<'a>,
     /// Where the part begins, a multiple of the page size.
     pub offset: u64,
-    /// Whether others see what is written; if not, it is this process's own.
+    /// Whether it is written, for others to see; if not, it can only be read.
     pub shared: bool,
 }
 
@@ -175,10 +175,11 @@ impl Mapping {
         }
     }
 
-    /// Fresh memory of this process alone.
-    pub fn anonymous(what: &'static str, bytes: usize) -> Result<Mapping, MemoryError> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    /// Address space of this process that nothing is mapped in.
+    /// # Errors
+    /// [`MemoryError::Call`].
+    pub fn reserve(what: &'static str, bytes: usize) -> Result<Mapping, MemoryError> {
+        let (access, flags) = (ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE);
         let fail = |errno| MemoryError::Call { call: "mmap", what, bytes: bytes as u64, errno };
         // SAFETY: a new mapping at an address the kernel chooses touches nothing.
         let base = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, access, flags) };
@@ -217,7 +218,7 @@ impl Mapping {
     }
 
     /// Puts memory into the `bytes` bytes at `at`, at once for all threads: a part of a file, or
-    /// without one, fresh memory that nobody else has. Pointers stay valid.
+    /// without one, nothing: the address space stays reserved.
     pub fn put(
         &self,
         what: &'static str,
@@ -229,7 +230,7 @@ impl Mapping {
         if at.checked_add(bytes).is_none_or(|end| end > self.bytes) {
             return Err(fail(Errno::INVAL));
         }
-        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let (read, write) = (ProtFlags::READ, ProtFlags::READ | ProtFlags::WRITE);
         let start = self.base().wrapping_add(at).cast();
         let (fixed, private) = (MapFlags::NORESERVE | MapFlags::FIXED, MapFlags::PRIVATE);
         // SAFETY: the range lies in this mapping and is replaced in one step; whoever reads or
@@ -237,10 +238,14 @@ impl Mapping {
         let outcome = unsafe {
             match part {
                 Some(Part { file, offset, shared }) => {
-                    let kind = if shared { MapFlags::SHARED } else { private };
+                    let (access, kind) =
+                        if shared { (write, MapFlags::SHARED) } else { (read, private) };
                     rustix::mm::mmap(start, bytes, access, fixed | kind, file, offset)
                 }
-                None => rustix::mm::mmap_anonymous(start, bytes, access, fixed | private),
+                None => {
+                    let nothing = ProtFlags::empty();
+                    rustix::mm::mmap_anonymous(start, bytes, nothing, fixed | private)
+                }
             }
         };
         outcome.map_err(fail)?;
