@@ -102,6 +102,7 @@ pub struct Runtime {
     recorder: Option<Arc<dyn Recorder>>,
     /// For tests: called with every command before and after it is carried out.
     pub(crate) probe: Option<Probe>,
+    #[cfg(feature = "mutations")]
     strikes: strike::Strikes,
 }
 
@@ -188,6 +189,7 @@ impl Runtime {
             pid: rustix::process::getpid(),
             recorder: config.recorder,
             probe,
+            #[cfg(feature = "mutations")]
             strikes: strike::Strikes::default(),
         })
     }
