@@ -103,6 +103,7 @@ pub struct Runtime {
     recorder: Option<Arc<dyn Recorder>>,
     /// For tests: called with every command before and after it is carried out.
     pub(crate) probe: Option<Probe>,
+    #[cfg(feature = "mutations")]
     strikes: strike::Strikes,
 }
 
@@ -189,6 +190,7 @@ impl Runtime {
             pid: rustix::process::getpid(),
             recorder: config.recorder,
             probe,
+            #[cfg(feature = "mutations")]
             strikes: strike::Strikes::default(),
         })
     }

@@ -20,12 +20,13 @@ pub struct Struck {
 pub type Strike = Box<dyn FnMut(&Command) -> Option<Struck> + Send>;
 
 /// What is to fail.
+#[cfg(feature = "mutations")]
 #[derive(Default)]
 pub(super) struct Strikes {
-    #[cfg(feature = "mutations")]
     strike: std::sync::Mutex<Option<Strike>>,
 }
 
+#[cfg(feature = "mutations")]
 impl std::fmt::Debug for Strikes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Strikes")
