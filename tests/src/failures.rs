@@ -35,11 +35,11 @@ pub struct Sabotage {
 pub(crate) struct Saboteur {
     plan: Option<Sabotage>,
     /// Commands that were handed out since it was armed.
-    seen: u64,
+    pub(crate) seen: u64,
     /// The command that was struck first.
     first: Option<(Discriminant<Op>, Executor, Vec<PageNo>)>,
-    /// What was struck, for the message of a test.
-    pub(crate) struck: Vec<String>,
+    /// The names of what was struck.
+    pub(crate) struck: Vec<&'static str>,
 }
 
 impl Saboteur {
@@ -49,8 +49,8 @@ impl Saboteur {
 
     /// Whether the command is struck, and how.
     fn strikes(&mut self, command: &Command) -> Option<StepErrorKind> {
-        let plan = self.plan.as_mut().filter(|plan| plan.times > 0)?;
         self.seen += 1;
+        let plan = self.plan.as_mut().filter(|plan| plan.times > 0)?;
         let like_first = self.first.as_ref().is_some_and(|(op, executor, pages)| {
             let same = *op == discriminant(&command.op) && *executor == command.executor;
             same && (pages.is_empty() || pages.iter().any(|&page| touches(&command.op, page)))
@@ -64,7 +64,7 @@ impl Saboteur {
             self.first = Some((discriminant(&command.op), command.executor, pages));
         }
         plan.times = plan.times.saturating_sub(1);
-        self.struck.push(crate::log::describe(command));
+        self.struck.push(command.op.name());
         Some(plan.kind)
     }
 }
