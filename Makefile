@@ -1,7 +1,8 @@
 # One obvious way to run each thing. `make help` lists them.
 
-# A Rust that was installed a moment ago is found without a new login.
-export PATH := $(PATH):$(HOME)/.cargo/bin
+# A Rust that was installed a moment ago is found without a new login, and before an older one of the
+# distribution.
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 
 # What `make demo` and `make bench` pass on: make demo ARGS="--cards 4"
 ARGS ?=
@@ -18,7 +19,7 @@ help:
 	@echo "make qemu    only the tests in virtual machines (docs/qemu.md)"
 	@echo "make bench   measure the promised numbers (docs/performance.md)"
 	@echo "make soak    the long mode of the randomised tests and of the races"
-	@echo "make setup   only check and install what the others need"
+	@echo "make setup   only check and install what the others need (FARSIDE_NO_INSTALL=1: only tell)"
 	@echo "make clean   remove what was built"
 	@echo
 	@echo "ARGS=\"...\" goes to the command of demo and bench: make demo ARGS=\"--cards 4\""
@@ -34,7 +35,8 @@ bench: setup
 	cargo build --release --locked -p farside-cli --bin farside
 	@cargo run --release --locked --quiet -p farside-cli --bin farside -- bench $(ARGS)
 
-test: setup
+test:
+	@scripts/setup.sh test
 	@scripts/test.sh
 
 qemu: setup

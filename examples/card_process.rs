@@ -78,7 +78,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return serve(Path::new(&folder));
     }
     let mut process = Card::start()?;
-    // A card that is being started has two seconds to be there.
+    // A space waits two seconds for a card that is being started. A busy machine may need longer.
+    wait_until(|| Ok(read_status(&process.folder).is_ok()))?;
     let place = CardPlace::Socket(process.folder.clone());
     let space = Space::builder().cards_at([place]).build()?;
     let card = space.card(0)?;
@@ -114,14 +115,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Waits for ten seconds at most.
+/// Waits for a minute at most.
 fn wait_until(
     mut holds: impl FnMut() -> Result<bool, Error>,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(60);
     while !holds()? {
         if Instant::now() > end {
-            return Err("ten seconds have passed".into());
+            return Err("a minute has passed".into());
         }
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -12,6 +12,9 @@ readonly DEFAULT_CACHE=${FARSIDE_QEMU_CACHE:-$repository/target/qemu}
 
 say() { echo "qemu: $*" >&2; }
 
+# shellcheck source=../packages.sh
+source "$repository/scripts/packages.sh"
+
 # not_run REASON...: ends the script; nothing was tested, so nothing has passed or failed.
 not_run() {
     say "NOT RUN: $*"

@@ -37,11 +37,7 @@ need() {
     if command -v "$1" >/dev/null || [ -e "$1" ]; then
         return
     fi
-    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
-        say "installing $2"
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$2" \
-            >/dev/null && return
-    fi
+    install_packages "$2" && return
     not_run "$1 is missing; install it: sudo apt-get install $2"
 }
 

@@ -20,6 +20,8 @@ readonly PYTHON=$VENV/bin/python
 fixtures=$PWD/crates/workloads/fixtures
 readonly fixtures
 
+# shellcheck source=../packages.sh
+source scripts/packages.sh
 say() { echo "ray: $*" >&2; }
 not_run() {
     say "NOT RUN: $*"
@@ -32,7 +34,9 @@ trap 'rm -rf "$scratch"' EXIT
 
 install_ray() {
     "$PYTHON" -c "import ray; assert ray.__version__ == '$RAY_VERSION'" 2>/dev/null && return
-    command -v python3 >/dev/null || not_run "there is no python3"
+    if ! python3 -c "import ensurepip, venv" 2>/dev/null && ! install_packages python3 python3-venv; then
+        not_run "Python is missing: sudo apt-get install python3 python3-venv"
+    fi
     rm -rf "$VENV"
     python3 -m venv "$VENV" 2>"$scratch/venv.log" ||
         not_run "no virtual environment: $(tail -n 1 "$scratch/venv.log")"

@@ -3,6 +3,7 @@
 //!
 //! Programs that want shared memory over cards need the crate `farside` only.
 
+mod csv_text;
 pub mod graph;
 pub mod reproduce;
 pub mod sweep;

@@ -265,7 +265,7 @@ fn a_simulation_goes_on_from_its_stored_state() {
     let restored = done(&[program.as_slice(), &["--restore", path]].concat());
     assert_eq!(restored, done(&with(&["--scheme", "grit"])));
     let other = ["sim", "--workload", "st", "--bytes", "256KB", "--restore", path];
-    assert!(refused(1, &other).contains("another program"));
+    assert!(refused(2, &other).contains("another program"));
     std::fs::remove_file(path).expect("it is there");
 }
 
@@ -323,4 +323,147 @@ fn a_reader_that_goes_away_is_no_failure() {
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{}", stderr(&output));
+}
+
+/// Columns of a screen.
+const WIDTH: usize = 80;
+
+#[test]
+fn no_line_is_longer_than_a_screen_is_wide() {
+    let tapasco = Path::new(env!("CARGO_TARGET_TMPDIR")).join("width-tapasco");
+    let sim = ["sim", "--quiet", "--workload", "st", "--bytes", "256K"];
+    let commands: [&[&str]; 15] = [
+        &["doctor"],
+        &["demo", "--bundled"],
+        &["demo", "--bundled", "--on-demand", "--cards", "16", "--placement", "access-counter"],
+        &["bench", "driver", "--samples", "1"],
+        &["cards"],
+        &["schemes"],
+        &[&sim[..], &["--scheme", "all"]].concat(),
+        &[&sim[..], &["--scheme", "grit:threshold=2,cache=off,neighbours=off+acud"]].concat(),
+        &[&sim[..], &["--sharing"]].concat(),
+        &["sim", "--print-machine"],
+        &["replay", "--functional", "--workload", "st", "--bytes", "256K", "--scheme", "all"],
+        &["probe", "--set", "gpu.wavefronts=8"],
+        &["probe", "--sums"],
+        &["probe", "--load", "--set", "gpu.wavefronts=4"],
+        &["reproduce", "tapasco", "--quiet", "--out", tapasco.to_str().unwrap()],
+    ];
+    for args in commands {
+        fits(args, &done(args));
+    }
+    let names = [
+        "bench",
+        "card",
+        "cards",
+        "demo",
+        "doctor",
+        "probe",
+        "replay",
+        "reproduce",
+        "schemes",
+        "sim",
+        "sweep",
+    ];
+    fits(&["--help"], &done(&["--help"]));
+    for name in names {
+        fits(&[name, "--help"], &done(&[name, "--help"]));
+    }
+    for nested in
+        [["card", "serve"], ["card", "check"], ["reproduce", "grit"], ["reproduce", "tapasco"]]
+    {
+        fits(&nested, &done(&[&nested[..], &["--help"]].concat()));
+    }
+    fits(&["replay", "convert"], &done(&["replay", "convert", "--help"]));
+}
+
+/// A word that is longer, such as a path, may be a line.
+fn fits(args: &[&str], text: &str) {
+    assert!(!text.is_empty(), "{args:?}");
+    for line in text.lines() {
+        let fits = line.chars().count() <= WIDTH || line.split_whitespace().count() == 1;
+        assert!(fits, "{args:?}, {} columns:\n{line}", line.chars().count());
+    }
+}
+
+#[test]
+fn a_reproduction_prints_a_summary_that_fits_a_screen_and_writes_every_row() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("summary-tapasco");
+    let args = ["reproduce", "tapasco", "--quiet", "--out", folder.to_str().unwrap()];
+    let text = done(&args);
+    assert!(text.lines().count() < 24, "{text}");
+    assert!(text.contains("Table II") && text.contains("farthest"), "{text}");
+    let rows = std::fs::read_to_string(folder.join("report.csv")).expect("it was written");
+    assert!(rows.lines().count() > 100, "{rows}");
+}
+
+#[test]
+fn the_same_mistake_has_the_same_exit_code() {
+    let absent = "/nonexistent/file";
+    let grid = |name: &str, text: &str| {
+        file(name, &format!("[[grid]]\n{text}\n")).to_str().unwrap().to_owned()
+    };
+    let scheme = grid("scheme.toml", "workloads = ['fir']\nschemes = ['on-touch', 'girt']");
+    let workload = grid("workload.toml", "workloads = ['fri']\nschemes = ['on-touch']");
+    let trace = grid("trace.toml", "traces = ['/nonexistent/t.bin.zst']\nschemes = ['grit']");
+    let state = file("no-state", "this is no state").to_str().unwrap().to_owned();
+    let mistakes: [(&str, &[&[&str]]); 6] = [
+        (
+            "girt",
+            &[
+                &["demo", "--bundled", "--placement", "girt"],
+                &["sim", "--scheme", "girt"],
+                &["replay", "--functional", "--scheme", "on-touch,girt"],
+                &["sweep", &scheme],
+            ],
+        ),
+        (
+            "fri",
+            &[
+                &["sim", "--workload", "fri"],
+                &["replay", "--functional", "--workload", "fri"],
+                &["sweep", &workload],
+            ],
+        ),
+        ("gpu.cuont", &[&["sim", "--set", "gpu.cuont=2"], &["probe", "--set", "gpu.cuont=2"]]),
+        (
+            "/nonexistent",
+            &[
+                &["demo", "--input", absent],
+                &["demo", "--bundled", "--cards", "/nonexistent/cards.list"],
+                &["sim", "--trace", "/nonexistent/t.bin.zst"],
+                &["sim", "--workload", "fir", "--restore", absent],
+                &["replay", "--functional", absent],
+                &["replay", "convert", absent, "/tmp/out.parquet"],
+                &["sweep", absent],
+                &["sweep", &trace],
+                &["card", "serve", "/tmp/card0", "--kernels", absent],
+            ],
+        ),
+        ("figure-99", &[&["reproduce", "grit", "--only", "figure-99"]]),
+        ("no-state", &[&["sim", "--workload", "fir", "--restore", &state]]),
+    ];
+    for (named, commands) in mistakes {
+        for args in commands {
+            let said = refused(2, args);
+            assert!(said.contains(named), "{args:?}: {said}");
+        }
+    }
+    for (given, meant) in [
+        (["sim", "--scheme", "girt"], "`grit`"),
+        (["sim", "--workload", "gem"], "`gemm`"),
+        (["sim", "--set", "gpu.cuont=2"], "`gpu.count`"),
+    ] {
+        let said = refused(2, &given);
+        assert!(said.contains(&format!("did you mean {meant}?")), "{given:?}: {said}");
+    }
+}
+
+#[test]
+fn a_variable_that_nothing_knows_is_named() {
+    let output = command(&["schemes"]).env("FARSIDE_CARD", "/tmp/card0").output().expect("it runs");
+    assert!(output.status.success());
+    let said = stderr(&output);
+    assert!(said.contains("FARSIDE_CARD; did you mean FARSIDE_CARDS?"), "{said}");
+    assert_eq!(stderr(&command(&["schemes"]).env("FARSIDE_SEED", "1").output().unwrap()), "");
 }

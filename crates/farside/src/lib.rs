@@ -49,6 +49,7 @@ mod launch;
 mod recording;
 mod report;
 mod space;
+mod variables;
 
 pub use args::{Args, Read, Shared, Write};
 pub use buffer::Buffer;
@@ -72,3 +73,6 @@ pub use launch::{Job, Launch, Scope, Stream};
 pub use recording::RECORD_VARIABLE;
 pub use report::Report;
 pub use space::{Space, SpaceBuilder};
+pub use variables::{
+    UnknownVariable, VARIABLES, nearest, unknown_variables, warn_of_unknown_variables,
+};

@@ -187,6 +187,7 @@ impl SpaceBuilder {
     /// # Errors
     /// [`Error`] names the setting that cannot work, or what the machine lacks.
     pub fn build(self) -> Result<Space, Error> {
+        crate::warn_of_unknown_variables();
         let setting = |what, value: String, why| Err(Error::Setting { what, value, why });
         let places = cards_of_environment()?.or(self.places);
         let count = places.as_ref().map_or(self.cards, Vec::len);

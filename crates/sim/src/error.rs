@@ -34,7 +34,7 @@ pub enum SpecError {
         source: std::io::Error,
     },
     /// No key has this name.
-    #[error("there is no key {key:?}; keys are: {}", crate::Spec::keys().join(", "))]
+    #[error("there is no key {key:?}; `farside sim --print-machine` lists those there are")]
     NoSuchKey {
         /// The name given.
         key: String,

@@ -74,6 +74,7 @@ pub mod observe;
 pub mod observers;
 mod overrides;
 pub mod scheme;
+pub mod screen;
 mod simulation;
 mod spec;
 mod state;

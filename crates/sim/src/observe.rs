@@ -5,7 +5,7 @@
 
 use farside_svm::Stats;
 use farside_svm::placement::Action;
-use farside_types::{Access, MemoryId, PageNo, Reason, Span, Time};
+use farside_types::{Access, MemoryId, PageNo, PageRange, Reason, Span, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::GpuCounts;
@@ -95,6 +95,8 @@ pub enum Observation {
         action: Action,
         /// Why.
         reason: Reason,
+        /// When: what it did about a fault is told when the fault is over.
+        made: Time,
     },
     /// Bytes were copied; `from` is `None` for a zero fill.
     Transfer {
@@ -172,10 +174,24 @@ pub struct Sample<'a> {
     pub driver: &'a Stats,
 }
 
+/// A buffer of the program, and where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BufferPages {
+    /// Its name.
+    pub name: String,
+    /// Its pages.
+    pub pages: PageRange,
+}
+
 /// Watches a run. Times are from the start of the first launch.
 pub trait Observer: Send {
     /// Something happened at `now`. For observations with a `since`, it ended at `now`.
     fn observe(&mut self, now: Time, what: &Observation);
+
+    /// It will watch a run of a program with these buffers, in the order of their pages.
+    fn start(&mut self, buffers: &[BufferPages]) {
+        let _ = buffers;
+    }
 
     /// How often it wants to see what has been counted; `None`: never. Asked once, at the start.
     fn sample_every(&self) -> Option<Span> {

@@ -64,21 +64,6 @@ impl Row {
     }
 }
 
-impl std::fmt::Display for Row {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (sign, bound) = match self.target {
-            Target::AtMost(bound) => ("≤", bound),
-            Target::AtLeast(bound) => ("≥", bound),
-        };
-        let mark = if self.kept { "ok  " } else { "MISS" };
-        write!(
-            f,
-            "{mark} {:<58} {:>8.3} {:<8} {sign} {bound:<6} {}",
-            self.name, self.reached, self.unit, self.detail
-        )
-    }
-}
-
 /// A group of numbers that are measured together.
 pub(crate) struct Bench {
     /// Its name on the command line.

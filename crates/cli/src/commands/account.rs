@@ -7,6 +7,7 @@ use farside_types::Span;
 
 use super::demo::{Outcome, RunOutcome};
 use super::size::size;
+use super::text::{paragraph, row, table};
 
 /// Allocations listed per mode.
 const BUSIEST: usize = 4;
@@ -38,7 +39,7 @@ fn write_account(f: &mut String, outcome: &Outcome) -> fmt::Result {
 
 fn graph(f: &mut String, outcome: &Outcome) -> fmt::Result {
     let graph = &outcome.graph;
-    writeln!(f, "graph     {}", graph.name)?;
+    f.push_str(&paragraph("graph     ", &graph.name));
     writeln!(f, "          {} vertices, {} edges", graph.vertices, graph.edges)?;
     if let Some(index) = &graph.index {
         writeln!(
@@ -47,84 +48,60 @@ fn graph(f: &mut String, outcome: &Outcome) -> fmt::Result {
             index.packages, index.dependencies_written
         )?;
     }
-    writeln!(
-        f,
-        "search    from {}: {} vertices lead to it, the farthest over {} edges",
+    let search = format!(
+        "from {}: {} vertices lead to it, the farthest over {} edges",
         graph.source,
         graph.reached - 1,
         graph.levels - 1
-    )?;
+    );
+    f.push_str(&paragraph("search    ", &search));
     let ranked = graph.highest.iter().map(|v| format!("{} {:.4}", v.name, v.rank));
-    writeln!(f, "rank      {}", ranked.collect::<Vec<_>>().join(", "))?;
-    writeln!(
-        f,
-        "machine   {} cards of {}, placement {}, {}",
-        outcome.cards,
-        size(outcome.card_memory_bytes),
-        outcome.placement,
-        if outcome.advice { "ranks advised as mostly read" } else { "no advice" }
-    )?;
-    if outcome.places.is_empty() {
-        return Ok(());
-    }
-    writeln!(f, "          the cards are at {}", outcome.places.join(", "))
+    f.push_str(&paragraph("rank      ", &ranked.collect::<Vec<_>>().join(", ")));
+    let advice = if outcome.advice { "ranks advised as mostly read" } else { "no advice" };
+    let memory = size(outcome.card_memory_bytes);
+    let machine =
+        format!("{} cards of {memory}, placement {}, {advice}", outcome.cards, outcome.placement);
+    f.push_str(&paragraph("machine   ", &machine));
+    outcome.places.iter().try_for_each(|place| writeln!(f, "          at {place}"))
 }
 
 fn workloads(f: &mut String, outcome: &Outcome) -> fmt::Result {
-    writeln!(
-        f,
-        "\n{:<14} {:<10} {:>9} {:>9}   {:>8} {:>8} {:>8}   {:>7} {:>7} {:>6}",
-        "", "", "", "host", "pages", "pages", "pages", "card", "fault", "host"
-    )?;
-    writeln!(
-        f,
-        "{:<14} {:<10} {:>9} {:>9}   {:>8} {:>8} {:>8}   {:>7} {:>7} {:>6}  result",
-        "workload",
-        "pages move",
-        "time",
-        "alone",
-        "h→c",
-        "c→h",
-        "c→c",
-        "faults",
-        "batches",
-        "faults"
-    )?;
+    let mut rows = vec![
+        row(["", "", "", "host", "", "", "", "card", "host"]),
+        row(["workload", "mode", "time", "alone", "h→c", "c→h", "c→c", "faults", "faults"]),
+    ];
     let names = outcome.runs.first().map_or(0, |run| run.workloads.len());
     for index in 0..names {
-        for (row, run) in outcome.runs.iter().enumerate() {
+        for (number, run) in outcome.runs.iter().enumerate() {
             let w = &run.workloads[index];
-            let name = if row == 0 { w.name } else { "" };
-            writeln!(
-                f,
-                "{name:<14} {:<10} {:>9} {:>9}   {:>8} {:>8} {:>8}   {:>7} {:>7} {:>6}  {}",
-                run.mode.name(),
+            let first = number == 0;
+            rows.push(vec![
+                if first { w.name.to_owned() } else { String::new() },
+                run.mode.name().to_owned(),
                 seconds(w.seconds),
-                if row == 0 { seconds(w.host_seconds) } else { String::new() },
-                w.pages.host_to_card,
-                w.pages.card_to_host,
-                w.pages.card_to_card,
-                w.card_faults,
-                w.fault_batches,
-                w.host_faults,
-                if w.exact { "exact" } else { "differs" },
-            )?;
+                if first { seconds(w.host_seconds) } else { String::new() },
+                w.pages.host_to_card.to_string(),
+                w.pages.card_to_host.to_string(),
+                w.pages.card_to_card.to_string(),
+                w.card_faults.to_string(),
+                w.host_faults.to_string(),
+            ]);
         }
     }
-    writeln!(f, "{NOTE}")?;
-    let in_program = outcome.places.is_empty();
-    writeln!(f, "{}", if in_program { CARDS_HERE } else { CARDS_ELSEWHERE })
+    write!(f, "\n{}", table("llrrrrrrr", rows))?;
+    let cards = if outcome.places.is_empty() { CARDS_HERE } else { CARDS_ELSEWHERE };
+    f.push_str(&paragraph("", &format!("{NOTE} {cards}")));
+    Ok(())
 }
 
-const NOTE: &str = "\
-h host, c card. host alone: one thread on ordinary memory, CSR (PageRank: turning the edges round";
+const NOTE: &str = "Pages moved: h host, c card. Host alone: one thread on ordinary memory, CSR (PageRank: \
+    turning the edges round included).";
 
-const CARDS_HERE: &str = "\
-included). The cards are threads of this program: times show what moving pages costs, not what
-accelerators gain.";
+const CARDS_HERE: &str = "The cards are threads of this program: times show what moving pages \
+    costs, not what accelerators gain.";
 
-const CARDS_ELSEWHERE: &str = "\
-included). The cards are not in this program: times show what they and the way to them cost.";
+const CARDS_ELSEWHERE: &str =
+    "The cards are not in this program: times show what they and the way to them cost.";
 
 /// One value of a report, to be set beside that of the other mode.
 type Row = (&'static str, fn(&Report) -> String);
@@ -155,35 +132,31 @@ const TIMES: [Row; 4] = [
 
 /// The modes beside each other.
 fn compared(f: &mut String, runs: &[RunOutcome]) -> fmt::Result {
-    let title = |f: &mut String, what: &str| {
-        write!(f, "\n{what:<26}")?;
-        runs.iter().try_for_each(|run| write!(f, " {:>24}", run.mode.name()))?;
-        writeln!(f)
+    let line = |name: &str, value: &dyn Fn(&Report) -> String| {
+        let values = runs.iter().map(|run| value(&run.report));
+        std::iter::once(format!("  {name}")).chain(values).collect::<Vec<_>>()
     };
-    title(f, "pages moved, by direction")?;
-    PAGES.iter().try_for_each(|row| line(f, row.0, runs, row.1))?;
-    title(f, "pages moved, by reason")?;
-    for reason in Reason::ALL {
-        let moved = |report: &Report| report.stats.by_reason.get(&reason).copied().unwrap_or(0);
-        if runs.iter().any(|run| moved(&run.report) > 0) {
-            line(f, reason.name(), runs, |report| pages(moved(report)))?;
-        }
+    let fixed = |rows: &[Row]| rows.iter().map(|(name, value)| line(name, value)).collect();
+    let moved = |report: &Report, reason| report.stats.by_reason.get(&reason).copied().unwrap_or(0);
+    let some = |reason: &Reason| runs.iter().any(|run| moved(&run.report, *reason) > 0);
+    let reasons = Reason::ALL.into_iter().filter(some);
+    let reasons = reasons.map(|it| line(it.name(), &|report| pages(moved(report, it)))).collect();
+    let parts: [(&str, Vec<Vec<String>>); 4] = [
+        ("pages moved, by direction", fixed(&PAGES)),
+        ("pages moved, by reason", reasons),
+        ("faults and migrations", fixed(&EVENTS)),
+        ("time in migrations", fixed(&TIMES)),
+    ];
+    let kinds = "l".to_owned() + &"r".repeat(runs.len());
+    let mut rows = Vec::new();
+    for (title, part) in parts {
+        let modes = runs.iter().map(|run| run.mode.name().to_owned());
+        rows.push(Vec::new());
+        rows.push(std::iter::once(title.to_owned()).chain(modes).collect());
+        rows.extend(part);
     }
-    title(f, "faults and migrations")?;
-    EVENTS.iter().try_for_each(|row| line(f, row.0, runs, row.1))?;
-    title(f, "time in migrations")?;
-    TIMES.iter().try_for_each(|row| line(f, row.0, runs, row.1))
-}
-
-fn line(
-    f: &mut String,
-    name: &str,
-    runs: &[RunOutcome],
-    value: impl Fn(&Report) -> String,
-) -> fmt::Result {
-    write!(f, "  {name:<24}")?;
-    runs.iter().try_for_each(|run| write!(f, " {:>24}", value(&run.report)))?;
-    writeln!(f)
+    f.push_str(&table(&kinds, rows));
+    Ok(())
 }
 
 fn busiest(f: &mut String, run: &RunOutcome) -> fmt::Result {
@@ -191,11 +164,8 @@ fn busiest(f: &mut String, run: &RunOutcome) -> fmt::Result {
     for busy in run.report.busiest.iter().take(BUSIEST) {
         let object = &busy.object;
         let name = if object.name.is_empty() { "(unnamed)" } else { &object.name };
-        writeln!(
-            f,
-            "  {name}: {} page moves in {} pages; the latest",
-            object.pages_moved, object.range.count
-        )?;
+        let moves = format!("{} page moves in {} pages", object.pages_moved, object.range.count);
+        f.push_str(&paragraph("  ", &format!("{name}: {moves}; the latest")));
         for moved in busy.moves.iter().rev().take(MOVES).rev() {
             let first = moved.range.start.0.saturating_sub(object.range.start.0);
             let last = first + moved.range.count.max(1) - 1;
@@ -222,11 +192,11 @@ fn trouble(f: &mut String, run: &RunOutcome) -> fmt::Result {
             [first, .., last] => format!("{first} to {last} ({} agents)", agents.len()),
             [] => "nobody".to_owned(),
         };
-        writeln!(
-            f,
-            "  fought over: {} of {name} by {}: held back {} times, pinned {} times",
-            fight.fight.page, agents, fight.fight.throttles, fight.fight.pins
-        )?;
+        let told = format!(
+            "{} of {name} by {agents}: held back {} times, pinned {} times",
+            fight.fight.page, fight.fight.throttles, fight.fight.pins
+        );
+        f.push_str(&paragraph("  fought over: ", &told));
     }
     for (card, pages) in &run.report.suspects {
         writeln!(f, "  {card} did not let {pages} go in time: its kernel hangs")?;

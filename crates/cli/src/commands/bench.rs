@@ -5,7 +5,8 @@ use serde::Serialize;
 
 use super::Failure;
 use super::output::{print, print_json};
-use crate::bench::{ALL, Effort, Row};
+use super::text::paragraph;
+use crate::bench::{ALL, Effort, Row, Target};
 
 /// Measure every promised number beside its limit, in one run
 ///
@@ -43,7 +44,7 @@ impl Bench {
             let measured = (bench.run)(effort)?;
             if !self.json {
                 for row in &measured {
-                    print(&format!("{row}\n"))?;
+                    print(&text(row))?;
                 }
             }
             rows.extend(measured);
@@ -54,4 +55,15 @@ impl Bench {
         let kept = rows.iter().filter(|row| row.kept).count();
         print(&format!("\n{kept} of {} promises kept in this run\n", rows.len()))
     }
+}
+
+/// A promise, what was reached, and what it was compared with.
+fn text(row: &Row) -> String {
+    let mark = if row.kept { "ok    " } else { "MISS  " };
+    let (sign, bound) = match row.target {
+        Target::AtMost(bound) => ("≤", bound),
+        Target::AtLeast(bound) => ("≥", bound),
+    };
+    let reached = format!("{:.3} {} ({sign} {bound}): {}", row.reached, row.unit, row.detail);
+    paragraph(mark, row.name) + &paragraph("      ", &reached)
 }

@@ -81,7 +81,7 @@ struct Serve {
 const EXAMPLES: &str = "\
 Examples:
   farside card serve /run/farside/card0
-  farside card serve /run/farside/card1 --memory 1G --functions 2 --kernels ./kernels.so
+  farside card serve /run/farside/card1 --memory 1G --kernels ./kernels.so
   farside demo --cards /run/farside/card0,/run/farside/card1
   farside cards                         who uses them, from another shell";
 

@@ -1,15 +1,15 @@
 //! `farside cards`: which cards are served, and who uses them.
 
-use std::fmt::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use farside_softcard::serve::{CardStatus, FunctionStatus, STATUS_SOCKET, UserStatus, read_status};
+use farside_softcard::serve::{CardStatus, FunctionStatus, STATUS_SOCKET, read_status};
 use serde::Serialize;
 
 use super::Failure;
 use super::output::{print, print_json};
 use super::size::size;
+use super::text::{self, paragraph, row};
 
 /// List served cards, their functions, and who uses them
 ///
@@ -120,83 +120,75 @@ fn why(error: &std::io::Error) -> String {
 fn nobody(places: &[PathBuf]) -> String {
     let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
     let first = places.first().map_or("/run/farside", String::as_str);
-    format!(
+    let told = format!(
         "No card is served in {}. Start one with `farside card serve {first}/card0`, or name its \
-         folder.\n",
+         folder.",
         places.join(" or ")
-    )
+    );
+    paragraph("", &told)
 }
 
 fn table(cards: &[Seen], kernels: bool) -> String {
-    let mut text = String::new();
-    for seen in cards {
-        // Writing to a string has no way to fail.
-        let _ = write_card(&mut text, seen, kernels);
-    }
-    text
+    cards.iter().map(|seen| card(seen, kernels)).collect()
 }
 
-fn write_card(f: &mut String, seen: &Seen, kernels: bool) -> fmt::Result {
-    let folder = seen.folder.display();
+fn card(seen: &Seen, kernels: bool) -> String {
+    let folder = format!("{}: ", seen.folder.display());
     let Some(status) = &seen.status else {
-        return writeln!(f, "{folder}: {}", seen.error.as_deref().unwrap_or_default());
+        return paragraph("", &(folder + seen.error.as_deref().unwrap_or_default()));
     };
     let used = status.functions.iter().filter(|function| function.user.is_some()).count();
-    writeln!(
-        f,
-        "{folder}: card {}, process {}, {used} of {} functions in use, {} and {} processing \
-         elements each, {} kernels",
+    let sum = format!(
+        "card {}, process {}, {used} of {} functions in use, {} and {} processing elements each, \
+         {} kernels",
         status.card,
         status.pid,
         status.functions.len(),
         size(status.memory_bytes),
         status.processing_elements,
         status.kernels.len()
-    )?;
+    );
+    let mut text = paragraph("", &(folder + &sum));
     for name in status.kernels.iter().filter(|_| kernels) {
-        writeln!(f, "  kernel    {name}")?;
+        text += &paragraph("  kernel    ", name);
     }
-    let told = |function: &&FunctionStatus| function.user.is_some() || function.hung_threads > 0;
-    let mut functions = status.functions.iter().filter(told).peekable();
-    if functions.peek().is_some() {
-        writeln!(
-            f,
-            "  function  {:<16} {:>8} {:>17} {:>5} {:>9} {:>9} {:>10}",
-            "program", "process", "generation", "jobs", "all jobs", "faults", "copied"
-        )?;
+    let users = status.functions.iter().filter_map(user);
+    let mut rows = vec![row(HEADER)];
+    rows.extend(users);
+    if rows.len() > 1 {
+        text += &text::table("rlrrrrrr", rows);
     }
-    functions.try_for_each(|function| write_function(f, function))
+    for function in status.functions.iter().filter(|function| function.hung_threads > 0) {
+        let (number, hung) = (function.function, function.hung_threads);
+        let told = format!("function {number}: kernels of former users that hang: {hung}");
+        text += &paragraph("  ", &told);
+    }
+    text
 }
 
-fn write_function(f: &mut String, function: &FunctionStatus) -> fmt::Result {
-    write!(f, "  {:>8}  ", function.function)?;
-    match &function.user {
-        Some(user) => write_user(f, user)?,
-        None => write!(f, "(free)")?,
-    }
-    if function.hung_threads > 0 {
-        write!(f, "  kernels of former users that hang: {}", function.hung_threads)?;
-    }
-    writeln!(f)
-}
+const HEADER: [&str; 8] =
+    ["function", "program", "process", "generation", "jobs", "all jobs", "faults", "copied"];
 
-fn write_user(f: &mut String, user: &UserStatus) -> fmt::Result {
+/// The row of a function that somebody uses.
+fn user(function: &FunctionStatus) -> Option<Vec<String>> {
+    let user = function.user.as_ref()?;
     let counter = |name: &str| user.counters.get(name).copied().unwrap_or(0);
-    let pid = user.pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string());
-    write!(
-        f,
-        "{:<16} {pid:>8} {:>17} {:>5} {:>9} {:>9} {:>10}",
-        user.program.as_deref().unwrap_or("?"),
-        user.generation,
-        user.jobs,
-        counter("jobs_started"),
-        counter("faults_raised"),
+    Some(vec![
+        function.function.to_string(),
+        user.program.clone().unwrap_or_else(|| "?".to_owned()),
+        user.pid.map_or_else(|| "?".to_owned(), |pid| pid.to_string()),
+        user.generation.to_string(),
+        user.jobs.to_string(),
+        counter("jobs_started").to_string(),
+        counter("faults_raised").to_string(),
         size(counter("dma_pages") * farside::PAGE_SIZE as u64),
-    )
+    ])
 }
 
 #[cfg(test)]
 mod tests {
+    use farside_softcard::serve::UserStatus;
+
     use super::*;
 
     fn status() -> CardStatus {
@@ -230,10 +222,10 @@ mod tests {
         let text = table(&[seen], true);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].contains("card 5, process 17, 1 of 3 functions in use, 64 MiB"), "{text}");
-        assert_eq!(lines[1], "  kernel    k");
-        let words: Vec<&str> = lines[3].split_whitespace().collect();
+        assert_eq!(lines[2], "  kernel    k");
+        let words: Vec<&str> = lines[4].split_whitespace().collect();
         assert_eq!(words, ["0", "search", "42", "1", "3", "7", "9", "1", "MiB"]);
-        assert!(lines[4].contains("former users that hang: 1"), "{text}");
-        assert_eq!(lines.len(), 5);
+        assert!(lines[5].contains("function 2: kernels of former users that hang: 1"), "{text}");
+        assert_eq!(lines.len(), 6);
     }
 }

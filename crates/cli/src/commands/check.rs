@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::Failure;
 use super::output::{print, print_json};
+use super::text::paragraph;
 
 /// Check that a card keeps to the card interface, docs/card-interface.md
 ///
@@ -100,11 +101,9 @@ impl std::fmt::Display for Line {
             End::NotRun => "not run",
             End::Failed => "FAILED",
         };
-        write!(f, "{end:<8}{}", self.name)?;
-        if let Some(why) = &self.why {
-            write!(f, ": {why}")?;
-        }
-        writeln!(f)
+        let why = self.why.as_ref().map_or(String::new(), |why| format!(": {why}"));
+        let end = format!("{end:<8}");
+        f.write_str(&paragraph(&end, &format!("{}{why}", self.name)))
     }
 }
 

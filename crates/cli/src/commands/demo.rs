@@ -59,7 +59,7 @@ pub(crate) struct Demo {
     bundled: bool,
 
     /// How many cards, 1 to 16, which are threads of this program; or the places of cards that
-    /// `farside card serve` serves, separated by commas; or a TOML file that lists cards
+    /// `farside card serve` serves, separated by commas; or a file NAME.list of such places
     #[arg(long, value_name = "CARDS", default_value = "2", value_parser = parse_which)]
     cards: WhichCards,
 
@@ -106,10 +106,11 @@ const EXAMPLES: &str = "\
 Examples:
   farside demo                          on this machine's package index
   farside demo --bundled --cards 4      on the bundled graph, with four cards
-  farside demo --cards /tmp/card0,/tmp/card1   on cards that other processes serve
+  farside demo --cards /tmp/card0,/tmp/card1   on cards that are processes
   farside demo --card-memory 4M         more data than a card holds
   farside demo --placement duplication --on-demand --no-advice
-  farside demo --managed --record demo.parquet && farside replay --functional demo.parquet
+  farside demo --managed --record demo.parquet
+  farside replay --functional demo.parquet     what it recorded
   farside demo --input web.mtx --json > web.json";
 
 /// Everything that came out.

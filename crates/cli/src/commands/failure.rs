@@ -1,5 +1,6 @@
 //! How a command fails: what is said, and the exit code.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -10,6 +11,8 @@ use farside_sim::functional::ReplayError;
 use farside_sim::stats::StatsError;
 use farside_softcard::serve::ServeError;
 
+use super::log::say;
+use super::text::paragraph;
 use crate::workloads::Difference;
 
 /// Why a command did not end well.
@@ -59,6 +62,22 @@ pub(crate) enum Failure {
     /// An input or an option that cannot be used.
     #[error("{0}")]
     Usage(String),
+    /// Such an option, and what may be meant.
+    #[error("{failure}; did you mean `{nearest}`?")]
+    Near {
+        /// What cannot be used.
+        failure: Box<Failure>,
+        /// A name that can.
+        nearest: String,
+    },
+    /// A file that cannot be written.
+    #[error("{path}: {source}", path = .path.display())]
+    Write {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A result is wrong.
     #[error(
         "{workload}, {mode}: {difference}; this is a bug in Farside, please report it with the \
@@ -81,16 +100,32 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Says it on standard error.
+    /// Says it on standard error: to people in lines that fit a screen, to programs in one.
     pub(crate) fn tell(&self) {
-        if !matches!(self, Failure::Told) {
-            eprintln!("farside: {self}");
+        if matches!(self, Failure::Told) {
+            return;
+        }
+        let line = format!("farside: {self}");
+        let people = std::io::stderr().is_terminal();
+        say(if people { paragraph("", &line) } else { line }.trim_end());
+    }
+
+    /// The same with the name that may be meant instead of `given`, if there is one like it.
+    pub(crate) fn near<'a>(self, given: &str, known: impl IntoIterator<Item = &'a str>) -> Failure {
+        match farside::nearest(given, known) {
+            Some(nearest) => Failure::Near { failure: self.into(), nearest: nearest.to_owned() },
+            None => self,
         }
     }
 
     /// See the command's help.
     pub(crate) fn exit_code(&self) -> ExitCode {
-        ExitCode::from(match self {
+        ExitCode::from(self.code())
+    }
+
+    fn code(&self) -> u8 {
+        match self {
+            Failure::Near { failure, .. } => failure.code(),
             Failure::Farside(
                 farside::Error::Setting { .. }
                 | farside::Error::Scheme(_)
@@ -105,14 +140,25 @@ impl Failure {
                 | SimError::Placement(_)
                 | SimError::NoSuchModifier { .. }
                 | SimError::Line { .. }
-                | SimError::TooSmall { .. },
+                | SimError::TooSmall { .. }
+                | SimError::State(_)
+                | SimError::Config(_)
+                | SimError::Allocation { .. },
             )
             | Failure::Sweep(
-                SweepError::Grid { .. } | SweepError::Machine { .. } | SweepError::Format { .. },
+                SweepError::Grid { .. }
+                | SweepError::Machine { .. }
+                | SweepError::Cell { .. }
+                | SweepError::Input { .. }
+                | SweepError::Format { .. },
             )
             | Failure::Stats(StatsError::Format { .. } | StatsError::NoSuchName { .. })
             | Failure::Replay(
-                ReplayError::Scheme(_) | ReplayError::Option { .. } | ReplayError::Line { .. },
+                ReplayError::Scheme(_)
+                | ReplayError::Option { .. }
+                | ReplayError::Line { .. }
+                | ReplayError::Config(_)
+                | ReplayError::Buffer { .. },
             )
             | Failure::Usage(_) => 2,
             Failure::Differs { .. } => 3,
@@ -125,8 +171,9 @@ impl Failure {
             | Failure::Cards(_)
             | Failure::Report(_)
             | Failure::InUse { .. }
+            | Failure::Write { .. }
             | Failure::Told
             | Failure::Output(_) => 1,
-        })
+        }
     }
 }

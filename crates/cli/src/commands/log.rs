@@ -4,13 +4,16 @@ use std::fmt::{self, Write as _};
 use std::io::Write as _;
 
 use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 
 /// Has events of `level` and of more weight written to standard error from now on.
 pub(crate) fn tell(level: Level) {
+    let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
     // It fails only if that was asked for before.
-    let _ = tracing::subscriber::set_global_default(Lines { level });
+    let _ = tracing::subscriber::set_global_default(lines.event_format(Lines).finish());
 }
 
 /// Writes a line to standard error. If nobody listens any more that is no reason to end.
@@ -18,42 +21,25 @@ pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-/// Writes events; spans it does not know.
-struct Lines {
-    level: Level,
-}
+/// `farside: message (field=value, field=value)`, as the command's own messages are.
+struct Lines;
 
-impl Subscriber for Lines {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= self.level
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        say(&line(event));
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
-/// `farside: message (field=value, field=value)`.
-fn line(event: &Event<'_>) -> String {
-    let mut words = Words::default();
-    event.record(&mut words);
-    let Words { message, fields } = words;
-    if fields.is_empty() {
-        format!("farside: {message}")
-    } else {
-        format!("farside: {message} ({fields})")
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut words = Words::default();
+        event.record(&mut words);
+        let Words { message, fields } = words;
+        let fields = if fields.is_empty() { fields } else { format!(" ({fields})") };
+        writeln!(writer, "farside: {message}{fields}")
     }
 }
 
@@ -80,49 +66,55 @@ impl Visit for Words {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+    use tracing_subscriber::fmt::MakeWriter;
 
     use super::*;
 
-    /// Keeps the lines instead of writing them.
-    struct Kept(Arc<Mutex<Vec<String>>>);
+    /// Keeps what is written.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
 
-    impl Subscriber for Kept {
-        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-            Lines { level: Level::INFO }.enabled(metadata)
+    impl Kept {
+        fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+
+    impl std::io::Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.bytes().write(bytes)
         }
 
-        fn new_span(&self, span: &Attributes<'_>) -> Id {
-            Lines { level: Level::INFO }.new_span(span)
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
         }
+    }
 
-        fn record(&self, _: &Id, _: &Record<'_>) {}
+    impl MakeWriter<'_> for Kept {
+        type Writer = Kept;
 
-        fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-        fn event(&self, event: &Event<'_>) {
-            self.0.lock().expect("no test panics with it").push(line(event));
+        fn make_writer(&self) -> Kept {
+            self.clone()
         }
-
-        fn enter(&self, _: &Id) {}
-
-        fn exit(&self, _: &Id) {}
     }
 
     #[test]
     fn an_event_is_a_line_with_its_fields_and_small_matters_are_left_out() {
-        let kept = Arc::new(Mutex::new(Vec::new()));
-        tracing::subscriber::with_default(Kept(Arc::clone(&kept)), || {
+        let kept = Kept::default();
+        let lines = tracing_subscriber::fmt().with_max_level(Level::INFO).event_format(Lines);
+        tracing::subscriber::with_default(lines.with_writer(kept.clone()).finish(), || {
             let error = std::fmt::Error;
             tracing::error!(function = 3, %error, place = "here", "a client cannot be served");
             tracing::info!("a client has gone");
             tracing::debug!("nobody wants to know");
         });
-        let lines = kept.lock().expect("no thread panicked with it");
+        let text = String::from_utf8(kept.bytes().clone()).unwrap();
         let first = format!(
             "farside: a client cannot be served (function=3, error={}, place=here)",
             std::fmt::Error
         );
-        assert_eq!(*lines, [first.as_str(), "farside: a client has gone"]);
+        assert_eq!(text, format!("{first}\nfarside: a client has gone\n"));
     }
 }

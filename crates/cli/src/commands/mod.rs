@@ -23,6 +23,7 @@ mod service;
 mod sim;
 mod size;
 mod sweep;
+mod text;
 mod watch;
 mod which_cards;
 
@@ -36,7 +37,7 @@ use failure::Failure;
 ///
 /// A pointer is valid everywhere; a page lives where it is used. Stock Linux, no kernel module.
 #[derive(Parser, Debug)]
-#[command(name = "farside", version, max_term_width = 100, after_help = AFTER_HELP)]
+#[command(name = "farside", version, max_term_width = 80, after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -44,19 +45,19 @@ struct Cli {
 
 const AFTER_HELP: &str = "\
 Examples:
-  farside doctor                        what this machine has, and what to do about the rest
-  farside demo                          search, PageRank and a pointer chase on two cards
+  farside doctor                what this machine has, and what to do
+  farside demo                  search, PageRank and a pointer chase on two cards
   farside demo --cards 4 --input roads.mtx
-  farside bench                         the promised numbers, measured here
-  farside card serve /tmp/card0         serve a card to other programs, as a process
-  farside cards                         which cards are served, and who uses them
-  farside sim                           compare placement schemes on a recorded trace
-  farside sim --workload mm --bytes 8M  the same on a workload that is generated
-  farside replay --functional           the same without time: what a scheme does, counted
-  farside probe                         the simulated machine against theory
-  farside sweep grid.toml               a grid of simulations, none of them twice
-  farside reproduce grit                a paper's experiments, its numbers beside ours
-  farside schemes                       placement schemes, their parameters, and modifiers
+  farside bench                 the promised numbers, measured here
+  farside card serve /tmp/card0 serve a card to other programs, as a process
+  farside cards                 which cards are served, and who uses them
+  farside sim                   compare placement schemes on a recorded trace
+  farside sim --workload mm --bytes 8M      the same on a generated workload
+  farside replay --functional   the same without time: what a scheme does
+  farside probe                 the simulated machine against theory
+  farside sweep grid.toml       a grid of simulations, none of them twice
+  farside reproduce grit        a paper's experiments, its numbers beside ours
+  farside schemes               placement schemes, their parameters, modifiers
 
 Exit codes: 0 done, 1 it did not work, 2 the command line or an input cannot be used,
 3 a result differs from the plain host run.";
@@ -82,6 +83,7 @@ pub(crate) fn run() -> ExitCode {
     // Who comes and goes is the business of a process that serves.
     let serves = matches!(command, Command::Card(_));
     log::tell(if serves { tracing::Level::INFO } else { tracing::Level::WARN });
+    farside::warn_of_unknown_variables();
     let done = match command {
         Command::Bench(bench) => bench.run(),
         Command::Card(card) => card.run(),

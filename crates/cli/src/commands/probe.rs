@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::Failure;
 use super::output::{print, print_json};
+use super::text::paragraph;
 
 /// Compare the simulated machine with theory: latencies, faults, bandwidths, Little's law
 ///
@@ -26,6 +27,10 @@ pub(crate) struct Probe {
     /// Change a value of the machine; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+
+    /// Which values of the machine each one is the sum of
+    #[arg(long, conflicts_with = "json")]
+    sums: bool,
 
     /// Latency and throughput against offered load as well
     #[arg(long)]
@@ -62,6 +67,9 @@ impl Probe {
             print_json(&Json { version, machine, probes, curves })?;
         } else {
             print(&theory::table(&probes))?;
+            if self.sums {
+                print(&sums(&probes))?;
+            }
             for curve in &curves {
                 print(&format!("\n{curve}"))?;
             }
@@ -77,6 +85,12 @@ impl Probe {
     }
 }
 
+/// How theory gets at each value.
+fn sums(probes: &[Value]) -> String {
+    let sum = |probe: &Value| format!("\n{}\n{}", probe.name, paragraph("  ", &probe.sum));
+    probes.iter().map(sum).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,6 +101,7 @@ mod tests {
         let probe = Probe {
             preset: Spec::PRESETS[0].to_owned(),
             set: vec!["gpu.count=99".to_owned()],
+            sums: false,
             load: false,
             json: false,
         };

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use farside::placement;
 use farside_sim::functional::{Options, Report, Table, replay_with};
 use farside_sim::{SimError, scheme as schemes};
 use farside_workloads::order::shared_accesses;
-use farside_workloads::{Trace, convert};
-use farside_workloads::{Workload, catalog};
+use farside_workloads::{Trace, Workload, convert};
 use serde::Serialize;
 
 use super::Failure;
@@ -117,12 +117,17 @@ struct Convert {
 
 const EXAMPLES: &str = "\
 Examples:
-  farside replay --functional                     the bundled traces, the four uniform schemes
-  farside replay --functional mm.emu.bin.zst st.emu.bin.zst --scheme on-touch,duplication
+  farside replay --functional             the bundled traces, four schemes
+  farside replay --functional mm.emu.bin.zst --scheme on-touch,duplication
   farside replay --functional --workload fir --bytes 32M --json --pages
   farside replay convert mm.emu.bin.zst mm.parquet
   valgrind --tool=lackey --trace-mem=yes --log-file=ls.txt ls
   farside replay --functional --spread 4 ls.txt";
+
+/// The schemes but this one: whose name is known is told of for what is behind it.
+fn others(name: &str) -> impl Iterator<Item = &'static str> {
+    placement::NAMES.into_iter().filter(move |known| *known != name)
+}
 
 #[derive(Serialize)]
 struct Json {
@@ -137,10 +142,11 @@ impl Replay {
             return print(&format!("{}: {accesses} accesses\n", to.display()));
         }
         let mut all = Vec::new();
+        let schemes = self.schemes()?;
         for workload in self.workloads()? {
             let mut reports = Vec::new();
-            for scheme in super::sim::list(&self.scheme) {
-                reports.push(self.replay(&*workload, &scheme)?);
+            for scheme in &schemes {
+                reports.push(self.replay(&*workload, scheme)?);
             }
             if !self.json {
                 let gap = if all.is_empty() { "" } else { "\n" };
@@ -154,6 +160,23 @@ impl Replay {
         }
     }
 
+    /// Their names, all of which are known before the first one is replayed.
+    fn schemes(&self) -> Result<Vec<String>, Failure> {
+        let mut named = Vec::new();
+        for name in super::sim::list(&self.scheme) {
+            match name.as_str() {
+                "all" => named.extend(placement::NAMES.map(String::from)),
+                _ => named.push(name),
+            }
+        }
+        for name in &named {
+            let base = name.split(':').next().unwrap_or_default();
+            let refused = |error| Failure::from(SimError::from(error)).near(base, others(base));
+            schemes::by_name(name).map_err(refused)?;
+        }
+        Ok(named)
+    }
+
     fn workloads(&self) -> Result<Vec<Arc<dyn Workload>>, Failure> {
         let mut workloads: Vec<Arc<dyn Workload>> = Vec::new();
         for path in &self.traces {
@@ -161,8 +184,7 @@ impl Replay {
                 .push(Arc::new(Trace::open_spread(path, self.spread).map_err(SimError::from)?));
         }
         if let Some(name) = &self.workload {
-            let workload = catalog::by_name(name, self.bytes);
-            workloads.push(workload.map_err(|error| Failure::Usage(error.to_string()))?);
+            workloads.push(super::sim::workload(name, self.bytes)?);
         }
         if workloads.is_empty() {
             for name in Trace::BUNDLED {

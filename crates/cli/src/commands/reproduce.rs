@@ -1,16 +1,17 @@
 //! `farside reproduce`: the papers' experiments, and what they print beside ours.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use farside_cli::reproduce::Report;
 use farside_cli::reproduce::grit::{Reproduction, Scale};
 use farside_cli::reproduce::tapasco;
+use farside_cli::reproduce::{Place, Report, Summary};
 
 use super::Failure;
 use super::output::print;
 use super::progress::bar;
 use super::sweep::{Workers, tell_failed};
+use super::text::{paragraph, row, table};
 
 /// Run the experiments of a paper: what it prints beside what comes out, with the figures
 #[derive(Args, Debug)]
@@ -72,10 +73,10 @@ struct Tapasco {
 
 const EXAMPLES: &str = "\
 Examples:
-  farside reproduce grit                        everything, with a part of each footprint
+  farside reproduce grit                        everything, smaller
   farside reproduce grit --full --jobs 16       as in the paper
   farside reproduce grit --only figure-17,figure-18 --out main-result
-  farside reproduce tapasco                     tables and figures of the multi-FPGA SVM paper
+  farside reproduce tapasco                     multi-FPGA SVM: tables, figures
 
 report.md, report.csv and report.json have every number that the paper prints, ours, and how far
 they are from each other; the figures are beside them as PNG and SVG.";
@@ -114,9 +115,75 @@ impl Tapasco {
     }
 }
 
-/// Writes a report and prints its rows.
-fn tell(report: &Report, folder: &std::path::Path) -> Result<(), Failure> {
-    let path = report.write(folder)?;
-    print(&report.to_table())?;
-    print(&format!("\n{} with its figures is in {}\n", report.title, path.display()))
+/// Writes a report and prints a summary that fits a screen.
+fn tell(report: &Report, folder: &Path) -> Result<(), Failure> {
+    report.write(folder)?;
+    let mut text = paragraph("", &report.title);
+    if let Some(summary) = Summary::of(report) {
+        text += "\n";
+        text += &table("lrrrl", rows(&summary));
+        let without = summary.without;
+        let near = "within 10: by 10 % or, of percentages, 10 points;";
+        text += &paragraph("", &format!("{near} {without} rows have no number of the paper"));
+    }
+    let files = "every number is in report.md, report.csv and report.json; figures are beside them";
+    print(&(text + "\n" + &paragraph("", &format!("{}: {files}", folder.display()))))
+}
+
+fn rows(summary: &Summary) -> Vec<Vec<String>> {
+    let place = |place: &Place| {
+        let far = &place.farthest;
+        let unit = if far.unit == "%" { "points" } else { "%" };
+        let off = format!("{} {unit}", bounded(far.deviation().unwrap_or(0.0), true));
+        let mean = bounded(place.mean, false);
+        let what = shortened(&far.what, FARTHEST_MAX.saturating_sub(off.chars().count() + 2));
+        let (numbers, near) = (place.numbers.to_string(), place.near.to_string());
+        vec![shortened(&place.name, PLACE_MAX), numbers, near, mean, format!("{what}, {off}")]
+    };
+    let header = row(["in the paper", "numbers", "within 10", "mean off", "farthest"]);
+    let places = summary.places.iter().chain(std::iter::once(&summary.all));
+    std::iter::once(header).chain(places.map(place)).collect()
+}
+
+/// Columns of the name of a place, and of the row that is farthest: a place is one line.
+const PLACE_MAX: usize = 16;
+const FARTHEST_MAX: usize = 31;
+
+/// A deviation in as many columns as there are for it: what is beyond them is far, however far.
+fn bounded(value: f64, signed: bool) -> String {
+    const MOST: f64 = 9999.0;
+    match (value, signed) {
+        (value, _) if value > MOST => format!(">{MOST}"),
+        (value, _) if value < -MOST => format!("<-{MOST}"),
+        (value, true) => format!("{value:+.1}"),
+        (value, false) => format!("{value:.1}"),
+    }
+}
+
+fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most.saturating_sub(1)).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use farside_cli::reproduce::Row;
+
+    #[test]
+    fn a_summary_fits_a_screen_whatever_is_in_it() {
+        let row = |n: usize| Row {
+            what: format!("{n} of something that takes many words to say"),
+            unit: if n % 2 == 0 { "%" } else { "µs" }.to_owned(),
+            paper: Some(0.01),
+            ours: 1234.5 * n as f64,
+            source: format!("section with a long name, number {n}").replace(',', &n.to_string()),
+        };
+        let report = Report { rows: (0..40).map(row).collect(), ..Report::default() };
+        let text = table("lrrrl", rows(&Summary::of(&report).unwrap()));
+        assert!(text.lines().count() <= 24 - 6, "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
 }

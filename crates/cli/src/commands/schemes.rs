@@ -1,7 +1,5 @@
 //! `farside schemes`: what can be said for a placement scheme.
 
-use std::fmt::Write;
-
 use clap::Args;
 use farside::placement::{Parameter, ParameterKind};
 use farside_sim::Spec;
@@ -10,6 +8,7 @@ use serde::Serialize;
 
 use super::Failure;
 use super::output::{print, print_json};
+use super::text::paragraph;
 
 /// Columns of the longest name.
 const NAME: usize = 16;
@@ -86,23 +85,24 @@ fn text(known: &[Known]) -> String {
             describe(&mut text, known);
         }
     }
-    let presets = Spec::PRESETS.join(", ");
-    text + "\nMachines that run them (farside sim --preset): " + &presets + "\n"
+    let presets = format!("Machines that run them (--preset): {}", Spec::PRESETS.join(", "));
+    text + "\n" + &paragraph("", &presets)
 }
 
 fn describe(text: &mut String, known: &Known) {
-    // Writing to a string has no way to fail.
-    let _ = writeln!(text, "  {:<NAME$} {}", known.name, known.about);
+    *text += &paragraph(&format!("  {:<NAME$} ", known.name), known.about);
     for Parameter { key, kind, about, .. } in &known.parameters {
         let given = format!("{key}={}", kind.default_value());
-        let _ = write!(text, "    {given:<20} {about}");
-        if let ParameterKind::Number { within, .. } = kind {
-            let _ = write!(text, " ({} to {})", within.start(), within.end());
-        }
-        text.push('\n');
+        let bounds = match kind {
+            ParameterKind::Number { within, .. } => {
+                format!(" ({} to {})", within.start(), within.end())
+            }
+            _ => String::new(),
+        };
+        *text += &paragraph(&format!("    {given:<20} "), &format!("{about}{bounds}"));
     }
     for (key, value) in known.changes {
-        let _ = writeln!(text, "    sets {key} = {value}");
+        *text += &paragraph("    sets ", &format!("{key} = {value}"));
     }
 }
 
@@ -152,7 +152,8 @@ mod tests {
         let listed = text(&scheme::all());
         assert!(listed.contains("\n  grit "), "{listed}");
         assert!(listed.contains("\n    threshold=4 "), "{listed}");
-        assert!(listed.contains("decided anew (1 to 65535)\n"), "{listed}");
+        let words = listed.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("decided anew (1 to 65535) cache=on"), "{listed}");
         assert!(listed.ends_with("as-shipped\n"), "{listed}");
         let json = serde_json::to_value(json(scheme::all())).unwrap();
         let grit = json["schemes"].as_array().unwrap().iter().find(|it| it["name"] == "grit");

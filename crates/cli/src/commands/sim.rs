@@ -8,9 +8,8 @@ use std::sync::Arc;
 use clap::Args;
 use farside::placement;
 use farside_sim::analysis::{Sharing, SharingOptions};
-use farside_sim::{Comparison, Outcome, Progress, SimError, Simulation, Spec, scheme};
-use farside_workloads::catalog::{self, WorkloadError};
-use farside_workloads::{Trace, TraceError, Workload};
+use farside_sim::{Comparison, Outcome, Progress, SimError, Simulation, Spec, SpecError, scheme};
+use farside_workloads::{Trace, TraceError, Workload, catalog};
 use rustix::process::{Signal, getppid};
 use serde::Serialize;
 
@@ -101,15 +100,16 @@ const PERMILLE: u64 = 1_000;
 
 const EXAMPLES: &str = "\
 Examples:
-  farside sim                                     the bundled traces, three schemes
+  farside sim                                   bundled traces, three schemes
   farside sim --scheme all --set gpu.capacity_percent=70
   farside sim --workload mm fir --bytes 8MB --scheme on-touch,grit
   farside sim --trace mm.timing.bin.zst st.timing.bin.zst --json
   farside sim --workload st --bytes 2MB --sharing
-  farside sim --workload st --bytes 2MB --scheme grit --perfetto st.json --history pages.txt
+  farside sim --workload st --bytes 2MB --scheme grit --history pages.txt
+  farside sim --workload st --bytes 2MB --scheme grit --perfetto st.json
   farside sim --set counter.threshold=64 --set link.pcie_gb_per_s=16
   farside sim --workload mm --scheme grit --stop-after 1000000 --save mm.state
-  farside sim --workload mm --restore mm.state    goes on, and ends as if it had never stopped
+  farside sim --workload mm --restore mm.state    goes on
   farside sim --print-machine                     every key with its value";
 
 #[derive(Serialize)]
@@ -178,17 +178,13 @@ impl Sim {
             }
         }
         // Those that do not exist are told of before the first one runs.
-        for scheme in &schemes {
-            scheme::resolve(scheme, spec)?;
-        }
+        schemes.iter().try_for_each(|scheme| known_scheme(scheme, spec))?;
         Ok(schemes)
     }
 
     fn programs(&self) -> Result<Vec<Arc<dyn Workload>>, Failure> {
         if !self.workload.is_empty() {
-            let named = self.workload.iter().map(|name| catalog::by_name(name, self.bytes));
-            let named: Result<Vec<_>, WorkloadError> = named.collect();
-            return named.map_err(|error| Failure::Usage(error.to_string()));
+            return self.workload.iter().map(|name| workload(name, self.bytes)).collect();
         }
         let opened: Result<Vec<Trace>, TraceError> = if self.trace.is_empty() {
             Trace::BUNDLED.iter().map(|name| Trace::bundled(name)).collect()
@@ -253,6 +249,28 @@ pub(super) fn list(text: &str) -> Vec<String> {
     schemes
 }
 
+/// The workload of this name, with so many bytes of data.
+pub(super) fn workload(name: &str, bytes: Option<u64>) -> Result<Arc<dyn Workload>, Failure> {
+    let refused = |error: catalog::WorkloadError| Failure::Usage(error.to_string());
+    let known = || catalog::NAMES.iter().copied();
+    catalog::by_name(name, bytes).map_err(|error| refused(error).near(name, known()))
+}
+
+/// Refuses a scheme that cannot be on this machine.
+fn known_scheme(name: &str, spec: &Spec) -> Result<(), Failure> {
+    let base = name.split([':', '+']).next().unwrap_or_default();
+    let known = scheme::all();
+    let schemes = known.iter().filter(|it| it.kind != scheme::KnownKind::Modifier);
+    let names = schemes.map(|it| it.name.as_str()).filter(|it| *it != base);
+    // A name that is known may have a parameter that is not: that is told of without a name.
+    let unknown = !known.iter().any(|it| it.name == base);
+    match scheme::resolve(name, spec) {
+        Ok(_) => Ok(()),
+        Err(error) if unknown => Err(Failure::from(error).near(base, names)),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Ends this process when its parent ends, so that nobody computes what nobody waits for.
 fn end_with(parent: i32) -> Result<(), Failure> {
     let asked = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
@@ -266,10 +284,20 @@ fn end_with(parent: i32) -> Result<(), Failure> {
 
 /// The machine of `--preset` with the values of `--set`.
 pub(super) fn machine(preset: &str, set: &[String]) -> Result<Spec, Failure> {
-    let spec = Spec::preset(preset).map_err(SimError::from)?;
+    let failed = |error: SpecError| {
+        let given = match &error {
+            SpecError::NoSuchPreset { name } => name.clone(),
+            SpecError::NoSuchKey { key } => key.clone(),
+            _ => return Failure::from(SimError::from(error)),
+        };
+        let keys = Spec::keys();
+        let known = keys.iter().map(String::as_str).chain(Spec::PRESETS.iter().copied());
+        Failure::from(SimError::from(error)).near(&given, known)
+    };
+    let spec = Spec::preset(preset).map_err(failed)?;
     let pairs = set.iter().map(|set| pair(set)).collect::<Result<Vec<_>, _>>()?;
     // All at once: two values may only make sense together.
-    Ok(spec.with_overrides(&pairs).map_err(SimError::from)?)
+    spec.with_overrides(&pairs).map_err(failed)
 }
 
 /// Key and value of one `--set`.

@@ -76,7 +76,7 @@ enum On {
 
 const EXAMPLES: &str = "\
 Examples:
-  farside sweep grid.toml                       a table as CSV, on every processor
+  farside sweep grid.toml                     CSV, on every processor
   farside sweep grid.toml --out table.parquet --jobs 8
   farside sweep grid.toml --on ray --ray-address auto
 

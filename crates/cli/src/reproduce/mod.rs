@@ -6,9 +6,10 @@
 
 mod figure;
 pub mod grit;
+mod summary;
 mod table;
 pub mod tapasco;
 
 pub use figure::{Axis, Bar, Cells, Drawing, Figure, Line, Series};
-pub(crate) use table::quoted;
+pub use summary::{Place, Summary};
 pub use table::{Report, ReportError, Row};

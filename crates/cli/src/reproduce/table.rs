@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::Figure;
+use crate::csv_text::csv_text;
 
 /// A number of a paper beside ours.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,7 +33,8 @@ impl Row {
         (paper != 0.0).then(|| 100.0 * (self.ours - paper) / paper)
     }
 
-    fn deviation_text(&self) -> String {
+    /// The deviation with its unit; empty where the paper prints no number.
+    pub fn deviation_text(&self) -> String {
         let unit = if self.unit == "%" { "points" } else { "%" };
         self.deviation().map_or(String::new(), |deviation| format!("{deviation:+.1} {unit}"))
     }
@@ -128,38 +130,22 @@ impl Report {
         text
     }
 
-    /// The rows for a terminal.
-    pub fn to_table(&self) -> String {
-        let width = self.rows.iter().map(|row| row.what.chars().count()).max().unwrap_or(0);
-        let mut text = format!("{:<width$} {:>9} {:>9}  {}\n", "", "paper", "ours", "deviation");
-        for row in &self.rows {
-            let paper = row.paper.map_or("-".to_owned(), |paper| number(paper, &row.unit));
-            let ours = number(row.ours, &row.unit);
-            let line =
-                format!("{:<width$} {paper:>9} {ours:>9}  {}", row.what, row.deviation_text());
-            text += line.trim_end();
-            text.push('\n');
-        }
-        text
-    }
-
     /// The rows as CSV with a header.
     pub fn to_csv(&self) -> String {
-        let mut text = "what,unit,paper,ours,deviation,source\n".to_owned();
+        let header = ["what", "unit", "paper", "ours", "deviation", "source"];
         let or_empty = |value: Option<f64>| value.map_or(String::new(), |v| v.to_string());
-        for row in &self.rows {
-            let cells = [
+        let row = |row: &Row| {
+            vec![
                 row.what.clone(),
                 row.unit.clone(),
                 or_empty(row.paper),
                 row.ours.to_string(),
                 or_empty(row.deviation()),
                 row.source.clone(),
-            ];
-            text += &cells.map(|cell| quoted(&cell)).join(",");
-            text.push('\n');
-        }
-        text
+            ]
+        };
+        let header = header.map(String::from).to_vec();
+        csv_text(std::iter::once(header).chain(self.rows.iter().map(row)))
     }
 
     /// Rows, figures with their data, and notes.
@@ -178,14 +164,6 @@ fn number(value: f64, unit: &str) -> String {
     };
     let text = format!("{value:.digits$} {unit}");
     text.trim_end().to_owned()
-}
-
-/// A cell of CSV (RFC 4180).
-pub(crate) fn quoted(cell: &str) -> String {
-    if cell.contains(['"', ',', '\n', '\r']) {
-        return format!("\"{}\"", cell.replace('"', "\"\""));
-    }
-    cell.to_owned()
 }
 
 #[cfg(test)]

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use farside_sim::{Spec, SpecError};
+use farside_sim::{Spec, SpecError, scheme};
+use farside_workloads::catalog;
 use serde::{Deserialize, Serialize};
 
 use super::SweepError;
@@ -67,6 +68,27 @@ impl Cell {
         spec.map_err(told)
     }
 
+    /// Whether it can run: before the first of many does.
+    ///
+    /// # Errors
+    /// [`SweepError`]: a machine, a scheme or a workload that cannot be, a trace that is not there.
+    pub fn check(&self) -> Result<(), SweepError> {
+        let wrong = |why: String| SweepError::Cell { cell: self.to_string(), why };
+        let machine = self.machine()?;
+        scheme::resolve(&self.scheme, &machine).map_err(|error| wrong(error.to_string()))?;
+        match &self.program {
+            Program::Workload { name, bytes } => {
+                catalog::by_name(name, *bytes).map_err(|error| wrong(error.to_string()))?;
+            }
+            Program::Trace(path) => {
+                for file in trace_files(path) {
+                    std::fs::File::open(&file).map_err(SweepError::input(&file))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The arguments of `farside` that carry it out and print its result as JSON.
     pub fn arguments(&self) -> Vec<String> {
         let mut arguments: Vec<String> = ["sim", "--json", "--quiet"].map(String::from).into();
@@ -100,9 +122,8 @@ impl Cell {
         let program = match &self.program {
             Program::Workload { .. } => serde_json::json!(self.program),
             Program::Trace(path) => {
-                let hashes = trace_files(path).map(|file| hash_file(&file));
-                let [records, description] = hashes;
-                serde_json::json!({ "trace": [records?, description?] })
+                let hashes = trace_files(path).into_iter().map(|file| hash_file(&file));
+                serde_json::json!({ "trace": hashes.collect::<Result<Vec<_>, _>>()? })
             }
         };
         Ok(Key::new(serde_json::json!({
@@ -114,11 +135,16 @@ impl Cell {
     }
 }
 
-/// The records of a trace, and their description.
-pub(super) fn trace_files(path: &Path) -> [PathBuf; 2] {
+/// The end of the name of a recording, which has its description in a file beside it.
+const RECORDS: &str = ".bin.zst";
+
+/// The files of a trace: the records of a recording and their description, or the one file that
+/// other traces are.
+pub(super) fn trace_files(path: &Path) -> Vec<PathBuf> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let stem = name.strip_suffix(".bin.zst").unwrap_or(&name);
-    [path.to_owned(), path.with_file_name(format!("{stem}.json"))]
+    let description = |stem: &str| path.with_file_name(format!("{stem}.json"));
+    let beside = name.strip_suffix(RECORDS).map(description);
+    std::iter::once(path.to_owned()).chain(beside).collect()
 }
 
 /// Short enough for a line: `fir 8 MiB, grit, gpu.count=2`.

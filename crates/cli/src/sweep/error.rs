@@ -24,6 +24,22 @@ pub enum SweepError {
         /// What is wrong.
         source: SpecError,
     },
+    /// A scheme, a workload or a size that cannot be.
+    #[error("{cell}: {why}")]
+    Cell {
+        /// The cell that has it.
+        cell: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A grid or a trace that cannot be read.
+    #[error("{path}: {source}", path = .path.display())]
+    Input {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// A file that cannot be read or written.
     #[error("{path}: {source}", path = .path.display())]
     File {
@@ -50,5 +66,10 @@ impl SweepError {
     pub(super) fn file(path: &Path) -> impl FnOnce(std::io::Error) -> SweepError {
         let path = path.to_owned();
         move |source| SweepError::File { path, source }
+    }
+
+    pub(super) fn input(path: &Path) -> impl FnOnce(std::io::Error) -> SweepError {
+        let path = path.to_owned();
+        move |source| SweepError::Input { path, source }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use bytesize::ByteSize;
 use farside_sim::Spec;
 use serde::Deserialize;
 
@@ -58,13 +59,14 @@ impl Grid {
     /// Reads a file. Traces are found from the folder that it is in.
     ///
     /// # Errors
-    /// [`SweepError`] names the file and the key, or the cell whose machine cannot be.
+    /// [`SweepError`] names the file and the key, or the cell that cannot run: its machine, its
+    /// scheme or its workload cannot be, or its trace is not there.
     pub fn open(path: &Path) -> Result<Grid, SweepError> {
-        let text = std::fs::read_to_string(path).map_err(SweepError::file(path))?;
+        let text = std::fs::read_to_string(path).map_err(SweepError::input(path))?;
         let folder = path.parent().unwrap_or(Path::new(""));
         let wrong = |why| SweepError::Grid { path: path.to_owned(), why };
         let cells = read(&text, folder).map_err(wrong)?;
-        cells.iter().try_for_each(|cell| cell.machine().map(|_| ()))?;
+        cells.iter().try_for_each(Cell::check)?;
         Ok(Grid { cells })
     }
 }
@@ -161,23 +163,24 @@ fn combinations(set: &BTreeMap<String, Values>) -> Result<Vec<BTreeMap<String, S
     Ok(all)
 }
 
-/// Reads `"64MB"`: digits, and K, M, G or T (powers of 1024), with or without `iB` or `B`.
+/// Reads a size: `4096`, `64M`, `64MB` or `64 MiB`. K, M, G and T are powers of 1024.
 ///
 /// # Errors
 /// What was expected.
 pub fn parse_size(text: &str) -> Result<u64, String> {
+    let expected = || "expected a size such as 64M or 1G".to_owned();
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
-    let shift = match unit.trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return Err("expected a size such as 64M or 1G".to_owned()),
+    // `64M` is what a user of computers means by it, not what the SI does.
+    let unit = match unit.trim().to_ascii_uppercase().trim_end_matches('B') {
+        "" => "B".to_owned(),
+        unit => format!("{}iB", unit.trim_end_matches('I')),
     };
-    let number: u64 = number.parse().map_err(|_| "expected a size such as 64M or 1G".to_owned())?;
-    number.checked_mul(1 << shift).ok_or_else(|| "that is more than 64 bits can count".to_owned())
+    let number: u64 = number.parse().map_err(|_| expected())?;
+    let unit: ByteSize = format!("1 {unit}").parse().map_err(|_| expected())?;
+    number
+        .checked_mul(unit.as_u64())
+        .ok_or_else(|| "that is more than 64 bits can count".to_owned())
 }
 
 #[cfg(test)]
@@ -187,6 +190,40 @@ mod tests {
     fn cells(text: &str) -> Vec<String> {
         let cells = read(text, Path::new("folder")).unwrap();
         cells.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn sizes_are_read() {
+        let sizes = [("4096", 4096), ("64M", 64 << 20), ("1 GiB", 1 << 30), ("2k", 2048), ("0", 0)];
+        for (text, bytes) in
+            sizes.into_iter().chain([("7B", 7), ("1tb", 1 << 40), ("3 MB", 3 << 20)])
+        {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for text in
+            ["", "M", "-1", "1.5G", "64 moons", "99999999999999999999", "99999999999T", "1i", "1Z"]
+        {
+            assert!(parse_size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_run_is_refused_with_its_cell() {
+        let folder = std::env::temp_dir().join(format!("farside-grid-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("grid.toml");
+        for (cell, named) in [
+            ("workloads = ['fir']\nschemes = ['on-touch', 'girt']", "girt"),
+            ("workloads = ['fri']\nschemes = ['on-touch']", "fri"),
+            ("workloads = ['fir']\nbytes = [1]\nschemes = ['on-touch']", "fir"),
+            ("workloads = ['fir']\nschemes = ['grit']\nset = { 'gpu.cuont' = 2 }", "gpu.cuont"),
+            ("traces = ['none.bin.zst']\nschemes = ['grit']", "none.bin.zst"),
+        ] {
+            std::fs::write(&path, format!("[[grid]]\n{cell}\n")).unwrap();
+            let error = Grid::open(&path).unwrap_err().to_string();
+            assert!(error.contains(named), "{error}");
+        }
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

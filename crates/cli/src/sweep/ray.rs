@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::Sender;
 
@@ -117,13 +117,20 @@ fn job(index: usize, task: &Task) -> Job {
     let mut cell = task.cell.clone();
     let mut files = BTreeMap::new();
     if let Program::Trace(path) = &mut cell.program {
-        let [records, description] = trace_files(path);
-        // The name of the key: traces of one name and different content do not meet.
-        let there = |kind: &str| format!("{}.{kind}", task.key.hash());
-        let here = |path: &Path| path.display().to_string();
-        files.insert(there("bin.zst"), here(&records));
-        files.insert(there("json"), here(&description));
-        *path = there("bin.zst").into();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let stem = name.split('.').next().unwrap_or_default().to_owned();
+        let mut there_is = PathBuf::new();
+        for file in trace_files(path) {
+            // The name of the key: traces of one name and different content do not meet.
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            let ending = name.strip_prefix(&stem).unwrap_or_default();
+            let there = format!("{}{ending}", task.key.hash());
+            if file == *path {
+                there_is = there.clone().into();
+            }
+            files.insert(there, file.display().to_string());
+        }
+        *path = there_is;
     }
     Job { index, arguments: cell.arguments(), files }
 }

@@ -7,7 +7,7 @@ use farside_sim::stats::{Cells, write_parquet};
 use serde_json::{Map, Value, json};
 
 use super::{Finished, Program, SweepError};
-use crate::reproduce::quoted;
+use crate::csv_text::csv_text;
 
 /// Rows of words and numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,9 @@ struct Row {
 
 /// Columns that are there in every sweep, before the swept keys; `error` is after them.
 const COORDINATES: [&str; 4] = ["program", "bytes", "scheme", "preset"];
+
+/// Columns that have names or sentences, never numbers.
+const NAMES: [&str; 4] = ["program", "scheme", "preset", "error"];
 
 impl Table {
     /// Of these cells, in their order. Statistics of single GPUs and launches are left out, for
@@ -61,13 +64,13 @@ impl Table {
         std::fs::write(path, text).map_err(SweepError::file(path))
     }
 
-    /// A list of objects; a cell that failed has no numbers.
+    /// A list of objects; a cell that failed has no results. Swept values are numbers if they are.
     pub fn to_json(&self) -> String {
         let object = |row: &Row| {
             let words = self.words.iter().zip(&row.words);
             let mut object: Map<String, Value> = words
                 .filter(|(_, word)| !word.is_empty())
-                .map(|(name, word)| (name.clone(), json!(word)))
+                .map(|(name, word)| (name.clone(), self.value(name, word)))
                 .collect();
             let numbers = self.numbers.iter().zip(&row.numbers);
             object.extend(
@@ -80,32 +83,46 @@ impl Table {
         serde_json::to_string_pretty(&rows).unwrap_or_default() + "\n"
     }
 
-    /// CSV with a header; a cell that failed has empty numbers.
-    pub fn to_csv(&self) -> String {
-        let header = self.words.iter().chain(&self.numbers).map(|name| quoted(name));
-        let mut text = header.collect::<Vec<_>>().join(",") + "\n";
-        for row in &self.rows {
-            let words = row.words.iter().map(|word| quoted(word));
-            let number = |number: &Option<u64>| number.map_or(String::new(), |n| n.to_string());
-            let cells = words.chain(row.numbers.iter().map(number));
-            text += &(cells.collect::<Vec<_>>().join(",") + "\n");
+    /// A coordinate as JSON: a number, `true` or `false` where the machine has one. Names of
+    /// programs, schemes and presets are words even if they are digits.
+    fn value(&self, name: &str, word: &str) -> Value {
+        if NAMES.contains(&name) {
+            return word.into();
         }
-        text
+        let value = serde_json::from_str::<Value>(word).ok();
+        value.filter(|value| value.is_number() || value.is_boolean()).unwrap_or_else(|| word.into())
     }
 
-    /// Parquet has 0 in the numbers of a cell that failed; `error` says that it did.
-    fn columns(&self) -> Vec<(&str, Cells)> {
-        let word = |(index, name): (usize, &'_ String)| {
-            let cells = self.rows.iter().map(|row| row.words[index].clone()).collect();
-            (name.clone(), Cells::Words(cells))
+    /// CSV with a header; a cell that failed has empty numbers.
+    pub fn to_csv(&self) -> String {
+        let header = self.words.iter().chain(&self.numbers).cloned().collect();
+        let row = |row: &Row| {
+            let number = |number: &Option<u64>| number.map_or(String::new(), |n| n.to_string());
+            row.words.iter().cloned().chain(row.numbers.iter().map(number)).collect()
         };
-        let mut columns: Vec<(String, Cells)> = self.words.iter().enumerate().map(word).collect();
-        for (index, name) in self.numbers.iter().enumerate() {
-            let cells = self.rows.iter().map(|row| row.numbers[index].unwrap_or(0)).collect();
-            columns.push((name.clone(), Cells::Numbers(cells)));
-        }
-        let names = self.words.iter().chain(&self.numbers).map(String::as_str);
-        names.zip(columns).map(|(name, (_, cells))| (name, cells)).collect()
+        csv_text(std::iter::once(header).chain(self.rows.iter().map(row)))
+    }
+
+    /// Parquet has no value where a cell has none: no size, no such key, or it failed.
+    fn columns(&self) -> Vec<(&str, Cells)> {
+        let words = self.words.iter().enumerate().map(|(index, name)| {
+            let cells = || self.rows.iter().map(|row| row.words[index].as_str());
+            let numbers = cells().map(|word| match word {
+                "" => Ok(None),
+                word => word.parse().map(Some),
+            });
+            let numbers: Result<Vec<Option<u64>>, _> = numbers.collect();
+            let all = !NAMES.contains(&name.as_str()) && cells().any(|word| !word.is_empty());
+            match numbers {
+                Ok(numbers) if all => (name.as_str(), Cells::Known(numbers)),
+                _ => (name.as_str(), Cells::Words(cells().map(str::to_owned).collect())),
+            }
+        });
+        let numbers = self.numbers.iter().enumerate().map(|(index, name)| {
+            let cells = self.rows.iter().map(|row| row.numbers[index]).collect();
+            (name.as_str(), Cells::Known(cells))
+        });
+        words.chain(numbers).collect()
     }
 }
 
@@ -167,6 +184,19 @@ mod tests {
         assert_eq!(json[0]["time"], time);
         assert_eq!(json[1]["error"], "no such scheme");
         assert!(!json[1].contains_key("time"));
+        assert_eq!((&json[0]["bytes"], &json[0]["gpu.count"]), (&json!(4096), &json!(2)));
+        assert!(!json[1].contains_key("gpu.count"));
+    }
+
+    #[test]
+    fn numbers_are_numbers_in_parquet_too() {
+        let table = table();
+        let columns = table.columns();
+        let column = |name: &str| &columns.iter().find(|(known, _)| *known == name).unwrap().1;
+        assert!(matches!(column("bytes"), Cells::Known(n) if n[..] == [Some(4096), Some(4096)]));
+        assert!(matches!(column("gpu.count"), Cells::Known(n) if n[..] == [Some(2), None]));
+        assert!(matches!(column("scheme"), Cells::Words(_)));
+        assert!(matches!(column("time"), Cells::Known(n) if n[0].is_some() && n[1].is_none()));
     }
 
     #[test]

@@ -3,35 +3,37 @@
 use std::fmt;
 
 use super::{Kind, Share, Sharing};
+use crate::screen::table;
 
 impl fmt::Display for Sharing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} on {} GPUs", self.workload, self.gpus)?;
-        writeln!(f, "{:<24} {:>12} {:>7} {:>14} {:>7}", "", "pages", "%", "accesses", "%")?;
-        self.line(f, "all", self.all())?;
-        self.line(f, "private", self.share(Kind::Private))?;
-        self.line(f, "shared", self.share(Kind::Shared))?;
+        let mut rows = vec![["", "pages", "%", "accesses", "%"].map(String::from).to_vec()];
+        rows.push(self.row("all", self.all()));
+        rows.push(self.row("private", self.share(Kind::Private)));
+        rows.push(self.row("shared", self.share(Kind::Shared)));
         for (index, share) in self.by_sharers.iter().enumerate().skip(1) {
-            self.line(f, &format!("  by {} GPUs", index + 1), *share)?;
+            rows.push(self.row(&format!("  by {} GPUs", index + 1), *share));
         }
-        self.line(f, "read", self.share(Kind::Read))?;
-        self.line(f, "read and written", self.share(Kind::ReadWrite))?;
-        let percent = percent(self.writes, self.accesses);
-        writeln!(f, "{:<24} {:>12} {:>7} {:>14} {percent:>7.2}", "writes", "", "", self.writes)
+        rows.push(self.row("read", self.share(Kind::Read)));
+        rows.push(self.row("read and written", self.share(Kind::ReadWrite)));
+        let mut writes = self.row("writes", Share { pages: 0, accesses: self.writes });
+        // Writes are accesses, no pages; their share is that of all there were.
+        writes[1].clear();
+        writes[2].clear();
+        writes[4] = format!("{:.2}", percent(self.writes, self.accesses));
+        rows.push(writes);
+        f.write_str(&table("lrrrr", rows))
     }
 }
 
 impl Sharing {
-    fn line(&self, f: &mut fmt::Formatter<'_>, name: &str, share: Share) -> fmt::Result {
+    fn row(&self, name: &str, share: Share) -> Vec<String> {
         let all = self.all();
-        writeln!(
-            f,
-            "{name:<24} {:>12} {:>7.2} {:>14} {:>7.2}",
-            share.pages,
-            percent(share.pages, all.pages),
-            share.accesses,
-            percent(share.accesses, all.accesses)
-        )
+        let percent = |part, of| format!("{:.2}", percent(part, of));
+        let pages = percent(share.pages, all.pages);
+        let accesses = percent(share.accesses, all.accesses);
+        vec![name.to_owned(), share.pages.to_string(), pages, share.accesses.to_string(), accesses]
     }
 }
 
@@ -53,14 +55,14 @@ mod tests {
         let text = Sharing::from_touches("test", 2, buffers, all, &options).to_string();
         let expected = "\
 test on 2 GPUs
-                                pages       %       accesses       %
-all                                 2  100.00              4  100.00
-private                             1   50.00              2   50.00
-shared                              1   50.00              2   50.00
-  by 2 GPUs                         1   50.00              2   50.00
-read                                1   50.00              2   50.00
-read and written                    1   50.00              2   50.00
-writes                                                     1   25.00
+                  pages       %  accesses       %
+all                   2  100.00         4  100.00
+private               1   50.00         2   50.00
+shared                1   50.00         2   50.00
+  by 2 GPUs           1   50.00         2   50.00
+read                  1   50.00         2   50.00
+read and written      1   50.00         2   50.00
+writes                                  1   25.00
 ";
         assert_eq!(text, expected);
     }

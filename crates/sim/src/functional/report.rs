@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::screen::side_by_side;
 use crate::stats::counters;
 
 counters! {
@@ -91,20 +92,13 @@ pub struct Table<'a>(pub &'a [Report]);
 
 impl fmt::Display for Table<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.0.first().map_or("", |report| report.workload.as_str());
-        write!(f, "{name:20}")?;
-        for report in self.0 {
-            write!(f, "{:>16}", report.scheme)?;
-        }
-        writeln!(f)?;
-        let values: Vec<_> = self.0.iter().map(|report| report.total.values()).collect();
-        for (row, what) in Counts::DESCRIPTIONS.iter().enumerate() {
-            write!(f, "{:20}", what.name)?;
-            for column in &values {
-                write!(f, "{:>16}", column[row])?;
-            }
-            writeln!(f)?;
-        }
-        Ok(())
+        let workload = self.0.first().map_or("", |report| report.workload.as_str());
+        let names = std::iter::once(workload).chain(Counts::DESCRIPTIONS.iter().map(|it| it.name));
+        let column = |report: &Report| {
+            let counts = report.total.values().into_iter().map(|value| value.to_string());
+            std::iter::once(report.scheme.clone()).chain(counts).collect()
+        };
+        let columns: Vec<Vec<String>> = self.0.iter().map(column).collect();
+        f.write_str(&side_by_side(&names.map(str::to_owned).collect::<Vec<_>>(), &columns))
     }
 }

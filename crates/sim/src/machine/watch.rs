@@ -2,12 +2,13 @@
 
 use farside_svm::placement::Action;
 use farside_svm::{Command, Op, Place};
-use farside_types::{Access as Right, FaultId, MemoryId, Reason, Span, Time};
+use farside_types::{Access as Right, FaultId, MemoryId, PageRange, Reason, Span, Time};
+use farside_workloads::{Line, first_lines};
 
 use super::access::Access;
 use super::{Fault, Machine};
 use crate::GpuCounts;
-use crate::observe::{FaultParts, Observation, Observer, Sample, Slot, WaitsFor};
+use crate::observe::{BufferPages, FaultParts, Observation, Observer, Sample, Slot, WaitsFor};
 
 /// When an observer wants its next sample.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +35,8 @@ enum Handled {
 
 impl Machine {
     /// Adds an observer.
-    pub(crate) fn add_observer(&mut self, observer: Box<dyn Observer>) {
+    pub(crate) fn add_observer(&mut self, mut observer: Box<dyn Observer>) {
+        observer.start(&self.buffer_pages());
         if let Some(every) = observer.sample_every().filter(|every| every.0 > 0) {
             // A restored run has begun long ago.
             let begun = self.elapsed().0 / every.0;
@@ -43,6 +45,19 @@ impl Machine {
             self.samplings.push(Sampling { observer, every, next });
         }
         self.observers.push(observer);
+    }
+
+    /// Where the program's buffers are.
+    fn buffer_pages(&self) -> Vec<BufferPages> {
+        let buffers = self.workload.buffers();
+        let firsts = first_lines(buffers);
+        let pages = |&(page, line): &(u32, Line)| {
+            let buffer = &buffers[firsts.partition_point(|&first| first <= line) - 1];
+            let start = self.arena.offset(u64::from(page));
+            let count = buffer.bytes.div_ceil(u64::from(self.spec.page.bytes));
+            BufferPages { name: buffer.name.clone(), pages: PageRange::new(start, count) }
+        };
+        self.first_lines.iter().map(pages).collect()
     }
 
     /// Tells observers, if there are any.
@@ -141,7 +156,7 @@ impl Machine {
                     }
                 }
                 if !known && matches!(command.op, Op::Copy { .. }) {
-                    self.decided(page, None, Action::Migrate, command.reason);
+                    self.decided(page, None, Action::Migrate, command.reason, now);
                 }
             }
         }
@@ -179,10 +194,10 @@ impl Machine {
         }
     }
 
-    fn decided(&mut self, page: u32, gpu: Option<u8>, action: Action, reason: Reason) {
+    fn decided(&mut self, page: u32, gpu: Option<u8>, action: Action, reason: Reason, made: Time) {
         self.observe(|machine| {
             let page = machine.arena.offset(u64::from(page));
-            Observation::Decision { page, gpu, action, reason }
+            Observation::Decision { page, gpu, action, reason, made: machine.shown(made) }
         });
     }
 
@@ -200,7 +215,7 @@ impl Machine {
             Handled::Collapsed => (&mut counts.handling_collapse, Action::Duplicate),
         };
         *sum += rest;
-        self.decided(fault.page, Some(fault.gpu), action, reason);
+        self.decided(fault.page, Some(fault.gpu), action, reason, fault.served);
         let access = if fault.write { Right::Write } else { Right::Read };
         let (gpu, page, since) = (fault.gpu, fault.page, fault.since);
         self.observe(|machine| Observation::Replay {

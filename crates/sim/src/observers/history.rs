@@ -8,7 +8,7 @@ use farside_types::{Access, MemoryId, PageNo, PageRange, Reason, Time};
 use serde_json::{Value, json};
 
 use super::{action_name, memory_name};
-use crate::observe::{Observation, Observer};
+use crate::observe::{BufferPages, Observation, Observer};
 
 /// Most entries kept for a page: the oldest. Later ones are counted.
 pub const ENTRIES_MAX: usize = 4096;
@@ -71,10 +71,21 @@ pub struct Entry {
     pub what: Happened,
 }
 
+impl Entry {
+    /// Where it is in the order of time: a move where it began.
+    fn begun(&self) -> Time {
+        match self.what {
+            Happened::Move { since, .. } => since,
+            _ => self.at,
+        }
+    }
+}
+
 /// The history of one page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Story {
-    /// What happened, in the order of time.
+    /// What happened, in the order of time: moves by when they began, and what was decided before
+    /// the moves that came of it.
     pub entries: Vec<Entry>,
     /// Moves, also those that are not among the entries.
     pub moves: u64,
@@ -95,6 +106,8 @@ struct Known {
 #[derive(Clone, Debug)]
 pub struct PageHistory {
     pages: Pages,
+    /// The program's buffers, in the order of their pages.
+    buffers: Vec<BufferPages>,
     known: BTreeMap<PageNo, Known>,
     stories: BTreeMap<PageNo, Vec<Entry>>,
     /// No page in the table has moved less often.
@@ -109,7 +122,13 @@ impl PageHistory {
             list.sort_unstable();
             list.dedup();
         }
-        PageHistory { pages, known: BTreeMap::new(), stories: BTreeMap::new(), least_moves: 0 }
+        PageHistory {
+            pages,
+            buffers: Vec::new(),
+            known: BTreeMap::new(),
+            stories: BTreeMap::new(),
+            least_moves: 0,
+        }
     }
 
     /// The histories: by page, or those that moved most first, the lower page first among equals.
@@ -131,13 +150,25 @@ impl PageHistory {
         Story { entries, moves: known.moves, left_out }
     }
 
-    /// As JSON: a list of `{page, moves, left_out, entries}`; times in picoseconds.
+    /// The buffer that a page is of, and its number in it.
+    fn buffer(&self, page: PageNo) -> Option<(&str, u64)> {
+        let after = self.buffers.partition_point(|buffer| buffer.pages.start <= page);
+        let buffer = self.buffers[..after].last().filter(|buffer| buffer.pages.contains(page))?;
+        Some((&buffer.name, page.0 - buffer.pages.start.0))
+    }
+
+    /// As JSON: a list of `{page, buffer, page_of_buffer, moves, left_out, entries}`; times in
+    /// picoseconds.
     #[must_use]
     pub fn to_json(&self) -> String {
         let story = |(page, story): (PageNo, Story)| {
             let entries: Vec<Value> = story.entries.iter().map(entry_json).collect();
             let (moves, left_out) = (story.moves, story.left_out);
-            json!({ "page": page.0, "moves": moves, "left_out": left_out, "entries": entries })
+            let (buffer, number) = self.buffer(page).unzip();
+            json!({
+                "page": page.0, "buffer": buffer, "page_of_buffer": number,
+                "moves": moves, "left_out": left_out, "entries": entries,
+            })
         };
         format!("{:#}\n", Value::from_iter(self.stories().into_iter().map(story)))
     }
@@ -168,7 +199,7 @@ impl PageHistory {
         if self.has_place(page, moves) {
             let entries = self.stories.entry(page).or_default();
             if entries.len() < ENTRIES_MAX {
-                entries.push(Entry { at, what });
+                insert(entries, Entry { at, what });
             }
         }
     }
@@ -202,13 +233,17 @@ impl PageHistory {
 }
 
 impl Observer for PageHistory {
+    fn start(&mut self, buffers: &[BufferPages]) {
+        self.buffers = buffers.to_vec();
+    }
+
     fn observe(&mut self, now: Time, what: &Observation) {
         match *what {
             Observation::Fault { slot, page, access, protection } => {
                 self.add(now, page, Happened::Fault { gpu: slot.gpu, access, protection });
             }
-            Observation::Decision { page, gpu, action, reason } => {
-                self.add(now, page, Happened::Decision { gpu, action, reason });
+            Observation::Decision { page, gpu, action, reason, made } => {
+                self.add(made, page, Happened::Decision { gpu, action, reason });
             }
             Observation::Transfer { page, pages, from, to, reason, since } => {
                 for page in PageRange::new(page, u64::from(pages)).pages() {
@@ -220,6 +255,20 @@ impl Observer for PageHistory {
             _ => {}
         }
     }
+}
+
+/// Puts an entry where it is in the order of time. A decision that comes of a fault is told when the
+/// fault is over: it goes before the move that came of it.
+fn insert(entries: &mut Vec<Entry>, entry: Entry) {
+    let is_move = |entry: &Entry| matches!(entry.what, Happened::Move { .. });
+    let earlier = |before: &Entry| {
+        before.begun() < entry.begun() || (before.begun() == entry.begun() && !is_move(before))
+    };
+    let place = match is_move(&entry) {
+        true => entries.iter().rposition(|before| before.begun() <= entry.begun()),
+        false => entries.iter().rposition(earlier),
+    };
+    entries.insert(place.map_or(0, |last| last + 1), entry);
 }
 
 /// The action of the last move if that is not known: the decision about a fault may be told before
@@ -282,9 +331,19 @@ impl fmt::Display for Happened {
 impl fmt::Display for PageHistory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (page, story) in self.stories() {
-            writeln!(f, "page {}: {} moves", page.0, story.moves)?;
-            for Entry { at, what } in &story.entries {
-                writeln!(f, "  {:>12}.{:03} ns  {what}", at.0 / 1_000, at.0 % 1_000)?;
+            match self.buffer(page) {
+                Some((buffer, number)) => write!(f, "page {number} of {buffer} ({})", page.0)?,
+                None => write!(f, "page {}", page.0)?,
+            }
+            writeln!(f, ": {} moves", story.moves)?;
+            for entry in &story.entries {
+                let (begun, what) = (entry.begun(), &entry.what);
+                write!(f, "  {:>12}.{:03} ns  {what}", begun.0 / 1_000, begun.0 % 1_000)?;
+                let took = entry.at.since(begun).0;
+                match took {
+                    0 => writeln!(f)?,
+                    _ => writeln!(f, ", took {}.{:03} ns", took / 1_000, took % 1_000)?,
+                }
             }
             if story.left_out > 0 {
                 writeln!(f, "  {} entries are not shown", story.left_out)?;
@@ -325,7 +384,7 @@ mod tests {
         let (action, reason) = (Action::Migrate, Reason::Demand);
         [
             Observation::Fault { slot, page, access, protection: true },
-            Observation::Decision { page, gpu: Some(1), action, reason },
+            Observation::Decision { page, gpu: Some(1), action, reason, made: Time(2) },
             moved(6, 2),
         ]
     }
@@ -336,10 +395,40 @@ mod tests {
         let expected = "\
 page 7: 1 moves
              0.000 ns  fault of gpu 1 for a write, mapped with too few rights
-             1.500 ns  decision for gpu 1: migrate (demand)
-             3.000 ns  migrate from host to gpu 1 (demand)
+             0.002 ns  decision for gpu 1: migrate (demand)
+             0.005 ns  migrate from host to gpu 1 (demand), took 2.995 ns
 ";
         assert_eq!(history.to_string(), expected);
+        // Also if the decision is told when the fault is over.
+        let [fault, decision, moved] = life();
+        let history = told(Pages::List(vec![PageNo(7)]), &[fault, moved, decision]);
+        let late = expected.replace("2.995", "1.495");
+        assert_eq!(history.to_string(), late);
+    }
+
+    #[test]
+    fn a_page_is_named_by_its_buffer() {
+        let buffer = |name: &str, start, count| BufferPages {
+            name: name.to_owned(),
+            pages: PageRange::new(PageNo(start), count),
+        };
+        let mut history = PageHistory::new(Pages::Range(PageRange::new(PageNo(0), 100)));
+        history.start(&[buffer("edges", 4, 4), buffer("ranks", 20, 2)]);
+        for page in [3, 6, 8, 21] {
+            history.observe(Time(9), &moved(page, 1));
+        }
+        let text = history.to_string();
+        let heads: Vec<&str> = text.lines().filter(|line| line.starts_with("page")).collect();
+        let expected = [
+            "page 3: 1 moves",
+            "page 2 of edges (6): 1 moves",
+            "page 8: 1 moves",
+            "page 1 of ranks (21): 1 moves",
+        ];
+        assert_eq!(heads, expected);
+        let json: Value = serde_json::from_str(&history.to_json()).unwrap();
+        assert_eq!((&json[1]["buffer"], &json[1]["page_of_buffer"]), (&json!("edges"), &json!(2)));
+        assert_eq!(json[0]["buffer"], Value::Null);
     }
 
     #[test]

@@ -362,7 +362,7 @@ impl<W: Write + Send> Observer for Perfetto<W> {
                 self.name(track, format_args!("driver"));
                 self.slice(track, since, now, name, format_args!(r#""entries":{entries}"#));
             }
-            Observation::Decision { page, gpu, action, reason } => {
+            Observation::Decision { page, gpu, action, reason, made: _ } => {
                 if now >= self.window.from && now < self.window.until && self.has_room() {
                     self.name((HOST, PROCESSOR), format_args!("driver"));
                     let gpu = gpu.map_or("null".to_owned(), |gpu| gpu.to_string());
@@ -503,7 +503,16 @@ mod tests {
             (ns(10), Observation::WaveBegin { slot: at, wave: (0, 4, 1) }),
             (ns(30), wait(at, WaitsFor::Walk, Some(77), 10)),
             (ns(70), Observation::Host { name: "batch", entries: 1, since: ns(50) }),
-            (ns(70), Observation::Decision { page, gpu: Some(1), action: Action::Migrate, reason }),
+            (
+                ns(70),
+                Observation::Decision {
+                    page,
+                    gpu: Some(1),
+                    action: Action::Migrate,
+                    reason,
+                    made: ns(60),
+                },
+            ),
             (
                 ns(85),
                 Observation::Command {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use farside_types::{Span, Time};
 
-use crate::observe::{Observation, Observer, Sample};
+use crate::observe::{BufferPages, Observation, Observer, Sample};
 
 /// A handle on an observer: one clone goes to the machine, another reads the result afterwards.
 #[derive(Debug, Default)]
@@ -41,6 +41,10 @@ impl<O> Clone for Shared<O> {
 impl<O: Observer> Observer for Shared<O> {
     fn observe(&mut self, now: Time, what: &Observation) {
         self.with(|observer| observer.observe(now, what));
+    }
+
+    fn start(&mut self, buffers: &[BufferPages]) {
+        self.with(|observer| observer.start(buffers));
     }
 
     fn sample_every(&self) -> Option<Span> {

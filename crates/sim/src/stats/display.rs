@@ -5,6 +5,7 @@ use std::fmt;
 use farside_types::Reason;
 
 use super::{Comparison, Outcome};
+use crate::screen::side_by_side;
 
 /// One line of the table: a name and how it is read off an outcome.
 type Row = (&'static str, fn(&Outcome) -> u64);
@@ -35,48 +36,37 @@ const ROWS: [Row; 21] = [
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        table(f, std::slice::from_ref(self))
+        let (names, columns) = columns(std::slice::from_ref(self));
+        f.write_str(&side_by_side(&names, &columns))
     }
 }
 
 impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        table(f, &self.outcomes)?;
-        write!(f, "{:<18}", "speedup")?;
-        for speedup in self.speedups() {
-            write!(f, " {speedup:>15.3}")?;
+        let (mut names, mut columns) = columns(&self.outcomes);
+        names.push("speedup".to_owned());
+        for (column, speedup) in columns.iter_mut().zip(self.speedups()) {
+            column.push(format!("{speedup:.3}"));
         }
-        writeln!(f)
+        f.write_str(&side_by_side(&names, &columns))
     }
 }
 
-fn table(f: &mut fmt::Formatter<'_>, outcomes: &[Outcome]) -> fmt::Result {
-    let Some(first) = outcomes.first() else {
-        return Ok(());
+/// The names of the rows, and a column per outcome.
+fn columns(outcomes: &[Outcome]) -> (Vec<String>, Vec<Vec<String>>) {
+    let moved =
+        |outcome: &Outcome, reason| outcome.driver.by_reason.get(&reason).copied().unwrap_or(0);
+    let some = |reason: &Reason| outcomes.iter().any(|outcome| moved(outcome, *reason) > 0);
+    let reasons: Vec<Reason> = Reason::ALL.into_iter().filter(some).collect();
+    let workload = outcomes.first().map_or("", |outcome| &outcome.trace);
+    let mut names = vec![workload.to_owned(), "time".to_owned()];
+    names.extend(ROWS.iter().map(|(name, _)| (*name).to_owned()));
+    names.extend(reasons.iter().map(|reason| format!("pages by {reason}")));
+    let column = |outcome: &Outcome| {
+        let mut cells = vec![outcome.placement.clone(), outcome.time.to_string()];
+        cells.extend(ROWS.iter().map(|(_, read)| read(outcome).to_string()));
+        cells.extend(reasons.iter().map(|reason| moved(outcome, *reason).to_string()));
+        cells
     };
-    line(f, &first.trace, outcomes.iter().map(|outcome| outcome.placement.clone()))?;
-    line(f, "time", outcomes.iter().map(|outcome| outcome.time.to_string()))?;
-    for (name, read) in ROWS {
-        line(f, name, outcomes.iter().map(|outcome| read(outcome).to_string()))?;
-    }
-    for reason in Reason::ALL {
-        let moved = |outcome: &Outcome| outcome.driver.by_reason.get(&reason).copied();
-        if outcomes.iter().any(|outcome| moved(outcome).is_some_and(|pages| pages > 0)) {
-            let pages = outcomes.iter().map(|outcome| moved(outcome).unwrap_or(0).to_string());
-            line(f, &format!("pages by {reason}"), pages)?;
-        }
-    }
-    Ok(())
-}
-
-fn line(
-    f: &mut fmt::Formatter<'_>,
-    name: &str,
-    cells: impl Iterator<Item = String>,
-) -> fmt::Result {
-    write!(f, "{name:<18}")?;
-    for cell in cells {
-        write!(f, " {cell:>15}")?;
-    }
-    writeln!(f)
+    (names, outcomes.iter().map(column).collect())
 }

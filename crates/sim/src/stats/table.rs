@@ -21,6 +21,8 @@ pub enum Cells {
     Words(Vec<String>),
     /// 64 bits without sign.
     Numbers(Vec<u64>),
+    /// The same where there is one.
+    Known(Vec<Option<u64>>),
 }
 
 /// Writes columns of equal length, and what is to be kept beside them as keys and values.
@@ -61,6 +63,11 @@ fn parquet(
                     let numbers: Vec<i64> = numbers.iter().map(|&n| n as i64).collect();
                     column.typed::<Int64Type>().write_batch(&numbers, None, None)?;
                 }
+                Cells::Known(cells) => {
+                    let there: Vec<i16> = cells.iter().map(|it| i16::from(it.is_some())).collect();
+                    let numbers: Vec<i64> = cells.iter().flatten().map(|&n| n as i64).collect();
+                    column.typed::<Int64Type>().write_batch(&numbers, Some(&there), None)?;
+                }
             }
             column.close()?;
         }
@@ -74,13 +81,17 @@ fn schema(columns: &[(&str, Cells)]) -> Result<TypePtr, ParquetError> {
     let field = |(name, cells): &(&str, Cells)| {
         let (physical, logical, converted) = match cells {
             Cells::Words(_) => (Physical::BYTE_ARRAY, LogicalType::String, ConvertedType::UTF8),
-            Cells::Numbers(_) => {
+            Cells::Numbers(_) | Cells::Known(_) => {
                 let unsigned = LogicalType::integer(64, false);
                 (Physical::INT64, unsigned, ConvertedType::UINT_64)
             }
         };
+        let repetition = match cells {
+            Cells::Known(_) => Repetition::OPTIONAL,
+            Cells::Words(_) | Cells::Numbers(_) => Repetition::REQUIRED,
+        };
         let built = Type::primitive_type_builder(name, physical)
-            .with_repetition(Repetition::REQUIRED)
+            .with_repetition(repetition)
             .with_logical_type(Some(logical))
             .with_converted_type(converted)
             .build();

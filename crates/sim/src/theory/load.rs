@@ -49,15 +49,13 @@ impl fmt::Display for Curve {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Curve { name, capacity, unloaded, points } = self;
         writeln!(f, "{name}: at most {capacity} GB/s, at least {unloaded} ns")?;
-        writeln!(
-            f,
-            "{:>12} {:>12} {:>12} {:>12}",
-            "wavefronts", "offered", "throughput", "latency"
-        )?;
-        for Point { wavefronts, offered, throughput, latency, .. } in points {
-            writeln!(f, "{wavefronts:>12} {offered:>12.3} {throughput:>12.3} {latency:>12.3}")?;
-        }
-        Ok(())
+        let header = ["wavefronts", "offered", "throughput", "latency"].map(String::from).to_vec();
+        let row = |Point { wavefronts, offered, throughput, latency, .. }: &Point| {
+            let numbers = [offered, throughput, latency].map(|number| format!("{number:.3}"));
+            std::iter::once(wavefronts.to_string()).chain(numbers).collect()
+        };
+        let rows = std::iter::once(header).chain(points.iter().map(row));
+        f.write_str(&crate::screen::table("rrrr", rows))
     }
 }
 

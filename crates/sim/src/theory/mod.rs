@@ -19,7 +19,7 @@ use std::fmt;
 use farside_types::Span;
 use serde::Serialize;
 
-use crate::{SimError, Spec};
+use crate::{SimError, Spec, screen};
 
 pub use load::{Curve, Point, curves};
 
@@ -77,13 +77,14 @@ pub fn probes(spec: &Spec) -> Result<Vec<Probe>, SimError> {
 /// Probes as a table for people.
 #[must_use]
 pub fn table(probes: &[Probe]) -> String {
-    let mut text = format!("{:<40} {:>12} {:>12} {:<5}\n", "", "theory", "measured", "");
-    for probe in probes {
-        let Probe { name, theory, measured, unit, sum, .. } = probe;
-        let sign = if probe.holds() { "" } else { "  DIFFERS" };
-        text += &format!("{name:<40} {theory:>12.3} {measured:>12.3} {unit:<5} {sum}{sign}\n");
-    }
-    text
+    let header = ["", "theory", "measured", "", ""].map(String::from).to_vec();
+    let row = |probe: &Probe| {
+        let Probe { name, theory, measured, unit, .. } = probe;
+        let sign = if probe.holds() { "" } else { "DIFFERS" };
+        let (theory, measured) = (format!("{theory:.3}"), format!("{measured:.3}"));
+        vec![(*name).to_owned(), theory, measured, (*unit).to_owned(), sign.to_owned()]
+    };
+    screen::table("lrrll", std::iter::once(header).chain(probes.iter().map(row)))
 }
 
 /// A sum of parameters, in words and as a span.

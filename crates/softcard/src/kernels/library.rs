@@ -3,11 +3,11 @@
 //! A library is loaded for as long as the process lives: its kernels may run at any time, and what
 //! its constructors started cannot be undone.
 
-use std::ffi::{CStr, CString, c_char};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::c_char;
 use std::path::Path;
 
 use farside_card::interface::NAME_BYTES_MAX;
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use super::c_abi::{ABI_VERSION, CFunction, kernel};
 use super::{Kernels, KernelsError, LibraryError};
@@ -16,7 +16,7 @@ use super::{Kernels, KernelsError, LibraryError};
 const LIBRARY_KERNELS_MAX: u32 = 1024;
 
 /// What a library exports.
-const SYMBOL: &CStr = c"farside_kernels";
+const SYMBOL: &[u8] = b"farside_kernels\0";
 
 /// `farside_kernel`.
 #[repr(C)]
@@ -89,38 +89,17 @@ unsafe fn load(kernels: Kernels, path: &Path) -> Result<Kernels, LibraryError> {
 /// # Safety
 /// As [`Kernels::load_library`]: its constructors run.
 unsafe fn export(path: &Path) -> Result<Export, LibraryError> {
-    // An absolute path: dlopen looks for a bare name elsewhere.
+    // An absolute path: the loader looks for a bare name elsewhere.
     let found = path.canonicalize().map_err(|error| LibraryError::File(error.to_string()))?;
-    let found = CString::new(found.as_os_str().as_bytes())
-        .map_err(|error| LibraryError::File(error.to_string()))?;
-    // SAFETY: a string; what the library does is the caller's.
-    let handle = unsafe { libc::dlopen(found.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    if handle.is_null() {
-        // SAFETY: just after a failure, in the same thread.
-        return Err(LibraryError::Open(unsafe { loader_error() }));
-    }
-    // SAFETY: an open library and a string.
-    let symbol = unsafe { libc::dlsym(handle, SYMBOL.as_ptr()) };
-    if symbol.is_null() {
-        return Err(LibraryError::NoSymbol);
-    }
+    let open = |why: libloading::Error| LibraryError::Open(why.to_string());
+    // SAFETY: what the library does is the caller's.
+    let library = unsafe { Library::open(Some(&found), RTLD_NOW | RTLD_LOCAL) }.map_err(open)?;
     // SAFETY: in a library that is written to the header this is a function of this type.
-    Ok(unsafe { std::mem::transmute::<*mut libc::c_void, Export>(symbol) })
-}
-
-/// What the loader says of its last failure.
-///
-/// # Safety
-/// The text is read before this thread calls the loader again.
-unsafe fn loader_error() -> String {
-    // SAFETY: the text lives until this thread's next call of the loader.
-    unsafe {
-        let text = libc::dlerror();
-        if text.is_null() {
-            return "the loader gives no reason".to_owned();
-        }
-        CStr::from_ptr(text).to_string_lossy().into_owned()
-    }
+    let export = unsafe { library.get::<Export>(SYMBOL) };
+    let export = export.map(|symbol| *symbol).map_err(|_| LibraryError::NoSymbol);
+    // Never closed: see the module.
+    std::mem::forget(library);
+    export
 }
 
 /// The name of a kernel; not more of it is read than a name may have.

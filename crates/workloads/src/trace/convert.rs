@@ -18,10 +18,10 @@ use crate::TraceError;
 /// # Errors
 /// [`TraceError`]: what cannot be read, or written. There is no `to` then.
 pub fn convert(from: &Path, to: &Path, gpus: u8) -> Result<u64, TraceError> {
-    let mut source = Source::open(from, gpus)?;
+    let mut source = Source::open(from, gpus).map_err(|error| error.of(from))?;
     let unwritable = |source| TraceError::Write(parquet::errors::ParquetError::from(source).into());
     let file = File::create(to).map_err(unwritable)?;
-    let converted = write(&mut source, file);
+    let converted = write(&mut source, file).map_err(|error| error.of(from));
     if converted.is_err() {
         // What went wrong is worth more than that this may not work either.
         let _ = std::fs::remove_file(to);

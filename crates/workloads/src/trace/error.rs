@@ -1,6 +1,6 @@
 //! Why a trace is refused, and what to do about it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -14,6 +14,14 @@ pub enum TraceError {
         path: PathBuf,
         /// Why not.
         source: std::io::Error,
+    },
+    /// A file is refused.
+    #[error("{path}: {error}")]
+    In {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: Box<TraceError>,
     },
     /// The name does not tell where the description is.
     #[error("{path} is not named NAME.bin.zst; give a trace that lies beside its NAME.json")]
@@ -124,4 +132,19 @@ pub enum TraceError {
         /// What it must be.
         why: &'static str,
     },
+}
+
+impl TraceError {
+    /// Says in which file it is, if that is not said.
+    pub(super) fn of(self, path: &Path) -> TraceError {
+        match self {
+            TraceError::Read { .. }
+            | TraceError::In { .. }
+            | TraceError::Name { .. }
+            | TraceError::NoAccesses { .. }
+            | TraceError::Text { .. }
+            | TraceError::Write(_) => self,
+            error => TraceError::In { path: path.to_owned(), error: Box::new(error) },
+        }
+    }
 }

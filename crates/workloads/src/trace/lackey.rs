@@ -17,10 +17,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Seek};
 use std::path::{Path, PathBuf};
 
-use farside_types::{GROUP_PAGES, PAGE_SHIFT, PAGE_SIZE};
+use farside_types::{PAGE_SHIFT, PAGE_SIZE};
 
 use super::Allocation;
-use super::sidecar::Layout;
+use super::sidecar::{Layout, around};
 use super::sink::{Recorded, Sink};
 use super::store::Kind;
 use crate::TraceError;
@@ -66,17 +66,7 @@ impl Lackey {
 
     /// What the program must have allocated.
     pub(super) fn allocations(&self) -> Vec<Allocation> {
-        let mut allocations: Vec<Allocation> = Vec::new();
-        for &page in &self.pages {
-            let address = page << PAGE_SHIFT;
-            match allocations.last_mut() {
-                Some(last) if page <= ((last.address + last.bytes) >> PAGE_SHIFT) + GROUP_PAGES => {
-                    last.bytes = address + PAGE_SIZE as u64 - last.address;
-                }
-                _ => allocations.push(Allocation::new(address, PAGE_SIZE as u64, false)),
-            }
-        }
-        allocations
+        around(&self.pages)
     }
 
     /// Hands every access to `sink`. Spread over several GPUs, each stretch of accesses is a

@@ -71,9 +71,9 @@ impl Trace {
     /// # Errors
     /// [`TraceError`], as [`Trace::open`].
     pub fn open_spread(path: &Path, gpus: u8) -> Result<Trace, TraceError> {
-        let mut source = Source::open(path, gpus)?;
+        let mut source = Source::open(path, gpus).map_err(|error| error.of(path))?;
         let mut builder = Builder::new(source.description.cycles);
-        source.read(&mut builder)?;
+        source.read(&mut builder).map_err(|error| error.of(path))?;
         let TraceDescription { name, gpus, .. } = &source.description;
         Ok(Trace::new(name, *gpus as usize, source.allocations, builder))
     }

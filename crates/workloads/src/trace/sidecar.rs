@@ -1,6 +1,10 @@
 //! The JSON description beside a trace, and where the allocations' lines are counted.
 
-use farside_types::{BLOCK_PAGES, MAX_CARDS, PAGE_SHIFT, PAGE_SIZE, PageRange, VirtAddr};
+use std::collections::BTreeSet;
+
+use farside_types::{
+    BLOCK_PAGES, GROUP_PAGES, MAX_CARDS, PAGE_SHIFT, PAGE_SIZE, PageRange, VirtAddr,
+};
 use serde::Deserialize;
 
 use super::PAGE_BYTES;
@@ -98,6 +102,31 @@ pub(super) fn place(sizes: &[u64]) -> Result<Vec<Allocation>, TraceError> {
         placed.push(allocation);
     }
     Ok(placed)
+}
+
+/// Allocations around the pages that a program touches, where nothing else is known of what it
+/// allocated: pages with gaps of up to 64 KiB between them are taken for one.
+pub(super) fn around(pages: &BTreeSet<u64>) -> Vec<Allocation> {
+    let mut allocations: Vec<Allocation> = Vec::new();
+    for &page in pages {
+        let address = page << PAGE_SHIFT;
+        match allocations.last_mut() {
+            Some(last) if page <= ((last.address + last.bytes) >> PAGE_SHIFT) + GROUP_PAGES => {
+                last.bytes = address + PAGE_SIZE as u64 - last.address;
+            }
+            _ => allocations.push(Allocation::new(address, PAGE_SIZE as u64, false)),
+        }
+    }
+    allocations
+}
+
+/// Refuses more pages than a trace may have.
+pub(super) fn check_pages(pages: u64) -> Result<(), TraceError> {
+    if pages > PAGES_MAX {
+        let what = "it touches more than 16 GiB, the most that is supported".to_owned();
+        return Err(TraceError::Footer { what });
+    }
+    Ok(())
 }
 
 /// Where a byte address lies in the workload's memory.

@@ -41,7 +41,7 @@ impl Source {
         if magic == ZSTD_MAGIC {
             Source::records(path, file)
         } else if magic == columns::MAGIC {
-            Source::columns(file)
+            Source::columns(path, file)
         } else {
             let lackey = Lackey::open(path, file, spread)?;
             let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -64,8 +64,8 @@ impl Source {
         Source::new(description, allocations, What::Records { file, expected: records })
     }
 
-    fn columns(file: File) -> Result<Source, TraceError> {
-        let description = columns::description(&file)?;
+    fn columns(path: &Path, file: File) -> Result<Source, TraceError> {
+        let description = columns::description(&file, path)?;
         let allocation = |&TraceAllocation { address, bytes, pinned }: &_| {
             Allocation::new(address, bytes, pinned)
         };

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use farside_sim::{Comparison, Progress, Simulation, Spec, Stop};
+use farside_sim::{Comparison, Progress, SimError, Simulation, Spec, Stop};
 use farside_workloads::Workload;
 
 use super::{Failure, PERMILLE, Sim};
@@ -26,7 +26,8 @@ impl Sim {
         })?;
         bar.finish_and_clear();
         let bytes = simulation.save()?;
-        std::fs::write(path, &bytes).map_err(|error| unusable(path, &error))?;
+        let unwritable = |source| Failure::Write { path: path.to_owned(), source };
+        std::fs::write(path, &bytes).map_err(unwritable)?;
         let (now, size) = (simulation.progress(), bytes.len());
         let ended = if ended { ", the end of the program" } else { "" };
         print(&format!(
@@ -43,7 +44,11 @@ impl Sim {
         let bytes = std::fs::read(path).map_err(|error| unusable(path, &error))?;
         let bar = bar(PERMILLE, self.quiet);
         bar.set_message(format!("{}: restored", program.name()));
-        let simulation = Simulation::restore(&bytes, &program)?;
+        let unfit = |error: SimError| match error {
+            SimError::State(why) => Failure::Usage(format!("{}: {why}", path.display())),
+            other => other.into(),
+        };
+        let simulation = Simulation::restore(&bytes, &program).map_err(unfit)?;
         let outcome = simulation.run(|now: Progress| {
             bar.set_position((now.percent() * 10.0) as u64);
         })?;

@@ -1,15 +1,21 @@
 //! The compact format: Apache Parquet, a row for each run of consecutive lines of an instruction.
 //! `docs/traces.md` is the specification; the files of this folder are the writer and the reader.
 
+mod at;
+mod column;
+mod describe;
 mod read;
 mod write;
 
+#[cfg(test)]
+mod foreign;
 #[cfg(test)]
 mod tests;
 
 use serde::{Deserialize, Serialize};
 
-pub(super) use read::{description, read};
+pub(super) use describe::description;
+pub(super) use read::read;
 pub use write::{TraceRow, TraceWriteError, TraceWriter};
 
 use super::Allocation;
@@ -25,7 +31,7 @@ pub(super) const COUNT_MAX: u32 = 1 << 16;
 pub(super) const KEY_VERSION: &str = "farside.trace.version";
 pub(super) const KEY_DESCRIPTION: &str = "farside.trace";
 
-/// The schema. Readers require exactly this.
+/// The schema that is written. What is read may differ: see `column.rs`.
 pub(super) const SCHEMA: &str = "
 message farside_trace {
     required int32 launch (integer(32, false));
@@ -39,9 +45,6 @@ message farside_trace {
     required int32 flags (integer(8, false));
     optional int64 time (integer(64, false));
 }";
-
-pub(super) const COLUMNS: [&str; 10] =
-    ["launch", "gpu", "unit", "group", "wave", "sequence", "line", "count", "flags", "time"];
 
 /// Flags of a row.
 pub(super) const FLAG_WRITE: u8 = 1;

@@ -111,7 +111,12 @@ fn several_row_groups_are_one_trace() {
 #[test]
 fn values_that_cannot_be_are_named() {
     let good = row(0, 1, 0, 1);
-    let refused = |bad: TraceRow| read_back("wrong", &[good, bad]).unwrap_err().to_string();
+    let refused = |bad: TraceRow| {
+        let error = read_back("wrong", &[good, bad]).unwrap_err().to_string();
+        let (file, what) = error.split_once(": ").unwrap();
+        assert!(file.ends_with("wrong.parquet"), "{error}");
+        what.to_owned()
+    };
     let at = |column| format!("row group 0, row 1, column {column}: ");
     let place = |gpu, unit| TraceRow { place: Place { gpu, unit }, ..row(0, 2, 5, 1) };
     assert!(refused(place(2, 0)).starts_with(&at("gpu")));
@@ -146,7 +151,7 @@ fn another_parquet_file_is_no_trace() {
     let file = Temporary::new("other");
     std::fs::write(&file.0, b"PAR1 and nothing else PAR1").unwrap();
     let error = Trace::open(&file.0).unwrap_err().to_string();
-    assert!(error.starts_with("the Parquet file cannot be used"), "{error}");
+    assert!(error.contains("other.parquet: the Parquet file cannot be used"), "{error}");
 }
 
 proptest! {

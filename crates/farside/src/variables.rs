@@ -1,0 +1,114 @@
+//! The environment variables of Farside, and those that look like them and are none.
+
+use std::sync::Once;
+
+use crate::{CARDS_VARIABLE, RECORD_VARIABLE};
+
+/// What the names of all of them begin with.
+const PREFIX: &str = "FARSIDE_";
+
+/// Those that programs know, then those of scripts and tests, which a program that one of them
+/// starts sees as well.
+pub const VARIABLES: &[&str] = &[
+    CARDS_VARIABLE,
+    RECORD_VARIABLE,
+    "FARSIDE_BIN",
+    "FARSIDE_KEEP_FIGURES",
+    "FARSIDE_LIVE_ROLE",
+    "FARSIDE_LOG",
+    "FARSIDE_NO_INSTALL",
+    "FARSIDE_QEMU_CACHE",
+    "FARSIDE_QEMU_LOGS",
+    "FARSIDE_RAY_VENV",
+    "FARSIDE_SECONDS",
+    "FARSIDE_SEED",
+    "FARSIDE_STEPS",
+    "FARSIDE_TEST_CHILD",
+    "FARSIDE_WRITE",
+    "FARSIDE_WRITE_OUTCOMES",
+];
+
+/// A variable that nothing knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownVariable {
+    /// Its name.
+    pub name: String,
+    /// The variable that may be meant.
+    pub nearest: Option<&'static str>,
+}
+
+impl std::fmt::Display for UnknownVariable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "nothing knows the environment variable {}", self.name)?;
+        self.nearest.map_or(Ok(()), |nearest| write!(f, "; did you mean {nearest}?"))
+    }
+}
+
+/// The variables of the environment that begin with `FARSIDE_` and that nothing knows: set to no
+/// effect, perhaps by a slip of the finger.
+#[must_use]
+pub fn unknown_variables() -> Vec<UnknownVariable> {
+    let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+    unknown(names)
+}
+
+fn unknown(names: impl Iterator<Item = String>) -> Vec<UnknownVariable> {
+    let ours = names.filter(|name| name.starts_with(PREFIX));
+    let unknown = ours.filter(|name| !VARIABLES.contains(&name.as_str()));
+    let nearest = |name: String| {
+        let nearest = nearest(&name, VARIABLES.iter().copied());
+        UnknownVariable { name, nearest }
+    };
+    let mut unknown: Vec<_> = unknown.map(nearest).collect();
+    unknown.sort_by(|a, b| a.name.cmp(&b.name));
+    unknown
+}
+
+/// Says once in a process which variables nothing knows: as a warning of `tracing`, or on standard
+/// error if nobody listens to that.
+pub fn warn_of_unknown_variables() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        for variable in unknown_variables() {
+            if tracing::dispatcher::has_been_set() {
+                tracing::warn!("{variable}");
+            } else {
+                eprintln!("farside: {variable}");
+            }
+        }
+    });
+}
+
+/// Of the names that are known the one that may be meant, if there is one.
+#[must_use]
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    /// A slip or two, where what is given is long enough to have so many.
+    const SLIPS_MAX: usize = 2;
+    let most = SLIPS_MAX.min(name.chars().count() / 2);
+    let slips = |known: &&str| strsim::damerau_levenshtein(name, known);
+    known.into_iter().filter(|known| slips(known) <= most).min_by_key(slips)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_finger_is_named_with_what_may_be_meant() {
+        let names = ["FARSIDE_CARD", "FARSIDE_CARDS", "PATH", "FARSIDE_ZOO", "FARSIDE_RECROD"];
+        let found = unknown(names.into_iter().map(String::from));
+        let found: Vec<_> = found.iter().map(|it| (it.name.as_str(), it.nearest)).collect();
+        let (cards, record) = (Some("FARSIDE_CARDS"), Some("FARSIDE_RECORD"));
+        let wanted = [("FARSIDE_CARD", cards), ("FARSIDE_RECROD", record), ("FARSIDE_ZOO", None)];
+        assert_eq!(found, wanted);
+    }
+
+    #[test]
+    fn the_nearest_name_is_near() {
+        let known = ["grit", "on-touch", "mm"];
+        assert_eq!(nearest("girt", known), Some("grit"));
+        assert_eq!(nearest("ontouch", known), Some("on-touch"));
+        assert_eq!(nearest("x", known), None);
+        assert_eq!(nearest("duplication", known), None);
+    }
+}

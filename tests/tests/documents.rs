@@ -1,0 +1,146 @@
+//! The documents: every page is in the index, every link leads somewhere, every test that the
+//! specification names is one.
+
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &str) -> String {
+    let path = root().join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Pages of `docs`, and of its folders, from the root.
+fn pages() -> Vec<String> {
+    let mut pages = Vec::new();
+    for folder in ["docs", "docs/measurements"] {
+        let entries = std::fs::read_dir(root().join(folder)).expect("it is there");
+        let names = entries.map(|entry| entry.expect("it can be read").file_name());
+        let names = names.map(|name| name.into_string().expect("names are text"));
+        pages.extend(names.filter(|name| name.ends_with(".md")).map(|n| format!("{folder}/{n}")));
+    }
+    pages.sort();
+    pages
+}
+
+/// Where the links of a page lead: what stands between `](` and `)`.
+fn links(text: &str) -> Vec<&str> {
+    let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    links.filter(|link| !link.contains("://") && !link.starts_with('#')).collect()
+}
+
+#[test]
+fn every_page_is_in_the_index() {
+    let index = read("docs/README.md");
+    let linked = links(&index);
+    let missing = |page: &String| {
+        let name = page.trim_start_matches("docs/");
+        name != "README.md" && !linked.contains(&name)
+    };
+    let missing: Vec<String> = pages().into_iter().filter(missing).collect();
+    assert!(missing.is_empty(), "docs/README.md does not link to {missing:?}");
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut broken = Vec::new();
+    let others = ["README.md", "SPECIFICATION.md", "CHANGELOG.md"].map(String::from);
+    for page in pages().into_iter().chain(others) {
+        let text = read(&page);
+        let folder = root().join(&page).parent().expect("a file is in a folder").to_owned();
+        for link in links(&text) {
+            let path = link.split('#').next().unwrap_or_default();
+            if !folder.join(path).exists() {
+                broken.push(format!("{page}: {link}"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+}
+
+/// Files and tests that the text names between backquotes, as `file::test`, `file` or, behind a
+/// file in the same line or in the line of text before a table, `test` alone.
+fn complaints(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let (mut file, mut of_section) = (None::<String>, None::<String>);
+    for line in text.lines() {
+        if line.starts_with('#') {
+            of_section = None;
+        }
+        let row = line.starts_with('|');
+        if row {
+            file.clone_from(&of_section);
+        }
+        // What is tested stands in a table's last cell, or in a sentence.
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").collect();
+        let told = if row { cells.last().copied().unwrap_or_default() } else { line };
+        for name in told.split('`').skip(1).step_by(2) {
+            let (path, test) = match name.split_once("::") {
+                Some((path, test)) if path.ends_with(".rs") => (Some(path), Some(test)),
+                None if name.ends_with(".rs") && name.contains('/') => (Some(name), None),
+                None if row && is_name(name) && file.is_some() => (None, Some(name)),
+                _ => continue,
+            };
+            if let Some(path) = path {
+                file = Some(path.to_owned());
+                if !row {
+                    of_section.clone_from(&file);
+                }
+            }
+            let path = file.as_deref().unwrap_or_default();
+            match std::fs::read_to_string(root().join(path)) {
+                Err(_) => wrong.push(format!("there is no file {path}")),
+                Ok(source) if test.is_some_and(|test| !defines(&source, test)) => {
+                    wrong.push(format!("{path} has no #[test] {}", test.unwrap_or_default()));
+                }
+                Ok(_) => {}
+            }
+        }
+    }
+    wrong
+}
+
+/// Whether it looks like the name of a test: words with underscores between them.
+fn is_name(text: &str) -> bool {
+    text.matches('_').count() > 2
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// Whether `source` has a function of this name with `#[test]` before it.
+fn defines(source: &str, test: &str) -> bool {
+    let start = format!("fn {test}(");
+    let mut marked = false;
+    for line in source.lines().map(str::trim) {
+        if line == "#[test]" {
+            marked = true;
+        } else if line.starts_with("fn ") {
+            if marked && line.starts_with(&start) {
+                return true;
+            }
+            marked = false;
+        }
+    }
+    false
+}
+
+#[test]
+fn every_test_that_the_specification_names_exists() {
+    let wrong = complaints(&read("SPECIFICATION.md"));
+    assert!(wrong.is_empty(), "SPECIFICATION.md:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn control_a_test_or_file_that_does_not_exist_is_noticed() {
+    let good = read("SPECIFICATION.md");
+    for (there, gone) in [
+        ("a_host_fault_on_a_page_of_an_idle_card_waits_for_no_card", "a_host_fault_waits_for_all"),
+        ("tests/tests/trips.rs", "tests/tests/gone.rs"),
+        ("spec_limits.rs::the_tables_take", "spec_limits.rs::the_tables_do_not_take"),
+    ] {
+        assert!(good.contains(there), "{there} is no longer there: choose another");
+        assert_eq!(complaints(&good), Vec::<String>::new());
+        assert!(!complaints(&good.replace(there, gone)).is_empty(), "{gone} is not noticed");
+    }
+}
