@@ -68,8 +68,8 @@ impl CardUnderTest {
             offset: 0,
         };
         transport.map(&piece).map_err(fail)?;
-        let (file, offset) = transport.memory().map_err(fail)?;
         let bytes = u64::from(identity.frames) * PAGE_SIZE as u64;
+        let (file, offset) = transport.memory(bytes).map_err(fail)?;
         let frames = SharedMemory::of_file(file, offset, bytes)?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let events: Result<Vec<OwnedFd>, _> =
@@ -141,7 +141,8 @@ impl Target for CardUnderTest {
         if offset == register::DOORBELL {
             self.doorbells += 1;
             if self.doorbells % 2 == 0 {
-                return self.transport.ring_doorbell();
+                self.transport.ring_doorbell();
+                return;
             }
         }
         self.write_register(offset, &value.to_le_bytes());

@@ -61,7 +61,8 @@ impl Layout {
     pub fn new(sizes: RingSizes, host: u64, bounces: &[u64], cards: &[u64]) -> Layout {
         let bytes = |pages: &[u64]| pages.iter().map(|&n| n * PAGE_SIZE as u64).collect::<Vec<_>>();
         let host = host * PAGE_SIZE as u64;
-        Layout(Arc::new(BusMap::new(sizes.sizes().bytes(), host, &bytes(bounces), &bytes(cards))))
+        let map = BusMap::new(sizes.sizes().bytes(), host, &bytes(bounces), &bytes(cards));
+        Layout(Arc::new(map.expect("a harness has little memory")))
     }
 
     /// Bus address of the host's pages.
@@ -195,8 +196,9 @@ impl Transport for Bus {
         Ok(())
     }
 
-    fn ring_doorbell(&self) {
+    fn ring_doorbell(&self) -> bool {
         lock(&self.0).doorbell();
+        true
     }
 
     fn map(&self, piece: &DmaPiece<'_>) -> Result<(), TransportError> {
@@ -212,7 +214,7 @@ impl Transport for Bus {
         Ok(())
     }
 
-    fn memory(&self) -> Result<(OwnedFd, u64), TransportError> {
+    fn memory(&self, _bytes: u64) -> Result<(OwnedFd, u64), TransportError> {
         Err(TransportError::Unfit { what: "a harness keeps a card's memory to itself".to_owned() })
     }
 

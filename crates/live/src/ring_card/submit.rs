@@ -12,7 +12,7 @@ use farside_svm::{Command, Op, Place, Run, Wait};
 use farside_types::{CommandId, FaultId, JobId, Reason, Rights};
 
 use super::control::{BLOCK_BYTES, Block};
-use super::link::{InFlight, Link, Pending};
+use super::link::{InFlight, Link, OPEN_MAX, Pending};
 use super::receive::fault_on_card;
 use crate::runtime::ASID;
 use farside_softcard::Job;
@@ -80,6 +80,10 @@ impl Link {
     /// Puts a command of the driver into the ring. It is published by [`Link::flush`]. `false`: there
     /// is nothing to do, and no completion comes.
     pub(crate) fn submit(&mut self, command: &Command) -> bool {
+        if self.commands.len() + self.backlog.len() > OPEN_MAX {
+            // It has stood still for long, or lies; nothing more is kept for it.
+            self.broken = true;
+        }
         let (id, before) = (command.id, self.backlog.len());
         match &command.op {
             Op::CardUnmap { runs } => self.pages(id, PageOp::Unmap, runs, |_, _| (OWN, OWN)),
@@ -119,6 +123,7 @@ impl Link {
         let state = InFlight {
             epoch: command.epoch,
             parts_left: parts,
+            pages: pages_of(&command.op),
             pages_done: 0,
             failed: false,
             quiet: is_quiet(command),
@@ -395,9 +400,21 @@ impl Link {
         // fences, and looks whether it sleeps. One of the two sees the other.
         fence(Ordering::SeqCst);
         let sleeps = header(RingHeader::CONSUMER_SLEEPS).load(Ordering::Relaxed) != 0;
-        if sleeps || std::mem::take(&mut self.room_made) {
-            self.transport.ring_doorbell();
+        if (sleeps || std::mem::take(&mut self.room_made)) && !self.transport.ring_doorbell() {
+            tracing::error!(card = %self.card, "a card makes those wait who ring its doorbell");
+            self.broken = true;
         }
+    }
+}
+
+/// Pages of a command.
+fn pages_of(op: &Op) -> u64 {
+    match op {
+        Op::Copy { runs, .. } | Op::Fill { runs, .. } => {
+            runs.iter().map(|run| u64::from(run.count)).sum()
+        }
+        // The driver does not ask how far the others came.
+        _ => 0,
     }
 }
 

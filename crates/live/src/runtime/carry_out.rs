@@ -77,6 +77,9 @@ impl Runtime {
             drop(core);
             let started = planned.unwrap_or_else(|| self.clock.now());
             let result = self.execute(&command);
+            if is_fault_reader() {
+                self.pulse.step();
+            }
             let ended = self.clock.now();
             self.times.carried_out(&command, ended.since(started));
             core = lock(&self.core);
@@ -120,12 +123,17 @@ impl Runtime {
 
     /// Publishes what was put into rings, with one doorbell for all of it.
     fn flush_rings(&self, core: &mut Core) {
-        let mut quiet = false;
+        let (mut quiet, mut broken) = (false, false);
         for ring in self.rings() {
             if let Some(link) = lock(&ring.link).as_mut() {
                 link.flush();
                 quiet |= link.expects_quiet_news();
+                broken |= link.is_broken();
             }
+        }
+        if broken && !is_fault_reader() {
+            // It gives the connection up.
+            self.ring_bell();
         }
         // The fault reader asks before it sleeps. What another thread adds while it sleeps would
         // otherwise be found with the next event, which may wait for just that.

@@ -37,6 +37,7 @@ use crate::error::LiveError;
 use crate::memories::Memories;
 use crate::ring_card::{CardPlace, RingCard};
 use crate::times::{TimeSpent, Times};
+use crate::watchdog::Pulse;
 use assemble::{Parts, assemble};
 use farside_linux::clock::Clock;
 use farside_linux::lock::lock;
@@ -70,6 +71,8 @@ pub struct RuntimeConfig {
     pub grace: Duration,
     /// Write to all card memory at the start, so that no first touch is paid for later.
     pub warm: bool,
+    /// Have core dumps hold the shared memory that the program has mapped, and the cards' memories.
+    pub core_dumps: bool,
     /// Is told what kernels on cards in the program access.
     pub recorder: Option<Arc<dyn Recorder>>,
 }
@@ -86,6 +89,8 @@ pub struct Runtime {
     pub(crate) bell: rustix::fd::OwnedFd,
     /// The fault reader ends.
     pub(crate) closed: AtomicBool,
+    /// What the fault reader does.
+    pub(crate) pulse: Pulse,
     pub(crate) grace: Duration,
     own: OnceLock<Weak<Runtime>>,
     /// Cards are taken back one at a time: each of them is told of the others' memory.
@@ -175,6 +180,7 @@ impl Runtime {
             times: Times::default(),
             bell,
             closed: AtomicBool::new(false),
+            pulse: Pulse::default(),
             own: OnceLock::new(),
             grace: config.grace,
             taking_back: Mutex::new(()),
