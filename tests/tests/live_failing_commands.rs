@@ -38,7 +38,7 @@ fn strike(space: &Space, name: &'static str, times: u32, how: Struck) -> Arc<Ato
     let left = Arc::new(AtomicU32::new(times));
     let count = Arc::clone(&left);
     space.strike(Some(Box::new(move |command| {
-        let meant = command.op.name() == name;
+        let meant = command.name() == name;
         let struck = meant && count.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)).is_ok();
         struck.then_some(how)
     })));

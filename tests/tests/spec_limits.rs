@@ -38,9 +38,7 @@ impl Bed {
     fn done(&mut self, request: Request) -> Outcome {
         self.ask(request);
         while let Some(command) = self.driver.poll_command() {
-            let (command, epoch) = (command.id, command.epoch);
-            let now = Time::from_nanos(self.next);
-            self.driver.handle(now, Event::Done { command, epoch, result: Ok(()) });
+            self.driver.handle(Time::from_nanos(self.next), command.header().done(Ok(())));
         }
         match self.driver.poll_reply() {
             Some(Reply::Request { result: Ok(outcome), .. }) => outcome,
@@ -200,9 +198,8 @@ fn memory_that_nobody_touched_costs_next_to_nothing() {
     bed.ask(Request::Free { addr: range.start.addr() });
     let mut pages = 0;
     while let Some(command) = bed.driver.poll_command() {
-        pages += command.op.pages();
-        let (command, epoch) = (command.id, command.epoch);
-        bed.driver.handle(Time::from_nanos(1), Event::Done { command, epoch, result: Ok(()) });
+        pages += command.pages();
+        bed.driver.handle(Time::from_nanos(1), command.header().done(Ok(())));
     }
     assert!(pages <= 3 * BLOCK_PAGES, "{pages} pages were given back");
     assert!(matches!(bed.driver.poll_reply(), Some(Reply::Request { result: Ok(_), .. })));
