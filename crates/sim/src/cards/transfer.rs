@@ -7,8 +7,8 @@ use farside_svm::{Command, Op, Place, Run};
 use farside_types::{CommandId, FrameNo, MemoryId, PageNo, Time};
 
 use super::CardsError;
-use super::contents::Content;
 use super::machine::{CardMachine, SimEvent};
+use crate::coherence::Content;
 
 /// A copy or fill under way.
 #[derive(Debug)]
@@ -38,12 +38,12 @@ impl CardMachine {
     }
 
     fn load(&mut self, op: &Op) -> Result<Vec<Content>, CardsError> {
-        let (Some(contents), Op::Copy { from, runs, .. }) = (&mut self.contents, op) else {
+        let (Some(checker), Op::Copy { from, runs, .. }) = (&mut self.coherence, op) else {
             return Ok(Vec::new());
         };
         let indexed = (0u32..).zip(pages(runs));
         let read: Result<_, _> =
-            indexed.map(|(index, (_, src, _))| contents.load(*from, src, index)).collect();
+            indexed.map(|(index, (_, src, _))| checker.load(*from, src, index)).collect();
         read.map_err(|what| self.broken(what))
     }
 
@@ -62,18 +62,18 @@ impl CardMachine {
 
     fn put(&mut self, op: &Op, read: &[Content]) -> Result<(), CardsError> {
         let arena = self.arena.start;
-        let Some(contents) = &mut self.contents else {
+        let Some(checker) = &mut self.coherence else {
             return Ok(());
         };
         let done = match op {
             Op::Copy { from, to, runs } => {
                 let mut indexed = (0u32..).zip(pages(runs)).zip(read);
                 indexed.try_for_each(|((index, (_, src, dst)), &content)| {
-                    contents.store(content, (*from, src), (*to, dst), index)
+                    checker.store(content, (*from, src), (*to, dst), index)
                 })
             }
             Op::Fill { memory, runs } => pages(runs).try_for_each(|(page, _, frame)| {
-                contents.zero((page.0 - arena.0) as u32, *memory, frame)
+                checker.zero((page.0 - arena.0) as u32, *memory, frame)
             }),
             _ => Ok(()),
         };

@@ -9,11 +9,12 @@ use farside_svm::{
     PrefetchConfig, Reply, Request, Run, Stats,
 };
 use farside_types::{
-    Access as Kind, BLOCK_PAGES, CancelReason, CardId, FaultId, JobId, MAX_CARDS, MemoryId, PageNo,
-    PageRange, RequestId, Rights, Span, StreamId, Time,
+    Access as Kind, BLOCK_PAGES, CancelReason, CardId, CommandId, Epoch, FaultId, JobId, MAX_CARDS,
+    MemoryId, PageNo, PageRange, RequestId, Rights, Span, StreamId, Time,
 };
 
 use super::{Counts, Options, PageCounts, ReplayError, Report};
+use crate::pump::Pump;
 use farside_workloads::order::Access;
 use farside_workloads::{BLOCK_LINES, Buffer, BufferKind, LINE_BYTES, Workload};
 
@@ -45,6 +46,10 @@ pub(super) struct Machine {
     jobs: u64,
     /// How the fault under way ended.
     answered: Option<Result<(), CancelReason>>,
+    /// The driver's last answer to the program.
+    replied: Option<Reply>,
+    /// Until when a fault that waits has waited; zero if none does.
+    waited: Time,
     samples: Option<Samples>,
 }
 
@@ -94,6 +99,34 @@ impl Mapping {
     }
 }
 
+impl Pump for Machine {
+    type Error = ReplayError;
+
+    fn driver(&mut self) -> &mut Driver {
+        &mut self.driver
+    }
+
+    fn now(&self) -> Time {
+        self.waited.max(Time::ZERO + Span::from_nanos(self.accesses))
+    }
+
+    /// Everything is done at once.
+    fn dispatch(&mut self, command: Command) -> Result<(), ReplayError> {
+        let (command, epoch) = self.carry_out(command)?;
+        let now = self.now();
+        self.driver.handle(now, Event::Done { command, epoch, result: Ok(()) });
+        Ok(())
+    }
+
+    fn reply(&mut self, reply: Reply) -> Result<(), ReplayError> {
+        self.replied = Some(reply);
+        Ok(())
+    }
+
+    /// It is asked before each access.
+    fn call_at(&mut self, _: Time) {}
+}
+
 impl Machine {
     /// With every page of the workload on the host, written by the CPU.
     pub(super) fn new(
@@ -138,6 +171,8 @@ impl Machine {
             faults: 0,
             jobs: 0,
             answered: None,
+            replied: None,
+            waited: Time::ZERO,
             samples,
         };
         machine.allocate(buffers)?;
@@ -152,7 +187,7 @@ impl Machine {
             let bytes = pages.next_multiple_of(BLOCK_PAGES) * u64::from(PAGE_LINES) * LINE_BYTES;
             let request = Request::Alloc { bytes, name: Arc::from(buffer.name.as_str()) };
             self.handle(Event::Request { id: RequestId(index as u64), request })?;
-            let range = match self.driver.poll_reply() {
+            let range = match self.replied.take() {
                 Some(Reply::Request { result: Ok(Outcome::Allocated(range)), .. }) => range,
                 Some(Reply::Request { result: Err(source), .. }) => {
                     return Err(ReplayError::Buffer { index, source });
@@ -170,7 +205,7 @@ impl Machine {
                     let now = self.now();
                     self.driver.handle(now, Event::HostFault { page, access: Kind::Write });
                 }
-                self.dispatch()?;
+                self.pump()?;
             }
             // What the program sets up counts for nobody.
             self.by_page.fill(PageCounts::default());
@@ -282,18 +317,17 @@ impl Machine {
 
     /// A scheme may keep a fault waiting: then time moves on to when the driver wants it to.
     fn wait_for_answer(&mut self) -> Result<(), ReplayError> {
-        let mut now = self.now();
         for _ in 0..PATIENCE {
             if self.answered.is_some() {
-                return Ok(());
+                break;
             }
             let Some(at) = self.driver.poll_timeout() else {
                 break;
             };
-            now = now.max(at);
-            self.driver.handle_timeout(now);
-            self.dispatch_at(now)?;
+            self.waited = self.now().max(at);
+            self.time_out()?;
         }
+        self.waited = Time::ZERO;
         match self.answered {
             Some(_) => Ok(()),
             None => Err(self.broken("a fault is not answered".to_owned())),
@@ -335,8 +369,7 @@ impl Machine {
     fn wake(&mut self) -> Result<(), ReplayError> {
         let now = self.now();
         if self.driver.poll_timeout().is_some_and(|at| at <= now) {
-            self.driver.handle_timeout(now);
-            self.dispatch()?;
+            self.time_out()?;
         }
         let gpus = self.gpus.len();
         let due = self.samples.as_mut().filter(|samples| samples.next <= now);
@@ -354,40 +387,16 @@ impl Machine {
         self.handle(Event::Samples { samples: &samples })
     }
 
-    fn now(&self) -> Time {
-        Time::ZERO + Span::from_nanos(self.accesses)
-    }
-
-    fn handle(&mut self, event: Event<'_>) -> Result<(), ReplayError> {
-        let now = self.now();
-        self.driver.handle(now, event);
-        self.dispatch()
-    }
-
-    fn dispatch(&mut self) -> Result<(), ReplayError> {
-        self.dispatch_at(self.now())
-    }
-
-    /// Carries out what the driver says, until it says nothing more.
-    fn dispatch_at(&mut self, now: Time) -> Result<(), ReplayError> {
-        while let Some(command) = self.driver.poll_command() {
-            let (id, epoch) = (command.id, command.epoch);
-            self.carry_out(command)?;
-            self.driver.handle(now, Event::Done { command: id, epoch, result: Ok(()) });
-        }
-        Ok(())
-    }
-
-    fn carry_out(&mut self, command: Command) -> Result<(), ReplayError> {
+    /// Carries a command out; what it is answered by.
+    fn carry_out(&mut self, command: Command) -> Result<(CommandId, Epoch), ReplayError> {
         if let Executor::Card(card) = command.executor {
-            return self.of_ring(usize::from(card.0), &command.op);
-        }
-        if let (Op::Copy { runs, .. }, false) = (&command.op, self.by_page.is_empty()) {
+            self.of_ring(usize::from(card.0), &command.op)?;
+        } else if let (Op::Copy { runs, .. }, false) = (&command.op, self.by_page.is_empty()) {
             for page in numbers(runs) {
                 self.by_page[page].copies += 1;
             }
         }
-        Ok(())
+        Ok((command.id, command.epoch))
     }
 
     /// A command of a GPU's ring.
