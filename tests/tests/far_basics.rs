@@ -349,7 +349,7 @@ fn pages_are_migrated_by_request_in_small_and_in_large_pieces() {
         let (servers, space) = space_on(&folder, 2);
         let copied = || -> u64 {
             let of = |server: &CardServer| -> u64 {
-                let users = server.status().functions.into_iter().filter_map(|f| f.user);
+                let users = server.status().unwrap().functions.into_iter().filter_map(|f| f.user);
                 users.map(|user| user.counters["dma_pages"]).sum()
             };
             servers.iter().map(of).sum()
@@ -495,7 +495,13 @@ fn a_function_in_use_is_passed_over_and_a_card_without_a_free_one_says_so() {
         let folder = TempDir::new();
         let server = serve(config(&folder, 0));
         let users = || -> Vec<bool> {
-            server.status().functions.iter().map(|function| function.user.is_some()).collect()
+            server
+                .status()
+                .unwrap()
+                .functions
+                .iter()
+                .map(|function| function.user.is_some())
+                .collect()
         };
         let first = builder([place(&server)]).build().unwrap();
         assert_eq!(users(), [true, false]);

@@ -407,8 +407,8 @@ fn take_turns(space: &Space) -> Result<(), String> {
             let kernel = s.kernel("turn").on(CardId((turn % 3) as u8)).stream(stream);
             let launched = kernel.launch(Shared(&words), move |k, words| {
                 match k.compare_exchange(words, 0, turn, turn + 1)? {
-                    seen if seen == turn => Ok(()),
-                    seen => Err(k.fail(format!("turn {turn} saw {seen}"))),
+                    Ok(was) if was == turn => Ok(()),
+                    Ok(seen) | Err(seen) => Err(k.fail(format!("turn {turn} saw {seen}"))),
                 }
             });
             launched.unwrap()

@@ -97,12 +97,17 @@ impl Server {
     fn end(&mut self, signal: Signal) -> ExitStatus {
         let pid = Pid::from_raw(self.child.id() as i32).expect("a process id");
         kill_process(pid, signal).expect("it is a child");
+        self.await_end()
+    }
+
+    /// Waits for its end.
+    fn await_end(&mut self) -> ExitStatus {
         let late = Instant::now() + LIMIT;
         loop {
             if let Some(status) = self.child.try_wait().expect("it is a child") {
                 return status;
             }
-            assert!(Instant::now() < late, "it does not end by {signal:?}");
+            assert!(Instant::now() < late, "it does not end");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -223,7 +228,10 @@ fn a_folder_has_one_server_and_what_a_killed_one_left_is_replaced() {
     );
     assert_eq!(files(&place).len(), 3, "the refused server took nothing away");
 
-    assert_eq!(first.end(Signal::KILL).signal(), Some(9));
+    // The process that listens, which is a child of the one that was started.
+    let supervisor = Pid::from_raw(child_of(first.pid()) as i32).expect("a process id");
+    kill_process(supervisor, Signal::KILL).expect("it runs");
+    assert_eq!(first.await_end().code(), Some(1), "nothing is served any more");
     assert_eq!(files(&place).len(), 3, "a killed process leaves its sockets");
     let table = text(&farside(&["cards", &place]).stdout);
     assert!(table.contains("ended without a word"), "{table}");
@@ -233,6 +241,28 @@ fn a_folder_has_one_server_and_what_a_killed_one_left_is_replaced() {
     assert_eq!(json(&["demo", "--bundled", "--json", "--cards", &place])["exact"], true);
     assert_eq!(second.end(Signal::TERM).code(), Some(0));
     assert_eq!(files(&place), Vec::<String>::new());
+
+    // The card ends with the process that was started, however that ends.
+    let mut third = Server::start(&place, &["--functions", "2"]);
+    assert_eq!(third.end(Signal::KILL).signal(), Some(9));
+    let late = Instant::now() + LIMIT;
+    while !files(&place).is_empty() {
+        assert!(Instant::now() < late, "the card outlives the process that served it");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The process that another has made.
+fn child_of(parent: u32) -> u32 {
+    let processes = std::fs::read_dir("/proc").expect("the system tells").flatten();
+    let found = processes.into_iter().find_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        // State and parent follow the name, which is in brackets and may hold anything.
+        let of: u32 = stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()?;
+        (of == parent).then_some(pid)
+    });
+    found.expect("it has a child")
 }
 
 #[test]

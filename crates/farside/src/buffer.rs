@@ -3,6 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
+use farside_softcard::Word;
 use farside_svm::Request;
 use farside_types::VirtAddr;
 
@@ -39,6 +40,30 @@ impl<T> Buffer<T> {
     /// Address of the first value.
     pub fn addr(&self) -> VirtAddr {
         VirtAddr(self.start.as_ptr() as u64)
+    }
+}
+
+impl<W: Word> Buffer<W> {
+    /// The values of atomic words as plain memory, while nobody else has them: to be read, written,
+    /// or lent to a kernel by [`Read`](crate::Read) or [`Write`](crate::Write), which makes slices of
+    /// them.
+    ///
+    /// ```
+    /// # use std::sync::atomic::AtomicU64;
+    /// # use farside::{Read, Shared, Space};
+    /// # fn main() -> Result<(), farside::Error> {
+    /// # let space = Space::builder().build()?;
+    /// let mut bins = space.alloc_atomic::<AtomicU64>(256, "bins")?;
+    /// let text = space.alloc::<u8>(1000)?;
+    /// space.kernel("farside.histogram").call((Read(&text), Shared(&bins)))?;
+    /// assert_eq!(space.kernel("farside.sum").call(Read(bins.values()))?, 1000);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn values(&mut self) -> &mut [W::Value] {
+        // SAFETY: a word is an atomic integer, which has the size, the alignment and the bytes of its
+        // value; `self` is borrowed exclusively, so nobody else changes them meanwhile.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.len) }
     }
 }
 

@@ -161,7 +161,7 @@ impl<'a> Launch<'a> {
     ) -> Result<Started<T>, Error> {
         let mut grants = Vec::new();
         args.grants(&mut grants);
-        grants.retain(|grant| grant.start != grant.end);
+        grants.retain(|grant| grant.bytes() > 0);
         let spans = args.spans();
         self.start_job(grants, move |context| kernel(context, spans))
     }
@@ -187,16 +187,33 @@ impl<'a> Launch<'a> {
         Ok((job, value))
     }
 
-    /// Whether all that is lent is shared memory.
+    /// Whether all that is lent is shared memory, and no byte of it is lent in two ways. Rust sees to
+    /// the second, unless the program has made its slices from raw pointers.
     fn check(&self, grants: &[Granted]) -> Result<(), LiveError> {
-        let outside = |grant: &&Granted| {
-            !self.space.runtime().contains(VirtAddr(grant.start), grant.end - grant.start)
-        };
-        match grants.iter().find(outside) {
-            Some(grant) => Err(LiveError::NotShared { addr: VirtAddr(grant.start) }),
+        let runtime = self.space.runtime();
+        let outside = |grant: &&Granted| !runtime.contains(VirtAddr(grant.start()), grant.bytes());
+        if let Some(grant) = grants.iter().find(outside) {
+            return Err(LiveError::NotShared { addr: VirtAddr(grant.start()) });
+        }
+        match contradiction(grants) {
+            Some(addr) => Err(LiveError::LentTwice { kernel: Arc::clone(&self.name), addr }),
             None => Ok(()),
         }
     }
+}
+
+/// Jobs that a scope keeps at least before it looks which of them have ended.
+const JOBS_KEPT: usize = 32;
+
+/// Where memory begins that is lent in two ways that cannot both be true.
+fn contradiction(grants: &[Granted]) -> Option<VirtAddr> {
+    let mut sorted: Vec<&Granted> = grants.iter().collect();
+    sorted.sort_by_key(|grant| grant.start());
+    sorted.iter().enumerate().find_map(|(index, grant)| {
+        let end = grant.start() + grant.bytes();
+        let mut behind = sorted[index + 1..].iter().take_while(|other| other.start() < end);
+        behind.find(|other| grant.contradicts(other)).map(|other| VirtAddr(other.start()))
+    })
 }
 
 fn finish<T>(
@@ -270,6 +287,13 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     /// Takes a job in: the scope does not end before it.
     fn adopt<T>(&self, (job, value): Started<T>) -> Job<'scope, T> {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        if jobs.len() == jobs.capacity() {
+            // Those that have ended need no waiting for. `wait` lets go of what they captured, here.
+            let now = Some(Instant::now());
+            jobs.retain(|job| job.wait(now).is_none());
+            let room = jobs.len() + JOBS_KEPT;
+            jobs.reserve(room);
+        }
         jobs.push(Arc::clone(&job));
         Job { job, space: self.space.clone(), value, scope: PhantomData }
     }
@@ -314,5 +338,40 @@ impl<'scope, 'env> ScopedLaunch<'scope, 'env> {
     pub fn launch_call<A: CallArgs + 'scope>(self, args: A) -> Result<Job<'scope, u64>, Error> {
         let scope = self.scope;
         Ok(scope.adopt(self.launch.start_call(&args)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_that_have_ended_do_not_stay_in_their_scope() {
+        let space = Space::builder().cards(1).address_space(4 << 20).build().unwrap();
+        space.scope(|s| {
+            for _ in 0..1000 {
+                let job = s.kernel("nothing").launch((), |_, ()| Ok(())).unwrap();
+                job.wait().unwrap();
+            }
+            let kept = s.jobs.lock().unwrap().len();
+            assert!(kept <= 2 * JOBS_KEPT, "{kept} jobs are kept");
+        });
+    }
+
+    #[test]
+    fn a_scope_still_waits_for_jobs_of_which_nobody_waits() {
+        let space = Space::builder().cards(1).address_space(4 << 20).build().unwrap();
+        let ended = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        space.scope(|s| {
+            for _ in 0..200 {
+                let ended = Arc::clone(&ended);
+                let count = move |_: &mut KernelContext, ()| {
+                    ended.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                    Ok(())
+                };
+                drop(s.kernel("count").launch((), count).unwrap());
+            }
+        });
+        assert_eq!(ended.load(std::sync::atomic::Ordering::SeqCst), 200);
     }
 }

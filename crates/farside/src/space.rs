@@ -36,6 +36,7 @@ pub struct SpaceBuilder {
     placement: Result<Box<dyn PlacementScheme>, placement::SchemeError>,
     peer: bool,
     warm: bool,
+    core_dumps: bool,
     grace: Duration,
     tune: fn(&mut Config),
     probe: Option<farside_live::Probe>,
@@ -54,6 +55,7 @@ impl Default for SpaceBuilder {
             placement: Ok(Box::new(placement::OnTouch)),
             peer: true,
             warm: false,
+            core_dumps: false,
             grace: Duration::from_millis(200),
             tune: |_| {},
             probe: None,
@@ -131,6 +133,15 @@ impl SpaceBuilder {
         self
     }
 
+    /// Have a core dump of the program hold shared memory: the pages that are on the host, and all
+    /// of every card's memory that the program reaches. Off by default: a dump then holds none of
+    /// it, however large the address space is.
+    #[must_use]
+    pub fn core_dumps(mut self, on: bool) -> Self {
+        self.core_dumps = on;
+        self
+    }
+
     /// How long a kernel that was told to stop may go on before it counts as hung.
     #[must_use]
     pub fn grace(mut self, grace: Duration) -> Self {
@@ -146,6 +157,7 @@ impl SpaceBuilder {
     }
 
     /// Calls `probe` with every step of a migration before it is carried out: for tests.
+    #[cfg(feature = "harness")]
     #[must_use]
     pub fn probe(mut self, probe: farside_live::Probe) -> Self {
         self.probe = Some(probe);
@@ -221,6 +233,7 @@ impl SpaceBuilder {
             peer: self.peer,
             grace: self.grace,
             warm: self.warm,
+            core_dumps: self.core_dumps,
             recorder: recording.clone().map(|recording| recording as Arc<dyn Recorder>),
         };
         let runtime = Runtime::new(config, self.probe)?;
@@ -302,6 +315,11 @@ impl Space {
     }
 
     fn reserve<T>(&self, len: usize, name: &str) -> Result<VirtAddr, Error> {
+        if align_of::<T>() > PAGE_SIZE {
+            let value = format!("{} bytes", align_of::<T>());
+            let why = "memory is given in pages of 4096 bytes, and aligned to them only";
+            return Err(Error::Setting { what: "the alignment of a value", value, why });
+        }
         let bytes = (len as u64).checked_mul(size_of::<T>() as u64);
         // More than the address space holds: let the driver say how much there is.
         let bytes = bytes.unwrap_or(u64::MAX - PAGE_SIZE as u64);
@@ -486,6 +504,7 @@ impl Space {
     ///
     /// # Errors
     /// [`LiveError::NoSuchCard`].
+    #[cfg(feature = "harness")]
     pub fn fail_card(&self, card: CardId) -> Result<(), Error> {
         Ok(self.runtime().fail_card(card)?)
     }

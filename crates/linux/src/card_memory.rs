@@ -54,12 +54,19 @@ impl CardMemory {
     /// # Errors
     /// [`CardMemoryError::Memory`].
     pub fn new(frames: u32) -> Result<CardMemory, CardMemoryError> {
+        CardMemory::over(CardMemory::file_of(frames)?, 0, frames)
+    }
+
+    /// The file of a memory as [`CardMemory::new`] makes it, without its mapping.
+    ///
+    /// # Errors
+    /// [`CardMemoryError::Memory`].
+    pub fn file_of(frames: u32) -> Result<OwnedFd, CardMemoryError> {
         let bytes = u64::from(frames) * PAGE_SIZE as u64;
         if frames == 0 {
             return Err(MemoryError::Size { what: WHAT, bytes, multiple: PAGE_SIZE as u64 }.into());
         }
-        let file = memory_file(WHAT, bytes)?;
-        CardMemory::over(file, 0, frames)
+        Ok(memory_file(WHAT, bytes)?)
     }
 
     /// The memory of a card elsewhere: `frames` frames of a file, from `offset` on.
@@ -90,6 +97,14 @@ impl CardMemory {
     /// [`CardMemoryError::Memory`].
     pub fn put_away(&self) -> Result<(), CardMemoryError> {
         self.replace(memory_file(WHAT, u64::from(self.frames) * PAGE_SIZE as u64)?, 0)
+    }
+
+    /// Has core dumps hold this memory, all of it, until it is replaced.
+    ///
+    /// # Errors
+    /// [`CardMemoryError::Memory`].
+    pub fn dump(&self) -> Result<(), CardMemoryError> {
+        Ok(self.mapping.dump(WHAT, true)?)
     }
 
     /// Number of frames.

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use farside_types::PAGE_SIZE;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::process::{Resource, getrlimit};
 
 /// Memory could not be had, or a call on it failed.
@@ -91,11 +91,12 @@ pub struct Part<'a> {
     pub file: BorrowedFd<'a>,
     /// Where the part begins, a multiple of the page size.
     pub offset: u64,
-    /// Whether others see what is written; if not, it is this process's own.
+    /// Whether it is written, for others to see; if not, it can only be read.
     pub shared: bool,
 }
 
-/// A shared mapping of a whole memory file. Not inherited by fork, never huge. Unmapped on drop.
+/// A shared mapping of a whole memory file. Not inherited by fork, never huge, in no core dump: to
+/// dump it would allocate every page of it. Unmapped on drop.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
@@ -166,6 +167,7 @@ impl Mapping {
         let base = NonNull::new(base).ok_or(Errno::NOMEM).map_err(fail("mmap"))?;
         let mapping = Mapping { base, bytes };
         mapping.advise(Advice::LinuxDontFork).map_err(fail("madvise(DONTFORK)"))?;
+        mapping.advise(Advice::LinuxDontDump).map_err(fail("madvise(DONTDUMP)"))?;
         match mapping.advise(Advice::LinuxNoHugepage) {
             // A kernel without huge pages does not know the request and does not need it.
             Ok(()) | Err(Errno::INVAL) => Ok(mapping),
@@ -173,10 +175,11 @@ impl Mapping {
         }
     }
 
-    /// Fresh memory of this process alone.
-    pub fn anonymous(what: &'static str, bytes: usize) -> Result<Mapping, MemoryError> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    /// Address space of this process that nothing is mapped in.
+    /// # Errors
+    /// [`MemoryError::Call`].
+    pub fn reserve(what: &'static str, bytes: usize) -> Result<Mapping, MemoryError> {
+        let (access, flags) = (ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE);
         let fail = |errno| MemoryError::Call { call: "mmap", what, bytes: bytes as u64, errno };
         // SAFETY: a new mapping at an address the kernel chooses touches nothing.
         let base = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, access, flags) };
@@ -198,16 +201,24 @@ impl Mapping {
         offset: u64,
     ) -> Result<(), MemoryError> {
         self.put(what, 0, self.bytes, Some(Part { file, offset, shared: true }))?;
-        self.advise(Advice::LinuxDontFork).map_err(|errno| MemoryError::Call {
-            call: "madvise(DONTFORK)",
-            what,
-            bytes: self.bytes as u64,
-            errno,
-        })
+        let bytes = self.bytes as u64;
+        let fail = |call| move |errno| MemoryError::Call { call, what, bytes, errno };
+        self.advise(Advice::LinuxDontFork).map_err(fail("madvise(DONTFORK)"))
+    }
+
+    /// Has a core dump hold what is mapped here, or not.
+    ///
+    /// # Errors
+    /// [`MemoryError::Call`].
+    pub fn dump(&self, what: &'static str, on: bool) -> Result<(), MemoryError> {
+        let advice = if on { Advice::LinuxDoDump } else { Advice::LinuxDontDump };
+        let bytes = self.bytes as u64;
+        let call = if on { "madvise(DODUMP)" } else { "madvise(DONTDUMP)" };
+        self.advise(advice).map_err(|errno| MemoryError::Call { call, what, bytes, errno })
     }
 
     /// Puts memory into the `bytes` bytes at `at`, at once for all threads: a part of a file, or
-    /// without one, fresh memory that nobody else has. Pointers stay valid.
+    /// without one, nothing: the address space stays reserved.
     pub fn put(
         &self,
         what: &'static str,
@@ -219,7 +230,7 @@ impl Mapping {
         if at.checked_add(bytes).is_none_or(|end| end > self.bytes) {
             return Err(fail(Errno::INVAL));
         }
-        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let (read, write) = (ProtFlags::READ, ProtFlags::READ | ProtFlags::WRITE);
         let start = self.base().wrapping_add(at).cast();
         let (fixed, private) = (MapFlags::NORESERVE | MapFlags::FIXED, MapFlags::PRIVATE);
         // SAFETY: the range lies in this mapping and is replaced in one step; whoever reads or
@@ -227,17 +238,40 @@ impl Mapping {
         let outcome = unsafe {
             match part {
                 Some(Part { file, offset, shared }) => {
-                    let kind = if shared { MapFlags::SHARED } else { private };
+                    let (access, kind) =
+                        if shared { (write, MapFlags::SHARED) } else { (read, private) };
                     rustix::mm::mmap(start, bytes, access, fixed | kind, file, offset)
                 }
-                None => rustix::mm::mmap_anonymous(start, bytes, access, fixed | private),
+                None => {
+                    let nothing = ProtFlags::empty();
+                    rustix::mm::mmap_anonymous(start, bytes, nothing, fixed | private)
+                }
             }
         };
-        outcome.map(drop).map_err(fail)
+        outcome.map_err(fail)?;
+        // What is new there is in no core dump, as what was there before.
+        // SAFETY: the range was mapped just now; the advice does not change its contents.
+        unsafe { rustix::mm::madvise(start, bytes, Advice::LinuxDontDump) }.map_err(|errno| {
+            MemoryError::Call { call: "madvise(DONTDUMP)", what, bytes: bytes as u64, errno }
+        })
+    }
+
+    /// Lets a part of a reservation be read and written: empty pages of this process's own.
+    ///
+    /// # Errors
+    /// [`MemoryError::Call`].
+    pub fn allow(&self, what: &'static str, at: usize, bytes: usize) -> Result<(), MemoryError> {
+        let fail = |errno| MemoryError::Call { call: "mprotect", what, bytes: bytes as u64, errno };
+        if at.checked_add(bytes).is_none_or(|end| end > self.bytes) {
+            return Err(fail(Errno::INVAL));
+        }
+        let (start, flags) = (self.base().wrapping_add(at).cast(), MprotectFlags::READ);
+        // SAFETY: the range lies in this mapping; more rights take nothing from who uses it.
+        unsafe { rustix::mm::mprotect(start, bytes, flags | MprotectFlags::WRITE) }.map_err(fail)
     }
 
     fn advise(&self, advice: Advice) -> Result<(), Errno> {
-        // SAFETY: the range is this mapping; neither advice changes its contents.
+        // SAFETY: the range is this mapping; no advice that is given here changes its contents.
         unsafe { rustix::mm::madvise(self.base().cast(), self.bytes, advice) }
     }
 }

@@ -37,6 +37,13 @@ use farside_linux::uffd::{
 /// Address space of an arena unless told otherwise: 64 GiB. It costs nothing until used.
 pub const DEFAULT_ARENA_BYTES: u64 = 64 << 30;
 
+/// What errors call it.
+const WHAT: &str = "farside-arena";
+
+/// Most address space of an arena: a host frame is the index of its page in 32 bits, which are not all
+/// used.
+pub const ARENA_BYTES_MAX: u64 = (1 << 44) - BLOCK_SIZE as u64;
+
 /// Most times that one page is taken out of the map again because it was mapped while being
 /// poisoned.
 const POISON_TRIES_MAX: u32 = 64;
@@ -69,6 +76,15 @@ pub enum ArenaError {
         range: PageRange,
         /// The pages of the arena.
         arena: PageRange,
+    },
+    /// More address space than frames have numbers for.
+    #[error(
+        "an address space of {bytes} bytes is not possible: {ARENA_BYTES_MAX} bytes (16 TiB less \
+         2 MiB) are the most there can be; ask for less"
+    )]
+    TooLarge {
+        /// What was asked for.
+        bytes: u64,
     },
     /// The kernel lacks what the operation needs.
     #[error("cannot {operation}: this kernel lacks {needs}; run `farside doctor`")]
@@ -106,15 +122,17 @@ pub enum ArenaError {
 }
 
 impl ArenaError {
-    /// The kernel's error number; EINVAL where it was not the kernel that refused.
+    /// The kernel's error number; what it would have said where it was not the kernel that refused.
     pub fn errno(&self) -> Errno {
         match self {
             ArenaError::Uffd(error) => error.errno().unwrap_or(Errno::INVAL),
-            ArenaError::Call { errno, .. } => *errno,
+            ArenaError::Call { errno, .. }
+            | ArenaError::Memory(MemoryError::Call { errno, .. }) => *errno,
             ArenaError::Unsupported { .. } => Errno::NOSYS,
-            ArenaError::Bounds { .. } | ArenaError::Memory(_) | ArenaError::Locked { .. } => {
-                Errno::INVAL
-            }
+            ArenaError::Bounds { .. }
+            | ArenaError::TooLarge { .. }
+            | ArenaError::Memory(_)
+            | ArenaError::Locked { .. } => Errno::INVAL,
         }
     }
 }
@@ -154,11 +172,11 @@ impl Arena {
     /// [`ArenaError::Uffd`] where userfaultfd is not to be had, [`ArenaError::Unsupported`] before
     /// Linux 5.14.
     pub fn new(bytes: u64) -> Result<Arena, ArenaError> {
-        const WHAT: &str = "farside-arena";
         let length = usize::try_from(bytes).unwrap_or(0);
-        // A host frame is the index of its page in 32 bits.
-        let fits = bytes >> farside_types::PAGE_SHIFT <= u64::from(u32::MAX);
-        if length == 0 || length % BLOCK_SIZE != 0 || !fits {
+        if bytes > ARENA_BYTES_MAX {
+            return Err(ArenaError::TooLarge { bytes });
+        }
+        if length == 0 || length % BLOCK_SIZE != 0 {
             return Err(MemoryError::Size { what: WHAT, bytes, multiple: BLOCK_SIZE as u64 }.into());
         }
         let uffd = Userfaultfd::open(FeatureSet(WANTED))?;
@@ -193,6 +211,17 @@ impl Arena {
         };
         arena.support.host_read_only = write_protect && arena.maps_write_protected();
         Ok(arena)
+    }
+
+    /// Has core dumps hold the pages that the program has mapped at that moment; never those that
+    /// are elsewhere, nor those that were never used.
+    ///
+    /// # Errors
+    /// [`ArenaError::Memory`].
+    pub fn dump(&self) -> Result<(), ArenaError> {
+        // The kernel dumps no page for which it would have to fault here. The alias, where every
+        // page of the file can be had, stays out.
+        Ok(self.program.dump(WHAT, true)?)
     }
 
     /// The pages of the arena.

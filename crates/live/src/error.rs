@@ -31,6 +31,14 @@ pub enum LiveError {
     /// No event descriptor.
     #[error("cannot make an event descriptor: {0}; raise the limit of open files")]
     Bell(rustix::io::Errno),
+    /// What the runtime waits for cannot be waited for.
+    #[error("cannot wait for page faults: {call} failed: {errno}; {}", advice(*.errno))]
+    Sources {
+        /// The system call.
+        call: &'static str,
+        /// The kernel's answer.
+        errno: rustix::io::Errno,
+    },
     /// No thread.
     #[error("cannot start a thread of the runtime: {0}; raise the limit of processes")]
     Thread(std::io::Error),
@@ -57,6 +65,16 @@ pub enum LiveError {
         /// What the system says.
         why: String,
     },
+    /// There is something at the card's place, and no connection to it.
+    #[error("{card} cannot be reached: connecting to {place} failed: {errno}; {}", socket_advice(*.errno))]
+    Socket {
+        /// Which.
+        card: CardId,
+        /// Where it is.
+        place: String,
+        /// What the system says.
+        errno: rustix::io::Errno,
+    },
     /// All functions of the card are in use.
     #[error(
         "{card} at {place} is in use: none of its {functions} functions is free; \
@@ -69,6 +87,15 @@ pub enum LiveError {
         place: String,
         /// Functions that were tried.
         functions: usize,
+    },
+    /// The memories are larger than bus addresses reach.
+    #[error(
+        "the address space and the memories of all cards are {bytes} bytes, more than the 16 TiB that \
+         a card elsewhere reaches; ask for less address space"
+    )]
+    TooLarge {
+        /// All of them together.
+        bytes: u64,
     },
     /// A card has come back with another size.
     #[error(
@@ -117,6 +144,17 @@ pub enum LiveError {
         /// The address.
         addr: VirtAddr,
     },
+    /// Memory was lent to one launch in two ways.
+    #[error(
+        "kernel `{kernel}` was not launched: the memory at {addr} was lent to it twice, once to be \
+         written or in another way; lend every byte once"
+    )]
+    LentTwice {
+        /// The kernel.
+        kernel: Arc<str>,
+        /// Where the memory that was lent again begins.
+        addr: VirtAddr,
+    },
     /// There is no such card.
     #[error("there is no {card}: the space has {cards}")]
     NoSuchCard {
@@ -127,14 +165,44 @@ pub enum LiveError {
     },
 }
 
+/// What to do when a socket cannot be connected to.
+fn socket_advice(errno: rustix::io::Errno) -> &'static str {
+    use rustix::io::Errno;
+    match errno {
+        Errno::ACCESS | Errno::PERM => {
+            "this user may not use the card: join the group of its socket, or have it served with \
+             an umask that lets others connect"
+        }
+        Errno::NAMETOOLONG => {
+            "the path of a socket has at most 107 bytes: serve the card in a folder with a shorter \
+             one"
+        }
+        Errno::AGAIN => {
+            "its process accepts nobody: it stands still, or too many programs connect at once"
+        }
+        Errno::PROTOTYPE | Errno::NOTSOCK => "what is there is no socket of a card",
+        other => advice(other),
+    }
+}
+
+/// What to do about it.
+fn advice(errno: rustix::io::Errno) -> &'static str {
+    use rustix::io::Errno;
+    match errno {
+        Errno::MFILE | Errno::NFILE => "too many files are open: raise the limit (ulimit -n)",
+        Errno::NOMEM => "memory has run out: free some, or raise the limits",
+        _ => "run `farside doctor` to see what this machine supports",
+    }
+}
+
 impl LiveError {
     /// Whether trying again a little later may help: the card is being started, or cleans up.
     pub(crate) fn may_pass(&self) -> bool {
-        use TransportError::{Gone, TimedOut};
+        use TransportError::{Gone, TimedOut, TurnedAway};
         match self {
             LiveError::CardAbsent { .. }
             | LiveError::CardsBusy { .. }
-            | LiveError::Card { error: Gone { .. } | TimedOut { .. }, .. } => true,
+            | LiveError::Card { error: Gone { .. } | TimedOut { .. } | TurnedAway, .. } => true,
             LiveError::Vfio { error, .. } => error.may_pass(),
             _ => false,
         }

@@ -19,6 +19,7 @@ pub mod ring_card;
 mod runtime;
 mod threads;
 mod times;
+mod watchdog;
 
 pub use error::LiveError;
 pub use ring_card::{CardPlace, PlaceError, TransportError};

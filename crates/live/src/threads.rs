@@ -16,6 +16,7 @@ use crate::error::LiveError;
 use crate::ring_card::Watched;
 use crate::runtime::Runtime;
 use crate::runtime::rings::RingsSleep;
+use crate::watchdog::Watchdog;
 use farside_linux::signals::{BlockedSignals, block_for_whole_thread};
 use farside_linux::uffd::Fault;
 use farside_softcard::Backplane;
@@ -28,6 +29,7 @@ const FAULTS: usize = 64;
 pub struct Machine {
     runtime: Arc<Runtime>,
     reader: Option<JoinHandle<()>>,
+    watchdog: Option<Watchdog>,
 }
 
 impl Machine {
@@ -37,13 +39,15 @@ impl Machine {
     /// [`LiveError::Thread`].
     pub fn start(runtime: Runtime, pes: u16) -> Result<Machine, LiveError> {
         let runtime = runtime.share();
-        let mut machine = Machine { runtime: Arc::clone(&runtime), reader: None };
+        let sources = Sources::new(&runtime)?;
+        let mut machine = Machine { runtime: Arc::clone(&runtime), reader: None, watchdog: None };
         // New threads inherit the mask: no signal of the program ever runs on them.
         let _signals = BlockedSignals::block();
         let reader = Arc::clone(&runtime);
         let builder = std::thread::Builder::new().name("farside-faults".to_owned());
-        let started = builder.spawn(move || read_faults(&reader)).map_err(LiveError::Thread)?;
-        machine.reader = Some(started);
+        let body = move || read_faults(&reader, sources);
+        machine.reader = Some(builder.spawn(body).map_err(LiveError::Thread)?);
+        machine.watchdog = Some(Watchdog::start(&runtime)?);
         let plane: Arc<dyn Backplane> = Arc::clone(&runtime) as _;
         for card in runtime.cards_in_program() {
             card.start(&plane, pes).map_err(LiveError::Thread)?;
@@ -62,9 +66,10 @@ impl Drop for Machine {
     /// may need it.
     fn drop(&mut self) {
         let runtime = &self.runtime;
-        let reader = self.reader.take();
+        let (reader, watchdog) = (self.reader.take(), self.watchdog.take());
         if runtime.check_process().is_err() {
             // In a child made by fork there are no such threads.
+            watchdog.into_iter().for_each(Watchdog::forget);
             return std::mem::forget(reader);
         }
         for job in runtime.open_jobs() {
@@ -79,6 +84,7 @@ impl Drop for Machine {
         runtime.closed.store(true, Ordering::SeqCst);
         runtime.ring_bell();
         let _ = reader.join();
+        drop(watchdog);
         // A child made by fork may still have the descriptors: the cards are free nevertheless.
         runtime.rings().for_each(|ring| ring.drop_connection());
     }
@@ -94,20 +100,15 @@ pub(crate) fn is_fault_reader() -> bool {
 }
 
 /// Reads page faults, hears the cards behind rings, and minds the clock.
-fn read_faults(runtime: &Runtime) {
+fn read_faults(runtime: &Runtime, mut sources: Sources) {
     block_for_whole_thread();
     READS_FAULTS.set(true);
+    runtime.pulse.is_reader();
     let mut faults = [Fault::EMPTY; FAULTS];
-    let mut sources = match Sources::new(runtime) {
-        Ok(sources) => sources,
-        Err(error) => {
-            // Without faults every thread that touches a page would hang.
-            eprintln!("farside: cannot wait for page faults: {error}; aborting");
-            std::process::abort();
-        }
-    };
+    let mut events = Vec::with_capacity(8);
     // Without cards behind rings a fault is to cost what it costs, and nothing for them.
     let has_rings = runtime.rings().next().is_some();
+    runtime.pulse.begin();
     while !runtime.closed.load(Ordering::SeqCst) {
         let next = runtime.look_at_clock();
         let mut left = next.map(|at| runtime.clock.until(at));
@@ -118,7 +119,9 @@ fn read_faults(runtime: &Runtime) {
                 sleep => sources.look_again(sleep == RingsSleep::Look),
             }
         }
-        if sources.wait(runtime, left) {
+        runtime.pulse.rest();
+        let has_faults = sources.wait(runtime, left, &mut events);
+        if has_faults {
             read_all(runtime, &mut faults);
         }
         for ring in runtime.rings() {
@@ -138,9 +141,8 @@ fn read_all(runtime: &Runtime, faults: &mut [Fault; FAULTS]) {
                 std::process::abort();
             }
         };
-        if count == 0 {
-            return;
-        }
+        let Some(first) = faults[..count].first() else { return };
+        runtime.pulse.serves(first);
         runtime.handle_all(
             faults[..count]
                 .iter()
@@ -159,10 +161,9 @@ struct Sources {
     look_is_set: bool,
     /// The connections that are waited for.
     watched: Vec<Option<Arc<Watched>>>,
-    events: Vec<epoll::Event>,
 }
 
-/// What an event is about: two numbers for each card follow these.
+/// What an event is about: two numbers for each card, its interrupts and its end, follow these.
 const FAULTS_TOKEN: u64 = 0;
 const BELL_TOKEN: u64 = 1;
 const LOOK_TOKEN: u64 = 2;
@@ -173,26 +174,23 @@ const FIRST_CARD_TOKEN: u64 = 3;
 const LOOK_AFTER: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 impl Sources {
-    fn new(runtime: &Runtime) -> Result<Sources, Errno> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    fn new(runtime: &Runtime) -> Result<Sources, LiveError> {
+        let fail = |call| move |errno| LiveError::Sources { call, errno };
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(fail("epoll_create1"))?;
         let add = |fd: BorrowedFd<'_>, token, flags| {
             epoll::add(&epoll, fd, epoll::EventData::new_u64(token), flags)
+                .map_err(fail("epoll_ctl"))
         };
         let uffd = runtime.memories.arena.uffd();
         add(uffd.as_fd(), FAULTS_TOKEN, epoll::EventFlags::IN)?;
         add(runtime.bell.as_fd(), BELL_TOKEN, epoll::EventFlags::IN)?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-        let look = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        let look = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)
+            .map_err(fail("timerfd_create"))?;
         add(look.as_fd(), LOOK_TOKEN, epoll::EventFlags::IN)?;
-        for (ring, token) in runtime.rings().zip((FIRST_CARD_TOKEN..).step_by(2)) {
-            // Each interrupt is an edge, so the count need not be read.
-            let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-            add(ring.event.as_fd(), token, flags)?;
-        }
         let watched = runtime.rings().map(|_| None).collect();
-        let events = Vec::with_capacity(8);
-        let mut sources = Sources { epoll, look, look_is_set: false, watched, events };
-        sources.watch_connections(runtime)?;
+        let mut sources = Sources { epoll, look, look_is_set: false, watched };
+        sources.watch_connections(runtime).map_err(fail("epoll_ctl"))?;
         Ok(sources)
     }
 
@@ -223,12 +221,19 @@ impl Sources {
                 continue;
             }
             if let Some(old) = watched.take() {
+                let _ = epoll::delete(&self.epoll, &old.event);
                 // It may have been closed and left already.
-                let _ = epoll::delete(&self.epoll, &old.fd);
+                let _ = old.fd.as_ref().map(|fd| epoll::delete(&self.epoll, fd));
             }
             if let Some(now) = &now {
-                let data = epoll::EventData::new_u64(token);
-                epoll::add(&self.epoll, &now.fd, data, now.flags())?;
+                // Each interrupt is an edge, so the count need not be read.
+                let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+                let data = epoll::EventData::new_u64(token - 1);
+                epoll::add(&self.epoll, &now.event, data, flags)?;
+                if let Some(fd) = &now.fd {
+                    let data = epoll::EventData::new_u64(token);
+                    epoll::add(&self.epoll, fd, data, now.flags())?;
+                }
             }
             *watched = now;
         }
@@ -236,20 +241,23 @@ impl Sources {
     }
 
     /// Sleeps until something happens or `left` has passed. Gives whether there are page faults.
-    fn wait(&mut self, runtime: &Runtime, left: Option<Span>) -> bool {
+    fn wait(
+        &mut self,
+        runtime: &Runtime,
+        left: Option<Span>,
+        events: &mut Vec<epoll::Event>,
+    ) -> bool {
         let timeout = left.map(|span| Timespec {
             tv_sec: (span.as_nanos() / 1_000_000_000) as i64,
             tv_nsec: (span.as_nanos() % 1_000_000_000) as i64,
         });
-        self.events.clear();
+        events.clear();
         // Every outcome means: look.
-        let _ = epoll::wait(
-            &self.epoll,
-            rustix::buffer::spare_capacity(&mut self.events),
-            timeout.as_ref(),
-        );
+        let room = rustix::buffer::spare_capacity(events);
+        let _ = epoll::wait(&self.epoll, room, timeout.as_ref());
+        runtime.pulse.begin();
         let (mut faults, mut connections) = (false, false);
-        for event in &self.events {
+        for event in events.iter() {
             match event.data.u64() {
                 FAULTS_TOKEN => faults = true,
                 LOOK_TOKEN => {
@@ -262,9 +270,14 @@ impl Sources {
                 }
                 token => {
                     let index = (token - FIRST_CARD_TOKEN) as usize;
-                    let ring = runtime.rings().nth(index / 2);
-                    if let Some(ring) = ring.filter(|ring| index % 2 == 1 && ring.is_gone()) {
+                    let Some(ring) = runtime.rings().nth(index / 2) else { continue };
+                    if index % 2 == 1 && ring.is_gone() {
                         runtime.lose(ring);
+                        connections = true;
+                    }
+                    let watched = self.watched[index / 2].as_ref().filter(|_| index % 2 == 0);
+                    if watched.is_some_and(|watched| !watched.interrupted()) {
+                        runtime.suspect(ring, "it raises interrupts without end");
                         connections = true;
                     }
                 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use farside_card::interface::KernelArg;
 use farside_types::Time;
-use farside_types::{Access, Asid, CardId, JobId, PeId, Rights};
+use farside_types::{Access, Asid, CardId, JobId, PeId};
 
 use crate::card::{Backplane, SoftCard};
 use crate::error::KernelError;
@@ -19,25 +19,113 @@ use farside_linux::wait::Gate;
 /// What a kernel runs: takes its context, says how it ended.
 pub type KernelBody = Box<dyn FnOnce(&mut KernelContext) -> Result<(), KernelError> + Send>;
 
-/// Bytes that a job may touch.
+/// How a launch was lent memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lent {
+    /// To be read: nobody writes it meanwhile.
+    Read,
+    /// To be read and written: nobody else touches it meanwhile.
+    Write,
+    /// Words that all touch at the same time, by atomic operations of this many bytes.
+    Shared {
+        /// Bytes of a word.
+        word: u8,
+    },
+}
+
+/// What a kernel does with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// Makes a slice of it.
+    Slice(Access),
+    /// Loads or stores a value.
+    Value(Access),
+    /// An atomic operation on a word.
+    Atomic,
+}
+
+impl Use {
+    /// Whether it writes.
+    pub(crate) fn access(self) -> Access {
+        match self {
+            Use::Slice(access) | Use::Value(access) => access,
+            Use::Atomic => Access::Write,
+        }
+    }
+}
+
+/// Bytes that a job may touch, and how they were lent to it. What a kernel may make of memory follows
+/// from this alone, whatever addresses and types it comes by: a slice only of what was lent as a
+/// slice, and of shared words nothing but whole words, atomically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
-    /// First byte.
-    pub start: u64,
-    /// One past the last byte.
-    pub end: u64,
-    /// What it may do.
-    pub rights: Rights,
+    start: u64,
+    end: u64,
+    lent: Lent,
 }
 
 impl Granted {
-    /// Whether an access to `bytes` bytes at `addr` is allowed.
+    /// `bytes` bytes from `start` on.
+    ///
+    /// # Safety
+    /// From the launch of the job that gets this until it has ended, or was given up and its pages
+    /// were taken out of use, nobody but the job touches these bytes otherwise than `lent` says.
+    pub unsafe fn new(start: u64, bytes: u64, lent: Lent) -> Granted {
+        Granted { start, end: start.saturating_add(bytes), lent }
+    }
+
+    /// The first byte.
+    pub fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// How they were lent.
+    pub(crate) fn lent(&self) -> Lent {
+        self.lent
+    }
+
+    /// How many bytes.
+    pub fn bytes(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Whether the two cannot both be true: one of them is written by its job alone, or they are
+    /// lent in different ways, and they have bytes in common.
+    pub fn contradicts(&self, other: &Granted) -> bool {
+        let meet = self.start < other.end && other.start < self.end;
+        meet && (self.lent != other.lent || self.lent == Lent::Write)
+    }
+
+    /// Whether it has all of these bytes.
     #[inline]
-    pub fn allows(&self, addr: u64, bytes: u64, access: Access) -> bool {
+    pub(crate) fn covers(&self, addr: u64, bytes: u64) -> bool {
         addr >= self.start
             && addr.wrapping_add(bytes) <= self.end
             && addr <= self.end
-            && self.rights.allows(access)
+            && addr.wrapping_add(bytes) >= addr
+    }
+
+    /// Whether bytes that it has may be used so. Gives the size of the words in which others change
+    /// them meanwhile; 0 if nobody does.
+    #[inline]
+    pub(crate) fn allows(&self, addr: u64, bytes: u64, use_: Use) -> Option<u8> {
+        match (self.lent, use_) {
+            (Lent::Read, Use::Slice(access) | Use::Value(access)) if !access.is_write() => Some(0),
+            (Lent::Write, _) => Some(0),
+            (Lent::Shared { word }, Use::Value(_)) => {
+                (bytes % u64::from(word) == 0 && self.begins_word(addr, word)).then_some(word)
+            }
+            (Lent::Shared { word }, Use::Atomic) => {
+                (bytes == u64::from(word) && self.begins_word(addr, word)).then_some(word)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether one of its words, which are aligned, begins there.
+    fn begins_word(&self, addr: u64, word: u8) -> bool {
+        let word = u64::from(word);
+        word.is_power_of_two() && word <= 8 && addr % word == 0 && self.start % word == 0
     }
 }
 

@@ -16,7 +16,7 @@ use farside_types::{Access, CardId, PAGE_SIZE, PageRange, PeId, VirtAddr};
 
 use crate::card::{Backplane, SoftCard};
 use crate::error::KernelError;
-use crate::job::Job;
+use crate::job::{Job, Lent, Use};
 use crate::record::{Recorder, Running, Taken};
 use crate::span::{AtomicSpan, Ptr, Word};
 use crate::view::{Request, Runs};
@@ -118,8 +118,9 @@ impl KernelContext {
     ) -> Result<T, KernelError> {
         let wants = request.wants();
         let wants = wants.as_ref();
-        for want in wants {
-            self.allowed(want.start, want.bytes, want.access)?;
+        // What has no bytes is nobody's, wherever it is said to be.
+        for want in wants.iter().filter(|want| want.bytes > 0) {
+            self.allowed(want.start, want.bytes, Use::Slice(want.access))?;
         }
         if let Some(want) = crate::view::overlap(wants) {
             let why = format!(
@@ -153,10 +154,11 @@ impl KernelContext {
     /// As [`KernelContext::with`].
     #[inline]
     pub fn load<T: Pod>(&mut self, at: Ptr<T>) -> Result<T, KernelError> {
-        self.access(at.addr(), size_of::<T>(), Access::Read, |byte| {
+        self.access(at.addr(), size_of::<T>(), Use::Value(Access::Read), |byte, word| {
             // SAFETY: `access` gives the first of `size_of::<T>()` bytes within one page that
-            // stay this job's until it returns; `T` takes any bytes.
-            unsafe { read_word(byte.cast::<T>()) }
+            // stay this job's until it returns; `T` takes any bytes. They are whole words of
+            // `word` bytes if others change them meanwhile.
+            unsafe { read_value(byte.cast::<T>(), word) }
         })
     }
 
@@ -166,9 +168,9 @@ impl KernelContext {
     /// As [`KernelContext::with`].
     #[inline]
     pub fn store<T: Pod>(&mut self, at: Ptr<T>, value: T) -> Result<(), KernelError> {
-        self.access(at.addr(), size_of::<T>(), Access::Write, |byte| {
+        self.access(at.addr(), size_of::<T>(), Use::Value(Access::Write), |byte, word| {
             // SAFETY: as in `load`, with the right to write.
-            unsafe { write_word(byte.cast::<T>(), value) }
+            unsafe { write_value(byte.cast::<T>(), value, word) }
         })
     }
 
@@ -185,7 +187,8 @@ impl KernelContext {
         self.word_at(span, index, |word| word.fetch_add(value))
     }
 
-    /// Replaces a word if it has the expected value; gives what it was.
+    /// Replaces a word if it has the expected value. As Rust's: `Ok` with the value that it had, which
+    /// is the expected one, or `Err` with the value that it has.
     ///
     /// # Errors
     /// As [`KernelContext::with`].
@@ -195,7 +198,7 @@ impl KernelContext {
         index: usize,
         expected: W::Value,
         value: W::Value,
-    ) -> Result<W::Value, KernelError> {
+    ) -> Result<Result<W::Value, W::Value>, KernelError> {
         self.word_at(span, index, |word| word.compare_exchange(expected, value))
     }
 
@@ -212,7 +215,7 @@ impl KernelContext {
     ) -> Result<T, KernelError> {
         let addr = self.word_addr(span, index)?;
         let at = VirtAddr(addr);
-        self.allowed(addr, size_of::<W>() as u64, Access::Write)?;
+        self.allowed(addr, size_of::<W>() as u64, Use::Atomic)?;
         self.record(std::iter::once((at, size_of::<W>() as u64, Access::Write)));
         // `body` is the program's: it may fault on shared memory itself, or never end, so it does
         // not run under the card's lock, on which the whole machine would then wait.
@@ -241,7 +244,7 @@ impl KernelContext {
         body: impl FnOnce(&W) -> T,
     ) -> Result<T, KernelError> {
         let addr = self.word_addr(span, index)?;
-        self.access(addr, size_of::<W>(), Access::Write, |byte| {
+        self.access(addr, size_of::<W>(), Use::Atomic, |byte, _| {
             // SAFETY: as in `store`; the word is aligned because its span is, and all who touch
             // it do so atomically, because it was lent as a slice of atomics.
             body(unsafe { byte.cast::<W>().as_ref() })
@@ -254,11 +257,11 @@ impl KernelContext {
         &mut self,
         addr: u64,
         bytes: usize,
-        access: Access,
-        body: impl FnOnce(NonNull<u8>) -> T,
+        use_: Use,
+        body: impl FnOnce(NonNull<u8>, u8) -> T,
     ) -> Result<T, KernelError> {
-        self.allowed(addr, bytes as u64, access)?;
-        let at = VirtAddr(addr);
+        let word = self.allowed(addr, bytes as u64, use_)?;
+        let (at, access) = (VirtAddr(addr), use_.access());
         if at.page_offset() + bytes > PAGE_SIZE {
             return Err(self.straddles(at));
         }
@@ -272,14 +275,14 @@ impl KernelContext {
                 let base = self.plane.pointer(location, 1);
                 // The card's lock keeps every invalidation out until the word is done.
                 // SAFETY: the access lies within the page.
-                return Ok(body(unsafe { byte_at(base, at.page_offset()) }));
+                return Ok(body(unsafe { byte_at(base, at.page_offset()) }, word));
             }
         }
         let grant = self.fault(Need::Page(at.page(), access))?;
         let held = Held { context: self, grant: &grant };
         let base = held.context.plane.pointer(grant.runs[0].location, 1);
         // SAFETY: the access lies within the page, which is in flight until `held` is dropped.
-        let value = body(unsafe { byte_at(base, at.page_offset()) });
+        let value = body(unsafe { byte_at(base, at.page_offset()) }, word);
         drop(held);
         Ok(value)
     }
@@ -290,20 +293,53 @@ impl KernelContext {
         KernelError::BadRequest { kernel: self.job.name.clone(), why }
     }
 
-    /// Whether the launch was given these bytes.
+    /// Whether the launch was given these bytes for that. Gives the size of the words in which others
+    /// change them meanwhile; 0 if nobody does.
     #[inline]
-    fn allowed(&mut self, addr: u64, bytes: u64, access: Access) -> Result<(), KernelError> {
+    fn allowed(&mut self, addr: u64, bytes: u64, use_: Use) -> Result<u8, KernelError> {
         let grants = &self.job.grants;
-        if grants.get(self.last_grant).is_some_and(|grant| grant.allows(addr, bytes, access)) {
-            return Ok(());
-        }
-        match grants.iter().position(|grant| grant.allows(addr, bytes, access)) {
-            Some(found) => {
-                self.last_grant = found;
-                Ok(())
+        if let Some(grant) = grants.get(self.last_grant).filter(|g| g.covers(addr, bytes)) {
+            if let Some(word) = grant.allows(addr, bytes, use_) {
+                return Ok(word);
             }
-            None => Err(self.wild(VirtAddr(addr), access)),
         }
+        self.find_grant(addr, bytes, use_)
+    }
+
+    #[cold]
+    fn find_grant(&mut self, addr: u64, bytes: u64, use_: Use) -> Result<u8, KernelError> {
+        let mut covers = None;
+        for (index, grant) in self.job.grants.iter().enumerate() {
+            if !grant.covers(addr, bytes) {
+                continue;
+            }
+            if let Some(word) = grant.allows(addr, bytes, use_) {
+                self.last_grant = index;
+                return Ok(word);
+            }
+            covers = Some(*grant);
+        }
+        Err(match covers.map(|grant| grant.lent()) {
+            Some(Lent::Shared { word }) => self.shared(VirtAddr(addr), bytes, word, use_),
+            Some(Lent::Read) if use_ == Use::Atomic => {
+                let why = format!("the memory at {} was lent to be read only", VirtAddr(addr));
+                KernelError::BadRequest { kernel: self.job.name.clone(), why }
+            }
+            _ => self.wild(VirtAddr(addr), use_.access()),
+        })
+    }
+
+    fn shared(&self, at: VirtAddr, bytes: u64, word: u8, use_: Use) -> KernelError {
+        let wanted = match use_ {
+            Use::Slice(_) => "a slice of it, which others would change".to_owned(),
+            Use::Value(_) => format!("a value of {bytes} bytes, which is not made of whole words"),
+            Use::Atomic => format!("a word of {bytes} bytes"),
+        };
+        let why = format!(
+            "the memory at {at} was lent as shared words of {word} bytes, and it wants {wanted}; \
+             load, store and change its words by themselves"
+        );
+        KernelError::BadRequest { kernel: self.job.name.clone(), why }
     }
 
     #[cold]
@@ -426,6 +462,59 @@ unsafe fn read_word<T: Pod>(at: NonNull<T>) -> T {
         }
     }
     value
+}
+
+/// Reads a value that may be several words of `word` bytes, each of which others may change; `word` 0:
+/// nobody does.
+///
+/// # Safety
+/// As [`read_word`]; the value begins at a word, aligned, and has whole ones.
+#[inline]
+unsafe fn read_value<T: Pod>(at: NonNull<T>, word: u8) -> T {
+    let word = usize::from(word);
+    if word == 0 || word == size_of::<T>() {
+        // SAFETY: passed on to the caller.
+        return unsafe { read_word(at) };
+    }
+    let mut value = T::zeroed();
+    for (index, part) in bytemuck::bytes_of_mut(&mut value).chunks_exact_mut(word).enumerate() {
+        // SAFETY: the part lies within the value, aligned to its size.
+        unsafe {
+            let at = at.cast::<u8>().add(index * word);
+            match word {
+                1 => part.copy_from_slice(&[read_word::<u8>(at)]),
+                2 => part.copy_from_slice(&read_word::<u16>(at.cast()).to_ne_bytes()),
+                4 => part.copy_from_slice(&read_word::<u32>(at.cast()).to_ne_bytes()),
+                _ => part.copy_from_slice(&read_word::<u64>(at.cast()).to_ne_bytes()),
+            }
+        }
+    }
+    value
+}
+
+/// Writes a value, as [`read_value`] reads it.
+///
+/// # Safety
+/// As [`read_value`].
+#[inline]
+unsafe fn write_value<T: Pod>(at: NonNull<T>, value: T, word: u8) {
+    let word = usize::from(word);
+    if word == 0 || word == size_of::<T>() {
+        // SAFETY: passed on to the caller.
+        return unsafe { write_word(at, value) };
+    }
+    for (index, part) in bytemuck::bytes_of(&value).chunks_exact(word).enumerate() {
+        // SAFETY: the part lies within the value, aligned to its size.
+        unsafe {
+            let at = at.cast::<u8>().add(index * word);
+            match word {
+                1 => write_word(at, part[0]),
+                2 => write_word(at.cast(), bytemuck::pod_read_unaligned::<u16>(part)),
+                4 => write_word(at.cast(), bytemuck::pod_read_unaligned::<u32>(part)),
+                _ => write_word(at.cast(), bytemuck::pod_read_unaligned::<u64>(part)),
+            }
+        }
+    }
 }
 
 /// Writes a word, as [`read_word`] reads it.

@@ -21,7 +21,7 @@ mod view;
 
 pub use card::{Backplane, SoftCard};
 pub use error::KernelError;
-pub use job::{Granted, Job, KernelBody, Returned, Stop};
+pub use job::{Granted, Job, KernelBody, Lent, Returned, Stop};
 pub use kernel::KernelContext;
 pub use kernels::{Kernel, KernelArgs, KernelId, Kernels, KernelsError};
 pub use record::{Recorder, Running, Taken};

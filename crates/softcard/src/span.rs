@@ -267,8 +267,16 @@ pub trait Word: sealed::Sealed + Sync + 'static {
     /// Adds, wrapping, and gives what it was.
     fn fetch_add(&self, value: Self::Value) -> Self::Value;
 
-    /// Replaces it if it has the expected value; gives what it was.
-    fn compare_exchange(&self, expected: Self::Value, value: Self::Value) -> Self::Value;
+    /// Replaces it if it has the expected value, as Rust's: `Ok` with what it was, or `Err` with what
+    /// it is.
+    ///
+    /// # Errors
+    /// The value that it has, if that is not the expected one.
+    fn compare_exchange(
+        &self,
+        expected: Self::Value,
+        value: Self::Value,
+    ) -> Result<Self::Value, Self::Value>;
 }
 
 macro_rules! words {
@@ -282,12 +290,10 @@ macro_rules! words {
                 <$atomic>::fetch_add(self, value, Ordering::AcqRel)
             }
 
-            fn compare_exchange(&self, expected: $value, value: $value) -> $value {
-                match <$atomic>::compare_exchange(
+            fn compare_exchange(&self, expected: $value, value: $value) -> Result<$value, $value> {
+                <$atomic>::compare_exchange(
                     self, expected, value, Ordering::AcqRel, Ordering::Acquire,
-                ) {
-                    Ok(was) | Err(was) => was,
-                }
+                )
             }
         }
     )*};

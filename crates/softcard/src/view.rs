@@ -126,8 +126,9 @@ impl<T: Pod> RangeRequest for ReadSpan<T> {
         let pieces = runs.take(self.start(), self.bytes());
         let slice = |(at, bytes): (NonNull<u8>, usize)| {
             // SAFETY: the bytes are in flight for this job until the body of `with` ends, which
-            // 'a does not outlive; nobody writes them meanwhile: the job's launch borrowed them
-            // for reading, and `with` refuses ranges that overlap a written one. Page-aligned
+            // 'a does not outlive; nobody writes them meanwhile: `with` has found them in a grant
+            // that lends them for reading, or to this job alone (see `crate::job::Granted`), and
+            // refuses ranges that overlap a written one. Page-aligned
             // pieces of values whose size divides a page hold whole, aligned values.
             unsafe { std::slice::from_raw_parts(at.as_ptr().cast::<T>(), bytes / size_of::<T>()) }
         };
@@ -147,7 +148,7 @@ impl<T: Pod> RangeRequest for WriteSpan<T> {
         let pieces = runs.take(self.start(), self.bytes());
         let slice = |(at, bytes): (NonNull<u8>, usize)| {
             let len = bytes / size_of::<T>();
-            // SAFETY: as for reading; the launch borrowed the bytes exclusively, the job runs on
+            // SAFETY: as for reading; the grant lends the bytes to this job alone, the job runs on
             // one processing element, `with` does not nest, and it refuses overlapping ranges, so
             // this is the only slice of them.
             unsafe { std::slice::from_raw_parts_mut(at.as_ptr().cast::<T>(), len) }

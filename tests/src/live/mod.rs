@@ -8,6 +8,7 @@
 
 mod child;
 mod control;
+pub mod hostile;
 mod race;
 pub mod served;
 

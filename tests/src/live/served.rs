@@ -108,7 +108,7 @@ impl CardProcess {
         process
     }
 
-    /// Its process id.
+    /// Its process id: that of the process that the card ends with.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -137,16 +137,17 @@ impl CardProcess {
         self.await_status(|_| true);
     }
 
-    /// Stops it without ending it, as a machine that hangs would. None of its threads does anything
-    /// any more when this returns.
+    /// Stops it and all that it has made without ending them, as a machine that hangs would. None of
+    /// their threads does anything any more when this returns.
     ///
     /// # Panics
     /// If they do not stop within 20 seconds.
     pub fn freeze(&self) {
-        self.signal(rustix::process::Signal::STOP);
         let end = Instant::now() + Duration::from_secs(20);
-        while !all_stopped(self.child.id()) {
-            assert!(Instant::now() < end, "the card's process does not stop");
+        // One that runs may make another.
+        while !family_of(self.child.id()).into_iter().all(all_stopped) {
+            self.signal(rustix::process::Signal::STOP);
+            assert!(Instant::now() < end, "the card's processes do not stop");
             std::thread::sleep(Duration::from_micros(200));
         }
     }
@@ -157,8 +158,11 @@ impl CardProcess {
     }
 
     fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_raw(self.child.id() as i32).expect("a process id");
-        rustix::process::kill_process(pid, signal).expect("the child can be signalled");
+        for pid in family_of(self.child.id()) {
+            let pid = rustix::process::Pid::from_raw(pid as i32).expect("a process id");
+            // It may just have ended.
+            let _ = rustix::process::kill_process(pid, signal);
+        }
     }
 
     /// Waits until the card says of itself what `wanted` wants.
@@ -186,6 +190,27 @@ pub fn await_status(folder: &Path, wanted: impl Fn(&CardStatus) -> bool) -> Card
             _ => std::thread::sleep(Duration::from_millis(2)),
         }
     }
+}
+
+/// A process, those that it has made, those that these have made, and so on.
+pub fn family_of(pid: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let all: Vec<(u32, u32)> = entries
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+            // State and parent follow the name, which is in brackets and may hold anything.
+            let parent = stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()?;
+            Some((pid, parent))
+        })
+        .collect();
+    let mut family = vec![pid];
+    let mut next = 0;
+    while let Some(&parent) = family.get(next) {
+        family.extend(all.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    family
 }
 
 /// Whether every thread of a process is stopped.

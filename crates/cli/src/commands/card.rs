@@ -101,9 +101,14 @@ impl Serve {
         let server = CardServer::start(self.config()?).map_err(|error| self.refused(error))?;
         self.tell_ready(&server)?;
         service::notify_ready();
-        let signal = end.wait();
+        let signal = end.wait(|| server.is_served());
         drop(server);
-        say(&format!("farside: {} is no longer served ({signal})", self.folder.display()));
+        let folder = self.folder.display();
+        let Some(signal) = signal else {
+            say(&format!("farside: {folder} is no longer served: its process was ended"));
+            return Err(Failure::Told);
+        };
+        say(&format!("farside: {folder} is no longer served ({signal})"));
         Ok(())
     }
 
@@ -139,7 +144,8 @@ impl Serve {
     }
 
     fn tell_ready(&self, server: &CardServer) -> Result<(), Failure> {
-        let status = server.status();
+        let status =
+            server.status().map_err(farside::LiveError::Thread).map_err(farside::Error::from)?;
         say(&format!(
             "farside: card {} is served at {}: {} functions of {}, {} processing elements each, \
              {} kernels",

@@ -160,7 +160,7 @@ fn card(seen: &Seen, kernels: bool) -> String {
     }
     for function in status.functions.iter().filter(|function| function.hung_threads > 0) {
         let (number, hung) = (function.function, function.hung_threads);
-        let told = format!("function {number}: kernels of former users that hang: {hung}");
+        let told = format!("function {number}: kernels that hang: {hung}");
         text += &paragraph("  ", &told);
     }
     text
@@ -203,6 +203,8 @@ mod tests {
             pid: Some(42),
             program: Some("search".to_owned()),
             generation: 1,
+            worker: 18,
+            answers: true,
             jobs: 3,
             counters: counters.into_iter().map(|(name, n)| (name.to_owned(), n)).collect(),
         };
@@ -225,7 +227,7 @@ mod tests {
         assert_eq!(lines[2], "  kernel    k");
         let words: Vec<&str> = lines[4].split_whitespace().collect();
         assert_eq!(words, ["0", "search", "42", "1", "3", "7", "9", "1", "MiB"]);
-        assert!(lines[5].contains("function 2: kernels of former users that hang: 1"), "{text}");
+        assert!(lines[5].contains("function 2: kernels that hang: 1"), "{text}");
         assert_eq!(lines.len(), 6);
     }
 }

@@ -11,7 +11,8 @@ use super::log::say;
 /// The environment variable in which systemd says where it listens.
 const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
 
-/// The signals that end a service in an orderly way: SIGTERM and SIGINT.
+/// The signals that end a service in an orderly way, SIGTERM and SIGINT, and the one that tells of the
+/// end of a child, SIGCHLD.
 pub(crate) struct EndSignals {
     set: libc::sigset_t,
 }
@@ -36,6 +37,7 @@ impl EndSignals {
             libc::sigemptyset(set.as_mut_ptr());
             libc::sigaddset(set.as_mut_ptr(), libc::SIGTERM);
             libc::sigaddset(set.as_mut_ptr(), libc::SIGINT);
+            libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD);
             let set = set.assume_init();
             libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
             set
@@ -43,15 +45,18 @@ impl EndSignals {
         EndSignals { set }
     }
 
-    /// Waits until one of them has come.
-    pub(crate) fn wait(&self) -> Signal {
-        loop {
+    /// Waits until one of them has come; `None` if the children that serve have ended before, of which
+    /// `serves` tells.
+    pub(crate) fn wait(&self, serves: impl Fn() -> bool) -> Option<Signal> {
+        while serves() {
             let mut signal = 0;
             // SAFETY: a set that was made above, and an integer to write to.
-            if unsafe { libc::sigwait(&self.set, &mut signal) } == 0 {
-                return Signal(signal);
+            let came = unsafe { libc::sigwait(&self.set, &mut signal) } == 0;
+            if came && signal != libc::SIGCHLD {
+                return Some(Signal(signal));
             }
         }
+        None
     }
 }
 

@@ -6,6 +6,8 @@ use farside_types::{CardId, FrameNo, MemoryId, PAGE_SIZE};
 
 /// First bus address in use: below it real machines have devices and interrupts.
 const FIRST: u64 = 1 << 32;
+/// One past the last: pages have numbers of 32 bits.
+const END: u64 = 1 << 44;
 /// Windows begin at multiples of a block, so that a host's IOMMU can map them by blocks.
 const ALIGN: u64 = farside_types::BLOCK_SIZE as u64;
 
@@ -20,20 +22,21 @@ pub(crate) struct BusMap {
 
 impl BusMap {
     /// Lays out windows for the rings of a card, the host's arena, the bounce buffers and the cards'
-    /// memories, in bytes each.
-    pub(crate) fn new(control: u64, host: u64, bounces: &[u64], cards: &[u64]) -> BusMap {
+    /// memories, in bytes each. `None`: they are more than bus addresses reach.
+    pub(crate) fn new(control: u64, host: u64, bounces: &[u64], cards: &[u64]) -> Option<BusMap> {
         let mut next = FIRST;
         let mut window = |bytes: u64| {
             let start = next;
             next = (start + bytes).next_multiple_of(ALIGN);
             start
         };
-        BusMap {
+        let map = BusMap {
             control: window(control),
             host: window(host),
             bounces: bounces.iter().map(|&bytes| window(bytes)).collect(),
             cards: cards.iter().map(|&bytes| window(bytes)).collect(),
-        }
+        };
+        (next <= END).then_some(map)
     }
 
     /// Bus address of the card's own rings.
@@ -76,7 +79,7 @@ impl BusMap {
 }
 
 fn bus_page(window: u64, frame: u32) -> DmaAddr {
-    // Windows lie below 2^44: sizes are in u32 frames, and there are few of them.
+    // Windows lie below 2^44.
     DmaAddr::Bus((window / PAGE_SIZE as u64) as u32 + frame)
 }
 
@@ -86,7 +89,7 @@ mod tests {
 
     #[test]
     fn windows_do_not_meet_and_a_card_knows_its_own_frames_by_number() {
-        let map = BusMap::new(1 << 20, 1 << 30, &[4 << 20], &[1 << 20, 3 << 20]);
+        let map = BusMap::new(1 << 20, 1 << 30, &[4 << 20], &[1 << 20, 3 << 20]).unwrap();
         let (a, b) = (CardId(0), CardId(1));
         assert!(map.control() + (1 << 20) <= map.host());
         assert!(map.host() + (1 << 30) <= map.bounce(0));
@@ -97,5 +100,11 @@ mod tests {
         assert_eq!(seen_by_a, DmaAddr::Bus((map.card(b) >> 12) as u32 + 7));
         let slot = map.place(a, Place::Bounce(0), FrameNo(99), 3);
         assert_eq!(slot, DmaAddr::Bus((map.bounce(0) >> 12) as u32 + 3));
+    }
+
+    #[test]
+    fn what_bus_addresses_do_not_reach_is_refused() {
+        assert!(BusMap::new(1 << 20, 1 << 43, &[], &[1 << 39, 1 << 39]).is_some());
+        assert!(BusMap::new(1 << 20, 1 << 43, &[], &[1 << 43]).is_none());
     }
 }

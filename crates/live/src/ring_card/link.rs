@@ -37,6 +37,8 @@ pub struct Identity {
 pub(super) struct InFlight {
     pub(super) epoch: Epoch,
     pub(super) parts_left: u32,
+    /// Pages of the whole command.
+    pub(super) pages: u64,
     pub(super) pages_done: u64,
     pub(super) failed: bool,
     /// Its completion raises no interrupt.
@@ -80,6 +82,13 @@ pub(crate) struct Link {
     pub(super) broken: bool,
 }
 
+/// Frames of a card, at most: 512 GiB. What a card claims costs tables in this program.
+const FRAMES_MAX: u32 = 1 << 27;
+
+/// What may wait for a card or be under way there. A card that takes no commands, or completes none,
+/// and goes on to fault would otherwise use up this program's memory.
+pub(super) const OPEN_MAX: usize = 1 << 16;
+
 /// How long a card may take to come to its known state.
 const RESET_LIMIT: Duration = Duration::from_secs(5);
 
@@ -117,6 +126,13 @@ pub(crate) fn identify(bus: &dyn Transport) -> Result<Identity, TransportError> 
     }
     if identity.frames == 0 || identity.dma_pages == 0 {
         return unfit(format!("the card has no memory or no page DMA: {identity:?}"));
+    }
+    if identity.frames > FRAMES_MAX {
+        let frames = identity.frames;
+        return unfit(format!(
+            "the card says that it has {frames} frames of memory; cards of up to half a TiB \
+             ({FRAMES_MAX} frames) can be driven"
+        ));
     }
     Ok(identity)
 }
@@ -182,6 +198,11 @@ impl Link {
             kernels: HashMap::new(),
             broken: false,
         })
+    }
+
+    /// Notes that the card has written nonsense.
+    pub(crate) fn set_broken(&mut self) {
+        self.broken = true;
     }
 
     /// Whether the card has written nonsense.

@@ -7,7 +7,9 @@
 
 mod bus_map;
 mod control;
+mod descriptors;
 mod link;
+mod messages;
 mod place;
 mod receive;
 mod submit;
@@ -16,12 +18,14 @@ mod vfio;
 mod vfio_user;
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use farside_card::interface::register;
 use farside_types::{CardId, CommandId, PAGE_SIZE};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, epoll};
+use rustix::io::Errno;
 
 pub(crate) use bus_map::BusMap;
 pub(crate) use control::Sizes;
@@ -29,6 +33,7 @@ pub use link::Identity;
 pub(crate) use link::Link;
 #[cfg(feature = "harness")]
 pub(crate) use link::identify;
+pub use messages::{ByMessages, connect_by_messages};
 pub use place::connect;
 pub use place::{CardPlace, PlaceError};
 pub(crate) use receive::Received;
@@ -43,20 +48,41 @@ use crate::memories::Memories;
 use farside_linux::card_memory::CardMemory;
 use farside_linux::lock::lock;
 
-/// A descriptor that says when a card goes.
+/// What says something about a connection: the card's interrupts, and when the card goes.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    pub(crate) fd: OwnedFd,
+    /// The interrupts arrive here. A descriptor for each connection: a card that was given up keeps
+    /// its own, and may raise what it likes.
+    pub(crate) event: OwnedFd,
+    /// Says when the card goes, if anything does.
+    pub(crate) fd: Option<OwnedFd>,
     is_connection: bool,
+    /// Interrupts in a row with which nothing came.
+    empty: AtomicU32,
 }
 
+/// Interrupts in a row without anything to be said, at most. One that comes after what it is about
+/// was found is usual; a card that raises so many does nothing else.
+const EMPTY_INTERRUPTS_MAX: u32 = 20_000;
+
 impl Watched {
-    fn new(watch: Watch<'_>) -> std::io::Result<Watched> {
+    fn new(event: OwnedFd, watch: Option<Watch<'_>>) -> std::io::Result<Watched> {
         let (fd, is_connection) = match watch {
-            Watch::Connection(fd) => (fd, true),
-            Watch::Event(fd) => (fd, false),
+            Some(Watch::Connection(fd)) => (Some(fd.try_clone_to_owned()?), true),
+            Some(Watch::Event(fd)) => (Some(fd.try_clone_to_owned()?), false),
+            None => (None, false),
         };
-        Ok(Watched { fd: fd.try_clone_to_owned()?, is_connection })
+        Ok(Watched { event, fd, is_connection, empty: AtomicU32::new(0) })
+    }
+
+    /// An interrupt has come; `false` if there are too many of them.
+    pub(crate) fn interrupted(&self) -> bool {
+        self.empty.fetch_add(1, Ordering::Relaxed) < EMPTY_INTERRUPTS_MAX
+    }
+
+    /// Something has come with them.
+    fn is_useful(&self) {
+        self.empty.store(0, Ordering::Relaxed);
     }
 
     /// What to wait for.
@@ -74,9 +100,7 @@ pub(crate) struct RingCard {
     pub(crate) place: CardPlace,
     /// The connection; none while the card is gone or being reset. Taken under the driver's lock.
     pub(crate) link: Mutex<Option<Link>>,
-    /// Its interrupts arrive here, whatever the connection.
-    pub(crate) event: Arc<OwnedFd>,
-    /// Says when the card goes; none while it is gone.
+    /// Its interrupts, and what says when the card goes; none while it is gone.
     watch: Mutex<Option<Arc<Watched>>>,
     /// The former connection, while the card has not ended it on its side as well: until then it
     /// may still write to memory.
@@ -95,18 +119,11 @@ pub(crate) struct RingCard {
 
 impl RingCard {
     /// A card that is not connected yet.
-    pub(crate) fn new(
-        id: CardId,
-        place: CardPlace,
-        map: Arc<BusMap>,
-    ) -> Result<RingCard, LiveError> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let event = rustix::event::eventfd(0, flags).map_err(LiveError::Bell)?;
-        Ok(RingCard {
+    pub(crate) fn new(id: CardId, place: CardPlace, map: Arc<BusMap>) -> RingCard {
+        RingCard {
             id,
             place,
             link: Mutex::new(None),
-            event: Arc::new(event),
             watch: Mutex::new(None),
             leaving: Mutex::new(None),
             transport: Mutex::new(None),
@@ -114,7 +131,7 @@ impl RingCard {
             recovering: AtomicBool::new(false),
             pulled: AtomicBool::new(false),
             map,
-        })
+        }
     }
 
     /// Uses a card that was found: resets it, shares all memories with it, and starts its rings.
@@ -128,19 +145,24 @@ impl RingCard {
         identity: Identity,
     ) -> Result<(), LiveError> {
         let fail = |error| LiveError::Card { card: self.id, error };
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let event = rustix::event::eventfd(0, flags).map_err(LiveError::Bell)?;
+        transport.limit(Some(Instant::now() + place::SETUP_LIMIT));
         let link = Link::open(
             self.id,
             Arc::clone(&transport),
             identity,
             Arc::clone(&self.map),
             Sizes::default(),
-            self.event.as_fd(),
+            event.as_fd(),
         )?;
         self.share_memories(memories, transport.as_ref()).map_err(fail)?;
-        let watched = transport.watch().map(Watched::new).transpose();
-        let watched =
-            watched.map_err(|_| fail(TransportError::Gone { what: "watching the card" }))?;
-        *lock(&self.watch) = watched.map(Arc::new);
+        transport.limit(None);
+        let watched = Watched::new(event, transport.watch()).map_err(|error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            fail(TransportError::Refused { what: "watching the card", errno })
+        })?;
+        *lock(&self.watch) = Some(Arc::new(watched));
         *lock(&self.transport) = Some(transport);
         *lock(&self.link) = Some(link);
         Ok(())
@@ -194,7 +216,8 @@ impl RingCard {
         }
         *lock(&self.leaving) = watch.filter(|watch| {
             // One that has ended already needs no end.
-            let _ = rustix::net::shutdown(&watch.fd, rustix::net::Shutdown::Write);
+            let end = |fd| rustix::net::shutdown(fd, rustix::net::Shutdown::Write);
+            let _ = watch.fd.as_ref().map(end);
             watch.is_connection
         });
     }
@@ -209,14 +232,25 @@ impl RingCard {
     /// memory any more.
     pub(crate) fn has_left(&self) -> bool {
         let mut leaving = lock(&self.leaving);
-        let left = leaving.as_ref().is_none_or(|former| hangs_up(&former.fd));
+        let former = leaving.as_ref().and_then(|former| former.fd.as_ref());
+        let left = former.is_none_or(hangs_up);
         if left {
             leaving.take();
         }
         left
     }
 
-    /// What says when the card goes.
+    /// Something has come from the card.
+    pub(crate) fn has_spoken(&self) {
+        lock(&self.watch).iter().for_each(|watched| watched.is_useful());
+    }
+
+    /// Lets a ring of the doorbell go on that the card has made wait.
+    pub(crate) fn free_doorbell(&self) {
+        self.transport().iter().for_each(|transport| transport.free_doorbell());
+    }
+
+    /// What says something about the connection.
     pub(crate) fn watched(&self) -> Option<Arc<Watched>> {
         lock(&self.watch).clone()
     }

@@ -70,9 +70,14 @@ pub(crate) fn sockets(path: &Path) -> Vec<PathBuf> {
     }
     (0..u32::from(farside_softcard::serve::FUNCTIONS_MAX))
         .map(|function| path.join(farside_softcard::serve::socket_name(function)))
-        .take_while(|socket| socket.exists())
+        // What may not be looked at is there: the way to it says what is wrong.
+        .take_while(|socket| socket.try_exists().unwrap_or(true))
         .collect()
 }
+
+/// How long a card may take for all that is asked of it in one go: what it is, or everything from its
+/// reset to its start.
+pub(super) const SETUP_LIMIT: Duration = Duration::from_secs(8);
 
 /// Connects to a card and sees what it is. Functions that are in use are passed over; while all
 /// are, this tries again until `patience` is over.
@@ -106,7 +111,9 @@ fn connect_once(
         }
         CardPlace::InProgram { .. } => unreachable!("nothing connects to a card in the program"),
     };
+    transport.limit(Some(Instant::now() + SETUP_LIMIT));
     let identity = identify(transport.as_ref()).map_err(|error| LiveError::Card { card, error })?;
+    transport.limit(None);
     Ok((transport, identity))
 }
 
@@ -120,6 +127,10 @@ fn free_function(card: CardId, path: &Path) -> Result<vfio_user::VfioUser, LiveE
             Ok(found) => return Ok(found),
             Err(vfio_user::ConnectError::Busy) => busy += 1,
             Err(vfio_user::ConnectError::Absent(error)) => absent = Some(error),
+            Err(vfio_user::ConnectError::Socket(errno)) => {
+                let place = socket.display().to_string();
+                return Err(LiveError::Socket { card, place, errno });
+            }
             Err(vfio_user::ConnectError::Failed(error)) => {
                 return Err(LiveError::Card { card, error });
             }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use farside_card::interface::{
-    CompletionEntry, Entry, FaultHead, FaultRecord, FaultWants, NoticeRecord, RingHeader, RingKind,
-    Status, reason_from_word,
+    CompletionEntry, Entry, FaultHead, FaultRecord, FaultWants, NoticeRecord, RANGES_PER_RECORD,
+    RingHeader, RingKind, Status, reason_from_word,
 };
 use farside_svm::{CardFault, Need, StepError, StepErrorKind};
 use farside_types::{
@@ -13,6 +13,7 @@ use farside_types::{
 };
 
 use super::link::{Link, Pending};
+use crate::runtime::ASID;
 use farside_softcard::Job;
 use farside_softcard::KernelError;
 
@@ -42,22 +43,29 @@ pub(super) fn fault_on_card(id: FaultId) -> FaultId {
     FaultId(id.0 & ((1 << ID_BITS) - 1))
 }
 
+/// Pages of one notice, at most: the largest group that access counters count.
+const NOTICE_PAGES_MAX: u64 = farside_types::BLOCK_PAGES;
+
 /// Rings that the card writes.
 const INCOMING: [RingKind; 3] = [RingKind::Completion, RingKind::Fault, RingKind::Notice];
 
 impl Link {
-    /// Takes everything that the card has written so far.
+    /// Takes what the card has written so far: as much as the rings hold, even if it goes on writing.
     pub(crate) fn receive(&mut self) -> Vec<Received> {
         let mut received = Vec::new();
         self.awake();
-        while let Some(entry) = self.next(RingKind::Completion) {
+        for _ in 0..self.control.entries(RingKind::Completion) {
+            let Some(entry) = self.next(RingKind::Completion) else { break };
             self.completed(&entry, &mut received);
         }
         self.receive_faults(&mut received);
-        while let Some(entry) = self.next(RingKind::Notice) {
+        for _ in 0..self.control.entries(RingKind::Notice) {
+            let Some(entry) = self.next(RingKind::Notice) else { break };
             match NoticeRecord::from_entry(&entry) {
-                Ok(notice) => received.push(Received::Notice(notice.pages, notice.count)),
-                Err(_) => self.nonsense("notice", &entry),
+                Ok(notice) if notice.asid == ASID && notice.pages.count <= NOTICE_PAGES_MAX => {
+                    received.push(Received::Notice(notice.pages, notice.count));
+                }
+                _ => self.nonsense("notice", &entry),
             }
         }
         self.send_backlog();
@@ -101,6 +109,10 @@ impl Link {
 
     /// The next entry of a ring, which is given back to the card.
     fn next(&mut self, kind: RingKind) -> Option<Entry> {
+        if self.broken {
+            // Nothing of it can be believed any more.
+            return None;
+        }
         let index = self.consumed[kind.index()];
         let waiting = self.produced(kind).wrapping_sub(index);
         if waiting == 0 {
@@ -122,10 +134,13 @@ impl Link {
 
     fn receive_faults(&mut self, received: &mut Vec<Received>) {
         let mut faults = Vec::new();
-        while let Some(entry) = self.next(RingKind::Fault) {
+        for _ in 0..self.control.entries(RingKind::Fault) {
+            let Some(entry) = self.next(RingKind::Fault) else { break };
             match FaultRecord::from_entry(&entry) {
-                Ok(FaultRecord::Head(head)) => faults.extend(self.fault(head)),
-                Ok(FaultRecord::Ranges(..)) | Err(_) => self.nonsense("fault", &entry),
+                Ok(FaultRecord::Head(head)) if head.asid == ASID => {
+                    faults.extend(self.fault(head));
+                }
+                _ => self.nonsense("fault", &entry),
             }
         }
         if !faults.is_empty() {
@@ -144,9 +159,14 @@ impl Link {
 
     /// The records of a group are written together, so they are all there.
     fn group(&mut self, id: FaultId, count: u32) -> Option<Vec<(PageRange, Access)>> {
+        let room = self.control.entries(RingKind::Fault) as usize * RANGES_PER_RECORD;
         let mut ranges = Vec::new();
-        while (ranges.len() as u64) < u64::from(count) {
-            let entry = self.next(RingKind::Fault)?;
+        while ranges.len() < count as usize {
+            let Some(entry) = self.next(RingKind::Fault).filter(|_| ranges.len() < room) else {
+                tracing::error!(card = %self.card, count, "a card's group of faults has no end");
+                self.broken = true;
+                return None;
+            };
             match FaultRecord::from_entry(&entry) {
                 Ok(FaultRecord::Ranges(of, part)) if of == id && part[0].is_some() => {
                     ranges.extend(part.into_iter().flatten());
@@ -201,7 +221,8 @@ impl Link {
         command.parts_left -= 1;
         self.quiet_pending -= u32::from(command.quiet);
         if completion.status == Status::Ok {
-            command.pages_done += completion.pages;
+            let done = command.pages_done.saturating_add(completion.pages);
+            command.pages_done = done.min(command.pages);
         } else {
             let status = completion.status;
             let detail = completion.detail;

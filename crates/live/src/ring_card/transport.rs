@@ -1,6 +1,7 @@
 //! The way to a card: what a driver needs of a PCIe function, whoever gives it.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use rustix::io::Errno;
 use thiserror::Error;
@@ -14,8 +15,18 @@ pub trait Transport: Send + Sync + std::fmt::Debug {
     /// Writes such a register.
     fn write(&self, offset: u64, from: &[u8]) -> Result<(), TransportError>;
 
-    /// Rings the doorbell; as cheap as the bus allows.
-    fn ring_doorbell(&self);
+    /// Rings the doorbell; as cheap as the bus allows. `false`: the card made that wait, and somebody
+    /// had to end it.
+    fn ring_doorbell(&self) -> bool;
+
+    /// Lets a ring of the doorbell go on that the card has made wait since this was called before:
+    /// called now and then, by a thread that waits for nobody.
+    fn free_doorbell(&self) {}
+
+    /// All messages together have to be answered until `end`; `None`: each in its own time.
+    fn limit(&self, end: Option<Instant>) {
+        let _ = end;
+    }
 
     /// Lets the function reach a piece of memory at a bus address.
     fn map(&self, piece: &DmaPiece<'_>) -> Result<(), TransportError>;
@@ -23,8 +34,9 @@ pub trait Transport: Send + Sync + std::fmt::Debug {
     /// Takes a mapped piece away again.
     fn unmap(&self, bus: u64, bytes: u64) -> Result<(), TransportError>;
 
-    /// The file whose mapping is the function's memory (BAR2), and where in it the memory begins.
-    fn memory(&self) -> Result<(OwnedFd, u64), TransportError>;
+    /// The file whose mapping is the function's memory (BAR2), of which `bytes` bytes are going to be
+    /// used, and where in it the memory begins. Whatever the card does, using it raises no signal.
+    fn memory(&self, bytes: u64) -> Result<(OwnedFd, u64), TransportError>;
 
     /// Has the interrupt vectors, from the first on, signal these event descriptors.
     fn interrupt_by(&self, events: &[BorrowedFd<'_>]) -> Result<(), TransportError>;
@@ -87,6 +99,12 @@ pub enum TransportError {
         /// What was asked.
         what: &'static str,
     },
+    /// It has closed the connection at once.
+    #[error(
+        "the card's process closed the connection before it answered: too many programs ask it at \
+         once, it has no room for another, or it has just ended; `farside cards` shows who uses it"
+    )]
+    TurnedAway,
     /// It is no card of ours, or one that this version cannot drive.
     #[error("{what}")]
     Unfit {

@@ -86,8 +86,9 @@ impl Transport for Vfio {
         Ok(())
     }
 
-    fn ring_doorbell(&self) {
+    fn ring_doorbell(&self) -> bool {
         self.registers.write_u32(register::DOORBELL as usize, 1);
+        true
     }
 
     fn map(&self, piece: &DmaPiece<'_>) -> Result<(), TransportError> {
@@ -104,7 +105,7 @@ impl Transport for Vfio {
         self.device.unmap_dma(bus, bytes).map_err(failure("taking memory back from the card"))
     }
 
-    fn memory(&self) -> Result<(OwnedFd, u64), TransportError> {
+    fn memory(&self, _bytes: u64) -> Result<(OwnedFd, u64), TransportError> {
         let what = "mapping the card's memory";
         let (file, offset) = self.device.region_file(RegionIndex::Bar2);
         let file = file.try_clone_to_owned().map_err(|error| TransportError::Refused {

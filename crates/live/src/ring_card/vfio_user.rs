@@ -3,31 +3,41 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use farside_card::interface::{pci, register};
 use farside_vfio_user::client::MapRequest;
 use farside_vfio_user::device::irq;
-use farside_vfio_user::unix::{CallError, UnixClient};
-use farside_vfio_user::{DmaUnmap, Errno as WireErrno, IrqAction};
-use rustix::io::Errno;
+use farside_vfio_user::unix::{CallError, Connection, NoMemory, UnixClient};
+use farside_vfio_user::{DmaUnmap, Errno as WireErrno, IrqAction, Limits};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, ReadWriteFlags};
 
-use super::hangs_up;
 use super::transport::{DmaPiece, Transport, TransportError, Watch};
+use super::{descriptors, hangs_up};
 use farside_linux::lock::lock;
 
 /// How long a message may take. Messages are rare: at the beginning, at the end, and when memories
 /// change.
-const CALL_LIMIT: Duration = Duration::from_secs(2);
+pub(super) const CALL_LIMIT: Duration = Duration::from_secs(2);
 
 /// A connection to a function of a card's process.
 pub(crate) struct VfioUser {
     client: Mutex<UnixClient>,
+    /// When what is under way has to be over.
+    limit: Mutex<Option<Instant>>,
     /// The socket once more, to be watched without the lock.
     socket: OwnedFd,
     /// Wakes the card; written to by every command that finds it asleep.
     doorbell: OwnedFd,
+    /// Beginnings and ends of rings: odd while a thread rings.
+    rings: AtomicU64,
+    /// What [`Transport::free_doorbell`] saw of it last.
+    seen: AtomicU64,
+    /// It has ended a ring that waited.
+    was_freed: AtomicBool,
 }
 
 impl std::fmt::Debug for VfioUser {
@@ -43,6 +53,8 @@ pub(crate) enum ConnectError {
     Busy,
     /// Nobody listens there.
     Absent(io::Error),
+    /// The system lets nobody connect there, or not this program.
+    Socket(Errno),
     /// The server is there and something else is wrong.
     Failed(TransportError),
 }
@@ -50,9 +62,15 @@ pub(crate) enum ConnectError {
 impl VfioUser {
     /// Connects to the socket of a function.
     pub(crate) fn connect(path: &Path) -> Result<VfioUser, ConnectError> {
-        let client = UnixClient::connect(path, CALL_LIMIT).map_err(|error| match error {
+        let connection = socket(path).map_err(|errno| match io::Error::from(errno) {
+            error if is_absent(&error) => ConnectError::Absent(error),
+            _ => ConnectError::Socket(errno),
+        })?;
+        let client = UnixClient::new(connection, Limits::default(), CALL_LIMIT, Box::new(NoMemory));
+        let client = client.map_err(|error| match error {
             CallError::Refused(WireErrno::BUSY) => ConnectError::Busy,
             CallError::Io(error) if is_absent(&error) => ConnectError::Absent(error),
+            CallError::Closed => ConnectError::Failed(TransportError::TurnedAway),
             other => ConnectError::Failed(failure("connecting", &other)),
         })?;
         VfioUser::over(client).map_err(ConnectError::Failed)
@@ -64,18 +82,22 @@ impl VfioUser {
             .region_io_fds(pci::BAR_REGISTERS as u32)
             .map_err(|error| failure(what, &error))?;
         let mut fds: Vec<Option<OwnedFd>> = parts.fds.into_iter().map(Some).collect();
-        let doorbell = parts
+        let given = parts
             .parts
             .iter()
             .find(|part| part.offset == register::DOORBELL)
             .and_then(|part| fds.get_mut(part.fd_index as usize)?.take())
             .ok_or(TransportError::Unfit { what: "the card gives no doorbell".to_owned() })?;
+        let doorbell = descriptors::doorbell(given)?;
         let socket = client
             .connection()
             .as_fd()
             .try_clone_to_owned()
             .map_err(|error| failure(what, &CallError::Io(error)))?;
-        Ok(VfioUser { client: Mutex::new(client), socket, doorbell })
+        let (client, limit) = (Mutex::new(client), Mutex::new(None));
+        let (rings, seen) = (AtomicU64::new(0), AtomicU64::new(0));
+        let was_freed = AtomicBool::new(false);
+        Ok(VfioUser { client, limit, socket, doorbell, rings, seen, was_freed })
     }
 
     fn call<T>(
@@ -83,8 +105,29 @@ impl VfioUser {
         what: &'static str,
         call: impl FnOnce(&mut UnixClient) -> Result<T, CallError>,
     ) -> Result<T, TransportError> {
-        call(&mut lock(&self.client)).map_err(|error| failure(what, &error))
+        let mut client = lock(&self.client);
+        if let Some(end) = *lock(&self.limit) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(TransportError::TimedOut { what });
+            }
+            let limited = client.set_time_limit(left.min(CALL_LIMIT));
+            limited.map_err(|error| failure(what, &CallError::Io(error)))?;
+        }
+        call(&mut client).map_err(|error| failure(what, &error))
     }
+}
+
+/// Connects within [`CALL_LIMIT`]: a server that accepts nobody would otherwise be waited for without
+/// end.
+fn socket(path: &Path) -> Result<Connection, Errno> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+    let address = SocketAddrUnix::new(path)?;
+    let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(CALL_LIMIT))?;
+    rustix::net::connect(&socket, &address)?;
+    Ok(Connection::new(socket.into()))
 }
 
 fn is_absent(error: &io::Error) -> bool {
@@ -92,14 +135,19 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof)
 }
 
-fn failure(what: &'static str, error: &CallError) -> TransportError {
+pub(super) fn failure(what: &'static str, error: &CallError) -> TransportError {
     match error {
         CallError::Refused(errno) => {
             let errno = Errno::from_raw_os_error(errno.code() as i32);
             TransportError::Refused { what, errno }
         }
         CallError::TimedOut(_) => TransportError::TimedOut { what },
-        CallError::Closed | CallError::Io(_) => TransportError::Gone { what },
+        CallError::Closed => TransportError::Gone { what },
+        CallError::Io(error) => match error.raw_os_error() {
+            _ if is_absent(error) => TransportError::Gone { what },
+            Some(code) => TransportError::Refused { what, errno: Errno::from_raw_os_error(code) },
+            None => TransportError::Unfit { what: format!("{what} failed: {error}") },
+        },
         other => TransportError::Unfit { what: format!("{what} failed: {other}") },
     }
 }
@@ -117,9 +165,40 @@ impl Transport for VfioUser {
         })
     }
 
-    fn ring_doorbell(&self) {
-        // Full means that it has been rung often enough.
+    fn ring_doorbell(&self) -> bool {
+        // A card that lies may have made its doorbell one that blocks when it is full. Full means
+        // that it has been rung often enough.
+        let mut polled = [PollFd::new(&self.doorbell, PollFlags::OUT)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if !matches!(poll(&mut polled, Some(&now)), Ok(1..)) {
+            return true;
+        }
+        self.rings.fetch_add(1, Ordering::SeqCst);
         let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
+        self.rings.fetch_add(1, Ordering::SeqCst);
+        !self.was_freed.swap(false, Ordering::SeqCst)
+    }
+
+    fn free_doorbell(&self) {
+        let now = self.rings.load(Ordering::SeqCst);
+        let before = self.seen.swap(now, Ordering::SeqCst);
+        if now % 2 == 0 || now != before {
+            return;
+        }
+        self.was_freed.store(true, Ordering::SeqCst);
+        // It was filled between the look at it and the ring. Whoever empties it lets the ring end;
+        // this read waits for nothing, whatever the descriptor's flags say.
+        let mut count = [0; 8];
+        let mut into = [std::io::IoSliceMut::new(&mut count)];
+        let _ = rustix::io::preadv2(&self.doorbell, &mut into, u64::MAX, ReadWriteFlags::NOWAIT);
+    }
+
+    fn limit(&self, end: Option<Instant>) {
+        *lock(&self.limit) = end;
+        if end.is_none() {
+            // It can fail for a limit of zero only.
+            let _ = lock(&self.client).set_time_limit(CALL_LIMIT);
+        }
     }
 
     fn map(&self, piece: &DmaPiece<'_>) -> Result<(), TransportError> {
@@ -140,12 +219,13 @@ impl Transport for VfioUser {
         self.call("taking memory back from the card", |client| client.dma_unmap(range))
     }
 
-    fn memory(&self) -> Result<(OwnedFd, u64), TransportError> {
+    fn memory(&self, bytes: u64) -> Result<(OwnedFd, u64), TransportError> {
         let info =
             self.call("asking for the card's memory", |c| c.region_info(pci::BAR_MEMORY as u32))?;
         let unfit = || TransportError::Unfit { what: "the card's memory has no file".to_owned() };
-        let offset = info.offset;
-        Ok((info.fd.ok_or_else(unfit)?, offset))
+        let (file, offset) = (info.fd.ok_or_else(unfit)?, info.offset);
+        descriptors::check_memory(&file, offset, bytes)?;
+        Ok((file, offset))
     }
 
     fn interrupt_by(&self, events: &[BorrowedFd<'_>]) -> Result<(), TransportError> {

@@ -59,12 +59,21 @@ pub(super) fn assemble(config: &RuntimeConfig) -> Result<Parts, LiveError> {
     let bounces = (0..bounces.bounce_slots)
         .map(|_| CardMemory::new(bounces.bounce_pages))
         .collect::<Result<Vec<_>, _>>()?;
-    let cards = found.iter().map(memory_of).collect::<Result<Vec<_>, _>>()?;
+    let numbers = (0u8..).map(CardId);
+    let cards = numbers.zip(&found).map(|(id, card)| memory_of(id, card));
+    let cards = cards.collect::<Result<Vec<_>, _>>()?;
     for memory in cards.iter().filter(|_| config.warm) {
         memory.warm(FrameNo(0), memory.frames())?;
     }
+    if config.core_dumps {
+        arena.dump()?;
+        cards.iter().try_for_each(CardMemory::dump)?;
+    }
     let memories = Memories::new(arena, cards, bounces);
-    let map = Arc::new(bus_map(&memories, found.len()));
+    let map = match found.iter().any(|card| card.far.is_some()) {
+        true => Some(Arc::new(bus_map(&memories, found.len())?)),
+        false => None,
+    };
     let mut ports = Vec::new();
     for (number, (card, place)) in found.into_iter().zip(&config.cards).enumerate() {
         let id = CardId(number as u8);
@@ -76,7 +85,8 @@ pub(super) fn assemble(config: &RuntimeConfig) -> Result<Parts, LiveError> {
                 config.geometry,
             )?)),
             Some((transport, identity)) => {
-                let ring = RingCard::new(id, place.clone(), Arc::clone(&map))?;
+                let map = map.as_ref().expect("there is one if a card is elsewhere");
+                let ring = RingCard::new(id, place.clone(), Arc::clone(map));
                 ring.take_up(&memories, transport, identity)?;
                 Port::Ring(Arc::new(ring))
             }
@@ -96,22 +106,25 @@ fn find_cards(config: &RuntimeConfig) -> Result<Vec<Found>, LiveError> {
     config.cards.iter().zip(0u8..).map(find).collect()
 }
 
-fn memory_of(card: &Found) -> Result<CardMemory, LiveError> {
+fn memory_of(id: CardId, card: &Found) -> Result<CardMemory, LiveError> {
     Ok(match &card.far {
         None => CardMemory::new(card.frames)?,
         Some((transport, _)) => {
+            let bytes = u64::from(card.frames) * PAGE_SIZE as u64;
             let (file, offset) =
-                transport.memory().map_err(|error| LiveError::Card { card: CardId(0), error })?;
+                transport.memory(bytes).map_err(|error| LiveError::Card { card: id, error })?;
             CardMemory::over(file, offset, card.frames)?
         }
     })
 }
 
-fn bus_map(memories: &Memories, cards: usize) -> BusMap {
+fn bus_map(memories: &Memories, cards: usize) -> Result<BusMap, LiveError> {
     let bytes = |memory: &CardMemory| u64::from(memory.frames()) * PAGE_SIZE as u64;
     let bounces: Vec<u64> = memories.bounces().iter().map(bytes).collect();
     let cards: Vec<u64> = (0..cards).map(|card| bytes(memories.card(CardId(card as u8)))).collect();
-    BusMap::new(Sizes::default().bytes(), memories.arena.pages().bytes(), &bounces, &cards)
+    let (arena, rings) = (memories.arena.pages().bytes(), Sizes::default().bytes());
+    let all = || arena + bounces.iter().chain(&cards).sum::<u64>();
+    BusMap::new(rings, arena, &bounces, &cards).ok_or_else(|| LiveError::TooLarge { bytes: all() })
 }
 
 /// Cards in other processes copy large pieces by themselves.

@@ -33,9 +33,11 @@ use farside_svm::{
 use farside_types::{Asid, CardId, CommandId, Epoch, JobId, PageRange, RequestId, Time, VirtAddr};
 
 use crate::error::LiveError;
+use crate::execute::HostWork;
 use crate::memories::Memories;
 use crate::ring_card::{CardPlace, RingCard};
 use crate::times::{TimeSpent, Times};
+use crate::watchdog::Pulse;
 use assemble::{Parts, assemble};
 use farside_linux::clock::Clock;
 use farside_linux::lock::lock;
@@ -69,6 +71,8 @@ pub struct RuntimeConfig {
     pub grace: Duration,
     /// Write to all card memory at the start, so that no first touch is paid for later.
     pub warm: bool,
+    /// Have core dumps hold the shared memory that the program has mapped, and the cards' memories.
+    pub core_dumps: bool,
     /// Is told what kernels on cards in the program access.
     pub recorder: Option<Arc<dyn Recorder>>,
 }
@@ -85,6 +89,8 @@ pub struct Runtime {
     pub(crate) bell: rustix::fd::OwnedFd,
     /// The fault reader ends.
     pub(crate) closed: AtomicBool,
+    /// What the fault reader does.
+    pub(crate) pulse: Pulse,
     pub(crate) grace: Duration,
     own: OnceLock<Weak<Runtime>>,
     /// Cards are taken back one at a time: each of them is told of the others' memory.
@@ -97,6 +103,7 @@ pub struct Runtime {
     recorder: Option<Arc<dyn Recorder>>,
     /// For tests: called with every command before and after it is carried out.
     pub(crate) probe: Option<Probe>,
+    #[cfg(feature = "mutations")]
     strikes: strike::Strikes,
 }
 
@@ -117,7 +124,7 @@ pub(crate) enum Port {
 struct Core {
     driver: DriverBox,
     /// Commands for the host's processors that nobody has taken yet.
-    host: VecDeque<Command>,
+    host: VecDeque<HostWork>,
     /// Drains that wait for accesses in flight.
     draining: HashMap<CommandId, Epoch>,
     answered: HashMap<RequestId, Result<Outcome, RequestError>>,
@@ -174,6 +181,7 @@ impl Runtime {
             times: Times::default(),
             bell,
             closed: AtomicBool::new(false),
+            pulse: Pulse::default(),
             own: OnceLock::new(),
             grace: config.grace,
             taking_back: Mutex::new(()),
@@ -182,6 +190,7 @@ impl Runtime {
             pid: rustix::process::getpid(),
             recorder: config.recorder,
             probe,
+            #[cfg(feature = "mutations")]
             strikes: strike::Strikes::default(),
         })
     }

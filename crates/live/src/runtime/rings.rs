@@ -6,7 +6,7 @@ use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use farside_svm::Event;
-use farside_types::{CardId, CommandId, Span};
+use farside_types::{CardId, CommandId, PAGE_SIZE, Span};
 
 use super::carry_out::AbortOnPanic;
 use super::{Core, Port, Runtime};
@@ -65,10 +65,19 @@ impl Runtime {
         let started = self.clock.now();
         let mut core = lock(&self.core);
         let (received, broken) = match lock(&ring.link).as_mut() {
-            Some(link) if link.has_news() => (link.receive(), link.is_broken()),
+            Some(link) if link.has_news() || link.is_broken() => {
+                let received = link.receive();
+                if received.iter().any(|said| self.is_foreign(said)) {
+                    link.set_broken();
+                }
+                (received, link.is_broken())
+            }
             _ => return,
         };
-        for said in received {
+        if !received.is_empty() {
+            ring.has_spoken();
+        }
+        for said in received.into_iter().filter(|said| !self.is_foreign(said)) {
             self.take_in(&mut core, ring.id, said);
         }
         self.times.planned(self.clock.now().since(started));
@@ -76,6 +85,11 @@ impl Runtime {
         if broken {
             self.suspect(ring, "it writes nonsense to its rings");
         }
+    }
+
+    /// Whether it is about pages that no card can have counted.
+    fn is_foreign(&self, said: &Received) -> bool {
+        matches!(said, Received::Notice(pages, _) if !self.memories.arena.pages().covers(*pages))
     }
 
     fn take_in(&self, core: &mut Core, card: CardId, said: Received) {
@@ -193,7 +207,7 @@ impl Runtime {
 
     /// A card does not answer, or answers nonsense. Its jobs fail and the connection is given up; but
     /// it may still write, so what it may write to stays out of use until it has been reset.
-    pub(super) fn suspect(&self, ring: &RingCard, why: &str) {
+    pub(crate) fn suspect(&self, ring: &RingCard, why: &str) {
         if ring.is_device() {
             tracing::error!(card = %ring.id, place = %ring.place, why, "a card is stopped");
             // Once it is stopped it writes no more.
@@ -287,7 +301,8 @@ impl Runtime {
         if identity.frames != frames {
             return Err(LiveError::OtherCard { card: ring.id, frames, found: identity.frames });
         }
-        let (file, offset) = transport.memory().map_err(fail)?;
+        let bytes = u64::from(frames) * PAGE_SIZE as u64;
+        let (file, offset) = transport.memory(bytes).map_err(fail)?;
         let _alone = lock(&self.taking_back);
         memory.replace(file, offset)?;
         for peer in self.rings().filter(|peer| peer.id != ring.id) {

@@ -10,7 +10,7 @@ use farside_card::{
     AccessId, AcquireError, Answer, Drained, Geometry, Grant, Level, Location, MappedRun, Outcome,
     Raised,
 };
-use farside_svm::{CardFault, Command, Executor, Need, Op, Run};
+use farside_svm::{CardFault, Command, Need, RingOp, Run, Step};
 use farside_types::{
     Access, Asid, CardId, CommandId, FaultId, JobId, MemoryId, PageNo, PageRange, PeId, Rights,
     Span,
@@ -29,7 +29,7 @@ const ASID: Asid = Asid(0);
 pub(super) struct Card {
     model: farside_card::Card,
     /// Commands in order; the host's software has come to those that are ready.
-    commands: VecDeque<Command>,
+    commands: VecDeque<Step<RingOp>>,
     ready: BTreeSet<CommandId>,
     /// The first command has taken translations away: whether its drain is over.
     drained: Option<bool>,
@@ -110,9 +110,9 @@ impl CardMachine {
 
     /// The driver gave a command: it takes its place in the card's order.
     pub(super) fn announce(&mut self, command: &Command) -> Result<(), CardsError> {
-        if let Executor::Card(card) = command.executor {
-            self.known(card)?;
-            self.card(card).commands.push_back(command.clone());
+        if let Command::Ring(card, step) = command {
+            self.known(*card)?;
+            self.card(*card).commands.push_back(step.clone());
         }
         Ok(())
     }
@@ -130,7 +130,7 @@ impl CardMachine {
             let Some(first) = state.commands.front() else {
                 return Ok(());
             };
-            if !state.ready.contains(&first.id) {
+            if !state.ready.contains(&first.header.id) {
                 return Ok(());
             }
             let command = first.clone();
@@ -139,25 +139,25 @@ impl CardMachine {
             }
             let state = self.card(card);
             state.commands.pop_front();
-            state.ready.remove(&command.id);
+            state.ready.remove(&command.header.id);
             state.drained = None;
-            self.finished(&command);
+            self.finished(&command.header);
         }
     }
 
     /// Carries a command out; `false` if it waits for accesses in flight.
-    fn carry_out(&mut self, card: CardId, command: &Command) -> Result<bool, CardsError> {
+    fn carry_out(&mut self, card: CardId, command: &Step<RingOp>) -> Result<bool, CardsError> {
         match &command.op {
-            Op::CardUnmap { .. } | Op::CardProtect { .. } => {
+            RingOp::Unmap { .. } | RingOp::Protect { .. } => {
                 return Ok(self.take_away(card, command));
             }
-            Op::CardMap { runs, memory, rights } => self.map(card, runs, *memory, *rights)?,
-            Op::CardResume { faults } => {
+            RingOp::Map { runs, memory, rights } => self.map(card, runs, *memory, *rights)?,
+            RingOp::Resume { faults } => {
                 for &fault in faults.iter() {
                     self.resume(card, fault)?;
                 }
             }
-            Op::CardCancel { faults, reason } => {
+            RingOp::Cancel { faults, reason } => {
                 let (at, reason) = (self.now(), *reason);
                 let state = self.card(card);
                 let answers = faults.iter().flat_map(|&id| state.model.cancel(id, reason));
@@ -167,22 +167,21 @@ impl CardMachine {
                     return Err(CardsError::Cancelled { at, card, page, reason });
                 }
             }
-            Op::CardLaunch { job } => self.start(card, *job)?,
-            op => return Err(self.broken(format!("{card} cannot do {}", op.name()))),
+            RingOp::Launch { job } => self.start(card, *job)?,
         }
         Ok(true)
     }
 
     /// Takes translations or rights away, once; `false` while accesses that hold them are in
     /// flight.
-    fn take_away(&mut self, card: CardId, command: &Command) -> bool {
+    fn take_away(&mut self, card: CardId, command: &Step<RingOp>) -> bool {
         let state = self.card(card);
         *state.drained.get_or_insert_with(|| {
             let drained = match &command.op {
-                Op::CardProtect { runs, rights } => {
-                    state.model.protect(command.id, ASID, ranges(runs), *rights)
+                RingOp::Protect { runs, rights } => {
+                    state.model.protect(command.header.id, ASID, ranges(runs), *rights)
                 }
-                op => state.model.unmap(command.id, ASID, ranges(op.runs())),
+                op => state.model.unmap(command.header.id, ASID, ranges(op.runs())),
             };
             drained == Drained::Now
         })
@@ -313,7 +312,7 @@ impl CardMachine {
             return Err(self.broken(format!("the access at port {} of {card} ends twice", port.0)));
         };
         let drained = state.model.end(id);
-        if state.commands.front().is_some_and(|first| drained.contains(&first.id)) {
+        if state.commands.front().is_some_and(|first| drained.contains(&first.header.id)) {
             state.drained = Some(true);
             self.carry_on(card)?;
         }

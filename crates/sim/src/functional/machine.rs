@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use farside_svm::placement::{PlacementScheme, Sample};
 use farside_svm::{
-    Capabilities, CardFault, Command, Config, Driver, Event, Executor, Need, Op, Outcome,
-    PrefetchConfig, Reply, Request, Run, Stats,
+    Capabilities, CardFault, Command, Config, Driver, Event, Need, Outcome, PrefetchConfig, Reply,
+    Request, RingOp, Run, Stats, TransferOp,
 };
 use farside_types::{
-    Access as Kind, BLOCK_PAGES, CancelReason, CardId, CommandId, Epoch, FaultId, JobId, MAX_CARDS,
-    MemoryId, PageNo, PageRange, RequestId, Rights, Span, StreamId, Time,
+    Access as Kind, BLOCK_PAGES, CancelReason, CardId, FaultId, JobId, MAX_CARDS, MemoryId, PageNo,
+    PageRange, RequestId, Rights, Span, StreamId, Time,
 };
 
 use super::{Counts, Options, PageCounts, ReplayError, Report};
@@ -112,9 +112,9 @@ impl Pump for Machine {
 
     /// Everything is done at once.
     fn dispatch(&mut self, command: Command) -> Result<(), ReplayError> {
-        let (command, epoch) = self.carry_out(command)?;
-        let now = self.now();
-        self.driver.handle(now, Event::Done { command, epoch, result: Ok(()) });
+        let (header, now) = (*command.header(), self.now());
+        self.carry_out(command);
+        self.driver.handle(now, header.done(Ok(())));
         Ok(())
     }
 
@@ -387,37 +387,40 @@ impl Machine {
         self.handle(Event::Samples { samples: &samples })
     }
 
-    /// Carries a command out; what it is answered by.
-    fn carry_out(&mut self, command: Command) -> Result<(CommandId, Epoch), ReplayError> {
-        if let Executor::Card(card) = command.executor {
-            self.of_ring(usize::from(card.0), &command.op)?;
-        } else if let (Op::Copy { runs, .. }, false) = (&command.op, self.by_page.is_empty()) {
+    fn carry_out(&mut self, command: Command) {
+        match command {
+            Command::Ring(card, step) => self.of_ring(usize::from(card.0), &step.op),
+            Command::Transfer(_, step) => self.count_copies(&step.op),
+            // The program of a replay touches nothing on the CPU.
+            Command::Host(_) => {}
+        }
+    }
+
+    fn count_copies(&mut self, op: &TransferOp) {
+        if let (TransferOp::Copy { runs, .. }, false) = (op, self.by_page.is_empty()) {
             for page in numbers(runs) {
                 self.by_page[page].copies += 1;
             }
         }
-        Ok((command.id, command.epoch))
     }
 
     /// A command of a GPU's ring.
-    fn of_ring(&mut self, gpu: usize, op: &Op) -> Result<(), ReplayError> {
+    fn of_ring(&mut self, gpu: usize, op: &RingOp) {
         let Gpu { mapped, job: running, .. } = &mut self.gpus[gpu];
         match op {
-            Op::CardMap { runs, memory, rights } => {
+            RingOp::Map { runs, memory, rights } => {
                 numbers(runs).for_each(|page| mapped[page] = Mapping::new(*memory, *rights));
             }
-            Op::CardUnmap { runs } => {
+            RingOp::Unmap { runs } => {
                 numbers(runs).for_each(|page| mapped[page] = Mapping::default());
             }
-            Op::CardProtect { runs, rights } => {
+            RingOp::Protect { runs, rights } => {
                 numbers(runs).for_each(|page| mapped[page] = mapped[page].with(*rights));
             }
-            Op::CardResume { .. } => self.answered = Some(Ok(())),
-            Op::CardCancel { reason, .. } => self.answered = Some(Err(*reason)),
-            Op::CardLaunch { job } => *running = Some(*job),
-            op => return Err(self.broken(format!("a GPU's ring cannot do {}", op.name()))),
+            RingOp::Resume { .. } => self.answered = Some(Ok(())),
+            RingOp::Cancel { reason, .. } => self.answered = Some(Err(*reason)),
+            RingOp::Launch { job } => *running = Some(*job),
         }
-        Ok(())
     }
 
     /// After the last access: the driver's tables must be right.

@@ -128,6 +128,16 @@ impl SoftCard {
         answer.expect("a wait without a deadline ends with an answer")
     }
 
+    /// Threads whose kernels were given up and still run.
+    pub(crate) fn hung_threads(&self) -> usize {
+        let hung = lock(&self.hung);
+        let threads = lock(&self.threads);
+        let runs = |thread: &&std::thread::JoinHandle<()>| {
+            hung.contains(&thread.thread().id()) && !thread.is_finished()
+        };
+        threads.iter().filter(runs).count()
+    }
+
     /// Waits until nothing is in flight, for `limit` at most.
     pub fn await_quiet(&self, limit: Duration) {
         let end = std::time::Instant::now() + limit;

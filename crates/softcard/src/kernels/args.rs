@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 use farside_card::interface::{ARG_BYTES, ARGS_MAX, ArgKind, KernelArg};
-use farside_types::{PAGE_SIZE, Rights};
+use farside_types::PAGE_SIZE;
 
 use crate::error::KernelError;
-use crate::job::Granted;
+use crate::job::{Granted, Lent};
 use crate::span::{AtomicSpan, ReadSpan, Word, WriteSpan};
 
 /// What a kernel was called with. The getters give spans and values of the type that the kernel
@@ -257,14 +257,15 @@ fn senseless(kernel: Arc<str>, index: usize, words: [u64; 4]) -> KernelError {
 }
 
 fn granted(arg: &KernelArg) -> Option<Granted> {
-    let rights = match arg.kind {
+    let lent = match arg.kind {
         ArgKind::Value => return None,
-        ArgKind::Read => Rights::Read,
-        ArgKind::Write | ArgKind::Shared => Rights::ReadWrite,
+        ArgKind::Read => Lent::Read,
+        ArgKind::Write => Lent::Write,
+        // A word of another size is none; nothing can be done with such memory.
+        ArgKind::Shared => Lent::Shared { word: u8::try_from(arg.element).unwrap_or(u8::MAX) },
     };
-    // The end was found to be an address when the record was decoded.
-    let (start, end) = (arg.word, arg.word.saturating_add(arg.bytes));
-    (start != end).then_some(Granted { start, end, rights })
+    // SAFETY: whoever made the arguments has promised that they are lent as their kinds say.
+    (arg.bytes > 0).then(|| unsafe { Granted::new(arg.word, arg.bytes, lent) })
 }
 
 #[cfg(test)]
@@ -275,6 +276,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::job::Use;
 
     fn decode(args: Vec<KernelArg>) -> Result<KernelArgs, KernelError> {
         // SAFETY: no job is granted what these name, so nothing is made of it.
@@ -385,23 +387,26 @@ mod tests {
     /// Everything that a kernel may ask of argument `index`.
     fn ask(args: &KernelArgs, index: usize) {
         let grants = args.grants();
-        let granted = |start: u64, bytes: u64, access| {
-            bytes == 0 || grants.iter().any(|grant| grant.allows(start, bytes, access))
+        let granted = |start: u64, bytes: u64, use_| {
+            let allows = |grant: &&Granted| {
+                grant.covers(start, bytes) && grant.allows(start, bytes, use_).is_some()
+            };
+            bytes == 0 || grants.iter().any(|grant| allows(&grant))
         };
         if let Ok(span) = args.read::<u8>(index) {
-            assert!(granted(span.start(), span.bytes(), Access::Read));
+            assert!(granted(span.start(), span.bytes(), Use::Slice(Access::Read)));
         }
         if let Ok(span) = args.read::<[u64; 2]>(index) {
             assert_eq!(span.start() % 16, 0);
-            assert!(granted(span.start(), span.bytes(), Access::Read));
+            assert!(granted(span.start(), span.bytes(), Use::Slice(Access::Read)));
         }
         if let Ok(span) = args.write::<u64>(index) {
             assert_eq!(span.start() % 8, 0);
-            assert!(granted(span.start(), span.bytes(), Access::Write));
+            assert!(granted(span.start(), span.bytes(), Use::Slice(Access::Write)));
         }
         if let Ok(span) = args.shared::<AtomicU64>(index) {
             assert_eq!(span.start() % 8, 0);
-            assert!(granted(span.start(), span.bytes(), Access::Write));
+            assert!(span.is_empty() || granted(span.start(), 8, Use::Atomic));
         }
         if let Ok(value) = args.value::<u32>(index) {
             assert_eq!(value, args.records()[index].word as u32);

@@ -282,11 +282,14 @@ unsafe extern "C" fn compare_exchange(
         let before = match bytes {
             4 => {
                 let word = word::<AtomicU32>(context.args, address)?;
-                u64::from(k.compare_exchange(word, 0, expected as u32, desired as u32)?)
+                let (Ok(was) | Err(was)) =
+                    k.compare_exchange(word, 0, expected as u32, desired as u32)?;
+                u64::from(was)
             }
             8 => {
                 let word = word::<AtomicU64>(context.args, address)?;
-                k.compare_exchange(word, 0, expected, desired)?
+                let (Ok(was) | Err(was)) = k.compare_exchange(word, 0, expected, desired)?;
+                was
             }
             _ => return Err(wrong_size(context.args, "compare_exchange", bytes, "4 or 8")),
         };

@@ -1,7 +1,6 @@
 //! Page DMA in software: a thread that copies and fills, in the order of the commands.
 
 use std::collections::VecDeque;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -10,6 +9,8 @@ use farside_card::interface::{DmaAddr, Extent};
 use farside_types::{CommandId, PAGE_SIZE};
 
 use super::plane::{Plane, frames};
+use super::staging;
+use super::windows::BusPart;
 use farside_linux::card_memory::stream_pages;
 use farside_linux::lock::lock;
 use farside_linux::signals::block_for_whole_thread;
@@ -19,13 +20,32 @@ use farside_linux::wait::Gate;
 const PAGE: u64 = PAGE_SIZE as u64;
 
 /// Copies of at least this many pages go past the caches: they are larger than a processor's own.
-const STREAM_PAGES: usize = 512;
+const STREAM_PAGES: u32 = 512;
+
+/// Pages that are moved at a time. Between two pieces windows may change, and the work be given up.
+const PIECE_PAGES: u32 = 512;
+
+/// Pages that are written to the client's memory between two looks at how much there is of it.
+const LOOK_PAGES: u32 = 1024;
 
 /// Something to be done with bytes.
 #[derive(Debug)]
 pub(super) enum Order {
     Copy { id: CommandId, extents: Vec<Extent> },
     Fill { id: CommandId, extents: Vec<Extent>, pattern: u64 },
+}
+
+impl Order {
+    fn copies(&self) -> bool {
+        matches!(self, Order::Copy { .. })
+    }
+
+    fn pattern(&self) -> Option<u64> {
+        match self {
+            Order::Copy { .. } => None,
+            Order::Fill { pattern, .. } => Some(*pattern),
+        }
+    }
 }
 
 /// See the module.
@@ -76,6 +96,7 @@ impl Drop for Copier {
 
 fn work(shared: &Shared, plane: &Weak<Plane>) {
     block_for_whole_thread();
+    let mut since_look = 0;
     loop {
         let order = shared.gate.wait(None, || {
             if shared.closed.load(Ordering::SeqCst) {
@@ -85,65 +106,128 @@ fn work(shared: &Shared, plane: &Weak<Plane>) {
         });
         let Some(Some(order)) = order else { return };
         let Some(plane) = plane.upgrade() else { return };
-        let (id, result) = carry_out(&plane, &order);
+        let (id, result) =
+            Mover { shared, plane: &plane, since_look: &mut since_look }.move_all(&order);
         plane.copied(id, result);
     }
 }
 
-fn carry_out(plane: &Plane, order: &Order) -> (CommandId, Result<(), TransferFailed>) {
-    let (id, extents) = match order {
-        Order::Copy { id, extents } | Order::Fill { id, extents, .. } => (*id, extents),
-    };
-    let mut pages_done = 0;
-    for extent in extents {
-        let done = match order {
-            Order::Copy { .. } => copy(plane, extent),
-            Order::Fill { pattern, .. } => fill(plane, extent, *pattern),
-        };
-        if done.is_none() {
-            return (id, Err(TransferFailed { pages_done }));
-        }
-        pages_done += extent.count;
-    }
-    (id, Ok(()))
+/// Carries an order out, piece by piece.
+struct Mover<'a> {
+    shared: &'a Shared,
+    plane: &'a Plane,
+    /// Pages written to the client's memory since the last look at how much there is of it.
+    since_look: &'a mut u32,
 }
 
-/// Where an end of a copy is. What the client has taken away meanwhile leads to nowhere.
-fn end(plane: &Plane, at: DmaAddr, count: u32, write: bool) -> Option<*mut u8> {
+impl Mover<'_> {
+    fn move_all(&mut self, order: &Order) -> (CommandId, Result<(), TransferFailed>) {
+        let (id, extents) = match order {
+            Order::Copy { id, extents } | Order::Fill { id, extents, .. } => (*id, extents),
+        };
+        let mut pages_done = 0;
+        for extent in extents {
+            for piece in pieces(extent) {
+                let done = self.may_write(&piece).then(|| match order {
+                    _ if staging::concerns(self.plane, &piece, order.copies()) => {
+                        staging::carry_out(self.plane, &piece, order.pattern())
+                    }
+                    Order::Copy { .. } => copy(self.plane, &piece, extent.count >= STREAM_PAGES),
+                    Order::Fill { pattern, .. } => fill(self.plane, &piece, *pattern),
+                });
+                if done.flatten().is_none() {
+                    return (id, Err(TransferFailed { pages_done }));
+                }
+                pages_done += piece.count;
+            }
+        }
+        (id, Ok(()))
+    }
+
+    /// Whether the work goes on, and there may be more memory in the client's files.
+    fn may_write(&mut self, piece: &Extent) -> bool {
+        if self.shared.closed.load(Ordering::SeqCst) {
+            return false;
+        }
+        if matches!(piece.dst, DmaAddr::Own(_)) {
+            return true;
+        }
+        *self.since_look += piece.count;
+        if *self.since_look < LOOK_PAGES {
+            return true;
+        }
+        let may = !self.plane.is_over_shared();
+        if may {
+            *self.since_look = 0;
+        }
+        may
+    }
+}
+
+/// An extent in pieces.
+fn pieces(extent: &Extent) -> impl Iterator<Item = Extent> {
+    let whole = *extent;
+    let starts = (0..whole.count).step_by(PIECE_PAGES as usize);
+    starts.map(move |start| Extent {
+        page: 0,
+        count: PIECE_PAGES.min(whole.count - start),
+        src: behind(whole.src, start),
+        dst: behind(whole.dst, start),
+    })
+}
+
+fn behind(at: DmaAddr, pages: u32) -> DmaAddr {
     match at {
-        DmaAddr::Own(frame) => frames(plane, frame, count).map(NonNull::as_ptr),
+        // Both ends were checked: neither goes beyond what its number can say.
+        DmaAddr::Own(frame) => DmaAddr::Own(frame.wrapping_add(pages)),
+        DmaAddr::Bus(page) => DmaAddr::Bus(page.wrapping_add(pages)),
+    }
+}
+
+/// Where an end of a piece is, and what must be mapped there.
+fn end(plane: &Plane, at: DmaAddr, count: u32, write: bool) -> Option<(*mut u8, Option<BusPart>)> {
+    match at {
+        DmaAddr::Own(frame) => Some((frames(plane, frame, count)?.as_ptr(), None)),
         DmaAddr::Bus(page) => {
             let (address, bytes) = (u64::from(page) * PAGE, u64::from(count) * PAGE);
-            let there = plane.windows.reaches(address, bytes, write);
-            there.then(|| plane.windows.pointer(address).as_ptr())
+            let pointer = plane.windows.pointer(address).as_ptr();
+            Some((pointer, Some(BusPart { address, bytes, write })))
         }
     }
 }
 
-fn copy(plane: &Plane, extent: &Extent) -> Option<()> {
-    let from = end(plane, extent.src, extent.count, false)?;
-    let to = end(plane, extent.dst, extent.count, true)?;
-    let pages = extent.count as usize;
-    if pages >= STREAM_PAGES && from.addr().abs_diff(to.addr()) >= pages * PAGE_SIZE {
-        // SAFETY: as below; the two do not overlap here, and where one memory has two addresses any
-        // mixture of bytes is as good.
-        unsafe { stream_pages(from, to, pages) };
-        return Some(());
-    }
-    // SAFETY: both ends cover `count` pages that stay mapped as long as the plane. They may overlap
-    // (a bus address may lead to the function's own memory), which `copy` allows; other processes
-    // that race with it see any mixture of bytes, as with a card of silicon.
-    unsafe { std::ptr::copy(from, to, pages * PAGE_SIZE) };
-    Some(())
+/// Copies a piece; nothing if the client has taken one of its ends away.
+fn copy(plane: &Plane, piece: &Extent, streams: bool) -> Option<()> {
+    let (from, from_bus) = end(plane, piece.src, piece.count, false)?;
+    let (to, to_bus) = end(plane, piece.dst, piece.count, true)?;
+    let pages = piece.count as usize;
+    let apart = from.addr().abs_diff(to.addr()) >= pages * PAGE_SIZE;
+    let parts: Vec<BusPart> = [from_bus, to_bus].into_iter().flatten().collect();
+    let moved = plane.windows.while_mapped(&parts, || {
+        if streams && apart {
+            // SAFETY: as below; the two do not overlap here, and where one memory has two addresses
+            // any mixture of bytes is as good.
+            unsafe { stream_pages(from, to, pages) };
+        } else {
+            // SAFETY: both ends cover `pages` pages that stay mapped until this ends. They may
+            // overlap (a bus address may lead to the function's own memory), which `copy` allows;
+            // other processes that race with it see any mixture of bytes, as with a card of silicon.
+            unsafe { std::ptr::copy(from, to, pages * PAGE_SIZE) };
+        }
+    });
+    moved.ok()
 }
 
-fn fill(plane: &Plane, extent: &Extent, pattern: u64) -> Option<()> {
-    let to = end(plane, extent.dst, extent.count, true)?;
-    let words = extent.count as usize * PAGE_SIZE / 8;
+/// Fills a piece; nothing if the client has taken it away.
+fn fill(plane: &Plane, piece: &Extent, pattern: u64) -> Option<()> {
+    let (to, bus) = end(plane, piece.dst, piece.count, true)?;
+    let words = piece.count as usize * PAGE_SIZE / 8;
     let pattern = pattern.to_le();
-    for index in 0..words {
-        // SAFETY: as in `copy`; the words lie within the pages and are aligned.
-        unsafe { to.cast::<u64>().add(index).write(pattern) };
-    }
-    Some(())
+    let filled = plane.windows.while_mapped(bus.as_slice(), || {
+        for index in 0..words {
+            // SAFETY: as in `copy`; the words lie within the pages and are aligned.
+            unsafe { to.cast::<u64>().add(index).write(pattern) };
+        }
+    });
+    filled.ok()
 }

@@ -43,12 +43,6 @@ impl Doorbell {
         epoll::add(epoll, &self.event, EventData::new_u64(token), flags)
     }
 
-    /// Has it wake the function's thread no more.
-    pub(super) fn leave_thread(&self, epoll: BorrowedFd<'_>) {
-        // It is there, unless the client was refused before.
-        let _ = epoll::delete(epoll, &self.event);
-    }
-
     /// Lets a processing element listen; `None` if another does.
     pub(super) fn listen(&self) -> Option<Listening<'_>> {
         // Made only where it is given: dropping one lets the next element listen.

@@ -1,19 +1,36 @@
 //! A card as a process: software cards served to other programs over vfio-user.
 //!
 //! A card has several **functions**, one for each client: a socket of its own, rings, quota of
-//! frames and memory. `function` is the thread of one, `plane` one life of it (from a client's
-//! coming to its going), `windows` the client's memory as the function reaches it, `copier` its
-//! page DMA, `device` its registers and BARs as vfio-user sees them. `status` tells who is there.
+//! frames and memory. Functions share no process that touches what comes from a client:
+//!
+//! ```text
+//! owner        the program that serves the card: holds a CardServer
+//!   supervisor   listens, tells the status, makes a process for each lease; never waits for one
+//!     lease        accepts the client, sees it hang up, ends the worker, gives its memory back
+//!       worker       serves the client, in a sandbox
+//! ```
+//!
+//! A worker ends with its lease, whatever it was at, and so does everything that its client could
+//! bring about in it. `plane` is what it serves: one life of a function; `windows` the client's memory
+//! as the function reaches it, `copier` its page DMA, `device` its registers and BARs as vfio-user
+//! sees them.
 
 mod bus;
+mod channel;
 mod copier;
 mod device;
 mod doorbell;
-mod function;
 mod job_end;
+mod lease;
+mod log;
 mod plane;
+mod process;
+mod staging;
 mod status;
+mod stray;
+mod supervisor;
 mod windows;
+mod worker;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,9 +42,9 @@ use farside_linux::mapping::MemoryError;
 use thiserror::Error;
 
 use crate::kernels::Kernels;
-use function::FunctionThread;
 
-pub use status::{CardStatus, FunctionStatus, UserStatus, read_status};
+pub use status::{CardStatus, FunctionStatus, UserStatus};
+pub use worker::LeaseLimits;
 
 /// Functions of a card, at most.
 pub const FUNCTIONS_MAX: u16 = 64;
@@ -61,6 +78,8 @@ pub struct CardConfig {
     pub geometry: Geometry,
     /// How long a kernel that was told to stop may go on before it counts as hung.
     pub grace: Duration,
+    /// What each lease may have of the machine.
+    pub limits: LeaseLimits,
     /// What it can run.
     pub kernels: Arc<Kernels>,
 }
@@ -78,6 +97,7 @@ impl CardConfig {
             jobs_max: 256,
             geometry: Geometry::default(),
             grace: Duration::from_millis(200),
+            limits: LeaseLimits::default(),
             kernels: Arc::new(Kernels::builtin()),
         }
     }
@@ -134,35 +154,48 @@ pub enum ServeError {
     /// No event descriptor.
     #[error("cannot make an event descriptor: {0}; raise the limit of open files")]
     Event(#[from] rustix::io::Errno),
+    /// The card's process cannot be made.
+    #[error("the card's process cannot be made: {0}; raise the limits of processes and files")]
+    Process(std::io::Error),
+    /// The process of a client cannot begin.
+    #[error("the process of a client cannot be prepared: {0}")]
+    Worker(std::io::Error),
+}
+
+/// Asks the card in a folder.
+///
+/// # Errors
+/// Nobody serves it, or what it says makes no sense.
+pub fn read_status(folder: &Path) -> std::io::Result<CardStatus> {
+    supervisor::read_status(folder)
 }
 
 /// A card that is being served; ends when dropped.
 #[derive(Debug)]
 pub struct CardServer {
-    functions: Vec<FunctionThread>,
-    _status: status::StatusThread,
+    owner: supervisor::Owner,
     config: Arc<CardConfig>,
 }
 
 impl CardServer {
-    /// Makes the sockets and starts a thread for each. Without clients none of them takes any time.
+    /// Makes the sockets, and a process that serves them; without clients it takes no time. It is a
+    /// copy of this one (`fork`), so the card's kernels may be closures, and what they find in memory
+    /// is what is there now: each client's kernels have a copy of their own, which ends with the
+    /// client.
+    ///
+    /// Start a card while the program has one thread, where you can. A thread that holds a lock at
+    /// this moment does not exist in the card's process, so the lock is never given back there: a
+    /// kernel, or a subscriber of `tracing`, must need none that another thread uses.
     ///
     /// # Errors
     /// [`ServeError`].
     pub fn start(config: CardConfig) -> Result<CardServer, ServeError> {
         config.check()?;
-        let path = |path: &Path| {
-            let path = path.to_owned();
-            move |error| ServeError::Path { path, error }
-        };
-        std::fs::create_dir_all(&config.folder).map_err(path(&config.folder))?;
+        let folder = &config.folder;
+        std::fs::create_dir_all(folder)
+            .map_err(|error| ServeError::Path { path: folder.clone(), error })?;
         let config = Arc::new(config);
-        let functions = (0..u32::from(config.functions))
-            .map(|number| FunctionThread::start(&config, number))
-            .collect::<Result<Vec<_>, _>>()?;
-        let lives = functions.iter().map(FunctionThread::life).collect();
-        let status = status::StatusThread::start(&config, lives)?;
-        Ok(CardServer { functions, _status: status, config })
+        Ok(CardServer { owner: supervisor::start(&config)?, config })
     }
 
     /// What it is served with.
@@ -171,8 +204,16 @@ impl CardServer {
     }
 
     /// What it does now.
-    pub fn status(&self) -> CardStatus {
-        let lives: Vec<_> = self.functions.iter().map(FunctionThread::life).collect();
-        status::status_of(&self.config, &lives)
+    ///
+    /// # Errors
+    /// Its process has ended.
+    pub fn status(&self) -> std::io::Result<CardStatus> {
+        read_status(&self.config.folder)
+    }
+
+    /// Whether its process still runs. It ends before this is dropped only where somebody kills it,
+    /// or by a bug.
+    pub fn is_served(&self) -> bool {
+        self.owner.is_served()
     }
 }

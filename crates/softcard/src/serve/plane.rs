@@ -3,19 +3,23 @@
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use farside_card::interface::KernelArg;
-use farside_card::{Action, Card, Function, FunctionConfig, Location, TransferFailed};
+use farside_card::interface::register::counter;
+use farside_card::{Action, BusError, Card, Function, FunctionConfig, Location, TransferFailed};
 use farside_types::{Asid, CardId, CommandId, FrameNo, JobId, PAGE_SIZE, PeId, VirtAddr};
 use farside_vfio_user::unix::Interrupts;
 
 use super::bus::PlaneBus;
+use super::channel::Report;
 use super::copier::{Copier, Order};
 use super::doorbell::Doorbell;
 use super::job_end::job_end;
+use super::staging::Staging;
 use super::windows::Windows;
+use super::worker::SPARE_THREADS_MAX;
 use super::{CardConfig, ServeError};
 use crate::card::{Backplane, SoftCard};
 use crate::job::{Job, Stop};
@@ -27,6 +31,10 @@ use farside_linux::wait::{DEFAULT_SPIN, SpinPermit};
 /// The number of a function's card in its own eyes: its frames are the only ones it knows.
 pub(super) const OWN: CardId = CardId(0);
 
+/// How often it is looked how much memory there is in the client's files, while something may make
+/// more of it.
+const QUOTA_PERIOD: Duration = Duration::from_millis(100);
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Plane {
@@ -35,6 +43,8 @@ pub(super) struct Plane {
     card: Arc<SoftCard>,
     pub(super) memory: CardMemory,
     pub(super) windows: Windows,
+    /// Of these, those that are reached by messages.
+    pub(super) staging: Staging,
     pub(super) interrupts: Mutex<Interrupts>,
     doorbell: Doorbell,
     /// Wakes the function's own thread.
@@ -53,6 +63,12 @@ pub(super) struct Plane {
     reset_waits: AtomicBool,
     /// The client is gone.
     ending: AtomicBool,
+    /// Most bytes of memory in the client's files.
+    shared_max: u64,
+    /// Something works that may make more of it, or did at the last look.
+    works: AtomicBool,
+    /// Why the lease has to end, if it has.
+    over_quota: OnceLock<&'static str>,
 }
 
 impl Plane {
@@ -61,6 +77,7 @@ impl Plane {
         config: &CardConfig,
         function: u32,
         generation: u64,
+        memory: CardMemory,
         wake: OwnedFd,
         interrupts: Interrupts,
     ) -> Result<Arc<Plane>, ServeError> {
@@ -77,7 +94,6 @@ impl Plane {
         let card = SoftCard::new(OWN, config.frames, config.pes, config.geometry)?;
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
         let doorbell = Doorbell::new(rustix::event::eventfd(0, flags)?)?;
-        let memory = CardMemory::new(config.frames)?;
         let windows = Windows::new()?;
         Ok(Arc::new_cyclic(|own| Plane {
             own: own.clone(),
@@ -85,6 +101,7 @@ impl Plane {
             card: Arc::new(card),
             memory,
             windows,
+            staging: Staging::default(),
             interrupts: Mutex::new(interrupts),
             doorbell,
             wake,
@@ -98,6 +115,9 @@ impl Plane {
             holders: Mutex::default(),
             reset_waits: AtomicBool::new(false),
             ending: AtomicBool::new(false),
+            shared_max: config.limits.shared_bytes,
+            works: AtomicBool::new(false),
+            over_quota: OnceLock::new(),
         }))
     }
 
@@ -128,13 +148,42 @@ impl Plane {
     ) -> (T, bool) {
         let mut front = lock(&self.front);
         let mut bus = PlaneBus { plane: self };
-        let value = body(&mut front, &mut lock(&self.card.model), &mut bus);
+        let value = {
+            let mut card = lock(&self.card.model);
+            // No access begins or ends under this lock: those that have ended are given back before
+            // anything is told of them.
+            self.settle();
+            body(&mut front, &mut card, &mut bus)
+        };
         let mut answered = false;
         while let Some(action) = front.poll_action() {
             answered |= matches!(action, Action::Answer(_));
             self.act(&mut front, action);
         }
         (value, answered)
+    }
+
+    /// Gives back what kernels have changed in memory that is reached by messages.
+    fn settle(&self) {
+        if self.staging.settle(&self.windows).is_err() {
+            self.end_lease("its client does not answer for the memory it shares");
+        }
+    }
+
+    /// Reads the client's memory, by its windows or by messages.
+    pub(super) fn read_bus(&self, address: u64, into: &mut [u8]) -> Result<(), BusError> {
+        if self.windows.is_by_messages(address, into.len() as u64) {
+            return self.staging.read(address, into);
+        }
+        self.windows.read_bytes(address, into)
+    }
+
+    /// Writes the client's memory, by its windows or by messages.
+    pub(super) fn write_bus(&self, address: u64, from: &[u8]) -> Result<(), BusError> {
+        if self.windows.is_by_messages(address, from.len() as u64) {
+            return self.staging.write(address, from);
+        }
+        self.windows.write_bytes(address, from)
     }
 
     fn act(&self, front: &mut Function, action: Action) {
@@ -200,6 +249,46 @@ impl Plane {
         }
         lock(&self.jobs).push(Arc::clone(&job));
         self.card.enqueue_on(job, pe);
+        self.works();
+    }
+
+    /// Something begins that may make memory: the function's thread looks at it from now on.
+    fn works(&self) {
+        if !self.works.swap(true, Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    /// Whether there is more memory in the client's files than there may be.
+    pub(super) fn is_over_shared(&self) -> bool {
+        self.windows.shared_bytes() > self.shared_max
+    }
+
+    /// Looks whether kernels have made too much memory. Gives when it wants to be called again.
+    pub(super) fn look_at_quota(&self) -> Option<Instant> {
+        if !self.works.load(Ordering::SeqCst) {
+            return None;
+        }
+        // Before the look: what begins behind it calls again.
+        self.works.store(false, Ordering::SeqCst);
+        if self.is_over_shared() {
+            self.end_lease("its card has made more memory in its files than it may");
+        }
+        if lock(&self.jobs).is_empty() {
+            return None;
+        }
+        self.works.store(true, Ordering::SeqCst);
+        Some(Instant::now() + QUOTA_PERIOD)
+    }
+
+    fn end_lease(&self, why: &'static str) {
+        let _ = self.over_quota.set(why);
+        self.wake();
+    }
+
+    /// Why the lease has to end, if it has.
+    pub(super) fn over_quota(&self) -> Option<&'static str> {
+        self.over_quota.get().copied()
     }
 
     fn stop(&self, id: JobId) {
@@ -275,9 +364,23 @@ impl Plane {
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    /// Jobs that run or wait for a thread.
-    pub(super) fn jobs(&self) -> usize {
-        lock(&self.jobs).len()
+    /// The function's own thread has seen that it was woken.
+    pub(super) fn was_woken(&self) {
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+    }
+
+    /// What goes on here, in numbers.
+    pub(super) fn report(&self) -> Report {
+        let hung = self.card.hung_threads() as u64;
+        let mut report = Report { jobs: lock(&self.jobs).len() as u64, hung, ..Report::default() };
+        self.with(|function, card, _| {
+            for (index, value) in report.counters.iter_mut().enumerate() {
+                let mut bytes = [0; 8];
+                function.read_register(card, counter(index), &mut bytes);
+                *value = u64::from_le_bytes(bytes);
+            }
+        });
+        report
     }
 
     /// Nothing reaches the client's memory any more, whatever is at work.
@@ -310,8 +413,7 @@ impl Plane {
         for job in jobs() {
             job.give_up(&plane, &self.card);
         }
-        self.card.close();
-        self.card.join()
+        self.card.hung_threads()
     }
 
     fn shared(&self) -> Arc<Plane> {
@@ -350,6 +452,11 @@ impl Backplane for Plane {
         lock(&self.jobs).retain(|other| other.id != job.id);
         let end = job_end(job);
         self.happened(|front, card, bus| {
+            let others = lock(&self.holders).iter().any(|&holder| holder != job.id);
+            if !others && lock(&self.jobs).is_empty() {
+                // Jobs begin under the front's lock: none is at work, and all was given back.
+                self.staging.clear(&self.windows);
+            }
             front.job_ended(card, bus, job.id, &end);
             let mut holders = lock(&self.holders);
             holders.retain(|&other| other != job.id);
@@ -368,6 +475,9 @@ impl Backplane for Plane {
             }
             front.job_ended(card, bus, job.id, &end);
         });
+        if self.card.hung_threads() > SPARE_THREADS_MAX {
+            self.end_lease("too many of its kernels hang");
+        }
     }
 
     fn pointer(&self, location: Location, count: u32) -> NonNull<u8> {
@@ -375,7 +485,14 @@ impl Backplane for Plane {
             let own = self.memory.run_ptr(location.frame, count);
             return own.expect("the function has checked the frames");
         }
-        self.windows.pointer(u64::from(location.frame.0) * PAGE_SIZE as u64)
+        let page = u64::from(location.frame.0);
+        let address = page * PAGE_SIZE as u64;
+        if self.windows.is_by_messages(address, u64::from(count) * PAGE_SIZE as u64)
+            && self.staging.bring(&self.windows, page, count).is_err()
+        {
+            self.end_lease("its client does not answer for the memory it shares");
+        }
+        self.windows.pointer(address)
     }
 
     fn wait_instead(&self, _card: &SoftCard, ready: &mut dyn FnMut() -> bool) -> bool {

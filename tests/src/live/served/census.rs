@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use super::family_of;
+
 /// Counts of what a process has: a leak lets one of them grow with every round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Census {
@@ -36,18 +38,20 @@ fn bytes_of(line: &str) -> u64 {
 }
 
 impl Census {
-    /// Counts now.
+    /// Counts now, in a process and those that it has made.
     ///
     /// Heap, stacks and reservations of the allocator come and go as they like, so small mappings
     /// count only if they are of memory files.
     pub fn of(pid: u32) -> Census {
-        let maps = std::fs::read_to_string(of(pid, "maps")).unwrap_or_default();
-        Census {
-            files: entries(of(pid, "fd")),
-            threads: entries(of(pid, "task")),
-            mappings: maps.lines().filter(|line| line.contains("memfd:")).count(),
-            large: maps.lines().filter(|line| bytes_of(line) > ALLOCATOR_BYTES).count(),
+        let mut all = Census { files: 0, threads: 0, mappings: 0, large: 0 };
+        for pid in family_of(pid) {
+            let maps = std::fs::read_to_string(of(pid, "maps")).unwrap_or_default();
+            all.files += entries(of(pid, "fd"));
+            all.threads += entries(of(pid, "task"));
+            all.mappings += maps.lines().filter(|line| line.contains("memfd:")).count();
+            all.large += maps.lines().filter(|line| bytes_of(line) > ALLOCATOR_BYTES).count();
         }
+        all
     }
 
     /// Counts once a process has come to rest: twice the same, some time apart.
@@ -89,10 +93,14 @@ impl Census {
     }
 }
 
-/// How often the threads of a process have been put on a processor. One that sleeps is not.
+/// How often the threads of a process, and of those that it has made, have been put on a processor.
+/// One that sleeps is not.
 pub fn switches_of(pid: u32) -> u64 {
-    let tasks = std::fs::read_dir(of(pid, "task")).into_iter().flatten().flatten();
+    let family = family_of(pid).into_iter();
+    let tasks = family.flat_map(|pid| std::fs::read_dir(of(pid, "task")));
     tasks
+        .flatten()
+        .flatten()
         .filter_map(|task| std::fs::read_to_string(task.path().join("status")).ok())
         .map(|status| {
             let count = |name| field(&status, name).and_then(|n| n.parse::<u64>().ok());
