@@ -33,11 +33,11 @@ pub struct Sabotage {
 pub(crate) struct Saboteur {
     plan: Option<Sabotage>,
     /// Commands that were handed out since it was armed.
-    seen: u64,
+    pub(crate) seen: u64,
     /// The command that was struck first.
     first: Option<(&'static str, Executor, Vec<PageNo>)>,
-    /// What was struck, for the message of a test.
-    pub(crate) struck: Vec<String>,
+    /// The names of what was struck.
+    pub(crate) struck: Vec<&'static str>,
 }
 
 impl Saboteur {
@@ -47,8 +47,8 @@ impl Saboteur {
 
     /// Whether the command is struck, and how.
     fn strikes(&mut self, command: &Command) -> Option<StepErrorKind> {
-        let plan = self.plan.as_mut().filter(|plan| plan.times > 0)?;
         self.seen += 1;
+        let plan = self.plan.as_mut().filter(|plan| plan.times > 0)?;
         let like_first = self.first.as_ref().is_some_and(|(name, executor, pages)| {
             let same = *name == command.name() && *executor == command.executor();
             same && (pages.is_empty() || pages.iter().any(|&page| touches(command.runs(), page)))
@@ -62,7 +62,7 @@ impl Saboteur {
             self.first = Some((command.name(), command.executor(), pages));
         }
         plan.times = plan.times.saturating_sub(1);
-        self.struck.push(crate::log::describe(command));
+        self.struck.push(command.name());
         Some(plan.kind)
     }
 }

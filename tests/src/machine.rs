@@ -74,6 +74,8 @@ pub(crate) enum Work {
     ProgramTick,
     /// An operator resets a card.
     Reset(CardId),
+    /// A card that stood still goes on, unless it is to be reset.
+    GoOn(CardId),
     /// Something happens at a card's port, in that life of it.
     Port(CardId, u64, Step),
 }
@@ -212,6 +214,13 @@ impl Machine {
             Work::CpuTick => self.cpu_tick(),
             Work::CardTick(card) => self.card_tick(card),
             Work::Port(card, life, step) => self.run_port(card, life, step),
+            Work::GoOn(card) => {
+                let state = &self.cards[usize::from(card.0)];
+                if state.stalled && !state.suspect && !state.halted {
+                    self.go_on(card);
+                }
+                Ok(())
+            }
             Work::HostileTick => {
                 self.hostile_tick();
                 Ok(())

@@ -45,7 +45,10 @@ impl Machine {
         let refused = self.sabotaged(&Command::Ring(card, step.clone()));
         if refused == Some(StepErrorKind::TimedOut) {
             self.stall(card);
+            let at = self.much_later();
+            self.agenda.at(at, Work::GoOn(card));
         }
+        let refused = refused.filter(|kind| *kind != StepErrorKind::TimedOut);
         let refused = refused.or_else(|| self.ring_command_fails(card));
         self.card_mut(card).ring.push_back(Queued { step, generation, refused });
         self.kick_ring(card);

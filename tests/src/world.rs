@@ -132,9 +132,10 @@ impl World {
         self.machine.saboteur = Saboteur::new(plan);
     }
 
-    /// Ends a sabotage; gives the commands that it struck.
-    pub fn end_sabotage(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.machine.saboteur).struck
+    /// Ends a sabotage; gives the names of the commands that it struck, and how many it saw.
+    pub fn end_sabotage(&mut self) -> (Vec<&'static str>, u64) {
+        let saboteur = std::mem::take(&mut self.machine.saboteur);
+        (saboteur.struck, saboteur.seen)
     }
 
     /// Nothing is planned for copies any more.

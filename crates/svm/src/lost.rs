@@ -137,7 +137,9 @@ impl Driver {
     fn drop_mapper(&mut self, card: CardId) {
         let gone = AgentSet::only(card.agent());
         let ranges: Vec<PageRange> = self.space.objects().map(|object| object.range).collect();
-        for range in ranges {
+        for range in
+            ranges.into_iter().flat_map(|range| self.table.touched(range)).collect::<Vec<_>>()
+        {
             self.table.for_each_mut(range, |_, entry| entry.directory.unmap(gone));
         }
         self.late_stops.retain(|late| !late.is_of(card));

@@ -11,6 +11,7 @@
 //! Lock order: the driver, then one card. A thread that holds a card's lock takes no other.
 
 mod assemble;
+mod audit;
 mod cards;
 mod carry_out;
 mod jobs;
