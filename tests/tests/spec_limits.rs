@@ -38,9 +38,7 @@ impl Bed {
     fn done(&mut self, request: Request) -> Outcome {
         self.ask(request);
         while let Some(command) = self.driver.poll_command() {
-            let (command, epoch) = (command.id, command.epoch);
-            let now = Time::from_nanos(self.next);
-            self.driver.handle(now, Event::Done { command, epoch, result: Ok(()) });
+            self.driver.handle(Time::from_nanos(self.next), command.header().done(Ok(())));
         }
         match self.driver.poll_reply() {
             Some(Reply::Request { result: Ok(outcome), .. }) => outcome,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Driver;
 use crate::chain::{Chain, Pending, Stage};
-use crate::command::{Executor, Op, Run};
+use crate::command::{Executor, RingOp, Run};
 use crate::event::{StepError, StepErrorKind};
 use crate::fault::FaultKey;
 use crate::frames::Frames;
@@ -238,7 +238,7 @@ impl Driver {
         for card in agents.iter().filter_map(farside_types::AgentId::card) {
             if !self.is_dead(card.memory()) {
                 let runs = [Run { page, count: 1, src: frame, dst: frame }].as_slice().into();
-                let op = Op::CardUnmap { runs };
+                let op = RingOp::Unmap { runs };
                 self.loose(card, op);
             }
         }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Driver;
 use crate::chain::{End, Fill, Part, Transition};
-use crate::command::{Op, Run};
+use crate::command::{RingOp, Run};
 use crate::event::{Advice, Request};
 use crate::fault::Work;
 use crate::mutation::Mutation;
@@ -380,7 +380,7 @@ impl Driver {
         let frame = self.frame_at(page, entry, memory);
         self.table.get_mut(page).directory.map(agent, rights);
         let runs = [Run { page, count: 1, src: frame, dst: frame }].as_slice().into();
-        let op = Op::CardMap { runs, memory, rights };
+        let op = RingOp::Map { runs, memory, rights };
         self.loose(card, op);
     }
 

@@ -302,3 +302,43 @@ fn a_server_that_sends_a_byte_at_a_time_does_not_lengthen_a_wait() {
     assert!(begin.elapsed() < limit * 20, "waited {:?}", begin.elapsed());
     server.join().unwrap();
 }
+
+#[test]
+fn what_comes_with_a_reply_is_dealt_with_at_once() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    theirs.set_read_timeout(Some(LIMIT)).unwrap();
+    let server = thread::spawn(move || {
+        let mut engine = engine(Limits::default());
+        let mut device = Registers::default();
+        let mut answered = Vec::new();
+        // The answer to the read and a request go out as one.
+        while device.served == 0 {
+            let count = theirs.read(engine.space()).unwrap();
+            engine.received(count, Vec::new()).unwrap();
+            engine.serve(&mut device).unwrap();
+            let mut output = Vec::new();
+            while let Some(transmit) = engine.transmit() {
+                output.extend_from_slice(transmit.bytes);
+                let count = transmit.bytes.len();
+                engine.sent(count);
+            }
+            if device.served > 0 {
+                output.extend(Header::command(0x8000, Command::DMA_READ, 16).encode());
+                output.extend(0u64.to_le_bytes());
+                output.extend(4u64.to_le_bytes());
+            }
+            theirs.write_all(&output).unwrap();
+        }
+        // The client does nothing more; the answer comes all the same.
+        answered.resize(36, 0);
+        theirs.read_exact(&mut answered).unwrap();
+        answered
+    });
+    let memory = Box::new(Counter(0));
+    let mut client =
+        UnixClient::new(Connection::new(ours), Limits::default(), LIMIT, memory).unwrap();
+    let mut data = [0; 4];
+    client.region_read(region::BAR0, 0, &mut data).unwrap();
+    assert_eq!(data, [7; 4]);
+    assert_eq!(server.join().unwrap()[..4], [0, 0x80, 11, 0]);
+}

@@ -33,6 +33,7 @@ use farside_svm::{
 use farside_types::{Asid, CardId, CommandId, Epoch, JobId, PageRange, RequestId, Time, VirtAddr};
 
 use crate::error::LiveError;
+use crate::execute::HostWork;
 use crate::memories::Memories;
 use crate::ring_card::{CardPlace, RingCard};
 use crate::times::{TimeSpent, Times};
@@ -123,7 +124,7 @@ pub(crate) enum Port {
 struct Core {
     driver: DriverBox,
     /// Commands for the host's processors that nobody has taken yet.
-    host: VecDeque<Command>,
+    host: VecDeque<HostWork>,
     /// Drains that wait for accesses in flight.
     draining: HashMap<CommandId, Epoch>,
     answered: HashMap<RequestId, Result<Outcome, RequestError>>,

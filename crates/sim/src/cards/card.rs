@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use farside_card::{Location, Lookup, MappedRun, Mmu};
-use farside_svm::{CardFault, Command, Executor, Need, Op, Run};
+use farside_svm::{CardFault, Command, Need, RingOp, Run, Step};
 use farside_types::{
     Access, Asid, CardId, CommandId, FaultId, MemoryId, PageNo, PeId, Rights, Span,
 };
@@ -22,7 +22,7 @@ const PE: PeId = PeId(0);
 pub(super) struct Card {
     mmu: Mmu,
     /// Commands in order; the host's software has come to those that are ready.
-    commands: VecDeque<Command>,
+    commands: VecDeque<Step<RingOp>>,
     ready: BTreeSet<CommandId>,
     /// The first command has taken translations away and waits for accesses in flight.
     draining: bool,
@@ -79,9 +79,9 @@ impl Card {
 impl CardMachine {
     /// The driver gave a command: it takes its place in the card's order.
     pub(super) fn announce(&mut self, command: &Command) -> Result<(), CardsError> {
-        if let Executor::Card(card) = command.executor {
-            self.known(card)?;
-            self.cards[usize::from(card.0)].commands.push_back(command.clone());
+        if let Command::Ring(card, step) = command {
+            self.known(*card)?;
+            self.cards[usize::from(card.0)].commands.push_back(step.clone());
         }
         Ok(())
     }
@@ -99,43 +99,42 @@ impl CardMachine {
             let Some(first) = state.commands.front() else {
                 return Ok(());
             };
-            if !state.ready.contains(&first.id) {
+            if !state.ready.contains(&first.header.id) {
                 return Ok(());
             }
             let command = first.clone();
-            if !self.carry_out(card, &command)? {
+            if !self.carry_out(card, &command.op)? {
                 return Ok(());
             }
             let state = &mut self.cards[usize::from(card.0)];
             state.commands.pop_front();
-            state.ready.remove(&command.id);
+            state.ready.remove(&command.header.id);
             state.draining = false;
-            self.finished(&command);
+            self.finished(&command.header);
         }
     }
 
     /// Carries a command out; `false` if it waits for accesses in flight.
-    fn carry_out(&mut self, card: CardId, command: &Command) -> Result<bool, CardsError> {
-        match &command.op {
-            Op::CardUnmap { runs } => return Ok(self.take_away(card, runs, None)),
-            Op::CardProtect { runs, rights } => {
+    fn carry_out(&mut self, card: CardId, op: &RingOp) -> Result<bool, CardsError> {
+        match op {
+            RingOp::Unmap { runs } => return Ok(self.take_away(card, runs, None)),
+            RingOp::Protect { runs, rights } => {
                 return Ok(self.take_away(card, runs, Some(*rights)));
             }
-            Op::CardMap { runs, memory, rights } => self.map(card, runs, *memory, *rights)?,
-            Op::CardResume { faults } => {
+            RingOp::Map { runs, memory, rights } => self.map(card, runs, *memory, *rights)?,
+            RingOp::Resume { faults } => {
                 for &fault in faults.iter() {
                     self.resume(fault)?;
                 }
             }
-            Op::CardCancel { faults, reason } => {
+            RingOp::Cancel { faults, reason } => {
                 let open = faults.iter().find_map(|id| self.faults.get(id));
                 if let Some(&Fault { card, page, .. }) = open {
                     let (at, reason) = (self.now(), *reason);
                     return Err(CardsError::Cancelled { at, card, page, reason });
                 }
             }
-            Op::CardLaunch { job } => self.start(card, *job)?,
-            op => return Err(self.broken(format!("{card} cannot do {}", op.name()))),
+            RingOp::Launch { job } => self.start(card, *job)?,
         }
         Ok(true)
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use farside_svm::placement::{PlacementScheme, Sample};
 use farside_svm::{
-    Capabilities, CardFault, Command, Config, Driver, Event, Executor, Need, Op, Outcome,
-    PrefetchConfig, Reply, Request, Run, Stats,
+    Capabilities, CardFault, Command, Config, Driver, Event, Need, Outcome, PrefetchConfig, Reply,
+    Request, RingOp, Run, Stats, TransferOp,
 };
 use farside_types::{
     Access as Kind, BLOCK_PAGES, CancelReason, CardId, FaultId, JobId, MAX_CARDS, MemoryId, PageNo,
@@ -151,7 +151,7 @@ impl Machine {
             let pages = buffer_pages(buffer);
             let bytes = pages.next_multiple_of(BLOCK_PAGES) * u64::from(PAGE_LINES) * LINE_BYTES;
             let request = Request::Alloc { bytes, name: Arc::from(buffer.name.as_str()) };
-            self.handle(Event::Request { id: RequestId(index as u64), request })?;
+            self.handle(Event::Request { id: RequestId(index as u64), request });
             let range = match self.driver.poll_reply() {
                 Some(Reply::Request { result: Ok(Outcome::Allocated(range)), .. }) => range,
                 Some(Reply::Request { result: Err(source), .. }) => {
@@ -170,7 +170,7 @@ impl Machine {
                     let now = self.now();
                     self.driver.handle(now, Event::HostFault { page, access: Kind::Write });
                 }
-                self.dispatch()?;
+                self.dispatch();
             }
             // What the program sets up counts for nobody.
             self.by_page.fill(PageCounts::default());
@@ -180,11 +180,11 @@ impl Machine {
 
     /// Ends the launch that runs, if one does, and starts the next on every GPU.
     pub(super) fn begin_launch(&mut self, launch: u64) -> Result<(), ReplayError> {
-        self.end_launch()?;
+        self.end_launch();
         for gpu in 0..self.gpus.len() {
             let (job, card) = (JobId(self.jobs), self.gpus[gpu].card);
             self.jobs += 1;
-            self.handle(Event::Launch { job, card, stream: StreamId(u32::from(card.0)) })?;
+            self.handle(Event::Launch { job, card, stream: StreamId(u32::from(card.0)) });
             if self.gpus[gpu].job != Some(job) {
                 return Err(self.broken(format!("launch {launch} does not start on {card}")));
             }
@@ -192,19 +192,18 @@ impl Machine {
         Ok(())
     }
 
-    fn end_launch(&mut self) -> Result<(), ReplayError> {
+    fn end_launch(&mut self) {
         for gpu in 0..self.gpus.len() {
             if let Some(job) = self.gpus[gpu].job.take() {
-                self.handle(Event::JobDone { job })?;
+                self.handle(Event::JobDone { job });
             }
         }
-        Ok(())
     }
 
     /// Carries one access out, with the fault before it and the notice after it.
     pub(super) fn access(&mut self, access: Access) -> Result<(), ReplayError> {
         self.accesses += 1;
-        self.wake()?;
+        self.wake();
         let gpu = usize::from(access.place.gpu);
         let page = self.page(access)?;
         let mut mapping = self.gpus[gpu].mapped[page as usize];
@@ -225,7 +224,10 @@ impl Machine {
             counts.remote += u32::from(!local);
         }
         self.sample(gpu, page);
-        if local { Ok(()) } else { self.count_remote(gpu, page) }
+        if !local {
+            self.count_remote(gpu, page);
+        }
+        Ok(())
     }
 
     /// The page of an access, counted from the first of the arena.
@@ -267,7 +269,7 @@ impl Machine {
         let need = Need::Page(ARENA_START.offset(u64::from(page)), kind);
         self.answered = None;
         let (card, fault) = (self.gpus[gpu].card, CardFault { id, need });
-        self.handle(Event::CardFaults { card, faults: &[fault] })?;
+        self.handle(Event::CardFaults { card, faults: &[fault] });
         self.wait_for_answer()?;
         Moves::of(self.driver.stats()).since(before, &mut self.gpus[gpu].counts);
         match self.answered {
@@ -292,7 +294,7 @@ impl Machine {
             };
             now = now.max(at);
             self.driver.handle_timeout(now);
-            self.dispatch_at(now)?;
+            self.dispatch_at(now);
         }
         match self.answered {
             Some(_) => Ok(()),
@@ -300,13 +302,13 @@ impl Machine {
         }
     }
 
-    fn count_remote(&mut self, gpu: usize, page: u32) -> Result<(), ReplayError> {
+    fn count_remote(&mut self, gpu: usize, page: u32) {
         let first = page - page % self.group_pages;
         let state = &mut self.gpus[gpu];
         let count = &mut state.remote[(page / self.group_pages) as usize];
         *count += 1;
         if *count < self.threshold {
-            return Ok(());
+            return;
         }
         *count = 0;
         state.counts.notices += 1;
@@ -314,9 +316,8 @@ impl Machine {
         let card = state.card;
         let start = ARENA_START.offset(u64::from(first));
         let pages = PageRange::new(start, u64::from(self.group_pages));
-        self.handle(Event::CounterNotice { card, pages, count: self.threshold })?;
+        self.handle(Event::CounterNotice { card, pages, count: self.threshold });
         Moves::of(self.driver.stats()).since(before, &mut self.gpus[gpu].counts);
-        Ok(())
     }
 
     fn sample(&mut self, gpu: usize, page: u32) {
@@ -332,16 +333,16 @@ impl Machine {
     }
 
     /// Does what has become due: the scheme's ticks and samples.
-    fn wake(&mut self) -> Result<(), ReplayError> {
+    fn wake(&mut self) {
         let now = self.now();
         if self.driver.poll_timeout().is_some_and(|at| at <= now) {
             self.driver.handle_timeout(now);
-            self.dispatch()?;
+            self.dispatch();
         }
         let gpus = self.gpus.len();
         let due = self.samples.as_mut().filter(|samples| samples.next <= now);
         let Some(Samples { every, next, counts, touched }) = due else {
-            return Ok(());
+            return;
         };
         *next = now + *every;
         touched.sort_unstable();
@@ -351,69 +352,71 @@ impl Machine {
             accesses: std::mem::take(&mut counts[at]),
         });
         let samples: Vec<Sample> = taken.collect();
-        self.handle(Event::Samples { samples: &samples })
+        self.handle(Event::Samples { samples: &samples });
     }
 
     fn now(&self) -> Time {
         Time::ZERO + Span::from_nanos(self.accesses)
     }
 
-    fn handle(&mut self, event: Event<'_>) -> Result<(), ReplayError> {
+    fn handle(&mut self, event: Event<'_>) {
         let now = self.now();
         self.driver.handle(now, event);
-        self.dispatch()
+        self.dispatch();
     }
 
-    fn dispatch(&mut self) -> Result<(), ReplayError> {
-        self.dispatch_at(self.now())
+    fn dispatch(&mut self) {
+        self.dispatch_at(self.now());
     }
 
     /// Carries out what the driver says, until it says nothing more.
-    fn dispatch_at(&mut self, now: Time) -> Result<(), ReplayError> {
+    fn dispatch_at(&mut self, now: Time) {
         while let Some(command) = self.driver.poll_command() {
-            let (id, epoch) = (command.id, command.epoch);
-            self.carry_out(command)?;
-            self.driver.handle(now, Event::Done { command: id, epoch, result: Ok(()) });
+            let header = *command.header();
+            self.carry_out(command);
+            self.driver.handle(now, header.done(Ok(())));
         }
-        Ok(())
     }
 
-    fn carry_out(&mut self, command: Command) -> Result<(), ReplayError> {
-        if let Executor::Card(card) = command.executor {
-            return self.of_ring(usize::from(card.0), &command.op);
+    fn carry_out(&mut self, command: Command) {
+        match command {
+            Command::Ring(card, step) => self.of_ring(usize::from(card.0), &step.op),
+            Command::Transfer(_, step) => self.count_copies(&step.op),
+            // The program of a replay touches nothing on the CPU.
+            Command::Host(_) => {}
         }
-        if let (Op::Copy { runs, .. }, false) = (&command.op, self.by_page.is_empty()) {
+    }
+
+    fn count_copies(&mut self, op: &TransferOp) {
+        if let (TransferOp::Copy { runs, .. }, false) = (op, self.by_page.is_empty()) {
             for page in numbers(runs) {
                 self.by_page[page].copies += 1;
             }
         }
-        Ok(())
     }
 
     /// A command of a GPU's ring.
-    fn of_ring(&mut self, gpu: usize, op: &Op) -> Result<(), ReplayError> {
+    fn of_ring(&mut self, gpu: usize, op: &RingOp) {
         let Gpu { mapped, job: running, .. } = &mut self.gpus[gpu];
         match op {
-            Op::CardMap { runs, memory, rights } => {
+            RingOp::Map { runs, memory, rights } => {
                 numbers(runs).for_each(|page| mapped[page] = Mapping::new(*memory, *rights));
             }
-            Op::CardUnmap { runs } => {
+            RingOp::Unmap { runs } => {
                 numbers(runs).for_each(|page| mapped[page] = Mapping::default());
             }
-            Op::CardProtect { runs, rights } => {
+            RingOp::Protect { runs, rights } => {
                 numbers(runs).for_each(|page| mapped[page] = mapped[page].with(*rights));
             }
-            Op::CardResume { .. } => self.answered = Some(Ok(())),
-            Op::CardCancel { reason, .. } => self.answered = Some(Err(*reason)),
-            Op::CardLaunch { job } => *running = Some(*job),
-            op => return Err(self.broken(format!("a GPU's ring cannot do {}", op.name()))),
+            RingOp::Resume { .. } => self.answered = Some(Ok(())),
+            RingOp::Cancel { reason, .. } => self.answered = Some(Err(*reason)),
+            RingOp::Launch { job } => *running = Some(*job),
         }
-        Ok(())
     }
 
     /// After the last access: the driver's tables must be right.
     pub(super) fn finish(mut self, scheme: &str) -> Result<Report, ReplayError> {
-        self.end_launch()?;
+        self.end_launch();
         self.driver.check().map_err(|what| self.broken(what))?;
         let gpus: Vec<Counts> = self.gpus.iter().map(|gpu| gpu.counts).collect();
         let touched = (0..).zip(&self.by_page).filter(|(_, counts)| counts.gpus != 0);

@@ -39,7 +39,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use farside_svm::{Command, Driver, Event, Executor, Op, Reply, Stats};
+use farside_svm::{Command, Driver, Event, Reply, Stats};
 use farside_types::{
     CardId, CommandId, Epoch, FaultId, FrameNo, JobId, MemoryId, PageNo, PageRange, Span, StreamId,
     Time,
@@ -314,14 +314,13 @@ impl Machine {
 
     fn dispatch(&mut self, command: Command) -> Result<(), SimError> {
         self.note_command(&command);
-        match (command.executor, &command.op) {
-            (Executor::Card(card), _) => self.submit(card, command),
-            (_, Op::Copy { .. } | Op::Fill { .. }) => self.transfer_start(command),
-            (Executor::HostCpu, _) => {
-                self.host_submit(host::Work::Operation(command));
+        match command {
+            Command::Ring(card, step) => self.submit(card, step),
+            Command::Transfer(_, step) => self.transfer_start(step),
+            Command::Host(step) => {
+                self.host_submit(host::Work::Operation(step));
                 Ok(())
             }
-            (executor, op) => Err(self.broken(format!("{executor:?} cannot do {}", op.name()))),
         }
     }
 
