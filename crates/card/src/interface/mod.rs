@@ -24,7 +24,7 @@ pub use command::{
 };
 pub use completion::{CompletionEntry, Status};
 pub use crc::{Crc32, crc32};
-pub use extent::{DmaAddr, EXTENT_BYTES, EXTENTS_MAX, Extent};
+pub use extent::{DmaAddr, EXTENT_BYTES, EXTENTS_MAX, Extent, LIST_PAGES_MAX};
 pub use fault_record::{FaultHead, FaultRecord, FaultWants, RANGES_PER_RECORD};
 pub use link_frame::{
     LINK_HEADER_BYTES, LINK_LAST, LINK_MAGIC, LINK_PAYLOAD_BYTES, LINK_PAYLOAD_BYTES_MAX,
