@@ -74,7 +74,7 @@ nothing_twice() {
 failure_is_told() {
     ! farside sweep "$scratch/failing.toml" --cache "$scratch/failing" --out "$scratch/failing.csv" \
         --on ray --python "$PYTHON" 2>"$scratch/failing.log" &&
-        grep -q "there is no placement scheme" "$scratch/failing.log" &&
+        grep -q "the trace uses 4" "$scratch/failing.log" &&
         [ "$(wc -l <"$scratch/failing.csv")" -eq 3 ]
 }
 
@@ -102,7 +102,8 @@ END
 cat >"$scratch/failing.toml" <<END
 [[grid]]
 traces = ["$fixtures/mm.bin.zst"]
-schemes = ["on-touch", "in-touch"]
+schemes = ["on-touch"]
+set = { "gpu.count" = [4, 2] }
 END
 
 check "the table of a Ray cluster is that of local processes" same_table

@@ -1,7 +1,7 @@
 //! Loads and stores: looking a translation up, performing an access through it, and the rules
 //! that every access is held to.
 
-use farside_svm::{Op, Place};
+use farside_svm::{Place, Run};
 use farside_types::{Access, AgentId, CardId, MemoryId, PageNo, Rights};
 
 use crate::access::{Cargo, Flight, Who, WordAccess, WordOp};
@@ -229,8 +229,8 @@ impl Machine {
         for transfer in self.transfers.values().filter(|transfer| !self.is_outdated(transfer)) {
             let (from, to) = transfer.ends();
             let silent = matches!(transfer.fate, Fate::Silent);
-            let id = transfer.command.id;
-            for run in transfer.command.op.runs() {
+            let id = transfer.command.header().id;
+            for run in transfer.command.runs() {
                 let at = |place: Option<Place>, first: farside_types::FrameNo| {
                     place == Some(Place::Memory(translation.memory))
                         && translation.frame.0 >= first.0
@@ -349,7 +349,7 @@ fn describe(agent: AgentId, access: WordAccess, translation: Translation) -> Str
     )
 }
 
-/// Whether a command is about a page.
-pub(crate) fn touches(op: &Op, page: PageNo) -> bool {
-    op.runs().iter().any(|run| run.pages().contains(page))
+/// Whether one of the runs has a page.
+pub(crate) fn touches(runs: &[Run], page: PageNo) -> bool {
+    runs.iter().any(|run| run.pages().contains(page))
 }

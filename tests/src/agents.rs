@@ -1,6 +1,6 @@
 //! Agents: threads of the program and jobs on cards, and the accesses that they make.
 
-use farside_svm::{CardFault, Need, Op};
+use farside_svm::{CardFault, HostOp, Need};
 use farside_types::{Access, AgentId, CardId, FaultId, GROUP_PAGES, JobId, PageNo, PageRange};
 
 use crate::access::{Fault, Who, WordAccess};
@@ -316,8 +316,8 @@ impl Machine {
     }
 
     /// The driver answers faults of the host.
-    pub(crate) fn forget_told(&mut self, op: &Op) {
-        if let Op::HostMap { runs, .. } | Op::HostPoison { runs } = op {
+    pub(crate) fn forget_told(&mut self, op: &HostOp) {
+        if let HostOp::Map { runs, .. } | HostOp::Poison { runs } = op {
             for page in runs.iter().flat_map(|run| run.pages().pages()) {
                 self.cpu.told.remove(&page);
             }

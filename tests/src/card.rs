@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use farside_svm::{Command, Op, StepErrorKind};
+use farside_svm::{RingOp, Step, StepErrorKind};
 use farside_types::{CardId, FaultId, PageNo, Rights, Time};
 
 use crate::memory::Translation;
@@ -11,8 +11,8 @@ use crate::port::Port;
 /// A command in the ring.
 #[derive(Clone, Debug)]
 pub(crate) struct Queued {
-    pub(crate) command: Command,
-    /// For a `CardMap`: the life of the memory when it was handed out.
+    pub(crate) step: Step<RingOp>,
+    /// For a mapping: the life of the memory when it was handed out.
     pub(crate) generation: u32,
     /// The card refuses it, when it comes to it.
     pub(crate) refused: Option<StepErrorKind>,
@@ -106,16 +106,16 @@ impl Card {
 
     /// Whether an invalidation of the page waits in the ring.
     pub(crate) fn will_unmap(&self, page: PageNo) -> bool {
-        self.ring.iter().any(|queued| match &queued.command.op {
-            Op::CardUnmap { runs } => runs.iter().any(|run| run.pages().contains(page)),
+        self.ring.iter().any(|queued| match &queued.step.op {
+            RingOp::Unmap { runs } => runs.iter().any(|run| run.pages().contains(page)),
             _ => false,
         })
     }
 
     /// Whether a translation that may be written through waits in the ring.
     pub(crate) fn will_write(&self, page: PageNo) -> bool {
-        self.ring.iter().any(|queued| match &queued.command.op {
-            Op::CardMap { runs, rights: Rights::ReadWrite, .. } => {
+        self.ring.iter().any(|queued| match &queued.step.op {
+            RingOp::Map { runs, rights: Rights::ReadWrite, .. } => {
                 runs.iter().any(|run| run.pages().contains(page))
             }
             _ => false,

@@ -61,7 +61,10 @@ impl World {
     }
 
     /// Frees everything; then every card must have all its frames to give.
-    fn tidy_up(&mut self) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// The rule that was broken.
+    pub fn tidy_up(&mut self) -> Result<(), Failure> {
         self.machine.broken_page = None;
         self.machine.hostility = Hostility::none();
         for range in self.machine.allocations.clone() {

@@ -4,9 +4,7 @@
 //! What a command that failed has done nobody knows: of the host's calls a part of the pages, more
 //! than the answer says; of a card's, nothing.
 
-use std::mem::{Discriminant, discriminant};
-
-use farside_svm::{Command, Executor, Op, StepError, StepErrorKind, Wait};
+use farside_svm::{Command, Executor, RingOp, Step, StepError, StepErrorKind, Wait};
 use farside_types::{CardId, PageNo};
 
 use crate::accesses::touches;
@@ -35,11 +33,11 @@ pub struct Sabotage {
 pub(crate) struct Saboteur {
     plan: Option<Sabotage>,
     /// Commands that were handed out since it was armed.
-    seen: u64,
+    pub(crate) seen: u64,
     /// The command that was struck first.
-    first: Option<(Discriminant<Op>, Executor, Vec<PageNo>)>,
-    /// What was struck, for the message of a test.
-    pub(crate) struck: Vec<String>,
+    first: Option<(&'static str, Executor, Vec<PageNo>)>,
+    /// The names of what was struck.
+    pub(crate) struck: Vec<&'static str>,
 }
 
 impl Saboteur {
@@ -49,22 +47,22 @@ impl Saboteur {
 
     /// Whether the command is struck, and how.
     fn strikes(&mut self, command: &Command) -> Option<StepErrorKind> {
-        let plan = self.plan.as_mut().filter(|plan| plan.times > 0)?;
         self.seen += 1;
-        let like_first = self.first.as_ref().is_some_and(|(op, executor, pages)| {
-            let same = *op == discriminant(&command.op) && *executor == command.executor;
-            same && (pages.is_empty() || pages.iter().any(|&page| touches(&command.op, page)))
+        let plan = self.plan.as_mut().filter(|plan| plan.times > 0)?;
+        let like_first = self.first.as_ref().is_some_and(|(name, executor, pages)| {
+            let same = *name == command.name() && *executor == command.executor();
+            same && (pages.is_empty() || pages.iter().any(|&page| touches(command.runs(), page)))
         });
         let first = self.first.is_none() && self.seen == plan.at + 1;
         if !first && !like_first {
             return None;
         }
         if first {
-            let pages = flat(command.op.runs()).map(|(page, ..)| page).collect();
-            self.first = Some((discriminant(&command.op), command.executor, pages));
+            let pages = flat(command.runs()).map(|(page, ..)| page).collect();
+            self.first = Some((command.name(), command.executor(), pages));
         }
         plan.times = plan.times.saturating_sub(1);
-        self.struck.push(crate::log::describe(command));
+        self.struck.push(command.name());
         Some(plan.kind)
     }
 }
@@ -73,7 +71,7 @@ impl Machine {
     /// Whether a command fails on purpose, and how.
     pub(crate) fn sabotaged(&mut self, command: &Command) -> Option<StepErrorKind> {
         let kind = self.saboteur.strikes(command)?;
-        self.say('!', format!("{} is struck: {kind:?}", command.id.0));
+        self.say('!', format!("{} is struck: {kind:?}", command.id().0));
         Some(kind)
     }
 
@@ -83,8 +81,7 @@ impl Machine {
     }
 
     /// How many pages a call of the host did before it failed, and how many it says.
-    pub(crate) fn partly(&mut self, command: &Command) -> (u64, u64) {
-        let pages = command.op.pages();
+    pub(crate) fn partly(&mut self, pages: u64) -> (u64, u64) {
         let said = self.rng.below(pages);
         (said + self.rng.below(pages - said + 1), said)
     }
@@ -101,33 +98,32 @@ impl Machine {
 
     /// A card refuses the head of its ring.
     pub(crate) fn refuse(&mut self, card: CardId, head: &Queued, kind: StepErrorKind) {
-        let command = &head.command;
-        self.say('!', format!("{card} refuses {} {}", command.id.0, command.op.name()));
-        self.note_failure(command);
-        match &command.op {
-            Op::CardUnmap { .. } | Op::CardProtect { .. } => {
+        let Step { header, op } = &head.step;
+        self.say('!', format!("{card} refuses {} {}", header.id.0, op.name()));
+        self.note_failure(op.runs());
+        match op {
+            RingOp::Unmap { .. } | RingOp::Protect { .. } => {
                 let state = self.card_mut(card);
                 state.doubtful = true;
                 // It was to be carried out before whatever comes next, and nothing comes next.
-                state.halted |= command.wait == Wait::Posted;
+                state.halted |= header.wait == Wait::Posted;
                 state.stalled |= state.halted;
                 state.deaf |= state.halted;
             }
-            Op::CardMap { .. } => {
-                let pages: Vec<PageNo> = flat(command.op.runs()).map(|(page, ..)| page).collect();
+            RingOp::Map { runs, .. } => {
+                let pages: Vec<PageNo> = flat(runs).map(|(page, ..)| page).collect();
                 self.card_mut(card).not_mapped.extend(pages);
             }
-            Op::CardLaunch { job } => self.job_mut(*job).state = JobState::Asked,
-            Op::CardResume { faults } | Op::CardCancel { faults, .. } => {
+            RingOp::Launch { job } => self.job_mut(*job).state = JobState::Asked,
+            RingOp::Resume { faults } | RingOp::Cancel { faults, .. } => {
                 for id in faults.iter() {
                     self.faults.get_mut(id).into_iter().for_each(|fault| fault.answered = false);
                 }
                 self.card_mut(card).answers_refused = true;
             }
-            _ => {}
         }
         let at = self.soon();
-        self.complete(command, at, Err(StepError { pages_done: 0, kind }));
+        self.complete(header, at, Err(StepError { pages_done: 0, kind }));
     }
 
     /// The driver says that a card is broken: somebody has to reset it.

@@ -18,7 +18,7 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-use farside_svm::{Command, Op, Wait};
+use farside_svm::{Command, HostOp, RingOp, TransferOp, Wait};
 use farside_types::Time;
 
 /// Lines kept.
@@ -53,28 +53,31 @@ impl Log {
 
 /// A command in one line.
 pub(crate) fn describe(command: &Command) -> String {
-    let wait = if command.wait == Wait::Awaited { 'A' } else { 'P' };
-    let mut text = format!(
-        "{} {:?} {wait} {} {}",
-        command.id.0,
-        command.executor,
-        command.reason,
-        command.op.name()
-    );
-    match &command.op {
-        Op::CardMap { memory, rights, .. } => _ = write!(text, " {memory} {rights:?}"),
-        Op::HostMap { rights, .. } | Op::HostProtect { rights, .. } => {
-            _ = write!(text, " {rights:?}");
-        }
-        Op::CardProtect { rights, .. } => _ = write!(text, " {rights:?}"),
-        Op::CardResume { faults } => _ = write!(text, " {faults:?}"),
-        Op::CardCancel { faults, reason } => _ = write!(text, " {faults:?} {reason:?}"),
-        Op::CardLaunch { job } => _ = write!(text, " {job}"),
-        Op::Copy { from, to, .. } => _ = write!(text, " {from:?} to {to:?}"),
-        Op::Fill { memory, .. } => _ = write!(text, " {memory}"),
-        _ => {}
+    let header = command.header();
+    let wait = if header.wait == Wait::Awaited { 'A' } else { 'P' };
+    let (executor, name) = (command.executor(), command.name());
+    let mut text = format!("{} {executor:?} {wait} {} {name}", header.id.0, header.reason);
+    match command {
+        Command::Host(step) => match &step.op {
+            HostOp::Map { rights, .. } | HostOp::Protect { rights, .. } => {
+                _ = write!(text, " {rights:?}");
+            }
+            HostOp::Unmap { .. } | HostOp::Release { .. } | HostOp::Poison { .. } => {}
+        },
+        Command::Ring(_, step) => match &step.op {
+            RingOp::Map { memory, rights, .. } => _ = write!(text, " {memory} {rights:?}"),
+            RingOp::Protect { rights, .. } => _ = write!(text, " {rights:?}"),
+            RingOp::Resume { faults } => _ = write!(text, " {faults:?}"),
+            RingOp::Cancel { faults, reason } => _ = write!(text, " {faults:?} {reason:?}"),
+            RingOp::Launch { job } => _ = write!(text, " {job}"),
+            RingOp::Unmap { .. } => {}
+        },
+        Command::Transfer(_, step) => match &step.op {
+            TransferOp::Copy { from, to, .. } => _ = write!(text, " {from:?} to {to:?}"),
+            TransferOp::Fill { memory, .. } => _ = write!(text, " {memory}"),
+        },
     }
-    for run in command.op.runs() {
+    for run in command.runs() {
         _ = write!(text, " {:#x}+{} {}->{}", run.page.0, run.count, run.src.0, run.dst.0);
     }
     text

@@ -6,7 +6,7 @@ use crate::job::{JobFailure, JobState};
 use crate::machine::{Machine, Parcel, Work};
 use crate::rings::GONE;
 use crate::violation::Violation;
-use farside_svm::{Executor, Op};
+use farside_svm::Executor;
 
 impl Machine {
     /// The machine thinks of something nasty.
@@ -30,8 +30,8 @@ impl Machine {
             let now = self.now;
             self.agenda.at(now, Work::Reset(card));
         }
-        let rude = knobs.spurious_notice > 0 && self.cards[usize::from(index)].port.is_some();
-        if healthy && rude && self.rng.chance(100) {
+        let nasty = knobs.spurious_notice > 0 && self.cards[usize::from(index)].port.is_some();
+        if healthy && nasty && self.rng.chance(100) {
             self.abort_a_job(card);
         }
         if healthy && self.rng.chance(knobs.spurious_notice) {
@@ -93,11 +93,9 @@ impl Machine {
     /// The pages of the drains in a card's ring: those that it can only read, and the others.
     fn told_to_let_go(&self, card: CardId) -> (Vec<PageNo>, Vec<PageNo>) {
         let state = &self.cards[usize::from(card.0)];
-        let drains = state.ring.iter().filter(|queued| {
-            matches!(queued.command.op, Op::CardUnmap { .. } | Op::CardProtect { .. })
-        });
+        let drains = state.ring.iter().filter(|queued| queued.step.op.drains());
         let pages = drains
-            .flat_map(|queued| queued.command.op.runs().iter().flat_map(|run| run.pages().pages()));
+            .flat_map(|queued| queued.step.op.runs().iter().flat_map(|run| run.pages().pages()));
         // A translation that fell out of the TLB is one that the driver cannot know of.
         // One that waits in the ring with more rights is one that the card may have taken, for all
         // that the driver knows.
@@ -185,24 +183,24 @@ impl Machine {
         if behind_rings {
             // Its connection is gone, and nobody answers.
             let dma = Executor::CardDma(card);
-            self.transfers.retain(|_, transfer| transfer.command.executor != dma);
+            self.transfers.retain(|_, transfer| transfer.command.executor() != dma);
             return;
         }
         for queued in ring {
             let at = self.soon();
-            self.complete(&queued.command, at, Err(GONE));
+            self.complete(&queued.step.header, at, Err(GONE));
         }
         let silent: Vec<_> = self
             .transfers
             .values()
             .filter(|transfer| transfer.fate == crate::Fate::Silent)
-            .filter(|transfer| uses(&transfer.command.executor, card))
-            .map(|transfer| transfer.command.clone())
+            .filter(|transfer| uses(&transfer.command.executor(), card))
+            .map(|transfer| *transfer.command.header())
             .collect();
-        for command in silent {
-            self.transfers.remove(&command.id);
+        for header in silent {
+            self.transfers.remove(&header.id);
             let at = self.soon();
-            self.complete(&command, at, Err(GONE));
+            self.complete(&header, at, Err(GONE));
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The machine: memories, tables, agents and executors on virtual time. It carries out what the
-//! driver commands, as late and as rudely as the knobs allow, and watches every access.
+//! driver commands, as late and as badly as the knobs allow, and watches every access.
 //!
 //! It does not own the driver; the [`crate::World`] passes commands in and events out. What each
 //! part does is beside it: `accesses` (loads and stores and their rules), `rings` (commands of a
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use farside_svm::Capabilities;
-use farside_svm::{CardFault, Command, Config, Limits, Request, StepError};
+use farside_svm::{CardFault, Command, Config, Header, Limits, Request, StepError};
 use farside_types::{
     Access, CardId, CommandId, Epoch, FaultId, JobId, MemoryId, PageNo, PageRange, RequestId, Span,
     StreamId, Time,
@@ -29,7 +29,7 @@ use crate::oracle::OpenRequest;
 use crate::port::Step;
 use crate::prng::Prng;
 use crate::reference::{Content, Reference};
-use crate::transfers::{Fate, Transfer};
+use crate::transfers::{Fate, OffRing, Transfer};
 use crate::violation::Violation;
 
 /// Something on its way to the driver.
@@ -74,6 +74,8 @@ pub(crate) enum Work {
     ProgramTick,
     /// An operator resets a card.
     Reset(CardId),
+    /// A card that stood still goes on, unless it is to be reset.
+    GoOn(CardId),
     /// Something happens at a card's port, in that life of it.
     Port(CardId, u64, Step),
 }
@@ -212,6 +214,13 @@ impl Machine {
             Work::CpuTick => self.cpu_tick(),
             Work::CardTick(card) => self.card_tick(card),
             Work::Port(card, life, step) => self.run_port(card, life, step),
+            Work::GoOn(card) => {
+                let state = &self.cards[usize::from(card.0)];
+                if state.stalled && !state.suspect && !state.halted {
+                    self.go_on(card);
+                }
+                Ok(())
+            }
             Work::HostileTick => {
                 self.hostile_tick();
                 Ok(())
@@ -220,9 +229,25 @@ impl Machine {
         }
     }
 
+    /// Takes a command that the driver hands out.
+    pub(crate) fn take(&mut self, command: Command) -> Result<(), Violation> {
+        match command {
+            Command::Ring(card, step) => {
+                self.accept_ring(card, &step)?;
+                self.enqueue(card, step);
+                Ok(())
+            }
+            Command::Host(step) => {
+                self.forget_told(&step.op);
+                self.begin_transfer(OffRing::Host(step))
+            }
+            Command::Transfer(mover, step) => self.begin_transfer(OffRing::Bytes(mover, step)),
+        }
+    }
+
     /// Tells the driver that a command is done; sometimes twice.
-    pub(crate) fn complete(&mut self, command: &Command, at: Time, result: Result<(), StepError>) {
-        let parcel = || Parcel::Done(command.id, command.epoch, result);
+    pub(crate) fn complete(&mut self, header: &Header, at: Time, result: Result<(), StepError>) {
+        let parcel = || Parcel::Done(header.id, header.epoch, result);
         self.agenda.at(at, Work::Deliver(parcel()));
         if self.rng.chance(self.hostility.duplicate_completion) {
             let again = at + Span::from_nanos(self.rng.between(1, self.hostility.delay_ns_max));

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use farside_svm::{Command, Executor, Op, Phase, Place, Run, Runs, Wait};
+use farside_svm::{
+    Command, Header, HostOp, Mover, Phase, Place, RingOp, Run, Runs, Step, TransferOp, Wait,
+};
 use farside_types::{
     Access, AgentId, CardId, CommandId, Epoch, FaultId, FrameNo, JobId, MemoryId, PageNo,
     PageRange, Reason, Rights, StreamId,
@@ -39,30 +41,25 @@ impl Hand {
         Hand { machine, told: Vec::new(), next: 0 }
     }
 
-    fn give(&mut self, executor: Executor, op: Op) -> Result<(), Violation> {
+    fn give(&mut self, order: impl Into<Order>) -> Result<(), Violation> {
         self.next += 1;
-        let command = Command {
+        let header = Header {
             id: CommandId(self.next),
             epoch: Epoch(0),
-            executor,
             wait: Wait::Awaited,
             phase: Phase::Copy,
             reason: Reason::Demand,
-            op,
         };
-        match executor {
-            Executor::Card(card) => {
-                self.machine.accept_ring(card, &command)?;
-                self.machine.enqueue(card, command);
-                Ok(())
-            }
-            _ => self.machine.begin_transfer(command),
-        }
+        self.machine.take(match order.into() {
+            Order::Host(op) => Command::Host(Step { header, op }),
+            Order::Ring(op) => Command::Ring(CARD, Step { header, op }),
+            Order::Transfer(mover, op) => Command::Transfer(mover, Step { header, op }),
+        })
     }
 
     /// Gives a command and lets everything happen that is due.
-    fn run(&mut self, executor: Executor, op: Op) -> Result<(), Violation> {
-        self.give(executor, op)?;
+    fn run(&mut self, order: impl Into<Order>) -> Result<(), Violation> {
+        self.give(order)?;
         self.rest()
     }
 
@@ -85,8 +82,8 @@ impl Hand {
 
     /// Fills the page's frame on the card and maps it there.
     fn bring(&mut self, page: PageNo, frame: u32) -> Result<(), Violation> {
-        self.run(Executor::HostCpu, Op::Fill { memory: ON_CARD, runs: runs(page, frame) })?;
-        self.run(Executor::Card(CARD), map(page, frame))
+        self.run(TransferOp::Fill { memory: ON_CARD, runs: runs(page, frame) })?;
+        self.run(map(page, frame))
     }
 
     fn access(&mut self, agent: AgentId, access: WordAccess) -> Result<(), Violation> {
@@ -96,8 +93,39 @@ impl Hand {
 
     fn launch(&mut self) -> Result<JobId, Violation> {
         let (job, _) = self.machine.ask_launch(CARD, StreamId(0), Script::default().lingering());
-        self.run(Executor::Card(CARD), Op::CardLaunch { job })?;
+        self.run(RingOp::Launch { job })?;
         Ok(job)
+    }
+}
+
+/// What is to be done; bytes are moved by the CPU if nobody else is named.
+enum Order {
+    Host(HostOp),
+    Ring(RingOp),
+    Transfer(Mover, TransferOp),
+}
+
+impl From<HostOp> for Order {
+    fn from(op: HostOp) -> Order {
+        Order::Host(op)
+    }
+}
+
+impl From<RingOp> for Order {
+    fn from(op: RingOp) -> Order {
+        Order::Ring(op)
+    }
+}
+
+impl From<TransferOp> for Order {
+    fn from(op: TransferOp) -> Order {
+        Order::Transfer(Mover::HostCpu, op)
+    }
+}
+
+impl From<(Mover, TransferOp)> for Order {
+    fn from((mover, op): (Mover, TransferOp)) -> Order {
+        Order::Transfer(mover, op)
     }
 }
 
@@ -110,17 +138,17 @@ fn host_runs(page: PageNo) -> Runs {
     runs(page, (page.0 - ARENA_START.0) as u32)
 }
 
-fn map(page: PageNo, frame: u32) -> Op {
-    Op::CardMap { runs: runs(page, frame), memory: ON_CARD, rights: Rights::ReadWrite }
+fn map(page: PageNo, frame: u32) -> RingOp {
+    RingOp::Map { runs: runs(page, frame), memory: ON_CARD, rights: Rights::ReadWrite }
 }
 
-fn host_map(page: PageNo) -> Op {
-    Op::HostMap { runs: host_runs(page), rights: Rights::ReadWrite }
+fn host_map(page: PageNo) -> HostOp {
+    HostOp::Map { runs: host_runs(page), rights: Rights::ReadWrite }
 }
 
-fn copy_out(page: PageNo, frame: u32) -> Op {
+fn copy_out(page: PageNo, frame: u32) -> TransferOp {
     let (from, to) = (Place::Memory(MemoryId::HOST), Place::Memory(ON_CARD));
-    Op::Copy { from, to, runs: runs(page, frame) }
+    TransferOp::Copy { from, to, runs: runs(page, frame) }
 }
 
 fn says<T: std::fmt::Debug>(result: Result<T, Violation>, words: &str) {
@@ -131,11 +159,11 @@ fn says<T: std::fmt::Debug>(result: Result<T, Violation>, words: &str) {
 #[test]
 fn a_move_in_the_right_order_passes_and_carries_the_bytes() -> Result<(), Violation> {
     let mut hand = Hand::new();
-    hand.run(Executor::HostCpu, host_map(PAGE))?;
+    hand.run(host_map(PAGE))?;
     hand.access(AgentId::CPU, WordAccess::increment(PAGE, 1))?;
-    hand.run(Executor::HostCpu, Op::HostUnmap { runs: host_runs(PAGE) })?;
-    hand.run(Executor::HostCpu, copy_out(PAGE, 3))?;
-    hand.run(Executor::Card(CARD), map(PAGE, 3))?;
+    hand.run(HostOp::Unmap { runs: host_runs(PAGE) })?;
+    hand.run(copy_out(PAGE, 3))?;
+    hand.run(map(PAGE, 3))?;
     hand.access(CARD.agent(), WordAccess::increment(PAGE, 1))?;
     assert_eq!(hand.machine.reference.page(PAGE)[1], 2);
     assert_eq!(hand.told.len(), 4);
@@ -145,8 +173,8 @@ fn a_move_in_the_right_order_passes_and_carries_the_bytes() -> Result<(), Violat
 #[test]
 fn a_copy_before_the_cpu_is_stopped_is_seen() -> Result<(), Violation> {
     let mut hand = Hand::new();
-    hand.run(Executor::HostCpu, host_map(PAGE))?;
-    hand.give(Executor::HostCpu, copy_out(PAGE, 3))?;
+    hand.run(host_map(PAGE))?;
+    hand.give(copy_out(PAGE, 3))?;
     says(hand.access(AgentId::CPU, WordAccess::store(PAGE, 0)), "source of");
     Ok(())
 }
@@ -156,7 +184,7 @@ fn a_write_beside_another_copy_that_is_mapped_is_seen() -> Result<(), Violation>
     let mut hand = Hand::new();
     hand.launch()?;
     hand.bring(PAGE, 3)?;
-    hand.run(Executor::HostCpu, host_map(PAGE))?;
+    hand.run(host_map(PAGE))?;
     says(hand.access(AgentId::CPU, WordAccess::store(PAGE, 0)), "still has the page mapped");
     Ok(())
 }
@@ -165,8 +193,8 @@ fn a_write_beside_another_copy_that_is_mapped_is_seen() -> Result<(), Violation>
 fn a_posted_invalidation_on_an_idle_card_is_no_reason_to_object() -> Result<(), Violation> {
     let mut hand = Hand::new();
     hand.bring(PAGE, 3)?;
-    hand.run(Executor::HostCpu, host_map(PAGE))?;
-    hand.give(Executor::Card(CARD), Op::CardUnmap { runs: runs(PAGE, 3) })?;
+    hand.run(host_map(PAGE))?;
+    hand.give(RingOp::Unmap { runs: runs(PAGE, 3) })?;
     hand.access(AgentId::CPU, WordAccess::store(PAGE, 0))?;
     hand.rest()?;
     assert!(hand.machine.translation(CARD.agent(), PAGE).is_none());
@@ -176,7 +204,7 @@ fn a_posted_invalidation_on_an_idle_card_is_no_reason_to_object() -> Result<(), 
 #[test]
 fn a_fresh_page_that_was_not_filled_is_seen() -> Result<(), Violation> {
     let mut hand = Hand::new();
-    says(hand.run(Executor::Card(CARD), map(PAGE, 3)), "maps page");
+    says(hand.run(map(PAGE, 3)), "maps page");
     Ok(())
 }
 
@@ -185,7 +213,7 @@ fn a_stale_copy_is_seen_by_the_load() -> Result<(), Violation> {
     let mut hand = Hand::new();
     hand.bring(PAGE, 3)?;
     hand.access(CARD.agent(), WordAccess::increment(PAGE, 0))?;
-    hand.run(Executor::HostCpu, host_map(PAGE))?;
+    hand.run(host_map(PAGE))?;
     says(hand.access(AgentId::CPU, WordAccess::load(PAGE, 0)), "was written last");
     Ok(())
 }
@@ -205,7 +233,7 @@ fn a_drain_waits_for_what_is_in_flight() -> Result<(), Violation> {
     hand.bring(PAGE, 3)?;
     let held = hand.machine.hit(CARD.agent(), PAGE, Access::Write).expect("mapped");
     hand.machine.hold_group(CARD, job, vec![(PAGE, Access::Write, held)]);
-    hand.give(Executor::Card(CARD), Op::CardUnmap { runs: runs(PAGE, 3) })?;
+    hand.give(RingOp::Unmap { runs: runs(PAGE, 3) })?;
     let before = hand.told.len();
     while let Some((at, work)) = hand.machine.agenda.pop() {
         hand.machine.now = at;
@@ -224,8 +252,8 @@ fn a_drain_waits_for_what_is_in_flight() -> Result<(), Violation> {
 fn a_frame_of_a_silent_copy_must_not_be_used() -> Result<(), Violation> {
     let mut hand = Hand::new();
     hand.machine.planned_fates.push_back(Fate::Silent);
-    hand.give(Executor::HostCpu, copy_out(PAGE, 3))?;
-    hand.give(Executor::HostCpu, copy_out(PAGE.offset(1), 3))?;
+    hand.give(copy_out(PAGE, 3))?;
+    hand.give(copy_out(PAGE.offset(1), 3))?;
     says(hand.rest(), "may still write");
     Ok(())
 }
@@ -234,9 +262,9 @@ fn a_frame_of_a_silent_copy_must_not_be_used() -> Result<(), Violation> {
 fn a_failed_copy_leaves_bytes_that_no_load_accepts() -> Result<(), Violation> {
     let mut hand = Hand::new();
     hand.machine.planned_fates.push_back(Fate::Fails(0));
-    hand.run(Executor::HostCpu, copy_out(PAGE, 3))?;
+    hand.run(copy_out(PAGE, 3))?;
     assert!(hand.told.iter().any(|told| matches!(told, Parcel::Done(_, _, Err(_)))));
-    hand.run(Executor::Card(CARD), map(PAGE, 3))?;
+    hand.run(map(PAGE, 3))?;
     says(hand.access(CARD.agent(), WordAccess::load(PAGE, 3)), "was written last");
     Ok(())
 }
@@ -248,15 +276,15 @@ fn a_fault_is_answered_once_and_finds_its_page() -> Result<(), Violation> {
     hand.machine.raise_word(CARD, job, WordAccess::load(PAGE, 0));
     let id = *hand.machine.faults.keys().next().expect("a fault");
     hand.rest()?;
-    let resume = || Op::CardResume { faults: [id].into() };
-    says(hand.give(Executor::Card(CARD), resume()), "before the driver was told");
+    let resume = || RingOp::Resume { faults: [id].into() };
+    says(hand.give(resume()), "before the driver was told");
     let open = |fault: &mut Fault| fault.delivered = true;
     open(hand.machine.faults.get_mut(&id).expect("open"));
-    hand.give(Executor::Card(CARD), resume())?;
-    says(hand.give(Executor::Card(CARD), resume()), "a second time");
+    hand.give(resume())?;
+    says(hand.give(resume()), "a second time");
     says(hand.rest(), "is not there");
-    let unknown = Op::CardResume { faults: [FaultId(99)].into() };
-    says(hand.give(Executor::Card(CARD), unknown), "not open");
+    let unknown = RingOp::Resume { faults: [FaultId(99)].into() };
+    says(hand.give(unknown), "not open");
     Ok(())
 }
 
@@ -296,10 +324,10 @@ fn two_jobs_of_one_stream_at_a_time_are_seen() -> Result<(), Violation> {
 #[test]
 fn an_executor_that_does_not_reach_a_memory_is_seen() {
     let mut hand = Hand::new();
-    let fill = Op::Fill { memory: ON_CARD, runs: runs(PAGE, 0) };
-    says(hand.give(Executor::CardDma(CARD), fill), "does not reach");
-    let wrong_frame = Op::HostMap { runs: runs(PAGE, 5), rights: Rights::Read };
-    says(hand.give(Executor::HostCpu, wrong_frame), "not at its own frame");
+    let fill = TransferOp::Fill { memory: ON_CARD, runs: runs(PAGE, 0) };
+    says(hand.give((Mover::CardDma(CARD), fill)), "does not reach");
+    let wrong_frame = HostOp::Map { runs: runs(PAGE, 5), rights: Rights::Read };
+    says(hand.give(wrong_frame), "not at its own frame");
 }
 
 #[test]
@@ -308,7 +336,7 @@ fn a_lost_card_answers_everything_with_gone() -> Result<(), Violation> {
     let job = hand.launch()?;
     hand.bring(PAGE, 3)?;
     hand.machine.lose(CARD);
-    hand.run(Executor::Card(CARD), Op::CardUnmap { runs: runs(PAGE, 3) })?;
+    hand.run(RingOp::Unmap { runs: runs(PAGE, 3) })?;
     assert!(hand.told.iter().any(|told| matches!(told, Parcel::Done(_, _, Err(_)))));
     assert_eq!(hand.machine.jobs[&job].state, JobState::Done);
     assert!(hand.machine.facts.was_lost(PAGE));

@@ -381,19 +381,22 @@ impl Machine {
 
     /// Judges an eviction: it never takes a pinned page (driver rule 9).
     pub(crate) fn judge_eviction(&self, command: &farside_svm::Command) -> Result<(), Violation> {
-        use farside_svm::{Executor, Op, Place};
-        let from = match (&command.op, command.executor) {
-            (Op::Copy { from: Place::Memory(from), .. }, _) => *from,
-            (Op::CardUnmap { .. }, Executor::Card(card)) => card.memory(),
-            _ => return Ok(()),
+        use farside_svm::{Command, Place, RingOp};
+        let from = match command {
+            Command::Transfer(_, step) => match step.op.source() {
+                Some(Place::Memory(from)) => from,
+                Some(Place::Bounce(_)) | None => return Ok(()),
+            },
+            Command::Ring(card, step) if matches!(step.op, RingOp::Unmap { .. }) => card.memory(),
+            Command::Ring(..) | Command::Host(_) => return Ok(()),
         };
-        let pinned = command.op.runs().iter().flat_map(|run| run.pages().pages()).find(|&page| {
+        let pinned = command.runs().iter().flat_map(|run| run.pages().pages()).find(|&page| {
             self.facts.get(page).is_some_and(|facts| facts.live && facts.pins.contains(&from))
         });
         ensure!(
-            command.reason != farside_types::Reason::Eviction || pinned.is_none(),
+            command.header().reason != farside_types::Reason::Eviction || pinned.is_none(),
             "{} evicts {pinned:?}, which is pinned at {from}",
-            command.id
+            command.id()
         );
         Ok(())
     }

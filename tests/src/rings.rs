@@ -1,6 +1,6 @@
 //! Commands of a card, carried out in the order of its ring.
 
-use farside_svm::{Command, Executor, Op, Run, StepError, StepErrorKind};
+use farside_svm::{Command, Executor, RingOp, Run, Step, StepError, StepErrorKind};
 use farside_types::{
     CancelReason, CardId, FaultId, FrameNo, JobId, MemoryId, PageNo, Rights, Span, Time,
 };
@@ -26,28 +26,31 @@ pub(crate) const GONE: StepError = StepError { pages_done: 0, kind: StepErrorKin
 
 impl Machine {
     /// Puts a command on its card's ring.
-    pub(crate) fn enqueue(&mut self, card: CardId, command: Command) {
+    pub(crate) fn enqueue(&mut self, card: CardId, step: Step<RingOp>) {
         let state = &self.cards[usize::from(card.0)];
-        if state.lost && state.behind_rings && !matches!(command.op, Op::CardLaunch { .. }) {
+        if state.lost && state.behind_rings && !matches!(step.op, RingOp::Launch { .. }) {
             return; // nobody is there to answer
         }
         if state.lost {
             let at = self.soon();
-            return self.complete(&command, at, Err(GONE));
+            return self.complete(&step.header, at, Err(GONE));
         }
         if self.cards[usize::from(card.0)].port.is_some() {
-            return self.submit(card, command);
+            return self.submit(card, step);
         }
-        let generation = match &command.op {
-            Op::CardMap { memory, .. } => self.memory(*memory).generation,
+        let generation = match &step.op {
+            RingOp::Map { memory, .. } => self.memory(*memory).generation,
             _ => 0,
         };
-        let refused = self.sabotaged(&command);
+        let refused = self.sabotaged(&Command::Ring(card, step.clone()));
         if refused == Some(StepErrorKind::TimedOut) {
             self.stall(card);
+            let at = self.much_later();
+            self.agenda.at(at, Work::GoOn(card));
         }
+        let refused = refused.filter(|kind| *kind != StepErrorKind::TimedOut);
         let refused = refused.or_else(|| self.ring_command_fails(card));
-        self.card_mut(card).ring.push_back(Queued { command, generation, refused });
+        self.card_mut(card).ring.push_back(Queued { step, generation, refused });
         self.kick_ring(card);
     }
 
@@ -88,31 +91,30 @@ impl Machine {
         ring.head_begun = false;
         let at = done.max(Time(ring.last_completion.0 + 1));
         ring.last_completion = at;
-        self.complete(&head.command, at, Ok(()));
+        self.complete(&head.step.header, at, Ok(()));
         self.kick_ring(card);
         Ok(())
     }
 
     /// Carries one command out; false while it drains.
     fn carry_out(&mut self, card: CardId, head: &Queued) -> Result<bool, Violation> {
-        let command = &head.command;
+        let Step { header, op } = &head.step;
         if !self.cards[usize::from(card.0)].head_begun {
-            self.say('x', format!("{} {} {}", command.id.0, card, command.op.name()));
+            self.say('x', format!("{} {} {}", header.id.0, card, op.name()));
             self.card_mut(card).head_begun = true;
         }
-        match &command.op {
-            Op::CardUnmap { runs } => Ok(self.unmap(card, runs)),
-            Op::CardProtect { runs, rights } => Ok(self.protect(card, runs, *rights)),
-            Op::CardMap { runs, memory, rights } => {
+        match op {
+            RingOp::Unmap { runs } => Ok(self.unmap(card, runs)),
+            RingOp::Protect { runs, rights } => Ok(self.protect(card, runs, *rights)),
+            RingOp::Map { runs, memory, rights } => {
                 self.map(card, head, runs, *memory, *rights).map(|()| true)
             }
-            Op::CardResume { faults } => self.resume(card, faults).map(|()| true),
-            Op::CardCancel { faults, reason } => {
+            RingOp::Resume { faults } => self.resume(card, faults).map(|()| true),
+            RingOp::Cancel { faults, reason } => {
                 self.cancel(card, faults, *reason);
                 Ok(true)
             }
-            Op::CardLaunch { job } => self.start(card, *job).map(|()| true),
-            _ => Ok(true),
+            RingOp::Launch { job } => self.start(card, *job).map(|()| true),
         }
     }
 
@@ -150,7 +152,7 @@ impl Machine {
         memory: MemoryId,
         rights: Rights,
     ) -> Result<(), Violation> {
-        let id = head.command.id;
+        let id = head.step.header.id;
         let dangling =
             self.memory(memory).generation != head.generation || self.memory(memory).lost;
         for (page, _, frame) in flat(runs) {
@@ -275,26 +277,27 @@ impl Machine {
     }
 
     /// Judges a command of a ring when it is handed out.
-    pub(crate) fn accept_ring(&mut self, card: CardId, command: &Command) -> Result<(), Violation> {
-        let id = command.id;
+    pub(crate) fn accept_ring(
+        &mut self,
+        card: CardId,
+        step: &Step<RingOp>,
+    ) -> Result<(), Violation> {
+        let id = step.header.id;
         ensure!(
             usize::from(card.0) < self.cards.len(),
             "{id} goes to {card}, which does not exist"
         );
-        match &command.op {
-            Op::CardMap { memory, .. } => ensure!(
+        match &step.op {
+            RingOp::Map { memory, .. } => ensure!(
                 self.capabilities.can_map(card.agent(), *memory),
                 "{id} maps {memory} for {card}, which cannot reach it"
             ),
-            Op::CardResume { faults } => self.accept_answers(id, card, faults, None)?,
-            Op::CardCancel { faults, reason } => {
+            RingOp::Resume { faults } => self.accept_answers(id, card, faults, None)?,
+            RingOp::Cancel { faults, reason } => {
                 self.accept_answers(id, card, faults, Some(*reason))?;
             }
-            Op::CardLaunch { job } => self.accept_launch(card, *job)?,
-            Op::CardUnmap { .. } | Op::CardProtect { .. } => {}
-            other => {
-                return Err(Violation(format!("{id}: a ring cannot carry out {}", other.name())));
-            }
+            RingOp::Launch { job } => self.accept_launch(card, *job)?,
+            RingOp::Unmap { .. } | RingOp::Protect { .. } => {}
         }
         Ok(())
     }
@@ -320,6 +323,7 @@ impl Machine {
         faults: &[FaultId],
         reason: Option<CancelReason>,
     ) -> Result<(), Violation> {
+        ensure!(!faults.is_empty(), "{id} answers no fault");
         for fault_id in faults {
             if self.forgotten.contains(fault_id) {
                 continue;
@@ -341,7 +345,8 @@ impl Machine {
 
     /// A drain and the like: who may be the executor of what.
     pub(crate) fn is_trip(command: &Command) -> bool {
-        command.wait == farside_svm::Wait::Awaited && command.executor != Executor::HostCpu
+        let awaited = command.header().wait == farside_svm::Wait::Awaited;
+        awaited && command.executor() != Executor::HostCpu
     }
 
     /// The time after which an unanswered command comes back from the dead.

@@ -1,7 +1,10 @@
 //! Commands in no ring: paging calls of the host, copies and fills. They act in any order.
 
-use farside_svm::{Command, Executor, Op, Place, Run, StepError, StepErrorKind};
-use farside_types::{AgentId, CardId, FrameNo, MemoryId, PageNo, Rights, Time};
+use farside_svm::{
+    Command, Executor, Header, HostOp, Mover, Place, Run, Step, StepError, StepErrorKind,
+    TransferOp,
+};
+use farside_types::{AgentId, CardId, CommandId, FrameNo, MemoryId, PageNo, Rights, Time};
 
 use crate::accesses::{host_frame, touches};
 use crate::machine::{Machine, Work};
@@ -23,10 +26,55 @@ pub enum Fate {
     Silent,
 }
 
+/// A command in no ring.
+#[derive(Clone, Debug)]
+pub(crate) enum OffRing {
+    /// A paging call of the host.
+    Host(Step<HostOp>),
+    /// A copy or fill.
+    Bytes(Mover, Step<TransferOp>),
+}
+
+impl OffRing {
+    pub(crate) fn header(&self) -> &Header {
+        match self {
+            OffRing::Host(step) => &step.header,
+            OffRing::Bytes(_, step) => &step.header,
+        }
+    }
+
+    pub(crate) fn runs(&self) -> &[Run] {
+        match self {
+            OffRing::Host(step) => step.op.runs(),
+            OffRing::Bytes(_, step) => step.op.runs(),
+        }
+    }
+
+    /// The whole command, for those who look at any.
+    fn command(&self) -> Command {
+        match self.clone() {
+            OffRing::Host(step) => Command::Host(step),
+            OffRing::Bytes(mover, step) => Command::Transfer(mover, step),
+        }
+    }
+
+    pub(crate) fn executor(&self) -> Executor {
+        self.command().executor()
+    }
+
+    /// Source and destination.
+    fn ends(&self) -> (Option<Place>, Option<Place>) {
+        match self {
+            OffRing::Host(_) => (None, None),
+            OffRing::Bytes(_, step) => (step.op.source(), Some(step.op.destination())),
+        }
+    }
+}
+
 /// A command that was handed out and is not answered yet.
 #[derive(Clone, Debug)]
 pub(crate) struct Transfer {
-    pub(crate) command: Command,
+    pub(crate) command: OffRing,
     pub(crate) fate: Fate,
     /// When it was handed out.
     issued: Time,
@@ -37,39 +85,32 @@ pub(crate) struct Transfer {
 impl Transfer {
     /// Source and destination.
     pub(crate) fn ends(&self) -> (Option<Place>, Option<Place>) {
-        ends(&self.command.op)
-    }
-}
-
-fn ends(op: &Op) -> (Option<Place>, Option<Place>) {
-    match *op {
-        Op::Copy { from, to, .. } => (Some(from), Some(to)),
-        Op::Fill { memory, .. } => (None, Some(Place::Memory(memory))),
-        _ => (None, None),
+        self.command.ends()
     }
 }
 
 impl Machine {
     /// Takes a command that is in no ring.
-    pub(crate) fn begin_transfer(&mut self, command: Command) -> Result<(), Violation> {
+    pub(crate) fn begin_transfer(&mut self, command: OffRing) -> Result<(), Violation> {
         self.accept_transfer(&command)?;
         let by_port = self.port_of(&command);
-        if by_port.is_some_and(|card| self.cards[usize::from(card.0)].lost) {
+        let card = by_port.as_ref().map(|(card, _)| *card);
+        if card.is_some_and(|card| self.cards[usize::from(card.0)].lost) {
             return Ok(()); // nobody is there to answer
         }
         let mut fate = self.decide_fate(&command);
-        if by_port.is_some_and(|card| self.cards[usize::from(card.0)].stalled) {
+        if card.is_some_and(|card| self.cards[usize::from(card.0)].stalled) {
             fate = Fate::Silent;
         }
-        let id = command.id;
-        let generations = self.generations(&command.op);
+        let id = command.header().id;
+        let generations = self.generations(&command);
         if fate != Fate::Well {
-            self.note_failure(&command);
+            self.note_failure(command.runs());
         }
         let transfer = Transfer { command, fate, issued: self.now, generations };
-        self.transfers.insert(id, transfer.clone());
-        if let Some(card) = by_port {
-            self.submit(card, transfer.command);
+        self.transfers.insert(id, transfer);
+        if let Some((card, step)) = by_port {
+            self.submit_transfer(card, &step);
             return Ok(());
         }
         if fate == Fate::Silent {
@@ -82,12 +123,10 @@ impl Machine {
         Ok(())
     }
 
-    /// The card behind rings that carries a command out.
-    fn port_of(&self, command: &Command) -> Option<CardId> {
-        match command.executor {
-            Executor::CardDma(card) if self.cards[usize::from(card.0)].behind_rings => Some(card),
-            _ => None,
-        }
+    /// The card behind rings that carries a command out, and what it is to do.
+    fn port_of(&self, command: &OffRing) -> Option<(CardId, Step<TransferOp>)> {
+        let OffRing::Bytes(Mover::CardDma(card), step) = command else { return None };
+        self.cards[usize::from(card.0)].behind_rings.then(|| (*card, step.clone()))
     }
 
     /// Whether the driver has waited for it as long as it waits.
@@ -97,65 +136,76 @@ impl Machine {
 
     /// The ring of a card stands still: what its page DMA has to do gets no answer in time.
     pub(crate) fn silence_port(&mut self, card: CardId) {
-        let of_card: Vec<Command> = self
+        let of_card: Vec<OffRing> = self
             .transfers
             .values_mut()
-            .filter(|transfer| transfer.command.executor == Executor::CardDma(card))
+            .filter(|transfer| transfer.command.executor() == Executor::CardDma(card))
             .map(|transfer| {
                 transfer.fate = Fate::Silent;
                 transfer.command.clone()
             })
             .collect();
         for command in of_card {
-            self.note_failure(&command);
-            self.mark_doubtful(card, ends(&command.op).1);
+            self.note_failure(command.runs());
+            self.mark_doubtful(card, command.ends().1);
         }
     }
 
     /// Whether a memory at one of its ends is gone or has begun another life: it will do nothing
     /// any more.
     pub(crate) fn is_outdated(&self, transfer: &Transfer) -> bool {
-        self.end_is_lost(&transfer.command.op)
-            || self.generations(&transfer.command.op) != transfer.generations
+        self.end_is_lost(&transfer.command)
+            || self.generations(&transfer.command) != transfer.generations
     }
 
     /// The lives of the memories at both ends.
-    fn generations(&self, op: &Op) -> (u32, u32) {
+    fn generations(&self, command: &OffRing) -> (u32, u32) {
         let life = |place| match place {
             Some(Place::Memory(memory)) => self.memory(memory).generation,
             _ => 0,
         };
-        let (from, to) = ends(op);
+        let (from, to) = command.ends();
         (life(from), life(to))
     }
 
-    pub(crate) fn note_failure(&mut self, command: &Command) {
+    pub(crate) fn note_failure(&mut self, runs: &[Run]) {
         self.facts.last_failure = self.stamp;
-        for run in command.op.runs() {
+        for run in runs {
             self.facts.each(run.pages(), |facts| facts.failed = true);
         }
     }
 
-    fn decide_fate(&mut self, command: &Command) -> Fate {
-        let sabotaged = self.sabotaged(command);
-        if ends(&command.op).1.is_none() {
-            let kind = sabotaged.or_else(|| self.host_call_fails());
-            return kind.map_or(Fate::Well, |kind| {
-                let (done, said) = self.partly(command);
-                Fate::Refused(done, said, kind)
-            });
+    fn decide_fate(&mut self, command: &OffRing) -> Fate {
+        let sabotaged = self.sabotaged(&command.command());
+        match command {
+            OffRing::Host(step) => {
+                let kind = sabotaged.or_else(|| self.host_call_fails());
+                kind.map_or(Fate::Well, |kind| {
+                    let (done, said) = self.partly(step.op.pages());
+                    Fate::Refused(done, said, kind)
+                })
+            }
+            OffRing::Bytes(mover, step) => self.fate_of_bytes(*mover, &step.op, sabotaged),
         }
-        let card = match command.executor {
-            Executor::CardDma(card) | Executor::Link(card, _) => Some(card),
-            Executor::HostCpu | Executor::Card(_) => None,
+    }
+
+    fn fate_of_bytes(
+        &mut self,
+        mover: Mover,
+        op: &TransferOp,
+        sabotaged: Option<StepErrorKind>,
+    ) -> Fate {
+        let card = match mover {
+            Mover::CardDma(card) | Mover::Link(card, _) => Some(card),
+            Mover::HostCpu => None,
         };
-        let to = ends(&command.op).1;
+        let to = Some(op.destination());
         if let Some(kind) = sabotaged {
             if let (StepErrorKind::TimedOut, Some(card)) = (kind, card) {
                 self.mark_doubtful(card, to);
                 return Fate::Silent;
             }
-            return Fate::Fails(self.rng.below(command.op.pages()));
+            return Fate::Fails(self.rng.below(op.pages()));
         }
         if let Some(planned) = self.planned_fates.pop_front() {
             if let (Fate::Silent, Some(card)) = (planned, card) {
@@ -163,8 +213,8 @@ impl Machine {
             }
             return planned;
         }
-        if let Some(page) = self.broken_page.filter(|&page| touches(&command.op, page)) {
-            let before = flat(command.op.runs()).take_while(|entry| entry.0 != page);
+        if let Some(page) = self.broken_page.filter(|&page| touches(op.runs(), page)) {
+            let before = flat(op.runs()).take_while(|entry| entry.0 != page);
             return Fate::Fails(before.count() as u64);
         }
         if let Some(card) = card.filter(|_| self.rng.chance(self.hostility.silent_copy)) {
@@ -172,7 +222,7 @@ impl Machine {
             return Fate::Silent;
         }
         if self.rng.chance(self.hostility.copy_failure) {
-            return Fate::Fails(self.rng.below(command.op.pages()));
+            return Fate::Fails(self.rng.below(op.pages()));
         }
         Fate::Well
     }
@@ -190,41 +240,42 @@ impl Machine {
     }
 
     /// A command acts, and its answer goes on its way.
-    pub(crate) fn run_transfer(&mut self, id: farside_types::CommandId) -> Result<(), Violation> {
+    pub(crate) fn run_transfer(&mut self, id: CommandId) -> Result<(), Violation> {
         let Some(transfer) = self.transfers.get(&id).cloned() else {
             return Ok(());
         };
-        self.say('x', format!("{} {}", id.0, transfer.command.op.name()));
+        self.say('x', format!("{} {}", id.0, transfer.command.command().name()));
         let result = self.act(&transfer)?;
         let at = self.soon();
-        self.complete(&transfer.command, at, result);
+        self.complete(transfer.command.header(), at, result);
         Ok(())
     }
 
     /// A copy that everybody gave up acts after all, where its frames are still the same.
-    pub(crate) fn late_effect(&mut self, id: farside_types::CommandId) -> Result<(), Violation> {
+    pub(crate) fn late_effect(&mut self, id: CommandId) -> Result<(), Violation> {
         let Some(transfer) = self.transfers.get(&id).cloned() else {
             return Ok(());
         };
         if !self.is_outdated(&transfer) {
             self.say('!', format!("{} acts late", id.0));
-            self.write_garbage(&transfer.command.op);
+            if let OffRing::Bytes(_, step) = &transfer.command {
+                self.write_garbage(&step.op);
+            }
         }
         let at = self.soon();
-        self.complete(&transfer.command, at, Ok(()));
+        self.complete(transfer.command.header(), at, Ok(()));
         Ok(())
     }
 
     /// What a copy from a source that was since given to others writes.
-    fn write_garbage(&mut self, op: &Op) {
-        let memory = match ends(op).1 {
-            Some(Place::Memory(memory)) => memory,
-            Some(Place::Bounce(slot)) => {
+    fn write_garbage(&mut self, op: &TransferOp) {
+        let memory = match op.destination() {
+            Place::Memory(memory) => memory,
+            Place::Bounce(slot) => {
                 let pages = op.pages() as usize;
                 let buffer = self.bounces[usize::from(slot)].iter_mut().take(pages);
                 return buffer.for_each(|entry| *entry = (None, [GARBAGE + 1; WORDS]));
             }
-            None => return,
         };
         for (_, _, frame) in flat(op.runs()) {
             if let Some(frame) = self.memory_mut(memory).frames.get_mut(frame.0 as usize) {
@@ -234,53 +285,53 @@ impl Machine {
     }
 
     fn act(&mut self, transfer: &Transfer) -> Result<Result<(), StepError>, Violation> {
-        let op = &transfer.command.op;
-        if self.is_outdated(transfer) || self.end_is_lost(op) {
+        if self.is_outdated(transfer) {
             return Ok(Err(GONE));
         }
+        let op = match &transfer.command {
+            OffRing::Host(step) => &step.op,
+            OffRing::Bytes(_, step) => return self.move_bytes(transfer, step),
+        };
         if let Fate::Refused(done, said, kind) = transfer.fate {
             return self.act_in_part(op, done).map(|()| Err(StepError { pages_done: said, kind }));
         }
         match op {
-            Op::HostUnmap { runs } => self.host_unmap(runs)?,
-            Op::HostProtect { runs, rights } => self.host_protect(runs, *rights)?,
-            Op::HostMap { runs, rights } => self.host_map(runs, *rights),
-            Op::HostRelease { runs } => self.host_release(runs)?,
-            Op::HostPoison { runs } => self.host_poison(runs)?,
-            Op::Copy { .. } | Op::Fill { .. } => return self.move_bytes(transfer),
-            _ => {}
+            HostOp::Unmap { runs } => self.host_unmap(runs)?,
+            HostOp::Protect { runs, rights } => self.host_protect(runs, *rights)?,
+            HostOp::Map { runs, rights } => self.host_map(runs, *rights),
+            HostOp::Release { runs } => self.host_release(runs)?,
+            HostOp::Poison { runs } => self.host_poison(runs)?,
         }
         Ok(Ok(()))
     }
 
     /// A call of the host fails after so many pages.
-    fn act_in_part(&mut self, op: &Op, done: u64) -> Result<(), Violation> {
+    fn act_in_part(&mut self, op: &HostOp, done: u64) -> Result<(), Violation> {
         let pages: Vec<Run> = flat(op.runs())
             .take(done as usize)
             .map(|(page, src, dst)| Run { page, count: 1, src, dst })
             .collect();
         match op {
-            Op::HostUnmap { .. } => self.host_unmap(&pages),
-            Op::HostProtect { rights, .. } => self.host_protect(&pages, *rights),
-            Op::HostMap { rights, .. } => {
+            HostOp::Unmap { .. } => self.host_unmap(&pages),
+            HostOp::Protect { rights, .. } => self.host_protect(&pages, *rights),
+            HostOp::Map { rights, .. } => {
                 self.host_map(&pages, *rights);
                 Ok(())
             }
-            Op::HostRelease { .. } => self.host_release(&pages),
-            Op::HostPoison { runs } => {
+            HostOp::Release { .. } => self.host_release(&pages),
+            HostOp::Poison { runs } => {
                 for (page, ..) in flat(runs) {
                     *self.cpu.poison_failures.entry(page).or_default() += 1;
                 }
                 // Not one of them is poisoned; it may have been taken out of the map.
                 self.host_unmap(&pages)
             }
-            _ => Ok(()),
         }
     }
 
-    fn end_is_lost(&self, op: &Op) -> bool {
+    fn end_is_lost(&self, command: &OffRing) -> bool {
         let lost = |place| matches!(place, Some(Place::Memory(m)) if self.memory(m).lost);
-        let (from, to) = ends(op);
+        let (from, to) = command.ends();
         lost(from) || lost(to)
     }
 
@@ -342,15 +393,17 @@ impl Machine {
     }
 
     /// Copies or fills, as far as its fate lets it.
-    fn move_bytes(&mut self, transfer: &Transfer) -> Result<Result<(), StepError>, Violation> {
-        let op = &transfer.command.op;
-        let id = transfer.command.id;
+    fn move_bytes(
+        &mut self,
+        transfer: &Transfer,
+        step: &Step<TransferOp>,
+    ) -> Result<Result<(), StepError>, Violation> {
+        let (id, op) = (step.header.id, &step.op);
         let stop = match transfer.fate {
             Fate::Fails(pages) => pages,
             Fate::Well | Fate::Silent | Fate::Refused(..) => u64::MAX,
         };
-        let (from, to) = transfer.ends();
-        let Some(to) = to else { return Ok(Ok(())) };
+        let (from, to) = (op.source(), op.destination());
         let pages: Vec<_> = flat(op.runs()).collect();
         for (i, (page, src, dst)) in pages.into_iter().enumerate() {
             if i as u64 > stop {
@@ -374,7 +427,7 @@ impl Machine {
 
     pub(crate) fn read_page(
         &self,
-        id: farside_types::CommandId,
+        id: CommandId,
         from: Place,
         index: usize,
         page: PageNo,
@@ -399,7 +452,7 @@ impl Machine {
 
     pub(crate) fn write_page(
         &mut self,
-        id: farside_types::CommandId,
+        id: CommandId,
         to: Place,
         index: usize,
         page: PageNo,
@@ -429,7 +482,7 @@ impl Machine {
     /// be under way in it (driver rule 5, "poison on free").
     fn check_reuse(
         &self,
-        id: farside_types::CommandId,
+        id: CommandId,
         memory: MemoryId,
         frame: FrameNo,
         page: PageNo,
@@ -441,22 +494,22 @@ impl Machine {
             "{id} writes {page} into {frame:?} of the host, which is the frame of {holder:?}"
         );
         self.check_nobody_reaches(id, memory, frame, page)?;
-        let others = self.transfers.values().filter(|other| other.command.id != id);
+        let others = self.transfers.values().filter(|other| other.command.header().id != id);
         for other in others.filter(|other| !self.is_outdated(other)) {
             let (from, to) = other.ends();
             let place = Some(Place::Memory(memory));
             let silent = other.fate == Fate::Silent;
             let not_taken = if silent { "may still write" } else { "still writes" };
-            for (its_page, src, dst) in flat(other.command.op.runs()) {
+            for (its_page, src, dst) in flat(other.command.runs()) {
                 ensure!(
                     to != place || dst != frame,
                     "{id} writes {page} into {frame:?} of {memory}, which {} {not_taken}",
-                    other.command.id
+                    other.command.header().id
                 );
                 ensure!(
                     from != place || src != frame || silent || its_page == page && memory.is_host(),
                     "{id} writes {page} into {frame:?} of {memory}, which {} still reads",
-                    other.command.id
+                    other.command.header().id
                 );
             }
         }
@@ -465,7 +518,7 @@ impl Machine {
 
     fn check_nobody_reaches(
         &self,
-        id: farside_types::CommandId,
+        id: CommandId,
         memory: MemoryId,
         frame: FrameNo,
         page: PageNo,
@@ -497,81 +550,74 @@ impl Machine {
     }
 
     /// Judges a command that is in no ring when it is handed out.
-    fn accept_transfer(&self, command: &Command) -> Result<(), Violation> {
-        let id = command.id;
-        match &command.op {
-            Op::HostUnmap { runs } | Op::HostRelease { runs } => self.accept_host(command, runs),
-            Op::HostProtect { runs, rights } | Op::HostMap { runs, rights } => {
-                ensure!(
-                    *rights == Rights::ReadWrite || self.capabilities.host_read_only,
-                    "{id} gives the CPU {rights:?}, which this host cannot"
-                );
-                self.accept_host(command, runs)
-            }
-            Op::HostPoison { runs } => {
-                self.accept_host(command, runs)?;
-                flat(runs).try_for_each(|(page, ..)| self.judge_poison(id, page))
-            }
-            Op::Copy { from, to, runs } => {
-                self.accept_reach(command, *from)?;
-                self.accept_reach(command, *to)?;
-                let bounced = matches!((from, to), (Place::Bounce(_), _) | (_, Place::Bounce(_)));
-                let pages: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
-                ensure!(
-                    !bounced || pages <= u64::from(self.capabilities.bounce_pages),
-                    "{id} copies {pages} pages through a bounce buffer of {}",
-                    self.capabilities.bounce_pages
-                );
-                Ok(())
-            }
-            Op::Fill { memory, .. } => self.accept_reach(command, Place::Memory(*memory)),
-            other => Err(Violation(format!("{id}: {} belongs on a card's ring", other.name()))),
+    fn accept_transfer(&self, command: &OffRing) -> Result<(), Violation> {
+        match command {
+            OffRing::Host(step) => self.accept_host(step),
+            OffRing::Bytes(mover, step) => self.accept_bytes(*mover, step),
         }
     }
 
-    fn accept_host(&self, command: &Command, runs: &[Run]) -> Result<(), Violation> {
-        let id = command.id;
-        ensure!(
-            command.executor == Executor::HostCpu,
-            "{id}: {:?} cannot change the CPU's tables",
-            command.executor
-        );
-        for (page, _, frame) in flat(runs) {
+    fn accept_host(&self, step: &Step<HostOp>) -> Result<(), Violation> {
+        let id = step.header.id;
+        for (page, _, frame) in flat(step.op.runs()) {
             ensure!(self.arena.contains(page), "{id} is about {page}, outside the arena");
             ensure!(
-                !matches!(command.op, Op::HostMap { .. })
+                !matches!(step.op, HostOp::Map { .. })
                     || frame == host_frame(self.arena.start, page),
                 "{id} maps {page} for the CPU at {frame:?}, not at its own frame"
             );
         }
+        match &step.op {
+            HostOp::Unmap { .. } | HostOp::Release { .. } => Ok(()),
+            HostOp::Protect { rights, .. } | HostOp::Map { rights, .. } => {
+                ensure!(
+                    *rights == Rights::ReadWrite || self.capabilities.host_read_only,
+                    "{id} gives the CPU {rights:?}, which this host cannot"
+                );
+                Ok(())
+            }
+            HostOp::Poison { runs } => {
+                flat(runs).try_for_each(|(page, ..)| self.judge_poison(id, page))
+            }
+        }
+    }
+
+    fn accept_bytes(&self, mover: Mover, step: &Step<TransferOp>) -> Result<(), Violation> {
+        let (id, from, to) = (step.header.id, step.op.source(), step.op.destination());
+        for place in from.into_iter().chain([to]) {
+            self.accept_reach(id, mover, place)?;
+        }
+        let bounce = |place| matches!(place, Place::Bounce(_));
+        let (bounced, pages) = (from.is_some_and(bounce) || bounce(to), step.op.pages());
+        ensure!(
+            !bounced || pages <= u64::from(self.capabilities.bounce_pages),
+            "{id} copies {pages} pages through a bounce buffer of {}",
+            self.capabilities.bounce_pages
+        );
         Ok(())
     }
 
-    /// The executor must reach the place (capability table).
-    fn accept_reach(&self, command: &Command, place: Place) -> Result<(), Violation> {
+    /// Who moves bytes must reach the place (capability table).
+    fn accept_reach(&self, id: CommandId, mover: Mover, place: Place) -> Result<(), Violation> {
         let memory = match place {
             Place::Memory(memory) => memory,
             Place::Bounce(slot) => {
                 ensure!(
                     usize::from(slot) < self.bounces.len(),
-                    "{} uses bounce buffer {slot}, which does not exist",
-                    command.id
+                    "{id} uses bounce buffer {slot}, which does not exist"
                 );
                 MemoryId::HOST
             }
         };
         let table = &self.capabilities;
-        let reached = match command.executor {
-            Executor::HostCpu => table.cpu_reaches.contains(memory),
-            Executor::CardDma(card) => table.dma_reaches[usize::from(card.0)].contains(memory),
-            Executor::Link(a, b) => memory == a.memory() || memory == b.memory(),
-            Executor::Card(_) => false,
+        let reached = match mover {
+            Mover::HostCpu => table.cpu_reaches.contains(memory),
+            Mover::CardDma(card) => table.dma_reaches[usize::from(card.0)].contains(memory),
+            Mover::Link(a, b) => memory == a.memory() || memory == b.memory(),
         };
         ensure!(
             reached,
-            "{}: {:?} does not reach {memory} (cpu: {})",
-            command.id,
-            command.executor,
+            "{id}: {mover:?} does not reach {memory} (cpu: {})",
             table.can_map(AgentId::CPU, memory)
         );
         Ok(())

@@ -7,8 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use farside_svm::{
-    Command, Driver, Event, Executor, Mutation, Op, Outcome, PageState, Reply, Request,
-    RequestError, placement,
+    Command, Driver, Event, Mutation, Outcome, PageState, Reply, Request, RequestError, placement,
 };
 use farside_types::{
     CardId, JobId, PAGE_SIZE, PageNo, PageRange, RequestId, Rights, Span, StreamId, Time,
@@ -133,9 +132,10 @@ impl World {
         self.machine.saboteur = Saboteur::new(plan);
     }
 
-    /// Ends a sabotage; gives the commands that it struck.
-    pub fn end_sabotage(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.machine.saboteur).struck
+    /// Ends a sabotage; gives the names of the commands that it struck, and how many it saw.
+    pub fn end_sabotage(&mut self) -> (Vec<&'static str>, u64) {
+        let saboteur = std::mem::take(&mut self.machine.saboteur);
+        (saboteur.struck, saboteur.seen)
     }
 
     /// Nothing is planned for copies any more.
@@ -316,27 +316,16 @@ impl World {
     fn take_command(&mut self, command: Command) -> Result<(), Violation> {
         self.machine.say('>', describe(&command));
         ensure!(
-            self.machine.used_commands.insert(command.id),
+            self.machine.used_commands.insert(command.id()),
             "{} was used for two commands",
-            command.id
+            command.id()
         );
         self.machine.judge_eviction(&command)?;
         self.trips += u64::from(Machine::is_trip(&command));
         if self.record {
             self.commands.push(command.clone());
         }
-        if let Op::CardResume { faults } | Op::CardCancel { faults, .. } = &command.op {
-            ensure!(!faults.is_empty(), "{} answers no fault", command.id);
-        }
-        self.machine.forget_told(&command.op);
-        match command.executor {
-            Executor::Card(card) => {
-                self.machine.accept_ring(card, &command)?;
-                self.machine.enqueue(card, command);
-                Ok(())
-            }
-            _ => self.machine.begin_transfer(command),
-        }
+        self.machine.take(command)
     }
 
     fn take_reply(&mut self, reply: Reply) -> Result<(), Violation> {

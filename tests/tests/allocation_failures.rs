@@ -2,8 +2,8 @@
 //! nothing is lost, and the same request works when there is room again (invariant 31).
 
 use farside_svm::{
-    CardFault, Config, Driver, Event, Limits, Need, Op, Outcome, Reply, Request, RequestError,
-    placement::OnTouch,
+    CardFault, Command, Config, Driver, Event, Limits, Need, Outcome, Reply, Request, RequestError,
+    RingOp, placement::OnTouch,
 };
 use farside_types::{
     Access, CancelReason, CardId, FaultId, MemoryId, PAGE_SIZE, PageNo, PageRange, RequestId, Time,
@@ -69,16 +69,16 @@ impl Bed {
     fn carry_out(&mut self) -> Vec<(FaultId, Result<(), CancelReason>)> {
         let mut ended = Vec::new();
         while let Some(command) = self.driver.poll_command() {
-            match &command.op {
-                Op::CardResume { faults } => ended.extend(faults.iter().map(|&f| (f, Ok(())))),
-                Op::CardCancel { faults, reason } => {
-                    ended.extend(faults.iter().map(|&f| (f, Err(*reason))));
+            if let Command::Ring(_, step) = &command {
+                match &step.op {
+                    RingOp::Resume { faults } => ended.extend(faults.iter().map(|&f| (f, Ok(())))),
+                    RingOp::Cancel { faults, reason } => {
+                        ended.extend(faults.iter().map(|&f| (f, Err(*reason))));
+                    }
+                    _ => {}
                 }
-                _ => {}
             }
-            let (command, epoch) = (command.id, command.epoch);
-            let now = Time::from_nanos(self.next);
-            self.driver.handle(now, Event::Done { command, epoch, result: Ok(()) });
+            self.driver.handle(Time::from_nanos(self.next), command.header().done(Ok(())));
         }
         ended
     }

@@ -131,6 +131,28 @@ fn every_test_that_the_specification_names_exists() {
     assert!(wrong.is_empty(), "SPECIFICATION.md:\n{}", wrong.join("\n"));
 }
 
+/// Each of the twelve rules names a file where it is kept, and tests.
+#[test]
+fn every_rule_of_the_driver_names_files_and_tests_that_exist() {
+    let text = read("docs/driver-rules.md");
+    let wrong = complaints(&text);
+    assert!(wrong.is_empty(), "docs/driver-rules.md:\n{}", wrong.join("\n"));
+    let rules = text.lines().filter(|line| {
+        let number = line.trim_matches('|').split('|').next().unwrap_or_default().trim();
+        line.starts_with('|') && number.parse::<u32>().is_ok()
+    });
+    let mut count = 0;
+    for rule in rules {
+        count += 1;
+        let named: Vec<&str> = rule.split('`').skip(1).step_by(2).collect();
+        let kept = named.iter().filter(|name| name.starts_with("crates/svm/"));
+        assert!(kept.clone().count() > 0, "it is kept nowhere: {rule}");
+        assert!(kept.clone().all(|file| root().join(file).exists()), "no such file: {rule}");
+        assert!(named.iter().any(|name| name.contains(".rs::")), "it has no test: {rule}");
+    }
+    assert_eq!(count, 12);
+}
+
 #[test]
 fn control_a_test_or_file_that_does_not_exist_is_noticed() {
     let good = read("SPECIFICATION.md");

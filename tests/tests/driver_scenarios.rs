@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use farside_svm::{Advice, Op, Outcome, PageState, Reply, Request, RequestError};
+use farside_svm::{Advice, Outcome, PageState, Reply, Request, RequestError};
 use farside_tests::{
     Failure, Fate, JobFailure, JobState, JobStep, Script, Setup, WordAccess, World,
 };
@@ -572,8 +572,8 @@ fn scenario_37_disjoint_migrations_go_in_parallel() -> Checked {
     world.request(Request::Migrate { range: low, to: A.memory() })?;
     world.request(Request::Migrate { range: high, to: B.memory() })?;
     let begun = |part: PageRange| {
-        let about = |op: &Op| op.runs().iter().any(|run| run.pages().overlaps(part));
-        world.commands.iter().any(|command| about(&command.op))
+        let mut runs = world.commands.iter().flat_map(|command| command.runs());
+        runs.any(|run| run.pages().overlaps(part))
     };
     assert!(begun(low) && begun(high), "the second waits for the first");
     world.drive()?;

@@ -71,7 +71,7 @@ static LEFT: AtomicUsize = AtomicUsize::new(0);
 static STRUCK: AtomicU32 = AtomicU32::new(0);
 
 fn strike(command: &Command) {
-    if command.op.name() != *STEP.lock().unwrap()
+    if command.name() != *STEP.lock().unwrap()
         || LEFT.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok()
     {
         return;

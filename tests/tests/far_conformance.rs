@@ -15,7 +15,10 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 /// Runs every check on the card at a place; all must pass.
 fn conforms(place: &CardPlace) {
-    let mut card = CardUnderTest::open(place).unwrap();
+    passes(&mut CardUnderTest::open(place).unwrap());
+}
+
+fn passes(card: &mut CardUnderTest) {
     let (mut failed, mut ran) = (Vec::new(), 0);
     let whole = card.run(|check, found| {
         ran += 1;
@@ -46,6 +49,22 @@ fn a_card_served_by_a_process_conforms() {
         let folder = TempDir::new();
         let process =
             CardProcess::start("a_card_served_by_a_process_conforms", &config(&folder, 0));
+        conforms(&process.place());
+    });
+}
+
+/// No memory is shared: DMA, card memory and doorbell go by messages.
+#[test]
+fn a_card_that_is_reached_by_messages_conforms() {
+    let name = "a_card_that_is_reached_by_messages_conforms";
+    serve_if_asked(|config| config);
+    within(LIMIT, "the checks by messages", || {
+        let folder = TempDir::new();
+        let process = CardProcess::start(name, &config(&folder, 0));
+        let CardPlace::Socket(sockets) = process.place() else { panic!("it is served") };
+        let socket = sockets.join("fn0.sock");
+        passes(&mut CardUnderTest::open_by_messages(&socket).unwrap());
+        // The next client shares memory again.
         conforms(&process.place());
     });
 }

@@ -29,7 +29,7 @@ static STEP: Mutex<String> = Mutex::new(String::new());
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 
 fn kill_at_step(command: &Command) {
-    let has_come = command.op.name() == *STEP.lock().unwrap()
+    let has_come = command.name() == *STEP.lock().unwrap()
         && LEFT.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_err();
     if has_come {
         // SAFETY: ends this very process.

@@ -38,7 +38,7 @@ static LEFT: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether the step has come.
 fn has_come(command: &Command) -> bool {
-    command.op.name() == *STEP.lock().unwrap()
+    command.name() == *STEP.lock().unwrap()
         && LEFT.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_err()
 }
 

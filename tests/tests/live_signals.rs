@@ -49,7 +49,7 @@ extern "C" fn touch(_signal: libc::c_int) {
 }
 
 fn strike(command: &Command) {
-    if let Some((_, seen)) = STEPS.iter().find(|(name, _)| *name == command.op.name()) {
+    if let Some((_, seen)) = STEPS.iter().find(|(name, _)| *name == command.name()) {
         seen.fetch_add(1, SeqCst);
     }
     if QUIET.load(SeqCst) {
@@ -174,7 +174,7 @@ fn invariant_23_signals_in_every_step_of_every_move_lose_nothing_and_block_nothi
 
 /// Does on the thread that carries a step out what a handler must not do there.
 fn touch_here(command: &Command) {
-    if !QUIET.load(SeqCst) && command.op.name() == "host-map" {
+    if !QUIET.load(SeqCst) && command.name() == "host-map" {
         touch(libc::SIGUSR1);
     }
 }

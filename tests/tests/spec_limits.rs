@@ -38,9 +38,7 @@ impl Bed {
     fn done(&mut self, request: Request) -> Outcome {
         self.ask(request);
         while let Some(command) = self.driver.poll_command() {
-            let (command, epoch) = (command.id, command.epoch);
-            let now = Time::from_nanos(self.next);
-            self.driver.handle(now, Event::Done { command, epoch, result: Ok(()) });
+            self.driver.handle(Time::from_nanos(self.next), command.header().done(Ok(())));
         }
         match self.driver.poll_reply() {
             Some(Reply::Request { result: Ok(outcome), .. }) => outcome,
@@ -165,4 +163,48 @@ fn the_defaults_are_those_that_the_specification_lists() {
         let row = format!("| `{name}` | {value} |");
         assert!(text.lines().any(|line| line.starts_with(&row)), "no line starts with `{row}`");
     }
+}
+
+/// 63 GiB, as a program may reserve them without ever using them.
+const UNTOUCHED: u64 = 63 << (30 - 12);
+
+#[test]
+fn memory_that_nobody_touched_costs_next_to_nothing() {
+    let arena = PageRange::new(PageNo(1 << 20), 64 << (30 - 12));
+    let mut bed = Bed::new(vec![1024], |config| config.arena = arena);
+    let before = bed.driver.table_bytes();
+    let range = bed.alloc(UNTOUCHED);
+    let blocks = UNTOUCHED / BLOCK_PAGES;
+    let bytes = (bed.driver.table_bytes() - before) as u64;
+    assert!(bytes <= 128 * blocks, "{bytes} bytes for {blocks} blocks");
+    bed.driver.check().unwrap();
+    assert_eq!(bed.driver.locate(range).len(), 1);
+    // A page of it is used: that costs its block.
+    let page = PageRange::page(range.start.offset(UNTOUCHED / 2));
+    let moved = bed.done(Request::Migrate { range: page, to: MemoryId(1) });
+    assert_eq!(moved, Outcome::Done { pages_moved: 1 });
+    let more = (bed.driver.table_bytes() - before) as u64 - bytes;
+    let dense = 16 * blocks + (64 << 10);
+    assert!(more <= dense, "{more} bytes for one page");
+    assert_eq!(bed.driver.locate(range).len(), 3);
+    for request in [
+        Request::Trim,
+        Request::Protect { range, rights: farside_types::Rights::Read },
+        Request::Advise { range, advice: farside_svm::Advice::ReadMostly(true) },
+    ] {
+        bed.done(request);
+    }
+    // Only the block that was used has anything to be given back.
+    bed.ask(Request::Free { addr: range.start.addr() });
+    let mut pages = 0;
+    while let Some(command) = bed.driver.poll_command() {
+        pages += command.pages();
+        bed.driver.handle(Time::from_nanos(1), command.header().done(Ok(())));
+    }
+    assert!(pages <= 3 * BLOCK_PAGES, "{pages} pages were given back");
+    assert!(matches!(bed.driver.poll_reply(), Some(Reply::Request { result: Ok(_), .. })));
+    let total = (bed.driver.table_bytes() - before) as u64;
+    assert!(total <= bytes + dense, "{total} bytes are left");
+    assert_eq!(bed.alloc(UNTOUCHED).start, range.start);
+    bed.driver.check().unwrap();
 }

@@ -340,3 +340,38 @@ impl<'scope, 'env> ScopedLaunch<'scope, 'env> {
         Ok(scope.adopt(self.launch.start_call(&args)?))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_that_have_ended_do_not_stay_in_their_scope() {
+        let space = Space::builder().cards(1).address_space(4 << 20).build().unwrap();
+        space.scope(|s| {
+            for _ in 0..1000 {
+                let job = s.kernel("nothing").launch((), |_, ()| Ok(())).unwrap();
+                job.wait().unwrap();
+            }
+            let kept = s.jobs.lock().unwrap().len();
+            assert!(kept <= 2 * JOBS_KEPT, "{kept} jobs are kept");
+        });
+    }
+
+    #[test]
+    fn a_scope_still_waits_for_jobs_of_which_nobody_waits() {
+        let space = Space::builder().cards(1).address_space(4 << 20).build().unwrap();
+        let ended = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        space.scope(|s| {
+            for _ in 0..200 {
+                let ended = Arc::clone(&ended);
+                let count = move |_: &mut KernelContext, ()| {
+                    ended.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+                    Ok(())
+                };
+                drop(s.kernel("count").launch((), count).unwrap());
+            }
+        });
+        assert_eq!(ended.load(std::sync::atomic::Ordering::SeqCst), 200);
+    }
+}

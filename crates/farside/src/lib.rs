@@ -37,8 +37,9 @@
 //! # Processes and signals
 //! A child made by `fork` does not have the shared memory: touching it ends the child with SIGSEGV,
 //! and every call on the space is refused with [`LiveError::WrongProcess`]; open a space of its own
-//! there. The parent's space goes on. Signal handlers may touch shared memory: the library lets
-//! none of them run on a thread while it works on a page.
+//! there. The parent's space goes on. Signal handlers may touch shared memory unless they may
+//! interrupt `malloc`: whoever brings the page allocates, and would wait for the interrupted thread,
+//! which waits for the page. Pin what such a handler needs to the host ([`Space::pin`]).
 
 mod args;
 mod buffer;

@@ -509,16 +509,16 @@ impl Space {
         Ok(self.runtime().fail_card(card)?)
     }
 
-    /// Breaks one rule of the driver on purpose: for tests that must notice.
-    ///
-    /// # Errors
-    /// [`LiveError::WrongProcess`].
+    /// Lets commands fail from now on, or no more: for tests that must see what becomes of it.
     #[cfg(feature = "mutations")]
     pub fn strike(&self, strike: Option<farside_live::Strike>) {
         self.runtime().strike(strike);
     }
 
     /// Breaks one rule of the driver on purpose: for tests that must notice.
+    ///
+    /// # Errors
+    /// [`LiveError::WrongProcess`].
     #[cfg(feature = "mutations")]
     pub fn mutate(&self, mutation: farside_svm::Mutation) -> Result<(), Error> {
         Ok(self.runtime().mutate(mutation)?)
@@ -529,7 +529,6 @@ impl Space {
     /// # Errors
     /// What does not agree.
     pub fn check(&self) -> Result<(), String> {
-        let checked = self.runtime().inspect(farside_svm::Driver::check);
-        checked.unwrap_or_else(|error| Err(error.to_string()))
+        self.runtime().check()
     }
 }

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use farside_types::PAGE_SIZE;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::process::{Resource, getrlimit};
 
 /// Memory could not be had, or a call on it failed.
@@ -254,6 +254,20 @@ impl Mapping {
         unsafe { rustix::mm::madvise(start, bytes, Advice::LinuxDontDump) }.map_err(|errno| {
             MemoryError::Call { call: "madvise(DONTDUMP)", what, bytes: bytes as u64, errno }
         })
+    }
+
+    /// Lets a part of a reservation be read and written: empty pages of this process's own.
+    ///
+    /// # Errors
+    /// [`MemoryError::Call`].
+    pub fn allow(&self, what: &'static str, at: usize, bytes: usize) -> Result<(), MemoryError> {
+        let fail = |errno| MemoryError::Call { call: "mprotect", what, bytes: bytes as u64, errno };
+        if at.checked_add(bytes).is_none_or(|end| end > self.bytes) {
+            return Err(fail(Errno::INVAL));
+        }
+        let (start, flags) = (self.base().wrapping_add(at).cast(), MprotectFlags::READ);
+        // SAFETY: the range lies in this mapping; more rights take nothing from who uses it.
+        unsafe { rustix::mm::mprotect(start, bytes, flags | MprotectFlags::WRITE) }.map_err(fail)
     }
 
     fn advise(&self, advice: Advice) -> Result<(), Errno> {

@@ -1,46 +1,79 @@
 //! Carrying out commands of the host's processors: paging calls and copies.
 
-use farside_svm::{Command, Op, Run, StepError};
+use farside_svm::{Command, Header, HostOp, Mover, Run, Step, StepError, TransferOp};
 
 use crate::runtime::Runtime;
 
-impl Runtime {
-    /// Carries a command out. The driver's lock is not held.
-    pub(crate) fn execute(&self, command: &Command) -> Result<(), StepError> {
-        if let Some(probe) = self.probe {
-            probe(command);
+/// A command that a host processor carries out.
+#[derive(Clone, Debug)]
+pub(crate) enum HostWork {
+    /// A paging call.
+    Paging(Step<HostOp>),
+    /// A copy or fill; whoever else could do it is not there.
+    Transfer(Mover, Step<TransferOp>),
+}
+
+impl From<HostWork> for Command {
+    fn from(work: HostWork) -> Command {
+        match work {
+            HostWork::Paging(step) => Command::Host(step),
+            HostWork::Transfer(mover, step) => Command::Transfer(mover, step),
         }
-        self.unless_struck(command, || self.act(command))
+    }
+}
+
+impl HostWork {
+    pub(crate) fn header(&self) -> &Header {
+        match self {
+            HostWork::Paging(step) => &step.header,
+            HostWork::Transfer(_, step) => &step.header,
+        }
     }
 
-    fn act(&self, command: &Command) -> Result<(), StepError> {
+    /// Pages that are copied or filled.
+    pub(crate) fn pages_moved(&self) -> u64 {
+        match self {
+            HostWork::Paging(_) => 0,
+            HostWork::Transfer(_, step) => step.op.pages(),
+        }
+    }
+}
+
+impl Runtime {
+    /// Carries a command out. The driver's lock is not held.
+    pub(crate) fn execute(&self, work: &HostWork) -> Result<(), StepError> {
+        let command = || work.clone().into();
+        self.unless_struck(command, || match work {
+            HostWork::Paging(step) => self.page(&step.op),
+            HostWork::Transfer(_, step) => {
+                self.transfer(&step.op);
+                Ok(())
+            }
+        })
+    }
+
+    /// A paging call.
+    fn page(&self, op: &HostOp) -> Result<(), StepError> {
         let memories = &self.memories;
         let arena = &memories.arena;
-        match &command.op {
-            Op::HostUnmap { runs } => memories.host_runs(runs, |range| arena.unmap(range)),
-            Op::HostProtect { runs, rights } => {
+        match op {
+            HostOp::Unmap { runs } => memories.host_runs(runs, |range| arena.unmap(range)),
+            HostOp::Protect { runs, rights } => {
                 memories.host_runs(runs, |range| arena.protect(range, *rights))
             }
-            Op::HostMap { runs, rights } => {
+            HostOp::Map { runs, rights } => {
                 // Fresh pages are holes in the file, all others have bytes: one call serves both.
                 memories.host_runs(runs, |range| arena.map_zero(range, *rights).map(drop))
             }
-            Op::HostRelease { runs } => memories.host_runs(runs, |range| arena.release(range)),
-            Op::HostPoison { runs } => self.poison(runs),
-            Op::Copy { from, to, runs } => {
-                memories.copy(*from, *to, runs);
-                Ok(())
-            }
-            Op::Fill { memory, runs } => {
-                memories.fill(*memory, runs);
-                Ok(())
-            }
-            Op::CardUnmap { .. }
-            | Op::CardProtect { .. }
-            | Op::CardMap { .. }
-            | Op::CardResume { .. }
-            | Op::CardCancel { .. }
-            | Op::CardLaunch { .. } => unreachable!("ring commands are carried out under the lock"),
+            HostOp::Release { runs } => memories.host_runs(runs, |range| arena.release(range)),
+            HostOp::Poison { runs } => self.poison(runs),
+        }
+    }
+
+    fn transfer(&self, op: &TransferOp) {
+        match op {
+            TransferOp::Copy { from, to, runs } => self.memories.copy(*from, *to, runs),
+            TransferOp::Fill { memory, runs } => self.memories.fill(*memory, runs),
         }
     }
 

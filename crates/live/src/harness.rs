@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use farside_card::interface::RING_COUNT;
-use farside_svm::{CardFault, Command, StepError};
+use farside_svm::{CardFault, RingOp, Step, StepError, TransferOp};
 use farside_types::{Asid, CardId, CommandId, Epoch, FaultId, JobId, PAGE_SIZE, PageRange};
 use rustix::event::EventfdFlags;
 
@@ -127,16 +127,18 @@ impl RingDriver {
         Ok(RingDriver { card, link, _event: event })
     }
 
-    /// Puts a command into the ring, or into the line before it. `false`: there is nothing to do.
-    pub fn submit(&mut self, command: &Command) -> bool {
-        self.link.submit(command)
+    /// Puts a command into the ring, or into the line before it; jobs that are launched run the
+    /// kernel of this name. `false`: nobody waits for its completion.
+    pub fn submit(&mut self, step: &Step<RingOp>, kernel: &str) -> bool {
+        let space = (self.card, ASID);
+        let body = Box::new(|_: &mut farside_softcard::KernelContext| Ok(()));
+        let job = |id| Job::new(id, space, Arc::from(kernel), Vec::new(), None, body);
+        self.link.submit(step, |id| Some(job(id)))
     }
 
-    /// Launches a job that runs the kernel of a name.
-    pub fn launch(&mut self, job: JobId, kernel: &str) {
-        let name = Arc::from(kernel);
-        let body = Box::new(|_: &mut farside_softcard::KernelContext| Ok(()));
-        self.link.launch(Job::new(job, (self.card, ASID), name, Vec::new(), None, body));
+    /// The same with a copy or fill for the card's page DMA.
+    pub fn transfer(&mut self, step: &Step<TransferOp>) -> bool {
+        self.link.transfer(step)
     }
 
     /// Aborts a job. `true`: it was not sent to the card yet, and never will be.

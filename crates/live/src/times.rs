@@ -2,9 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use farside_svm::{Command, Op, Phase};
+use farside_svm::Phase;
 use farside_types::Span;
 use serde::{Deserialize, Serialize};
+
+use crate::execute::HostWork;
 
 /// Sums of time per step, in nanoseconds.
 #[derive(Debug, Default)]
@@ -34,11 +36,10 @@ impl Times {
         self.plan.fetch_add(span.as_nanos(), Ordering::Relaxed);
     }
 
-    pub(crate) fn carried_out(&self, command: &Command, span: Span) {
-        self.phases[command.phase as usize].fetch_add(span.as_nanos(), Ordering::Relaxed);
-        if matches!(command.op, Op::Copy { .. } | Op::Fill { .. }) {
-            self.pages_copied.fetch_add(command.op.pages(), Ordering::Relaxed);
-        }
+    pub(crate) fn carried_out(&self, work: &HostWork, span: Span) {
+        let phase = work.header().phase as usize;
+        self.phases[phase].fetch_add(span.as_nanos(), Ordering::Relaxed);
+        self.pages_copied.fetch_add(work.pages_moved(), Ordering::Relaxed);
     }
 
     pub(crate) fn spent(&self) -> TimeSpent {

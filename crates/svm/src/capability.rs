@@ -2,7 +2,7 @@
 
 use farside_types::{AgentId, CardId, MAX_CARDS, MemoryId, MemorySet};
 
-use crate::Executor;
+use crate::Mover;
 
 /// The table of what the machine can do. The planner asks it; nothing else does.
 #[derive(Clone, Debug)]
@@ -33,9 +33,9 @@ pub struct Capabilities {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// One executor reaches both ends.
-    Direct(Executor),
+    Direct(Mover),
     /// Through a bounce buffer in host memory: out by the first, in by the second.
-    Bounce(Executor, Executor),
+    Bounce(Mover, Mover),
 }
 
 impl Capabilities {
@@ -87,36 +87,36 @@ impl Capabilities {
         }
         let cpu = self.cpu_reaches.contains(from) && self.cpu_reaches.contains(to);
         if cpu && pages < self.dma_from_pages {
-            return Transport::Direct(Executor::HostCpu);
+            return Transport::Direct(Mover::HostCpu);
         }
         let dma = [from.card(), to.card()].into_iter().flatten().find(|card| {
             let reaches = self.dma_reaches[card.0 as usize];
             reaches.contains(from) && reaches.contains(to)
         });
         if let Some(card) = dma {
-            return Transport::Direct(Executor::CardDma(card));
+            return Transport::Direct(Mover::CardDma(card));
         }
         if let (Some(a), Some(b)) = (from.card(), to.card()) {
             if self.links[a.0 as usize].contains(to) {
-                return Transport::Direct(Executor::Link(a, b));
+                return Transport::Direct(Mover::Link(a, b));
             }
         }
         if cpu {
-            return Transport::Direct(Executor::HostCpu);
+            return Transport::Direct(Mover::HostCpu);
         }
         Transport::Bounce(self.host_hop(from), self.host_hop(to))
     }
 
     /// Who can fill frames of `memory` with zeros.
-    pub fn filler(&self, memory: MemoryId) -> Executor {
+    pub fn filler(&self, memory: MemoryId) -> Mover {
         self.host_hop(memory)
     }
 
     /// Who moves bytes between host memory and `memory`.
-    fn host_hop(&self, memory: MemoryId) -> Executor {
+    fn host_hop(&self, memory: MemoryId) -> Mover {
         match memory.card() {
-            Some(card) if !self.cpu_reaches.contains(memory) => Executor::CardDma(card),
-            _ => Executor::HostCpu,
+            Some(card) if !self.cpu_reaches.contains(memory) => Mover::CardDma(card),
+            _ => Mover::HostCpu,
         }
     }
 }

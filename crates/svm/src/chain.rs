@@ -20,7 +20,7 @@ use farside_types::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::command::{Executor, FaultIds, Run, Runs};
+use crate::command::{Executor, FaultIds, Phase, Run, Runs};
 use crate::event::StepErrorKind;
 use crate::fault::{FaultKey, HostFault, Work};
 use crate::stop::Holder;
@@ -209,6 +209,17 @@ pub(crate) enum Role {
     CardMap,
     /// Answers faults of a card.
     Answer,
+}
+
+impl Role {
+    /// Which of the four steps of a migration it counts to.
+    pub(crate) fn phase(self) -> Phase {
+        match self {
+            Role::Stop(_) => Phase::Setup,
+            Role::Copy | Role::CopyOut(_) => Phase::Copy,
+            Role::Release | Role::HostMap | Role::CardMap | Role::Answer => Phase::Finalize,
+        }
+    }
 }
 
 impl Pending {

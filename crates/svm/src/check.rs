@@ -14,7 +14,8 @@ impl Driver {
     pub fn check(&self) -> Result<(), String> {
         let mut held = vec![0; self.cards.len()];
         for object in self.space.objects() {
-            for page in object.range.pages() {
+            // What nobody has touched is as it was allocated: nowhere.
+            for page in self.table.touched(object.range).into_iter().flat_map(PageRange::pages) {
                 let entry = self.table.get(page);
                 self.check_page(page, entry)?;
                 self.check_copies(page, entry, &mut held)?;

@@ -4,8 +4,8 @@
 //! out a command once everything before it that must be finished is finished, so the machine
 //! carries out what it is handed, in this order:
 //!
-//! - commands of [`Executor::Card`] go on that card's ring and are executed in ring order;
-//! - all others may be executed by anyone, at once and in any order.
+//! - [`Command::Ring`] goes on that card's ring; a ring is executed in its order;
+//! - all others may be executed at once and in any order.
 //!
 //! Every command is answered by one [`crate::Event::Done`], also those that nobody waits for.
 
@@ -17,23 +17,97 @@ use farside_types::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::event::{Event, StepError};
+
+/// A command, of one of three kinds, each with operations of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Command {
+    /// A paging call of the host.
+    Host(Step<HostOp>),
+    /// An entry of a card's command ring.
+    Ring(CardId, Step<RingOp>),
+    /// Bytes that move, and who moves them.
+    Transfer(Mover, Step<TransferOp>),
+}
+
 /// One step of a chain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Command {
+pub struct Step<Op> {
+    /// What all commands have.
+    pub header: Header,
+    /// What to do.
+    pub op: Op,
+}
+
+/// What all commands have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
     /// Pairs the completion with this command. Never used twice.
     pub id: CommandId,
     /// The life of the chain it belongs to. A completion from an abandoned epoch is ignored.
     pub epoch: Epoch,
-    /// Who carries it out.
-    pub executor: Executor,
     /// Whether the chain stands still until the completion.
     pub wait: Wait,
     /// Which of the four steps of a migration it counts to (paper: Table III).
     pub phase: Phase,
     /// Why the pages move.
     pub reason: Reason,
-    /// What to do.
-    pub op: Op,
+}
+
+impl Header {
+    /// What the driver is told when the command has been carried out, or has failed.
+    pub fn done(&self, result: Result<(), StepError>) -> Event<'static> {
+        Event::Done { command: self.id, epoch: self.epoch, result }
+    }
+}
+
+impl Command {
+    /// What all commands have.
+    pub const fn header(&self) -> &Header {
+        match self {
+            Command::Host(Step { header, .. })
+            | Command::Ring(_, Step { header, .. })
+            | Command::Transfer(_, Step { header, .. }) => header,
+        }
+    }
+
+    /// Pairs the completion with this command.
+    pub const fn id(&self) -> CommandId {
+        self.header().id
+    }
+
+    /// Who carries it out.
+    pub const fn executor(&self) -> Executor {
+        match self {
+            Command::Host(_) | Command::Transfer(Mover::HostCpu, _) => Executor::HostCpu,
+            Command::Ring(card, _) => Executor::Card(*card),
+            Command::Transfer(Mover::CardDma(card), _) => Executor::CardDma(*card),
+            Command::Transfer(Mover::Link(from, to), _) => Executor::Link(*from, *to),
+        }
+    }
+
+    /// The pages it is about, if it is about pages.
+    pub fn runs(&self) -> &[Run] {
+        match self {
+            Command::Host(step) => step.op.runs(),
+            Command::Ring(_, step) => step.op.runs(),
+            Command::Transfer(_, step) => step.op.runs(),
+        }
+    }
+
+    /// Number of pages it is about.
+    pub fn pages(&self) -> u64 {
+        count_pages(self.runs())
+    }
+
+    /// A short name for logs.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Command::Host(step) => step.op.name(),
+            Command::Ring(_, step) => step.op.name(),
+            Command::Transfer(_, step) => step.op.name(),
+        }
+    }
 }
 
 /// Who carries out a command.
@@ -43,6 +117,17 @@ pub enum Executor {
     HostCpu,
     /// The card's command ring: carried out in the order of the ring.
     Card(CardId),
+    /// The card's page DMA.
+    CardDma(CardId),
+    /// The link between two cards: the first sends, the second receives.
+    Link(CardId, CardId),
+}
+
+/// Who moves bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Mover {
+    /// A host processor, through its own mappings of the memories.
+    HostCpu,
     /// The card's page DMA.
     CardDma(CardId),
     /// The link between two cards: the first sends, the second receives.
@@ -121,18 +206,18 @@ pub enum Place {
     Bounce(u8),
 }
 
-/// What to do.
+/// What the host is told about its own mappings and frames.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Op {
+pub enum HostOp {
     /// Take the CPU's mapping away; when it completes no thread of the program can reach the page
     /// without a fault. The bytes stay in the host's frame.
-    HostUnmap {
+    Unmap {
         /// Which pages.
         runs: Runs,
     },
     /// Change what the CPU may do with pages it has mapped; wakes threads that wait for it when
     /// the rights grow.
-    HostProtect {
+    Protect {
         /// Which pages.
         runs: Runs,
         /// The new rights.
@@ -140,39 +225,44 @@ pub enum Op {
     },
     /// Map the host's frame for the CPU and wake the threads that wait for it. Also correct for a
     /// page that is mapped already.
-    HostMap {
+    Map {
         /// Which pages.
         runs: Runs,
         /// What the CPU may do.
         rights: Rights,
     },
     /// Give host frames back to the kernel. The next read of the frame sees zeros.
-    HostRelease {
+    Release {
         /// Which pages.
         runs: Runs,
     },
     /// Take the CPU's mapping away and make its next accesses, and those that wait, end with an
-    /// error (SIGBUS), until a [`Op::HostUnmap`] or [`Op::HostMap`] of the page.
-    HostPoison {
+    /// error (SIGBUS), until a [`HostOp::Unmap`] or [`HostOp::Map`] of the page.
+    Poison {
         /// Which pages.
         runs: Runs,
     },
+}
+
+/// What a card is told by an entry of its command ring.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum RingOp {
     /// Invalidate the card's translations of these pages, in every TLB, and drain: it completes
     /// when no access through them is in flight. An access that stands in a fault counts as
     /// drained.
-    CardUnmap {
+    Unmap {
         /// Which pages.
         runs: Runs,
     },
     /// Lower the card's rights and drain accesses that used the old ones.
-    CardProtect {
+    Protect {
         /// Which pages.
         runs: Runs,
         /// The new rights.
         rights: Rights,
     },
     /// Insert translations to the frames `dst` of `memory`.
-    CardMap {
+    Map {
         /// Which pages.
         runs: Runs,
         /// Where the frames are: the card's own memory, the host's or a peer's.
@@ -182,22 +272,27 @@ pub enum Op {
     },
     /// Replay the accesses that raised these faults. The card takes the translations for them
     /// in ring order, so each makes progress whatever is invalidated afterwards.
-    CardResume {
+    Resume {
         /// Which faults.
         faults: FaultIds,
     },
     /// End the accesses that raised these faults with an error; their jobs fail.
-    CardCancel {
+    Cancel {
         /// Which faults.
         faults: FaultIds,
         /// Why.
         reason: CancelReason,
     },
     /// Start a kernel. Answered by [`crate::Event::JobDone`] besides the completion.
-    CardLaunch {
+    Launch {
         /// Which job.
         job: JobId,
     },
+}
+
+/// Bytes that move.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum TransferOp {
     /// Copy whole pages. For [`Place::Memory`] the frames are `src` at the source and `dst` at the
     /// destination.
     Copy {
@@ -217,45 +312,125 @@ pub enum Op {
     },
 }
 
-impl Op {
-    /// The pages it is about, if it is about pages.
+impl HostOp {
+    /// The pages it is about.
     pub fn runs(&self) -> &[Run] {
         match self {
-            Op::HostUnmap { runs }
-            | Op::HostProtect { runs, .. }
-            | Op::HostMap { runs, .. }
-            | Op::HostRelease { runs }
-            | Op::HostPoison { runs }
-            | Op::CardUnmap { runs }
-            | Op::CardProtect { runs, .. }
-            | Op::CardMap { runs, .. }
-            | Op::Copy { runs, .. }
-            | Op::Fill { runs, .. } => runs,
-            Op::CardResume { .. } | Op::CardCancel { .. } | Op::CardLaunch { .. } => &[],
+            HostOp::Unmap { runs }
+            | HostOp::Protect { runs, .. }
+            | HostOp::Map { runs, .. }
+            | HostOp::Release { runs }
+            | HostOp::Poison { runs } => runs,
         }
     }
 
     /// Number of pages it is about.
     pub fn pages(&self) -> u64 {
-        self.runs().iter().map(|run| u64::from(run.count)).sum()
+        count_pages(self.runs())
     }
 
     /// A short name for logs.
     pub const fn name(&self) -> &'static str {
         match self {
-            Op::HostUnmap { .. } => "host-unmap",
-            Op::HostProtect { .. } => "host-protect",
-            Op::HostMap { .. } => "host-map",
-            Op::HostRelease { .. } => "host-release",
-            Op::HostPoison { .. } => "host-poison",
-            Op::CardUnmap { .. } => "card-unmap",
-            Op::CardProtect { .. } => "card-protect",
-            Op::CardMap { .. } => "card-map",
-            Op::CardResume { .. } => "card-resume",
-            Op::CardCancel { .. } => "card-cancel",
-            Op::CardLaunch { .. } => "card-launch",
-            Op::Copy { .. } => "copy",
-            Op::Fill { .. } => "fill",
+            HostOp::Unmap { .. } => "host-unmap",
+            HostOp::Protect { .. } => "host-protect",
+            HostOp::Map { .. } => "host-map",
+            HostOp::Release { .. } => "host-release",
+            HostOp::Poison { .. } => "host-poison",
+        }
+    }
+}
+
+impl RingOp {
+    /// The pages it is about, if it is about pages.
+    pub fn runs(&self) -> &[Run] {
+        match self {
+            RingOp::Unmap { runs } | RingOp::Protect { runs, .. } | RingOp::Map { runs, .. } => {
+                runs
+            }
+            RingOp::Resume { .. } | RingOp::Cancel { .. } | RingOp::Launch { .. } => &[],
+        }
+    }
+
+    /// Number of pages it is about.
+    pub fn pages(&self) -> u64 {
+        count_pages(self.runs())
+    }
+
+    /// Whether it completes only when accesses in flight are over.
+    pub const fn drains(&self) -> bool {
+        matches!(self, RingOp::Unmap { .. } | RingOp::Protect { .. })
+    }
+
+    /// A short name for logs.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            RingOp::Unmap { .. } => "card-unmap",
+            RingOp::Protect { .. } => "card-protect",
+            RingOp::Map { .. } => "card-map",
+            RingOp::Resume { .. } => "card-resume",
+            RingOp::Cancel { .. } => "card-cancel",
+            RingOp::Launch { .. } => "card-launch",
+        }
+    }
+}
+
+impl TransferOp {
+    /// Which pages, with their frames.
+    pub fn runs(&self) -> &[Run] {
+        match self {
+            TransferOp::Copy { runs, .. } | TransferOp::Fill { runs, .. } => runs,
+        }
+    }
+
+    /// Number of pages.
+    pub fn pages(&self) -> u64 {
+        count_pages(self.runs())
+    }
+
+    /// Where the bytes come from; `None`: they are zeros.
+    pub const fn source(&self) -> Option<Place> {
+        match self {
+            TransferOp::Copy { from, .. } => Some(*from),
+            TransferOp::Fill { .. } => None,
+        }
+    }
+
+    /// Where the bytes go.
+    pub const fn destination(&self) -> Place {
+        match self {
+            TransferOp::Copy { to, .. } => *to,
+            TransferOp::Fill { memory, .. } => Place::Memory(*memory),
+        }
+    }
+
+    /// A short name for logs.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            TransferOp::Copy { .. } => "copy",
+            TransferOp::Fill { .. } => "fill",
+        }
+    }
+}
+
+/// Number of pages of runs.
+fn count_pages(runs: &[Run]) -> u64 {
+    runs.iter().map(|run| u64::from(run.count)).sum()
+}
+
+/// A command before it has a header: what the driver decides to have done.
+pub(crate) enum Order {
+    Host(HostOp),
+    Ring(CardId, RingOp),
+    Transfer(Mover, TransferOp),
+}
+
+impl Order {
+    pub(crate) fn with(self, header: Header) -> Command {
+        match self {
+            Order::Host(op) => Command::Host(Step { header, op }),
+            Order::Ring(card, op) => Command::Ring(card, Step { header, op }),
+            Order::Transfer(mover, op) => Command::Transfer(mover, Step { header, op }),
         }
     }
 }

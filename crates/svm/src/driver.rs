@@ -324,18 +324,23 @@ impl Driver {
     pub fn locate(&self, range: PageRange) -> Vec<Located> {
         let range = range.intersection(self.config.arena);
         let mut parts: Vec<Located> = Vec::new();
-        for page in range.pages() {
+        let mut page = range.start;
+        while page < range.end() {
             let view = self.page(page);
+            // Where nobody has touched a block its pages are all alike.
+            let left = PageRange::new(page, range.end().0 - page.0);
+            let alike = PageRange::new(page, self.table.untouched_pages(left).max(1));
+            page = alike.end();
             if let Some(last) = parts.last_mut() {
                 let same =
                     (last.state, last.owner, last.copies) == (view.state, view.owner, view.copies);
                 if same {
-                    last.range.count += 1;
+                    last.range.count += alike.count;
                     continue;
                 }
             }
             parts.push(Located {
-                range: PageRange::page(page),
+                range: alike,
                 state: view.state,
                 owner: view.owner,
                 copies: view.copies,

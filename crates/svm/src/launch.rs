@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use farside_types::{CardId, JobId, StreamId};
 use serde::{Deserialize, Serialize};
 
-use crate::command::Op;
+use crate::command::RingOp;
 use crate::mutation::Mutation;
 use crate::{Driver, Reply};
 
@@ -35,7 +35,7 @@ impl Driver {
             return;
         };
         self.cards[card.0 as usize].running += 1;
-        self.loose(card, Op::CardLaunch { job });
+        self.loose(card, RingOp::Launch { job });
     }
 
     pub(crate) fn job_done(&mut self, job: JobId) {

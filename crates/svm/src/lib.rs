@@ -48,7 +48,10 @@ mod table;
 mod thrash;
 
 pub use capability::{Capabilities, Transport};
-pub use command::{Command, Executor, FaultIds, Op, Phase, Place, Run, Runs, Wait};
+pub use command::{
+    Command, Executor, FaultIds, Header, HostOp, Mover, Phase, Place, RingOp, Run, Runs, Step,
+    TransferOp, Wait,
+};
 pub use config::{Config, Limits, PrefetchConfig, ThrashConfig};
 pub use driver::{ConfigError, Driver};
 pub use event::{Advice, CardFault, Event, Need, Request, StepError, StepErrorKind};

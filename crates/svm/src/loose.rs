@@ -12,7 +12,7 @@ use farside_types::{AgentId, AgentSet, CardId, CommandId, JobId, PageNo, Reason}
 use serde::{Deserialize, Serialize};
 
 use crate::Driver;
-use crate::command::{Command, Executor, FaultIds, Op, Phase, Run, Runs, Wait};
+use crate::command::{FaultIds, Header, HostOp, Order, Phase, RingOp, Run, Runs, Wait};
 use crate::event::{StepError, StepErrorKind};
 use crate::mutation::Mutation;
 use crate::page::flag;
@@ -30,7 +30,7 @@ pub(crate) struct Loose {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum What {
     Poison(PageNo),
-    Answer(CardId, Op),
+    Answer(CardId, RingOp),
     Map(CardId),
     Unmap(CardId, Runs),
     Launch(JobId),
@@ -38,22 +38,22 @@ enum What {
 
 impl Driver {
     /// Issues a command of a card that no chain waits for.
-    pub(crate) fn loose(&mut self, card: CardId, op: Op) {
+    pub(crate) fn loose(&mut self, card: CardId, op: RingOp) {
         let what = match &op {
-            Op::CardResume { .. } | Op::CardCancel { .. } => What::Answer(card, op.clone()),
-            Op::CardUnmap { runs } => What::Unmap(card, runs.clone()),
-            Op::CardLaunch { job } => What::Launch(*job),
-            _ => What::Map(card),
+            RingOp::Resume { .. } | RingOp::Cancel { .. } => What::Answer(card, op.clone()),
+            RingOp::Unmap { runs } => What::Unmap(card, runs.clone()),
+            RingOp::Launch { job } => What::Launch(*job),
+            RingOp::Map { .. } | RingOp::Protect { .. } => What::Map(card),
         };
         self.stats.posted_commands += 1;
-        self.issue_loose(Executor::Card(card), op, what, 0);
+        self.issue_loose(Order::Ring(card, op), what, 0);
     }
 
-    fn issue_loose(&mut self, executor: Executor, op: Op, what: What, failures: u8) {
+    fn issue_loose(&mut self, order: Order, what: What, failures: u8) {
         let id = self.command_id(crate::migrate::LOOSE);
         let (epoch, wait, phase) = (farside_types::Epoch(0), Wait::Posted, Phase::Finalize);
         let reason = Reason::Demand;
-        self.commands.push_back(Command { id, epoch, executor, wait, phase, reason, op });
+        self.commands.push_back(order.with(Header { id, epoch, wait, phase, reason }));
         self.loose.push_back(Loose { command: id, what, failures });
     }
 
@@ -106,12 +106,8 @@ impl Driver {
             What::Answer(card, _) | What::Unmap(card, _)
                 if kind == StepErrorKind::CardGone || self.is_dead(card.memory()) => {}
             What::Answer(card, op) if !spent => {
-                self.issue_loose(
-                    Executor::Card(card),
-                    op.clone(),
-                    What::Answer(card, op),
-                    failures,
-                );
+                let order = Order::Ring(card, op.clone());
+                self.issue_loose(order, What::Answer(card, op), failures);
             }
             What::Answer(card, _) | What::Unmap(card, _) => self.distrust(card),
         }
@@ -119,7 +115,7 @@ impl Driver {
 
     /// An answer to faults failed that a chain had given: it is given again.
     pub(crate) fn answer_failed(&mut self, card: CardId, faults: FaultIds, kind: StepErrorKind) {
-        self.loose_failed(What::Answer(card, Op::CardResume { faults }), 1, kind);
+        self.loose_failed(What::Answer(card, RingOp::Resume { faults }), 1, kind);
     }
 
     /// A card has inserted translations, or failed to. Without them it faults again, and is given
@@ -148,8 +144,8 @@ impl Driver {
     fn issue_poison(&mut self, page: PageNo, failures: u8) {
         let frame = self.table.host_frame(page);
         let runs = [Run { page, count: 1, src: frame, dst: frame }].as_slice().into();
-        let op = Op::HostPoison { runs };
-        self.issue_loose(Executor::HostCpu, op, What::Poison(page), failures);
+        let order = Order::Host(HostOp::Poison { runs });
+        self.issue_loose(order, What::Poison(page), failures);
     }
 
     /// Whether the command that poisons `page` is still out. The host's commands have no order

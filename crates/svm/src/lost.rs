@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Driver;
 use crate::chain::{Chain, Pending, Stage};
-use crate::command::{Executor, Op, Run};
+use crate::command::{Executor, RingOp, Run};
 use crate::event::{StepError, StepErrorKind};
 use crate::fault::FaultKey;
 use crate::frames::Frames;
@@ -137,7 +137,9 @@ impl Driver {
     fn drop_mapper(&mut self, card: CardId) {
         let gone = AgentSet::only(card.agent());
         let ranges: Vec<PageRange> = self.space.objects().map(|object| object.range).collect();
-        for range in ranges {
+        for range in
+            ranges.into_iter().flat_map(|range| self.table.touched(range)).collect::<Vec<_>>()
+        {
             self.table.for_each_mut(range, |_, entry| entry.directory.unmap(gone));
         }
         self.late_stops.retain(|late| !late.is_of(card));
@@ -238,7 +240,7 @@ impl Driver {
         for card in agents.iter().filter_map(farside_types::AgentId::card) {
             if !self.is_dead(card.memory()) {
                 let runs = [Run { page, count: 1, src: frame, dst: frame }].as_slice().into();
-                let op = Op::CardUnmap { runs };
+                let op = RingOp::Unmap { runs };
                 self.loose(card, op);
             }
         }

@@ -12,7 +12,9 @@ use crate::chain::{
     Chain, End, FailedStep, Failure, Fill, Hop, Part, Pending, Role, Stage, Transition, cut_runs,
     push_page,
 };
-use crate::command::{Command, Executor, Op, Phase, Place, Run, Runs, Wait};
+use crate::command::{
+    Executor, Header, HostOp, Mover, Order, Place, RingOp, Run, Runs, TransferOp, Wait,
+};
 use crate::driver::Due;
 use crate::event::{StepError, StepErrorKind};
 use crate::fault::{FaultKey, HostFault, Work};
@@ -109,28 +111,21 @@ impl Driver {
     }
 
     /// Issues a command of chain `index`.
-    pub(crate) fn issue(
-        &mut self,
-        index: u32,
-        part: u16,
-        executor: Executor,
-        wait: Wait,
-        phase: Phase,
-        op: Op,
-    ) {
+    pub(crate) fn issue(&mut self, index: u32, part: u16, role: Role, wait: Wait, order: Order) {
         let id = self.command_id(index);
+        let chain = &mut self.chains[index as usize];
+        let (epoch, phase) = (Epoch(chain.epoch), role.phase());
+        let reason = chain.parts[part as usize].transition.reason;
+        let command = order.with(Header { id, epoch, wait, phase, reason });
+        let (executor, awaited) = (command.executor(), wait == Wait::Awaited);
+        chain.pending.push(Pending { command: id, executor, awaited, part, role });
         let on_card = executor != Executor::HostCpu;
         match wait {
             Wait::Awaited if on_card => self.stats.awaited_trips += 1,
             Wait::Posted if on_card => self.stats.posted_commands += 1,
             _ => {}
         }
-        let chain = &mut self.chains[index as usize];
-        let (awaited, role) = (wait == Wait::Awaited, role_of(executor, phase, &op));
-        chain.pending.push(Pending { command: id, executor, awaited, part, role });
-        let epoch = Epoch(chain.epoch);
-        let reason = chain.parts[part as usize].transition.reason;
-        self.commands.push_back(Command { id, epoch, executor, wait, phase, reason, op });
+        self.commands.push_back(command);
     }
 
     /// Gives the chain's present stage a time limit, if others than the host's own processors are
@@ -173,38 +168,40 @@ impl Driver {
             let Part { transition, runs, .. } = &self.chains[index as usize].parts[part];
             let (transition, runs, part) = (*transition, runs.clone(), part as u16);
             for agent in transition.stop.iter() {
-                let op = match agent.card() {
-                    None => Op::HostUnmap { runs: runs.clone() },
-                    Some(_) => Op::CardUnmap { runs: runs.clone() },
-                };
-                self.stop(index, part, agent, op);
+                let runs = runs.clone();
+                match agent.card() {
+                    None => self.stop_host(index, part, HostOp::Unmap { runs }),
+                    Some(card) => self.stop_card(index, part, card, RingOp::Unmap { runs }),
+                }
             }
             for agent in transition.demote.iter() {
                 let (runs, rights) = (runs.clone(), Rights::Read);
-                let op = match agent.card() {
-                    None => Op::HostProtect { runs, rights },
-                    Some(_) => Op::CardProtect { runs, rights },
-                };
-                self.stop(index, part, agent, op);
+                match agent.card() {
+                    None => self.stop_host(index, part, HostOp::Protect { runs, rights }),
+                    Some(card) => {
+                        self.stop_card(index, part, card, RingOp::Protect { runs, rights })
+                    }
+                }
             }
         }
         self.limit(now, index, self.config.limits.drain);
     }
 
+    fn stop_host(&mut self, index: u32, part: u16, op: HostOp) {
+        let early = self.mutated.on(Mutation::CopyBeforeUnmap);
+        let wait = if early { Wait::Posted } else { Wait::Awaited };
+        self.issue(index, part, Role::Stop(AgentId::CPU), wait, Order::Host(op));
+    }
+
     /// An idle card takes it posted: ring order puts it before any later launch.
-    fn stop(&mut self, index: u32, part: u16, agent: AgentId, op: Op) {
-        let Some(card) = agent.card() else {
-            let early = self.mutated.on(Mutation::CopyBeforeUnmap);
-            let wait = if early { Wait::Posted } else { Wait::Awaited };
-            return self.issue(index, part, Executor::HostCpu, wait, Phase::Setup, op);
-        };
+    fn stop_card(&mut self, index: u32, part: u16, card: CardId, op: RingOp) {
         if self.is_dead(card.memory()) {
             return;
         }
         let running = self.cards[card.0 as usize].running > 0;
         let awaited = running && !self.mutated.on(Mutation::SkipDrain);
         let wait = if awaited { Wait::Awaited } else { Wait::Posted };
-        self.issue(index, part, Executor::Card(card), wait, Phase::Setup, op);
+        self.issue(index, part, Role::Stop(card.agent()), wait, Order::Ring(card, op));
     }
 
     /// A command was answered.
@@ -363,15 +360,15 @@ impl Driver {
                 Fill::Zero if self.mutated.on(Mutation::SkipZeroFill) => {}
                 Fill::Zero => {
                     let by = self.config.capabilities.filler(transition.at);
-                    let op = Op::Fill { memory: transition.at, runs };
-                    self.issue(index, part, by, Wait::Awaited, Phase::Copy, op);
+                    let op = TransferOp::Fill { memory: transition.at, runs };
+                    self.transfer(index, part, Role::Copy, by, op);
                 }
                 Fill::Copy => {
                     match self.config.capabilities.transport(transition.from, transition.at, pages)
                     {
                         Transport::Direct(by) => {
-                            let op = Op::Copy { from, to, runs };
-                            self.issue(index, part, by, Wait::Awaited, Phase::Copy, op);
+                            let op = TransferOp::Copy { from, to, runs };
+                            self.transfer(index, part, Role::Copy, by, op);
                         }
                         Transport::Bounce(..) => self.plan_hops(index, part, runs),
                     }
@@ -384,9 +381,13 @@ impl Driver {
     /// Parts that end with the host's frame given back do it in place of a copy.
     fn release_host(&mut self, index: u32, part: u16, transition: &Transition, runs: Runs) {
         if transition.end != End::Settle {
-            let op = Op::HostRelease { runs };
-            self.issue(index, part, Executor::HostCpu, Wait::Awaited, Phase::Finalize, op);
+            let order = Order::Host(HostOp::Release { runs });
+            self.issue(index, part, Role::Release, Wait::Awaited, order);
         }
+    }
+
+    fn transfer(&mut self, index: u32, part: u16, role: Role, by: Mover, op: TransferOp) {
+        self.issue(index, part, role, Wait::Awaited, Order::Transfer(by, op));
     }
 
     /// Cuts a part into pieces that fit a bounce buffer.
@@ -426,12 +427,13 @@ impl Driver {
             return true;
         };
         let bounce = Place::Bounce(slot);
-        let (by, op) = if inbound {
-            (back, Op::Copy { from: bounce, to: Place::Memory(transition.at), runs })
+        if inbound {
+            let op = TransferOp::Copy { from: bounce, to: Place::Memory(transition.at), runs };
+            self.transfer(index, part, Role::Copy, back, op);
         } else {
-            (out, Op::Copy { from: Place::Memory(transition.from), to: bounce, runs })
-        };
-        self.issue(index, part, by, Wait::Awaited, Phase::Copy, op);
+            let op = TransferOp::Copy { from: Place::Memory(transition.from), to: bounce, runs };
+            self.transfer(index, part, Role::CopyOut(slot), out, op);
+        }
         self.limit(now, index, self.config.limits.copy);
         true
     }
@@ -481,9 +483,8 @@ impl Driver {
             let (transition, runs, part) = (*transition, runs.clone(), part as u16);
             match agent.card() {
                 Some(card) => {
-                    let op = Op::CardMap { runs, memory: transition.at, rights };
-                    let by = Executor::Card(card);
-                    self.issue(index, part, by, Wait::Posted, Phase::Finalize, op);
+                    let op = RingOp::Map { runs, memory: transition.at, rights };
+                    self.issue(index, part, Role::CardMap, Wait::Posted, Order::Ring(card, op));
                 }
                 None => self.map_host(index, part, &transition, rights, runs),
             }
@@ -518,15 +519,14 @@ impl Driver {
                 }
             }
         }
-        let by = Executor::HostCpu;
         if !to_protect.is_empty() {
-            let op = Op::HostProtect { runs: to_protect.into(), rights };
-            self.issue(index, part, by, Wait::Awaited, Phase::Finalize, op);
+            let order = Order::Host(HostOp::Protect { runs: to_protect.into(), rights });
+            self.issue(index, part, Role::HostMap, Wait::Awaited, order);
         }
         if !any_held || !to_map.is_empty() {
             let runs = if any_held { to_map.into() } else { runs };
-            let op = Op::HostMap { runs, rights };
-            self.issue(index, part, by, Wait::Awaited, Phase::Finalize, op);
+            let order = Order::Host(HostOp::Map { runs, rights });
+            self.issue(index, part, Role::HostMap, Wait::Awaited, order);
         }
     }
 
@@ -581,22 +581,5 @@ impl Driver {
             self.work.extend(card.waiting.drain(..));
         }
         self.work.extend(self.chain_waiters.drain(..));
-    }
-}
-
-/// What a command does for its chain.
-fn role_of(executor: Executor, phase: Phase, op: &Op) -> Role {
-    match (op, executor) {
-        (Op::CardUnmap { .. } | Op::CardProtect { .. }, Executor::Card(card)) => {
-            Role::Stop(card.agent())
-        }
-        (Op::HostUnmap { .. }, _) => Role::Stop(AgentId::CPU),
-        (Op::HostProtect { .. }, _) if phase == Phase::Setup => Role::Stop(AgentId::CPU),
-        (Op::HostProtect { .. } | Op::HostMap { .. }, _) => Role::HostMap,
-        (Op::HostRelease { .. }, _) => Role::Release,
-        (Op::CardMap { .. }, _) => Role::CardMap,
-        (Op::Copy { to: Place::Bounce(slot), .. }, _) => Role::CopyOut(*slot),
-        (Op::CardResume { .. } | Op::CardCancel { .. }, _) => Role::Answer,
-        _ => Role::Copy,
     }
 }

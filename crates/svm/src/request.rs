@@ -7,14 +7,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use farside_types::{
-    Access, AgentId, AgentSet, MemoryId, PAGE_SIZE, PageNo, PageRange, Reason, RequestId, Rights,
-    Time, VirtAddr,
+    Access, AgentId, AgentSet, BLOCK_PAGES, MemoryId, PAGE_SIZE, PageNo, PageRange, Reason,
+    RequestId, Rights, Time, VirtAddr,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::Driver;
 use crate::chain::{End, Fill, Part, Transition};
-use crate::command::{Op, Run};
+use crate::command::{RingOp, Run};
 use crate::event::{Advice, Request};
 use crate::fault::Work;
 use crate::mutation::Mutation;
@@ -164,10 +164,12 @@ impl Driver {
             return Err(RequestError::OutOfAddressSpace { pages, largest_gap });
         };
         let mut poisoned = VecDeque::new();
-        self.table.for_each_mut(range, |page, entry| {
-            if entry.has(flag::POISONED) {
+        for page in self.table.touched(range).into_iter().flat_map(PageRange::pages) {
+            if self.table.get(page).has(flag::POISONED) {
                 poisoned.push_back(PageRange::page(page));
             }
+        }
+        self.table.update(range, |entry| {
             let flags = entry.flags & (flag::HOST_UNSAFE | flag::POISONED);
             *entry = PageEntry { state: PageState::Fresh, flags, ..PageEntry::default() };
         });
@@ -175,7 +177,7 @@ impl Driver {
             self.reply(id, Ok(Outcome::Allocated(range)));
         } else {
             // Nobody gets the pages before the program was told of them.
-            self.table.for_each_mut(range, |_, entry| entry.set(flag::DOOMED, true));
+            self.table.update(range, |entry| entry.set(flag::DOOMED, true));
             self.open(id, RequestKind::Alloc, range, poisoned);
         }
         Ok(())
@@ -194,7 +196,7 @@ impl Driver {
         if freed_already || self.lingering.contains(&range) {
             return Err(not_one);
         }
-        self.table.for_each_mut(range, |_, entry| entry.set(flag::DOOMED, true));
+        self.table.update(range, |entry| entry.set(flag::DOOMED, true));
         self.pins.retain(|pin| !pin.range.overlaps(range));
         self.open(id, RequestKind::Free, range, VecDeque::from([range]));
         Ok(())
@@ -293,10 +295,12 @@ impl Driver {
     /// Takes the mark from pages that no pin covers any more.
     fn unmark_pins(&mut self, range: PageRange) {
         let pins = &self.pins;
-        self.table.for_each_mut(range, |page, entry| {
-            let covered = pins.iter().any(|pin| pin.range.contains(page));
-            entry.set(flag::PINNED, covered && entry.has(flag::PINNED));
-        });
+        for part in self.table.touched(range) {
+            self.table.for_each_mut(part, |page, entry| {
+                let covered = pins.iter().any(|pin| pin.range.contains(page));
+                entry.set(flag::PINNED, covered && entry.has(flag::PINNED));
+            });
+        }
     }
 
     fn advise(
@@ -308,7 +312,7 @@ impl Driver {
         self.check_range(range)?;
         match advice {
             Advice::ReadMostly(on) => {
-                self.table.for_each_mut(range, |_, entry| entry.set(flag::READ_MOSTLY, on));
+                self.table.update(range, |entry| entry.set(flag::READ_MOSTLY, on));
             }
             Advice::Preferred(memory) => {
                 if let Some(memory) = memory.filter(|&memory| !self.is_usable(memory)) {
@@ -350,13 +354,13 @@ impl Driver {
             object.hints.push(hint);
             page = object.range.end();
         }
-        self.table.for_each_mut(range, |_, entry| entry.set(flag::HINTED, true));
+        self.table.update(range, |entry| entry.set(flag::HINTED, true));
     }
 
     /// Maps settled pages for those that were promised a mapping and can have one. Only cards: the
     /// CPU maps its own memory by its faults.
     pub(crate) fn promise_mappings(&mut self, range: PageRange) {
-        for page in range.pages() {
+        for page in self.table.touched(range).into_iter().flat_map(PageRange::pages) {
             let entry = *self.table.get(page);
             let settled = matches!(entry.state, PageState::Host | PageState::Card);
             let hint = self.space.holding(page).and_then(|object| object.hint(page)).copied();
@@ -380,7 +384,7 @@ impl Driver {
         let frame = self.frame_at(page, entry, memory);
         self.table.get_mut(page).directory.map(agent, rights);
         let runs = [Run { page, count: 1, src: frame, dst: frame }].as_slice().into();
-        let op = Op::CardMap { runs, memory, rights };
+        let op = RingOp::Map { runs, memory, rights };
         self.loose(card, op);
     }
 
@@ -392,7 +396,7 @@ impl Driver {
     ) -> Result<(), RequestError> {
         self.check_range(range)?;
         let on = rights == Rights::Read;
-        self.table.for_each_mut(range, |_, entry| entry.set(flag::READ_ONLY, on));
+        self.table.update(range, |entry| entry.set(flag::READ_ONLY, on));
         if on {
             self.open(id, RequestKind::Protect, range, VecDeque::from([range]));
         } else {
@@ -426,11 +430,19 @@ impl Driver {
         };
         let (kind, next) = (request.kind, request.left.front().copied());
         let Some(range) = next else { return Walk::End };
+        let untouched = self.pass_untouched(kind, range);
+        if untouched > 0 {
+            return Walk::Ready(Plan::default(), untouched);
+        }
         let mut plan = Plan::default();
         let mut seen = 0;
         let mut alike: Option<(PageEntry, Option<Transition>)> = None;
         let most = u64::from(self.config.limits.chain_pages);
         for page in range.pages().take(most as usize) {
+            let left = PageRange::new(page, range.end().0 - page.0);
+            if seen > 0 && self.is_passed(kind, left) {
+                break;
+            }
             let entry = *self.table.get(page);
             let held = entry.state == PageState::Moving;
             let claim = if held { None } else { self.claimed(page, None) };
@@ -465,6 +477,30 @@ impl Driver {
             seen += 1;
         }
         Walk::Ready(plan, seen)
+    }
+
+    /// Whether a request has nothing to do for the first pages of `range`, because nobody has
+    /// touched their block.
+    fn is_passed(&self, kind: RequestKind, range: PageRange) -> bool {
+        let passes = matches!(kind, RequestKind::Free | RequestKind::Trim | RequestKind::Protect);
+        passes && self.claims.is_empty() && range.start.0 % BLOCK_PAGES == 0 && {
+            let block = PageRange::new(range.start, range.count.min(BLOCK_PAGES));
+            self.table.untouched_pages(block) > 0
+        }
+    }
+
+    /// Passes pages that nobody has touched by whole blocks; gives how many. Nobody has them mapped,
+    /// and no memory holds a byte of them.
+    fn pass_untouched(&mut self, kind: RequestKind, range: PageRange) -> u64 {
+        if !self.is_passed(kind, range) {
+            return 0;
+        }
+        let pages = self.table.untouched_pages(range);
+        if kind == RequestKind::Free {
+            let gone = PageRange::new(range.start, pages);
+            self.table.update(gone, |entry| entry.state = PageState::Tombstone);
+        }
+        pages
     }
 
     fn mark_pin(&mut self, kind: RequestKind, range: PageRange) {
@@ -702,7 +738,7 @@ impl Driver {
                 self.reply_done(id, 0);
             }
             (RequestKind::Alloc, None) => {
-                self.table.for_each_mut(whole, |_, entry| entry.set(flag::DOOMED, false));
+                self.table.update(whole, |entry| entry.set(flag::DOOMED, false));
                 self.work.extend(self.poison_waiters.drain(..));
                 self.reply(id, Ok(Outcome::Allocated(whole)));
             }
@@ -745,7 +781,7 @@ impl Driver {
 
     /// Nobody maps a page of the freed allocation any more.
     pub(crate) fn give_addresses_back(&mut self, range: PageRange) {
-        self.table.for_each_mut(range, |_, entry| {
+        self.table.update(range, |entry| {
             let flags = entry.flags & (flag::POISONED | flag::HOST_UNSAFE);
             *entry = PageEntry { flags, ..PageEntry::default() };
         });

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Driver;
 use crate::chain::{Fill, Part, Transition, cut_runs, push_page};
-use crate::command::{Op, Run};
+use crate::command::{RingOp, Run};
 use crate::driver::Due;
 use crate::event::{CardFault, Need};
 use crate::fault::{FaultKey, Faults, HostFault, OpenFault, Work};
@@ -396,13 +396,13 @@ impl Driver {
             let Some((_, rights)) = part.transition.map else {
                 continue;
             };
-            let op = Op::CardMap { runs: part.runs.into(), memory: part.transition.at, rights };
+            let op = RingOp::Map { runs: part.runs.into(), memory: part.transition.at, rights };
             self.loose(card, op);
         }
         if !resumed.is_empty() {
             let faults = resumed.as_slice().into();
             resumed.clear();
-            let op = Op::CardResume { faults };
+            let op = RingOp::Resume { faults };
             self.loose(card, op);
         }
     }
@@ -709,7 +709,7 @@ impl Driver {
     }
 
     fn loose_cancel(&mut self, card: CardId, id: FaultId, reason: CancelReason) {
-        let op = Op::CardCancel { faults: [id].into(), reason };
+        let op = RingOp::Cancel { faults: [id].into(), reason };
         self.loose(card, op);
     }
 

@@ -4,8 +4,8 @@
 use farside_types::{AgentId, AgentSet, CardId, MemoryId, PageNo, Reason, Time};
 
 use crate::Driver;
-use crate::chain::{End, Fill, Label, Part, Transition};
-use crate::command::{Executor, FaultIds, Op, Phase, Run, Wait};
+use crate::chain::{End, Fill, Label, Part, Role, Transition};
+use crate::command::{FaultIds, Order, RingOp, Run, Wait};
 use crate::fault::Work;
 use crate::mutation::Mutation;
 use crate::page::{NO_CHAIN, PageEntry, PageState, flag};
@@ -301,8 +301,8 @@ impl Driver {
         let Some(card) = card else { return };
         let faults: FaultIds = ids.into();
         self.chains[index as usize].answer = Some(faults.clone());
-        let op = Op::CardResume { faults };
-        self.issue(index, 0, Executor::Card(card), Wait::Posted, Phase::Finalize, op);
+        let order = Order::Ring(card, RingOp::Resume { faults });
+        self.issue(index, 0, Role::Answer, Wait::Posted, order);
     }
 
     /// Keeps mappings that were promised (advice `AccessedBy`) after a move.

@@ -44,6 +44,53 @@ impl Object {
     }
 }
 
+/// An allocation that reaches into a block: first page, end, slot.
+type Reach = (u64, u64, u32);
+
+/// The allocations that reach into a block; of a large one it is all there is.
+#[derive(Clone, Default, Serialize, Deserialize)]
+enum Here {
+    #[default]
+    Nothing,
+    One(Reach),
+    Several(Vec<Reach>),
+}
+
+impl Here {
+    fn as_slice(&self) -> &[Reach] {
+        match self {
+            Here::Nothing => &[],
+            Here::One(reach) => std::slice::from_ref(reach),
+            Here::Several(reaches) => reaches,
+        }
+    }
+
+    fn push(&mut self, reach: Reach) {
+        match self {
+            Here::Nothing => *self = Here::One(reach),
+            Here::One(first) => *self = Here::Several(vec![*first, reach]),
+            Here::Several(reaches) => reaches.push(reach),
+        }
+    }
+
+    /// Takes the allocation that starts at `start` out.
+    fn remove(&mut self, start: u64) {
+        match self {
+            Here::One((first, ..)) if *first == start => *self = Here::Nothing,
+            Here::Nothing | Here::One(_) => {}
+            Here::Several(reaches) => reaches.retain(|&(first, ..)| first != start),
+        }
+    }
+
+    /// Bytes beside the value itself.
+    fn bytes(&self) -> usize {
+        match self {
+            Here::Several(reaches) => reaches.capacity() * size_of::<Reach>(),
+            _ => 0,
+        }
+    }
+}
+
 /// Allocations and the gaps between them.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Space {
@@ -56,7 +103,7 @@ pub(crate) struct Space {
     next_id: u32,
     /// Per block of the arena: the allocations that reach into it, as (first page, end, slot). Every
     /// fault asks for its allocation: a few words beside each other instead of a walk of the tree.
-    by_block: Vec<Vec<(u64, u64, u32)>>,
+    by_block: Vec<Here>,
     first_block: u64,
 }
 
@@ -97,11 +144,12 @@ impl Space {
         });
         self.slots[slot as usize] = Some(object);
         self.order.insert(start, slot);
-        for block in self.blocks(range) {
-            if block >= self.by_block.len() {
-                self.by_block.resize_with(block + 1, Vec::new);
-            }
-            self.by_block[block].push((start, start + pages, slot));
+        let blocks = self.blocks(range);
+        if *blocks.end() >= self.by_block.len() {
+            self.by_block.resize(*blocks.end() + 1, Here::Nothing);
+        }
+        for here in &mut self.by_block[blocks] {
+            here.push((start, start + pages, slot));
         }
         Some(range)
     }
@@ -115,7 +163,7 @@ impl Space {
     /// The slot of the allocation that holds `page`.
     fn slot_of(&self, page: PageNo) -> Option<usize> {
         let block = page.block().0.checked_sub(self.first_block)?;
-        let here = self.by_block.get(block as usize)?;
+        let here = self.by_block.get(block as usize)?.as_slice();
         let holds = |&&(start, end, _): &&(u64, u64, u32)| (start..end).contains(&page.0);
         here.iter().find(holds).map(|&(.., slot)| slot as usize)
     }
@@ -171,7 +219,7 @@ impl Space {
         let Some(object) = self.slots[slot as usize].take() else { return };
         self.idle_slots.push(slot);
         for block in self.blocks(object.range) {
-            self.by_block[block].retain(|&(first, ..)| first != start.0);
+            self.by_block[block].remove(start.0);
         }
         let (mut start, mut end) = (object.range.start.0, object.range.end().0);
         if let Some((&before, &len)) = self.gaps.range(..start).next_back() {
@@ -187,8 +235,8 @@ impl Space {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        let lists: usize =
-            self.by_block.iter().map(|list| size_of_val(list) + size_of_val(&list[..])).sum();
+        let lists: usize = self.by_block.capacity() * size_of::<Here>()
+            + self.by_block.iter().map(Here::bytes).sum::<usize>();
         let trees = (self.order.len() + self.gaps.len()) * 16 * 3 / 2;
         let objects = self.slots.len() * size_of::<Option<Object>>();
         let hints: usize = self.objects().map(|object| object.hints.capacity()).sum();

@@ -187,7 +187,8 @@ impl Driver {
     /// Whether a page of a freed allocation is still mapped.
     pub(crate) fn is_held(&self, range: PageRange) -> bool {
         self.stuck != MemorySet::EMPTY
-            && range.pages().any(|page| !self.table.get(page).directory.mappers().is_empty())
+            && (self.table.touched(range).into_iter().flat_map(PageRange::pages))
+                .any(|page| !self.table.get(page).directory.mappers().is_empty())
     }
 
     /// Gives the addresses of freed allocations back that nobody maps any more.

@@ -9,6 +9,7 @@ mod interrupts;
 mod listener;
 mod plain;
 mod session;
+mod shared;
 mod stream;
 
 pub use client::{BlockingClient, CallError, DmaMemory, NoMemory, OpenCall, UnixClient};
@@ -17,4 +18,5 @@ pub use interrupts::Interrupts;
 pub use listener::Listener;
 pub use plain::Plain;
 pub use session::{Session, SessionError, Wanted};
+pub use shared::{DmaError, SharedSession};
 pub use stream::Stream;

@@ -3,7 +3,7 @@
 use farside_card::interface::{Extent, Status};
 use farside_card::{Action, Answer, JobEnd, Location, MappedRun, Outcome};
 use farside_live::harness::{ASID, fault_of};
-use farside_svm::Op;
+use farside_svm::RingOp;
 use farside_types::{CardId, JobId, PageNo, Rights};
 
 use super::bus::Taken;
@@ -85,7 +85,7 @@ impl Machine {
                 return Err(Violation(format!("{card} maps {page} at {at:?}, where nothing is")));
             };
             let commanded = self.cards[usize::from(card.0)].ring.iter().find(|queued| {
-                matches!(&queued.command.op, Op::CardMap { memory: m, runs, .. } if *m == memory
+                matches!(&queued.step.op, RingOp::Map { memory: m, runs, .. } if *m == memory
                     && flat(runs).any(|(p, _, f)| (p, f) == (page, frame)))
             });
             let Some(generation) = commanded.map(|queued| queued.generation) else {

@@ -1,7 +1,7 @@
 //! The driver's end: its commands go into the ring, what the card says goes to it.
 
 use farside_live::harness::Said;
-use farside_svm::{Command, Executor, Op};
+use farside_svm::{RingOp, Step as Ordered, TransferOp};
 use farside_types::{CardId, JobId};
 
 use super::Step;
@@ -14,25 +14,25 @@ use crate::violation::{Violation, ensure};
 
 impl Machine {
     /// Puts a command of the driver into a card's ring.
-    pub(crate) fn submit(&mut self, card: CardId, command: Command) {
-        if let Op::CardLaunch { job } = command.op {
-            if let Some(port) = self.port(card) {
-                port.driver.launch(job, KERNEL);
-            }
-            let at = self.soon();
-            return self.complete(&command, at, Ok(()));
-        }
-        let generation = match &command.op {
-            Op::CardMap { memory, .. } => self.memory(*memory).generation,
+    pub(crate) fn submit(&mut self, card: CardId, step: Ordered<RingOp>) {
+        let generation = match &step.op {
+            RingOp::Map { memory, .. } => self.memory(*memory).generation,
             _ => 0,
         };
-        let started = self.port(card).is_some_and(|port| port.driver.submit(&command));
-        if !started {
+        let started = self.port(card).is_some_and(|port| port.driver.submit(&step, KERNEL));
+        if started {
+            self.card_mut(card).ring.push_back(Queued { step, generation, refused: None });
+        } else {
             let at = self.soon();
-            return self.complete(&command, at, Ok(()));
+            self.complete(&step.header, at, Ok(()));
         }
-        if matches!(command.executor, Executor::Card(_)) {
-            self.card_mut(card).ring.push_back(Queued { command, generation, refused: None });
+    }
+
+    /// The same with a copy or fill for its page DMA.
+    pub(crate) fn submit_transfer(&mut self, card: CardId, step: &Ordered<TransferOp>) {
+        if !self.port(card).is_some_and(|port| port.driver.transfer(step)) {
+            let at = self.soon();
+            self.complete(&step.header, at, Ok(()));
         }
     }
 
@@ -73,16 +73,16 @@ impl Machine {
                     return Ok(());
                 }
                 let ring = &mut self.card_mut(card).ring;
-                let queued = ring.iter().position(|queued| queued.command.id == id);
-                let command = match queued.and_then(|at| ring.remove(at)) {
-                    Some(queued) => Some(queued.command),
-                    None => self.transfers.get(&id).map(|transfer| transfer.command.clone()),
+                let queued = ring.iter().position(|queued| queued.step.header.id == id);
+                let header = match queued.and_then(|at| ring.remove(at)) {
+                    Some(queued) => Some(queued.step.header),
+                    None => self.transfers.get(&id).map(|transfer| *transfer.command.header()),
                 };
-                let Some(command) = command else {
+                let Some(header) = header else {
                     return Err(Violation(format!("{id} has completed on {card}, once more")));
                 };
                 let at = self.soon();
-                self.complete(&command, at, result);
+                self.complete(&header, at, result);
             }
             Said::Faults(faults) => {
                 for fault in &faults {

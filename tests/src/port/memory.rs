@@ -3,7 +3,7 @@
 use farside_card::interface::DmaAddr;
 use farside_card::{AccessId, AcquireError, Grant, Location, Raised, TransferFailed};
 use farside_live::harness::{ASID, fault_of};
-use farside_svm::{Need, Op, Place};
+use farside_svm::{Mover, Need, Place, TransferOp};
 use farside_types::{Access, CardId, CommandId, FrameNo, JobId, PageNo};
 
 use super::mutation::RingMutation;
@@ -14,7 +14,7 @@ use crate::machine::{Machine, group};
 use crate::memory::{GARBAGE, Translation};
 use crate::reference::WORDS;
 use crate::rings::flat;
-use crate::transfers::Fate;
+use crate::transfers::{Fate, OffRing};
 use crate::violation::Violation;
 
 /// A page of a copy: which, and both ends.
@@ -191,17 +191,19 @@ impl Machine {
         copy: &FarCopy,
     ) -> Result<(CommandId, usize), Violation> {
         let asked = self.pages_asked(card, copy)?;
-        let executor = farside_svm::Executor::CardDma(card);
-        let candidates = self.transfers.values().filter(|t| t.command.executor == executor);
-        for transfer in candidates {
-            let pages = pages_of_command(&transfer.command.op);
+        for transfer in self.transfers.values() {
+            let OffRing::Bytes(Mover::CardDma(by), step) = &transfer.command else { continue };
+            if *by != card {
+                continue;
+            }
+            let pages = pages_of_command(&step.op);
             let ends = |page: &CopyPage| (page.1, page.2);
             let starts = (0..pages.len()).find(|&start| {
                 let part = pages.get(start..start + asked.len()).unwrap_or_default();
                 part.len() == asked.len() && part.iter().map(ends).eq(asked.iter().copied())
             });
             if let Some(start) = starts {
-                return Ok((transfer.command.id, start));
+                return Ok((step.header.id, start));
             }
         }
         Err(Violation(format!("{card} is to copy {copy:?}, which no command says")))
@@ -251,20 +253,20 @@ impl Machine {
         start: usize,
     ) -> Result<Result<(), u32>, Violation> {
         let Some(transfer) = self.transfers.get(&id).cloned() else { return Ok(Err(0)) };
-        self.say('x', format!("{} {} from page {start} on", id.0, transfer.command.op.name()));
+        let OffRing::Bytes(_, step) = &transfer.command else { return Ok(Err(0)) };
+        self.say('x', format!("{} {} from page {start} on", id.0, step.op.name()));
         if self.is_outdated(&transfer) {
             return Ok(Err(0));
         }
         let count: u32 = copy.extents.iter().map(|extent| extent.count).sum();
-        let pages = pages_of_command(&transfer.command.op);
+        let pages = pages_of_command(&step.op);
         let pages = &pages[start..start + count as usize];
         if self.is_given_up(&transfer) {
             self.say('!', format!("{} acts late", id.0));
             pages.iter().for_each(|page| self.spoil(page.2));
             return Ok(Ok(()));
         }
-        let (from, to) = transfer.ends();
-        let Some(to) = to else { return Ok(Ok(())) };
+        let (from, to) = (step.op.source(), step.op.destination());
         for (done, &(page, src, dst)) in pages.iter().enumerate() {
             let index = start + done;
             let fails = matches!(transfer.fate, Fate::Fails(at) if at == index as u64);
@@ -311,19 +313,18 @@ fn frame_of(spot: Option<Spot>) -> FrameNo {
 }
 
 /// The pages of a copy or fill in the order of its runs.
-fn pages_of_command(op: &Op) -> Vec<CopyPage> {
+fn pages_of_command(op: &TransferOp) -> Vec<CopyPage> {
     let spot = |place: Place, frame: FrameNo, index: usize| match place {
         Place::Memory(memory) => Spot::Memory(memory, frame),
         Place::Bounce(slot) => Spot::Bounce(slot, index as u32),
     };
     let pages = flat(op.runs()).enumerate();
     match *op {
-        Op::Copy { from, to, .. } => pages
+        TransferOp::Copy { from, to, .. } => pages
             .map(|(i, (page, src, dst))| (page, Some(spot(from, src, i)), spot(to, dst, i)))
             .collect(),
-        Op::Fill { memory, .. } => pages
+        TransferOp::Fill { memory, .. } => pages
             .map(|(i, (page, _, dst))| (page, None, spot(Place::Memory(memory), dst, i)))
             .collect(),
-        _ => Vec::new(),
     }
 }

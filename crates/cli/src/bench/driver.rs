@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use farside::Error;
 use farside_svm::{
-    CardFault, Config, Driver, Event, Need, Op, Outcome, Reply, Request, placement::OnTouch,
+    CardFault, Command, Config, Driver, Event, Need, Outcome, Reply, Request, RingOp, Step,
+    placement::OnTouch,
 };
 use farside_types::{
     Access, CardId, FaultId, MemoryId, PAGE_SIZE, PageNo, PageRange, RequestId, Time,
@@ -96,11 +97,10 @@ impl Bed {
     fn carry_out(&mut self) -> usize {
         let mut resumed = 0;
         while let Some(command) = self.driver.poll_command() {
-            if let Op::CardResume { faults } = &command.op {
+            if let Command::Ring(_, Step { op: RingOp::Resume { faults }, .. }) = &command {
                 resumed += faults.len();
             }
-            let (command, epoch) = (command.id, command.epoch);
-            self.driver.handle(self.now, Event::Done { command, epoch, result: Ok(()) });
+            self.driver.handle(self.now, command.header().done(Ok(())));
         }
         resumed
     }

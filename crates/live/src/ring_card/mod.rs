@@ -9,6 +9,7 @@ mod bus_map;
 mod control;
 mod descriptors;
 mod link;
+mod messages;
 mod place;
 mod receive;
 mod submit;
@@ -32,6 +33,7 @@ pub use link::Identity;
 pub(crate) use link::Link;
 #[cfg(feature = "harness")]
 pub(crate) use link::identify;
+pub use messages::{ByMessages, connect_by_messages};
 pub use place::connect;
 pub use place::{CardPlace, PlaceError};
 pub(crate) use receive::Received;

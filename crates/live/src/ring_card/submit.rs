@@ -8,7 +8,7 @@ use farside_card::interface::{
     ARG_BYTES, CommandEntry, DmaAddr, EXTENT_BYTES, Extent, ExtentArg, ExtentList, FaultArg,
     Operation, RingHeader, RingKind, reason_to_word,
 };
-use farside_svm::{Command, Op, Place, Run, Wait};
+use farside_svm::{Header, Place, RingOp, Run, Step, TransferOp, Wait};
 use farside_types::{CommandId, FaultId, JobId, Reason, Rights};
 
 use super::control::{BLOCK_BYTES, Block};
@@ -77,58 +77,76 @@ impl PageOp {
 }
 
 impl Link {
-    /// Puts a command of the driver into the ring. It is published by [`Link::flush`]. `false`: there
-    /// is nothing to do, and no completion comes.
-    pub(crate) fn submit(&mut self, command: &Command) -> bool {
-        if self.commands.len() + self.backlog.len() > OPEN_MAX {
-            // It has stood still for long, or lies; nothing more is kept for it.
-            self.broken = true;
-        }
-        let (id, before) = (command.id, self.backlog.len());
-        match &command.op {
-            Op::CardUnmap { runs } => self.pages(id, PageOp::Unmap, runs, |_, _| (OWN, OWN)),
-            Op::CardProtect { runs, rights } => {
+    /// Puts a command of the driver into the ring; `job` finds the job of a launch. It is published
+    /// by [`Link::flush`]. `false`: nobody waits for its completion.
+    pub(crate) fn submit(
+        &mut self,
+        step: &Step<RingOp>,
+        job: impl FnOnce(JobId) -> Option<Arc<Job>>,
+    ) -> bool {
+        let (id, before) = (step.header.id, self.backlog.len());
+        match &step.op {
+            RingOp::Unmap { runs } => self.pages(id, PageOp::Unmap, runs, |_, _| (OWN, OWN)),
+            RingOp::Protect { runs, rights } => {
                 self.pages(id, PageOp::Protect(*rights), runs, |_, _| (OWN, OWN));
             }
-            Op::CardMap { runs, memory, rights } => {
+            RingOp::Map { runs, memory, rights } => {
                 let (card, map, memory) = (self.card, Arc::clone(&self.map), *memory);
                 self.pages(id, PageOp::Map(*rights), runs, |run, _| {
                     (OWN, map.frame(card, memory, run.dst))
                 });
             }
-            Op::Copy { from, to, runs } => {
-                let (card, map, from, to) = (self.card, Arc::clone(&self.map), *from, *to);
+            RingOp::Resume { faults } => self.faults(id, None, faults),
+            RingOp::Cancel { faults, reason } => {
+                self.faults(id, Some(reason_to_word(*reason)), faults);
+            }
+            RingOp::Launch { job: id } => {
+                if let Some(job) = job(*id) {
+                    self.launch(job);
+                }
+                return false;
+            }
+        }
+        // The driver does not ask how far these come.
+        self.begin(&step.header, before, 0, is_quiet(step))
+    }
+
+    /// Puts a copy or fill for the card's page DMA into the ring, as [`Link::submit`] does.
+    pub(crate) fn transfer(&mut self, step: &Step<TransferOp>) -> bool {
+        let (id, before) = (step.header.id, self.backlog.len());
+        let (card, map) = (self.card, Arc::clone(&self.map));
+        match &step.op {
+            TransferOp::Copy { from, to, runs } => {
+                let (from, to) = (*from, *to);
                 self.pages(id, PageOp::Copy, runs, |run, done| {
                     let src = map.place(card, from, run.src, done);
                     (src, map.place(card, to, run.dst, done))
                 });
             }
-            Op::Fill { memory, runs } => {
-                let (card, map) = (self.card, Arc::clone(&self.map));
+            TransferOp::Fill { memory, runs } => {
                 let to = Place::Memory(*memory);
                 self.pages(id, PageOp::Fill, runs, |run, done| {
                     (OWN, map.place(card, to, run.dst, done))
                 });
             }
-            Op::CardResume { faults } => self.faults(id, None, faults),
-            Op::CardCancel { faults, reason } => {
-                self.faults(id, Some(reason_to_word(*reason)), faults);
-            }
-            _ => unreachable!("launches and the host's commands do not come here"),
         }
-        let parts = (self.backlog.len() - before) as u32;
-        if parts == 0 {
+        self.begin(&step.header, before, step.op.pages(), false)
+    }
+
+    /// A command is under way in as many parts as were added to the line, which was as long as
+    /// `before`, for so many pages of page DMA; `false` if there are none.
+    fn begin(&mut self, header: &Header, before: usize, pages: u64, quiet: bool) -> bool {
+        let parts_left = (self.backlog.len() - before) as u32;
+        if parts_left == 0 {
             return false;
         }
-        let state = InFlight {
-            epoch: command.epoch,
-            parts_left: parts,
-            pages: pages_of(&command.op),
-            pages_done: 0,
-            failed: false,
-            quiet: is_quiet(command),
-        };
-        self.commands.insert(id, state);
+        if self.commands.len() + before > OPEN_MAX {
+            // It has stood still for long, or lies; nothing more is kept for it.
+            self.broken = true;
+        }
+        let epoch = header.epoch;
+        let state = InFlight { epoch, parts_left, pages, pages_done: 0, failed: false, quiet };
+        self.commands.insert(header.id, state);
         self.send_backlog();
         true
     }
@@ -407,22 +425,12 @@ impl Link {
     }
 }
 
-/// Pages of a command.
-fn pages_of(op: &Op) -> u64 {
-    match op {
-        Op::Copy { runs, .. } | Op::Fill { runs, .. } => {
-            runs.iter().map(|run| u64::from(run.count)).sum()
-        }
-        // The driver does not ask how far the others came.
-        _ => 0,
-    }
-}
-
 /// Whether nobody waits for a command's completion: what ends the service of a card's fault. The
 /// kernel goes on with it, and the program need not be woken for that.
-fn is_quiet(command: &Command) -> bool {
-    let ends_fault = matches!(command.op, Op::CardMap { .. } | Op::CardResume { .. });
-    ends_fault && command.wait == Wait::Posted && command.reason == Reason::Demand
+fn is_quiet(step: &Step<RingOp>) -> bool {
+    let Header { wait, reason, .. } = step.header;
+    let ends_fault = matches!(step.op, RingOp::Map { .. } | RingOp::Resume { .. });
+    ends_fault && wait == Wait::Posted && reason == Reason::Demand
 }
 
 /// An end that an operation does not have.

@@ -21,7 +21,7 @@ use farside_linux::lock::lock;
 
 /// How long a message may take. Messages are rare: at the beginning, at the end, and when memories
 /// change.
-const CALL_LIMIT: Duration = Duration::from_secs(2);
+pub(super) const CALL_LIMIT: Duration = Duration::from_secs(2);
 
 /// A connection to a function of a card's process.
 pub(crate) struct VfioUser {
@@ -135,7 +135,7 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof)
 }
 
-fn failure(what: &'static str, error: &CallError) -> TransportError {
+pub(super) fn failure(what: &'static str, error: &CallError) -> TransportError {
     match error {
         CallError::Refused(errno) => {
             let errno = Errno::from_raw_os_error(errno.code() as i32);

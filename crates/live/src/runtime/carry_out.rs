@@ -3,10 +3,11 @@
 use std::sync::{Arc, MutexGuard};
 
 use farside_card::Drained;
-use farside_svm::{Command, Event, Executor, Op, Reply, StepErrorKind};
-use farside_types::{CardId, CommandId, Epoch, JobId, PageNo, Time};
+use farside_svm::{Command, Event, Header, Mover, Reply, RingOp, Step, StepErrorKind, TransferOp};
+use farside_types::{CardId, JobId, PageNo, Time};
 
 use super::{Core, Port, Runtime};
+use crate::execute::HostWork;
 use crate::ring_card::RingCard;
 use crate::threads::is_fault_reader;
 use farside_linux::lock::lock;
@@ -83,8 +84,7 @@ impl Runtime {
             let ended = self.clock.now();
             self.times.carried_out(&command, ended.since(started));
             core = lock(&self.core);
-            let Command { id, epoch, .. } = command;
-            core.driver.0.handle(ended, Event::Done { command: id, epoch, result });
+            core.driver.0.handle(ended, command.header().done(result));
             let now = self.clock.now();
             self.times.planned(now.since(ended));
             planned = Some(now);
@@ -107,11 +107,10 @@ impl Runtime {
     fn drain_driver(&self, core: &mut Core) {
         loop {
             if let Some(command) = core.driver.0.poll_command() {
-                match command.executor {
-                    Executor::Card(card) | Executor::CardDma(card) => {
-                        self.card_command(core, card, command);
-                    }
-                    _ => core.host.push_back(command),
+                match command {
+                    Command::Host(step) => core.host.push_back(HostWork::Paging(step)),
+                    Command::Ring(card, step) => self.card_command(core, card, step),
+                    Command::Transfer(mover, step) => self.transfer_command(core, mover, step),
                 }
             } else if let Some(reply) = core.driver.0.poll_reply() {
                 self.deliver(core, reply);
@@ -170,29 +169,39 @@ impl Runtime {
     }
 
     /// One command of a card's ring.
-    fn card_command(&self, core: &mut Core, card: CardId, command: Command) {
-        if let Some(probe) = self.probe {
-            probe(&command);
-        }
-        let card = match &self.ports[card.0 as usize] {
-            Port::InProgram(card) => card,
-            Port::Ring(ring) => return self.ring_command(core, ring, command),
+    fn card_command(&self, core: &mut Core, card: CardId, step: Step<RingOp>) {
+        let command = || Command::Ring(card, step.clone());
+        let soft = match &self.ports[card.0 as usize] {
+            Port::InProgram(soft) => soft,
+            Port::Ring(ring) => {
+                self.show(command);
+                return self.ring_command(core, ring, &step);
+            }
         };
         let mut drained = Drained::Now;
-        let result = self.unless_struck(&command, || {
-            if let Op::CardLaunch { job } = command.op {
-                core.jobs.get(&job).into_iter().for_each(|job| card.enqueue(Arc::clone(job)));
-            }
-            drained = super::soft_ring::carry_out(card, command.id, &command.op);
+        let result = self.unless_struck(command, || {
+            let job = |job| core.jobs.get(&job).cloned();
+            drained = super::soft_ring::carry_out(soft, step.header.id, &step.op, job);
             Ok(())
         });
-        let Command { id, epoch, .. } = command;
         if drained == Drained::Now || result.is_err() {
-            let now = self.clock.now();
-            core.driver.0.handle(now, Event::Done { command: id, epoch, result });
+            core.driver.0.handle(self.clock.now(), step.header.done(result));
         } else {
-            core.draining.insert(id, epoch);
+            core.draining.insert(step.header.id, step.header.epoch);
         }
+    }
+
+    /// One copy or fill: by a card's own page DMA where it has one, else by a host processor.
+    fn transfer_command(&self, core: &mut Core, mover: Mover, step: Step<TransferOp>) {
+        if let Mover::CardDma(card) = mover {
+            if let Port::Ring(ring) = &self.ports[card.0 as usize] {
+                self.show(|| Command::Transfer(mover, step.clone()));
+                let mut link = lock(&ring.link);
+                let started = link.as_mut().is_none_or(|link| link.transfer(&step));
+                return self.unless_started(core, started, &step.header);
+            }
+        }
+        core.host.push_back(HostWork::Transfer(mover, step));
     }
 
     /// Takes cards out of service that fail what a card cannot fail. That may take as long as their
@@ -218,31 +227,30 @@ impl Runtime {
 
     /// One command of a card behind rings. Without a connection it gets no answer, and runs into
     /// its time limit: the card may still do what it did before.
-    fn ring_command(&self, core: &mut Core, ring: &RingCard, command: Command) {
+    fn ring_command(&self, core: &mut Core, ring: &RingCard, step: &Step<RingOp>) {
         let mut link = lock(&ring.link);
-        let (id, epoch) = (command.id, command.epoch);
-        let started = match (link.as_mut(), &command.op) {
-            (Some(link), Op::CardLaunch { job }) => {
-                core.jobs.get(job).into_iter().for_each(|job| link.launch(Arc::clone(job)));
-                false
-            }
-            (None, Op::CardLaunch { job }) => {
+        let started = match (link.as_mut(), &step.op) {
+            (Some(link), _) => link.submit(step, |job| core.jobs.get(&job).cloned()),
+            (None, RingOp::Launch { job }) => {
                 drop(link);
-                return self.refuse_job(core, *job, id, epoch);
+                return self.refuse_job(core, *job, &step.header);
             }
-            (Some(link), _) => link.submit(&command),
             (None, _) => true,
         };
+        self.unless_started(core, started, &step.header);
+    }
+
+    /// What needs nothing of a card is done at once.
+    fn unless_started(&self, core: &mut Core, started: bool, header: &Header) {
         if !started {
-            let now = self.clock.now();
-            core.driver.0.handle(now, Event::Done { command: id, epoch, result: Ok(()) });
+            core.driver.0.handle(self.clock.now(), header.done(Ok(())));
         }
     }
 
     /// A job for a card that is away: it fails at once.
-    fn refuse_job(&self, core: &mut Core, job: JobId, command: CommandId, epoch: Epoch) {
+    fn refuse_job(&self, core: &mut Core, job: JobId, header: &Header) {
         let now = self.clock.now();
-        core.driver.0.handle(now, Event::Done { command, epoch, result: Ok(()) });
+        core.driver.0.handle(now, header.done(Ok(())));
         core.driver.0.handle(now, Event::JobDone { job });
         if let Some(job) = core.jobs.remove(&job) {
             job.finish(Err(job.dropped_error()));

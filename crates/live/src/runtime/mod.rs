@@ -11,6 +11,7 @@
 //! Lock order: the driver, then one card. A thread that holds a card's lock takes no other.
 
 mod assemble;
+mod audit;
 mod cards;
 mod carry_out;
 mod jobs;
@@ -33,6 +34,7 @@ use farside_svm::{
 use farside_types::{Asid, CardId, CommandId, Epoch, JobId, PageRange, RequestId, Time, VirtAddr};
 
 use crate::error::LiveError;
+use crate::execute::HostWork;
 use crate::memories::Memories;
 use crate::ring_card::{CardPlace, RingCard};
 use crate::times::{TimeSpent, Times};
@@ -102,6 +104,7 @@ pub struct Runtime {
     recorder: Option<Arc<dyn Recorder>>,
     /// For tests: called with every command before and after it is carried out.
     pub(crate) probe: Option<Probe>,
+    #[cfg(feature = "mutations")]
     strikes: strike::Strikes,
 }
 
@@ -122,7 +125,7 @@ pub(crate) enum Port {
 struct Core {
     driver: DriverBox,
     /// Commands for the host's processors that nobody has taken yet.
-    host: VecDeque<Command>,
+    host: VecDeque<HostWork>,
     /// Drains that wait for accesses in flight.
     draining: HashMap<CommandId, Epoch>,
     answered: HashMap<RequestId, Result<Outcome, RequestError>>,
@@ -188,6 +191,7 @@ impl Runtime {
             pid: rustix::process::getpid(),
             recorder: config.recorder,
             probe,
+            #[cfg(feature = "mutations")]
             strikes: strike::Strikes::default(),
         })
     }

@@ -1,37 +1,44 @@
 //! The driver's commands on a card in the program: tables change at once.
 
+use std::sync::Arc;
+
 use farside_card::{Answer, Drained, Location, MappedRun};
 use farside_linux::lock::lock;
-use farside_softcard::SoftCard;
-use farside_svm::{Op, Run};
-use farside_types::{CommandId, MemoryId, Rights};
+use farside_softcard::{Job, SoftCard};
+use farside_svm::{RingOp, Run};
+use farside_types::{CommandId, JobId, MemoryId, Rights};
 
 use super::ASID;
 
-/// Carries out a command of a card's ring, other than a launch. [`Drained::Now`]: it is done; else
-/// it is when the drain of this id ends.
-pub(super) fn carry_out(card: &SoftCard, id: CommandId, op: &Op) -> Drained {
+/// Carries out a command of a card's ring. `job` finds the job of a launch. [`Drained::Now`]: it is
+/// done; else it is when the drain of this id ends.
+pub(super) fn carry_out(
+    card: &SoftCard,
+    id: CommandId,
+    op: &RingOp,
+    job: impl FnOnce(JobId) -> Option<Arc<Job>>,
+) -> Drained {
     match op {
-        Op::CardUnmap { runs } => {
+        RingOp::Unmap { runs } => {
             let ranges = runs.iter().map(|run| run.pages());
             lock(&card.model).unmap(id, ASID, ranges)
         }
-        Op::CardProtect { runs, rights } => {
+        RingOp::Protect { runs, rights } => {
             let ranges = runs.iter().map(|run| run.pages());
             lock(&card.model).protect(id, ASID, ranges, *rights)
         }
-        Op::CardMap { runs, memory, rights } => {
+        RingOp::Map { runs, memory, rights } => {
             map(card, runs, *memory, *rights);
             Drained::Now
         }
-        Op::CardResume { faults } => {
+        RingOp::Resume { faults } => {
             let mut model = lock(&card.model);
             let answers: Vec<Answer> = faults.iter().flat_map(|&f| model.resume(f)).collect();
             drop(model);
             card.answer(answers);
             Drained::Now
         }
-        Op::CardCancel { faults, reason } => {
+        RingOp::Cancel { faults, reason } => {
             let mut model = lock(&card.model);
             let answers: Vec<Answer> =
                 faults.iter().flat_map(|&f| model.cancel(f, *reason)).collect();
@@ -39,7 +46,12 @@ pub(super) fn carry_out(card: &SoftCard, id: CommandId, op: &Op) -> Drained {
             card.answer(answers);
             Drained::Now
         }
-        _ => Drained::Now,
+        RingOp::Launch { job: id } => {
+            if let Some(job) = job(*id) {
+                card.enqueue(job);
+            }
+            Drained::Now
+        }
     }
 }
 

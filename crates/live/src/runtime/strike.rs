@@ -20,12 +20,13 @@ pub struct Struck {
 pub type Strike = Box<dyn FnMut(&Command) -> Option<Struck> + Send>;
 
 /// What is to fail.
+#[cfg(feature = "mutations")]
 #[derive(Default)]
 pub(super) struct Strikes {
-    #[cfg(feature = "mutations")]
     strike: std::sync::Mutex<Option<Strike>>,
 }
 
+#[cfg(feature = "mutations")]
 impl std::fmt::Debug for Strikes {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Strikes")
@@ -43,12 +44,13 @@ impl Runtime {
     #[cfg(feature = "mutations")]
     pub(crate) fn unless_struck(
         &self,
-        command: &Command,
+        command: impl Fn() -> Command,
         act: impl FnOnce() -> Result<(), StepError>,
     ) -> Result<(), StepError> {
+        self.show(&command);
         let struck = {
             let mut strike = farside_linux::lock::lock(&self.strikes.strike);
-            strike.as_mut().and_then(|strike| strike(command))
+            strike.as_mut().and_then(|strike| strike(&command()))
         };
         let Some(Struck { errno, acts }) = struck else { return act() };
         if acts {
@@ -62,9 +64,17 @@ impl Runtime {
     #[inline(always)]
     pub(crate) fn unless_struck(
         &self,
-        _: &Command,
+        command: impl Fn() -> Command,
         act: impl FnOnce() -> Result<(), StepError>,
     ) -> Result<(), StepError> {
+        self.show(command);
         act()
+    }
+
+    /// Shows a command to the probe of a test, if there is one.
+    pub(super) fn show(&self, command: impl Fn() -> Command) {
+        if let Some(probe) = self.probe {
+            probe(&command());
+        }
     }
 }

@@ -3,7 +3,9 @@
 
 use std::collections::VecDeque;
 
-use farside_svm::{CardFault, Command, Event, Executor, Op, Phase, Place, Reply, Wait};
+use farside_svm::{
+    Command, Event, Header, HostOp, Phase, Place, Reply, RingOp, Run, Step, TransferOp, Wait,
+};
 use farside_types::{CardId, MemoryId, Span, Time};
 
 use super::CardsError;
@@ -78,7 +80,7 @@ impl CardMachine {
     fn fetch(&mut self, card: CardId) -> Result<Vec<Item>, CardsError> {
         let state = &mut self.cards[usize::from(card.0)];
         state.interrupting = false;
-        let faults: Vec<CardFault> = state.fifo.drain(..).collect();
+        let faults = state.take_faults();
         let batch = faults.len() as u64;
         for job in self.jobs.values_mut().filter(|job| job.card == card) {
             job.batches += 1;
@@ -116,31 +118,28 @@ impl CardMachine {
             Item::Reply(reply) => {
                 Err(self.broken(format!("an answer that nobody asked for: {reply:?}")))
             }
-            Item::Command(command) => match (command.executor, &command.op) {
-                (Executor::Card(card), _) => self.ready(card, command.id),
-                (_, Op::Copy { .. } | Op::Fill { .. }) => self.transfer_start(command),
-                (Executor::HostCpu, _) => self.host_operation(&command),
-                (executor, op) => Err(self.broken(format!("{executor:?} cannot do {}", op.name()))),
-            },
+            Item::Command(Command::Ring(card, step)) => self.ready(card, step.header.id),
+            Item::Command(Command::Transfer(_, step)) => self.transfer_start(step),
+            Item::Command(Command::Host(step)) => self.host_operation(&step),
         }
     }
 
     /// An operation on the CPU's mappings. The simulated program touches memory on the CPU only
     /// through requests, so mappings have no effect, and a frame that was given back is not used.
-    fn host_operation(&mut self, command: &Command) -> Result<(), CardsError> {
-        if let Op::HostMap { runs, .. } = &command.op {
+    fn host_operation(&mut self, step: &Step<HostOp>) -> Result<(), CardsError> {
+        if let HostOp::Map { runs, .. } = &step.op {
             for page in runs.iter().flat_map(|run| run.pages().pages()) {
                 let index = self.index(page)?;
                 self.arrived.remove(&index);
             }
         }
-        self.finished(command);
+        self.finished(&step.header);
         Ok(())
     }
 
     /// The driver sees at once that a command is done.
-    pub(super) fn finished(&mut self, command: &Command) {
-        let (command, epoch) = (command.id, command.epoch);
+    pub(super) fn finished(&mut self, header: &Header) {
+        let Header { id: command, epoch, .. } = *header;
         self.queue.push(self.queue.now(), SimEvent::Done { command, epoch });
     }
 
@@ -149,41 +148,63 @@ impl CardMachine {
         let Item::Command(command) = item else {
             return Span::ZERO;
         };
-        let cost = match &command.op {
-            Op::CardUnmap { .. } | Op::CardProtect { .. } => self.setup_cost(command),
-            Op::HostUnmap { .. } | Op::HostProtect { .. } => {
-                let per_page = self.spec.host.host_setup_page_ps;
-                Span::from_nanos(self.spec.host.setup_ns) + self.per_entry(command, per_page)
+        let cost = match command {
+            Command::Ring(_, Step { op: RingOp::Launch { .. }, .. }) => {
+                return Span::from_nanos(self.spec.host.launch_ns);
             }
-            Op::Copy { from, to, .. } => {
+            Command::Ring(_, step) => self.ring_cost(step),
+            Command::Host(step) => self.host_cost(&step.op),
+            Command::Transfer(_, step) => self.transfer_cost(&step.op),
+        };
+        self.steps.add(command.header().phase, cost);
+        cost
+    }
+
+    fn ring_cost(&self, step: &Step<RingOp>) -> Span {
+        match &step.op {
+            RingOp::Unmap { runs } | RingOp::Protect { runs, .. } => {
+                self.setup_cost(step.header.wait, runs)
+            }
+            RingOp::Map { runs, .. } => self.map_cost(runs, false),
+            RingOp::Resume { .. } | RingOp::Cancel { .. } | RingOp::Launch { .. } => Span::ZERO,
+        }
+    }
+
+    fn host_cost(&self, op: &HostOp) -> Span {
+        match op {
+            HostOp::Unmap { runs } | HostOp::Protect { runs, .. } => {
+                let per_page = self.spec.host.host_setup_page_ps;
+                Span::from_nanos(self.spec.host.setup_ns) + self.per_entry(runs, per_page)
+            }
+            HostOp::Map { runs, .. } => self.map_cost(runs, true),
+            HostOp::Release { .. } | HostOp::Poison { .. } => Span::ZERO,
+        }
+    }
+
+    fn transfer_cost(&self, op: &TransferOp) -> Span {
+        match op {
+            TransferOp::Copy { from, to, .. } => {
                 let bounces = matches!((from, to), (Place::Bounce(_), _) | (_, Place::Bounce(_)));
                 let hop = if bounces { self.spec.pcie.bounce_hop_ns } else { 0 };
                 Span::from_nanos(self.spec.dma.command_ns + hop)
             }
-            Op::Fill { memory, .. } if !memory.is_host() => {
-                Span::from_nanos(self.spec.dma.command_ns)
-            }
-            Op::CardMap { .. } | Op::HostMap { .. } => self.map_cost(command),
-            Op::CardLaunch { .. } => return Span::from_nanos(self.spec.host.launch_ns),
-            _ => Span::ZERO,
-        };
-        self.steps.add(command.phase, cost);
-        cost
+            TransferOp::Fill { memory, .. } if memory.is_host() => Span::ZERO,
+            TransferOp::Fill { .. } => Span::from_nanos(self.spec.dma.command_ns),
+        }
     }
 
-    fn setup_cost(&self, command: &Command) -> Span {
+    fn setup_cost(&self, wait: Wait, runs: &[Run]) -> Span {
         let host = &self.spec.host;
-        let asks = command.wait == Wait::Awaited || self.spec.driver.always_drain;
+        let asks = wait == Wait::Awaited || self.spec.driver.always_drain;
         let drain = if asks { host.drain_ns } else { 0 };
-        Span::from_nanos(host.setup_ns + drain) + self.per_entry(command, host.setup_page_ps)
+        Span::from_nanos(host.setup_ns + drain) + self.per_entry(runs, host.setup_page_ps)
     }
 
     /// Finalizing pages that have just arrived, or giving back the translations of resident ones.
-    fn map_cost(&self, command: &Command) -> Span {
+    fn map_cost(&self, runs: &[Run], to_host: bool) -> Span {
         let host = &self.spec.host;
-        let first = command.op.runs().first().and_then(|run| self.index(run.page).ok());
+        let first = runs.first().and_then(|run| self.index(run.page).ok());
         let source = first.and_then(|index| self.arrived.get(&index)).copied();
-        let to_host = matches!(command.op, Op::HostMap { .. });
         let page = match (source, to_host) {
             (None, true) => return Span::from_nanos(host.finalize_ns),
             (None, false) => return Span::from_nanos(host.refill_ns),
@@ -191,19 +212,20 @@ impl CardMachine {
             (Some(MemoryId::HOST), false) => host.host_finalize_page_ps,
             (Some(_), false) => host.finalize_page_ps,
         };
-        let mut cost = Span::from_nanos(host.finalize_ns) + self.per_entry(command, page);
+        let mut cost = Span::from_nanos(host.finalize_ns) + self.per_entry(runs, page);
         if source == Some(MemoryId::HOST) && host.entry_pages == 1 {
-            let beyond = command.op.pages().saturating_sub(host.host_free_pages);
+            let pages: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
+            let beyond = pages.saturating_sub(host.host_free_pages);
             cost += Span(beyond * host.host_free_page_ps);
         }
         cost
     }
 
     /// A cost per entry of the page table.
-    fn per_entry(&self, command: &Command, each_ps: u64) -> Span {
+    fn per_entry(&self, runs: &[Run], each_ps: u64) -> Span {
         let pages = u64::from(self.spec.host.entry_pages);
         let entries = |count: u32| u64::from(count).div_ceil(pages);
-        let entries: u64 = command.op.runs().iter().map(|run| entries(run.count)).sum();
+        let entries: u64 = runs.iter().map(|run| entries(run.count)).sum();
         Span(entries * each_ps)
     }
 

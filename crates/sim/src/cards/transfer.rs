@@ -3,17 +3,17 @@
 //! The checker sees what a copy read when it started and requires that its source has not changed
 //! when it ends.
 
-use farside_svm::{Command, Op, Place, Run};
+use farside_svm::{Place, Run, Step, TransferOp};
 use farside_types::{CommandId, FrameNo, MemoryId, PageNo, Time};
 
 use super::CardsError;
-use super::contents::Content;
 use super::machine::{CardMachine, SimEvent};
+use crate::coherence::Content;
 
 /// A copy or fill under way.
 #[derive(Debug)]
 pub(super) struct Transfer {
-    command: Command,
+    command: Step<TransferOp>,
     since: Time,
     read: Vec<Content>,
 }
@@ -27,23 +27,23 @@ fn pages(runs: &[Run]) -> impl Iterator<Item = (PageNo, FrameNo, FrameNo)> + '_ 
 }
 
 impl CardMachine {
-    pub(super) fn transfer_start(&mut self, command: Command) -> Result<(), CardsError> {
+    pub(super) fn transfer_start(&mut self, command: Step<TransferOp>) -> Result<(), CardsError> {
         let since = self.queue.now();
         let end = self.wires.carry(since, &self.spec, &command.op);
         let read = self.load(&command.op)?;
-        let id = command.id;
+        let id = command.header.id;
         self.transfers.insert(id, Transfer { command, since, read });
         self.queue.push(end, SimEvent::TransferEnd { command: id });
         Ok(())
     }
 
-    fn load(&mut self, op: &Op) -> Result<Vec<Content>, CardsError> {
-        let (Some(contents), Op::Copy { from, runs, .. }) = (&mut self.contents, op) else {
+    fn load(&mut self, op: &TransferOp) -> Result<Vec<Content>, CardsError> {
+        let (Some(checker), TransferOp::Copy { from, runs, .. }) = (&mut self.coherence, op) else {
             return Ok(Vec::new());
         };
         let indexed = (0u32..).zip(pages(runs));
         let read: Result<_, _> =
-            indexed.map(|(index, (_, src, _))| contents.load(*from, src, index)).collect();
+            indexed.map(|(index, (_, src, _))| checker.load(*from, src, index)).collect();
         read.map_err(|what| self.broken(what))
     }
 
@@ -56,40 +56,39 @@ impl CardMachine {
         self.note_arrival(&command.op)?;
         let seen = self.queue.now() + self.notice_copy(command.op.pages());
         self.copied(seen.since(transfer.since));
-        self.queue.push(seen, SimEvent::Done { command: id, epoch: command.epoch });
+        self.queue.push(seen, SimEvent::Done { command: id, epoch: command.header.epoch });
         Ok(())
     }
 
-    fn put(&mut self, op: &Op, read: &[Content]) -> Result<(), CardsError> {
+    fn put(&mut self, op: &TransferOp, read: &[Content]) -> Result<(), CardsError> {
         let arena = self.arena.start;
-        let Some(contents) = &mut self.contents else {
+        let Some(checker) = &mut self.coherence else {
             return Ok(());
         };
         let done = match op {
-            Op::Copy { from, to, runs } => {
+            TransferOp::Copy { from, to, runs } => {
                 let mut indexed = (0u32..).zip(pages(runs)).zip(read);
                 indexed.try_for_each(|((index, (_, src, dst)), &content)| {
-                    contents.store(content, (*from, src), (*to, dst), index)
+                    checker.store(content, (*from, src), (*to, dst), index)
                 })
             }
-            Op::Fill { memory, runs } => pages(runs).try_for_each(|(page, _, frame)| {
-                contents.zero((page.0 - arena.0) as u32, *memory, frame)
+            TransferOp::Fill { memory, runs } => pages(runs).try_for_each(|(page, _, frame)| {
+                checker.zero((page.0 - arena.0) as u32, *memory, frame)
             }),
-            _ => Ok(()),
         };
         done.map_err(|what| self.broken(what))
     }
 
     /// Remembers where the bytes came from: finalizing depends on it.
-    fn note_arrival(&mut self, op: &Op) -> Result<(), CardsError> {
+    fn note_arrival(&mut self, op: &TransferOp) -> Result<(), CardsError> {
         for page in op.runs().iter().flat_map(|run| run.pages().pages()) {
             let index = self.index(page)?;
             match op {
-                Op::Copy { from: Place::Memory(memory), .. } => {
+                TransferOp::Copy { from: Place::Memory(memory), .. } => {
                     self.arrived.insert(index, *memory);
                 }
                 // New pages take the place of entries of the host.
-                Op::Fill { .. } => {
+                TransferOp::Fill { .. } => {
                     self.arrived.insert(index, MemoryId::HOST);
                 }
                 _ => {}

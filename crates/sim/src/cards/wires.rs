@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use farside_svm::{Op, Place, Run};
+use farside_svm::{Place, Run, TransferOp};
 use farside_types::{CardId, Span, Time};
 
 use super::spec::{CardsSpec, Topology, Transport};
@@ -46,7 +46,7 @@ impl Wires {
     }
 
     /// Reserves what a copy or fill needs from `now` on; when its last page is in place.
-    pub(super) fn carry(&mut self, now: Time, spec: &CardsSpec, op: &Op) -> Time {
+    pub(super) fn carry(&mut self, now: Time, spec: &CardsSpec, op: &TransferOp) -> Time {
         let way = way(spec, op);
         let span = stream(spec, op.runs(), page_time(spec, way));
         let end = match way {
@@ -81,13 +81,13 @@ impl Wires {
     }
 }
 
-fn way(spec: &CardsSpec, op: &Op) -> Way {
+fn way(spec: &CardsSpec, op: &TransferOp) -> Way {
     let index = |place: Place| match place {
         Place::Memory(memory) => memory.card().map(|card| usize::from(card.0)),
         Place::Bounce(_) => None,
     };
     match op {
-        Op::Copy { from, to, .. } => match (index(*from), index(*to)) {
+        TransferOp::Copy { from, to, .. } => match (index(*from), index(*to)) {
             (None, None) => Way::Host,
             (None, Some(card)) => Way::HostToCard(card),
             (Some(card), None) => Way::CardToHost(card),
@@ -96,11 +96,10 @@ fn way(spec: &CardsSpec, op: &Op) -> Way {
             }
             (Some(from), Some(to)) => Way::Peer(from, to),
         },
-        Op::Fill { memory, .. } => match memory.card() {
+        TransferOp::Fill { memory, .. } => match memory.card() {
             Some(card) => Way::Fill(usize::from(card.0)),
             None => Way::Host,
         },
-        _ => Way::Host,
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use farside_svm::placement::{PlacementScheme, Sample};
 use farside_svm::{
-    Capabilities, CardFault, Command, Config, Driver, Event, Executor, Need, Op, Outcome,
-    PrefetchConfig, Reply, Request, Run, Stats,
+    Capabilities, CardFault, Command, Config, Driver, Event, Need, Outcome, PrefetchConfig, Reply,
+    Request, RingOp, Run, Stats, TransferOp,
 };
 use farside_types::{
     Access as Kind, BLOCK_PAGES, CancelReason, CardId, FaultId, JobId, MAX_CARDS, MemoryId, PageNo,
@@ -14,6 +14,7 @@ use farside_types::{
 };
 
 use super::{Counts, Options, PageCounts, ReplayError, Report};
+use crate::pump::Pump;
 use farside_workloads::order::Access;
 use farside_workloads::{BLOCK_LINES, Buffer, BufferKind, LINE_BYTES, Workload};
 
@@ -45,6 +46,10 @@ pub(super) struct Machine {
     jobs: u64,
     /// How the fault under way ended.
     answered: Option<Result<(), CancelReason>>,
+    /// The driver's last answer to the program.
+    replied: Option<Reply>,
+    /// Until when a fault that waits has waited; zero if none does.
+    waited: Time,
     samples: Option<Samples>,
 }
 
@@ -94,6 +99,34 @@ impl Mapping {
     }
 }
 
+impl Pump for Machine {
+    type Error = ReplayError;
+
+    fn driver(&mut self) -> &mut Driver {
+        &mut self.driver
+    }
+
+    fn now(&self) -> Time {
+        self.waited.max(Time::ZERO + Span::from_nanos(self.accesses))
+    }
+
+    /// Everything is done at once.
+    fn dispatch(&mut self, command: Command) -> Result<(), ReplayError> {
+        let (header, now) = (*command.header(), self.now());
+        self.carry_out(command);
+        self.driver.handle(now, header.done(Ok(())));
+        Ok(())
+    }
+
+    fn reply(&mut self, reply: Reply) -> Result<(), ReplayError> {
+        self.replied = Some(reply);
+        Ok(())
+    }
+
+    /// It is asked before each access.
+    fn call_at(&mut self, _: Time) {}
+}
+
 impl Machine {
     /// With every page of the workload on the host, written by the CPU.
     pub(super) fn new(
@@ -138,6 +171,8 @@ impl Machine {
             faults: 0,
             jobs: 0,
             answered: None,
+            replied: None,
+            waited: Time::ZERO,
             samples,
         };
         machine.allocate(buffers)?;
@@ -152,7 +187,7 @@ impl Machine {
             let bytes = pages.next_multiple_of(BLOCK_PAGES) * u64::from(PAGE_LINES) * LINE_BYTES;
             let request = Request::Alloc { bytes, name: Arc::from(buffer.name.as_str()) };
             self.handle(Event::Request { id: RequestId(index as u64), request })?;
-            let range = match self.driver.poll_reply() {
+            let range = match self.replied.take() {
                 Some(Reply::Request { result: Ok(Outcome::Allocated(range)), .. }) => range,
                 Some(Reply::Request { result: Err(source), .. }) => {
                     return Err(ReplayError::Buffer { index, source });
@@ -170,7 +205,7 @@ impl Machine {
                     let now = self.now();
                     self.driver.handle(now, Event::HostFault { page, access: Kind::Write });
                 }
-                self.dispatch()?;
+                self.pump()?;
             }
             // What the program sets up counts for nobody.
             self.by_page.fill(PageCounts::default());
@@ -282,18 +317,17 @@ impl Machine {
 
     /// A scheme may keep a fault waiting: then time moves on to when the driver wants it to.
     fn wait_for_answer(&mut self) -> Result<(), ReplayError> {
-        let mut now = self.now();
         for _ in 0..PATIENCE {
             if self.answered.is_some() {
-                return Ok(());
+                break;
             }
             let Some(at) = self.driver.poll_timeout() else {
                 break;
             };
-            now = now.max(at);
-            self.driver.handle_timeout(now);
-            self.dispatch_at(now)?;
+            self.waited = self.now().max(at);
+            self.time_out()?;
         }
+        self.waited = Time::ZERO;
         match self.answered {
             Some(_) => Ok(()),
             None => Err(self.broken("a fault is not answered".to_owned())),
@@ -335,8 +369,7 @@ impl Machine {
     fn wake(&mut self) -> Result<(), ReplayError> {
         let now = self.now();
         if self.driver.poll_timeout().is_some_and(|at| at <= now) {
-            self.driver.handle_timeout(now);
-            self.dispatch()?;
+            self.time_out()?;
         }
         let gpus = self.gpus.len();
         let due = self.samples.as_mut().filter(|samples| samples.next <= now);
@@ -354,61 +387,40 @@ impl Machine {
         self.handle(Event::Samples { samples: &samples })
     }
 
-    fn now(&self) -> Time {
-        Time::ZERO + Span::from_nanos(self.accesses)
-    }
-
-    fn handle(&mut self, event: Event<'_>) -> Result<(), ReplayError> {
-        let now = self.now();
-        self.driver.handle(now, event);
-        self.dispatch()
-    }
-
-    fn dispatch(&mut self) -> Result<(), ReplayError> {
-        self.dispatch_at(self.now())
-    }
-
-    /// Carries out what the driver says, until it says nothing more.
-    fn dispatch_at(&mut self, now: Time) -> Result<(), ReplayError> {
-        while let Some(command) = self.driver.poll_command() {
-            let (id, epoch) = (command.id, command.epoch);
-            self.carry_out(command)?;
-            self.driver.handle(now, Event::Done { command: id, epoch, result: Ok(()) });
+    fn carry_out(&mut self, command: Command) {
+        match command {
+            Command::Ring(card, step) => self.of_ring(usize::from(card.0), &step.op),
+            Command::Transfer(_, step) => self.count_copies(&step.op),
+            // The program of a replay touches nothing on the CPU.
+            Command::Host(_) => {}
         }
-        Ok(())
     }
 
-    fn carry_out(&mut self, command: Command) -> Result<(), ReplayError> {
-        if let Executor::Card(card) = command.executor {
-            return self.of_ring(usize::from(card.0), &command.op);
-        }
-        if let (Op::Copy { runs, .. }, false) = (&command.op, self.by_page.is_empty()) {
+    fn count_copies(&mut self, op: &TransferOp) {
+        if let (TransferOp::Copy { runs, .. }, false) = (op, self.by_page.is_empty()) {
             for page in numbers(runs) {
                 self.by_page[page].copies += 1;
             }
         }
-        Ok(())
     }
 
     /// A command of a GPU's ring.
-    fn of_ring(&mut self, gpu: usize, op: &Op) -> Result<(), ReplayError> {
+    fn of_ring(&mut self, gpu: usize, op: &RingOp) {
         let Gpu { mapped, job: running, .. } = &mut self.gpus[gpu];
         match op {
-            Op::CardMap { runs, memory, rights } => {
+            RingOp::Map { runs, memory, rights } => {
                 numbers(runs).for_each(|page| mapped[page] = Mapping::new(*memory, *rights));
             }
-            Op::CardUnmap { runs } => {
+            RingOp::Unmap { runs } => {
                 numbers(runs).for_each(|page| mapped[page] = Mapping::default());
             }
-            Op::CardProtect { runs, rights } => {
+            RingOp::Protect { runs, rights } => {
                 numbers(runs).for_each(|page| mapped[page] = mapped[page].with(*rights));
             }
-            Op::CardResume { .. } => self.answered = Some(Ok(())),
-            Op::CardCancel { reason, .. } => self.answered = Some(Err(*reason)),
-            Op::CardLaunch { job } => *running = Some(*job),
-            op => return Err(self.broken(format!("a GPU's ring cannot do {}", op.name()))),
+            RingOp::Resume { .. } => self.answered = Some(Ok(())),
+            RingOp::Cancel { reason, .. } => self.answered = Some(Err(*reason)),
+            RingOp::Launch { job } => *running = Some(*job),
         }
-        Ok(())
     }
 
     /// After the last access: the driver's tables must be right.

@@ -7,13 +7,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use farside_svm::{CardFault, Command, Event, Need, Op};
+use farside_svm::{CardFault, Event, HostOp, Need, Step};
 use farside_types::{CardId, FrameNo, MemoryId, PageNo, PageRange, Span, Time};
 use serde::{Deserialize, Serialize};
 
 use super::{Machine, SimEvent};
 use crate::SimError;
 use crate::observe::Observation;
+use crate::pump::Pump;
 use crate::state::state;
 
 /// The processor.
@@ -37,7 +38,7 @@ pub(super) enum Work {
         gpu: u8,
     },
     /// An operation on the CPU's mappings.
-    Operation(Command),
+    Operation(Step<HostOp>),
 }
 
 /// What the processor does, with what it has fetched.
@@ -48,7 +49,7 @@ enum Doing {
         faults: Vec<CardFault>,
         notices: Vec<PageNo>,
     },
-    Operation(Command),
+    Operation(Step<HostOp>),
     /// Lookups in the placement scheme's own tables.
     Tables,
 }
@@ -151,8 +152,7 @@ impl Machine {
             }
             Some((Doing::Operation(command), _)) => {
                 self.host_operation(&command.op)?;
-                let (command, epoch) = (command.id, command.epoch);
-                self.handle(Event::Done { command, epoch, result: Ok(()) })?;
+                self.handle(command.header.done(Ok(())))?;
             }
             Some((Doing::Tables, _)) => self.pump()?,
             None => {}
@@ -220,8 +220,8 @@ impl Machine {
 
     /// The effect of an operation on the CPU's mappings. The simulated program does not touch
     /// memory on the CPU once time runs, so mappings have no effect; freed frames have.
-    pub(super) fn host_operation(&mut self, op: &Op) -> Result<(), SimError> {
-        let Op::HostRelease { runs } = op else {
+    pub(super) fn host_operation(&mut self, op: &HostOp) -> Result<(), SimError> {
+        let HostOp::Release { runs } = op else {
             return Ok(());
         };
         for page in runs.iter().flat_map(|run| run.pages().pages()) {

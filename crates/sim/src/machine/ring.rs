@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use farside_svm::{Command, Op, Run};
+use farside_svm::{RingOp, Run, Step};
 use farside_types::{
     CancelReason, CardId, FaultId, FrameNo, JobId, MemoryId, Reason, Rights, Span, Time,
 };
@@ -23,9 +23,9 @@ use farside_workloads::Cursor;
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     /// Commands with the time from which the GPU can see them.
-    queue: VecDeque<(Time, Command)>,
+    queue: VecDeque<(Time, Step<RingOp>)>,
     /// The command under way.
-    current: Option<Command>,
+    current: Option<Step<RingOp>>,
     /// When it began.
     begun: Time,
     /// A start is in the queue of events.
@@ -47,7 +47,7 @@ impl Ring {
 }
 
 impl Machine {
-    pub(super) fn submit(&mut self, card: CardId, command: Command) -> Result<(), SimError> {
+    pub(super) fn submit(&mut self, card: CardId, command: Step<RingOp>) -> Result<(), SimError> {
         let gpu = card.0;
         let seen = self.queue.now() + Span::from_nanos(self.spec.command.submit_ns);
         let Some(ring) = self.rings.get_mut(usize::from(gpu)) else {
@@ -78,9 +78,12 @@ impl Machine {
         };
         let own = self.queue.now() + self.ring_cost(&command.op);
         let end = match &command.op {
-            Op::CardUnmap { runs } => self.take_away(gpu, runs, None, own)?,
-            Op::CardProtect { runs, rights } => self.take_away(gpu, runs, Some(*rights), own)?,
-            _ => own,
+            RingOp::Unmap { runs } => self.take_away(gpu, runs, None, own)?,
+            RingOp::Protect { runs, rights } => self.take_away(gpu, runs, Some(*rights), own)?,
+            RingOp::Map { .. }
+            | RingOp::Resume { .. }
+            | RingOp::Cancel { .. }
+            | RingOp::Launch { .. } => own,
         };
         let ring = &mut self.rings[usize::from(gpu)];
         (ring.current, ring.begun) = (Some(command), self.queue.now());
@@ -88,12 +91,12 @@ impl Machine {
         Ok(())
     }
 
-    fn ring_cost(&self, op: &Op) -> Span {
+    fn ring_cost(&self, op: &RingOp) -> Span {
         let spec = &self.spec.command;
         let special = match op {
-            Op::CardUnmap { .. } | Op::CardProtect { .. } => spec.invalidate_ns,
-            Op::CardLaunch { .. } => spec.launch_ns,
-            _ => 0,
+            RingOp::Unmap { .. } | RingOp::Protect { .. } => spec.invalidate_ns,
+            RingOp::Launch { .. } => spec.launch_ns,
+            RingOp::Map { .. } | RingOp::Resume { .. } | RingOp::Cancel { .. } => 0,
         };
         Span::from_nanos(spec.base_ns + special + spec.page_ns * op.pages())
     }
@@ -145,7 +148,7 @@ impl Machine {
             return Ok(());
         };
         let begun = self.rings[usize::from(gpu)].begun;
-        if self.is_draining(gpu, &command, begun) {
+        if self.is_draining(gpu, &command.op, begun) {
             self.rings[usize::from(gpu)].current = Some(command);
             self.drain_on(gpu);
             return Ok(());
@@ -157,26 +160,26 @@ impl Machine {
             pages: command.op.pages(),
             since: machine.shown(begun),
         });
+        let header = &command.header;
         match &command.op {
-            Op::CardMap { runs, memory, rights } => {
-                self.map(gpu, runs, *memory, (*rights, command.reason))?
+            RingOp::Map { runs, memory, rights } => {
+                self.map(gpu, runs, *memory, (*rights, header.reason))?
             }
-            Op::CardResume { faults } => {
+            RingOp::Resume { faults } => {
                 for &fault in faults.iter() {
-                    self.resume(fault, command.reason)?;
+                    self.resume(fault, header.reason)?;
                 }
             }
-            Op::CardCancel { faults, reason } => {
+            RingOp::Cancel { faults, reason } => {
                 if let Some(error) = faults.iter().find_map(|id| self.cancelled(*id, *reason)) {
                     return Err(error);
                 }
             }
-            Op::CardLaunch { job } => self.launch(gpu, *job),
-            Op::CardUnmap { .. } | Op::CardProtect { .. } => {}
-            op => return Err(self.broken(format!("a card's ring cannot do {}", op.name()))),
+            RingOp::Launch { job } => self.launch(gpu, *job),
+            RingOp::Unmap { .. } | RingOp::Protect { .. } => {}
         }
         let seen = self.queue.now() + Span::from_nanos(self.spec.command.complete_ns);
-        self.queue.push(seen, SimEvent::Done { command: command.id, epoch: command.epoch });
+        self.queue.push(seen, SimEvent::Done { command: header.id, epoch: header.epoch });
         self.ring_next(gpu);
         Ok(())
     }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use farside_svm::placement::PlacementScheme;
 use farside_svm::{
-    Capabilities, Command, Config, Driver, Event, Op, Outcome, PrefetchConfig, Reply, Request,
-    Stats,
+    Capabilities, Command, Config, Driver, Event, Outcome, PrefetchConfig, Reply, Request, Stats,
+    Step,
 };
 use farside_types::{
     Access, AgentId, BLOCK_PAGES, CardId, FrameNo, MemoryId, PAGE_SIZE, PageNo, PageRange,
@@ -28,6 +28,7 @@ use super::{Block, Machine, Times};
 use crate::coherence::Coherence;
 use crate::gpu::{Gpu, Mapping};
 use crate::links::Links;
+use crate::pump::Alarm;
 use crate::time::Queue;
 use crate::{CapacityOf, Constants, SimError, Spec, StoreMode};
 use farside_workloads::{BLOCK_LINES, Buffer, BufferKind, Line, Workload, first_lines};
@@ -100,7 +101,7 @@ impl Machine {
             start: START,
             running: Running::default(),
             launches: Vec::new(),
-            timer: None,
+            timer: Alarm::default(),
             accesses: 0,
             groups_done: 0,
             groups,
@@ -216,22 +217,20 @@ impl Machine {
     /// Carries out what the driver says, at once, until it says nothing more.
     fn dispatch_all(&mut self) -> Result<(), SimError> {
         while let Some(command) = self.driver.poll_command() {
-            let (id, epoch) = (command.id, command.epoch);
+            let header = *command.header();
             self.carry_out(command)?;
-            self.driver.handle(Time::ZERO, Event::Done { command: id, epoch, result: Ok(()) });
+            self.driver.handle(Time::ZERO, header.done(Ok(())));
         }
         Ok(())
     }
 
     fn carry_out(&mut self, command: Command) -> Result<(), SimError> {
-        match &command.op {
-            Op::Copy { .. } | Op::Fill { .. } => self.transfer_now(command),
-            Op::HostUnmap { .. }
-            | Op::HostProtect { .. }
-            | Op::HostMap { .. }
-            | Op::HostRelease { .. }
-            | Op::HostPoison { .. } => self.host_operation(&command.op),
-            op => Err(self.broken(format!("{} before any kernel was launched", op.name()))),
+        match command {
+            Command::Transfer(_, step) => self.transfer_now(step),
+            Command::Host(step) => self.host_operation(&step.op),
+            Command::Ring(_, Step { op, .. }) => {
+                Err(self.broken(format!("{} before any kernel was launched", op.name())))
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The machine by hand: what must show when a command, a driver or a frame is not as it should be.
 
 use farside_svm::placement::by_name;
-use farside_svm::{Phase, Run, Wait};
+use farside_svm::{Header, Phase, RingOp, Run, Step as Ordered, Wait};
 use farside_types::{PAGE_SIZE, Reason, Rights};
 
 use super::*;
@@ -24,22 +24,21 @@ fn machine() -> Machine {
     Machine::new(spec, Arc::new(script), scheme, true).unwrap()
 }
 
-fn card_command(op: Op) -> Command {
-    Command {
+fn card_command(op: RingOp) -> Ordered<RingOp> {
+    let header = Header {
         id: CommandId(u64::MAX),
         epoch: Epoch(0),
-        executor: Executor::Card(CardId(0)),
         wait: Wait::Awaited,
         phase: Phase::Setup,
         reason: Reason::User,
-        op,
-    }
+    };
+    Ordered { header, op }
 }
 
 /// A command about the first page of the arena.
-fn unmap_first(machine: &Machine) -> Command {
+fn unmap_first(machine: &Machine) -> Ordered<RingOp> {
     let run = Run { page: machine.arena, count: 1, src: FrameNo(0), dst: FrameNo(0) };
-    card_command(Op::CardUnmap { runs: [run].into() })
+    card_command(RingOp::Unmap { runs: [run].into() })
 }
 
 /// Lets time pass until the ring of GPU 0 has ended a command; when that was.
@@ -132,11 +131,11 @@ fn commands_that_no_machine_can_do_are_refused() {
     let mut machine = machine();
     let outside = PageNo(machine.arena.0 + machine.arena_pages);
     let run = Run { page: outside, count: 1, src: FrameNo(0), dst: FrameNo(0) };
-    let command = card_command(Op::CardUnmap { runs: [run].into() });
+    let command = card_command(RingOp::Unmap { runs: [run].into() });
     machine.submit(CardId(0), command).unwrap();
     let error = machine.step().unwrap_err().to_string();
     assert!(error.contains("outside of the arena"), "{error}");
-    let resume = card_command(Op::CardResume { faults: [FaultId(99)].into() });
+    let resume = card_command(RingOp::Resume { faults: [FaultId(99)].into() });
     assert!(machine.submit(CardId(9), resume.clone()).is_err());
     let mut machine = self::machine();
     machine.submit(CardId(0), resume).unwrap();

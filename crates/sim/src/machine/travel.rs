@@ -4,7 +4,7 @@
 //! the caches hold is settled when the line departs, as in the other mode; a second access to a
 //! line under way is answered when the first would be if it never had to wait.
 
-use farside_svm::{Command, Op};
+use farside_svm::RingOp;
 use farside_types::{MemoryId, PageNo, Time};
 use serde::{Deserialize, Serialize};
 
@@ -65,11 +65,11 @@ impl Machine {
     }
 
     /// Whether lines that took their translation before `begun` keep a GPU's invalidation waiting.
-    pub(super) fn is_draining(&self, gpu: u8, command: &Command, begun: Time) -> bool {
+    pub(super) fn is_draining(&self, gpu: u8, op: &RingOp, begun: Time) -> bool {
         if self.spec.engine.mode != EngineMode::Events {
             return false;
         }
-        let (Op::CardUnmap { runs } | Op::CardProtect { runs, .. }) = &command.op else {
+        let (RingOp::Unmap { runs } | RingOp::Protect { runs, .. }) = op else {
             return false;
         };
         let whole = self.spec.flush.mode == FlushMode::Pipeline;

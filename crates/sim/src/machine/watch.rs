@@ -1,8 +1,8 @@
 //! What observers are told, and where the time of a fault went.
 
 use farside_svm::placement::Action;
-use farside_svm::{Command, Op, Place};
-use farside_types::{Access as Right, FaultId, MemoryId, PageRange, Reason, Span, Time};
+use farside_svm::{Command, Place, RingOp, Step, TransferOp};
+use farside_types::{Access as Right, FaultId, MemoryId, PageNo, PageRange, Reason, Span, Time};
 use farside_workloads::{Line, first_lines};
 
 use super::access::Access;
@@ -127,45 +127,46 @@ impl Machine {
     /// Notes in open faults what the driver does for their pages.
     pub(super) fn note_command(&mut self, command: &Command) {
         let now = self.queue.now();
-        let to = match &command.op {
-            Op::Copy { to: Place::Memory(to), .. } => *to,
-            Op::CardMap { .. } => match command.executor {
-                farside_svm::Executor::Card(card) => card.memory(),
-                _ => return,
-            },
-            _ => return,
-        };
-        let Some(gpu) = to.card().map(|card| card.0) else {
-            return;
-        };
-        for run in command.op.runs() {
-            for page in run.pages().pages() {
-                let page = page.0.wrapping_sub(self.arena.0) as u32;
-                let mut known = false;
-                for write in [false, true] {
-                    let Some(id) = self.open.get(&(gpu, page, write)).copied() else {
-                        continue;
-                    };
-                    known = true;
-                    let Some(fault) = self.faults.get_mut(&id) else {
-                        continue;
-                    };
-                    match &command.op {
-                        Op::CardMap { memory, .. } => fault.mapped = Some((now, *memory)),
-                        _ => fault.copy = Some((now, now)),
-                    }
-                }
-                if !known && matches!(command.op, Op::Copy { .. }) {
-                    self.decided(page, None, Action::Migrate, command.reason, now);
+        match command {
+            Command::Ring(card, Step { op: RingOp::Map { runs, memory, .. }, .. }) => {
+                for page in runs.iter().flat_map(|run| run.pages().pages()) {
+                    self.note_open(card.0, page, |fault| fault.mapped = Some((now, *memory)));
                 }
             }
+            Command::Transfer(_, Step { header, op }) => {
+                let TransferOp::Copy { to: Place::Memory(to), runs, .. } = op else { return };
+                let Some(card) = to.card() else { return };
+                for page in runs.iter().flat_map(|run| run.pages().pages()) {
+                    if !self.note_open(card.0, page, |fault| fault.copy = Some((now, now))) {
+                        let page = page.0.wrapping_sub(self.arena.0) as u32;
+                        self.decided(page, None, Action::Migrate, header.reason, now);
+                    }
+                }
+            }
+            Command::Ring(..) | Command::Host(_) => {}
         }
     }
 
+    /// Notes something in a GPU's open faults on a page; whether there is one.
+    fn note_open(&mut self, gpu: u8, page: PageNo, note: impl Fn(&mut Fault)) -> bool {
+        let page = page.0.wrapping_sub(self.arena.0) as u32;
+        let mut known = false;
+        for write in [false, true] {
+            let Some(id) = self.open.get(&(gpu, page, write)).copied() else {
+                continue;
+            };
+            known = true;
+            if let Some(fault) = self.faults.get_mut(&id) {
+                note(fault);
+            }
+        }
+        known
+    }
+
     /// The copies of a command are done.
-    pub(super) fn note_copied(&mut self, command: &Command) {
+    pub(super) fn note_copied(&mut self, op: &TransferOp) {
         let now = self.queue.now();
-        let Op::Copy { to: Place::Memory(to), runs, .. } = &command.op else {
+        let TransferOp::Copy { to: Place::Memory(to), runs, .. } = op else {
             return;
         };
         let Some(gpu) = to.card().map(|card| card.0) else {

@@ -15,18 +15,26 @@ pub(super) struct PlaneBus<'a> {
 
 impl Bus for PlaneBus<'_> {
     fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), BusError> {
-        self.plane.windows.read_bytes(address, into)
+        self.plane.read_bus(address, into)
     }
 
     fn write(&mut self, address: u64, from: &[u8]) -> Result<(), BusError> {
-        self.plane.windows.write_bytes(address, from)
+        self.plane.write_bus(address, from)
     }
 
     fn load(&mut self, address: u64) -> Result<u32, BusError> {
+        if self.plane.windows.is_by_messages(address, 4) && address % 4 == 0 {
+            let mut word = [0; 4];
+            self.plane.staging.read(address, &mut word)?;
+            return Ok(u32::from_le_bytes(word));
+        }
         self.plane.windows.load(address)
     }
 
     fn store(&mut self, address: u64, value: u32) -> Result<(), BusError> {
+        if self.plane.windows.is_by_messages(address, 4) && address % 4 == 0 {
+            return self.plane.staging.write(address, &value.to_le_bytes());
+        }
         self.plane.windows.store(address, value)
     }
 

@@ -9,6 +9,7 @@ use farside_card::interface::{DmaAddr, Extent};
 use farside_types::{CommandId, PAGE_SIZE};
 
 use super::plane::{Plane, frames};
+use super::staging;
 use super::windows::BusPart;
 use farside_linux::card_memory::stream_pages;
 use farside_linux::lock::lock;
@@ -32,6 +33,19 @@ const LOOK_PAGES: u32 = 1024;
 pub(super) enum Order {
     Copy { id: CommandId, extents: Vec<Extent> },
     Fill { id: CommandId, extents: Vec<Extent>, pattern: u64 },
+}
+
+impl Order {
+    fn copies(&self) -> bool {
+        matches!(self, Order::Copy { .. })
+    }
+
+    fn pattern(&self) -> Option<u64> {
+        match self {
+            Order::Copy { .. } => None,
+            Order::Fill { pattern, .. } => Some(*pattern),
+        }
+    }
 }
 
 /// See the module.
@@ -126,6 +140,9 @@ impl Mover<'_> {
         for extent in extents {
             for piece in pieces(extent) {
                 let done = self.may_write(&piece).then(|| match order {
+                    _ if staging::concerns(self.plane, &piece, order.copies()) => {
+                        staging::carry_out(self.plane, &piece, order.pattern())
+                    }
                     Order::Copy { .. } => copy(self.plane, &piece, extent.count >= STREAM_PAGES),
                     Order::Fill { pattern, .. } => fill(self.plane, &piece, *pattern),
                 });

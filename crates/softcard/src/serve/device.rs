@@ -179,6 +179,11 @@ impl Device for FunctionDevice {
         Ok(())
     }
 
+    fn pauses(&self) -> bool {
+        // From here on commands may need memory that is reached by messages.
+        self.plane.windows.has_by_messages() && !self.plane.staging.is_connected()
+    }
+
     fn dma_map(&mut self, map: DmaMap) -> Result<(), Errno> {
         self.plane.windows.map(map)
     }

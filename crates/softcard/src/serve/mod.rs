@@ -25,6 +25,7 @@ mod lease;
 mod log;
 mod plane;
 mod process;
+mod staging;
 mod status;
 mod stray;
 mod supervisor;

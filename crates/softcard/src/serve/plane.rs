@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use farside_card::interface::KernelArg;
 use farside_card::interface::register::counter;
-use farside_card::{Action, Card, Function, FunctionConfig, Location, TransferFailed};
+use farside_card::{Action, BusError, Card, Function, FunctionConfig, Location, TransferFailed};
 use farside_types::{Asid, CardId, CommandId, FrameNo, JobId, PAGE_SIZE, PeId, VirtAddr};
 use farside_vfio_user::unix::Interrupts;
 
@@ -17,6 +17,7 @@ use super::channel::Report;
 use super::copier::{Copier, Order};
 use super::doorbell::Doorbell;
 use super::job_end::job_end;
+use super::staging::Staging;
 use super::windows::Windows;
 use super::worker::SPARE_THREADS_MAX;
 use super::{CardConfig, ServeError};
@@ -45,6 +46,8 @@ pub(super) struct Plane {
     card: Arc<SoftCard>,
     pub(super) memory: CardMemory,
     pub(super) windows: Windows,
+    /// Of these, those that are reached by messages.
+    pub(super) staging: Staging,
     pub(super) interrupts: Mutex<Interrupts>,
     doorbell: Doorbell,
     /// Wakes the function's own thread.
@@ -103,6 +106,7 @@ impl Plane {
             card: Arc::new(card),
             memory,
             windows,
+            staging: Staging::default(),
             interrupts: Mutex::new(interrupts),
             doorbell,
             wake,
@@ -150,13 +154,42 @@ impl Plane {
     ) -> (T, bool) {
         let mut front = lock(&self.front);
         let mut bus = PlaneBus { plane: self };
-        let value = body(&mut front, &mut lock(&self.card.model), &mut bus);
+        let value = {
+            let mut card = lock(&self.card.model);
+            // No access begins or ends under this lock: those that have ended are given back before
+            // anything is told of them.
+            self.settle();
+            body(&mut front, &mut card, &mut bus)
+        };
         let mut answered = false;
         while let Some(action) = front.poll_action() {
             answered |= matches!(action, Action::Answer(_));
             self.act(&mut front, action);
         }
         (value, answered)
+    }
+
+    /// Gives back what kernels have changed in memory that is reached by messages.
+    fn settle(&self) {
+        if self.staging.settle(&self.windows).is_err() {
+            self.end_lease("its client does not answer for the memory it shares");
+        }
+    }
+
+    /// Reads the client's memory, by its windows or by messages.
+    pub(super) fn read_bus(&self, address: u64, into: &mut [u8]) -> Result<(), BusError> {
+        if self.windows.is_by_messages(address, into.len() as u64) {
+            return self.staging.read(address, into);
+        }
+        self.windows.read_bytes(address, into)
+    }
+
+    /// Writes the client's memory, by its windows or by messages.
+    pub(super) fn write_bus(&self, address: u64, from: &[u8]) -> Result<(), BusError> {
+        if self.windows.is_by_messages(address, from.len() as u64) {
+            return self.staging.write(address, from);
+        }
+        self.windows.write_bytes(address, from)
     }
 
     fn act(&self, front: &mut Function, action: Action) {
@@ -434,6 +467,11 @@ impl Backplane for Plane {
         lock(&self.jobs).retain(|other| other.id != job.id);
         let end = job_end(job);
         self.happened(|front, card, bus| {
+            let others = lock(&self.holders).iter().any(|&holder| holder != job.id);
+            if !others && lock(&self.jobs).is_empty() {
+                // Jobs begin under the front's lock: none is at work, and all was given back.
+                self.staging.clear(&self.windows);
+            }
             front.job_ended(card, bus, job.id, &end);
             let mut holders = lock(&self.holders);
             holders.retain(|&other| other != job.id);
@@ -462,7 +500,14 @@ impl Backplane for Plane {
             let own = self.memory.run_ptr(location.frame, count);
             return own.expect("the function has checked the frames");
         }
-        self.windows.pointer(u64::from(location.frame.0) * PAGE_SIZE as u64)
+        let page = u64::from(location.frame.0);
+        let address = page * PAGE_SIZE as u64;
+        if self.windows.is_by_messages(address, u64::from(count) * PAGE_SIZE as u64)
+            && self.staging.bring(&self.windows, page, count).is_err()
+        {
+            self.end_lease("its client does not answer for the memory it shares");
+        }
+        self.windows.pointer(address)
     }
 
     fn wait_instead(&self, _card: &SoftCard, ready: &mut dyn FnMut() -> bool) -> bool {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use farside_card::BusError;
@@ -48,6 +48,8 @@ pub(super) struct Windows {
     /// locked. Who looks at it without a lock while its window goes reads or writes nowhere, as with
     /// a window that goes right afterwards.
     last: AtomicU64,
+    /// There are windows that are reached by messages, or were.
+    by_messages: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -61,7 +63,8 @@ struct Table {
 struct Window {
     bytes: u64,
     writable: bool,
-    file: FileId,
+    /// Its file; without one it is reached by messages.
+    file: Option<FileId>,
 }
 
 /// Device and inode.
@@ -77,16 +80,19 @@ struct SharedFile {
 impl Table {
     fn insert(&mut self, address: u64, window: Window, file: OwnedFd) {
         let new = || SharedFile { file, windows: 0 };
-        self.files.entry(window.file).or_insert_with(new).windows += 1;
+        if let Some(id) = window.file {
+            self.files.entry(id).or_insert_with(new).windows += 1;
+        }
         self.windows.insert(address, window);
     }
 
     fn remove(&mut self, address: u64) {
         let Some(window) = self.windows.remove(&address) else { return };
-        if let Some(file) = self.files.get_mut(&window.file) {
+        let Some(id) = window.file else { return };
+        if let Some(file) = self.files.get_mut(&id) {
             file.windows -= 1;
             if file.windows == 0 {
-                self.files.remove(&window.file);
+                self.files.remove(&id);
             }
         }
     }
@@ -101,7 +107,8 @@ impl Table {
 impl Windows {
     pub(super) fn new() -> Result<Windows, MemoryError> {
         let bus = Mapping::reserve(WHAT, BUS_BYTES as usize)?;
-        Ok(Windows { bus, table: RwLock::default(), last: AtomicU64::new(0) })
+        let (table, by_messages) = (RwLock::default(), AtomicBool::new(false));
+        Ok(Windows { bus, table, last: AtomicU64::new(0), by_messages })
     }
 
     /// The address space of the bus.
@@ -119,9 +126,9 @@ impl Windows {
         table.files.values().map(bytes).sum()
     }
 
-    /// Adds a window. One without a descriptor is not reachable: this card sends no DMA messages.
+    /// Adds a window. One without a descriptor is reached by messages: see [`super::staging`].
     pub(super) fn map(&self, map: DmaMap) -> Result<(), Errno> {
-        let Some(file) = map.fd else { return Ok(()) };
+        let Some(file) = map.fd else { return self.map_by_messages(&map) };
         let id = check_file(&file, map.offset, map.size)?;
         if map.address % PAGE != 0 || map.size % PAGE != 0 || map.offset % PAGE != 0 {
             return Err(Errno::INVAL);
@@ -142,9 +149,68 @@ impl Windows {
             self.fence_part(map.address, map.size);
             return Err(Errno::NOMEM);
         }
-        let window = Window { bytes: map.size, writable: map.writable, file: id };
+        let window = Window { bytes: map.size, writable: map.writable, file: Some(id) };
         table.insert(map.address, window, file);
         Ok(())
+    }
+
+    fn map_by_messages(&self, map: &DmaMap) -> Result<(), Errno> {
+        if map.address.checked_add(map.size).is_none_or(|end| end > BUS_BYTES) {
+            return Err(Errno::RANGE);
+        }
+        let mut table = self.write();
+        if table.windows.len() >= WINDOWS_MAX as usize {
+            tracing::error!("a client shares too much: {WINDOWS_MAX} windows");
+            return Err(Errno::NOSPC);
+        }
+        let window = Window { bytes: map.size, writable: map.writable, file: None };
+        table.windows.insert(map.address, window);
+        self.by_messages.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Whether the client shares memory without a descriptor, or has done so.
+    pub(super) fn has_by_messages(&self) -> bool {
+        self.by_messages.load(Ordering::Relaxed)
+    }
+
+    /// Whether a window that is reached by messages only covers some of these bytes.
+    pub(super) fn is_by_messages(&self, address: u64, bytes: u64) -> bool {
+        if !self.has_by_messages() {
+            return false;
+        }
+        let table = self.read();
+        let end = address.saturating_add(bytes);
+        let below = table.windows.range(..end).rev();
+        below
+            .take_while(|&(&start, window)| start + window.bytes > address)
+            .any(|(_, window)| window.file.is_none())
+    }
+
+    /// Makes a page of the bus an empty one that can be written, for bytes to be staged in.
+    pub(super) fn open(&self, address: u64) -> Result<(), BusError> {
+        let opened = self.bus.allow(WHAT, address as usize, PAGE_SIZE);
+        opened.map_err(|error| {
+            tracing::error!(%error, "a page of a client cannot be staged");
+            BusError { address }
+        })
+    }
+
+    /// Gives up a page that was opened, and its memory, unless a window is there now.
+    pub(super) fn close(&self, address: u64) {
+        let table = self.write();
+        let found = table.windows.range(..=address).next_back();
+        let is_file = |(&start, window): (&u64, &Window)| {
+            window.file.is_some() && start + window.bytes > address
+        };
+        if !found.is_some_and(is_file) {
+            self.fence_part(address, PAGE);
+        }
+    }
+
+    /// A word of a page that was opened.
+    pub(super) fn stage(&self, page: u64, word: usize) -> &AtomicU64 {
+        self.word64((page * PAGE) as usize + word * 8)
     }
 
     fn put(&self, address: u64, bytes: u64, part: Option<Part<'_>>) -> Result<(), MemoryError> {

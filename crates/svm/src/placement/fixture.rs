@@ -111,8 +111,7 @@ impl Fixture {
         self.now = self.now + self.step;
         self.driver.handle(self.now, event);
         while let Some(command) = self.driver.poll_command() {
-            let (command, epoch) = (command.id, command.epoch);
-            self.driver.handle(self.now, Event::Done { command, epoch, result: Ok(()) });
+            self.driver.handle(self.now, command.header().done(Ok(())));
         }
         self.driver.check().expect("the driver's tables agree");
     }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::event::{CardFault, Need, Request};
 use crate::placement::{NAMES, by_name};
-use crate::{Config, Driver, Event};
+use crate::{Config, Driver, Event, Header};
 
 const PAGES: u64 = 96;
 const CARDS: u8 = 3;
@@ -83,7 +83,8 @@ impl World {
 
     fn note(&mut self) {
         while let Some(command) = self.driver.poll_command() {
-            self.out.push((command.id, command.epoch));
+            let Header { id, epoch, .. } = *command.header();
+            self.out.push((id, epoch));
             self.log.push(format!("{command:?}"));
         }
         while let Some(reply) = self.driver.poll_reply() {

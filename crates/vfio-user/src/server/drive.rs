@@ -44,6 +44,12 @@ pub trait Device {
         data: &[u8],
     ) -> Result<(), Errno>;
 
+    /// Whether it takes no command for now: those that have come wait in the engine, for instance until
+    /// a `SharedSession` takes the session over.
+    fn pauses(&self) -> bool {
+        false
+    }
+
     /// The client agreed on a version.
     fn negotiated(&mut self, negotiated: &Negotiated) {
         let _ = negotiated;
@@ -149,6 +155,7 @@ impl Server {
     ///
     /// The client broke the protocol: send what is queued, close, and drop the engine.
     pub fn serve(&mut self, device: &mut impl Device) -> Result<(), ProtocolError> {
+        // One that pauses is given nothing.
         while self.serve_some(device, usize::MAX)? > 0 {}
         Ok(())
     }
@@ -165,7 +172,7 @@ impl Server {
         most: usize,
     ) -> Result<usize, ProtocolError> {
         let mut served = 0;
-        while served < most {
+        while served < most && !device.pauses() {
             let Some(item) = self.take()? else { break };
             self.give(item, device);
             served += 1;

@@ -201,11 +201,13 @@ impl<S: Stream> BlockingClient<S> {
     ///
     /// See [`CallError`].
     pub fn serve_dma(&mut self, limit: Duration) -> Result<bool, CallError> {
-        let wanted = Ready { readable: true, writable: false };
-        if self.connection.wait(wanted, Some(Instant::now() + limit))?.is_none() {
-            return Ok(false);
+        if !self.client.has_work() {
+            let wanted = Ready { readable: true, writable: false };
+            if self.connection.wait(wanted, Some(Instant::now() + limit))?.is_none() {
+                return Ok(false);
+            }
+            self.fill()?;
         }
-        self.fill()?;
         self.take_all()?;
         self.send_all(Instant::now() + self.time_limit)?;
         Ok(true)
@@ -263,7 +265,8 @@ impl<S: Stream> BlockingClient<S> {
                 }
             }
             if let Some(result) = result {
-                // Answers to DMA messages that came with the reply.
+                // What came with the reply: no descriptor tells of it any more.
+                self.take_all()?;
                 self.send_all(deadline)?;
                 return result;
             }

@@ -133,7 +133,7 @@ impl<S: Stream> Session<S> {
     }
 
     /// A client that has not read for its time limit is given up.
-    fn check_stall(&self) -> io::Result<()> {
+    pub(super) fn check_stall(&self) -> io::Result<()> {
         let Some(since) = self.stalled else { return Ok(()) };
         let limit = self.connection.time_limit()?;
         if limit.is_some_and(|limit| since.elapsed() >= limit) {

@@ -9,6 +9,7 @@
 
 mod limits;
 mod sandbox;
+mod talk;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -26,6 +27,8 @@ use super::device::{FunctionDevice, config_space, describe};
 use super::plane::Plane;
 use super::{CardConfig, ServeError, process, stray};
 use farside_linux::card_memory::CardMemory;
+
+use talk::Talk;
 
 pub use limits::LeaseLimits;
 pub(crate) use limits::SPARE_THREADS_MAX;
@@ -83,7 +86,9 @@ struct Worker<'a> {
     function: u32,
     plane: Arc<Plane>,
     device: FunctionDevice,
-    session: Session,
+    talk: Talk,
+    /// The connection once more, to be waited for.
+    socket: OwnedFd,
     channel: &'a Channel,
     epoll: OwnedFd,
     /// What is asked of the connection now.
@@ -114,7 +119,8 @@ impl<'a> Worker<'a> {
             epoll::add(&epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)
         };
         add(wake.as_fd(), WAKE)?;
-        add(connection.as_fd(), MESSAGE)?;
+        let socket = connection.as_fd().try_clone_to_owned().map_err(os)?;
+        add(socket.as_fd(), MESSAGE)?;
         add(channel.as_fd(), ASKED)?;
         let memory = memory.try_clone().map_err(os)?;
         let memory = CardMemory::over(memory, 0, config.frames)?;
@@ -134,7 +140,8 @@ impl<'a> Worker<'a> {
             function,
             plane,
             device,
-            session: Session::new(connection, server),
+            talk: Talk::new(Session::new(connection, server)),
+            socket,
             channel,
             epoll,
             interest: epoll::EventFlags::IN,
@@ -198,13 +205,13 @@ impl<'a> Worker<'a> {
     fn wanted(&mut self) -> Wanted {
         // Where the stream fails, serving it tells why.
         let broken = Wanted { at_once: true, ready: Wakeful::default(), deadline: None };
-        let wanted = self.session.wanted().unwrap_or(broken);
+        let wanted = self.talk.wanted().unwrap_or(broken);
         let mut interest = epoll::EventFlags::empty();
         interest.set(epoll::EventFlags::IN, wanted.ready.readable);
         interest.set(epoll::EventFlags::OUT, wanted.ready.writable);
         let data = epoll::EventData::new_u64(MESSAGE);
         if interest != self.interest
-            && epoll::modify(&self.epoll, &self.session, data, interest).is_ok()
+            && epoll::modify(&self.epoll, &self.socket, data, interest).is_ok()
         {
             self.interest = interest;
         }
@@ -213,7 +220,7 @@ impl<'a> Worker<'a> {
 
     /// Serves what has come; `false` when the client is gone, or has broken the protocol.
     fn serve_messages(&mut self) -> bool {
-        let goes_on = match self.session.step(&mut self.device) {
+        let goes_on = match self.talk.step(&mut self.device) {
             Ok(goes_on) => goes_on,
             // Nothing had come after all.
             Err(SessionError::Io(error)) if is_idle(&error) && !self.is_late() => true,
@@ -222,7 +229,10 @@ impl<'a> Worker<'a> {
                 false
             }
         };
-        if self.session.server.negotiated().is_some() {
+        if self.plane.windows.has_by_messages() {
+            self.talk.share(&self.plane);
+        }
+        if self.talk.is_negotiated() {
             self.version_until = None;
         }
         goes_on
@@ -230,7 +240,7 @@ impl<'a> Worker<'a> {
 
     /// Whether the client has had its time to read its answers.
     fn is_late(&self) -> bool {
-        let wanted = self.session.wanted();
+        let wanted = self.talk.wanted();
         wanted.is_ok_and(|wanted| wanted.deadline.is_some_and(|at| at <= Instant::now()))
     }
 
@@ -247,7 +257,7 @@ impl<'a> Worker<'a> {
     /// memory any more. Kernels have some time to see that they are not wanted.
     fn end(self) {
         self.plane.fence();
-        let _ = self.session.connection.shutdown();
+        self.talk.shutdown();
         let hung = self.plane.end();
         if hung > 0 {
             tracing::error!(

@@ -1,0 +1,82 @@
+//! The session with the client: one whose device works on mapped memory, or, from the first memory on
+//! that is shared without a descriptor, one by which all threads reach it by messages.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use farside_vfio_user::server::Device;
+use farside_vfio_user::unix::{Connection, Session, SessionError, SharedSession, Wanted};
+
+use crate::serve::plane::Plane;
+
+/// How long the client may take to answer for its memory. One that stands still ends its lease.
+const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+
+pub(super) enum Talk {
+    Alone(Box<Session>),
+    Shared(Arc<SharedSession<Connection>>),
+    /// A session could not be shared; the lease ends.
+    Over(io::Error),
+}
+
+impl Talk {
+    pub(super) fn new(session: Session) -> Talk {
+        Talk::Alone(Box::new(session))
+    }
+
+    /// Lets all threads reach the client by the session, if they cannot yet.
+    pub(super) fn share(&mut self, plane: &Arc<Plane>) {
+        if !matches!(self, Talk::Alone(_)) {
+            return;
+        }
+        let gone = Talk::Over(io::Error::from(io::ErrorKind::BrokenPipe));
+        let Talk::Alone(session) = std::mem::replace(self, gone) else { return };
+        let wake = Arc::downgrade(plane);
+        let wake = move || wake.upgrade().iter().for_each(|plane| plane.wake());
+        match SharedSession::new(*session, ANSWER_LIMIT, wake) {
+            Ok(shared) => {
+                let shared = Arc::new(shared);
+                plane.staging.connect(Arc::clone(&shared) as Arc<_>);
+                *self = Talk::Shared(shared);
+            }
+            Err(error) => *self = Talk::Over(error),
+        }
+    }
+
+    pub(super) fn step(&mut self, device: &mut impl Device) -> Result<bool, SessionError> {
+        match self {
+            Talk::Alone(session) => session.step(device),
+            Talk::Shared(shared) => shared.step(device),
+            Talk::Over(error) => Err(SessionError::Io(io::Error::from(error.kind()))),
+        }
+    }
+
+    pub(super) fn wanted(&self) -> io::Result<Wanted> {
+        match self {
+            Talk::Alone(session) => session.wanted(),
+            Talk::Shared(shared) => shared.wanted(),
+            Talk::Over(error) => Err(io::Error::from(error.kind())),
+        }
+    }
+
+    /// Whether a version is agreed.
+    pub(super) fn is_negotiated(&self) -> bool {
+        let of = |session: &Session| session.server.negotiated().is_some();
+        match self {
+            Talk::Alone(session) => of(session),
+            Talk::Shared(shared) => shared.with(|session| of(session)),
+            Talk::Over(_) => false,
+        }
+    }
+
+    /// Ends the connection.
+    pub(super) fn shutdown(&self) {
+        // It may have ended already.
+        let _ = match self {
+            Talk::Alone(session) => session.connection.shutdown(),
+            Talk::Shared(shared) => shared.with(|session| session.connection.shutdown()),
+            Talk::Over(_) => Ok(()),
+        };
+    }
+}
