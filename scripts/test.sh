@@ -122,12 +122,17 @@ build_tests() {
 
 # run_tests FOLDER: the tests of the crate in that folder, as cargo runs them.
 run_tests() {
-    local folder=$PWD/$1 of program code=0
+    local folder=$PWD/$1 of program code=0 ran=0
     while read -r of program; do
         [ "$of" = "$folder" ] || continue
         echo "   ${program##*/}"
         (cd "$folder" && "$program" -q) </dev/null || code=1
+        ran=$((ran + 1))
     done <"$scratch/tests"
+    if [ "$ran" -eq 0 ]; then
+        echo "$1 has a budget in scripts/test.sh and no tests" >&2
+        return 1
+    fi
     return "$code"
 }
 

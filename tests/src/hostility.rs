@@ -55,8 +55,8 @@ impl Hostility {
         }
     }
 
-    /// A machine that is rude but whose commands succeed.
-    pub const fn rude() -> Hostility {
+    /// A machine that delays, reorders and repeats, but whose commands succeed.
+    pub const fn reordering() -> Hostility {
         Hostility {
             delay_ns_max: 20_000,
             duplicate_completion: 50,
@@ -68,7 +68,7 @@ impl Hostility {
         }
     }
 
-    /// A rude machine that also breaks.
+    /// A reordering machine that also breaks.
     pub const fn breaking() -> Hostility {
         Hostility {
             copy_failure: 40,
@@ -79,7 +79,7 @@ impl Hostility {
             card_lost: 4,
             card_reset: 4,
             broken_page: true,
-            ..Hostility::rude()
+            ..Hostility::reordering()
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The randomised harness of the driver: the fixture "host + N cards" on virtual time.
 //!
 //! It is an independent judge. It knows the driver's interface and rules, not its code: a machine
-//! with real bytes in real frames carries the commands out as late and as rudely as the knobs
+//! with real bytes in real frames carries the commands out as late and as badly as the knobs
 //! allow ([`Hostility`]), a flat memory says what every load must see, an oracle says which errors
 //! are legitimate, and at every quiet point driver and machine are compared page by page.
 //!
@@ -15,6 +15,7 @@ mod access;
 mod accesses;
 mod agenda;
 mod agents;
+mod campaign;
 mod card;
 mod checker;
 mod cpu;
@@ -42,6 +43,7 @@ mod violation;
 mod world;
 
 pub use access::{WordAccess, WordOp};
+pub use campaign::{must_be_caught, run_level};
 pub use episode::run_episode;
 pub use failures::Sabotage;
 pub use hostility::Hostility;

@@ -30,8 +30,8 @@ impl Machine {
             let now = self.now;
             self.agenda.at(now, Work::Reset(card));
         }
-        let rude = knobs.spurious_notice > 0 && self.cards[usize::from(index)].port.is_some();
-        if healthy && rude && self.rng.chance(100) {
+        let nasty = knobs.spurious_notice > 0 && self.cards[usize::from(index)].port.is_some();
+        if healthy && nasty && self.rng.chance(100) {
             self.abort_a_job(card);
         }
         if healthy && self.rng.chance(knobs.spurious_notice) {

@@ -1,5 +1,5 @@
 //! The machine: memories, tables, agents and executors on virtual time. It carries out what the
-//! driver commands, as late and as rudely as the knobs allow, and watches every access.
+//! driver commands, as late and as badly as the knobs allow, and watches every access.
 //!
 //! It does not own the driver; the [`crate::World`] passes commands in and events out. What each
 //! part does is beside it: `accesses` (loads and stores and their rules), `rings` (commands of a

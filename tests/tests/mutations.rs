@@ -2,7 +2,7 @@
 //! driver, and the harness must see each within a bounded number of runs.
 
 use farside_svm::Mutation;
-use farside_tests::{Hostility, Setup, run_episode};
+use farside_tests::{Hostility, Setup};
 
 /// Runs that a mutation may survive.
 const RUNS: u64 = 60;
@@ -11,58 +11,37 @@ const RUNS: u64 = 60;
 const STEPS: u64 = 3_000;
 
 fn must_be_caught(mutation: Mutation) {
-    for run in 0..RUNS {
-        // Rude and breaking machines in turn; the seeds walk through every scheme and transport.
-        let hostility = if run % 2 == 0 { Hostility::rude() } else { Hostility::breaking() };
-        let setup = Setup::random(5_000 + run * 7, hostility).mutated(mutation);
-        if let Err(failure) = run_episode(setup, STEPS) {
-            println!("{mutation:?} caught in run {run}: {}", failure.violation);
-            return;
-        }
+    farside_tests::must_be_caught(mutation, RUNS, STEPS, |run| {
+        // Reordering and breaking machines in turn; the seeds walk through every scheme and
+        // transport.
+        let hostility = if run % 2 == 0 { Hostility::reordering() } else { Hostility::breaking() };
+        Setup::random(5_000 + run * 7, hostility).mutated(mutation)
+    });
+}
+
+farside_tests::mutations! {
+    Mutation {
+        skip_drain: SkipDrain,
+        copy_before_unmap: CopyBeforeUnmap,
+        map_before_copy: MapBeforeCopy,
+        free_before_drain: FreeBeforeDrain,
+        keep_replicas: KeepReplicas,
+        keep_stale_copy: KeepStaleCopy,
+        trust_late_completions: TrustLateCompletions,
+        reuse_after_timeout: ReuseAfterTimeout,
+        forget_remote_mappers: ForgetRemoteMappers,
+        skip_zero_fill: SkipZeroFill,
+        drop_waiters: DropWaiters,
+        ignore_copy_failure: IgnoreCopyFailure,
+        evict_pinned: EvictPinned,
+        resume_group_early: ResumeGroupEarly,
+        free_without_stopping: FreeWithoutStopping,
+        stale_residency: StaleResidency,
+        evict_without_copy: EvictWithoutCopy,
+        retry_forever: RetryForever,
+        lost_reads_as_zero: LostReadsAsZero,
+        ignore_stream_order: IgnoreStreamOrder,
+        leave_unconfirmed: LeaveUnconfirmed,
+        forget_failed_answers: ForgetFailedAnswers,
     }
-    panic!("{mutation:?} survived {RUNS} runs of {STEPS} steps: the harness does not see it");
-}
-
-macro_rules! mutations {
-    ($($name:ident: $mutation:ident,)+) => {
-        $(
-            #[test]
-            fn $name() {
-                must_be_caught(Mutation::$mutation);
-            }
-        )+
-
-        #[test]
-        fn every_mutation_has_a_test() {
-            let tested = [$(Mutation::$mutation),+];
-            for mutation in Mutation::ALL {
-                assert!(tested.contains(&mutation), "{mutation:?} has no test in this file");
-            }
-        }
-    };
-}
-
-mutations! {
-    skip_drain: SkipDrain,
-    copy_before_unmap: CopyBeforeUnmap,
-    map_before_copy: MapBeforeCopy,
-    free_before_drain: FreeBeforeDrain,
-    keep_replicas: KeepReplicas,
-    keep_stale_copy: KeepStaleCopy,
-    trust_late_completions: TrustLateCompletions,
-    reuse_after_timeout: ReuseAfterTimeout,
-    forget_remote_mappers: ForgetRemoteMappers,
-    skip_zero_fill: SkipZeroFill,
-    drop_waiters: DropWaiters,
-    ignore_copy_failure: IgnoreCopyFailure,
-    evict_pinned: EvictPinned,
-    resume_group_early: ResumeGroupEarly,
-    free_without_stopping: FreeWithoutStopping,
-    stale_residency: StaleResidency,
-    evict_without_copy: EvictWithoutCopy,
-    retry_forever: RetryForever,
-    lost_reads_as_zero: LostReadsAsZero,
-    ignore_stream_order: IgnoreStreamOrder,
-    leave_unconfirmed: LeaveUnconfirmed,
-    forget_failed_answers: ForgetFailedAnswers,
 }

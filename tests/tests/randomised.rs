@@ -4,7 +4,7 @@
 //! (the long mode). A failure prints seed, step, configuration and the last lines of the log; its
 //! legend is in `farside_tests::log`.
 
-use farside_tests::{Hostility, Setup, run_episode};
+use farside_tests::{Hostility, Setup, run_episode, run_level};
 
 /// Seeds of one level of hostility: each scheme with each way to reach a card, twice.
 const SEEDS: u64 = 2 * Setup::ROUND;
@@ -12,26 +12,9 @@ const SEEDS: u64 = 2 * Setup::ROUND;
 /// Steps of one seed: three levels x 36 seeds x 10,000 steps are 1,080,000.
 const STEPS: u64 = 10_000;
 
-fn number(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}; give it a number")))
-}
-
 fn run(level: &str, hostility: &Hostility, first_seed: u64) {
-    let seeds = match number("FARSIDE_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => first_seed..first_seed + SEEDS,
-    };
-    let steps = number("FARSIDE_STEPS").unwrap_or(STEPS);
-    println!("{level}: seeds {seeds:?}, {steps} steps each");
-    let mut done = 0;
-    for seed in seeds {
-        match run_episode(Setup::random(seed, hostility.clone()), steps) {
-            Ok(count) => done += count,
-            Err(failure) => panic!("{level}:\n{failure}"),
-        }
-    }
-    println!("{level}: {done} steps");
+    let seeds = first_seed..first_seed + SEEDS;
+    run_level(level, seeds, STEPS, |seed| Setup::random(seed, hostility.clone()));
 }
 
 #[test]
@@ -40,8 +23,8 @@ fn a_friendly_machine() {
 }
 
 #[test]
-fn a_rude_machine() {
-    run("rude", &Hostility::rude(), 1_000);
+fn a_machine_that_reorders() {
+    run("reordering", &Hostility::reordering(), 1_000);
 }
 
 #[test]
@@ -51,7 +34,7 @@ fn a_machine_that_breaks() {
 
 #[test]
 fn equal_seeds_take_equal_steps() {
-    let run = || run_episode(Setup::random(7, Hostility::rude()), 2_000);
+    let run = || run_episode(Setup::random(7, Hostility::reordering()), 2_000);
     let (first, second) = (run(), run());
     assert_eq!(first.expect("it passes"), second.expect("it passes"));
 }

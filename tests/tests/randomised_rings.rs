@@ -6,7 +6,7 @@
 //! failure prints seed, step, configuration and the last lines of the log; its legend is in
 //! `farside_tests::log`.
 
-use farside_tests::{Hostility, Setup, run_episode};
+use farside_tests::{Hostility, Setup, run_episode, run_level};
 
 /// Seeds of one level of hostility: each scheme with each way to reach a card.
 const SEEDS: u64 = Setup::ROUND;
@@ -14,26 +14,9 @@ const SEEDS: u64 = Setup::ROUND;
 /// Steps of one seed: three levels x 18 seeds x 10,000 steps are 540,000.
 const STEPS: u64 = 10_000;
 
-fn number(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}; give it a number")))
-}
-
 fn run(level: &str, hostility: &Hostility, first_seed: u64) {
-    let seeds = match number("FARSIDE_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => first_seed..first_seed + SEEDS,
-    };
-    let steps = number("FARSIDE_STEPS").unwrap_or(STEPS);
-    println!("{level}: seeds {seeds:?}, {steps} steps each");
-    let mut done = 0;
-    for seed in seeds {
-        match run_episode(Setup::random_rings(seed, hostility.clone()), steps) {
-            Ok(count) => done += count,
-            Err(failure) => panic!("{level}:\n{failure}"),
-        }
-    }
-    println!("{level}: {done} steps");
+    let seeds = first_seed..first_seed + SEEDS;
+    run_level(level, seeds, STEPS, |seed| Setup::random_rings(seed, hostility.clone()));
 }
 
 #[test]
@@ -42,8 +25,8 @@ fn a_friendly_machine_with_rings() {
 }
 
 #[test]
-fn a_rude_machine_with_rings() {
-    run("rude", &Hostility::rude(), 11_000);
+fn a_machine_that_reorders_with_rings() {
+    run("reordering", &Hostility::reordering(), 11_000);
 }
 
 #[test]
@@ -53,7 +36,7 @@ fn a_machine_with_rings_that_breaks() {
 
 #[test]
 fn equal_seeds_take_equal_steps() {
-    let run = || run_episode(Setup::random_rings(7, Hostility::rude()), 2_000);
+    let run = || run_episode(Setup::random_rings(7, Hostility::reordering()), 2_000);
     let (first, second) = (run(), run());
     assert_eq!(first.expect("it passes"), second.expect("it passes"));
 }

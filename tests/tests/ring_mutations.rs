@@ -11,52 +11,30 @@ const STEPS: u64 = 3_000;
 
 /// Machines that break nothing by themselves: what is seen is the mutation.
 fn world(run: u64, crowded: bool) -> Setup {
-    let hostility = if run % 2 == 0 { Hostility::none() } else { Hostility::rude() };
+    let hostility = if run % 2 == 0 { Hostility::none() } else { Hostility::reordering() };
     let setup = Setup::random_rings(15_000 + run * 7, hostility);
     if crowded { setup.crowded() } else { setup }
 }
 
 fn must_be_caught(mutation: RingMutation) {
-    for run in 0..RUNS {
-        let setup = world(run, mutation == RingMutation::LoseFault).ring_mutated(mutation);
-        if let Err(failure) = run_episode(setup, STEPS) {
-            println!("{mutation:?} caught in run {run}: {}", failure.violation);
-            return;
-        }
+    farside_tests::must_be_caught(mutation, RUNS, STEPS, |run| {
+        world(run, mutation == RingMutation::LoseFault).ring_mutated(mutation)
+    });
+}
+
+farside_tests::mutations! {
+    RingMutation {
+        forget_doorbell: ForgetDoorbell,
+        forget_interrupt: ForgetInterrupt,
+        publish_before_entry: PublishBeforeEntry,
+        driver_sleeps_blindly: DriverSleepsBlindly,
+        card_sleeps_blindly: CardSleepsBlindly,
+        skip_drain: SkipDrain,
+        lose_completion: LoseCompletion,
+        lose_fault: LoseFault,
+        keep_translation: KeepTranslation,
+        copy_late: CopyLate,
     }
-    panic!("{mutation:?} survived {RUNS} runs of {STEPS} steps: the harness does not see it");
-}
-
-macro_rules! mutations {
-    ($($name:ident: $mutation:ident,)+) => {
-        $(
-            #[test]
-            fn $name() {
-                must_be_caught(RingMutation::$mutation);
-            }
-        )+
-
-        #[test]
-        fn every_mutation_has_a_test() {
-            let tested = [$(RingMutation::$mutation),+];
-            for mutation in RingMutation::ALL {
-                assert!(tested.contains(&mutation), "{mutation:?} has no test in this file");
-            }
-        }
-    };
-}
-
-mutations! {
-    forget_doorbell: ForgetDoorbell,
-    forget_interrupt: ForgetInterrupt,
-    publish_before_entry: PublishBeforeEntry,
-    driver_sleeps_blindly: DriverSleepsBlindly,
-    card_sleeps_blindly: CardSleepsBlindly,
-    skip_drain: SkipDrain,
-    lose_completion: LoseCompletion,
-    lose_fault: LoseFault,
-    keep_translation: KeepTranslation,
-    copy_late: CopyLate,
 }
 
 /// The controls' control: the same runs with nothing broken.

@@ -15,8 +15,8 @@ use crate::mmu::{check, check_frames};
 use crate::need::validate_ranges;
 use crate::{
     AccessId, AcquireError, CardStats, CounterNotice, Counters, DrainKind, Drained, Fault,
-    FaultQueue, Geometry, GeometryError, Grant, InFlight, Location, Lookup, MapError, MappedRun,
-    Mmu, Need, PeError, PeState, Pes, RaiseError, Raised, Waiter,
+    FaultQueue, Geometry, GeometryError, Grant, InFlight, Level, Location, Lookup, MapError,
+    MappedRun, Mmu, Need, PeError, PeState, Pes, RaiseError, Raised, Waiter,
 };
 
 /// How a fault of one processing element ended. Whoever embeds the card hands it over.
@@ -449,6 +449,34 @@ impl Card {
         let runs = runs.ok_or(AcquireError::NotResident)?;
         self.stats.grants_direct += 1;
         Ok(self.grant(pe, asid, needs.iter().copied(), runs))
+    }
+
+    /// Takes one page as [`Card::access`] looks it up, for an access that takes time: it is in flight
+    /// until [`Card::end`]. Where the page is, and which TLB knew.
+    ///
+    /// # Errors
+    /// As for [`Card::acquire`].
+    pub fn acquire_page(
+        &mut self,
+        pe: PeId,
+        asid: Asid,
+        page: PageNo,
+        access: Access,
+    ) -> Result<(Grant, Level), AcquireError> {
+        if usize::from(pe.0) >= self.pes.count() {
+            let pes = self.pes.count();
+            return Err(AcquireError::NoSuchPe { pe, pes });
+        }
+        if self.in_flight.holds(pe) {
+            return Err(AcquireError::HoldsMemory { pe });
+        }
+        let Lookup::Hit { location, level, .. } = self.mmu.lookup(pe, asid, page, access) else {
+            return Err(AcquireError::NotResident);
+        };
+        self.stats.grants_direct += 1;
+        let need = std::iter::once((PageRange::page(page), access));
+        let runs = vec![MappedRun::new(page, 1, location)];
+        Ok((self.grant(pe, asid, need, runs), level))
     }
 
     /// A processing element cannot go on. Raising the same fault again while it waits changes

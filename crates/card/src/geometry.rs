@@ -35,6 +35,9 @@ pub struct Geometry {
     pub pes: u16,
     /// Entries of each processing element's L1 TLB, 1 to 64. Fully associative.
     pub l1_entries: u32,
+    /// All processing elements have one L1 TLB together, as where they are the ports of one element
+    /// that has several accesses in flight.
+    pub l1_shared: bool,
     /// Entries of the card's L2 TLB: `l2_ways` times a power of two.
     pub l2_entries: u32,
     /// Ways of the L2 TLB, 1 to 64.
@@ -66,6 +69,7 @@ impl Default for Geometry {
         Geometry {
             pes: 4,
             l1_entries: 32,
+            l1_shared: false,
             l2_entries: 1024,
             l2_ways: 4,
             flexible_entries: 32,

@@ -58,7 +58,9 @@ pub struct RunHit {
 /// The TLBs of a card.
 #[derive(Clone, Debug)]
 pub struct Mmu {
+    /// One for each processing element, or one for all of them.
     l1: Vec<L1>,
+    pes: u16,
     l2: L2,
     flexible: Flexible,
     flexible_pages_min: u32,
@@ -80,7 +82,8 @@ impl Mmu {
         let l1 = L1::new(geometry.l1_entries as usize);
         let flexible_entries = geometry.flexible_entries as usize;
         Ok(Mmu {
-            l1: vec![l1; usize::from(geometry.pes)],
+            l1: vec![l1; if geometry.l1_shared { 1 } else { usize::from(geometry.pes) }],
+            pes: geometry.pes,
             l2: L2::new(geometry.l2_entries as usize, geometry.l2_ways as usize),
             flexible: Flexible::new(flexible_entries, geometry.flexible_pages_max),
             flexible_pages_min: geometry.flexible_pages_min,
@@ -172,7 +175,7 @@ impl Mmu {
         let Some(key) = Key::new(asid, page) else {
             return self.miss();
         };
-        let found = self.l1.get_mut(usize::from(pe.0)).and_then(|l1| l1.lookup(key));
+        let found = self.l1_of(pe).and_then(|index| self.l1[index].lookup(key));
         match found {
             Some(found) if found.rights.allows(access) => {
                 self.l1_hits += 1;
@@ -188,7 +191,7 @@ impl Mmu {
 
     #[inline(never)]
     fn lookup_below(&mut self, pe: PeId, key: Key, access: Access) -> Lookup {
-        let Some(l1) = self.l1.get_mut(usize::from(pe.0)) else {
+        let Some(l1) = self.l1_of(pe) else {
             return self.miss();
         };
         let (found, level) = match self.l2.lookup(key) {
@@ -198,7 +201,7 @@ impl Mmu {
                 None => return self.miss(),
             },
         };
-        l1.insert(key, found);
+        self.l1[l1].insert(key, found);
         if !found.rights.allows(access) {
             self.rights_misses += 1;
             return Lookup::InsufficientRights;
@@ -243,8 +246,16 @@ impl Mmu {
         if let Some(found) = self.l2.lookup(key) {
             return Some((found, 1, Level::L2));
         }
-        let found = self.l1.get_mut(usize::from(pe.0))?.lookup(key)?;
+        let l1 = self.l1_of(pe)?;
+        let found = self.l1[l1].lookup(key)?;
         Some((found, 1, Level::L1))
+    }
+
+    /// Which L1 TLB a processing element has.
+    #[inline]
+    fn l1_of(&self, pe: PeId) -> Option<usize> {
+        let index = if self.l1.len() == 1 { 0 } else { usize::from(pe.0) };
+        (pe.0 < self.pes).then_some(index)
     }
 
     fn miss(&mut self) -> Lookup {

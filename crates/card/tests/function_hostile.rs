@@ -23,6 +23,7 @@ const SMALL: Geometry = {
 };
 const SIZES: Geometry = Geometry {
     pes: 3,
+    l1_shared: false,
     l1_entries: 32,
     l2_entries: 1024,
     l2_ways: 4,

@@ -3,8 +3,13 @@
 
 use std::collections::HashMap;
 
-use farside_card::{Geometry, Level, Location, Lookup, MapError, MappedRun, Mmu, PAGES_MAX};
-use farside_types::{Access, Asid, FrameNo, MemoryId, PageNo, PageRange, PeId, Rights};
+use farside_card::{
+    AcquireError, Card, Drained, Geometry, Level, Location, Lookup, MapError, MappedRun, Mmu,
+    PAGES_MAX,
+};
+use farside_types::{
+    Access, Asid, CardId, CommandId, FrameNo, MemoryId, PageNo, PageRange, PeId, Rights,
+};
 use proptest::prelude::*;
 
 const ASID: Asid = Asid(3);
@@ -280,5 +285,24 @@ proptest! {
             apply(&mut mmu, &mut reference, step);
             check(&mmu, &reference);
         }
+    }
+}
+
+#[test]
+fn ports_that_share_an_l1_tlb_find_there_what_another_port_left() {
+    for (shared, level) in [(true, Level::L1), (false, Level::L2)] {
+        let geometry = Geometry { pes: 2, l1_shared: shared, ..Geometry::default() };
+        let mut card = Card::new(CardId(0), 64, geometry).unwrap();
+        let run = MappedRun::new(PageNo(5), 1, Location::new(card.memory(), FrameNo(3)));
+        card.map(Asid(1), std::iter::once(run), Rights::ReadWrite).unwrap();
+        let mut take = |pe| card.acquire_page(PeId(pe), Asid(1), PageNo(5), Access::Write);
+        assert_eq!(take(0).unwrap().1, Level::L2, "the first one finds it below");
+        let (grant, found) = take(1).unwrap();
+        assert_eq!((found, grant.runs), (level, vec![run]));
+        assert_eq!(take(1), Err(AcquireError::HoldsMemory { pe: PeId(1) }));
+        assert!(matches!(take(2), Err(AcquireError::NoSuchPe { .. })));
+        let page = std::iter::once(PageRange::page(PageNo(5)));
+        assert_eq!(card.unmap(CommandId(9), Asid(1), page), Drained::Waiting(2));
+        assert_eq!(card.end(grant.access), []);
     }
 }

@@ -11,13 +11,13 @@ use farside_cli::reproduce::grit::{Claim, Reproduction, Scale};
 use farside_cli::sweep::{self, Cache, Options, Place};
 
 /// The footprints of the paper's Table II divided by this.
-const DIVIDED_BY: u64 = 32;
+const DIVIDED_BY: u64 = 64;
 
 /// Experiments with all eight workloads.
 const WHOLE: [&str; 3] = ["figure-1", "figure-17", "figure-18"];
 
 /// Experiments without the two workloads that take longest.
-const SHORT: [&str; 11] = [
+const SHORT: [&str; 10] = [
     "figure-20",
     "figure-21",
     "figure-22",
@@ -27,7 +27,6 @@ const SHORT: [&str; 11] = [
     "figure-28",
     "figure-29",
     "figure-30",
-    "figure-31",
     "farside",
 ];
 const QUICK: [&str; 6] = ["c2d", "fir", "gemm", "mm", "sc", "st"];
@@ -56,46 +55,53 @@ struct Expected {
 }
 
 const ALL_EIGHT: &[Expected] = &[
-    expected("grit.on-touch", Within(15.0), 57.58, true),
-    expected("grit.access-counter", Within(15.0), -20.91, false),
-    expected("grit.duplication", Within(15.0), -11.91, false),
+    expected("grit.on-touch", Within(15.0), 63.36, true),
+    expected("grit.access-counter", Within(15.0), -17.05, false),
+    expected("grit.duplication", Within(15.0), -7.09, false),
     expected("best.fir", AtLeast(1.0), 0.19, false),
-    expected("best.sc", AtLeast(1.0), 0.30, false),
-    expected("best.c2d", AtLeast(1.0), 0.66, false),
+    expected("best.sc", AtLeast(1.0), 0.33, false),
+    expected("best.c2d", AtLeast(1.0), 0.61, false),
     expected("best.bs", AtLeast(1.0), 0.99, false),
-    expected("best.bfs", AtLeast(1.0), 0.39, false),
-    expected("best.gemm", AtLeast(1.0), 0.90, false),
-    expected("best.mm", AtLeast(1.0), 1.19, true),
-    expected("best.st.on-touch", AtLeast(1.0), 0.62, false),
-    expected("best.st.duplication", AtLeast(1.0), 1.51, true),
-    expected("faults.on-touch", Within(20.0), 20.43, true),
-    expected("faults.access-counter", Within(20.0), 7.28, false),
-    expected("faults.duplication", Within(20.0), 1.90, true),
+    expected("best.bfs", AtLeast(1.0), 0.45, false),
+    expected("best.gemm", AtLeast(1.0), 0.95, false),
+    expected("best.mm", AtLeast(1.0), 1.16, true),
+    expected("best.st.on-touch", AtLeast(1.0), 0.52, false),
+    expected("best.st.duplication", AtLeast(1.0), 1.34, true),
+    expected("faults.on-touch", Within(20.0), 21.75, true),
+    expected("faults.access-counter", Within(20.0), 5.74, false),
+    expected("faults.duplication", Within(20.0), 2.62, true),
 ];
 
 const SIX: &[Expected] = &[
-    expected("threshold.2", Within(15.0), 89.68, false),
-    expected("threshold.4", Within(15.0), 64.32, true),
-    expected("threshold.8", Within(15.0), 53.08, true),
-    expected("threshold.16", Within(15.0), 34.46, true),
-    expected("ablation.table", Within(15.0), 61.31, false),
-    expected("ablation.cache", Within(15.0), 62.11, false),
-    expected("ablation.neighbours", Within(15.0), 61.64, false),
-    expected("farside.grit", AtLeast(10.0), 79.93, true),
-    expected("gpus.2.on-touch", Within(15.0), 67.97, false),
-    expected("gpus.2.access-counter", Within(15.0), -13.46, false),
-    expected("gpus.2.duplication", Within(15.0), -16.14, false),
-    expected("gpus.8.on-touch", Within(15.0), 110.56, false),
-    expected("gpus.8.access-counter", Within(15.0), -16.34, false),
-    expected("gpus.8.duplication", Within(15.0), -16.25, false),
-    expected("griffin.dpc", Within(15.0), 2.67, false),
-    expected("griffin.whole", Within(15.0), -11.33, false),
-    expected("gps", Within(15.0), -29.09, false),
-    expected("trans-fw", Within(15.0), 1.70, false),
-    expected("first-touch", Within(15.0), -37.40, false),
-    expected("prefetch", Within(15.0), 48.43, false),
-    expected("vgg16", Within(15.0), -1.06, false),
-    expected("resnet18", Within(15.0), -2.75, false),
+    expected("threshold.2", Within(15.0), 95.26, false),
+    expected("threshold.4", Within(15.0), 69.02, true),
+    expected("threshold.8", Within(15.0), 56.91, true),
+    expected("threshold.16", Within(15.0), 41.09, true),
+    expected("ablation.table", Within(15.0), 63.92, false),
+    expected("ablation.cache", Within(15.0), 66.71, false),
+    expected("ablation.neighbours", Within(15.0), 67.09, false),
+    expected("farside.grit", AtLeast(10.0), 56.32, true),
+    expected("gpus.2.on-touch", Within(15.0), 35.29, true),
+    expected("gpus.2.access-counter", Within(15.0), -20.02, false),
+    expected("gpus.2.duplication", Within(15.0), -18.88, false),
+    expected("gpus.8.on-touch", Within(15.0), 133.48, false),
+    expected("gpus.8.access-counter", Within(15.0), -15.26, false),
+    expected("gpus.8.duplication", Within(15.0), -15.61, false),
+    expected("griffin.dpc", Within(15.0), -15.36, false),
+    expected("griffin.whole", Within(15.0), -19.52, false),
+    expected("gps", Within(15.0), -23.55, false),
+    expected("trans-fw", Within(15.0), -17.80, false),
+    expected("first-touch", Within(15.0), -34.67, false),
+    expected("prefetch", Within(15.0), 77.81, false),
+];
+
+/// Training, which is not in Table II and takes longest: 4 MB of it, the least that is like the whole.
+const NETWORKS: [&str; 2] = ["vgg16", "resnet18"];
+const NETWORKS_MEGABYTES: u64 = 4;
+
+const TRAINING: &[Expected] = &[
+    expected("vgg16", Within(15.0), -2.30, false),
+    expected("resnet18", Within(15.0), -2.39, false),
 ];
 
 /// A folder that is gone with the test.
@@ -166,6 +172,12 @@ fn parts_rivals_and_other_machines_compare_as_the_documentation_says() {
     let short = Reproduction::new(Scale::Divided(DIVIDED_BY)).only(&SHORT).expect("experiments");
     let claims = carry_out("short", &short.workloads(&QUICK));
     compare(&claims, SIX);
+
+    let training = Reproduction::new(Scale::Divided(DIVIDED_BY)).only(&["figure-31"]);
+    let training = NETWORKS.iter().fold(training.expect("an experiment"), |training, network| {
+        training.size(network, NETWORKS_MEGABYTES * DIVIDED_BY)
+    });
+    compare(&carry_out("training", &training), TRAINING);
 
     let part = |name: &str| ours(&claims, &format!("ablation.{name}"));
     let (one, two) = (part("cache").min(part("neighbours")), part("cache").max(part("neighbours")));

@@ -43,8 +43,10 @@ pub struct Job<'scope, T> {
 pub struct Scope<'scope, 'env: 'scope> {
     space: &'env Space,
     jobs: Mutex<Vec<Arc<farside_softcard::Job>>>,
-    /// Invariant, as in `std::thread::Scope`: nothing shorter-lived may be lent.
-    lifetime: PhantomData<&'scope mut &'env ()>,
+    /// Invariant in both, as `std::thread::Scope` is. Were it not so in `'scope`, a scope would pass for
+    /// a shorter one, and what is lent would be free again before its kernel has ended.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
 }
 
 /// A launch inside a scope.
@@ -267,7 +269,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         space: &'env Space,
         body: impl for<'a> FnOnce(&'a Scope<'a, 'env>) -> T,
     ) -> T {
-        let scope = Scope { space, jobs: Mutex::new(Vec::new()), lifetime: PhantomData };
+        let jobs = Mutex::new(Vec::new());
+        let scope = Scope { space, jobs, scope: PhantomData, env: PhantomData };
         let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| body(&scope)));
         // What was lent is lent until the last kernel has ended, whatever the body did. In a child
         // made by fork none of them runs.

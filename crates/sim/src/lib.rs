@@ -73,6 +73,7 @@ mod machine;
 pub mod observe;
 pub mod observers;
 mod overrides;
+mod pump;
 pub mod scheme;
 pub mod screen;
 mod simulation;

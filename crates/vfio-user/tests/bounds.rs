@@ -106,6 +106,21 @@ fn replies_that_are_owed_count_as_queued() {
 }
 
 #[test]
+fn a_client_that_does_not_read_is_not_listened_to() {
+    let (mut client, mut server) = pair(Limits::default(), limits());
+    for _ in 0..2 {
+        client.region_read(read(1000)).unwrap();
+    }
+    up(&mut client, &mut server);
+    taken(&mut server).into_iter().for_each(|token| server.complete_read(token, |_| Ok(())));
+    assert!(server.queued_bytes() > 2000);
+    // Nothing has been read that could not be taken; but nothing more is read either.
+    assert!(!server.wants_input() && !server.has_work());
+    down(&mut server, &mut client);
+    assert!(server.wants_input());
+}
+
+#[test]
 fn a_client_takes_no_more_dma_than_may_wait() {
     let (mut client, mut server) = pair(limits(), Limits::default());
     let map = MapRequest { address: 0, size: 0x1000, readable: true, writable: true, offset: 0 };

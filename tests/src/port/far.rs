@@ -22,6 +22,7 @@ pub(super) const KERNEL: &str = "harness.script";
 /// A card so small that its tables, queues and rings are full now and then.
 const GEOMETRY: Geometry = Geometry {
     pes: 8,
+    l1_shared: false,
     l1_entries: 2,
     l2_entries: 16,
     l2_ways: 2,

@@ -4,8 +4,7 @@
 use std::collections::VecDeque;
 
 use farside_svm::{
-    CardFault, Command, Event, Header, HostOp, Phase, Place, Reply, RingOp, Run, Step, TransferOp,
-    Wait,
+    Command, Event, Header, HostOp, Phase, Place, Reply, RingOp, Run, Step, TransferOp, Wait,
 };
 use farside_types::{CardId, MemoryId, Span, Time};
 
@@ -81,7 +80,7 @@ impl CardMachine {
     fn fetch(&mut self, card: CardId) -> Result<Vec<Item>, CardsError> {
         let state = &mut self.cards[usize::from(card.0)];
         state.interrupting = false;
-        let faults: Vec<CardFault> = state.fifo.drain(..).collect();
+        let faults = state.take_faults();
         let batch = faults.len() as u64;
         for job in self.jobs.values_mut().filter(|job| job.card == card) {
             job.batches += 1;

@@ -7,24 +7,24 @@
 
 use std::collections::BTreeMap;
 
-use farside_card::{Geometry, Mmu};
 use farside_svm::placement::OnTouch;
 use farside_svm::{
-    Capabilities, Config, Driver, Event, PrefetchConfig, Reply, Stats, ThrashConfig,
+    Capabilities, Command, Config, Driver, Event, PrefetchConfig, Reply, Stats, ThrashConfig,
 };
 use farside_types::{
-    CardId, CommandId, Epoch, FaultId, JobId, MemoryId, MemorySet, PageNo, PageRange, RequestId,
-    Span, Time,
+    Access, CardId, CommandId, Epoch, FrameNo, JobId, MemoryId, MemorySet, PageNo, PageRange, PeId,
+    RequestId, Span, Time,
 };
 
 use super::CardsError;
-use super::card::{Card, Fault};
-use super::contents::Contents;
+use super::card::Card;
 use super::host::{Host, Item};
 use super::program::{JobState, Steps};
 use super::spec::{CardsSpec, Transport};
 use super::transfer::Transfer;
 use super::wires::Wires;
+use crate::coherence::Coherence;
+use crate::pump::{Alarm, Pump};
 use crate::time::Queue;
 
 /// The first page of the arena. Any multiple of a block will do.
@@ -42,7 +42,7 @@ pub(super) enum SimEvent {
     /// A processing element issues its next access.
     Issue { card: CardId },
     /// An access is over.
-    AccessEnd { card: CardId, access: u64 },
+    AccessEnd { card: CardId, port: PeId },
     /// A processing element is done with what it has read.
     Computed { card: CardId },
     /// The last page of a copy or fill is in place.
@@ -66,8 +66,6 @@ pub struct CardMachine {
     pub(super) host: Host,
     pub(super) wires: Wires,
     pub(super) transfers: BTreeMap<CommandId, Transfer>,
-    pub(super) faults: BTreeMap<FaultId, Fault>,
-    pub(super) next_fault: u64,
     pub(super) next_id: u64,
     pub(super) arena: PageRange,
     /// Where the bytes of a page came from that is not mapped yet, by page of the arena.
@@ -75,8 +73,45 @@ pub struct CardMachine {
     pub(super) replies: BTreeMap<RequestId, (Time, Reply)>,
     pub(super) jobs: BTreeMap<JobId, JobState>,
     pub(super) steps: Steps,
-    pub(super) contents: Option<Contents>,
-    timer: Option<Time>,
+    pub(super) coherence: Option<Coherence>,
+    /// What the driver has said and the host's software was not given yet.
+    said: Vec<Item>,
+    timer: Alarm,
+}
+
+impl Pump for CardMachine {
+    type Error = CardsError;
+
+    fn driver(&mut self) -> &mut Driver {
+        &mut self.driver
+    }
+
+    fn now(&self) -> Time {
+        self.queue.now()
+    }
+
+    fn dispatch(&mut self, command: Command) -> Result<(), CardsError> {
+        self.announce(&command)?;
+        self.said.push(Item::Command(command));
+        Ok(())
+    }
+
+    fn reply(&mut self, reply: Reply) -> Result<(), CardsError> {
+        self.said.push(Item::Reply(reply));
+        Ok(())
+    }
+
+    fn call_at(&mut self, at: Time) {
+        if self.timer.set(at) {
+            self.queue.push(at, SimEvent::Timer);
+        }
+    }
+
+    /// The host's software works through what the driver said.
+    fn pumped(&mut self) -> Result<(), CardsError> {
+        let said = std::mem::take(&mut self.said);
+        self.submit(said)
+    }
 }
 
 impl CardMachine {
@@ -97,27 +132,27 @@ impl CardMachine {
         spec.check()?;
         let config = config(&spec);
         let arena = config.arena;
-        let (cards, frames) = (spec.cards(), spec.machine.memory_pages as usize);
+        let cards = spec.cards();
         let bounce = (spec.driver.bounce_buffers, spec.driver.bounce_pages);
-        let contents = check.then(|| Contents::new(arena.count as usize, cards, frames, bounce));
-        let mmu = mmu(&spec)?;
+        let frames = vec![spec.machine.memory_pages; cards];
+        let coherence = check.then(|| Coherence::new(arena.count as usize, &frames, bounce));
+        let all = (0..cards).map(|card| Card::new(CardId(card as u8), &spec));
         Ok(CardMachine {
             driver: Driver::new(config, Box::new(OnTouch))?,
             queue: Queue::new(Time::ZERO),
-            cards: (0..cards).map(|_| Card::new(mmu.clone())).collect(),
+            cards: all.collect::<Result<_, _>>()?,
             host: Host::new(spec.host.processors),
             wires: Wires::new(cards),
             transfers: BTreeMap::new(),
-            faults: BTreeMap::new(),
-            next_fault: 0,
             next_id: 0,
             arena,
             arrived: BTreeMap::new(),
             replies: BTreeMap::new(),
             jobs: BTreeMap::new(),
             steps: Steps::default(),
-            contents,
-            timer: None,
+            coherence,
+            said: Vec::new(),
+            timer: Alarm::default(),
             spec,
         })
     }
@@ -174,7 +209,7 @@ impl CardMachine {
             SimEvent::ThreadFree => self.thread_free(),
             SimEvent::FaultInterrupt { card } => self.fault_interrupt(card),
             SimEvent::Issue { card } => self.issue(card),
-            SimEvent::AccessEnd { card, access } => self.access_end(card, access),
+            SimEvent::AccessEnd { card, port } => self.access_end(card, port),
             SimEvent::Computed { card } => self.computed(card),
             SimEvent::TransferEnd { command } => self.transfer_end(command),
             SimEvent::Done { command, epoch } => {
@@ -182,51 +217,34 @@ impl CardMachine {
             }
             SimEvent::JobEnd { job } => self.job_end(job),
             SimEvent::JobSeen { job } => self.job_seen(job),
-            SimEvent::Timer => self.timer(),
-        }
-    }
-
-    /// Tells the driver what happened; the host's software works through what it says.
-    pub(super) fn handle(&mut self, event: Event<'_>) -> Result<(), CardsError> {
-        self.driver.handle(self.queue.now(), event);
-        self.dispatch()
-    }
-
-    /// Takes what the driver says to the host's software.
-    pub(super) fn dispatch(&mut self) -> Result<(), CardsError> {
-        let items = self.listen()?;
-        self.submit(items)
-    }
-
-    /// What the driver says now.
-    pub(super) fn listen(&mut self) -> Result<Vec<Item>, CardsError> {
-        let mut items = Vec::new();
-        while let Some(command) = self.driver.poll_command() {
-            self.announce(&command)?;
-            items.push(Item::Command(command));
-        }
-        while let Some(reply) = self.driver.poll_reply() {
-            items.push(Item::Reply(reply));
-        }
-        if let Some(at) = self.driver.poll_timeout() {
-            if self.timer.is_none_or(|armed| at < armed) {
-                self.timer = Some(at);
-                self.queue.push(at, SimEvent::Timer);
+            SimEvent::Timer => {
+                self.timer.ring(self.queue.now());
+                self.time_out()
             }
         }
-        Ok(items)
     }
 
-    fn timer(&mut self) -> Result<(), CardsError> {
-        let now = self.queue.now();
-        // A timer that was armed for a later time than this one is still in the queue.
-        if self.timer.is_some_and(|armed| armed <= now) {
-            self.timer = None;
-        }
-        if self.driver.poll_timeout().is_some_and(|at| at <= now) {
-            self.driver.handle_timeout(now);
-        }
-        self.dispatch()
+    /// What the driver says now, which a thread of the host has asked for.
+    pub(super) fn listen(&mut self) -> Result<Vec<Item>, CardsError> {
+        self.pump()?;
+        Ok(std::mem::take(&mut self.said))
+    }
+
+    /// The checker looks at an access of a page that is over.
+    pub(super) fn check(
+        &mut self,
+        page: PageNo,
+        access: Access,
+        memory: MemoryId,
+        frame: FrameNo,
+    ) -> Result<(), CardsError> {
+        let index = self.index(page)?;
+        let checked = match (&mut self.coherence, access) {
+            (None, _) => Ok(()),
+            (Some(checker), Access::Read) => checker.read(index, memory, frame),
+            (Some(checker), Access::Write) => checker.write(index, memory, frame),
+        };
+        checked.map_err(|what| self.broken(what))
     }
 
     /// The page's index in the arena. Pages outside of it are a bug of the driver.
@@ -242,12 +260,16 @@ impl CardMachine {
     }
 
     fn stuck(&self, what: &'static str) -> CardsError {
-        let fault = |(id, fault): (&FaultId, &Fault)| {
-            let view = self.driver.page(fault.page);
-            let (card, page) = (fault.card, fault.page);
-            format!("  {card} stands in {id} at {page}: {:?}, owner {:?}", view.state, view.owner)
-        };
-        let mut lines: Vec<String> = self.faults.iter().map(fault).collect();
+        let mut lines = Vec::new();
+        for (card, state) in self.cards.iter().enumerate() {
+            for page in state.waiting() {
+                let view = self.driver.page(page);
+                let (card, state, owner) = (CardId(card as u8), view.state, view.owner);
+                lines.push(format!(
+                    "  {card} stands in a fault at {page}: {state:?}, owner {owner:?}"
+                ));
+            }
+        }
         lines.push(format!(
             "  {} copies under way, driver quiet: {}",
             self.transfers.len(),
@@ -297,20 +319,4 @@ fn capabilities(spec: &CardsSpec) -> Capabilities {
     table.bounce_slots = spec.driver.bounce_buffers;
     table.bounce_pages = spec.driver.bounce_pages;
     table
-}
-
-fn mmu(spec: &CardsSpec) -> Result<Mmu, CardsError> {
-    let sizes = &spec.mmu;
-    let geometry = Geometry {
-        pes: 1,
-        l1_entries: sizes.l1_entries,
-        l2_entries: sizes.l2_entries,
-        l2_ways: sizes.l2_ways,
-        flexible_entries: sizes.flexible_entries,
-        flexible_pages_max: sizes.flexible_pages_max,
-        flexible_pages_min: sizes.flexible_pages_min,
-        fault_entries: sizes.fault_entries,
-        ..Geometry::default()
-    };
-    Ok(Mmu::new(&geometry)?)
 }

@@ -19,7 +19,6 @@
 //! ```
 
 mod card;
-mod contents;
 mod error;
 mod host;
 mod machine;

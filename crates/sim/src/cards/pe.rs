@@ -2,7 +2,7 @@
 //! over. An access is in flight from its translation until its bytes are there, and holds nothing
 //! while it stands in a fault, so that cards which fight over pages never wait for each other.
 
-use farside_types::{Access, CardId, JobId, PageNo, Span};
+use farside_types::{Access, CardId, JobId, PageNo, PeId, Span};
 
 use super::CardsError;
 use super::machine::{CardMachine, SimEvent};
@@ -25,6 +25,13 @@ pub(super) struct Pe {
     scheduled: bool,
 }
 
+impl Pe {
+    /// The job it runs.
+    pub(super) fn job(&self) -> JobId {
+        self.job
+    }
+}
+
 impl CardMachine {
     /// Starts a job.
     pub(super) fn start(&mut self, card: CardId, job: JobId) -> Result<(), CardsError> {
@@ -32,6 +39,7 @@ impl CardMachine {
             return Err(self.broken(format!("{job} is launched and nobody asked for it")));
         };
         let work = state.work.clone();
+        self.open_ports(card, job)?;
         self.cards[usize::from(card.0)].pe = Some(Pe {
             job,
             work,
@@ -42,23 +50,24 @@ impl CardMachine {
             returned: 0,
             scheduled: false,
         });
-        self.next_window(card);
-        Ok(())
+        self.next_window(card)
     }
 
     /// Begins with the next pages, or ends the job.
-    fn next_window(&mut self, card: CardId) {
+    fn next_window(&mut self, card: CardId) -> Result<(), CardsError> {
         let most = self.spec.mmu.reads_in_flight;
-        let Some(pe) = &mut self.cards[usize::from(card.0)].pe else { return };
+        let Some(pe) = &mut self.cards[usize::from(card.0)].pe else { return Ok(()) };
         pe.window = pe.work.window(pe.done, most);
         pe.done += pe.window.len() as u64;
         if pe.window.is_empty() {
             let job = pe.job;
             self.cards[usize::from(card.0)].pe = None;
+            self.close_ports(card, job)?;
             self.queue.push(self.queue.now(), SimEvent::JobEnd { job });
-            return;
+            return Ok(());
         }
         self.begin_stage(card, Access::Read);
+        Ok(())
     }
 
     fn begin_stage(&mut self, card: CardId, stage: Access) {
@@ -87,40 +96,32 @@ impl CardMachine {
         pe.scheduled = false;
         let (page, stage) = (pe.window[pe.issued], pe.stage);
         pe.issued += 1;
-        let lookup = self.access(card, page, stage);
+        let lookup = self.access(card, page, stage)?;
         self.schedule(card, lookup);
         Ok(())
     }
 
-    /// An access is over.
-    pub(super) fn access_end(&mut self, card: CardId, access: u64) -> Result<(), CardsError> {
-        let flight = self.cards[usize::from(card.0)].in_flight.remove(&access);
-        let Some(flight) = flight else {
-            return Err(self.broken(format!("access {access} of {card} ends twice")));
-        };
-        let index = self.index(flight.page)?;
-        if let Some(contents) = &mut self.contents {
-            let (at, write) = (flight.location, flight.access.is_write());
-            let seen = contents.access(index, at.memory, at.frame, write);
-            seen.map_err(|what| self.broken(format!("{card}: {what}")))?;
-        }
-        self.carry_on(card)?;
-        self.returned(card);
-        Ok(())
+    /// The access at a port is over.
+    pub(super) fn access_end(&mut self, card: CardId, port: PeId) -> Result<(), CardsError> {
+        let (page, access, at) = self.end(card, port)?;
+        self.check(page, access, at.memory, at.frame)?;
+        self.returned(card)
     }
 
-    fn returned(&mut self, card: CardId) {
-        let Some(pe) = &mut self.cards[usize::from(card.0)].pe else { return };
+    fn returned(&mut self, card: CardId) -> Result<(), CardsError> {
+        let Some(pe) = &mut self.cards[usize::from(card.0)].pe else { return Ok(()) };
         pe.returned += 1;
         if pe.returned < pe.window.len() {
-            return self.schedule(card, Span::ZERO);
+            self.schedule(card, Span::ZERO);
+            return Ok(());
         }
         if pe.stage == Access::Read && pe.work.writes() {
             let pages = pe.window.len() as u64;
             let end = self.queue.now() + Span::from_nanos(self.spec.pe.page_ns * pages);
             self.queue.push(end, SimEvent::Computed { card });
+            Ok(())
         } else {
-            self.next_window(card);
+            self.next_window(card)
         }
     }
 

@@ -12,6 +12,7 @@ use farside_types::{
 use super::CardsError;
 use super::machine::CardMachine;
 use super::workload::Work;
+use crate::pump::Pump;
 
 /// The time of migrations by step (Table III). Software and copies are added up, so that it is
 /// more than the time that passed where they overlap.
@@ -122,11 +123,9 @@ impl CardMachine {
         }
         self.run_until("the driver is to be quiet", |machine| machine.driver.is_quiet())?;
         for page in range.pages() {
-            let index = self.index(page)?;
-            if let Some(contents) = &mut self.contents {
-                let written = contents.access(index, MemoryId::HOST, FrameNo(index), true);
-                written.map_err(|what| self.broken(what))?;
-            }
+            // The host has a frame for every page of the arena.
+            let frame = FrameNo(self.index(page)?);
+            self.check(page, Access::Write, MemoryId::HOST, frame)?;
         }
         Ok(())
     }
@@ -251,10 +250,8 @@ impl CardMachine {
         let objects = self.driver.objects();
         for page in objects.iter().flat_map(|object| object.range.pages()) {
             let view = self.driver.page(page);
-            let index = self.index(page)?;
-            if let (Some(contents), Some(memory)) = (&mut self.contents, view.owner) {
-                let seen = contents.access(index, memory, view.frame, false);
-                seen.map_err(|what| self.broken(what))?;
+            if let Some(memory) = view.owner {
+                self.check(page, Access::Read, memory, view.frame)?;
             }
         }
         Ok(())

@@ -7,8 +7,8 @@ use farside_svm::{Place, Run, Step, TransferOp};
 use farside_types::{CommandId, FrameNo, MemoryId, PageNo, Time};
 
 use super::CardsError;
-use super::contents::Content;
 use super::machine::{CardMachine, SimEvent};
+use crate::coherence::Content;
 
 /// A copy or fill under way.
 #[derive(Debug)]
@@ -38,12 +38,12 @@ impl CardMachine {
     }
 
     fn load(&mut self, op: &TransferOp) -> Result<Vec<Content>, CardsError> {
-        let (Some(contents), TransferOp::Copy { from, runs, .. }) = (&mut self.contents, op) else {
+        let (Some(checker), TransferOp::Copy { from, runs, .. }) = (&mut self.coherence, op) else {
             return Ok(Vec::new());
         };
         let indexed = (0u32..).zip(pages(runs));
         let read: Result<_, _> =
-            indexed.map(|(index, (_, src, _))| contents.load(*from, src, index)).collect();
+            indexed.map(|(index, (_, src, _))| checker.load(*from, src, index)).collect();
         read.map_err(|what| self.broken(what))
     }
 
@@ -62,18 +62,18 @@ impl CardMachine {
 
     fn put(&mut self, op: &TransferOp, read: &[Content]) -> Result<(), CardsError> {
         let arena = self.arena.start;
-        let Some(contents) = &mut self.contents else {
+        let Some(checker) = &mut self.coherence else {
             return Ok(());
         };
         let done = match op {
             TransferOp::Copy { from, to, runs } => {
                 let mut indexed = (0u32..).zip(pages(runs)).zip(read);
                 indexed.try_for_each(|((index, (_, src, dst)), &content)| {
-                    contents.store(content, (*from, src), (*to, dst), index)
+                    checker.store(content, (*from, src), (*to, dst), index)
                 })
             }
             TransferOp::Fill { memory, runs } => pages(runs).try_for_each(|(page, _, frame)| {
-                contents.zero((page.0 - arena.0) as u32, *memory, frame)
+                checker.zero((page.0 - arena.0) as u32, *memory, frame)
             }),
         };
         done.map_err(|what| self.broken(what))
@@ -87,11 +87,11 @@ impl CardMachine {
                 TransferOp::Copy { from: Place::Memory(memory), .. } => {
                     self.arrived.insert(index, *memory);
                 }
-                TransferOp::Copy { from: Place::Bounce(_), .. } => {}
                 // New pages take the place of entries of the host.
                 TransferOp::Fill { .. } => {
                     self.arrived.insert(index, MemoryId::HOST);
                 }
+                _ => {}
             }
         }
         Ok(())

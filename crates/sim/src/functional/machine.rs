@@ -14,6 +14,7 @@ use farside_types::{
 };
 
 use super::{Counts, Options, PageCounts, ReplayError, Report};
+use crate::pump::Pump;
 use farside_workloads::order::Access;
 use farside_workloads::{BLOCK_LINES, Buffer, BufferKind, LINE_BYTES, Workload};
 
@@ -45,6 +46,10 @@ pub(super) struct Machine {
     jobs: u64,
     /// How the fault under way ended.
     answered: Option<Result<(), CancelReason>>,
+    /// The driver's last answer to the program.
+    replied: Option<Reply>,
+    /// Until when a fault that waits has waited; zero if none does.
+    waited: Time,
     samples: Option<Samples>,
 }
 
@@ -94,6 +99,34 @@ impl Mapping {
     }
 }
 
+impl Pump for Machine {
+    type Error = ReplayError;
+
+    fn driver(&mut self) -> &mut Driver {
+        &mut self.driver
+    }
+
+    fn now(&self) -> Time {
+        self.waited.max(Time::ZERO + Span::from_nanos(self.accesses))
+    }
+
+    /// Everything is done at once.
+    fn dispatch(&mut self, command: Command) -> Result<(), ReplayError> {
+        let (header, now) = (*command.header(), self.now());
+        self.carry_out(command);
+        self.driver.handle(now, header.done(Ok(())));
+        Ok(())
+    }
+
+    fn reply(&mut self, reply: Reply) -> Result<(), ReplayError> {
+        self.replied = Some(reply);
+        Ok(())
+    }
+
+    /// It is asked before each access.
+    fn call_at(&mut self, _: Time) {}
+}
+
 impl Machine {
     /// With every page of the workload on the host, written by the CPU.
     pub(super) fn new(
@@ -138,6 +171,8 @@ impl Machine {
             faults: 0,
             jobs: 0,
             answered: None,
+            replied: None,
+            waited: Time::ZERO,
             samples,
         };
         machine.allocate(buffers)?;
@@ -151,8 +186,8 @@ impl Machine {
             let pages = buffer_pages(buffer);
             let bytes = pages.next_multiple_of(BLOCK_PAGES) * u64::from(PAGE_LINES) * LINE_BYTES;
             let request = Request::Alloc { bytes, name: Arc::from(buffer.name.as_str()) };
-            self.handle(Event::Request { id: RequestId(index as u64), request });
-            let range = match self.driver.poll_reply() {
+            self.handle(Event::Request { id: RequestId(index as u64), request })?;
+            let range = match self.replied.take() {
                 Some(Reply::Request { result: Ok(Outcome::Allocated(range)), .. }) => range,
                 Some(Reply::Request { result: Err(source), .. }) => {
                     return Err(ReplayError::Buffer { index, source });
@@ -170,7 +205,7 @@ impl Machine {
                     let now = self.now();
                     self.driver.handle(now, Event::HostFault { page, access: Kind::Write });
                 }
-                self.dispatch();
+                self.pump()?;
             }
             // What the program sets up counts for nobody.
             self.by_page.fill(PageCounts::default());
@@ -180,11 +215,11 @@ impl Machine {
 
     /// Ends the launch that runs, if one does, and starts the next on every GPU.
     pub(super) fn begin_launch(&mut self, launch: u64) -> Result<(), ReplayError> {
-        self.end_launch();
+        self.end_launch()?;
         for gpu in 0..self.gpus.len() {
             let (job, card) = (JobId(self.jobs), self.gpus[gpu].card);
             self.jobs += 1;
-            self.handle(Event::Launch { job, card, stream: StreamId(u32::from(card.0)) });
+            self.handle(Event::Launch { job, card, stream: StreamId(u32::from(card.0)) })?;
             if self.gpus[gpu].job != Some(job) {
                 return Err(self.broken(format!("launch {launch} does not start on {card}")));
             }
@@ -192,18 +227,19 @@ impl Machine {
         Ok(())
     }
 
-    fn end_launch(&mut self) {
+    fn end_launch(&mut self) -> Result<(), ReplayError> {
         for gpu in 0..self.gpus.len() {
             if let Some(job) = self.gpus[gpu].job.take() {
-                self.handle(Event::JobDone { job });
+                self.handle(Event::JobDone { job })?;
             }
         }
+        Ok(())
     }
 
     /// Carries one access out, with the fault before it and the notice after it.
     pub(super) fn access(&mut self, access: Access) -> Result<(), ReplayError> {
         self.accesses += 1;
-        self.wake();
+        self.wake()?;
         let gpu = usize::from(access.place.gpu);
         let page = self.page(access)?;
         let mut mapping = self.gpus[gpu].mapped[page as usize];
@@ -224,10 +260,7 @@ impl Machine {
             counts.remote += u32::from(!local);
         }
         self.sample(gpu, page);
-        if !local {
-            self.count_remote(gpu, page);
-        }
-        Ok(())
+        if local { Ok(()) } else { self.count_remote(gpu, page) }
     }
 
     /// The page of an access, counted from the first of the arena.
@@ -269,7 +302,7 @@ impl Machine {
         let need = Need::Page(ARENA_START.offset(u64::from(page)), kind);
         self.answered = None;
         let (card, fault) = (self.gpus[gpu].card, CardFault { id, need });
-        self.handle(Event::CardFaults { card, faults: &[fault] });
+        self.handle(Event::CardFaults { card, faults: &[fault] })?;
         self.wait_for_answer()?;
         Moves::of(self.driver.stats()).since(before, &mut self.gpus[gpu].counts);
         match self.answered {
@@ -284,31 +317,30 @@ impl Machine {
 
     /// A scheme may keep a fault waiting: then time moves on to when the driver wants it to.
     fn wait_for_answer(&mut self) -> Result<(), ReplayError> {
-        let mut now = self.now();
         for _ in 0..PATIENCE {
             if self.answered.is_some() {
-                return Ok(());
+                break;
             }
             let Some(at) = self.driver.poll_timeout() else {
                 break;
             };
-            now = now.max(at);
-            self.driver.handle_timeout(now);
-            self.dispatch_at(now);
+            self.waited = self.now().max(at);
+            self.time_out()?;
         }
+        self.waited = Time::ZERO;
         match self.answered {
             Some(_) => Ok(()),
             None => Err(self.broken("a fault is not answered".to_owned())),
         }
     }
 
-    fn count_remote(&mut self, gpu: usize, page: u32) {
+    fn count_remote(&mut self, gpu: usize, page: u32) -> Result<(), ReplayError> {
         let first = page - page % self.group_pages;
         let state = &mut self.gpus[gpu];
         let count = &mut state.remote[(page / self.group_pages) as usize];
         *count += 1;
         if *count < self.threshold {
-            return;
+            return Ok(());
         }
         *count = 0;
         state.counts.notices += 1;
@@ -316,8 +348,9 @@ impl Machine {
         let card = state.card;
         let start = ARENA_START.offset(u64::from(first));
         let pages = PageRange::new(start, u64::from(self.group_pages));
-        self.handle(Event::CounterNotice { card, pages, count: self.threshold });
+        self.handle(Event::CounterNotice { card, pages, count: self.threshold })?;
         Moves::of(self.driver.stats()).since(before, &mut self.gpus[gpu].counts);
+        Ok(())
     }
 
     fn sample(&mut self, gpu: usize, page: u32) {
@@ -333,16 +366,15 @@ impl Machine {
     }
 
     /// Does what has become due: the scheme's ticks and samples.
-    fn wake(&mut self) {
+    fn wake(&mut self) -> Result<(), ReplayError> {
         let now = self.now();
         if self.driver.poll_timeout().is_some_and(|at| at <= now) {
-            self.driver.handle_timeout(now);
-            self.dispatch();
+            self.time_out()?;
         }
         let gpus = self.gpus.len();
         let due = self.samples.as_mut().filter(|samples| samples.next <= now);
         let Some(Samples { every, next, counts, touched }) = due else {
-            return;
+            return Ok(());
         };
         *next = now + *every;
         touched.sort_unstable();
@@ -352,30 +384,7 @@ impl Machine {
             accesses: std::mem::take(&mut counts[at]),
         });
         let samples: Vec<Sample> = taken.collect();
-        self.handle(Event::Samples { samples: &samples });
-    }
-
-    fn now(&self) -> Time {
-        Time::ZERO + Span::from_nanos(self.accesses)
-    }
-
-    fn handle(&mut self, event: Event<'_>) {
-        let now = self.now();
-        self.driver.handle(now, event);
-        self.dispatch();
-    }
-
-    fn dispatch(&mut self) {
-        self.dispatch_at(self.now());
-    }
-
-    /// Carries out what the driver says, until it says nothing more.
-    fn dispatch_at(&mut self, now: Time) {
-        while let Some(command) = self.driver.poll_command() {
-            let header = *command.header();
-            self.carry_out(command);
-            self.driver.handle(now, header.done(Ok(())));
-        }
+        self.handle(Event::Samples { samples: &samples })
     }
 
     fn carry_out(&mut self, command: Command) {
@@ -416,7 +425,7 @@ impl Machine {
 
     /// After the last access: the driver's tables must be right.
     pub(super) fn finish(mut self, scheme: &str) -> Result<Report, ReplayError> {
-        self.end_launch();
+        self.end_launch()?;
         self.driver.check().map_err(|what| self.broken(what))?;
         let gpus: Vec<Counts> = self.gpus.iter().map(|gpu| gpu.counts).collect();
         let touched = (0..).zip(&self.by_page).filter(|(_, counts)| counts.gpus != 0);

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{Machine, SimEvent};
 use crate::SimError;
 use crate::observe::Observation;
+use crate::pump::Pump;
 use crate::state::state;
 
 /// The processor.

@@ -50,6 +50,7 @@ use crate::coherence::Coherence;
 use crate::gpu::Gpu;
 use crate::links::Links;
 use crate::observe::{Observation, Observer};
+use crate::pump::{Alarm, Pump};
 use crate::time::Queue;
 use crate::{Outcome, Progress, SimError, Spec, Stop};
 use copies::Copies;
@@ -175,7 +176,7 @@ pub(crate) struct Machine {
     start: Time,
     running: Running,
     launches: Vec<Span>,
-    timer: Option<Time>,
+    timer: Alarm,
     accesses: u64,
     groups_done: u64,
     groups: u64,
@@ -192,6 +193,40 @@ struct Block {
     start: u32,
     /// Its pages that are of the buffer.
     pages: u32,
+}
+
+impl Pump for Machine {
+    type Error = SimError;
+
+    fn driver(&mut self) -> &mut Driver {
+        &mut self.driver
+    }
+
+    fn now(&self) -> Time {
+        self.queue.now()
+    }
+
+    fn dispatch(&mut self, command: Command) -> Result<(), SimError> {
+        self.note_command(&command);
+        match command {
+            Command::Ring(card, step) => self.submit(card, step),
+            Command::Transfer(_, step) => self.transfer_start(step),
+            Command::Host(step) => {
+                self.host_submit(host::Work::Operation(step));
+                Ok(())
+            }
+        }
+    }
+
+    fn reply(&mut self, reply: Reply) -> Result<(), SimError> {
+        Err(self.broken(format!("an answer that nobody asked for: {reply:?}")))
+    }
+
+    fn call_at(&mut self, at: Time) {
+        if self.timer.set(at) {
+            self.queue.push(at, SimEvent::Timer);
+        }
+    }
 }
 
 impl Machine {
@@ -285,59 +320,12 @@ impl Machine {
                 self.handle(Event::Done { command, epoch, result: Ok(()) })?;
             }
             SimEvent::JobDone { job } => self.job_done(job)?,
-            SimEvent::Timer => self.timer()?,
-        }
-        Ok(())
-    }
-
-    /// Tells the driver what happened and starts what it says.
-    fn handle(&mut self, event: Event<'_>) -> Result<(), SimError> {
-        self.driver.handle(self.queue.now(), event);
-        self.pump()
-    }
-
-    fn pump(&mut self) -> Result<(), SimError> {
-        while let Some(command) = self.driver.poll_command() {
-            self.dispatch(command)?;
-        }
-        while let Some(reply) = self.driver.poll_reply() {
-            self.reply(&reply)?;
-        }
-        if let Some(at) = self.driver.poll_timeout() {
-            if self.timer.is_none_or(|armed| at < armed) {
-                self.timer = Some(at);
-                self.queue.push(at, SimEvent::Timer);
+            SimEvent::Timer => {
+                self.timer.ring(self.queue.now());
+                self.time_out()?;
             }
         }
         Ok(())
-    }
-
-    fn dispatch(&mut self, command: Command) -> Result<(), SimError> {
-        self.note_command(&command);
-        match command {
-            Command::Ring(card, step) => self.submit(card, step),
-            Command::Transfer(_, step) => self.transfer_start(step),
-            Command::Host(step) => {
-                self.host_submit(host::Work::Operation(step));
-                Ok(())
-            }
-        }
-    }
-
-    fn reply(&self, reply: &Reply) -> Result<(), SimError> {
-        Err(self.broken(format!("an answer that nobody asked for: {reply:?}")))
-    }
-
-    fn timer(&mut self) -> Result<(), SimError> {
-        let now = self.queue.now();
-        // A timer that was armed for a later time than this one is still in the queue.
-        if self.timer.is_some_and(|armed| armed <= now) {
-            self.timer = None;
-        }
-        if self.driver.poll_timeout().is_some_and(|at| at <= now) {
-            self.driver.handle_timeout(now);
-        }
-        self.pump()
     }
 
     /// One job per GPU; the next launch begins when the driver has seen the end of all.

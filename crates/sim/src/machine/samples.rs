@@ -7,6 +7,7 @@ use farside_types::{CardId, Span};
 
 use super::{Machine, SimEvent};
 use crate::SimError;
+use crate::pump::Pump;
 use crate::state::state;
 
 /// The counts since they were last collected.

@@ -28,6 +28,7 @@ use super::{Block, Machine, Times};
 use crate::coherence::Coherence;
 use crate::gpu::{Gpu, Mapping};
 use crate::links::Links;
+use crate::pump::Alarm;
 use crate::time::Queue;
 use crate::{CapacityOf, Constants, SimError, Spec, StoreMode};
 use farside_workloads::{BLOCK_LINES, Buffer, BufferKind, Line, Workload, first_lines};
@@ -100,7 +101,7 @@ impl Machine {
             start: START,
             running: Running::default(),
             launches: Vec::new(),
-            timer: None,
+            timer: Alarm::default(),
             accesses: 0,
             groups_done: 0,
             groups,

@@ -12,6 +12,7 @@ use super::{Machine, SimEvent};
 use crate::SimError;
 use crate::coherence::{Coherence, Content};
 use crate::observe::Observation;
+use crate::pump::Pump;
 use crate::time::bytes_time;
 
 /// A copy or fill under way.

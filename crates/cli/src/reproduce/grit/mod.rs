@@ -49,6 +49,14 @@ impl Reproduction {
         self
     }
 
+    /// A workload with this footprint, before it is divided, in the place of that of Table II or of
+    /// its own.
+    #[must_use]
+    pub fn size(mut self, workload: &str, megabytes: u64) -> Reproduction {
+        self.plan.megabytes.insert(workload.to_owned(), megabytes);
+        self
+    }
+
     /// The runs that it needs; the same run may be in several experiments.
     pub fn cells(&self) -> Vec<Cell> {
         let experiments = self.plan.experiments.iter();
