@@ -157,7 +157,7 @@ fn the_demo_on_card_processes_finds_what_it_finds_on_cards_in_the_program() {
     assert!(named.status.success(), "{}", text(&named.stderr));
     let account = text(&named.stdout);
     assert!(account.contains("1 cards of 64 MiB"), "{account}");
-    assert!(account.contains(&format!("the cards are at {second}")), "{account}");
+    assert!(account.contains(&format!("  at {second}\n")), "{account}");
 
     for (server, folder) in servers.iter_mut().zip([&first, &second]) {
         assert_eq!(server.end(Signal::TERM).code(), Some(0));

@@ -457,6 +457,8 @@ fn the_same_mistake_has_the_same_exit_code() {
         let said = refused(2, &given);
         assert!(said.contains(&format!("did you mean {meant}?")), "{given:?}: {said}");
     }
+    let small = refused(2, &["sim", "--workload", "c2d", "--bytes", "4K"]);
+    assert!(small.contains("it works from") && !small.contains("did you mean"), "{small}");
 }
 
 #[test]

@@ -252,8 +252,9 @@ pub(super) fn list(text: &str) -> Vec<String> {
 /// The workload of this name, with so many bytes of data.
 pub(super) fn workload(name: &str, bytes: Option<u64>) -> Result<Arc<dyn Workload>, Failure> {
     let refused = |error: catalog::WorkloadError| Failure::Usage(error.to_string());
-    let known = || catalog::NAMES.iter().copied();
-    catalog::by_name(name, bytes).map_err(|error| refused(error).near(name, known()))
+    // A name that is known may have a size that cannot be.
+    let others = catalog::NAMES.iter().copied().filter(|_| !catalog::NAMES.contains(&name));
+    catalog::by_name(name, bytes).map_err(|error| refused(error).near(name, others))
 }
 
 /// Refuses a scheme that cannot be on this machine.
