@@ -411,7 +411,8 @@ fn a_reset_waits_for_every_answer_and_takes_back_what_was_not_begun() {
     rig.write32(register::CONTROL, register::CONTROL_RESET);
     let resets = |rig: &Rig| rig.read32(register::STATUS) & register::STATUS_RESETTING != 0;
     let answer = Answer { pe, job: JobId(1), outcome: Outcome::Aborted };
-    assert_eq!(rig.actions(), [Action::Answer(answer), Action::Stop { job: JobId(1) }]);
+    let stop = Action::Stop { job: JobId(1) };
+    assert_eq!(rig.actions(), [Action::Answer(answer), stop, Action::StopCopies]);
     rig.function.reset_done(&mut rig.card);
     assert!(resets(&rig), "the embedder was not asked yet");
     rig.function.copied(&mut rig.card, &mut rig.bus, id, Ok(()));

@@ -132,7 +132,7 @@ impl Embedder {
                     }
                 }
                 Action::Stop { job } => assert!(self.jobs.iter().any(|&(_, known)| known == job)),
-                Action::StopLinks | Action::Reset => {}
+                Action::StopCopies | Action::StopLinks | Action::Reset => {}
             }
         }
     }

@@ -12,8 +12,8 @@ use farside_card::interface::{
     ENTRY_BYTES, ENTRY_WORDS, EXTENT_BYTES, EXTENTS_MAX, Extent, ExtentArg, ExtentList, FLAG_LIST,
     FLAG_QUIET, FLAG_RANGE, FaultArg, FaultHead, FaultRecord, FaultWants, KernelArg,
     LINK_HEADER_BYTES, LINK_LAST, LINK_MAGIC, LINK_PAYLOAD_BYTES, LINK_PAYLOAD_BYTES_MAX,
-    LINK_RANGES_MAX, LINK_UNIT_BYTES, LinkAddress, LinkField, LinkHeader, LinkKind, LinkVerdict,
-    MESSAGE_BYTES_MAX, NAME_BYTES_MAX, NoticeRecord, Opcode, Operation, PAGE_NUMBERS,
+    LINK_RANGES_MAX, LINK_UNIT_BYTES, LIST_PAGES_MAX, LinkAddress, LinkField, LinkHeader, LinkKind,
+    LinkVerdict, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, NoticeRecord, Opcode, Operation, PAGE_NUMBERS,
     RANGES_PER_RECORD, RING_COUNT, RingHeader, RingKind, Status, VERSION, entry_address, pci,
     reason_from_word, register,
 };
@@ -112,6 +112,7 @@ fn scalars() -> BTreeMap<String, u64> {
         MESSAGE_BYTES_MAX,
         EXTENT_BYTES,
         EXTENTS_MAX,
+        LIST_PAGES_MAX,
         RANGES_PER_RECORD,
         ENTRY_BYTES,
         ENTRY_WORDS,

@@ -6,8 +6,8 @@ use super::client::{Client, NO_ASID, NO_LIST, PAGE, ensure, moved, pages, pages_
 use super::{Outcome, Target, Verdict};
 use farside_card::interface::{
     ARGS_MAX, CommandEntry, CompletionEntry, DmaAddr, EXTENTS_MAX, Entry, Extent, ExtentArg,
-    ExtentList, FLAG_LIST, FLAG_RANGE, FaultArg, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, Operation,
-    Status, register,
+    ExtentList, FLAG_LIST, FLAG_RANGE, FaultArg, LIST_PAGES_MAX, MESSAGE_BYTES_MAX, NAME_BYTES_MAX,
+    Operation, Status, register,
 };
 
 /// Gives an entry; its tag is filled in.
@@ -191,6 +191,12 @@ pub(super) fn lists_with_one_mistake_are_refused_by_the_record(target: &mut dyn 
         client.write_words(wrong, &[before]);
     }
     client.ok(NO_ASID, Operation::Unmap(list))?;
+    // More pages than a command may name, though each record is well.
+    let half = Extent { count: (LIST_PAGES_MAX / 2) as u32, ..good };
+    let whole = client.list(&[half, half]);
+    client.ok(NO_ASID, Operation::Unmap(whole))?;
+    let too_long = client.list(&[half, half, good]);
+    mistake(&mut client, entry(NO_ASID, Operation::Unmap(too_long)), Status::BadOperand, 3)?;
     let unreachable = client.target.unreachable();
     for entry in [
         with(unmap, 2, unreachable),

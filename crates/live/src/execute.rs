@@ -3,6 +3,7 @@
 use farside_svm::{Command, Header, HostOp, Mover, Run, Step, StepError, TransferOp};
 
 use crate::runtime::Runtime;
+use crate::trace;
 
 /// A command that a host processor carries out.
 #[derive(Clone, Debug)]
@@ -42,6 +43,12 @@ impl HostWork {
 impl Runtime {
     /// Carries a command out. The driver's lock is not held.
     pub(crate) fn execute(&self, work: &HostWork) -> Result<(), StepError> {
+        match work {
+            HostWork::Paging(Step { header, op }) => {
+                trace::command(header, op.name(), || op.pages());
+            }
+            HostWork::Transfer(mover, step) => trace::transfer(*mover, step),
+        }
         let command = || work.clone().into();
         self.unless_struck(command, || match work {
             HostWork::Paging(step) => self.page(&step.op),

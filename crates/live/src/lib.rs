@@ -19,6 +19,7 @@ pub mod ring_card;
 mod runtime;
 mod threads;
 mod times;
+mod trace;
 mod watchdog;
 
 pub use error::LiveError;

@@ -8,6 +8,7 @@ mod census;
 mod exercise;
 mod kernels;
 mod program;
+mod raw;
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ pub use census::{Census, switches_of};
 pub use exercise::{Exercise, STEPS, expect_loss};
 pub use kernels::test_kernels;
 pub use program::Program;
+pub use raw::{BUS, RawClient};
 
 /// A folder of a test's own; removed when dropped.
 #[derive(Debug)]

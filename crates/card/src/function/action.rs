@@ -80,6 +80,9 @@ pub enum Action {
         /// The card it would come from.
         from: u16,
     },
+    /// A reset began while copies or fills were under way: end each between two pages of it, as soon
+    /// as that can be, and answer it as failed.
+    StopCopies,
     /// A reset began while link transfers were under way: end each, and answer it.
     StopLinks,
     /// Everything that the function had started is over. Put back what the embedder keeps for it,

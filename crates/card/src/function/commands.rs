@@ -153,7 +153,7 @@ impl Function {
 
     /// The extents of a command about an address space.
     fn spaced(
-        &self,
+        &mut self,
         asid: Asid,
         pages: ExtentArg,
         roles: Roles,
@@ -161,7 +161,7 @@ impl Function {
         bus: &mut impl Bus,
     ) -> Result<Extents, Refusal> {
         self.check_asid(asid)?;
-        self.extents(pages, roles, card, bus)
+        self.bounded_extents(pages, roles, card, bus)
     }
 
     fn map(
@@ -215,6 +215,7 @@ impl Function {
             FaultArg::One(id) => answers = answer(card, id, id),
             FaultArg::Range(ids) => answers = answer(card, *ids.start(), *ids.end()),
             FaultArg::List(list) => {
+                self.work += u64::from(list.count);
                 for record in read_records(list, 8, bus)?.chunks_exact(8) {
                     let [id] = words(record).map(FaultId);
                     answers.append(&mut answer(card, id, id));

@@ -4,9 +4,13 @@
 use super::refusal::Refusal;
 use super::{Bus, Function};
 use crate::interface::{
-    DecodeError, DmaAddr, EXTENT_BYTES, Extent, ExtentArg, ExtentList, Status, register,
+    DecodeError, DmaAddr, EXTENT_BYTES, Extent, ExtentArg, ExtentList, LIST_PAGES_MAX, Status,
+    register,
 };
 use crate::{Card, PAGES_MAX};
+
+/// Pages that are about as much work as a record.
+const PAGES_PER_WORK: u64 = 1024;
 
 /// What one end of the pages is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,7 +100,7 @@ fn numbered(record: Option<usize>, word: u64) -> u64 {
 impl Function {
     /// Reads and checks the extents of a command.
     pub(super) fn extents(
-        &self,
+        &mut self,
         arg: ExtentArg,
         roles: Roles,
         card: &Card,
@@ -106,6 +110,7 @@ impl Function {
             ExtentArg::Inline(extent) => Extents::Inline([extent]),
             ExtentArg::List(list) => Extents::List(read_list(list, bus)?),
         };
+        self.work += extents.len() as u64;
         let listed = matches!(extents, Extents::List(_));
         for (index, extent) in extents.iter().enumerate() {
             self.check(extent, listed.then_some(index), roles, card, bus)?;
@@ -115,15 +120,39 @@ impl Function {
 
     /// [`Function::extents`] of a command that moves pages, which may not be too many.
     pub(super) fn dma_extents(
-        &self,
+        &mut self,
         arg: ExtentArg,
         roles: Roles,
         card: &Card,
         bus: &mut impl Bus,
     ) -> Result<Extents, Refusal> {
+        let most = u64::from(card.geometry().dma_pages_max);
+        let too_many = Refusal::operand(2 + word::COUNT);
+        // Each record has a page at least: a list that is too long is not read.
+        if matches!(arg, ExtentArg::List(list) if u64::from(list.count) > most) {
+            return Err(too_many);
+        }
         let extents = self.extents(arg, roles, card, bus)?;
-        if extents.pages() > u64::from(card.geometry().dma_pages_max) {
+        if extents.pages() > most { Err(too_many) } else { Ok(extents) }
+    }
+
+    /// [`Function::extents`] of a command about an address space. The pages of a list are bounded, and
+    /// so are those that are mapped: each of them is work.
+    pub(super) fn bounded_extents(
+        &mut self,
+        arg: ExtentArg,
+        roles: Roles,
+        card: &Card,
+        bus: &mut impl Bus,
+    ) -> Result<Extents, Refusal> {
+        let is_list = matches!(arg, ExtentArg::List(_));
+        let extents = self.extents(arg, roles, card, bus)?;
+        let is_bounded = is_list || roles.dst != End::Unused;
+        if is_bounded && extents.pages() > LIST_PAGES_MAX {
             return Err(Refusal::operand(2 + word::COUNT));
+        }
+        if is_bounded {
+            self.work += extents.pages() / PAGES_PER_WORK;
         }
         Ok(extents)
     }

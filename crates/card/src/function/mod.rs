@@ -59,6 +59,10 @@ use transfers::Transfers;
 /// ring has entries.
 const OPEN_MAX: usize = crate::interface::ENTRIES_MAX as usize;
 
+/// What one call takes of commands that are much work: records of lists. A ring full of them is taken in
+/// pieces, and whoever drives the function sees in between that nobody wants it any more.
+const WORK_PER_CALL: u64 = 1 << 16;
+
 /// What a function does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
@@ -87,6 +91,8 @@ pub struct Function {
     actions: VecDeque<Action>,
     /// Commands were left in their ring because completions or open commands were too many.
     stalled: bool,
+    /// Records of lists that this call has read.
+    work: u64,
 }
 
 impl Function {
@@ -104,6 +110,7 @@ impl Function {
             transfers: Transfers::default(),
             actions: VecDeque::new(),
             stalled: false,
+            work: 0,
         }
     }
 
@@ -112,10 +119,11 @@ impl Function {
         &self.config
     }
 
-    /// Takes commands from their ring, at most as many as the ring has entries, starts what can
-    /// start and writes what there is to write. A doorbell does this; call it also when
+    /// Takes commands from their ring, at most as many as the ring has entries and fewer where they are
+    /// much work, starts what can start and writes what there is to write. A doorbell does this; call it also when
     /// [`Function::prepare_to_sleep`] says that there is more.
     pub fn process(&mut self, card: &mut Card, bus: &mut impl Bus) {
+        self.work = 0;
         self.consume(card, bus);
         self.settle(card, bus);
     }

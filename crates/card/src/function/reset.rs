@@ -22,6 +22,9 @@ impl Function {
         self.transfers.forget_waiting();
         self.take_back_actions(card);
         self.stop_all(card);
+        if self.transfers.any_copy() {
+            self.actions.push_back(Action::StopCopies);
+        }
         if self.transfers.any_link() {
             self.actions.push_back(Action::StopLinks);
         }
@@ -40,7 +43,11 @@ impl Function {
                 | Action::LinkSend { id, .. }
                 | Action::LinkCancel { id, .. } => self.transfers.unstart(id),
                 Action::Stop { job } if !self.jobs.runs(job) => {}
-                Action::Stop { .. } | Action::Answer(_) | Action::StopLinks | Action::Reset => {
+                Action::Stop { .. }
+                | Action::Answer(_)
+                | Action::StopCopies
+                | Action::StopLinks
+                | Action::Reset => {
                     self.actions.push_back(action);
                 }
             }

@@ -1,7 +1,7 @@
 //! The four rings of a function: their registers, and what is done with them while it is enabled.
 
 use super::ring::{Consumer, Producer, RingError};
-use super::{Bus, Function, OPEN_MAX, Phase};
+use super::{Bus, Function, OPEN_MAX, Phase, WORK_PER_CALL};
 use crate::Card;
 use crate::interface::{RING_COUNT, RingKind, register};
 
@@ -131,6 +131,9 @@ impl Function {
         self.with_rings(bus, |function, rings, bus| {
             rings.command.wake(bus)?;
             for _ in 0..most {
+                if function.work >= WORK_PER_CALL {
+                    break;
+                }
                 function.start_waiting(card, bus);
                 if !function.may_take(rings, bus)? {
                     function.stalled = true;

@@ -52,6 +52,10 @@ impl Transfers {
         self.running.is_empty() && self.links.is_empty()
     }
 
+    pub(super) fn any_copy(&self) -> bool {
+        !self.running.is_empty()
+    }
+
     pub(super) fn any_link(&self) -> bool {
         !self.links.is_empty()
     }

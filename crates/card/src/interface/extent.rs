@@ -7,6 +7,9 @@ pub const EXTENT_BYTES: u64 = 32;
 /// Extents of one list.
 pub const EXTENTS_MAX: u64 = 1 << 16;
 
+/// Most pages that one command maps, or names by a list.
+pub const LIST_PAGES_MAX: u64 = 1 << 26;
+
 /// Where a run of pages lies, as the card sees it: a word in commands.
 ///
 /// Bit 63 set: frames of the function's own memory. Clear: pages of the bus, by bus address / 4096.

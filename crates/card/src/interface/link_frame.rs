@@ -1,6 +1,6 @@
 //! Frames of the link between cards: a header of 32 bytes and a payload.
 
-use super::crc::Crc32;
+use crc32fast::Hasher;
 
 /// Bytes of a frame's header.
 pub const LINK_HEADER_BYTES: usize = 32;
@@ -260,10 +260,10 @@ impl LinkHeader {
 
 /// The CRC of a header, as far as the CRC's own place, and a payload.
 fn frame_crc(header: &[u8], payload: &[u8]) -> u32 {
-    let mut crc = Crc32::new();
+    let mut crc = Hasher::new();
     crc.update(&header[..LinkField::CRC]);
     crc.update(payload);
-    crc.value()
+    crc.finalize()
 }
 
 /// Compares the CRC of a frame that was parsed.
@@ -284,4 +284,19 @@ fn check_crc(frame: &[u8], payload: &[u8]) -> Result<(), LinkDecodeError> {
 pub fn link_frame_kind(frame: &[u8]) -> Option<LinkKind> {
     let code = frame.get(LinkField::KIND)? & !LINK_LAST;
     LinkKind::ALL.into_iter().find(|&kind| kind as u8 == code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The check value of the standard, as a card in hardware computes it.
+    #[test]
+    fn the_crc_is_that_of_ethernet() {
+        let mut header = [0; LINK_HEADER_BYTES];
+        header[LinkField::CRC - 4..LinkField::CRC].copy_from_slice(b"1234");
+        let right = crc32fast::hash(&[&header[..LinkField::CRC], b"56789"].concat());
+        assert_eq!(frame_crc(&header, b"56789"), right);
+        assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
+    }
 }

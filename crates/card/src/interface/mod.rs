@@ -7,7 +7,6 @@
 mod arg;
 mod command;
 mod completion;
-mod crc;
 mod extent;
 mod fault_record;
 mod link_frame;
@@ -23,8 +22,7 @@ pub use command::{
     MESSAGE_BYTES_MAX, NAME_BYTES_MAX, Opcode, Operation,
 };
 pub use completion::{CompletionEntry, Status};
-pub use crc::{Crc32, crc32};
-pub use extent::{DmaAddr, EXTENT_BYTES, EXTENTS_MAX, Extent};
+pub use extent::{DmaAddr, EXTENT_BYTES, EXTENTS_MAX, Extent, LIST_PAGES_MAX};
 pub use fault_record::{FaultHead, FaultRecord, FaultWants, RANGES_PER_RECORD};
 pub use link_frame::{
     LINK_HEADER_BYTES, LINK_LAST, LINK_MAGIC, LINK_PAYLOAD_BYTES, LINK_PAYLOAD_BYTES_MAX,

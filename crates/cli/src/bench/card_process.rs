@@ -49,9 +49,11 @@ impl CardProcess {
         CardPlace::Socket(self.folder.clone())
     }
 
-    /// Processor time that its threads have taken, in clock ticks of the kernel.
+    /// Processor time that its threads, and those of the processes that it has made, have taken, in
+    /// clock ticks of the kernel.
     pub(crate) fn ticks(&self) -> u64 {
-        ticks_of(&PathBuf::from(format!("/proc/{}/stat", self.child.id())))
+        let stat = |pid: u32| PathBuf::from(format!("/proc/{pid}/stat"));
+        family_of(self.child.id()).into_iter().map(|pid| ticks_of(&stat(pid))).sum()
     }
 }
 
@@ -61,6 +63,27 @@ impl Drop for CardProcess {
         let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+/// A process, those that it has made, those that these have made, and so on.
+fn family_of(pid: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let parents: Vec<(u32, u32)> = entries
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+            // State and parent follow the name in parentheses.
+            let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;
+            Some((pid, parent))
+        })
+        .collect();
+    let mut family = vec![pid];
+    let mut next = 0;
+    while let Some(&of) = family.get(next) {
+        family.extend(parents.iter().filter(|(_, parent)| *parent == of).map(|(pid, _)| *pid));
+        next += 1;
+    }
+    family
 }
 
 /// Processor time in clock ticks, from a process's `stat` file; 0 if it cannot be read.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use farside_softcard::Kernels;
-use farside_softcard::serve::{CardConfig, CardServer, ServeError, read_status};
+use farside_softcard::serve::{CardConfig, CardServer, LeaseLimits, ServeError, read_status};
 use farside_types::PAGE_SIZE;
 
 use super::Failure;
@@ -64,7 +64,7 @@ struct Serve {
     card: Option<u32>,
 
     /// A shared library of kernels, written to farside-kernel.h, beside the built-in ones; may be
-    /// given several times. Its code runs in this process: give only what you trust
+    /// given several times. It is loaded by this process: give only what you trust
     #[arg(long, value_name = "LIBRARY")]
     kernels: Vec<PathBuf>,
 
@@ -72,6 +72,15 @@ struct Serve {
     #[arg(long, value_name = "MS", default_value_t = 200,
           value_parser = clap::value_parser!(u64).range(1..=600_000))]
     grace: u64,
+
+    /// Memory that there may be in what a program shares with the card; a program that has the card
+    /// make more of it loses the card. As much as the machine has, unless given
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    shared_memory: Option<u64>,
+
+    /// Memory that the process of a program may have of its own, for its kernels
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_size)]
+    own_memory: u64,
 
     /// When ready, print one line of JSON on standard output (`farside cards --json` tells more)
     #[arg(long)]
@@ -121,7 +130,10 @@ impl Serve {
             let (what, value) = ("memory of a function", self.memory.to_string());
             farside::Error::Setting { what, value, why }
         })?;
+        let limits = LeaseLimits { own_bytes: self.own_memory, ..LeaseLimits::default() };
+        let shared_bytes = self.shared_memory.unwrap_or(limits.shared_bytes);
         Ok(CardConfig {
+            limits: LeaseLimits { shared_bytes, ..limits },
             card: self.card.unwrap_or_else(|| number_of(&self.folder)),
             functions: self.functions,
             frames,

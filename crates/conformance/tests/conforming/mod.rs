@@ -347,6 +347,8 @@ impl Model {
                 Action::Fill { id, extents, pattern } => {
                     self.orders.push(Order::Fill(id, extents, pattern));
                 }
+                // They are carried out at once, in pieces that are short enough.
+                Action::StopCopies => {}
                 Action::LinkReceive { .. }
                 | Action::LinkSend { .. }
                 | Action::LinkCancel { .. }

@@ -418,7 +418,11 @@ impl Link {
         // fences, and looks whether it sleeps. One of the two sees the other.
         fence(Ordering::SeqCst);
         let sleeps = header(RingHeader::CONSUMER_SLEEPS).load(Ordering::Relaxed) != 0;
-        if (sleeps || std::mem::take(&mut self.room_made)) && !self.transport.ring_doorbell() {
+        if !(sleeps || std::mem::take(&mut self.room_made)) {
+            return;
+        }
+        crate::trace::doorbell(self.card);
+        if !self.transport.ring_doorbell() {
             tracing::error!(card = %self.card, "a card makes those wait who ring its doorbell");
             self.broken = true;
         }

@@ -10,6 +10,7 @@ use super::{Core, Port, Runtime};
 use crate::execute::HostWork;
 use crate::ring_card::RingCard;
 use crate::threads::is_fault_reader;
+use crate::trace;
 use farside_linux::lock::lock;
 use farside_linux::signals::block_for_whole_thread;
 use farside_softcard::Job;
@@ -19,6 +20,7 @@ impl Runtime {
     pub(crate) fn handle(&self, event: Event<'_>) {
         let _whole = AbortOnPanic::new();
         let started = self.clock.now();
+        trace::event(&event);
         let mut core = lock(&self.core);
         core.driver.0.handle(started, event);
         self.times.planned(self.clock.now().since(started));
@@ -31,6 +33,7 @@ impl Runtime {
         let now = self.clock.now();
         let mut core = lock(&self.core);
         for event in events {
+            trace::event(&event);
             core.driver.0.handle(now, event);
         }
         self.times.planned(self.clock.now().since(now));
@@ -170,6 +173,7 @@ impl Runtime {
 
     /// One command of a card's ring.
     fn card_command(&self, core: &mut Core, card: CardId, step: Step<RingOp>) {
+        trace::command(&step.header, step.op.name(), || step.op.pages());
         let command = || Command::Ring(card, step.clone());
         let soft = match &self.ports[card.0 as usize] {
             Port::InProgram(soft) => soft,
@@ -195,6 +199,7 @@ impl Runtime {
     fn transfer_command(&self, core: &mut Core, mover: Mover, step: Step<TransferOp>) {
         if let Mover::CardDma(card) = mover {
             if let Port::Ring(ring) = &self.ports[card.0 as usize] {
+                trace::transfer(mover, &step);
                 self.show(|| Command::Transfer(mover, step.clone()));
                 let mut link = lock(&ring.link);
                 let started = link.as_mut().is_none_or(|link| link.transfer(&step));

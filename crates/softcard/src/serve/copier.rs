@@ -1,7 +1,7 @@
 //! Page DMA in software: a thread that copies and fills, in the order of the commands.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use farside_card::TransferFailed;
@@ -58,9 +58,12 @@ pub(super) struct Copier {
 
 #[derive(Debug, Default)]
 struct Shared {
-    orders: Mutex<VecDeque<Order>>,
+    /// With how often there had been a stop before.
+    orders: Mutex<VecDeque<(u64, Order)>>,
     gate: Gate,
     closed: AtomicBool,
+    /// How often everything that was ordered before was given up.
+    stops: AtomicU64,
 }
 
 impl Copier {
@@ -70,7 +73,8 @@ impl Copier {
 
     /// Takes an order. The first starts the thread.
     pub(super) fn order(&self, order: Order) {
-        lock(&self.shared.orders).push_back(order);
+        let stops = self.shared.stops.load(Ordering::SeqCst);
+        lock(&self.shared.orders).push_back((stops, order));
         if !self.started.swap(true, Ordering::SeqCst) {
             let (shared, plane) = (Arc::clone(&self.shared), self.plane.clone());
             let body = move || work(&shared, &plane);
@@ -79,6 +83,11 @@ impl Copier {
             }
         }
         self.shared.gate.notify();
+    }
+
+    /// Gives up what was ordered until now, between two pieces of it. Each order is answered.
+    pub(super) fn stop(&self) {
+        self.shared.stops.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Ends the thread after what it is at.
@@ -104,10 +113,10 @@ fn work(shared: &Shared, plane: &Weak<Plane>) {
             }
             lock(&shared.orders).pop_front().map(Some)
         });
-        let Some(Some(order)) = order else { return };
+        let Some(Some((stops, order))) = order else { return };
         let Some(plane) = plane.upgrade() else { return };
-        let (id, result) =
-            Mover { shared, plane: &plane, since_look: &mut since_look }.move_all(&order);
+        let mut mover = Mover { shared, plane: &plane, stops, since_look: &mut since_look };
+        let (id, result) = mover.move_all(&order);
         plane.copied(id, result);
     }
 }
@@ -116,6 +125,8 @@ fn work(shared: &Shared, plane: &Weak<Plane>) {
 struct Mover<'a> {
     shared: &'a Shared,
     plane: &'a Plane,
+    /// How often there had been a stop when the order was given.
+    stops: u64,
     /// Pages written to the client's memory since the last look at how much there is of it.
     since_look: &'a mut u32,
 }
@@ -146,7 +157,8 @@ impl Mover<'_> {
 
     /// Whether the work goes on, and there may be more memory in the client's files.
     fn may_write(&mut self, piece: &Extent) -> bool {
-        if self.shared.closed.load(Ordering::SeqCst) {
+        let is_stopped = self.shared.stops.load(Ordering::SeqCst) != self.stops;
+        if is_stopped || self.shared.closed.load(Ordering::SeqCst) {
             return false;
         }
         if matches!(piece.dst, DmaAddr::Own(_)) {

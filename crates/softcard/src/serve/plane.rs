@@ -35,6 +35,9 @@ pub(super) const OWN: CardId = CardId(0);
 /// more of it.
 const QUOTA_PERIOD: Duration = Duration::from_millis(100);
 
+/// Steps in which commands are taken before the function's thread looks whether its client is there.
+const STEPS_MAX: u32 = 16;
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Plane {
@@ -63,6 +66,8 @@ pub(super) struct Plane {
     reset_waits: AtomicBool,
     /// The client is gone.
     ending: AtomicBool,
+    /// Commands were left in their ring for the function's thread.
+    has_more: AtomicBool,
     /// Most bytes of memory in the client's files.
     shared_max: u64,
     /// Something works that may make more of it, or did at the last look.
@@ -115,6 +120,7 @@ impl Plane {
             holders: Mutex::default(),
             reset_waits: AtomicBool::new(false),
             ending: AtomicBool::new(false),
+            has_more: AtomicBool::new(false),
             shared_max: config.limits.shared_bytes,
             works: AtomicBool::new(false),
             over_quota: OnceLock::new(),
@@ -197,6 +203,7 @@ impl Plane {
             Action::Fill { id, extents, pattern } => {
                 self.copier.order(Order::Fill { id, extents, pattern });
             }
+            Action::StopCopies => self.copier.stop(),
             Action::Reset => self.reset(front),
             // The function does not announce a link, so its commands are refused before this.
             Action::LinkReceive { .. }
@@ -322,12 +329,20 @@ impl Plane {
     /// The doorbell was rung, or may have been.
     pub(super) fn serve_doorbell(&self) {
         // What has to be done is done between the steps, outside the card's lock.
-        loop {
+        for _ in 0..STEPS_MAX {
             self.with(|front, card, bus| front.process(card, bus));
             if self.with(|front, card, bus| front.prepare_to_sleep(card, bus)) {
                 return;
             }
         }
+        // There is no end to it: the function's thread goes on, and looks after its client in between.
+        self.has_more.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Whether commands were left, of which no doorbell will tell.
+    pub(super) fn take_more(&self) -> bool {
+        self.has_more.swap(false, Ordering::SeqCst)
     }
 
     /// Listens to the doorbell until `ready`: the processing element whose fault is being served

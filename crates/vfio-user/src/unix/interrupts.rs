@@ -12,16 +12,26 @@ use crate::irqs::{IrqAction, IrqData, SetIrqs};
 
 /// An eventfd.
 #[derive(Debug)]
-struct Trigger {
-    fd: OwnedFd,
-    /// Writing to it returns at once, as it was when it was set up.
-    never_blocks: bool,
-}
+struct Trigger(OwnedFd);
 
 impl Trigger {
-    fn new(fd: OwnedFd) -> Trigger {
-        let flags = rustix::fs::fcntl_getfl(&fd).unwrap_or(rustix::fs::OFlags::empty());
-        Trigger { never_blocks: flags.contains(rustix::fs::OFlags::NONBLOCK), fd }
+    /// Takes an eventfd and nothing else: writing to whatever a client sends would be doing what it
+    /// likes, and holding it (the client's own end of the connection, say) would hide its end.
+    ///
+    /// Adding nothing to an eventfd is possible whatever its count is, and never waits.
+    fn new(fd: OwnedFd) -> Result<Trigger, Errno> {
+        let stat = rustix::fs::fstat(&fd).map_err(|_| Errno::INVAL)?;
+        // Pipes, sockets, files and devices have a type; what the kernel makes for itself has none.
+        let has_type = rustix::fs::RawMode::from(stat.st_mode) & 0o170_000 != 0;
+        if has_type || rustix::io::write(&fd, &0u64.to_ne_bytes()) != Ok(8) {
+            return Err(Errno::INVAL);
+        }
+        Ok(Trigger(fd))
+    }
+
+    /// Whether a write returns at once. Who has sent the eventfd can change that at any time.
+    fn never_blocks(&self) -> bool {
+        rustix::fs::fcntl_getfl(&self.0).is_ok_and(|f| f.contains(rustix::fs::OFlags::NONBLOCK))
     }
 }
 
@@ -55,7 +65,8 @@ impl Interrupts {
     ///
     /// # Errors
     ///
-    /// EINVAL outside the device's interrupts; the error of an eventfd. ENOTSUP for eventfds that stand
+    /// EINVAL outside the device's interrupts, and for a trigger that is no eventfd; the error of an
+    /// eventfd. ENOTSUP for eventfds that stand
     /// for masking and unmasking: nobody here would wait for them. QEMU then sends messages instead.
     pub fn apply(&mut self, set: SetIrqs<'_>) -> Result<(), Errno> {
         let SetIrqs { index, start, count, action, data } = set;
@@ -75,7 +86,10 @@ impl Interrupts {
             IrqData::EventFds(_) if action != IrqAction::Trigger => Err(Errno::NOTSUP),
             IrqData::Unassign if action != IrqAction::Trigger => Ok(()),
             IrqData::EventFds(fds) => {
-                range.iter_mut().zip(fds).for_each(|(vector, fd)| assign(vector, Some(fd)));
+                // All of them or none.
+                let triggers: Result<Vec<Trigger>, Errno> =
+                    fds.into_iter().map(Trigger::new).collect();
+                range.iter_mut().zip(triggers?).for_each(|(vector, t)| assign(vector, Some(t)));
                 Ok(())
             }
             IrqData::Unassign => {
@@ -149,22 +163,21 @@ fn raise(irq: &Irq, vector: &mut Vector) -> Result<bool, Errno> {
     Ok(true)
 }
 
-fn assign(vector: &mut Vector, trigger: Option<OwnedFd>) {
-    let trigger = trigger.map(Trigger::new);
+fn assign(vector: &mut Vector, trigger: Option<Trigger>) {
     *vector = Vector { trigger, masked: false, pending: false };
 }
 
 /// Adds one to an eventfd. A full one has been signalled already; a write to one that blocks would
 /// take as long as its owner likes, so it is not made.
 fn signal(trigger: &Trigger) -> Result<(), Errno> {
-    if !trigger.never_blocks {
+    if !trigger.never_blocks() {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let ready = poll(&mut [PollFd::new(&trigger.fd, PollFlags::OUT)], Some(&now));
+        let ready = poll(&mut [PollFd::new(&trigger.0, PollFlags::OUT)], Some(&now));
         if ready.map_err(io::Error::from)? == 0 {
             return Ok(());
         }
     }
-    match rustix::io::write(&trigger.fd, &1u64.to_ne_bytes()) {
+    match rustix::io::write(&trigger.0, &1u64.to_ne_bytes()) {
         Ok(_) | Err(rustix::io::Errno::AGAIN) => Ok(()),
         Err(error) => Err(io::Error::from(error).into()),
     }

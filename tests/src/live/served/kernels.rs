@@ -19,6 +19,8 @@ const PAGE: usize = 512;
 /// | `test.race` | shared `u64`, values `u64` agent, turns, seed | counts in pages at random |
 /// | `test.fail` | none | fails |
 /// | `test.panic` | none | panics |
+/// | `test.crash` | none | writes to address 0 |
+/// | `test.escape` | none | tries what reaches out of a card's process; gives what went well, as bits |
 /// | `test.deaf` | value `u64` ms | computes for so long, whatever it is told |
 /// | `test.hoard` | write `u64`, value `u64` ms | keeps all pages for so long, whatever it is told |
 /// | `test.scribble` | write `u64`, values `u64` ms, word | the same, and fills them all the while |
@@ -34,6 +36,8 @@ pub fn test_kernels() -> Kernels {
     let kernels = with(kernels, "test.race", race);
     let kernels = with(kernels, "test.fail", |k, _| Err(k.fail("it was asked to")));
     let kernels = with(kernels, "test.panic", |_, _| panic!("it was asked to"));
+    let kernels = with(kernels, "test.crash", crash);
+    let kernels = with(kernels, "test.escape", |_, _| Ok(escape()));
     let kernels = with(kernels, "test.deaf", deaf);
     let kernels = with(kernels, "test.hoard", hoard);
     with(kernels, "test.scribble", scribble)
@@ -86,6 +90,38 @@ fn race(k: &mut KernelContext, args: &KernelArgs) -> Outcome {
         }
     }
     Ok(turns)
+}
+
+fn crash(_: &mut KernelContext, _: &KernelArgs) -> Outcome {
+    let nowhere = std::hint::black_box(8usize) as *mut u64;
+    // SAFETY: none: this ends the process, which is what it is for.
+    unsafe { nowhere.write_volatile(1) };
+    Ok(0)
+}
+
+/// Bits of what a kernel could do that no kernel should: open a file, make a socket, a process, code,
+/// signal another process, look into one, keep its rights.
+fn escape() -> u64 {
+    let mut done = 0;
+    let mut note = |bit: u32, worked: bool| done |= u64::from(worked) << bit;
+    note(0, std::fs::File::open("/etc/passwd").is_ok());
+    note(1, std::os::unix::net::UnixStream::pair().is_ok());
+    note(2, std::net::UdpSocket::bind("127.0.0.1:0").is_ok());
+    note(3, std::process::Command::new("/bin/true").spawn().is_ok());
+    // SAFETY: each call either fails or does what the test will tell of; none touches memory that is
+    // used.
+    unsafe {
+        note(4, libc::kill(libc::getppid(), 0) == 0);
+        note(5, libc::fork() >= 0);
+        note(6, libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) == 0);
+        let code = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let page = libc::mmap(std::ptr::null_mut(), 4096, code, flags, -1, 0);
+        note(7, page != libc::MAP_FAILED);
+        note(8, libc::fcntl(2, libc::F_SETOWN, libc::getppid()) == 0);
+        note(9, libc::syscall(libc::SYS_memfd_create, c"x".as_ptr(), 0) >= 0);
+    }
+    done
 }
 
 fn sleep_deaf(millis: u64) {

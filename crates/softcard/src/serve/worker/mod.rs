@@ -156,7 +156,7 @@ impl<'a> Worker<'a> {
             if ready.asked {
                 self.report();
             }
-            if ready.doorbell {
+            if ready.doorbell || self.plane.take_more() {
                 self.plane.serve_doorbell();
             }
             if ready.message && !self.serve_messages() {
