@@ -13,7 +13,8 @@ use farside_softcard::serve::CardConfig;
 use farside_svm::{Command, Mutation};
 use farside_tests::Prng;
 use farside_tests::live::served::{
-    CardProcess, Exercise, STEPS, TempDir, config, expect_loss, serve_if_asked, test_kernels,
+    CardProcess, Exercise, STEPS, TempDir, config, expect_loss, family_of, serve_if_asked,
+    test_kernels,
 };
 use farside_tests::live::{Child, must_be_caught, role, seconds, within};
 
@@ -78,8 +79,12 @@ fn strike(command: &Command) {
     }
     let pid = STRUCK.swap(0, SeqCst);
     if pid != 0 {
-        // SAFETY: the process is a child of this one that nobody has waited for yet.
-        unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+        // All at once: those that serve would end with their supervisor, but a little later, and the
+        // step might be over by then.
+        for pid in family_of(pid) {
+            // SAFETY: the process is a child of this one that nobody has waited for yet, or made by it.
+            unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+        }
     }
 }
 
