@@ -2,7 +2,7 @@
 //! who writes them. The GRIT paper's Figures 4 to 10 show these numbers.
 //!
 //! There is no time here. Where the paper divides a run into intervals of cycles, these are
-//! intervals of equal numbers of accesses, in the order of [`crate::functional::accesses`].
+//! intervals of equal numbers of accesses, in the order of [`farside_workloads::order::accesses`].
 
 mod choose;
 mod over_time;

@@ -17,7 +17,7 @@
 //!   each access counts.
 //! - Buffers of which every GPU has its own copy
 //!   ([`BufferKind::Launch`](farside_workloads::BufferKind::Launch): code, arguments, queue packets) are left
-//!   out: no access to them counts, and the driver never hears of one ([`shared_accesses`](farside_workloads::order::shared_accesses)).
+//!   out: no access to them counts, and the driver never hears of one ([`shared_accesses`]).
 //! - Pages are 4 KiB. No prefetch, no answer to thrashing, no clean copies on the host other than
 //!   those of duplication.
 //! - A GPU holds all pages, unless [`Options::capacity_percent`] says otherwise.
