@@ -598,6 +598,7 @@ fn serde_words(geometry: &Geometry) -> BTreeMap<String, u64> {
         let (name, value) = field.trim().split_once(": ").unwrap();
         match name {
             "counter_group" => ("counter_group_pages".to_owned(), geometry.counter_group.pages()),
+            "l1_shared" => (name.to_owned(), u64::from(geometry.l1_shared)),
             _ => (name.to_owned(), number(value)),
         }
     });
