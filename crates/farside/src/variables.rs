@@ -55,8 +55,11 @@ pub fn unknown_variables() -> Vec<UnknownVariable> {
 fn unknown(names: impl Iterator<Item = String>) -> Vec<UnknownVariable> {
     let ours = names.filter(|name| name.starts_with(PREFIX));
     let unknown = ours.filter(|name| !VARIABLES.contains(&name.as_str()));
+    // What all names have in common makes none of them nearer than another.
+    let own = |name: &'static str| name.strip_prefix(PREFIX).unwrap_or(name);
     let nearest = |name: String| {
-        let nearest = nearest(&name, VARIABLES.iter().copied());
+        let found = nearest(&name[PREFIX.len()..], VARIABLES.iter().copied().map(own));
+        let nearest = VARIABLES.iter().copied().find(|&known| Some(own(known)) == found);
         UnknownVariable { name, nearest }
     };
     let mut unknown: Vec<_> = unknown.map(nearest).collect();

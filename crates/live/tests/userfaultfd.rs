@@ -776,9 +776,17 @@ fn every_operation(arena: &Arena, range: PageRange) -> Vec<Result<(), ArenaError
 
 #[test]
 fn sizes_that_are_no_multiple_of_a_block_are_refused() {
-    for bytes in [0, 1, PAGE_SIZE as u64, BLOCK_SIZE as u64 + 1, u64::MAX, 1 << 50] {
+    for bytes in [0, 1, PAGE_SIZE as u64, BLOCK_SIZE as u64 + 1] {
         let error = Arena::new(bytes).unwrap_err();
         assert!(matches!(error, ArenaError::Memory(_)), "{bytes}: {error}");
+    }
+}
+
+#[test]
+fn sizes_beyond_what_frames_have_numbers_for_are_refused_as_such() {
+    for bytes in [u64::MAX, 1 << 50, 1 << 44] {
+        let error = Arena::new(bytes).unwrap_err();
+        assert!(matches!(error, ArenaError::TooLarge { .. }), "{bytes}: {error}");
     }
 }
 

@@ -1,9 +1,9 @@
 //! A card behind registers and rings: a process of its own, or a device of the kernel's VFIO.
 //!
-//! The driver of the card interface (`docs/card-interface.md`): [`link`] is one connection,
-//! [`submit`] turns the driver's commands into entries, [`receive`] turns what the card writes into
-//! events, [`control`] is the memory they share, [`bus_map`] says where memories are on the card's
-//! bus, and [`transport`] is what a bus has to offer.
+//! The driver of the card interface (`docs/card-interface.md`): `link` is one connection,
+//! `submit` turns the driver's commands into entries, `receive` turns what the card writes into
+//! events, `control` is the memory they share, `bus_map` says where memories are on the card's
+//! bus, and `transport` is what a bus has to offer.
 
 mod bus_map;
 mod control;
