@@ -123,7 +123,10 @@ mod tests {
     fn errors_name_the_key_and_the_value() {
         for key in ["gpu.cuont", "gqu.count", "gpu", "count", "", ".", "gpu.count.x"] {
             let error = refused(key, "2");
-            assert!(error.contains(&format!("{key:?}")) && error.contains("--print-machine"), "{error}");
+            assert!(
+                error.contains(&format!("{key:?}")) && error.contains("--print-machine"),
+                "{error}"
+            );
         }
         for value in ["two", "true", "-1", "1.5", "", "2\nx = 3", "99999999999999999999"] {
             let error = refused("gpu.count", value);

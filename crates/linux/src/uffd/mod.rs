@@ -2,7 +2,7 @@
 //! process to resolve them.
 //!
 //! Owns the descriptor, the handshake, retries and the bookkeeping of short counts. Does not own
-//! the memory ([`crate::arena`]) nor the decision what a fault gets (the driver).
+//! the memory (the arena of `farside-live`) nor the decision what a fault gets (the driver).
 //!
 //! Rules kept here (each is a lost thread or a busy loop otherwise):
 //! - EAGAIN and EINTR are retried, a bounded number of times; a short count is carried on.

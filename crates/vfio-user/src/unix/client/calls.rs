@@ -110,7 +110,7 @@ impl<S: Stream> BlockingClient<S> {
         self.wait_done(request)
     }
 
-    /// Masks, unmasks or raises interrupts now; see [`Client::irqs_now`].
+    /// Masks, unmasks or raises interrupts now; as `Client::irqs_now` of the engine.
     ///
     /// # Errors
     ///
@@ -126,7 +126,7 @@ impl<S: Stream> BlockingClient<S> {
         self.wait_done(request)
     }
 
-    /// Masks, unmasks or raises some interrupts now; see [`Client::irqs_now_if`].
+    /// Masks, unmasks or raises some interrupts now; as `Client::irqs_now_if` of the engine.
     ///
     /// # Errors
     ///
