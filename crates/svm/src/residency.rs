@@ -3,7 +3,7 @@
 //!
 //! The paper keeps an interval tree. A bit per page in blocks of 512 gives the same answers: ranges
 //! merge by themselves, and a page or a whole block comes and goes in a few words, where the tree
-//! took most of the driver's time as soon as pages moved singly (measured: `docs/performance.md`).
+//! took most of the driver's time as soon as pages moved singly (measured: `docs/design-notes.md`).
 
 use farside_types::{BLOCK_PAGES, PageNo, PageRange};
 use serde::{Deserialize, Serialize};
