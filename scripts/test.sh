@@ -115,7 +115,7 @@ step() {
 build_tests() {
     cargo test --locked --workspace --no-run --message-format=json-render-diagnostics \
         >"$scratch/built" || return
-    sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"test":true.*"executable":"\([^"]*\)".*/\1 \2/p' \
+    sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\1 \2/p' \
         "$scratch/built" >"$scratch/tests"
     [ -s "$scratch/tests" ]
 }
