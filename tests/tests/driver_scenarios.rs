@@ -7,13 +7,11 @@
 use std::sync::Arc;
 
 use farside_svm::{Advice, Outcome, PageState, Reply, Request, RequestError};
-use farside_tests::{
-    Failure, Fate, JobFailure, JobState, JobStep, Script, Setup, WordAccess, World,
-};
 use farside_types::{
     Access, CancelReason, CardId, MemoryId, PAGE_SIZE, PageNo, PageRange, Rights, Span, StreamId,
     VirtAddr,
 };
+use harness::{Failure, Fate, JobFailure, JobState, JobStep, Script, Setup, WordAccess, World};
 
 const A: CardId = CardId(0);
 const B: CardId = CardId(1);

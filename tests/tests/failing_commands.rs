@@ -10,8 +10,8 @@
 use std::collections::BTreeSet;
 
 use farside_svm::{Advice, Mutation, Request, StepErrorKind};
-use farside_tests::{Failure, Sabotage, Script, Setup, WordAccess, World};
 use farside_types::{Access, CardId, JobId, MemoryId, PageRange, Rights, StreamId};
+use harness::{Failure, Sabotage, Script, Setup, WordAccess, World};
 
 const A: CardId = CardId(0);
 const B: CardId = CardId(1);

@@ -9,9 +9,9 @@ use farside::{
     SpaceBuilder, Value, Write,
 };
 use farside_softcard::serve::{CardConfig, CardServer};
-use farside_tests::live::served::{TempDir, await_status, config, place, serve, test_kernels};
-use farside_tests::live::within;
 use farside_types::CancelReason;
+use harness::live::served::{TempDir, await_status, config, place, serve, test_kernels};
+use harness::live::within;
 
 const LIMIT: Duration = Duration::from_secs(30);
 /// Words of a page.

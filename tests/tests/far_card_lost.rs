@@ -11,12 +11,12 @@ use farside::{
 };
 use farside_softcard::serve::CardConfig;
 use farside_svm::{Command, Mutation};
-use farside_tests::Prng;
-use farside_tests::live::served::{
+use harness::Prng;
+use harness::live::served::{
     CardProcess, Exercise, STEPS, TempDir, config, expect_loss, family_of, serve_if_asked,
     test_kernels,
 };
-use farside_tests::live::{Child, must_be_caught, role, seconds, within};
+use harness::live::{Child, must_be_caught, role, seconds, within};
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// Words of a page.

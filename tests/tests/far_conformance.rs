@@ -8,8 +8,8 @@ use std::time::Duration;
 use farside::CardPlace;
 use farside_conformance::live::CardUnderTest;
 use farside_conformance::{Verdict, checks};
-use farside_tests::live::served::{CardProcess, TempDir, config, place, serve, serve_if_asked};
-use farside_tests::live::within;
+use harness::live::served::{CardProcess, TempDir, config, place, serve, serve_if_asked};
+use harness::live::within;
 
 const LIMIT: Duration = Duration::from_secs(300);
 

@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 use farside::{Space, Write};
 use farside_card::interface::{DmaAddr, Extent, ExtentArg, ExtentList, Operation};
 use farside_softcard::serve::{CardConfig, read_status, socket_name};
-use farside_tests::Prng;
-use farside_tests::live::served::{
-    BUS, Census, RawClient, TempDir, await_status, config, family_of, place, serve, test_kernels,
-};
-use farside_tests::live::{seconds, within};
 use farside_types::{JobId, Rights};
 use farside_vfio_user::unix::UnixClient;
 use farside_vfio_user::{DmaUnmap, IrqAction};
+use harness::Prng;
+use harness::live::served::{
+    BUS, Census, RawClient, TempDir, await_status, config, family_of, place, serve, test_kernels,
+};
+use harness::live::{seconds, within};
 use rustix::event::{EventfdFlags, epoll};
 use rustix::fs::{MemfdFlags, OFlags, SealFlags};
 

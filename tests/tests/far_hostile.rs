@@ -16,13 +16,13 @@ use farside_card::interface::{
 };
 use farside_linux::shared::SharedMemory;
 use farside_softcard::serve::{CardConfig, LeaseLimits, read_status, socket_name};
-use farside_tests::live::served::{
-    RawClient, TempDir, await_status, config, family_of, place, serve, test_kernels,
-};
-use farside_tests::live::within;
 use farside_types::{JobId, Rights};
 use farside_vfio_user::unix::{CallError, UnixClient};
 use farside_vfio_user::{DmaUnmap, Errno, IrqAction};
+use harness::live::served::{
+    RawClient, TempDir, await_status, config, family_of, place, serve, test_kernels,
+};
+use harness::live::within;
 use rustix::event::EventfdFlags;
 use rustix::fs::{MemfdFlags, SealFlags};
 

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use farside::{CardId, CardPlace, Error, LiveError, Space};
 use farside_softcard::serve::CardConfig;
-use farside_tests::Prng;
-use farside_tests::live::served::{
+use harness::Prng;
+use harness::live::served::{
     CardProcess, Census, Exercise, Program, TempDir, config, expect_loss, serve_if_asked,
     test_kernels,
 };
-use farside_tests::live::{role, seconds, within};
+use harness::live::{role, seconds, within};
 
 const LIMIT: Duration = Duration::from_secs(120);
 const NAME: &str = "cards_and_programs_killed_at_random_harm_nobody_else";

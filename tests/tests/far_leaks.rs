@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use farside::{CardId, CardPlace, Shared, Space, SpaceBuilder, Value, Write};
 use farside_softcard::serve::{CardConfig, CardServer};
-use farside_tests::live::served::{
+use harness::live::served::{
     CardProcess, Census, Exercise, Program, TempDir, await_status, config, serve_if_asked,
     switches_of, test_kernels,
 };
-use farside_tests::live::{role, within};
+use harness::live::{role, within};
 
 const LIMIT: Duration = Duration::from_secs(90);
 const CARDS: [CardId; 2] = [CardId(0), CardId(1)];

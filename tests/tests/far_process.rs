@@ -10,11 +10,11 @@ use farside::{
 use farside_card::Geometry;
 use farside_softcard::serve::CardConfig;
 use farside_svm::Command;
-use farside_tests::live::served::{
+use harness::live::served::{
     CardProcess, Exercise, TempDir, await_status, config, place, serve, serve_if_asked,
     test_kernels,
 };
-use farside_tests::live::{Child, role, seconds, within};
+use harness::live::{Child, role, seconds, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Words of a page.

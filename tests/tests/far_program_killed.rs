@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use farside::{CardId, CardPlace, Read, Space, SpaceBuilder, Write};
 use farside_softcard::serve::{CardServer, socket_name};
 use farside_svm::Command;
-use farside_tests::Prng;
-use farside_tests::live::served::{
+use farside_vfio_user::unix::UnixClient;
+use harness::Prng;
+use harness::live::served::{
     Exercise, Program, STEPS, TempDir, await_status, config, place, serve, test_kernels,
 };
-use farside_tests::live::{Child, role, seconds, within};
-use farside_vfio_user::unix::UnixClient;
+use harness::live::{Child, role, seconds, within};
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// Words of a page.

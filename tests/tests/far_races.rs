@@ -9,8 +9,8 @@ use std::time::Duration;
 use farside::{CardPlace, Space};
 use farside_softcard::serve::CardConfig;
 use farside_svm::Mutation;
-use farside_tests::live::served::{CardProcess, TempDir, config, place, serve, serve_if_asked};
-use farside_tests::live::{Race, must_be_caught, seconds, within};
+use harness::live::served::{CardProcess, TempDir, config, place, serve, serve_if_asked};
+use harness::live::{Race, must_be_caught, seconds, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 

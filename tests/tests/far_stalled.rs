@@ -10,12 +10,12 @@ use farside::{
     Value, Write,
 };
 use farside_softcard::serve::CardConfig;
-use farside_tests::live::served::{
+use farside_types::Span;
+use harness::live::served::{
     CardProcess, Exercise, TempDir, await_status, config, place, serve, serve_if_asked,
     test_kernels,
 };
-use farside_tests::live::within;
-use farside_types::Span;
+use harness::live::within;
 
 const LIMIT: Duration = Duration::from_secs(90);
 /// Words of a page.

@@ -9,7 +9,7 @@ use farside::{
     Reason, Shared, Space, Write, WriteView, placement,
 };
 use farside_svm::Mutation;
-use farside_tests::live::{must_be_caught, within};
+use harness::live::{must_be_caught, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Words of a page.

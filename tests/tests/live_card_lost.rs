@@ -9,7 +9,7 @@ use farside::{
     Space, Write, WriteSpan, WriteView,
 };
 use farside_svm::Mutation;
-use farside_tests::live::{Child, must_be_caught, role, within};
+use harness::live::{Child, must_be_caught, role, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Words of a page.

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use farside::{Space, SpaceBuilder};
-use farside_tests::live::served::TempDir;
-use farside_tests::live::{role, within};
+use harness::live::served::TempDir;
+use harness::live::{role, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// What a dump may take on disk: much more than the program without its shared memory.

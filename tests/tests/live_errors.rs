@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use farside::{CardPlace, Space};
-use farside_tests::live::served::{TempDir, config, serve};
-use farside_tests::live::{Child, role, within};
+use harness::live::served::{TempDir, config, serve};
+use harness::live::{Child, role, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 

@@ -12,7 +12,7 @@ use farside::{
 };
 use farside_live::Struck;
 use farside_svm::Mutation;
-use farside_tests::live::{Child, must_be_caught, role, within};
+use harness::live::{Child, must_be_caught, role, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Words of a page.

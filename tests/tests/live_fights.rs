@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use farside::{CardId, KernelContext, Shared, Space, Write, WriteSpan, WriteView};
-use farside_tests::live::{seconds, within};
+use harness::live::{seconds, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Words of a page.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use farside::{CardId, Error, LiveError, MemoryId, Read, ReadView, Shared, Space};
-use farside_tests::live::within;
+use harness::live::within;
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Words of a page.

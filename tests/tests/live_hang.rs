@@ -8,8 +8,8 @@ use farside::{
     CardId, Error, KernelContext, KernelError, Ptr, Shared, Space, SpaceBuilder, Write, WriteSpan,
     WriteView,
 };
-use farside_tests::Prng;
-use farside_tests::live::{Child, role, seconds, within};
+use harness::Prng;
+use harness::live::{Child, role, seconds, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Words of a page.

@@ -9,7 +9,7 @@ use farside::{
     WriteSpan, WriteView,
 };
 use farside_svm::Command;
-use farside_tests::live::{Child, role, within};
+use harness::live::{Child, role, within};
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// Words of a page.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use farside::{Buffer, KernelContext, KernelError, Space, Write, WriteSpan, WriteView};
-use farside_tests::live::within;
+use harness::live::within;
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Words of a page.

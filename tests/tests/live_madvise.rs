@@ -9,7 +9,7 @@ use std::ffi::c_void;
 use std::time::Duration;
 
 use farside::{Buffer, CardId, KernelContext, KernelError, MemoryId, Space, Write, WriteSpan};
-use farside_tests::live::{Child, role, within};
+use harness::live::{Child, role, within};
 
 const LIMIT: Duration = Duration::from_secs(100);
 /// Words of a page.

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use farside::Space;
-use farside_tests::live::{role, within};
+use harness::live::{role, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use farside::{Shared, Space};
-use farside_tests::live::within;
+use harness::live::within;
 
 const PAGE: usize = 512;
 

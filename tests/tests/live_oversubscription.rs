@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use farside::{KernelContext, KernelError, Read, ReadView, Space, Write, WriteSpan, WriteView};
 use farside_svm::Mutation;
-use farside_tests::live::{must_be_caught, seconds, within};
+use harness::live::{must_be_caught, seconds, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Words of a page.

@@ -11,7 +11,7 @@ use farside::{
     Advice, AtomicSpan, CardId, KernelContext, Read, ReadView, Shared, Space, Write, WriteView,
 };
 use farside_svm::Mutation;
-use farside_tests::live::{Race, must_be_caught, seconds, within};
+use harness::live::{Race, must_be_caught, seconds, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Words of a page.

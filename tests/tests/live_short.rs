@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use farside::{CardPlace, Space, SpaceBuilder};
-use farside_tests::live::served::{Census, TempDir, config, serve};
-use farside_tests::live::{Child, role, within};
+use harness::live::served::{Census, TempDir, config, serve};
+use harness::live::{Child, role, within};
 
 const LIMIT: Duration = Duration::from_secs(100);
 /// Descriptors that a space with a card elsewhere needs, at most.

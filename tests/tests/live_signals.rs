@@ -10,7 +10,7 @@ use std::time::Duration;
 use farside::{CardId, KernelContext, MemoryId, Shared, Space};
 use farside_live::Probe;
 use farside_svm::Command;
-use farside_tests::live::{must_be_caught, seconds, within};
+use harness::live::{must_be_caught, seconds, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Words of a page.

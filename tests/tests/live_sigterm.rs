@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use farside::{CardId, CardPlace, MemoryId, Space, SpaceBuilder, Value, Write};
-use farside_tests::live::served::{CardProcess, TempDir, config, serve_if_asked, test_kernels};
-use farside_tests::live::{role, within};
+use harness::live::served::{CardProcess, TempDir, config, serve_if_asked, test_kernels};
+use harness::live::{role, within};
 
 const LIMIT: Duration = Duration::from_secs(100);
 /// Words of a page.

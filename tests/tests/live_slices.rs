@@ -10,7 +10,7 @@ use farside::{
     AtomicSpan, Error, KernelError, LiveError, Ptr, Read, ReadSpan, Shared, Space, Write,
     WriteSpan, WriteView,
 };
-use farside_tests::live::within;
+use harness::live::within;
 
 const LIMIT: Duration = Duration::from_secs(30);
 /// Words of a page.

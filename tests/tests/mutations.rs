@@ -2,7 +2,7 @@
 //! driver, and the harness must see each within a bounded number of runs.
 
 use farside_svm::Mutation;
-use farside_tests::{Hostility, Setup};
+use harness::{Hostility, Setup};
 
 /// Runs that a mutation may survive.
 const RUNS: u64 = 60;
@@ -11,7 +11,7 @@ const RUNS: u64 = 60;
 const STEPS: u64 = 3_000;
 
 fn must_be_caught(mutation: Mutation) {
-    farside_tests::must_be_caught(mutation, RUNS, STEPS, |run| {
+    harness::must_be_caught(mutation, RUNS, STEPS, |run| {
         // Reordering and breaking machines in turn; the seeds walk through every scheme and
         // transport.
         let hostility = if run % 2 == 0 { Hostility::reordering() } else { Hostility::breaking() };
@@ -19,7 +19,7 @@ fn must_be_caught(mutation: Mutation) {
     });
 }
 
-farside_tests::mutations! {
+harness::mutations! {
     Mutation {
         skip_drain: SkipDrain,
         copy_before_unmap: CopyBeforeUnmap,

@@ -2,9 +2,9 @@
 //!
 //! `FARSIDE_SEED=n` runs that seed alone, `FARSIDE_STEPS=n` makes every run so many steps long
 //! (the long mode). A failure prints seed, step, configuration and the last lines of the log; its
-//! legend is in `farside_tests::log`.
+//! legend is in `harness::log`.
 
-use farside_tests::{Hostility, Setup, run_episode, run_level};
+use harness::{Hostility, Setup, run_episode, run_level};
 
 /// Seeds of one level of hostility: each scheme with each way to reach a card, twice.
 const SEEDS: u64 = 2 * Setup::ROUND;

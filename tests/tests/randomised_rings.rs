@@ -4,9 +4,9 @@
 //!
 //! `FARSIDE_SEED=n` runs that seed alone, `FARSIDE_STEPS=n` makes every run so many steps long. A
 //! failure prints seed, step, configuration and the last lines of the log; its legend is in
-//! `farside_tests::log`.
+//! `harness::log`.
 
-use farside_tests::{Hostility, Setup, run_episode, run_level};
+use harness::{Hostility, Setup, run_episode, run_level};
 
 /// Seeds of one level of hostility: each scheme with each way to reach a card.
 const SEEDS: u64 = Setup::ROUND;

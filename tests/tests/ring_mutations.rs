@@ -1,7 +1,7 @@
 //! Negative controls of the runs with rings: each broken rule of the ring protocol must be seen by the
 //! harness within a bounded number of runs.
 
-use farside_tests::{Hostility, RingMutation, Setup, run_episode};
+use harness::{Hostility, RingMutation, Setup, run_episode};
 
 /// Runs that a mutation may survive.
 const RUNS: u64 = 40;
@@ -17,12 +17,12 @@ fn world(run: u64, crowded: bool) -> Setup {
 }
 
 fn must_be_caught(mutation: RingMutation) {
-    farside_tests::must_be_caught(mutation, RUNS, STEPS, |run| {
+    harness::must_be_caught(mutation, RUNS, STEPS, |run| {
         world(run, mutation == RingMutation::LoseFault).ring_mutated(mutation)
     });
 }
 
-farside_tests::mutations! {
+harness::mutations! {
     RingMutation {
         forget_doorbell: ForgetDoorbell,
         forget_interrupt: ForgetInterrupt,

@@ -2,8 +2,8 @@
 //! exact: a chain that waits once more, or once less, fails its test.
 
 use farside_svm::Request;
-use farside_tests::{Failure, Script, Setup, WordAccess, World};
 use farside_types::{CardId, JobId, MemoryId, PageNo, PageRange, StreamId};
+use harness::{Failure, Script, Setup, WordAccess, World};
 
 const A: CardId = CardId(0);
 const B: CardId = CardId(1);

@@ -95,7 +95,7 @@ pub enum Fate {
 pub type Lie = Box<dyn FnMut(&mut Answer<'_>) -> Fate + Send>;
 
 /// Writes into rings, from the time when the card is told to start, until [`Rings::is_over`].
-pub type Scribble = fn(&Rings);
+pub type Scribble = Box<dyn FnOnce(&Rings) + Send>;
 
 /// What a card lies about.
 pub struct Lies {
@@ -256,7 +256,7 @@ fn relay(program: UnixStream, real: &Path, lies: Lies) {
             let _ = card.shutdown(std::net::Shutdown::Both);
         })
     };
-    let Lies { mut answers, rings } = lies;
+    let Lies { mut answers, mut rings } = lies;
     let mut scribbler = None;
     while let Ok(mut message) = receive(&card) {
         let question = lock(&known).questions.remove(&message.header.id).unwrap_or_default();
@@ -264,9 +264,12 @@ fn relay(program: UnixStream, real: &Path, lies: Lies) {
         if !deliver(&program, &message, fate) {
             break;
         }
-        if let Some(scribble) = rings.filter(|_| scribbler.is_none()) {
-            let rings = rings_of(&mut lock(&known), &over);
-            scribbler = rings.map(|rings| std::thread::spawn(move || scribble(&rings)));
+        if rings.is_some() {
+            let there = rings_of(&mut lock(&known), &over);
+            scribbler = there.and_then(|there| {
+                let scribble = rings.take()?;
+                Some(std::thread::spawn(move || scribble(&there)))
+            });
         }
     }
     over.store(true, Ordering::SeqCst);
