@@ -3,8 +3,8 @@
 use farside_types::{AgentId, CardId, MemoryId, PageNo, PageRange};
 
 use crate::Driver;
-use crate::page::{NO_CHAIN, PageEntry, PageState};
-use crate::plan::location;
+use crate::migration::plan::location;
+use crate::tables::page::{NO_CHAIN, PageEntry, PageState};
 
 impl Driver {
     /// Checks that page table, directory, residency maps and frames agree.
@@ -81,7 +81,7 @@ impl Driver {
 
     fn check_moving(&self, page: PageNo, entry: &PageEntry) -> Result<(), String> {
         let chain = self.chains.get(entry.chain as usize);
-        let holds = |chain: &crate::chain::Chain| {
+        let holds = |chain: &crate::migration::chain::Chain| {
             let mut runs = chain.parts.iter().flat_map(|part| part.runs.iter());
             runs.any(|run| run.pages().contains(page))
         };

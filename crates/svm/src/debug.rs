@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::Driver;
-use crate::chain::Stage;
+use crate::migration::chain::Stage;
 
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,20 +10,20 @@ use farside_types::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::chain::Chain;
-use crate::fault::{Faults, HostFault, Standing, Work};
-use crate::frames::Frames;
-use crate::history::History;
-use crate::launch::Launches;
+use crate::api::launch::Launches;
+use crate::api::query::{Fight, Located, Moved, Nearest, ObjectView, PageView};
+use crate::api::request::{OpenRequest, Pin};
+use crate::faults::open::{Faults, HostFault, Standing, Work};
+use crate::migration::chain::Chain;
 use crate::mutation::Mutated;
 #[cfg(feature = "mutations")]
 use crate::mutation::Mutation;
 use crate::placement::{PageMode, PlacementScheme};
-use crate::query::{Fight, Located, Moved, Nearest, ObjectView, PageView};
-use crate::request::{OpenRequest, Pin};
-use crate::residency::Residency;
-use crate::space::Space;
-use crate::table::PageTable;
+use crate::tables::frames::Frames;
+use crate::tables::history::History;
+use crate::tables::page_table::PageTable;
+use crate::tables::residency::Residency;
+use crate::tables::space::Space;
 use crate::{Command, Config, Event, Reply, Stats};
 
 /// One virtual address space over host memory and the memories of the cards.
@@ -46,7 +46,7 @@ pub struct Driver {
     /// Cards that fail what a card cannot fail, until they are reset.
     pub(crate) distrusted: MemorySet,
     /// What cards that did not answer in time may still write.
-    pub(crate) quarantine: Vec<crate::lost::Quarantined>,
+    pub(crate) quarantine: Vec<crate::migration::lost::Quarantined>,
     pub(crate) chains: Vec<Chain>,
     pub(crate) idle_chains: Vec<u32>,
     pub(crate) faults: Faults,
@@ -58,9 +58,9 @@ pub struct Driver {
     /// Waits for a free chain.
     pub(crate) chain_waiters: VecDeque<Work>,
     /// Commands of no chain that are not answered yet.
-    pub(crate) loose: VecDeque<crate::loose::Loose>,
+    pub(crate) loose: VecDeque<crate::migration::detached::Loose>,
     /// Commands to let go of freed pages that nobody waits for any more.
-    pub(crate) late_stops: Vec<crate::stop::LateStop>,
+    pub(crate) late_stops: Vec<crate::migration::stop::LateStop>,
     /// Freed allocations whose addresses are in use until all have let go.
     pub(crate) lingering: Vec<PageRange>,
     /// Waits until pages are poisoned, or allocated, in full.
@@ -71,7 +71,7 @@ pub struct Driver {
     /// Waits for a bounce buffer: chains.
     pub(crate) bounce_waiters: VecDeque<u32>,
     pub(crate) bounce_free: Vec<u8>,
-    pub(crate) claims: Vec<crate::serve::Claim>,
+    pub(crate) claims: Vec<crate::faults::serve::Claim>,
     pub(crate) timers: BinaryHeap<Reverse<Timer>>,
     pub(crate) timer_count: u64,
     pub(crate) commands: VecDeque<Command>,
@@ -82,7 +82,7 @@ pub struct Driver {
     pub(crate) stats: Stats,
     pub(crate) mutated: Mutated,
     /// Kept to spare allocations.
-    pub(crate) scratch: crate::serve::Scratch,
+    pub(crate) scratch: crate::faults::serve::Scratch,
 }
 
 /// What the driver knows of one card.
@@ -91,7 +91,7 @@ pub(crate) struct CardState {
     pub(crate) frames: Frames,
     pub(crate) residency: Residency,
     /// Frames of copies that are not the page's main location, by page index.
-    pub(crate) replicas: HashMap<u32, FrameNo, crate::hash::IndexHash>,
+    pub(crate) replicas: HashMap<u32, FrameNo, crate::tables::hash::IndexHash>,
     /// Jobs that were launched and have not ended.
     pub(crate) running: u32,
     /// Waits for frames, first come first served.
@@ -225,7 +225,7 @@ impl Driver {
             history: History::new(config.limits.history),
             stats: Stats::default(),
             mutated: Mutated::default(),
-            scratch: crate::serve::Scratch::default(),
+            scratch: crate::faults::serve::Scratch::default(),
             config,
             placement,
         };
@@ -316,7 +316,7 @@ impl Driver {
             copies,
             mappers: entry.directory.mappers(),
             writers: entry.directory.writers(),
-            pinned: entry.has(crate::page::flag::PINNED),
+            pinned: entry.has(crate::tables::page::flag::PINNED),
         }
     }
 

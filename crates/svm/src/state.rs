@@ -9,19 +9,19 @@ use farside_types::{MemorySet, PageNo, PageRange, RequestId, Time};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::chain::Chain;
+use crate::api::launch::Launches;
+use crate::api::request::{OpenRequest, Pin};
 use crate::driver::{CardState, Timer};
-use crate::fault::{Faults, Standing, Work};
-use crate::history::History;
-use crate::launch::Launches;
-use crate::loose::Loose;
-use crate::lost::Quarantined;
+use crate::faults::open::{Faults, Standing, Work};
+use crate::faults::serve::Claim;
+use crate::migration::chain::Chain;
+use crate::migration::detached::Loose;
+use crate::migration::lost::Quarantined;
+use crate::migration::stop::LateStop;
 use crate::placement::{PlacementScheme, SchemeState};
-use crate::request::{OpenRequest, Pin};
-use crate::serve::Claim;
-use crate::space::Space;
-use crate::stop::LateStop;
-use crate::table::PageTable;
+use crate::tables::history::History;
+use crate::tables::page_table::PageTable;
+use crate::tables::space::Space;
 use crate::{Command, Config, Driver, Reply, Stats};
 
 /// The fields of the driver that change, once: read from it, and put into a new one.

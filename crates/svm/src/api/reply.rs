@@ -4,7 +4,7 @@ use farside_types::{AgentId, CardId, JobId, MemoryId, PageNo, PageRange, Request
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::event::StepErrorKind;
+use crate::api::event::StepErrorKind;
 
 /// An answer, or news, for the program. Polled with [`crate::Driver::poll_reply`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use farside_types::{CardId, JobId, StreamId};
 use serde::{Deserialize, Serialize};
 
-use crate::command::RingOp;
+use crate::api::command::RingOp;
 use crate::mutation::Mutation;
 use crate::{Driver, Reply};
 

@@ -8,12 +8,12 @@
 use farside_types::{Access, AgentId, AgentSet, PageNo, Reason, Time};
 
 use crate::Driver;
-use crate::chain::Transition;
 use crate::driver::Due;
-use crate::page::{PageEntry, PageState, flag};
+use crate::faults::serve::Plan;
+use crate::migration::chain::Transition;
+use crate::migration::plan::location;
 use crate::placement::{Action, Decision};
-use crate::plan::location;
-use crate::serve::Plan;
+use crate::tables::page::{PageEntry, PageState, flag};
 
 impl Driver {
     /// What a fight over `page` demands: a decision, nothing, or patience until some time.

@@ -3,7 +3,7 @@
 use farside_types::{Access, AgentId, CardId, FaultId, PageNo, PageRange, Reason, RequestId};
 use serde::{Deserialize, Serialize};
 
-use crate::event::Need;
+use crate::api::event::Need;
 use crate::placement::Action;
 
 /// Names an open fault; stale after it was answered.

@@ -12,11 +12,11 @@ use farside_types::{AgentId, AgentSet, CardId, CommandId, JobId, PageNo, Reason}
 use serde::{Deserialize, Serialize};
 
 use crate::Driver;
-use crate::command::{FaultIds, Header, HostOp, Order, Phase, RingOp, Run, Runs, Wait};
-use crate::event::{StepError, StepErrorKind};
+use crate::api::command::{FaultIds, Header, HostOp, Order, Phase, RingOp, Run, Runs, Wait};
+use crate::api::event::{StepError, StepErrorKind};
+use crate::api::reply::Reply;
 use crate::mutation::Mutation;
-use crate::page::flag;
-use crate::reply::Reply;
+use crate::tables::page::flag;
 
 /// A command of no chain that is not answered.
 #[derive(Debug, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ impl Driver {
     }
 
     fn issue_loose(&mut self, order: Order, what: What, failures: u8) {
-        let id = self.command_id(crate::migrate::LOOSE);
+        let id = self.command_id(crate::migration::migrate::LOOSE);
         let (epoch, wait, phase) = (farside_types::Epoch(0), Wait::Posted, Phase::Finalize);
         let reason = Reason::Demand;
         self.commands.push_back(order.with(Header { id, epoch, wait, phase, reason }));
@@ -150,7 +150,11 @@ impl Driver {
 
     /// Whether the command that poisons `page` is still out. The host's commands have no order
     /// among each other: nothing may lift the poison before.
-    pub(crate) fn is_being_poisoned(&self, page: PageNo, entry: &crate::page::PageEntry) -> bool {
+    pub(crate) fn is_being_poisoned(
+        &self,
+        page: PageNo,
+        entry: &crate::tables::page::PageEntry,
+    ) -> bool {
         let poisons = |loose: &Loose| matches!(loose.what, What::Poison(other) if other == page);
         entry.has(flag::POISONED) && self.loose.iter().any(poisons)
     }

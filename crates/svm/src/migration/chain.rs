@@ -20,10 +20,10 @@ use farside_types::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::command::{Executor, FaultIds, Phase, Run, Runs};
-use crate::event::StepErrorKind;
-use crate::fault::{FaultKey, HostFault, Work};
-use crate::stop::Holder;
+use crate::api::command::{Executor, FaultIds, Phase, Run, Runs};
+use crate::api::event::StepErrorKind;
+use crate::faults::open::{FaultKey, HostFault, Work};
+use crate::migration::stop::Holder;
 
 /// What is the same for all pages of a part: where they were, where they will be, and what has to
 /// happen in between.

@@ -7,21 +7,21 @@ use farside_types::{
 };
 
 use crate::Driver;
-use crate::capability::Transport;
-use crate::chain::{
+use crate::api::capability::Transport;
+use crate::api::command::{
+    Executor, Header, HostOp, Mover, Order, Place, RingOp, Run, Runs, TransferOp, Wait,
+};
+use crate::api::event::{StepError, StepErrorKind};
+use crate::driver::Due;
+use crate::faults::open::{FaultKey, HostFault, Work};
+use crate::migration::chain::{
     Chain, End, FailedStep, Failure, Fill, Hop, Part, Pending, Role, Stage, Transition, cut_runs,
     push_page,
 };
-use crate::command::{
-    Executor, Header, HostOp, Mover, Order, Place, RingOp, Run, Runs, TransferOp, Wait,
-};
-use crate::driver::Due;
-use crate::event::{StepError, StepErrorKind};
-use crate::fault::{FaultKey, HostFault, Work};
-use crate::lost::{Held, cards_of};
+use crate::migration::lost::{Held, cards_of};
+use crate::migration::stop::nth_page;
 use crate::mutation::Mutation;
-use crate::page::PageState;
-use crate::stop::nth_page;
+use crate::tables::page::PageState;
 
 /// Bits of a command's id that name its chain.
 const CHAIN_BITS: u32 = 24;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use farside_types::{AgentSet, BLOCK_PAGES, MemoryId, PageNo, PageRange, VirtAddr};
 use serde::{Deserialize, Serialize};
 
-use crate::query::{ObjectId, ObjectView};
+use crate::api::query::{ObjectId, ObjectView};
 
 /// An allocation.
 #[derive(Serialize, Deserialize)]

@@ -6,10 +6,10 @@ use farside_types::{
 };
 
 use crate::Driver;
-use crate::chain::{Fill, Transition, tidy};
-use crate::page::{PageEntry, PageState, flag};
+use crate::faults::serve::Plan;
+use crate::migration::chain::{Fill, Transition, tidy};
 use crate::placement::{Action, Proposal, Scope};
-use crate::serve::Plan;
+use crate::tables::page::{PageEntry, PageState, flag};
 
 impl Driver {
     /// A card's fault brings the largest subtree of its block that is to be fuller than the
@@ -193,7 +193,7 @@ impl Driver {
                 }
             };
             let (action, reason) = (decision.action, decision.reason);
-            self.work.push_back(crate::fault::Work::Move { range, agent, action, reason });
+            self.work.push_back(crate::faults::open::Work::Move { range, agent, action, reason });
         }
     }
 
@@ -208,7 +208,12 @@ impl Driver {
     pub(crate) fn take_proposals(&mut self, proposals: Vec<Proposal>) {
         for Proposal { pages, to, reason } in proposals {
             let (agent, action) = (to.agent(), Action::Migrate);
-            self.work.push_back(crate::fault::Work::Move { range: pages, agent, action, reason });
+            self.work.push_back(crate::faults::open::Work::Move {
+                range: pages,
+                agent,
+                action,
+                reason,
+            });
         }
     }
 }

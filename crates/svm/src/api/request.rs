@@ -13,16 +13,16 @@ use farside_types::{
 use serde::{Deserialize, Serialize};
 
 use crate::Driver;
-use crate::chain::{End, Fill, Part, Transition};
-use crate::command::{RingOp, Run};
-use crate::event::{Advice, Request};
-use crate::fault::Work;
+use crate::api::command::{RingOp, Run};
+use crate::api::event::{Advice, Request};
+use crate::api::reply::{Outcome, Reply, RequestError};
+use crate::faults::open::Work;
+use crate::faults::serve::{OpenPart, Plan};
+use crate::migration::chain::{End, Fill, Part, Transition};
 use crate::mutation::Mutation;
-use crate::page::{PageEntry, PageState, flag};
 use crate::placement::Action;
-use crate::reply::{Outcome, Reply, RequestError};
-use crate::serve::{OpenPart, Plan};
-use crate::space::Hint;
+use crate::tables::page::{PageEntry, PageState, flag};
+use crate::tables::space::Hint;
 
 /// A request that is under way.
 #[derive(Debug, Serialize, Deserialize)]
@@ -635,7 +635,7 @@ impl Driver {
         if let Some(card) = part.transition.needs_frames() {
             let room = self.room(card);
             if part.pages > room {
-                let behind = crate::chain::cut_runs(&mut part.runs, room);
+                let behind = crate::migration::chain::cut_runs(&mut part.runs, room);
                 left = behind.first().map(|run| run.page);
                 missing = Some((card, part.pages - room));
                 part.pages = room;
@@ -650,7 +650,7 @@ impl Driver {
                 break;
             }
             let most = self.chain_limit(&part.transition, part.pages);
-            let behind = crate::chain::cut_runs(&mut part.runs, most);
+            let behind = crate::migration::chain::cut_runs(&mut part.runs, most);
             let runs = std::mem::replace(&mut part.runs, behind);
             part.pages = part.pages.saturating_sub(most);
             if let Some(request) = self.requests.get_mut(&id) {

@@ -15,12 +15,12 @@ use farside_types::{AgentId, AgentSet, CardId, CommandId, MemoryId, MemorySet, P
 use serde::{Deserialize, Serialize};
 
 use crate::Driver;
-use crate::chain::{Chain, End, FailedStep, Pending, Stage};
-use crate::command::{Run, Runs};
-use crate::event::{StepError, StepErrorKind};
+use crate::api::command::{Run, Runs};
+use crate::api::event::{StepError, StepErrorKind};
+use crate::api::reply::Reply;
+use crate::migration::chain::{Chain, End, FailedStep, Pending, Stage};
 use crate::mutation::Mutation;
-use crate::page::{PageState, flag};
-use crate::reply::Reply;
+use crate::tables::page::{PageState, flag};
 
 /// An agent that has not let go of pages of a chain's part.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]

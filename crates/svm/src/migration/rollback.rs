@@ -4,15 +4,15 @@
 use farside_types::{AgentId, CancelReason, MemorySet, Time};
 
 use crate::Driver;
-use crate::chain::{FailedStep, Failure, Fill, Part, Pending, Role};
-use crate::command::Executor;
-use crate::event::{StepError, StepErrorKind};
-use crate::fault::Work;
-use crate::lost::Held;
+use crate::api::command::Executor;
+use crate::api::event::{StepError, StepErrorKind};
+use crate::api::reply::RequestError;
+use crate::faults::open::Work;
+use crate::migration::chain::{FailedStep, Failure, Fill, Part, Pending, Role};
+use crate::migration::lost::Held;
+use crate::migration::stop::holding;
 use crate::mutation::Mutation;
-use crate::page::{NO_CHAIN, PageState, flag};
-use crate::reply::RequestError;
-use crate::stop::holding;
+use crate::tables::page::{NO_CHAIN, PageState, flag};
 
 impl Driver {
     /// Back to where it was: the source is valid, what was found for the destination is given back.

@@ -10,15 +10,15 @@ use farside_types::{
 use serde::{Deserialize, Serialize};
 
 use crate::Driver;
-use crate::chain::{Fill, Part, Transition, cut_runs, push_page};
-use crate::command::{RingOp, Run};
+use crate::api::command::{RingOp, Run};
+use crate::api::event::{CardFault, Need};
 use crate::driver::Due;
-use crate::event::{CardFault, Need};
-use crate::fault::{FaultKey, Faults, HostFault, OpenFault, Work};
+use crate::faults::open::{FaultKey, Faults, HostFault, OpenFault, Work};
+use crate::migration::chain::{Fill, Part, Transition, cut_runs, push_page};
+use crate::migration::plan::{Reach, Resolve, location};
 use crate::mutation::Mutation;
-use crate::page::{PageEntry, PageState, flag};
 use crate::placement::{Action, Scope};
-use crate::plan::{Reach, Resolve, location};
+use crate::tables::page::{PageEntry, PageState, flag};
 
 /// A grouped fault that had to wait too often: nobody younger may take its pages any more.
 #[derive(Serialize, Deserialize)]
@@ -656,7 +656,7 @@ impl Driver {
 
     /// Most pages of a chain with this transition.
     pub(crate) fn chain_limit(&self, transition: &Transition, pages: u32) -> u32 {
-        use crate::capability::Transport;
+        use crate::api::capability::Transport;
         let most = self.config.limits.chain_pages;
         let bounced = transition.fill == Fill::Copy
             && matches!(

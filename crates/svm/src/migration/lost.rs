@@ -5,13 +5,13 @@ use farside_types::{AgentSet, CardId, FrameNo, MemoryId, MemorySet, PageNo, Page
 use serde::{Deserialize, Serialize};
 
 use crate::Driver;
-use crate::chain::{Chain, Pending, Stage};
-use crate::command::{Executor, RingOp, Run};
-use crate::event::{StepError, StepErrorKind};
-use crate::fault::FaultKey;
-use crate::frames::Frames;
-use crate::page::{PageState, flag};
-use crate::residency::Residency;
+use crate::api::command::{Executor, RingOp, Run};
+use crate::api::event::{StepError, StepErrorKind};
+use crate::faults::open::FaultKey;
+use crate::migration::chain::{Chain, Pending, Stage};
+use crate::tables::frames::Frames;
+use crate::tables::page::{PageState, flag};
+use crate::tables::residency::Residency;
 
 /// Something that cards which did not answer in time may still write. It is out of use until each
 /// of them is reset, or gone.
@@ -217,7 +217,8 @@ impl Driver {
             _ => None,
         };
         let entry = *self.table.get(page);
-        let displaced = crate::plan::displaced(entry.directory.mappers(), &entry, left, first);
+        let displaced =
+            crate::migration::plan::displaced(entry.directory.mappers(), &entry, left, first);
         // They map a memory that is gone, which is no mapping of the page.
         self.table.get_mut(page).directory.unmap(displaced);
         self.invalidate(page, displaced);

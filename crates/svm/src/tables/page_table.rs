@@ -4,7 +4,7 @@
 use farside_types::{BLOCK_PAGES, FrameNo, PageNo, PageRange};
 use serde::{Deserialize, Serialize};
 
-use crate::page::PageEntry;
+use crate::tables::page::PageEntry;
 
 type Block = [PageEntry; BLOCK_PAGES as usize];
 
@@ -166,7 +166,7 @@ impl PageTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::flag;
+    use crate::tables::page::flag;
 
     const ARENA: PageRange = PageRange::new(PageNo(512), 8 * BLOCK_PAGES);
 

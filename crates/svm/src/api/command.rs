@@ -17,7 +17,7 @@ use farside_types::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Event, StepError};
+use crate::api::event::{Event, StepError};
 
 /// A command, of one of three kinds, each with operations of its own.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -15,13 +15,13 @@
 use farside_types::{CancelReason, CardId, FrameNo, PageNo, PageRange, Time};
 
 use crate::Driver;
-use crate::chain::Stage;
-use crate::command::Run;
-use crate::event::Need;
-use crate::fault::{OpenFault, Work};
+use crate::api::command::Run;
+use crate::api::event::Need;
+use crate::faults::open::{OpenFault, Work};
+use crate::faults::serve::Plan;
+use crate::migration::chain::Stage;
 use crate::mutation::Mutation;
-use crate::page::{PageEntry, PageState, flag};
-use crate::serve::Plan;
+use crate::tables::page::{PageEntry, PageState, flag};
 
 impl Driver {
     /// Frames of `card` that a newcomer may take: none while others wait for some.

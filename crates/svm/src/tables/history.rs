@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use farside_types::{AgentSet, PageNo, PageRange};
 use serde::{Deserialize, Serialize};
 
-use crate::query::{Fight, Moved};
+use crate::api::query::{Fight, Moved};
 
 /// Most pages whose fights are remembered.
 const FIGHTS_MAX: usize = 1024;

@@ -4,12 +4,12 @@
 use farside_types::{AgentId, AgentSet, CardId, MemoryId, PageNo, Reason, Time};
 
 use crate::Driver;
-use crate::chain::{End, Fill, Label, Part, Role, Transition};
-use crate::command::{FaultIds, Order, RingOp, Run, Wait};
-use crate::fault::Work;
+use crate::api::command::{FaultIds, Order, RingOp, Run, Wait};
+use crate::api::query::Moved;
+use crate::faults::open::Work;
+use crate::migration::chain::{End, Fill, Label, Part, Role, Transition};
 use crate::mutation::Mutation;
-use crate::page::{NO_CHAIN, PageEntry, PageState, flag};
-use crate::query::Moved;
+use crate::tables::page::{NO_CHAIN, PageEntry, PageState, flag};
 
 impl Driver {
     /// The pages are in their new state; whoever waited goes on.

@@ -9,11 +9,11 @@ use farside_types::{
 };
 
 use crate::Driver;
-use crate::chain::{End, Fill, Label, Transition};
+use crate::api::query::ObjectId;
+use crate::migration::chain::{End, Fill, Label, Transition};
 use crate::mutation::Mutation;
-use crate::page::{PageEntry, PageState, flag};
 use crate::placement::{Action, Decision, FaultView, Scope};
-use crate::query::ObjectId;
+use crate::tables::page::{PageEntry, PageState, flag};
 
 /// How far a decision reaches.
 #[derive(Clone, Copy, PartialEq, Eq)]
