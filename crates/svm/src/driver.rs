@@ -13,8 +13,12 @@ use thiserror::Error;
 use crate::api::launch::Launches;
 use crate::api::query::{Fight, Located, Moved, Nearest, ObjectView, PageView};
 use crate::api::request::{OpenRequest, Pin};
-use crate::faults::open::{Faults, HostFault, Standing, Work};
-use crate::migration::chain::Chain;
+use crate::faults::batch::Scratch;
+use crate::faults::group::Reservation;
+use crate::faults::host::Blocked;
+use crate::faults::open::Faults;
+use crate::migration::chains::{ChainId, Chains};
+use crate::migration::detached::Detached;
 use crate::mutation::Mutated;
 #[cfg(feature = "mutations")]
 use crate::mutation::Mutation;
@@ -24,6 +28,7 @@ use crate::tables::history::History;
 use crate::tables::page_table::PageTable;
 use crate::tables::residency::Residency;
 use crate::tables::space::Space;
+use crate::waiting::{Waiting, Work};
 use crate::{Command, Config, Event, Reply, Stats};
 
 /// One virtual address space over host memory and the memories of the cards.
@@ -47,31 +52,26 @@ pub struct Driver {
     pub(crate) distrusted: MemorySet,
     /// What cards that did not answer in time may still write.
     pub(crate) quarantine: Vec<crate::migration::lost::Quarantined>,
-    pub(crate) chains: Vec<Chain>,
-    pub(crate) idle_chains: Vec<u32>,
+    pub(crate) chains: Chains,
     pub(crate) faults: Faults,
     pub(crate) requests: BTreeMap<RequestId, OpenRequest>,
     pub(crate) pins: Vec<Pin>,
     pub(crate) launches: Launches,
     /// To be planned before `handle` returns.
     pub(crate) work: VecDeque<Work>,
-    /// Waits for a free chain.
-    pub(crate) chain_waiters: VecDeque<Work>,
+    /// Waits for something to happen.
+    pub(crate) waiting: Waiting,
     /// Commands of no chain that are not answered yet.
-    pub(crate) loose: VecDeque<crate::migration::detached::Loose>,
+    pub(crate) detached: VecDeque<Detached>,
     /// Commands to let go of freed pages that nobody waits for any more.
     pub(crate) late_stops: Vec<crate::migration::stop::LateStop>,
     /// Freed allocations whose addresses are in use until all have let go.
     pub(crate) lingering: Vec<PageRange>,
-    /// Waits until pages are poisoned, or allocated, in full.
-    pub(crate) poison_waiters: Vec<Work>,
-    /// Pages at which threads of the program stand. Work for others is stale: the threads went on
+    /// Pages at which threads of the program are blocked. Work for others is stale: the threads went on
     /// when the page was mapped for one of them.
-    pub(crate) standing: BTreeMap<PageNo, Standing>,
-    /// Waits for a bounce buffer: chains.
-    pub(crate) bounce_waiters: VecDeque<u32>,
+    pub(crate) blocked: BTreeMap<PageNo, Blocked>,
     pub(crate) bounce_free: Vec<u8>,
-    pub(crate) claims: Vec<crate::faults::serve::Claim>,
+    pub(crate) reservations: Vec<Reservation>,
     pub(crate) timers: BinaryHeap<Reverse<Timer>>,
     pub(crate) timer_count: u64,
     pub(crate) commands: VecDeque<Command>,
@@ -82,7 +82,7 @@ pub struct Driver {
     pub(crate) stats: Stats,
     pub(crate) mutated: Mutated,
     /// Kept to spare allocations.
-    pub(crate) scratch: crate::faults::serve::Scratch,
+    pub(crate) scratch: Scratch,
 }
 
 /// What the driver knows of one card.
@@ -94,8 +94,6 @@ pub(crate) struct CardState {
     pub(crate) replicas: HashMap<u32, FrameNo, crate::tables::hash::IndexHash>,
     /// Jobs that were launched and have not ended.
     pub(crate) running: u32,
-    /// Waits for frames, first come first served.
-    pub(crate) waiting: VecDeque<Work>,
     /// Frames that evictions under way will free.
     pub(crate) evicting: u32,
     /// Translations that it failed to insert, in a row.
@@ -119,10 +117,10 @@ pub(crate) struct Timer {
 /// What is due.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum Due {
-    /// A fault that was throttled.
+    /// Work that was told to be patient.
     Work(Work),
     /// The time limit of a chain.
-    Chain { index: u32 },
+    Chain(ChainId),
     /// The end of a page's pin against thrashing.
     Unpin(PageNo),
     /// The scheme's own tick.
@@ -185,7 +183,6 @@ impl Driver {
                 residency: Residency::new(config.arena.start),
                 replicas: HashMap::default(),
                 running: 0,
-                waiting: VecDeque::new(),
                 evicting: 0,
                 maps_failed: 0,
             })
@@ -200,22 +197,19 @@ impl Driver {
             stuck: MemorySet::EMPTY,
             distrusted: MemorySet::EMPTY,
             quarantine: Vec::new(),
-            chains: Vec::new(),
-            idle_chains: Vec::new(),
+            chains: Chains::default(),
+            waiting: Waiting::default(),
             faults: Faults::default(),
             requests: BTreeMap::new(),
             pins: Vec::new(),
             launches: Launches::default(),
             work: VecDeque::new(),
-            chain_waiters: VecDeque::new(),
-            loose: VecDeque::new(),
+            detached: VecDeque::new(),
             late_stops: Vec::new(),
             lingering: Vec::new(),
-            poison_waiters: Vec::new(),
-            standing: BTreeMap::new(),
-            bounce_waiters: VecDeque::new(),
+            blocked: BTreeMap::new(),
             bounce_free: (0..config.capabilities.bounce_slots).collect(),
-            claims: Vec::new(),
+            reservations: Vec::new(),
             timers: BinaryHeap::new(),
             timer_count: 0,
             commands: VecDeque::new(),
@@ -225,7 +219,7 @@ impl Driver {
             history: History::new(config.limits.history),
             stats: Stats::default(),
             mutated: Mutated::default(),
-            scratch: crate::faults::serve::Scratch::default(),
+            scratch: Scratch::default(),
             config,
             placement,
         };
@@ -239,14 +233,7 @@ impl Driver {
         self.now = now;
         match event {
             Event::CardFaults { card, faults } => self.take_faults(now, card, faults),
-            Event::HostFault { page, access } => {
-                self.stats.host_faults += 1;
-                let fault = HostFault { page, access, attempts: 0 };
-                let newest = self.stats.host_faults;
-                let standing = self.standing.entry(page).or_insert(Standing { access, newest });
-                *standing = Standing { access: access.max(standing.access), newest };
-                self.work.push_back(Work::HostFault(fault));
-            }
+            Event::HostFault { page, access } => self.take_host_fault(page, access),
             Event::Launch { job, card, stream } => self.launch(job, card, stream),
             Event::JobDone { job } => self.job_done(job),
             Event::JobCancel { job } => self.job_cancel(job),
@@ -290,7 +277,7 @@ impl Driver {
             self.timers.pop();
             match timer.what {
                 Due::Work(work) => self.work.push_back(work),
-                Due::Chain { index } => self.chain_timer(now, timer.at, index),
+                Due::Chain(id) => self.chain_timer(now, timer.at, id),
                 Due::Unpin(page) => self.end_thrash_pin(now, page),
                 Due::Tick => self.tick(now),
             }
@@ -446,7 +433,7 @@ impl Driver {
     pub fn is_quiet(&self) -> bool {
         let patient = |timer: &Reverse<Timer>| matches!(timer.0.what, Due::Work(_));
         !self.timers.iter().any(patient)
-            && self.chains.len() == self.idle_chains.len()
+            && self.chains.are_idle()
             && self.faults.len() == 0
             && self.requests.is_empty()
             && self.commands.is_empty()

@@ -21,6 +21,7 @@ mod mutation;
 pub mod placement;
 mod state;
 mod tables;
+mod waiting;
 
 pub use api::capability::{Capabilities, Transport};
 pub use api::command::{

@@ -35,7 +35,7 @@ impl Driver {
             return;
         };
         self.cards[card.0 as usize].running += 1;
-        self.loose(card, RingOp::Launch { job });
+        self.issue_detached(card, RingOp::Launch { job });
     }
 
     pub(crate) fn job_done(&mut self, job: JobId) {

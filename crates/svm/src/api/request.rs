@@ -16,13 +16,15 @@ use crate::Driver;
 use crate::api::command::{RingOp, Run};
 use crate::api::event::{Advice, Request};
 use crate::api::reply::{Outcome, Reply, RequestError};
-use crate::faults::open::Work;
-use crate::faults::serve::{OpenPart, Plan};
-use crate::migration::chain::{End, Fill, Part, Transition};
+use crate::migration::chain::{Part, Purpose, cut_runs};
+use crate::migration::chains::ChainId;
+use crate::migration::plan::{OpenPart, Plan};
+use crate::migration::transition::{End, Fill, Transition};
 use crate::mutation::Mutation;
 use crate::placement::Action;
 use crate::tables::page::{PageEntry, PageState, flag};
 use crate::tables::space::Hint;
+use crate::waiting::{Obstacle, Until, Work};
 
 /// A request that is under way.
 #[derive(Debug, Serialize, Deserialize)]
@@ -68,12 +70,8 @@ pub(crate) struct Pin {
 enum Walk {
     /// These pages are ready; there may be more.
     Ready(Plan, u64),
-    /// The next page is held by this chain.
-    Held(u32),
-    /// The next page is claimed by an older group.
-    Claimed(usize),
-    /// The next page is being poisoned.
-    Poisoning,
+    /// The next page cannot be planned before.
+    Wait(Until),
     /// Nothing is left.
     End,
     /// It cannot go on.
@@ -385,7 +383,7 @@ impl Driver {
         self.table.get_mut(page).directory.map(agent, rights);
         let runs = [Run { page, count: 1, src: frame, dst: frame }].as_slice().into();
         let op = RingOp::Map { runs, memory, rights };
-        self.loose(card, op);
+        self.issue_detached(card, op);
     }
 
     fn protect(
@@ -414,9 +412,7 @@ impl Driver {
                         return;
                     }
                 }
-                Walk::Held(chain) => return self.wait_on(chain, Work::Request(id)),
-                Walk::Claimed(at) => return self.claims[at].waiters.push(Work::Request(id)),
-                Walk::Poisoning => return self.poison_waiters.push(Work::Request(id)),
+                Walk::Wait(until) => return self.park(Work::Request(id), until),
                 Walk::End => return self.finish_request(id),
                 Walk::Failed(error) => return self.request_failed(id, error),
             }
@@ -444,19 +440,11 @@ impl Driver {
                 break;
             }
             let entry = *self.table.get(page);
-            let held = entry.state == PageState::Moving;
-            let claim = if held { None } else { self.claimed(page, None) };
-            if held || claim.is_some() {
+            if let Err(Obstacle::Wait(until)) = self.may_plan(page, &entry, None) {
                 if seen > 0 {
                     break;
                 }
-                return claim.map_or(Walk::Held(entry.chain), Walk::Claimed);
-            }
-            if self.is_being_poisoned(page, &entry) {
-                if seen > 0 {
-                    break;
-                }
-                return Walk::Poisoning;
+                return Walk::Wait(until);
             }
             // Neighbours are mostly alike: what was found for one holds for the next.
             let transition = match alike.filter(|(like, _)| entry.is_like(like)) {
@@ -483,7 +471,7 @@ impl Driver {
     /// touched their block.
     fn is_passed(&self, kind: RequestKind, range: PageRange) -> bool {
         let passes = matches!(kind, RequestKind::Free | RequestKind::Trim | RequestKind::Protect);
-        passes && self.claims.is_empty() && range.start.0 % BLOCK_PAGES == 0 && {
+        passes && self.reservations.is_empty() && range.start.0 % BLOCK_PAGES == 0 && {
             let block = PageRange::new(range.start, range.count.min(BLOCK_PAGES));
             self.table.untouched_pages(block) > 0
         }
@@ -635,7 +623,7 @@ impl Driver {
         if let Some(card) = part.transition.needs_frames() {
             let room = self.room(card);
             if part.pages > room {
-                let behind = crate::migration::chain::cut_runs(&mut part.runs, room);
+                let behind = cut_runs(&mut part.runs, room);
                 left = behind.first().map(|run| run.page);
                 missing = Some((card, part.pages - room));
                 part.pages = room;
@@ -646,23 +634,18 @@ impl Driver {
             if !self.has_idle_chain() {
                 left = part.runs.first().map(|run| run.page);
                 self.give_frames_back(&part.transition, &part.runs);
-                self.await_chain(Work::Request(id));
+                self.park(Work::Request(id), Until::IdleChain);
                 break;
             }
             let most = self.chain_limit(&part.transition, part.pages);
-            let behind = crate::migration::chain::cut_runs(&mut part.runs, most);
+            let behind = cut_runs(&mut part.runs, most);
             let runs = std::mem::replace(&mut part.runs, behind);
             part.pages = part.pages.saturating_sub(most);
             if let Some(request) = self.requests.get_mut(&id) {
                 request.chains += 1;
             }
-            self.start_chain(
-                now,
-                vec![Part::new(part.transition, runs)],
-                Vec::new(),
-                Some(id),
-                None,
-            );
+            let purpose = Purpose { request: Some(id), ..Purpose::default() };
+            self.start_chain(now, vec![Part::new(part.transition, runs)], purpose);
         }
         if let Some((card, missing)) = missing.filter(|_| !self.is_prefetch(id)) {
             self.wait_for_frames(now, card, missing, std::iter::once(Work::Request(id)));
@@ -671,8 +654,8 @@ impl Driver {
     }
 
     /// A chain of a request has ended well.
-    pub(crate) fn request_progress(&mut self, id: RequestId, chain: u32) {
-        let parts = &self.chains[chain as usize].parts;
+    pub(crate) fn request_progress(&mut self, id: RequestId, chain: ChainId) {
+        let parts = &self.chains[chain].parts;
         let moved: u64 = parts
             .iter()
             .filter(|part| part.transition.fill != Fill::Nothing)
@@ -703,14 +686,19 @@ impl Driver {
     }
 
     /// The chain of a request was rolled back.
-    pub(crate) fn request_rolled_back(&mut self, id: RequestId, chain: u32, error: RequestError) {
+    pub(crate) fn request_rolled_back(
+        &mut self,
+        id: RequestId,
+        chain: ChainId,
+        error: RequestError,
+    ) {
         let Some(request) = self.requests.get_mut(&id) else { return };
         request.chains -= 1;
         request.attempts = request.attempts.saturating_add(1);
         let again = matches!(request.kind, RequestKind::Free | RequestKind::Protect);
         let spent = request.attempts >= self.config.limits.attempts;
         if again && (!spent || self.mutated.on(Mutation::RetryForever)) {
-            let parts = self.chains[chain as usize].parts.iter();
+            let parts = self.chains[chain].parts.iter();
             request.left.extend(parts.flat_map(|part| part.runs.iter().map(Run::pages)));
             return self.work.push_back(Work::Request(id));
         }
@@ -729,7 +717,7 @@ impl Driver {
             return;
         };
         if request.destination().is_some() {
-            self.wake_waiting();
+            self.wake_for_room();
         }
         let OpenRequest { kind, whole, pages_moved, error, .. } = request;
         match (kind, error) {
@@ -739,12 +727,12 @@ impl Driver {
             }
             (RequestKind::Alloc, None) => {
                 self.table.update(whole, |entry| entry.set(flag::DOOMED, false));
-                self.work.extend(self.poison_waiters.drain(..));
+                self.wake(Until::Poisoned);
                 self.reply(id, Ok(Outcome::Allocated(whole)));
             }
             (RequestKind::Alloc, Some(error)) => {
                 self.remove_object(whole);
-                self.work.extend(self.poison_waiters.drain(..));
+                self.wake(Until::Poisoned);
                 self.reply(id, Err(error));
             }
             (RequestKind::Pin(at), Some(error)) => {

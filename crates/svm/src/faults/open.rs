@@ -1,13 +1,12 @@
-//! Faults that are open, and work that waits to be planned.
+//! The faults of cards that are open.
 
-use farside_types::{Access, AgentId, CardId, FaultId, PageNo, PageRange, Reason, RequestId};
+use farside_types::{CardId, FaultId, PageNo};
 use serde::{Deserialize, Serialize};
 
 use crate::api::event::Need;
-use crate::placement::Action;
 
 /// Names an open fault; stale after it was answered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub(crate) struct FaultKey {
     pub(crate) slot: u32,
     pub(crate) life: u32,
@@ -92,42 +91,4 @@ impl Faults {
             .collect();
         keys.into_iter().filter_map(|key| self.close(key)).collect()
     }
-}
-
-/// A thread of the program that stands at a page.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) struct HostFault {
-    pub(crate) page: PageNo,
-    pub(crate) access: Access,
-    /// Chains for it that failed.
-    pub(crate) attempts: u8,
-}
-
-impl HostFault {
-    /// The same, after one more failure.
-    pub(crate) fn failed(self) -> HostFault {
-        HostFault { attempts: self.attempts.saturating_add(1), ..self }
-    }
-}
-
-/// Threads of the program that stand at a page.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Standing {
-    /// The strongest access among them.
-    pub(crate) access: Access,
-    /// Number of the latest fault.
-    pub(crate) newest: u64,
-}
-
-/// Something to be planned, now or when what it waits for has happened. Holds nothing meanwhile.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub(crate) enum Work {
-    /// An open fault of a card.
-    Fault(FaultKey),
-    /// A thread of the program stands at a page.
-    HostFault(HostFault),
-    /// The next pages of a request.
-    Request(RequestId),
-    /// Pages that the driver itself wants moved or mapped.
-    Move { range: PageRange, agent: AgentId, action: Action, reason: Reason },
 }

@@ -2,13 +2,14 @@
 //! decisions that reach further than their page.
 
 use farside_types::{
-    Access, AgentId, AgentSet, BLOCK_PAGES, CardId, GROUP_PAGES, PageNo, PageRange, Reason, Time,
+    Access, AgentId, AgentSet, BLOCK_PAGES, CardId, GROUP_PAGES, PageNo, PageRange, Reason,
 };
 
 use crate::Driver;
-use crate::faults::serve::Plan;
-use crate::migration::chain::{Fill, Transition, tidy};
-use crate::placement::{Action, Proposal, Scope};
+use crate::migration::chain::tidy;
+use crate::migration::plan::Plan;
+use crate::migration::transition::{Fill, Transition};
+use crate::placement::{Action, Scope};
 use crate::tables::page::{PageEntry, PageState, flag};
 
 impl Driver {
@@ -136,7 +137,7 @@ impl Driver {
         let held = if access.is_write() { directory.writers() } else { directory.mappers() };
         !(busy || stays || fought || held.contains(agent))
             && self.refusal(entry, agent, Access::Read).is_none()
-            && self.claimed(page, None).is_none()
+            && self.reserved(page, None).is_none()
     }
 
     /// Whether one of `agents` is a card that runs a kernel.
@@ -178,43 +179,6 @@ impl Driver {
             }
         }
         tidy_prefetched(plan);
-    }
-
-    /// A card's accesses to a group reached the threshold: the scheme decides.
-    pub(crate) fn counter_notice(&mut self, now: Time, card: CardId, pages: PageRange, count: u32) {
-        let agent = card.agent();
-        let view = crate::placement::CounterView { now, pages, agent, count };
-        for decision in self.placement.on_counter(&view) {
-            let range = match decision.scope {
-                Scope::Page | Scope::Group => pages,
-                Scope::Range(range) => range,
-                Scope::Object => {
-                    self.space.holding(pages.start).map_or(pages, |object| object.range)
-                }
-            };
-            let (action, reason) = (decision.action, decision.reason);
-            self.work.push_back(crate::faults::open::Work::Move { range, agent, action, reason });
-        }
-    }
-
-    /// The scheme's tick.
-    pub(crate) fn tick(&mut self, now: Time) {
-        let proposals = self.placement.on_tick(now);
-        self.take_proposals(proposals);
-        self.arm_tick();
-    }
-
-    /// Moves that the scheme wants by itself.
-    pub(crate) fn take_proposals(&mut self, proposals: Vec<Proposal>) {
-        for Proposal { pages, to, reason } in proposals {
-            let (agent, action) = (to.agent(), Action::Migrate);
-            self.work.push_back(crate::faults::open::Work::Move {
-                range: pages,
-                agent,
-                action,
-                reason,
-            });
-        }
     }
 }
 

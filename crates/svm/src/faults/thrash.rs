@@ -9,9 +9,8 @@ use farside_types::{Access, AgentId, AgentSet, PageNo, Reason, Time};
 
 use crate::Driver;
 use crate::driver::Due;
-use crate::faults::serve::Plan;
-use crate::migration::chain::Transition;
-use crate::migration::plan::location;
+use crate::migration::plan::Plan;
+use crate::migration::transition::{Transition, location};
 use crate::placement::{Action, Decision};
 use crate::tables::page::{PageEntry, PageState, flag};
 

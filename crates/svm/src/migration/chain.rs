@@ -15,136 +15,16 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use farside_types::{
-    AgentId, AgentSet, CardId, CommandId, FrameNo, MemoryId, MemorySet, PageNo, Reason, RequestId,
-    Rights, Time,
+    AgentId, CardId, CommandId, FrameNo, MemoryId, MemorySet, PageNo, RequestId, Time,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::api::command::{Executor, FaultIds, Phase, Run, Runs};
 use crate::api::event::StepErrorKind;
-use crate::faults::open::{FaultKey, HostFault, Work};
+use crate::faults::host::HostFault;
+use crate::faults::open::FaultKey;
 use crate::migration::stop::Holder;
-
-/// What is the same for all pages of a part: where they were, where they will be, and what has to
-/// happen in between.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) struct Transition {
-    /// Valid copies before.
-    pub(crate) before: MemorySet,
-    /// Main location before; meaningless if `before` is empty.
-    pub(crate) from: MemoryId,
-    /// Valid copies afterwards.
-    pub(crate) after: MemorySet,
-    /// Main location afterwards.
-    pub(crate) owner: MemoryId,
-    /// How the destination gets its bytes.
-    pub(crate) fill: Fill,
-    /// The memory that is filled, and that `agent` maps.
-    pub(crate) at: MemoryId,
-    /// Who gets a mapping, with which rights.
-    pub(crate) map: Option<(AgentId, Rights)>,
-    /// Who loses its mapping first.
-    pub(crate) stop: AgentSet,
-    /// Who loses the right to write first.
-    pub(crate) demote: AgentSet,
-    /// What becomes of the pages at the end.
-    pub(crate) end: End,
-    /// The copies of others go, so that one is left: it counts as a move, as a copy does.
-    pub(crate) collapses: bool,
-    /// It makes room on a full card: its pages count as room to come until it has ended, and are no
-    /// victims again once it has failed twice.
-    pub(crate) makes_room: bool,
-    /// Why.
-    pub(crate) reason: Reason,
-    /// What the statistics count it as. Nothing is decided by it.
-    pub(crate) label: Label,
-}
-
-/// How the destination gets its bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum Fill {
-    /// It has them.
-    Nothing,
-    /// Zeros.
-    Zero,
-    /// From the main location.
-    Copy,
-}
-
-/// What becomes of the pages at the end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum End {
-    /// They are in the state that their copies say.
-    Settle,
-    /// They are freed.
-    Free,
-    /// The host's frame is given back; the copies stay.
-    ReleaseHost,
-}
-
-/// What the statistics count a transition as.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub(crate) enum Label {
-    /// The only location changed.
-    Migration,
-    /// One more copy.
-    Duplication,
-    /// A write took the other copies away.
-    Collapse,
-    /// Mapped over the bus.
-    RemoteMap,
-    /// Left a full card.
-    Eviction,
-    /// Only rights or mappings changed.
-    Rights,
-}
-
-impl Transition {
-    /// One that leaves everything as it is, for pages with these copies.
-    pub(crate) fn unchanged(before: MemorySet, from: MemoryId, reason: Reason) -> Transition {
-        Transition {
-            before,
-            from,
-            after: before,
-            owner: from,
-            fill: Fill::Nothing,
-            at: from,
-            map: None,
-            stop: AgentSet::EMPTY,
-            demote: AgentSet::EMPTY,
-            end: End::Settle,
-            collapses: false,
-            makes_room: false,
-            reason,
-            label: Label::Rights,
-        }
-    }
-
-    /// Whether bytes come to be where none were valid.
-    pub(crate) fn fills(&self) -> bool {
-        self.fill != Fill::Nothing
-    }
-
-    /// Whether what is filled becomes the main location: nobody keeps a mapping of the old one.
-    pub(crate) fn relocates(&self) -> bool {
-        self.fills() && self.at == self.owner
-    }
-
-    /// Whether somebody maps the page through a memory that is not its own.
-    pub(crate) fn maps_remotely(&self) -> bool {
-        self.map.is_some_and(|(agent, _)| agent.home() != self.at)
-    }
-
-    /// Memories that lose their copy.
-    pub(crate) fn dropped(&self) -> MemorySet {
-        self.before.minus(self.after)
-    }
-
-    /// The card whose frames the part needs, if any.
-    pub(crate) fn needs_frames(&self) -> Option<CardId> {
-        if self.fills() { self.at.card() } else { None }
-    }
-}
+use crate::migration::transition::Transition;
 
 /// Pages with one transition.
 #[derive(Serialize, Deserialize)]
@@ -265,6 +145,23 @@ pub(crate) enum FailedStep {
     Map,
 }
 
+/// Whom a chain is for.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Purpose {
+    /// Faults of a card that it answers.
+    pub(crate) faults: Vec<FaultKey>,
+    /// The host fault that it answers.
+    pub(crate) host: Option<HostFault>,
+    /// The request that it is a part of.
+    pub(crate) request: Option<RequestId>,
+}
+
+impl Purpose {
+    pub(crate) fn of_faults(faults: Vec<FaultKey>) -> Purpose {
+        Purpose { faults, ..Purpose::default() }
+    }
+}
+
 /// The migration of some pages.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Chain {
@@ -272,12 +169,7 @@ pub(crate) struct Chain {
     pub(crate) stage: Stage,
     pub(crate) parts: Vec<Part>,
     pub(crate) pending: Vec<Pending>,
-    /// What came for these pages meanwhile.
-    pub(crate) waiters: Vec<Work>,
-    /// Faults that this chain answers.
-    pub(crate) faults: Vec<FaultKey>,
-    /// The request it is a part of.
-    pub(crate) request: Option<RequestId>,
+    pub(crate) purpose: Purpose,
     pub(crate) deadline: Option<Time>,
     /// When the slot's timer is due; a slot has one at most, so that the heap of timers is bounded.
     pub(crate) armed: Option<Time>,
@@ -294,8 +186,6 @@ pub(crate) struct Chain {
     pub(crate) bounce: Option<u8>,
     /// Number of the last host fault that was known when pages were mapped for the CPU.
     pub(crate) host_faults: u64,
-    /// The host fault that this chain answers.
-    pub(crate) host: Option<HostFault>,
 }
 
 impl Chain {
@@ -305,9 +195,7 @@ impl Chain {
             stage: Stage::Idle,
             parts: Vec::new(),
             pending: Vec::new(),
-            waiters: Vec::new(),
-            faults: Vec::new(),
-            request: None,
+            purpose: Purpose::default(),
             deadline: None,
             armed: None,
             failure: None,
@@ -318,8 +206,29 @@ impl Chain {
             hops: VecDeque::new(),
             bounce: None,
             host_faults: 0,
-            host: None,
         }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.stage == Stage::Idle
+    }
+
+    /// It begins.
+    pub(crate) fn begin(&mut self, parts: Vec<Part>, purpose: Purpose) {
+        self.stage = Stage::Setup;
+        self.parts = parts;
+        self.purpose = purpose;
+    }
+
+    /// It has ended: its slot is as new, in its next life.
+    pub(crate) fn end(&mut self) {
+        let pending = std::mem::take(&mut self.pending);
+        *self = Chain {
+            epoch: self.epoch.wrapping_add(1),
+            pending,
+            armed: self.armed,
+            ..Chain::idle()
+        };
     }
 
     /// Notes why it fails; the first reason counts.

@@ -15,12 +15,14 @@ use crate::Driver;
 use crate::api::command::{FaultIds, Header, HostOp, Order, Phase, RingOp, Run, Runs, Wait};
 use crate::api::event::{StepError, StepErrorKind};
 use crate::api::reply::Reply;
+use crate::migration::chains::ChainId;
 use crate::mutation::Mutation;
 use crate::tables::page::flag;
+use crate::waiting::Until;
 
 /// A command of no chain that is not answered.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Loose {
+pub(crate) struct Detached {
     command: CommandId,
     what: What,
     /// How often it has failed.
@@ -38,7 +40,7 @@ enum What {
 
 impl Driver {
     /// Issues a command of a card that no chain waits for.
-    pub(crate) fn loose(&mut self, card: CardId, op: RingOp) {
+    pub(crate) fn issue_detached(&mut self, card: CardId, op: RingOp) {
         let what = match &op {
             RingOp::Resume { .. } | RingOp::Cancel { .. } => What::Answer(card, op.clone()),
             RingOp::Unmap { runs } => What::Unmap(card, runs.clone()),
@@ -46,36 +48,36 @@ impl Driver {
             RingOp::Map { .. } | RingOp::Protect { .. } => What::Map(card),
         };
         self.stats.posted_commands += 1;
-        self.issue_loose(Order::Ring(card, op), what, 0);
+        self.send_detached(Order::Ring(card, op), what, 0);
     }
 
-    fn issue_loose(&mut self, order: Order, what: What, failures: u8) {
-        let id = self.command_id(crate::migration::migrate::LOOSE);
+    fn send_detached(&mut self, order: Order, what: What, failures: u8) {
+        let id = self.command_id(ChainId::DETACHED);
         let (epoch, wait, phase) = (farside_types::Epoch(0), Wait::Posted, Phase::Finalize);
         let reason = Reason::Demand;
         self.commands.push_back(order.with(Header { id, epoch, wait, phase, reason }));
-        self.loose.push_back(Loose { command: id, what, failures });
+        self.detached.push_back(Detached { command: id, what, failures });
     }
 
     /// A command of no chain was answered.
-    pub(crate) fn loose_done(&mut self, command: CommandId, result: Result<(), StepError>) {
+    pub(crate) fn detached_done(&mut self, command: CommandId, result: Result<(), StepError>) {
         // Rings answer in order, so it is one of the first.
-        let Some(at) = self.loose.iter().position(|loose| loose.command == command) else {
+        let Some(at) = self.detached.iter().position(|detached| detached.command == command) else {
             self.stats.late_completions += 1;
             return;
         };
-        let Some(Loose { what, failures, .. }) = self.loose.remove(at) else { return };
+        let Some(Detached { what, failures, .. }) = self.detached.remove(at) else { return };
         match result {
-            Ok(()) => self.loose_succeeded(what),
-            Err(error) => self.loose_failed(what, failures + 1, error.kind),
+            Ok(()) => self.detached_succeeded(what),
+            Err(error) => self.detached_failed(what, failures + 1, error.kind),
         }
     }
 
-    fn loose_succeeded(&mut self, what: What) {
+    fn detached_succeeded(&mut self, what: What) {
         match what {
             What::Poison(page) => {
                 self.table.get_mut(page).directory.unmap(AgentSet::only(AgentId::CPU));
-                self.work.extend(self.poison_waiters.drain(..));
+                self.wake(Until::Poisoned);
             }
             What::Map(card) => self.map_answered(card, true),
             What::Unmap(card, runs) => {
@@ -85,7 +87,7 @@ impl Driver {
         }
     }
 
-    fn loose_failed(&mut self, what: What, failures: u8, kind: StepErrorKind) {
+    fn detached_failed(&mut self, what: What, failures: u8, kind: StepErrorKind) {
         if self.mutated.on(Mutation::ForgetFailedAnswers) {
             return;
         }
@@ -93,7 +95,7 @@ impl Driver {
         match what {
             What::Poison(page) if spent => {
                 // Whoever wants the page meanwhile is not to wait as well.
-                self.work.extend(self.poison_waiters.drain(..));
+                self.wake(Until::Poisoned);
                 self.replies.push_back(Reply::ThreadsStuck { page, kind });
             }
             What::Poison(page) => self.issue_poison(page, failures),
@@ -107,7 +109,7 @@ impl Driver {
                 if kind == StepErrorKind::CardGone || self.is_dead(card.memory()) => {}
             What::Answer(card, op) if !spent => {
                 let order = Order::Ring(card, op.clone());
-                self.issue_loose(order, What::Answer(card, op), failures);
+                self.send_detached(order, What::Answer(card, op), failures);
             }
             What::Answer(card, _) | What::Unmap(card, _) => self.distrust(card),
         }
@@ -115,7 +117,7 @@ impl Driver {
 
     /// An answer to faults failed that a chain had given: it is given again.
     pub(crate) fn answer_failed(&mut self, card: CardId, faults: FaultIds, kind: StepErrorKind) {
-        self.loose_failed(What::Answer(card, RingOp::Resume { faults }), 1, kind);
+        self.detached_failed(What::Answer(card, RingOp::Resume { faults }), 1, kind);
     }
 
     /// A card has inserted translations, or failed to. Without them it faults again, and is given
@@ -132,7 +134,7 @@ impl Driver {
     /// The program's accesses to `page` end with an error, until the page is next moved or mapped,
     /// or allocated anew.
     pub(crate) fn poison(&mut self, page: PageNo) {
-        self.standing.remove(&page);
+        self.blocked.remove(&page);
         if !self.config.arena.contains(page) {
             return;
         }
@@ -145,7 +147,7 @@ impl Driver {
         let frame = self.table.host_frame(page);
         let runs = [Run { page, count: 1, src: frame, dst: frame }].as_slice().into();
         let order = Order::Host(HostOp::Poison { runs });
-        self.issue_loose(order, What::Poison(page), failures);
+        self.send_detached(order, What::Poison(page), failures);
     }
 
     /// Whether the command that poisons `page` is still out. The host's commands have no order
@@ -155,13 +157,14 @@ impl Driver {
         page: PageNo,
         entry: &crate::tables::page::PageEntry,
     ) -> bool {
-        let poisons = |loose: &Loose| matches!(loose.what, What::Poison(other) if other == page);
-        entry.has(flag::POISONED) && self.loose.iter().any(poisons)
+        let poisons =
+            |detached: &Detached| matches!(detached.what, What::Poison(other) if other == page);
+        entry.has(flag::POISONED) && self.detached.iter().any(poisons)
     }
 
     /// A card is gone: what it was told by nobody's chain is answered by nobody.
-    pub(crate) fn forget_loose(&mut self, card: CardId) {
-        self.loose.retain(|loose| match loose.what {
+    pub(crate) fn forget_detached(&mut self, card: CardId) {
+        self.detached.retain(|detached| match detached.what {
             What::Answer(on, _) | What::Map(on) | What::Unmap(on, _) => on != card,
             What::Poison(_) | What::Launch(_) => true,
         });

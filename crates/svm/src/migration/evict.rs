@@ -17,17 +17,17 @@ use farside_types::{CancelReason, CardId, FrameNo, PageNo, PageRange, Time};
 use crate::Driver;
 use crate::api::command::Run;
 use crate::api::event::Need;
-use crate::faults::open::{OpenFault, Work};
-use crate::faults::serve::Plan;
-use crate::migration::chain::Stage;
+use crate::faults::open::OpenFault;
+use crate::migration::plan::Plan;
 use crate::mutation::Mutation;
 use crate::tables::page::{PageEntry, PageState, flag};
+use crate::waiting::{Until, Work};
 
 impl Driver {
     /// Frames of `card` that a newcomer may take: none while others wait for some.
     pub(crate) fn room(&self, card: CardId) -> u32 {
-        let state = &self.cards[card.0 as usize];
-        if state.waiting.is_empty() { state.frames.free() } else { 0 }
+        let first = self.waiting.is_empty(Until::Frames(card));
+        if first { self.cards[card.0 as usize].frames.free() } else { 0 }
     }
 
     /// Takes frames for all pages of `runs`; the caller has made sure that there are as many.
@@ -62,12 +62,10 @@ impl Driver {
         pages: u32,
         work: impl Iterator<Item = Work>,
     ) {
-        let state = &mut self.cards[card.0 as usize];
         for item in work {
-            if !state.waiting.contains(&item) {
-                state.waiting.push_back(item);
-            }
+            self.park(item, Until::Frames(card));
         }
+        let state = &self.cards[card.0 as usize];
         let coming = state.frames.free() + state.evicting;
         if pages > coming {
             self.evict(now, card, pages - coming, None);
@@ -148,7 +146,7 @@ impl Driver {
             self.table.get_mut(page).set(flag::REFERENCED, false);
             return false;
         }
-        let waiting = self.cards[card.0 as usize].waiting.iter();
+        let waiting = self.waiting.queue(Until::Frames(card));
         match first {
             None => {
                 let mut groups = waiting.filter_map(|work| self.waiting_fault(work));
@@ -159,14 +157,14 @@ impl Driver {
                 let own = self.serial_of(id).saturating_add(1);
                 !self.is_requested(page, card.memory(), own)
             }
-            Some(work) => !self.waiting_fault(&work).is_some_and(|group| group.needs(page)),
+            Some(work) => !self.waiting_fault(work).is_some_and(|group| group.needs(page)),
         }
     }
 
     /// The fault, if a grouped one, that waits for room.
-    fn waiting_fault(&self, work: &Work) -> Option<&OpenFault> {
+    fn waiting_fault(&self, work: Work) -> Option<&OpenFault> {
         let Work::Fault(key) = work else { return None };
-        self.faults.get(*key).filter(|fault| matches!(fault.need, Need::Group(_)))
+        self.faults.get(key).filter(|fault| matches!(fault.need, Need::Group(_)))
     }
 
     /// Frames of `card` that cannot be freed for a request about `range`: what is in them is pinned,
@@ -186,13 +184,15 @@ impl Driver {
     /// Faults come before requests, older requests before younger ones: nobody then waits for
     /// somebody behind it.
     fn oldest_first(&mut self, card: CardId) {
-        let waiting = &self.cards[card.0 as usize].waiting;
-        let age = |work: &Work| match work {
-            Work::Request(id) => self.serial_of(*id),
+        let age = |work| match work {
+            Work::Request(id) => self.serial_of(id),
             _ => 0,
         };
-        let Some(first) = (0..waiting.len()).min_by_key(|&at| age(&waiting[at])) else { return };
-        self.cards[card.0 as usize].waiting.swap(0, first);
+        let waiting = self.waiting.queue(Until::Frames(card));
+        let oldest = waiting.enumerate().min_by_key(|&(_, work)| age(work));
+        if let Some((at, _)) = oldest {
+            self.waiting.prefer(at, Until::Frames(card));
+        }
     }
 
     /// Whether older requests bring pages to `card` and wait for something else: they end, and
@@ -217,37 +217,32 @@ impl Driver {
     fn starve(&mut self, now: Time, card: CardId) {
         let memory = card.memory();
         let busy = self.chains.iter().any(|chain| {
-            chain.stage != Stage::Idle
+            !chain.is_idle()
                 && chain.parts.iter().any(|part| {
                     let transition = &part.transition;
                     transition.before.contains(memory) || transition.after.contains(memory)
                 })
         });
         let idle = self.has_idle_chain();
-        let state = &mut self.cards[card.0 as usize];
+        let state = &self.cards[card.0 as usize];
         if busy || state.evicting > 0 || !idle {
             return;
         }
-        let group = match state.waiting.front() {
-            Some(Work::Fault(key)) => {
-                self.faults.get(*key).is_some_and(|fault| matches!(fault.need, Need::Group(_)))
-            }
-            _ => false,
-        };
+        let until = Until::Frames(card);
+        let group =
+            self.waiting.first(until).is_some_and(|work| self.waiting_fault(work).is_some());
         if !group && state.frames.free() > 0 {
-            let waiting = std::mem::take(&mut state.waiting);
-            self.work.extend(waiting);
-            return;
+            return self.wake(until);
         }
         self.oldest_first(card);
-        let first = self.cards[card.0 as usize].waiting.front().copied();
+        let first = self.waiting.first(until);
         let comes = self.evict(now, card, 1, first)
             || self.elders_go_on(card, first)
             || self.is_being_emptied(card);
         if first.is_none() || comes {
             return;
         }
-        match self.cards[card.0 as usize].waiting.pop_front() {
+        match self.waiting.pop(until) {
             Some(Work::Fault(key)) => self.cancel(key, CancelReason::OutOfMemory),
             Some(Work::Request(id)) => {
                 let range = self.requests.get(&id).map_or_else(Default::default, |r| r.whole);
@@ -260,7 +255,6 @@ impl Driver {
             }
             _ => {}
         }
-        let rest = std::mem::take(&mut self.cards[card.0 as usize].waiting);
-        self.work.extend(rest);
+        self.wake(until);
     }
 }

@@ -9,9 +9,11 @@ use crate::api::command::{Executor, RingOp, Run};
 use crate::api::event::{StepError, StepErrorKind};
 use crate::faults::open::FaultKey;
 use crate::migration::chain::{Chain, Pending, Stage};
+use crate::migration::transition::displaced;
 use crate::tables::frames::Frames;
 use crate::tables::page::{PageState, flag};
 use crate::tables::residency::Residency;
+use crate::waiting::Until;
 
 /// Something that cards which did not answer in time may still write. It is out of use until each
 /// of them is reset, or gone.
@@ -45,7 +47,7 @@ impl Driver {
     fn clear_suspect(&mut self, now: Time, memory: MemoryId) {
         self.stuck = self.stuck.without(memory);
         self.distrusted = self.distrusted.without(memory);
-        for chain in &mut self.chains {
+        for chain in self.chains.iter_mut() {
             chain.suspects = chain.suspects.without(memory);
         }
         let mut freed = Vec::new();
@@ -74,7 +76,7 @@ impl Driver {
                 }
             }
         }
-        self.wake_waiting();
+        self.wake_for_room();
     }
 
     /// The card and its memory are gone for good.
@@ -92,7 +94,7 @@ impl Driver {
         self.dead = self.dead.with(memory);
         self.drop_jobs(card);
         self.faults.close_card(card);
-        self.drop_stale_claims();
+        self.end_stale_reservations();
         self.clear_suspect(now, memory);
         self.answer_for(now, card);
         let resident: Vec<PageRange> = self.cards[card.0 as usize].residency.iter().collect();
@@ -100,17 +102,16 @@ impl Driver {
             self.scrub(range);
         }
         self.drop_mapper(card);
-        self.forget_loose(card);
+        self.forget_detached(card);
         self.end_lingering();
         self.forget_card(card);
-        let waiting = std::mem::take(&mut self.cards[card.0 as usize].waiting);
-        self.work.extend(waiting);
+        self.wake(Until::Frames(card));
     }
 
     /// Commands that are out to a card that is gone are answered in its place.
     fn answer_for(&mut self, now: Time, card: CardId) {
         let mut orphans = Vec::new();
-        for chain in &self.chains {
+        for chain in self.chains.iter() {
             let epoch = farside_types::Epoch(chain.epoch);
             let of_card = |pending: &&Pending| involves(pending.executor, card);
             orphans.extend(chain.pending.iter().filter(of_card).map(|p| (p.command, epoch)));
@@ -121,15 +122,15 @@ impl Driver {
         }
     }
 
-    fn drop_stale_claims(&mut self) {
+    fn end_stale_reservations(&mut self) {
         let stale: Vec<FaultKey> = self
-            .claims
+            .reservations
             .iter()
-            .map(|claim| claim.key)
+            .map(|reservation| reservation.key)
             .filter(|&key| self.faults.get(key).is_none())
             .collect();
         for key in stale {
-            self.drop_claim(key);
+            self.end_reservation(key);
         }
     }
 
@@ -143,7 +144,7 @@ impl Driver {
             self.table.for_each_mut(range, |_, entry| entry.directory.unmap(gone));
         }
         self.late_stops.retain(|late| !late.is_of(card));
-        for chain in &mut self.chains {
+        for chain in self.chains.iter_mut() {
             chain.holders.retain(|holder| !holder.is(card.agent()));
         }
         self.cards[card.0 as usize].maps_failed = 0;
@@ -156,7 +157,7 @@ impl Driver {
         state.residency = Residency::new(self.config.arena.start);
         state.replicas.clear();
         self.quarantine.retain(|entry| !matches!(entry.held, Held::Frames(on, ..) if on == card));
-        for chain in &mut self.chains {
+        for chain in self.chains.iter_mut() {
             chain.release.retain(|(on, ..)| *on != card);
         }
     }
@@ -217,11 +218,10 @@ impl Driver {
             _ => None,
         };
         let entry = *self.table.get(page);
-        let displaced =
-            crate::migration::plan::displaced(entry.directory.mappers(), &entry, left, first);
+        let elsewhere = displaced(entry.directory.mappers(), &entry, left, first);
         // They map a memory that is gone, which is no mapping of the page.
-        self.table.get_mut(page).directory.unmap(displaced);
-        self.invalidate(page, displaced);
+        self.table.get_mut(page).directory.unmap(elsewhere);
+        self.invalidate(page, elsewhere);
         let entry = self.table.get_mut(page);
         entry.directory.set_copies(left);
         if !left.contains(owner) {
@@ -242,7 +242,7 @@ impl Driver {
             if !self.is_dead(card.memory()) {
                 let runs = [Run { page, count: 1, src: frame, dst: frame }].as_slice().into();
                 let op = RingOp::Unmap { runs };
-                self.loose(card, op);
+                self.issue_detached(card, op);
             }
         }
     }

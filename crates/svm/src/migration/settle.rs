@@ -1,75 +1,55 @@
 //! Settling a chain: its pages enter their new state in page table, directory, residency maps and
 //! frames, and whoever waited goes on.
 
-use farside_types::{AgentId, AgentSet, CardId, MemoryId, PageNo, Reason, Time};
+use farside_types::{AgentId, AgentSet, CardId, MemoryId, Reason, Time};
 
 use crate::Driver;
 use crate::api::command::{FaultIds, Order, RingOp, Run, Wait};
 use crate::api::query::Moved;
-use crate::faults::open::Work;
-use crate::migration::chain::{End, Fill, Label, Part, Role, Transition};
+use crate::migration::chain::{Part, Role};
+use crate::migration::chains::ChainId;
+use crate::migration::transition::{End, Fill, Label, Transition};
 use crate::mutation::Mutation;
-use crate::tables::page::{NO_CHAIN, PageEntry, PageState, flag};
+use crate::tables::page::{PageEntry, PageState, flag};
+use crate::waiting::{Until, Work};
 
 impl Driver {
     /// The pages are in their new state; whoever waited goes on.
-    pub(crate) fn settle(&mut self, now: Time, index: u32) {
-        let parts = std::mem::take(&mut self.chains[index as usize].parts);
+    pub(crate) fn settle(&mut self, now: Time, id: ChainId) {
+        let parts = std::mem::take(&mut self.chains[id].parts);
         for (number, part) in parts.iter().enumerate() {
-            self.apply(now, index, number as u16, part);
+            self.apply(now, id, number as u16, part);
         }
-        self.chains[index as usize].parts = parts;
-        self.map_accessors(index);
-        self.finish_host_failure(index);
-        self.resume(index);
-        let request = self.chains[index as usize].request;
-        if let Some(id) = request {
-            self.request_progress(id, index);
+        self.chains[id].parts = parts;
+        self.map_accessors(id);
+        self.finish_host_failure(id);
+        self.resume(id);
+        let request = self.chains[id].purpose.request;
+        if let Some(request) = request {
+            self.request_progress(request, id);
         }
-        self.leave_pages(index);
+        self.leave_pages(id);
     }
 
     /// A mapping for the CPU failed: the bytes are on the host all the same; the thread that waits
     /// is served again, a bounded number of times. Some of the pages may have been mapped before it
     /// failed, so the CPU counts as one that maps them all.
-    fn finish_host_failure(&mut self, index: u32) {
-        let chain = &mut self.chains[index as usize];
+    fn finish_host_failure(&mut self, id: ChainId) {
+        let chain = &mut self.chains[id];
         if chain.failure.take().is_none() {
-            return self.let_threads_go(index);
+            return self.let_threads_go(id);
         }
-        chain.waiters.extend(chain.host.map(|host| Work::HostFault(host.failed())));
-    }
-
-    /// Threads that stood at pages before they were mapped for them go on. (Those that came while
-    /// it was under way are served again, to be sure.)
-    fn let_threads_go(&mut self, index: u32) {
-        if self.standing.is_empty() {
-            return;
-        }
-        let known = self.chains[index as usize].host_faults;
-        for part in &self.chains[index as usize].parts {
-            let Some((AgentId::CPU, rights)) = part.transition.map else { continue };
-            for run in part.runs.iter() {
-                let pages = self.standing.range(run.pages().start..run.pages().end());
-                let gone: Vec<PageNo> = pages
-                    .filter(|(_, standing)| {
-                        rights.allows(standing.access) && standing.newest <= known
-                    })
-                    .map(|(&page, _)| page)
-                    .collect();
-                for page in gone {
-                    self.standing.remove(&page);
-                }
-            }
+        if let Some(host) = chain.purpose.host {
+            self.park(Work::HostFault(host.failed()), Until::PagesFree(id));
         }
     }
 
     /// Enters a part's new state into the tables.
-    fn apply(&mut self, now: Time, index: u32, number: u16, part: &Part) {
+    fn apply(&mut self, now: Time, id: ChainId, number: u16, part: &Part) {
         let transition = part.transition;
-        let stayed = self.stayed(index, number);
+        let stayed = self.stayed(id, number);
         if transition.end == End::Free {
-            return self.apply_free(index, part, stayed);
+            return self.apply_free(id, part, stayed);
         }
         let replicas =
             transition.before.union(transition.after).iter().filter(|m| !m.is_host()).count() > 1
@@ -79,9 +59,9 @@ impl Driver {
                     && transition.before.len() > 1);
         for run in part.runs.iter() {
             if replicas {
-                self.move_frames_slowly(index, &transition, run);
+                self.move_frames_slowly(id, &transition, run);
             } else {
-                self.move_frames(index, &transition, run);
+                self.move_frames(id, &transition, run);
             }
             self.track_residency(&transition, run);
             self.enter_run(now, &transition, run, stayed);
@@ -91,17 +71,17 @@ impl Driver {
     }
 
     /// Frames of pages that have one card's frame at most before and after: by whole runs.
-    fn move_frames(&mut self, index: u32, transition: &Transition, run: &Run) {
+    fn move_frames(&mut self, id: ChainId, transition: &Transition, run: &Run) {
         if let Some(card) = transition.dropped().iter().find_map(MemoryId::card) {
             // The runs name the source's frames, unless they name what is mapped.
             let names_source = transition.fill == Fill::Copy || transition.map.is_none();
             let from = (names_source && transition.from.card() == Some(card)).then_some(run.src);
             match from {
-                Some(frame) => self.drop_frames(index, card, frame, run.count),
+                Some(frame) => self.drop_frames(id, card, frame, run.count),
                 None => {
                     for page in run.pages().pages() {
                         let frame = self.table.get(page).frame;
-                        self.drop_frames(index, card, frame, 1);
+                        self.drop_frames(id, card, frame, 1);
                     }
                 }
             }
@@ -109,15 +89,15 @@ impl Driver {
     }
 
     /// Who was to let go of a part's pages and did not, although the chain has gone on.
-    fn stayed(&self, index: u32, part: u16) -> AgentSet {
+    fn stayed(&self, id: ChainId, part: u16) -> AgentSet {
         if self.mutated.on(Mutation::LeaveUnconfirmed) {
             return AgentSet::EMPTY;
         }
-        self.chains[index as usize].stayed(part)
+        self.chains[id].stayed(part)
     }
 
     /// The pages of a freed allocation are nowhere.
-    fn apply_free(&mut self, index: u32, part: &Part, stayed: AgentSet) {
+    fn apply_free(&mut self, id: ChainId, part: &Part, stayed: AgentSet) {
         let transition = part.transition;
         for run in part.runs.iter() {
             for page in run.pages().pages() {
@@ -128,20 +108,31 @@ impl Driver {
                     };
                     let frame = self.frame_at(page, &entry, memory);
                     self.cards[card.0 as usize].replicas.remove(&self.table.index(page));
-                    self.drop_frames(index, card, frame, 1);
+                    self.drop_frames(id, card, frame, 1);
                 }
                 let flags = entry.flags & (flag::POISONED | flag::HOST_UNSAFE) | flag::DOOMED;
                 let state = PageState::Tombstone;
                 let directory = entry.directory.only(stayed);
-                *self.table.get_mut(page) =
-                    PageEntry { directory, flags, state, chain: NO_CHAIN, ..Default::default() };
+                *self.table.get_mut(page) = PageEntry {
+                    directory,
+                    flags,
+                    state,
+                    chain: ChainId::NONE,
+                    ..Default::default()
+                };
             }
             self.track_residency(&transition, run);
         }
     }
 
     /// A card's frames leave: they are reusable when the chain has been answered in full.
-    fn drop_frames(&mut self, index: u32, card: CardId, frame: farside_types::FrameNo, count: u32) {
+    fn drop_frames(
+        &mut self,
+        id: ChainId,
+        card: CardId,
+        frame: farside_types::FrameNo,
+        count: u32,
+    ) {
         if self.is_dead(card.memory()) {
             return;
         }
@@ -149,11 +140,11 @@ impl Driver {
             self.cards[card.0 as usize].frames.release(frame, count);
             return;
         }
-        self.chains[index as usize].let_go(card, frame, count);
+        self.chains[id].let_go(card, frame, count);
     }
 
     /// Frames of pages with several cards' copies: page by page.
-    fn move_frames_slowly(&mut self, index: u32, transition: &Transition, run: &Run) {
+    fn move_frames_slowly(&mut self, id: ChainId, transition: &Transition, run: &Run) {
         for (i, page) in run.pages().pages().enumerate() {
             let entry = *self.table.get(page);
             let page_index = self.table.index(page);
@@ -164,7 +155,7 @@ impl Driver {
                 let frame = self.frame_at(page, &entry, memory);
                 self.cards[card.0 as usize].replicas.remove(&page_index);
                 if !transition.after.contains(memory) {
-                    self.drop_frames(index, card, frame, 1);
+                    self.drop_frames(id, card, frame, 1);
                 } else if memory == transition.owner {
                     kept = Some(frame);
                 } else {
@@ -238,7 +229,7 @@ impl Driver {
                 entry.set(flag::HOST_BACKED, false);
             }
             entry.state = entry.settled_state();
-            entry.chain = NO_CHAIN;
+            entry.chain = ChainId::NONE;
             scrub |= !transition.after.and(dead).is_empty();
             frame = frame.offset(1);
         });
@@ -288,8 +279,8 @@ impl Driver {
     }
 
     /// Resumes the faults that the chain answers.
-    fn resume(&mut self, index: u32) {
-        let faults = std::mem::take(&mut self.chains[index as usize].faults);
+    fn resume(&mut self, id: ChainId) {
+        let faults = std::mem::take(&mut self.chains[id].purpose.faults);
         let mut card = None;
         let mut ids = Vec::with_capacity(faults.len());
         for key in faults {
@@ -300,15 +291,15 @@ impl Driver {
         }
         let Some(card) = card else { return };
         let faults: FaultIds = ids.into();
-        self.chains[index as usize].answer = Some(faults.clone());
+        self.chains[id].answer = Some(faults.clone());
         let order = Order::Ring(card, RingOp::Resume { faults });
-        self.issue(index, 0, Role::Answer, Wait::Posted, order);
+        self.issue(id, 0, Role::Answer, Wait::Posted, order);
     }
 
     /// Keeps mappings that were promised (advice `AccessedBy`) after a move.
-    fn map_accessors(&mut self, index: u32) {
-        for part in 0..self.chains[index as usize].parts.len() {
-            let part = &self.chains[index as usize].parts[part];
+    fn map_accessors(&mut self, id: ChainId) {
+        for part in 0..self.chains[id].parts.len() {
+            let part = &self.chains[id].parts[part];
             let hinted = self.table.get(part.first_page()).has(flag::HINTED);
             if !hinted || !part.transition.fills() || part.transition.end != End::Settle {
                 continue;

@@ -18,7 +18,9 @@ use crate::Driver;
 use crate::api::command::{Run, Runs};
 use crate::api::event::{StepError, StepErrorKind};
 use crate::api::reply::Reply;
-use crate::migration::chain::{Chain, End, FailedStep, Pending, Stage};
+use crate::migration::chain::{Chain, FailedStep, Pending, Stage};
+use crate::migration::chains::ChainId;
+use crate::migration::transition::End;
 use crate::mutation::Mutation;
 use crate::tables::page::{PageState, flag};
 
@@ -76,31 +78,31 @@ pub(crate) fn holding(holders: &[Holder], at: u64) -> AgentSet {
 
 impl Driver {
     /// The same, unless the rule is broken.
-    pub(crate) fn holders(&self, index: u32, part: u16) -> Vec<Holder> {
+    pub(crate) fn holders(&self, id: ChainId, part: u16) -> Vec<Holder> {
         if self.mutated.on(Mutation::LeaveUnconfirmed) {
             return Vec::new();
         }
-        self.chains[index as usize].holders(part)
+        self.chains[id].holders(part)
     }
 
     /// An agent did not do what it was told to: it may map the pages as before.
     pub(crate) fn stop_failed(
         &mut self,
-        index: u32,
+        id: ChainId,
         pending: Pending,
         agent: AgentId,
         error: StepError,
     ) {
         let Some(card) = agent.card() else {
             let done = error.pages_done;
-            return self.holds_on(index, pending.part, agent, done, error.kind);
+            return self.holds_on(id, pending.part, agent, done, error.kind);
         };
         if error.kind == StepErrorKind::CardGone {
             // Its tables are gone with it.
             return;
         }
-        self.suspect(index, pending.part, MemorySet::only(card.memory()));
-        let chain = &mut self.chains[index as usize];
+        self.suspect(id, pending.part, MemorySet::only(card.memory()));
+        let chain = &mut self.chains[id];
         let part = &chain.parts[pending.part as usize];
         let (runs, end) = (part.runs.clone(), part.transition.end);
         if matches!(chain.stage, Stage::Finalize | Stage::Closing) {
@@ -114,9 +116,9 @@ impl Driver {
         // One that did not answer has it in its ring still, and lets go before it does anything else.
         let late = error.kind == StepErrorKind::TimedOut;
         if !late || (writes && end != End::Free) {
-            return self.holds_on(index, pending.part, agent, 0, error.kind);
+            return self.holds_on(id, pending.part, agent, 0, error.kind);
         }
-        let chain = &mut self.chains[index as usize];
+        let chain = &mut self.chains[id];
         chain.suspects = chain.suspects.with(card.memory());
         chain.holders.push(Holder { part: pending.part, agent, done: 0 });
         if end == End::Free {
@@ -126,8 +128,8 @@ impl Driver {
 
     /// Notes that an agent has not let go of a part's pages, `done` of them left out, and that the
     /// chain cannot go on therefore.
-    fn holds_on(&mut self, index: u32, part: u16, agent: AgentId, done: u64, kind: StepErrorKind) {
-        let chain = &mut self.chains[index as usize];
+    fn holds_on(&mut self, id: ChainId, part: u16, agent: AgentId, done: u64, kind: StepErrorKind) {
+        let chain = &mut self.chains[id];
         chain.holders.push(Holder { part, agent, done });
         let page = nth_page(&chain.parts[part as usize].runs, done);
         let page = page.unwrap_or(chain.parts[part as usize].first_page());
@@ -135,8 +137,8 @@ impl Driver {
     }
 
     /// Tells the program that these cards do not answer.
-    pub(crate) fn suspect(&mut self, index: u32, part: u16, suspects: MemorySet) {
-        let part = self.chains[index as usize].parts.get(part as usize);
+    pub(crate) fn suspect(&mut self, id: ChainId, part: u16, suspects: MemorySet) {
+        let part = self.chains[id].parts.get(part as usize);
         let pages =
             part.and_then(|part| part.runs.first()).map_or_else(Default::default, Run::pages);
         for card in suspects.iter().filter_map(MemoryId::card) {

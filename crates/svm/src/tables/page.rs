@@ -3,6 +3,8 @@
 use farside_types::{AgentId, AgentSet, FrameNo, MemoryId, MemorySet, Rights, Span, Time};
 use serde::{Deserialize, Serialize};
 
+use crate::migration::chains::ChainId;
+
 /// The total state of a page (driver rule 1). Every page of the arena has exactly one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -131,8 +133,8 @@ pub(crate) struct PageEntry {
     pub(crate) directory: Directory,
     /// The frame in `owner`'s memory, where that is a card.
     pub(crate) frame: FrameNo,
-    /// The chain that holds the page while it is `Moving`; [`NO_CHAIN`] otherwise.
-    pub(crate) chain: u32,
+    /// The chain that holds the page while it is `Moving`; [`ChainId::NONE`] otherwise.
+    pub(crate) chain: ChainId,
     /// When it came to where it is, in microseconds, wrapping.
     pub(crate) moved_at: u32,
     pub(crate) flags: u16,
@@ -140,9 +142,6 @@ pub(crate) struct PageEntry {
     /// The memory whose frame `frame` names and from which copies are made.
     pub(crate) owner: u8,
 }
-
-/// No chain.
-pub(crate) const NO_CHAIN: u32 = u32::MAX;
 
 const _: () = assert!(size_of::<PageEntry>() == 24);
 
