@@ -10,7 +10,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::api::launch::Launches;
-use crate::api::request::{OpenRequest, Pin};
+use crate::api::requests::{OpenRequest, Pin};
 use crate::driver::{CardState, Timer};
 use crate::faults::group::Reservation;
 use crate::faults::host::Blocked;

@@ -1,6 +1,7 @@
 //! What a driver is made with. Immutable afterwards.
 
-use farside_types::{BLOCK_PAGES, PageRange, Span};
+use farside_types::{BLOCK_PAGES, MAX_CARDS, PageRange, Span};
+use thiserror::Error;
 
 use crate::Capabilities;
 
@@ -128,5 +129,81 @@ impl Default for ThrashConfig {
 impl Default for PrefetchConfig {
     fn default() -> PrefetchConfig {
         PrefetchConfig { host_fault_around: 16, density_percent: 51, density_leaf_pages: 16 }
+    }
+}
+
+/// Why a configuration is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// The arena is empty, too large or not aligned.
+    #[error("the arena {arena} must have 1 to 2^32 pages and start at a multiple of 512 pages")]
+    Arena {
+        /// The arena given.
+        arena: PageRange,
+    },
+    /// Too many cards.
+    #[error("{cards} cards were given; a space has at most {max}", max = MAX_CARDS)]
+    TooManyCards {
+        /// Cards given.
+        cards: usize,
+    },
+    /// A value that cannot work.
+    #[error("{name} is {value}, which cannot work: {why}")]
+    Value {
+        /// Its name.
+        name: &'static str,
+        /// Its value.
+        value: u64,
+        /// Why not.
+        why: &'static str,
+    },
+}
+
+impl Config {
+    /// Names the first value that cannot work.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let arena = self.arena;
+        let aligned = arena.start.0 % BLOCK_PAGES == 0;
+        if !(1..=1 << 32).contains(&arena.count) || !aligned || arena.start.0 >= 1 << 51 {
+            return Err(ConfigError::Arena { arena });
+        }
+        if self.card_frames.len() > MAX_CARDS {
+            return Err(ConfigError::TooManyCards { cards: self.card_frames.len() });
+        }
+        let value = |name, value, why| Err(ConfigError::Value { name, value, why });
+        let limits = &self.limits;
+        if let Some(&frames) = self.card_frames.iter().find(|&&n| n == 0 || n >= 1 << 31) {
+            return value("card_frames", frames.into(), "a card has 1 to 2^31 - 1 frames");
+        }
+        let around = self.prefetch.host_fault_around;
+        if !around.is_power_of_two() || u64::from(around) > BLOCK_PAGES {
+            return value("host_fault_around", around.into(), "it is a power of two up to 512");
+        }
+        let leaf = self.prefetch.density_leaf_pages;
+        if !leaf.is_power_of_two() || u64::from(leaf) > BLOCK_PAGES {
+            return value("density_leaf_pages", leaf.into(), "it is a power of two up to 512");
+        }
+        if self.thrash.pin_after > 15 {
+            let moves = self.thrash.pin_after.into();
+            return value("pin_after", moves, "moves are counted up to 15");
+        }
+        let least_one = [
+            ("fault_batch", limits.fault_batch as u64),
+            ("group_pages", limits.group_pages),
+            ("chain_pages", limits.chain_pages.into()),
+            ("chains", limits.chains as u64),
+            ("faults", limits.faults as u64),
+            ("requests", limits.requests as u64),
+            ("evict_pages", limits.evict_pages.into()),
+            ("bounce_pages", self.capabilities.bounce_pages.into()),
+            ("bounce_slots", self.capabilities.bounce_slots.into()),
+        ];
+        if let Some((name, zero)) = least_one.into_iter().find(|(_, n)| *n == 0) {
+            return value(name, zero, "it is at least 1");
+        }
+        if limits.chains >= 1 << 24 {
+            return value("chains", limits.chains as u64, "there are at most 2^24 - 1");
+        }
+        Ok(())
     }
 }

@@ -8,5 +8,5 @@ pub(crate) mod event;
 pub(crate) mod launch;
 pub(crate) mod query;
 pub(crate) mod reply;
-pub(crate) mod request;
+pub(crate) mod requests;
 pub(crate) mod stats;
