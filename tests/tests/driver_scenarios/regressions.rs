@@ -132,6 +132,37 @@ fn regression_frames_that_a_silent_peer_may_write_are_free_again_after_its_reset
 }
 
 #[test]
+fn regression_addresses_whose_host_frames_a_silent_copy_may_write_are_not_given_out() -> Checked {
+    let mut world = World::new(Setup::with_dma(&[8, 8], false));
+    let range = world.alloc(2)?;
+    write_all(&mut world, range)?;
+    migrate(&mut world, range, A.memory())?;
+    world.leave_suspects();
+    world.plan([Fate::Silent]);
+    let id = world.request(Request::Migrate { range, to: MemoryId::HOST })?;
+    while world.answer(id).is_none() && world.step()? {}
+    assert!(world.answer(id).is_some_and(Result::is_err));
+    let freed = world.request(Request::Free { addr: range.start.addr() })?;
+    let bytes = 2 * PAGE_SIZE as u64;
+    while world.answer(freed).is_none() && world.step()? {}
+    let id = world.request(Request::Alloc { bytes, name: Arc::from("next") })?;
+    let Some(&Ok(Outcome::Allocated(next))) = world.answer(id) else {
+        panic!("{:?}", world.answer(id));
+    };
+    assert!(!next.overlaps(range), "the host's frames of {range} are out of use");
+    // What is there goes to another card and comes home.
+    write_all(&mut world, next)?;
+    migrate(&mut world, next, B.memory())?;
+    world.cpu(loads(next));
+    world.drive()?;
+    assert_eq!(world.cpu_errors().len(), 0);
+    world.reset_card(A)?;
+    world.drive()?;
+    assert_eq!(world.alloc(2)?, range, "after the reset they are in use again");
+    Ok(())
+}
+
+#[test]
 fn regression_a_bounce_buffer_that_a_silent_copy_may_write_is_not_used_before_the_reset() -> Checked
 {
     let mut world = World::new(Setup::with_dma(&[8, 8], false));
