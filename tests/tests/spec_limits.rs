@@ -123,7 +123,7 @@ fn a_served_card_has_1_to_64_functions() {
     let config = |functions| CardConfig { functions, ..CardConfig::new(folder.join("card")) };
     assert_eq!((CardConfig::new("").functions, FUNCTIONS_MAX), (8, 64));
     for functions in [0, 65, u16::MAX] {
-        let refused = CardServer::start(config(functions)).err().expect("no card has so many");
+        let refused = CardServer::start(config(functions)).expect_err("no card has so many");
         assert!(refused.to_string().contains("1 to 64 functions"), "{refused}");
         assert!(!folder.join("card").exists());
     }
