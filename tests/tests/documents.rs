@@ -131,6 +131,20 @@ fn every_test_that_the_specification_names_exists() {
     assert!(wrong.is_empty(), "SPECIFICATION.md:\n{}", wrong.join("\n"));
 }
 
+#[test]
+fn the_specification_counts_the_outcomes_that_are_stored() {
+    let folder = root().join("crates/sim/tests/outcomes");
+    let tables = std::fs::read_dir(folder).expect("the tables are there").flatten();
+    let rows = |path: PathBuf| {
+        let text = std::fs::read_to_string(path).expect("a table can be read");
+        // The first line is its head.
+        text.lines().count() - 1
+    };
+    let stored: usize = tables.map(|table| rows(table.path())).sum();
+    let row = format!("| {stored} small runs on GPUs and cards |");
+    assert!(read("SPECIFICATION.md").contains(&row), "SPECIFICATION.md has no `{row}`");
+}
+
 /// Each of the twelve rules names a file where it is kept, and tests.
 #[test]
 fn every_rule_of_the_driver_names_files_and_tests_that_exist() {

@@ -23,7 +23,6 @@ mod error;
 mod host;
 mod machine;
 pub mod measure;
-mod overrides;
 pub mod paper;
 mod pe;
 mod program;

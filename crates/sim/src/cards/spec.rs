@@ -5,6 +5,8 @@
 //! *Direct Device-to-Device Physical Page Migrations in Multi-FPGA Shared Virtual Memory Systems*).
 //! *Fitted* means: to Table II and to the user-managed rows of Table I, and to nothing else.
 
+use std::path::Path;
+
 use farside_types::{MAX_CARDS, PAGE_SIZE, Span};
 use serde::{Deserialize, Serialize};
 
@@ -393,6 +395,31 @@ impl CardsSpec {
         }
     }
 
+    /// Reads TOML. Keys that are left out have the value of `as-published`.
+    ///
+    /// # Errors
+    /// [`CardsError`] that names the key: unknown keys, wrong types, values that cannot work.
+    pub fn from_toml(text: &str) -> Result<CardsSpec, CardsError> {
+        let spec: CardsSpec = toml::from_str(text)?;
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// Reads a TOML file.
+    ///
+    /// # Errors
+    /// [`CardsError`] that names the file or the key.
+    pub fn open(path: &Path) -> Result<CardsSpec, CardsError> {
+        let unreadable = |source| CardsError::Read { path: path.to_owned(), source };
+        CardsSpec::from_toml(&std::fs::read_to_string(path).map_err(unreadable)?)
+    }
+
+    /// The whole specification as TOML, as it is written beside results.
+    pub fn to_toml(&self) -> String {
+        // Plain tables of integers, names and booleans: serialising them has no way to fail.
+        toml::to_string(self).unwrap_or_default()
+    }
+
     /// This machine with another way from card to card.
     #[must_use]
     pub fn with_transport(&self, transport: Transport) -> CardsSpec {
@@ -537,5 +564,40 @@ impl DriverSpec {
             thrash_window_ns: 500_000,
             ..DriverSpec::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        CardsSpec::from_toml(text).expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn what_is_written_beside_a_result_reads_back_as_the_same() {
+        let farside = CardsSpec::preset("farside").unwrap();
+        for spec in [CardsSpec::default(), farside] {
+            assert_eq!(CardsSpec::from_toml(&spec.to_toml()).unwrap(), spec);
+        }
+        assert_eq!(CardsSpec::from_toml("").unwrap(), CardsSpec::preset("as-published").unwrap());
+    }
+
+    #[test]
+    fn errors_name_the_key() {
+        assert!(refused("[machine]\ncrads = 4").contains("crads"));
+        assert!(refused("[machine]\ncards = 17").contains("machine.cards is 17"));
+        assert!(refused("[machine]\ncards = 1").contains("machine.cards is 1"));
+        assert!(refused("[mmu]\nl2_ways = 7").contains("mmu.l2_ways is 7"));
+        assert!(refused("[mmu]\nreads_in_flight = 64").contains("mmu.fault_entries is 48"));
+        assert!(refused("[mmu]\nflexible_pages_min = 65536").contains("flexible_pages_max"));
+        assert!(refused("[host]\nentry_pages = 2").contains("host.entry_pages is 2"));
+        assert!(refused("[machine]\ntransport = \"pigeon\"").contains("pigeon"));
+        assert!(refused("[machine").contains("cannot be read"));
+        let error = CardsSpec::open(Path::new("no/such/cards.toml")).unwrap_err().to_string();
+        assert!(error.contains("no/such/cards.toml"), "{error}");
+        let error = CardsSpec::preset("tapasco").unwrap_err().to_string();
+        assert!(error.contains("as-published"), "{error}");
     }
 }

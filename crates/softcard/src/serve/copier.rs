@@ -268,6 +268,7 @@ fn fill(plane: &Plane, piece: &Extent, pattern: u64) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use farside_linux::shared::SharedMemory;
+    use farside_vfio_user::DmaUnmap;
 
     use super::*;
     use crate::serve::tests::Fixture;
@@ -421,12 +422,31 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_reached_is_copied_whole_and_windows_may_meet_anywhere() {
+    fn a_copy_whose_page_k_was_taken_away_stops_there_and_a_retry_moves_all() {
         for at in FAILURES {
-            let bench = Bench::new(at, Some(true));
-            bench.put_own(word_of);
-            bench.carry_out(&Order::Copy { id: ID, extents: extents(OWN, BUS) }).unwrap();
-            check(&bench.client_words(), PAGES, word_of);
+            for to_card in [false, true] {
+                let bench = Bench::new(at, Some(true));
+                let (src, dst) = if to_card { (BUS, OWN) } else { (OWN, BUS) };
+                let order = Order::Copy { id: ID, extents: extents(src, dst) };
+                if to_card {
+                    bench.put_client(word_of);
+                    bench.put_own(|_| UNTOUCHED);
+                } else {
+                    bench.put_own(word_of);
+                    bench.put_client(|_| UNTOUCHED);
+                }
+                let words = |card| if card { bench.own_words() } else { bench.client_words() };
+                let (bus, split) = (u64::from(BUS_PAGE) * PAGE, u64::from(at) * PAGE);
+                let size = bench.client.bytes() - split;
+                let taken = DmaUnmap::Range { address: bus + split, size };
+                bench.fixture.plane.windows.unmap(taken);
+                assert_eq!(bench.carry_out(&order), Err(TransferFailed { pages_done: at }));
+                check(&words(to_card), at, word_of);
+                check(&words(!to_card), PAGES, word_of);
+                bench.fixture.share(bus + split, &bench.client, split, size, true);
+                assert_eq!(bench.carry_out(&order), Ok(()));
+                check(&words(to_card), PAGES, word_of);
+            }
         }
     }
 
