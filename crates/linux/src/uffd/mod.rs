@@ -264,7 +264,7 @@ mod tests {
 
     /// An ioctl that gives these answers, one a call, and then that all is done.
     fn answers(given: &[(Result<(), Errno>, i64)]) -> impl FnMut() -> (Result<(), Errno>, i64) {
-        let mut given = given.to_vec().into_iter();
+        let mut given = given.iter().copied();
         move || given.next().unwrap_or((Ok(()), 0))
     }
 
