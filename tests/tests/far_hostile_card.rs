@@ -607,6 +607,11 @@ fn groups(rings: &Rings) {
     });
 }
 
+/// Groups that want nothing.
+fn empty_groups(rings: &Rings) {
+    repeat(rings, RingKind::Fault, u64::MAX, |n| head(n, 0, FaultWants::Group { ranges: 0 }));
+}
+
 /// A group that has no end.
 fn endless_group(rings: &Rings) {
     rings.say(RingKind::Fault, &head(9, 0, FaultWants::Group { ranges: u32::MAX }));
@@ -661,6 +666,7 @@ fn rings_that_lie_end_the_connection() {
             case("outside", || rings_later(outside)),
             case("same", || rings_later(same)),
             case("groups", || rings_later(groups)),
+            case("empty groups", || rings_later(empty_groups)),
             case("endless group", || rings_later(endless_group)),
             case("half group", || rings_later(half_group)),
             case("notices", || rings_later(notices)),

@@ -9,6 +9,7 @@ use farside_types::{Access, AgentId, CancelReason, CardId, PageNo, PageRange, Ti
 use serde::{Deserialize, Serialize};
 
 use crate::Driver;
+use crate::api::command::RingOp;
 use crate::faults::open::FaultKey;
 use crate::migration::plan::Plan;
 use crate::migration::planner::Asker;
@@ -35,6 +36,9 @@ impl Driver {
         ranges: &Arc<[(PageRange, Access)]>,
     ) {
         let pages: u64 = ranges.iter().fold(0, |sum, (range, _)| sum.saturating_add(range.count));
+        if pages == 0 {
+            return self.resume_at_once(key);
+        }
         let frames = &self.cards[card.0 as usize].frames;
         let usable = u64::from(frames.total() - frames.quarantined());
         if pages > self.config.limits.group_pages || pages > usable {
@@ -57,6 +61,13 @@ impl Driver {
                 self.park(Work::Fault(key), until);
             }
             Err(Obstacle::Refuse(reason)) => self.cancel(key, reason),
+        }
+    }
+
+    /// A fault that wants nothing has all that it wants.
+    fn resume_at_once(&mut self, key: FaultKey) {
+        if let Some(fault) = self.faults.close(key) {
+            self.issue_detached(fault.card, RingOp::Resume { faults: [fault.id].into() });
         }
     }
 
@@ -130,4 +141,33 @@ fn sorted_pages(ranges: &[(PageRange, Access)]) -> Vec<(PageNo, Access)> {
     pages.sort_unstable_by_key(|&(page, access)| (page, std::cmp::Reverse(access)));
     pages.dedup_by_key(|(page, _)| *page);
     pages
+}
+
+#[cfg(test)]
+mod tests {
+    use farside_types::FaultId;
+
+    use super::*;
+    use crate::api::command::{Command, Step};
+    use crate::api::event::{CardFault, Need};
+    use crate::placement::by_name;
+    use crate::{Config, Event};
+
+    #[test]
+    fn a_group_that_wants_nothing_is_resumed() {
+        let arena = PageRange::new(PageNo(1 << 12), 1 << 12);
+        let config = Config::embedded(arena, vec![8]);
+        let mut driver = Driver::new(config, by_name("on-touch").unwrap()).unwrap();
+        let nothing: [Arc<[(PageRange, Access)]>; 2] =
+            [[].into(), [(PageRange::new(arena.start, 0), Access::Read)].into()];
+        for (id, ranges) in nothing.into_iter().enumerate() {
+            let fault = CardFault { id: FaultId(id as u64), need: Need::Group(ranges) };
+            driver.handle(Time::ZERO, Event::CardFaults { card: CardId(0), faults: &[fault] });
+            let command = driver.poll_command();
+            let Some(Command::Ring(_, Step { op: RingOp::Resume { faults }, .. })) = command else {
+                panic!("{command:?}");
+            };
+            assert_eq!(*faults, [FaultId(id as u64)]);
+        }
+    }
 }
