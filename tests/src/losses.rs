@@ -61,7 +61,8 @@ impl Machine {
     /// on its accesses to them are nobody's.
     ///
     /// A ring that stood still and goes on again may let pages go just before the driver's patience
-    /// with it ends. Its answer is late all the same, and what the card could write may be lost.
+    /// with it ends. Its answer is late all the same, and what the card could write may be lost; what
+    /// it can only read it may read a little longer.
     pub(crate) fn give_up(
         &mut self,
         card: CardId,
@@ -72,7 +73,9 @@ impl Machine {
         if !state.stalled {
             let late: Vec<PageNo> =
                 pages.pages().filter(|page| state.late.contains(page)).collect();
-            return self.may_lose(&late);
+            self.may_lose(&late);
+            let (read, _) = self.told_to_let_go(card);
+            return self.card_mut(card).given_up.extend(read);
         }
         let (read, written) = self.told_to_let_go(card);
         self.may_lose(&written);

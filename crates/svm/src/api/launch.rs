@@ -47,6 +47,14 @@ impl Driver {
         self.leave_stream(job, stream);
     }
 
+    /// A card did not take a job that it was given.
+    pub(crate) fn launch_failed(&mut self, job: JobId) {
+        if self.launches.jobs.contains_key(&job) {
+            self.replies.push_back(Reply::JobDropped { job });
+            self.job_done(job);
+        }
+    }
+
     /// Only a job that has not started can be cancelled here; the card aborts one that runs.
     pub(crate) fn job_cancel(&mut self, job: JobId) {
         let Some(&(_, stream)) = self.launches.jobs.get(&job) else {
@@ -94,5 +102,29 @@ impl Driver {
         for (job, stream) in jobs {
             self.leave_stream(job, stream);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farside_types::{PageNo, PageRange, Time};
+
+    use super::*;
+    use crate::placement::by_name;
+    use crate::{Config, Event, StepError, StepErrorKind};
+
+    #[test]
+    fn a_launch_that_a_card_refused_before_its_reset_is_dropped_once() {
+        let arena = PageRange::new(PageNo(1 << 12), 1 << 12);
+        let config = Config::embedded(arena, vec![8]);
+        let mut driver = Driver::new(config, by_name("on-touch").unwrap()).unwrap();
+        let (job, card, stream) = (JobId(1), CardId(0), StreamId(0));
+        driver.handle(Time::ZERO, Event::Launch { job, card, stream });
+        let launch = driver.poll_command().unwrap();
+        driver.handle(Time::ZERO, Event::CardReset { card });
+        assert_eq!(driver.poll_reply(), Some(Reply::JobDropped { job }));
+        let refused = StepError { pages_done: 0, kind: StepErrorKind::Transfer };
+        driver.handle(Time::ZERO, launch.header().done(Err(refused)));
+        assert_eq!(driver.poll_reply(), None);
     }
 }

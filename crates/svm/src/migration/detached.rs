@@ -35,7 +35,7 @@ enum What {
     Answer(CardId, RingOp),
     Map(CardId),
     Unmap(CardId, Runs),
-    Launch(JobId),
+    Launch(CardId, JobId),
 }
 
 impl Driver {
@@ -44,7 +44,7 @@ impl Driver {
         let what = match &op {
             RingOp::Resume { .. } | RingOp::Cancel { .. } => What::Answer(card, op.clone()),
             RingOp::Unmap { runs } => What::Unmap(card, runs.clone()),
-            RingOp::Launch { job } => What::Launch(*job),
+            RingOp::Launch { job } => What::Launch(card, *job),
             RingOp::Map { .. } | RingOp::Protect { .. } => What::Map(card),
         };
         self.stats.posted_commands += 1;
@@ -83,7 +83,7 @@ impl Driver {
             What::Unmap(card, runs) => {
                 self.confirm(AgentSet::only(card.agent()), runs.iter().map(Run::pages));
             }
-            What::Answer(..) | What::Launch(_) => {}
+            What::Answer(..) | What::Launch(..) => {}
         }
     }
 
@@ -100,10 +100,7 @@ impl Driver {
             }
             What::Poison(page) => self.issue_poison(page, failures),
             What::Map(card) => self.map_answered(card, false),
-            What::Launch(job) => {
-                self.replies.push_back(Reply::JobDropped { job });
-                self.job_done(job);
-            }
+            What::Launch(_, job) => self.launch_failed(job),
             // The card is gone, and what it was told with it.
             What::Answer(card, _) | What::Unmap(card, _)
                 if kind == StepErrorKind::CardGone || self.is_dead(card.memory()) => {}
@@ -165,8 +162,10 @@ impl Driver {
     /// A card is gone: what it was told by nobody's chain is answered by nobody.
     pub(crate) fn forget_detached(&mut self, card: CardId) {
         self.detached.retain(|detached| match detached.what {
-            What::Answer(on, _) | What::Map(on) | What::Unmap(on, _) => on != card,
-            What::Poison(_) | What::Launch(_) => true,
+            What::Answer(on, _) | What::Map(on) | What::Unmap(on, _) | What::Launch(on, _) => {
+                on != card
+            }
+            What::Poison(_) => true,
         });
     }
 }
