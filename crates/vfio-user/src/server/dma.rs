@@ -92,7 +92,7 @@ impl Bus<'_> {
     /// # Errors
     ///
     /// As for [`ask`](Bus::ask).
-    pub fn tell(&mut self, command: Command, data: &[u8]) -> Result<(), RequestError> {
+    pub fn notify(&mut self, command: Command, data: &[u8]) -> Result<(), RequestError> {
         self.check_other(command, data.len())?;
         let mut header = Header::command(self.requests.unanswered(), command, 0);
         header.flags |= FLAG_NO_REPLY;
