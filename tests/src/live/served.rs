@@ -88,6 +88,11 @@ pub fn place(server: &CardServer) -> CardPlace {
     CardPlace::Socket(server.config().folder.clone())
 }
 
+/// The same, of which no memory and no descriptor is shared.
+pub fn place_by_messages(server: &CardServer) -> CardPlace {
+    CardPlace::Messages(server.config().folder.clone())
+}
+
 /// The role of a child that serves a card until it is killed: the folder follows.
 const SERVE: &str = "serve ";
 
@@ -118,6 +123,11 @@ impl CardProcess {
     /// Where its card is.
     pub fn place(&self) -> CardPlace {
         CardPlace::Socket(self.folder.clone())
+    }
+
+    /// The same, of which no memory and no descriptor is shared.
+    pub fn place_by_messages(&self) -> CardPlace {
+        CardPlace::Messages(self.folder.clone())
     }
 
     /// Kills it, as a crash would, and serves the card again by another process.

@@ -169,6 +169,11 @@ impl Plane {
         (value, answered)
     }
 
+    /// Whether messages to the client are needed: for its memory, or to tell it of interrupts.
+    pub(super) fn needs_messages(&self) -> bool {
+        self.windows.has_by_messages() || self.staging.tells_interrupts()
+    }
+
     /// Gives back what kernels have changed in memory that is reached by messages.
     fn settle(&self) {
         if self.staging.settle(&self.windows).is_err() {
@@ -288,7 +293,7 @@ impl Plane {
         Some(Instant::now() + QUOTA_PERIOD)
     }
 
-    fn end_lease(&self, why: &'static str) {
+    pub(super) fn end_lease(&self, why: &'static str) {
         let _ = self.over_quota.set(why);
         self.wake();
     }

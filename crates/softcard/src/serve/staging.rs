@@ -60,6 +60,8 @@ pub(super) struct Staging {
     pages: Mutex<BTreeMap<u64, Snapshot>>,
     /// There are some.
     staged: AtomicBool,
+    /// The client has no event descriptors, and is told of interrupts by messages.
+    interrupts: AtomicBool,
 }
 
 impl std::fmt::Debug for Staging {
@@ -77,6 +79,16 @@ impl Staging {
     /// Whether there is a way.
     pub(super) fn is_connected(&self) -> bool {
         self.wire.get().is_some()
+    }
+
+    /// The client is to be told of interrupts by messages.
+    pub(super) fn wants_interrupts(&self) {
+        self.interrupts.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it is.
+    pub(super) fn tells_interrupts(&self) -> bool {
+        self.interrupts.load(Ordering::SeqCst)
     }
 
     fn wire(&self, address: u64) -> Result<&dyn Wire, BusError> {
