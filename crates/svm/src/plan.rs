@@ -76,6 +76,9 @@ impl Driver {
         if held.contains(agent) && self.reaches(agent, at) {
             return Resolve::Resident;
         }
+        if self.is_pinned_away(page, &entry, agent) {
+            return Resolve::Cancel(CancelReason::PinnedElsewhere);
+        }
         let decision = match self.settle_fight(now, page, &entry, agent, access) {
             Ok(Some(decision)) => decision,
             Ok(None) => self.decide(now, page, &entry, agent, access, again),
@@ -112,6 +115,15 @@ impl Driver {
             return Some(CancelReason::ReadOnly);
         }
         None
+    }
+
+    /// Whether the page is pinned to the host and this agent cannot map it there. A device of the
+    /// program's may write it by itself at any time, so it does not move.
+    fn is_pinned_away(&self, page: PageNo, entry: &PageEntry, agent: AgentId) -> bool {
+        let is_at_host = |pin: &&Pin| pin.at.is_host() && pin.range.contains(page);
+        entry.has(flag::PINNED)
+            && !self.reaches(agent, MemoryId::HOST)
+            && self.pins.iter().any(|pin| is_at_host(&pin))
     }
 
     /// Pins and advice come first, then the scheme.

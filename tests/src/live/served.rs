@@ -9,6 +9,7 @@ mod exercise;
 mod kernels;
 mod program;
 mod raw;
+mod relay;
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ pub use exercise::{Exercise, STEPS, expect_loss};
 pub use kernels::test_kernels;
 pub use program::Program;
 pub use raw::{BUS, RawClient};
+pub use relay::TcpRelay;
 
 /// A folder of a test's own; removed when dropped.
 #[derive(Debug)]
@@ -123,6 +125,11 @@ impl CardProcess {
     /// Where its card is.
     pub fn place(&self) -> CardPlace {
         CardPlace::Socket(self.folder.clone())
+    }
+
+    /// The folder of its sockets.
+    pub fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// The same, of which no memory and no descriptor is shared.
