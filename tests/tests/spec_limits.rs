@@ -4,6 +4,7 @@ use std::path::Path;
 
 use farside::{Error, Space};
 use farside_card::Geometry;
+use farside_softcard::serve::{CardConfig, CardServer, FUNCTIONS_MAX};
 use farside_svm::placement::OnTouch;
 use farside_svm::{
     Config, ConfigError, Driver, Event, Limits, Outcome, PrefetchConfig, Reply, Request,
@@ -13,6 +14,7 @@ use farside_types::{
     BLOCK_PAGES, BLOCK_SIZE, CardId, MAX_CARDS, MemoryId, PAGE_SIZE, PageNo, PageRange, RequestId,
     Span, Time,
 };
+use harness::live::served::TempDir;
 
 /// A driver and a machine that does everything at once.
 struct Bed {
@@ -115,6 +117,18 @@ fn a_space_has_at_most_16_cards() {
     }
 }
 
+#[test]
+fn a_served_card_has_1_to_64_functions() {
+    let folder = TempDir::new();
+    let config = |functions| CardConfig { functions, ..CardConfig::new(folder.join("card")) };
+    assert_eq!((CardConfig::new("").functions, FUNCTIONS_MAX), (8, 64));
+    for functions in [0, 65, u16::MAX] {
+        let refused = CardServer::start(config(functions)).expect_err("no card has so many");
+        assert!(refused.to_string().contains("1 to 64 functions"), "{refused}");
+        assert!(!folder.join("card").exists());
+    }
+}
+
 /// Name and value, as the specification writes them.
 fn defaults() -> Vec<(&'static str, String)> {
     let limits = Limits::default();
@@ -163,6 +177,11 @@ fn the_defaults_are_those_that_the_specification_lists() {
         let row = format!("| `{name}` | {value} |");
         assert!(text.lines().any(|line| line.starts_with(&row)), "no line starts with `{row}`");
     }
+    // Nor does it list anything else.
+    let section = text.split("## ").find(|part| part.starts_with("Defaults and limits"));
+    let rows = section.expect("the section is there").lines();
+    let rows = rows.filter(|line| line.starts_with("| `")).count();
+    assert_eq!(rows, defaults().len(), "a row of the specification is of nothing in the code");
 }
 
 /// 63 GiB, as a program may reserve them without ever using them.

@@ -19,7 +19,7 @@ use crate::chain::{Chain, End, FailedStep, Pending, Stage};
 use crate::command::{Run, Runs};
 use crate::event::{StepError, StepErrorKind};
 use crate::mutation::Mutation;
-use crate::page::PageState;
+use crate::page::{PageState, flag};
 use crate::reply::Reply;
 
 /// An agent that has not let go of pages of a chain's part.
@@ -184,11 +184,15 @@ impl Driver {
         }
     }
 
-    /// Whether a page of a freed allocation is still mapped.
+    /// Whether a card may still reach a page of a freed allocation, or write its frame on the host:
+    /// whoever got the addresses then could not have the page at home.
     pub(crate) fn is_held(&self, range: PageRange) -> bool {
+        let held = |page| {
+            let entry = self.table.get(page);
+            entry.has(flag::HOST_UNSAFE) || !entry.directory.mappers().is_empty()
+        };
         self.stuck != MemorySet::EMPTY
-            && (self.table.touched(range).into_iter().flat_map(PageRange::pages))
-                .any(|page| !self.table.get(page).directory.mappers().is_empty())
+            && self.table.touched(range).into_iter().flat_map(PageRange::pages).any(held)
     }
 
     /// Gives the addresses of freed allocations back that nobody maps any more.

@@ -40,10 +40,16 @@ impl TempDir {
     #[allow(clippy::new_without_default)]
     pub fn new() -> TempDir {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("fs{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).expect("a folder for a test");
-        TempDir { path, is_own: true }
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = std::env::temp_dir().join(format!("fs{}-{number}", std::process::id()));
+            match std::fs::create_dir(&path) {
+                Ok(()) => return TempDir { path, is_own: true },
+                // Left behind by a process with this number that was killed.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => panic!("a folder for a test: {error}"),
+            }
+        }
     }
 
     /// The folder of another process, which removes it: for a child that is going to be killed.

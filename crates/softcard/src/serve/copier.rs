@@ -243,3 +243,119 @@ fn fill(plane: &Plane, piece: &Extent, pattern: u64) -> Option<()> {
     });
     filled.ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::CardConfig;
+    use crate::serve::device::config_space;
+    use farside_linux::card_memory::CardMemory;
+    use farside_linux::mapping::{Mapping, memory_file};
+    use farside_vfio_user::unix::Interrupts;
+    use farside_vfio_user::{DmaMap, DmaUnmap};
+    use rustix::event::{EventfdFlags, eventfd};
+    use std::os::fd::OwnedFd;
+
+    /// Pages of the client, each in a window of its own, and as many frames of the card.
+    const PAGES: u32 = 6;
+    /// The first of them on the bus.
+    const FIRST: u32 = 1 << 20;
+    const ID: CommandId = CommandId(7);
+
+    /// A function and the memory that its client shares.
+    struct Rig {
+        plane: Arc<Plane>,
+        file: OwnedFd,
+        client: Mapping,
+    }
+
+    impl Rig {
+        fn new() -> Rig {
+            let config = CardConfig { frames: PAGES, ..CardConfig::new("unused") };
+            let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+            let memory = CardMemory::new(PAGES).unwrap();
+            let interrupts = Interrupts::new(&config_space(PAGES).describe());
+            let plane = Plane::new(&config, 0, 1, memory, wake, interrupts).unwrap();
+            let bytes = u64::from(PAGES) * PAGE;
+            let file = memory_file("test", bytes).unwrap();
+            let client = Mapping::new("test", &file, bytes as usize, PAGE_SIZE).unwrap();
+            let rig = Rig { plane, file, client };
+            (0..PAGES).for_each(|page| rig.share(page));
+            rig
+        }
+
+        fn share(&self, page: u32) {
+            let map = DmaMap {
+                address: u64::from(FIRST + page) * PAGE,
+                size: PAGE,
+                readable: true,
+                writable: true,
+                fd: Some(self.file.try_clone().unwrap()),
+                offset: u64::from(page) * PAGE,
+            };
+            self.plane.windows.map(map).unwrap();
+        }
+
+        fn take_away(&self, page: u32) {
+            let address = u64::from(FIRST + page) * PAGE;
+            self.plane.windows.unmap(DmaUnmap::Range { address, size: PAGE });
+        }
+
+        /// The first byte of each page at one end.
+        fn bytes(&self, on_card: bool) -> [u8; PAGES as usize] {
+            // SAFETY: the page lies within its memory, which nobody else uses.
+            std::array::from_fn(|page| unsafe { self.page(on_card, page).read() })
+        }
+
+        /// Fills each page at one end with what `value` gives for it.
+        fn fill(&self, on_card: bool, value: impl Fn(usize) -> u8) {
+            for page in 0..PAGES as usize {
+                // SAFETY: as above.
+                unsafe { self.page(on_card, page).write_bytes(value(page), PAGE_SIZE) };
+            }
+        }
+
+        fn page(&self, on_card: bool, page: usize) -> *mut u8 {
+            let base = if on_card { self.plane.memory.base() } else { self.client.base() };
+            base.wrapping_add(page * PAGE_SIZE)
+        }
+
+        /// Copies all pages to the card or from it, each an extent of its own.
+        fn copy(&self, to_card: bool) -> Result<(), TransferFailed> {
+            let extents = (0..PAGES).map(|page| {
+                let (own, bus) = (DmaAddr::Own(page), DmaAddr::Bus(FIRST + page));
+                let (src, dst) = if to_card { (bus, own) } else { (own, bus) };
+                Extent { page: 0, count: 1, src, dst }
+            });
+            let order = Order::Copy { id: ID, extents: extents.collect() };
+            let (shared, mut since_look) = (Shared::default(), 0);
+            let (plane, since_look) = (&*self.plane, &mut since_look);
+            let (id, done) =
+                Mover { shared: &shared, plane, stops: 0, since_look }.move_all(&order);
+            assert_eq!(id, ID);
+            done
+        }
+    }
+
+    #[test]
+    fn a_copy_whose_page_k_was_taken_away_stops_there_and_a_retry_moves_all() {
+        let rig = Rig::new();
+        for (to_card, k) in
+            [false, true].into_iter().flat_map(|to| (0..PAGES).map(move |k| (to, k)))
+        {
+            let (source, destination) = (!to_card, to_card);
+            let good: [u8; PAGES as usize] = std::array::from_fn(|page| 1 + page as u8);
+            rig.fill(source, |page| good[page]);
+            rig.fill(destination, |_| 0xff);
+            rig.take_away(k);
+            assert_eq!(rig.copy(to_card), Err(TransferFailed { pages_done: k }));
+            assert_eq!(rig.bytes(source), good, "the source is as it was");
+            let mut until = [0xff; PAGES as usize];
+            until[..k as usize].copy_from_slice(&good[..k as usize]);
+            assert_eq!(rig.bytes(destination), until, "nothing is written from page {k} on");
+            rig.share(k);
+            assert_eq!(rig.copy(to_card), Ok(()));
+            assert_eq!(rig.bytes(destination), good);
+        }
+    }
+}
