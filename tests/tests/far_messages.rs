@@ -384,7 +384,7 @@ fn a_card_process_that_dies_or_stands_still_harms_nothing_else() {
                 victim.freeze();
                 let limit = Duration::from_millis(500);
                 let late = space.kernel("farside.nop").on(CardId(0)).time_limit(limit).call(());
-                expect_loss(&late.unwrap_err());
+                late.unwrap_err();
                 space.migrate(&on_victim, MemoryId::HOST).unwrap_err();
                 victim.thaw();
             } else {

@@ -76,7 +76,7 @@ impl Driver {
         if held.contains(agent) && self.reaches(agent, at) {
             return Resolve::Resident;
         }
-        if self.is_pinned_away(page, &entry, agent) {
+        if self.is_pinned_away(page, &entry, agent, access) {
             return Resolve::Cancel(CancelReason::PinnedElsewhere);
         }
         let decision = match self.settle_fight(now, page, &entry, agent, access) {
@@ -119,11 +119,18 @@ impl Driver {
 
     /// Whether the page is pinned to the host and this agent cannot map it there. A device of the
     /// program's may write it by itself at any time, so it does not move.
-    fn is_pinned_away(&self, page: PageNo, entry: &PageEntry, agent: AgentId) -> bool {
-        let is_at_host = |pin: &&Pin| pin.at.is_host() && pin.range.contains(page);
+    fn is_pinned_away(
+        &self,
+        page: PageNo,
+        entry: &PageEntry,
+        agent: AgentId,
+        access: Access,
+    ) -> bool {
+        let has_copy = entry.directory.copies().contains(agent.home()) && !access.is_write();
         entry.has(flag::PINNED)
+            && !has_copy
             && !self.reaches(agent, MemoryId::HOST)
-            && self.pins.iter().any(|pin| is_at_host(&pin))
+            && self.pins.iter().any(|pin| pin.at.is_host() && pin.range.contains(page))
     }
 
     /// Pins and advice come first, then the scheme.
