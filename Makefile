@@ -10,6 +10,8 @@ ARGS ?=
 # How long the long tests are: steps of each seed, seconds of each race.
 SOAK_STEPS ?= 200000
 SOAK_SECONDS ?= 60
+# Other seeds each time; make soak SOAK_SEED=n repeats those of a run.
+SOAK_SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
 .PHONY: help setup demo bench test qemu soak statistics clean
 
@@ -43,8 +45,10 @@ test:
 qemu: setup
 	@scripts/qemu/test.sh
 
+soak: SOAK_SEED := $(SOAK_SEED)
 soak: setup
-	FARSIDE_STEPS=$(SOAK_STEPS) FARSIDE_SECONDS=$(SOAK_SECONDS) \
+	@echo "seeds from $(SOAK_SEED) on: make soak SOAK_SEED=$(SOAK_SEED) repeats them"
+	FARSIDE_SEED=$(SOAK_SEED).. FARSIDE_STEPS=$(SOAK_STEPS) FARSIDE_SECONDS=$(SOAK_SECONDS) \
 		cargo test --locked --no-fail-fast -p farside-tests
 
 statistics: setup

@@ -138,21 +138,42 @@ impl Mover<'_> {
         };
         let mut pages_done = 0;
         for extent in extents {
-            for piece in pieces(extent) {
-                let done = self.may_write(&piece).then(|| match order {
-                    _ if staging::concerns(self.plane, &piece, order.copies()) => {
-                        staging::carry_out(self.plane, &piece, order.pattern())
-                    }
-                    Order::Copy { .. } => copy(self.plane, &piece, extent.count >= STREAM_PAGES),
-                    Order::Fill { pattern, .. } => fill(self.plane, &piece, *pattern),
-                });
-                if done.flatten().is_none() {
+            for piece in pieces(extent, PIECE_PAGES) {
+                let streams = extent.count >= STREAM_PAGES;
+                let done = if self.may_write(&piece) {
+                    self.move_piece(order, &piece, streams)
+                } else {
+                    0
+                };
+                pages_done += done;
+                if done < piece.count {
                     return (id, Err(TransferFailed { pages_done }));
                 }
-                pages_done += piece.count;
             }
         }
         (id, Ok(()))
+    }
+
+    /// Moves a piece, or as many of its pages as there are before the first that cannot be reached.
+    /// Gives how many.
+    fn move_piece(&self, order: &Order, piece: &Extent, streams: bool) -> u32 {
+        if self.move_whole(order, piece, streams).is_some() {
+            return piece.count;
+        }
+        let pages =
+            pieces(piece, 1).take_while(|page| self.move_whole(order, page, false).is_some());
+        pages.count() as u32
+    }
+
+    /// Moves a piece; nothing of it if the client has taken an end of it away.
+    fn move_whole(&self, order: &Order, piece: &Extent, streams: bool) -> Option<()> {
+        match order {
+            _ if staging::concerns(self.plane, piece, order.copies()) => {
+                staging::carry_out(self.plane, piece, order.pattern())
+            }
+            Order::Copy { .. } => copy(self.plane, piece, streams),
+            Order::Fill { pattern, .. } => fill(self.plane, piece, *pattern),
+        }
     }
 
     /// Whether the work goes on, and there may be more memory in the client's files.
@@ -176,13 +197,13 @@ impl Mover<'_> {
     }
 }
 
-/// An extent in pieces.
-fn pieces(extent: &Extent) -> impl Iterator<Item = Extent> {
+/// An extent in pieces of at most so many pages.
+fn pieces(extent: &Extent, pages_max: u32) -> impl Iterator<Item = Extent> + use<> {
     let whole = *extent;
-    let starts = (0..whole.count).step_by(PIECE_PAGES as usize);
+    let starts = (0..whole.count).step_by(pages_max as usize);
     starts.map(move |start| Extent {
         page: 0,
-        count: PIECE_PAGES.min(whole.count - start),
+        count: pages_max.min(whole.count - start),
         src: behind(whole.src, start),
         dst: behind(whole.dst, start),
     })
@@ -246,116 +267,198 @@ fn fill(plane: &Plane, piece: &Extent, pattern: u64) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
+    use farside_linux::shared::SharedMemory;
+    use farside_vfio_user::DmaUnmap;
+
     use super::*;
-    use crate::serve::CardConfig;
-    use crate::serve::device::config_space;
-    use farside_linux::card_memory::CardMemory;
-    use farside_linux::mapping::{Mapping, memory_file};
-    use farside_vfio_user::unix::Interrupts;
-    use farside_vfio_user::{DmaMap, DmaUnmap};
-    use rustix::event::{EventfdFlags, eventfd};
-    use std::os::fd::OwnedFd;
+    use crate::serve::tests::Fixture;
 
-    /// Pages of the client, each in a window of its own, and as many frames of the card.
-    const PAGES: u32 = 6;
-    /// The first of them on the bus.
-    const FIRST: u32 = 1 << 20;
+    /// Pages of each order: several pieces, none of which ends where an extent does.
+    const PAGES: u32 = 1200;
+    /// Where each order fails.
+    const FAILURES: [u32; 8] = [0, 1, 511, 512, 513, 700, 1023, PAGES - 1];
     const ID: CommandId = CommandId(7);
+    /// What nobody may have written.
+    const UNTOUCHED: u64 = 0xeeee_eeee_eeee_eeee;
+    /// Where the client's pages are on the bus.
+    const BUS_PAGE: u32 = 1 << 22;
 
-    /// A function and the memory that its client shares.
-    struct Rig {
-        plane: Arc<Plane>,
-        file: OwnedFd,
-        client: Mapping,
+    struct Bench {
+        fixture: Fixture,
+        client: SharedMemory,
     }
 
-    impl Rig {
-        fn new() -> Rig {
-            let config = CardConfig { frames: PAGES, ..CardConfig::new("unused") };
-            let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
-            let memory = CardMemory::new(PAGES).unwrap();
-            let interrupts = Interrupts::new(&config_space(PAGES).describe());
-            let plane = Plane::new(&config, 0, 1, memory, wake, interrupts).unwrap();
-            let bytes = u64::from(PAGES) * PAGE;
-            let file = memory_file("test", bytes).unwrap();
-            let client = Mapping::new("test", &file, bytes as usize, PAGE_SIZE).unwrap();
-            let rig = Rig { plane, file, client };
-            (0..PAGES).for_each(|page| rig.share(page));
-            rig
+    /// A word of page `page` that no other page has.
+    fn word_of(page: u32) -> u64 {
+        u64::from(page) * 3 + 1
+    }
+
+    impl Bench {
+        /// A client whose pages before `at` may be read and written; what may be done with those from
+        /// there on is in `rest`: whether they are there, and written.
+        fn new(at: u32, rest: Option<bool>) -> Bench {
+            let fixture = Fixture::new();
+            let client = SharedMemory::new(u64::from(PAGES) * PAGE).unwrap();
+            let (bus, split) = (u64::from(BUS_PAGE) * PAGE, u64::from(at) * PAGE);
+            if split > 0 {
+                fixture.share(bus, &client, 0, split, true);
+            }
+            if let Some(writable) = rest {
+                fixture.share(bus + split, &client, split, client.bytes() - split, writable);
+            }
+            Bench { fixture, client }
         }
 
-        fn share(&self, page: u32) {
-            let map = DmaMap {
-                address: u64::from(FIRST + page) * PAGE,
-                size: PAGE,
-                readable: true,
-                writable: true,
-                fd: Some(self.file.try_clone().unwrap()),
-                offset: u64::from(page) * PAGE,
-            };
-            self.plane.windows.map(map).unwrap();
-        }
-
-        fn take_away(&self, page: u32) {
-            let address = u64::from(FIRST + page) * PAGE;
-            self.plane.windows.unmap(DmaUnmap::Range { address, size: PAGE });
-        }
-
-        /// The first byte of each page at one end.
-        fn bytes(&self, on_card: bool) -> [u8; PAGES as usize] {
-            // SAFETY: the page lies within its memory, which nobody else uses.
-            std::array::from_fn(|page| unsafe { self.page(on_card, page).read() })
-        }
-
-        /// Fills each page at one end with what `value` gives for it.
-        fn fill(&self, on_card: bool, value: impl Fn(usize) -> u8) {
-            for page in 0..PAGES as usize {
-                // SAFETY: as above.
-                unsafe { self.page(on_card, page).write_bytes(value(page), PAGE_SIZE) };
+        fn put_client(&self, word: impl Fn(u32) -> u64) {
+            for page in 0..PAGES {
+                let bytes = word(page).to_le_bytes().repeat(PAGE_SIZE / 8);
+                self.client.write(u64::from(page) * PAGE, &bytes).unwrap();
             }
         }
 
-        fn page(&self, on_card: bool, page: usize) -> *mut u8 {
-            let base = if on_card { self.plane.memory.base() } else { self.client.base() };
-            base.wrapping_add(page * PAGE_SIZE)
+        /// Every word of each page of the client's, which must all be the same.
+        fn client_words(&self) -> Vec<u64> {
+            let mut bytes = vec![0; PAGE_SIZE];
+            let words = (0..PAGES).map(|page| {
+                self.client.read(u64::from(page) * PAGE, &mut bytes).unwrap();
+                same_word(&bytes)
+            });
+            words.collect()
         }
 
-        /// Copies all pages to the card or from it, each an extent of its own.
-        fn copy(&self, to_card: bool) -> Result<(), TransferFailed> {
-            let extents = (0..PAGES).map(|page| {
-                let (own, bus) = (DmaAddr::Own(page), DmaAddr::Bus(FIRST + page));
-                let (src, dst) = if to_card { (bus, own) } else { (own, bus) };
-                Extent { page: 0, count: 1, src, dst }
+        fn own(&self, page: u32) -> *mut u8 {
+            frames(&self.fixture.plane, page, 1).unwrap().as_ptr()
+        }
+
+        fn put_own(&self, word: impl Fn(u32) -> u64) {
+            for page in 0..PAGES {
+                let bytes = word(page).to_le_bytes().repeat(PAGE_SIZE / 8);
+                // SAFETY: the frame is one of the function's, which only this test uses.
+                unsafe { self.own(page).copy_from_nonoverlapping(bytes.as_ptr(), PAGE_SIZE) };
+            }
+        }
+
+        fn own_words(&self) -> Vec<u64> {
+            let mut bytes = vec![0; PAGE_SIZE];
+            let words = (0..PAGES).map(|page| {
+                // SAFETY: as in `put_own`.
+                unsafe { self.own(page).copy_to_nonoverlapping(bytes.as_mut_ptr(), PAGE_SIZE) };
+                same_word(&bytes)
             });
-            let order = Order::Copy { id: ID, extents: extents.collect() };
-            let (shared, mut since_look) = (Shared::default(), 0);
-            let (plane, since_look) = (&*self.plane, &mut since_look);
-            let (id, done) =
-                Mover { shared: &shared, plane, stops: 0, since_look }.move_all(&order);
+            words.collect()
+        }
+
+        fn carry_out(&self, order: &Order) -> Result<(), TransferFailed> {
+            let shared = Shared::default();
+            self.carry_out_after(&shared, order)
+        }
+
+        fn carry_out_after(&self, shared: &Shared, order: &Order) -> Result<(), TransferFailed> {
+            let plane = &self.fixture.plane;
+            let mut mover = Mover { shared, plane, stops: 0, since_look: &mut 0 };
+            let (id, result) = mover.move_all(order);
             assert_eq!(id, ID);
-            done
+            result
+        }
+    }
+
+    fn same_word(bytes: &[u8]) -> u64 {
+        assert!(bytes.chunks_exact(8).all(|word| word == &bytes[..8]), "half a page was moved");
+        u64::from_le_bytes(bytes[..8].try_into().unwrap())
+    }
+
+    /// All pages, in two extents.
+    fn extents(src: DmaAddr, dst: DmaAddr) -> Vec<Extent> {
+        let first = Extent { page: 0, count: 600, src, dst };
+        let second = Extent { src: behind(src, 600), dst: behind(dst, 600), ..first };
+        vec![first, second]
+    }
+
+    const OWN: DmaAddr = DmaAddr::Own(0);
+    const BUS: DmaAddr = DmaAddr::Bus(BUS_PAGE);
+
+    /// What `found` must be if the order failed at page `at`.
+    #[track_caller]
+    fn check(found: &[u64], at: u32, done: impl Fn(u32) -> u64) {
+        for (page, &word) in (0..PAGES).zip(found) {
+            let wanted = if page < at { done(page) } else { UNTOUCHED };
+            assert_eq!(word, wanted, "page {page} of an order that failed at page {at}");
+        }
+    }
+
+    #[test]
+    fn a_copy_to_the_card_that_fails_at_a_page_has_moved_those_before_and_touched_none_after() {
+        for at in FAILURES {
+            let bench = Bench::new(at, None);
+            bench.put_client(word_of);
+            bench.put_own(|_| UNTOUCHED);
+            let outcome = bench.carry_out(&Order::Copy { id: ID, extents: extents(BUS, OWN) });
+            assert_eq!(outcome, Err(TransferFailed { pages_done: at }));
+            check(&bench.own_words(), at, word_of);
+        }
+    }
+
+    #[test]
+    fn a_copy_from_the_card_that_fails_at_a_page_has_moved_those_before_and_touched_none_after() {
+        for at in FAILURES {
+            let bench = Bench::new(at, Some(false));
+            bench.put_client(|_| UNTOUCHED);
+            bench.put_own(word_of);
+            let outcome = bench.carry_out(&Order::Copy { id: ID, extents: extents(OWN, BUS) });
+            assert_eq!(outcome, Err(TransferFailed { pages_done: at }));
+            check(&bench.client_words(), at, word_of);
+        }
+    }
+
+    #[test]
+    fn a_fill_that_fails_at_a_page_has_filled_those_before_and_touched_none_after() {
+        for at in FAILURES {
+            let bench = Bench::new(at, Some(false));
+            bench.put_client(|_| UNTOUCHED);
+            let order = Order::Fill { id: ID, extents: extents(BUS, BUS), pattern: 5 };
+            assert_eq!(bench.carry_out(&order), Err(TransferFailed { pages_done: at }));
+            check(&bench.client_words(), at, |_| 5);
         }
     }
 
     #[test]
     fn a_copy_whose_page_k_was_taken_away_stops_there_and_a_retry_moves_all() {
-        let rig = Rig::new();
-        for (to_card, k) in
-            [false, true].into_iter().flat_map(|to| (0..PAGES).map(move |k| (to, k)))
-        {
-            let (source, destination) = (!to_card, to_card);
-            let good: [u8; PAGES as usize] = std::array::from_fn(|page| 1 + page as u8);
-            rig.fill(source, |page| good[page]);
-            rig.fill(destination, |_| 0xff);
-            rig.take_away(k);
-            assert_eq!(rig.copy(to_card), Err(TransferFailed { pages_done: k }));
-            assert_eq!(rig.bytes(source), good, "the source is as it was");
-            let mut until = [0xff; PAGES as usize];
-            until[..k as usize].copy_from_slice(&good[..k as usize]);
-            assert_eq!(rig.bytes(destination), until, "nothing is written from page {k} on");
-            rig.share(k);
-            assert_eq!(rig.copy(to_card), Ok(()));
-            assert_eq!(rig.bytes(destination), good);
+        for at in FAILURES {
+            for to_card in [false, true] {
+                let bench = Bench::new(at, Some(true));
+                let (src, dst) = if to_card { (BUS, OWN) } else { (OWN, BUS) };
+                let order = Order::Copy { id: ID, extents: extents(src, dst) };
+                if to_card {
+                    bench.put_client(word_of);
+                    bench.put_own(|_| UNTOUCHED);
+                } else {
+                    bench.put_own(word_of);
+                    bench.put_client(|_| UNTOUCHED);
+                }
+                let words = |card| if card { bench.own_words() } else { bench.client_words() };
+                let (bus, split) = (u64::from(BUS_PAGE) * PAGE, u64::from(at) * PAGE);
+                let size = bench.client.bytes() - split;
+                let taken = DmaUnmap::Range { address: bus + split, size };
+                bench.fixture.plane.windows.unmap(taken);
+                assert_eq!(bench.carry_out(&order), Err(TransferFailed { pages_done: at }));
+                check(&words(to_card), at, word_of);
+                check(&words(!to_card), PAGES, word_of);
+                bench.fixture.share(bus + split, &bench.client, split, size, true);
+                assert_eq!(bench.carry_out(&order), Ok(()));
+                check(&words(to_card), PAGES, word_of);
+            }
         }
+    }
+
+    #[test]
+    fn an_order_from_before_a_stop_moves_nothing_and_is_answered() {
+        let bench = Bench::new(PAGES - 1, Some(true));
+        bench.put_client(|_| UNTOUCHED);
+        let shared = Shared::default();
+        shared.stops.fetch_add(1, Ordering::SeqCst);
+        let order = Order::Fill { id: ID, extents: extents(BUS, BUS), pattern: 5 };
+        let outcome = bench.carry_out_after(&shared, &order);
+        assert_eq!(outcome, Err(TransferFailed { pages_done: 0 }));
+        check(&bench.client_words(), 0, |_| 5);
     }
 }
