@@ -17,7 +17,7 @@ use super::channel::Report;
 use super::copier::{Copier, Order};
 use super::doorbell::Doorbell;
 use super::job_end::job_end;
-use super::staging::Staging;
+use super::staging::{NotStaged, Staging, staged_max};
 use super::windows::{BUS_BYTES, Windows};
 use super::worker::SPARE_THREADS_MAX;
 use super::{CardConfig, ServeError};
@@ -107,7 +107,7 @@ impl Plane {
             card: Arc::new(card),
             memory,
             windows,
-            staging: Staging::default(),
+            staging: Staging::new(staged_max(config.limits.own_bytes)),
             interrupts: Mutex::new(interrupts),
             doorbell,
             wake,
@@ -178,7 +178,7 @@ impl Plane {
     /// Gives back what kernels have changed in memory that is reached by messages.
     fn settle(&self) {
         if self.staging.settle(&self.windows).is_err() {
-            self.end_lease("its client does not answer for the memory it shares");
+            self.end_lease(NotStaged::Unreached.why());
         }
     }
 
@@ -525,10 +525,10 @@ impl Backplane for Plane {
         }
         let page = u64::from(location.frame.0);
         let address = page * PAGE_SIZE as u64;
-        if self.windows.is_by_messages(address, u64::from(count) * PAGE_SIZE as u64)
-            && self.staging.bring(&self.windows, page, count).is_err()
-        {
-            self.end_lease("its client does not answer for the memory it shares");
+        if self.windows.is_by_messages(address, u64::from(count) * PAGE_SIZE as u64) {
+            if let Err(why) = self.staging.bring(&self.windows, page, count) {
+                self.end_lease(why.why());
+            }
         }
         self.windows.pointer(address)
     }

@@ -220,3 +220,53 @@ fn signal(trigger: &Trigger) -> Result<(), Errno> {
         Err(error) => Err(io::Error::from(error).into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+    use crate::device::irq;
+
+    fn set(action: IrqAction, vector: u32, data: IrqData<'_>) -> SetIrqs<'_> {
+        SetIrqs { index: irq::MSIX, start: vector, count: 1, action, data }
+    }
+
+    #[test]
+    fn a_client_without_eventfds_is_told_otherwise_and_masks_hold() {
+        let irqs = vec![Irq::NONE, Irq::NONE, Irq { count: 3, ..Irq::NONE }];
+        let info = DeviceInfo { irqs, ..DeviceInfo::default() };
+        let mut interrupts = Interrupts::new(&info);
+        assert_eq!(interrupts.raise(irq::MSIX, 1), Ok(false), "nobody listens");
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let into = Arc::clone(&told);
+        interrupts.otherwise(move |index, vector| {
+            into.lock().unwrap().push((index, vector));
+            Ok(())
+        });
+        let take = || std::mem::take(&mut *told.lock().unwrap());
+        assert_eq!(interrupts.raise(irq::MSIX, 1), Ok(true));
+        assert_eq!(take(), [(irq::MSIX, 1)]);
+        assert_eq!(interrupts.raise(irq::MSIX, 3), Err(Errno::INVAL));
+        // One that is masked comes when it is unmasked, once.
+        interrupts.apply(set(IrqAction::Mask, 2, IrqData::Now)).unwrap();
+        assert_eq!(interrupts.raise(irq::MSIX, 2), Ok(false));
+        assert_eq!(interrupts.raise(irq::MSIX, 2), Ok(false));
+        assert_eq!(take(), []);
+        interrupts.apply(set(IrqAction::Unmask, 2, IrqData::Now)).unwrap();
+        assert_eq!(take(), [(irq::MSIX, 2)]);
+        // A client may raise its own, and say which.
+        interrupts.apply(set(IrqAction::Trigger, 0, IrqData::NowIf(&[1]))).unwrap();
+        interrupts.apply(set(IrqAction::Trigger, 1, IrqData::NowIf(&[0]))).unwrap();
+        assert_eq!(take(), [(irq::MSIX, 0)]);
+        // Where there is an eventfd it is that.
+        let event = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+        let own = vec![event.try_clone().unwrap()];
+        interrupts.apply(set(IrqAction::Trigger, 1, IrqData::EventFds(own))).unwrap();
+        assert_eq!(interrupts.raise(irq::MSIX, 1), Ok(true));
+        assert_eq!(take(), []);
+        assert_eq!(rustix::io::read(&event, &mut [0; 8]), Ok(8));
+    }
+}
