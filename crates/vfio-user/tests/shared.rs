@@ -337,7 +337,7 @@ fn what_any_thread_tells_comes_in_order_and_nobody_waits_for_a_client_that_does_
     let memory = Box::new(Hearing(Ram::new(), Arc::clone(&heard)));
     let theirs = Plain::new(theirs);
     let mut client = BlockingClient::new(theirs, Limits::default(), LIMIT, memory).unwrap();
-    let tell = |text: &[u8]| shared.tell(Command::FIRST_OF_USERS, text);
+    let tell = |text: &[u8]| shared.notify(Command::FIRST_OF_USERS, text);
     tell(b"one").unwrap();
     tell(b"two").unwrap();
     let end = Instant::now() + LIMIT;
@@ -346,7 +346,7 @@ fn what_any_thread_tells_comes_in_order_and_nobody_waits_for_a_client_that_does_
         client.serve_dma(Duration::from_millis(10)).unwrap();
     }
     assert_eq!(*heard.lock().unwrap(), [b"one", b"two"]);
-    let known = shared.tell(Command::DMA_READ, &[]);
+    let known = shared.notify(Command::DMA_READ, &[]);
     assert!(matches!(known, Err(DmaError::Request(RequestError::Invalid { .. }))), "{known:?}");
     // It stops reading. What waits is bounded, and then it is said.
     let begin = Instant::now();

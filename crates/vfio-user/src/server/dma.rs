@@ -93,7 +93,7 @@ impl Bus<'_> {
     /// # Errors
     ///
     /// As for [`ask`](Bus::ask).
-    pub fn tell(&mut self, command: Command, data: &[u8]) -> Result<(), RequestError> {
+    pub fn notify(&mut self, command: Command, data: &[u8]) -> Result<(), RequestError> {
         RequestError::unless_of_users(command)?;
         self.check_queue(data.len())?;
         let mut header = Header::command(self.requests.unanswered(), command, 0);

@@ -166,12 +166,12 @@ impl<S: Stream + AsFd> SharedSession<S> {
     /// # Errors
     ///
     /// [`DmaError`]; the client is gone, or leaves too much unread.
-    pub fn tell(&self, command: Command, data: &[u8]) -> Result<(), DmaError> {
+    pub fn notify(&self, command: Command, data: &[u8]) -> Result<(), DmaError> {
         let mut inner = self.lock();
         if let Some(ended) = inner.ended {
             return Err(ended.error());
         }
-        inner.session.server.bus().tell(command, data)?;
+        inner.session.server.bus().notify(command, data)?;
         inner.flush()?;
         let is_left = inner.session.server.queued_bytes() > 0;
         drop(inner);

@@ -247,9 +247,9 @@ impl<'a> Worker<'a> {
 
     /// Tells the supervisor what goes on here.
     fn report(&self) {
-        while let Some(message) = self.channel.hear() {
+        while let Some(message) = self.channel.receive() {
             if message == Message::Ask {
-                self.channel.tell(&Message::Report(Box::new(self.plane.report())));
+                self.channel.send(&Message::Report(Box::new(self.plane.report())));
             }
         }
     }

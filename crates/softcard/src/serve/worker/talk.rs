@@ -108,7 +108,7 @@ impl Talk {
 fn tell_interrupts(plane: &Arc<Plane>, shared: &Arc<SharedSession<Connection>>) {
     let (weak, shared) = (Arc::downgrade(plane), Arc::clone(shared));
     lock(&plane.interrupts).otherwise(move |index, vector| {
-        let told = shared.tell(Command(INTERRUPT), &interrupt_to_bytes(index, vector));
+        let told = shared.notify(Command(INTERRUPT), &interrupt_to_bytes(index, vector));
         if let (Err(error), Some(plane)) = (told, weak.upgrade()) {
             // One that is lost would leave a program asleep.
             tracing::warn!(%error, index, vector, "a client is not told of an interrupt");
