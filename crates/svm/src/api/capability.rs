@@ -75,6 +75,19 @@ impl Capabilities {
         table
     }
 
+    /// Makes a card one that shares no memory: only its page DMA reaches its memory, from and to the
+    /// host's; it maps nothing but its own, and nobody maps that. Copies from and to other cards bounce.
+    pub fn seclude(&mut self, card: CardId) {
+        let (own, index) = (card.memory(), card.0 as usize);
+        let others = |set: MemorySet| set.iter().filter(|&memory| memory != own).collect();
+        self.maps.iter_mut().chain(&mut self.dma_reaches).for_each(|set| *set = others(*set));
+        self.links.iter_mut().for_each(|set| *set = others(*set));
+        self.cpu_reaches = others(self.cpu_reaches);
+        self.maps[index + 1] = MemorySet::only(own);
+        self.dma_reaches[index] = MemorySet::only(MemoryId::HOST).with(own);
+        self.links[index] = MemorySet::EMPTY;
+    }
+
     /// Whether `agent` can map frames of `memory`.
     pub fn can_map(&self, agent: AgentId, memory: MemoryId) -> bool {
         agent.home() == memory || self.maps[agent.0 as usize].contains(memory)
