@@ -177,6 +177,8 @@ impl Transport for VfioUser {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use farside_softcard::serve::{CardConfig, CardServer, socket_name};
 
     use super::*;
