@@ -170,6 +170,24 @@ fn the_demo_on_card_processes_finds_what_it_finds_on_cards_in_the_program() {
 }
 
 #[test]
+fn the_demo_by_messages_finds_what_it_finds_on_cards_in_the_program() {
+    let folder = Folder::new();
+    let (first, second) = (folder.join("card0"), folder.join("card1"));
+    let _servers = [Server::start(&first, &[]), Server::start(&second, &[])];
+    let places = format!("messages:{first},messages:{second}");
+    let there = json(&["demo", "--bundled", "--json", "--cards", &places]);
+    let here = json(&["demo", "--bundled", "--json", "--cards", "2"]);
+    assert_eq!(there["exact"], true);
+    assert_eq!(there["graph"], here["graph"], "sources, levels and ranks");
+    // A card of each kind in one space, and the suite.
+    let mixed = format!("{first},messages:{second},program:67108864");
+    let mixed = json(&["demo", "--bundled", "--json", "--cards", &mixed]);
+    assert_eq!(mixed["exact"], true);
+    let checked = json(&["card", "check", "--json", &format!("messages:{first}")]);
+    assert_eq!(checked["conforms"], true, "{checked}");
+}
+
+#[test]
 fn cards_and_their_users_are_listed() {
     let folder = Folder::new();
     let place = folder.join("farside/card7");

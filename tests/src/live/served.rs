@@ -9,6 +9,7 @@ mod exercise;
 mod kernels;
 mod program;
 mod raw;
+mod relay;
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ pub use exercise::{Exercise, STEPS, expect_loss};
 pub use kernels::test_kernels;
 pub use program::Program;
 pub use raw::{BUS, RawClient};
+pub use relay::TcpRelay;
 
 /// A folder of a test's own; removed when dropped.
 #[derive(Debug)]
@@ -94,6 +96,11 @@ pub fn place(server: &CardServer) -> CardPlace {
     CardPlace::Socket(server.config().folder.clone())
 }
 
+/// The same, of which no memory and no descriptor is shared.
+pub fn place_by_messages(server: &CardServer) -> CardPlace {
+    CardPlace::Messages(server.config().folder.clone())
+}
+
 /// The role of a child that serves a card until it is killed: the folder follows.
 const SERVE: &str = "serve ";
 
@@ -124,6 +131,16 @@ impl CardProcess {
     /// Where its card is.
     pub fn place(&self) -> CardPlace {
         CardPlace::Socket(self.folder.clone())
+    }
+
+    /// The folder of its sockets.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The same, of which no memory and no descriptor is shared.
+    pub fn place_by_messages(&self) -> CardPlace {
+        CardPlace::Messages(self.folder.clone())
     }
 
     /// Kills it, as a crash would, and serves the card again by another process.

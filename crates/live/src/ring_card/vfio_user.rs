@@ -1,33 +1,27 @@
 //! The way to a card that is a process: vfio-user over a UNIX socket.
 
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use farside_card::interface::{pci, register};
 use farside_vfio_user::client::MapRequest;
 use farside_vfio_user::device::irq;
 use farside_vfio_user::unix::{CallError, Connection, NoMemory, UnixClient};
-use farside_vfio_user::{DmaUnmap, Errno as WireErrno, IrqAction, Limits};
+use farside_vfio_user::{IrqAction, Limits};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::ReadWriteFlags;
 
+use super::calls::{CALL_LIMIT, Calls, ConnectError, failure};
 use super::transport::{DmaPiece, Transport, TransportError, Watch};
 use super::{descriptors, hangs_up};
-use farside_linux::lock::lock;
-
-/// How long a message may take. Messages are rare: at the beginning, at the end, and when memories
-/// change.
-pub(super) const CALL_LIMIT: Duration = Duration::from_secs(2);
 
 /// A connection to a function of a card's process.
 pub(crate) struct VfioUser {
-    client: Mutex<UnixClient>,
-    /// When what is under way has to be over.
-    limit: Mutex<Option<Instant>>,
+    calls: Calls<Connection>,
     /// The socket once more, to be watched without the lock.
     socket: OwnedFd,
     /// Wakes the card; written to by every command that finds it asleep.
@@ -46,33 +40,12 @@ impl std::fmt::Debug for VfioUser {
     }
 }
 
-/// Why there is no connection.
-#[derive(Debug)]
-pub(crate) enum ConnectError {
-    /// Another program uses the function, or the card is at work to clean up after one.
-    Busy,
-    /// Nobody listens there.
-    Absent(io::Error),
-    /// The system lets nobody connect there, or not this program.
-    Socket(Errno),
-    /// The server is there and something else is wrong.
-    Failed(TransportError),
-}
-
 impl VfioUser {
     /// Connects to the socket of a function.
     pub(crate) fn connect(path: &Path) -> Result<VfioUser, ConnectError> {
-        let connection = socket(path).map_err(|errno| match io::Error::from(errno) {
-            error if is_absent(&error) => ConnectError::Absent(error),
-            _ => ConnectError::Socket(errno),
-        })?;
-        let client = UnixClient::new(connection, Limits::default(), CALL_LIMIT, Box::new(NoMemory));
-        let client = client.map_err(|error| match error {
-            CallError::Refused(WireErrno::BUSY) => ConnectError::Busy,
-            CallError::Io(error) if is_absent(&error) => ConnectError::Absent(error),
-            CallError::Closed => ConnectError::Failed(TransportError::TurnedAway),
-            other => ConnectError::Failed(failure("connecting", &other)),
-        })?;
+        let connection = Connection::new(socket(path)?);
+        let memory = Box::new(NoMemory);
+        let client = UnixClient::new(connection, Limits::default(), CALL_LIMIT, memory)?;
         VfioUser::over(client).map_err(ConnectError::Failed)
     }
 
@@ -94,75 +67,32 @@ impl VfioUser {
             .as_fd()
             .try_clone_to_owned()
             .map_err(|error| failure(what, &CallError::Io(error)))?;
-        let (client, limit) = (Mutex::new(client), Mutex::new(None));
+        let calls = Calls::new(client);
         let (rings, seen) = (AtomicU64::new(0), AtomicU64::new(0));
         let was_freed = AtomicBool::new(false);
-        Ok(VfioUser { client, limit, socket, doorbell, rings, seen, was_freed })
-    }
-
-    fn call<T>(
-        &self,
-        what: &'static str,
-        call: impl FnOnce(&mut UnixClient) -> Result<T, CallError>,
-    ) -> Result<T, TransportError> {
-        let mut client = lock(&self.client);
-        if let Some(end) = *lock(&self.limit) {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(TransportError::TimedOut { what });
-            }
-            let limited = client.set_time_limit(left.min(CALL_LIMIT));
-            limited.map_err(|error| failure(what, &CallError::Io(error)))?;
-        }
-        call(&mut client).map_err(|error| failure(what, &error))
+        Ok(VfioUser { calls, socket, doorbell, rings, seen, was_freed })
     }
 }
 
 /// Connects within [`CALL_LIMIT`]: a server that accepts nobody would otherwise be waited for without
 /// end.
-fn socket(path: &Path) -> Result<Connection, Errno> {
+pub(super) fn socket(path: &Path) -> std::io::Result<UnixStream> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
     let address = SocketAddrUnix::new(path)?;
     let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
     let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(CALL_LIMIT))?;
     rustix::net::connect(&socket, &address)?;
-    Ok(Connection::new(socket.into()))
-}
-
-fn is_absent(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
-    matches!(error.kind(), ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof)
-}
-
-pub(super) fn failure(what: &'static str, error: &CallError) -> TransportError {
-    match error {
-        CallError::Refused(errno) => {
-            let errno = Errno::from_raw_os_error(errno.code() as i32);
-            TransportError::Refused { what, errno }
-        }
-        CallError::TimedOut(_) => TransportError::TimedOut { what },
-        CallError::Closed => TransportError::Gone { what },
-        CallError::Io(error) => match error.raw_os_error() {
-            _ if is_absent(error) => TransportError::Gone { what },
-            Some(code) => TransportError::Refused { what, errno: Errno::from_raw_os_error(code) },
-            None => TransportError::Unfit { what: format!("{what} failed: {error}") },
-        },
-        other => TransportError::Unfit { what: format!("{what} failed: {other}") },
-    }
+    Ok(socket.into())
 }
 
 impl Transport for VfioUser {
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), TransportError> {
-        self.call("reading a register", |client| {
-            client.region_read(pci::BAR_REGISTERS as u32, offset, into)
-        })
+        self.calls.read_register(offset, into)
     }
 
     fn write(&self, offset: u64, from: &[u8]) -> Result<(), TransportError> {
-        self.call("writing a register", |client| {
-            client.region_write(pci::BAR_REGISTERS as u32, offset, from)
-        })
+        self.calls.write_register(offset, from)
     }
 
     fn ring_doorbell(&self) -> bool {
@@ -194,11 +124,7 @@ impl Transport for VfioUser {
     }
 
     fn limit(&self, end: Option<Instant>) {
-        *lock(&self.limit) = end;
-        if end.is_none() {
-            // It can fail for a limit of zero only.
-            let _ = lock(&self.client).set_time_limit(CALL_LIMIT);
-        }
+        self.calls.limit(end);
     }
 
     fn map(&self, piece: &DmaPiece<'_>) -> Result<(), TransportError> {
@@ -209,19 +135,19 @@ impl Transport for VfioUser {
             writable: true,
             offset: piece.offset,
         };
-        self.call("sharing memory with the card", |client| {
+        self.calls.call("sharing memory with the card", |client| {
             client.dma_map(&request, Some(piece.file))
         })
     }
 
     fn unmap(&self, bus: u64, bytes: u64) -> Result<(), TransportError> {
-        let range = DmaUnmap::Range { address: bus, size: bytes };
-        self.call("taking memory back from the card", |client| client.dma_unmap(range))
+        self.calls.unmap(bus, bytes)
     }
 
     fn memory(&self, bytes: u64) -> Result<(OwnedFd, u64), TransportError> {
-        let info =
-            self.call("asking for the card's memory", |c| c.region_info(pci::BAR_MEMORY as u32))?;
+        let info = self
+            .calls
+            .call("asking for the card's memory", |c| c.region_info(pci::BAR_MEMORY as u32))?;
         let unfit = || TransportError::Unfit { what: "the card's memory has no file".to_owned() };
         let (file, offset) = (info.fd.ok_or_else(unfit)?, info.offset);
         descriptors::check_memory(&file, offset, bytes)?;
@@ -230,10 +156,11 @@ impl Transport for VfioUser {
 
     fn interrupt_by(&self, events: &[BorrowedFd<'_>]) -> Result<(), TransportError> {
         let what = "setting up interrupts";
-        let events: Result<Vec<_>, io::Error> =
+        let events: Result<Vec<_>, std::io::Error> =
             events.iter().map(|event| event.try_clone_to_owned().map(Arc::new)).collect();
         let events = events.map_err(|error| failure(what, &CallError::Io(error)))?;
-        self.call(what, |client| client.irqs_assign(irq::MSIX, 0, &events, IrqAction::Trigger))
+        self.calls
+            .call(what, |client| client.irqs_assign(irq::MSIX, 0, &events, IrqAction::Trigger))
     }
 
     fn watch(&self) -> Option<Watch<'_>> {
@@ -246,4 +173,69 @@ impl Transport for VfioUser {
 
     // The function is stopped by its server when the connection ends.
     fn stop(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use farside_softcard::serve::{CardConfig, CardServer, socket_name};
+
+    use super::*;
+
+    /// How long something may take that takes no time.
+    const SOON: Duration = Duration::from_secs(5);
+
+    /// A card whose doorbell is full, and made to wait for whoever empties it: nobody.
+    fn full() -> (CardServer, Arc<VfioUser>) {
+        let name = format!("fb{}-{:?}", std::process::id(), std::thread::current().id());
+        let folder = std::env::temp_dir().join(name.replace(['(', ')'], ""));
+        let server = CardServer::start(CardConfig { functions: 1, ..CardConfig::new(&folder) });
+        let server = server.expect("a card is served");
+        let card = VfioUser::connect(&folder.join(socket_name(0))).expect("it can be used");
+        rustix::io::write(&card.doorbell, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+        rustix::io::ioctl_fionbio(&card.doorbell, false).unwrap();
+        (server, Arc::new(card))
+    }
+
+    /// Whether `body` ends in time, beside this.
+    fn ends(body: impl FnOnce() + Send + 'static) -> std::sync::mpsc::Receiver<()> {
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            body();
+            let _ = done.send(());
+        });
+        is_done
+    }
+
+    #[test]
+    fn ringing_a_doorbell_that_is_full_waits_for_nobody() {
+        let (server, card) = full();
+        let rings = Arc::clone(&card);
+        let rung = ends(move || assert!(rings.ring_doorbell()));
+        assert!(rung.recv_timeout(SOON).is_ok(), "it waits for the card");
+        let _ = std::fs::remove_dir_all(&server.config().folder);
+    }
+
+    #[test]
+    fn a_ring_that_waits_all_the_same_is_freed_and_says_that_the_card_lies() {
+        let (server, card) = full();
+        // It was filled between the look at it and the ring.
+        let rings = Arc::clone(&card);
+        let rung = ends(move || {
+            rings.rings.fetch_add(1, Ordering::SeqCst);
+            let _ = rustix::io::write(&rings.doorbell, &1u64.to_ne_bytes());
+            rings.rings.fetch_add(1, Ordering::SeqCst);
+        });
+        // The second look that finds the same ring frees it, and not a ring that has just begun.
+        let end = Instant::now() + SOON;
+        while rung.recv_timeout(Duration::from_millis(10)).is_err() {
+            assert!(Instant::now() < end, "it waits for the card");
+            card.free_doorbell();
+        }
+        rustix::io::ioctl_fionbio(&card.doorbell, true).unwrap();
+        assert!(!card.ring_doorbell(), "nobody is told that the card made it wait");
+        assert!(card.ring_doorbell(), "it is told once");
+        let _ = std::fs::remove_dir_all(&server.config().folder);
+    }
 }

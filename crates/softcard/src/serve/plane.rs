@@ -17,7 +17,7 @@ use super::channel::Report;
 use super::copier::{Copier, Order};
 use super::doorbell::Doorbell;
 use super::job_end::job_end;
-use super::staging::Staging;
+use super::staging::{NotStaged, Staging, staged_max};
 use super::windows::{BUS_BYTES, Windows};
 use super::worker::SPARE_THREADS_MAX;
 use super::{CardConfig, ServeError};
@@ -107,7 +107,7 @@ impl Plane {
             card: Arc::new(card),
             memory,
             windows,
-            staging: Staging::default(),
+            staging: Staging::new(staged_max(config.limits.own_bytes)),
             interrupts: Mutex::new(interrupts),
             doorbell,
             wake,
@@ -170,10 +170,15 @@ impl Plane {
         (value, answered)
     }
 
+    /// Whether messages to the client are needed: for its memory, or to tell it of interrupts.
+    pub(super) fn needs_messages(&self) -> bool {
+        self.windows.has_by_messages() || self.staging.tells_interrupts()
+    }
+
     /// Gives back what kernels have changed in memory that is reached by messages.
     fn settle(&self) {
         if self.staging.settle(&self.windows).is_err() {
-            self.end_lease("its client does not answer for the memory it shares");
+            self.end_lease(NotStaged::Unreached.why());
         }
     }
 
@@ -302,7 +307,7 @@ impl Plane {
         Some(Instant::now() + QUOTA_PERIOD)
     }
 
-    fn end_lease(&self, why: &'static str) {
+    pub(super) fn end_lease(&self, why: &'static str) {
         let _ = self.over_quota.set(why);
         self.wake();
     }
@@ -520,10 +525,10 @@ impl Backplane for Plane {
         }
         let page = u64::from(location.frame.0);
         let address = page * PAGE_SIZE as u64;
-        if self.windows.is_by_messages(address, u64::from(count) * PAGE_SIZE as u64)
-            && self.staging.bring(&self.windows, page, count).is_err()
-        {
-            self.end_lease("its client does not answer for the memory it shares");
+        if self.windows.is_by_messages(address, u64::from(count) * PAGE_SIZE as u64) {
+            if let Err(why) = self.staging.bring(&self.windows, page, count) {
+                self.end_lease(why.why());
+            }
         }
         self.windows.pointer(address)
     }

@@ -4,7 +4,9 @@
 //! a [`Plan`]. Pages with one transition travel together; a request over several source memories thus
 //! splits by itself.
 
-use farside_types::{Access, AgentId, CancelReason, FrameNo, PageNo, PageRange, Reason, Time};
+use farside_types::{
+    Access, AgentId, CancelReason, FrameNo, MemoryId, PageNo, PageRange, Reason, Time,
+};
 
 use crate::Driver;
 use crate::api::query::ObjectId;
@@ -103,6 +105,9 @@ impl Driver {
         if held.contains(agent) && self.reaches(agent, at) {
             return Ok(None);
         }
+        if self.is_pinned_away(page, entry, agent, access) {
+            return Err(Obstacle::Refuse(CancelReason::PinnedElsewhere));
+        }
         let decision = match self.settle_fight(now, page, entry, agent, access) {
             Ok(Some(decision)) => decision,
             Ok(None) => self.decide(now, page, entry, agent, access, again),
@@ -135,6 +140,22 @@ impl Driver {
             return Some(CancelReason::ReadOnly);
         }
         None
+    }
+
+    /// Whether the page is pinned to the host and this agent cannot map it there. A device of the
+    /// program's may write it by itself at any time, so it does not move.
+    fn is_pinned_away(
+        &self,
+        page: PageNo,
+        entry: &PageEntry,
+        agent: AgentId,
+        access: Access,
+    ) -> bool {
+        let has_copy = entry.directory.copies().contains(agent.home()) && !access.is_write();
+        entry.has(flag::PINNED)
+            && !has_copy
+            && !self.reaches(agent, MemoryId::HOST)
+            && self.pins.iter().any(|pin| pin.at.is_host() && pin.range.contains(page))
     }
 
     /// Pins and advice come first, then the scheme.
