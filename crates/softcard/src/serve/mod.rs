@@ -11,9 +11,9 @@
 //! ```
 //!
 //! A worker ends with its lease, whatever it was at, and so does everything that its client could
-//! bring about in it. `leased_function` is what it serves: one life of a function; `windows` the client's memory
-//! as the function reaches it, `copier` its page DMA, `device` its registers and BARs as vfio-user
-//! sees them.
+//! bring about in it. `leased_function` is what it serves: one life of a function; `windows` the
+//! client's memory as the function reaches it, `copier` its page DMA, `device` its registers and BARs
+//! as vfio-user sees them.
 
 mod bus;
 mod channel;
