@@ -1,11 +1,12 @@
 //! Cards that share no memory with their program: rings, DMA, doorbells and interrupts go by messages,
 //! over a socket of which no descriptor is used or over TCP. Slow; the results are the same.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use farside::{
-    Advice, Buffer, CardId, CardPlace, Error, KernelError, MemoryId, Read, Shared, Space,
+    Advice, Buffer, CardId, CardPlace, Dialled, Error, KernelError, MemoryId, Read, Shared, Space,
     SpaceBuilder, Value, Write,
 };
 use farside_softcard::serve::{CardConfig, CardServer};
@@ -15,8 +16,8 @@ use harness::Prng;
 use harness::live::hostile::{Answer, Fate, HostileCard, Lies};
 use harness::live::intruder::Intruder;
 use harness::live::served::{
-    CardProcess, Exercise, Program, TcpRelay, TempDir, await_status, config, expect_loss, place,
-    place_by_messages, serve, serve_if_asked, test_kernels,
+    CardProcess, Census, Exercise, Program, TcpRelay, TempDir, await_status, config, expect_loss,
+    place, place_by_messages, serve, serve_if_asked, test_kernels,
 };
 use harness::live::{Race, role, seconds, within};
 
@@ -565,5 +566,65 @@ fn invariant_44_messages_that_lie_are_errors_in_time() {
                 assert!(data.iter().all(|&word| word == 2), "{fate:?} after {after}");
             }
         }
+    });
+}
+
+#[test]
+fn spaces_and_connections_that_come_and_go_leave_nothing_behind() {
+    const NAME: &str = "spaces_and_connections_that_come_and_go_leave_nothing_behind";
+    serve_if_asked(|config| config);
+    within(LIMIT, NAME, || {
+        let folder = TempDir::new();
+        let cards = [0, 1].map(|card| CardProcess::start(NAME, &config(&folder, card)));
+        let relay = TcpRelay::start(cards[0].folder());
+        let pids = [std::process::id(), cards[0].pid(), cards[1].pid()];
+        let round = || {
+            let space = builder([relay.place(), cards[1].place_by_messages()]).build().unwrap();
+            let mut exercise = Exercise::new(&space, 80);
+            exercise.run(CardId(0), CardId(1)).unwrap();
+            // A connection that is lost and made again, in the same space.
+            relay.cut_after(1 << 10);
+            while exercise.run(CardId(0), CardId(1)).is_ok() {}
+            relay.mend();
+            await_card(&space, CardId(0), true);
+            exercise.check();
+            drop(exercise);
+            drop(space);
+            for card in &cards {
+                card.await_status(|status| status.functions.iter().all(|f| f.user.is_none()));
+            }
+        };
+        round();
+        let before = pids.map(Census::at_rest);
+        (0..6).for_each(|_| round());
+        for (pid, before) in pids.into_iter().zip(before) {
+            before.await_at_most(pid, "after many spaces and connections");
+        }
+    });
+}
+
+#[test]
+fn a_card_that_cannot_be_dialled_says_why() {
+    within(LIMIT, "dialling", || {
+        let folder = TempDir::new();
+        let server = serve(CardConfig { functions: 1, ..config(&folder, 0) });
+        let relay = TcpRelay::start(&server.config().folder);
+        let says = |place: CardPlace| builder([place]).build().unwrap_err().to_string();
+        let in_use = builder([relay.place()]).build().unwrap();
+        let busy = says(relay.place());
+        assert!(busy.contains("tcp 127.0.0.1"), "{busy}");
+        drop(in_use);
+        let nobody = Dialled::new("lab 7", || Err(io::ErrorKind::ConnectionRefused.into()));
+        let absent = says(CardPlace::Stream(nobody));
+        assert!(absent.contains("lab 7"), "{absent}");
+        let refused = Dialled::new("lab 8", || Err(io::Error::from_raw_os_error(libc::EACCES)));
+        let refused = says(CardPlace::Stream(refused));
+        assert!(refused.contains("lab 8") && refused.contains("denied"), "{refused}");
+        let wrong = Dialled::new("lab 9", || Err(io::Error::other("the certificate has expired")));
+        let wrong = says(CardPlace::Stream(wrong));
+        assert!(wrong.contains("the certificate has expired"), "{wrong}");
+        let folder = CardPlace::Messages(folder.join("nothing here"));
+        let absent = says(folder);
+        assert!(absent.contains("messages:") && absent.contains("nothing here"), "{absent}");
     });
 }
