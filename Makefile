@@ -10,17 +10,20 @@ ARGS ?=
 # How long the long tests are: steps of each seed, seconds of each race.
 SOAK_STEPS ?= 200000
 SOAK_SECONDS ?= 60
+# Other seeds each time; make soak SOAK_SEED=n repeats those of a run.
+SOAK_SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
-.PHONY: help setup demo bench test qemu soak clean
+.PHONY: help setup demo bench test qemu soak statistics clean
 
 help:
-	@echo "make demo    build, then run the main job: graph workloads on two cards"
-	@echo "make test    format, lints, documentation and every test, with a budget of time"
-	@echo "make qemu    only the tests in virtual machines (docs/qemu.md)"
-	@echo "make bench   measure the promised numbers (docs/performance.md)"
-	@echo "make soak    the long mode of the randomised tests and of the races"
-	@echo "make setup   only check and install what the others need (FARSIDE_NO_INSTALL=1: only tell)"
-	@echo "make clean   remove what was built"
+	@echo "make demo        build, then run the main job: graph workloads on two cards"
+	@echo "make test        format, lints, documentation and every test, with a budget of time"
+	@echo "make qemu        only the tests in virtual machines (docs/qemu.md)"
+	@echo "make bench       measure the promised numbers (docs/performance.md)"
+	@echo "make soak        the long mode of the randomised tests and of the races"
+	@echo "make setup       only check and install what the others need (FARSIDE_NO_INSTALL=1: only tell)"
+	@echo "make statistics  write docs/statistics.md anew, from the names in the code"
+	@echo "make clean       remove what was built"
 	@echo
 	@echo "ARGS=\"...\" goes to the command of demo and bench: make demo ARGS=\"--cards 4\""
 
@@ -42,9 +45,14 @@ test:
 qemu: setup
 	@scripts/qemu/test.sh
 
+soak: SOAK_SEED := $(SOAK_SEED)
 soak: setup
-	FARSIDE_STEPS=$(SOAK_STEPS) FARSIDE_SECONDS=$(SOAK_SECONDS) \
+	@echo "seeds from $(SOAK_SEED) on: make soak SOAK_SEED=$(SOAK_SEED) repeats them"
+	FARSIDE_SEED=$(SOAK_SEED).. FARSIDE_STEPS=$(SOAK_STEPS) FARSIDE_SECONDS=$(SOAK_SECONDS) \
 		cargo test --locked --no-fail-fast -p farside-tests
+
+statistics: setup
+	FARSIDE_WRITE_STATISTICS=1 cargo test --locked -p farside-sim --lib the_page_says_what_the_registry_says
 
 clean:
 	cargo clean

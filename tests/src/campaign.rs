@@ -1,6 +1,7 @@
 //! Many random runs: of one level of hostility, and with a rule broken on purpose.
 //!
-//! `FARSIDE_SEED=n` runs that seed alone, `FARSIDE_STEPS=n` makes every run so many steps long.
+//! `FARSIDE_SEED` says which seeds ([`crate::seeds`]), `FARSIDE_STEPS=n` makes every run so many steps
+//! long.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -18,7 +19,7 @@ fn number(name: &str) -> Option<u64> {
 /// # Panics
 /// If a rule is broken: with seed, step, configuration and the last lines of the log.
 pub fn run_level(level: &str, seeds: Range<u64>, steps: u64, setup: impl Fn(u64) -> Setup) {
-    let seeds = number("FARSIDE_SEED").map_or(seeds, |seed| seed..seed + 1);
+    let seeds = crate::seeds(seeds);
     let steps = number("FARSIDE_STEPS").unwrap_or(steps);
     println!("{level}: seeds {seeds:?}, {steps} steps each");
     let mut done = 0;

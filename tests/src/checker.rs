@@ -51,8 +51,11 @@ pub(crate) fn check_nothing_waits(machine: &Machine) -> Result<(), Violation> {
 
 fn check_state(machine: &Machine, page: PageNo, view: &PageView) -> Result<(), Violation> {
     let facts = machine.facts.get(page).expect("pages of the arena have facts");
-    let held =
-        machine.cards.iter().any(|card| card.doubtful && view.mappers.contains(card.id.agent()));
+    // A card that has to be reset may still write the host's frame.
+    let held = machine
+        .cards
+        .iter()
+        .any(|card| card.deaf || (card.doubtful && view.mappers.contains(card.id.agent())));
     if facts.half_freed || (facts.freed && held && view.state == PageState::Tombstone) {
         ensure!(view.state != PageState::Unallocated, "{page} was not freed, and is unallocated");
         return Ok(());

@@ -304,6 +304,7 @@ fn an_error_without_a_reason_is_seen() -> Result<(), Violation> {
         CancelReason::GroupTooLarge,
         CancelReason::CardLost(CARD),
         CancelReason::TooManyFaults,
+        CancelReason::PinnedElsewhere,
     ] {
         says(hand.machine.judge_cancel(&fault, reason), "without a reason");
     }

@@ -81,6 +81,11 @@ impl Machine {
                         || self.is_full(fault.card.memory(), count, since))
             }
             CancelReason::CardLost(card) => self.is_gone(card),
+            CancelReason::PinnedElsewhere => {
+                let is_pinned = |page| self.may_be_pinned(page, MemoryId::HOST);
+                !self.capabilities.can_map(fault.card.agent(), MemoryId::HOST)
+                    && (any(&is_pinned) || self.facts.last_unpin >= since)
+            }
             CancelReason::TooManyFaults => self.faults.len() >= self.limits.faults,
         };
         ensure!(

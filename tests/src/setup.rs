@@ -2,7 +2,7 @@
 
 use farside_svm::placement::{self, ParameterKind, SchemeInfo};
 use farside_svm::{Capabilities, Config, Mutation};
-use farside_types::{PageNo, PageRange, Span};
+use farside_types::{CardId, PageNo, PageRange, Span};
 
 use crate::hostility::Hostility;
 use crate::port::RingMutation;
@@ -70,8 +70,9 @@ impl Setup {
     }
 
     /// A world drawn by the seed. [`Setup::ROUND`] seeds in a row meet every scheme with every way to
-    /// reach a card: from the CPU, by page DMA with peers, by page DMA through bounce buffers. Now and
-    /// then a scheme has other parameters than its defaults.
+    /// reach a card: from the CPU, by page DMA with peers, by page DMA through bounce buffers. In half of
+    /// the latter the last of several cards shares no memory at all. Now and then a scheme has other
+    /// parameters than its defaults.
     pub fn random(seed: u64, hostility: Hostility) -> Setup {
         let mut rng = Prng::new(seed.wrapping_mul(0x1234_5677));
         let frames: Vec<u32> = (0..rng.between(1, 4)).map(|_| rng.between(8, 48) as u32).collect();
@@ -81,6 +82,10 @@ impl Setup {
             1 => Setup::with_dma(&frames, true),
             _ => Setup::with_dma(&frames, false),
         };
+        if let (2, 1, last @ 1..) = (seed / schemes % 3, seed / (3 * schemes) % 2, frames.len() - 1)
+        {
+            setup.config.capabilities.seclude(CardId(last as u8));
+        }
         setup.seed = seed;
         setup.hostility = hostility;
         setup.scheme = draw_scheme(seed, placement::NAMES[(seed % schemes) as usize]);
@@ -203,6 +208,8 @@ fn draw_limits(rng: &mut Prng, config: &mut Config) {
 mod tests {
     use std::collections::BTreeSet;
 
+    use farside_types::MemoryId;
+
     use super::*;
 
     #[test]
@@ -244,5 +251,11 @@ mod tests {
             assert_eq!(met.iter().filter(|(scheme, _)| *scheme == name).count(), 3, "{met:?}");
         }
         assert!(worlds.iter().any(|setup| setup.config.card_frames.len() == 4));
+        let shares_nothing = |setup: &Setup| {
+            let cards = setup.config.card_frames.len();
+            !setup.config.capabilities.can_map(CardId(cards as u8 - 1).agent(), MemoryId::HOST)
+        };
+        let more = (0..4 * Setup::ROUND).map(|seed| Setup::random(seed, Hostility::none()));
+        assert!(more.filter(shares_nothing).count() > 4);
     }
 }

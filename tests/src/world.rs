@@ -55,6 +55,8 @@ pub struct World {
     idle_timeouts: u32,
     /// Nothing new is begun.
     pub(crate) quieting: bool,
+    /// Nobody resets suspects.
+    leaves_suspects: bool,
 }
 
 impl World {
@@ -84,6 +86,7 @@ impl World {
             trips: 0,
             idle_timeouts: 0,
             quieting: false,
+            leaves_suspects: false,
         }
     }
 
@@ -125,6 +128,11 @@ impl World {
     /// Decides what becomes of the next copies and fills, in order.
     pub fn plan(&mut self, fates: impl IntoIterator<Item = Fate>) {
         self.machine.planned_fates.extend(fates);
+    }
+
+    /// From now on nobody resets a card because the driver calls it suspect.
+    pub fn leave_suspects(&mut self) {
+        self.leaves_suspects = true;
     }
 
     /// Lets a command fail on purpose, counted from now on.
@@ -373,7 +381,7 @@ impl World {
         self.machine.give_up(card, pages, is_lost);
         let state = self.machine.card_mut(card);
         ensure!(state.doubtful || state.lost, "{card} is called suspect, but it answers in time");
-        if !state.suspect && state.deaf {
+        if !state.suspect && state.deaf && !self.leaves_suspects {
             state.suspect = true;
             self.machine.later(Work::Reset(card));
         }

@@ -13,18 +13,18 @@ const CARD: CardId = CardId(0);
 const FRAMES: u64 = 8;
 
 /// A driver and a machine that does everything at once.
-struct Bed {
+struct Fixture {
     driver: Driver,
     next: u64,
 }
 
-impl Bed {
-    fn new(arena_pages: u64, change: impl Fn(&mut Limits)) -> Bed {
+impl Fixture {
+    fn new(arena_pages: u64, change: impl Fn(&mut Limits)) -> Fixture {
         let arena = PageRange::new(PageNo(512), arena_pages);
         let mut config = Config::embedded(arena, vec![FRAMES as u32]);
         config.prefetch.density_percent = 100;
         change(&mut config.limits);
-        Bed { driver: Driver::new(config, Box::new(OnTouch)).unwrap(), next: 0 }
+        Fixture { driver: Driver::new(config, Box::new(OnTouch)).unwrap(), next: 0 }
     }
 
     fn ask(&mut self, request: Request) -> Result<Outcome, RequestError> {
@@ -98,100 +98,100 @@ fn group(range: PageRange) -> Need {
 
 #[test]
 fn no_address_space() {
-    let mut bed = Bed::new(512, |_| {});
-    let all = bed.alloc(500).unwrap();
-    let refused = bed.alloc(13).unwrap_err();
+    let mut fixture = Fixture::new(512, |_| {});
+    let all = fixture.alloc(500).unwrap();
+    let refused = fixture.alloc(13).unwrap_err();
     assert_eq!(refused, RequestError::OutOfAddressSpace { pages: 13, largest_gap: 12 });
-    bed.ask(Request::Free { addr: all.start.addr() }).unwrap();
-    assert_eq!(bed.alloc(512).unwrap().count, 512);
+    fixture.ask(Request::Free { addr: all.start.addr() }).unwrap();
+    assert_eq!(fixture.alloc(512).unwrap().count, 512);
 }
 
 #[test]
 fn no_frame_for_a_fault_because_all_are_pinned() {
-    let mut bed = Bed::new(512, |_| {});
-    let (pinned, other) = (bed.alloc(FRAMES).unwrap(), bed.alloc(4).unwrap());
-    bed.pin(pinned).unwrap();
-    assert_eq!(bed.fault(&[page(other, 0)]), [Err(CancelReason::OutOfMemory)]);
-    assert_eq!(bed.fault(&[group(other)]), [Err(CancelReason::OutOfMemory)]);
-    assert_eq!(bed.driver.page(other.start).owner, None, "still fresh, nothing was taken");
-    bed.ask(Request::Unpin { range: pinned }).unwrap();
-    assert_eq!(bed.fault(&[page(other, 0), group(other)]), [Ok(()), Ok(())]);
+    let mut fixture = Fixture::new(512, |_| {});
+    let (pinned, other) = (fixture.alloc(FRAMES).unwrap(), fixture.alloc(4).unwrap());
+    fixture.pin(pinned).unwrap();
+    assert_eq!(fixture.fault(&[page(other, 0)]), [Err(CancelReason::OutOfMemory)]);
+    assert_eq!(fixture.fault(&[group(other)]), [Err(CancelReason::OutOfMemory)]);
+    assert_eq!(fixture.driver.page(other.start).owner, None, "still fresh, nothing was taken");
+    fixture.ask(Request::Unpin { range: pinned }).unwrap();
+    assert_eq!(fixture.fault(&[page(other, 0), group(other)]), [Ok(()), Ok(())]);
 }
 
 #[test]
 fn no_frame_for_a_migration_a_pin_or_a_prefetch() {
-    let mut bed = Bed::new(512, |_| {});
-    let (pinned, other) = (bed.alloc(FRAMES).unwrap(), bed.alloc(4).unwrap());
-    bed.pin(pinned).unwrap();
+    let mut fixture = Fixture::new(512, |_| {});
+    let (pinned, other) = (fixture.alloc(FRAMES).unwrap(), fixture.alloc(4).unwrap());
+    fixture.pin(pinned).unwrap();
     let to = CARD.memory();
     let misfit = RequestError::DoesNotFit { memory: to, pages: 4, frames: FRAMES, pinned: FRAMES };
-    assert_eq!(bed.ask(Request::Migrate { range: other, to }), Err(misfit.clone()));
-    assert_eq!(bed.pin(other), Err(misfit));
-    let prefetched = bed.ask(Request::Prefetch { range: other, to });
+    assert_eq!(fixture.ask(Request::Migrate { range: other, to }), Err(misfit.clone()));
+    assert_eq!(fixture.pin(other), Err(misfit));
+    let prefetched = fixture.ask(Request::Prefetch { range: other, to });
     assert_eq!(prefetched, Ok(Outcome::Done { pages_moved: 0 }), "it takes the room there is");
-    bed.ask(Request::Unpin { range: pinned }).unwrap();
-    let moved = bed.ask(Request::Migrate { range: other, to });
+    fixture.ask(Request::Unpin { range: pinned }).unwrap();
+    let moved = fixture.ask(Request::Migrate { range: other, to });
     assert_eq!(moved, Ok(Outcome::Done { pages_moved: 4 }));
 }
 
 #[test]
 fn no_frame_but_pages_that_may_leave() {
-    let mut bed = Bed::new(512, |_| {});
-    let (first, second) = (bed.alloc(FRAMES).unwrap(), bed.alloc(FRAMES).unwrap());
-    assert_eq!(bed.fault(&[group(first)]), [Ok(())]);
-    assert_eq!(bed.fault(&[group(second)]), [Ok(())], "the first ones were evicted");
-    let home = |page| bed.driver.page(page).owner;
+    let mut fixture = Fixture::new(512, |_| {});
+    let (first, second) = (fixture.alloc(FRAMES).unwrap(), fixture.alloc(FRAMES).unwrap());
+    assert_eq!(fixture.fault(&[group(first)]), [Ok(())]);
+    assert_eq!(fixture.fault(&[group(second)]), [Ok(())], "the first ones were evicted");
+    let home = |page| fixture.driver.page(page).owner;
     assert!(first.pages().all(|page| home(page) == Some(MemoryId::HOST)));
 }
 
 #[test]
 fn no_chain_but_one() {
-    let mut bed = Bed::new(512, |limits| {
+    let mut fixture = Fixture::new(512, |limits| {
         limits.chains = 1;
         limits.chain_pages = 1;
     });
-    let range = bed.alloc(6).unwrap();
+    let range = fixture.alloc(6).unwrap();
     let needs: Vec<Need> = (0..6).map(|i| page(range, i)).collect();
-    assert_eq!(bed.fault(&needs), [Ok(()); 6], "one after the other");
+    assert_eq!(fixture.fault(&needs), [Ok(()); 6], "one after the other");
     let to = MemoryId::HOST;
-    let back = bed.ask(Request::Migrate { range, to });
+    let back = fixture.ask(Request::Migrate { range, to });
     assert_eq!(back, Ok(Outcome::Done { pages_moved: 6 }));
 }
 
 #[test]
 fn no_room_for_one_more_open_fault() {
-    let mut bed = Bed::new(512, |limits| limits.faults = 2);
-    let range = bed.alloc(3).unwrap();
-    let ended = bed.fault(&[page(range, 0), page(range, 1), page(range, 2)]);
+    let mut fixture = Fixture::new(512, |limits| limits.faults = 2);
+    let range = fixture.alloc(3).unwrap();
+    let ended = fixture.fault(&[page(range, 0), page(range, 1), page(range, 2)]);
     assert_eq!(ended, [Ok(()), Ok(()), Err(CancelReason::TooManyFaults)]);
-    assert_eq!(bed.fault(&[page(range, 2)]), [Ok(())]);
+    assert_eq!(fixture.fault(&[page(range, 2)]), [Ok(())]);
 }
 
 #[test]
 fn no_room_for_one_more_open_request() {
-    let mut bed = Bed::new(512, |limits| limits.requests = 1);
-    let range = bed.alloc(2).unwrap();
+    let mut fixture = Fixture::new(512, |limits| limits.requests = 1);
+    let range = fixture.alloc(2).unwrap();
     let to = CARD.memory();
     let request = Request::Migrate { range, to };
-    bed.driver.handle(Time::ZERO, Event::Request { id: RequestId(100), request });
+    fixture.driver.handle(Time::ZERO, Event::Request { id: RequestId(100), request });
     let request = Request::Trim;
-    bed.driver.handle(Time::ZERO, Event::Request { id: RequestId(101), request });
+    fixture.driver.handle(Time::ZERO, Event::Request { id: RequestId(101), request });
     let refused = Err(RequestError::TooManyRequests { open: 1 });
     assert_eq!(
-        bed.driver.poll_reply(),
+        fixture.driver.poll_reply(),
         Some(Reply::Request { id: RequestId(101), result: refused })
     );
-    bed.carry_out();
-    assert!(matches!(bed.driver.poll_reply(), Some(Reply::Request { result: Ok(_), .. })));
-    assert_eq!(bed.ask(Request::Trim), Ok(Outcome::Done { pages_moved: 0 }));
+    fixture.carry_out();
+    assert!(matches!(fixture.driver.poll_reply(), Some(Reply::Request { result: Ok(_), .. })));
+    assert_eq!(fixture.ask(Request::Trim), Ok(Outcome::Done { pages_moved: 0 }));
 }
 
 #[test]
 fn a_group_larger_than_the_card_or_the_limit() {
-    let mut bed = Bed::new(512, |limits| limits.group_pages = 6);
-    let range = bed.alloc(7).unwrap();
-    assert_eq!(bed.fault(&[group(range)]), [Err(CancelReason::GroupTooLarge)]);
-    let mut bed = Bed::new(512, |_| {});
-    let range = bed.alloc(FRAMES + 1).unwrap();
-    assert_eq!(bed.fault(&[group(range)]), [Err(CancelReason::GroupTooLarge)]);
+    let mut fixture = Fixture::new(512, |limits| limits.group_pages = 6);
+    let range = fixture.alloc(7).unwrap();
+    assert_eq!(fixture.fault(&[group(range)]), [Err(CancelReason::GroupTooLarge)]);
+    let mut fixture = Fixture::new(512, |_| {});
+    let range = fixture.alloc(FRAMES + 1).unwrap();
+    assert_eq!(fixture.fault(&[group(range)]), [Err(CancelReason::GroupTooLarge)]);
 }

@@ -28,7 +28,7 @@ fn pages() -> Vec<String> {
 /// Where the links of a page lead: what stands between `](` and `)`.
 fn links(text: &str) -> Vec<&str> {
     let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    links.filter(|link| !link.contains("://") && !link.starts_with('#')).collect()
+    links.filter(|link| !link.contains("://")).collect()
 }
 
 #[test]
@@ -43,21 +43,54 @@ fn every_page_is_in_the_index() {
     assert!(missing.is_empty(), "docs/README.md does not link to {missing:?}");
 }
 
+/// The anchors of a page's headings, as GitHub makes them.
+fn anchors(text: &str) -> Vec<String> {
+    let headings = text.lines().filter_map(|line| line.trim_start_matches('#').strip_prefix(' '));
+    let anchor = |heading: &str| -> String {
+        let kept = |c: &char| c.is_alphanumeric() || " -_".contains(*c);
+        heading
+            .to_lowercase()
+            .chars()
+            .filter(kept)
+            .map(|c| if c == ' ' { '-' } else { c })
+            .collect()
+    };
+    headings.map(anchor).collect()
+}
+
+/// The links of `page` that lead to no file, or to no heading of it.
+fn broken_links(page: &str, text: &str) -> Vec<String> {
+    let folder = root().join(page).parent().expect("a file is in a folder").to_owned();
+    let leads = |link: &&str| {
+        let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+        let target = if path.is_empty() { root().join(page) } else { folder.join(path) };
+        let has = |anchor: &str| {
+            let there = std::fs::read_to_string(&target);
+            there.is_ok_and(|text| anchors(&text).iter().any(|known| known == anchor))
+        };
+        target.exists() && (anchor.is_empty() || has(anchor))
+    };
+    let broken = links(text).into_iter().filter(|link| !leads(link));
+    broken.map(|link| format!("{page}: {link}")).collect()
+}
+
 #[test]
 fn every_link_leads_somewhere() {
-    let mut broken = Vec::new();
     let others = ["README.md", "SPECIFICATION.md", "CHANGELOG.md"].map(String::from);
-    for page in pages().into_iter().chain(others) {
-        let text = read(&page);
-        let folder = root().join(&page).parent().expect("a file is in a folder").to_owned();
-        for link in links(&text) {
-            let path = link.split('#').next().unwrap_or_default();
-            if !folder.join(path).exists() {
-                broken.push(format!("{page}: {link}"));
-            }
-        }
-    }
+    let all = pages().into_iter().chain(others);
+    let broken: Vec<String> = all.flat_map(|page| broken_links(&page, &read(&page))).collect();
     assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+}
+
+#[test]
+fn control_a_link_that_leads_nowhere_is_noticed() {
+    let page = "docs/experiments.md";
+    assert!(
+        broken_links(page, "[a](simulator.md#time) [b](#the-cache) [c](../README.md)").is_empty()
+    );
+    for wrong in ["[a](gone.md)", "[a](simulator.md#gone)", "[a](#gone)"] {
+        assert_eq!(broken_links(page, wrong), [format!("{page}: {}", &wrong[4..wrong.len() - 1])]);
+    }
 }
 
 /// Files and tests that the text names between backquotes, as `file::test`, `file` or, behind a
@@ -129,6 +162,20 @@ fn defines(source: &str, test: &str) -> bool {
 fn every_test_that_the_specification_names_exists() {
     let wrong = complaints(&read("SPECIFICATION.md"));
     assert!(wrong.is_empty(), "SPECIFICATION.md:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_specification_counts_the_outcomes_that_are_stored() {
+    let folder = root().join("crates/sim/tests/outcomes");
+    let tables = std::fs::read_dir(folder).expect("the tables are there").flatten();
+    let rows = |path: PathBuf| {
+        let text = std::fs::read_to_string(path).expect("a table can be read");
+        // The first line is its head.
+        text.lines().count() - 1
+    };
+    let stored: usize = tables.map(|table| rows(table.path())).sum();
+    let row = format!("| {stored} small runs on GPUs and cards |");
+    assert!(read("SPECIFICATION.md").contains(&row), "SPECIFICATION.md has no `{row}`");
 }
 
 /// Each of the twelve rules names a file where it is kept, and tests.

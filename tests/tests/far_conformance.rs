@@ -15,10 +15,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 
 /// Runs every check on the card at a place; all must pass.
 fn conforms(place: &CardPlace) {
-    passes(&mut CardUnderTest::open(place).unwrap());
-}
-
-fn passes(card: &mut CardUnderTest) {
+    let mut card = CardUnderTest::open(place).unwrap();
     let (mut failed, mut ran) = (Vec::new(), 0);
     let whole = card.run(|check, found| {
         ran += 1;
@@ -53,7 +50,7 @@ fn a_card_served_by_a_process_conforms() {
     });
 }
 
-/// No memory is shared: DMA, card memory and doorbell go by messages.
+/// Nothing is shared, not even an event: DMA, card memory, doorbell and interrupts go by messages.
 #[test]
 fn a_card_that_is_reached_by_messages_conforms() {
     let name = "a_card_that_is_reached_by_messages_conforms";
@@ -61,9 +58,7 @@ fn a_card_that_is_reached_by_messages_conforms() {
     within(LIMIT, "the checks by messages", || {
         let folder = TempDir::new();
         let process = CardProcess::start(name, &config(&folder, 0));
-        let CardPlace::Socket(sockets) = process.place() else { panic!("it is served") };
-        let socket = sockets.join("fn0.sock");
-        passes(&mut CardUnderTest::open_by_messages(&socket).unwrap());
+        conforms(&process.place_by_messages());
         // The next client shares memory again.
         conforms(&process.place());
     });

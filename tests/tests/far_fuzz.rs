@@ -1,8 +1,8 @@
 //! Clients at random against a card as processes: connections, messages, descriptors of many kinds,
 //! rings and kernels, with an honest program beside them that must find all exact.
 //!
-//! Twenty seconds, or twenty times `FARSIDE_SECONDS`; `FARSIDE_SEED` repeats a run, whose seed is
-//! printed.
+//! Twenty seconds, or twenty times `FARSIDE_SECONDS`. Its seed is printed; `FARSIDE_SEED` repeats it
+//! (`harness::seeds`).
 
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
@@ -18,11 +18,11 @@ use farside_softcard::serve::{CardConfig, read_status, socket_name};
 use farside_types::{JobId, Rights};
 use farside_vfio_user::unix::UnixClient;
 use farside_vfio_user::{DmaUnmap, IrqAction};
-use harness::Prng;
 use harness::live::served::{
     BUS, Census, RawClient, TempDir, await_status, config, family_of, place, serve, test_kernels,
 };
 use harness::live::{seconds, within};
+use harness::{Prng, seeds};
 use rustix::event::{EventfdFlags, epoll};
 use rustix::fs::{MemfdFlags, OFlags, SealFlags};
 
@@ -218,8 +218,7 @@ fn space_on(card: farside::CardPlace) -> Space {
 #[test]
 fn hostile_clients_at_random_end_their_own_leases_and_nothing_else() {
     let time = 20 * seconds();
-    let given = std::env::var("FARSIDE_SEED").ok().and_then(|text| text.parse().ok());
-    let seed = given.unwrap_or(43);
+    let seed = seeds(43..44).start;
     println!("FARSIDE_SEED={seed}");
     within(LIMIT + 2 * time, "hostile clients at random", || {
         let folder = TempDir::new();

@@ -3,20 +3,22 @@
 //! find all exact, the card's status is answered within a second, and the card ends within a second
 //! while the attack goes on.
 
+use std::io::Write as _;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use farside::{Space, Write};
+use farside_card::Geometry;
 use farside_card::interface::{
-    ArgKind, CompletionEntry, DmaAddr, Extent, ExtentArg, ExtentList, KernelArg, Operation, Status,
-    register,
+    ArgKind, CompletionEntry, DmaAddr, Extent, ExtentArg, KernelArg, Operation, Status, register,
 };
 use farside_linux::shared::SharedMemory;
 use farside_softcard::serve::{CardConfig, LeaseLimits, read_status, socket_name};
-use farside_types::{JobId, Rights};
+use farside_types::Rights;
 use farside_vfio_user::unix::{CallError, UnixClient};
 use farside_vfio_user::{DmaUnmap, Errno, IrqAction};
 use harness::live::served::{
@@ -40,7 +42,9 @@ const PRIVATE_BYTES: u64 = 256 << 20;
 
 fn limited(config: CardConfig) -> CardConfig {
     let limits = LeaseLimits { shared_bytes: SHARED_BYTES, ..LeaseLimits::default() };
-    CardConfig { limits, grace: Duration::from_millis(50), ..config }
+    // Page DMA may be as much as a card can be made to take: hours of it fit into the rings.
+    let geometry = Geometry { dma_commands_max: 256, dma_pages_max: 1 << 20, ..config.geometry };
+    CardConfig { limits, geometry, grace: Duration::from_millis(50), ..config }
 }
 
 /// An honest program: works until told to stop, and finds all exact. Gives how often.
@@ -266,7 +270,6 @@ fn a_card_makes_no_more_memory_in_a_clients_files_than_it_may() {
 
 /// Launches a kernel that writes to `pages` pages of the client's for some time.
 fn scribble(raw: &mut RawClient, pages: u32, millis: u64) {
-    let kernel = raw.kernel("test.scribble").unwrap();
     let (start, bus) = (1u64 << 20, (1u32 << 22));
     let extent = Extent { page: start, count: pages, src: DmaAddr::Bus(0), dst: DmaAddr::Bus(bus) };
     let mapped = raw.run(0, Operation::Map(ExtentArg::Inline(extent), Rights::ReadWrite)).unwrap();
@@ -274,11 +277,7 @@ fn scribble(raw: &mut RawClient, pages: u32, millis: u64) {
     let bytes = u64::from(pages) * 4096;
     let value = |word| KernelArg { kind: ArgKind::Value, element: 8, word, bytes: 0 };
     let range = KernelArg { kind: ArgKind::Write, element: 8, word: start << 12, bytes };
-    let words = [range, value(millis), value(7)].map(|arg| arg.to_words()).concat();
-    let records: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
-    let address = raw.put(&records);
-    let (args, message) = (ExtentList { address, count: 3 }, ExtentList { address: 0, count: 0 });
-    raw.push(0, Operation::Launch { job: JobId(1), kernel, pe: None, args, message });
+    raw.launch(1, "test.scribble", &[range, value(millis), value(7)]).unwrap();
     raw.ring().unwrap();
 }
 
@@ -309,11 +308,9 @@ fn a_kernel_that_crashes_ends_its_lease_alone() {
     attacked("a crash", |socket, card| {
         for _ in 0..3 {
             let mut raw = RawClient::connect(socket);
-            let kernel = raw.kernel("test.crash").unwrap();
-            let none = ExtentList { address: 0, count: 0 };
-            let launch =
-                Operation::Launch { job: JobId(1), kernel, pe: None, args: none, message: none };
-            raw.run(0, launch).unwrap_err();
+            let crash = raw.launch(1, "test.crash", &[]).unwrap();
+            raw.ring().unwrap();
+            raw.await_completion(crash).unwrap_err();
             await_free(card);
         }
     });
@@ -323,11 +320,9 @@ fn a_kernel_that_crashes_ends_its_lease_alone() {
 fn a_kernel_reaches_nothing_but_its_card() {
     attacked("a sandbox", |socket, _| {
         let mut raw = RawClient::connect(socket);
-        let kernel = raw.kernel("test.escape").unwrap();
-        let none = ExtentList { address: 0, count: 0 };
-        let launch =
-            Operation::Launch { job: JobId(1), kernel, pe: None, args: none, message: none };
-        let done = raw.run(0, launch).unwrap();
+        let escape = raw.launch(1, "test.escape", &[]).unwrap();
+        raw.ring().unwrap();
+        let done = raw.await_completion(escape).unwrap();
         assert_eq!((done.status, done.value), (Status::Ok, 0), "bits of what went well");
         raw
     });
@@ -358,7 +353,7 @@ fn a_client_that_reads_no_answers_is_given_up_and_costs_no_time() {
 #[test]
 fn a_client_that_says_nothing_at_first_loses_its_function() {
     attacked("silence", |socket, card| {
-        let silent = std::os::unix::net::UnixStream::connect(socket).unwrap();
+        let silent = UnixStream::connect(socket).unwrap();
         await_status(card, |status| status.functions[1].user.is_some());
         let since = Instant::now();
         await_status(card, |status| status.functions[1].user.is_none());
@@ -376,8 +371,10 @@ fn a_reset_does_not_wait_for_long_copies() {
     attacked("a reset", |socket, _| {
         let mut raw = RawClient::connect(socket);
         raw.client.set_time_limit(Duration::from_secs(5)).unwrap();
+        // The same 16 MiB again and again: a terabyte in all.
+        let list = raw.list(&vec![own(0, 4096); 256]);
         for _ in 0..250 {
-            raw.push(0, Operation::Fill(ExtentArg::Inline(own(0, 4096)), 1));
+            raw.push(0, Operation::Fill(list, 1));
         }
         raw.ring().unwrap();
         let since = Instant::now();
@@ -388,20 +385,45 @@ fn a_reset_does_not_wait_for_long_copies() {
     });
 }
 
+/// Clients that never get to the end of their first message, though they always say something.
+fn mumble(crowd: &mut [UnixStream], stop: &AtomicBool) {
+    // VERSION, as the protocol has it: id, command, size, flags, error; then as many bytes of text.
+    let mut message = Vec::new();
+    message.extend([1u16, 1].into_iter().flat_map(u16::to_le_bytes));
+    message.extend([4096u32, 0, 0].into_iter().flat_map(u32::to_le_bytes));
+    message.resize(4096, b' ');
+    for byte in message {
+        if stop.load(SeqCst) {
+            return;
+        }
+        for stream in crowd.iter_mut() {
+            // It may have been hung up on.
+            let _ = stream.write_all(&[byte]);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 #[test]
 fn clients_that_come_while_the_function_is_in_use_are_told_so_however_many() {
     attacked("a crowd", |socket, _| {
         let raw = RawClient::connect(socket);
-        let crowd: Vec<_> =
-            (0..40).map(|_| std::os::unix::net::UnixStream::connect(socket).unwrap()).collect();
-        // They say nothing; one that speaks is told in the end.
-        let end = Instant::now() + Duration::from_secs(15);
-        loop {
-            match UnixClient::connect(socket, Duration::from_secs(10)) {
-                Err(CallError::Refused(Errno::BUSY)) => break,
-                other => assert!(Instant::now() < end, "{:?}", other.err()),
-            }
-        }
+        let mut crowd: Vec<_> = (0..40).map(|_| UnixStream::connect(socket).unwrap()).collect();
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|s| {
+            s.spawn(|| mumble(&mut crowd[..20], &stop));
+            // The others say nothing; one that speaks is told in the end.
+            let end = Instant::now() + Duration::from_secs(15);
+            let last = loop {
+                let last = UnixClient::connect(socket, Duration::from_secs(10)).err();
+                let told = matches!(last, Some(CallError::Refused(Errno::BUSY)));
+                if told || Instant::now() > end {
+                    break last;
+                }
+            };
+            stop.store(true, SeqCst);
+            assert!(matches!(last, Some(CallError::Refused(Errno::BUSY))), "{last:?}");
+        });
         (raw, crowd)
     });
 }

@@ -62,7 +62,7 @@ impl Opens {
 }
 
 /// Tells every lie, each to a program of its own, a few at a time.
-fn tell(test: &'static str, cases: &[Case]) {
+fn run_cases(test: &'static str, cases: &[Case]) {
     if let Some(name) = role() {
         let case = cases.iter().find(|case| case.name == name).expect("a lie of this test");
         return suffer(case);
@@ -331,7 +331,7 @@ fn descriptors_are_what_they_have_to_be() {
         lies,
         opens: refused.map_or(Opens::Yes, Opens::Never),
     };
-    tell(
+    run_cases(
         "descriptors_are_what_they_have_to_be",
         &[
             case("memory that is cut off", cut_off, Some("cut off")),
@@ -440,7 +440,7 @@ const ENDLESS: u64 = register::STATUS_RESETTING as u64;
 fn answers_that_cannot_be_are_errors_in_time() {
     let case = |name, lies, refused| Case { name, lies, opens: Opens::Never(refused) };
     let after = |name, lies| Case { name, lies, opens: Opens::Yes };
-    tell(
+    run_cases(
         "answers_that_cannot_be_are_errors_in_time",
         &[
             case("silence at once", || from(0, Fate::Silence), "no answer in time"),
@@ -649,7 +649,7 @@ fn zeros(rings: &Rings) {
 #[test]
 fn rings_that_lie_end_the_connection() {
     let case = |name, lies: fn() -> Lies| Case { name, lies, opens: Opens::Yes };
-    tell(
+    run_cases(
         "rings_that_lie_end_the_connection",
         &[
             case("indices", || rings_later(indices)),
@@ -673,7 +673,7 @@ fn rings_that_lie_end_the_connection() {
 #[test]
 fn rings_may_lie_while_the_card_starts() {
     let case = |name, lies: fn() -> Lies| Case { name, lies, opens: Opens::Perhaps };
-    tell(
+    run_cases(
         "rings_may_lie_while_the_card_starts",
         &[
             case("indices", || rings(indices)),

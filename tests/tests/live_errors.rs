@@ -89,10 +89,10 @@ fn a_card_that_cannot_be_reached_says_why() {
         says(&refused(at(deaf)), &["os error 11", "accepts nobody"]);
         assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
         // One that hangs up at once.
-        let rude = folder.join("rude");
-        let listener = UnixListener::bind(&rude).unwrap();
+        let closing = folder.join("closing");
+        let listener = UnixListener::bind(&closing).unwrap();
         std::thread::spawn(move || listener.incoming().for_each(drop));
-        says(&refused(at(rude)), &["closed the connection", "farside cards"]);
+        says(&refused(at(closing)), &["closed the connection", "farside cards"]);
         // One of which all functions are in use.
         let server = serve(config(&folder, 0));
         let card = &server.config().folder;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use farside::{Buffer, KernelContext, KernelError, Space, Write, WriteSpan, WriteView};
-use harness::live::within;
+use harness::live::{Child, role, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
 /// Words of a page.
@@ -77,5 +77,35 @@ fn what_a_card_has_may_be_locked_too() {
         // The kernel brings every page back for it.
         lock(&data, true);
         take_turns(&space, &mut data, 1);
+    });
+}
+
+/// Everything that is mapped from now on is locked, and there, at once.
+#[test]
+fn memory_that_is_locked_before_it_exists_moves_and_nothing_is_lost() {
+    const TEST: &str = "memory_that_is_locked_before_it_exists_moves_and_nothing_is_lost";
+    if let Some(flags) = role() {
+        // SAFETY: it changes how later mappings are made, and nothing else.
+        let failed = unsafe { libc::mlockall(flags.parse().unwrap()) };
+        assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
+        let space = space();
+        let mut data = space.alloc::<u64>(PAGES * PAGE).unwrap();
+        assert!(data.iter().all(|&word| word == 0), "new memory is zero");
+        data.fill(1);
+        take_turns(&space, &mut data, 1);
+        // Untouched by the host before a card writes it.
+        let mut other = space.alloc::<u64>(PAGES * PAGE).unwrap();
+        take_turns(&space, &mut other, 0);
+        drop(other);
+        // What others had there before is not seen.
+        let other = space.alloc::<u64>(PAGES * PAGE).unwrap();
+        assert!(other.iter().all(|&word| word == 0), "former contents are seen");
+        space.check().unwrap();
+        return;
+    }
+    within(LIMIT, TEST, || {
+        for flags in [libc::MCL_FUTURE, libc::MCL_FUTURE | libc::MCL_CURRENT] {
+            Child::new(TEST, &flags.to_string()).run().expect_success();
+        }
     });
 }

@@ -6,10 +6,13 @@
 //! that the kernel splits the mapping. In children: what touches memory that was taken away ends.
 
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use farside::{Buffer, CardId, KernelContext, KernelError, MemoryId, Space, Write, WriteSpan};
-use harness::live::{Child, role, within};
+use farside::{
+    Buffer, CardId, KernelContext, KernelError, MemoryId, Shared, Space, Write, WriteSpan,
+};
+use harness::live::{Child, role, seconds, within};
 
 const LIMIT: Duration = Duration::from_secs(100);
 /// Words of a page.
@@ -107,6 +110,66 @@ fn advice_loses_nothing() {
             let ended = Child::new(TEST, name).run();
             assert_eq!((ended.code, ended.signal), (Some(0), None), "{name}: {}", ended.text);
         }
+    });
+}
+
+/// The same while pages move and every agent writes to them: each word is as often incremented as it
+/// was asked for.
+#[test]
+fn advice_in_the_midst_of_moves_and_writes_loses_nothing() {
+    within(LIMIT, "advice and moves", || {
+        let space = space();
+        let words = space.alloc_atomic::<AtomicU64>(PAGES * PAGE, "advised").unwrap();
+        let (start, bytes) = (words.as_ptr() as usize, PAGES * PAGE * 8);
+        let stop = AtomicBool::new(false);
+        let goes_on = || !stop.load(SeqCst);
+        let (kernels, written, asked) = std::thread::scope(|s| {
+            let kernels = s.spawn(|| {
+                let mut count = 0;
+                while goes_on() {
+                    let launch = space.kernel("add").on(CardId((count % 2) as u8));
+                    let body = |k: &mut KernelContext, words| {
+                        (0..PAGES).try_for_each(|page| k.fetch_add(words, page * PAGE, 1).map(drop))
+                    };
+                    launch.run(Shared(&words), body).unwrap();
+                    count += 1;
+                }
+                count
+            });
+            let writes = s.spawn(|| {
+                let mut count = 0;
+                while goes_on() {
+                    for page in 0..PAGES {
+                        words[page * PAGE].fetch_add(1, SeqCst);
+                    }
+                    count += 1;
+                }
+                count
+            });
+            let moves = s.spawn(|| {
+                for memory in (0..3).cycle().take_while(|_| goes_on()) {
+                    space.migrate(&words[..PAGES / 2 * PAGE], MemoryId(memory)).unwrap();
+                }
+            });
+            let asks = s.spawn(|| {
+                let mut count = 0;
+                while goes_on() {
+                    for advice in [libc::MADV_DONTNEED, libc::MADV_COLD, libc::MADV_PAGEOUT] {
+                        // SAFETY: the range is the buffer's own, and the advice changes no byte.
+                        let _ = unsafe { libc::madvise(start as *mut c_void, bytes, advice) };
+                        count += 1;
+                    }
+                }
+                count
+            });
+            std::thread::sleep(seconds());
+            stop.store(true, SeqCst);
+            moves.join().unwrap();
+            (kernels.join().unwrap(), writes.join().unwrap(), asks.join().unwrap())
+        });
+        assert!(kernels > 1 && written > 1 && asked > 3, "{kernels} {written} {asked}");
+        assert!((0..PAGES).all(|page| words[page * PAGE].load(SeqCst) == kernels + written));
+        space.check().unwrap();
     });
 }
 

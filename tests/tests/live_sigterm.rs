@@ -56,7 +56,7 @@ fn retries() {
     let space = builder().build().unwrap();
     let mut data = space.alloc::<u64>(100 * PAGE).unwrap();
     data.fill(1);
-    refuse_madvise();
+    refuse(libc::SYS_madvise);
     reached();
     loop {
         let _ = space.migrate(&data, CardId(0));
@@ -64,14 +64,26 @@ fn retries() {
     }
 }
 
-/// Fails every `madvise` of this process from now on.
-fn refuse_madvise() {
+/// Memory that is freed is not taken back, and that is tried again.
+fn releases() {
+    // Addresses that were not given back are not given out again: there are enough for a while.
+    let space = builder().address_space(16 << 30).build().unwrap();
+    refuse(libc::SYS_fallocate);
+    reached();
+    loop {
+        let mut data = space.alloc::<u64>(PAGE).unwrap();
+        data.fill(1);
+    }
+}
+
+/// Fails every such call of this process from now on.
+fn refuse(call: libc::c_long) {
     let ret = (libc::BPF_RET | libc::BPF_K) as u16;
     let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     let jump = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
     let mut filter = [
         libc::sock_filter { code: load, jt: 0, jf: 0, k: 0 },
-        libc::sock_filter { code: jump, jt: 0, jf: 1, k: libc::SYS_madvise as u32 },
+        libc::sock_filter { code: jump, jt: 0, jf: 1, k: call as u32 },
         libc::sock_filter { code: ret, jt: 0, jf: 0, k: libc::SECCOMP_RET_ERRNO | 11 },
         libc::sock_filter { code: ret, jt: 0, jf: 0, k: libc::SECCOMP_RET_ALLOW },
     ];
@@ -99,12 +111,27 @@ fn waits_for_a_card(folder: &str) {
     }
 }
 
+/// Blocks SIGTERM in the calling thread, or lets it come. Threads and programs that it starts begin as
+/// it is.
+fn take_sigterm(how: libc::c_int) {
+    // SAFETY: the set is initialised before it is used, and changes this thread's mask only.
+    unsafe {
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut signals);
+        libc::sigaddset(&raw mut signals, libc::SIGTERM);
+        assert_eq!(libc::pthread_sigmask(how, &raw const signals, std::ptr::null_mut()), 0);
+    }
+}
+
 fn be_in(state: &str) {
+    // No other thread takes it: it ends the program when this one can, as in a program with one thread.
+    take_sigterm(libc::SIG_UNBLOCK);
     let (name, folder) = state.split_once(' ').unwrap();
     match name {
         "moves" => moves(),
         "page" => waits_for_a_page(),
         "retries" => retries(),
+        "releases" => releases(),
         _ => waits_for_a_card(folder),
     }
 }
@@ -119,7 +146,8 @@ fn sigterm_ends_a_program_within_a_second_in_every_state() {
     within(LIMIT, TEST, || {
         let folder = TempDir::new();
         let card = CardProcess::start(TEST, &config(&folder, 0));
-        for state in ["moves", "page", "retries", "card"] {
+        take_sigterm(libc::SIG_BLOCK);
+        for state in ["moves", "page", "retries", "releases", "card"] {
             let mut child = Command::new(std::env::current_exe().unwrap())
                 .args([TEST, "--exact", "--nocapture", "--test-threads=1"])
                 .env(

@@ -1,7 +1,7 @@
 //! The randomised runs: the real driver against the hostile machine, judged by a flat memory.
 //!
-//! `FARSIDE_SEED=n` runs that seed alone, `FARSIDE_STEPS=n` makes every run so many steps long
-//! (the long mode). A failure prints seed, step, configuration and the last lines of the log; its
+//! `FARSIDE_SEED=n` runs that seed alone, `FARSIDE_SEED=n..` as many as usual from `n` on,
+//! `FARSIDE_STEPS=n` makes every run so many steps long (the long mode). A failure prints seed, step, configuration and the last lines of the log; its
 //! legend is in `harness::log`.
 
 use harness::{Hostility, Setup, run_episode, run_level};

@@ -2,7 +2,8 @@
 //! between them the production driver of the card interface, rings that are often full, a doorbell, an
 //! interrupt, and the card's model with its front.
 //!
-//! `FARSIDE_SEED=n` runs that seed alone, `FARSIDE_STEPS=n` makes every run so many steps long. A
+//! `FARSIDE_SEED=n` runs that seed alone, `FARSIDE_SEED=n..` as many as usual from `n` on,
+//! `FARSIDE_STEPS=n` makes every run so many steps long. A
 //! failure prints seed, step, configuration and the last lines of the log; its legend is in
 //! `harness::log`.
 

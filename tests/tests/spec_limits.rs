@@ -4,6 +4,7 @@ use std::path::Path;
 
 use farside::{Error, Space};
 use farside_card::Geometry;
+use farside_softcard::serve::{CardConfig, CardServer, FUNCTIONS_MAX};
 use farside_svm::placement::OnTouch;
 use farside_svm::{
     Config, ConfigError, Driver, Event, Limits, Outcome, PrefetchConfig, Reply, Request,
@@ -13,20 +14,21 @@ use farside_types::{
     BLOCK_PAGES, BLOCK_SIZE, CardId, MAX_CARDS, MemoryId, PAGE_SIZE, PageNo, PageRange, RequestId,
     Span, Time,
 };
+use harness::live::served::TempDir;
 
 /// A driver and a machine that does everything at once.
-struct Bed {
+struct Fixture {
     driver: Driver,
     next: u64,
 }
 
-impl Bed {
-    fn new(frames: Vec<u32>, change: impl FnOnce(&mut Config)) -> Bed {
+impl Fixture {
+    fn new(frames: Vec<u32>, change: impl FnOnce(&mut Config)) -> Fixture {
         let arena = PageRange::new(PageNo(1 << 20), 1 << 21);
         let mut config = Config::embedded(arena, frames);
         change(&mut config);
         let driver = Driver::new(config, Box::new(OnTouch)).expect("the configuration is good");
-        Bed { driver, next: 0 }
+        Fixture { driver, next: 0 }
     }
 
     fn ask(&mut self, request: Request) {
@@ -60,37 +62,37 @@ fn the_tables_take_at_most_32_bytes_per_mapped_page() {
     const RANGES: u64 = 10_000;
     const PAGES: u64 = 100;
     let frames = (RANGES * PAGES) as u32 + 1024;
-    let mut bed = Bed::new(vec![frames; 2], |_| {});
-    let ranges: Vec<PageRange> = (0..RANGES).map(|_| bed.alloc(PAGES)).collect();
+    let mut fixture = Fixture::new(vec![frames; 2], |_| {});
+    let ranges: Vec<PageRange> = (0..RANGES).map(|_| fixture.alloc(PAGES)).collect();
     for &range in &ranges {
-        bed.done(Request::Migrate { range, to: CardId(0).memory() });
+        fixture.done(Request::Migrate { range, to: CardId(0).memory() });
     }
     let all_there = |range: &PageRange| {
-        range.pages().all(|page| bed.driver.page(page).owner == Some(MemoryId(1)))
+        range.pages().all(|page| fixture.driver.page(page).owner == Some(MemoryId(1)))
     };
     assert!(ranges.iter().all(all_there), "a page that is not mapped takes no table");
-    let bytes = bed.driver.table_bytes() as f64 / (RANGES * PAGES) as f64;
+    let bytes = fixture.driver.table_bytes() as f64 / (RANGES * PAGES) as f64;
     assert!(bytes <= 32.0, "{bytes:.1} bytes per mapped page");
     println!("{bytes:.1} bytes per mapped page");
 }
 
 #[test]
 fn the_history_and_the_open_requests_are_bounded() {
-    let mut bed = Bed::new(vec![64; 2], |config| {
+    let mut fixture = Fixture::new(vec![64; 2], |config| {
         config.limits.history = 8;
         config.limits.requests = 2;
     });
-    let range = bed.alloc(4);
+    let range = fixture.alloc(4);
     for round in 0..20 {
-        bed.done(Request::Migrate { range, to: CardId(round % 2).memory() });
+        fixture.done(Request::Migrate { range, to: CardId(round % 2).memory() });
     }
-    assert_eq!(bed.driver.history(range).len(), 8);
+    assert_eq!(fixture.driver.history(range).len(), 8);
 
     // Nothing is carried out, so both stay open.
     for card in [0, 1, 0] {
-        bed.ask(Request::Migrate { range, to: CardId(card).memory() });
+        fixture.ask(Request::Migrate { range, to: CardId(card).memory() });
     }
-    let replies: Vec<Reply> = std::iter::from_fn(|| bed.driver.poll_reply()).collect();
+    let replies: Vec<Reply> = std::iter::from_fn(|| fixture.driver.poll_reply()).collect();
     let refused = |reply: &Reply| {
         matches!(
             reply,
@@ -112,6 +114,18 @@ fn a_space_has_at_most_16_cards() {
     for cards in [0, 17] {
         let refused = Space::builder().cards(cards).build();
         assert!(matches!(refused, Err(Error::Setting { what: "cards", .. })), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_served_card_has_1_to_64_functions() {
+    let folder = TempDir::new();
+    let config = |functions| CardConfig { functions, ..CardConfig::new(folder.join("card")) };
+    assert_eq!((CardConfig::new("").functions, FUNCTIONS_MAX), (8, 64));
+    for functions in [0, 65, u16::MAX] {
+        let refused = CardServer::start(config(functions)).expect_err("no card has so many");
+        assert!(refused.to_string().contains("1 to 64 functions"), "{refused}");
+        assert!(!folder.join("card").exists());
     }
 }
 
@@ -163,6 +177,11 @@ fn the_defaults_are_those_that_the_specification_lists() {
         let row = format!("| `{name}` | {value} |");
         assert!(text.lines().any(|line| line.starts_with(&row)), "no line starts with `{row}`");
     }
+    // Nor does it list anything else.
+    let section = text.split("## ").find(|part| part.starts_with("Defaults and limits"));
+    let rows = section.expect("the section is there").lines();
+    let rows = rows.filter(|line| line.starts_with("| `")).count();
+    assert_eq!(rows, defaults().len(), "a row of the specification is of nothing in the code");
 }
 
 /// 63 GiB, as a program may reserve them without ever using them.
@@ -171,40 +190,40 @@ const UNTOUCHED: u64 = 63 << (30 - 12);
 #[test]
 fn memory_that_nobody_touched_costs_next_to_nothing() {
     let arena = PageRange::new(PageNo(1 << 20), 64 << (30 - 12));
-    let mut bed = Bed::new(vec![1024], |config| config.arena = arena);
-    let before = bed.driver.table_bytes();
-    let range = bed.alloc(UNTOUCHED);
+    let mut fixture = Fixture::new(vec![1024], |config| config.arena = arena);
+    let before = fixture.driver.table_bytes();
+    let range = fixture.alloc(UNTOUCHED);
     let blocks = UNTOUCHED / BLOCK_PAGES;
-    let bytes = (bed.driver.table_bytes() - before) as u64;
+    let bytes = (fixture.driver.table_bytes() - before) as u64;
     assert!(bytes <= 128 * blocks, "{bytes} bytes for {blocks} blocks");
-    bed.driver.check().unwrap();
-    assert_eq!(bed.driver.locate(range).len(), 1);
+    fixture.driver.check().unwrap();
+    assert_eq!(fixture.driver.locate(range).len(), 1);
     // A page of it is used: that costs its block.
     let page = PageRange::page(range.start.offset(UNTOUCHED / 2));
-    let moved = bed.done(Request::Migrate { range: page, to: MemoryId(1) });
+    let moved = fixture.done(Request::Migrate { range: page, to: MemoryId(1) });
     assert_eq!(moved, Outcome::Done { pages_moved: 1 });
-    let more = (bed.driver.table_bytes() - before) as u64 - bytes;
+    let more = (fixture.driver.table_bytes() - before) as u64 - bytes;
     let dense = 16 * blocks + (64 << 10);
     assert!(more <= dense, "{more} bytes for one page");
-    assert_eq!(bed.driver.locate(range).len(), 3);
+    assert_eq!(fixture.driver.locate(range).len(), 3);
     for request in [
         Request::Trim,
         Request::Protect { range, rights: farside_types::Rights::Read },
         Request::Advise { range, advice: farside_svm::Advice::ReadMostly(true) },
     ] {
-        bed.done(request);
+        fixture.done(request);
     }
     // Only the block that was used has anything to be given back.
-    bed.ask(Request::Free { addr: range.start.addr() });
+    fixture.ask(Request::Free { addr: range.start.addr() });
     let mut pages = 0;
-    while let Some(command) = bed.driver.poll_command() {
+    while let Some(command) = fixture.driver.poll_command() {
         pages += command.pages();
-        bed.driver.handle(Time::from_nanos(1), command.header().done(Ok(())));
+        fixture.driver.handle(Time::from_nanos(1), command.header().done(Ok(())));
     }
     assert!(pages <= 3 * BLOCK_PAGES, "{pages} pages were given back");
-    assert!(matches!(bed.driver.poll_reply(), Some(Reply::Request { result: Ok(_), .. })));
-    let total = (bed.driver.table_bytes() - before) as u64;
+    assert!(matches!(fixture.driver.poll_reply(), Some(Reply::Request { result: Ok(_), .. })));
+    let total = (fixture.driver.table_bytes() - before) as u64;
     assert!(total <= bytes + dense, "{total} bytes are left");
-    assert_eq!(bed.alloc(UNTOUCHED).start, range.start);
-    bed.driver.check().unwrap();
+    assert_eq!(fixture.alloc(UNTOUCHED).start, range.start);
+    fixture.driver.check().unwrap();
 }

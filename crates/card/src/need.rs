@@ -51,6 +51,11 @@ impl Need {
         })
     }
 
+    /// The first page, by which errors name it; one that asks for nothing, which no card takes, has none.
+    pub fn first_page(&self) -> Option<PageNo> {
+        self.ranges().next().map(|(range, _)| range.start)
+    }
+
     /// Checks the ranges.
     ///
     /// # Errors

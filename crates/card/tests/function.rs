@@ -238,13 +238,13 @@ fn invariant_14_ten_thousand_equal_faults_are_one_record_and_one_resume() {
 fn invariant_15_a_full_fault_ring_and_a_full_queue_lose_nothing() {
     let geometry = Geometry { pes: 200, fault_entries: 32, ..Geometry::default() };
     let mut rig = Rig::with_rings(geometry, [64, 64, 8, 64], u32::MAX - 3);
-    let mut standing: Vec<u16> = (0..200).collect();
-    for &pe in &standing {
+    let mut waiting: Vec<u16> = (0..200).collect();
+    for &pe in &waiting {
         rig.card.launch(PeId(pe), JobId(pe.into())).unwrap();
     }
     let mut seen = Vec::new();
     while seen.len() < 200 {
-        standing.retain(|&pe| {
+        waiting.retain(|&pe| {
             let need = Need::Page(PageNo(pe.into()), Access::Read);
             rig.card.raise(PeId(pe), JobId(pe.into()), ASID, need) == Ok(Raised::Full)
         });

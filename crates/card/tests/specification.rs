@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::path::Path;
 
+use farside_card::interface::by_messages::{INTERRUPT, INTERRUPT_BYTES, INTERRUPTS_CAPABILITY};
 use farside_card::interface::{
     ARG_BYTES, ARGS_MAX, ArgKind, CommandEntry, CompletionEntry, DmaAddr, ENTRIES_MAX, ENTRIES_MIN,
     ENTRY_BYTES, ENTRY_WORDS, EXTENT_BYTES, EXTENTS_MAX, Extent, ExtentArg, ExtentList, FLAG_LIST,
@@ -105,6 +106,8 @@ fn scalars() -> BTreeMap<String, u64> {
         PAGE_NUMBERS,
         ARG_BYTES,
         ARGS_MAX,
+        INTERRUPT,
+        INTERRUPT_BYTES,
         FLAG_LIST,
         FLAG_QUIET,
         FLAG_RANGE,
@@ -234,8 +237,8 @@ fn names_in_sources() -> BTreeSet<String> {
                 continue;
             };
             let indented = line.starts_with(' ');
-            // Functions, and lists of things that have tables of their own.
-            if name.contains('(') || rest.starts_with('[') {
+            // Functions, lists of things that have tables of their own, and texts.
+            if name.contains('(') || rest.starts_with(['[', '&']) {
                 continue;
             }
             names.insert(if indented || matches!(module, "register" | "pci") {
@@ -252,6 +255,11 @@ fn names_in_sources() -> BTreeSet<String> {
 fn this_test_knows_every_constant_of_the_sources() {
     let known: BTreeSet<String> = scalars().into_keys().collect();
     assert_eq!(known, names_in_sources());
+}
+
+#[test]
+fn the_capability_of_interrupts_is_named() {
+    assert!(DOCUMENT.contains(&format!("`{INTERRUPTS_CAPABILITY}`")));
 }
 
 #[test]

@@ -272,6 +272,21 @@ fn check(mmu: &Mmu, reference: &Reference) {
     }
 }
 
+/// What the comparison stands on: an entry that an invalidation leaves behind is noticed, whether it
+/// is of a page or of a range.
+#[test]
+fn control_an_entry_that_an_invalidation_leaves_behind_is_noticed() {
+    for count in [1, 32] {
+        let (mut mmu, mut reference) = (Mmu::new(&small()).unwrap(), Reference::new());
+        apply(&mut mmu, &mut reference, &Step::Insert(0, 8, count, 5, Rights::ReadWrite));
+        check(&mmu, &reference);
+        // An invalidation of one page, which reaches the reference only.
+        assert!(reference.remove(&(0, 8 + u64::from(count / 2))).is_some());
+        let noticed = std::panic::catch_unwind(|| check(&mmu, &reference)).is_err();
+        assert!(noticed, "an entry of {count} pages");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 

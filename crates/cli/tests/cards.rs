@@ -1,7 +1,7 @@
 //! `farside card serve`, `farside cards` and `--cards`: cards as processes, as a user runs them.
 
-use std::io::{BufRead, BufReader};
-use std::os::unix::net::UnixDatagram;
+use std::io::{BufRead, BufReader, Read, Write as _};
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -75,10 +75,14 @@ struct Server {
 
 impl Server {
     fn start(folder: &str, more: &[&str]) -> Server {
+        Server::start_with_log(folder, more, Stdio::null())
+    }
+
+    fn start_with_log(folder: &str, more: &[&str], log: Stdio) -> Server {
         let mut child = command(&["card", "serve", folder, "--json"])
             .args(more)
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(log)
             .spawn()
             .expect("the command starts");
         let mut line = String::new();
@@ -163,6 +167,24 @@ fn the_demo_on_card_processes_finds_what_it_finds_on_cards_in_the_program() {
         assert_eq!(server.end(Signal::TERM).code(), Some(0));
         assert_eq!(files(folder), Vec::<String>::new(), "no socket is left");
     }
+}
+
+#[test]
+fn the_demo_by_messages_finds_what_it_finds_on_cards_in_the_program() {
+    let folder = Folder::new();
+    let (first, second) = (folder.join("card0"), folder.join("card1"));
+    let _servers = [Server::start(&first, &[]), Server::start(&second, &[])];
+    let places = format!("messages:{first},messages:{second}");
+    let there = json(&["demo", "--bundled", "--json", "--cards", &places]);
+    let here = json(&["demo", "--bundled", "--json", "--cards", "2"]);
+    assert_eq!(there["exact"], true);
+    assert_eq!(there["graph"], here["graph"], "sources, levels and ranks");
+    // A card of each kind in one space, and the suite.
+    let mixed = format!("{first},messages:{second},program:67108864");
+    let mixed = json(&["demo", "--bundled", "--json", "--cards", &mixed]);
+    assert_eq!(mixed["exact"], true);
+    let checked = json(&["card", "check", "--json", &format!("messages:{first}")]);
+    assert_eq!(checked["conforms"], true, "{checked}");
 }
 
 #[test]
@@ -264,6 +286,75 @@ fn child_of(parent: u32) -> u32 {
         (of == parent).then_some(pid)
     });
     found.expect("it has a child")
+}
+
+/// A space over a card, and the process that serves it there.
+fn space_at(place: &str) -> (Space, u32) {
+    let builder = Space::builder().cards_at([CardPlace::Socket(place.into())]);
+    let space = builder.address_space(64 << 20).build().expect("the card is there");
+    let cards = json(&["cards", "--json", place]);
+    let lease = cards["cards"][0]["status"]["functions"][0]["user"]["worker"].as_u64();
+    (space, child_of(lease.expect("the function is in use") as u32))
+}
+
+#[test]
+fn what_a_program_shares_with_a_card_is_limited_as_it_is_told() {
+    let folder = Folder::new();
+    let run = |card: &str, memory: &str| {
+        let place = folder.join(card);
+        let _server = Server::start(&place, &["--shared-memory", memory]);
+        let (space, _) = space_at(&place);
+        // Everything in the files that are shared counts, whoever has made it.
+        let mut words = space.alloc::<u64>(4 << 20).unwrap();
+        words.fill(1);
+        space.kernel("farside.increment").call(Write(&mut words)).map_err(|e| e.to_string())
+    };
+    assert_eq!(run("card0", "128M"), Ok(4 << 20));
+    let refused = run("card1", "16M").expect_err("32 MiB are more than 16");
+    assert!(refused.contains("card"), "{refused}");
+}
+
+#[test]
+fn kernels_have_as_much_memory_of_their_own_as_the_server_is_told() {
+    let folder = Folder::new();
+    let limit_of = |card: &str, memory: &str| -> u64 {
+        let place = folder.join(card);
+        let server = Server::start(&place, &["--own-memory", memory, "--card", "7"]);
+        assert_eq!(server.ready["status"]["card"], 7, "whatever the folder's name ends in");
+        let (_space, worker) = space_at(&place);
+        let limits = std::fs::read_to_string(format!("/proc/{worker}/limits")).unwrap();
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max data size"));
+        let number = line.and_then(|line| line.split_whitespace().next());
+        number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{limits}"))
+    };
+    let (little, much) = (limit_of("card0", "64M"), limit_of("card1", "192M"));
+    // What else there is differs by little from process to process.
+    assert!((little + (120 << 20)..little + (136 << 20)).contains(&much), "{little}, {much}");
+}
+
+#[test]
+fn clients_that_come_and_go_all_the_time_cannot_flood_the_log() {
+    const CLIENTS: u64 = 1500;
+    let folder = Folder::new();
+    let (place, log) = (folder.join("card0"), folder.join("log"));
+    let file = std::fs::File::create(&log).unwrap();
+    let began = Instant::now();
+    let mut server = Server::start_with_log(&place, &["--functions", "1"], file.into());
+    let socket = Path::new(&place).join("fn0.sock");
+    for _ in 0..CLIENTS {
+        let mut client = UnixStream::connect(&socket).expect("the card is there");
+        client.set_read_timeout(Some(LIMIT)).unwrap();
+        // No message of the protocol begins so. The answer is the end of the connection.
+        client.write_all(&[0xff; 64]).unwrap();
+        let _ = client.read(&mut [0; 64]);
+    }
+    assert_eq!(server.end(Signal::TERM).code(), Some(0));
+    let text = std::fs::read_to_string(&log).unwrap();
+    // What a function may have logged at once, what it may in so much time, and the server's own.
+    let most = (16 << 10) + (1 << 10) * (1 + began.elapsed().as_secs()) + 1000;
+    let bytes = text.len() as u64;
+    assert!(bytes <= most, "{bytes} bytes of log, where {most} may be; it begins {:.2000}", text);
+    assert!(text.contains("a client has come"), "{text}");
 }
 
 #[test]

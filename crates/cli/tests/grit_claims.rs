@@ -2,7 +2,7 @@
 //!
 //! A simulation gives the same numbers on every machine, so the table below is exact: a change of the
 //! model or of a scheme that moves one of them is seen here, whether its claim comes out or not. What
-//! does not come out is in the table like everything else; `docs/reproduction.md` has the numbers at
+//! does not come out is in the table like everything else; `docs/experiments.md` has the numbers at
 //! the sizes of the paper, and why.
 
 use std::path::PathBuf;
@@ -157,7 +157,7 @@ fn compare(claims: &[Claim], table: &[Expected]) {
     }
     assert!(
         !differs,
-        "what comes out has changed; it is now\n{lines}and docs/reproduction.md needs a new run"
+        "what comes out has changed; it is now\n{lines}and docs/experiments.md needs a new run"
     );
 }
 

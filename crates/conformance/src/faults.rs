@@ -142,14 +142,14 @@ pub(super) fn a_cancelled_fault_fails_its_job_and_no_other(target: &mut dyn Targ
 }
 
 /// Launches a toucher of one page for each processing element, at most `most`, and gathers faults.
-fn standing(client: &mut Client, touch: u32, most: u64) -> Result<Vec<(u64, Fault)>, String> {
-    let mut standing = Vec::new();
+fn stalled(client: &mut Client, touch: u32, most: u64) -> Result<Vec<(u64, Fault)>, String> {
+    let mut stalled = Vec::new();
     for job in 0..most.min(client.read32(register::PES).into()) {
         let args = [words_at(ArgKind::Write, 8 + job, 512)];
         let launch = client.launch(NO_ASID, job, touch, &args)?;
-        standing.push((launch, client.wait_fault()?));
+        stalled.push((launch, client.wait_fault()?));
     }
-    Ok(standing)
+    Ok(stalled)
 }
 
 pub(super) fn faults_are_answered_by_range_and_by_list(target: &mut dyn Target) -> Outcome {
@@ -157,10 +157,10 @@ pub(super) fn faults_are_answered_by_range_and_by_list(target: &mut dyn Target) 
     let touch = kernel!(client, "farside.touch");
     for by_list in [false, true] {
         client.ok(NO_ASID, Operation::UnmapAll)?;
-        let standing = standing(&mut client, touch, 8)?;
-        let count = standing.len() as u32;
+        let stalled = stalled(&mut client, touch, 8)?;
+        let count = stalled.len() as u32;
         client.map(NO_ASID, 8, count, DmaAddr::Own(8), Rights::ReadWrite)?;
-        let ids: Vec<FaultId> = standing.iter().map(|(_, fault)| fault.id()).collect();
+        let ids: Vec<FaultId> = stalled.iter().map(|(_, fault)| fault.id()).collect();
         let faults = if by_list {
             let address = client.target.allocate(ids.len() * 8);
             client.write_words(address, &ids.iter().map(|id| id.0).collect::<Vec<_>>());
@@ -170,7 +170,7 @@ pub(super) fn faults_are_answered_by_range_and_by_list(target: &mut dyn Target) 
         };
         let answered = client.ok(NO_ASID, Operation::Resume(faults))?.value;
         same("accesses answered", answered, count.into())?;
-        for (launch, _) in standing {
+        for (launch, _) in stalled {
             client.wait_ok(launch)?;
         }
     }

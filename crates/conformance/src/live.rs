@@ -5,11 +5,10 @@
 //! file, interrupts are event descriptors, one per vector. Every other doorbell is rung the fast way
 //! (an event descriptor, or a mapped page), the others by a write of the register.
 //!
-//! Or all of it by messages: the card asks for bus memory by DMA_READ and DMA_WRITE, and BAR2 and the
-//! doorbell are read and written as regions.
+//! Or all of it by messages, where the place says so: the card asks for bus memory by DMA_READ and
+//! DMA_WRITE, BAR2 and the doorbell are read and written as regions, and the card tells of interrupts.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::fence;
 use std::time::{Duration, Instant};
@@ -21,9 +20,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec};
 
 use farside_linux::shared::SharedMemory;
 use farside_live::LiveError;
-use farside_live::ring_card::{
-    ByMessages, CardPlace, DmaPiece, Transport, TransportError, connect, connect_by_messages,
-};
+use farside_live::ring_card::{CardPlace, DmaPiece, Transport, TransportError, connect};
 
 /// Bus address of the memory that checks use.
 const BUS: u64 = 1 << 32;
@@ -43,17 +40,12 @@ pub struct CardUnderTest {
     memory: SharedMemory,
     /// Bytes of it that were given out since the last release.
     used: u64,
-    frames: Frames,
+    /// The card's memory, where it can be mapped.
+    frames: Option<SharedMemory>,
     events: Vec<OwnedFd>,
     doorbells: u64,
     /// The first error of the bus; from then on everything reads as ones.
     broken: Option<TransportError>,
-}
-
-/// The way to the card's memory.
-enum Frames {
-    Mapped(SharedMemory),
-    ByMessages(Arc<ByMessages>),
 }
 
 impl std::fmt::Debug for CardUnderTest {
@@ -72,23 +64,12 @@ impl CardUnderTest {
         let (transport, identity) = connect(card, place, PATIENCE)?;
         let fail = |error| LiveError::Card { card, error };
         let bytes = u64::from(identity.frames) * PAGE_SIZE as u64;
-        let (file, offset) = transport.memory(bytes).map_err(fail)?;
-        let frames = Frames::Mapped(SharedMemory::of_file(file, offset, bytes)?);
-        CardUnderTest::over(transport, frames)
-    }
-
-    /// Takes the function of a card that is served at `socket`, and shares no memory with it.
-    ///
-    /// # Errors
-    /// [`LiveError`] if it is in use, or no card of this interface.
-    pub fn open_by_messages(socket: &Path) -> Result<CardUnderTest, LiveError> {
-        let (transport, _) = connect_by_messages(CardId(0), socket, PATIENCE)?;
-        let frames = Frames::ByMessages(Arc::clone(&transport));
-        CardUnderTest::over(transport, frames)
-    }
-
-    fn over(transport: Arc<dyn Transport>, frames: Frames) -> Result<CardUnderTest, LiveError> {
-        let fail = |error| LiveError::Card { card: CardId(0), error };
+        let frames = if transport.is_by_messages() {
+            None
+        } else {
+            let (file, offset) = transport.memory(bytes).map_err(fail)?;
+            Some(SharedMemory::of_file(file, offset, bytes)?)
+        };
         let memory = SharedMemory::new(BUS_BYTES)?;
         let piece = DmaPiece {
             bus: BUS,
@@ -221,22 +202,20 @@ impl Target for CardUnderTest {
 
     fn read_frames(&mut self, offset: u64, into: &mut [u8]) {
         let done = match &self.frames {
-            Frames::Mapped(frames) => {
-                frames.read(offset, into).expect("checks stay within the frames");
-                return;
+            Some(frames) => {
+                return frames.read(offset, into).expect("checks stay within the frames");
             }
-            Frames::ByMessages(card) => card.read_frames(offset, into),
+            None => self.transport.read_memory(offset, into),
         };
         self.keep(done);
     }
 
     fn write_frames(&mut self, offset: u64, from: &[u8]) {
         let done = match &self.frames {
-            Frames::Mapped(frames) => {
-                frames.write(offset, from).expect("checks stay within the frames");
-                return;
+            Some(frames) => {
+                return frames.write(offset, from).expect("checks stay within the frames");
             }
-            Frames::ByMessages(card) => card.write_frames(offset, from),
+            None => self.transport.write_memory(offset, from),
         };
         self.keep(done);
     }

@@ -185,7 +185,7 @@ impl SpaceBuilder {
     }
 
     /// Records what kernels on cards in the program access, into a Parquet file that
-    /// `farside replay` and `farside sim` read (docs/traces.md). The environment variable
+    /// `farside replay` and `farside sim` read (docs/workloads.md). The environment variable
     /// [`crate::RECORD_VARIABLE`] does so for a program that does not ask for it.
     #[cfg(feature = "record")]
     #[must_use]

@@ -24,8 +24,8 @@ pub const VARIABLES: &[&str] = &[
     "FARSIDE_SEED",
     "FARSIDE_STEPS",
     "FARSIDE_TEST_CHILD",
-    "FARSIDE_WRITE",
     "FARSIDE_WRITE_OUTCOMES",
+    "FARSIDE_WRITE_STATISTICS",
 ];
 
 /// A variable that nothing knows.

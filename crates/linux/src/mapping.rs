@@ -151,7 +151,7 @@ impl Mapping {
             rustix::mm::mmap(
                 base.cast(),
                 bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
+                ProtFlags::empty(),
                 MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED,
                 file,
                 offset,
@@ -166,6 +166,7 @@ impl Mapping {
         // The kernel never chooses address 0 for a reservation.
         let base = NonNull::new(base).ok_or(Errno::NOMEM).map_err(fail("mmap"))?;
         let mapping = Mapping { base, bytes };
+        mapping.open_empty().map_err(|(call, errno)| fail(call)(errno))?;
         mapping.advise(Advice::LinuxDontFork).map_err(fail("madvise(DONTFORK)"))?;
         mapping.advise(Advice::LinuxDontDump).map_err(fail("madvise(DONTDUMP)"))?;
         match mapping.advise(Advice::LinuxNoHugepage) {
@@ -173,6 +174,23 @@ impl Mapping {
             Ok(()) | Err(Errno::INVAL) => Ok(mapping),
             Err(errno) => Err(fail("madvise(NOHUGEPAGE)")(errno)),
         }
+    }
+
+    /// Lets a mapping that nobody may access yet be read and written.
+    ///
+    /// Where the program locks all that it will map (`mlockall` with MCL_FUTURE), a mapping that may be
+    /// accessed has all its pages at once: an arena would be allocated as a whole, and no first access
+    /// would ever be seen. So the lock is taken off before there is a page. Pages can be locked
+    /// afterwards.
+    fn open_empty(&self) -> Result<(), (&'static str, Errno)> {
+        let start = self.base().cast();
+        // SAFETY: the range is this mapping, of which nobody else knows yet; neither call touches what
+        // is in the memory.
+        unsafe { rustix::mm::munlock(start, self.bytes) }.map_err(|errno| ("munlock", errno))?;
+        let access = MprotectFlags::READ | MprotectFlags::WRITE;
+        // SAFETY: as above.
+        unsafe { rustix::mm::mprotect(start, self.bytes, access) }
+            .map_err(|errno| ("mprotect", errno))
     }
 
     /// Address space of this process that nothing is mapped in.

@@ -87,6 +87,16 @@ impl Gate {
         self.wait_spinning(DEFAULT_SPIN, deadline, ready)
     }
 
+    /// Waits until `ready` gives a value, however long that takes.
+    pub fn wait_for<T>(&self, mut ready: impl FnMut() -> Option<T>) -> T {
+        loop {
+            // Without a deadline it gives up for nothing.
+            if let Some(value) = self.wait(None, &mut ready) {
+                return value;
+            }
+        }
+    }
+
     /// Like [`Gate::wait`], spinning for `spin` at most.
     pub fn wait_spinning<T>(
         &self,

@@ -23,7 +23,7 @@ mod trace;
 mod watchdog;
 
 pub use error::LiveError;
-pub use ring_card::{CardPlace, PlaceError, TransportError};
+pub use ring_card::{CardPlace, CardStream, Dial, Dialled, PlaceError, TransportError};
 pub use runtime::{Probe, Runtime, RuntimeConfig};
 #[cfg(feature = "mutations")]
 pub use runtime::{Strike, Struck};

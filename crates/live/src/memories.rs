@@ -15,23 +15,51 @@ use farside_linux::card_memory::{CardMemory, copy_pages, zero_pages};
 #[derive(Debug)]
 pub(crate) struct Memories {
     pub(crate) arena: Arena,
-    cards: Vec<CardMemory>,
+    cards: Vec<Frames>,
     bounces: Vec<CardMemory>,
 }
 
+/// A card's memory.
+#[derive(Debug)]
+pub(crate) enum Frames {
+    /// This process maps it.
+    Mapped(CardMemory),
+    /// This process does not reach it: so many frames, which only the card copies from and to.
+    Beyond(u32),
+}
+
+impl Frames {
+    /// Number of frames.
+    pub(crate) fn count(&self) -> u32 {
+        match self {
+            Frames::Mapped(memory) => memory.frames(),
+            Frames::Beyond(frames) => *frames,
+        }
+    }
+
+    /// The memory, if it is mapped.
+    pub(crate) fn mapped(&self) -> Option<&CardMemory> {
+        match self {
+            Frames::Mapped(memory) => Some(memory),
+            Frames::Beyond(_) => None,
+        }
+    }
+}
+
 impl Memories {
-    pub(crate) fn new(arena: Arena, cards: Vec<CardMemory>, bounces: Vec<CardMemory>) -> Memories {
+    pub(crate) fn new(arena: Arena, cards: Vec<Frames>, bounces: Vec<CardMemory>) -> Memories {
         Memories { arena, cards, bounces }
     }
 
     /// A card's memory.
-    pub(crate) fn card(&self, card: CardId) -> &CardMemory {
+    pub(crate) fn card(&self, card: CardId) -> &Frames {
         &self.cards[card.0 as usize]
     }
 
-    /// All cards' memories.
-    pub(crate) fn cards(&self) -> impl Iterator<Item = (CardId, &CardMemory)> {
-        (0u8..).map(CardId).zip(&self.cards)
+    /// The cards' memories that this process maps.
+    pub(crate) fn mapped(&self) -> impl Iterator<Item = (CardId, &CardMemory)> {
+        let numbered = (0u8..).map(CardId).zip(&self.cards);
+        numbered.filter_map(|(card, frames)| Some((card, frames.mapped()?)))
     }
 
     /// The bounce buffers.
@@ -42,7 +70,7 @@ impl Memories {
     /// Where `count` pages from `location` on are.
     ///
     /// # Panics
-    /// If the location does not exist: the driver hands out none such.
+    /// If the location does not exist, or is beyond this process: the driver hands out none such.
     pub(crate) fn pointer(&self, location: Location, count: u32) -> NonNull<u8> {
         let found = match location.memory.card() {
             None => {
@@ -50,11 +78,11 @@ impl Memories {
                 self.arena.alias_ptr(PageRange::new(start, count.into())).ok()
             }
             Some(card) => {
-                let memory = self.cards.get(card.0 as usize);
+                let memory = self.cards.get(card.0 as usize).and_then(Frames::mapped);
                 memory.and_then(|memory| memory.run_ptr(location.frame, count).ok())
             }
         };
-        found.expect("the driver names frames that exist")
+        found.expect("the driver names frames that exist, and are reached from here")
     }
 
     /// Copies the pages of `runs`. The caller carries out a command of the driver, which holds

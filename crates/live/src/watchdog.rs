@@ -115,7 +115,7 @@ fn watch(runtime: &Runtime) {
         ticks = if beats % 2 == 1 && beats == seen { ticks + 1 } else { 0 };
         seen = beats;
         if ticks == TICKS_MAX && is_waited_for(runtime) && sleeps(&runtime.pulse) {
-            tell(&runtime.pulse);
+            report(&runtime.pulse);
         }
     }
 }
@@ -155,7 +155,7 @@ fn state_of(stat: &[u8]) -> Option<u8> {
     stat.get(name_ends + 2).copied()
 }
 
-fn tell(pulse: &Pulse) {
+fn report(pulse: &Pulse) {
     let mut text = [0; 1024];
     let mut left = &mut text[..];
     let seconds = TICK.as_secs() * u64::from(TICKS_MAX);

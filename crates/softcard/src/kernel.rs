@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use bytemuck::Pod;
 use farside_card::{AcquireError, Grant, Need, Outcome, RaiseError, Raised};
-use farside_types::{Access, CardId, PAGE_SIZE, PageRange, PeId, VirtAddr};
+use farside_types::{Access, CardId, PAGE_SIZE, PageNo, PageRange, PeId, VirtAddr};
 
 use crate::card::{Backplane, SoftCard};
 use crate::error::KernelError;
@@ -367,12 +367,9 @@ impl KernelContext {
     /// Raises a fault and waits for its answer; as often as something is taken away in between.
     #[cold]
     fn fault(&mut self, need: Need) -> Result<Grant, KernelError> {
-        let (first, _) = need.ranges().next().expect("a need has a page");
         loop {
-            match self.raise(&need)? {
-                Raised::Queued(_) => self.plane.raised(&self.card),
-                Raised::Joined(_) => {}
-                Raised::Full => unreachable!("`raise` waits for room"),
+            if self.raise(&need)? {
+                self.plane.raised(&self.card);
             }
             match self.card.await_answer(self.plane.as_ref(), self.pe) {
                 Outcome::Granted(grant) => return Ok(grant),
@@ -383,28 +380,30 @@ impl KernelContext {
                 }
                 Outcome::Cancelled(reason) => {
                     let (kernel, card) = (self.job.name.clone(), self.job.card);
-                    return Err(KernelError::Fault { kernel, card, page: first.start, reason });
+                    let page = need.first_page().unwrap_or(PageNo(0));
+                    return Err(KernelError::Fault { kernel, card, page, reason });
                 }
             }
         }
     }
 
     /// Enters a fault. While the card's queue is full it waits (back-pressure): the answers to the
-    /// others, whom their own threads serve, make room.
-    fn raise(&self, need: &Need) -> Result<Raised, KernelError> {
+    /// others, whom their own threads serve, make room. Says whether it is a new one, of which somebody
+    /// has to be told.
+    fn raise(&self, need: &Need) -> Result<bool, KernelError> {
         let card = &self.card;
-        let raised = card.space_in_queue.wait(None, || {
+        card.space_in_queue.wait_for(|| {
             let mut model = lock(&card.model);
             if let Some(stop) = self.job.stopped() {
                 return Some(Err(stop));
             }
             match model.raise(self.pe, self.job.id, self.job.asid, need.clone()) {
                 Ok(Raised::Full) => None,
-                Ok(raised) => Some(Ok(raised)),
+                Ok(Raised::Queued(_)) => Some(Ok(true)),
+                Ok(Raised::Joined(_)) => Some(Ok(false)),
                 Err(error) => Some(Err(self.refused_fault(&error))),
             }
-        });
-        raised.expect("a wait without a deadline ends with an answer")
+        })
     }
 
     fn refused(&self, error: &AcquireError) -> KernelError {

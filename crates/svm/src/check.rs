@@ -3,8 +3,9 @@
 use farside_types::{AgentId, CardId, MemoryId, PageNo, PageRange};
 
 use crate::Driver;
-use crate::page::{NO_CHAIN, PageEntry, PageState};
-use crate::plan::location;
+use crate::migration::chains::ChainId;
+use crate::migration::transition::location;
+use crate::tables::page::{PageEntry, PageState};
 
 impl Driver {
     /// Checks that page table, directory, residency maps and frames agree.
@@ -42,7 +43,7 @@ impl Driver {
             state if state != entry.settled_state() => return fail("its copies say otherwise"),
             _ => {}
         }
-        if entry.chain != NO_CHAIN && entry.chain != 0 {
+        if entry.chain != ChainId::NONE {
             return fail("it names a chain");
         }
         if !writers.minus(mappers).is_empty() {
@@ -80,8 +81,8 @@ impl Driver {
     }
 
     fn check_moving(&self, page: PageNo, entry: &PageEntry) -> Result<(), String> {
-        let chain = self.chains.get(entry.chain as usize);
-        let holds = |chain: &crate::chain::Chain| {
+        let chain = self.chains.get(entry.chain);
+        let holds = |chain: &crate::migration::chain::Chain| {
             let mut runs = chain.parts.iter().flat_map(|part| part.runs.iter());
             runs.any(|run| run.pages().contains(page))
         };
@@ -133,7 +134,7 @@ impl Driver {
             return Ok(());
         }
         let state = &self.cards[card.0 as usize];
-        let quiet = self.chains.len() == self.idle_chains.len();
+        let quiet = self.chains.are_idle();
         let used = held + state.frames.free() + state.frames.quarantined();
         if quiet && used != state.frames.total() {
             return Err(format!(

@@ -3,24 +3,19 @@
 use std::fmt;
 
 use crate::Driver;
-use crate::chain::Stage;
+use crate::migration::chain::Stage;
 
 impl fmt::Debug for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "driver ({})", self.placement.name())?;
-        for (index, chain) in self.chains.iter().enumerate() {
+        for (id, chain) in self.chains.named() {
             if chain.stage == Stage::Idle {
                 continue;
             }
             writeln!(
                 f,
-                "  chain {index} epoch {} {:?} for {:?}: pending {:?}, waiters {:?}, due {:?}",
-                chain.epoch,
-                chain.stage,
-                chain.request,
-                chain.pending,
-                chain.waiters,
-                chain.deadline
+                "  {id} epoch {} {:?} for {:?}: pending {:?}, due {:?}",
+                chain.epoch, chain.stage, chain.purpose.request, chain.pending, chain.deadline
             )?;
             for part in &chain.parts {
                 writeln!(f, "    {:?} {:?}", part.transition, part.runs)?;
@@ -33,18 +28,20 @@ impl fmt::Debug for Driver {
             writeln!(
                 f,
                 "  card {index}: {} of {} frames free, {} quarantined, {} on the way out, \
-                 {} jobs, waiting {:?}",
+                 {} jobs",
                 card.frames.free(),
                 card.frames.total(),
                 card.frames.quarantined(),
                 card.evicting,
-                card.running,
-                card.waiting
+                card.running
             )?;
         }
-        for claim in &self.claims {
-            writeln!(f, "  claim {:?}, waiters {:?}", claim.key, claim.waiters)?;
+        for reservation in &self.reservations {
+            writeln!(f, "  pages reserved for {:?}", reservation.key)?;
         }
-        writeln!(f, "  work {:?}, wait for a chain {:?}", self.work, self.chain_waiters)
+        for (until, queue) in self.waiting.iter() {
+            writeln!(f, "  until {until:?}: {queue:?}")?;
+        }
+        writeln!(f, "  to be planned: {:?}", self.work)
     }
 }

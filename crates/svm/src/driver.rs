@@ -3,28 +3,28 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 
-use farside_types::{
-    BLOCK_PAGES, CardId, FrameNo, MAX_CARDS, MemoryId, MemorySet, PageNo, PageRange, RequestId,
-    Span, Time, VirtAddr,
-};
+use farside_types::{FrameNo, MemoryId, MemorySet, PageNo, PageRange, RequestId, Span, Time};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
-use crate::chain::Chain;
-use crate::fault::{Faults, HostFault, Standing, Work};
-use crate::frames::Frames;
-use crate::history::History;
-use crate::launch::Launches;
+use crate::api::launch::Launches;
+use crate::api::requests::{OpenRequest, Pin};
+use crate::faults::batch::Scratch;
+use crate::faults::group::Reservation;
+use crate::faults::host::Blocked;
+use crate::faults::open::Faults;
+use crate::migration::chains::{ChainId, Chains};
+use crate::migration::detached::Detached;
 use crate::mutation::Mutated;
 #[cfg(feature = "mutations")]
 use crate::mutation::Mutation;
-use crate::placement::{PageMode, PlacementScheme};
-use crate::query::{Fight, Located, Moved, Nearest, ObjectView, PageView};
-use crate::request::{OpenRequest, Pin};
-use crate::residency::Residency;
-use crate::space::Space;
-use crate::table::PageTable;
-use crate::{Command, Config, Event, Reply, Stats};
+use crate::placement::PlacementScheme;
+use crate::tables::frames::Frames;
+use crate::tables::history::History;
+use crate::tables::page_table::PageTable;
+use crate::tables::residency::Residency;
+use crate::tables::space::Space;
+use crate::waiting::{Waiting, Work};
+use crate::{Command, Config, ConfigError, Event, Reply, Stats};
 
 /// One virtual address space over host memory and the memories of the cards.
 ///
@@ -46,32 +46,27 @@ pub struct Driver {
     /// Cards that fail what a card cannot fail, until they are reset.
     pub(crate) distrusted: MemorySet,
     /// What cards that did not answer in time may still write.
-    pub(crate) quarantine: Vec<crate::lost::Quarantined>,
-    pub(crate) chains: Vec<Chain>,
-    pub(crate) idle_chains: Vec<u32>,
+    pub(crate) quarantine: Vec<crate::migration::lost::Quarantined>,
+    pub(crate) chains: Chains,
     pub(crate) faults: Faults,
     pub(crate) requests: BTreeMap<RequestId, OpenRequest>,
     pub(crate) pins: Vec<Pin>,
     pub(crate) launches: Launches,
     /// To be planned before `handle` returns.
     pub(crate) work: VecDeque<Work>,
-    /// Waits for a free chain.
-    pub(crate) chain_waiters: VecDeque<Work>,
+    /// Waits for something to happen.
+    pub(crate) waiting: Waiting,
     /// Commands of no chain that are not answered yet.
-    pub(crate) loose: VecDeque<crate::loose::Loose>,
+    pub(crate) detached: VecDeque<Detached>,
     /// Commands to let go of freed pages that nobody waits for any more.
-    pub(crate) late_stops: Vec<crate::stop::LateStop>,
+    pub(crate) late_stops: Vec<crate::migration::stop::LateStop>,
     /// Freed allocations whose addresses are in use until all have let go.
     pub(crate) lingering: Vec<PageRange>,
-    /// Waits until pages are poisoned, or allocated, in full.
-    pub(crate) poison_waiters: Vec<Work>,
-    /// Pages at which threads of the program stand. Work for others is stale: the threads went on
+    /// Pages at which threads of the program are blocked. Work for others is stale: the threads went on
     /// when the page was mapped for one of them.
-    pub(crate) standing: BTreeMap<PageNo, Standing>,
-    /// Waits for a bounce buffer: chains.
-    pub(crate) bounce_waiters: VecDeque<u32>,
+    pub(crate) blocked: BTreeMap<PageNo, Blocked>,
     pub(crate) bounce_free: Vec<u8>,
-    pub(crate) claims: Vec<crate::serve::Claim>,
+    pub(crate) reservations: Vec<Reservation>,
     pub(crate) timers: BinaryHeap<Reverse<Timer>>,
     pub(crate) timer_count: u64,
     pub(crate) commands: VecDeque<Command>,
@@ -82,7 +77,7 @@ pub struct Driver {
     pub(crate) stats: Stats,
     pub(crate) mutated: Mutated,
     /// Kept to spare allocations.
-    pub(crate) scratch: crate::serve::Scratch,
+    pub(crate) scratch: Scratch,
 }
 
 /// What the driver knows of one card.
@@ -91,11 +86,9 @@ pub(crate) struct CardState {
     pub(crate) frames: Frames,
     pub(crate) residency: Residency,
     /// Frames of copies that are not the page's main location, by page index.
-    pub(crate) replicas: HashMap<u32, FrameNo, crate::hash::IndexHash>,
+    pub(crate) replicas: HashMap<u32, FrameNo, crate::tables::hash::IndexHash>,
     /// Jobs that were launched and have not ended.
     pub(crate) running: u32,
-    /// Waits for frames, first come first served.
-    pub(crate) waiting: VecDeque<Work>,
     /// Frames that evictions under way will free.
     pub(crate) evicting: u32,
     /// Translations that it failed to insert, in a row.
@@ -119,10 +112,10 @@ pub(crate) struct Timer {
 /// What is due.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) enum Due {
-    /// A fault that was throttled.
+    /// Work that was told to be patient.
     Work(Work),
     /// The time limit of a chain.
-    Chain { index: u32 },
+    Chain(ChainId),
     /// The end of a page's pin against thrashing.
     Unpin(PageNo),
     /// The scheme's own tick.
@@ -143,40 +136,13 @@ impl Ord for Timer {
     }
 }
 
-/// Why a configuration is refused.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ConfigError {
-    /// The arena is empty, too large or not aligned.
-    #[error("the arena {arena} must have 1 to 2^32 pages and start at a multiple of 512 pages")]
-    Arena {
-        /// The arena given.
-        arena: PageRange,
-    },
-    /// Too many cards.
-    #[error("{cards} cards were given; a space has at most {max}", max = MAX_CARDS)]
-    TooManyCards {
-        /// Cards given.
-        cards: usize,
-    },
-    /// A value that cannot work.
-    #[error("{name} is {value}, which cannot work: {why}")]
-    Value {
-        /// Its name.
-        name: &'static str,
-        /// Its value.
-        value: u64,
-        /// Why not.
-        why: &'static str,
-    },
-}
-
 impl Driver {
     /// A driver over an empty space.
     ///
     /// # Errors
     /// [`ConfigError`] names the value that cannot work.
     pub fn new(config: Config, placement: Box<dyn PlacementScheme>) -> Result<Driver, ConfigError> {
-        check_config(&config)?;
+        config.check()?;
         let cards = config
             .card_frames
             .iter()
@@ -185,7 +151,6 @@ impl Driver {
                 residency: Residency::new(config.arena.start),
                 replicas: HashMap::default(),
                 running: 0,
-                waiting: VecDeque::new(),
                 evicting: 0,
                 maps_failed: 0,
             })
@@ -200,22 +165,19 @@ impl Driver {
             stuck: MemorySet::EMPTY,
             distrusted: MemorySet::EMPTY,
             quarantine: Vec::new(),
-            chains: Vec::new(),
-            idle_chains: Vec::new(),
+            chains: Chains::default(),
+            waiting: Waiting::default(),
             faults: Faults::default(),
             requests: BTreeMap::new(),
             pins: Vec::new(),
             launches: Launches::default(),
             work: VecDeque::new(),
-            chain_waiters: VecDeque::new(),
-            loose: VecDeque::new(),
+            detached: VecDeque::new(),
             late_stops: Vec::new(),
             lingering: Vec::new(),
-            poison_waiters: Vec::new(),
-            standing: BTreeMap::new(),
-            bounce_waiters: VecDeque::new(),
+            blocked: BTreeMap::new(),
             bounce_free: (0..config.capabilities.bounce_slots).collect(),
-            claims: Vec::new(),
+            reservations: Vec::new(),
             timers: BinaryHeap::new(),
             timer_count: 0,
             commands: VecDeque::new(),
@@ -225,7 +187,7 @@ impl Driver {
             history: History::new(config.limits.history),
             stats: Stats::default(),
             mutated: Mutated::default(),
-            scratch: crate::serve::Scratch::default(),
+            scratch: Scratch::default(),
             config,
             placement,
         };
@@ -239,14 +201,7 @@ impl Driver {
         self.now = now;
         match event {
             Event::CardFaults { card, faults } => self.take_faults(now, card, faults),
-            Event::HostFault { page, access } => {
-                self.stats.host_faults += 1;
-                let fault = HostFault { page, access, attempts: 0 };
-                let newest = self.stats.host_faults;
-                let standing = self.standing.entry(page).or_insert(Standing { access, newest });
-                *standing = Standing { access: access.max(standing.access), newest };
-                self.work.push_back(Work::HostFault(fault));
-            }
+            Event::HostFault { page, access } => self.take_host_fault(page, access),
             Event::Launch { job, card, stream } => self.launch(job, card, stream),
             Event::JobDone { job } => self.job_done(job),
             Event::JobCancel { job } => self.job_cancel(job),
@@ -290,7 +245,7 @@ impl Driver {
             self.timers.pop();
             match timer.what {
                 Due::Work(work) => self.work.push_back(work),
-                Due::Chain { index } => self.chain_timer(now, timer.at, index),
+                Due::Chain(id) => self.chain_timer(now, timer.at, id),
                 Due::Unpin(page) => self.end_thrash_pin(now, page),
                 Due::Tick => self.tick(now),
             }
@@ -304,98 +259,6 @@ impl Driver {
         self.mutated.set(mutation);
     }
 
-    /// All that is known of one page.
-    pub fn page(&self, page: PageNo) -> PageView {
-        let entry = self.table.get(page);
-        let copies = entry.directory.copies();
-        let owner = (!copies.is_empty()).then(|| entry.owner());
-        PageView {
-            state: entry.state,
-            owner,
-            frame: owner.map_or(FrameNo(0), |memory| self.frame_at(page, entry, memory)),
-            copies,
-            mappers: entry.directory.mappers(),
-            writers: entry.directory.writers(),
-            pinned: entry.has(crate::page::flag::PINNED),
-        }
-    }
-
-    /// Where the parts of a range are: merged, in ascending order.
-    pub fn locate(&self, range: PageRange) -> Vec<Located> {
-        let range = range.intersection(self.config.arena);
-        let mut parts: Vec<Located> = Vec::new();
-        let mut page = range.start;
-        while page < range.end() {
-            let view = self.page(page);
-            // Where nobody has touched a block its pages are all alike.
-            let left = PageRange::new(page, range.end().0 - page.0);
-            let alike = PageRange::new(page, self.table.untouched_pages(left).max(1));
-            page = alike.end();
-            if let Some(last) = parts.last_mut() {
-                let same =
-                    (last.state, last.owner, last.copies) == (view.state, view.owner, view.copies);
-                if same {
-                    last.range.count += alike.count;
-                    continue;
-                }
-            }
-            parts.push(Located {
-                range: alike,
-                state: view.state,
-                owner: view.owner,
-                copies: view.copies,
-                reason: None,
-            });
-        }
-        for part in &mut parts {
-            let newest = self.history.of(part.range).next_back();
-            part.reason = newest.filter(|m| Some(m.to) == part.owner).map(|m| m.reason);
-        }
-        parts
-    }
-
-    /// The merged ranges that have a valid copy on `card`.
-    pub fn resident_ranges(&self, card: CardId) -> impl Iterator<Item = PageRange> {
-        self.cards[card.0 as usize].residency.iter()
-    }
-
-    /// The moves that touched `range`, oldest first, as far back as the history reaches.
-    pub fn history(&self, range: PageRange) -> Vec<Moved> {
-        self.history.of(range).copied().collect()
-    }
-
-    /// Every allocation, ascending.
-    pub fn objects(&self) -> Vec<ObjectView> {
-        let alive = self.space.objects().filter(|object| !self.lingering.contains(&object.range));
-        alive.map(|object| object.view()).collect()
-    }
-
-    /// The allocation nearest to `addr`, for the message about a wild address.
-    pub fn nearest(&self, addr: VirtAddr) -> Option<Nearest> {
-        let object = self.space.nearest(addr)?.view();
-        let first = i128::from(object.range.start.addr().0);
-        let past = first + i128::from(object.range.bytes());
-        let at = i128::from(addr.0);
-        let distance = if at < first {
-            at - first
-        } else if at < past {
-            0
-        } else {
-            at - past + 1
-        };
-        Some(Nearest { object, distance })
-    }
-
-    /// Pages that agents fought over, worst first.
-    pub fn fights(&self) -> Vec<Fight> {
-        self.history.fights()
-    }
-
-    /// How `page` is placed now: one of the three ways of GRIT.
-    pub fn page_mode(&self, page: PageNo) -> PageMode {
-        self.placement.mode(page)
-    }
-
     /// Accesses to the placement scheme's own tables in memory since this was last asked, so that
     /// a simulated machine can charge their time.
     pub fn take_table_accesses(&mut self) -> u32 {
@@ -407,38 +270,9 @@ impl Driver {
         self.placement.sample_every()
     }
 
-    /// The counters.
-    pub fn stats(&self) -> &Stats {
-        &self.stats
-    }
-
     /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config
-    }
-
-    /// Frames of `card` that are free.
-    pub fn free_frames(&self, card: CardId) -> u32 {
-        self.cards[card.0 as usize].frames.free()
-    }
-
-    /// Frames of `card` that are out of use until it is reset.
-    pub fn quarantined_frames(&self, card: CardId) -> u32 {
-        self.cards[card.0 as usize].frames.quarantined()
-    }
-
-    /// Bytes of all tables.
-    pub fn table_bytes(&self) -> usize {
-        let cards: usize = self
-            .cards
-            .iter()
-            .map(|card| {
-                card.frames.bytes()
-                    + card.residency.bytes()
-                    + card.replicas.capacity() * size_of::<(u32, FrameNo)>()
-            })
-            .sum();
-        self.table.bytes() + self.space.bytes() + self.history.bytes() + cards
     }
 
     /// Whether nothing is open: no chain, fault, request or command, and nobody who was told to be
@@ -446,7 +280,7 @@ impl Driver {
     pub fn is_quiet(&self) -> bool {
         let patient = |timer: &Reverse<Timer>| matches!(timer.0.what, Due::Work(_));
         !self.timers.iter().any(patient)
-            && self.chains.len() == self.idle_chains.len()
+            && self.chains.are_idle()
             && self.faults.len() == 0
             && self.requests.is_empty()
             && self.commands.is_empty()
@@ -472,50 +306,4 @@ impl Driver {
     pub fn is_usable(&self, memory: MemoryId) -> bool {
         memory.0 as usize <= self.cards.len() && !self.is_dead(memory)
     }
-}
-
-fn check_config(config: &Config) -> Result<(), ConfigError> {
-    let arena = config.arena;
-    let aligned = arena.start.0 % BLOCK_PAGES == 0;
-    if !(1..=1 << 32).contains(&arena.count) || !aligned || arena.start.0 >= 1 << 51 {
-        return Err(ConfigError::Arena { arena });
-    }
-    if config.card_frames.len() > MAX_CARDS {
-        return Err(ConfigError::TooManyCards { cards: config.card_frames.len() });
-    }
-    let value = |name, value, why| Err(ConfigError::Value { name, value, why });
-    let limits = &config.limits;
-    if let Some(&frames) = config.card_frames.iter().find(|&&n| n == 0 || n >= 1 << 31) {
-        return value("card_frames", frames.into(), "a card has 1 to 2^31 - 1 frames");
-    }
-    let around = config.prefetch.host_fault_around;
-    if !around.is_power_of_two() || u64::from(around) > BLOCK_PAGES {
-        return value("host_fault_around", around.into(), "it is a power of two up to 512");
-    }
-    let leaf = config.prefetch.density_leaf_pages;
-    if !leaf.is_power_of_two() || u64::from(leaf) > BLOCK_PAGES {
-        return value("density_leaf_pages", leaf.into(), "it is a power of two up to 512");
-    }
-    if config.thrash.pin_after > 15 {
-        let moves = config.thrash.pin_after.into();
-        return value("pin_after", moves, "moves are counted up to 15");
-    }
-    let least_one = [
-        ("fault_batch", limits.fault_batch as u64),
-        ("group_pages", limits.group_pages),
-        ("chain_pages", limits.chain_pages.into()),
-        ("chains", limits.chains as u64),
-        ("faults", limits.faults as u64),
-        ("requests", limits.requests as u64),
-        ("evict_pages", limits.evict_pages.into()),
-        ("bounce_pages", config.capabilities.bounce_pages.into()),
-        ("bounce_slots", config.capabilities.bounce_slots.into()),
-    ];
-    if let Some((name, zero)) = least_one.into_iter().find(|(_, n)| *n == 0) {
-        return value(name, zero, "it is at least 1");
-    }
-    if limits.chains >= 1 << 24 {
-        return value("chains", limits.chains as u64, "there are at most 2^24 - 1");
-    }
-    Ok(())
 }

@@ -11,54 +11,30 @@
 //! Two machines carry its commands out: `farside-live` (Linux) and `farside-sim` (virtual time).
 #![forbid(unsafe_code)]
 
-mod capability;
-mod chain;
+mod api;
 mod check;
-mod command;
-mod config;
 mod debug;
 mod driver;
-mod event;
-mod evict;
-mod fault;
-mod frames;
-mod hash;
-mod history;
-mod launch;
-mod loose;
-mod lost;
-mod migrate;
+mod faults;
+mod migration;
 mod mutation;
-mod page;
 pub mod placement;
-mod plan;
-mod prefetch;
-mod query;
-mod reply;
-mod request;
-mod residency;
-mod rollback;
-mod serve;
-mod settle;
-mod space;
 mod state;
-mod stats;
-mod stop;
-mod table;
-mod thrash;
+mod tables;
+mod waiting;
 
-pub use capability::{Capabilities, Transport};
-pub use command::{
+pub use api::capability::{Capabilities, Transport};
+pub use api::command::{
     Command, Executor, FaultIds, Header, HostOp, Mover, Phase, Place, RingOp, Run, Runs, Step,
     TransferOp, Wait,
 };
-pub use config::{Config, Limits, PrefetchConfig, ThrashConfig};
-pub use driver::{ConfigError, Driver};
-pub use event::{Advice, CardFault, Event, Need, Request, StepError, StepErrorKind};
+pub use api::config::{Config, ConfigError, Limits, PrefetchConfig, ThrashConfig};
+pub use api::event::{Advice, CardFault, Event, Need, Request, StepError, StepErrorKind};
+pub use api::query::{Fight, Located, Moved, Nearest, ObjectId, ObjectView, PageView};
+pub use api::reply::{Outcome, Reply, RequestError};
+pub use api::stats::{Directions, Stats};
+pub use driver::Driver;
 pub use mutation::Mutation;
-pub use page::PageState;
 pub use placement::PlacementScheme;
-pub use query::{Fight, Located, Moved, Nearest, ObjectId, ObjectView, PageView};
-pub use reply::{Outcome, Reply, RequestError};
 pub use state::DriverState;
-pub use stats::{Directions, Stats};
+pub use tables::page::PageState;

@@ -9,19 +9,21 @@ use farside_types::{MemorySet, PageNo, PageRange, RequestId, Time};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::chain::Chain;
+use crate::api::launch::Launches;
+use crate::api::requests::{OpenRequest, Pin};
 use crate::driver::{CardState, Timer};
-use crate::fault::{Faults, Standing, Work};
-use crate::history::History;
-use crate::launch::Launches;
-use crate::loose::Loose;
-use crate::lost::Quarantined;
+use crate::faults::group::Reservation;
+use crate::faults::host::Blocked;
+use crate::faults::open::Faults;
+use crate::migration::chains::Chains;
+use crate::migration::detached::Detached;
+use crate::migration::lost::Quarantined;
+use crate::migration::stop::LateStop;
 use crate::placement::{PlacementScheme, SchemeState};
-use crate::request::{OpenRequest, Pin};
-use crate::serve::Claim;
-use crate::space::Space;
-use crate::stop::LateStop;
-use crate::table::PageTable;
+use crate::tables::history::History;
+use crate::tables::page_table::PageTable;
+use crate::tables::space::Space;
+use crate::waiting::{Waiting, Work};
 use crate::{Command, Config, Driver, Reply, Stats};
 
 /// The fields of the driver that change, once: read from it, and put into a new one.
@@ -61,24 +63,21 @@ fields! {
     dead: MemorySet,
     resetting: MemorySet,
     quarantine: Vec<Quarantined>,
-    chains: Vec<Chain>,
-    idle_chains: Vec<u32>,
+    chains: Chains,
+    waiting: Waiting,
     faults: Faults,
     requests: BTreeMap<RequestId, OpenRequest>,
     pins: Vec<Pin>,
     launches: Launches,
     work: VecDeque<Work>,
-    chain_waiters: VecDeque<Work>,
     stuck: MemorySet,
     distrusted: MemorySet,
-    loose: VecDeque<Loose>,
+    detached: VecDeque<Detached>,
     late_stops: Vec<LateStop>,
     lingering: Vec<PageRange>,
-    poison_waiters: Vec<Work>,
-    standing: BTreeMap<PageNo, Standing>,
-    bounce_waiters: VecDeque<u32>,
+    blocked: BTreeMap<PageNo, Blocked>,
     bounce_free: Vec<u8>,
-    claims: Vec<Claim>,
+    reservations: Vec<Reservation>,
     timers: BinaryHeap<std::cmp::Reverse<Timer>>,
     timer_count: u64,
     commands: VecDeque<Command>,

@@ -30,6 +30,8 @@ pub enum CancelReason {
     CardLost(CardId),
     /// Too many faults are open at once.
     TooManyFaults,
+    /// The page is pinned to the host, whose memory this card cannot map.
+    PinnedElsewhere,
 }
 
 impl fmt::Display for CancelReason {
@@ -51,6 +53,10 @@ impl fmt::Display for CancelReason {
             ),
             CancelReason::CardLost(card) => write!(f, "{card} is gone"),
             CancelReason::TooManyFaults => f.write_str("too many faults are open at once"),
+            CancelReason::PinnedElsewhere => f.write_str(
+                "the page is pinned to the host, and this card does not reach the host's memory; \
+                 unpin it first",
+            ),
         }
     }
 }

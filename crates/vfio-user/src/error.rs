@@ -1,6 +1,7 @@
 //! What can go wrong on a connection, and with one request.
 
 use crate::errno::Errno;
+use crate::wire::Command;
 
 /// The other side broke the protocol in a way after which the byte stream means nothing.
 ///
@@ -127,4 +128,15 @@ pub enum RequestError {
     /// The engine failed earlier and takes no more requests.
     #[error("the connection failed: {0}")]
     Failed(#[from] ProtocolError),
+}
+
+impl RequestError {
+    /// Refuses a command that the engines know.
+    pub(crate) fn unless_of_users(command: Command) -> Result<(), RequestError> {
+        if command.is_spoken() {
+            let reason = "the engines know this command; a user's own has another number";
+            return Err(RequestError::Invalid { reason });
+        }
+        Ok(())
+    }
 }

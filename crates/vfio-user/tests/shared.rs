@@ -14,7 +14,7 @@ use farside_vfio_user::unix::{
     SharedSession, Stream, UnixClient,
 };
 use farside_vfio_user::wire::{Command, Header};
-use farside_vfio_user::{Bus, Device, DeviceInfo, Errno, Limits, Region, Server};
+use farside_vfio_user::{Bus, Device, DeviceInfo, Errno, Limits, Region, RequestError, Server};
 
 const LIMIT: Duration = Duration::from_secs(20);
 const BASE: u64 = 0x10_0000;
@@ -308,4 +308,55 @@ fn commands_without_end_do_not_lengthen_a_wait() {
     drop((client, theirs));
     let _ = server.join().unwrap();
     assert!(begin.elapsed() < LIMIT, "waited {:?}", begin.elapsed());
+}
+
+/// Memory that also hears what it is told.
+struct Hearing(Ram, Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl DmaMemory for Hearing {
+    fn read(&mut self, address: u64, data: &mut [u8]) -> Result<(), Errno> {
+        self.0.read(address, data)
+    }
+
+    fn write(&mut self, address: u64, data: &[u8]) -> Result<(), Errno> {
+        self.0.write(address, data)
+    }
+
+    fn other(&mut self, command: Command, data: &[u8], _: &mut Vec<u8>) -> Result<(), Errno> {
+        assert_eq!(command, Command::FIRST_OF_USERS);
+        self.1.lock().unwrap().push(data.to_vec());
+        Ok(())
+    }
+}
+
+#[test]
+fn what_any_thread_tells_comes_in_order_and_nobody_waits_for_a_client_that_does_not_read() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (shared, server) = serve(Plain::new(ours), LIMIT);
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let memory = Box::new(Hearing(Ram::new(), Arc::clone(&heard)));
+    let theirs = Plain::new(theirs);
+    let mut client = BlockingClient::new(theirs, Limits::default(), LIMIT, memory).unwrap();
+    let tell = |text: &[u8]| shared.notify(Command::FIRST_OF_USERS, text);
+    tell(b"one").unwrap();
+    tell(b"two").unwrap();
+    let end = Instant::now() + LIMIT;
+    while heard.lock().unwrap().len() < 2 {
+        assert!(Instant::now() < end);
+        client.serve_dma(Duration::from_millis(10)).unwrap();
+    }
+    assert_eq!(*heard.lock().unwrap(), [b"one", b"two"]);
+    let known = shared.notify(Command::DMA_READ, &[]);
+    assert!(matches!(known, Err(DmaError::Request(RequestError::Invalid { .. }))), "{known:?}");
+    // It stops reading. What waits is bounded, and then it is said.
+    let begin = Instant::now();
+    let full = (0..1_000_000).find_map(|_| tell(&[0; 1000]).err());
+    let is_full = matches!(
+        full,
+        Some(DmaError::Request(RequestError::QueueFull { .. }) | DmaError::Gone | DmaError::Io(_))
+    );
+    assert!(is_full, "{full:?}");
+    assert!(begin.elapsed() < LIMIT / 2, "{:?}", begin.elapsed());
+    drop(client);
+    let _ = server.join().unwrap();
 }

@@ -110,7 +110,7 @@ impl Device for Talker {
 
     fn answered(&mut self, bus: &mut Bus<'_>, _request: RequestId, result: Result<&[u8], Errno>) {
         self.doubled.push(result.map(<[u8]>::to_vec));
-        bus.tell(BEAT, &[1]).unwrap();
+        bus.notify(BEAT, &[1]).unwrap();
     }
 }
 

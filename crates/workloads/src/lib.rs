@@ -9,7 +9,7 @@
 //! |---|---|
 //! | generated programs by name | [`catalog`]; a module each |
 //! | programs that are written by hand, for tests | [`Script`] |
-//! | recorded traces, bundled ones, the formats they have | [`Trace`]; `docs/traces.md` |
+//! | recorded traces, bundled ones, the formats they have | [`Trace`]; `docs/workloads.md` |
 //! | recording, and converting from one format to another | [`TraceWriter`], [`convert`] |
 //! | all accesses, one after the other in a fixed order | [`order`] |
 //! | what a program is like: sharing, reads and writes | [`profile`] |

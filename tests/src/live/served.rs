@@ -9,6 +9,7 @@ mod exercise;
 mod kernels;
 mod program;
 mod raw;
+mod relay;
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ pub use exercise::{Exercise, STEPS, expect_loss};
 pub use kernels::test_kernels;
 pub use program::Program;
 pub use raw::{BUS, RawClient};
+pub use relay::TcpRelay;
 
 /// A folder of a test's own; removed when dropped.
 #[derive(Debug)]
@@ -38,10 +40,16 @@ impl TempDir {
     #[allow(clippy::new_without_default)]
     pub fn new() -> TempDir {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("fs{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).expect("a folder for a test");
-        TempDir { path, is_own: true }
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = std::env::temp_dir().join(format!("fs{}-{number}", std::process::id()));
+            match std::fs::create_dir(&path) {
+                Ok(()) => return TempDir { path, is_own: true },
+                // Left behind by a process with this number that was killed.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => panic!("a folder for a test: {error}"),
+            }
+        }
     }
 
     /// The folder of another process, which removes it: for a child that is going to be killed.
@@ -88,6 +96,11 @@ pub fn place(server: &CardServer) -> CardPlace {
     CardPlace::Socket(server.config().folder.clone())
 }
 
+/// The same, of which no memory and no descriptor is shared.
+pub fn place_by_messages(server: &CardServer) -> CardPlace {
+    CardPlace::Messages(server.config().folder.clone())
+}
+
 /// The role of a child that serves a card until it is killed: the folder follows.
 const SERVE: &str = "serve ";
 
@@ -118,6 +131,16 @@ impl CardProcess {
     /// Where its card is.
     pub fn place(&self) -> CardPlace {
         CardPlace::Socket(self.folder.clone())
+    }
+
+    /// The folder of its sockets.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The same, of which no memory and no descriptor is shared.
+    pub fn place_by_messages(&self) -> CardPlace {
+        CardPlace::Messages(self.folder.clone())
     }
 
     /// Kills it, as a crash would, and serves the card again by another process.

@@ -196,7 +196,7 @@ impl Machine {
         };
         let Some(port) = self.port(card) else { return Ok(()) };
         port.far().running.remove(&job);
-        self.tell(card, |function, model, bus| function.job_ended(model, bus, job, &end))
+        self.notify(card, |function, model, bus| function.job_ended(model, bus, job, &end))
     }
 
     /// Whether a step's pages are wanted at all: a job that was told to stop raises no fault.

@@ -241,7 +241,7 @@ impl Machine {
             port.far().copying.remove(&id);
         }
         let result = result.map_err(|pages_done| TransferFailed { pages_done });
-        self.tell(card, |function, model, bus| function.copied(model, bus, id, result))
+        self.notify(card, |function, model, bus| function.copied(model, bus, id, result))
     }
 
     /// Moves the bytes of a part that begins at page `start` of its command. An error is the number

@@ -36,10 +36,10 @@ impl Machine {
                 Ok(())
             }
             Step::CardDozes => self.card_dozes(card),
-            Step::Publish => self.tell(card, |function, model, bus| function.publish(model, bus)),
+            Step::Publish => self.notify(card, |function, model, bus| function.publish(model, bus)),
             Step::Drained => {
                 let commands = std::mem::take(&mut port.drained);
-                self.tell(card, |function, model, bus| function.drained(model, bus, &commands))
+                self.notify(card, |function, model, bus| function.drained(model, bus, &commands))
             }
             Step::Ended(job) => self.job_has_ended(card, job),
             Step::Copy(id) => self.far_copy(card, id),
@@ -76,7 +76,7 @@ impl Machine {
     }
 
     /// The function is told of something that no doorbell announced; then it has to doze again.
-    pub(super) fn tell(
+    pub(super) fn notify(
         &mut self,
         card: CardId,
         work: impl FnOnce(&mut Function, &mut Model, &mut FarBus),

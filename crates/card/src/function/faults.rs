@@ -83,7 +83,7 @@ impl Function {
                 }
             }
         }
-        self.tell(ring, bus)
+        self.show(ring, bus)
     }
 
     /// Places that the next fault needs; 0 if there is none.
@@ -109,6 +109,6 @@ impl Function {
                 self.counts.notices_written += 1;
             }
         }
-        self.tell(ring, bus)
+        self.show(ring, bus)
     }
 }

@@ -89,8 +89,8 @@ pub(super) struct Consumer {
     place: Place,
     /// Entries taken.
     taken: u32,
-    /// Entries that the driver is told have been taken.
-    told: u32,
+    /// Entries that the driver knows to have been taken.
+    released: u32,
     /// Entries there are, as last seen.
     produced: u32,
     sleeps: bool,
@@ -101,7 +101,7 @@ impl Consumer {
     pub(super) fn open(base: u64, entries: u32, bus: &mut impl Bus) -> Result<Consumer, RingError> {
         let place = Place::new(base, entries, bus)?;
         let at = place.load(RingHeader::CONSUMER, bus)?;
-        let mut ring = Consumer { place, taken: at, told: at, produced: at, sleeps: false };
+        let mut ring = Consumer { place, taken: at, released: at, produced: at, sleeps: false };
         ring.look(bus)?;
         Ok(ring)
     }
@@ -113,8 +113,8 @@ impl Consumer {
 
     fn look(&mut self, bus: &mut impl Bus) -> Result<(), RingError> {
         let produced = self.place.load(RingHeader::PRODUCER, bus)?;
-        let there = produced.wrapping_sub(self.told);
-        if there > self.place.entries || there < self.produced.wrapping_sub(self.told) {
+        let there = produced.wrapping_sub(self.released);
+        if there > self.place.entries || there < self.produced.wrapping_sub(self.released) {
             return Err(self.place.nonsense(RingHeader::PRODUCER));
         }
         self.produced = produced;
@@ -141,12 +141,12 @@ impl Consumer {
     }
 
     /// Gives the places of what was taken back. Returns whether the driver waits for room.
-    pub(super) fn tell(&mut self, bus: &mut impl Bus) -> Result<bool, RingError> {
-        if self.told == self.taken {
+    pub(super) fn release(&mut self, bus: &mut impl Bus) -> Result<bool, RingError> {
+        if self.released == self.taken {
             return Ok(false);
         }
-        self.told = self.taken;
-        self.place.store(RingHeader::CONSUMER, self.told, bus)?;
+        self.released = self.taken;
+        self.place.store(RingHeader::CONSUMER, self.released, bus)?;
         bus.fence();
         Ok(self.place.load(RingHeader::PRODUCER_WAITS, bus)? == 1)
     }
@@ -180,8 +180,8 @@ pub(super) struct Producer {
     vector: u16,
     /// Entries written.
     written: u32,
-    /// Entries that the driver is told of.
-    told: u32,
+    /// Entries that the driver was shown.
+    published: u32,
     /// Entries taken by the driver, as last seen.
     taken: u32,
     waits: bool,
@@ -201,7 +201,7 @@ impl Producer {
         if at.wrapping_sub(taken) > entries {
             return Err(place.nonsense(RingHeader::CONSUMER));
         }
-        Ok(Producer { place, vector, written: at, told: at, taken, waits: false })
+        Ok(Producer { place, vector, written: at, published: at, taken, waits: false })
     }
 
     /// The index reached.
@@ -221,7 +221,7 @@ impl Producer {
 
     fn look(&mut self, bus: &mut impl Bus) -> Result<(), RingError> {
         let taken = self.place.load(RingHeader::CONSUMER, bus)?;
-        if self.told.wrapping_sub(taken) > self.told.wrapping_sub(self.taken) {
+        if self.published.wrapping_sub(taken) > self.published.wrapping_sub(self.taken) {
             return Err(self.place.nonsense(RingHeader::CONSUMER));
         }
         self.taken = taken;
@@ -245,7 +245,7 @@ impl Producer {
         Ok(room)
     }
 
-    /// Writes an entry; there is room for it. The driver sees it after [`Producer::tell`].
+    /// Writes an entry; there is room for it. The driver sees it after [`Producer::publish`].
     pub(super) fn put(&mut self, entry: &Entry, bus: &mut impl Bus) -> Result<(), RingError> {
         bus.write(self.place.entry(self.written), &entry_to_bytes(entry))?;
         self.written = self.written.wrapping_add(1);
@@ -254,20 +254,20 @@ impl Producer {
 
     /// Shows the driver what was written, without an interrupt.
     pub(super) fn show(&mut self, bus: &mut impl Bus) -> Result<(), RingError> {
-        if self.told != self.written {
-            self.told = self.written;
-            self.place.store(RingHeader::PRODUCER, self.told, bus)?;
+        if self.published != self.written {
+            self.published = self.written;
+            self.place.store(RingHeader::PRODUCER, self.published, bus)?;
         }
         Ok(())
     }
 
     /// Shows the driver what was written. Returns whether it sleeps and wants an interrupt.
-    pub(super) fn tell(&mut self, bus: &mut impl Bus) -> Result<bool, RingError> {
-        if self.told == self.written {
+    pub(super) fn publish(&mut self, bus: &mut impl Bus) -> Result<bool, RingError> {
+        if self.published == self.written {
             return Ok(false);
         }
-        self.told = self.written;
-        self.place.store(RingHeader::PRODUCER, self.told, bus)?;
+        self.published = self.written;
+        self.place.store(RingHeader::PRODUCER, self.published, bus)?;
         bus.fence();
         Ok(self.place.load(RingHeader::CONSUMER_SLEEPS, bus)? == 1)
     }

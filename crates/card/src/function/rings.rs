@@ -144,7 +144,7 @@ impl Function {
                 };
                 function.carry_out(&entry, card, bus);
             }
-            if rings.command.tell(bus)? {
+            if rings.command.release(bus)? {
                 let vector = rings.completion.vector();
                 function.interrupt(vector, bus);
             }
@@ -193,16 +193,16 @@ impl Function {
         if quiet && ring.has_room(ring.entries() / 2, bus)? {
             return ring.show(bus);
         }
-        self.tell(ring, bus)
+        self.show(ring, bus)
     }
 
     /// Shows the driver what was written, and wakes it if it sleeps.
-    pub(super) fn tell(
+    pub(super) fn show(
         &mut self,
         ring: &mut Producer,
         bus: &mut impl Bus,
     ) -> Result<(), RingError> {
-        if ring.tell(bus)? {
+        if ring.publish(bus)? {
             self.interrupt(ring.vector(), bus);
         }
         Ok(())

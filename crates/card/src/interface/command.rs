@@ -142,7 +142,7 @@ pub enum Operation {
     },
     /// End a job; completes when it touches memory no more.
     Abort(JobId),
-    /// Tell what a processing element does: `value` is 0 idle, 1 running, 2 standing in a fault;
+    /// Tell what a processing element does: `value` is 0 idle, 1 running, 2 stalled in a fault;
     /// `detail` the job.
     PeStatus(PeId),
     /// Copy pages from `src` to `dst`.

@@ -5,6 +5,7 @@
 //! either gives a value or says what is wrong with it.
 
 mod arg;
+pub mod by_messages;
 mod command;
 mod completion;
 mod extent;

@@ -15,6 +15,7 @@ pub fn reason_to_word(reason: CancelReason) -> u32 {
         CancelReason::GroupTooLarge => 8,
         CancelReason::CardLost(card) => 9 | u32::from(card.0) << 16,
         CancelReason::TooManyFaults => 10,
+        CancelReason::PinnedElsewhere => 11,
     }
 }
 
@@ -32,6 +33,7 @@ pub fn reason_from_word(word: u32) -> Option<CancelReason> {
         8 => CancelReason::GroupTooLarge,
         9 => CancelReason::CardLost(card),
         10 => CancelReason::TooManyFaults,
+        11 => CancelReason::PinnedElsewhere,
         _ => return None,
     };
     (reason_to_word(reason) == word).then_some(reason)

@@ -22,7 +22,7 @@ const FAULTS: usize = 200_000;
 pub(crate) fn run(effort: Effort) -> Result<Vec<Row>, Error> {
     let (program, _) = two_cpus();
     let _pinned = pin(program);
-    let mut bench = Bed::new()?;
+    let mut bench = Fixture::new()?;
     let bytes = bench.driver.table_bytes() as f64 / PAGES as f64;
     let scattered = bench.measure(effort, 256, false);
     let runs = bench.measure(effort, 256, true);
@@ -51,7 +51,7 @@ pub(crate) fn run(effort: Effort) -> Result<Vec<Row>, Error> {
 }
 
 /// A driver with a million mapped pages, and a machine that does everything at once.
-struct Bed {
+struct Fixture {
     driver: Driver,
     ranges: Vec<PageRange>,
     now: Time,
@@ -59,8 +59,8 @@ struct Bed {
     random: u64,
 }
 
-impl Bed {
-    fn new() -> Result<Bed, Error> {
+impl Fixture {
+    fn new() -> Result<Fixture, Error> {
         let arena = PageRange::new(PageNo(1 << 20), 1 << 21);
         let mut config = Config::embedded(arena, vec![PAGES as u32 + 1024; 2]);
         config.prefetch.density_percent = 100;
@@ -68,18 +68,18 @@ impl Bed {
         config.thrash.throttle_after = u8::MAX;
         let driver = Driver::new(config, Box::new(OnTouch)).map_err(farside::LiveError::from)?;
         let (ranges, now) = (Vec::new(), Time::from_nanos(1));
-        let mut bed = Bed { driver, ranges, now, next: 0, random: 0x9e37_79b9_7f4a_7c15 };
+        let mut fixture = Fixture { driver, ranges, now, next: 0, random: 0x9e37_79b9_7f4a_7c15 };
         for _ in 0..RANGES {
             let bytes = RANGE_PAGES * PAGE_SIZE as u64;
             let request = Request::Alloc { bytes, name: "".into() };
-            if let Some(Outcome::Allocated(range)) = bed.request(request) {
-                bed.ranges.push(range);
+            if let Some(Outcome::Allocated(range)) = fixture.request(request) {
+                fixture.ranges.push(range);
             }
         }
-        for range in bed.ranges.clone() {
-            bed.request(Request::Migrate { range, to: CardId(0).memory() });
+        for range in fixture.ranges.clone() {
+            fixture.request(Request::Migrate { range, to: CardId(0).memory() });
         }
-        Ok(bed)
+        Ok(fixture)
     }
 
     fn request(&mut self, request: Request) -> Option<Outcome> {

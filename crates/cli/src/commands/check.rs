@@ -20,7 +20,8 @@ use super::text::paragraph;
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Check {
-    /// The folder of a served card, the socket of a function, or a device: vfio:0000:00:04.0
+    /// The folder of a served card, the socket of a function (messages: in front of either shares no
+    /// memory with the card), or a device: vfio:0000:00:04.0
     #[arg(value_name = "PLACE")]
     place: CardPlace,
 
@@ -32,6 +33,7 @@ pub(crate) struct Check {
 const EXAMPLES: &str = "\
 Examples:
   farside card check /run/farside/card0
+  farside card check messages:/run/farside/card0
   farside card check vfio:0000:00:04.0";
 
 /// How a check ended.

@@ -101,7 +101,7 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// Says it on standard error: to people in lines that fit a screen, to programs in one.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn print(&self) {
         if matches!(self, Failure::Told) {
             return;
         }

@@ -10,7 +10,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 /// Has events of `level` and of more weight written to standard error from now on.
-pub(crate) fn tell(level: Level) {
+pub(crate) fn init(level: Level) {
     let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
     // It fails only if that was asked for before.
     let _ = tracing::subscriber::set_global_default(lines.event_format(Lines).finish());

@@ -82,7 +82,7 @@ pub(crate) fn run() -> ExitCode {
     let command = Cli::parse().command;
     // Who comes and goes is the business of a process that serves.
     let serves = matches!(command, Command::Card(_));
-    log::tell(if serves { tracing::Level::INFO } else { tracing::Level::WARN });
+    log::init(if serves { tracing::Level::INFO } else { tracing::Level::WARN });
     farside::warn_of_unknown_variables();
     let done = match command {
         Command::Bench(bench) => bench.run(),
@@ -100,7 +100,7 @@ pub(crate) fn run() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            failure.tell();
+            failure.print();
             failure.exit_code()
         }
     }

@@ -21,7 +21,7 @@ use super::size::parse_size;
 /// Every fault is served before the next access, so the definition of a placement scheme fixes
 /// every count: an oracle for other simulators and for schemes under development. `farside sim`
 /// replays in simulated time. The order of the accesses and all else that is fixed is in
-/// docs/traces.md.
+/// docs/workloads.md.
 ///
 /// A trace is a recording (NAME.bin.zst with NAME.json beside it), a Parquet file that `convert`
 /// or `farside demo --record` wrote, or text of `valgrind --tool=lackey --trace-mem=yes`; which one,

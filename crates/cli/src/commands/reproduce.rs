@@ -99,7 +99,7 @@ impl Grit {
         }
         let done = self.workers.carry_out(&whole.cells())?;
         let sharings = whole.sharings(self.workers.jobs());
-        tell(&whole.report(&done, &sharings), &self.out)?;
+        write_and_summarise(&whole.report(&done, &sharings), &self.out)?;
         tell_failed(&done)
     }
 }
@@ -111,12 +111,12 @@ impl Tapasco {
         bar.set_message("migrations, accelerators and alternatives of the multi-FPGA SVM paper");
         let report = tapasco::report();
         bar.finish_and_clear();
-        tell(&report?, &self.out)
+        write_and_summarise(&report?, &self.out)
     }
 }
 
 /// Writes a report and prints a summary that fits a screen.
-fn tell(report: &Report, folder: &Path) -> Result<(), Failure> {
+fn write_and_summarise(report: &Report, folder: &Path) -> Result<(), Failure> {
     report.write(folder)?;
     let mut text = paragraph("", &report.title);
     if let Some(summary) = Summary::of(report) {

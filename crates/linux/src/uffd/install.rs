@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use farside_types::{PAGE_SIZE, PageRange};
 use rustix::io::Errno;
 
-use super::{UffdError, Userfaultfd, abi, bytes, failure};
+use super::{UffdError, Userfaultfd, abi, attempt, bytes, failure};
 
 /// Source of zero fills that must be write-protected from the start, which ZEROPAGE cannot do.
 static ZEROS: [u8; 16 * PAGE_SIZE] = [0; 16 * PAGE_SIZE];
@@ -112,7 +112,7 @@ impl Userfaultfd {
     }
 
     fn continue_once(&self, range: PageRange, write_protect: bool) -> Result<u64, Errno> {
-        self.attempt(range, || {
+        attempt(range, || {
             let mode = if write_protect { abi::MODE_WP } else { 0 };
             let mut arg = abi::Continue { range: bytes(range), mode, mapped: 0 };
             (self.call(abi::request::CONTINUE, &mut arg), arg.mapped)
@@ -120,7 +120,7 @@ impl Userfaultfd {
     }
 
     pub(super) fn zero_once(&self, range: PageRange) -> Result<u64, Errno> {
-        self.attempt(range, || {
+        attempt(range, || {
             let mut arg = abi::Zeropage { range: bytes(range), mode: 0, filled: 0 };
             (self.call(abi::request::ZEROPAGE, &mut arg), arg.filled)
         })
@@ -133,7 +133,7 @@ impl Userfaultfd {
         source: &[u8],
         write_protect: bool,
     ) -> Result<u64, Errno> {
-        self.attempt(range, || {
+        attempt(range, || {
             let to = bytes(range);
             let mut arg = abi::Copy {
                 dst: to.start,

@@ -138,7 +138,7 @@ impl Userfaultfd {
         if range.is_empty() {
             return Ok(());
         }
-        self.attempt(range, || {
+        attempt(range, || {
             let mut arg = abi::WriteProtect { range: bytes(range), mode };
             (self.call(abi::request::WRITEPROTECT, &mut arg), 0)
         })
@@ -165,8 +165,8 @@ impl Userfaultfd {
     /// [`UffdError::Range`]; EEXIST at the first page that is mapped, protected or poisoned
     /// already: take it out of the map first. EINVAL before Linux 6.6.
     pub fn poison(&self, range: PageRange) -> Result<(), UffdError> {
-        self.advance("poison", range, |left| {
-            self.attempt(left, || {
+        advance("poison", range, |left| {
+            attempt(left, || {
                 let mut arg = abi::Poison { range: bytes(left), ..Default::default() };
                 (self.call(abi::request::POISON, &mut arg), arg.updated)
             })
@@ -187,7 +187,7 @@ impl Userfaultfd {
         if source.len() as u64 != range.bytes() {
             return Err(UffdError::SourceLength { range, bytes: source.len() });
         }
-        self.advance("copy", range, |left| {
+        advance("copy", range, |left| {
             let skip = (left.start.0 - range.start.0) << PAGE_SHIFT;
             self.copy_once(left, &source[skip as usize..], write_protect)
         })
@@ -198,43 +198,7 @@ impl Userfaultfd {
     /// # Errors
     /// [`UffdError::Range`]; EEXIST at the first page that is in the file or mapped already.
     pub fn zero_pages(&self, range: PageRange) -> Result<(), UffdError> {
-        self.advance("zero fill", range, |left| self.zero_once(left))
-    }
-
-    /// Repeats `step` on what is left of `range` until nothing is.
-    fn advance(
-        &self,
-        operation: &'static str,
-        range: PageRange,
-        mut step: impl FnMut(PageRange) -> Result<u64, Errno>,
-    ) -> Result<(), UffdError> {
-        let mut done = 0;
-        while done < range.count {
-            let left = PageRange::new(range.start.offset(done), range.count - done);
-            done += step(left).map_err(|errno| failure(operation, range, done, errno))?;
-        }
-        Ok(())
-    }
-
-    /// One ioctl that reports how far it came: the pages done, at least one, or the error of the
-    /// first page. EAGAIN without progress and EINTR are retried.
-    fn attempt(
-        &self,
-        range: PageRange,
-        mut call: impl FnMut() -> (Result<(), Errno>, i64),
-    ) -> Result<u64, Errno> {
-        for _ in 0..TRIES_MAX {
-            match call() {
-                (Ok(()), _) => return Ok(range.count),
-                // The count is trusted only together with EAGAIN, the kernel's word for "short".
-                (Err(Errno::AGAIN), bytes) if bytes > 0 => {
-                    return Ok((bytes as u64 >> PAGE_SHIFT).min(range.count));
-                }
-                (Err(Errno::AGAIN | Errno::INTR), _) => rustix::thread::sched_yield(),
-                (Err(errno), _) => return Err(errno),
-            }
-        }
-        Err(Errno::AGAIN)
+        advance("zero fill", range, |left| self.zero_once(left))
     }
 
     fn call<T>(&self, request: libc::Ioctl, arg: &mut T) -> Result<(), Errno> {
@@ -260,4 +224,86 @@ fn bytes(range: PageRange) -> abi::Range {
 
 fn failure(operation: &'static str, range: PageRange, done: u64, errno: Errno) -> UffdError {
     UffdError::Range { operation, range, done, errno }
+}
+
+/// Repeats `step` on what is left of `range` until nothing is.
+fn advance(
+    operation: &'static str,
+    range: PageRange,
+    mut step: impl FnMut(PageRange) -> Result<u64, Errno>,
+) -> Result<(), UffdError> {
+    let mut done = 0;
+    while done < range.count {
+        let left = PageRange::new(range.start.offset(done), range.count - done);
+        done += step(left).map_err(|errno| failure(operation, range, done, errno))?;
+    }
+    Ok(())
+}
+
+/// One ioctl that reports how far it came: the pages done, at least one, or the error of the
+/// first page. EAGAIN without progress and EINTR are retried.
+fn attempt(
+    range: PageRange,
+    mut call: impl FnMut() -> (Result<(), Errno>, i64),
+) -> Result<u64, Errno> {
+    for _ in 0..TRIES_MAX {
+        match call() {
+            (Ok(()), _) => return Ok(range.count),
+            // The count is trusted only together with EAGAIN, the kernel's word for "short".
+            (Err(Errno::AGAIN), bytes) if bytes > 0 => {
+                return Ok((bytes as u64 >> PAGE_SHIFT).min(range.count));
+            }
+            (Err(Errno::AGAIN | Errno::INTR), _) => rustix::thread::sched_yield(),
+            (Err(errno), _) => return Err(errno),
+        }
+    }
+    Err(Errno::AGAIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use farside_types::PageNo;
+
+    use super::*;
+
+    /// An ioctl that gives these answers, one a call, and then that all is done.
+    fn answers(given: &[(Result<(), Errno>, i64)]) -> impl FnMut() -> (Result<(), Errno>, i64) {
+        let mut given = given.iter().copied();
+        move || given.next().unwrap_or((Ok(()), 0))
+    }
+
+    const RANGE: PageRange = PageRange { start: PageNo(16), count: 8 };
+
+    #[test]
+    fn again_and_an_interruption_are_tried_again_and_a_short_count_is_told() {
+        let again = (Err(Errno::AGAIN), 0);
+        let interrupted = (Err(Errno::INTR), 0);
+        assert_eq!(attempt(RANGE, answers(&[again, interrupted, again])), Ok(8));
+        assert_eq!(attempt(RANGE, answers(&[again, (Err(Errno::AGAIN), 3 << PAGE_SHIFT)])), Ok(3));
+        // A count that comes with another error says nothing.
+        let gone = (Err(Errno::NOENT), 3 << PAGE_SHIFT);
+        assert_eq!(attempt(RANGE, answers(&[again, gone])), Err(Errno::NOENT));
+        let mut calls = 0;
+        let never = attempt(RANGE, || {
+            calls += 1;
+            again
+        });
+        assert_eq!((never, calls), (Err(Errno::AGAIN), TRIES_MAX), "bounded");
+    }
+
+    #[test]
+    fn a_range_goes_on_where_a_short_count_ended() {
+        let mut asked = Vec::new();
+        let mut short = [3, 1, 4].into_iter();
+        let done = advance("map", RANGE, |left| {
+            asked.push((left.start.0, left.count));
+            Ok(short.next().unwrap())
+        });
+        assert!(done.is_ok());
+        assert_eq!(asked, [(16, 8), (19, 5), (20, 4)]);
+        let mut short = [Ok(5), Err(Errno::EXIST)].into_iter();
+        let failed = advance("map", RANGE, |_| short.next().unwrap()).unwrap_err();
+        let at = matches!(failed, UffdError::Range { done: 5, errno: Errno::EXIST, .. });
+        assert!(at, "{failed}");
+    }
 }

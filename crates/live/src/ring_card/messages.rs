@@ -1,222 +1,237 @@
 //! The way to a card over vfio-user when nothing but messages goes between: slow, and right.
 //!
-//! For a stream that carries no memory: the card's DMA comes as messages, which are answered from this
-//! side's memory, BAR2 is read and written by messages, and so is the doorbell. Interrupts are the one
-//! thing for which the protocol has no message; they stay event descriptors.
+//! For a stream that carries no descriptors, such as TCP, or a card whose memory cannot be mapped. The
+//! card's DMA comes as messages, which are answered from this side's memory ([`super::answers`]); its
+//! memory and its doorbell are written by messages; and so it tells of interrupts, which the protocol
+//! leaves to descriptors alone: both ends agree on a message for them in VERSION.
+//!
+//! A thread of the connection's own answers the card and rings its doorbell, so that nobody waits for
+//! the card who has the driver's lock. Whoever calls meanwhile answers in its place.
 
-use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use farside_card::interface::by_messages::INTERRUPTS_CAPABILITY;
 use farside_card::interface::{pci, register};
-use farside_types::CardId;
 use farside_vfio_user::client::MapRequest;
-use farside_vfio_user::device::irq;
-use farside_vfio_user::unix::{CallError, Connection, DmaMemory, UnixClient};
-use farside_vfio_user::{DmaUnmap, Errno as WireErrno, IrqAction, Limits};
-use rustix::event::{PollFd, PollFlags};
+use farside_vfio_user::unix::{BlockingClient, CallError, Plain, Stream};
+use farside_vfio_user::{Capabilities, Limits};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 
+use super::answers::{Answers, Reach};
+use super::calls::{CALL_LIMIT, Calls, ConnectError, failure};
 use super::hangs_up;
-use super::link::{Identity, identify};
 use super::transport::{DmaPiece, Transport, TransportError, Watch};
-use super::vfio_user::{CALL_LIMIT, failure};
-use crate::error::LiveError;
-use farside_linux::lock::lock;
+use super::vfio_user::socket;
 use farside_linux::shared::SharedMemory;
 
-/// Memory that the card reaches, by bus address.
-type Pieces = Arc<Mutex<BTreeMap<u64, SharedMemory>>>;
+/// A stream of bytes to a card, over a connected socket, whose descriptor it gives: to be waited for,
+/// and to be shut down when the card is given up.
+pub trait CardStream: Stream + AsFd + Send {}
 
-/// A connection to a function of a card's process that shares no memory.
-pub struct ByMessages {
-    client: Arc<Mutex<UnixClient>>,
-    pieces: Pieces,
-    /// The socket once more, to be watched without the lock.
-    socket: OwnedFd,
-    answering: Option<JoinHandle<()>>,
-    closing: Arc<AtomicBool>,
+impl<S: Stream + AsFd + Send> CardStream for S {}
+
+/// Makes the streams by which a card is reached.
+pub trait Dial: Send + Sync {
+    /// A stream to a function of the card that nobody uses, each time another. A card that was lost is
+    /// dialled again and again until it is back. It has to be over within a few seconds.
+    ///
+    /// # Errors
+    /// There is none. Nobody listens (`NotFound`, `ConnectionRefused`, `ConnectionReset`) may pass;
+    /// other errors count as lasting while a space is opened.
+    fn dial(&self) -> io::Result<Box<dyn CardStream>>;
 }
 
-impl std::fmt::Debug for ByMessages {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl<F: Fn() -> io::Result<Box<dyn CardStream>> + Send + Sync> Dial for F {
+    fn dial(&self) -> io::Result<Box<dyn CardStream>> {
+        self()
+    }
+}
+
+/// A card that is reached by streams of whatever kind, as in [`CardPlace`](super::CardPlace).
+#[derive(Clone)]
+pub struct Dialled {
+    name: Arc<str>,
+    dial: Arc<dyn Dial>,
+}
+
+impl Dialled {
+    /// A card by its name, for people, and the way to it.
+    pub fn new(name: &str, dial: impl Dial + 'static) -> Dialled {
+        Dialled { name: name.into(), dial: Arc::new(dial) }
+    }
+}
+
+impl fmt::Debug for Dialled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Dialled").field(&self.name).finish()
+    }
+}
+
+impl fmt::Display for Dialled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl PartialEq for Dialled {
+    fn eq(&self, other: &Dialled) -> bool {
+        Arc::ptr_eq(&self.dial, &other.dial)
+    }
+}
+
+impl Eq for Dialled {}
+
+/// A connection to a function that shares no memory.
+pub(crate) struct ByMessages {
+    line: Arc<Line>,
+    answering: Option<JoinHandle<()>>,
+    /// The process that has the thread: not a child made by fork.
+    pid: rustix::process::Pid,
+}
+
+/// What the thread that answers shares with those that call.
+struct Line {
+    calls: Calls<Box<dyn CardStream>>,
+    reach: Arc<Reach>,
+    /// The socket once more, to be watched and shut down without a lock.
+    socket: OwnedFd,
+    /// Has the thread ring the card's doorbell.
+    bell: OwnedFd,
+    closing: AtomicBool,
+}
+
+impl fmt::Debug for ByMessages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ByMessages")
     }
 }
 
 impl ByMessages {
-    /// Connects to the socket of a function.
-    ///
-    /// # Errors
-    /// [`TransportError`], also if the function is in use.
-    pub fn connect(path: &Path) -> Result<ByMessages, TransportError> {
-        let what = "connecting";
-        let fail = |error: CallError| failure(what, &error);
-        let pieces = Pieces::default();
-        let memory = Box::new(Answers(Arc::clone(&pieces)));
-        let connection = Connection::connect(path).map_err(|error| fail(error.into()))?;
-        let client = UnixClient::new(connection, Limits::default(), CALL_LIMIT, memory);
-        let client = client.map_err(fail)?;
-        let socket = client.as_fd().try_clone_to_owned().map_err(|error| fail(error.into()))?;
-        let client = Arc::new(Mutex::new(client));
-        let closing = Arc::new(AtomicBool::new(false));
-        let answering = answer_while_open(&client, &socket, &closing)
-            .map_err(|error| fail(CallError::Io(error)))?;
-        let answering = Some(answering);
-        Ok(ByMessages { client, pieces, socket, answering, closing })
+    /// Connects to the socket of a function, of which only the bytes are used.
+    pub(crate) fn connect(path: &Path) -> Result<ByMessages, ConnectError> {
+        ByMessages::over(Box::new(Plain::new(socket(path)?)))
     }
 
-    /// Reads the card's memory, BAR2.
-    ///
-    /// # Errors
-    /// [`TransportError`].
-    pub fn read_frames(&self, offset: u64, into: &mut [u8]) -> Result<(), TransportError> {
-        let most = self.most();
-        for (at, part) in (offset..).step_by(most).zip(into.chunks_mut(most)) {
-            self.call("reading the card's memory", |client| {
-                client.region_read(pci::BAR_MEMORY as u32, at, part)
-            })?;
-        }
-        Ok(())
+    /// Connects by whatever makes the stream.
+    pub(crate) fn dial(place: &Dialled) -> Result<ByMessages, ConnectError> {
+        ByMessages::over(place.dial.dial()?)
     }
 
-    /// Writes the card's memory, BAR2.
-    ///
-    /// # Errors
-    /// [`TransportError`].
-    pub fn write_frames(&self, offset: u64, from: &[u8]) -> Result<(), TransportError> {
-        let most = self.most();
-        for (at, part) in (offset..).step_by(most).zip(from.chunks(most)) {
-            self.call("writing the card's memory", |client| {
-                client.region_write(pci::BAR_MEMORY as u32, at, part)
-            })?;
+    fn over(stream: Box<dyn CardStream>) -> Result<ByMessages, ConnectError> {
+        // Descriptors may be left.
+        let socket = stream.as_fd().try_clone_to_owned()?;
+        let reach = Arc::new(Reach::default());
+        let memory = Box::new(Answers(Arc::clone(&reach)));
+        let mut wish = Capabilities::new();
+        wish.insert(INTERRUPTS_CAPABILITY.to_owned(), true.into());
+        let limits = Limits::default();
+        let client = BlockingClient::with_capabilities(stream, limits, CALL_LIMIT, memory, &wish)?;
+        if client.peer_capabilities().get(INTERRUPTS_CAPABILITY) != Some(&true.into()) {
+            let what = "the card does not tell of interrupts by messages, so it needs a socket that \
+                        carries descriptors; serve it with this version of Farside";
+            return Err(ConnectError::Failed(TransportError::Unfit { what: what.to_owned() }));
         }
-        Ok(())
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let bell = eventfd(0, flags).map_err(io::Error::from)?;
+        let calls = Calls::new(client);
+        let line = Arc::new(Line { calls, reach, socket, bell, closing: AtomicBool::new(false) });
+        let answering = {
+            let line = Arc::clone(&line);
+            let builder = std::thread::Builder::new().name("farside-answer".into());
+            builder.spawn(move || line.answer())?
+        };
+        let pid = rustix::process::getpid();
+        Ok(ByMessages { line, answering: Some(answering), pid })
     }
 
     /// Bytes of one message.
     fn most(&self) -> usize {
-        let negotiated = lock(&self.client).negotiated().copied();
+        let client = self.line.calls.client();
+        let negotiated = client.negotiated().copied();
         negotiated.map_or(1, |negotiated| negotiated.max_data_xfer_size as usize).max(1)
     }
+}
 
+impl Line {
     fn call<T>(
         &self,
         what: &'static str,
-        call: impl FnOnce(&mut UnixClient) -> Result<T, CallError>,
+        call: impl FnOnce(&mut BlockingClient<Box<dyn CardStream>>) -> Result<T, CallError>,
     ) -> Result<T, TransportError> {
-        call(&mut lock(&self.client)).map_err(|error| failure(what, &error))
-    }
-}
-
-/// Connects to the socket of a function by messages, and sees what it is. While the function is not
-/// served yet, or is in use, this tries again until `patience` is over.
-///
-/// # Errors
-/// [`LiveError::Card`].
-pub fn connect_by_messages(
-    card: CardId,
-    socket: &Path,
-    patience: Duration,
-) -> Result<(Arc<ByMessages>, Identity), LiveError> {
-    let fail = |error| LiveError::Card { card, error };
-    let end = Instant::now() + patience;
-    let transport = loop {
-        match ByMessages::connect(socket) {
-            Ok(transport) => break Arc::new(transport),
-            Err(error) if !may_pass(&error) || Instant::now() >= end => return Err(fail(error)),
-            Err(_) => std::thread::sleep(Duration::from_millis(10)),
-        }
-    };
-    let identity = identify(transport.as_ref()).map_err(fail)?;
-    Ok((transport, identity))
-}
-
-/// Whether a function that cannot be had now may be had soon.
-fn may_pass(error: &TransportError) -> bool {
-    let busy = matches!(error, TransportError::Refused { errno: rustix::io::Errno::BUSY, .. });
-    busy || matches!(error, TransportError::Gone { .. })
-}
-
-/// This side's memory, as the card asks for it. It may change at the same time, so it is touched by
-/// atomics only, words of 32 bits whole.
-struct Answers(Pieces);
-
-impl Answers {
-    fn with<T>(
-        &self,
-        address: u64,
-        body: impl FnOnce(&SharedMemory, u64) -> Option<T>,
-    ) -> Result<T, WireErrno> {
-        let pieces = lock(&self.0);
-        let found = pieces.range(..=address).next_back();
-        let done = found.and_then(|(&start, memory)| body(memory, address - start));
-        done.ok_or(WireErrno::FAULT)
-    }
-}
-
-impl DmaMemory for Answers {
-    fn read(&mut self, address: u64, data: &mut [u8]) -> Result<(), WireErrno> {
-        self.with(address, |memory, offset| {
-            if data.len() == 4 && offset % 4 == 0 {
-                data.copy_from_slice(&memory.load(offset)?.to_le_bytes());
-                return Some(());
+        self.calls.call(what, |client| {
+            let result = call(client);
+            if result.as_ref().is_err_and(is_final) {
+                self.hang_up();
             }
-            memory.read(offset, data)
+            result
         })
     }
 
-    fn write(&mut self, address: u64, data: &[u8]) -> Result<(), WireErrno> {
-        self.with(address, |memory, offset| match data.try_into() {
-            Ok(word) if offset % 4 == 0 => memory.store(offset, u32::from_le_bytes(word)),
-            _ => memory.write(offset, data),
-        })
-    }
-}
-
-/// A thread that answers the card while no call does.
-fn answer_while_open(
-    client: &Arc<Mutex<UnixClient>>,
-    socket: &OwnedFd,
-    closing: &Arc<AtomicBool>,
-) -> std::io::Result<JoinHandle<()>> {
-    let (client, closing) = (Arc::clone(client), Arc::clone(closing));
-    let socket = socket.try_clone()?;
-    let body = move || {
+    /// The body of the thread: answers the card and rings its doorbell until the connection ends. Then
+    /// it is shut down, and whoever watches it sees that.
+    fn answer(&self) {
         farside_linux::signals::block_for_whole_thread();
-        while !closing.load(Ordering::SeqCst) {
-            // Ends when something comes, or the connection does. What comes may be a reply, which the
-            // call that waits for it takes: then nothing is left when that is over.
-            let mut polled = [PollFd::new(&socket, PollFlags::IN)];
+        while !self.closing.load(Ordering::SeqCst) {
+            let mut polled =
+                [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];
+            // What comes may be a reply, which the call that waits for it takes: then nothing is left
+            // when that is over.
             let _ = rustix::event::poll(&mut polled, None);
-            if lock(&client).serve_dma(Duration::ZERO).is_err() {
-                return;
+            let rings = rustix::io::read(&self.bell, &mut [0; 8]).is_ok();
+            let mut client = self.calls.client();
+            let rung = if rings && !self.closing.load(Ordering::SeqCst) {
+                let one = 1u32.to_le_bytes();
+                client.region_write_posted(pci::BAR_REGISTERS as u32, register::DOORBELL, &one)
+            } else {
+                Ok(())
+            };
+            if let Err(error) = rung.and_then(|()| client.serve_dma(Duration::ZERO)) {
+                tracing::debug!(%error, "a connection to a card has ended");
+                return self.hang_up();
             }
         }
-    };
-    std::thread::Builder::new().name("farside-answer".into()).spawn(body)
+    }
+
+    /// Ends the connection.
+    fn hang_up(&self) {
+        // It may have ended already.
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+    }
+}
+
+/// Whether nothing can come of the connection any more.
+fn is_final(error: &CallError) -> bool {
+    matches!(error, CallError::Closed | CallError::Io(_) | CallError::Protocol(_))
 }
 
 impl Transport for ByMessages {
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), TransportError> {
-        self.call("reading a register", |client| {
+        self.line.call("reading a register", |client| {
             client.region_read(pci::BAR_REGISTERS as u32, offset, into)
         })
     }
 
     fn write(&self, offset: u64, from: &[u8]) -> Result<(), TransportError> {
-        self.call("writing a register", |client| {
+        self.line.call("writing a register", |client| {
             client.region_write(pci::BAR_REGISTERS as u32, offset, from)
         })
     }
 
     fn ring_doorbell(&self) -> bool {
-        // A card that is gone is seen by who waits for its answer.
-        let rung = self.write(register::DOORBELL, &1u32.to_le_bytes());
-        !matches!(rung, Err(TransportError::TimedOut { .. }))
+        // Full means that it is going to be rung.
+        let _ = rustix::io::write(&self.line.bell, &1u64.to_ne_bytes());
+        true
+    }
+
+    fn limit(&self, end: Option<Instant>) {
+        self.line.calls.limit(end);
     }
 
     fn map(&self, piece: &DmaPiece<'_>) -> Result<(), TransportError> {
@@ -226,7 +241,9 @@ impl Transport for ByMessages {
         let memory = SharedMemory::of_file(file, piece.offset, piece.bytes)
             .map_err(|error| unfit(error.to_string()))?;
         // There before the card may ask for it.
-        lock(&self.pieces).insert(piece.bus, memory);
+        if !self.line.reach.insert(piece.bus, memory) {
+            return Err(TransportError::Gone { what });
+        }
         let request = MapRequest {
             address: piece.bus,
             size: piece.bytes,
@@ -234,18 +251,22 @@ impl Transport for ByMessages {
             writable: true,
             offset: 0,
         };
-        let mapped = self.call(what, |client| client.dma_map(&request, None));
+        let mapped = self.line.call(what, |client| client.dma_map(&request, None));
         if mapped.is_err() {
-            lock(&self.pieces).remove(&piece.bus);
+            self.line.reach.remove(piece.bus, piece.bytes);
         }
         mapped
     }
 
     fn unmap(&self, bus: u64, bytes: u64) -> Result<(), TransportError> {
-        let range = DmaUnmap::Range { address: bus, size: bytes };
-        self.call("taking memory back from the card", |client| client.dma_unmap(range))?;
-        lock(&self.pieces).retain(|&start, _| start < bus || start - bus >= bytes);
-        Ok(())
+        let unmapped = self.line.calls.unmap(bus, bytes);
+        // Whatever the card says: it reaches nothing there any more.
+        self.line.reach.remove(bus, bytes);
+        unmapped
+    }
+
+    fn is_by_messages(&self) -> bool {
+        true
     }
 
     fn memory(&self, _bytes: u64) -> Result<(OwnedFd, u64), TransportError> {
@@ -253,31 +274,59 @@ impl Transport for ByMessages {
         Err(TransportError::Unfit { what })
     }
 
+    fn read_memory(&self, offset: u64, into: &mut [u8]) -> Result<(), TransportError> {
+        let most = self.most();
+        for (at, part) in (offset..).step_by(most).zip(into.chunks_mut(most)) {
+            self.line.call("reading the card's memory", |client| {
+                client.region_read(pci::BAR_MEMORY as u32, at, part)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn write_memory(&self, offset: u64, from: &[u8]) -> Result<(), TransportError> {
+        let most = self.most();
+        for (at, part) in (offset..).step_by(most).zip(from.chunks(most)) {
+            self.line.call("writing the card's memory", |client| {
+                client.region_write(pci::BAR_MEMORY as u32, at, part)
+            })?;
+        }
+        Ok(())
+    }
+
     fn interrupt_by(&self, events: &[BorrowedFd<'_>]) -> Result<(), TransportError> {
-        let what = "setting up interrupts";
-        let events: Result<Vec<_>, std::io::Error> =
-            events.iter().map(|event| event.try_clone_to_owned().map(Arc::new)).collect();
-        let events = events.map_err(|error| failure(what, &CallError::Io(error)))?;
-        self.call(what, |client| client.irqs_assign(irq::MSIX, 0, &events, IrqAction::Trigger))
+        let own: io::Result<Vec<OwnedFd>> =
+            events.iter().map(|event| event.try_clone_to_owned()).collect();
+        let own = own.map_err(|error| failure("setting up interrupts", &CallError::Io(error)))?;
+        self.line.reach.signal_by(own);
+        Ok(())
     }
 
     fn watch(&self) -> Option<Watch<'_>> {
-        Some(Watch::Connection(self.socket.as_fd()))
+        Some(Watch::Connection(self.line.socket.as_fd()))
     }
 
     fn is_gone(&self) -> bool {
-        hangs_up(&self.socket)
+        hangs_up(&self.line.socket)
     }
 
-    // The function is stopped by its server when the connection ends.
-    fn stop(&self) {}
+    /// From here on nothing of the card is answered, so it reads and writes nothing.
+    fn stop(&self) {
+        self.line.closing.store(true, Ordering::SeqCst);
+        self.line.reach.end();
+        self.line.hang_up();
+    }
 }
 
 impl Drop for ByMessages {
     fn drop(&mut self) {
-        self.closing.store(true, Ordering::SeqCst);
-        // Wakes the thread that answers; the connection may have ended already.
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+        if rustix::process::getpid() != self.pid {
+            // The connection is the parent's, and the thread does not exist here.
+            return std::mem::forget(self.answering.take());
+        }
+        self.stop();
+        // The thread may be on its way to sleep.
+        self.ring_doorbell();
         if let Some(thread) = self.answering.take() {
             let _ = thread.join();
         }

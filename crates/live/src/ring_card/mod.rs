@@ -5,7 +5,9 @@
 //! events, `control` is the memory they share, `bus_map` says where memories are on the card's
 //! bus, and `transport` is what a bus has to offer.
 
+mod answers;
 mod bus_map;
+mod calls;
 mod control;
 mod descriptors;
 mod link;
@@ -33,7 +35,7 @@ pub use link::Identity;
 pub(crate) use link::Link;
 #[cfg(feature = "harness")]
 pub(crate) use link::identify;
-pub use messages::{ByMessages, connect_by_messages};
+pub use messages::{CardStream, Dial, Dialled};
 pub use place::connect;
 pub use place::{CardPlace, PlaceError};
 pub(crate) use receive::Received;
@@ -184,8 +186,9 @@ impl RingCard {
         for (slot, memory) in memories.bounces().iter().enumerate() {
             share(transport, self.map.bounce(slot), memory)?;
         }
-        for (card, memory) in memories.cards() {
-            if card != self.id {
+        for (card, memory) in memories.mapped() {
+            // Cards that share no memory with this program reach no other card.
+            if card != self.id && !transport.is_by_messages() {
                 share(transport, self.map.card(card), memory)?;
             }
         }
@@ -201,7 +204,9 @@ impl RingCard {
         peer: CardId,
         memory: &CardMemory,
     ) -> Result<(), TransportError> {
-        let Some(transport) = self.transport() else { return Ok(()) };
+        let Some(transport) = self.transport().filter(|way| !way.is_by_messages()) else {
+            return Ok(());
+        };
         let bus = self.map.card(peer);
         transport.unmap(bus, bytes_of(memory))?;
         share(transport.as_ref(), bus, memory)
@@ -226,6 +231,12 @@ impl RingCard {
     /// it can be opened again.
     pub(crate) fn is_device(&self) -> bool {
         matches!(self.place, CardPlace::Vfio(_))
+    }
+
+    /// Whether it writes to memory no more when its connection is given up, whatever it does itself: this
+    /// side stops it, or does not answer its messages.
+    pub(crate) fn ends_with_its_connection(&self) -> bool {
+        self.is_device() || matches!(self.place, CardPlace::Messages(_) | CardPlace::Stream(_))
     }
 
     /// Whether the card has ended the former connection too: nothing of its former life writes to

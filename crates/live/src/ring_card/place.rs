@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use farside_types::CardId;
 use thiserror::Error;
 
+use super::calls::ConnectError;
 use super::link::{Identity, identify};
+use super::messages::{ByMessages, Dialled};
 use super::transport::Transport;
-use super::vfio_user;
+use super::vfio_user::VfioUser;
 use crate::error::LiveError;
 
 /// Where a card is.
@@ -24,6 +26,11 @@ pub enum CardPlace {
     /// A function of a card that a process serves: its socket, or the card's folder, of which the
     /// first function that is free is taken.
     Socket(PathBuf),
+    /// The same without a byte of shared memory, all by messages (`messages:/run/farside/card0`): as a
+    /// card is reached by a stream without descriptors. Slow; the results are the same.
+    Messages(PathBuf),
+    /// A card at the other end of streams that somebody makes, without descriptors, such as TCP.
+    Stream(Dialled),
     /// A device of the kernel's VFIO, by its PCI address (`0000:00:04.0`).
     Vfio(String),
 }
@@ -32,12 +39,15 @@ pub enum CardPlace {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "`{text}` names no card: give the folder or the socket of a card that `farside card serve` \
-     serves, or vfio:0000:00:04.0"
+     serves, messages: in front of it to share no memory with the card, or vfio:0000:00:04.0"
 )]
 pub struct PlaceError {
     /// What was given.
     pub text: String,
 }
+
+/// What a place that is reached by messages begins with.
+const MESSAGES: &str = "messages:";
 
 impl FromStr for CardPlace {
     type Err = PlaceError;
@@ -46,7 +56,10 @@ impl FromStr for CardPlace {
         if let Some(address) = text.strip_prefix("vfio:").filter(|address| !address.is_empty()) {
             return Ok(CardPlace::Vfio(address.to_owned()));
         }
-        if text.contains('/') {
+        if let Some(path) = text.strip_prefix(MESSAGES).filter(|path| path.contains('/')) {
+            return Ok(CardPlace::Messages(PathBuf::from(path)));
+        }
+        if text.contains('/') && !text.starts_with(MESSAGES) {
             return Ok(CardPlace::Socket(PathBuf::from(text)));
         }
         Err(PlaceError { text: text.to_owned() })
@@ -58,6 +71,8 @@ impl std::fmt::Display for CardPlace {
         match self {
             CardPlace::InProgram { .. } => f.write_str("in the program"),
             CardPlace::Socket(path) => write!(f, "{}", path.display()),
+            CardPlace::Messages(path) => write!(f, "{MESSAGES}{}", path.display()),
+            CardPlace::Stream(stream) => stream.fmt(f),
             CardPlace::Vfio(address) => write!(f, "vfio:{address}"),
         }
     }
@@ -105,7 +120,14 @@ fn connect_once(
     place: &CardPlace,
 ) -> Result<(Arc<dyn Transport>, Identity), LiveError> {
     let transport: Arc<dyn Transport> = match place {
-        CardPlace::Socket(path) => Arc::new(free_function(card, path)?),
+        CardPlace::Socket(path) => Arc::new(free_function(card, place, path, VfioUser::connect)?),
+        CardPlace::Messages(path) => {
+            Arc::new(free_function(card, place, path, ByMessages::connect)?)
+        }
+        CardPlace::Stream(stream) => {
+            let connected = ByMessages::dial(stream);
+            Arc::new(connected.map_err(|error| no_connection(card, place, error))?)
+        }
         CardPlace::Vfio(address) => {
             Arc::new(super::vfio::open(address).map_err(|error| LiveError::Vfio { card, error })?)
         }
@@ -117,30 +139,45 @@ fn connect_once(
     Ok((transport, identity))
 }
 
-fn free_function(card: CardId, path: &Path) -> Result<vfio_user::VfioUser, LiveError> {
-    let place = || path.display().to_string();
-    let sockets = sockets(path);
-    let mut busy = 0;
-    let mut absent = None;
-    for socket in &sockets {
-        match vfio_user::VfioUser::connect(socket) {
+/// The first function that is free, connected to by `connect`.
+fn free_function<T>(
+    card: CardId,
+    place: &CardPlace,
+    path: &Path,
+    connect: impl Fn(&Path) -> Result<T, ConnectError>,
+) -> Result<T, LiveError> {
+    let (mut busy, mut absent) = (0, None);
+    for socket in &sockets(path) {
+        match connect(socket) {
             Ok(found) => return Ok(found),
-            Err(vfio_user::ConnectError::Busy) => busy += 1,
-            Err(vfio_user::ConnectError::Absent(error)) => absent = Some(error),
-            Err(vfio_user::ConnectError::Socket(errno)) => {
+            Err(ConnectError::Busy) => busy += 1,
+            Err(ConnectError::Absent(error)) => absent = Some(error),
+            Err(ConnectError::Socket(errno)) => {
                 let place = socket.display().to_string();
                 return Err(LiveError::Socket { card, place, errno });
             }
-            Err(vfio_user::ConnectError::Failed(error)) => {
-                return Err(LiveError::Card { card, error });
-            }
+            Err(ConnectError::Failed(error)) => return Err(LiveError::Card { card, error }),
         }
     }
+    let place = place.to_string();
     if busy > 0 {
-        return Err(LiveError::CardsBusy { card, place: place(), functions: busy });
+        return Err(LiveError::CardsBusy { card, place, functions: busy });
     }
     let why = absent.map_or_else(|| "the folder has no socket".to_owned(), |e| e.to_string());
-    Err(LiveError::CardAbsent { card, place: place(), why })
+    Err(LiveError::CardAbsent { card, place, why })
+}
+
+/// Why the one function of a place cannot be had.
+fn no_connection(card: CardId, place: &CardPlace, error: ConnectError) -> LiveError {
+    let place = place.to_string();
+    match error {
+        ConnectError::Busy => LiveError::CardsBusy { card, place, functions: 1 },
+        ConnectError::Absent(error) => {
+            LiveError::CardAbsent { card, place, why: error.to_string() }
+        }
+        ConnectError::Socket(errno) => LiveError::Socket { card, place, errno },
+        ConnectError::Failed(error) => LiveError::Card { card, error },
+    }
 }
 
 #[cfg(test)]
@@ -155,7 +192,10 @@ mod tests {
         let device = CardPlace::Vfio("0000:00:04.0".to_owned());
         assert_eq!("vfio:0000:00:04.0".parse(), Ok(device.clone()));
         assert_eq!(device.to_string().parse(), Ok(device));
-        for wrong in ["", "card0", "vfio:"] {
+        let messages = CardPlace::Messages(PathBuf::from("/run/farside/card0"));
+        assert_eq!("messages:/run/farside/card0".parse(), Ok(messages.clone()));
+        assert_eq!(messages.to_string().parse(), Ok(messages));
+        for wrong in ["", "card0", "vfio:", "messages:", "messages:card0"] {
             let error = wrong.parse::<CardPlace>().unwrap_err();
             assert!(error.to_string().contains("farside card serve"), "{error}");
         }

@@ -6,8 +6,8 @@ use std::time::Instant;
 use rustix::io::Errno;
 use thiserror::Error;
 
-/// A bus: registers, DMA maps and interrupts of one function. Two implementations: a card's process
-/// over vfio-user, and the kernel's VFIO.
+/// A bus: registers, DMA maps and interrupts of one function. Three implementations: a card's process
+/// over vfio-user, with descriptors or by messages alone, and the kernel's VFIO.
 pub trait Transport: Send + Sync + std::fmt::Debug {
     /// Reads a register of BAR0 that is 4 or 8 bytes wide, little endian.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), TransportError>;
@@ -37,6 +37,24 @@ pub trait Transport: Send + Sync + std::fmt::Debug {
     /// The file whose mapping is the function's memory (BAR2), of which `bytes` bytes are going to be
     /// used, and where in it the memory begins. Whatever the card does, using it raises no signal.
     fn memory(&self, bytes: u64) -> Result<(OwnedFd, u64), TransportError>;
+
+    /// Whether there is no such file, and nothing that either side could map of the other's memory: all
+    /// goes by messages, which end with the connection.
+    fn is_by_messages(&self) -> bool {
+        false
+    }
+
+    /// Reads the function's memory by messages, where it cannot be mapped.
+    fn read_memory(&self, offset: u64, into: &mut [u8]) -> Result<(), TransportError> {
+        let _ = (offset, into);
+        Err(unfit_for_messages())
+    }
+
+    /// Writes the function's memory by messages, where it cannot be mapped.
+    fn write_memory(&self, offset: u64, from: &[u8]) -> Result<(), TransportError> {
+        let _ = (offset, from);
+        Err(unfit_for_messages())
+    }
 
     /// Has the interrupt vectors, from the first on, signal these event descriptors.
     fn interrupt_by(&self, events: &[BorrowedFd<'_>]) -> Result<(), TransportError>;
@@ -111,6 +129,10 @@ pub enum TransportError {
         /// What is wrong.
         what: String,
     },
+}
+
+fn unfit_for_messages() -> TransportError {
+    TransportError::Unfit { what: "the card's memory is mapped, not read by messages".to_owned() }
 }
 
 /// A register of 32 bits.

@@ -1,34 +1,28 @@
 //! The way to a card that is a process: vfio-user over a UNIX socket.
 
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use farside_card::interface::{pci, register};
 use farside_vfio_user::client::MapRequest;
 use farside_vfio_user::device::irq;
 use farside_vfio_user::unix::{CallError, Connection, NoMemory, UnixClient};
-use farside_vfio_user::{DmaUnmap, Errno as WireErrno, IrqAction, Limits};
+use farside_vfio_user::{IrqAction, Limits};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::ReadWriteFlags;
 
+use super::calls::{CALL_LIMIT, Calls, ConnectError, failure};
 use super::transport::{DmaPiece, Transport, TransportError, Watch};
 use super::{descriptors, hangs_up};
-use farside_linux::lock::lock;
-
-/// How long a message may take. Messages are rare: at the beginning, at the end, and when memories
-/// change.
-pub(super) const CALL_LIMIT: Duration = Duration::from_secs(2);
 
 /// A connection to a function of a card's process.
 pub(crate) struct VfioUser {
-    client: Mutex<UnixClient>,
-    /// When what is under way has to be over.
-    limit: Mutex<Option<Instant>>,
+    calls: Calls<Connection>,
     /// The socket once more, to be watched without the lock.
     socket: OwnedFd,
     /// Wakes the card; written to by every command that finds it asleep.
@@ -47,33 +41,12 @@ impl std::fmt::Debug for VfioUser {
     }
 }
 
-/// Why there is no connection.
-#[derive(Debug)]
-pub(crate) enum ConnectError {
-    /// Another program uses the function, or the card is at work to clean up after one.
-    Busy,
-    /// Nobody listens there.
-    Absent(io::Error),
-    /// The system lets nobody connect there, or not this program.
-    Socket(Errno),
-    /// The server is there and something else is wrong.
-    Failed(TransportError),
-}
-
 impl VfioUser {
     /// Connects to the socket of a function.
     pub(crate) fn connect(path: &Path) -> Result<VfioUser, ConnectError> {
-        let connection = socket(path).map_err(|errno| match io::Error::from(errno) {
-            error if is_absent(&error) => ConnectError::Absent(error),
-            _ => ConnectError::Socket(errno),
-        })?;
-        let client = UnixClient::new(connection, Limits::default(), CALL_LIMIT, Box::new(NoMemory));
-        let client = client.map_err(|error| match error {
-            CallError::Refused(WireErrno::BUSY) => ConnectError::Busy,
-            CallError::Io(error) if is_absent(&error) => ConnectError::Absent(error),
-            CallError::Closed => ConnectError::Failed(TransportError::TurnedAway),
-            other => ConnectError::Failed(failure("connecting", &other)),
-        })?;
+        let connection = Connection::new(socket(path)?);
+        let memory = Box::new(NoMemory);
+        let client = UnixClient::new(connection, Limits::default(), CALL_LIMIT, memory)?;
         VfioUser::over(client).map_err(ConnectError::Failed)
     }
 
@@ -95,10 +68,10 @@ impl VfioUser {
             .as_fd()
             .try_clone_to_owned()
             .map_err(|error| failure(what, &CallError::Io(error)))?;
-        let (client, limit) = (Mutex::new(client), Mutex::new(None));
+        let calls = Calls::new(client);
         let (rings, seen) = (AtomicU64::new(0), AtomicU64::new(0));
         let was_freed = AtomicBool::new(false);
-        Ok(VfioUser { client, limit, socket, doorbell, rings, seen, was_freed })
+        Ok(VfioUser { calls, socket, doorbell, rings, seen, was_freed })
     }
 
     /// Whether a ring would wait now. A card that lies may have made its doorbell one that waits when it
@@ -113,70 +86,27 @@ impl VfioUser {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         !matches!(poll(&mut polled, Some(&now)), Ok(1..))
     }
-
-    fn call<T>(
-        &self,
-        what: &'static str,
-        call: impl FnOnce(&mut UnixClient) -> Result<T, CallError>,
-    ) -> Result<T, TransportError> {
-        let mut client = lock(&self.client);
-        if let Some(end) = *lock(&self.limit) {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(TransportError::TimedOut { what });
-            }
-            let limited = client.set_time_limit(left.min(CALL_LIMIT));
-            limited.map_err(|error| failure(what, &CallError::Io(error)))?;
-        }
-        call(&mut client).map_err(|error| failure(what, &error))
-    }
 }
 
 /// Connects within [`CALL_LIMIT`]: a server that accepts nobody would otherwise be waited for without
 /// end.
-fn socket(path: &Path) -> Result<Connection, Errno> {
+pub(super) fn socket(path: &Path) -> std::io::Result<UnixStream> {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
     let address = SocketAddrUnix::new(path)?;
     let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
     let socket = rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(CALL_LIMIT))?;
     rustix::net::connect(&socket, &address)?;
-    Ok(Connection::new(socket.into()))
-}
-
-fn is_absent(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound, UnexpectedEof};
-    matches!(error.kind(), ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof)
-}
-
-pub(super) fn failure(what: &'static str, error: &CallError) -> TransportError {
-    match error {
-        CallError::Refused(errno) => {
-            let errno = Errno::from_raw_os_error(errno.code() as i32);
-            TransportError::Refused { what, errno }
-        }
-        CallError::TimedOut(_) => TransportError::TimedOut { what },
-        CallError::Closed => TransportError::Gone { what },
-        CallError::Io(error) => match error.raw_os_error() {
-            _ if is_absent(error) => TransportError::Gone { what },
-            Some(code) => TransportError::Refused { what, errno: Errno::from_raw_os_error(code) },
-            None => TransportError::Unfit { what: format!("{what} failed: {error}") },
-        },
-        other => TransportError::Unfit { what: format!("{what} failed: {other}") },
-    }
+    Ok(socket.into())
 }
 
 impl Transport for VfioUser {
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), TransportError> {
-        self.call("reading a register", |client| {
-            client.region_read(pci::BAR_REGISTERS as u32, offset, into)
-        })
+        self.calls.read_register(offset, into)
     }
 
     fn write(&self, offset: u64, from: &[u8]) -> Result<(), TransportError> {
-        self.call("writing a register", |client| {
-            client.region_write(pci::BAR_REGISTERS as u32, offset, from)
-        })
+        self.calls.write_register(offset, from)
     }
 
     fn ring_doorbell(&self) -> bool {
@@ -204,11 +134,7 @@ impl Transport for VfioUser {
     }
 
     fn limit(&self, end: Option<Instant>) {
-        *lock(&self.limit) = end;
-        if end.is_none() {
-            // It can fail for a limit of zero only.
-            let _ = lock(&self.client).set_time_limit(CALL_LIMIT);
-        }
+        self.calls.limit(end);
     }
 
     fn map(&self, piece: &DmaPiece<'_>) -> Result<(), TransportError> {
@@ -219,19 +145,19 @@ impl Transport for VfioUser {
             writable: true,
             offset: piece.offset,
         };
-        self.call("sharing memory with the card", |client| {
+        self.calls.call("sharing memory with the card", |client| {
             client.dma_map(&request, Some(piece.file))
         })
     }
 
     fn unmap(&self, bus: u64, bytes: u64) -> Result<(), TransportError> {
-        let range = DmaUnmap::Range { address: bus, size: bytes };
-        self.call("taking memory back from the card", |client| client.dma_unmap(range))
+        self.calls.unmap(bus, bytes)
     }
 
     fn memory(&self, bytes: u64) -> Result<(OwnedFd, u64), TransportError> {
-        let info =
-            self.call("asking for the card's memory", |c| c.region_info(pci::BAR_MEMORY as u32))?;
+        let info = self
+            .calls
+            .call("asking for the card's memory", |c| c.region_info(pci::BAR_MEMORY as u32))?;
         let unfit = || TransportError::Unfit { what: "the card's memory has no file".to_owned() };
         let (file, offset) = (info.fd.ok_or_else(unfit)?, info.offset);
         descriptors::check_memory(&file, offset, bytes)?;
@@ -240,10 +166,11 @@ impl Transport for VfioUser {
 
     fn interrupt_by(&self, events: &[BorrowedFd<'_>]) -> Result<(), TransportError> {
         let what = "setting up interrupts";
-        let events: Result<Vec<_>, io::Error> =
+        let events: Result<Vec<_>, std::io::Error> =
             events.iter().map(|event| event.try_clone_to_owned().map(Arc::new)).collect();
         let events = events.map_err(|error| failure(what, &CallError::Io(error)))?;
-        self.call(what, |client| client.irqs_assign(irq::MSIX, 0, &events, IrqAction::Trigger))
+        self.calls
+            .call(what, |client| client.irqs_assign(irq::MSIX, 0, &events, IrqAction::Trigger))
     }
 
     fn watch(&self) -> Option<Watch<'_>> {

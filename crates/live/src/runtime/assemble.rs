@@ -9,7 +9,7 @@ use farside_types::{CardId, FrameNo, MemoryId, MemorySet, PAGE_SIZE};
 use super::{Port, RuntimeConfig};
 use crate::arena::Arena;
 use crate::error::LiveError;
-use crate::memories::Memories;
+use crate::memories::{Frames, Memories};
 use crate::ring_card::{BusMap, CardPlace, Identity, RingCard, Sizes, Transport, connect};
 use farside_linux::card_memory::CardMemory;
 use farside_softcard::SoftCard;
@@ -40,6 +40,13 @@ struct Found {
     far: Option<(Arc<dyn Transport>, Identity)>,
 }
 
+impl Found {
+    /// Whether neither side reaches the other's memory but by messages.
+    fn is_by_messages(&self) -> bool {
+        self.far.as_ref().is_some_and(|(transport, _)| transport.is_by_messages())
+    }
+}
+
 pub(super) fn assemble(config: &RuntimeConfig) -> Result<Parts, LiveError> {
     let arena = Arena::new(config.arena_bytes)?;
     if config.cards.iter().any(|place| matches!(place, CardPlace::Vfio(_))) {
@@ -62,12 +69,12 @@ pub(super) fn assemble(config: &RuntimeConfig) -> Result<Parts, LiveError> {
     let numbers = (0u8..).map(CardId);
     let cards = numbers.zip(&found).map(|(id, card)| memory_of(id, card));
     let cards = cards.collect::<Result<Vec<_>, _>>()?;
-    for memory in cards.iter().filter(|_| config.warm) {
+    for memory in cards.iter().filter_map(Frames::mapped).filter(|_| config.warm) {
         memory.warm(FrameNo(0), memory.frames())?;
     }
     if config.core_dumps {
         arena.dump()?;
-        cards.iter().try_for_each(CardMemory::dump)?;
+        cards.iter().filter_map(Frames::mapped).try_for_each(CardMemory::dump)?;
     }
     let memories = Memories::new(arena, cards, bounces);
     let map = match found.iter().any(|card| card.far.is_some()) {
@@ -106,22 +113,24 @@ fn find_cards(config: &RuntimeConfig) -> Result<Vec<Found>, LiveError> {
     config.cards.iter().zip(0u8..).map(find).collect()
 }
 
-fn memory_of(id: CardId, card: &Found) -> Result<CardMemory, LiveError> {
+fn memory_of(id: CardId, card: &Found) -> Result<Frames, LiveError> {
     Ok(match &card.far {
-        None => CardMemory::new(card.frames)?,
+        None => Frames::Mapped(CardMemory::new(card.frames)?),
+        Some(_) if card.is_by_messages() => Frames::Beyond(card.frames),
         Some((transport, _)) => {
             let bytes = u64::from(card.frames) * PAGE_SIZE as u64;
             let (file, offset) =
                 transport.memory(bytes).map_err(|error| LiveError::Card { card: id, error })?;
-            CardMemory::over(file, offset, card.frames)?
+            Frames::Mapped(CardMemory::over(file, offset, card.frames)?)
         }
     })
 }
 
 fn bus_map(memories: &Memories, cards: usize) -> Result<BusMap, LiveError> {
-    let bytes = |memory: &CardMemory| u64::from(memory.frames()) * PAGE_SIZE as u64;
-    let bounces: Vec<u64> = memories.bounces().iter().map(bytes).collect();
-    let cards: Vec<u64> = (0..cards).map(|card| bytes(memories.card(CardId(card as u8)))).collect();
+    let bytes = |frames: u32| u64::from(frames) * PAGE_SIZE as u64;
+    let bounces: Vec<u64> = memories.bounces().iter().map(|slot| bytes(slot.frames())).collect();
+    let of_card = |card: usize| bytes(memories.card(CardId(card as u8)).count());
+    let cards: Vec<u64> = (0..cards).map(of_card).collect();
     let (arena, rings) = (memories.arena.pages().bytes(), Sizes::default().bytes());
     let all = || arena + bounces.iter().chain(&cards).sum::<u64>();
     BusMap::new(rings, arena, &bounces, &cards).ok_or_else(|| LiveError::TooLarge { bytes: all() })
@@ -135,6 +144,9 @@ fn set_capabilities(table: &mut Capabilities, found: &[Found], peer: bool) {
     }
     if !peer {
         without_peers(table, found.len());
+    }
+    for (card, _) in found.iter().enumerate().filter(|(_, card)| card.is_by_messages()) {
+        table.seclude(CardId(card as u8));
     }
 }
 

@@ -251,8 +251,7 @@ impl Runtime {
         let _signals = BlockedSignals::block();
         let id = RequestId(self.fresh_id());
         self.handle(Event::Request { id, request });
-        let answer = self.replies.wait(None, || lock(&self.core).answered.remove(&id));
-        Ok(answer.expect("a wait without a deadline ends with an answer")?)
+        Ok(self.replies.wait_for(|| lock(&self.core).answered.remove(&id))?)
     }
 
     /// The first page of the arena and its length.

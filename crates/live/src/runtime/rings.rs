@@ -11,7 +11,8 @@ use farside_types::{CardId, CommandId, PAGE_SIZE, Span};
 use super::carry_out::AbortOnPanic;
 use super::{Core, Port, Runtime};
 use crate::error::{LiveError, hint};
-use crate::ring_card::{Link, Received, RingCard, TransportError, connect};
+use crate::ring_card::{Link, Received, RingCard, Transport, TransportError, connect};
+use farside_linux::card_memory::CardMemory;
 use farside_linux::lock::lock;
 use farside_linux::signals::block_for_whole_thread;
 use farside_softcard::KernelError;
@@ -213,7 +214,7 @@ impl Runtime {
     /// A card does not answer, or answers nonsense. Its jobs fail and the connection is given up; but
     /// it may still write, so what it may write to stays out of use until it has been reset.
     pub(crate) fn suspect(&self, ring: &RingCard, why: &str) {
-        if ring.is_device() {
+        if ring.ends_with_its_connection() {
             tracing::error!(card = %ring.id, place = %ring.place, why, "a card is stopped");
             // Once it is stopped it writes no more.
             return self.lose(ring);
@@ -297,25 +298,18 @@ impl Runtime {
             return Err(fail(TransportError::TimedOut { what }));
         }
         let memory = self.memories.card(ring.id);
-        if ring.is_device() {
+        if let Some(memory) = memory.mapped().filter(|_| ring.is_device()) {
             // Its memory is the last that keeps a device open, and an open one cannot be opened.
             memory.put_away()?;
         }
         let (transport, identity) = connect(ring.id, &ring.place, Duration::ZERO)?;
-        let frames = memory.frames();
+        let frames = memory.count();
         if identity.frames != frames {
             return Err(LiveError::OtherCard { card: ring.id, frames, found: identity.frames });
         }
-        let bytes = u64::from(frames) * PAGE_SIZE as u64;
-        let (file, offset) = transport.memory(bytes).map_err(fail)?;
         let _alone = lock(&self.taking_back);
-        memory.replace(file, offset)?;
-        for peer in self.rings().filter(|peer| peer.id != ring.id) {
-            if let Err(error) = peer.share_again(ring.id, memory) {
-                tracing::error!(card = %peer.id, of = %ring.id, %error, "new memory is not shared");
-                // It may still copy from and to the old memory, where nobody looks.
-                self.suspect(peer, "it does not let go of the memory of a card that was lost");
-            }
+        if let Some(memory) = memory.mapped() {
+            self.replace_memory(ring, memory, transport.as_ref())?;
         }
         let _whole = AbortOnPanic::new();
         ring.take_up(&self.memories, transport, identity)?;
@@ -324,6 +318,27 @@ impl Runtime {
         // The fault reader is to watch the new connection.
         self.ring_bell();
         tracing::warn!(card = %ring.id, place = %ring.place, "a card is back, empty");
+        Ok(())
+    }
+
+    /// Puts the memory of a card that is back in the place of its former memory, here and on the others.
+    fn replace_memory(
+        &self,
+        ring: &RingCard,
+        memory: &CardMemory,
+        transport: &dyn Transport,
+    ) -> Result<(), LiveError> {
+        let bytes = u64::from(memory.frames()) * PAGE_SIZE as u64;
+        let fail = |error| LiveError::Card { card: ring.id, error };
+        let (file, offset) = transport.memory(bytes).map_err(fail)?;
+        memory.replace(file, offset)?;
+        for peer in self.rings().filter(|peer| peer.id != ring.id) {
+            if let Err(error) = peer.share_again(ring.id, memory) {
+                tracing::error!(card = %peer.id, of = %ring.id, %error, "new memory is not shared");
+                // It may still copy from and to the old memory, where nobody looks.
+                self.suspect(peer, "it does not let go of the memory of a card that was lost");
+            }
+        }
         Ok(())
     }
 

@@ -26,7 +26,7 @@ pub enum CardsError {
     },
     /// A value that does not go with the others.
     #[error("{key} is {value}, which cannot work: {why}")]
-    Shape {
+    Inconsistent {
         /// The key, as `section.name`.
         key: &'static str,
         /// The value given.

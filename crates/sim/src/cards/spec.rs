@@ -457,30 +457,34 @@ impl CardsSpec {
                 return Err(CardsError::Value { key, value, least, most });
             }
         }
-        self.check_shapes()
+        self.check_together()
     }
 
-    fn check_shapes(&self) -> Result<(), CardsError> {
+    fn check_together(&self) -> Result<(), CardsError> {
         let mmu = &self.mmu;
         let n = u64::from;
         let sets = mmu.l2_entries / mmu.l2_ways;
         if mmu.l2_entries % mmu.l2_ways != 0 || !sets.is_power_of_two() {
             let why = "mmu.l2_entries divided by it must be a power of two";
-            return Err(CardsError::Shape { key: "mmu.l2_ways", value: n(mmu.l2_ways), why });
+            return Err(CardsError::Inconsistent {
+                key: "mmu.l2_ways",
+                value: n(mmu.l2_ways),
+                why,
+            });
         }
         if mmu.flexible_pages_min > mmu.flexible_pages_max {
             let (key, value) = ("mmu.flexible_pages_min", n(mmu.flexible_pages_min));
             let why = "it must be at most mmu.flexible_pages_max";
-            return Err(CardsError::Shape { key, value, why });
+            return Err(CardsError::Inconsistent { key, value, why });
         }
         if mmu.fault_entries < mmu.reads_in_flight.max(mmu.writes_in_flight) {
             let (key, value) = ("mmu.fault_entries", n(mmu.fault_entries));
             let why = "every read and every write in flight may fault; raise it to their number";
-            return Err(CardsError::Shape { key, value, why });
+            return Err(CardsError::Inconsistent { key, value, why });
         }
         if ![1, 512].contains(&self.host.entry_pages) {
             let (key, value) = ("host.entry_pages", n(self.host.entry_pages));
-            return Err(CardsError::Shape { key, value, why: "it must be 1 or 512" });
+            return Err(CardsError::Inconsistent { key, value, why: "it must be 1 or 512" });
         }
         Ok(())
     }

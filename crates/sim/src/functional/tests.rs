@@ -210,7 +210,7 @@ fn the_bundled_excerpts_agree_with_the_definitions() {
     }
 }
 
-/// The numbers that others can compare with: they are in `docs/traces.md` too.
+/// The numbers that others can compare with: they are in `docs/workloads.md` too.
 #[test]
 fn the_bundled_excerpts_have_these_counts() {
     // Local faults, protection faults, migrations, duplications, collapses, remote accesses, notices.

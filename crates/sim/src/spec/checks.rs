@@ -152,6 +152,9 @@ mod tests {
         assert!(refused("[gpu]\ncuont = 4").contains("cuont"));
         assert!(refused("[gqu]\ncount = 4").contains("gqu"));
         assert!(refused("[gpu]\ncount = 17").contains("gpu.count is 17"));
+        assert!(refused("[gpu]\ncount = 0").contains("gpu.count is 0"));
+        assert!(refused("[gpu]\nwavefronts = 65").contains("gpu.wavefronts is 65"));
+        assert!(Spec::from_toml("[gpu]\ncount = 16\nwavefronts = 64").is_ok());
         assert!(refused("[gpu]\ncount = -1").contains("-1"));
         assert!(refused("[tlb]\nl2_ways = 0").contains("tlb.l2_ways is 0"));
         assert!(refused("[tlb]\nl2_ways = 7").contains("tlb.l2_ways is 7"));

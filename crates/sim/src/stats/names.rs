@@ -1,8 +1,8 @@
 //! Every statistic of a run under its dotted name: the registry, read off an outcome.
 //!
 //! Names are declared once: those of a GPU's counters beside the fields (`counters!`), those of a
-//! run and of the driver here. Tests see that no field is left out and that the documentation has
-//! the same table.
+//! run and of the driver here. Tests see that no field is left out. The page `docs/statistics.md` is
+//! made from it; what stands above its table is `page.md`.
 
 use farside_svm::Stats;
 use farside_types::{MemoryId, Reason};
@@ -162,16 +162,20 @@ fn named(name: String, what: Description, value: u64) -> Statistic {
     Statistic { name, unit: what.unit, text: what.text, value }
 }
 
-/// All names with unit and meaning, as the Markdown table of `docs/statistics.md`. `N` stands for
-/// a number, a word in capitals for one of several.
+/// The page `docs/statistics.md`: all names with unit and meaning. `N` stands for a number, a word in
+/// capitals for one of several.
 #[must_use]
 pub fn markdown() -> String {
-    let mut text = String::from("| name | unit | what it says |\n|---|---|---|\n");
+    let reasons = Reason::ALL.map(|reason| format!("`{}`", reason.name()));
+    let mut text = PAGE.replace("REASONS", &reasons.join(", "));
     for (name, what) in catalogue() {
         text += &format!("| `{name}` | {} | {} |\n", what.unit, what.text);
     }
     text
 }
+
+/// What stands above the table. It ends with the table's head.
+const PAGE: &str = include_str!("page.md");
 
 fn catalogue() -> Vec<(String, Description)> {
     let plain = |what: Description| (what.name.to_owned(), what);
@@ -189,6 +193,9 @@ mod tests {
     use super::super::tests::outcome;
     use super::*;
     use std::collections::BTreeSet;
+
+    /// Has the page written instead of compared.
+    const WRITE: &str = "FARSIDE_WRITE_STATISTICS";
 
     fn fields(value: &impl Serialize) -> BTreeSet<String> {
         let value = serde_json::to_value(value).unwrap();
@@ -243,18 +250,19 @@ mod tests {
         assert_eq!((value("driver.pages.demand"), value("driver.pages.lost")), (17, 0));
     }
 
-    /// With FARSIDE_WRITE set the table is written instead of compared.
     #[test]
-    fn the_documentation_has_the_same_table() {
+    fn the_page_says_what_the_registry_says() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/statistics.md");
-        let page = std::fs::read_to_string(path).expect(path);
-        let (before, rest) = page.split_once("| name |").expect("a table");
-        let (_, after) = rest.split_once("|\n\n").expect("text after the table");
-        let expected = format!("{before}{}\n{after}", markdown());
-        if std::env::var_os("FARSIDE_WRITE").is_some() {
-            std::fs::write(path, &expected).expect(path);
-        } else {
-            assert!(page == expected, "{path} is old: run this test with FARSIDE_WRITE=1");
+        if std::env::var_os(WRITE).is_some() {
+            std::fs::write(path, markdown()).expect(path);
+            return;
         }
+        let page = std::fs::read_to_string(path).expect(path);
+        let differs = page.lines().zip(markdown().lines()).position(|(has, should)| has != should);
+        assert!(
+            page == markdown(),
+            "docs/statistics.md is old, in line {}; `make statistics` writes it anew",
+            differs.map_or(page.lines().count(), |line| line) + 1
+        );
     }
 }

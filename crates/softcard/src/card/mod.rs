@@ -121,11 +121,9 @@ impl SoftCard {
     /// Waits for the answer to a fault of a processing element.
     pub fn await_answer(&self, plane: &dyn Backplane, pe: PeId) -> Outcome {
         let slot = &self.answers[pe.0 as usize];
-        if plane.wait_instead(self, &mut || lock(&slot.outcome).is_some()) {
-            return lock(&slot.outcome).take().expect("the wait ended with an answer");
-        }
-        let answer = slot.gate.wait(None, || lock(&slot.outcome).take());
-        answer.expect("a wait without a deadline ends with an answer")
+        // Whether that has waited or not: what is left to wait for is waited for here.
+        plane.wait_instead(self, &mut || lock(&slot.outcome).is_some());
+        slot.gate.wait_for(|| lock(&slot.outcome).take())
     }
 
     /// Threads whose kernels were given up and still run.

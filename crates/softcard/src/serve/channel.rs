@@ -93,13 +93,13 @@ impl Channel {
     }
 
     /// Sends, unless the other end is gone or does not take anything in.
-    pub(super) fn tell(&self, message: &Message) {
+    pub(super) fn send(&self, message: &Message) {
         let bytes: Vec<u8> = message.words().into_iter().flat_map(u64::to_ne_bytes).collect();
         let _ = send(&self.0, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
     /// The next message that makes sense, if there is one.
-    pub(super) fn hear(&self) -> Option<Message> {
+    pub(super) fn receive(&self) -> Option<Message> {
         let mut bytes = [0; 8 * WORDS_MAX];
         // A message that is too long is cut off, and then makes no sense.
         let (count, _) = recv(&self.0, &mut bytes, RecvFlags::DONTWAIT).ok()?;
@@ -124,21 +124,21 @@ mod tests {
     #[test]
     fn messages_arrive_and_nothing_waits() {
         let (a, b) = Channel::pair().unwrap();
-        assert_eq!(b.hear(), None);
+        assert_eq!(b.receive(), None);
         let counters = std::array::from_fn(|index| index as u64 * 3);
         let report = Message::Report(Box::new(Report { jobs: 2, hung: 1, counters }));
         for message in [Message::Begun(Some(42)), Message::Begun(None), Message::Ask, report] {
-            a.tell(&message);
-            assert_eq!(b.hear(), Some(message));
+            a.send(&message);
+            assert_eq!(b.receive(), Some(message));
         }
         // Far more than there is room for, to somebody who does not listen.
         for _ in 0..10_000 {
-            a.tell(&Message::Ask);
+            a.send(&Message::Ask);
         }
         send(&b.0, &[0; 24], SendFlags::empty()).unwrap();
-        assert_eq!(a.hear(), None, "nonsense is nothing");
+        assert_eq!(a.receive(), None, "nonsense is nothing");
         drop(b);
-        a.tell(&Message::Ask);
-        assert_eq!(a.hear(), None);
+        a.send(&Message::Ask);
+        assert_eq!(a.receive(), None);
     }
 }

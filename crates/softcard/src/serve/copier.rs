@@ -138,21 +138,42 @@ impl Mover<'_> {
         };
         let mut pages_done = 0;
         for extent in extents {
-            for piece in pieces(extent) {
-                let done = self.may_write(&piece).then(|| match order {
-                    _ if staging::concerns(self.plane, &piece, order.copies()) => {
-                        staging::carry_out(self.plane, &piece, order.pattern())
-                    }
-                    Order::Copy { .. } => copy(self.plane, &piece, extent.count >= STREAM_PAGES),
-                    Order::Fill { pattern, .. } => fill(self.plane, &piece, *pattern),
-                });
-                if done.flatten().is_none() {
+            for piece in pieces(extent, PIECE_PAGES) {
+                let streams = extent.count >= STREAM_PAGES;
+                let done = if self.may_write(&piece) {
+                    self.move_piece(order, &piece, streams)
+                } else {
+                    0
+                };
+                pages_done += done;
+                if done < piece.count {
                     return (id, Err(TransferFailed { pages_done }));
                 }
-                pages_done += piece.count;
             }
         }
         (id, Ok(()))
+    }
+
+    /// Moves a piece, or as many of its pages as there are before the first that cannot be reached.
+    /// Gives how many.
+    fn move_piece(&self, order: &Order, piece: &Extent, streams: bool) -> u32 {
+        if self.move_whole(order, piece, streams).is_some() {
+            return piece.count;
+        }
+        let pages =
+            pieces(piece, 1).take_while(|page| self.move_whole(order, page, false).is_some());
+        pages.count() as u32
+    }
+
+    /// Moves a piece; nothing of it if the client has taken an end of it away.
+    fn move_whole(&self, order: &Order, piece: &Extent, streams: bool) -> Option<()> {
+        match order {
+            _ if staging::concerns(self.plane, piece, order.copies()) => {
+                staging::carry_out(self.plane, piece, order.pattern())
+            }
+            Order::Copy { .. } => copy(self.plane, piece, streams),
+            Order::Fill { pattern, .. } => fill(self.plane, piece, *pattern),
+        }
     }
 
     /// Whether the work goes on, and there may be more memory in the client's files.
@@ -176,13 +197,13 @@ impl Mover<'_> {
     }
 }
 
-/// An extent in pieces.
-fn pieces(extent: &Extent) -> impl Iterator<Item = Extent> {
+/// An extent in pieces of at most so many pages.
+fn pieces(extent: &Extent, pages_max: u32) -> impl Iterator<Item = Extent> + use<> {
     let whole = *extent;
-    let starts = (0..whole.count).step_by(PIECE_PAGES as usize);
+    let starts = (0..whole.count).step_by(pages_max as usize);
     starts.map(move |start| Extent {
         page: 0,
-        count: PIECE_PAGES.min(whole.count - start),
+        count: pages_max.min(whole.count - start),
         src: behind(whole.src, start),
         dst: behind(whole.dst, start),
     })
@@ -242,4 +263,202 @@ fn fill(plane: &Plane, piece: &Extent, pattern: u64) -> Option<()> {
         }
     });
     filled.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use farside_linux::shared::SharedMemory;
+    use farside_vfio_user::DmaUnmap;
+
+    use super::*;
+    use crate::serve::tests::Fixture;
+
+    /// Pages of each order: several pieces, none of which ends where an extent does.
+    const PAGES: u32 = 1200;
+    /// Where each order fails.
+    const FAILURES: [u32; 8] = [0, 1, 511, 512, 513, 700, 1023, PAGES - 1];
+    const ID: CommandId = CommandId(7);
+    /// What nobody may have written.
+    const UNTOUCHED: u64 = 0xeeee_eeee_eeee_eeee;
+    /// Where the client's pages are on the bus.
+    const BUS_PAGE: u32 = 1 << 22;
+
+    struct Bench {
+        fixture: Fixture,
+        client: SharedMemory,
+    }
+
+    /// A word of page `page` that no other page has.
+    fn word_of(page: u32) -> u64 {
+        u64::from(page) * 3 + 1
+    }
+
+    impl Bench {
+        /// A client whose pages before `at` may be read and written; what may be done with those from
+        /// there on is in `rest`: whether they are there, and written.
+        fn new(at: u32, rest: Option<bool>) -> Bench {
+            let fixture = Fixture::new();
+            let client = SharedMemory::new(u64::from(PAGES) * PAGE).unwrap();
+            let (bus, split) = (u64::from(BUS_PAGE) * PAGE, u64::from(at) * PAGE);
+            if split > 0 {
+                fixture.share(bus, &client, 0, split, true);
+            }
+            if let Some(writable) = rest {
+                fixture.share(bus + split, &client, split, client.bytes() - split, writable);
+            }
+            Bench { fixture, client }
+        }
+
+        fn put_client(&self, word: impl Fn(u32) -> u64) {
+            for page in 0..PAGES {
+                let bytes = word(page).to_le_bytes().repeat(PAGE_SIZE / 8);
+                self.client.write(u64::from(page) * PAGE, &bytes).unwrap();
+            }
+        }
+
+        /// Every word of each page of the client's, which must all be the same.
+        fn client_words(&self) -> Vec<u64> {
+            let mut bytes = vec![0; PAGE_SIZE];
+            let words = (0..PAGES).map(|page| {
+                self.client.read(u64::from(page) * PAGE, &mut bytes).unwrap();
+                same_word(&bytes)
+            });
+            words.collect()
+        }
+
+        fn own(&self, page: u32) -> *mut u8 {
+            frames(&self.fixture.plane, page, 1).unwrap().as_ptr()
+        }
+
+        fn put_own(&self, word: impl Fn(u32) -> u64) {
+            for page in 0..PAGES {
+                let bytes = word(page).to_le_bytes().repeat(PAGE_SIZE / 8);
+                // SAFETY: the frame is one of the function's, which only this test uses.
+                unsafe { self.own(page).copy_from_nonoverlapping(bytes.as_ptr(), PAGE_SIZE) };
+            }
+        }
+
+        fn own_words(&self) -> Vec<u64> {
+            let mut bytes = vec![0; PAGE_SIZE];
+            let words = (0..PAGES).map(|page| {
+                // SAFETY: as in `put_own`.
+                unsafe { self.own(page).copy_to_nonoverlapping(bytes.as_mut_ptr(), PAGE_SIZE) };
+                same_word(&bytes)
+            });
+            words.collect()
+        }
+
+        fn carry_out(&self, order: &Order) -> Result<(), TransferFailed> {
+            let shared = Shared::default();
+            self.carry_out_after(&shared, order)
+        }
+
+        fn carry_out_after(&self, shared: &Shared, order: &Order) -> Result<(), TransferFailed> {
+            let plane = &self.fixture.plane;
+            let mut mover = Mover { shared, plane, stops: 0, since_look: &mut 0 };
+            let (id, result) = mover.move_all(order);
+            assert_eq!(id, ID);
+            result
+        }
+    }
+
+    fn same_word(bytes: &[u8]) -> u64 {
+        assert!(bytes.chunks_exact(8).all(|word| word == &bytes[..8]), "half a page was moved");
+        u64::from_le_bytes(bytes[..8].try_into().unwrap())
+    }
+
+    /// All pages, in two extents.
+    fn extents(src: DmaAddr, dst: DmaAddr) -> Vec<Extent> {
+        let first = Extent { page: 0, count: 600, src, dst };
+        let second = Extent { src: behind(src, 600), dst: behind(dst, 600), ..first };
+        vec![first, second]
+    }
+
+    const OWN: DmaAddr = DmaAddr::Own(0);
+    const BUS: DmaAddr = DmaAddr::Bus(BUS_PAGE);
+
+    /// What `found` must be if the order failed at page `at`.
+    #[track_caller]
+    fn check(found: &[u64], at: u32, done: impl Fn(u32) -> u64) {
+        for (page, &word) in (0..PAGES).zip(found) {
+            let wanted = if page < at { done(page) } else { UNTOUCHED };
+            assert_eq!(word, wanted, "page {page} of an order that failed at page {at}");
+        }
+    }
+
+    #[test]
+    fn a_copy_to_the_card_that_fails_at_a_page_has_moved_those_before_and_touched_none_after() {
+        for at in FAILURES {
+            let bench = Bench::new(at, None);
+            bench.put_client(word_of);
+            bench.put_own(|_| UNTOUCHED);
+            let outcome = bench.carry_out(&Order::Copy { id: ID, extents: extents(BUS, OWN) });
+            assert_eq!(outcome, Err(TransferFailed { pages_done: at }));
+            check(&bench.own_words(), at, word_of);
+        }
+    }
+
+    #[test]
+    fn a_copy_from_the_card_that_fails_at_a_page_has_moved_those_before_and_touched_none_after() {
+        for at in FAILURES {
+            let bench = Bench::new(at, Some(false));
+            bench.put_client(|_| UNTOUCHED);
+            bench.put_own(word_of);
+            let outcome = bench.carry_out(&Order::Copy { id: ID, extents: extents(OWN, BUS) });
+            assert_eq!(outcome, Err(TransferFailed { pages_done: at }));
+            check(&bench.client_words(), at, word_of);
+        }
+    }
+
+    #[test]
+    fn a_fill_that_fails_at_a_page_has_filled_those_before_and_touched_none_after() {
+        for at in FAILURES {
+            let bench = Bench::new(at, Some(false));
+            bench.put_client(|_| UNTOUCHED);
+            let order = Order::Fill { id: ID, extents: extents(BUS, BUS), pattern: 5 };
+            assert_eq!(bench.carry_out(&order), Err(TransferFailed { pages_done: at }));
+            check(&bench.client_words(), at, |_| 5);
+        }
+    }
+
+    #[test]
+    fn a_copy_whose_page_k_was_taken_away_stops_there_and_a_retry_moves_all() {
+        for at in FAILURES {
+            for to_card in [false, true] {
+                let bench = Bench::new(at, Some(true));
+                let (src, dst) = if to_card { (BUS, OWN) } else { (OWN, BUS) };
+                let order = Order::Copy { id: ID, extents: extents(src, dst) };
+                if to_card {
+                    bench.put_client(word_of);
+                    bench.put_own(|_| UNTOUCHED);
+                } else {
+                    bench.put_own(word_of);
+                    bench.put_client(|_| UNTOUCHED);
+                }
+                let words = |card| if card { bench.own_words() } else { bench.client_words() };
+                let (bus, split) = (u64::from(BUS_PAGE) * PAGE, u64::from(at) * PAGE);
+                let size = bench.client.bytes() - split;
+                let taken = DmaUnmap::Range { address: bus + split, size };
+                bench.fixture.plane.windows.unmap(taken);
+                assert_eq!(bench.carry_out(&order), Err(TransferFailed { pages_done: at }));
+                check(&words(to_card), at, word_of);
+                check(&words(!to_card), PAGES, word_of);
+                bench.fixture.share(bus + split, &bench.client, split, size, true);
+                assert_eq!(bench.carry_out(&order), Ok(()));
+                check(&words(to_card), PAGES, word_of);
+            }
+        }
+    }
+
+    #[test]
+    fn an_order_from_before_a_stop_moves_nothing_and_is_answered() {
+        let bench = Bench::new(PAGES - 1, Some(true));
+        bench.put_client(|_| UNTOUCHED);
+        let shared = Shared::default();
+        shared.stops.fetch_add(1, Ordering::SeqCst);
+        let order = Order::Fill { id: ID, extents: extents(BUS, BUS), pattern: 5 };
+        let outcome = bench.carry_out_after(&shared, &order);
+        assert_eq!(outcome, Err(TransferFailed { pages_done: 0 }));
+        check(&bench.client_words(), 0, |_| 5);
+    }
 }

@@ -181,7 +181,7 @@ impl Device for FunctionDevice {
 
     fn pauses(&self) -> bool {
         // From here on commands may need memory that is reached by messages.
-        self.plane.windows.has_by_messages() && !self.plane.staging.is_connected()
+        self.plane.needs_messages() && !self.plane.staging.is_connected()
     }
 
     fn dma_map(&mut self, map: DmaMap) -> Result<(), Errno> {

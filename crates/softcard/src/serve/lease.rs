@@ -61,7 +61,7 @@ pub(super) fn run(lease: Lease<'_>) -> i32 {
 fn serve(lease: Lease<'_>, connection: Connection) -> std::io::Result<()> {
     let Lease { config, function, generation, channel, mut allowance, .. } = lease;
     let peer = connection.peer().ok();
-    channel.tell(&Message::begun(peer));
+    channel.send(&Message::begun(peer));
     if allowance.take_line() {
         tracing::info!(function, generation, ?peer, "a client has come");
     }

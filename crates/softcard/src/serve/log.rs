@@ -101,7 +101,12 @@ impl LogPipe {
     /// Whether it may be read now.
     pub(super) fn wants_input(&mut self) -> bool {
         self.allowance.refill();
-        self.allowance.bytes > 0 && !self.is_over
+        self.spare() > 0 && !self.is_over
+    }
+
+    /// What may be passed on. The line that tells of what is left out is not to be left out.
+    fn spare(&self) -> u64 {
+        self.allowance.bytes.saturating_sub(LINE)
     }
 
     /// When to ask again, if it may not.
@@ -119,7 +124,7 @@ impl LogPipe {
                 return false;
             }
         };
-        let allowed = count.min(usize::try_from(self.allowance.bytes).unwrap_or(count));
+        let allowed = count.min(usize::try_from(self.spare()).unwrap_or(count));
         write_all(&bytes[..allowed]);
         self.allowance.bytes -= allowed as u64;
         self.left_out += (count - allowed) as u64;
@@ -129,7 +134,8 @@ impl LogPipe {
     /// The worker has ended: passes on what is left, and says how much was left out.
     pub(super) fn finish(&mut self) {
         while self.forward() {}
-        if self.left_out > 0 {
+        // One line for each of many clients that come and go is too much as well.
+        if self.left_out > 0 && self.allowance.take_line() {
             tracing::warn!(bytes = self.left_out, "a client's worker said too much; left out");
         }
     }
@@ -168,7 +174,8 @@ mod tests {
 
     #[test]
     fn a_worker_that_talks_too_much_is_cut_off_and_never_waits() {
-        let mut pipe = LogPipe::new(Allowance { bytes: 10, since: Instant::now() }).unwrap();
+        let allowance = Allowance { bytes: LINE + 10, since: Instant::now() };
+        let mut pipe = LogPipe::new(allowance).unwrap();
         // Far more than a pipe holds.
         let written = std::iter::from_fn(|| rustix::io::write(pipe.writer(), &[b'.'; 4096]).ok());
         let written: usize = written.sum();
@@ -179,5 +186,8 @@ mod tests {
         assert!(!pipe.wants_input() && pipe.next_refill().is_some());
         while pipe.forward() {}
         assert_eq!(pipe.left_out, written as u64 - 10);
+        // It is told once, and then there is nothing left to tell it with.
+        pipe.finish();
+        assert_eq!(pipe.allowance.bytes, 0);
     }
 }

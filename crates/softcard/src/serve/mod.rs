@@ -29,6 +29,8 @@ mod staging;
 mod status;
 mod stray;
 mod supervisor;
+#[cfg(test)]
+mod tests;
 mod windows;
 mod worker;
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use farside_card::interface::KernelArg;
 use farside_card::interface::register::counter;
+use farside_card::interface::{KernelArg, Status};
 use farside_card::{Action, BusError, Card, Function, FunctionConfig, Location, TransferFailed};
 use farside_types::{Asid, CardId, CommandId, FrameNo, JobId, PAGE_SIZE, PeId, VirtAddr};
 use farside_vfio_user::unix::Interrupts;
@@ -17,11 +17,12 @@ use super::channel::Report;
 use super::copier::{Copier, Order};
 use super::doorbell::Doorbell;
 use super::job_end::job_end;
-use super::staging::Staging;
-use super::windows::Windows;
+use super::staging::{NotStaged, Staging, staged_max};
+use super::windows::{BUS_BYTES, Windows};
 use super::worker::SPARE_THREADS_MAX;
 use super::{CardConfig, ServeError};
 use crate::card::{Backplane, SoftCard};
+use crate::error::KernelError;
 use crate::job::{Job, Stop};
 use crate::kernels::{KernelArgs, KernelId, Kernels};
 use farside_linux::card_memory::CardMemory;
@@ -108,7 +109,7 @@ impl Plane {
             card: Arc::new(card),
             memory,
             windows,
-            staging: Staging::default(),
+            staging: Staging::new(staged_max(config.limits.own_bytes)),
             interrupts: Mutex::new(interrupts),
             doorbell,
             wake,
@@ -172,10 +173,15 @@ impl Plane {
         (value, answered)
     }
 
+    /// Whether messages to the client are needed: for its memory, or to tell it of interrupts.
+    pub(super) fn needs_messages(&self) -> bool {
+        self.windows.has_by_messages() || self.staging.tells_interrupts()
+    }
+
     /// Gives back what kernels have changed in memory that is reached by messages.
     fn settle(&self) {
         if self.staging.settle(&self.windows).is_err() {
-            self.end_lease("its client does not answer for the memory it shares");
+            self.end_lease(NotStaged::Unreached.why());
         }
     }
 
@@ -208,12 +214,18 @@ impl Plane {
             }
             Action::StopCopies => self.copier.stop(),
             Action::Reset => self.reset(front),
-            // The function does not announce a link, so its commands are refused before this.
-            Action::LinkReceive { .. }
-            | Action::LinkSend { .. }
-            | Action::LinkCancel { .. }
-            | Action::StopLinks => unreachable!("this card has no link"),
+            // The function announces no link, and refuses its commands before this.
+            Action::LinkReceive { id, .. }
+            | Action::LinkSend { id, .. }
+            | Action::LinkCancel { id, .. } => self.refuse_link(front, id),
+            Action::StopLinks => {}
         }
+    }
+
+    /// This card has no link.
+    fn refuse_link(&self, front: &mut Function, id: CommandId) {
+        let mut bus = PlaneBus { plane: self };
+        front.linked(&mut lock(&self.card.model), &mut bus, id, Status::Unsupported, 0);
     }
 
     /// The function is in its known state as soon as nothing touches memory any more. While a kernel
@@ -235,8 +247,15 @@ impl Plane {
             }
         }
         let found = self.kernels.get(KernelId(kernel)).cloned();
-        let kernel = found.expect("the function has checked the kernel's number");
-        let name = Arc::clone(kernel.name());
+        let name = found.as_ref().map_or_else(
+            || Arc::from(format!("kernel number {kernel}")),
+            |kernel| Arc::clone(kernel.name()),
+        );
+        // The function knows as many names as there are kernels, and has checked the number.
+        let kernel = found.ok_or_else(|| KernelError::BadRequest {
+            kernel: Arc::clone(&name),
+            why: "the card has no such kernel".to_owned(),
+        });
         // SAFETY: the client owns the memory and has lent it to this launch as the records say; one
         // that breaks its word harms what its own kernels see, and nobody else's.
         let args = unsafe { KernelArgs::new(Arc::clone(&name), args) };
@@ -248,7 +267,7 @@ impl Plane {
             grants,
             None,
             Box::new(move |context| {
-                let value = kernel.run(context, &args?)?;
+                let value = kernel?.run(context, &args?)?;
                 context.set_value(value);
                 Ok(())
             }),
@@ -298,7 +317,7 @@ impl Plane {
         *next
     }
 
-    fn end_lease(&self, why: &'static str) {
+    pub(super) fn end_lease(&self, why: &'static str) {
         let _ = self.over_quota.set(why);
         self.wake();
     }
@@ -507,15 +526,19 @@ impl Backplane for Plane {
 
     fn pointer(&self, location: Location, count: u32) -> NonNull<u8> {
         if location.memory == OWN.memory() {
-            let own = self.memory.run_ptr(location.frame, count);
-            return own.expect("the function has checked the frames");
+            // The function has checked the frames of all that is mapped.
+            return self.memory.run_ptr(location.frame, count).unwrap_or_else(|error| {
+                tracing::error!(%error, "a card maps frames that it does not have");
+                self.end_lease("its card maps frames that it does not have");
+                self.windows.pointer(BUS_BYTES - u64::from(count) * PAGE_SIZE as u64)
+            });
         }
         let page = u64::from(location.frame.0);
         let address = page * PAGE_SIZE as u64;
-        if self.windows.is_by_messages(address, u64::from(count) * PAGE_SIZE as u64)
-            && self.staging.bring(&self.windows, page, count).is_err()
-        {
-            self.end_lease("its client does not answer for the memory it shares");
+        if self.windows.is_by_messages(address, u64::from(count) * PAGE_SIZE as u64) {
+            if let Err(why) = self.staging.bring(&self.windows, page, count) {
+                self.end_lease(why.why());
+            }
         }
         self.windows.pointer(address)
     }

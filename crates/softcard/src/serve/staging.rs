@@ -52,14 +52,54 @@ impl Wire for SharedSession<Connection> {
 /// What a staged page was like when it was brought, or given back.
 type Snapshot = Box<[u64; WORDS]>;
 
+/// Pages that may be staged at a time, whatever memory the lease has: each takes up to two of the
+/// mappings that Linux allows a process.
+const STAGED_MAX: u64 = 16_384;
+
+/// Pages that are staged at most where a worker may have so many bytes of its own: with what they were
+/// like before, they take a quarter of these.
+pub(super) fn staged_max(own_bytes: u64) -> usize {
+    (own_bytes / 4 / (2 * PAGE)).clamp(1, STAGED_MAX) as usize
+}
+
+/// Why a page cannot be staged. Each ends the lease.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum NotStaged {
+    /// The client does not answer for it, or the system has no room.
+    Unreached,
+    /// Too many are.
+    TooMany,
+}
+
+impl NotStaged {
+    /// For people.
+    pub(super) fn why(self) -> &'static str {
+        match self {
+            NotStaged::Unreached => "its client does not answer for the memory it shares",
+            NotStaged::TooMany => {
+                "its kernels map more of its client's memory at a time than can be staged"
+            }
+        }
+    }
+}
+
+impl From<BusError> for NotStaged {
+    fn from(_: BusError) -> NotStaged {
+        NotStaged::Unreached
+    }
+}
+
 /// See the module.
-#[derive(Default)]
 pub(super) struct Staging {
+    /// Pages that are staged at most.
+    most: usize,
     wire: OnceLock<Arc<dyn Wire>>,
     /// By page number on the bus.
     pages: Mutex<BTreeMap<u64, Snapshot>>,
     /// There are some.
     staged: AtomicBool,
+    /// The client has no event descriptors, and is told of interrupts by messages.
+    interrupts: AtomicBool,
 }
 
 impl std::fmt::Debug for Staging {
@@ -69,6 +109,17 @@ impl std::fmt::Debug for Staging {
 }
 
 impl Staging {
+    /// Nothing is staged, and of so many pages at most.
+    pub(super) fn new(most: usize) -> Staging {
+        Staging {
+            most,
+            wire: OnceLock::new(),
+            pages: Mutex::default(),
+            staged: AtomicBool::new(false),
+            interrupts: AtomicBool::new(false),
+        }
+    }
+
     /// From now on this is the way.
     pub(super) fn connect(&self, wire: Arc<dyn Wire>) {
         let _ = self.wire.set(wire);
@@ -77,6 +128,16 @@ impl Staging {
     /// Whether there is a way.
     pub(super) fn is_connected(&self) -> bool {
         self.wire.get().is_some()
+    }
+
+    /// The client is to be told of interrupts by messages.
+    pub(super) fn wants_interrupts(&self) {
+        self.interrupts.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it is.
+    pub(super) fn tells_interrupts(&self) -> bool {
+        self.interrupts.load(Ordering::SeqCst)
     }
 
     fn wire(&self, address: u64) -> Result<&dyn Wire, BusError> {
@@ -95,11 +156,14 @@ impl Staging {
 
     /// Brings pages to where their bus addresses are in this process. Those that are there already are
     /// given back before; what is changed at the same time stays.
-    pub(super) fn bring(&self, windows: &Windows, first: u64, count: u32) -> Result<(), BusError> {
+    pub(super) fn bring(&self, windows: &Windows, first: u64, count: u32) -> Result<(), NotStaged> {
         let wire = self.wire(first * PAGE)?;
         let mut pages = lock(&self.pages);
         self.staged.store(true, Ordering::SeqCst);
         for page in first..first + u64::from(count) {
+            if pages.len() >= self.most && !pages.contains_key(&page) {
+                return Err(NotStaged::TooMany);
+            }
             if let Some(snapshot) = pages.get_mut(&page) {
                 give_back(wire, windows, page, snapshot)?;
             }
@@ -273,7 +337,7 @@ mod tests {
     fn staged() -> (Staging, Windows, Arc<Memory>) {
         let bytes = (0..4 * PAGE_SIZE).map(|at| (at / 3) as u8).collect();
         let memory = Arc::new(Memory(Mutex::new(bytes)));
-        let (staging, windows) = (Staging::default(), Windows::new().unwrap());
+        let (staging, windows) = (Staging::new(4), Windows::new().unwrap());
         let (readable, writable) = (true, true);
         let map = DmaMap { address: 0, size: 4 * PAGE, readable, writable, fd: None, offset: 0 };
         windows.map(map).unwrap();
@@ -327,6 +391,20 @@ mod tests {
         let (known, kept) = merged(now, before, fetched);
         assert_eq!(kept.to_ne_bytes(), [7, 9, 3, 4, 5, 6, 7, 8]);
         assert_eq!(known.to_ne_bytes(), [7, 2, 3, 4, 5, 6, 7, 8]);
+    }
+
+    #[test]
+    fn no_more_is_staged_than_may_be_until_it_is_given_up() {
+        let (staging, windows, _memory) = staged();
+        let staging = Staging { most: 2, ..staging };
+        staging.bring(&windows, 0, 2).unwrap();
+        assert_eq!(staging.bring(&windows, 2, 1), Err(NotStaged::TooMany));
+        // What is staged may be brought again.
+        staging.bring(&windows, 1, 1).unwrap();
+        staging.clear(&windows);
+        staging.bring(&windows, 2, 2).unwrap();
+        assert_eq!(staged_max(256 << 20), 8192);
+        assert_eq!((staged_max(0), staged_max(u64::MAX)), (1, 16_384));
     }
 
     #[test]

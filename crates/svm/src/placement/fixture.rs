@@ -6,7 +6,7 @@ use farside_types::{
 };
 
 use super::by_name;
-use crate::event::{CardFault, Need, Request};
+use crate::api::event::{CardFault, Need, Request};
 use crate::{Config, Driver, Event, Outcome, PrefetchConfig};
 
 /// Between two things that happen.

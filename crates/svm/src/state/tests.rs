@@ -6,7 +6,7 @@ use farside_types::{
 };
 use proptest::prelude::*;
 
-use crate::event::{CardFault, Need, Request};
+use crate::api::event::{CardFault, Need, Request};
 use crate::placement::{NAMES, by_name};
 use crate::{Config, Driver, Event, Header};
 

@@ -387,7 +387,7 @@ impl Client {
         fds: Vec<SharedFd>,
     ) -> Result<RequestId, RequestError> {
         let negotiated = self.ready(data.len())?;
-        check_other(command)?;
+        RequestError::unless_of_users(command)?;
         check_fds(&negotiated, fds.len())?;
         Ok(self.ask(command, &[data], fds, Expected::Other { command }))
     }
@@ -399,7 +399,7 @@ impl Client {
     /// As for [`other`](Client::other).
     pub fn other_posted(&mut self, command: Command, data: &[u8]) -> Result<(), RequestError> {
         self.postable(data.len())?;
-        check_other(command)?;
+        RequestError::unless_of_users(command)?;
         self.post(command, &[data]);
         Ok(())
     }
@@ -456,14 +456,6 @@ fn check_fds(negotiated: &Negotiated, count: usize) -> Result<(), RequestError> 
     let limit = negotiated.peer_max_msg_fds;
     if count > limit as usize {
         return Err(RequestError::TooManyDescriptors { count, limit });
-    }
-    Ok(())
-}
-
-fn check_other(command: Command) -> Result<(), RequestError> {
-    if command.is_spoken() {
-        let reason = "the engines know this command; a user's own has another number";
-        return Err(RequestError::Invalid { reason });
     }
     Ok(())
 }

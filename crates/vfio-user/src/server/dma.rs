@@ -81,7 +81,8 @@ impl Bus<'_> {
     ///
     /// `Invalid` for a command that the engines know; the limits.
     pub fn ask(&mut self, command: Command, data: &[u8]) -> Result<RequestId, RequestError> {
-        self.check_other(command, data.len())?;
+        RequestError::unless_of_users(command)?;
+        self.check_room(data.len())?;
         let (id, request) = self.requests.insert(Asked::Other(command));
         self.outbox.push(Header::command(id, command, 0), &[data]);
         Ok(request)
@@ -92,20 +93,13 @@ impl Bus<'_> {
     /// # Errors
     ///
     /// As for [`ask`](Bus::ask).
-    pub fn tell(&mut self, command: Command, data: &[u8]) -> Result<(), RequestError> {
-        self.check_other(command, data.len())?;
+    pub fn notify(&mut self, command: Command, data: &[u8]) -> Result<(), RequestError> {
+        RequestError::unless_of_users(command)?;
+        self.check_queue(data.len())?;
         let mut header = Header::command(self.requests.unanswered(), command, 0);
         header.flags |= FLAG_NO_REPLY;
         self.outbox.push(header, &[data]);
         Ok(())
-    }
-
-    fn check_other(&self, command: Command, count: usize) -> Result<(), RequestError> {
-        if command.is_spoken() {
-            let reason = "the engines know this command; a user's own has another number";
-            return Err(RequestError::Invalid { reason });
-        }
-        self.check_room(count)
     }
 
     /// Drops the answer to a request when it comes. False if it has come already.
@@ -121,13 +115,20 @@ impl Bus<'_> {
         Ok(())
     }
 
+    /// Whether a request can be made that is answered.
     fn check_room(&self, count: usize) -> Result<(), RequestError> {
+        self.check_queue(count)?;
+        if self.requests.is_full() {
+            return Err(RequestError::TooManyOutstanding { limit: self.requests.limit() });
+        }
+        Ok(())
+    }
+
+    /// Whether a message can be queued.
+    fn check_queue(&self, count: usize) -> Result<(), RequestError> {
         let negotiated = self.negotiated.as_ref().ok_or(RequestError::NotReady)?;
         if count > negotiated.max_data_xfer_size as usize {
             return Err(RequestError::TooLarge { count, limit: negotiated.max_data_xfer_size });
-        }
-        if self.requests.is_full() {
-            return Err(RequestError::TooManyOutstanding { limit: self.requests.limit() });
         }
         if self.outbox.len() > self.limits.max_queued_bytes {
             return Err(RequestError::QueueFull { queued: self.outbox.len() });

@@ -44,10 +44,21 @@ struct Vector {
     pending: bool,
 }
 
+/// Tells the client of an interrupt by its type and vector, and waits for nobody.
+type Tell = Box<dyn Fn(u32, u32) -> Result<(), Errno> + Send>;
+
 /// All interrupts of a device: which eventfd raises each, which are masked, which wait.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Interrupts {
     types: Vec<(Irq, Vec<Vector>)>,
+    /// The way to a client whose stream carries no eventfds.
+    tell: Option<Tell>,
+}
+
+impl std::fmt::Debug for Interrupts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Interrupts").field("types", &self.types).finish_non_exhaustive()
+    }
 }
 
 impl Interrupts {
@@ -58,7 +69,14 @@ impl Interrupts {
             let vectors = (0..irq.count).map(|_| Vector::default()).collect();
             (*irq, vectors)
         });
-        Interrupts { types: types.collect() }
+        Interrupts { types: types.collect(), tell: None }
+    }
+
+    /// Has `tell` be called, with the type and the vector, for each interrupt that is raised and has no
+    /// eventfd: for a client that takes none, and that has agreed with this side how else it is told.
+    /// Masks hold for these too.
+    pub fn otherwise(&mut self, tell: impl Fn(u32, u32) -> Result<(), Errno> + Send + 'static) {
+        self.tell = Some(Box::new(tell));
     }
 
     /// Does what the client asks.
@@ -70,6 +88,7 @@ impl Interrupts {
     /// for masking and unmasking: nobody here would wait for them. QEMU then sends messages instead.
     pub fn apply(&mut self, set: SetIrqs<'_>) -> Result<(), Errno> {
         let SetIrqs { index, start, count, action, data } = set;
+        let tell = self.tell.as_ref();
         let (irq, vectors) = self.types.get_mut(index as usize).ok_or(Errno::INVAL)?;
         if matches!(data, IrqData::Now) && count == 0 {
             vectors.iter_mut().for_each(|vector| *vector = Vector::default());
@@ -77,11 +96,14 @@ impl Interrupts {
         }
         let range = start as usize..(start as usize).saturating_add(count as usize);
         let range = vectors.get_mut(range).ok_or(Errno::INVAL)?;
+        let mut act = |(number, vector): (u32, &mut Vector)| {
+            act(irq, vector, action, || tell.map(|tell| tell(index, number)))
+        };
         match data {
-            IrqData::Now => range.iter_mut().try_for_each(|vector| act(irq, vector, action)),
+            IrqData::Now => (start..).zip(range).try_for_each(act),
             IrqData::NowIf(which) => {
-                let chosen = range.iter_mut().zip(which).filter(|(_, which)| **which != 0);
-                chosen.map(|(vector, _)| vector).try_for_each(|vector| act(irq, vector, action))
+                let chosen = (start..).zip(range).zip(which).filter(|(_, which)| **which != 0);
+                chosen.map(|(vector, _)| vector).try_for_each(&mut act)
             }
             IrqData::EventFds(_) if action != IrqAction::Trigger => Err(Errno::NOTSUP),
             IrqData::Unassign if action != IrqAction::Trigger => Ok(()),
@@ -106,9 +128,10 @@ impl Interrupts {
     ///
     /// EINVAL for an interrupt the device does not have; the error of its eventfd.
     pub fn raise(&mut self, index: u32, vector: u32) -> Result<bool, Errno> {
+        let tell = self.tell.as_ref();
         let (irq, vectors) = self.types.get_mut(index as usize).ok_or(Errno::INVAL)?;
-        let vector = vectors.get_mut(vector as usize).ok_or(Errno::INVAL)?;
-        raise(irq, vector)
+        let state = vectors.get_mut(vector as usize).ok_or(Errno::INVAL)?;
+        raise(irq, state, || tell.map(|tell| tell(index, vector)))
     }
 
     /// Takes back an interrupt that waits because it is masked: a level that went low again.
@@ -134,9 +157,14 @@ impl Interrupts {
     }
 }
 
-fn act(irq: &Irq, vector: &mut Vector, action: IrqAction) -> Result<(), Errno> {
+fn act(
+    irq: &Irq,
+    vector: &mut Vector,
+    action: IrqAction,
+    tell: impl FnOnce() -> Option<Result<(), Errno>>,
+) -> Result<(), Errno> {
     match action {
-        IrqAction::Trigger => raise(irq, vector).map(|_| ()),
+        IrqAction::Trigger => raise(irq, vector, tell).map(|_| ()),
         IrqAction::Mask => {
             vector.masked = true;
             Ok(())
@@ -144,7 +172,7 @@ fn act(irq: &Irq, vector: &mut Vector, action: IrqAction) -> Result<(), Errno> {
         IrqAction::Unmask => {
             vector.masked = false;
             if std::mem::take(&mut vector.pending) {
-                raise(irq, vector).map(|_| ())
+                raise(irq, vector, tell).map(|_| ())
             } else {
                 Ok(())
             }
@@ -152,13 +180,23 @@ fn act(irq: &Irq, vector: &mut Vector, action: IrqAction) -> Result<(), Errno> {
     }
 }
 
-fn raise(irq: &Irq, vector: &mut Vector) -> Result<bool, Errno> {
+/// `tell` is for an interrupt without an eventfd; it gives nothing where nobody listens.
+fn raise(
+    irq: &Irq,
+    vector: &mut Vector,
+    tell: impl FnOnce() -> Option<Result<(), Errno>>,
+) -> Result<bool, Errno> {
     if vector.masked {
         vector.pending = true;
         return Ok(false);
     }
-    let Some(trigger) = &vector.trigger else { return Ok(false) };
-    signal(trigger)?;
+    match (&vector.trigger, tell) {
+        (Some(trigger), _) => signal(trigger)?,
+        (None, tell) => match tell() {
+            Some(told) => told?,
+            None => return Ok(false),
+        },
+    }
     vector.masked = irq.automasked;
     Ok(true)
 }
@@ -180,5 +218,55 @@ fn signal(trigger: &Trigger) -> Result<(), Errno> {
     match rustix::io::write(&trigger.0, &1u64.to_ne_bytes()) {
         Ok(_) | Err(rustix::io::Errno::AGAIN) => Ok(()),
         Err(error) => Err(io::Error::from(error).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+    use crate::device::irq;
+
+    fn set(action: IrqAction, vector: u32, data: IrqData<'_>) -> SetIrqs<'_> {
+        SetIrqs { index: irq::MSIX, start: vector, count: 1, action, data }
+    }
+
+    #[test]
+    fn a_client_without_eventfds_is_told_otherwise_and_masks_hold() {
+        let irqs = vec![Irq::NONE, Irq::NONE, Irq { count: 3, ..Irq::NONE }];
+        let info = DeviceInfo { irqs, ..DeviceInfo::default() };
+        let mut interrupts = Interrupts::new(&info);
+        assert_eq!(interrupts.raise(irq::MSIX, 1), Ok(false), "nobody listens");
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let into = Arc::clone(&told);
+        interrupts.otherwise(move |index, vector| {
+            into.lock().unwrap().push((index, vector));
+            Ok(())
+        });
+        let take = || std::mem::take(&mut *told.lock().unwrap());
+        assert_eq!(interrupts.raise(irq::MSIX, 1), Ok(true));
+        assert_eq!(take(), [(irq::MSIX, 1)]);
+        assert_eq!(interrupts.raise(irq::MSIX, 3), Err(Errno::INVAL));
+        // One that is masked comes when it is unmasked, once.
+        interrupts.apply(set(IrqAction::Mask, 2, IrqData::Now)).unwrap();
+        assert_eq!(interrupts.raise(irq::MSIX, 2), Ok(false));
+        assert_eq!(interrupts.raise(irq::MSIX, 2), Ok(false));
+        assert_eq!(take(), []);
+        interrupts.apply(set(IrqAction::Unmask, 2, IrqData::Now)).unwrap();
+        assert_eq!(take(), [(irq::MSIX, 2)]);
+        // A client may raise its own, and say which.
+        interrupts.apply(set(IrqAction::Trigger, 0, IrqData::NowIf(&[1]))).unwrap();
+        interrupts.apply(set(IrqAction::Trigger, 1, IrqData::NowIf(&[0]))).unwrap();
+        assert_eq!(take(), [(irq::MSIX, 0)]);
+        // Where there is an eventfd it is that.
+        let event = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+        let own = vec![event.try_clone().unwrap()];
+        interrupts.apply(set(IrqAction::Trigger, 1, IrqData::EventFds(own))).unwrap();
+        assert_eq!(interrupts.raise(irq::MSIX, 1), Ok(true));
+        assert_eq!(take(), []);
+        assert_eq!(rustix::io::read(&event, &mut [0; 8]), Ok(8));
     }
 }

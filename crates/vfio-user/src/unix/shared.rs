@@ -24,6 +24,7 @@ use crate::error::{ProtocolError, RequestError};
 use crate::limits::Limits;
 use crate::pending::RequestId;
 use crate::server::{Device, Event, Server};
+use crate::wire::Command;
 
 use owned::Owned;
 
@@ -155,6 +156,27 @@ impl<S: Stream + AsFd> SharedSession<S> {
         let most = self.most();
         for (at, part) in (0u64..).step_by(most).zip(from.chunks(most)) {
             self.ask(|server| server.bus().dma_write(address + at, part))?;
+        }
+        Ok(())
+    }
+
+    /// Sends a command of the users' own, and wants no answer. Waits for nobody: what the client does
+    /// not take now, the thread that serves the session sends.
+    ///
+    /// # Errors
+    ///
+    /// [`DmaError`]; the client is gone, or leaves too much unread.
+    pub fn notify(&self, command: Command, data: &[u8]) -> Result<(), DmaError> {
+        let mut inner = self.lock();
+        if let Some(ended) = inner.ended {
+            return Err(ended.error());
+        }
+        inner.session.server.bus().notify(command, data)?;
+        inner.flush()?;
+        let is_left = inner.session.server.queued_bytes() > 0;
+        drop(inner);
+        if is_left {
+            (self.wake)();
         }
         Ok(())
     }

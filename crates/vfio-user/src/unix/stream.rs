@@ -71,3 +71,37 @@ pub trait Stream {
     /// The stream failed, or has ended already.
     fn shutdown(&mut self) -> io::Result<()>;
 }
+
+impl<S: Stream + ?Sized> Stream for Box<S> {
+    fn carries_descriptors(&self) -> bool {
+        (**self).carries_descriptors()
+    }
+
+    fn receive(&mut self, space: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
+        (**self).receive(space, fds)
+    }
+
+    fn receive_bytes(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        (**self).receive_bytes(space)
+    }
+
+    fn send(&mut self, transmit: Transmit<'_>) -> io::Result<usize> {
+        (**self).send(transmit)
+    }
+
+    fn wait(&mut self, wanted: Ready, deadline: Option<Instant>) -> io::Result<Ready> {
+        (**self).wait(wanted, deadline)
+    }
+
+    fn set_time_limit(&mut self, limit: Option<Duration>) -> io::Result<()> {
+        (**self).set_time_limit(limit)
+    }
+
+    fn time_limit(&self) -> io::Result<Option<Duration>> {
+        (**self).time_limit()
+    }
+
+    fn shutdown(&mut self) -> io::Result<()> {
+        (**self).shutdown()
+    }
+}

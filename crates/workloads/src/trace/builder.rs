@@ -2,7 +2,7 @@
 //!
 //! Records of one compute unit with the same sequence number (of a cycle-level recording: the
 //! same cycle) and the same kind are one wavefront instruction, as long as it has no line twice.
-//! The builder also puts in the waits, which recordings do not contain; see `docs/traces.md`.
+//! The builder also puts in the waits, which recordings do not contain; see `docs/workloads.md`.
 
 use super::sink::{Recorded, Sink};
 use super::store::{Head, Kind, Launch, NO_GROUP, Piece, Stream};

@@ -5,7 +5,7 @@
 //! (`lackey.rs`). Which one it is, its first bytes say (`source.rs`). It is read as a stream,
 //! checked, and put together into wavefronts and their instructions (`builder.rs`), which lie
 //! compactly in memory (`store.rs`) and are a workload (`workload.rs`), or written in the compact
-//! format (`convert.rs`). This module owns the formats; it knows no time. `docs/traces.md` is the
+//! format (`convert.rs`). This module owns the formats; it knows no time. `docs/workloads.md` is the
 //! specification.
 
 mod builder;

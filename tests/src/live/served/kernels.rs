@@ -21,6 +21,7 @@ const PAGE: usize = 512;
 /// | `test.panic` | none | panics |
 /// | `test.crash` | none | writes to address 0 |
 /// | `test.escape` | none | tries what reaches out of a card's process; gives what went well, as bits |
+/// | `test.eat` | value `u64` MiB | allocates and writes so much, and gives how much there was |
 /// | `test.deaf` | value `u64` ms | computes for so long, whatever it is told |
 /// | `test.hoard` | write `u64`, value `u64` ms | keeps all pages for so long, whatever it is told |
 /// | `test.scribble` | write `u64`, values `u64` ms, word | the same, and fills them all the while |
@@ -38,6 +39,7 @@ pub fn test_kernels() -> Kernels {
     let kernels = with(kernels, "test.panic", |_, _| panic!("it was asked to"));
     let kernels = with(kernels, "test.crash", crash);
     let kernels = with(kernels, "test.escape", |_, _| Ok(escape()));
+    let kernels = with(kernels, "test.eat", eat);
     let kernels = with(kernels, "test.deaf", deaf);
     let kernels = with(kernels, "test.hoard", hoard);
     with(kernels, "test.scribble", scribble)
@@ -122,6 +124,21 @@ fn escape() -> u64 {
         note(9, libc::syscall(libc::SYS_memfd_create, c"x".as_ptr(), 0) >= 0);
     }
     done
+}
+
+fn eat(_: &mut KernelContext, args: &KernelArgs) -> Outcome {
+    const MIB: usize = 1 << 20;
+    let wanted = args.value::<u64>(0)?;
+    let mut eaten: Vec<Vec<u8>> = Vec::with_capacity(wanted as usize);
+    while (eaten.len() as u64) < wanted {
+        let mut piece = Vec::new();
+        if piece.try_reserve_exact(MIB).is_err() {
+            break;
+        }
+        piece.resize(MIB, 1);
+        eaten.push(std::hint::black_box(piece));
+    }
+    Ok(eaten.len() as u64)
 }
 
 fn sleep_deaf(millis: u64) {

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use farside_card::interface::{
-    CommandEntry, CompletionEntry, ENTRY_BYTES, ExtentArg, Operation, RingHeader, RingKind,
-    entry_address, entry_from_bytes, entry_to_bytes, register, ring_bytes,
+    CommandEntry, CompletionEntry, ENTRY_BYTES, ExtentArg, ExtentList, KernelArg, Operation,
+    RingHeader, RingKind, entry_address, entry_from_bytes, entry_to_bytes, register, ring_bytes,
 };
 use farside_linux::shared::SharedMemory;
-use farside_types::Asid;
+use farside_types::{Asid, JobId};
 use farside_vfio_user::client::MapRequest;
 use farside_vfio_user::unix::{CallError, UnixClient};
 
@@ -155,20 +155,7 @@ impl RawClient {
     pub fn run(&mut self, asid: u16, operation: Operation) -> Result<CompletionEntry, CallError> {
         let tag = self.push(asid, operation);
         self.ring()?;
-        let end = Instant::now() + Duration::from_secs(10);
-        loop {
-            if let Some(completion) = self.poll() {
-                if completion.tag == tag {
-                    return Ok(completion);
-                }
-                continue;
-            }
-            if Instant::now() > end {
-                return Err(CallError::TimedOut(Duration::from_secs(10)));
-            }
-            // Whoever is gone is noticed.
-            self.read64(register::GENERATION)?;
-        }
+        self.await_completion(tag)
     }
 
     /// The next completion, if there is one.
@@ -194,12 +181,48 @@ impl RawClient {
         Ok(found.value as u32)
     }
 
+    /// Puts the launch of a kernel into the ring, in address space 0, without a doorbell. Gives its
+    /// tag.
+    ///
+    /// # Errors
+    /// The card is gone.
+    pub fn launch(&mut self, job: u64, name: &str, args: &[KernelArg]) -> Result<u64, CallError> {
+        let kernel = self.kernel(name)?;
+        let words = args.iter().flat_map(|arg| arg.to_words());
+        let records: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        let address = if args.is_empty() { 0 } else { self.put(&records) };
+        let args = ExtentList { address, count: args.len() as u32 };
+        let message = ExtentList { address: 0, count: 0 };
+        Ok(self.push(0, Operation::Launch { job: JobId(job), kernel, pe: None, args, message }))
+    }
+
+    /// Waits for the completion of a command; what else is completed meanwhile is forgotten.
+    ///
+    /// # Errors
+    /// The card is gone, or does not complete it within 10 seconds.
+    pub fn await_completion(&mut self, tag: u64) -> Result<CompletionEntry, CallError> {
+        let end = Instant::now() + Duration::from_secs(10);
+        loop {
+            if let Some(completion) = self.poll() {
+                if completion.tag == tag {
+                    return Ok(completion);
+                }
+                continue;
+            }
+            if Instant::now() > end {
+                return Err(CallError::TimedOut(Duration::from_secs(10)));
+            }
+            // Whoever is gone is noticed.
+            self.read64(register::GENERATION)?;
+        }
+    }
+
     /// A list of extents, in memory.
     pub fn list(&mut self, extents: &[farside_card::interface::Extent]) -> ExtentArg {
         let words = extents.iter().flat_map(|extent| extent.to_words());
         let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
         let address = self.put(&bytes);
         let count = extents.len() as u32;
-        ExtentArg::List(farside_card::interface::ExtentList { address, count })
+        ExtentArg::List(ExtentList { address, count })
     }
 }

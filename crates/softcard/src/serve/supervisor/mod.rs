@@ -141,7 +141,7 @@ impl Slot {
         let Some(served) = &mut self.served else { return };
         // More than there is room for is said by nobody who is asked once at a time.
         for _ in 0..4 {
-            if !served.channel.hear().is_some_and(|message| served.take_in(message)) {
+            if !served.channel.receive().is_some_and(|message| served.take_in(message)) {
                 break;
             }
         }

@@ -97,17 +97,17 @@ fn supervise(config: Arc<CardConfig>, owner: u32, control: OwnedFd) -> i32 {
     });
     match prepare(config, owner, control) {
         Ok(supervisor) => {
-            tell(&mut told, &Begun::Serves);
+            send_begun(&mut told, &Begun::Serves);
             drop(told);
             supervisor.run();
             0
         }
         Err(ServeError::Path { path, error }) => {
-            tell(&mut told, &Begun::Path(path, error.to_string()));
+            send_begun(&mut told, &Begun::Path(path, error.to_string()));
             1
         }
         Err(error) => {
-            tell(&mut told, &Begun::Fails(error.to_string()));
+            send_begun(&mut told, &Begun::Fails(error.to_string()));
             1
         }
     }
@@ -124,7 +124,7 @@ fn prepare(
     Supervisor::new(config, owner, control, owner_ends)
 }
 
-fn tell(to: &mut std::fs::File, begun: &Begun) {
+fn send_begun(to: &mut std::fs::File, begun: &Begun) {
     let text = serde_json::to_vec(begun).unwrap_or_default();
     let length = (text.len() as u32).to_ne_bytes();
     // Whoever does not listen has ended, and so does this.

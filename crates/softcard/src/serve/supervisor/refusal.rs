@@ -52,7 +52,7 @@ impl Refusals {
         let supervisor = std::process::id();
         let (channel, theirs) = Channel::pair()?;
         // SAFETY: this process has one thread.
-        let process = unsafe { process::fork(|| tell(listener, &theirs, supervisor)) }?;
+        let process = unsafe { process::fork(|| refuse(listener, &theirs, supervisor)) }?;
         let until = Instant::now() + LIMIT;
         self.0.push(Refusal { function, process, channel, has_begun: false, until });
         Ok(())
@@ -62,7 +62,7 @@ impl Refusals {
     pub(super) fn look(&mut self) {
         let now = Instant::now();
         for refusal in &mut self.0 {
-            refusal.has_begun |= refusal.channel.hear().is_some();
+            refusal.has_begun |= refusal.channel.receive().is_some();
             if refusal.until <= now {
                 refusal.process.kill();
             }
@@ -89,14 +89,14 @@ impl Refusals {
     }
 }
 
-fn tell(listener: &Listener, channel: &Channel, supervisor: u32) -> i32 {
+fn refuse(listener: &Listener, channel: &Channel, supervisor: u32) -> i32 {
     if !process::die_with(supervisor) {
         return 0;
     }
     process::keep_only(&[listener.as_fd(), channel.as_fd()]);
     process::set_name("farside-refuse");
     let accepted = listener.accept();
-    channel.tell(&Message::Begun(None));
+    channel.send(&Message::Begun(None));
     let Ok(connection) = accepted else { return 0 };
     if connection.set_time_limit(Some(LIMIT)).is_ok() {
         let server = Server::refusing(Errno::BUSY, Limits::default());

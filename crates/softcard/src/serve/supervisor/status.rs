@@ -97,12 +97,12 @@ impl StatusDesk {
         for served in slots.iter_mut().filter_map(|slot| slot.served.as_mut()) {
             // Answers to earlier questions.
             for _ in 0..4 {
-                if !served.channel.hear().is_some_and(|message| served.take_in(message)) {
+                if !served.channel.receive().is_some_and(|message| served.take_in(message)) {
                     break;
                 }
             }
             served.has_answered = false;
-            served.channel.tell(&Message::Ask);
+            served.channel.send(&Message::Ask);
         }
         self.asked_until = Some(Instant::now() + ANSWER_LIMIT);
     }

@@ -128,7 +128,8 @@ impl<'a> Worker<'a> {
         let plane = Plane::new(config, function, generation, memory, wake, interrupts)?;
         let info = describe(&space, &plane).map_err(os)?;
         let server = Server::new(info, limits::of_engine())
-            .map_err(|error| os(std::io::Error::other(error)))?;
+            .map_err(|error| os(std::io::Error::other(error)))?
+            .with_capabilities(talk::agree(Arc::downgrade(&plane)));
         plane.doorbell().wake_thread(epoll.as_fd(), DOORBELL)?;
         let device = FunctionDevice::new(Arc::clone(&plane), space);
         // Counted here, because the files that tell cannot be opened later.
@@ -229,7 +230,7 @@ impl<'a> Worker<'a> {
                 false
             }
         };
-        if self.plane.windows.has_by_messages() {
+        if self.plane.needs_messages() {
             self.talk.share(&self.plane);
         }
         if self.talk.is_negotiated() {
@@ -246,9 +247,9 @@ impl<'a> Worker<'a> {
 
     /// Tells the supervisor what goes on here.
     fn report(&self) {
-        while let Some(message) = self.channel.hear() {
+        while let Some(message) = self.channel.receive() {
             if message == Message::Ask {
-                self.channel.tell(&Message::Report(Box::new(self.plane.report())));
+                self.channel.send(&Message::Report(Box::new(self.plane.report())));
             }
         }
     }

@@ -2,16 +2,35 @@
 //! that is shared without a descriptor, one by which all threads reach it by messages.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use farside_card::interface::by_messages::{INTERRUPT, INTERRUPTS_CAPABILITY, interrupt_to_bytes};
+use farside_linux::lock::lock;
 use farside_vfio_user::server::Device;
 use farside_vfio_user::unix::{Connection, Session, SessionError, SharedSession, Wanted};
+use farside_vfio_user::wire::Command;
+use farside_vfio_user::{Capabilities, Errno};
 
 use crate::serve::plane::Plane;
 
 /// How long the client may take to answer for its memory. One that stands still ends its lease.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+
+/// What this side says in VERSION to what a client offers: a client that takes no descriptors may want
+/// its interrupts as messages.
+pub(super) fn agree(
+    plane: Weak<Plane>,
+) -> impl FnMut(&Capabilities) -> Result<Capabilities, Errno> + Send + 'static {
+    move |theirs| {
+        let mut ours = Capabilities::new();
+        if let Some(wish) = theirs.get(INTERRUPTS_CAPABILITY).filter(|wish| **wish == true) {
+            plane.upgrade().iter().for_each(|plane| plane.staging.wants_interrupts());
+            ours.insert(INTERRUPTS_CAPABILITY.to_owned(), wish.clone());
+        }
+        Ok(ours)
+    }
+}
 
 pub(super) enum Talk {
     Alone(Box<Session>),
@@ -37,6 +56,9 @@ impl Talk {
         match SharedSession::new(*session, ANSWER_LIMIT, wake) {
             Ok(shared) => {
                 let shared = Arc::new(shared);
+                if plane.staging.tells_interrupts() {
+                    tell_interrupts(plane, &shared);
+                }
                 plane.staging.connect(Arc::clone(&shared) as Arc<_>);
                 *self = Talk::Shared(shared);
             }
@@ -79,4 +101,19 @@ impl Talk {
             Talk::Over(_) => Ok(()),
         };
     }
+}
+
+/// Has interrupts without an event descriptor go to the client as messages. They come behind what the
+/// function wrote before: that was answered.
+fn tell_interrupts(plane: &Arc<Plane>, shared: &Arc<SharedSession<Connection>>) {
+    let (weak, shared) = (Arc::downgrade(plane), Arc::clone(shared));
+    lock(&plane.interrupts).otherwise(move |index, vector| {
+        let told = shared.notify(Command(INTERRUPT), &interrupt_to_bytes(index, vector));
+        if let (Err(error), Some(plane)) = (told, weak.upgrade()) {
+            // One that is lost would leave a program asleep.
+            tracing::warn!(%error, index, vector, "a client is not told of an interrupt");
+            plane.end_lease("its client does not read what it is told");
+        }
+        Ok(())
+    });
 }

@@ -6,7 +6,7 @@ use farside_types::{AgentId, BLOCK_PAGES, GROUP_PAGES, PageNo, PageRange, Time};
 use serde::{Deserialize, Serialize};
 
 use super::{bit, index_in_block};
-use crate::hash::IndexHash;
+use crate::tables::hash::IndexHash;
 
 /// Groups of a block.
 pub(super) const PER_BLOCK: u64 = BLOCK_PAGES / GROUP_PAGES;

@@ -30,7 +30,7 @@ use super::{
     Action, CounterView, Decision, FaultView, PageMode, PlacementScheme, SchemeError, Scope,
 };
 use crate::ObjectId;
-use crate::hash::IndexHash;
+use crate::tables::hash::IndexHash;
 
 mod groups;
 mod objects;

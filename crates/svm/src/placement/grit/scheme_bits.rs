@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use farside_types::{BLOCK_PAGES, PageNo, PageRange};
 use serde::{Deserialize, Serialize};
 
-use crate::hash::IndexHash;
 use crate::placement::PageMode;
+use crate::tables::hash::IndexHash;
 
 /// Scheme bits (table IV).
 const ON_TOUCH: u8 = 0b01;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use farside_types::{BLOCK_PAGES, PageNo, PageRange};
 use serde::{Deserialize, Serialize};
 
-use crate::hash::IndexHash;
+use crate::tables::hash::IndexHash;
 
 /// At most one `T` for each page. No result depends on the order of the sheets.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -1,5 +1,5 @@
 //! The compact format: Apache Parquet, a row for each run of consecutive lines of an instruction.
-//! `docs/traces.md` is the specification; the files of this folder are the writer and the reader.
+//! `docs/workloads.md` is the specification; the files of this folder are the writer and the reader.
 
 mod at;
 mod column;

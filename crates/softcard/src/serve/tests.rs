@@ -1,0 +1,118 @@
+//! One life of a function without a process around it: what its mends do by themselves.
+
+use std::sync::Arc;
+
+use farside_card::interface::{
+    CommandEntry, Extent, ExtentArg, ExtentList, Operation, RingHeader, RingKind, entry_address,
+    entry_to_bytes, register, ring_bytes,
+};
+use farside_card::interface::{DmaAddr, EXTENTS_MAX};
+use farside_linux::card_memory::CardMemory;
+use farside_linux::shared::SharedMemory;
+use farside_types::{Asid, PAGE_SIZE};
+use farside_vfio_user::DmaMap;
+use farside_vfio_user::unix::Interrupts;
+use rustix::event::EventfdFlags;
+
+use super::CardConfig;
+use super::device::config_space;
+use super::plane::Plane;
+
+/// Frames of the function.
+const FRAMES: u32 = 4096;
+/// Bus address of the rings, and of the lists behind them.
+const RINGS: u64 = 1 << 32;
+/// Entries of each ring.
+const ENTRIES: u32 = 256;
+
+/// A function, with a client that shares memory and gives commands.
+pub(super) struct Fixture {
+    pub(super) plane: Arc<Plane>,
+    rings: SharedMemory,
+    produced: u32,
+}
+
+impl Fixture {
+    pub(super) fn new() -> Fixture {
+        let config = CardConfig { frames: FRAMES, ..CardConfig::new("/nonexistent") };
+        let memory = CardMemory::new(FRAMES).unwrap();
+        let wake = rustix::event::eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+        let interrupts = Interrupts::new(&config_space(FRAMES).describe());
+        let plane = Plane::new(&config, 0, 1, memory, wake, interrupts).unwrap();
+        let rings = SharedMemory::new(8 << 20).unwrap();
+        let fixture = Fixture { plane, rings, produced: 0 };
+        fixture.share(RINGS, &fixture.rings, 0, fixture.rings.bytes(), true);
+        fixture
+    }
+
+    /// Shares a part of a memory at a bus address.
+    pub(super) fn share(
+        &self,
+        address: u64,
+        memory: &SharedMemory,
+        offset: u64,
+        size: u64,
+        writable: bool,
+    ) {
+        let fd = Some(memory.file().try_clone_to_owned().unwrap());
+        let map = DmaMap { address, size, readable: true, writable, fd, offset };
+        self.plane.windows.map(map).unwrap();
+    }
+
+    fn write_register(&self, offset: u64, bytes: &[u8]) {
+        self.plane.with(|function, card, bus| function.write_register(card, bus, offset, bytes));
+    }
+
+    /// Sets the rings of commands and completions up.
+    fn enable(&self) {
+        for (kind, at) in [(RingKind::Command, 0), (RingKind::Completion, ring_bytes(ENTRIES))] {
+            let ring = register::ring(kind);
+            self.write_register(ring + register::RING_BASE, &(RINGS + at).to_le_bytes());
+            self.write_register(ring + register::RING_ENTRIES, &ENTRIES.to_le_bytes());
+        }
+        self.write_register(register::CONTROL, &register::CONTROL_ENABLE.to_le_bytes());
+    }
+
+    fn push(&mut self, operation: Operation) {
+        let tag = u64::from(self.produced) + 1;
+        let entry = CommandEntry { tag, asid: Asid(0), operation }.to_entry();
+        let at = entry_address(0, ENTRIES, self.produced);
+        self.rings.write(at, &entry_to_bytes(&entry)).unwrap();
+        self.produced += 1;
+        self.rings.store(RingHeader::PRODUCER, self.produced).unwrap();
+    }
+
+    /// Commands that have been completed.
+    fn completed(&self) -> u32 {
+        self.rings.load(ring_bytes(ENTRIES) + RingHeader::PRODUCER).unwrap()
+    }
+}
+
+#[test]
+fn a_ring_full_of_much_work_is_taken_in_pieces_and_all_of_it_in_the_end() {
+    const COMMANDS: u32 = 100;
+    let mut fixture = Fixture::new();
+    fixture.enable();
+    // As long as a list may be.
+    let nowhere = DmaAddr::Bus(0);
+    let extent = Extent { page: 1, count: 1, src: nowhere, dst: nowhere };
+    let words = std::iter::repeat_n(extent, EXTENTS_MAX as usize).flat_map(Extent::to_words);
+    let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+    let at = (2 * ring_bytes(ENTRIES)).next_multiple_of(PAGE_SIZE as u64);
+    fixture.rings.write(at, &bytes).unwrap();
+    let list = ExtentList { address: RINGS + at, count: EXTENTS_MAX as u32 };
+    for _ in 0..COMMANDS {
+        fixture.push(Operation::Unmap(ExtentArg::List(list)));
+    }
+    fixture.plane.serve_doorbell();
+    let first = fixture.completed();
+    assert!((1..COMMANDS / 2).contains(&first), "{first} commands in one go");
+    // The function's thread has looked after its client in between.
+    let mut pieces = 1;
+    while fixture.plane.take_more() {
+        fixture.plane.serve_doorbell();
+        pieces += 1;
+    }
+    assert_eq!(fixture.completed(), COMMANDS);
+    assert!(pieces > 4, "{pieces} pieces");
+}

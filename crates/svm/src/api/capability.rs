@@ -1,0 +1,135 @@
+//! Which agent can map which memory, and which executor can copy between which memories.
+
+use farside_types::{AgentId, CardId, MAX_CARDS, MemoryId, MemorySet};
+
+use crate::Mover;
+
+/// The table of what the machine can do. The planner asks it; nothing else does.
+#[derive(Clone, Debug)]
+pub struct Capabilities {
+    /// Per agent: the memories it can map. An agent always maps its home.
+    pub maps: [MemorySet; MAX_CARDS + 1],
+    /// Memories that host processors can read and write through mappings of their own.
+    pub cpu_reaches: MemorySet,
+    /// Per card: the memories its page DMA reaches. Empty: it has no page DMA.
+    pub dma_reaches: [MemorySet; MAX_CARDS],
+    /// Copies of at least this many pages go to a page DMA that reaches both ends, smaller ones to
+    /// the CPU if it reaches both.
+    pub dma_from_pages: u32,
+    /// Per card: the peers it reaches by a link of its own.
+    pub links: [MemorySet; MAX_CARDS],
+    /// Copies between cards go through a bounce buffer even where somebody reaches both (the
+    /// two-step transport of the multi-FPGA SVM paper, section IV-B2a).
+    pub bounce_between_cards: bool,
+    /// Whether the host can map a page read only and notice writes (write-protect faults).
+    pub host_read_only: bool,
+    /// Bounce buffers in host memory.
+    pub bounce_slots: u8,
+    /// Pages of one bounce buffer (1024 in the paper's driver).
+    pub bounce_pages: u32,
+}
+
+/// How bytes get from one memory to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// One executor reaches both ends.
+    Direct(Mover),
+    /// Through a bounce buffer in host memory: out by the first, in by the second.
+    Bounce(Mover, Mover),
+}
+
+impl Capabilities {
+    /// Cards in the program: the CPU reaches everything, and every card maps every memory.
+    pub fn embedded(cards: usize) -> Capabilities {
+        let all: MemorySet = (0..=cards).map(|m| MemoryId(m as u8)).collect();
+        let mut maps = [MemorySet::EMPTY; MAX_CARDS + 1];
+        maps[0] = MemorySet::only(MemoryId::HOST);
+        maps[1..=cards].fill(all);
+        Capabilities {
+            maps,
+            cpu_reaches: all,
+            dma_reaches: [MemorySet::EMPTY; MAX_CARDS],
+            dma_from_pages: u32::MAX,
+            links: [MemorySet::EMPTY; MAX_CARDS],
+            bounce_between_cards: false,
+            host_read_only: true,
+            bounce_slots: 2,
+            bounce_pages: 1024,
+        }
+    }
+
+    /// Cards with page DMA to the host and, if `peer`, to each other's memory; the CPU reaches
+    /// only its own.
+    pub fn with_dma(cards: usize, peer: bool) -> Capabilities {
+        let mut table = Capabilities::embedded(cards);
+        table.cpu_reaches = MemorySet::only(MemoryId::HOST);
+        table.dma_from_pages = 1;
+        for card in 0..cards {
+            let own = CardId(card as u8).memory();
+            table.dma_reaches[card] =
+                if peer { table.maps[card + 1] } else { MemorySet::only(MemoryId::HOST).with(own) };
+            if !peer {
+                table.maps[card + 1] = MemorySet::only(MemoryId::HOST).with(own);
+            }
+        }
+        table
+    }
+
+    /// Makes a card one that shares no memory: only its page DMA reaches its memory, from and to the
+    /// host's; it maps nothing but its own, and nobody maps that. Copies from and to other cards bounce.
+    pub fn seclude(&mut self, card: CardId) {
+        let (own, index) = (card.memory(), card.0 as usize);
+        let others = |set: MemorySet| set.iter().filter(|&memory| memory != own).collect();
+        self.maps.iter_mut().chain(&mut self.dma_reaches).for_each(|set| *set = others(*set));
+        self.links.iter_mut().for_each(|set| *set = others(*set));
+        self.cpu_reaches = others(self.cpu_reaches);
+        self.maps[index + 1] = MemorySet::only(own);
+        self.dma_reaches[index] = MemorySet::only(MemoryId::HOST).with(own);
+        self.links[index] = MemorySet::EMPTY;
+    }
+
+    /// Whether `agent` can map frames of `memory`.
+    pub fn can_map(&self, agent: AgentId, memory: MemoryId) -> bool {
+        agent.home() == memory || self.maps[agent.0 as usize].contains(memory)
+    }
+
+    /// How `pages` pages get from `from` to `to`.
+    pub fn transport(&self, from: MemoryId, to: MemoryId, pages: u32) -> Transport {
+        if self.bounce_between_cards && !from.is_host() && !to.is_host() {
+            return Transport::Bounce(self.host_hop(from), self.host_hop(to));
+        }
+        let cpu = self.cpu_reaches.contains(from) && self.cpu_reaches.contains(to);
+        if cpu && pages < self.dma_from_pages {
+            return Transport::Direct(Mover::HostCpu);
+        }
+        let dma = [from.card(), to.card()].into_iter().flatten().find(|card| {
+            let reaches = self.dma_reaches[card.0 as usize];
+            reaches.contains(from) && reaches.contains(to)
+        });
+        if let Some(card) = dma {
+            return Transport::Direct(Mover::CardDma(card));
+        }
+        if let (Some(a), Some(b)) = (from.card(), to.card()) {
+            if self.links[a.0 as usize].contains(to) {
+                return Transport::Direct(Mover::Link(a, b));
+            }
+        }
+        if cpu {
+            return Transport::Direct(Mover::HostCpu);
+        }
+        Transport::Bounce(self.host_hop(from), self.host_hop(to))
+    }
+
+    /// Who can fill frames of `memory` with zeros.
+    pub fn filler(&self, memory: MemoryId) -> Mover {
+        self.host_hop(memory)
+    }
+
+    /// Who moves bytes between host memory and `memory`.
+    fn host_hop(&self, memory: MemoryId) -> Mover {
+        match memory.card() {
+            Some(card) if !self.cpu_reaches.contains(memory) => Mover::CardDma(card),
+            _ => Mover::HostCpu,
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Allocations: made, freed, and their addresses given back.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use farside_types::{PAGE_SIZE, PageNo, PageRange, RequestId, VirtAddr};
+
+use crate::Driver;
+use crate::api::reply::{Outcome, RequestError};
+use crate::api::requests::{OpenRequest, RequestKind};
+use crate::tables::page::{PageEntry, PageState, flag};
+
+impl Driver {
+    pub(crate) fn alloc(
+        &mut self,
+        id: RequestId,
+        bytes: u64,
+        name: Arc<str>,
+    ) -> Result<(), RequestError> {
+        if bytes == 0 {
+            return Err(RequestError::EmptyAllocation);
+        }
+        let pages = bytes.div_ceil(PAGE_SIZE as u64);
+        let Some(range) = self.space.allocate(pages, bytes, name) else {
+            let largest_gap = self.space.largest_gap();
+            return Err(RequestError::OutOfAddressSpace { pages, largest_gap });
+        };
+        let mut poisoned = VecDeque::new();
+        for page in self.table.touched(range).into_iter().flat_map(PageRange::pages) {
+            if self.table.get(page).has(flag::POISONED) {
+                poisoned.push_back(PageRange::page(page));
+            }
+        }
+        self.table.update(range, |entry| {
+            let flags = entry.flags & (flag::HOST_UNSAFE | flag::POISONED);
+            *entry = PageEntry { state: PageState::Fresh, flags, ..PageEntry::default() };
+        });
+        if poisoned.is_empty() {
+            self.reply(id, Ok(Outcome::Allocated(range)));
+        } else {
+            // Nobody gets the pages before the program was told of them.
+            self.table.update(range, |entry| entry.set(flag::DOOMED, true));
+            self.open(id, RequestKind::Alloc, range, poisoned);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn free(&mut self, id: RequestId, addr: VirtAddr) -> Result<(), RequestError> {
+        let not_one = RequestError::NotAnAllocation { addr };
+        let Some(object) = self.space.starting_at(addr) else {
+            return Err(not_one);
+        };
+        let range = object.range;
+        let freed_already = self.requests.values().any(|request| {
+            let about_all = matches!(request.kind, RequestKind::Free | RequestKind::Alloc);
+            about_all && request.whole == range
+        });
+        if freed_already || self.lingering.contains(&range) {
+            return Err(not_one);
+        }
+        self.table.update(range, |entry| entry.set(flag::DOOMED, true));
+        self.pins.retain(|pin| !pin.range.overlaps(range));
+        self.open(id, RequestKind::Free, range, VecDeque::from([range]));
+        Ok(())
+    }
+
+    /// The addresses of a freed allocation can be used again.
+    pub(crate) fn remove_object(&mut self, range: PageRange) {
+        self.placement.on_free(range);
+        if self.is_held(range) {
+            return self.lingering.push(range);
+        }
+        self.give_addresses_back(range);
+    }
+
+    /// Nobody maps a page of the freed allocation any more.
+    pub(crate) fn give_addresses_back(&mut self, range: PageRange) {
+        self.table.update(range, |entry| {
+            let flags = entry.flags & (flag::POISONED | flag::HOST_UNSAFE);
+            *entry = PageEntry { flags, ..PageEntry::default() };
+        });
+        self.space.remove(range.start);
+    }
+
+    /// Whether `page` belongs to an allocation that the program was not told of yet.
+    pub(crate) fn is_being_allocated(&self, page: PageNo, entry: &PageEntry) -> bool {
+        let opens = |request: &OpenRequest| {
+            request.kind == RequestKind::Alloc && request.whole.contains(page)
+        };
+        entry.has(flag::DOOMED) && self.requests.values().any(opens)
+    }
+}

@@ -1,0 +1,133 @@
+//! Grouped faults: a kernel's `with` wants all of its pages at once.
+//!
+//! All of its pages go through one chain, so that nobody takes one away before it has seen them all.
+//! Until it can begin it holds nothing; one that had to wait too often reserves its pages.
+
+use std::sync::Arc;
+
+use farside_types::{Access, AgentId, CancelReason, CardId, PageNo, PageRange, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::Driver;
+use crate::faults::open::FaultKey;
+use crate::migration::plan::Plan;
+use crate::migration::planner::Asker;
+use crate::tables::page::PageEntry;
+use crate::waiting::{Obstacle, Until, Work};
+
+/// Pages of a grouped fault that had to wait too often: nobody younger may take them any more.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Reservation {
+    pub(crate) key: FaultKey,
+    ranges: Arc<[(PageRange, Access)]>,
+}
+
+/// After this many passes in vain a grouped fault reserves its pages.
+const RESERVE_AFTER: u8 = 2;
+
+impl Driver {
+    /// A grouped fault begins, waits or is refused.
+    pub(crate) fn serve_group(
+        &mut self,
+        now: Time,
+        key: FaultKey,
+        card: CardId,
+        ranges: &Arc<[(PageRange, Access)]>,
+    ) {
+        let pages: u64 = ranges.iter().fold(0, |sum, (range, _)| sum.saturating_add(range.count));
+        let frames = &self.cards[card.0 as usize].frames;
+        let usable = u64::from(frames.total() - frames.quarantined());
+        if pages > self.config.limits.group_pages || pages > usable {
+            return self.cancel(key, CancelReason::GroupTooLarge);
+        }
+        let plan = self.plan_group(now, key, card.agent(), ranges);
+        if let Some(fault) = self.faults.get_mut(key) {
+            fault.decided = true;
+        }
+        match plan {
+            Ok(plan) => {
+                if self.start_group(now, key, plan) {
+                    self.end_reservation(key);
+                }
+            }
+            Err(Obstacle::Wait(until)) => {
+                if let Until::PagesFree(_) = until {
+                    self.count_pass(key, ranges);
+                }
+                self.park(Work::Fault(key), until);
+            }
+            Err(Obstacle::Refuse(reason)) => self.cancel(key, reason),
+        }
+    }
+
+    fn plan_group(
+        &mut self,
+        now: Time,
+        key: FaultKey,
+        agent: AgentId,
+        ranges: &[(PageRange, Access)],
+    ) -> Result<Plan, Obstacle> {
+        let again = self.faults.get(key).is_some_and(|fault| fault.decided);
+        let mut plan = Plan::default();
+        let mut alike: Option<(PageEntry, Access, usize)> = None;
+        for (page, access) in sorted_pages(ranges) {
+            let entry = *self.table.get(page);
+            self.may_plan(page, &entry, Some(key))?;
+            let known = alike.filter(|(like, of, _)| *of == access && entry.is_like(like));
+            if let Some((_, _, part)) = known {
+                let (src, dst) = self.frames_for(page, &entry, &plan.parts[part].transition);
+                plan.add_to(part, page, src, dst);
+                continue;
+            }
+            let resolved = self.resolve(now, page, &entry, Asker { agent, access, again })?;
+            let transition = match resolved {
+                Some((transition, _)) => transition,
+                None => self.held_transition(&entry, agent),
+            };
+            let (src, dst) = self.frames_for(page, &entry, &transition);
+            let part = plan.add(transition, page, src, dst);
+            alike = self.holds_for_neighbours(&entry).then_some((entry, access, part));
+        }
+        Ok(plan)
+    }
+
+    /// Notes that a group had to wait; from some number of times on it reserves its pages.
+    fn count_pass(&mut self, key: FaultKey, ranges: &Arc<[(PageRange, Access)]>) {
+        let Some(fault) = self.faults.get_mut(key) else {
+            return;
+        };
+        fault.passes = fault.passes.saturating_add(1);
+        let due = fault.passes >= RESERVE_AFTER;
+        if due && !self.reservations.iter().any(|reservation| reservation.key == key) {
+            self.reservations.push(Reservation { key, ranges: ranges.clone() });
+        }
+    }
+
+    /// The group that has reserved `page`, if it is older than that of `own`, or another.
+    pub(crate) fn reserved(&self, page: PageNo, own: Option<FaultKey>) -> Option<FaultKey> {
+        let mut older = self.reservations.iter().take_while(|other| Some(other.key) != own);
+        let holds = |reservation: &&Reservation| {
+            reservation.ranges.iter().any(|(range, _)| range.contains(page))
+        };
+        older.find(holds).map(|reservation| reservation.key)
+    }
+
+    /// A group has begun, or is gone: those who stood back are planned again.
+    pub(crate) fn end_reservation(&mut self, key: FaultKey) {
+        if let Some(at) = self.reservations.iter().position(|other| other.key == key) {
+            self.reservations.remove(at);
+            self.wake(Until::GroupBegins(key));
+        }
+    }
+}
+
+/// Pages of a group in ascending order, each once, with its strongest access.
+fn sorted_pages(ranges: &[(PageRange, Access)]) -> Vec<(PageNo, Access)> {
+    let mut pages: Vec<(PageNo, Access)> = ranges
+        .iter()
+        .flat_map(|&(range, access)| range.pages().map(move |page| (page, access)))
+        .collect();
+    pages.sort_unstable_by_key(|&(page, access)| (page, std::cmp::Reverse(access)));
+    pages.dedup_by_key(|(page, _)| *page);
+    pages
+}

@@ -1,0 +1,250 @@
+//! What is brought along with a fault: fault-around for the host, the density tree for cards, and
+//! decisions that reach further than their page.
+
+use farside_types::{
+    Access, AgentId, AgentSet, BLOCK_PAGES, CardId, GROUP_PAGES, PageNo, PageRange, Reason,
+};
+
+use crate::Driver;
+use crate::migration::chain::tidy;
+use crate::migration::plan::Plan;
+use crate::migration::transition::{Fill, Transition};
+use crate::placement::{Action, Scope};
+use crate::tables::page::{PageEntry, PageState, flag};
+
+impl Driver {
+    /// A card's fault brings the largest subtree of its block that is to be fuller than the
+    /// threshold (as NVIDIA's driver does), as far as there is room.
+    pub(crate) fn prefetch_around(&mut self, card: CardId, plan: &mut Plan) {
+        if self.config.prefetch.density_percent >= 100 {
+            return;
+        }
+        let wanted: u32 = plan.parts.iter().map(|part| part.pages).sum();
+        let mut budget = self.room(card).saturating_sub(wanted);
+        for part in 0..plan.parts.len() {
+            let transition = plan.parts[part].transition;
+            if !transition.fills() || transition.at != card.memory() {
+                continue;
+            }
+            for block in blocks_of(plan, part) {
+                self.prefetch_block(card, plan, &transition, block, &mut budget);
+            }
+        }
+        tidy_prefetched(plan);
+    }
+
+    /// One block: the tree is climbed from every leaf with a fault.
+    fn prefetch_block(
+        &mut self,
+        card: CardId,
+        plan: &mut Plan,
+        transition: &Transition,
+        block: PageNo,
+        budget: &mut u32,
+    ) {
+        let leaf = self.config.prefetch.density_leaf_pages as usize;
+        let percent = usize::from(self.config.prefetch.density_percent);
+        let mut occupied = [false; BLOCK_PAGES as usize];
+        let mut faulted = [false; BLOCK_PAGES as usize];
+        for (i, page) in PageRange::new(block, BLOCK_PAGES).pages().enumerate() {
+            let entry = self.table.get(page);
+            faulted[i] = entry.has(flag::PLANNED);
+            occupied[i] = faulted[i] || entry.directory.copies().contains(card.memory());
+        }
+        for start in (0..BLOCK_PAGES as usize).step_by(leaf) {
+            if faulted[start..start + leaf].iter().any(|&f| f) {
+                occupied[start..start + leaf].fill(true);
+                let (from, len) = densest(&occupied, start, leaf, percent);
+                occupied[from..from + len].fill(true);
+            }
+        }
+        let pages = occupied.iter().zip(faulted).enumerate();
+        let extra: Vec<PageNo> = pages
+            .filter(|(_, (occupied, faulted))| **occupied && !faulted)
+            .map(|(i, _)| block.offset(i as u64))
+            .collect();
+        let access = if transition.after.len() == 1 { Access::Write } else { Access::Read };
+        for page in extra {
+            if *budget == 0 {
+                break;
+            }
+            if self.bring_along(plan, transition, page, card.agent(), access, false) {
+                *budget -= 1;
+            }
+        }
+    }
+
+    /// A host fault brings the aligned window around it.
+    pub(crate) fn fault_around(&mut self, page: PageNo, access: Access, plan: &mut Plan) {
+        let around = u64::from(self.config.prefetch.host_fault_around);
+        let mapped = self.table.get(page).directory.mappers().contains(AgentId::CPU);
+        let Some(part) = plan.parts.first().filter(|_| around > 1 && !mapped) else {
+            return;
+        };
+        let transition = part.transition;
+        for neighbour in PageRange::new(page.align_down(around), around).pages() {
+            if self.config.arena.contains(neighbour) {
+                self.bring_along(plan, &transition, neighbour, AgentId::CPU, access, false);
+            }
+        }
+        tidy_prefetched(plan);
+    }
+
+    /// Enters `page` if it is in the same situation as the page of `transition`. Unless it is `firm`,
+    /// pages that would be taken from running cards stay.
+    fn bring_along(
+        &mut self,
+        plan: &mut Plan,
+        transition: &Transition,
+        page: PageNo,
+        agent: AgentId,
+        access: Access,
+        firm: bool,
+    ) -> bool {
+        let entry = *self.table.get(page);
+        let alike = entry.directory.copies() == transition.before
+            && (transition.before.is_empty() || entry.owner() == transition.from);
+        if !alike || !self.may_come_along(&entry, page, agent, access) {
+            return false;
+        }
+        let read_only = entry.has(flag::READ_ONLY) && !agent.is_cpu();
+        let access = if read_only { Access::Read } else { access };
+        let action = action_of(transition);
+        let Ok(same) = self.transition(&entry, agent, access, action, transition.reason) else {
+            return false;
+        };
+        // Draining it could take as long as a kernel holds it; nobody asked for it.
+        if !firm && self.runs(same.stop.union(same.demote).without(agent)) {
+            return false;
+        }
+        let part = self.enter(plan, same, page, &entry);
+        plan.parts[part].prefetched += 1;
+        true
+    }
+
+    fn may_come_along(
+        &self,
+        entry: &PageEntry,
+        page: PageNo,
+        agent: AgentId,
+        access: Access,
+    ) -> bool {
+        let busy = entry.state == PageState::Moving || entry.has(flag::PLANNED);
+        let stays = entry.has(flag::PINNED | flag::THRASH_PINNED | flag::POISONED);
+        // One quick return is no fight yet.
+        let fought = entry.directory.bounces() > 1;
+        let directory = entry.directory;
+        let held = if access.is_write() { directory.writers() } else { directory.mappers() };
+        !(busy || stays || fought || held.contains(agent))
+            && self.refusal(entry, agent, Access::Read).is_none()
+            && self.reserved(page, None).is_none()
+    }
+
+    /// Whether one of `agents` is a card that runs a kernel.
+    fn runs(&self, agents: AgentSet) -> bool {
+        let mut cards = agents.iter().filter_map(AgentId::card);
+        cards.any(|card| self.cards[card.0 as usize].running > 0)
+    }
+
+    /// Applies decisions that reach further than their page.
+    pub(crate) fn widen(&mut self, agent: AgentId, plan: &mut Plan) {
+        for wider in std::mem::take(&mut plan.wider) {
+            let Some(object) = self.space.holding(wider.page) else {
+                continue;
+            };
+            let range = match wider.reach.scope {
+                Scope::Page => PageRange::page(wider.page),
+                Scope::Group => PageRange::new(wider.page.align_down(GROUP_PAGES), GROUP_PAGES),
+                Scope::Range(range) => range,
+                Scope::Object => object.range,
+            };
+            let range = range.intersection(object.range);
+            let room = agent.card().map_or(u32::MAX, |card| self.room(card));
+            let most = self.config.limits.chain_pages.min(room);
+            // Who asked waits for its page only: the others follow in a chain of their own. Where
+            // somebody is stopped for them, once is better than twice.
+            let mut transition = wider.transition;
+            if !wider.reach.firm
+                && transition.fill == Fill::Copy
+                && transition.reason == Reason::Demand
+            {
+                transition.reason = Reason::Prefetch;
+            }
+            for page in range.pages() {
+                let planned: u32 = plan.parts.iter().map(|part| part.pages).sum();
+                if planned >= most {
+                    break;
+                }
+                self.bring_along(plan, &transition, page, agent, wider.access, wider.reach.firm);
+            }
+        }
+        tidy_prefetched(plan);
+    }
+}
+
+/// What is decided for neighbours that come along with pages of this transition.
+fn action_of(transition: &Transition) -> Action {
+    let another_copy = transition.fill == Fill::Copy && !transition.relocates();
+    if transition.maps_remotely() && !transition.collapses {
+        Action::MapRemote
+    } else if another_copy || transition.reason == Reason::Collapse {
+        Action::Duplicate
+    } else {
+        Action::Migrate
+    }
+}
+
+/// First pages of the blocks that the runs of a part touch.
+fn blocks_of(plan: &Plan, part: usize) -> Vec<PageNo> {
+    let mut blocks: Vec<PageNo> = plan.parts[part]
+        .runs
+        .iter()
+        .flat_map(|run| {
+            let last = run.pages().end().0 - 1;
+            (run.page.block().0..=PageNo(last).block().0).map(|b| PageNo(b * BLOCK_PAGES))
+        })
+        .collect();
+    blocks.sort_unstable();
+    blocks.dedup();
+    blocks
+}
+
+/// The largest aligned subtree around `start` that is occupied to more than `percent`.
+fn densest(occupied: &[bool], start: usize, leaf: usize, percent: usize) -> (usize, usize) {
+    let mut best = (start, leaf);
+    let mut len = leaf;
+    while len < occupied.len() {
+        len *= 2;
+        let from = start & !(len - 1);
+        let full = occupied[from..from + len].iter().filter(|&&o| o).count();
+        if full * 100 > percent * len {
+            best = (from, len);
+        }
+    }
+    best
+}
+
+/// Pages came out of order: runs are sorted and merged again.
+fn tidy_prefetched(plan: &mut Plan) {
+    for part in plan.parts.iter_mut().filter(|part| part.prefetched > 0) {
+        tidy(&mut part.runs);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_is_climbed_while_it_is_more_than_half_full() {
+        let mut occupied = [false; 512];
+        occupied[..16].fill(true);
+        assert_eq!(densest(&occupied, 0, 16, 51), (0, 16));
+        occupied[16..32].fill(true);
+        assert_eq!(densest(&occupied, 16, 16, 51), (0, 32));
+        occupied[32..48].fill(true);
+        assert_eq!(densest(&occupied, 32, 16, 51), (0, 64), "48 of 64 pages are 75 percent");
+        occupied[..300].fill(true);
+        assert_eq!(densest(&occupied, 288, 16, 51), (0, 512));
+    }
+}

@@ -1,0 +1,343 @@
+//! A chain: the state machine of one migration (driver rule 4).
+//!
+//! ```text
+//!           frames found              stopped              copied            mapped
+//! (planned) ------------> Setup ------------> Copy ------------> Finalize ------------> Closing
+//!                           |                   |                   |     pages are free   | all
+//!                           +--- failure -------+---- roll back ----+------ again ---------+ answered
+//! ```
+//!
+//! Frames are found before anybody is stopped, so that nobody stands still while an eviction makes
+//! room. The pages are `Moving` from the start until `Closing`; frames that were left are reusable
+//! only when every command of the chain has been answered.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use farside_types::{
+    AgentId, CardId, CommandId, FrameNo, MemoryId, MemorySet, PageNo, RequestId, Time,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::api::command::{Executor, FaultIds, Phase, Run, Runs};
+use crate::api::event::StepErrorKind;
+use crate::faults::host::HostFault;
+use crate::faults::open::FaultKey;
+use crate::migration::stop::Holder;
+use crate::migration::transition::Transition;
+
+/// Pages with one transition.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Part {
+    pub(crate) transition: Transition,
+    pub(crate) runs: Runs,
+    pub(crate) pages: u32,
+    /// How many of them nobody asked for.
+    pub(crate) prefetched: u32,
+}
+
+impl Part {
+    pub(crate) fn new(transition: Transition, runs: Vec<Run>) -> Part {
+        let pages = runs.iter().map(|run| run.count).sum();
+        Part { transition, runs: Arc::from(runs), pages, prefetched: 0 }
+    }
+
+    pub(crate) fn first_page(&self) -> PageNo {
+        self.runs.first().map_or(PageNo(0), |run| run.page)
+    }
+}
+
+/// Where a chain stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Stage {
+    /// The slot is free.
+    Idle,
+    /// Those who could write are being stopped.
+    Setup,
+    /// Bytes are on their way.
+    Copy,
+    /// The new mapping is being made.
+    Finalize,
+    /// The pages are free again; commands that nobody waited for are still out.
+    Closing,
+}
+
+/// A command that has not been answered.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Pending {
+    pub(crate) command: CommandId,
+    pub(crate) executor: Executor,
+    pub(crate) awaited: bool,
+    pub(crate) part: u16,
+    pub(crate) role: Role,
+}
+
+/// What a command does for its chain, and so what its failure means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum Role {
+    /// Takes a mapping, or the right to write, from an agent.
+    Stop(AgentId),
+    /// Copies or fills.
+    Copy,
+    /// Copies into this bounce buffer.
+    CopyOut(u8),
+    /// Gives the host's frames back.
+    Release,
+    /// Maps for the CPU.
+    HostMap,
+    /// Inserts translations in a card.
+    CardMap,
+    /// Answers faults of a card.
+    Answer,
+}
+
+impl Role {
+    /// Which of the four steps of a migration it counts to.
+    pub(crate) fn phase(self) -> Phase {
+        match self {
+            Role::Stop(_) => Phase::Setup,
+            Role::Copy | Role::CopyOut(_) => Phase::Copy,
+            Role::Release | Role::HostMap | Role::CardMap | Role::Answer => Phase::Finalize,
+        }
+    }
+}
+
+impl Pending {
+    /// Who is to let go.
+    pub(crate) fn stops(&self) -> Option<AgentId> {
+        match self.role {
+            Role::Stop(agent) => Some(agent),
+            _ => None,
+        }
+    }
+}
+
+/// One copy through a bounce buffer: `runs` of part `part`.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Hop {
+    pub(crate) part: u16,
+    pub(crate) runs: Runs,
+    /// Out of the source is done, into the destination is next.
+    pub(crate) inbound: bool,
+}
+
+/// Why a chain fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    pub(crate) step: FailedStep,
+    pub(crate) kind: StepErrorKind,
+    /// First page that was not finished.
+    pub(crate) page: PageNo,
+    pub(crate) from: MemoryId,
+    pub(crate) to: MemoryId,
+}
+
+/// The step that failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) enum FailedStep {
+    /// An agent did not let go.
+    Stop(AgentId),
+    /// The bytes did not arrive.
+    Copy,
+    /// The host's frames were not given back.
+    Release,
+    /// The pages were not mapped for the CPU.
+    Map,
+}
+
+/// Whom a chain is for.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct Purpose {
+    /// Faults of a card that it answers.
+    pub(crate) faults: Vec<FaultKey>,
+    /// The host fault that it answers.
+    pub(crate) host: Option<HostFault>,
+    /// The request that it is a part of.
+    pub(crate) request: Option<RequestId>,
+}
+
+impl Purpose {
+    pub(crate) fn of_faults(faults: Vec<FaultKey>) -> Purpose {
+        Purpose { faults, ..Purpose::default() }
+    }
+}
+
+/// The migration of some pages.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Chain {
+    pub(crate) epoch: u32,
+    pub(crate) stage: Stage,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) pending: Vec<Pending>,
+    pub(crate) purpose: Purpose,
+    pub(crate) deadline: Option<Time>,
+    /// When the slot's timer is due; a slot has one at most, so that the heap of timers is bounded.
+    pub(crate) armed: Option<Time>,
+    pub(crate) failure: Option<Failure>,
+    /// Frames that become free when every command has been answered.
+    pub(crate) release: Vec<(CardId, FrameNo, u32)>,
+    /// Cards that did not answer in time and may still use those frames: quarantine them instead.
+    pub(crate) suspects: MemorySet,
+    /// Agents that did not let go.
+    pub(crate) holders: Vec<Holder>,
+    /// The answer that it gives to its faults, until that has arrived.
+    pub(crate) answer: Option<FaultIds>,
+    pub(crate) hops: VecDeque<Hop>,
+    pub(crate) bounce: Option<u8>,
+    /// Number of the last host fault that was known when pages were mapped for the CPU.
+    pub(crate) host_faults: u64,
+}
+
+impl Chain {
+    pub(crate) fn idle() -> Chain {
+        Chain {
+            epoch: 0,
+            stage: Stage::Idle,
+            parts: Vec::new(),
+            pending: Vec::new(),
+            purpose: Purpose::default(),
+            deadline: None,
+            armed: None,
+            failure: None,
+            release: Vec::new(),
+            suspects: MemorySet::EMPTY,
+            holders: Vec::new(),
+            answer: None,
+            hops: VecDeque::new(),
+            bounce: None,
+            host_faults: 0,
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.stage == Stage::Idle
+    }
+
+    /// It begins.
+    pub(crate) fn begin(&mut self, parts: Vec<Part>, purpose: Purpose) {
+        self.stage = Stage::Setup;
+        self.parts = parts;
+        self.purpose = purpose;
+    }
+
+    /// It has ended: its slot is as new, in its next life.
+    pub(crate) fn end(&mut self) {
+        let pending = std::mem::take(&mut self.pending);
+        *self = Chain {
+            epoch: self.epoch.wrapping_add(1),
+            pending,
+            armed: self.armed,
+            ..Chain::idle()
+        };
+    }
+
+    /// Notes why it fails; the first reason counts.
+    pub(crate) fn fail(&mut self, part: u16, step: FailedStep, page: PageNo, kind: StepErrorKind) {
+        let Transition { from, at, .. } = self.parts[part as usize].transition;
+        self.failure.get_or_insert(Failure { step, kind, page, from, to: at });
+    }
+
+    /// Whether something that the present stage waits for is still out.
+    pub(crate) fn waits(&self) -> bool {
+        self.pending.iter().any(|pending| pending.awaited)
+    }
+
+    /// Frames that leave; neighbours are merged.
+    pub(crate) fn let_go(&mut self, card: CardId, frame: FrameNo, count: u32) {
+        if let Some((last_card, last, n)) = self.release.last_mut() {
+            if *last_card == card && last.0 + *n == frame.0 {
+                *n += count;
+                return;
+            }
+        }
+        self.release.push((card, frame, count));
+    }
+}
+
+/// Appends a page to runs, merging where pages and frames go on.
+pub(crate) fn push_page(runs: &mut Vec<Run>, page: PageNo, src: FrameNo, dst: FrameNo) {
+    if let Some(last) = runs.last_mut() {
+        let n = last.count;
+        let goes_on = last.page.0 + u64::from(n) == page.0
+            && last.src.0 + n == src.0
+            && last.dst.0 + n == dst.0;
+        if goes_on {
+            last.count += 1;
+            return;
+        }
+    }
+    runs.push(Run { page, count: 1, src, dst });
+}
+
+/// Sorts runs and merges those that go on from each other.
+pub(crate) fn tidy(runs: &mut Vec<Run>) {
+    runs.sort_unstable_by_key(|run| run.page);
+    let goes_on = |a: &Run, b: &Run| {
+        a.page.0 + u64::from(a.count) == b.page.0
+            && a.src.0 + a.count == b.src.0
+            && a.dst.0 + a.count == b.dst.0
+    };
+    runs.dedup_by(|next, run| {
+        let joins = goes_on(run, next);
+        if joins {
+            run.count += next.count;
+        }
+        joins
+    });
+}
+
+/// Cuts runs after `most` pages and gives what is behind.
+pub(crate) fn cut_runs(runs: &mut Vec<Run>, most: u32) -> Vec<Run> {
+    let mut left = most;
+    for at in 0..runs.len() {
+        let run = runs[at];
+        if run.count <= left {
+            left -= run.count;
+            continue;
+        }
+        let mut behind = runs.split_off(at);
+        if left > 0 {
+            runs.push(Run { count: left, ..run });
+            behind[0] = Run {
+                page: run.page.offset(u64::from(left)),
+                count: run.count - left,
+                src: run.src.offset(left),
+                dst: run.dst.offset(left),
+            };
+        }
+        return behind;
+    }
+    Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cutting_runs_keeps_every_page_once_and_its_frames() {
+        let run = |page, count, src, dst| Run {
+            page: PageNo(page),
+            count,
+            src: FrameNo(src),
+            dst: FrameNo(dst),
+        };
+        let mut runs = vec![run(10, 4, 100, 200), run(20, 2, 300, 400)];
+        let behind = cut_runs(&mut runs, 3);
+        assert_eq!(runs, [run(10, 3, 100, 200)]);
+        assert_eq!(behind, [run(13, 1, 103, 203), run(20, 2, 300, 400)]);
+        assert!(cut_runs(&mut runs, 3).is_empty());
+        assert_eq!(cut_runs(&mut runs, 0).len(), 1);
+        assert!(runs.is_empty());
+    }
+
+    #[test]
+    fn pages_join_a_run_only_if_both_frames_go_on() {
+        let mut runs = Vec::new();
+        push_page(&mut runs, PageNo(1), FrameNo(1), FrameNo(5));
+        push_page(&mut runs, PageNo(2), FrameNo(2), FrameNo(6));
+        push_page(&mut runs, PageNo(3), FrameNo(3), FrameNo(9));
+        assert_eq!(runs.len(), 2);
+        assert_eq!(runs[0].count, 2);
+    }
+}

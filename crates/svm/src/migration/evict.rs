@@ -1,0 +1,260 @@
+//! Room on a card: frames for those who come, eviction of those who were there.
+//!
+//! The contract of oversubscription (driver rule 9):
+//! - a card that is full sends pages to the host, at least [`crate::Limits::evict_pages`] at a time
+//!   (an eighth of its memory at most), by a clock hand over its frames: pages used since the hand
+//!   last passed get a second round;
+//! - pages that are pinned, on the move, wanted by a request under way or by a grouped fault that
+//!   waits for room stay;
+//! - a page with a valid copy elsewhere leaves without being copied;
+//! - those who wait for room get it in the order they came. Where all of them stand still because
+//!   each holds what another waits for, a request takes pages from younger requests, which fetch
+//!   them again, and from groups that wait; a fault takes them from any request. So only what can
+//!   never be had is refused ([`farside_types::CancelReason::OutOfMemory`]).
+
+use farside_types::{CancelReason, CardId, FrameNo, PageNo, PageRange, Time};
+
+use crate::Driver;
+use crate::api::command::Run;
+use crate::api::event::Need;
+use crate::faults::open::OpenFault;
+use crate::migration::plan::Plan;
+use crate::mutation::Mutation;
+use crate::tables::page::{PageEntry, PageState, flag};
+use crate::waiting::{Until, Work};
+
+impl Driver {
+    /// Frames of `card` that a newcomer may take: none while others wait for some.
+    pub(crate) fn room(&self, card: CardId) -> u32 {
+        let first = self.waiting.is_empty(Until::Frames(card));
+        if first { self.cards[card.0 as usize].frames.free() } else { 0 }
+    }
+
+    /// Takes frames for all pages of `runs`; the caller has made sure that there are as many.
+    pub(crate) fn take_frames(&mut self, card: CardId, pages: u32, runs: &mut Vec<Run>) {
+        let mut placed = Vec::with_capacity(runs.len());
+        let table = &self.table;
+        let frames = &mut self.cards[card.0 as usize].frames;
+        let mut pieces: Vec<(FrameNo, u32)> = Vec::new();
+        for run in runs.iter() {
+            pieces.clear();
+            let found = frames.allocate(run.count, |frame, count| pieces.push((frame, count)));
+            assert!(found, "{pages} frames were counted on {card}");
+            let mut done = 0;
+            for &(frame, count) in &pieces {
+                let page = run.page.offset(u64::from(done));
+                placed.push(Run { page, count, src: run.src.offset(done), dst: frame });
+                let index = table.index(page);
+                for i in 0..count {
+                    frames.assign(frame.offset(i), index + i);
+                }
+                done += count;
+            }
+        }
+        *runs = placed;
+    }
+
+    /// `work` waits until there are `pages` more frames on `card`; somebody is evicted for it.
+    pub(crate) fn wait_for_frames(
+        &mut self,
+        now: Time,
+        card: CardId,
+        pages: u32,
+        work: impl Iterator<Item = Work>,
+    ) {
+        for item in work {
+            self.park(item, Until::Frames(card));
+        }
+        let state = &self.cards[card.0 as usize];
+        let coming = state.frames.free() + state.evicting;
+        if pages > coming {
+            self.evict(now, card, pages - coming, None);
+        }
+        self.starve(now, card);
+    }
+
+    /// Sends at least `need` pages of `card` away, if as many may go. Whoever is first in a line
+    /// that stands still may take from others.
+    fn evict(&mut self, now: Time, card: CardId, need: u32, first: Option<Work>) -> bool {
+        let total = self.cards[card.0 as usize].frames.total();
+        let batch = self.config.limits.evict_pages.min(total / 8).max(1);
+        let victims = self.victims(card, need.max(batch), first);
+        let mut plan = Plan::default();
+        let mut alike: Option<(PageEntry, usize)> = None;
+        for page in victims {
+            if first.is_some() {
+                self.bring_again(page, card.memory());
+            }
+            let entry = *self.table.get(page);
+            // Neighbours are mostly alike: what was found for one holds for the next.
+            if let Some((_, part)) = alike.filter(|(like, _)| entry.is_like(like)) {
+                let (src, dst) = self.frames_for(page, &entry, &plan.parts[part].transition);
+                plan.add_to(part, page, src, dst);
+                continue;
+            }
+            if let Some(transition) = self.eviction_transition(&entry, card.memory()) {
+                let (src, dst) = self.frames_for(page, &entry, &transition);
+                alike = Some((entry, plan.add(transition, page, src, dst)));
+            }
+        }
+        let any = !plan.parts.is_empty();
+        self.start_plan(now, plan, None);
+        any
+    }
+
+    /// Up to `wanted` pages that may leave `card`, ascending.
+    fn victims(&mut self, card: CardId, wanted: u32, first: Option<Work>) -> Vec<PageNo> {
+        let mut victims = Vec::new();
+        let total = self.cards[card.0 as usize].frames.total();
+        // Twice round: the first round takes the second chance away, the second round evicts.
+        for _ in 0..2 * u64::from(total) {
+            if victims.len() as u32 >= wanted {
+                break;
+            }
+            let frames = &mut self.cards[card.0 as usize].frames;
+            let frame = frames.advance_hand();
+            let Some(index) = frames.page_in(frame) else {
+                continue;
+            };
+            let page = self.table.page_at(index);
+            if self.may_leave(card, page, first) {
+                victims.push(page);
+            }
+        }
+        victims.sort_unstable();
+        victims.dedup();
+        victims
+    }
+
+    fn may_leave(&mut self, card: CardId, page: PageNo, first: Option<Work>) -> bool {
+        let entry = self.table.get(page);
+        let pinned = entry.has(flag::PINNED) && !self.mutated.on(Mutation::EvictPinned);
+        let held = !matches!(entry.state, PageState::Card | PageState::Replicated);
+        // It has left already; its old frame is about to be given back by the chain that took it.
+        let gone = !entry.directory.copies().contains(card.memory());
+        if pinned
+            || held
+            || gone
+            || self.is_being_poisoned(page, entry)
+            || entry.has(flag::STAYS)
+            || entry.has(flag::DOOMED)
+            || entry.has(flag::PLANNED)
+        {
+            return false;
+        }
+        if entry.has(flag::REFERENCED) {
+            self.table.get_mut(page).set(flag::REFERENCED, false);
+            return false;
+        }
+        let waiting = self.waiting.queue(Until::Frames(card));
+        match first {
+            None => {
+                let mut groups = waiting.filter_map(|work| self.waiting_fault(work));
+                !self.is_requested(page, card.memory(), u64::MAX)
+                    && !groups.any(|group| group.needs(page))
+            }
+            Some(Work::Request(id)) => {
+                let own = self.serial_of(id).saturating_add(1);
+                !self.is_requested(page, card.memory(), own)
+            }
+            Some(work) => !self.waiting_fault(work).is_some_and(|group| group.needs(page)),
+        }
+    }
+
+    /// The fault, if a grouped one, that waits for room.
+    fn waiting_fault(&self, work: Work) -> Option<&OpenFault> {
+        let Work::Fault(key) = work else { return None };
+        self.faults.get(key).filter(|fault| matches!(fault.need, Need::Group(_)))
+    }
+
+    /// Frames of `card` that cannot be freed for a request about `range`: what is in them is pinned,
+    /// or wanted there by others.
+    fn frames_held(&self, card: CardId, range: PageRange) -> u64 {
+        let frames = &self.cards[card.0 as usize].frames;
+        let held = |&frame: &u32| {
+            frames.page_in(FrameNo(frame)).is_some_and(|index| {
+                let page = self.table.page_at(index);
+                let wanted = self.is_requested(page, card.memory(), u64::MAX);
+                !range.contains(page) && (wanted || self.table.get(page).has(flag::PINNED))
+            })
+        };
+        (0..frames.total()).filter(held).count() as u64
+    }
+
+    /// Faults come before requests, older requests before younger ones: nobody then waits for
+    /// somebody behind it.
+    fn oldest_first(&mut self, card: CardId) {
+        let age = |work| match work {
+            Work::Request(id) => self.serial_of(id),
+            _ => 0,
+        };
+        let waiting = self.waiting.queue(Until::Frames(card));
+        let oldest = waiting.enumerate().min_by_key(|&(_, work)| age(work));
+        if let Some((at, _)) = oldest {
+            self.waiting.prefer(at, Until::Frames(card));
+        }
+    }
+
+    /// Whether older requests bring pages to `card` and wait for something else: they end, and
+    /// then there is room.
+    fn elders_go_on(&self, card: CardId, first: Option<Work>) -> bool {
+        let Some(Work::Request(id)) = first else { return false };
+        self.is_bringing(card.memory(), self.serial_of(id))
+    }
+
+    /// Whether pages on `card` are about to be freed: there is room then.
+    fn is_being_emptied(&self, card: CardId) -> bool {
+        let frames = &self.cards[card.0 as usize].frames;
+        let leaves = |frame| {
+            let page = frames.page_in(FrameNo(frame)).map(|index| self.table.page_at(index));
+            page.is_some_and(|page| self.table.get(page).has(flag::DOOMED))
+        };
+        (0..frames.total()).any(leaves)
+    }
+
+    /// If nothing can ever free a frame of `card`, the first that waits is refused. Only
+    /// a group needs more than one frame to go on.
+    fn starve(&mut self, now: Time, card: CardId) {
+        let memory = card.memory();
+        let busy = self.chains.iter().any(|chain| {
+            !chain.is_idle()
+                && chain.parts.iter().any(|part| {
+                    let transition = &part.transition;
+                    transition.before.contains(memory) || transition.after.contains(memory)
+                })
+        });
+        let idle = self.has_idle_chain();
+        let state = &self.cards[card.0 as usize];
+        if busy || state.evicting > 0 || !idle {
+            return;
+        }
+        let until = Until::Frames(card);
+        let group =
+            self.waiting.first(until).is_some_and(|work| self.waiting_fault(work).is_some());
+        if !group && state.frames.free() > 0 {
+            return self.wake(until);
+        }
+        self.oldest_first(card);
+        let first = self.waiting.first(until);
+        let comes = self.evict(now, card, 1, first)
+            || self.elders_go_on(card, first)
+            || self.is_being_emptied(card);
+        if first.is_none() || comes {
+            return;
+        }
+        match self.waiting.pop(until) {
+            Some(Work::Fault(key)) => self.cancel(key, CancelReason::OutOfMemory),
+            Some(Work::Request(id)) => {
+                let range = self.requests.get(&id).map_or_else(Default::default, |r| r.whole);
+                let pinned = self.frames_held(card, range);
+                let state = &self.cards[card.0 as usize].frames;
+                let frames = u64::from(state.total() - state.quarantined());
+                let pages = range.count;
+                let error = crate::RequestError::DoesNotFit { memory, pages, frames, pinned };
+                self.request_failed(id, error);
+            }
+            _ => {}
+        }
+        self.wake(until);
+    }
+}

@@ -1,0 +1,100 @@
+//! A plan: pages by what has to happen to them. The planner makes it, the migrator takes it.
+
+use farside_types::{Access, FrameNo, PageNo};
+
+use crate::api::command::Run;
+use crate::api::event::Need;
+use crate::faults::open::{FaultKey, Faults};
+use crate::migration::chain::{cut_runs, push_page};
+use crate::migration::planner::Reach;
+use crate::migration::transition::Transition;
+
+/// Parts under construction: pages by transition.
+#[derive(Default)]
+pub(crate) struct Plan {
+    pub(crate) parts: Vec<OpenPart>,
+    /// Decisions that reach further than their page.
+    pub(crate) wider: Vec<Wider>,
+}
+
+/// A decision that reaches further than its page.
+pub(crate) struct Wider {
+    pub(crate) page: PageNo,
+    pub(crate) access: Access,
+    pub(crate) transition: Transition,
+    pub(crate) reach: Reach,
+}
+
+/// Pages with one transition, and what waits for them.
+pub(crate) struct OpenPart {
+    pub(crate) transition: Transition,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) pages: u32,
+    pub(crate) faults: Vec<FaultKey>,
+    /// Pages that nobody asked for.
+    pub(crate) prefetched: u32,
+}
+
+impl Plan {
+    /// Adds pages that are mapped where they are.
+    pub(crate) fn add_run(&mut self, transition: Transition, run: Run) {
+        let at = self.part_of(transition);
+        let part = &mut self.parts[at];
+        // Another fault of the batch may have brought the same run.
+        if !part.runs.iter().any(|known| known.pages().overlaps(run.pages())) {
+            part.runs.push(run);
+            part.pages += run.count;
+        }
+    }
+
+    /// The number of the part with this transition.
+    fn part_of(&mut self, transition: Transition) -> usize {
+        let known = self.parts.iter().rposition(|part| part.transition == transition);
+        known.unwrap_or_else(|| {
+            let runs = Vec::new();
+            self.parts.push(OpenPart {
+                transition,
+                runs,
+                pages: 0,
+                faults: Vec::new(),
+                prefetched: 0,
+            });
+            self.parts.len() - 1
+        })
+    }
+
+    /// Adds `page`; its frames in the runs are `src` and `dst`. Gives the part's number.
+    pub(crate) fn add(
+        &mut self,
+        transition: Transition,
+        page: PageNo,
+        src: FrameNo,
+        dst: FrameNo,
+    ) -> usize {
+        let at = self.part_of(transition);
+        self.add_to(at, page, src, dst);
+        at
+    }
+
+    /// Adds `page` to part number `at`.
+    pub(crate) fn add_to(&mut self, at: usize, page: PageNo, src: FrameNo, dst: FrameNo) {
+        let part = &mut self.parts[at];
+        push_page(&mut part.runs, page, src, dst);
+        part.pages += 1;
+    }
+}
+
+/// Cuts a part after `most` pages and gives what is behind, each with the faults for its pages.
+pub(crate) fn cut_part(part: &mut OpenPart, most: u32, open: &Faults) -> OpenPart {
+    let behind = cut_runs(&mut part.runs, most);
+    let late = behind.first().map_or(PageNo(u64::MAX), |run| run.page);
+    let belongs_before = |key: &FaultKey| match open.get(*key).map(|fault| &fault.need) {
+        Some(Need::Page(page, _)) => *page < late,
+        _ => true,
+    };
+    let (before, after) = part.faults.drain(..).partition(belongs_before);
+    part.faults = before;
+    let pages = part.pages.saturating_sub(most);
+    part.pages -= pages;
+    OpenPart { transition: part.transition, runs: behind, pages, faults: after, prefetched: 0 }
+}

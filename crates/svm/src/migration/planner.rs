@@ -1,0 +1,259 @@
+//! The planner: what has to happen so that an agent can reach a page.
+//!
+//! It looks at one page's entry and a decision, gives the page's [`Transition`] and enters the page into
+//! a [`Plan`]. Pages with one transition travel together; a request over several source memories thus
+//! splits by itself.
+
+use farside_types::{
+    Access, AgentId, CancelReason, FrameNo, MemoryId, PageNo, PageRange, Reason, Time,
+};
+
+use crate::Driver;
+use crate::api::query::ObjectId;
+use crate::faults::open::FaultKey;
+use crate::migration::plan::{Plan, Wider};
+use crate::migration::transition::{Fill, Transition, location};
+use crate::mutation::Mutation;
+use crate::placement::{Action, Decision, FaultView, Scope};
+use crate::tables::page::{PageEntry, PageState, flag};
+use crate::waiting::{Obstacle, Until};
+
+/// How far a decision reaches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reach {
+    pub(crate) scope: Scope,
+    /// Also over pages that running cards lose by it.
+    pub(crate) firm: bool,
+}
+
+/// Who asks for a page.
+#[derive(Clone, Copy)]
+pub(crate) struct Asker {
+    pub(crate) agent: AgentId,
+    pub(crate) access: Access,
+    /// The scheme was asked for this fault before.
+    pub(crate) again: bool,
+}
+
+/// What has become of a page that was asked for.
+#[derive(Clone, Copy)]
+pub(crate) enum Planned {
+    /// Nothing: who asks has it mapped with enough rights.
+    Resident,
+    /// It is in this part of the plan.
+    In(usize),
+}
+
+impl Driver {
+    /// Whether something can be planned for `page` now: no chain holds it, it is not being poisoned,
+    /// and no group but that of `own` has reserved it.
+    pub(crate) fn may_plan(
+        &self,
+        page: PageNo,
+        entry: &PageEntry,
+        own: Option<FaultKey>,
+    ) -> Result<(), Obstacle> {
+        let until = if entry.state == PageState::Moving {
+            Until::PagesFree(entry.chain)
+        } else if self.is_being_poisoned(page, entry) {
+            Until::Poisoned
+        } else if let Some(group) = self.reserved(page, own) {
+            Until::GroupBegins(group)
+        } else {
+            return Ok(());
+        };
+        Err(Obstacle::Wait(until))
+    }
+
+    /// Enters what a page needs that may be planned; the plan also notes how far the decision reaches.
+    pub(crate) fn plan_page(
+        &mut self,
+        now: Time,
+        page: PageNo,
+        entry: &PageEntry,
+        asker: Asker,
+        plan: &mut Plan,
+    ) -> Result<Planned, Obstacle> {
+        let Some((transition, reach)) = self.resolve(now, page, entry, asker)? else {
+            return Ok(Planned::Resident);
+        };
+        let part = self.enter(plan, transition, page, entry);
+        if reach.scope != Scope::Page {
+            plan.wider.push(Wider { page, access: asker.access, transition, reach });
+        }
+        Ok(Planned::In(part))
+    }
+
+    /// What has to happen to a page that may be planned; nothing, if who asks has it mapped with enough
+    /// rights.
+    pub(crate) fn resolve(
+        &mut self,
+        now: Time,
+        page: PageNo,
+        entry: &PageEntry,
+        asker: Asker,
+    ) -> Result<Option<(Transition, Reach)>, Obstacle> {
+        let Asker { agent, access, again } = asker;
+        debug_assert!(entry.state != PageState::Moving, "{page} is planned, and {}", entry.chain);
+        if let Some(reason) = self.refusal(entry, agent, access) {
+            return Err(Obstacle::Refuse(reason));
+        }
+        let directory = entry.directory;
+        let held = if access.is_write() { directory.writers() } else { directory.mappers() };
+        // One that has not let go may be in the directory of a page that it cannot reach.
+        let at = location(agent, directory.copies(), entry.owner());
+        if held.contains(agent) && self.reaches(agent, at) {
+            return Ok(None);
+        }
+        if self.is_pinned_away(page, entry, agent, access) {
+            return Err(Obstacle::Refuse(CancelReason::PinnedElsewhere));
+        }
+        let decision = match self.settle_fight(now, page, entry, agent, access) {
+            Ok(Some(decision)) => decision,
+            Ok(None) => self.decide(now, page, entry, agent, access, again),
+            Err(later) => return Err(Obstacle::Wait(Until::Time(later))),
+        };
+        let transition = self.transition(entry, agent, access, decision.action, decision.reason);
+        let reach = Reach { scope: decision.scope, firm: decision.firm };
+        transition.map(|transition| Some((transition, reach))).map_err(Obstacle::Refuse)
+    }
+
+    /// Why `agent` may not have the page at all.
+    pub(crate) fn refusal(
+        &self,
+        entry: &PageEntry,
+        agent: AgentId,
+        access: Access,
+    ) -> Option<CancelReason> {
+        match entry.state {
+            PageState::Unallocated => return Some(CancelReason::Unallocated),
+            PageState::Tombstone => return Some(CancelReason::Freed),
+            PageState::Lost if !self.mutated.on(Mutation::LostReadsAsZero) => {
+                return Some(CancelReason::Lost);
+            }
+            _ => {}
+        }
+        if entry.has(flag::DOOMED) {
+            return Some(CancelReason::Freed);
+        }
+        if entry.has(flag::READ_ONLY) && access.is_write() && !agent.is_cpu() {
+            return Some(CancelReason::ReadOnly);
+        }
+        None
+    }
+
+    /// Whether the page is pinned to the host and this agent cannot map it there. A device of the
+    /// program's may write it by itself at any time, so it does not move.
+    fn is_pinned_away(
+        &self,
+        page: PageNo,
+        entry: &PageEntry,
+        agent: AgentId,
+        access: Access,
+    ) -> bool {
+        let has_copy = entry.directory.copies().contains(agent.home()) && !access.is_write();
+        entry.has(flag::PINNED)
+            && !has_copy
+            && !self.reaches(agent, MemoryId::HOST)
+            && self.pins.iter().any(|pin| pin.at.is_host() && pin.range.contains(page))
+    }
+
+    /// Pins and advice come first, then the scheme.
+    #[allow(clippy::too_many_arguments)]
+    fn decide(
+        &mut self,
+        now: Time,
+        page: PageNo,
+        entry: &PageEntry,
+        agent: AgentId,
+        access: Access,
+        again: bool,
+    ) -> Decision {
+        let copies = entry.directory.copies();
+        if entry.has(flag::PINNED) && !copies.contains(agent.home()) {
+            let pin = self.pins.iter().rev().find(|pin| pin.range.contains(page));
+            let back = pin.is_some_and(|pin| pin.at == agent.home());
+            let action = if back { Action::Migrate } else { Action::MapRemote };
+            return Decision::page(action, Reason::Demand);
+        }
+        if entry.has(flag::READ_MOSTLY) {
+            return Decision::page(Action::Duplicate, Reason::Demand);
+        }
+        if entry.has(flag::HINTED) {
+            if let Some(action) = self.hinted_action(page, agent, entry) {
+                return Decision::page(action, Reason::Demand);
+            }
+        }
+        let fresh = copies.is_empty();
+        let object = self.space.holding(page);
+        let view = FaultView {
+            now,
+            page,
+            object: object.map_or(ObjectId::default(), |object| object.id),
+            object_pages: object.map_or(PageRange::page(page), |object| object.range),
+            agent,
+            access,
+            owner: if fresh { None } else { Some(entry.owner()) },
+            copies,
+            mappers: entry.directory.mappers(),
+            room: agent.card().map_or(u32::MAX, |card| self.room(card)),
+            protection: entry.directory.mappers().contains(agent),
+            again,
+        };
+        self.placement.on_fault(&view)
+    }
+
+    /// A preferred location keeps the page; agents that reach it map it there.
+    fn hinted_action(&self, page: PageNo, agent: AgentId, entry: &PageEntry) -> Option<Action> {
+        let preferred = self.space.holding(page)?.hint(page)?.preferred?;
+        let fresh = entry.directory.copies().is_empty();
+        let there = preferred == entry.owner() && !fresh;
+        if there && preferred != agent.home() && self.config.capabilities.can_map(agent, preferred)
+        {
+            return Some(Action::MapRemote);
+        }
+        (preferred == agent.home()).then_some(Action::Migrate)
+    }
+
+    /// Enters a page into a plan and marks it, so that nothing enters it twice.
+    pub(crate) fn enter(
+        &mut self,
+        plan: &mut Plan,
+        transition: Transition,
+        page: PageNo,
+        entry: &PageEntry,
+    ) -> usize {
+        let (src, dst) = self.frames_for(page, entry, &transition);
+        self.table.get_mut(page).set(flag::PLANNED, true);
+        plan.add(transition, page, src, dst)
+    }
+
+    /// The frames that a run names: where the bytes come from, and where they go or are mapped.
+    /// Frames that are yet to be found on a card stand as the source's for the time being.
+    pub(crate) fn frames_for(
+        &self,
+        page: PageNo,
+        entry: &PageEntry,
+        transition: &Transition,
+    ) -> (FrameNo, FrameNo) {
+        let host = self.table.host_frame(page);
+        let (fresh, maps) = (transition.before.is_empty(), transition.map.is_some());
+        let src = match transition.fill {
+            Fill::Zero => host,
+            Fill::Copy => self.frame_at(page, entry, transition.from),
+            Fill::Nothing if fresh => host,
+            Fill::Nothing if maps => self.frame_at(page, entry, transition.at),
+            Fill::Nothing => self.frame_at(page, entry, transition.from),
+        };
+        (src, if transition.at.is_host() { host } else { src })
+    }
+
+    /// Whether what was found for a page holds for a neighbour with an equal entry: nobody fights
+    /// over it, no pin or advice of its own applies, and the scheme looks at nothing else.
+    pub(crate) fn holds_for_neighbours(&self, entry: &PageEntry) -> bool {
+        let special = flag::PINNED | flag::THRASH_PINNED | flag::HINTED;
+        self.placement.is_uniform()
+            && !entry.has(special)
+            && entry.directory.bounces() < self.config.thrash.throttle_after
+    }
+}

@@ -1,0 +1,312 @@
+//! Settling a chain: its pages enter their new state in page table, directory, residency maps and
+//! frames, and whoever waited goes on.
+
+use farside_types::{AgentId, AgentSet, CardId, MemoryId, Reason, Time};
+
+use crate::Driver;
+use crate::api::command::{FaultIds, Order, RingOp, Run, Wait};
+use crate::api::query::Moved;
+use crate::migration::chain::{Part, Role};
+use crate::migration::chains::ChainId;
+use crate::migration::transition::{End, Fill, Label, Transition};
+use crate::mutation::Mutation;
+use crate::tables::page::{PageEntry, PageState, flag};
+use crate::waiting::{Until, Work};
+
+impl Driver {
+    /// The pages are in their new state; whoever waited goes on.
+    pub(crate) fn settle(&mut self, now: Time, id: ChainId) {
+        let parts = std::mem::take(&mut self.chains[id].parts);
+        for (number, part) in parts.iter().enumerate() {
+            self.apply(now, id, number as u16, part);
+        }
+        self.chains[id].parts = parts;
+        self.map_accessors(id);
+        self.finish_host_failure(id);
+        self.resume(id);
+        let request = self.chains[id].purpose.request;
+        if let Some(request) = request {
+            self.request_progress(request, id);
+        }
+        self.leave_pages(id);
+    }
+
+    /// A mapping for the CPU failed: the bytes are on the host all the same; the thread that waits
+    /// is served again, a bounded number of times. Some of the pages may have been mapped before it
+    /// failed, so the CPU counts as one that maps them all.
+    fn finish_host_failure(&mut self, id: ChainId) {
+        let chain = &mut self.chains[id];
+        if chain.failure.take().is_none() {
+            return self.let_threads_go(id);
+        }
+        if let Some(host) = chain.purpose.host {
+            self.park(Work::HostFault(host.failed()), Until::PagesFree(id));
+        }
+    }
+
+    /// Enters a part's new state into the tables.
+    fn apply(&mut self, now: Time, id: ChainId, number: u16, part: &Part) {
+        let transition = part.transition;
+        let stayed = self.stayed(id, number);
+        if transition.end == End::Free {
+            return self.apply_free(id, part, stayed);
+        }
+        let replicas =
+            transition.before.union(transition.after).iter().filter(|m| !m.is_host()).count() > 1
+                || (transition.owner.is_host() && transition.after.len() > 1)
+                || (!transition.before.is_empty()
+                    && transition.from.is_host()
+                    && transition.before.len() > 1);
+        for run in part.runs.iter() {
+            if replicas {
+                self.move_frames_slowly(id, &transition, run);
+            } else {
+                self.move_frames(id, &transition, run);
+            }
+            self.track_residency(&transition, run);
+            self.enter_run(now, &transition, run, stayed);
+            self.record(now, &transition, run);
+        }
+        self.count(part);
+    }
+
+    /// Frames of pages that have one card's frame at most before and after: by whole runs.
+    fn move_frames(&mut self, id: ChainId, transition: &Transition, run: &Run) {
+        if let Some(card) = transition.dropped().iter().find_map(MemoryId::card) {
+            // The runs name the source's frames, unless they name what is mapped.
+            let names_source = transition.fill == Fill::Copy || transition.map.is_none();
+            let from = (names_source && transition.from.card() == Some(card)).then_some(run.src);
+            match from {
+                Some(frame) => self.drop_frames(id, card, frame, run.count),
+                None => {
+                    for page in run.pages().pages() {
+                        let frame = self.table.get(page).frame;
+                        self.drop_frames(id, card, frame, 1);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Who was to let go of a part's pages and did not, although the chain has gone on.
+    fn stayed(&self, id: ChainId, part: u16) -> AgentSet {
+        if self.mutated.on(Mutation::LeaveUnconfirmed) {
+            return AgentSet::EMPTY;
+        }
+        self.chains[id].stayed(part)
+    }
+
+    /// The pages of a freed allocation are nowhere.
+    fn apply_free(&mut self, id: ChainId, part: &Part, stayed: AgentSet) {
+        let transition = part.transition;
+        for run in part.runs.iter() {
+            for page in run.pages().pages() {
+                let entry = *self.table.get(page);
+                for memory in transition.before.iter() {
+                    let Some(card) = memory.card().filter(|_| !self.is_dead(memory)) else {
+                        continue;
+                    };
+                    let frame = self.frame_at(page, &entry, memory);
+                    self.cards[card.0 as usize].replicas.remove(&self.table.index(page));
+                    self.drop_frames(id, card, frame, 1);
+                }
+                let flags = entry.flags & (flag::POISONED | flag::HOST_UNSAFE) | flag::DOOMED;
+                let state = PageState::Tombstone;
+                let directory = entry.directory.only(stayed);
+                *self.table.get_mut(page) = PageEntry {
+                    directory,
+                    flags,
+                    state,
+                    chain: ChainId::NONE,
+                    ..Default::default()
+                };
+            }
+            self.track_residency(&transition, run);
+        }
+    }
+
+    /// A card's frames leave: they are reusable when the chain has been answered in full.
+    fn drop_frames(
+        &mut self,
+        id: ChainId,
+        card: CardId,
+        frame: farside_types::FrameNo,
+        count: u32,
+    ) {
+        if self.is_dead(card.memory()) {
+            return;
+        }
+        if self.mutated.on(Mutation::FreeBeforeDrain) {
+            self.cards[card.0 as usize].frames.release(frame, count);
+            return;
+        }
+        self.chains[id].let_go(card, frame, count);
+    }
+
+    /// Frames of pages with several cards' copies: page by page.
+    fn move_frames_slowly(&mut self, id: ChainId, transition: &Transition, run: &Run) {
+        for (i, page) in run.pages().pages().enumerate() {
+            let entry = *self.table.get(page);
+            let page_index = self.table.index(page);
+            let mut kept = None;
+            for memory in transition.before.iter() {
+                // Frames of a card that went away meanwhile are forgotten already.
+                let Some(card) = memory.card().filter(|_| !self.is_dead(memory)) else { continue };
+                let frame = self.frame_at(page, &entry, memory);
+                self.cards[card.0 as usize].replicas.remove(&page_index);
+                if !transition.after.contains(memory) {
+                    self.drop_frames(id, card, frame, 1);
+                } else if memory == transition.owner {
+                    kept = Some(frame);
+                } else {
+                    self.cards[card.0 as usize].replicas.insert(page_index, frame);
+                }
+            }
+            let gained = transition.fills() && !transition.at.is_host();
+            let new = run.dst.offset(i as u32);
+            if gained && transition.at != transition.owner {
+                if let Some(card) = transition.at.card() {
+                    self.cards[card.0 as usize].replicas.insert(page_index, new);
+                }
+            }
+            if let Some(frame) = kept {
+                self.table.get_mut(page).frame = frame;
+            }
+        }
+    }
+
+    fn track_residency(&mut self, transition: &Transition, run: &Run) {
+        for card in transition.dropped().iter().filter_map(MemoryId::card) {
+            if !self.mutated.on(Mutation::StaleResidency) && !self.is_dead(card.memory()) {
+                self.cards[card.0 as usize].residency.remove(run.pages());
+            }
+        }
+        for card in transition.after.minus(transition.before).iter().filter_map(MemoryId::card) {
+            self.cards[card.0 as usize].residency.insert(run.pages());
+        }
+    }
+
+    /// The new entries of a run.
+    fn enter_run(&mut self, now: Time, transition: &Transition, run: &Run, stayed: AgentSet) {
+        let gained = transition.fills();
+        let takes_frame =
+            gained && transition.at == transition.owner && !transition.owner.is_host();
+        let moved = gained || transition.collapses;
+        let window = self.config.thrash.window;
+        let dead = self.dead;
+        let mut scrub = false;
+        let mut frame = run.dst;
+        self.table.for_each_mut(run.pages(), |_, entry| {
+            let directory = &mut entry.directory;
+            directory.unmap(transition.stop.minus(stayed));
+            directory.protect(transition.demote.minus(stayed));
+            directory.set_copies(transition.after);
+            if let Some((agent, rights)) = transition.map {
+                directory.map(agent, rights);
+                entry.flags |= flag::REFERENCED;
+            }
+            if transition.stop.contains(AgentId::CPU) {
+                entry.set(flag::POISONED, false);
+            }
+            if moved {
+                let fight =
+                    transition.reason == Reason::Demand || transition.reason == Reason::Collapse;
+                let again = entry.moved_at != 0 && entry.residency(now) < window;
+                let count = if fight && again { entry.directory.bounces() + 1 } else { 0 };
+                // What the program asked for is no fight, and ends one.
+                entry.directory.set_bounces(count.min(15));
+                entry.stamp(now);
+            }
+            if takes_frame {
+                entry.frame = frame;
+            }
+            entry.owner = transition.owner.0;
+            entry.set(flag::STAYS | flag::EVICTION_FAILED, false);
+            if transition.after.contains(MemoryId::HOST) {
+                entry.set(flag::HOST_BACKED, true);
+            }
+            if transition.end == End::ReleaseHost {
+                entry.set(flag::HOST_BACKED, false);
+            }
+            entry.state = entry.settled_state();
+            entry.chain = ChainId::NONE;
+            scrub |= !transition.after.and(dead).is_empty();
+            frame = frame.offset(1);
+        });
+        if scrub {
+            self.scrub(run.pages());
+        }
+    }
+
+    fn record(&mut self, now: Time, transition: &Transition, run: &Run) {
+        if !transition.fills() {
+            return;
+        }
+        let from = (!transition.before.is_empty()).then_some(transition.from);
+        let reason = transition.reason;
+        let range = run.pages();
+        self.history.push(Moved { at: now, range, from, to: transition.at, reason });
+        if let Some(object) = self.space.holding_mut(run.page) {
+            object.pages_moved += u64::from(run.count);
+        }
+    }
+
+    pub(crate) fn count(&mut self, part: &Part) {
+        let (transition, pages) = (&part.transition, u64::from(part.pages));
+        let around = u64::from(part.prefetched.min(part.pages));
+        let stats = &mut self.stats;
+        if transition.fills() {
+            let from = (!transition.before.is_empty()).then_some(transition.from);
+            *stats.moves.entry((from, transition.at)).or_default() += pages;
+            *stats.by_reason.entry(transition.reason).or_default() += pages - around;
+            if around > 0 {
+                *stats.by_reason.entry(Reason::Prefetch).or_default() += around;
+            }
+        }
+        match transition.label {
+            Label::Migration => stats.migrations += pages,
+            Label::Duplication => stats.duplications += pages,
+            Label::Collapse => stats.collapses += pages,
+            Label::RemoteMap => stats.remote_maps += pages,
+            Label::Eviction => {
+                stats.evictions += pages;
+                if !transition.fills() {
+                    stats.clean_departures += pages;
+                }
+            }
+            Label::Rights => {}
+        }
+    }
+
+    /// Resumes the faults that the chain answers.
+    fn resume(&mut self, id: ChainId) {
+        let faults = std::mem::take(&mut self.chains[id].purpose.faults);
+        let mut card = None;
+        let mut ids = Vec::with_capacity(faults.len());
+        for key in faults {
+            if let Some(fault) = self.faults.close(key) {
+                card = Some(fault.card);
+                ids.push(fault.id);
+            }
+        }
+        let Some(card) = card else { return };
+        let faults: FaultIds = ids.into();
+        self.chains[id].answer = Some(faults.clone());
+        let order = Order::Ring(card, RingOp::Resume { faults });
+        self.issue(id, 0, Role::Answer, Wait::Posted, order);
+    }
+
+    /// Keeps mappings that were promised (advice `AccessedBy`) after a move.
+    fn map_accessors(&mut self, id: ChainId) {
+        for part in 0..self.chains[id].parts.len() {
+            let part = &self.chains[id].parts[part];
+            let hinted = self.table.get(part.first_page()).has(flag::HINTED);
+            if !hinted || !part.transition.fills() || part.transition.end != End::Settle {
+                continue;
+            }
+            for run in part.runs.clone().iter() {
+                self.promise_mappings(run.pages());
+            }
+        }
+    }
+}

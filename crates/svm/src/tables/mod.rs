@@ -1,0 +1,9 @@
+//! What the driver knows: pages, frames, allocations, and where everything has been.
+
+pub(crate) mod frames;
+pub(crate) mod hash;
+pub(crate) mod history;
+pub(crate) mod page;
+pub(crate) mod page_table;
+pub(crate) mod residency;
+pub(crate) mod space;

@@ -1,0 +1,194 @@
+//! The page table: one entry per page of the arena, in blocks of 512, dense where it is used. A block
+//! of which no page was ever touched has one entry for all of them.
+
+use farside_types::{BLOCK_PAGES, FrameNo, PageNo, PageRange};
+use serde::{Deserialize, Serialize};
+
+use crate::tables::page::PageEntry;
+
+type Block = [PageEntry; BLOCK_PAGES as usize];
+
+/// Entries of all pages of the arena.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct PageTable {
+    arena: PageRange,
+    #[serde(with = "crate::state::blocks")]
+    blocks: Vec<Option<Box<Block>>>,
+    /// By block: the entry of all its pages, where nobody has touched one of them.
+    untouched: Vec<PageEntry>,
+    absent: PageEntry,
+}
+
+impl PageTable {
+    pub(crate) fn new(arena: PageRange) -> PageTable {
+        let absent = PageEntry::default();
+        PageTable { arena, blocks: Vec::new(), untouched: Vec::new(), absent }
+    }
+
+    /// Index of a page in the arena; the host's frame of the page.
+    #[inline]
+    pub(crate) fn index(&self, page: PageNo) -> u32 {
+        (page.0 - self.arena.start.0) as u32
+    }
+
+    /// The page of an index.
+    #[inline]
+    pub(crate) fn page_at(&self, index: u32) -> PageNo {
+        self.arena.start.offset(u64::from(index))
+    }
+
+    pub(crate) fn host_frame(&self, page: PageNo) -> FrameNo {
+        FrameNo(self.index(page))
+    }
+
+    /// The entry of `page`; that of an unallocated page outside the arena.
+    #[inline]
+    pub(crate) fn get(&self, page: PageNo) -> &PageEntry {
+        if !self.arena.contains(page) {
+            return &self.absent;
+        }
+        let index = page.0 - self.arena.start.0;
+        let slot = (index / BLOCK_PAGES) as usize;
+        match self.blocks.get(slot) {
+            Some(Some(block)) => &block[(index % BLOCK_PAGES) as usize],
+            _ => self.untouched.get(slot).unwrap_or(&self.absent),
+        }
+    }
+
+    /// The entry of `page`, which lies in the arena.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, page: PageNo) -> &mut PageEntry {
+        let within = (page.0 - self.arena.start.0) % BLOCK_PAGES;
+        &mut self.block_mut(page)[within as usize]
+    }
+
+    /// The block of `page`, which lies in the arena.
+    #[inline]
+    fn block_mut(&mut self, page: PageNo) -> &mut Block {
+        assert!(self.arena.contains(page), "{page} is outside the arena");
+        let slot = self.slot(page);
+        if slot >= self.blocks.len() {
+            self.blocks.resize_with(slot + 1, || None);
+        }
+        let all = self.untouched.get(slot).copied().unwrap_or(self.absent);
+        self.blocks[slot].get_or_insert_with(|| Box::new([all; BLOCK_PAGES as usize]))
+    }
+
+    /// The block of `page`, which lies in the arena, counted from its start.
+    fn slot(&self, page: PageNo) -> usize {
+        ((page.0 - self.arena.start.0) / BLOCK_PAGES) as usize
+    }
+
+    /// Whether no page of the block that starts at `page` was ever touched.
+    fn is_untouched(&self, page: PageNo) -> bool {
+        !matches!(self.blocks.get(self.slot(page)), Some(Some(_)))
+    }
+
+    /// Pages at the start of `range` in whole blocks that nobody has touched.
+    pub(crate) fn untouched_pages(&self, range: PageRange) -> u64 {
+        let aligned = (range.start.0 - self.arena.start.0) % BLOCK_PAGES == 0;
+        let blocks = if aligned { range.count / BLOCK_PAGES } else { 0 };
+        let starts = (0..blocks).map(|block| range.start.offset(block * BLOCK_PAGES));
+        starts.take_while(|&start| self.is_untouched(start)).count() as u64 * BLOCK_PAGES
+    }
+
+    /// The parts of `range` in blocks of which a page was touched: all others are as they were
+    /// allocated.
+    pub(crate) fn touched(&self, range: PageRange) -> Vec<PageRange> {
+        let mut parts: Vec<PageRange> = Vec::new();
+        for piece in self.pieces(range) {
+            if self.is_untouched(piece.start) {
+                continue;
+            }
+            match parts.last_mut().filter(|last| last.end() == piece.start) {
+                Some(last) => last.count += piece.count,
+                None => parts.push(piece),
+            }
+        }
+        parts
+    }
+
+    /// `range` cut at the borders of blocks.
+    fn pieces(&self, range: PageRange) -> impl Iterator<Item = PageRange> + use<> {
+        let (arena, mut page) = (self.arena.start.0, range.start);
+        std::iter::from_fn(move || {
+            let within = (page.0 - arena) % BLOCK_PAGES;
+            let count = (BLOCK_PAGES - within).min(range.end().0 - page.0);
+            let piece = PageRange::new(page, count);
+            page = piece.end();
+            (count > 0).then_some(piece)
+        })
+    }
+
+    /// Does the same to every entry of `range`: once for a block that nobody has touched.
+    pub(crate) fn update(&mut self, range: PageRange, mut change: impl FnMut(&mut PageEntry)) {
+        let end = range.end().0.saturating_sub(self.arena.start.0).div_ceil(BLOCK_PAGES);
+        if self.untouched.len() < end as usize {
+            self.untouched.resize(end as usize, self.absent);
+        }
+        for piece in self.pieces(range) {
+            if piece.count == BLOCK_PAGES && self.is_untouched(piece.start) {
+                let slot = self.slot(piece.start);
+                change(&mut self.untouched[slot]);
+            } else {
+                self.for_each_mut(piece, |_, entry| change(entry));
+            }
+        }
+    }
+
+    /// Calls `each` with every entry of `range`, in order.
+    pub(crate) fn for_each_mut(
+        &mut self,
+        range: PageRange,
+        mut each: impl FnMut(PageNo, &mut PageEntry),
+    ) {
+        let mut page = range.start;
+        while page < range.end() {
+            // One look-up per block, not per page.
+            let within = (page.0 - self.arena.start.0) % BLOCK_PAGES;
+            let count = (BLOCK_PAGES - within).min(range.end().0 - page.0);
+            let entries = &mut self.block_mut(page)[within as usize..(within + count) as usize];
+            for (i, entry) in entries.iter_mut().enumerate() {
+                each(page.offset(i as u64), entry);
+            }
+            page = page.offset(count);
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        let used = self.blocks.iter().flatten().count();
+        self.blocks.capacity() * size_of::<Option<Box<Block>>>()
+            + used * size_of::<Block>()
+            + self.untouched.capacity() * size_of::<PageEntry>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::page::flag;
+
+    const ARENA: PageRange = PageRange::new(PageNo(512), 8 * BLOCK_PAGES);
+
+    #[test]
+    fn a_block_that_nobody_touched_has_one_entry_until_somebody_does() {
+        let mut table = PageTable::new(ARENA);
+        let most = PageRange::new(PageNo(512 + 100), 6 * BLOCK_PAGES);
+        table.update(most, |entry| entry.set(flag::READ_ONLY, true));
+        // Of the first and the last block only a part is meant.
+        assert_eq!(table.blocks.iter().flatten().count(), 2);
+        assert!(most.pages().all(|page| table.get(page).has(flag::READ_ONLY)));
+        assert!(!table.get(PageNo(512 + 99)).has(flag::READ_ONLY));
+        assert!(!table.get(most.end()).has(flag::READ_ONLY));
+        let page = PageNo(512 + 3 * BLOCK_PAGES + 7);
+        table.get_mut(page).set(flag::PINNED, true);
+        assert!(table.get(page).has(flag::READ_ONLY | flag::PINNED));
+        assert!(!table.get(page.offset(1)).has(flag::PINNED));
+        assert!(table.get(page.offset(1)).has(flag::READ_ONLY));
+        let touched = table.touched(ARENA);
+        let blocks: Vec<u64> = touched.iter().map(|r| (r.start.0 - 512) / BLOCK_PAGES).collect();
+        assert_eq!(blocks, [0, 3, 6]);
+        let middle = PageRange::new(PageNo(512 + BLOCK_PAGES), 7 * BLOCK_PAGES);
+        assert_eq!(table.untouched_pages(middle), 2 * BLOCK_PAGES);
+    }
+}

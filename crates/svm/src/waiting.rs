@@ -1,0 +1,185 @@
+//! What waits, and for what. Work that nothing can be done about now is parked until what it waits for
+//! has happened, and then planned again from the start: it holds nothing meanwhile.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use farside_types::{AgentId, CancelReason, CardId, PageRange, Reason, RequestId, Time};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::Driver;
+use crate::driver::Due;
+use crate::faults::host::HostFault;
+use crate::faults::open::FaultKey;
+use crate::migration::chains::ChainId;
+use crate::mutation::Mutation;
+use crate::placement::Action;
+
+/// Something to be planned, now or when what it waits for has happened.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) enum Work {
+    /// An open fault of a card.
+    Fault(FaultKey),
+    /// A thread of the program is blocked at a page.
+    HostFault(HostFault),
+    /// The next pages of a request.
+    Request(RequestId),
+    /// Pages that the driver itself wants moved or mapped.
+    Move { range: PageRange, agent: AgentId, action: Action, reason: Reason },
+    /// The next step of a chain.
+    Chain(ChainId),
+}
+
+/// What work waits for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub(crate) enum Until {
+    /// This chain has let its pages go.
+    PagesFree(ChainId),
+    /// The group that has reserved the page begins, or is gone.
+    GroupBegins(FaultKey),
+    /// Pages are poisoned, or allocated, in full.
+    Poisoned,
+    /// There is room on this card.
+    Frames(CardId),
+    /// A chain has ended.
+    IdleChain,
+    /// A bounce buffer is free.
+    BounceBuffer,
+    /// It is this time.
+    Time(Time),
+}
+
+/// Why nothing can be planned for a page.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Obstacle {
+    /// Not now.
+    Wait(Until),
+    /// Never.
+    Refuse(CancelReason),
+}
+
+/// All that waits, but for what waits for time: that is among the timers.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    queues: BTreeMap<Until, VecDeque<Work>>,
+}
+
+impl Waiting {
+    /// Whether nobody waits for it.
+    pub(crate) fn is_empty(&self, until: Until) -> bool {
+        !self.queues.contains_key(&until)
+    }
+
+    /// Those who wait for it, first come first.
+    pub(crate) fn queue(&self, until: Until) -> impl Iterator<Item = Work> {
+        self.queues.get(&until).into_iter().flatten().copied()
+    }
+
+    /// The first who waits for it.
+    pub(crate) fn first(&self, until: Until) -> Option<Work> {
+        self.queue(until).next()
+    }
+
+    fn push(&mut self, work: Work, until: Until) {
+        let queue = self.queues.entry(until).or_default();
+        // An open fault waits in one place: it need not be looked for among thousands.
+        let known = !matches!(work, Work::Fault(_)) && queue.contains(&work);
+        debug_assert!(known || queue.back() != Some(&work), "{work:?} waits twice, {until:?}");
+        if !known {
+            queue.push_back(work);
+        }
+    }
+
+    /// Takes the first out.
+    pub(crate) fn pop(&mut self, until: Until) -> Option<Work> {
+        let queue = self.queues.get_mut(&until)?;
+        let first = queue.pop_front();
+        if queue.is_empty() {
+            self.queues.remove(&until);
+        }
+        first
+    }
+
+    /// Takes all out.
+    pub(crate) fn take(&mut self, until: Until) -> VecDeque<Work> {
+        self.queues.remove(&until).unwrap_or_default()
+    }
+
+    /// Takes `work` out, which no longer waits for it.
+    pub(crate) fn forget(&mut self, work: Work, until: Until) {
+        let Some(queue) = self.queues.get_mut(&until) else { return };
+        queue.retain(|&other| other != work);
+        if queue.is_empty() {
+            self.queues.remove(&until);
+        }
+    }
+
+    /// Puts number `at` of those who wait for it in the first one's place, and that one in its.
+    pub(crate) fn prefer(&mut self, at: usize, until: Until) {
+        if let Some(queue) = self.queues.get_mut(&until) {
+            queue.swap(0, at);
+        }
+    }
+
+    /// Everything, by what it waits for.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Until, &VecDeque<Work>)> {
+        self.queues.iter()
+    }
+}
+
+/// As a list: not every format has maps with such keys.
+impl Serialize for Waiting {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(&self.queues)
+    }
+}
+
+impl<'de> Deserialize<'de> for Waiting {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Waiting, D::Error> {
+        let queues = Vec::<(Until, VecDeque<Work>)>::deserialize(deserializer)?;
+        Ok(Waiting { queues: queues.into_iter().collect() })
+    }
+}
+
+impl Driver {
+    /// Plans `work` again when what it waits for has happened.
+    pub(crate) fn park(&mut self, work: Work, until: Until) {
+        match until {
+            Until::Time(at) => self.set_timer(at, Due::Work(work)),
+            Until::PagesFree(_) if self.mutated.on(Mutation::DropWaiters) => {}
+            _ => self.waiting.push(work, until),
+        }
+    }
+
+    /// It has happened: all who waited for it are planned, in their order.
+    pub(crate) fn wake(&mut self, until: Until) {
+        self.work.extend(self.waiting.take(until));
+    }
+
+    /// A chain has ended: those who wait for frames or for a chain are planned again, in order.
+    pub(crate) fn wake_for_room(&mut self) {
+        for card in 0..self.cards.len() {
+            self.wake(Until::Frames(CardId(card as u8)));
+        }
+        self.wake(Until::IdleChain);
+    }
+
+    /// Plans until nothing is left that can be planned now.
+    pub(crate) fn pump(&mut self, now: Time) {
+        while let Some(work) = self.work.pop_front() {
+            self.plan(now, work);
+        }
+    }
+
+    /// Plans `work`, or lets it wait.
+    pub(crate) fn plan(&mut self, now: Time, work: Work) {
+        match work {
+            Work::Fault(key) => self.serve_again(now, key),
+            Work::HostFault(fault) => self.serve_host(now, fault),
+            Work::Request(id) => self.serve_request(now, id),
+            Work::Move { range, agent, action, reason } => {
+                self.serve_move(now, range, agent, action, reason);
+            }
+            Work::Chain(id) => self.advance(now, id),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What went wrong once, and must not again.
+
+use std::sync::Arc;
+
+use farside_svm::{Outcome, PageState, Reply, Request, RequestError};
+use farside_types::{MemoryId, PAGE_SIZE, StreamId};
+use harness::{Fate, Script, Setup, World};
+
+use super::{A, B, C, Checked, all_in, loads, migrate, stream, sub, write_all, writes};
+
+#[test]
+fn regression_freed_addresses_that_were_poisoned_are_fresh_when_they_are_allocated_again() -> Checked
+{
+    let mut world = World::new(Setup::plain(&[8]));
+    let range = world.alloc(2)?;
+    assert!(world.ask(Request::Free { addr: range.start.addr() })?.is_ok());
+    world.cpu(loads(range));
+    world.drive()?;
+    assert_eq!(world.cpu_errors().len(), 2);
+    // Wild accesses while the allocation is under way get nothing, and do no harm.
+    let bytes = 2 * PAGE_SIZE as u64;
+    let id = world.request(Request::Alloc { bytes, name: Arc::from("again") })?;
+    let job = world.launch(A, stream(A), Script::accesses(loads(range), 1))?;
+    world.cpu(loads(range));
+    world.drive()?;
+    assert_eq!(world.answer(id), Some(&Ok(Outcome::Allocated(range))));
+    assert!(world.job(job).is_over());
+    let errors = world.cpu_errors().len();
+    write_all(&mut world, range)?;
+    assert_eq!(world.cpu_errors().len(), errors, "the new allocation is not poisoned");
+    assert_eq!(world.word(range.start, 0), 1);
+    Ok(())
+}
+
+#[test]
+fn regression_an_unpin_undoes_no_pin_that_is_still_under_way() -> Checked {
+    let mut world = World::new(Setup::plain(&[8]));
+    let range = world.alloc(2)?;
+    write_all(&mut world, range)?;
+    let pin = world.request(Request::Pin { range, at: A.memory() })?;
+    let unpin = world.request(Request::Unpin { range })?;
+    world.drive()?;
+    assert!(world.answer(pin).is_some_and(Result::is_ok));
+    let not_pinned = Err(RequestError::NotPinned { page: range.start });
+    let refused = Some(&not_pinned);
+    assert_eq!(world.answer(unpin), refused);
+    assert!(world.ask(Request::Unpin { range })?.is_ok());
+    assert!(!world.driver.page(range.start).pinned);
+    Ok(())
+}
+
+#[test]
+fn regression_pins_of_the_same_pages_take_their_frames_once() -> Checked {
+    let mut world = World::new(Setup::plain(&[8]));
+    let range = world.alloc(7)?;
+    let pinned = sub(range, 0, 3);
+    for _ in 0..2 {
+        assert!(world.ask(Request::Pin { range: pinned, at: A.memory() })?.is_ok());
+    }
+    migrate(&mut world, sub(range, 3, 4), A.memory())
+}
+
+#[test]
+fn regression_requests_that_hold_what_the_other_needs_both_succeed() -> Checked {
+    let mut setup = Setup::plain(&[14]);
+    setup.config.limits.chain_pages = 2;
+    let mut world = World::new(setup);
+    let range = world.alloc(23)?;
+    write_all(&mut world, range)?;
+    let (first, second) = (sub(range, 0, 11), sub(range, 11, 12));
+    let ids = [
+        world.request(Request::Migrate { range: first, to: A.memory() })?,
+        world.request(Request::Migrate { range: second, to: A.memory() })?,
+    ];
+    world.drive()?;
+    for id in ids {
+        assert!(world.answer(id).is_some_and(Result::is_ok), "{:?}", world.answer(id));
+    }
+    Ok(())
+}
+
+#[test]
+fn regression_a_card_that_is_lost_while_it_is_being_reset_stays_lost() -> Checked {
+    let mut world = World::new(Setup::plain(&[8, 8]));
+    let range = world.alloc(4)?;
+    write_all(&mut world, range)?;
+    let id = world.request(Request::Migrate { range, to: A.memory() })?;
+    world.reset_card(A)?;
+    assert!(!world.driver.is_usable(A.memory()), "the host still copies into its memory");
+    world.lose_card(A)?;
+    world.drive()?;
+    assert!(!world.driver.is_usable(A.memory()));
+    assert!(world.answer(id).is_some_and(Result::is_err));
+    write_all(&mut world, range)
+}
+
+#[test]
+fn regression_a_reset_card_is_usable_again_when_its_former_chains_have_ended() -> Checked {
+    let mut world = World::new(Setup::plain(&[8]));
+    let range = world.alloc(4)?;
+    write_all(&mut world, range)?;
+    let id = world.request(Request::Migrate { range, to: A.memory() })?;
+    world.reset_card(A)?;
+    let early = world.request(Request::Migrate { range, to: A.memory() })?;
+    let refused = RequestError::NoSuchMemory { memory: A.memory() };
+    assert_eq!(world.answer(early), Some(&Err(refused)));
+    world.drive()?;
+    assert!(world.answer(id).is_some_and(Result::is_err));
+    migrate(&mut world, range, A.memory())
+}
+
+#[test]
+fn regression_frames_that_a_silent_peer_may_write_are_free_again_after_its_reset() -> Checked {
+    let mut setup = Setup::with_dma(&[8, 8], true);
+    setup.scheme = "first-touch".to_owned();
+    let mut world = World::new(setup);
+    let range = world.alloc(1)?;
+    world.launch(A, stream(A), Script::accesses(writes(range), 1))?;
+    world.drive()?;
+    world.launch(B, stream(B), Script::accesses(writes(range), 1).lingering())?;
+    world.drive()?;
+    assert!(world.driver.page(range.start).writers.contains(B.agent()), "B maps it remotely");
+    world.stall_card(B);
+    let id = world.request(Request::Free { addr: range.start.addr() })?;
+    while world.news.is_empty() && world.step()? {}
+    assert!(matches!(world.news[0], Reply::CardSuspect { card: B, .. }));
+    world.drive()?;
+    assert!(world.answer(id).is_some_and(Result::is_ok), "{:?}", world.answer(id));
+    assert_eq!(world.driver.quarantined_frames(A), 0);
+    assert_eq!(world.driver.free_frames(A), 8);
+    Ok(())
+}
+
+#[test]
+fn regression_addresses_whose_host_frames_a_silent_copy_may_write_are_not_given_out() -> Checked {
+    let mut world = World::new(Setup::with_dma(&[8, 8], false));
+    let range = world.alloc(2)?;
+    write_all(&mut world, range)?;
+    migrate(&mut world, range, A.memory())?;
+    world.leave_suspects();
+    world.plan([Fate::Silent]);
+    let id = world.request(Request::Migrate { range, to: MemoryId::HOST })?;
+    while world.answer(id).is_none() && world.step()? {}
+    assert!(world.answer(id).is_some_and(Result::is_err));
+    let freed = world.request(Request::Free { addr: range.start.addr() })?;
+    let bytes = 2 * PAGE_SIZE as u64;
+    while world.answer(freed).is_none() && world.step()? {}
+    let id = world.request(Request::Alloc { bytes, name: Arc::from("next") })?;
+    let Some(&Ok(Outcome::Allocated(next))) = world.answer(id) else {
+        panic!("{:?}", world.answer(id));
+    };
+    assert!(!next.overlaps(range), "the host's frames of {range} are out of use");
+    // What is there goes to another card and comes home.
+    write_all(&mut world, next)?;
+    migrate(&mut world, next, B.memory())?;
+    world.cpu(loads(next));
+    world.drive()?;
+    assert_eq!(world.cpu_errors().len(), 0);
+    world.reset_card(A)?;
+    world.drive()?;
+    assert_eq!(world.alloc(2)?, range, "after the reset they are in use again");
+    Ok(())
+}
+
+#[test]
+fn regression_a_bounce_buffer_that_a_silent_copy_may_write_is_not_used_before_the_reset() -> Checked
+{
+    let mut world = World::new(Setup::with_dma(&[8, 8], false));
+    for _ in 0..3 {
+        let range = world.alloc(2)?;
+        write_all(&mut world, range)?;
+        migrate(&mut world, range, A.memory())?;
+        world.plan([Fate::Silent]);
+        let id = world.request(Request::Migrate { range, to: B.memory() })?;
+        while world.answer(id).is_none() && world.step()? {}
+        assert!(world.answer(id).is_some_and(Result::is_err));
+        world.drive()?;
+    }
+    assert!(world.news.iter().any(|news| matches!(news, Reply::CardSuspect { card: A, .. })));
+    let fresh = world.alloc(2)?;
+    migrate(&mut world, fresh, A.memory())?;
+    migrate(&mut world, fresh, B.memory())
+}
+
+#[test]
+fn regression_an_error_of_the_cpu_lasts_only_until_the_page_moves() -> Checked {
+    let mut world = World::new(Setup::plain(&[8]));
+    let range = world.alloc(1)?;
+    migrate(&mut world, range, A.memory())?;
+    world.plan([Fate::Fails(0); 8]);
+    world.cpu(loads(range));
+    world.drive()?;
+    assert_eq!(world.cpu_errors(), [range.start]);
+    world.unplan();
+    migrate(&mut world, range, MemoryId::HOST)?;
+    write_all(&mut world, range)?;
+    assert_eq!(world.cpu_errors().len(), 1);
+    assert_eq!(world.word(range.start, 0), 1);
+    Ok(())
+}
+
+#[test]
+fn regression_a_page_that_a_lost_peer_held_is_mapped_for_nobody() -> Checked {
+    let mut setup = Setup::with_dma(&[8, 8], true);
+    setup.scheme = "first-touch".to_owned();
+    let mut world = World::new(setup);
+    let range = world.alloc(2)?;
+    world.launch(A, stream(A), Script::accesses(writes(range), 1))?;
+    world.drive()?;
+    world.launch(B, stream(B), Script::accesses(writes(range), 1).lingering())?;
+    world.drive()?;
+    world.lose_card(A)?;
+    world.drive()?;
+    assert!(all_in(&world, range, PageState::Lost));
+    assert!(range.pages().all(|page| world.driver.page(page).mappers.is_empty()));
+    Ok(())
+}
+
+#[test]
+fn regression_a_write_to_replicas_on_a_card_that_goes_away_meanwhile_panics_nobody() -> Checked {
+    let mut setup = Setup::plain(&[8, 8, 8]);
+    setup.scheme = "duplication".to_owned();
+    let mut world = World::new(setup);
+    let range = world.alloc(2)?;
+    write_all(&mut world, range)?;
+    for card in [A, B, C] {
+        world.launch(card, stream(card), Script::accesses(loads(range), 1).lingering())?;
+    }
+    world.drive()?;
+    world.launch(C, StreamId(9), Script::accesses(writes(range), 2))?;
+    for _ in 0..6 {
+        world.step()?;
+    }
+    world.lose_card(A)?;
+    world.drive()
+}
