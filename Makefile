@@ -13,7 +13,7 @@ SOAK_SECONDS ?= 60
 # Other seeds each time; make soak SOAK_SEED=n repeats those of a run.
 SOAK_SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
-.PHONY: help setup demo bench test qemu soak statistics clean
+.PHONY: help setup demo bench test qemu soak msrv statistics clean
 
 help:
 	@echo "make demo        build, then run the main job: graph workloads on two cards"
@@ -22,6 +22,7 @@ help:
 	@echo "make bench       measure the promised numbers (docs/performance.md)"
 	@echo "make soak        the long mode of the randomised tests and of the races"
 	@echo "make setup       only check and install what the others need (FARSIDE_NO_INSTALL=1: only tell)"
+	@echo "make msrv        check that all of it compiles with the oldest Rust that is promised"
 	@echo "make statistics  write docs/statistics.md anew, from the names in the code"
 	@echo "make clean       remove what was built"
 	@echo
@@ -50,6 +51,13 @@ soak: setup
 	@echo "seeds from $(SOAK_SEED) on: make soak SOAK_SEED=$(SOAK_SEED) repeats them"
 	FARSIDE_SEED=$(SOAK_SEED).. FARSIDE_STEPS=$(SOAK_STEPS) FARSIDE_SECONDS=$(SOAK_SECONDS) \
 		cargo test --locked --no-fail-fast -p farside-tests
+
+# Of Cargo.toml; rustup fetches it where it is missing.
+RUST_OLDEST = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+
+msrv: setup
+	rustup toolchain install $(RUST_OLDEST) --profile minimal
+	CARGO_TARGET_DIR=target/msrv cargo +$(RUST_OLDEST) check --locked --workspace --all-targets
 
 statistics: setup
 	FARSIDE_WRITE_STATISTICS=1 cargo test --locked -p farside-sim --lib the_page_says_what_the_registry_says

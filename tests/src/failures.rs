@@ -86,10 +86,10 @@ impl Machine {
         (said + self.rng.below(pages - said + 1), said)
     }
 
-    /// Whether a card refuses a command by chance. Cards behind rings refuse nothing of themselves.
+    /// Whether a card refuses a command by chance.
     pub(crate) fn ring_command_fails(&mut self, card: CardId) -> Option<StepErrorKind> {
         let state = &self.cards[usize::from(card.0)];
-        if state.port.is_some() || state.stalled {
+        if state.stalled {
             return None;
         }
         let chance = self.hostility.ring_failure;

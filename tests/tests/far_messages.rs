@@ -1,21 +1,25 @@
 //! Cards that share no memory with their program: rings, DMA, doorbells and interrupts go by messages,
 //! over a socket of which no descriptor is used or over TCP. Slow; the results are the same.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use farside::{
-    Advice, Buffer, CardId, CardPlace, Error, MemoryId, Read, Shared, Space, SpaceBuilder, Value,
-    Write,
+    Advice, Buffer, CardId, CardPlace, Dialled, Error, KernelError, MemoryId, Read, Shared, Space,
+    SpaceBuilder, Value, Write,
 };
 use farside_softcard::serve::{CardConfig, CardServer};
 use farside_svm::{Command, Mover};
+use farside_types::{CancelReason, Span};
 use harness::Prng;
+use harness::live::hostile::{Answer, Fate, HostileCard, Lies};
+use harness::live::intruder::Intruder;
 use harness::live::served::{
-    CardProcess, Exercise, TcpRelay, TempDir, config, expect_loss, place, place_by_messages, serve,
-    serve_if_asked, test_kernels,
+    CardProcess, Census, Exercise, Program, TcpRelay, TempDir, await_status, config, expect_loss,
+    place, place_by_messages, serve, serve_if_asked, test_kernels,
 };
-use harness::live::{Race, seconds, within};
+use harness::live::{Race, role, seconds, within};
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// Words of a page.
@@ -312,6 +316,31 @@ fn what_is_pinned_to_the_host_or_to_a_peer_is_not_mapped_from_there() {
     });
 }
 
+/// A device of the program's may write pinned memory by itself, so it must not go away.
+#[test]
+fn what_is_pinned_to_the_host_stays_there_and_a_card_that_cannot_map_it_is_told() {
+    within(LIMIT, "pinned", || {
+        let folder = TempDir::new();
+        let server = serve(config(&folder, 0));
+        let space = builder([place_by_messages(&server)]).build().unwrap();
+        let mut data = space.alloc::<u64>(4 * PAGE).unwrap();
+        data.fill(1);
+        space.pin(&data, MemoryId::HOST).unwrap();
+        let refused = space.kernel("farside.increment").call(Write(&mut data));
+        let Err(Error::Kernel(KernelError::Fault { reason, .. })) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(reason, CancelReason::PinnedElsewhere);
+        let located = space.locate(&data).unwrap();
+        assert!(located.iter().all(|part| part.owner == Some(MemoryId::HOST)), "{located:?}");
+        assert!(data.iter().all(|&word| word == 1));
+        space.unpin(&data).unwrap();
+        space.kernel("farside.increment").call(Write(&mut data)).unwrap();
+        assert!(data.iter().all(|&word| word == 2));
+        space.check().unwrap();
+    });
+}
+
 /// Waits until a card works, or does not.
 #[track_caller]
 fn await_card(space: &Space, card: CardId, works: bool) {
@@ -399,5 +428,203 @@ fn a_card_process_that_dies_or_stands_still_harms_nothing_else() {
             assert_eq!(again.check(), 0);
             space.check().unwrap();
         }
+    });
+}
+
+#[test]
+fn a_program_that_is_killed_leaves_functions_that_are_free_and_quiet() {
+    const NAME: &str = "a_program_that_is_killed_leaves_functions_that_are_free_and_quiet";
+    if let Some(role) = role() {
+        let folders = role.split(' ').map(|folder| CardPlace::Messages(folder.into()));
+        let space = builder(folders).build().unwrap();
+        let mut exercise = Exercise::new(&space, 80);
+        exercise.run(CardId(0), CardId(1)).unwrap();
+        println!("it works");
+        loop {
+            exercise.run(CardId(0), CardId(1)).unwrap();
+        }
+    }
+    within(LIMIT, NAME, || {
+        let folder = TempDir::new();
+        let servers = [serve(config(&folder, 0)), serve(config(&folder, 1))];
+        let folders = servers.each_ref().map(|server| server.config().folder.clone());
+        let role = format!("{} {}", folders[0].display(), folders[1].display());
+        let mut rng = Prng::new(3);
+        for _ in 0..8 {
+            let mut program = Program::start(NAME, &role);
+            program.await_line("it works");
+            std::thread::sleep(Duration::from_micros(rng.below(50_000)));
+            program.kill();
+            for folder in &folders {
+                await_status(folder, |status| {
+                    status.functions.iter().all(|f| f.user.is_none() && f.hung_threads == 0)
+                });
+            }
+        }
+        let next = builder(servers.iter().map(place_by_messages)).build().unwrap();
+        let mut exercise = Exercise::new(&next, 80);
+        exercise.run(CardId(1), CardId(0)).unwrap();
+        assert_eq!(exercise.check(), 0);
+    });
+}
+
+/// A space on a card that reaches out, and on an honest one, which has to work all the while.
+fn beside_an_intruder(floods: bool, body: impl FnOnce(&Space, &Intruder)) {
+    let folder = TempDir::new();
+    let servers = [serve(config(&folder, 0)), serve(config(&folder, 1))];
+    let real = servers[0].config().folder.join("fn0.sock");
+    let intruder = Intruder::start(folder.join("intruder.sock"), real, floods);
+    let space = builder([intruder.place(), place(&servers[1])]).build().unwrap();
+    body(&space, &intruder);
+    let mut data = space.alloc::<u64>(40 * PAGE).unwrap();
+    data.fill(1);
+    space.kernel("farside.increment").on(CardId(1)).call(Write(&mut data)).unwrap();
+    assert!(data.iter().all(|&word| word == 2));
+}
+
+#[test]
+fn invariant_44_a_card_that_asks_for_memory_that_was_never_shared_gets_none() {
+    within(LIMIT, "an intruder", || {
+        beside_an_intruder(false, |space, intruder| {
+            for _ in 0..3 {
+                let mut exercise = Exercise::new(space, 80);
+                exercise.run(CardId(0), CardId(1)).unwrap();
+                assert_eq!(exercise.check(), 0);
+            }
+            let asked = intruder.asked();
+            let granted: Vec<_> =
+                asked.iter().filter(|asked| asked.granted == Some(true)).collect();
+            // What was shared is granted: the asking itself works.
+            assert!(granted.iter().any(|asked| asked.is_shared), "nothing is granted at all");
+            assert!(granted.iter().all(|asked| asked.is_shared), "{granted:?}");
+            let refused = asked.len() - granted.len();
+            assert!(refused > 50, "only {refused} of {} were refused", asked.len());
+            space.check().unwrap();
+        });
+    });
+}
+
+#[test]
+fn invariant_44_interrupts_without_end_harm_that_card_alone() {
+    within(LIMIT, "a flood of interrupts", || {
+        beside_an_intruder(true, |space, _| {
+            let end = Instant::now() + Duration::from_secs(5);
+            while Instant::now() < end {
+                let mut data = space.alloc::<u64>(4 * PAGE).unwrap();
+                let kernel = space.kernel("farside.increment").on(CardId(0));
+                // It is given up now and then, and comes back.
+                let _ = kernel.time_limit(Duration::from_millis(500)).call(Write(&mut data));
+                let kernel = space.kernel("farside.sum").on(CardId(1));
+                let other = space.alloc::<u64>(4 * PAGE).unwrap();
+                assert_eq!(kernel.call(Read(&other)).unwrap(), 0);
+            }
+        });
+    });
+}
+
+/// Passes on so many answers of a card, then lies about one.
+fn lie_after(mut left: u32, fate: Fate) -> Lies {
+    let answers = Box::new(move |_: &mut Answer<'_>| {
+        left = left.wrapping_sub(1);
+        if left == 0 { fate } else { Fate::Pass }
+    });
+    Lies { answers, rings: None }
+}
+
+#[test]
+fn invariant_44_messages_that_lie_are_errors_in_time() {
+    const TIME: Duration = Duration::from_secs(15);
+    within(2 * LIMIT, "lies", || {
+        let folder = TempDir::new();
+        let servers = [serve(config(&folder, 0)), serve(config(&folder, 1))];
+        let real = servers[0].config().folder.join("fn0.sock");
+        let huge = Fate::Sized(u32::MAX);
+        let fates = [Fate::End, Fate::Silence, Fate::Half(7), Fate::Sized(3), huge, Fate::Flood];
+        let cases = fates.into_iter().flat_map(|fate| [(fate, 3), (fate, 60)]);
+        for (number, (fate, after)) in cases.enumerate() {
+            let socket = folder.join(&format!("liar{number}.sock"));
+            let liar = HostileCard::start(socket, real.clone(), move || lie_after(after, fate));
+            let begun = Instant::now();
+            let opened = builder([liar.place_by_messages(), place(&servers[1])])
+                .tune(|config| {
+                    config.limits.drain = Span::from_millis(200);
+                    config.limits.copy = Span::from_millis(300);
+                })
+                .build();
+            assert!(begun.elapsed() < TIME, "{fate:?}: {:?}", begun.elapsed());
+            let Ok(space) = opened else { continue };
+            for _ in 0..2 {
+                let mut data = space.alloc::<u64>(100 * PAGE).unwrap();
+                data.fill(1);
+                let begun = Instant::now();
+                let kernel = space.kernel("farside.increment").on(CardId(0));
+                let _ = kernel.time_limit(Duration::from_millis(500)).call(Write(&mut data));
+                assert!(begun.elapsed() < TIME, "{fate:?}, {after}: {:?}", begun.elapsed());
+                let mut data = space.alloc::<u64>(4 * PAGE).unwrap();
+                data.fill(1);
+                space.kernel("farside.increment").on(CardId(1)).call(Write(&mut data)).unwrap();
+                assert!(data.iter().all(|&word| word == 2), "{fate:?} after {after}");
+            }
+        }
+    });
+}
+
+#[test]
+fn spaces_and_connections_that_come_and_go_leave_nothing_behind() {
+    const NAME: &str = "spaces_and_connections_that_come_and_go_leave_nothing_behind";
+    serve_if_asked(|config| config);
+    within(LIMIT, NAME, || {
+        let folder = TempDir::new();
+        let cards = [0, 1].map(|card| CardProcess::start(NAME, &config(&folder, card)));
+        let relay = TcpRelay::start(cards[0].folder());
+        let pids = [std::process::id(), cards[0].pid(), cards[1].pid()];
+        let round = || {
+            let space = builder([relay.place(), cards[1].place_by_messages()]).build().unwrap();
+            let mut exercise = Exercise::new(&space, 80);
+            exercise.run(CardId(0), CardId(1)).unwrap();
+            // A connection that is lost and made again, in the same space.
+            relay.cut_after(1 << 10);
+            while exercise.run(CardId(0), CardId(1)).is_ok() {}
+            relay.mend();
+            await_card(&space, CardId(0), true);
+            exercise.check();
+            drop(exercise);
+            drop(space);
+            for card in &cards {
+                card.await_status(|status| status.functions.iter().all(|f| f.user.is_none()));
+            }
+        };
+        round();
+        let before = pids.map(Census::at_rest);
+        (0..6).for_each(|_| round());
+        for (pid, before) in pids.into_iter().zip(before) {
+            before.await_at_most(pid, "after many spaces and connections");
+        }
+    });
+}
+
+#[test]
+fn a_card_that_cannot_be_dialled_says_why() {
+    within(LIMIT, "dialling", || {
+        let folder = TempDir::new();
+        let server = serve(CardConfig { functions: 1, ..config(&folder, 0) });
+        let relay = TcpRelay::start(&server.config().folder);
+        let says = |place: CardPlace| builder([place]).build().unwrap_err().to_string();
+        let in_use = builder([relay.place()]).build().unwrap();
+        let busy = says(relay.place());
+        assert!(busy.contains("tcp 127.0.0.1"), "{busy}");
+        drop(in_use);
+        let nobody = Dialled::new("lab 7", || Err(io::ErrorKind::ConnectionRefused.into()));
+        let absent = says(CardPlace::Stream(nobody));
+        assert!(absent.contains("lab 7"), "{absent}");
+        let refused = Dialled::new("lab 8", || Err(io::Error::from_raw_os_error(libc::EACCES)));
+        let refused = says(CardPlace::Stream(refused));
+        assert!(refused.contains("lab 8") && refused.contains("denied"), "{refused}");
+        let wrong = Dialled::new("lab 9", || Err(io::Error::other("the certificate has expired")));
+        let wrong = says(CardPlace::Stream(wrong));
+        assert!(wrong.contains("the certificate has expired"), "{wrong}");
+        let folder = CardPlace::Messages(folder.join("nothing here"));
+        let absent = says(folder);
+        assert!(absent.contains("messages:") && absent.contains("nothing here"), "{absent}");
     });
 }

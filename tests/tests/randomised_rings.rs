@@ -12,7 +12,7 @@ use harness::{Hostility, Setup, run_episode, run_level};
 /// Seeds of one level of hostility: each scheme with each way to reach a card.
 const SEEDS: u64 = Setup::ROUND;
 
-/// Steps of one seed: three levels x 18 seeds x 10,000 steps are 540,000.
+/// Steps of one seed: four levels x 18 seeds x 10,000 steps are 720,000.
 const STEPS: u64 = 10_000;
 
 fn run(level: &str, hostility: &Hostility, first_seed: u64) {
@@ -33,6 +33,13 @@ fn a_machine_that_reorders_with_rings() {
 #[test]
 fn a_machine_with_rings_that_breaks() {
     run("breaking", &Hostility::breaking(), 12_000);
+}
+
+/// Its cards refuse commands often, and nothing else goes wrong.
+#[test]
+fn a_machine_with_rings_that_refuses() {
+    let hostility = Hostility { ring_failure: 40, ..Hostility::reordering() };
+    run("refusing", &hostility, 14_000);
 }
 
 #[test]

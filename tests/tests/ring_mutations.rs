@@ -1,6 +1,7 @@
 //! Negative controls of the runs with rings: each broken rule of the ring protocol must be seen by the
 //! harness within a bounded number of runs.
 
+use farside_svm::Mutation;
 use harness::{Hostility, RingMutation, Setup, run_episode};
 
 /// Runs that a mutation may survive.
@@ -45,4 +46,15 @@ fn control_nothing_is_caught_where_nothing_is_broken() {
             panic!("{failure}");
         }
     }
+}
+
+/// Cards that only refuse commands: a refused one that is taken for done is noticed.
+#[test]
+fn control_a_refused_unmap_that_is_believed_is_noticed() {
+    let rule = Mutation::LeaveUnconfirmed;
+    let hostility = Hostility { ring_failure: 40, ..Hostility::none() };
+    harness::must_be_caught(rule, 36, 10_000, |run| Setup {
+        mutation: Some(rule),
+        ..Setup::random_rings(13_000 + run, hostility.clone())
+    });
 }

@@ -86,6 +86,11 @@ pub fn fault_of(card: CardId, id: FaultId) -> FaultId {
     crate::ring_card::fault_of(card, id)
 }
 
+/// The number that its card has given a fault.
+pub fn fault_on_card(id: FaultId) -> FaultId {
+    crate::ring_card::fault_on_card(id)
+}
+
 /// Something that a card has said.
 #[derive(Debug)]
 pub enum Said {

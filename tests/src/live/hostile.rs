@@ -216,6 +216,11 @@ impl HostileCard {
     pub fn place(&self) -> CardPlace {
         CardPlace::Socket(self.socket.clone())
     }
+
+    /// The same, of which no memory and no descriptor is shared.
+    pub fn place_by_messages(&self) -> CardPlace {
+        CardPlace::Messages(self.socket.clone())
+    }
 }
 
 impl Drop for HostileCard {

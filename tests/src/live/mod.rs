@@ -9,6 +9,7 @@
 mod child;
 mod control;
 pub mod hostile;
+pub mod intruder;
 pub mod nth_call;
 mod race;
 pub mod served;

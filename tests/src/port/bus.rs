@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use farside_card::interface::{
     CommandEntry, ENTRY_BYTES, EXTENT_BYTES, Entry, Extent, ExtentArg, FaultArg, Operation,
-    RingHeader, RingKind, entry_from_bytes, register, ring_bytes,
+    RingHeader, RingKind, entry_from_bytes, entry_to_bytes, register, ring_bytes,
 };
 use farside_card::{Bus, BusError};
 use farside_linux::shared::SharedMemory;
-use farside_types::{FaultId, Rights};
+use farside_types::{FaultId, PageNo, Rights};
 
 use super::mutation::{Broken, RingMutation};
 
@@ -20,8 +20,42 @@ pub(super) enum Taken {
     Protect(Vec<Extent>, Rights),
     Unmap(Vec<Extent>),
     Answers(Vec<FaultId>),
+    /// One of these, which the function was made to refuse.
+    Refused(Box<Taken>),
     Other,
     Nonsense(Entry),
+}
+
+/// A command that the card refuses when it comes to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Refusal {
+    /// By its first page.
+    Map(PageNo),
+    Protect(PageNo),
+    Unmap(PageNo),
+    /// By its first fault, as the card calls it.
+    Answers(FaultId),
+}
+
+impl Taken {
+    /// What it would be refused as.
+    fn refusal(&self) -> Option<Refusal> {
+        let first = |extents: &[Extent]| extents.first().map(|extent| PageNo(extent.page));
+        match self {
+            Taken::Map(extents, _) => first(extents).map(Refusal::Map),
+            Taken::Protect(extents, _) => first(extents).map(Refusal::Protect),
+            Taken::Unmap(extents) => first(extents).map(Refusal::Unmap),
+            Taken::Answers(ids) => ids.first().copied().map(Refusal::Answers),
+            Taken::Refused(_) | Taken::Other | Taken::Nonsense(_) => None,
+        }
+    }
+}
+
+/// The entry as one of an operation that no card knows: it is refused, under its own tag.
+fn unknown(entry: &Entry) -> Entry {
+    let mut entry = *entry;
+    entry[1] |= 0xffff;
+    entry
 }
 
 /// See the module.
@@ -34,6 +68,10 @@ pub(super) struct FarBus {
     /// Other bus addresses that can be reached. Their bytes are the harness's.
     pub(super) windows: Vec<Range<u64>>,
     pub(super) taken: Vec<Taken>,
+    /// What is to be refused.
+    pub(super) refusals: Vec<Refusal>,
+    /// Something was, in this life.
+    pub(super) has_refused: bool,
     pub(super) interrupt: bool,
     pub(super) broken: Broken,
     /// Entries that are written late.
@@ -50,6 +88,8 @@ impl FarBus {
     pub(super) fn share(&mut self, bus: u64, memory: SharedMemory) {
         self.memory = Some((bus, memory));
         self.held.clear();
+        self.refusals.clear();
+        self.has_refused = false;
     }
 
     /// Notes where the command ring is.
@@ -151,7 +191,16 @@ impl Bus for FarBus {
         self.get(address, into)?;
         if self.is_command(address, into.len()) {
             if let Ok(bytes) = (&*into).try_into() {
-                let taken = self.note(&entry_from_bytes(bytes));
+                let entry = entry_from_bytes(bytes);
+                let mut taken = self.note(&entry);
+                let refusal = taken.refusal();
+                let meant = self.refusals.iter().position(|&meant| Some(meant) == refusal);
+                if let Some(at) = meant {
+                    self.refusals.swap_remove(at);
+                    self.has_refused = true;
+                    into.copy_from_slice(&entry_to_bytes(&unknown(&entry)));
+                    taken = Taken::Refused(Box::new(taken));
+                }
                 self.taken.push(taken);
             }
         }

@@ -4,7 +4,7 @@ use farside_card::interface::{Extent, Status};
 use farside_card::{Action, Answer, JobEnd, Location, MappedRun, Outcome};
 use farside_live::harness::{ASID, fault_of};
 use farside_svm::RingOp;
-use farside_types::{CardId, JobId, PageNo, Rights};
+use farside_types::{CardId, JobId, PageNo, PageRange, Rights};
 
 use super::bus::Taken;
 use super::mutation::RingMutation;
@@ -48,10 +48,42 @@ impl Machine {
                 }
                 Ok(())
             }
+            Taken::Refused(command) => {
+                self.refused(card, &command);
+                Ok(())
+            }
             Taken::Other => Ok(()),
             Taken::Nonsense(entry) => {
                 Err(Violation(format!("{card} was given an entry that makes no sense: {entry:x?}")))
             }
+        }
+    }
+
+    /// The function refuses a command, and says so by its completion.
+    fn refused(&mut self, card: CardId, command: &Taken) {
+        self.say('!', format!("{card} refuses {command:x?}"));
+        self.note_failure(&[]);
+        let extents = match command {
+            Taken::Map(extents, _) => {
+                self.card_mut(card).not_mapped.extend(pages_of(extents));
+                extents.as_slice()
+            }
+            Taken::Protect(extents, _) | Taken::Unmap(extents) => {
+                self.card_mut(card).doubtful = true;
+                extents.as_slice()
+            }
+            Taken::Answers(ids) => {
+                for &id in ids {
+                    let fault = self.faults.get_mut(&fault_of(card, id));
+                    fault.into_iter().for_each(|fault| fault.answered = false);
+                }
+                self.card_mut(card).answers_refused = true;
+                &[]
+            }
+            _ => &[],
+        };
+        for page in pages_of(extents) {
+            self.facts.each(PageRange::page(page), |facts| facts.failed = true);
         }
     }
 
@@ -101,6 +133,7 @@ impl Machine {
                 "{card} maps {page} to {frame:?} of {memory}, where {holder:?} is"
             );
             let entry = Translation { memory, frame, rights, generation };
+            self.card_mut(card).not_mapped.remove(&page);
             if let Some(former) = self.card_mut(card).tlb.insert(page, entry) {
                 self.removed(card, page, former);
             }

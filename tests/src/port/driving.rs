@@ -1,10 +1,11 @@
 //! The driver's end: its commands go into the ring, what the card says goes to it.
 
-use farside_live::harness::Said;
-use farside_svm::{RingOp, Step as Ordered, TransferOp};
+use farside_live::harness::{Said, fault_on_card};
+use farside_svm::{RingOp, Step as Ordered, TransferOp, Wait};
 use farside_types::{CardId, JobId};
 
 use super::Step;
+use super::bus::Refusal;
 use super::far::KERNEL;
 use super::mutation::RingMutation;
 use crate::card::Queued;
@@ -21,10 +22,33 @@ impl Machine {
         };
         let started = self.port(card).is_some_and(|port| port.driver.submit(&step, KERNEL));
         if started {
+            self.may_refuse(card, &step);
             self.card_mut(card).ring.push_back(Queued { step, generation, refused: None });
         } else {
             let at = self.soon();
             self.complete(&step.header, at, Ok(()));
+        }
+    }
+
+    /// The card refuses a command by chance when it comes to it. One that it may not refuse, because
+    /// nobody waits for its answer before what comes next, it carries out.
+    fn may_refuse(&mut self, card: CardId, step: &Ordered<RingOp>) {
+        let awaited = step.header.wait == Wait::Awaited;
+        let page = step.op.runs().first().map(|run| run.page);
+        let refusal = match &step.op {
+            RingOp::Map { .. } => page.map(Refusal::Map),
+            RingOp::Protect { .. } if awaited => page.map(Refusal::Protect),
+            RingOp::Unmap { .. } if awaited => page.map(Refusal::Unmap),
+            RingOp::Resume { faults } | RingOp::Cancel { faults, .. } => {
+                faults.first().map(|&fault| Refusal::Answers(fault_on_card(fault)))
+            }
+            _ => None,
+        };
+        let Some(refusal) = refusal else { return };
+        if self.ring_command_fails(card).is_some() {
+            if let Some(port) = self.port(card) {
+                port.far().bus.refusals.push(refusal);
+            }
         }
     }
 

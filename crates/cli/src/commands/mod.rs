@@ -27,6 +27,7 @@ mod text;
 mod watch;
 mod which_cards;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -46,7 +47,7 @@ struct Cli {
 const AFTER_HELP: &str = "\
 Examples:
   farside doctor                what this machine has, and what to do
-  farside demo                  search, PageRank and a pointer chase on two cards
+  farside demo                  graph searches and a pointer chase on two cards
   farside demo --cards 4 --input roads.mtx
   farside bench                 the promised numbers, measured here
   farside card serve /tmp/card0 serve a card to other programs, as a process
@@ -59,8 +60,8 @@ Examples:
   farside reproduce grit        a paper's experiments, its numbers beside ours
   farside schemes               placement schemes, their parameters, modifiers
 
-Exit codes: 0 done, 1 it did not work, 2 the command line or an input cannot be used,
-3 a result differs from the plain host run.";
+Exit codes: 0 done, 1 it did not work, 2 the command line or an input cannot
+be used, 3 a result differs from the plain host run.";
 
 #[derive(Subcommand, Debug)]
 enum Command {
@@ -79,7 +80,7 @@ enum Command {
 
 /// Does what the command line says.
 pub(crate) fn run() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = Cli::try_parse().unwrap_or_else(|error| refuse(&error)).command;
     // Who comes and goes is the business of a process that serves.
     let serves = matches!(command, Command::Card(_));
     log::init(if serves { tracing::Level::INFO } else { tracing::Level::WARN });
@@ -106,9 +107,38 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
+/// Ends with what is wrong with the command line, or with the help that was asked for.
+fn refuse(error: &clap::Error) -> ! {
+    if !(error.use_stderr() && std::io::stderr().is_terminal()) {
+        error.exit();
+    }
+    let Some(text) = fitted(&error.render().to_string()) else { error.exit() };
+    eprint!("{text}");
+    std::process::exit(error.exit_code());
+}
+
+/// Text in lines that fit a screen, if it has others: clap leaves those of an error as they come.
+fn fitted(text: &str) -> Option<String> {
+    let is_long = text.lines().any(|line| line.chars().count() > text::WIDTH);
+    is_long.then(|| text.lines().map(|line| text::paragraph("", line)).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+
+    #[test]
+    fn errors_of_the_command_line_fit_a_screen() {
+        let command = super::Cli::command();
+        let long = ["farside", "demo", "--cards", "/a-folder/that/is/not/there/cards.list"];
+        let text = command.clone().try_get_matches_from(long).unwrap_err().render().to_string();
+        let fitted = super::fitted(&text).expect("a line of it is too long");
+        assert!(fitted.lines().all(|line| line.chars().count() <= 80), "{fitted}");
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&fitted), words(&text));
+        let short = command.try_get_matches_from(["farside", "dmo"]).unwrap_err();
+        assert_eq!(super::fitted(&short.render().to_string()), None);
+    }
 
     #[test]
     fn the_command_line_is_well_formed() {

@@ -40,7 +40,7 @@ pub use place::connect;
 pub use place::{CardPlace, PlaceError};
 pub(crate) use receive::Received;
 #[cfg(feature = "harness")]
-pub(crate) use receive::fault_of;
+pub(crate) use receive::{fault_of, fault_on_card};
 pub use transport::TransportError;
 use transport::read_u32;
 pub use transport::{DmaPiece, Transport, Watch};

@@ -39,7 +39,7 @@ pub(crate) fn fault_of(card: CardId, id: FaultId) -> FaultId {
 }
 
 /// The name of a fault on its card.
-pub(super) fn fault_on_card(id: FaultId) -> FaultId {
+pub(crate) fn fault_on_card(id: FaultId) -> FaultId {
     FaultId(id.0 & ((1 << ID_BITS) - 1))
 }
 

@@ -184,3 +184,68 @@ impl Transport for VfioUser {
     // The function is stopped by its server when the connection ends.
     fn stop(&self) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use farside_softcard::serve::{CardConfig, CardServer, socket_name};
+
+    use super::*;
+
+    /// How long something may take that takes no time.
+    const SOON: Duration = Duration::from_secs(5);
+
+    /// A card whose doorbell is full, and made to wait for whoever empties it: nobody.
+    fn full() -> (CardServer, Arc<VfioUser>) {
+        let name = format!("fb{}-{:?}", std::process::id(), std::thread::current().id());
+        let folder = std::env::temp_dir().join(name.replace(['(', ')'], ""));
+        let server = CardServer::start(CardConfig { functions: 1, ..CardConfig::new(&folder) });
+        let server = server.expect("a card is served");
+        let card = VfioUser::connect(&folder.join(socket_name(0))).expect("it can be used");
+        rustix::io::write(&card.doorbell, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+        rustix::io::ioctl_fionbio(&card.doorbell, false).unwrap();
+        (server, Arc::new(card))
+    }
+
+    /// Whether `body` ends in time, beside this.
+    fn ends(body: impl FnOnce() + Send + 'static) -> std::sync::mpsc::Receiver<()> {
+        let (done, is_done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            body();
+            let _ = done.send(());
+        });
+        is_done
+    }
+
+    #[test]
+    fn ringing_a_doorbell_that_is_full_waits_for_nobody() {
+        let (server, card) = full();
+        let rings = Arc::clone(&card);
+        let rung = ends(move || assert!(rings.ring_doorbell()));
+        assert!(rung.recv_timeout(SOON).is_ok(), "it waits for the card");
+        let _ = std::fs::remove_dir_all(&server.config().folder);
+    }
+
+    #[test]
+    fn a_ring_that_waits_all_the_same_is_freed_and_says_that_the_card_lies() {
+        let (server, card) = full();
+        // It was filled between the look at it and the ring.
+        let rings = Arc::clone(&card);
+        let rung = ends(move || {
+            rings.rings.fetch_add(1, Ordering::SeqCst);
+            let _ = rustix::io::write(&rings.doorbell, &1u64.to_ne_bytes());
+            rings.rings.fetch_add(1, Ordering::SeqCst);
+        });
+        // The second look that finds the same ring frees it, and not a ring that has just begun.
+        let end = Instant::now() + SOON;
+        while rung.recv_timeout(Duration::from_millis(10)).is_err() {
+            assert!(Instant::now() < end, "it waits for the card");
+            card.free_doorbell();
+        }
+        rustix::io::ioctl_fionbio(&card.doorbell, true).unwrap();
+        assert!(!card.ring_doorbell(), "nobody is told that the card made it wait");
+        assert!(card.ring_doorbell(), "it is told once");
+        let _ = std::fs::remove_dir_all(&server.config().folder);
+    }
+}

@@ -2,8 +2,8 @@
 //!
 //! A client has it in its hands what its worker says, and how often one begins and ends. So a worker
 //! writes into a pipe, and the lease's process passes on what the function has left of its allowance;
-//! the rest is counted and left out. Writing into a full pipe does not wait: then the worker's words
-//! are lost.
+//! the rest is left out, and counted in a line where there is room for one. Writing into a full pipe does
+//! not wait: then the worker's words are lost.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -133,3 +133,38 @@ impl Capabilities {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_that_shares_no_memory_is_reached_by_its_own_page_dma_alone() {
+        let (plain, secluded, dma) = (CardId(0), CardId(1), CardId(2));
+        let mut table = Capabilities::embedded(3);
+        table.dma_reaches[2] = table.maps[3];
+        table.dma_from_pages = 64;
+        table.seclude(secluded);
+        let (host, own) = (MemoryId::HOST, secluded.memory());
+        for pages in [1, 64, 1000] {
+            let way = |from: MemoryId, to: MemoryId| table.transport(from, to, pages);
+            let by_itself = Transport::Direct(Mover::CardDma(secluded));
+            assert_eq!((way(host, own), way(own, host)), (by_itself, by_itself));
+            let (out, into) = (Mover::CardDma(secluded), Mover::HostCpu);
+            assert_eq!(way(own, plain.memory()), Transport::Bounce(out, into));
+            assert_eq!(way(dma.memory(), own), Transport::Bounce(into, out));
+            // The others are as they were.
+            let others = way(host, plain.memory());
+            assert_eq!(others, Transport::Direct(Mover::HostCpu));
+        }
+        assert_eq!(table.filler(own), Mover::CardDma(secluded));
+        for memory in [host, plain.memory(), dma.memory()] {
+            assert!(!table.can_map(secluded.agent(), memory));
+        }
+        for agent in [AgentId::CPU, plain.agent(), dma.agent()] {
+            assert!(!table.can_map(agent, own));
+        }
+        assert!(table.can_map(secluded.agent(), own));
+        assert!(table.can_map(plain.agent(), dma.memory()));
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 
-use farside_types::PAGE_SIZE;
+use farside_types::{MAX_CARDS, PAGE_SIZE};
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 
@@ -56,6 +56,10 @@ fn shown(
     let (mut pages, mut last_gpu) = (BTreeSet::new(), 0);
     each(reader, &[GPU, LINE, COUNT], at, |columns, row| {
         let number = |which| columns.number(which, row);
+        if number(GPU) >= MAX_CARDS as u64 {
+            let what = format!("{} cannot be: it is 0 to 15", number(GPU));
+            return Err(damaged(Place { column: "gpu", ..at.get() }, what));
+        }
         last_gpu = last_gpu.max(number(GPU));
         let lines = count(number(COUNT)).unwrap_or(1);
         let end = number(LINE).checked_add(u64::from(lines)).and_then(|end| {

@@ -77,6 +77,7 @@ fn what_cannot_be_is_named_with_its_file_and_its_column() {
         ("bad-null", &["row group 0, row 77, column sequence", "no value"]),
         ("bad-negative", &["row group 0, row 5, column gpu", "negative"]),
         ("bad-large", &["row group 0, row 9, column sequence", "1099511627776"]),
+        ("bad-gpus", &["row group 0, row 11, column gpu", "300", "0 to 15"]),
     ] {
         let error = open(name).unwrap_err().to_string();
         assert!(error.starts_with(&path(name).display().to_string()), "{error}");
