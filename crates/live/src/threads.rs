@@ -19,7 +19,7 @@ use crate::runtime::rings::RingsSleep;
 use crate::watchdog::Watchdog;
 use farside_linux::signals::{BlockedSignals, block_for_whole_thread};
 use farside_linux::uffd::Fault;
-use farside_softcard::Backplane;
+use farside_softcard::Embedder;
 
 /// Faults read at once.
 const FAULTS: usize = 64;
@@ -48,9 +48,9 @@ impl Machine {
         let body = move || read_faults(&reader, sources);
         machine.reader = Some(builder.spawn(body).map_err(LiveError::Thread)?);
         machine.watchdog = Some(Watchdog::start(&runtime)?);
-        let plane: Arc<dyn Backplane> = Arc::clone(&runtime) as _;
+        let embedder: Arc<dyn Embedder> = Arc::clone(&runtime) as _;
         for card in runtime.cards_in_program() {
-            card.start(&plane, pes).map_err(LiveError::Thread)?;
+            card.start(&embedder, pes).map_err(LiveError::Thread)?;
         }
         Ok(machine)
     }

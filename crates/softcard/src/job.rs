@@ -8,7 +8,7 @@ use farside_card::interface::KernelArg;
 use farside_types::Time;
 use farside_types::{Access, Asid, CardId, JobId, PeId};
 
-use crate::card::{Backplane, SoftCard};
+use crate::card::{Embedder, SoftCard};
 use crate::error::KernelError;
 use crate::kernel::KernelContext;
 use crate::kernels::KernelArgs;
@@ -342,7 +342,7 @@ impl Job {
     /// It does not stop. Its result is an error, another thread takes the place of its processing
     /// element, and what it holds is never given to anybody else. Says whether it holds memory;
     /// `None` if it has ended or never begun.
-    pub fn give_up(&self, plane: &Arc<dyn Backplane>, card: &Arc<SoftCard>) -> Option<bool> {
+    pub fn give_up(&self, embedder: &Arc<dyn Embedder>, card: &Arc<SoftCard>) -> Option<bool> {
         let model = lock(&card.model);
         let mut state = lock(&self.state);
         let pe = state.pe.filter(|_| state.result.is_none())?;
@@ -354,8 +354,8 @@ impl Job {
         let thread = state.thread;
         drop(state);
         tracing::error!(job = ?self, holds, "a kernel hangs; its processing element is given up");
-        card.replace(plane, thread);
-        plane.job_given_up(card, self, holds);
+        card.replace(embedder, thread);
+        embedder.job_given_up(card, self, holds);
         self.done.store(true, Ordering::SeqCst);
         self.gate.notify();
         Some(holds)
@@ -382,12 +382,12 @@ impl Job {
     /// who wait.
     pub fn end_with(
         &self,
-        plane: &dyn Backplane,
+        embedder: &dyn Embedder,
         card: &SoftCard,
         result: Result<(), KernelError>,
     ) {
         lock(&self.state).result.get_or_insert(result);
-        plane.job_over(card, self);
+        embedder.job_over(card, self);
         self.done.store(true, Ordering::SeqCst);
         self.gate.notify();
     }

@@ -14,7 +14,7 @@ use bytemuck::Pod;
 use farside_card::{AcquireError, Grant, Need, Outcome, RaiseError, Raised};
 use farside_types::{Access, CardId, PAGE_SIZE, PageNo, PageRange, PeId, VirtAddr};
 
-use crate::card::{Backplane, SoftCard};
+use crate::card::{Embedder, SoftCard};
 use crate::error::KernelError;
 use crate::job::{Job, Lent, Use};
 use crate::record::{Recorder, Running, Taken};
@@ -26,7 +26,7 @@ use farside_linux::lock::lock;
 #[derive(Debug)]
 pub struct KernelContext {
     card: Arc<SoftCard>,
-    plane: Arc<dyn Backplane>,
+    embedder: Arc<dyn Embedder>,
     job: Arc<Job>,
     pe: PeId,
     /// The grant that served the last word: the first to be tried for the next.
@@ -38,12 +38,12 @@ pub struct KernelContext {
 impl KernelContext {
     pub(crate) fn new(
         card: Arc<SoftCard>,
-        plane: Arc<dyn Backplane>,
+        embedder: Arc<dyn Embedder>,
         job: Arc<Job>,
         pe: PeId,
     ) -> Self {
-        let recorder = plane.recorder();
-        KernelContext { card, plane, job, pe, last_grant: 0, recorder }
+        let recorder = embedder.recorder();
+        KernelContext { card, embedder, job, pe, last_grant: 0, recorder }
     }
 
     fn running(&self) -> Running {
@@ -142,7 +142,7 @@ impl KernelContext {
         self.record(wants.iter().map(|want| (VirtAddr(want.start), want.bytes, want.access)));
         let grant = self.acquire(&needs)?;
         let held = Held { context: self, grant: &grant };
-        let mut runs = Runs::new(held.context.plane.as_ref(), &grant);
+        let mut runs = Runs::new(held.context.embedder.as_ref(), &grant);
         let value = body(request.views(&mut runs));
         drop(held);
         Ok(value)
@@ -221,7 +221,7 @@ impl KernelContext {
         // not run under the card's lock, on which the whole machine would then wait.
         let grant = self.acquire(&[(PageRange::page(at.page()), Access::Write)])?;
         let held = Held { context: self, grant: &grant };
-        let base = held.context.plane.pointer(grant.runs[0].location, 1);
+        let base = held.context.embedder.pointer(grant.runs[0].location, 1);
         // SAFETY: the word lies within the page (spans are aligned), which is in flight until
         // `held` is dropped; all who touch it do so atomically, because it was lent as atomics.
         let value = body(unsafe { byte_at(base, at.page_offset()).cast::<W>().as_ref() });
@@ -272,7 +272,7 @@ impl KernelContext {
                 return Err(stop);
             }
             if let Some(location) = model.access(self.pe, self.job.asid, at.page(), access) {
-                let base = self.plane.pointer(location, 1);
+                let base = self.embedder.pointer(location, 1);
                 // The card's lock keeps every invalidation out until the word is done.
                 // SAFETY: the access lies within the page.
                 return Ok(body(unsafe { byte_at(base, at.page_offset()) }, word));
@@ -280,7 +280,7 @@ impl KernelContext {
         }
         let grant = self.fault(Need::Page(at.page(), access))?;
         let held = Held { context: self, grant: &grant };
-        let base = held.context.plane.pointer(grant.runs[0].location, 1);
+        let base = held.context.embedder.pointer(grant.runs[0].location, 1);
         // SAFETY: the access lies within the page, which is in flight until `held` is dropped.
         let value = body(unsafe { byte_at(base, at.page_offset()) }, word);
         drop(held);
@@ -344,7 +344,7 @@ impl KernelContext {
 
     #[cold]
     fn wild(&self, addr: VirtAddr, access: Access) -> KernelError {
-        let hint = self.plane.hint(addr);
+        let hint = self.embedder.hint(addr);
         KernelError::WildAddress { kernel: self.job.name.clone(), addr, access, hint }
     }
 
@@ -369,9 +369,9 @@ impl KernelContext {
     fn fault(&mut self, need: Need) -> Result<Grant, KernelError> {
         loop {
             if self.raise(&need)? {
-                self.plane.raised(&self.card);
+                self.embedder.raised(&self.card);
             }
-            match self.card.await_answer(self.plane.as_ref(), self.pe) {
+            match self.card.await_answer(self.embedder.as_ref(), self.pe) {
                 Outcome::Granted(grant) => return Ok(grant),
                 Outcome::Retry => {}
                 Outcome::Aborted => {
@@ -423,10 +423,10 @@ struct Held<'a> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        let KernelContext { card, plane, .. } = self.context;
+        let KernelContext { card, embedder, .. } = self.context;
         let drained = lock(&card.model).end(self.grant.access);
         if !drained.is_empty() {
-            plane.drained(card, &drained);
+            embedder.drained(card, &drained);
         }
     }
 }

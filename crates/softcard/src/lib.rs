@@ -1,7 +1,7 @@
 //! Software cards: the model of `farside-card` with threads for processing elements, kernels in Rust
 //! and in C, and the server that offers a card to other programs.
 //!
-//! [`SoftCard`] is the card; what it is plugged into is its [`Backplane`]: the runtime of a program,
+//! [`SoftCard`] is the card; what it is plugged into is its [`Embedder`]: the runtime of a program,
 //! or [`serve`], a process of its own. A kernel sees memory through its [`KernelContext`].
 //!
 //! It knows neither the driver nor the runtime: whoever has a software card carries commands out on
@@ -19,7 +19,7 @@ pub mod serve;
 mod span;
 mod view;
 
-pub use card::{Backplane, SoftCard};
+pub use card::{Embedder, SoftCard};
 pub use error::KernelError;
 pub use job::{Granted, Job, KernelBody, Lent, Returned, Stop};
 pub use kernel::KernelContext;

@@ -9,7 +9,7 @@ use bytemuck::Pod;
 use farside_card::{Grant, MappedRun};
 use farside_types::{Access, PAGE_SIZE, VirtAddr};
 
-use crate::card::Backplane;
+use crate::card::Embedder;
 use crate::span::{ReadSpan, WriteSpan};
 
 /// Bytes that a `with` needs.
@@ -32,17 +32,17 @@ pub(crate) fn overlap(wants: &[Want]) -> Option<Want> {
 /// The translated runs of a grant, taken range by range.
 #[derive(Debug)]
 pub struct Runs<'a> {
-    plane: Option<&'a dyn Backplane>,
+    embedder: Option<&'a dyn Embedder>,
     runs: std::slice::Iter<'a, MappedRun>,
 }
 
 impl<'a> Runs<'a> {
-    pub(crate) fn new(plane: &'a dyn Backplane, grant: &'a Grant) -> Runs<'a> {
-        Runs { plane: Some(plane), runs: grant.runs.iter() }
+    pub(crate) fn new(embedder: &'a dyn Embedder, grant: &'a Grant) -> Runs<'a> {
+        Runs { embedder: Some(embedder), runs: grant.runs.iter() }
     }
 
     pub(crate) fn empty() -> Runs<'a> {
-        Runs { plane: None, runs: [].iter() }
+        Runs { embedder: None, runs: [].iter() }
     }
 
     /// Pieces of the next range: `bytes` bytes from `start` on.
@@ -51,10 +51,10 @@ impl<'a> Runs<'a> {
         let mut left = bytes as usize;
         let mut offset = VirtAddr(start).page_offset();
         while left > 0 {
-            let (Some(run), Some(plane)) = (self.runs.next(), self.plane) else {
+            let (Some(run), Some(embedder)) = (self.runs.next(), self.embedder) else {
                 break;
             };
-            let base = plane.pointer(run.location, run.count);
+            let base = embedder.pointer(run.location, run.count);
             let here = (run.count as usize * PAGE_SIZE - offset).min(left);
             // SAFETY: `offset` is less than a page and the run has at least one page.
             pieces.push((unsafe { base.add(offset) }, here));

@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::calls::ConnectError;
 use super::link::{Identity, identify};
 use super::messages::{ByMessages, Dialled};
-use super::transport::Transport;
+use super::transport::{Transport, TransportError};
 use super::vfio_user::VfioUser;
 use crate::error::LiveError;
 
@@ -131,7 +131,12 @@ fn connect_once(
         CardPlace::Vfio(address) => {
             Arc::new(super::vfio::open(address).map_err(|error| LiveError::Vfio { card, error })?)
         }
-        CardPlace::InProgram { .. } => unreachable!("nothing connects to a card in the program"),
+        CardPlace::InProgram { .. } => {
+            let what = "a card in the program is part of it, and nothing connects to it; give the \
+                        place of a card that is served";
+            let error = TransportError::Unfit { what: what.to_owned() };
+            return Err(LiveError::Card { card, error });
+        }
     };
     transport.limit(Some(Instant::now() + SETUP_LIMIT));
     let identity = identify(transport.as_ref()).map_err(|error| LiveError::Card { card, error })?;
@@ -183,6 +188,13 @@ fn no_connection(card: CardId, place: &CardPlace, error: ConnectError) -> LiveEr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_connects_to_a_card_in_the_program() {
+        let place = CardPlace::InProgram { frames: 1 };
+        let error = connect(CardId(3), &place, Duration::ZERO).unwrap_err().to_string();
+        assert!(error.contains("card 3") && error.contains("in the program"), "{error}");
+    }
 
     #[test]
     fn places_are_read_as_they_are_written() {

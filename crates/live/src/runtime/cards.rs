@@ -14,10 +14,10 @@ use crate::error::{LiveError, hint};
 use farside_linux::lock::lock;
 use farside_linux::signals::BlockedSignals;
 use farside_softcard::Recorder;
-use farside_softcard::{Backplane, SoftCard};
+use farside_softcard::{Embedder, SoftCard};
 use farside_softcard::{Job, Stop};
 
-impl Backplane for Runtime {
+impl Embedder for Runtime {
     fn raised(&self, card: &SoftCard) {
         self.serve_faults(card);
     }

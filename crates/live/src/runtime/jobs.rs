@@ -10,7 +10,7 @@ use super::{ASID, Port, Runtime};
 use crate::error::LiveError;
 use farside_linux::lock::lock;
 use farside_linux::signals::BlockedSignals;
-use farside_softcard::Backplane;
+use farside_softcard::Embedder;
 use farside_softcard::{Granted, Job, KernelArgs, KernelBody, Returned, Stop};
 
 impl Runtime {
@@ -139,7 +139,7 @@ impl Runtime {
         if job.stopped().is_none() {
             return self.stop_job(job, Stop::TimedOut);
         }
-        let Some(plane) = self.shared().map(|runtime| runtime as Arc<dyn Backplane>) else {
+        let Some(embedder) = self.shared().map(|runtime| runtime as Arc<dyn Embedder>) else {
             return;
         };
         if job.is_done() {
@@ -147,7 +147,7 @@ impl Runtime {
         }
         match &self.ports[job.card.0 as usize] {
             Port::InProgram(card) => {
-                job.give_up(&plane, card);
+                job.give_up(&embedder, card);
             }
             // The card gives a kernel up by itself. One that says nothing stands still.
             Port::Ring(ring) => self.suspect(ring, "it does not end a job that was aborted"),

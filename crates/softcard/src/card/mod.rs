@@ -3,9 +3,9 @@
 //!
 //! The same card runs in the program, where the runtime carries the driver's commands out on it
 //! directly, and in a process of its own, behind registers and rings. What is around it is its
-//! [`Backplane`].
+//! [`Embedder`].
 
-mod backplane;
+mod embedder;
 mod processing;
 
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ use std::time::Duration;
 use farside_card::{Answer, Card, Geometry, GeometryError, Outcome};
 use farside_types::{CardId, JobId, PeId};
 
-pub use backplane::Backplane;
+pub use embedder::Embedder;
 
 use crate::job::Job;
 use farside_linux::lock::lock;
@@ -119,10 +119,10 @@ impl SoftCard {
     }
 
     /// Waits for the answer to a fault of a processing element.
-    pub fn await_answer(&self, plane: &dyn Backplane, pe: PeId) -> Outcome {
+    pub fn await_answer(&self, embedder: &dyn Embedder, pe: PeId) -> Outcome {
         let slot = &self.answers[pe.0 as usize];
         // Whether that has waited or not: what is left to wait for is waited for here.
-        plane.wait_instead(self, &mut || lock(&slot.outcome).is_some());
+        embedder.wait_instead(self, &mut || lock(&slot.outcome).is_some());
         slot.gate.wait_for(|| lock(&slot.outcome).take())
     }
 

@@ -9,7 +9,7 @@ use std::thread::{JoinHandle, ThreadId};
 use farside_card::PeError;
 use farside_types::PeId;
 
-use super::{Backplane, Queued, SoftCard};
+use super::{Embedder, Queued, SoftCard};
 use crate::error::KernelError;
 use crate::job::Job;
 use crate::kernel::KernelContext;
@@ -21,27 +21,27 @@ impl SoftCard {
     ///
     /// # Errors
     /// The system has no thread for one of them.
-    pub fn start(self: &Arc<Self>, plane: &Arc<dyn Backplane>, pes: u16) -> std::io::Result<()> {
+    pub fn start(self: &Arc<Self>, embedder: &Arc<dyn Embedder>, pes: u16) -> std::io::Result<()> {
         for pe in 0..pes {
-            self.spawn(plane, &pe.to_string())?;
+            self.spawn(embedder, &pe.to_string())?;
         }
         Ok(())
     }
 
-    fn spawn(self: &Arc<Self>, plane: &Arc<dyn Backplane>, name: &str) -> std::io::Result<()> {
+    fn spawn(self: &Arc<Self>, embedder: &Arc<dyn Embedder>, name: &str) -> std::io::Result<()> {
         // New threads inherit the mask: no signal of the program ever runs on them.
         let _signals = BlockedSignals::block();
-        let (card, plane) = (Arc::clone(self), Arc::clone(plane));
+        let (card, embedder) = (Arc::clone(self), Arc::clone(embedder));
         let builder = std::thread::Builder::new().name(format!("farside-{}.{name}", self.id.0));
-        let thread = builder.spawn(move || run_jobs(&card, &plane))?;
+        let thread = builder.spawn(move || run_jobs(&card, &embedder))?;
         lock(&self.threads).push(thread);
         Ok(())
     }
 
     /// Starts a thread in place of one whose kernel hangs.
-    pub fn replace(self: &Arc<Self>, plane: &Arc<dyn Backplane>, hangs: Option<ThreadId>) {
+    pub fn replace(self: &Arc<Self>, embedder: &Arc<dyn Embedder>, hangs: Option<ThreadId>) {
         lock(&self.hung).extend(hangs);
-        if let Err(error) = self.spawn(plane, "spare") {
+        if let Err(error) = self.spawn(embedder, "spare") {
             let card = self.id;
             tracing::error!(%error, %card, "no thread takes the place of a kernel that hangs");
         }
@@ -82,7 +82,7 @@ impl SoftCard {
 }
 
 /// A processing element: runs jobs one after the other.
-fn run_jobs(card: &Arc<SoftCard>, plane: &Arc<dyn Backplane>) {
+fn run_jobs(card: &Arc<SoftCard>, embedder: &Arc<dyn Embedder>) {
     block_for_whole_thread();
     loop {
         let next = card.gate.wait(None, || match lock(&card.queue).pop_front() {
@@ -91,8 +91,8 @@ fn run_jobs(card: &Arc<SoftCard>, plane: &Arc<dyn Backplane>) {
         });
         let Some(Some(Queued { job, pe })) = next else { return };
         let goes_on = match pe {
-            Some(pe) => run_placed(card, plane, pe, &job),
-            None => run_job(card, plane, &job),
+            Some(pe) => run_placed(card, embedder, pe, &job),
+            None => run_job(card, embedder, &job),
         };
         if !goes_on {
             return;
@@ -101,37 +101,42 @@ fn run_jobs(card: &Arc<SoftCard>, plane: &Arc<dyn Backplane>) {
 }
 
 /// Runs one job; `false` if the thread's place was given to another meanwhile.
-fn run_job(card: &Arc<SoftCard>, plane: &Arc<dyn Backplane>, job: &Arc<Job>) -> bool {
+fn run_job(card: &Arc<SoftCard>, embedder: &Arc<dyn Embedder>, job: &Arc<Job>) -> bool {
     let launched = {
         let mut model = lock(&card.model);
         let pe = model.pes().idle();
         pe.and_then(|pe| model.launch(pe, job.id).map(|()| pe).map_err(|_: PeError| ()).ok())
     };
     let Some(pe) = launched else {
-        job.end_with(plane.as_ref(), card, Err(job.dropped_error()));
+        job.end_with(embedder.as_ref(), card, Err(job.dropped_error()));
         return true;
     };
-    let result = run_kernel(card, plane, pe, job);
+    let result = run_kernel(card, embedder, pe, job);
     let aborted = lock(&card.model).abort(job.id).unwrap_or_default();
     card.answer(aborted.answers);
-    plane.drained(card, &aborted.drains);
+    embedder.drained(card, &aborted.drains);
     // The driver knows that the card is idle before the program knows that the kernel is done:
     // its next fault then waits for nobody.
-    job.end_with(plane.as_ref(), card, result);
+    job.end_with(embedder.as_ref(), card, result);
     // Only now: with its result entered it cannot be given up any more.
     !job.was_given_up()
 }
 
 /// Runs a job that the model has put on a processing element; the card's surroundings take it off.
-fn run_placed(card: &Arc<SoftCard>, plane: &Arc<dyn Backplane>, pe: PeId, job: &Arc<Job>) -> bool {
-    let result = run_kernel(card, plane, pe, job);
-    job.end_with(plane.as_ref(), card, result);
+fn run_placed(
+    card: &Arc<SoftCard>,
+    embedder: &Arc<dyn Embedder>,
+    pe: PeId,
+    job: &Arc<Job>,
+) -> bool {
+    let result = run_kernel(card, embedder, pe, job);
+    job.end_with(embedder.as_ref(), card, result);
     !job.was_given_up()
 }
 
 fn run_kernel(
     card: &Arc<SoftCard>,
-    plane: &Arc<dyn Backplane>,
+    embedder: &Arc<dyn Embedder>,
     pe: PeId,
     job: &Arc<Job>,
 ) -> Result<(), KernelError> {
@@ -140,7 +145,8 @@ fn run_kernel(
         return Err(stop);
     }
     let Some(body) = body else { return Ok(()) };
-    let mut context = KernelContext::new(Arc::clone(card), Arc::clone(plane), Arc::clone(job), pe);
+    let mut context =
+        KernelContext::new(Arc::clone(card), Arc::clone(embedder), Arc::clone(job), pe);
     context.record_begin();
     let ran = std::panic::catch_unwind(AssertUnwindSafe(|| body(&mut context)));
     context.record_end();

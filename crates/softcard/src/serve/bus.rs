@@ -5,37 +5,37 @@ use std::sync::atomic::{Ordering, fence};
 use farside_card::{Bus, BusError};
 use farside_vfio_user::device::irq;
 
-use super::plane::Plane;
+use super::leased_function::LeasedFunction;
 use farside_linux::lock::lock;
 
 /// What the front reaches: the client's windows and interrupts.
-pub(super) struct PlaneBus<'a> {
-    pub(super) plane: &'a Plane,
+pub(super) struct ClientBus<'a> {
+    pub(super) leased: &'a LeasedFunction,
 }
 
-impl Bus for PlaneBus<'_> {
+impl Bus for ClientBus<'_> {
     fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), BusError> {
-        self.plane.read_bus(address, into)
+        self.leased.read_bus(address, into)
     }
 
     fn write(&mut self, address: u64, from: &[u8]) -> Result<(), BusError> {
-        self.plane.write_bus(address, from)
+        self.leased.write_bus(address, from)
     }
 
     fn load(&mut self, address: u64) -> Result<u32, BusError> {
-        if self.plane.windows.is_by_messages(address, 4) && address % 4 == 0 {
+        if self.leased.windows.is_by_messages(address, 4) && address % 4 == 0 {
             let mut word = [0; 4];
-            self.plane.staging.read(address, &mut word)?;
+            self.leased.staging.read(address, &mut word)?;
             return Ok(u32::from_le_bytes(word));
         }
-        self.plane.windows.load(address)
+        self.leased.windows.load(address)
     }
 
     fn store(&mut self, address: u64, value: u32) -> Result<(), BusError> {
-        if self.plane.windows.is_by_messages(address, 4) && address % 4 == 0 {
-            return self.plane.staging.write(address, &value.to_le_bytes());
+        if self.leased.windows.is_by_messages(address, 4) && address % 4 == 0 {
+            return self.leased.staging.write(address, &value.to_le_bytes());
         }
-        self.plane.windows.store(address, value)
+        self.leased.windows.store(address, value)
     }
 
     fn fence(&mut self) {
@@ -43,11 +43,11 @@ impl Bus for PlaneBus<'_> {
     }
 
     fn reaches(&mut self, address: u64, bytes: u64, write: bool) -> bool {
-        self.plane.windows.reaches(address, bytes, write)
+        self.leased.windows.reaches(address, bytes, write)
     }
 
     fn interrupt(&mut self, vector: u16) {
-        let raised = lock(&self.plane.interrupts).raise(irq::MSIX, vector.into());
+        let raised = lock(&self.leased.interrupts).raise(irq::MSIX, vector.into());
         if let Err(errno) = raised {
             tracing::error!(?errno, vector, "an interrupt cannot be raised");
         }

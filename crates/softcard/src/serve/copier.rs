@@ -8,7 +8,7 @@ use farside_card::TransferFailed;
 use farside_card::interface::{DmaAddr, Extent};
 use farside_types::{CommandId, PAGE_SIZE};
 
-use super::plane::{Plane, frames};
+use super::leased_function::{LeasedFunction, frames};
 use super::staging;
 use super::windows::BusPart;
 use farside_linux::card_memory::stream_pages;
@@ -52,7 +52,7 @@ impl Order {
 #[derive(Debug)]
 pub(super) struct Copier {
     shared: Arc<Shared>,
-    plane: Weak<Plane>,
+    leased: Weak<LeasedFunction>,
     started: AtomicBool,
 }
 
@@ -67,8 +67,8 @@ struct Shared {
 }
 
 impl Copier {
-    pub(super) fn new(plane: Weak<Plane>) -> Copier {
-        Copier { shared: Arc::default(), plane, started: AtomicBool::new(false) }
+    pub(super) fn new(leased: Weak<LeasedFunction>) -> Copier {
+        Copier { shared: Arc::default(), leased, started: AtomicBool::new(false) }
     }
 
     /// Takes an order. The first starts the thread.
@@ -76,8 +76,8 @@ impl Copier {
         let stops = self.shared.stops.load(Ordering::SeqCst);
         lock(&self.shared.orders).push_back((stops, order));
         if !self.started.swap(true, Ordering::SeqCst) {
-            let (shared, plane) = (Arc::clone(&self.shared), self.plane.clone());
-            let body = move || work(&shared, &plane);
+            let (shared, leased) = (Arc::clone(&self.shared), self.leased.clone());
+            let body = move || work(&shared, &leased);
             if let Err(error) = std::thread::Builder::new().name("farside-dma".into()).spawn(body) {
                 tracing::error!(%error, "a card has no thread for page DMA; copies will time out");
             }
@@ -103,7 +103,7 @@ impl Drop for Copier {
     }
 }
 
-fn work(shared: &Shared, plane: &Weak<Plane>) {
+fn work(shared: &Shared, leased: &Weak<LeasedFunction>) {
     block_for_whole_thread();
     let mut since_look = 0;
     loop {
@@ -114,17 +114,17 @@ fn work(shared: &Shared, plane: &Weak<Plane>) {
             lock(&shared.orders).pop_front().map(Some)
         });
         let Some(Some((stops, order))) = order else { return };
-        let Some(plane) = plane.upgrade() else { return };
-        let mut mover = Mover { shared, plane: &plane, stops, since_look: &mut since_look };
+        let Some(leased) = leased.upgrade() else { return };
+        let mut mover = Mover { shared, leased: &leased, stops, since_look: &mut since_look };
         let (id, result) = mover.move_all(&order);
-        plane.copied(id, result);
+        leased.copied(id, result);
     }
 }
 
 /// Carries an order out, piece by piece.
 struct Mover<'a> {
     shared: &'a Shared,
-    plane: &'a Plane,
+    leased: &'a LeasedFunction,
     /// How often there had been a stop when the order was given.
     stops: u64,
     /// Pages written to the client's memory since the last look at how much there is of it.
@@ -168,11 +168,11 @@ impl Mover<'_> {
     /// Moves a piece; nothing of it if the client has taken an end of it away.
     fn move_whole(&self, order: &Order, piece: &Extent, streams: bool) -> Option<()> {
         match order {
-            _ if staging::concerns(self.plane, piece, order.copies()) => {
-                staging::carry_out(self.plane, piece, order.pattern())
+            _ if staging::concerns(self.leased, piece, order.copies()) => {
+                staging::carry_out(self.leased, piece, order.pattern())
             }
-            Order::Copy { .. } => copy(self.plane, piece, streams),
-            Order::Fill { pattern, .. } => fill(self.plane, piece, *pattern),
+            Order::Copy { .. } => copy(self.leased, piece, streams),
+            Order::Fill { pattern, .. } => fill(self.leased, piece, *pattern),
         }
     }
 
@@ -189,7 +189,7 @@ impl Mover<'_> {
         if *self.since_look < LOOK_PAGES {
             return true;
         }
-        let may = !self.plane.is_over_shared();
+        let may = !self.leased.is_over_shared();
         if may {
             *self.since_look = 0;
         }
@@ -218,25 +218,30 @@ fn behind(at: DmaAddr, pages: u32) -> DmaAddr {
 }
 
 /// Where an end of a piece is, and what must be mapped there.
-fn end(plane: &Plane, at: DmaAddr, count: u32, write: bool) -> Option<(*mut u8, Option<BusPart>)> {
+fn end(
+    leased: &LeasedFunction,
+    at: DmaAddr,
+    count: u32,
+    write: bool,
+) -> Option<(*mut u8, Option<BusPart>)> {
     match at {
-        DmaAddr::Own(frame) => Some((frames(plane, frame, count)?.as_ptr(), None)),
+        DmaAddr::Own(frame) => Some((frames(leased, frame, count)?.as_ptr(), None)),
         DmaAddr::Bus(page) => {
             let (address, bytes) = (u64::from(page) * PAGE, u64::from(count) * PAGE);
-            let pointer = plane.windows.pointer(address).as_ptr();
+            let pointer = leased.windows.pointer(address).as_ptr();
             Some((pointer, Some(BusPart { address, bytes, write })))
         }
     }
 }
 
 /// Copies a piece; nothing if the client has taken one of its ends away.
-fn copy(plane: &Plane, piece: &Extent, streams: bool) -> Option<()> {
-    let (from, from_bus) = end(plane, piece.src, piece.count, false)?;
-    let (to, to_bus) = end(plane, piece.dst, piece.count, true)?;
+fn copy(leased: &LeasedFunction, piece: &Extent, streams: bool) -> Option<()> {
+    let (from, from_bus) = end(leased, piece.src, piece.count, false)?;
+    let (to, to_bus) = end(leased, piece.dst, piece.count, true)?;
     let pages = piece.count as usize;
     let apart = from.addr().abs_diff(to.addr()) >= pages * PAGE_SIZE;
     let parts: Vec<BusPart> = [from_bus, to_bus].into_iter().flatten().collect();
-    let moved = plane.windows.while_mapped(&parts, || {
+    let moved = leased.windows.while_mapped(&parts, || {
         if streams && apart {
             // SAFETY: as below; the two do not overlap here, and where one memory has two addresses
             // any mixture of bytes is as good.
@@ -252,11 +257,11 @@ fn copy(plane: &Plane, piece: &Extent, streams: bool) -> Option<()> {
 }
 
 /// Fills a piece; nothing if the client has taken it away.
-fn fill(plane: &Plane, piece: &Extent, pattern: u64) -> Option<()> {
-    let (to, bus) = end(plane, piece.dst, piece.count, true)?;
+fn fill(leased: &LeasedFunction, piece: &Extent, pattern: u64) -> Option<()> {
+    let (to, bus) = end(leased, piece.dst, piece.count, true)?;
     let words = piece.count as usize * PAGE_SIZE / 8;
     let pattern = pattern.to_le();
-    let filled = plane.windows.while_mapped(bus.as_slice(), || {
+    let filled = leased.windows.while_mapped(bus.as_slice(), || {
         for index in 0..words {
             // SAFETY: as in `copy`; the words lie within the pages and are aligned.
             unsafe { to.cast::<u64>().add(index).write(pattern) };
@@ -327,7 +332,7 @@ mod tests {
         }
 
         fn own(&self, page: u32) -> *mut u8 {
-            frames(&self.fixture.plane, page, 1).unwrap().as_ptr()
+            frames(&self.fixture.leased, page, 1).unwrap().as_ptr()
         }
 
         fn put_own(&self, word: impl Fn(u32) -> u64) {
@@ -354,8 +359,8 @@ mod tests {
         }
 
         fn carry_out_after(&self, shared: &Shared, order: &Order) -> Result<(), TransferFailed> {
-            let plane = &self.fixture.plane;
-            let mut mover = Mover { shared, plane, stops: 0, since_look: &mut 0 };
+            let leased = &self.fixture.leased;
+            let mut mover = Mover { shared, leased, stops: 0, since_look: &mut 0 };
             let (id, result) = mover.move_all(order);
             assert_eq!(id, ID);
             result
@@ -439,7 +444,7 @@ mod tests {
                 let (bus, split) = (u64::from(BUS_PAGE) * PAGE, u64::from(at) * PAGE);
                 let size = bench.client.bytes() - split;
                 let taken = DmaUnmap::Range { address: bus + split, size };
-                bench.fixture.plane.windows.unmap(taken);
+                bench.fixture.leased.windows.unmap(taken);
                 assert_eq!(bench.carry_out(&order), Err(TransferFailed { pages_done: at }));
                 check(&words(to_card), at, word_of);
                 check(&words(!to_card), PAGES, word_of);

@@ -11,7 +11,7 @@ use farside_vfio_user::pci::{Bar, Builder, ConfigSpace, Express, Identity, Msix}
 use farside_vfio_user::server::{Bus, Device};
 use farside_vfio_user::{DmaMap, DmaUnmap, Errno, SetIrqs};
 
-use super::plane::Plane;
+use super::leased_function::LeasedFunction;
 use super::windows::BUS_BYTES;
 use farside_linux::lock::lock;
 
@@ -26,7 +26,7 @@ const RESET_LIMIT: Duration = Duration::from_secs(1);
 
 /// One client's view of a function.
 pub(super) struct FunctionDevice {
-    plane: Arc<Plane>,
+    leased: Arc<LeasedFunction>,
     config: ConfigSpace,
     msix: Vec<u8>,
 }
@@ -61,10 +61,13 @@ pub(super) fn config_space(frames: u32) -> ConfigSpace {
 }
 
 /// What a client is told of a function: its memory may be mapped, its doorbell is a descriptor.
-pub(super) fn describe(config: &ConfigSpace, plane: &Plane) -> Result<DeviceInfo, std::io::Error> {
-    let doorbell: Arc<OwnedFd> = Arc::new(plane.doorbell().as_fd().try_clone_to_owned()?);
-    let frames = plane.memory.frames();
-    let (file, offset) = plane.memory.file();
+pub(super) fn describe(
+    config: &ConfigSpace,
+    leased: &LeasedFunction,
+) -> Result<DeviceInfo, std::io::Error> {
+    let doorbell: Arc<OwnedFd> = Arc::new(leased.doorbell().as_fd().try_clone_to_owned()?);
+    let frames = leased.memory.frames();
+    let (file, offset) = leased.memory.file();
     let area = SparseArea { offset: 0, size: u64::from(frames) * PAGE_SIZE as u64 };
     let bell = IoFd {
         offset: register::DOORBELL,
@@ -84,15 +87,15 @@ pub(super) fn describe(config: &ConfigSpace, plane: &Plane) -> Result<DeviceInfo
 }
 
 impl FunctionDevice {
-    pub(super) fn new(plane: Arc<Plane>, config: ConfigSpace) -> FunctionDevice {
-        FunctionDevice { plane, config, msix: vec![0; pci::BAR_MSIX_BYTES as usize] }
+    pub(super) fn new(leased: Arc<LeasedFunction>, config: ConfigSpace) -> FunctionDevice {
+        FunctionDevice { leased, config, msix: vec![0; pci::BAR_MSIX_BYTES as usize] }
     }
 
     /// The bytes of the memory that an access reaches; beyond the frames there are none.
     fn memory_part(&self, offset: u64, bytes: usize) -> Option<(*mut u8, usize)> {
-        let size = u64::from(self.plane.memory.frames()) * PAGE_SIZE as u64;
+        let size = u64::from(self.leased.memory.frames()) * PAGE_SIZE as u64;
         let left = usize::try_from(size.checked_sub(offset)?).ok()?;
-        let at = self.plane.memory.base().wrapping_add(offset as usize);
+        let at = self.leased.memory.base().wrapping_add(offset as usize);
         Some((at, bytes.min(left)))
     }
 
@@ -104,18 +107,18 @@ impl FunctionDevice {
 
     fn reset_function(&mut self) -> Result<(), Errno> {
         let reset = register::CONTROL_RESET.to_le_bytes();
-        self.plane.with(|f, card, bus| f.write_register(card, bus, register::CONTROL, &reset));
+        self.leased.with(|f, card, bus| f.write_register(card, bus, register::CONTROL, &reset));
         let end = Instant::now() + RESET_LIMIT;
         loop {
             let mut status = [0; 4];
-            self.plane.with(|f, card, _| f.read_register(card, register::STATUS, &mut status));
+            self.leased.with(|f, card, _| f.read_register(card, register::STATUS, &mut status));
             if u32::from_le_bytes(status) & register::STATUS_RESETTING == 0 {
                 return Ok(());
             }
             if Instant::now() > end {
                 return Err(Errno::BUSY);
             }
-            self.plane.give_up_late_jobs();
+            self.leased.give_up_late_jobs();
             std::thread::sleep(Duration::from_micros(200));
         }
     }
@@ -125,7 +128,7 @@ impl Device for FunctionDevice {
     fn region_read(&mut self, region: u32, offset: u64, data: &mut [u8]) -> Result<(), Errno> {
         match region {
             REGISTERS => {
-                self.plane.with(|function, card, _| function.read_register(card, offset, data));
+                self.leased.with(|function, card, _| function.read_register(card, offset, data));
             }
             MEMORY => {
                 data.fill(0xff);
@@ -154,9 +157,9 @@ impl Device for FunctionDevice {
     ) -> Result<(), Errno> {
         match region {
             REGISTERS => {
-                self.plane.with(|f, card, bus| f.write_register(card, bus, offset, data));
+                self.leased.with(|f, card, bus| f.write_register(card, bus, offset, data));
                 // Whatever it was: an enabled function looks at its rings, and says that it sleeps.
-                self.plane.serve_doorbell();
+                self.leased.serve_doorbell();
             }
             MEMORY => {
                 if let Some((at, bytes)) = self.memory_part(offset, data.len()) {
@@ -181,20 +184,20 @@ impl Device for FunctionDevice {
 
     fn pauses(&self) -> bool {
         // From here on commands may need memory that is reached by messages.
-        self.plane.needs_messages() && !self.plane.staging.is_connected()
+        self.leased.needs_messages() && !self.leased.staging.is_connected()
     }
 
     fn dma_map(&mut self, map: DmaMap) -> Result<(), Errno> {
-        self.plane.windows.map(map)
+        self.leased.windows.map(map)
     }
 
     fn dma_unmap(&mut self, unmap: DmaUnmap) -> Result<(), Errno> {
-        self.plane.windows.unmap(unmap);
+        self.leased.windows.unmap(unmap);
         Ok(())
     }
 
     fn set_irqs(&mut self, set: SetIrqs<'_>) -> Result<(), Errno> {
-        lock(&self.plane.interrupts).apply(set)
+        lock(&self.leased.interrupts).apply(set)
     }
 
     fn reset(&mut self, _bus: &mut Bus<'_>) -> Result<(), Errno> {

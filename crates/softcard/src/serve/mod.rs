@@ -11,9 +11,9 @@
 //! ```
 //!
 //! A worker ends with its lease, whatever it was at, and so does everything that its client could
-//! bring about in it. `plane` is what it serves: one life of a function; `windows` the client's memory
-//! as the function reaches it, `copier` its page DMA, `device` its registers and BARs as vfio-user
-//! sees them.
+//! bring about in it. `leased_function` is what it serves: one life of a function; `windows` the
+//! client's memory as the function reaches it, `copier` its page DMA, `device` its registers and BARs
+//! as vfio-user sees them.
 
 mod bus;
 mod channel;
@@ -22,8 +22,8 @@ mod device;
 mod doorbell;
 mod job_end;
 mod lease;
+mod leased_function;
 mod log;
-mod plane;
 mod process;
 mod staging;
 mod status;

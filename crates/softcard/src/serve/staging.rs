@@ -18,7 +18,7 @@ use farside_linux::lock::lock;
 use farside_types::PAGE_SIZE;
 use farside_vfio_user::unix::{Connection, SharedSession};
 
-use super::plane::{Plane, frames};
+use super::leased_function::{LeasedFunction, frames};
 use super::windows::Windows;
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -277,34 +277,38 @@ fn merged(now: u64, before: u64, fetched: u64) -> (u64, u64) {
 }
 
 /// Whether a piece of a copy has an end that is reached by messages only.
-pub(super) fn concerns(plane: &Plane, piece: &Extent, copies: bool) -> bool {
+pub(super) fn concerns(leased: &LeasedFunction, piece: &Extent, copies: bool) -> bool {
     let bytes = u64::from(piece.count) * PAGE;
     let is = |at: DmaAddr| match at {
         DmaAddr::Own(_) => false,
-        DmaAddr::Bus(page) => plane.windows.is_by_messages(u64::from(page) * PAGE, bytes),
+        DmaAddr::Bus(page) => leased.windows.is_by_messages(u64::from(page) * PAGE, bytes),
     };
     is(piece.dst) || copies && is(piece.src)
 }
 
 /// Copies a piece by messages, or fills it with a pattern.
-pub(super) fn carry_out(plane: &Plane, piece: &Extent, pattern: Option<u64>) -> Option<()> {
+pub(super) fn carry_out(
+    leased: &LeasedFunction,
+    piece: &Extent,
+    pattern: Option<u64>,
+) -> Option<()> {
     let mut bytes = vec![0; piece.count as usize * PAGE_SIZE];
     match (pattern, piece.src) {
         (Some(pattern), _) => {
             bytes.chunks_exact_mut(8).for_each(|w| w.copy_from_slice(&pattern.to_le_bytes()));
         }
-        (None, DmaAddr::Bus(page)) => plane.read_bus(u64::from(page) * PAGE, &mut bytes).ok()?,
+        (None, DmaAddr::Bus(page)) => leased.read_bus(u64::from(page) * PAGE, &mut bytes).ok()?,
         (None, DmaAddr::Own(frame)) => {
-            let from = frames(plane, frame, piece.count)?;
+            let from = frames(leased, frame, piece.count)?;
             // SAFETY: the frames cover as many bytes; others that write them at the same time make
             // any mixture, as with a card of silicon.
             unsafe { from.as_ptr().copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
         }
     }
     match piece.dst {
-        DmaAddr::Bus(page) => plane.write_bus(u64::from(page) * PAGE, &bytes).ok(),
+        DmaAddr::Bus(page) => leased.write_bus(u64::from(page) * PAGE, &bytes).ok(),
         DmaAddr::Own(frame) => {
-            let to = frames(plane, frame, piece.count)?;
+            let to = frames(leased, frame, piece.count)?;
             // SAFETY: as above.
             unsafe { to.as_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
             Some(())

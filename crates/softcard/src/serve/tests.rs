@@ -16,7 +16,7 @@ use rustix::event::EventfdFlags;
 
 use super::CardConfig;
 use super::device::config_space;
-use super::plane::Plane;
+use super::leased_function::LeasedFunction;
 
 /// Frames of the function.
 const FRAMES: u32 = 4096;
@@ -27,7 +27,7 @@ const ENTRIES: u32 = 256;
 
 /// A function, with a client that shares memory and gives commands.
 pub(super) struct Fixture {
-    pub(super) plane: Arc<Plane>,
+    pub(super) leased: Arc<LeasedFunction>,
     rings: SharedMemory,
     produced: u32,
 }
@@ -38,9 +38,9 @@ impl Fixture {
         let memory = CardMemory::new(FRAMES).unwrap();
         let wake = rustix::event::eventfd(0, EventfdFlags::NONBLOCK).unwrap();
         let interrupts = Interrupts::new(&config_space(FRAMES).describe());
-        let plane = Plane::new(&config, 0, 1, memory, wake, interrupts).unwrap();
+        let leased = LeasedFunction::new(&config, 0, 1, memory, wake, interrupts).unwrap();
         let rings = SharedMemory::new(8 << 20).unwrap();
-        let fixture = Fixture { plane, rings, produced: 0 };
+        let fixture = Fixture { leased, rings, produced: 0 };
         fixture.share(RINGS, &fixture.rings, 0, fixture.rings.bytes(), true);
         fixture
     }
@@ -56,11 +56,11 @@ impl Fixture {
     ) {
         let fd = Some(memory.file().try_clone_to_owned().unwrap());
         let map = DmaMap { address, size, readable: true, writable, fd, offset };
-        self.plane.windows.map(map).unwrap();
+        self.leased.windows.map(map).unwrap();
     }
 
     fn write_register(&self, offset: u64, bytes: &[u8]) {
-        self.plane.with(|function, card, bus| function.write_register(card, bus, offset, bytes));
+        self.leased.with(|function, card, bus| function.write_register(card, bus, offset, bytes));
     }
 
     /// Sets the rings of commands and completions up.
@@ -104,13 +104,13 @@ fn a_ring_full_of_much_work_is_taken_in_pieces_and_all_of_it_in_the_end() {
     for _ in 0..COMMANDS {
         fixture.push(Operation::Unmap(ExtentArg::List(list)));
     }
-    fixture.plane.serve_doorbell();
+    fixture.leased.serve_doorbell();
     let first = fixture.completed();
     assert!((1..COMMANDS / 2).contains(&first), "{first} commands in one go");
     // The function's thread has looked after its client in between.
     let mut pieces = 1;
-    while fixture.plane.take_more() {
-        fixture.plane.serve_doorbell();
+    while fixture.leased.take_more() {
+        fixture.leased.serve_doorbell();
         pieces += 1;
     }
     assert_eq!(fixture.completed(), COMMANDS);

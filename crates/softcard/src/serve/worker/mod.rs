@@ -24,7 +24,7 @@ use rustix::event::{EventfdFlags, Timespec, epoll};
 
 use super::channel::{Channel, Message};
 use super::device::{FunctionDevice, config_space, describe};
-use super::plane::Plane;
+use super::leased_function::LeasedFunction;
 use super::{CardConfig, ServeError, process, stray};
 use farside_linux::card_memory::CardMemory;
 
@@ -84,7 +84,7 @@ const ASKED: u64 = 4;
 
 struct Worker<'a> {
     function: u32,
-    plane: Arc<Plane>,
+    leased: Arc<LeasedFunction>,
     device: FunctionDevice,
     talk: Talk,
     /// The connection once more, to be waited for.
@@ -125,21 +125,21 @@ impl<'a> Worker<'a> {
         let memory = memory.try_clone().map_err(os)?;
         let memory = CardMemory::over(memory, 0, config.frames)?;
         let interrupts = Interrupts::new(&space.describe());
-        let plane = Plane::new(config, function, generation, memory, wake, interrupts)?;
-        let info = describe(&space, &plane).map_err(os)?;
+        let leased = LeasedFunction::new(config, function, generation, memory, wake, interrupts)?;
+        let info = describe(&space, &leased).map_err(os)?;
         let server = Server::new(info, limits::of_engine())
             .map_err(|error| os(std::io::Error::other(error)))?
-            .with_capabilities(talk::agree(Arc::downgrade(&plane)));
-        plane.doorbell().wake_thread(epoll.as_fd(), DOORBELL)?;
-        let device = FunctionDevice::new(Arc::clone(&plane), space);
+            .with_capabilities(talk::agree(Arc::downgrade(&leased)));
+        leased.doorbell().wake_thread(epoll.as_fd(), DOORBELL)?;
+        let device = FunctionDevice::new(Arc::clone(&leased), space);
         // Counted here, because the files that tell cannot be opened later.
         farside_linux::affinity::cpu_count();
-        stray::watch(plane.windows.bus()).map_err(os)?;
+        stray::watch(leased.windows.bus()).map_err(os)?;
         limits::set(config).map_err(os)?;
         sandbox::enter().map_err(|error| os(std::io::Error::other(error)))?;
         Ok(Worker {
             function,
-            plane,
+            leased,
             device,
             talk: Talk::new(Session::new(connection, server)),
             socket,
@@ -152,13 +152,13 @@ impl<'a> Worker<'a> {
 
     fn serve(&mut self) {
         loop {
-            let late = [self.plane.give_up_late_jobs(), self.plane.look_at_quota()];
+            let late = [self.leased.give_up_late_jobs(), self.leased.look_at_quota()];
             let ready = self.wait(late.into_iter().flatten().min());
             if ready.asked {
                 self.report();
             }
-            if ready.doorbell || self.plane.take_more() {
-                self.plane.serve_doorbell();
+            if ready.doorbell || self.leased.take_more() {
+                self.leased.serve_doorbell();
             }
             if ready.message && !self.serve_messages() {
                 return;
@@ -175,7 +175,7 @@ impl<'a> Worker<'a> {
         if self.version_until.is_some_and(|until| until <= Instant::now()) {
             return Some("its client does not say its version");
         }
-        self.plane.over_quota()
+        self.leased.over_quota()
     }
 
     /// Sleeps until there is something to do, or `late` has come, or the client has had its time.
@@ -195,7 +195,7 @@ impl<'a> Worker<'a> {
                 MESSAGE => ready.message = true,
                 DOORBELL => ready.doorbell = true,
                 ASKED => ready.asked = true,
-                _ => self.plane.was_woken(),
+                _ => self.leased.was_woken(),
             }
         }
         ready
@@ -230,8 +230,8 @@ impl<'a> Worker<'a> {
                 false
             }
         };
-        if self.plane.needs_messages() {
-            self.talk.share(&self.plane);
+        if self.leased.needs_messages() {
+            self.talk.share(&self.leased);
         }
         if self.talk.is_negotiated() {
             self.version_until = None;
@@ -249,7 +249,7 @@ impl<'a> Worker<'a> {
     fn report(&self) {
         while let Some(message) = self.channel.receive() {
             if message == Message::Ask {
-                self.channel.send(&Message::Report(Box::new(self.plane.report())));
+                self.channel.send(&Message::Report(Box::new(self.leased.report())));
             }
         }
     }
@@ -257,9 +257,9 @@ impl<'a> Worker<'a> {
     /// The client is gone, or given up. When it sees the end of the connection, nothing reaches its
     /// memory any more. Kernels have some time to see that they are not wanted.
     fn end(self) {
-        self.plane.fence();
+        self.leased.fence();
         self.talk.shutdown();
-        let hung = self.plane.end();
+        let hung = self.leased.end();
         if hung > 0 {
             tracing::error!(
                 function = self.function,

@@ -12,7 +12,7 @@ use farside_vfio_user::unix::{Connection, Session, SessionError, SharedSession, 
 use farside_vfio_user::wire::Command;
 use farside_vfio_user::{Capabilities, Errno};
 
-use crate::serve::plane::Plane;
+use crate::serve::leased_function::LeasedFunction;
 
 /// How long the client may take to answer for its memory. One that stands still ends its lease.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
@@ -20,12 +20,12 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// What this side says in VERSION to what a client offers: a client that takes no descriptors may want
 /// its interrupts as messages.
 pub(super) fn agree(
-    plane: Weak<Plane>,
+    leased: Weak<LeasedFunction>,
 ) -> impl FnMut(&Capabilities) -> Result<Capabilities, Errno> + Send + 'static {
     move |theirs| {
         let mut ours = Capabilities::new();
         if let Some(wish) = theirs.get(INTERRUPTS_CAPABILITY).filter(|wish| **wish == true) {
-            plane.upgrade().iter().for_each(|plane| plane.staging.wants_interrupts());
+            leased.upgrade().iter().for_each(|leased| leased.staging.wants_interrupts());
             ours.insert(INTERRUPTS_CAPABILITY.to_owned(), wish.clone());
         }
         Ok(ours)
@@ -45,21 +45,21 @@ impl Talk {
     }
 
     /// Lets all threads reach the client by the session, if they cannot yet.
-    pub(super) fn share(&mut self, plane: &Arc<Plane>) {
+    pub(super) fn share(&mut self, leased: &Arc<LeasedFunction>) {
         if !matches!(self, Talk::Alone(_)) {
             return;
         }
         let gone = Talk::Over(io::Error::from(io::ErrorKind::BrokenPipe));
         let Talk::Alone(session) = std::mem::replace(self, gone) else { return };
-        let wake = Arc::downgrade(plane);
-        let wake = move || wake.upgrade().iter().for_each(|plane| plane.wake());
+        let wake = Arc::downgrade(leased);
+        let wake = move || wake.upgrade().iter().for_each(|leased| leased.wake());
         match SharedSession::new(*session, ANSWER_LIMIT, wake) {
             Ok(shared) => {
                 let shared = Arc::new(shared);
-                if plane.staging.tells_interrupts() {
-                    tell_interrupts(plane, &shared);
+                if leased.staging.tells_interrupts() {
+                    tell_interrupts(leased, &shared);
                 }
-                plane.staging.connect(Arc::clone(&shared) as Arc<_>);
+                leased.staging.connect(Arc::clone(&shared) as Arc<_>);
                 *self = Talk::Shared(shared);
             }
             Err(error) => *self = Talk::Over(error),
@@ -105,14 +105,14 @@ impl Talk {
 
 /// Has interrupts without an event descriptor go to the client as messages. They come behind what the
 /// function wrote before: that was answered.
-fn tell_interrupts(plane: &Arc<Plane>, shared: &Arc<SharedSession<Connection>>) {
-    let (weak, shared) = (Arc::downgrade(plane), Arc::clone(shared));
-    lock(&plane.interrupts).otherwise(move |index, vector| {
+fn tell_interrupts(leased: &Arc<LeasedFunction>, shared: &Arc<SharedSession<Connection>>) {
+    let (weak, shared) = (Arc::downgrade(leased), Arc::clone(shared));
+    lock(&leased.interrupts).otherwise(move |index, vector| {
         let told = shared.notify(Command(INTERRUPT), &interrupt_to_bytes(index, vector));
-        if let (Err(error), Some(plane)) = (told, weak.upgrade()) {
+        if let (Err(error), Some(leased)) = (told, weak.upgrade()) {
             // One that is lost would leave a program asleep.
             tracing::warn!(%error, index, vector, "a client is not told of an interrupt");
-            plane.end_lease("its client does not read what it is told");
+            leased.end_lease("its client does not read what it is told");
         }
         Ok(())
     });

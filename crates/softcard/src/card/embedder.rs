@@ -12,7 +12,7 @@ use crate::record::Recorder;
 
 /// What a software card is plugged into: the runtime of the program, or the process that serves the
 /// card to others. The card's processing elements call it, without holding the card's lock.
-pub trait Backplane: Send + Sync + std::fmt::Debug {
+pub trait Embedder: Send + Sync + std::fmt::Debug {
     /// Faults, or notices of the access counters, have been queued: somebody has to take them.
     fn raised(&self, card: &SoftCard);
 

@@ -12,7 +12,7 @@ use farside_card::{Action, BusError, Card, Function, FunctionConfig, Location, T
 use farside_types::{Asid, CardId, CommandId, FrameNo, JobId, PAGE_SIZE, PeId, VirtAddr};
 use farside_vfio_user::unix::Interrupts;
 
-use super::bus::PlaneBus;
+use super::bus::ClientBus;
 use super::channel::Report;
 use super::copier::{Copier, Order};
 use super::doorbell::Doorbell;
@@ -21,7 +21,7 @@ use super::staging::{NotStaged, Staging, staged_max};
 use super::windows::{BUS_BYTES, Windows};
 use super::worker::SPARE_THREADS_MAX;
 use super::{CardConfig, ServeError};
-use crate::card::{Backplane, SoftCard};
+use crate::card::{Embedder, SoftCard};
 use crate::error::KernelError;
 use crate::job::{Job, Stop};
 use crate::kernels::{KernelArgs, KernelId, Kernels};
@@ -41,8 +41,8 @@ const STEPS_MAX: u32 = 16;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Plane {
-    own: Weak<Plane>,
+pub(super) struct LeasedFunction {
+    own: Weak<LeasedFunction>,
     front: Mutex<Function>,
     card: Arc<SoftCard>,
     pub(super) memory: CardMemory,
@@ -77,7 +77,7 @@ pub(super) struct Plane {
     over_quota: OnceLock<&'static str>,
 }
 
-impl Plane {
+impl LeasedFunction {
     /// A fresh function with zeroed memory.
     pub(super) fn new(
         config: &CardConfig,
@@ -86,7 +86,7 @@ impl Plane {
         memory: CardMemory,
         wake: OwnedFd,
         interrupts: Interrupts,
-    ) -> Result<Arc<Plane>, ServeError> {
+    ) -> Result<Arc<LeasedFunction>, ServeError> {
         let names: Vec<String> = config.kernels.names().map(str::to_owned).collect();
         let front = Function::new(FunctionConfig {
             card: config.card,
@@ -101,7 +101,7 @@ impl Plane {
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
         let doorbell = Doorbell::new(rustix::event::eventfd(0, flags)?)?;
         let windows = Windows::new()?;
-        Ok(Arc::new_cyclic(|own| Plane {
+        Ok(Arc::new_cyclic(|own| LeasedFunction {
             own: own.clone(),
             front: Mutex::new(front),
             card: Arc::new(card),
@@ -138,7 +138,7 @@ impl Plane {
     /// overtakes the start of its job.
     pub(super) fn with<T>(
         &self,
-        body: impl FnOnce(&mut Function, &mut Card, &mut PlaneBus<'_>) -> T,
+        body: impl FnOnce(&mut Function, &mut Card, &mut ClientBus<'_>) -> T,
     ) -> T {
         let (value, answered) = self.with_front(body);
         if answered {
@@ -147,14 +147,14 @@ impl Plane {
         value
     }
 
-    /// As [`Plane::with`]; also gives whether a processing element was answered. One that listens
+    /// As [`LeasedFunction::with`]; also gives whether a processing element was answered. One that listens
     /// to the doorbell has to be told.
     fn with_front<T>(
         &self,
-        body: impl FnOnce(&mut Function, &mut Card, &mut PlaneBus<'_>) -> T,
+        body: impl FnOnce(&mut Function, &mut Card, &mut ClientBus<'_>) -> T,
     ) -> (T, bool) {
         let mut front = lock(&self.front);
-        let mut bus = PlaneBus { plane: self };
+        let mut bus = ClientBus { leased: self };
         let value = {
             let mut card = lock(&self.card.model);
             // No access begins or ends under this lock: those that have ended are given back before
@@ -221,7 +221,7 @@ impl Plane {
 
     /// This card has no link.
     fn refuse_link(&self, front: &mut Function, id: CommandId) {
-        let mut bus = PlaneBus { plane: self };
+        let mut bus = ClientBus { leased: self };
         front.linked(&mut lock(&self.card.model), &mut bus, id, Status::Unsupported, 0);
     }
 
@@ -238,8 +238,8 @@ impl Plane {
 
     fn start(&self, pe: PeId, id: JobId, asid: Asid, kernel: u32, args: Vec<KernelArg>) {
         if !self.started.swap(true, Ordering::SeqCst) {
-            let plane: Arc<dyn Backplane> = self.shared();
-            if let Err(error) = self.card.start(&plane, self.pes) {
+            let embedder: Arc<dyn Embedder> = self.shared();
+            if let Err(error) = self.card.start(&embedder, self.pes) {
                 tracing::error!(%error, "a card has too few processing elements");
             }
         }
@@ -338,9 +338,9 @@ impl Plane {
         *stopping = rest;
         let next = stopping.iter().map(|(at, _)| *at).min();
         drop(stopping);
-        let plane: Arc<dyn Backplane> = self.shared();
+        let embedder: Arc<dyn Embedder> = self.shared();
         for (_, job) in late {
-            job.give_up(&plane, &self.card);
+            job.give_up(&embedder, &self.card);
         }
         next
     }
@@ -443,15 +443,15 @@ impl Plane {
         while !jobs().is_empty() && Instant::now() < end {
             std::thread::sleep(Duration::from_micros(200));
         }
-        let plane: Arc<dyn Backplane> = self.shared();
+        let embedder: Arc<dyn Embedder> = self.shared();
         for job in jobs() {
-            job.give_up(&plane, &self.card);
+            job.give_up(&embedder, &self.card);
         }
         self.card.hung_threads()
     }
 
-    fn shared(&self) -> Arc<Plane> {
-        self.own.upgrade().expect("whoever calls holds the plane")
+    fn shared(&self) -> Arc<LeasedFunction> {
+        self.own.upgrade().expect("whoever calls holds the function")
     }
 
     /// A copy or fill is over.
@@ -461,7 +461,7 @@ impl Plane {
 
     /// Tells the front of something that no doorbell announced. The function's thread may sleep: where
     /// something waited for room in a ring, or does now, its bells are set here once more.
-    fn happened(&self, body: impl FnOnce(&mut Function, &mut Card, &mut PlaneBus<'_>)) {
+    fn happened(&self, body: impl FnOnce(&mut Function, &mut Card, &mut ClientBus<'_>)) {
         let held_up = self.with(|front, card, bus| {
             let before = front.is_held_up(card);
             body(front, card, bus);
@@ -473,7 +473,7 @@ impl Plane {
     }
 }
 
-impl Backplane for Plane {
+impl Embedder for LeasedFunction {
     fn raised(&self, _card: &SoftCard) {
         self.happened(|front, card, bus| front.publish(card, bus));
     }
@@ -548,6 +548,6 @@ impl Backplane for Plane {
 }
 
 /// Where whole pages are, for the copier.
-pub(super) fn frames(plane: &Plane, first: u32, count: u32) -> Option<NonNull<u8>> {
-    plane.memory.run_ptr(FrameNo(first), count).ok()
+pub(super) fn frames(leased: &LeasedFunction, first: u32, count: u32) -> Option<NonNull<u8>> {
+    leased.memory.run_ptr(FrameNo(first), count).ok()
 }
