@@ -167,8 +167,9 @@ fn receive(mut from: &UnixStream) -> io::Result<(Header, Vec<u8>)> {
 }
 
 fn send(to: &Mutex<&UnixStream>, bytes: &[u8]) -> io::Result<()> {
-    let mut to = *to.lock().expect("nobody panicked");
-    to.write_all(bytes)
+    // Held until all is written: messages of two senders must not mix.
+    let to = to.lock().expect("nobody panicked");
+    (&**to).write_all(bytes)
 }
 
 /// Keeps what the program maps. Whether this is an answer to the intruder, which the card never sees.
