@@ -486,7 +486,7 @@ fn beside_an_intruder(floods: bool, body: impl FnOnce(&Space, &Intruder)) {
 fn invariant_44_a_card_that_asks_for_memory_that_was_never_shared_gets_none() {
     within(LIMIT, "an intruder", || {
         beside_an_intruder(false, |space, intruder| {
-            for _ in 0..3 {
+            for _ in 0..6 {
                 let mut exercise = Exercise::new(space, 80);
                 exercise.run(CardId(0), CardId(1)).unwrap();
                 assert_eq!(exercise.check(), 0);

@@ -24,6 +24,10 @@ use farside_softcard::Embedder;
 /// Faults read at once.
 const FAULTS: usize = 64;
 
+/// How often in a row the fault reader looks at the cards' rings only, because they say something all
+/// the time. Then it looks for page faults and everything else, which costs a system call.
+const RING_TURNS_MAX: u32 = 3;
+
 /// A running runtime; stops and joins its threads when dropped.
 #[derive(Debug)]
 pub struct Machine {
@@ -108,6 +112,7 @@ fn read_faults(runtime: &Runtime, mut sources: Sources) {
     let mut events = Vec::with_capacity(8);
     // Without cards behind rings a fault is to cost what it costs, and nothing for them.
     let has_rings = runtime.rings().next().is_some();
+    let mut turns = 0;
     runtime.pulse.begin();
     while !runtime.closed.load(Ordering::SeqCst) {
         let next = runtime.look_at_clock();
@@ -115,18 +120,24 @@ fn read_faults(runtime: &Runtime, mut sources: Sources) {
         if has_rings {
             runtime.look_after_suspects();
             match runtime.rings_sleep() {
+                RingsSleep::No if turns < RING_TURNS_MAX => {
+                    turns += 1;
+                    runtime.pulse.rest();
+                    runtime.pulse.begin();
+                    runtime.receive_all();
+                    continue;
+                }
                 RingsSleep::No => left = Some(Span::ZERO),
                 sleep => sources.look_again(sleep == RingsSleep::Look),
             }
         }
+        turns = 0;
         runtime.pulse.rest();
         let has_faults = sources.wait(runtime, left, &mut events);
         if has_faults {
             read_all(runtime, &mut faults);
         }
-        for ring in runtime.rings() {
-            runtime.receive(ring);
-        }
+        runtime.receive_all();
     }
 }
 

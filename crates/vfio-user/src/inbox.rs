@@ -154,6 +154,11 @@ impl Inbox {
         Ok(Some(Message { header, payload, fds }))
     }
 
+    /// Whether all that has come was taken.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head == self.tail
+    }
+
     /// What `next` will give.
     pub(crate) fn front(&self) -> Front {
         match self.header() {

@@ -30,6 +30,7 @@ pub use dma::Bus;
 pub use drive::{Device, OtherReply};
 pub use event::{Event, MultiWrites, RegionAccess, Token, Write};
 
+use commands::Item;
 use dma::Asked;
 use event::Restore;
 use open::Open;
@@ -60,8 +61,6 @@ pub struct Server {
     state: State,
     /// Commands whose tokens are out.
     open: Open,
-    /// Bytes of the replies to them.
-    reserved: usize,
     requests: Pending<Asked>,
     /// What the client offers beyond what the engine knows.
     peer: Capabilities,
@@ -108,7 +107,6 @@ impl Server {
             maps: Maps::default(),
             state,
             open: Open::default(),
-            reserved: 0,
             requests: Pending::new(limits.max_outstanding, FIRST_MESSAGE_ID),
             peer: Capabilities::new(),
             choose: None,
@@ -236,7 +234,10 @@ impl Server {
     ///
     /// The client broke the protocol: send what is queued, close, and drop the engine.
     pub fn poll(&mut self) -> Result<Option<Event<'_>>, ProtocolError> {
-        let item = self.take()?;
+        let mut item = self.take()?;
+        if let Some(token) = item.as_mut().and_then(Item::token) {
+            self.open.insert(token);
+        }
         Ok(item.map(|item| item.event(&self.inbox)))
     }
 
@@ -321,7 +322,6 @@ impl Server {
         for header in self.open.drain(errno) {
             self.outbox.push(header, &[]);
         }
-        self.reserved = 0;
         self.maps.clear();
         self.requests.clear();
     }
@@ -333,12 +333,9 @@ impl Server {
     }
 
     /// Takes a token back; `false` if its command was answered when the client was revoked.
+    #[inline]
     fn settle(&mut self, token: &Token) -> bool {
-        let is_open = self.open.remove(token.serial);
-        if is_open {
-            self.reserved = self.reserved.saturating_sub(token.reply_size());
-        }
-        is_open
+        token.serial.is_none_or(|serial| self.open.remove(serial))
     }
 
     /// What a refused map or unmap changed is put back.
@@ -366,7 +363,7 @@ impl Server {
     /// Whether too much waits for the embedder to take another command.
     fn is_full(&self) -> bool {
         self.open.len() >= self.limits.max_outstanding
-            || self.outbox.len() + self.reserved > self.limits.max_queued_bytes
+            || self.outbox.len() + self.open.reply_bytes() > self.limits.max_queued_bytes
     }
 
     fn failed(&self) -> Result<(), ProtocolError> {

@@ -1,6 +1,7 @@
 //! A card that is reached by messages and reaches out: a real one behind a relay that asks the program,
 //! between the card's own messages, for memory that was never shared.
 
+use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -13,8 +14,8 @@ use farside::CardPlace;
 use farside_card::interface::by_messages::{INTERRUPT, interrupt_to_bytes};
 use farside_vfio_user::wire::{Command, HEADER_SIZE, Header};
 
-/// Ids of a card's own requests begin here; those of the intruder are below.
-const FIRST_OF_CARD: u16 = 0x8000;
+/// So much is asked for on a connection, at most.
+const ASKED_MAX: usize = 20_000;
 /// The flag of a reply that is an error, and of a command that wants no reply.
 const ERROR: u32 = 1 << 5;
 const NO_REPLY: u32 = 1 << 4;
@@ -43,6 +44,31 @@ struct Known {
     /// Address and size of what is mapped.
     maps: Vec<(u64, u64)>,
     asked: Vec<Asked>,
+    /// Requests that wait for an answer, by the ids that the program sees.
+    open: HashMap<u16, Who>,
+    next_id: u16,
+}
+
+/// Who waits for an answer.
+#[derive(Clone, Copy, Debug)]
+enum Who {
+    /// The card, which calls it so.
+    Card(u16),
+    /// The intruder, for this of what was asked.
+    Intruder(usize),
+}
+
+impl Known {
+    /// An id that no request has that is open.
+    fn id_for(&mut self, who: Who) -> u16 {
+        loop {
+            self.next_id = self.next_id.wrapping_add(1);
+            if !self.open.contains_key(&self.next_id) {
+                self.open.insert(self.next_id, who);
+                return self.next_id;
+            }
+        }
+    }
 }
 
 /// See the module; ends when dropped.
@@ -102,8 +128,8 @@ fn relay(program: UnixStream, real: &Path, known: &Mutex<Known>, floods: bool) {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            while let Ok((header, bytes)) = receive(&program) {
-                if !note(known, &header, &bytes) && (&card).write_all(&bytes).is_err() {
+            while let Ok((header, mut bytes)) = receive(&program) {
+                if !note(known, &header, &mut bytes) && (&card).write_all(&bytes).is_err() {
                     break;
                 }
             }
@@ -114,7 +140,12 @@ fn relay(program: UnixStream, real: &Path, known: &Mutex<Known>, floods: bool) {
                 std::thread::sleep(Duration::from_millis(if floods { 0 } else { 2 }));
             }
         });
-        while let Ok((_, bytes)) = receive(&card) {
+        while let Ok((header, mut bytes)) = receive(&card) {
+            if header.flags & (KIND | NO_REPLY) == 0 {
+                let mut known = known.lock().expect("nobody panicked");
+                let id = known.id_for(Who::Card(header.id));
+                bytes[..2].copy_from_slice(&id.to_le_bytes());
+            }
             if send(&down, &bytes).is_err() {
                 break;
             }
@@ -136,12 +167,13 @@ fn receive(mut from: &UnixStream) -> io::Result<(Header, Vec<u8>)> {
 }
 
 fn send(to: &Mutex<&UnixStream>, bytes: &[u8]) -> io::Result<()> {
-    let mut to = *to.lock().expect("nobody panicked");
-    to.write_all(bytes)
+    // Held until all is written: messages of two senders must not mix.
+    let to = to.lock().expect("nobody panicked");
+    (&**to).write_all(bytes)
 }
 
 /// Keeps what the program maps. Whether this is an answer to the intruder, which the card never sees.
-fn note(known: &Mutex<Known>, header: &Header, bytes: &[u8]) -> bool {
+fn note(known: &Mutex<Known>, header: &Header, bytes: &mut [u8]) -> bool {
     let mut known = known.lock().expect("nobody panicked");
     let word = |at: usize| {
         let bytes = bytes.get(HEADER_SIZE + at..HEADER_SIZE + at + 8);
@@ -152,13 +184,18 @@ fn note(known: &Mutex<Known>, header: &Header, bytes: &[u8]) -> bool {
         known.maps.push((word(16), word(24)));
     }
     let is_dma = matches!(header.command, Command::DMA_READ | Command::DMA_WRITE);
-    let is_own = is_reply && is_dma && header.id < FIRST_OF_CARD;
-    if is_own {
-        if let Some(asked) = known.asked.get_mut(usize::from(header.id)) {
-            asked.granted = Some(header.flags & ERROR == 0);
+    let who = if is_reply && is_dma { known.open.remove(&header.id) } else { None };
+    match who {
+        Some(Who::Intruder(number)) => {
+            known.asked[number].granted = Some(header.flags & ERROR == 0);
+            true
         }
+        Some(Who::Card(id)) => {
+            bytes[..2].copy_from_slice(&id.to_le_bytes());
+            false
+        }
+        None => false,
     }
-    is_own
 }
 
 /// Asks for what lies around everything that is mapped, and for a little that is mapped.
@@ -209,7 +246,7 @@ fn ask(
             address >= start && address - start < size && count <= size - (address - start)
         };
         let is_shared = known.maps.iter().any(inside);
-        if known.asked.len() >= usize::from(FIRST_OF_CARD) {
+        if known.asked.len() >= ASKED_MAX {
             // Enough was tried.
             return Ok(());
         }
@@ -218,7 +255,8 @@ fn ask(
             return Ok(());
         }
         known.asked.push(Asked { command, address, count, is_shared, granted: None });
-        (known.asked.len() - 1) as u16
+        let number = known.asked.len() - 1;
+        known.id_for(Who::Intruder(number))
     };
     let mut payload = [address.to_le_bytes(), count.to_le_bytes()].concat();
     if command == Command::DMA_WRITE {

@@ -2,7 +2,11 @@
 //!
 //! One pass over the range. Three things can be true of a page, and the kernel says which by its
 //! answer: it is in the file (CONTINUE maps it), it is a hole (CONTINUE says EFAULT, a zero fill
-//! maps it), or it is mapped (EEXIST). Runs of the same kind go in one ioctl.
+//! maps it), or it is mapped (EEXIST). Runs of the same kind go in one ioctl. Which is tried first is
+//! what the last page was: programs touch pages that came back from a card one after the other, and
+//! fresh ones too.
+
+use std::sync::atomic::Ordering;
 
 use farside_types::{PAGE_SIZE, PageRange};
 use rustix::io::Errno;
@@ -59,7 +63,7 @@ pub struct Install {
     pub present: Present,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Source {
     File,
     Zeros,
@@ -156,9 +160,9 @@ impl Pass<'_> {
         let mut done = 0;
         let mut source = match self.how.holes {
             Holes::Refuse => Source::File,
-            Holes::Zero { .. } => Source::Zeros,
+            Holes::Zero { .. } => self.likely(),
         };
-        let mut switches = 0;
+        let (mut switches, mut found) = (0, None);
         while done < range.count {
             let left = PageRange::new(range.start.offset(done), range.count - done);
             match self.step(source, left) {
@@ -166,6 +170,7 @@ impl Pass<'_> {
                     self.sum.mapped += pages;
                     done += pages;
                     switches = 0;
+                    found = Some(source);
                 }
                 // In the file already, or not in the file: the other source has it.
                 Err(errno) if switches < SWITCHES_MAX && self.switches(source, errno) => {
@@ -180,7 +185,25 @@ impl Pass<'_> {
                 Err(errno) => return Err(failure(self.how.operation, range, done, errno)),
             }
         }
+        if let Some(found) = found {
+            self.note_found(found);
+        }
         Ok(())
+    }
+
+    /// Where the next page probably is.
+    fn likely(&self) -> Source {
+        match self.uffd.was_in_file.load(Ordering::Relaxed) {
+            true => Source::File,
+            false => Source::Zeros,
+        }
+    }
+
+    /// Pages were mapped from there. The word is written only where it changes: threads share it.
+    fn note_found(&self, source: Source) {
+        if self.likely() != source {
+            self.uffd.was_in_file.store(source == Source::File, Ordering::Relaxed);
+        }
     }
 
     fn switches(&self, source: Source, errno: Errno) -> bool {

@@ -19,6 +19,7 @@ mod install;
 mod open;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
 
 use farside_types::{PAGE_SHIFT, PageRange};
 use rustix::io::Errno;
@@ -41,6 +42,9 @@ pub struct Userfaultfd {
     fd: OwnedFd,
     support: Support,
     enabled: FeatureSet,
+    /// The page that was mapped last was in the file: the next is tried there first. A wrong guess
+    /// costs one ioctl, and for a zero fill a page that is made in vain.
+    was_in_file: AtomicBool,
 }
 
 /// Which accesses of a range are reported.
@@ -75,7 +79,7 @@ impl Userfaultfd {
         let fd = open::descriptor_by(support.opened_by)?;
         let enabled = wanted.and(support.features);
         open::handshake(fd.as_fd(), enabled)?;
-        Ok(Userfaultfd { fd, support, enabled })
+        Ok(Userfaultfd { fd, support, enabled, was_in_file: AtomicBool::new(false) })
     }
 
     /// How it was opened and what the kernel has.

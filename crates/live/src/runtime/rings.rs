@@ -60,8 +60,13 @@ impl Runtime {
         }
     }
 
+    /// Takes what all cards have written to their rings to the driver.
+    pub(crate) fn receive_all(&self) {
+        self.rings().for_each(|ring| self.receive(ring));
+    }
+
     /// Takes what a card has written to its rings to the driver.
-    pub(crate) fn receive(&self, ring: &RingCard) {
+    fn receive(&self, ring: &RingCard) {
         let _whole = AbortOnPanic::new();
         let started = self.clock.now();
         let mut core = lock(&self.core);

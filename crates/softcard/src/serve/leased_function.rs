@@ -73,6 +73,8 @@ pub(super) struct LeasedFunction {
     shared_max: u64,
     /// Something works that may make more of it, or did at the last look.
     works: AtomicBool,
+    /// When that is looked at again. Only the function's thread looks.
+    next_look: Mutex<Option<Instant>>,
     /// Why the lease has to end, if it has.
     over_quota: OnceLock<&'static str>,
 }
@@ -124,6 +126,7 @@ impl LeasedFunction {
             has_more: AtomicBool::new(false),
             shared_max: config.limits.shared_bytes,
             works: AtomicBool::new(false),
+            next_look: Mutex::new(None),
             over_quota: OnceLock::new(),
         }))
     }
@@ -295,16 +298,23 @@ impl LeasedFunction {
         if !self.works.load(Ordering::SeqCst) {
             return None;
         }
+        let now = Instant::now();
+        let mut next = lock(&self.next_look);
+        if let Some(at) = next.filter(|&at| at > now) {
+            // A system call for each file: the thread is woken far more often than that is worth.
+            return Some(at);
+        }
         // Before the look: what begins behind it calls again.
         self.works.store(false, Ordering::SeqCst);
         if self.is_over_shared() {
             self.end_lease("its card has made more memory in its files than it may");
         }
+        *next = Some(now + QUOTA_PERIOD);
         if lock(&self.jobs).is_empty() {
             return None;
         }
         self.works.store(true, Ordering::SeqCst);
-        Some(Instant::now() + QUOTA_PERIOD)
+        *next
     }
 
     pub(super) fn end_lease(&self, why: &'static str) {

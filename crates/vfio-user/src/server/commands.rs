@@ -32,6 +32,23 @@ pub(super) enum Item {
 }
 
 impl Item {
+    /// What has to be answered, if anything has.
+    pub(super) fn token(&mut self) -> Option<&mut Token> {
+        match self {
+            Item::Read { token, .. }
+            | Item::Write { token, .. }
+            | Item::Multi { token, .. }
+            | Item::Map { token, .. }
+            | Item::Unmap { token, .. }
+            | Item::Irqs { token, .. }
+            | Item::Reset { token }
+            | Item::FeatureGet { token, .. }
+            | Item::FeatureSet { token, .. }
+            | Item::Other { token, .. } => Some(token),
+            Item::Negotiated(_) | Item::Answered { .. } | Item::DmaDone { .. } => None,
+        }
+    }
+
     pub(super) fn event(self, inbox: &Inbox) -> Event<'_> {
         match self {
             Item::Negotiated(negotiated) => Event::Negotiated(negotiated),
@@ -90,8 +107,21 @@ impl Server {
                 Ok(None) => return Ok(None),
                 Err(error) => return Err(self.fail_on_header(error)),
             };
+            let header = message.header;
+            if self.negotiated().is_some()
+                && !header.is_reply()
+                && header.command != Command::VERSION
+            {
+                // Nearly all messages come here. Items are large, so they are moved only once.
+                match self.ready_command(message) {
+                    Ok(Some(item)) => return Ok(Some(item)),
+                    Ok(None) => {}
+                    Err(errno) => self.answer_error(&header, errno),
+                }
+                continue;
+            }
             let taken =
-                if message.header.is_reply() { self.reply(message) } else { self.command(message) };
+                if header.is_reply() { self.reply(message) } else { self.first_command(message) };
             match taken {
                 Ok(None) => {}
                 Ok(Some(item)) => return Ok(Some(item)),
@@ -100,7 +130,8 @@ impl Server {
         }
     }
 
-    fn command(&mut self, message: Message) -> Result<Option<Item>, ProtocolError> {
+    /// A VERSION, or a command of a client that may give none, not yet or not any more.
+    fn first_command(&mut self, message: Message) -> Result<Option<Item>, ProtocolError> {
         let header = message.header;
         if let State::Revoked(errno) = self.state {
             self.answer_error(&header, errno);
@@ -109,17 +140,8 @@ impl Server {
         if header.command == Command::VERSION {
             return self.version(&message);
         }
-        if !matches!(self.state, State::Ready(_)) {
-            self.answer_error(&header, Errno::PROTO);
-            return Err(ProtocolError::NotNegotiated { command: header.command.0 });
-        }
-        match self.ready_command(message) {
-            Ok(item) => Ok(item),
-            Err(errno) => {
-                self.answer_error(&header, errno);
-                Ok(None)
-            }
-        }
+        self.answer_error(&header, Errno::PROTO);
+        Err(ProtocolError::NotNegotiated { command: header.command.0 })
     }
 
     fn ready_command(&mut self, message: Message) -> Taken {
@@ -143,7 +165,7 @@ impl Server {
 
     /// A command of the users' own.
     fn other(&mut self, message: Message) -> Item {
-        let token = self.token(&message.header, Body::Other, Restore::Nothing);
+        let token = Server::token(&message.header, Body::Other, Restore::Nothing);
         Item::Other { token, data: message.payload, fds: message.fds }
     }
 
@@ -153,18 +175,16 @@ impl Server {
         }
     }
 
-    /// Counts a command as taken.
-    pub(super) fn token(&mut self, header: &Header, body: Body, restore: Restore) -> Token {
-        let token = Token {
-            serial: self.open.insert(header),
+    /// The token of a command. Whoever gives it out enters it into the table.
+    pub(super) fn token(header: &Header, body: Body, restore: Restore) -> Token {
+        Token {
+            serial: None,
             id: header.id,
             command: header.command,
             no_reply: header.wants_no_reply(),
             body,
             restore,
-        };
-        self.reserved += token.reply_size();
-        token
+        }
     }
 
     fn version(&mut self, message: &Message) -> Result<Option<Item>, ProtocolError> {
@@ -266,7 +286,7 @@ impl Server {
         }
         let access = self.access(message)?;
         self.check_access(&access, false)?;
-        let token = self.token(&message.header, Body::Access(access), Restore::Nothing);
+        let token = Server::token(&message.header, Body::Access(access), Restore::Nothing);
         Ok(Some(Item::Read { token, access }))
     }
 
@@ -278,7 +298,7 @@ impl Server {
             return Err(Errno::INVAL);
         }
         let data = start..message.payload.end;
-        let token = self.token(&message.header, Body::Access(access), Restore::Nothing);
+        let token = Server::token(&message.header, Body::Access(access), Restore::Nothing);
         Ok(Some(Item::Write { token, access, data }))
     }
 
@@ -303,7 +323,7 @@ impl Server {
             self.check_access(&write.access, true)?;
         }
         let data = message.payload.start + 8..message.payload.end;
-        let token = self.token(&message.header, Body::Multi { count }, Restore::Nothing);
+        let token = Server::token(&message.header, Body::Multi { count }, Restore::Nothing);
         Ok(Some(Item::Multi { token, data }))
     }
 
@@ -333,7 +353,7 @@ impl Server {
         self.info.reaches(&map)?;
         self.maps.insert(address, extent, negotiated.max_dma_maps)?;
         let restore = Restore::Mapped { address, size };
-        let token = self.token(&message.header, Body::Empty, restore);
+        let token = Server::token(&message.header, Body::Empty, restore);
         Ok(Some(Item::Map { token, map }))
     }
 
@@ -350,11 +370,11 @@ impl Server {
                 return Err(Errno::INVAL);
             }
             self.maps.clear();
-            let token = self.token(&message.header, body, Restore::Nothing);
+            let token = Server::token(&message.header, body, Restore::Nothing);
             return Ok(Some(Item::Unmap { token, unmap: DmaUnmap::All }));
         }
         let extents = self.maps.remove_within(address, size)?;
-        let token = self.token(&message.header, body, Restore::Unmapped(extents));
+        let token = Server::token(&message.header, body, Restore::Unmapped(extents));
         Ok(Some(Item::Unmap { token, unmap: DmaUnmap::Range { address, size } }))
     }
 
@@ -366,7 +386,7 @@ impl Server {
             Kind::NowIf => start..start + set.count as usize,
             Kind::Now | Kind::EventFds => start..start,
         };
-        let token = self.token(&message.header, Body::Empty, Restore::Nothing);
+        let token = Server::token(&message.header, Body::Empty, Restore::Nothing);
         Ok(Some(Item::Irqs { token, set, flags, fds: message.fds }))
     }
 
@@ -375,7 +395,7 @@ impl Server {
         if !self.info.resettable {
             return Err(Errno::NOTSUP);
         }
-        let token = self.token(&message.header, Body::Empty, Restore::Nothing);
+        let token = Server::token(&message.header, Body::Empty, Restore::Nothing);
         Ok(Some(Item::Reset { token }))
     }
 }

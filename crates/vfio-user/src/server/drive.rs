@@ -155,9 +155,7 @@ impl Server {
     ///
     /// The client broke the protocol: send what is queued, close, and drop the engine.
     pub fn serve(&mut self, device: &mut impl Device) -> Result<(), ProtocolError> {
-        // One that pauses is given nothing.
-        while self.serve_some(device, usize::MAX)? > 0 {}
-        Ok(())
+        self.serve_some(device, usize::MAX).map(drop)
     }
 
     /// As [`serve`](Server::serve), and gives the device at most so many commands; how many it was
@@ -173,6 +171,10 @@ impl Server {
     ) -> Result<usize, ProtocolError> {
         let mut served = 0;
         while served < most && !device.pauses() {
+            if served > 0 && self.inbox.is_empty() {
+                // What came before has failed nothing, so nothing is left to be told either.
+                break;
+            }
             let Some(item) = self.take()? else { break };
             self.give(item, device);
             served += 1;

@@ -1,5 +1,6 @@
 //! What the engine hands to the embedder, and the tokens by which it is answered.
 
+use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 
 use super::OTHER_REPLY_BYTES;
@@ -129,7 +130,9 @@ pub struct RegionAccess {
 #[must_use = "the client waits for an answer: give it to complete or complete_read"]
 #[derive(Debug)]
 pub struct Token {
-    pub(super) serial: u64,
+    /// Its number in the table of those that are out. One that is answered before the engine does
+    /// anything else, as [`Server::serve`](super::Server::serve) does it, is in no table.
+    pub(super) serial: Option<NonZeroU64>,
     pub(super) id: u16,
     pub(super) command: Command,
     pub(super) no_reply: bool,

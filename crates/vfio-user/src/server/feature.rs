@@ -23,13 +23,13 @@ impl Server {
             FEATURE_GET if feature.readable => {
                 let room = room - FEATURE_SIZE as u32;
                 let body = Body::FeatureGet { flags, room };
-                let token = self.token(&message.header, body, Restore::Nothing);
+                let token = Server::token(&message.header, body, Restore::Nothing);
                 Ok(Some(Item::FeatureGet { token, feature: number, room }))
             }
             FEATURE_SET if feature.writable => {
                 let data = message.payload.start + FEATURE_SIZE..message.payload.end;
                 let body = Body::FeatureSet { payload: payload.to_vec() };
-                let token = self.token(&message.header, body, Restore::Nothing);
+                let token = Server::token(&message.header, body, Restore::Nothing);
                 Ok(Some(Item::FeatureSet { token, feature: number, data }))
             }
             _ if operation & FEATURE_PROBE != 0 && can(&feature, operation & !FEATURE_PROBE) => {
