@@ -98,10 +98,10 @@ impl Card {
         }
     }
 
-    /// A translation goes, and with it what was known of an old one.
-    pub(crate) fn forget(&mut self, page: PageNo) {
-        self.tlb.remove(&page);
+    /// A translation goes, if there is one, and with it what was known of an old one.
+    pub(crate) fn forget(&mut self, page: PageNo) -> Option<Translation> {
         self.given_up.remove(&page);
+        self.tlb.remove(&page)
     }
 
     /// Whether an invalidation of the page waits in the ring.

@@ -73,9 +73,13 @@ impl Machine {
         if !state.stalled {
             let late: Vec<PageNo> =
                 pages.pages().filter(|page| state.late.contains(page)).collect();
+            let went_on = state.deaf;
             self.may_lose(&late);
-            let (read, _) = self.told_to_let_go(card);
-            return self.card_mut(card).given_up.extend(read);
+            if went_on {
+                let (read, _) = self.told_to_let_go(card);
+                self.card_mut(card).given_up.extend(read);
+            }
+            return;
         }
         let (read, written) = self.told_to_let_go(card);
         self.may_lose(&written);

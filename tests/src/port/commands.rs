@@ -35,7 +35,7 @@ impl Machine {
             }
             Taken::Unmap(extents) => {
                 for page in pages_of(&extents) {
-                    if let Some(former) = self.card_mut(card).tlb.remove(&page) {
+                    if let Some(former) = self.card_mut(card).forget(page) {
                         self.removed(card, page, former);
                         self.keep_translation(card, page, former);
                     }
