@@ -238,12 +238,14 @@ pub fn family_of(pid: u32) -> Vec<u32> {
     family
 }
 
-/// Whether every thread of a process is stopped.
+/// Whether every thread of a process is stopped, or has ended: what a process that is stopped itself
+/// has made and not waited for is there until it goes on.
 fn all_stopped(pid: u32) -> bool {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     tasks.map(|task| std::fs::read_to_string(task.path().join("stat"))).all(|stat| {
         // The state follows the name, which is in brackets and may hold anything.
-        stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" T")))
+        let state = stat.ok().and_then(|stat| stat.rsplit(')').next()?.trim_start().chars().next());
+        matches!(state, None | Some('T' | 'Z' | 'X'))
     })
 }
 
