@@ -99,9 +99,9 @@ impl Waiting {
         first
     }
 
-    /// Takes all out.
-    pub(crate) fn take(&mut self, until: Until) -> VecDeque<Work> {
-        self.queues.remove(&until).unwrap_or_default()
+    /// Takes all out who wait for it, if there are any.
+    pub(crate) fn take(&mut self, until: Until) -> Option<VecDeque<Work>> {
+        self.queues.remove(&until)
     }
 
     /// Takes `work` out, which no longer waits for it.
@@ -152,11 +152,17 @@ impl Driver {
 
     /// It has happened: all who waited for it are planned, in their order.
     pub(crate) fn wake(&mut self, until: Until) {
-        self.work.extend(self.waiting.take(until));
+        if let Some(queue) = self.waiting.take(until) {
+            self.work.extend(queue);
+        }
     }
 
     /// A chain has ended: those who wait for frames or for a chain are planned again, in order.
     pub(crate) fn wake_for_room(&mut self) {
+        // Every chain's end comes here, and mostly nobody waits for anything.
+        if self.waiting.queues.is_empty() {
+            return;
+        }
         for card in 0..self.cards.len() {
             self.wake(Until::Frames(CardId(card as u8)));
         }

@@ -93,7 +93,7 @@ impl Driver {
     /// There may be no bounce buffer in use any more that could become free: each of those who wait
     /// for one looks for itself.
     pub(crate) fn wake_bounce_waiters(&mut self, now: Time) {
-        for next in self.waiting.take(Until::BounceBuffer) {
+        for next in self.waiting.take(Until::BounceBuffer).unwrap_or_default() {
             self.plan(now, next);
         }
     }
