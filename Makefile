@@ -13,7 +13,7 @@ SOAK_SECONDS ?= 60
 # Other seeds each time; make soak SOAK_SEED=n repeats those of a run.
 SOAK_SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
-.PHONY: help setup demo bench test qemu soak msrv statistics clean
+.PHONY: help setup demo bench test qemu soak msrv statistics proto clean
 
 help:
 	@echo "make demo        build, then run the main job: graph workloads on two cards"
@@ -24,6 +24,7 @@ help:
 	@echo "make setup       only check and install what the others need (FARSIDE_NO_INSTALL=1: only tell)"
 	@echo "make msrv        check that all of it compiles with the oldest Rust that is promised"
 	@echo "make statistics  write docs/statistics.md anew, from the names in the code"
+	@echo "make proto       write the code of the lending protocol anew, from lend.proto"
 	@echo "make clean       remove what was built"
 	@echo
 	@echo "ARGS=\"...\" goes to the command of demo and bench: make demo ARGS=\"--cards 4\""
@@ -61,6 +62,9 @@ msrv: setup
 
 statistics: setup
 	FARSIDE_WRITE_STATISTICS=1 cargo test --locked -p farside-sim --lib the_page_says_what_the_registry_says
+
+proto: setup
+	CARGO_TARGET_DIR=target/proto cargo run --locked --manifest-path crates/lend/codegen/Cargo.toml
 
 clean:
 	cargo clean

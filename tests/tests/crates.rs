@@ -35,6 +35,8 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
         &[],
     ),
     ("farside-conformance", &["farside-types", "farside-card"], &["farside-linux", "farside-live"]),
+    ("farside-link", &[], &[]),
+    ("farside-lend", &["farside-link", "farside-linux", "farside-live", "farside-softcard"], &[]),
     ("farside-workloads", &["farside-types"], &[]),
     ("farside-sim", &["farside-types", "farside-svm", "farside-card", "farside-workloads"], &[]),
     (

@@ -1,0 +1,7 @@
+//! The link between a borrower and the lender's end of a lease.
+//!
+//! Owns what goes over the connection of a lease and how it is protected. Who may have a lease is the
+//! business of `farside-lease`; whose certificates there are, of `farside-lend`.
+
+pub mod pump;
+pub mod tls;

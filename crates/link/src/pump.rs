@@ -1,0 +1,316 @@
+//! Carries a stream of bytes of this host over TLS, until one of its ends hangs up or time is over.
+//!
+//! What is on its way is bounded: a side that does not read makes the other wait.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustls::Connection;
+use thiserror::Error;
+
+/// Bytes that may be on their way to each side.
+const ON_THEIR_WAY_MAX: usize = 1 << 20;
+
+/// How long both ends may take to agree on a connection.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+
+/// How the carrying ended.
+#[derive(Debug, Error)]
+pub enum Ended {
+    /// The side of this host hung up, and the other end was told.
+    #[error("this end has hung up")]
+    HungUp,
+    /// The other end said that it is done.
+    #[error("the other end has hung up")]
+    PeerHungUp,
+    /// The connection broke without a word.
+    #[error("the connection is lost")]
+    Lost,
+    /// Nothing may go through any more.
+    #[error("its time is over")]
+    Over,
+    /// There is no connection: the other end is not who it has to be, or speaks nonsense.
+    #[error("the other end is refused: {0}")]
+    Refused(#[from] rustls::Error),
+    /// The system failed.
+    #[error("the connection failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// What is carried between: `far` under `tls`, and `near` as it is.
+pub struct Pump<'a> {
+    tls: Connection,
+    far: &'a TcpStream,
+    near: &'a UnixStream,
+    /// Came from afar, and is not read yet.
+    arrived: Vec<u8>,
+    /// `near` has said that no more comes.
+    near_is_done: bool,
+}
+
+impl<'a> Pump<'a> {
+    /// Between two connected sockets, which block no more from here on.
+    ///
+    /// # Errors
+    /// Those of `fcntl` and `setsockopt`.
+    pub fn new(
+        tls: impl Into<Connection>,
+        far: &'a TcpStream,
+        near: &'a UnixStream,
+    ) -> io::Result<Pump<'a>> {
+        let mut tls = tls.into();
+        tls.set_buffer_limit(Some(ON_THEIR_WAY_MAX));
+        far.set_nonblocking(true)?;
+        far.set_nodelay(true)?;
+        near.set_nonblocking(true)?;
+        Ok(Pump { tls, far, near, arrived: Vec::new(), near_is_done: false })
+    }
+
+    /// Carries until it ends. `left` is asked before anything is sent or handed on, and says how much
+    /// longer that is allowed: nothing moves at `None`.
+    pub fn run(mut self, mut left: impl FnMut() -> Option<Duration>) -> Ended {
+        let agreed_by = Instant::now() + HANDSHAKE_LIMIT;
+        loop {
+            let Some(left) = left() else { return Ended::Over };
+            let agreeing = self.tls.is_handshaking();
+            if agreeing && Instant::now() >= agreed_by {
+                return Ended::Lost;
+            }
+            let pause = if agreeing { left.min(Duration::from_millis(100)) } else { left };
+            let step = self.wait(pause).and_then(|ready| self.step(ready));
+            match step {
+                Ok(None) => {}
+                Ok(Some(ended)) | Err(ended) => return ended,
+            }
+        }
+    }
+
+    /// What can be done now: read and written afar, read and written near.
+    fn wait(&self, pause: Duration) -> Result<[bool; 4], Ended> {
+        let when = |wanted: bool, flag| if wanted { flag } else { PollFlags::empty() };
+        let room = self.arrived.len() < ON_THEIR_WAY_MAX;
+        let takes = !self.tls.is_handshaking() && !self.tls.wants_write() && !self.near_is_done;
+        let far = when(room, PollFlags::IN) | when(self.tls.wants_write(), PollFlags::OUT);
+        let near = when(takes, PollFlags::IN) | when(!self.arrived.is_empty(), PollFlags::OUT);
+        let mut polled = vec![PollFd::new(self.far, far)];
+        // One that has hung up would wake this for ever.
+        if !self.near_is_done {
+            polled.push(PollFd::new(self.near, near));
+        }
+        let pause = Timespec::try_from(pause).ok();
+        match poll(&mut polled, pause.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(io::Error::from(errno).into()),
+        }
+        let over = PollFlags::HUP | PollFlags::ERR;
+        let [far, near] =
+            [0, 1].map(|at| polled.get(at).map_or(PollFlags::empty(), PollFd::revents));
+        Ok([
+            room && far.intersects(PollFlags::IN | over),
+            far.intersects(PollFlags::OUT | over),
+            takes && near.intersects(PollFlags::IN | over) || near.contains(PollFlags::HUP),
+            near.intersects(PollFlags::OUT | over),
+        ])
+    }
+
+    fn step(&mut self, ready: [bool; 4]) -> Result<Option<Ended>, Ended> {
+        let [from_far, to_far, from_near, to_near] = ready;
+        if from_near {
+            self.take_near()?;
+        }
+        if to_far || self.tls.wants_write() {
+            self.send_far()?;
+        }
+        if self.near_is_done && !self.tls.wants_write() {
+            return Ok(Some(Ended::HungUp));
+        }
+        let end = if from_far { self.take_far()? } else { None };
+        if to_near || !self.arrived.is_empty() {
+            self.hand_on()?;
+        }
+        Ok(end)
+    }
+
+    fn take_near(&mut self) -> Result<(), Ended> {
+        let mut space = [0; 64 << 10];
+        match self.near.read(&mut space) {
+            Ok(0) => self.end_near(),
+            Ok(bytes) => self.tls.writer().write_all(&space[..bytes])?,
+            Err(error) if is_later(&error) => {}
+            Err(_) => self.end_near(),
+        }
+        Ok(())
+    }
+
+    fn end_near(&mut self) {
+        self.near_is_done = true;
+        self.tls.send_close_notify();
+    }
+
+    fn send_far(&mut self) -> Result<(), Ended> {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(&mut self.far) {
+                Ok(_) => {}
+                Err(error) if is_later(&error) => return Ok(()),
+                Err(_) => return Err(Ended::Lost),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives how it ended, if it did: what came before is handed on still.
+    fn take_far(&mut self) -> Result<Option<Ended>, Ended> {
+        match self.tls.read_tls(&mut self.far) {
+            Ok(0) => return Ok(Some(Ended::Lost)),
+            Ok(_) => {}
+            Err(error) if is_later(&error) => return Ok(None),
+            Err(_) => return Err(Ended::Lost),
+        }
+        let state = match self.tls.process_new_packets() {
+            Ok(state) => state,
+            Err(error) => {
+                // The other end is told why, if it still listens.
+                let _ = self.tls.write_tls(&mut self.far);
+                return Err(error.into());
+            }
+        };
+        let before = self.arrived.len();
+        self.arrived.resize(before + state.plaintext_bytes_to_read(), 0);
+        let read = match self.tls.reader().read_exact(&mut self.arrived[before..]) {
+            Ok(()) => state.peer_has_closed().then_some(Ended::PeerHungUp),
+            Err(_) => Some(Ended::Lost),
+        };
+        Ok(read)
+    }
+
+    fn hand_on(&mut self) -> Result<(), Ended> {
+        let mut done = 0;
+        while done < self.arrived.len() {
+            match self.near.write(&self.arrived[done..]) {
+                Ok(bytes) => done += bytes,
+                Err(error) if is_later(&error) => break,
+                Err(_) => {
+                    self.end_near();
+                    done = self.arrived.len();
+                }
+            }
+        }
+        self.arrived.drain(..done);
+        Ok(())
+    }
+}
+
+fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::sync::Arc;
+
+    use rustls::pki_types::ServerName;
+    use rustls::{ClientConnection, ServerConnection};
+
+    use super::*;
+    use crate::tls::{self, Credentials};
+
+    fn credentials() -> Credentials {
+        let made = rcgen::generate_simple_self_signed(vec!["lease".to_owned()]).unwrap();
+        Credentials { certificate: made.cert.der().to_vec(), key: made.signing_key.serialize_der() }
+    }
+
+    /// Both ends over TCP, each a thread that carries; gives their inner sides, and how each ended.
+    struct Ends {
+        near: [UnixStream; 2],
+        ended: [std::thread::JoinHandle<Ended>; 2],
+    }
+
+    /// `shown` is what the client shows, `expected` what the server expects.
+    fn connect(
+        shown: &Credentials,
+        expected: &Credentials,
+        left: impl Fn() -> Option<Duration> + Send + Sync + 'static,
+    ) -> Ends {
+        let lender = credentials();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let client = tls::client(shown, &lender.certificate).unwrap();
+        let server = tls::server(&lender, &expected.certificate).unwrap();
+        let name = ServerName::try_from("lease").unwrap();
+        let client: Connection = ClientConnection::new(client, name).unwrap().into();
+        let server: Connection = ServerConnection::new(server).unwrap().into();
+        let left = Arc::new(left);
+        let carry = |tls: Connection, far: TcpStream| {
+            let (inside, outside) = UnixStream::pair().unwrap();
+            outside.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            let left = Arc::clone(&left);
+            let thread =
+                std::thread::spawn(move || Pump::new(tls, &far, &inside).unwrap().run(|| left()));
+            (outside, thread)
+        };
+        let (a, b) = (carry(client, far), carry(server, accepted));
+        Ends { near: [a.0, b.0], ended: [a.1, b.1] }
+    }
+
+    fn always() -> Option<Duration> {
+        Some(Duration::from_secs(1))
+    }
+
+    #[test]
+    fn bytes_come_out_as_they_went_in_both_ways_and_an_end_is_told() {
+        let own = credentials();
+        let Ends { near: [mut a, mut b], ended: [first, second] } = connect(&own, &own, always);
+        let sent: Vec<u8> =
+            (0..5u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let [mut to, wanted] = [a.try_clone().unwrap(), b.try_clone().unwrap()];
+        let copy = sent.clone();
+        let sending = std::thread::spawn(move || to.write_all(&copy).unwrap());
+        let mut wanted = wanted;
+        let mut got = vec![0; sent.len()];
+        wanted.read_exact(&mut got).unwrap();
+        sending.join().unwrap();
+        assert!(got == sent);
+        b.write_all(b"back").unwrap();
+        let mut back = [0; 4];
+        a.read_exact(&mut back).unwrap();
+        assert_eq!(&back, b"back");
+        drop((a, wanted));
+        assert_eq!(b.read(&mut [0; 1]).unwrap(), 0);
+        assert!(matches!(first.join().unwrap(), Ended::HungUp));
+        assert!(matches!(second.join().unwrap(), Ended::PeerHungUp));
+    }
+
+    #[test]
+    fn whoever_shows_another_certificate_is_refused() {
+        let Ends { near: [mut a, mut b], ended: [_, second] } =
+            connect(&credentials(), &credentials(), always);
+        let ended = second.join().unwrap();
+        assert!(matches!(ended, Ended::Refused(_)), "{ended}");
+        // Nothing of it comes out.
+        let _ = a.write_all(b"x");
+        assert_eq!(b.read(&mut [0; 1]).unwrap(), 0);
+        assert_eq!(a.read(&mut [0; 1]).unwrap_or(0), 0);
+    }
+
+    #[test]
+    fn nothing_goes_through_when_time_is_over() {
+        let own = credentials();
+        let end = Instant::now() + Duration::from_millis(300);
+        let left =
+            move || end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
+        let Ends { near: [mut a, mut b], ended } = connect(&own, &own, left);
+        a.write_all(b"in time").unwrap();
+        let mut got = [0; 7];
+        b.read_exact(&mut got).unwrap();
+        // One of them is the first, and the other may find the connection closed.
+        let ended = ended.map(|thread| thread.join().unwrap());
+        assert!(ended.iter().any(|ended| matches!(ended, Ended::Over)), "{ended:?}");
+        let _ = a.write_all(b"late");
+        assert_eq!(b.read(&mut [0; 1]).unwrap_or(0), 0);
+    }
+}
