@@ -6,6 +6,7 @@
 
 mod census;
 mod exercise;
+mod far_host;
 mod kernels;
 mod program;
 mod raw;
@@ -23,6 +24,7 @@ use farside_softcard::serve::{CardConfig, CardServer, CardStatus, read_status};
 
 pub use census::{Census, switches_of};
 pub use exercise::{Exercise, STEPS, expect_loss};
+pub use far_host::FarHost;
 pub use kernels::test_kernels;
 pub use program::Program;
 pub use raw::{BUS, RawClient};
