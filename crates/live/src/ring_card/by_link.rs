@@ -12,15 +12,13 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use farside_card::interface::register;
-use rustix::io::Errno;
-
-use super::calls::ConnectError;
+use super::calls::{ConnectError, errno_of};
 use super::hangs_up;
 use super::link_line::{Answer, Ask, Line, Worker};
 use super::messages::{CardStream, Dialled};
 use super::transport::{DmaPiece, MoveOrder, Moved, PageMover, Transport, TransportError, Watch};
 use crate::far::{BULK_BYTES, Call, VERSION};
+use farside_card::interface::register;
 use farside_linux::shared::SharedMemory;
 
 /// A connection to an end beside a card.
@@ -70,8 +68,7 @@ impl ByLink {
         match self.line.ask(what, |id| Ask::Call(id, call))? {
             Answer::Value(0, value) => Ok(value),
             Answer::Value(errno, _) => {
-                let errno = Errno::from_raw_os_error(i32::try_from(errno).unwrap_or_default());
-                Err(TransportError::Refused { what, errno })
+                Err(TransportError::Refused { what, errno: errno_of(errno) })
             }
             Answer::Bytes(_) => Err(TransportError::Unfit { what: format!("{what}: no value") }),
         }
