@@ -2,8 +2,8 @@
 //! the card.
 //!
 //! The program's end (`ring_card::by_link`) and the end beside the card ([`FarEnd`]) each have the rings
-//! in memory of their own. What one side puts into a ring travels as entries of [`wire`] and is put into
-//! the other's: [`mirror`] does that beside the program, [`shadow`] beside the card. Both are pure: ring
+//! in memory of their own. What one side puts into a ring travels as entries of `wire` and is put into
+//! the other's: `mirror` does that beside the program, `shadow` beside the card. Both are pure: ring
 //! memory and messages in, ring memory and messages out. Pages travel beside the entries, in order: what
 //! was put into the card's memory before an entry is there when the card sees the entry.
 //!
