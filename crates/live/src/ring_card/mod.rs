@@ -7,10 +7,12 @@
 
 mod answers;
 mod bus_map;
+mod by_link;
 mod calls;
 mod control;
 mod descriptors;
 mod link;
+mod link_line;
 mod messages;
 mod place;
 mod receive;
@@ -43,7 +45,7 @@ pub(crate) use receive::Received;
 pub(crate) use receive::{fault_of, fault_on_card};
 pub use transport::TransportError;
 use transport::read_u32;
-pub use transport::{DmaPiece, Transport, Watch};
+pub use transport::{DmaPiece, MoveOrder, Moved, PageMover, Transport, Watch};
 
 use crate::error::LiveError;
 use crate::memories::Memories;
@@ -114,8 +116,10 @@ pub(crate) struct RingCard {
     pub(crate) letting_go: Mutex<Option<Vec<CommandId>>>,
     /// A thread is on its way to get it back.
     pub(crate) recovering: AtomicBool,
-    /// It was pulled out, and nobody gets it back.
+    /// It was pulled out or is given back, and nobody gets it back.
     pub(crate) pulled: AtomicBool,
+    /// It is being given back, and gets no more kernels.
+    leaves: AtomicBool,
     map: Arc<BusMap>,
 }
 
@@ -132,6 +136,7 @@ impl RingCard {
             letting_go: Mutex::new(None),
             recovering: AtomicBool::new(false),
             pulled: AtomicBool::new(false),
+            leaves: AtomicBool::new(false),
             map,
         }
     }
@@ -236,7 +241,10 @@ impl RingCard {
     /// Whether it writes to memory no more when its connection is given up, whatever it does itself: this
     /// side stops it, or does not answer its messages.
     pub(crate) fn ends_with_its_connection(&self) -> bool {
-        self.is_device() || matches!(self.place, CardPlace::Messages(_) | CardPlace::Stream(_))
+        let is_by_messages = |place: &CardPlace| {
+            matches!(place, CardPlace::Messages(_) | CardPlace::Stream(_) | CardPlace::Link(_))
+        };
+        self.is_device() || is_by_messages(&self.place)
     }
 
     /// Whether the card has ended the former connection too: nothing of its former life writes to
@@ -280,6 +288,17 @@ impl RingCard {
 
     fn transport(&self) -> Option<Arc<dyn Transport>> {
         lock(&self.transport).clone()
+    }
+
+    /// It is going to be given back.
+    pub(crate) fn leave(&self) {
+        self.leaves.store(true, Ordering::SeqCst);
+        self.pulled.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it is being given back, or was.
+    pub(crate) fn leaves(&self) -> bool {
+        self.leaves.load(Ordering::SeqCst)
     }
 
     /// Whether there is a connection.
