@@ -66,6 +66,11 @@ impl Dialled {
     pub fn new(name: &str, dial: impl Dial + 'static) -> Dialled {
         Dialled { name: name.into(), dial: Arc::new(dial) }
     }
+
+    /// Another stream.
+    pub(super) fn stream(&self) -> io::Result<Box<dyn CardStream>> {
+        self.dial.dial()
+    }
 }
 
 impl fmt::Debug for Dialled {
@@ -121,7 +126,7 @@ impl ByMessages {
 
     /// Connects by whatever makes the stream.
     pub(crate) fn dial(place: &Dialled) -> Result<ByMessages, ConnectError> {
-        ByMessages::over(place.dial.dial()?)
+        ByMessages::over(place.stream()?)
     }
 
     fn over(stream: Box<dyn CardStream>) -> Result<ByMessages, ConnectError> {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use farside_types::CardId;
 use thiserror::Error;
 
+use super::by_link::ByLink;
 use super::calls::ConnectError;
 use super::link::{Identity, identify};
 use super::messages::{ByMessages, Dialled};
@@ -31,6 +32,9 @@ pub enum CardPlace {
     Messages(PathBuf),
     /// A card at the other end of streams that somebody makes, without descriptors, such as TCP.
     Stream(Dialled),
+    /// A card at the other end of a link, beside which a [`FarEnd`](crate::far::FarEnd) serves it: streams
+    /// that somebody makes, without descriptors. Rings and pages travel by themselves, so that it is fast.
+    Link(Dialled),
     /// A device of the kernel's VFIO, by its PCI address (`0000:00:04.0`).
     Vfio(String),
 }
@@ -72,7 +76,7 @@ impl std::fmt::Display for CardPlace {
             CardPlace::InProgram { .. } => f.write_str("in the program"),
             CardPlace::Socket(path) => write!(f, "{}", path.display()),
             CardPlace::Messages(path) => write!(f, "{MESSAGES}{}", path.display()),
-            CardPlace::Stream(stream) => stream.fmt(f),
+            CardPlace::Stream(stream) | CardPlace::Link(stream) => stream.fmt(f),
             CardPlace::Vfio(address) => write!(f, "vfio:{address}"),
         }
     }
@@ -126,6 +130,10 @@ fn connect_once(
         }
         CardPlace::Stream(stream) => {
             let connected = ByMessages::dial(stream);
+            Arc::new(connected.map_err(|error| no_connection(card, place, error))?)
+        }
+        CardPlace::Link(stream) => {
+            let connected = ByLink::dial(stream);
             Arc::new(connected.map_err(|error| no_connection(card, place, error))?)
         }
         CardPlace::Vfio(address) => {
