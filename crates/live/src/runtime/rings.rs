@@ -170,14 +170,22 @@ impl Runtime {
         for job in self.open_jobs().iter().filter(|job| job.card == ring.id) {
             job.mark(Stop::CardGone);
         }
-        let core = lock(&self.core);
+        self.lose_now(lock(&self.core), ring);
+    }
+
+    /// The same for whoever has looked at the driver before, and whose look has to hold.
+    pub(super) fn lose_now(&self, core: MutexGuard<'_, Core>, ring: &RingCard) {
         if !ring.is_connected() {
             return;
         }
         ring.drop_connection();
         // The fault reader is not to watch it any more.
         self.ring_bell();
-        tracing::error!(card = %ring.id, place = %ring.place, "a card is gone");
+        if ring.leaves() {
+            tracing::info!(card = %ring.id, place = %ring.place, "a card is given back");
+        } else {
+            tracing::error!(card = %ring.id, place = %ring.place, "a card is gone");
+        }
         self.handle_lost(core, ring);
         self.recover(ring.id);
     }
