@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::calls::{ConnectError, errno_of};
 use super::hangs_up;
@@ -27,7 +27,12 @@ pub(crate) struct ByLink {
     thread: Option<JoinHandle<()>>,
     /// The process that has the thread: not a child made by fork.
     pid: rustix::process::Pid,
+    /// Says how soon the card is wanted back, if anybody can.
+    recall: Option<Recall>,
 }
+
+/// Says how soon a card is wanted back.
+type Recall = Box<dyn Fn() -> Option<Duration> + Send + Sync>;
 
 impl fmt::Debug for ByLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -38,7 +43,10 @@ impl fmt::Debug for ByLink {
 impl ByLink {
     /// Connects by whatever makes the stream.
     pub(crate) fn dial(place: &Dialled) -> Result<ByLink, ConnectError> {
-        ByLink::over(place.stream()?)
+        let mut link = ByLink::over(place.stream()?)?;
+        let place = place.clone();
+        link.recall = Some(Box::new(move || place.wanted_back()));
+        Ok(link)
     }
 
     fn over(stream: Box<dyn CardStream>) -> Result<ByLink, ConnectError> {
@@ -46,7 +54,8 @@ impl ByLink {
         let worker = Worker::new(Arc::clone(&line), stream);
         let builder = std::thread::Builder::new().name("farside-link".into());
         let thread = builder.spawn(move || worker.run())?;
-        let link = ByLink { line, thread: Some(thread), pid: rustix::process::getpid() };
+        let pid = rustix::process::getpid();
+        let link = ByLink { line, thread: Some(thread), pid, recall: None };
         match link.call("agreeing on a version", Call::Hello(VERSION)) {
             Ok(VERSION) => Ok(link),
             Ok(other) => {
@@ -178,6 +187,10 @@ impl Transport for ByLink {
         })?;
         self.line.reach().signal_by(own);
         Ok(())
+    }
+
+    fn wanted_back(&self) -> Option<Duration> {
+        self.recall.as_ref().and_then(|recall| recall())
     }
 
     fn watch(&self) -> Option<Watch<'_>> {
