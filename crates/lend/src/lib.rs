@@ -4,6 +4,8 @@
 //! Who may have a device is decided by `farside-lease`; what goes over a lease's connection is the
 //! business of `farside-link`.
 
+pub mod ends;
+
 /// The protocol between daemons, and of the commands with theirs: written by `make proto`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]
 pub mod proto {
