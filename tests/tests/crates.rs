@@ -29,6 +29,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
             "farside-svm",
             "farside-card",
             "farside-vfio-user",
+            "farside-link",
             "farside-linux",
             "farside-softcard",
         ],

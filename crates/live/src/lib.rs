@@ -14,6 +14,7 @@ mod execute;
 pub mod features;
 #[cfg(feature = "harness")]
 pub mod harness;
+pub mod lease;
 mod memories;
 pub mod ring_card;
 mod runtime;

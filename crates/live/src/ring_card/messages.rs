@@ -29,6 +29,8 @@ use super::calls::{CALL_LIMIT, Calls, ConnectError, failure};
 use super::hangs_up;
 use super::transport::{DmaPiece, Transport, TransportError, Watch};
 use super::vfio_user::socket;
+use crate::lease::{self, WhyGone};
+use farside_linux::lock::lock;
 use farside_linux::shared::SharedMemory;
 
 /// A stream of bytes to a card, over a connected socket, whose descriptor it gives: to be waited for,
@@ -94,6 +96,8 @@ pub(crate) struct ByMessages {
     answering: Option<JoinHandle<()>>,
     /// The process that has the thread: not a child made by fork.
     pid: rustix::process::Pid,
+    /// Filled when the connection has ended, where somebody knows why.
+    ended: Option<WhyGone>,
 }
 
 /// What the thread that answers shares with those that call.
@@ -124,6 +128,20 @@ impl ByMessages {
         ByMessages::over(place.dial.dial()?)
     }
 
+    /// Connects to a card that is borrowed.
+    pub(crate) fn borrow(folder: &Path) -> Result<ByMessages, ConnectError> {
+        let lease::Borrowed { stream, ended } = lease::connect(folder)?;
+        let connected = ByMessages::over(Box::new(Plain::new(stream)));
+        // What is known of the connection says more than that it has ended.
+        let known = || lock(&ended).clone();
+        let mut connected = connected.map_err(|error| match known() {
+            Some(why) => ConnectError::Absent(io::Error::other(why)),
+            None => error,
+        })?;
+        connected.ended = Some(ended);
+        Ok(connected)
+    }
+
     fn over(stream: Box<dyn CardStream>) -> Result<ByMessages, ConnectError> {
         // Descriptors may be left.
         let socket = stream.as_fd().try_clone_to_owned()?;
@@ -148,7 +166,7 @@ impl ByMessages {
             builder.spawn(move || line.answer())?
         };
         let pid = rustix::process::getpid();
-        Ok(ByMessages { line, answering: Some(answering), pid })
+        Ok(ByMessages { line, answering: Some(answering), pid, ended: None })
     }
 
     /// Bytes of one message.
@@ -308,6 +326,10 @@ impl Transport for ByMessages {
 
     fn is_gone(&self) -> bool {
         hangs_up(&self.line.socket)
+    }
+
+    fn why_gone(&self) -> Option<String> {
+        self.ended.as_ref().and_then(|ended| lock(ended).clone())
     }
 
     /// From here on nothing of the card is answered, so it reads and writes nothing.

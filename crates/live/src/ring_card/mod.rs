@@ -116,6 +116,8 @@ pub(crate) struct RingCard {
     pub(crate) recovering: AtomicBool,
     /// It was pulled out, and nobody gets it back.
     pub(crate) pulled: AtomicBool,
+    /// Why it is gone, where that is known.
+    pub(crate) why_gone: Mutex<String>,
     map: Arc<BusMap>,
 }
 
@@ -132,6 +134,7 @@ impl RingCard {
             letting_go: Mutex::new(None),
             recovering: AtomicBool::new(false),
             pulled: AtomicBool::new(false),
+            why_gone: Mutex::default(),
             map,
         }
     }
@@ -236,7 +239,7 @@ impl RingCard {
     /// Whether it writes to memory no more when its connection is given up, whatever it does itself: this
     /// side stops it, or does not answer its messages.
     pub(crate) fn ends_with_its_connection(&self) -> bool {
-        self.is_device() || matches!(self.place, CardPlace::Messages(_) | CardPlace::Stream(_))
+        self.is_device() || self.place.is_by_messages()
     }
 
     /// Whether the card has ended the former connection too: nothing of its former life writes to
@@ -269,6 +272,14 @@ impl RingCard {
     /// Whether the connection is known to have ended.
     pub(crate) fn is_gone(&self) -> bool {
         self.transport().is_some_and(|transport| transport.is_gone())
+    }
+
+    /// Notes why it is gone, for those who ask for it from now on, and gives it.
+    pub(crate) fn note_why_gone(&self) -> String {
+        let why = self.transport().and_then(|transport| transport.why_gone());
+        let why = why.unwrap_or_default();
+        lock(&self.why_gone).clone_from(&why);
+        why
     }
 
     /// Whether it answers a message.
