@@ -1,5 +1,6 @@
 //! Cards that share no memory with their program: rings, DMA, doorbells and interrupts go by messages,
-//! over a socket of which no descriptor is used or over TCP. Slow; the results are the same.
+//! over a socket of which no descriptor is used or over TCP, or over a link to an end beside the card. The
+//! results are the same.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -16,8 +17,8 @@ use harness::Prng;
 use harness::live::hostile::{Answer, Fate, HostileCard, Lies};
 use harness::live::intruder::Intruder;
 use harness::live::served::{
-    CardProcess, Census, Exercise, Program, TcpRelay, TempDir, await_status, config, expect_loss,
-    place, place_by_messages, serve, serve_if_asked, test_kernels,
+    CardProcess, Census, Exercise, FarHost, Program, TcpRelay, TempDir, await_status, config,
+    expect_loss, place, place_by_messages, serve, serve_if_asked, test_kernels,
 };
 use harness::live::{Race, role, seconds, within};
 
@@ -33,25 +34,28 @@ fn builder(places: impl IntoIterator<Item = CardPlace>) -> SpaceBuilder {
         .kernels(test_kernels())
 }
 
-/// Four cards of which no two are reached alike: in the program, by shared memory, by messages over a
-/// socket, and over TCP.
+/// Five cards of which no two are reached alike: in the program, by shared memory, by messages over a
+/// socket, over TCP, and over a link.
 struct Mixed {
     _folder: TempDir,
     servers: Vec<CardServer>,
     relay: TcpRelay,
+    host: FarHost,
 }
 
 impl Mixed {
     fn start() -> Mixed {
         let folder = TempDir::new();
-        let servers: Vec<_> = (0..3).map(|card| serve(config(&folder, card))).collect();
+        let servers: Vec<_> = (0..4).map(|card| serve(config(&folder, card))).collect();
         let relay = TcpRelay::start(&servers[2].config().folder);
-        Mixed { _folder: folder, servers, relay }
+        let host = FarHost::start(folder.join("host"), &servers[3].config().folder);
+        Mixed { _folder: folder, servers, relay, host }
     }
 
-    fn places(&self) -> [CardPlace; 4] {
+    fn places(&self) -> [CardPlace; 5] {
         let here = CardPlace::InProgram { frames: 4096 };
-        [here, place(&self.servers[0]), place_by_messages(&self.servers[1]), self.relay.place()]
+        let messages = place_by_messages(&self.servers[1]);
+        [here, place(&self.servers[0]), messages, self.relay.place(), self.host.place()]
     }
 
     fn builder(&self) -> SpaceBuilder {
@@ -60,7 +64,7 @@ impl Mixed {
 }
 
 /// The cards of a [`Mixed`] that share no memory.
-const SECLUDED: [CardId; 2] = [CardId(2), CardId(3)];
+const SECLUDED: [CardId; 3] = [CardId(2), CardId(3), CardId(4)];
 
 /// Whether a command is one that nobody can carry out: the host's processor, or another card, at the
 /// memory of a card that shares none.
@@ -257,14 +261,14 @@ fn random_accesses_give_what_flat_memory_gives_under_every_scheme() {
     });
 }
 
-/// A race on cards of both kinds, of which the last two share no memory.
+/// A race on cards of all kinds, of which the last three share no memory.
 fn race_of(cards: &Mixed, scheme: &str) -> Race {
     const PAGES: usize = 24;
     Race::new(Space::builder().cards_at(cards.places()), scheme, PAGES)
 }
 
 #[test]
-fn nothing_is_lost_while_threads_and_four_kinds_of_cards_race() {
+fn nothing_is_lost_while_threads_and_five_kinds_of_cards_race() {
     within(LIMIT, "race", || {
         let cards = Mixed::start();
         for scheme in ["on-touch", "access-counter", "duplication"] {

@@ -11,6 +11,7 @@ pub mod arena;
 pub mod doctor;
 mod error;
 mod execute;
+pub mod far;
 pub mod features;
 #[cfg(feature = "harness")]
 pub mod harness;

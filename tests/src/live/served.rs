@@ -6,7 +6,9 @@
 
 mod census;
 mod exercise;
+mod far_host;
 mod kernels;
+mod lying_link;
 mod program;
 mod raw;
 mod relay;
@@ -23,7 +25,9 @@ use farside_softcard::serve::{CardConfig, CardServer, CardStatus, read_status};
 
 pub use census::{Census, switches_of};
 pub use exercise::{Exercise, STEPS, expect_loss};
+pub use far_host::FarHost;
 pub use kernels::test_kernels;
+pub use lying_link::{LinkLie, LyingLink};
 pub use program::Program;
 pub use raw::{BUS, RawClient};
 pub use relay::TcpRelay;

@@ -4,15 +4,18 @@ use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use farside_link::pump::Pump;
+use farside_link::pump::{Ended, Pump};
 use farside_link::tls::{self, Credentials};
-use farside_softcard::serve::{STATUS_SOCKET, read_status, socket_name};
+use farside_live::CardPlace;
+use farside_live::far::{FarEnd, FarEndError};
+use farside_live::ring_card::connect;
+use farside_types::CardId;
+use farside_vfio_user::unix::Plain;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketFlags, accept_with};
 use rustls::{ServerConfig, ServerConnection};
@@ -23,13 +26,15 @@ use super::control::{self, Begin, Order};
 const CONNECTIONS_MAX: u32 = farside_softcard::serve::FUNCTIONS_MAX as u32;
 /// Whoever holds a connection looks at the lease's end so often.
 const LOOK: Duration = Duration::from_millis(50);
+/// The card may be cleaning up after the connection before.
+const DEVICE_PATIENCE: Duration = Duration::from_secs(2);
 /// A daemon that has died has a successor by then, or the lease is not renewed.
 const ORPHAN_LOOK: Duration = Duration::from_secs(1);
 
 /// What all connections of the lease share.
 struct Lease {
     name: String,
-    device: PathBuf,
+    device: CardPlace,
     config: Arc<ServerConfig>,
     /// In nanoseconds of CLOCK_BOOTTIME.
     until: AtomicU64,
@@ -90,7 +95,7 @@ impl Lease {
         let own = Credentials { certificate, key };
         let config = tls::server(&own, &peer).map_err(io::Error::other)?;
         let (until, open) = (AtomicU64::new(until), AtomicU32::new(0));
-        Ok(Lease { name, device: path, config, until, open })
+        Ok(Lease { name, device: CardPlace::Socket(path), config, until, open })
     }
 
     fn left(&self) -> Option<Duration> {
@@ -125,21 +130,34 @@ impl Lease {
         Ok(())
     }
 
-    fn carry(&self, far: &TcpStream) -> io::Result<farside_link::pump::Ended> {
-        let near = device(&self.device)?;
+    fn carry(&self, far: &TcpStream) -> Result<Ended, EndError> {
+        let (card, identity) = connect(CardId(0), &self.device, DEVICE_PATIENCE)?;
         let tls = ServerConnection::new(Arc::clone(&self.config)).map_err(io::Error::other)?;
+        let (near, inside) = UnixStream::pair()?;
         let pump = Pump::new(tls, far, &near)?;
-        Ok(pump.run(|| self.left().map(|left| left.min(LOOK))))
+        let mut end = FarEnd::new(Box::new(Plain::new(inside)), card, &identity)?;
+        let name = self.name.clone();
+        let serve = move || {
+            if let Err(error) = end.serve() {
+                tracing::warn!(lease = name, %error, "a connection is given up");
+            }
+        };
+        let serving = std::thread::Builder::new().name("farside-far-end".into()).spawn(serve)?;
+        let how = pump.run(|| self.left().map(|left| left.min(LOOK)));
+        // The card's client sees the end of its program, and frees the function.
+        drop(near);
+        let _ = serving.join();
+        Ok(how)
     }
 }
 
-/// Connects to a device: to the first function that is free, of a card.
-fn device(path: &Path) -> io::Result<UnixStream> {
-    if !path.join(STATUS_SOCKET).exists() {
-        return UnixStream::connect(path);
-    }
-    let status = read_status(path)?;
-    let free = status.functions.iter().find(|function| function.user.is_none());
-    let free = free.ok_or_else(|| io::Error::other("all functions of the card are in use"))?;
-    UnixStream::connect(path.join(socket_name(free.function)))
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+enum EndError {
+    #[error(transparent)]
+    Card(#[from] farside_live::LiveError),
+    #[error(transparent)]
+    End(#[from] FarEndError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }

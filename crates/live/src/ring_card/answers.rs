@@ -51,6 +51,25 @@ impl Reach {
         lock(&self.0).events = events;
     }
 
+    /// Signals what the first vector does.
+    pub(super) fn signal(&self) {
+        if let Some(event) = lock(&self.0).events.first() {
+            // Full means that it has been signalled often enough.
+            let _ = rustix::io::write(event, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Reads the pieces at a bus address, within one of them; `None` if that is none, or the card was
+    /// given up.
+    pub(super) fn read(&self, address: u64, into: &mut [u8]) -> Option<()> {
+        self.with(address, |memory, offset| memory.read(offset, into)).ok()
+    }
+
+    /// Writes them.
+    pub(super) fn write(&self, address: u64, from: &[u8]) -> Option<()> {
+        self.with(address, |memory, offset| memory.write(offset, from)).ok()
+    }
+
     /// The card reaches nothing any more: when this returns, no write of it is under way either.
     pub(super) fn end(&self) {
         *lock(&self.0) = Reached { is_over: true, ..Reached::default() };

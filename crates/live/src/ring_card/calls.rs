@@ -132,11 +132,16 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionRefused | ConnectionReset | NotFound | UnexpectedEof)
 }
 
+/// The error of a number that somebody else has sent. Those that are none make [`Errno`] panic.
+pub(super) fn errno_of(code: u32) -> Errno {
+    let code = i32::try_from(code).ok().filter(|code| (1..4096).contains(code));
+    code.map_or(Errno::IO, Errno::from_raw_os_error)
+}
+
 pub(super) fn failure(what: &'static str, error: &CallError) -> TransportError {
     match error {
         CallError::Refused(errno) => {
-            let errno = Errno::from_raw_os_error(errno.code() as i32);
-            TransportError::Refused { what, errno }
+            TransportError::Refused { what, errno: errno_of(errno.code()) }
         }
         CallError::TimedOut(_) => TransportError::TimedOut { what },
         CallError::Closed => TransportError::Gone { what },
@@ -146,5 +151,20 @@ pub(super) fn failure(what: &'static str, error: &CallError) -> TransportError {
             None => TransportError::Unfit { what: format!("{what} failed: {error}") },
         },
         other => TransportError::Unfit { what: format!("{what} failed: {other}") },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_number_a_card_answers_with_is_an_error() {
+        for code in [0, 4096, 1 << 16, u32::MAX, i32::MAX as u32 + 2] {
+            let error = failure("asking", &CallError::Refused(WireErrno::new(code)));
+            assert_eq!(error, TransportError::Refused { what: "asking", errno: Errno::IO });
+        }
+        assert_eq!(errno_of(22), Errno::INVAL);
+        assert_eq!(errno_of(4095).raw_os_error(), 4095);
     }
 }

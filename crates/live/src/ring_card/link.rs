@@ -48,9 +48,23 @@ pub(super) struct InFlight {
 /// What a tag stands for.
 #[derive(Debug)]
 pub(super) enum Pending {
-    Command { id: CommandId, block: Option<Block> },
-    Kernel { name: Arc<str>, block: Block, jobs: Vec<Arc<Job>> },
-    Launch { job: Arc<Job>, block: Block },
+    Command {
+        id: CommandId,
+        block: Option<Block>,
+    },
+    /// A move beside the rings: no completion is about it.
+    Move {
+        id: CommandId,
+    },
+    Kernel {
+        name: Arc<str>,
+        block: Block,
+        jobs: Vec<Arc<Job>>,
+    },
+    Launch {
+        job: Arc<Job>,
+        block: Block,
+    },
     Abort,
 }
 
@@ -170,7 +184,7 @@ impl Link {
         let bus = transport.as_ref();
         let fail = |error| LiveError::Card { card, error };
         reset(bus).map_err(fail)?;
-        bus.map(&DmaPiece {
+        bus.map_rings(&DmaPiece {
             bus: map.control(),
             bytes: control.bytes(),
             address: control.base(),
@@ -221,7 +235,7 @@ impl Link {
         let sent = self.pending.values().any(|pending| match pending {
             Pending::Launch { job: launched, .. } => is_it(launched),
             Pending::Kernel { jobs, .. } => jobs.iter().any(is_it),
-            Pending::Command { .. } | Pending::Abort => false,
+            Pending::Command { .. } | Pending::Move { .. } | Pending::Abort => false,
         });
         let waits = self.backlog.iter().any(|waiting| match waiting {
             Waiting::Launch(launched) => is_it(launched),

@@ -29,8 +29,6 @@ use super::calls::{CALL_LIMIT, Calls, ConnectError, failure};
 use super::hangs_up;
 use super::transport::{DmaPiece, Transport, TransportError, Watch};
 use super::vfio_user::socket;
-use crate::lease::{self, WhyGone};
-use farside_linux::lock::lock;
 use farside_linux::shared::SharedMemory;
 
 /// A stream of bytes to a card, over a connected socket, whose descriptor it gives: to be waited for,
@@ -68,6 +66,11 @@ impl Dialled {
     pub fn new(name: &str, dial: impl Dial + 'static) -> Dialled {
         Dialled { name: name.into(), dial: Arc::new(dial) }
     }
+
+    /// Another stream.
+    pub(super) fn stream(&self) -> io::Result<Box<dyn CardStream>> {
+        self.dial.dial()
+    }
 }
 
 impl fmt::Debug for Dialled {
@@ -96,8 +99,6 @@ pub(crate) struct ByMessages {
     answering: Option<JoinHandle<()>>,
     /// The process that has the thread: not a child made by fork.
     pid: rustix::process::Pid,
-    /// Filled when the connection has ended, where somebody knows why.
-    ended: Option<WhyGone>,
 }
 
 /// What the thread that answers shares with those that call.
@@ -125,21 +126,7 @@ impl ByMessages {
 
     /// Connects by whatever makes the stream.
     pub(crate) fn dial(place: &Dialled) -> Result<ByMessages, ConnectError> {
-        ByMessages::over(place.dial.dial()?)
-    }
-
-    /// Connects to a card that is borrowed.
-    pub(crate) fn borrow(folder: &Path) -> Result<ByMessages, ConnectError> {
-        let lease::Borrowed { stream, ended } = lease::connect(folder)?;
-        let connected = ByMessages::over(Box::new(Plain::new(stream)));
-        // What is known of the connection says more than that it has ended.
-        let known = || lock(&ended).clone();
-        let mut connected = connected.map_err(|error| match known() {
-            Some(why) => ConnectError::Absent(io::Error::other(why)),
-            None => error,
-        })?;
-        connected.ended = Some(ended);
-        Ok(connected)
+        ByMessages::over(place.stream()?)
     }
 
     fn over(stream: Box<dyn CardStream>) -> Result<ByMessages, ConnectError> {
@@ -166,7 +153,7 @@ impl ByMessages {
             builder.spawn(move || line.answer())?
         };
         let pid = rustix::process::getpid();
-        Ok(ByMessages { line, answering: Some(answering), pid, ended: None })
+        Ok(ByMessages { line, answering: Some(answering), pid })
     }
 
     /// Bytes of one message.
@@ -326,10 +313,6 @@ impl Transport for ByMessages {
 
     fn is_gone(&self) -> bool {
         hangs_up(&self.line.socket)
-    }
-
-    fn why_gone(&self) -> Option<String> {
-        self.ended.as_ref().and_then(|ended| lock(ended).clone())
     }
 
     /// From here on nothing of the card is answered, so it reads and writes nothing.

@@ -7,10 +7,12 @@
 
 mod answers;
 mod bus_map;
+mod by_link;
 mod calls;
 mod control;
 mod descriptors;
 mod link;
+mod link_line;
 mod messages;
 mod place;
 mod receive;
@@ -43,7 +45,7 @@ pub(crate) use receive::Received;
 pub(crate) use receive::{fault_of, fault_on_card};
 pub use transport::TransportError;
 use transport::read_u32;
-pub use transport::{DmaPiece, Transport, Watch};
+pub use transport::{DmaPiece, MoveOrder, Moved, PageMover, Transport, Watch};
 
 use crate::error::LiveError;
 use crate::memories::Memories;
@@ -239,7 +241,7 @@ impl RingCard {
     /// Whether it writes to memory no more when its connection is given up, whatever it does itself: this
     /// side stops it, or does not answer its messages.
     pub(crate) fn ends_with_its_connection(&self) -> bool {
-        self.is_device() || self.place.is_by_messages()
+        self.is_device() || self.place.shares_nothing()
     }
 
     /// Whether the card has ended the former connection too: nothing of its former life writes to

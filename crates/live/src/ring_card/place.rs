@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use farside_types::CardId;
 use thiserror::Error;
 
+use super::by_link::ByLink;
 use super::calls::ConnectError;
 use super::link::{Identity, identify};
 use super::messages::{ByMessages, Dialled};
@@ -34,6 +35,9 @@ pub enum CardPlace {
     /// A card that is borrowed: the folder of its lease (`lease:/run/farside/card0@a`), which
     /// `farside borrow` makes.
     Lease(PathBuf),
+    /// A card at the other end of a link, beside which a [`FarEnd`](crate::far::FarEnd) serves it: streams
+    /// that somebody makes, without descriptors. Rings and pages travel by themselves, so that it is fast.
+    Link(Dialled),
     /// A device of the kernel's VFIO, by its PCI address (`0000:00:04.0`).
     Vfio(String),
 }
@@ -80,7 +84,7 @@ impl std::fmt::Display for CardPlace {
             CardPlace::InProgram { .. } => f.write_str("in the program"),
             CardPlace::Socket(path) => write!(f, "{}", path.display()),
             CardPlace::Messages(path) => write!(f, "{MESSAGES}{}", path.display()),
-            CardPlace::Stream(stream) => stream.fmt(f),
+            CardPlace::Stream(stream) | CardPlace::Link(stream) => stream.fmt(f),
             CardPlace::Lease(path) => write!(f, "{LEASE}{}", path.display()),
             CardPlace::Vfio(address) => write!(f, "vfio:{address}"),
         }
@@ -89,8 +93,9 @@ impl std::fmt::Display for CardPlace {
 
 impl CardPlace {
     /// Whether nothing is shared with a card there, so that its writes end with its connection.
-    pub(crate) fn is_by_messages(&self) -> bool {
-        matches!(self, CardPlace::Messages(_) | CardPlace::Stream(_) | CardPlace::Lease(_))
+    pub(crate) fn shares_nothing(&self) -> bool {
+        use CardPlace::{Lease, Link, Messages, Stream};
+        matches!(self, Messages(_) | Stream(_) | Link(_) | Lease(_))
     }
 }
 
@@ -145,7 +150,11 @@ fn connect_once(
             Arc::new(connected.map_err(|error| no_connection(card, place, error))?)
         }
         CardPlace::Lease(folder) => {
-            let connected = ByMessages::borrow(folder);
+            let connected = ByLink::borrow(folder);
+            Arc::new(connected.map_err(|error| no_connection(card, place, error))?)
+        }
+        CardPlace::Link(stream) => {
+            let connected = ByLink::dial(stream);
             Arc::new(connected.map_err(|error| no_connection(card, place, error))?)
         }
         CardPlace::Vfio(address) => {

@@ -13,6 +13,7 @@ use farside_types::{
 };
 
 use super::link::{Link, Pending};
+use super::transport::{Moved, PageMover};
 use crate::runtime::ASID;
 use farside_softcard::Job;
 use farside_softcard::KernelError;
@@ -54,6 +55,8 @@ impl Link {
     pub(crate) fn receive(&mut self) -> Vec<Received> {
         let mut received = Vec::new();
         self.awake();
+        let moved = self.transport.mover().map_or_else(Vec::new, PageMover::moved);
+        moved.into_iter().for_each(|moved| self.moved(moved, &mut received));
         for _ in 0..self.control.entries(RingKind::Completion) {
             let Some(entry) = self.next(RingKind::Completion) else { break };
             self.completed(&entry, &mut received);
@@ -100,6 +103,7 @@ impl Link {
     /// which is waited for.
     pub(crate) fn has_news(&self) -> bool {
         self.has_found_room()
+            || self.transport.mover().is_some_and(PageMover::has_moved)
             || INCOMING.iter().any(|&kind| self.produced(kind) != self.consumed[kind.index()])
     }
 
@@ -211,7 +215,22 @@ impl Link {
                 received.push(Received::JobEnded(job, result, hangs));
             }
             Some(Pending::Abort) => {}
+            Some(moves @ Pending::Move { .. }) => {
+                // Its bytes may still be on their way.
+                self.pending.insert(completion.tag, moves);
+                self.nonsense("completion", entry);
+            }
             None => self.nonsense("completion", entry),
+        }
+    }
+
+    /// A move beside the rings has ended.
+    fn moved(&mut self, moved: Moved, received: &mut Vec<Received>) {
+        let status = moved.pages.map_or(Status::CopyFailed, |_| Status::Ok);
+        let pages = moved.pages.unwrap_or_default();
+        let completion = CompletionEntry { pages, ..CompletionEntry::plain(moved.tag, status) };
+        if let Some(Pending::Move { id }) = self.pending.remove(&moved.tag) {
+            received.extend(self.part_done(id, &completion));
         }
     }
 

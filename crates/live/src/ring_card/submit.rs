@@ -14,6 +14,7 @@ use farside_types::{CommandId, FaultId, JobId, Reason, Rights};
 use super::control::{BLOCK_BYTES, Block};
 use super::link::{InFlight, Link, OPEN_MAX, Pending};
 use super::receive::fault_on_card;
+use super::transport::MoveOrder;
 use crate::runtime::ASID;
 use farside_softcard::Job;
 
@@ -113,6 +114,9 @@ impl Link {
 
     /// Puts a copy or fill for the card's page DMA into the ring, as [`Link::submit`] does.
     pub(crate) fn transfer(&mut self, step: &Step<TransferOp>) -> bool {
+        if self.transport.mover().is_some() {
+            return self.transfer_beside(step);
+        }
         let (id, before) = (step.header.id, self.backlog.len());
         let (card, map) = (self.card, Arc::clone(&self.map));
         match &step.op {
@@ -131,6 +135,41 @@ impl Link {
             }
         }
         self.begin(&step.header, before, step.op.pages(), false)
+    }
+
+    /// The same where the transport moves pages, in one part.
+    fn transfer_beside(&mut self, step: &Step<TransferOp>) -> bool {
+        let (card, map) = (self.card, &self.map);
+        let fills = matches!(step.op, TransferOp::Fill { .. });
+        let (from, to) = match &step.op {
+            TransferOp::Copy { from, to, .. } => (Some(*from), *to),
+            TransferOp::Fill { memory, .. } => (None, Place::Memory(*memory)),
+        };
+        let mut done = 0;
+        let extents = step.op.runs().iter().map(|run| {
+            let src = from.map_or(OWN, |from| map.place(card, from, run.src, done));
+            let dst = map.place(card, to, run.dst, done);
+            done += run.count;
+            Extent { page: 0, count: run.count, src, dst }
+        });
+        let extents: Vec<Extent> = extents.collect();
+        if extents.is_empty() {
+            return false;
+        }
+        let Header { id, epoch, .. } = step.header;
+        let pages = step.op.pages();
+        let state =
+            InFlight { epoch, parts_left: 1, pages, pages_done: 0, failed: false, quiet: false };
+        self.broken |= self.commands.len() > OPEN_MAX;
+        self.commands.insert(id, state);
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        self.pending.insert(tag, Pending::Move { id });
+        let order = MoveOrder { tag, fills, extents };
+        if let Some(mover) = self.transport.mover() {
+            mover.start(order);
+        }
+        true
     }
 
     /// A command is under way in as many parts as were added to the line, which was as long as

@@ -3,11 +3,13 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
+use farside_card::interface::Extent;
 use rustix::io::Errno;
 use thiserror::Error;
 
-/// A bus: registers, DMA maps and interrupts of one function. Three implementations: a card's process
-/// over vfio-user, with descriptors or by messages alone, and the kernel's VFIO.
+/// A bus: registers, DMA maps and interrupts of one function. Four implementations: a card's process
+/// over vfio-user, with descriptors or by messages alone, a link to an end beside the card, and the
+/// kernel's VFIO.
 pub trait Transport: Send + Sync + std::fmt::Debug {
     /// Reads a register of BAR0 that is 4 or 8 bytes wide, little endian.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), TransportError>;
@@ -30,6 +32,16 @@ pub trait Transport: Send + Sync + std::fmt::Debug {
 
     /// Lets the function reach a piece of memory at a bus address.
     fn map(&self, piece: &DmaPiece<'_>) -> Result<(), TransportError>;
+
+    /// Lets the function reach the memory that holds its rings, and the lists and arguments of commands.
+    fn map_rings(&self, piece: &DmaPiece<'_>) -> Result<(), TransportError> {
+        self.map(piece)
+    }
+
+    /// Who moves pages to and from the function's memory in place of its page DMA, if somebody does.
+    fn mover(&self) -> Option<&dyn PageMover> {
+        None
+    }
 
     /// Takes a mapped piece away again.
     fn unmap(&self, bus: u64, bytes: u64) -> Result<(), TransportError>;
@@ -73,6 +85,40 @@ pub trait Transport: Send + Sync + std::fmt::Debug {
     /// Stops a card that is given up, as far as this side can: what it has not written to memory by
     /// then, it does not write any more. Where a connection's end does that, there is nothing to do.
     fn stop(&self);
+}
+
+/// Moves pages between the function's memory and pieces that were mapped, beside its rings. What it has
+/// put into the function's memory is there before any command that is published later.
+pub trait PageMover {
+    /// Copies, or fills with zeros where there is no source. Waits for nobody: the end is told by
+    /// [`PageMover::moved`], and the descriptors of the interrupts are signalled for it.
+    fn start(&self, order: MoveOrder);
+
+    /// What has ended since this was asked before.
+    fn moved(&self) -> Vec<Moved>;
+
+    /// Whether something has.
+    fn has_moved(&self) -> bool;
+}
+
+/// Pages to be moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MoveOrder {
+    /// Comes back in [`Moved`].
+    pub tag: u64,
+    /// Pages that are filled with zeros, not copied.
+    pub fills: bool,
+    /// From where to where; their pages are of no interest.
+    pub extents: Vec<Extent>,
+}
+
+/// A move that has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Which.
+    pub tag: u64,
+    /// Pages that it was about; none if it failed.
+    pub pages: Option<u64>,
 }
 
 /// A descriptor to wait for.

@@ -57,11 +57,20 @@ impl TcpRelay {
 
     /// The card as a program reaches it by this.
     pub fn place(&self) -> CardPlace {
+        CardPlace::Stream(self.dialled())
+    }
+
+    /// The same where an end of a link is in front of the card.
+    pub fn place_by_link(&self) -> CardPlace {
+        CardPlace::Link(self.dialled())
+    }
+
+    fn dialled(&self) -> Dialled {
         let address = self.address;
-        CardPlace::Stream(Dialled::new(&format!("tcp {address}"), move || {
+        Dialled::new(&format!("tcp {address}"), move || {
             let stream = TcpStream::connect_timeout(&address, Duration::from_secs(2))?;
             Ok(Box::new(Plain::tcp(stream)?) as _)
-        }))
+        })
     }
 
     /// Cuts the connection when so many bytes more have gone through, in the middle of whatever it is.

@@ -1,0 +1,311 @@
+//! The rings beside the card: what arrives from the program is put in, what the card writes is taken
+//! out and sent.
+//!
+//! To the card this is the driver. The program's end is not trusted, nor is the card: what the one sends
+//! is checked before the card sees it, and what the other writes is bounded by its rings.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use farside_card::interface::{
+    CompletionEntry, Entry, FaultRecord, RING_COUNT, RingHeader, RingKind,
+};
+use farside_linux::shared::SharedMemory;
+use thiserror::Error;
+
+use super::mirror::INCOMING;
+use super::refers::{Refers, command_of, stays_on_card};
+use super::rings::{RingRegisters, Rings};
+use super::wire::{ATTACHED_MAX, ATTACHED_SOFT_MAX, Entries, ITEMS_MAX, Item};
+
+/// What a program's end may not send. Nothing of it has reached the card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// Entries for a ring that the card fills.
+    #[error("the program sent entries for a ring that the card fills")]
+    OwnRing,
+    /// More commands than the ring holds.
+    #[error("the program sent more commands than the ring has room for")]
+    NoRoom,
+    /// An entry that is no command.
+    #[error("the program sent an entry that is no command")]
+    NoCommand,
+    /// Lists that are missing, too long, or lie outside the memory for them.
+    #[error("the program sent a command whose list or message is not in the memory for them")]
+    List,
+    /// A command that names memory beside the card's own.
+    #[error("the program sent a command that names memory beyond the card's own")]
+    Beyond,
+    /// More messages of kernels are open than there is room for.
+    #[error("the program launched more kernels than it has memory for their messages")]
+    Messages,
+    /// It says that it has taken entries that were never sent.
+    #[error("the program says that it took entries that were not sent")]
+    Consumed,
+    /// Bytes outside the card's memory.
+    #[error("the program named bytes outside the card's memory")]
+    Memory,
+    /// More at a time than is allowed, or in the wrong order.
+    #[error("the program asked for too much at a time, or at the wrong time")]
+    Order,
+    /// A message that cannot be understood.
+    #[error("the program sent a message that makes no sense")]
+    Malformed,
+}
+
+/// The card has written indices that no ring can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("the card's {} ring makes no sense", .0.name())]
+pub(super) struct CardBroken(pub(super) RingKind);
+
+/// Messages of kernels that are open at a time, at most.
+const MESSAGES_MAX: usize = 4096;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Shadow {
+    rings: Rings,
+    /// Commands that were put into the card's ring.
+    put: u32,
+    /// How far the program knows that the card has taken them.
+    told: u32,
+    /// Entries that were taken out of the card's rings.
+    taken: [u32; RING_COUNT],
+    /// Of them, those that the program has taken.
+    program_taken: [u32; RING_COUNT],
+    /// The program has commands, and no room for them here.
+    peer_wants_room: bool,
+    /// There are entries of this ring, and no room for them at the program.
+    wants_room: [bool; RING_COUNT],
+    wish_is_told: bool,
+    /// The card waits for room that was made.
+    room_made: bool,
+    /// Where launches want their messages: address and bytes, by tag.
+    messages: HashMap<u64, (u64, u64)>,
+}
+
+impl Shadow {
+    /// The rings that the program's driver has set up; `None` if they are none.
+    pub(super) fn new(
+        memory: Arc<SharedMemory>,
+        bus: u64,
+        registers: &RingRegisters,
+    ) -> Option<Shadow> {
+        let rings = Rings::new(memory, bus, registers)?;
+        Some(Shadow {
+            rings,
+            put: 0,
+            told: 0,
+            taken: [0; RING_COUNT],
+            program_taken: [0; RING_COUNT],
+            peer_wants_room: false,
+            wants_room: [false; RING_COUNT],
+            wish_is_told: false,
+            room_made: false,
+            messages: HashMap::new(),
+        })
+    }
+
+    /// Entries have come from the program: commands are put into the card's ring. `true`: the card
+    /// sleeps, and its doorbell is to be rung.
+    ///
+    /// # Errors
+    /// [`Refusal`]: nothing of the message has reached the card.
+    pub(super) fn arrived(&mut self, entries: Entries) -> Result<bool, Refusal> {
+        for kind in INCOMING {
+            let (index, before) = (kind.index(), self.program_taken[kind.index()]);
+            let open = self.taken[index].wrapping_sub(before);
+            if entries.consumed[index].wrapping_sub(before) > open {
+                return Err(Refusal::Consumed);
+            }
+        }
+        let room = self.rings.entries(RingKind::Command) - self.put.wrapping_sub(self.told);
+        if entries.items.len() > room as usize {
+            return Err(Refusal::NoRoom);
+        }
+        let checked: Result<Vec<_>, _> =
+            entries.items.iter().map(|item| self.check(item)).collect();
+        let checked = checked?;
+        let launches = checked.iter().filter(|(_, refers)| refers.message.is_some()).count();
+        if self.messages.len() + launches > MESSAGES_MAX {
+            return Err(Refusal::Messages);
+        }
+        self.program_taken = entries.consumed;
+        self.peer_wants_room = entries.wants_room;
+        for (item, (tag, refers)) in entries.items.iter().zip(checked) {
+            if let Some((address, _)) = refers.list {
+                self.rings.write(address, &item.attached).ok_or(Refusal::List)?;
+            }
+            refers.message.map(|message| self.messages.insert(tag, message));
+            self.rings.put(RingKind::Command, self.put, &item.entry);
+            self.put = self.put.wrapping_add(1);
+        }
+        self.rings.set_word(RingKind::Command, RingHeader::PRODUCER, self.put);
+        self.mind_room();
+        // The card stores that it sleeps, fences, and looks at the index, which was stored before the
+        // fence of `mind_room`. One of the two sees the other.
+        let sleeps = self.rings.word(RingKind::Command, RingHeader::CONSUMER_SLEEPS) != 0;
+        Ok(sleeps && !entries.items.is_empty())
+    }
+
+    /// What a command's tag is and what it refers to, if the card may see it.
+    fn check(&self, item: &Item) -> Result<(u64, Refers), Refusal> {
+        if item.ring != RingKind::Command {
+            return Err(Refusal::OwnRing);
+        }
+        let command = command_of(&item.entry).ok_or(Refusal::NoCommand)?;
+        let refers = Refers::of(&command.operation);
+        let (_, wanted) = refers.list.unwrap_or_default();
+        let is_whole = wanted == item.attached.len() as u64 && wanted <= ATTACHED_MAX as u64;
+        let is_within = |at: Option<(u64, u64)>| {
+            at.is_none_or(|(address, bytes)| self.rings.holds(address, bytes))
+        };
+        if !is_whole || !is_within(refers.list) || !is_within(refers.message) {
+            return Err(Refusal::List);
+        }
+        if !stays_on_card(&command.operation, &item.attached) {
+            return Err(Refusal::Beyond);
+        }
+        Ok((command.tag, refers))
+    }
+
+    /// Has the card tell when it takes commands, if the program has to know of that.
+    fn mind_room(&self) {
+        let open = self.put.wrapping_sub(self.told);
+        let half = self.rings.entries(RingKind::Command) / 2;
+        let minds = open > 0 && (self.peer_wants_room || open >= half);
+        self.rings.set_word(RingKind::Command, RingHeader::PRODUCER_WAITS, minds.into());
+        fence(Ordering::SeqCst);
+    }
+
+    /// The next message for the program, if there is something to be told.
+    ///
+    /// # Errors
+    /// [`CardBroken`]: nothing of the card can be believed any more.
+    pub(super) fn poll(&mut self) -> Result<Option<Entries>, CardBroken> {
+        let consumed = self.rings.word(RingKind::Command, RingHeader::CONSUMER);
+        if self.put.wrapping_sub(consumed) > self.put.wrapping_sub(self.told) {
+            return Err(CardBroken(RingKind::Command));
+        }
+        let mut items = Vec::new();
+        for kind in INCOMING {
+            self.take(kind, &mut items)?;
+        }
+        let more = consumed.wrapping_sub(self.told);
+        let quarter = self.rings.entries(RingKind::Command) / 4;
+        let wants_room = self.wants_room.contains(&true);
+        let tells_wish = wants_room && !self.wish_is_told;
+        let is_worth_telling = more >= quarter || more > 0 && self.peer_wants_room;
+        if items.is_empty() && !tells_wish && !is_worth_telling {
+            return Ok(None);
+        }
+        self.wish_is_told = wants_room;
+        self.told = consumed;
+        self.mind_room();
+        let mut indices = [0; RING_COUNT];
+        indices[RingKind::Command.index()] = consumed;
+        Ok(Some(Entries { consumed: indices, wants_room, items }))
+    }
+
+    fn published(&self, kind: RingKind) -> u32 {
+        self.rings.word(kind, RingHeader::PRODUCER)
+    }
+
+    /// Takes entries out of a ring of the card's, as far as the program has room for them.
+    fn take(&mut self, kind: RingKind, items: &mut Vec<Item>) -> Result<(), CardBroken> {
+        let index = kind.index();
+        let entries = self.rings.entries(kind);
+        let waiting = self.published(kind).wrapping_sub(self.taken[index]);
+        if waiting > entries {
+            return Err(CardBroken(kind));
+        }
+        let room = entries - self.taken[index].wrapping_sub(self.program_taken[index]);
+        let sendable = self.whole_records(kind, waiting, waiting.min(room));
+        self.wants_room[index] = sendable < waiting;
+        let most = (ITEMS_MAX - items.len()) as u32;
+        let count = match self.whole_records(kind, waiting, sendable.min(most)) {
+            // Longer than any message: the driver has no room for such a group either.
+            0 if items.is_empty() => sendable.min(most),
+            count => count,
+        };
+        let mut attached = 0;
+        let before = self.taken[index];
+        while self.taken[index].wrapping_sub(before) < count && attached < ATTACHED_SOFT_MAX {
+            let entry = self.rings.entry(kind, self.taken[index]);
+            let text = match kind {
+                RingKind::Completion => self.message_of(&entry),
+                _ => Vec::new(),
+            };
+            attached += text.len();
+            items.push(Item { ring: kind, entry, attached: text });
+            self.taken[index] = self.taken[index].wrapping_add(1);
+        }
+        if before == self.taken[index] {
+            return Ok(());
+        }
+        self.rings.set_word(kind, RingHeader::CONSUMER, self.taken[index]);
+        // Stored before the look whether the card waits for it.
+        fence(Ordering::SeqCst);
+        self.room_made |=
+            waiting == entries || self.rings.word(kind, RingHeader::PRODUCER_WAITS) != 0;
+        Ok(())
+    }
+
+    /// The most entries, of so many, that end with a whole record: the records of a group of faults
+    /// travel together, since the driver looks for them at once.
+    fn whole_records(&self, kind: RingKind, waiting: u32, most: u32) -> u32 {
+        let goes_on = |count: u32| {
+            let entry = self.rings.entry(kind, self.taken[kind.index()].wrapping_add(count));
+            matches!(FaultRecord::from_entry(&entry), Ok(FaultRecord::Ranges(..)))
+        };
+        let mut count = most;
+        while kind == RingKind::Fault && count > 0 && count < waiting && goes_on(count) {
+            count -= 1;
+        }
+        count
+    }
+
+    /// The text that the card has written for a launch that has ended.
+    fn message_of(&mut self, entry: &Entry) -> Vec<u8> {
+        let Ok(completion) = CompletionEntry::from_entry(entry) else { return Vec::new() };
+        let Some((address, bytes)) = self.messages.remove(&completion.tag) else {
+            return Vec::new();
+        };
+        let length = u64::from(completion.message_bytes).min(bytes).min(ATTACHED_MAX as u64);
+        self.rings.read(address, length as usize).unwrap_or_default()
+    }
+
+    /// Whether the card waits for room that was made: its doorbell is to be rung.
+    pub(super) fn has_made_room(&mut self) -> bool {
+        std::mem::take(&mut self.room_made)
+    }
+
+    /// Says that the card need not interrupt, because this looks by itself.
+    pub(super) fn awake(&self) {
+        for kind in INCOMING {
+            self.rings.set_word(kind, RingHeader::CONSUMER_SLEEPS, 0);
+        }
+    }
+
+    /// Says that the card is to interrupt for its next entry. `false`: there is one that can be sent.
+    ///
+    /// The card publishes an entry, fences, and reads what is stored here; this stores, fences, and looks
+    /// for entries. One of the two sees the other.
+    pub(super) fn may_sleep(&self) -> bool {
+        for kind in INCOMING {
+            self.rings.set_word(kind, RingHeader::CONSUMER_SLEEPS, 1);
+        }
+        fence(Ordering::SeqCst);
+        let consumed = self.rings.word(RingKind::Command, RingHeader::CONSUMER);
+        let more = consumed.wrapping_sub(self.told);
+        let told =
+            more == 0 || more < self.rings.entries(RingKind::Command) / 4 && !self.peer_wants_room;
+        told && INCOMING.iter().all(|&kind| {
+            let index = kind.index();
+            // What the program has no room for waits until it tells of some.
+            self.published(kind) == self.taken[index] || self.wants_room[index]
+        })
+    }
+}

@@ -1,0 +1,563 @@
+//! Both halves of a link together, in one thread: a driver, a mirror, messages on their way, a shadow,
+//! and a card. Who sleeps is run only when it was woken, so that a wake-up that is lost is seen.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use farside_card::interface::{
+    CommandEntry, CompletionEntry, DmaAddr, Entry, Extent, ExtentArg, ExtentList, FaultHead,
+    FaultRecord, FaultWants, Operation, RING_COUNT, RingHeader, RingKind, Status, register,
+    ring_bytes,
+};
+use farside_linux::shared::SharedMemory;
+use farside_types::{Access, Asid, FaultId, JobId, PageNo, PageRange, PeId, Rights};
+use proptest::prelude::*;
+
+use super::mirror::{INCOMING, Mirror, Nonsense};
+use super::rings::{RingRegisters, Rings};
+use super::shadow::{CardBroken, Refusal, Shadow};
+use super::wire::{ATTACHED_MAX, Entries, Item};
+
+const BUS: u64 = 1 << 32;
+/// Entries of each ring.
+const ENTRIES: u32 = 8;
+/// Where lists and messages are: behind the rings.
+const LISTS: u64 = BUS + 16 * 4096;
+const MEMORY: u64 = 32 * 4096;
+
+fn registers() -> RingRegisters {
+    let mut registers = RingRegisters::default();
+    let mut base = BUS;
+    for kind in RingKind::ALL {
+        registers.note(register::ring(kind) + register::RING_BASE, base);
+        registers.note(register::ring(kind) + register::RING_ENTRIES, ENTRIES.into());
+        base += ring_bytes(ENTRIES).next_multiple_of(4096);
+    }
+    registers
+}
+
+fn memory() -> Arc<SharedMemory> {
+    Arc::new(SharedMemory::new(MEMORY).unwrap())
+}
+
+fn nop(tag: u64) -> Entry {
+    CommandEntry { tag, asid: Asid(0), operation: Operation::Nop }.to_entry()
+}
+
+fn done(tag: u64) -> Entry {
+    CompletionEntry::plain(tag, Status::Ok).to_entry()
+}
+
+fn command(operation: Operation) -> Item {
+    let entry = CommandEntry { tag: 1, asid: Asid(0), operation }.to_entry();
+    Item { ring: RingKind::Command, entry, attached: Vec::new() }
+}
+
+fn entries(items: Vec<Item>) -> Entries {
+    Entries { consumed: [0; RING_COUNT], wants_room: false, items }
+}
+
+/// The driver's side of rings, as `ring_card` has it.
+struct Driver {
+    rings: Rings,
+    put: u32,
+    taken: [u32; RING_COUNT],
+    room_made: bool,
+    /// Commands that are to be put, and completions that came.
+    to_put: VecDeque<u64>,
+    done: Vec<u64>,
+    sleeps: bool,
+}
+
+impl Driver {
+    /// Puts and takes what it can; whether it rings. Afterwards it sleeps, if it may.
+    fn run(&mut self, limit: usize) -> bool {
+        let rings = &self.rings;
+        let mut rung = false;
+        for kind in INCOMING {
+            rings.set_word(kind, RingHeader::CONSUMER_SLEEPS, 0);
+        }
+        for kind in INCOMING {
+            let mut left = limit;
+            while left > 0 && rings.word(kind, RingHeader::PRODUCER) != self.taken[kind.index()] {
+                let waiting =
+                    rings.word(kind, RingHeader::PRODUCER).wrapping_sub(self.taken[kind.index()]);
+                let entry = rings.entry(kind, self.taken[kind.index()]);
+                self.taken[kind.index()] = self.taken[kind.index()].wrapping_add(1);
+                rings.set_word(kind, RingHeader::CONSUMER, self.taken[kind.index()]);
+                self.room_made |=
+                    waiting == ENTRIES || rings.word(kind, RingHeader::PRODUCER_WAITS) != 0;
+                if kind == RingKind::Completion {
+                    self.done.push(entry[0]);
+                }
+                left -= 1;
+            }
+        }
+        let room = |put: u32| {
+            ENTRIES - put.wrapping_sub(rings.word(RingKind::Command, RingHeader::CONSUMER))
+        };
+        while let Some(&tag) = self.to_put.front() {
+            rings.set_word(RingKind::Command, RingHeader::PRODUCER_WAITS, 0);
+            if room(self.put) == 0 {
+                rings.set_word(RingKind::Command, RingHeader::PRODUCER_WAITS, 1);
+                fence(Ordering::SeqCst);
+                if room(self.put) == 0 {
+                    break;
+                }
+                continue;
+            }
+            rings.put(RingKind::Command, self.put, &nop(tag));
+            self.put = self.put.wrapping_add(1);
+            self.to_put.pop_front();
+        }
+        if rings.word(RingKind::Command, RingHeader::PRODUCER) != self.put {
+            rings.set_word(RingKind::Command, RingHeader::PRODUCER, self.put);
+            fence(Ordering::SeqCst);
+            rung = rings.word(RingKind::Command, RingHeader::CONSUMER_SLEEPS) != 0;
+        }
+        rung |= std::mem::take(&mut self.room_made);
+        for kind in INCOMING {
+            rings.set_word(kind, RingHeader::CONSUMER_SLEEPS, 1);
+        }
+        fence(Ordering::SeqCst);
+        let is_news =
+            |kind: RingKind| rings.word(kind, RingHeader::PRODUCER) != self.taken[kind.index()];
+        let has_room = !self.to_put.is_empty() && room(self.put) > 0;
+        self.sleeps = !INCOMING.into_iter().any(is_news) && !has_room;
+        rung
+    }
+}
+
+/// The card's side of rings: completes commands in order, and writes as many faults.
+struct Card {
+    rings: Rings,
+    taken: u32,
+    written: [u32; RING_COUNT],
+    /// Completions that have no room yet.
+    owed: VecDeque<u64>,
+    sleeps: bool,
+}
+
+impl Card {
+    /// Takes commands and completes them, as far as there is room; whether it interrupts.
+    fn run(&mut self, limit: usize) -> bool {
+        let rings = &self.rings;
+        rings.set_word(RingKind::Command, RingHeader::CONSUMER_SLEEPS, 0);
+        let mut interrupts = false;
+        let mut left = limit;
+        while left > 0 && rings.word(RingKind::Command, RingHeader::PRODUCER) != self.taken {
+            self.owed.push_back(rings.entry(RingKind::Command, self.taken)[0]);
+            self.taken = self.taken.wrapping_add(1);
+            rings.set_word(RingKind::Command, RingHeader::CONSUMER, self.taken);
+            fence(Ordering::SeqCst);
+            interrupts |= rings.word(RingKind::Command, RingHeader::PRODUCER_WAITS) != 0;
+            left -= 1;
+        }
+        let kind = RingKind::Completion;
+        let index = kind.index();
+        rings.set_word(kind, RingHeader::PRODUCER_WAITS, 0);
+        while let Some(&tag) = self.owed.front() {
+            let room =
+                ENTRIES - self.written[index].wrapping_sub(rings.word(kind, RingHeader::CONSUMER));
+            if room == 0 {
+                if rings.word(kind, RingHeader::PRODUCER_WAITS) == 1 {
+                    break;
+                }
+                rings.set_word(kind, RingHeader::PRODUCER_WAITS, 1);
+                fence(Ordering::SeqCst);
+                continue;
+            }
+            rings.put(kind, self.written[index], &done(tag));
+            self.written[index] = self.written[index].wrapping_add(1);
+            rings.set_word(kind, RingHeader::PRODUCER, self.written[index]);
+            fence(Ordering::SeqCst);
+            interrupts |= rings.word(kind, RingHeader::CONSUMER_SLEEPS) != 0;
+            self.owed.pop_front();
+        }
+        rings.set_word(RingKind::Command, RingHeader::CONSUMER_SLEEPS, 1);
+        fence(Ordering::SeqCst);
+        self.sleeps = rings.word(RingKind::Command, RingHeader::PRODUCER) == self.taken;
+        interrupts
+    }
+}
+
+/// All of it.
+struct World {
+    driver: Driver,
+    mirror: Mirror,
+    known: u32,
+    mirror_sleeps: bool,
+    out: VecDeque<Entries>,
+    back: VecDeque<Entries>,
+    shadow: Shadow,
+    shadow_sleeps: bool,
+    card: Card,
+}
+
+impl World {
+    fn new(tags: u64) -> World {
+        let (near, far) = (memory(), memory());
+        let rings =
+            |memory: &Arc<SharedMemory>| Rings::new(Arc::clone(memory), BUS, &registers()).unwrap();
+        let driver = Driver {
+            rings: rings(&near),
+            put: 0,
+            taken: [0; RING_COUNT],
+            room_made: false,
+            to_put: (1..=tags).collect(),
+            done: Vec::new(),
+            sleeps: false,
+        };
+        let card = Card {
+            rings: rings(&far),
+            taken: 0,
+            written: [0; RING_COUNT],
+            owed: VecDeque::new(),
+            sleeps: false,
+        };
+        World {
+            driver,
+            mirror: Mirror::new(near, BUS, &registers()).unwrap(),
+            known: 0,
+            mirror_sleeps: false,
+            out: VecDeque::new(),
+            back: VecDeque::new(),
+            shadow: Shadow::new(far, BUS, &registers()).unwrap(),
+            shadow_sleeps: false,
+            card,
+        }
+    }
+
+    /// The thread beside the program, if it is awake: a message that came, then what there is to send.
+    fn run_mirror(&mut self) {
+        self.mirror.awake();
+        if let Some(message) = self.back.pop_front() {
+            let wakes = self.mirror.arrived(&message).unwrap();
+            self.driver.sleeps &= !wakes;
+        }
+        self.known = self.mirror.published();
+        while let Some(message) = self.mirror.poll(self.known) {
+            let took = !message.items.is_empty();
+            self.out.push_back(message);
+            if took && self.mirror.driver_waits() {
+                self.driver.sleeps = false;
+            }
+        }
+        self.mirror_sleeps = self.mirror.may_sleep(self.known) && !self.mirror.has_news();
+    }
+
+    /// The end beside the card, if it is awake.
+    fn run_shadow(&mut self) {
+        self.shadow.awake();
+        if let Some(message) = self.out.pop_front() {
+            let rings = self.shadow.arrived(message).unwrap();
+            self.card.sleeps &= !rings;
+        }
+        while let Some(message) = self.shadow.poll().unwrap() {
+            self.back.push_back(message);
+        }
+        self.card.sleeps &= !self.shadow.has_made_room();
+        self.shadow_sleeps = self.shadow.may_sleep();
+    }
+
+    /// Runs one of the four, if it is awake; whether it was.
+    fn step(&mut self, who: u8, limit: usize) -> bool {
+        match who % 4 {
+            0 if !self.driver.sleeps => {
+                let rings = self.driver.run(limit);
+                self.mirror_sleeps &= !rings;
+            }
+            1 if !self.mirror_sleeps || !self.back.is_empty() => self.run_mirror(),
+            2 if !self.shadow_sleeps || !self.out.is_empty() => self.run_shadow(),
+            3 if !self.card.sleeps => {
+                let interrupts = self.card.run(limit);
+                self.shadow_sleeps &= !interrupts;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Until all sleep.
+    fn rest(&mut self) {
+        for _ in 0..100_000 {
+            let ran = [0, 1, 2, 3].map(|who| self.step(who, 3));
+            if !ran.contains(&true) {
+                return;
+            }
+        }
+        panic!("they never rest");
+    }
+}
+
+#[test]
+fn every_command_is_completed_once_and_in_order_through_rings_that_are_too_small() {
+    let mut world = World::new(500);
+    world.rest();
+    assert_eq!(world.driver.done, (1..=500).collect::<Vec<_>>());
+}
+
+proptest! {
+    /// Whoever is run when, and however little it does at a time: nothing is lost, and nobody sleeps over
+    /// what there is for him.
+    #[test]
+    fn no_order_of_steps_loses_an_entry_or_a_wake_up(
+        steps in prop::collection::vec((0u8..4, 1usize..6), 0..400),
+        tags in 1u64..120,
+    ) {
+        let mut world = World::new(tags);
+        for (who, limit) in steps {
+            world.step(who, limit);
+        }
+        world.rest();
+        prop_assert_eq!(&world.driver.done, &(1..=tags).collect::<Vec<_>>());
+    }
+}
+
+/// A driver that is awake when a completion is sent, and asleep when it arrives.
+fn completion_that_meets_a_driver_asleep() -> (World, bool) {
+    let mut world = World::new(1);
+    while world.back.is_empty() {
+        // The driver puts its command and goes on looking by itself.
+        for who in [0, 1, 3, 2] {
+            world.step(who, 1);
+            if world.back.is_empty() {
+                world.driver.sleeps = false;
+            }
+        }
+    }
+    // What the end beside the card could know: that the driver looks by itself.
+    let was_awake = !world.driver.sleeps;
+    world.driver.run(1);
+    assert!(world.driver.sleeps && was_awake);
+    (world, was_awake)
+}
+
+#[test]
+fn a_completion_that_was_sent_while_the_driver_was_awake_wakes_it_when_it_arrives() {
+    let (mut world, _) = completion_that_meets_a_driver_asleep();
+    world.rest();
+    assert_eq!(world.driver.done, [1]);
+}
+
+/// Negative control: with the wake-up decided at the other end, by what it knew when it sent, the driver
+/// sleeps over its completion for ever.
+#[test]
+fn control_a_wake_up_that_is_suppressed_across_the_link_is_slept_over() {
+    let (mut world, was_awake) = completion_that_meets_a_driver_asleep();
+    let message = world.back.pop_front().unwrap();
+    let _decided_here = world.mirror.arrived(&message).unwrap();
+    if !was_awake {
+        world.driver.sleeps = false;
+    }
+    world.rest();
+    assert!(world.driver.sleeps && world.driver.done.is_empty(), "nobody noticed");
+    world.driver.run(1);
+    assert_eq!(world.driver.done, [1], "it was there all the time");
+}
+
+/// A list of one extent that maps a frame of this kind.
+fn map_by_list(dst: DmaAddr, address: u64) -> Item {
+    let extent = Extent { page: 5, count: 1, src: DmaAddr::Bus(0), dst };
+    let list = ExtentArg::List(ExtentList { address, count: 1 });
+    let bytes = extent.to_words().into_iter().flat_map(u64::to_le_bytes).collect();
+    Item { attached: bytes, ..command(Operation::Map(list, Rights::Read)) }
+}
+
+#[test]
+fn lists_travel_with_their_command_and_lie_where_it_says() {
+    let (near, far) = (memory(), memory());
+    let mut mirror = Mirror::new(Arc::clone(&near), BUS, &registers()).unwrap();
+    let mut shadow = Shadow::new(Arc::clone(&far), BUS, &registers()).unwrap();
+    let item = map_by_list(DmaAddr::Own(3), LISTS + 32);
+    near.write(LISTS + 32 - BUS, &item.attached).unwrap();
+    let rings = Rings::new(near, BUS, &registers()).unwrap();
+    rings.put(RingKind::Command, 0, &item.entry);
+    rings.set_word(RingKind::Command, RingHeader::PRODUCER, 1);
+    let message = mirror.poll(1).unwrap();
+    assert_eq!(message.items, std::slice::from_ref(&item));
+    shadow.arrived(message).unwrap();
+    let mut bytes = [0; 32];
+    far.read(LISTS + 32 - BUS, &mut bytes).unwrap();
+    assert_eq!(bytes[..], item.attached);
+    let card = Rings::new(far, BUS, &registers()).unwrap();
+    assert_eq!(card.entry(RingKind::Command, 0), item.entry);
+    assert_eq!(card.word(RingKind::Command, RingHeader::PRODUCER), 1);
+}
+
+#[test]
+fn a_kernels_message_comes_with_its_completion_and_never_beside_its_buffer() {
+    let (near, far) = (memory(), memory());
+    let mut mirror = Mirror::new(Arc::clone(&near), BUS, &registers()).unwrap();
+    let mut shadow = Shadow::new(Arc::clone(&far), BUS, &registers()).unwrap();
+    let rings = Rings::new(Arc::clone(&near), BUS, &registers()).unwrap();
+    let launch = Operation::Launch {
+        job: JobId(1),
+        kernel: 0,
+        pe: None,
+        args: ExtentList { address: LISTS, count: 0 },
+        message: ExtentList { address: LISTS + 64, count: 8 },
+    };
+    rings.put(RingKind::Command, 0, &command(launch).entry);
+    rings.set_word(RingKind::Command, RingHeader::PRODUCER, 1);
+    shadow.arrived(mirror.poll(1).unwrap()).unwrap();
+    // The card says that it has written more than there is room for.
+    far.write(LISTS + 64 - BUS, &[7; 16]).unwrap();
+    let card = Rings::new(far, BUS, &registers()).unwrap();
+    card.set_word(RingKind::Command, RingHeader::CONSUMER, 1);
+    let plain = CompletionEntry::plain(1, Status::KernelFailed);
+    card.put(RingKind::Completion, 0, &CompletionEntry { message_bytes: 16, ..plain }.to_entry());
+    card.set_word(RingKind::Completion, RingHeader::PRODUCER, 1);
+    let mut message = shadow.poll().unwrap().unwrap();
+    assert_eq!(message.items[0].attached, [7; 8]);
+    // Nor is the end beside the card believed.
+    message.items[0].attached = vec![9; 64];
+    mirror.arrived(&message).unwrap();
+    let mut bytes = [0; 16];
+    near.read(LISTS + 64 - BUS, &mut bytes).unwrap();
+    assert_eq!(bytes, [9, 9, 9, 9, 9, 9, 9, 9, 0, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn what_a_program_may_not_send_is_refused_and_none_of_it_reaches_the_card() {
+    let own = |page| Extent { page, count: 1, src: DmaAddr::Bus(0), dst: DmaAddr::Own(1) };
+    let host = Extent { dst: DmaAddr::Bus(7), ..own(1) };
+    let inline = |extent| command(Operation::Map(ExtentArg::Inline(extent), Rights::Read));
+    let list = |address, count| ExtentArg::List(ExtentList { address, count });
+    let unmap = |address, count| command(Operation::Unmap(list(address, count)));
+    let launch = |address| {
+        let args = ExtentList { address: LISTS, count: 0 };
+        let message = ExtentList { address, count: 8 };
+        command(Operation::Launch { job: JobId(1), kernel: 0, pe: None, args, message })
+    };
+    let garbage = Item { entry: [u64::MAX; 8], ..command(Operation::Nop) };
+    let wrong_ring = Item { ring: RingKind::Fault, ..command(Operation::Nop) };
+    let long = ATTACHED_MAX as u64 / 32 + 1;
+    let long = Item { attached: vec![0; 32 * long as usize], ..unmap(LISTS, long as u32) };
+    let with_list = |item: Item| Item { attached: vec![1; 32], ..item };
+    let kernel = command(Operation::Kernel { address: BUS + MEMORY - 4, bytes: 8 });
+    let copy = command(Operation::Copy(ExtentArg::Inline(own(0))));
+    let cases = [
+        (garbage, Refusal::NoCommand),
+        (wrong_ring, Refusal::OwnRing),
+        (inline(host), Refusal::Beyond),
+        (map_by_list(DmaAddr::Bus(9), LISTS), Refusal::Beyond),
+        (with_list(unmap(LISTS, 1)), Refusal::Beyond),
+        (copy, Refusal::Beyond),
+        (command(Operation::LinkCancel { transfer: 1, from: 0 }), Refusal::Beyond),
+        (unmap(LISTS, 1), Refusal::List),
+        (with_list(unmap(LISTS, 2)), Refusal::List),
+        (with_list(command(Operation::Nop)), Refusal::List),
+        (with_list(unmap(BUS, 1)), Refusal::List),
+        (with_list(unmap(0, 1)), Refusal::List),
+        (with_list(unmap(BUS + MEMORY - 24, 1)), Refusal::List),
+        (with_list(unmap(u64::MAX - 7, 1)), Refusal::List),
+        (Item { attached: vec![0; 8], ..kernel }, Refusal::List),
+        (long, Refusal::List),
+        (launch(BUS + 8), Refusal::List),
+        (launch(BUS + MEMORY - 4), Refusal::List),
+    ];
+    for (item, refusal) in cases {
+        let far = memory();
+        let mut shadow = Shadow::new(Arc::clone(&far), BUS, &registers()).unwrap();
+        let before = everything(&far);
+        // Nor what is in the same message.
+        let items = vec![command(Operation::Nop), item.clone()];
+        assert_eq!(shadow.arrived(entries(items)), Err(refusal), "{item:?}");
+        assert!(everything(&far) == before, "{item:?} has reached the card");
+    }
+    let (far, many) = (memory(), vec![command(Operation::Nop); ENTRIES as usize + 1]);
+    let mut shadow = Shadow::new(Arc::clone(&far), BUS, &registers()).unwrap();
+    assert_eq!(shadow.arrived(entries(many)), Err(Refusal::NoRoom));
+    let taken = Entries { consumed: [0, 1, 0, 0], ..Entries::default() };
+    assert_eq!(shadow.arrived(taken), Err(Refusal::Consumed));
+    // An honest one is taken.
+    assert!(shadow.arrived(entries(vec![inline(own(1))])).is_ok());
+}
+
+/// Negative control: without the checks the same bytes lie in the card's ring.
+#[test]
+fn control_an_entry_that_is_not_checked_reaches_the_card() {
+    let far = memory();
+    let before = everything(&far);
+    let rings = Rings::new(Arc::clone(&far), BUS, &registers()).unwrap();
+    rings.put(RingKind::Command, 0, &[u64::MAX; 8]);
+    assert!(everything(&far) != before);
+}
+
+fn everything(memory: &SharedMemory) -> Vec<u8> {
+    let mut bytes = vec![0; memory.bytes() as usize];
+    memory.read(0, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn indices_that_no_card_can_have_are_noticed() {
+    let cases = [
+        (RingKind::Command, RingHeader::CONSUMER, 1),
+        (RingKind::Command, RingHeader::CONSUMER, u32::MAX),
+        (RingKind::Completion, RingHeader::PRODUCER, ENTRIES + 1),
+        (RingKind::Fault, RingHeader::PRODUCER, u32::MAX),
+        (RingKind::Notice, RingHeader::PRODUCER, 1 << 31),
+    ];
+    for (kind, word, value) in cases {
+        let far = memory();
+        let mut shadow = Shadow::new(Arc::clone(&far), BUS, &registers()).unwrap();
+        Rings::new(far, BUS, &registers()).unwrap().set_word(kind, word, value);
+        assert_eq!(shadow.poll(), Err(CardBroken(kind)), "{kind:?} {value:#x}");
+    }
+}
+
+#[test]
+fn what_the_other_end_may_not_send_is_noticed_beside_the_program() {
+    let item = |ring| Item { ring, entry: done(1), attached: Vec::new() };
+    let full = vec![item(RingKind::Notice); ENTRIES as usize + 1];
+    let cases = [
+        (entries(vec![item(RingKind::Command)]), Nonsense::OwnRing),
+        (entries(full), Nonsense::NoRoom(RingKind::Notice)),
+        (Entries { consumed: [1, 0, 0, 0], ..Entries::default() }, Nonsense::Consumed),
+        (Entries { consumed: [u32::MAX, 0, 0, 0], ..Entries::default() }, Nonsense::Consumed),
+    ];
+    for (message, nonsense) in cases {
+        let mut mirror = Mirror::new(memory(), BUS, &registers()).unwrap();
+        assert_eq!(mirror.arrived(&message), Err(nonsense));
+    }
+}
+
+#[test]
+fn the_records_of_a_group_of_faults_travel_together() {
+    let far = memory();
+    let mut shadow = Shadow::new(Arc::clone(&far), BUS, &registers()).unwrap();
+    let card = Rings::new(far, BUS, &registers()).unwrap();
+    let head = |id, wants| {
+        FaultRecord::Head(FaultHead { id, asid: Asid(0), pe: PeId(0), job: JobId(0), wants })
+            .to_entry()
+    };
+    let range = Some((PageRange::new(PageNo(1), 1), Access::Read));
+    let single = head(FaultId(1), FaultWants::Page(PageNo(1), Access::Read));
+    let group = head(FaultId(2), FaultWants::Group { ranges: 6 });
+    let ranges = FaultRecord::Ranges(FaultId(2), [range; 3]).to_entry();
+    // Six single faults, of which the program takes none, and then a group for which there is no room.
+    let records = [single; 6].into_iter().chain([group, ranges]).chain([ranges]);
+    let mut written = 0;
+    let mut sent = Vec::new();
+    let mut consumed = [0; RING_COUNT];
+    for entry in records {
+        card.put(RingKind::Fault, written, &entry);
+        written += 1;
+        if written == 6 {
+            card.set_word(RingKind::Fault, RingHeader::PRODUCER, written);
+            sent.extend(shadow.poll().unwrap().unwrap().items);
+        }
+    }
+    card.set_word(RingKind::Fault, RingHeader::PRODUCER, written);
+    let wish = shadow.poll().unwrap().unwrap();
+    assert!(wish.items.is_empty() && wish.wants_room, "{wish:?}");
+    assert!(shadow.may_sleep(), "it waits for room, and is told of it");
+    consumed[RingKind::Fault.index()] = 1;
+    shadow.arrived(Entries { consumed, ..Entries::default() }).unwrap();
+    sent.extend(shadow.poll().unwrap().unwrap().items);
+    assert_eq!(sent.len(), 9);
+    assert_eq!(sent[6].entry, group);
+}

@@ -1,0 +1,95 @@
+//! A host that has a card for programs elsewhere: ends of links beside it, one for each connection.
+
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use farside::{CardId, CardPlace, Dialled};
+use farside_live::far::{FarEnd, FarEndReport};
+use farside_live::ring_card::connect;
+use farside_vfio_user::unix::Plain;
+
+/// Serves a card of this machine over links; ends when dropped. It listens where a card would, at a
+/// socket in a folder, so that a relay can be put in front of it.
+#[derive(Debug)]
+pub struct FarHost {
+    folder: PathBuf,
+    state: Arc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    over: AtomicBool,
+    made: AtomicU64,
+    ended: Mutex<Vec<(FarEndReport, Option<String>)>>,
+}
+
+impl FarHost {
+    /// Serves the card in the folder `card`, from a socket in the folder `folder`.
+    ///
+    /// # Panics
+    /// If there can be no socket.
+    pub fn start(folder: PathBuf, card: &Path) -> FarHost {
+        std::fs::create_dir_all(&folder).expect("a folder for a socket");
+        let listener = UnixListener::bind(folder.join(SOCKET)).expect("a socket");
+        let state = Arc::new(State::default());
+        let (accepting, card) = (Arc::clone(&state), card.to_owned());
+        std::thread::spawn(move || {
+            for program in listener.incoming().flatten() {
+                if accepting.over.load(SeqCst) {
+                    return;
+                }
+                accepting.made.fetch_add(1, SeqCst);
+                let (state, card) = (Arc::clone(&accepting), card.clone());
+                std::thread::spawn(move || serve(program, &card, &state));
+            }
+        });
+        FarHost { folder, state }
+    }
+
+    /// Where a relay finds it.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The card as a program reaches it.
+    pub fn place(&self) -> CardPlace {
+        let socket = self.folder.join(SOCKET);
+        CardPlace::Link(Dialled::new(&format!("link {}", socket.display()), move || {
+            Ok(Box::new(Plain::new(UnixStream::connect(&socket)?)) as _)
+        }))
+    }
+
+    /// Connections that were made.
+    pub fn connections(&self) -> u64 {
+        self.state.made.load(SeqCst)
+    }
+
+    /// The connections that have ended: what went through, and why if it was for a reason.
+    pub fn ended(&self) -> Vec<(FarEndReport, Option<String>)> {
+        self.state.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What a relay looks for.
+const SOCKET: &str = "fn0.sock";
+
+impl Drop for FarHost {
+    fn drop(&mut self) {
+        self.state.over.store(true, SeqCst);
+        // Lets it look.
+        let _ = UnixStream::connect(self.folder.join(SOCKET));
+    }
+}
+
+fn serve(program: UnixStream, card: &Path, state: &State) {
+    // Over the life of a lease, one end after the other has the function.
+    let place = CardPlace::Socket(card.to_owned());
+    let Ok((card, identity)) = connect(CardId(0), &place, Duration::from_secs(2)) else { return };
+    let Ok(mut end) = FarEnd::new(Box::new(Plain::new(program)), card, &identity) else { return };
+    let why = end.serve().err().map(|error| error.to_string());
+    let mut ended = state.ended.lock().unwrap_or_else(PoisonError::into_inner);
+    ended.push((end.report(), why));
+}
