@@ -35,12 +35,8 @@ on() {
 
 # The processes of a host, of whatever kind.
 processes_of() {
-  local entry
-  for entry in /proc/[0-9]*; do
-    if tr '\0' '\n' <"$entry/environ" 2>/dev/null | grep -qx "FARSIDE_LEND_HOME=$work/$1"; then
-      echo "${entry#/proc/}"
-    fi
-  done
+  # Processes come and go meanwhile.
+  grep -lszx -- "FARSIDE_LEND_HOME=$work/$1" /proc/[0-9]*/environ | cut -d/ -f3 || true
 }
 
 signal() {
@@ -84,13 +80,13 @@ for _ in $(seq 100); do
   [ -S "$work/card0/status.sock" ] && break
   sleep 0.05
 done
-up=$(on a "$farside" lend up --listen "$address:7301" --device "$work/card0" --lease 2 --json)
+up=$(on a "$farside" lend up --listen "$address:7301" --device "$work/card0" --lease 2 --name a --json)
 place=$(sed -n 's/^  "address": "\(.*\)",$/\1/p' <<<"$up")
 token() { sed -n 's/^  "token": "\(.*\)".*$/\1/p'; }
 echo "A$ farside lend up                     # it lends card0 at $place"
 
 say "B joins A, borrows its card, and searches a graph on one card of its own and the borrowed one"
-on b "$farside" join "$place" "$(token <<<"$up")"
+on b "$farside" join "$place" "$(token <<<"$up")" --name b
 on b "$farside" available
 on b "$farside" borrow card0 --with program:67108864 -- \
   "$farside" demo --bundled --on-demand --iterations 5 >"$work/b.txt" || fail "B's results are wrong"
@@ -110,7 +106,7 @@ on a "$farside" who
 
 say "C wants the card: it gets it when B's lease is over, reset and scrubbed"
 invited=$(on a "$farside" lend invite --json)
-on c "$farside" join "$place" "$(token <<<"$invited")"
+on c "$farside" join "$place" "$(token <<<"$invited")" --name c
 on c "$farside" borrow card0 --wait 10 --with program:67108864 -- \
   "$farside" demo --bundled --on-demand --iterations 5 >"$work/c.txt" || fail "C's results are wrong"
 grep -E "^(BFS|PageRank)|results" "$work/c.txt" || true

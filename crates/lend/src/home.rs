@@ -119,6 +119,12 @@ impl Home {
         self.run.join("lend.log")
     }
 
+    /// The folder of what ends with the machine.
+    #[must_use]
+    pub fn run(&self) -> PathBuf {
+        self.run.clone()
+    }
+
     /// The folders of the leases that this host has.
     #[must_use]
     pub fn leases(&self) -> PathBuf {

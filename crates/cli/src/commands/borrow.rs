@@ -67,9 +67,8 @@ impl Borrow {
         let places: Vec<&str> = leases.iter().map(|held| held.place.as_str()).collect();
         let Some((program, arguments)) = self.program.split_first() else {
             print(&(places.join("\n") + "\n"))?;
-            loop {
-                look_after(&mut borrowing, Duration::from_secs(1))?;
-            }
+            while look_after(&mut borrowing, Duration::from_secs(1))? {}
+            return Ok(ExitCode::FAILURE);
         };
         let mut command = Command::new(program);
         command.args(arguments).env(farside::CARDS_VARIABLE, self.cards_variable(&places));
@@ -107,7 +106,8 @@ fn await_grant(borrowing: &mut Borrowing) -> Result<Vec<Held>, Failure> {
 }
 
 /// Says what becomes of the leases; the program finds out by itself.
-fn look_after(borrowing: &mut Borrowing, limit: Duration) -> Result<(), Failure> {
+/// `false` once there is nothing more to be said.
+fn look_after(borrowing: &mut Borrowing, limit: Duration) -> Result<bool, Failure> {
     match borrowing.next(limit)?.and_then(|event| event.event) {
         Some(Event::Recalled(recalled)) => {
             let within = Duration::from_nanos(recalled.within_ns).as_secs();
@@ -115,27 +115,30 @@ fn look_after(borrowing: &mut Borrowing, limit: Duration) -> Result<(), Failure>
         }
         Some(Event::Ended(ended)) => {
             say(&format!("farside: the lease of {} has ended: {}", ended.device, ended.why));
+            return Ok(false);
         }
         Some(Event::Queued(_) | Event::Borrowed(_)) | None => {}
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Waits for the end of the program. A daemon that is gone is no reason to end it: the lease runs on
 /// for a while, and another daemon may take it over.
 fn attend(mut child: Child, borrowing: &mut Borrowing) -> Result<ExitStatus, Failure> {
-    let mut told = false;
+    let mut listens = true;
     loop {
         let status = child.try_wait().map_err(|error| Failure::Usage(error.to_string()))?;
         if let Some(status) = status {
             return Ok(status);
         }
-        if told {
+        if !listens {
             std::thread::sleep(LOOK);
-        } else if let Err(error) = look_after(borrowing, LOOK) {
-            say(&format!("farside: {error}"));
-            told = true;
+            continue;
         }
+        listens = look_after(borrowing, LOOK).unwrap_or_else(|error| {
+            say(&format!("farside: {error}"));
+            false
+        });
     }
 }
 

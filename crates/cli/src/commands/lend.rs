@@ -69,6 +69,10 @@ struct Up {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     lease: Option<u64>,
 
+    /// The name by which this host is to be known, until others know it; that of the system unless given
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -106,6 +110,10 @@ pub(crate) struct Join {
     /// What `farside lend up` or `farside lend invite` printed there
     #[arg(value_name = "TOKEN")]
     token: String,
+
+    /// The name by which this host wants to be known; that of the system unless given
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
 
     /// Print one JSON object
     #[arg(long)]
@@ -171,6 +179,7 @@ impl Up {
             listen: self.listen.clone().unwrap_or_default(),
             devices,
             duration_ns: self.lease.map_or(0, |s| Duration::from_secs(s).as_nanos() as u64),
+            name: self.name.clone().unwrap_or_default(),
         };
         let up =
             client()?.call(request, |mut local, request| async move { local.up(request).await })?;
@@ -228,7 +237,11 @@ impl Release {
 
 impl Join {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let request = JoinPeersRequest { address: self.address.clone(), token: self.token.clone() };
+        let request = JoinPeersRequest {
+            address: self.address.clone(),
+            token: self.token.clone(),
+            name: self.name.clone().unwrap_or_default(),
+        };
         let joined = client()?
             .call(request, |mut local, request| async move { local.join_peers(request).await })?;
         if self.json {

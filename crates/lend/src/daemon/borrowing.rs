@@ -8,7 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use farside_linux::lock::lock;
 use farside_live::lease::{BootTime, Term, Ticket};
@@ -55,8 +55,10 @@ struct Requests(AtomicU64);
 
 impl Default for Requests {
     fn default() -> Requests {
-        // As many as anybody can ask for are between two beginnings, but by chance in 2^32.
-        Requests(AtomicU64::new(u64::from_le_bytes(pki::random::<8>()) >> 1))
+        // A lender takes them in their order. A daemon that begins again begins above what the one
+        // before it can have asked for in that time.
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Requests(AtomicU64::new((since.as_millis() as u64) << 16))
     }
 }
 

@@ -48,7 +48,28 @@ impl Daemon {
         Ok(InviteReply { address, token: token.to_string() })
     }
 
+    /// Takes another name, if nobody knows the present one yet.
+    fn rename(&self, name: &str) -> Result<(), Status> {
+        if name.is_empty() || name == self.host() {
+            return Ok(());
+        }
+        if !is_host_name(name) {
+            return Err(Status::invalid_argument(format!("`{name}` is no name of a host")));
+        }
+        let authority = self.home.authority()?.filter(|_| self.peers().is_empty());
+        if authority.is_none() {
+            let why = format!("this host is known as {} already", self.host());
+            return Err(Status::failed_precondition(why));
+        }
+        let identity = self.home.found(name)?;
+        let mut state = lock(&self.state);
+        state.identity = identity;
+        name.clone_into(&mut state.host);
+        Ok(())
+    }
+
     async fn up(self: &Arc<Self>, request: UpRequest) -> Result<UpReply, Status> {
+        self.rename(&request.name)?;
         for device in &request.devices {
             self.lending.lend(&device.name, device.path.as_ref())?;
         }
@@ -150,7 +171,7 @@ impl Daemon {
         let config = pki::joining(&token).map_err(LendError::from)?;
         let asked = JoinRequest {
             secret: token.secret(),
-            host: host_name(),
+            host: if request.name.is_empty() { host_name() } else { request.name },
             public_key: keys.public(),
             address: lock(&self.state).settings.address.clone(),
         };

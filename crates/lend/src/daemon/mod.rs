@@ -5,7 +5,9 @@
 //! it. Nothing here decides who gets a device: `farside-lease` does.
 
 mod borrowing;
+mod device;
 mod dial;
+mod ledger_file;
 mod lending;
 mod listener;
 mod local;

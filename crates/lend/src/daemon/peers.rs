@@ -135,7 +135,7 @@ impl Peers for PeersService {
 
     async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewReply>, Status> {
         let caller = caller(&request)?;
-        Ok(Response::new(self.0.lending.renew(&caller, request.get_ref())?))
+        Ok(Response::new(self.0.lending.renew(&caller, request.get_ref()).await?))
     }
 
     async fn r#return(

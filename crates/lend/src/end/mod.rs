@@ -9,6 +9,6 @@ mod control;
 mod process;
 mod serve;
 
-pub(crate) use control::{Begin, Order, send};
+pub(crate) use control::Begin;
 pub(crate) use process::EndProcess;
 pub use serve::run;

@@ -1,5 +1,6 @@
 //! The lender's end of a lease as its daemon sees it: a process to talk to, and to kill.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -79,6 +80,16 @@ impl EndProcess {
         let pid = Pid::from_raw(i32::from_ne_bytes(hello)).filter(|_| received == hello.len())?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
         Some(EndProcess { control, pidfd, pid })
+    }
+
+    /// The epoch of the lease whose end listens at a socket of that name.
+    pub(crate) fn epoch_of(name: &OsStr) -> Option<u64> {
+        name.to_str()?.strip_prefix("end-")?.strip_suffix(".sock")?.parse().ok()
+    }
+
+    /// Removes the socket of an end that is gone.
+    pub(crate) fn forget(folder: &Path, epoch: u64) {
+        let _ = std::fs::remove_file(socket_path(folder, epoch));
     }
 
     /// Its process.
