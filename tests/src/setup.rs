@@ -71,7 +71,8 @@ impl Setup {
 
     /// A world drawn by the seed. [`Setup::ROUND`] seeds in a row meet every scheme with every way to
     /// reach a card: from the CPU, by page DMA with peers, by page DMA through bounce buffers. In half of
-    /// the latter the last of several cards shares no memory at all. Now and then a scheme has other
+    /// the latter the last of several cards shares no memory at all, and in half of those it is behind a
+    /// link. Now and then a scheme has other
     /// parameters than its defaults.
     pub fn random(seed: u64, hostility: Hostility) -> Setup {
         let mut rng = Prng::new(seed.wrapping_mul(0x1234_5677));
@@ -84,7 +85,15 @@ impl Setup {
         };
         if let (2, 1, last @ 1..) = (seed / schemes % 3, seed / (3 * schemes) % 2, frames.len() - 1)
         {
-            setup.config.capabilities.seclude(CardId(last as u8));
+            let (table, last) = (&mut setup.config.capabilities, CardId(last as u8));
+            match seed / (6 * schemes) % 2 {
+                0 => table.seclude(last),
+                _ => {
+                    table.put_behind_link(last);
+                    // As small as these worlds are.
+                    table.far_window_pages = 1 << (seed % 5);
+                }
+            }
         }
         setup.seed = seed;
         setup.hostility = hostility;

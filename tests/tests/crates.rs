@@ -36,8 +36,13 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
         &[],
     ),
     ("farside-conformance", &["farside-types", "farside-card"], &["farside-linux", "farside-live"]),
+    ("farside-lease", &[], &[]),
     ("farside-link", &[], &[]),
-    ("farside-lend", &["farside-link", "farside-linux", "farside-live", "farside-softcard"], &[]),
+    (
+        "farside-lend",
+        &["farside-lease", "farside-link", "farside-linux", "farside-live", "farside-softcard"],
+        &[],
+    ),
     ("farside-workloads", &["farside-types"], &[]),
     ("farside-sim", &["farside-types", "farside-svm", "farside-card", "farside-workloads"], &[]),
     (
@@ -54,6 +59,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
             "farside-linux",
             "farside-softcard",
             "farside-live",
+            "farside-lend",
             "farside-conformance",
             "farside-sim",
             "farside-workloads",

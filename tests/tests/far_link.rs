@@ -431,3 +431,75 @@ fn control_what_a_program_puts_within_its_cards_memory_lands() {
         assert_eq!(answer[9..], [9; 64]);
     });
 }
+
+#[test]
+fn a_card_that_is_given_back_takes_nothing_with_it() {
+    within(LIMIT, "giving back", || {
+        let pair = Pair::start();
+        let space = pair.builder().build().unwrap();
+        let mut data = space.alloc::<u64>(1000 * PAGE).unwrap();
+        let pinned = space.alloc::<u64>(8 * PAGE).unwrap();
+        data.fill(1);
+        space.kernel("farside.increment").on(FAR).call(Write(&mut data)).unwrap();
+        space.pin(&pinned, FAR).unwrap();
+        assert_eq!(space.locate(&data).unwrap()[0].owner, Some(FAR.memory()));
+        let begun = Instant::now();
+        let given = space.give_back(FAR, Duration::from_secs(20)).unwrap();
+        assert_eq!((given.jobs_stopped, given.pages_lost), (0, 0));
+        assert!(given.pages_moved >= 1000, "{given:?}");
+        assert!(begun.elapsed() < Duration::from_secs(10), "nothing had to be waited for");
+        assert!(data.iter().all(|&word| word == 2));
+        assert!(pinned.iter().all(|&word| word == 0));
+        // The card is for others now, and not for this program.
+        await_status(&pair.far.config().folder, |s| s.functions.iter().all(|f| f.user.is_none()));
+        space.kernel("farside.increment").on(FAR).call(Write(&mut data)).unwrap_err();
+        space.migrate(&data, FAR).unwrap_err();
+        space.kernel("farside.increment").on(NEAR).call(Write(&mut data)).unwrap();
+        assert!(data.iter().all(|&word| word == 3));
+        space.check().unwrap();
+        let next = builder([pair.host.place()]).build().unwrap();
+        next.kernel("farside.nop").call(()).unwrap();
+        assert_eq!(space.give_back(FAR, Duration::ZERO).unwrap().pages_lost, 0, "once more");
+    });
+}
+
+#[test]
+fn kernels_that_do_not_end_are_stopped_before_their_card_is_given_back() {
+    within(LIMIT, "giving back", || {
+        let pair = Pair::start();
+        let space = pair.builder().build().unwrap();
+        let mut data = space.alloc::<u64>(40 * PAGE).unwrap();
+        data.fill(1);
+        space.kernel("farside.increment").on(FAR).call(Write(&mut data)).unwrap();
+        let lock = space.alloc_atomic::<std::sync::atomic::AtomicU64>(PAGE, "lock").unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                // Nobody meets it.
+                let args = (farside::Shared(&lock[..]), farside::Value(2u64));
+                space.kernel("test.meet").on(FAR).call(args)
+            });
+            std::thread::sleep(Duration::from_millis(100));
+            let begun = Instant::now();
+            let given = space.give_back(FAR, Duration::from_secs(2)).unwrap();
+            assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+            assert_eq!((given.jobs_stopped, given.pages_lost), (1, 0), "{given:?}");
+            waiting.join().unwrap().unwrap_err();
+        });
+        assert!(data.iter().all(|&word| word == 2));
+        space.check().unwrap();
+    });
+}
+
+/// Negative control: a card that goes without giving anything back takes its pages with it.
+#[test]
+fn control_a_card_that_is_pulled_out_takes_its_pages_with_it() {
+    within(LIMIT, "pulling out", || {
+        let pair = Pair::start();
+        let space = pair.builder().build().unwrap();
+        let mut data = space.alloc::<u64>(40 * PAGE).unwrap();
+        data.fill(1);
+        space.kernel("farside.increment").on(FAR).call(Write(&mut data)).unwrap();
+        space.fail_card(FAR).unwrap();
+        space.migrate(&data, MemoryId::HOST).unwrap_err();
+    });
+}

@@ -229,3 +229,60 @@ fn a_free_waits_only_for_a_card_that_runs() -> Checked {
     }
     Ok(())
 }
+
+/// A card of which both ways to the host's memory go over a link.
+fn behind_link() -> Setup {
+    let mut setup = Setup::plain(&[600]);
+    setup.config.capabilities.put_behind_link(A);
+    setup
+}
+
+/// Round trips that the driver counts for `act`, until everything rests.
+fn counted(world: &mut World, act: impl FnOnce(&mut World) -> Checked) -> Result<u64, Failure> {
+    world.drive()?;
+    let before = world.driver.stats().awaited_trips;
+    act(world)?;
+    world.drive()?;
+    Ok(world.driver.stats().awaited_trips - before)
+}
+
+#[test]
+fn pages_on_their_way_to_a_card_behind_a_link_wait_for_no_round_trip() -> Checked {
+    let mut world = World::new(behind_link());
+    let range = world.alloc(300)?;
+    let launch = |world: &mut World| written_by_idle(world, A, range);
+    assert_eq!(counted(&mut world, launch)?, 0, "the first touch");
+    assert_eq!(counted(&mut world, migrate(range, MemoryId::HOST))?, 1, "the bytes themselves");
+    assert_eq!(counted(&mut world, migrate(range, A.memory()))?, 0, "the way there");
+    Ok(())
+}
+
+#[test]
+fn a_host_fault_on_a_page_behind_a_link_brings_a_window_in_one_round_trip() -> Checked {
+    let mut world = World::new(behind_link());
+    let range = world.alloc(500)?;
+    written_by_idle(&mut world, A, range)?;
+    let reads = |world: &mut World| {
+        world.cpu(loads(range));
+        Ok(())
+    };
+    assert_eq!(counted(&mut world, reads)?, 2, "two windows of 256 pages");
+    Ok(())
+}
+
+/// Negative control: with the window of a near card.
+#[test]
+fn control_without_the_wider_window_a_link_costs_a_round_trip_for_every_sixteen_pages() -> Checked {
+    let mut setup = behind_link();
+    setup.config.capabilities.far_window_pages = 1;
+    setup.config.prefetch.host_fault_around = 16;
+    let mut world = World::new(setup);
+    let range = world.alloc(500)?;
+    written_by_idle(&mut world, A, range)?;
+    let reads = |world: &mut World| {
+        world.cpu(loads(range));
+        Ok(())
+    };
+    assert_eq!(counted(&mut world, reads)?, 32);
+    Ok(())
+}

@@ -57,7 +57,7 @@ pub use buffer::Buffer;
 pub use call::{CallArgs, Value};
 pub use cards::{CARDS_VARIABLE, cards_of_environment, parse_cards};
 pub use error::Error;
-pub use farside_live::{CardPlace, CardStream, Dial, Dialled, LiveError, TimeSpent};
+pub use farside_live::{CardPlace, CardStream, Dial, Dialled, GivenBack, LiveError, TimeSpent};
 pub use farside_softcard::kernels::{LibraryError, pieces};
 pub use farside_softcard::serve;
 pub use farside_softcard::{

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
-use farside_live::{CardPlace, LiveError, Machine, Runtime, RuntimeConfig};
+use farside_live::{CardPlace, GivenBack, LiveError, Machine, Runtime, RuntimeConfig};
 use farside_softcard::{Kernels, KernelsError, Recorder, Word};
 use farside_svm::{Advice, Config, Located, Moved, Outcome, PlacementScheme, Request, placement};
 use farside_types::{CardId, MemoryId, PAGE_SIZE, PageRange, Rights, StreamId, VirtAddr};
@@ -497,6 +497,15 @@ impl Space {
     /// fork, which has no access to the space, nothing.
     pub fn report(&self) -> Report {
         Report::of(self)
+    }
+
+    /// Gives a card of another process back within a time, for good: it gets no more kernels, those that
+    /// run have half of the time to end, and what is only there is moved to the host first.
+    ///
+    /// # Errors
+    /// [`LiveError::NoSuchCard`], [`LiveError::Card`] for a card in the program.
+    pub fn give_back(&self, card: CardId, within: Duration) -> Result<GivenBack, Error> {
+        Ok(self.runtime().give_back(card, Instant::now() + within)?)
     }
 
     /// Fails a card as if it had been pulled out: its kernels fail, pages that were only there

@@ -26,7 +26,7 @@ mod watchdog;
 
 pub use error::LiveError;
 pub use ring_card::{CardPlace, CardStream, Dial, Dialled, PlaceError, TransportError};
-pub use runtime::{Probe, Runtime, RuntimeConfig};
+pub use runtime::{GivenBack, Probe, Runtime, RuntimeConfig};
 #[cfg(feature = "mutations")]
 pub use runtime::{Strike, Struck};
 pub use threads::Machine;

@@ -116,10 +116,12 @@ pub(crate) struct RingCard {
     pub(crate) letting_go: Mutex<Option<Vec<CommandId>>>,
     /// A thread is on its way to get it back.
     pub(crate) recovering: AtomicBool,
-    /// It was pulled out, and nobody gets it back.
+    /// It was pulled out or is given back, and nobody gets it back.
     pub(crate) pulled: AtomicBool,
     /// Why it is gone, where that is known.
     pub(crate) why_gone: Mutex<String>,
+    /// It is being given back, and gets no more kernels.
+    leaves: AtomicBool,
     map: Arc<BusMap>,
 }
 
@@ -137,6 +139,7 @@ impl RingCard {
             recovering: AtomicBool::new(false),
             pulled: AtomicBool::new(false),
             why_gone: Mutex::default(),
+            leaves: AtomicBool::new(false),
             map,
         }
     }
@@ -293,6 +296,17 @@ impl RingCard {
 
     fn transport(&self) -> Option<Arc<dyn Transport>> {
         lock(&self.transport).clone()
+    }
+
+    /// It is going to be given back.
+    pub(crate) fn leave(&self) {
+        self.leaves.store(true, Ordering::SeqCst);
+        self.pulled.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it is being given back, or was.
+    pub(crate) fn leaves(&self) -> bool {
+        self.leaves.load(Ordering::SeqCst)
     }
 
     /// Whether there is a connection.

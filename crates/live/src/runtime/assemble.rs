@@ -45,6 +45,11 @@ impl Found {
     fn is_by_messages(&self) -> bool {
         self.far.as_ref().is_some_and(|(transport, _)| transport.is_by_messages())
     }
+
+    /// Whether pages are moved beside its rings, by a link.
+    fn is_behind_link(&self) -> bool {
+        self.far.as_ref().is_some_and(|(transport, _)| transport.mover().is_some())
+    }
 }
 
 pub(super) fn assemble(config: &RuntimeConfig) -> Result<Parts, LiveError> {
@@ -145,8 +150,12 @@ fn set_capabilities(table: &mut Capabilities, found: &[Found], peer: bool) {
     if !peer {
         without_peers(table, found.len());
     }
-    for (card, _) in found.iter().enumerate().filter(|(_, card)| card.is_by_messages()) {
-        table.seclude(CardId(card as u8));
+    for (id, card) in (0u8..).map(CardId).zip(found).filter(|(_, card)| card.is_by_messages()) {
+        if card.is_behind_link() {
+            table.put_behind_link(id);
+        } else {
+            table.seclude(id);
+        }
     }
 }
 

@@ -235,6 +235,10 @@ impl Runtime {
     fn ring_command(&self, core: &mut Core, ring: &RingCard, step: &Step<RingOp>) {
         let mut link = lock(&ring.link);
         let started = match (link.as_mut(), &step.op) {
+            (Some(_), RingOp::Launch { job }) if ring.leaves() => {
+                drop(link);
+                return self.refuse_job(core, ring, *job, &step.header);
+            }
             (Some(link), _) => link.submit(step, |job| core.jobs.get(&job).cloned()),
             (None, RingOp::Launch { job }) => {
                 drop(link);
@@ -252,7 +256,7 @@ impl Runtime {
         }
     }
 
-    /// A job for a card that is away: it fails at once.
+    /// A job for a card that is away, or about to be: it fails at once.
     fn refuse_job(&self, core: &mut Core, ring: &RingCard, job: JobId, header: &Header) {
         let now = self.clock.now();
         core.driver.0.handle(now, header.done(Ok(())));

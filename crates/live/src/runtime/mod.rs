@@ -14,10 +14,12 @@ mod assemble;
 mod audit;
 mod cards;
 mod carry_out;
+mod give_back;
 mod jobs;
 pub(crate) mod rings;
 mod strike;
 
+pub use give_back::GivenBack;
 #[cfg(feature = "mutations")]
 pub use strike::{Strike, Struck};
 mod soft_ring;

@@ -172,14 +172,21 @@ impl Runtime {
             job.note_why_gone(&why);
             job.mark(Stop::CardGone);
         }
-        let core = lock(&self.core);
+        self.lose_now(lock(&self.core), ring);
+    }
+
+    /// The same for whoever has looked at the driver before, and whose look has to hold.
+    pub(super) fn lose_now(&self, core: MutexGuard<'_, Core>, ring: &RingCard) {
         if !ring.is_connected() {
             return;
         }
         ring.drop_connection();
         // The fault reader is not to watch it any more.
         self.ring_bell();
-        if why.is_empty() {
+        let why = lock(&ring.why_gone).clone();
+        if ring.leaves() {
+            tracing::info!(card = %ring.id, place = %ring.place, "a card is given back");
+        } else if why.is_empty() {
             tracing::error!(card = %ring.id, place = %ring.place, "a card is gone");
         } else {
             tracing::error!(card = %ring.id, place = %ring.place, "a card is gone: {why}");

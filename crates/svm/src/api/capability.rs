@@ -2,7 +2,7 @@
 
 use farside_types::{AgentId, CardId, MAX_CARDS, MemoryId, MemorySet};
 
-use crate::Mover;
+use crate::{Mover, Place, TransferOp};
 
 /// The table of what the machine can do. The planner asks it; nothing else does.
 #[derive(Clone, Debug)]
@@ -23,6 +23,12 @@ pub struct Capabilities {
     pub bounce_between_cards: bool,
     /// Whether the host can map a page read only and notice writes (write-protect faults).
     pub host_read_only: bool,
+    /// Memories at the other end of a link between hosts. Moves into them are posted: nobody waits for the
+    /// way there. Each move out of them costs a round trip however small it is, so more is brought along.
+    pub far: MemorySet,
+    /// Pages that a fault brings along at least, where a far memory is one end, if they are in the same
+    /// situation: a power of two up to a block.
+    pub far_window_pages: u32,
     /// Bounce buffers in host memory.
     pub bounce_slots: u8,
     /// Pages of one bounce buffer (1024 in the paper's driver).
@@ -53,6 +59,8 @@ impl Capabilities {
             links: [MemorySet::EMPTY; MAX_CARDS],
             bounce_between_cards: false,
             host_read_only: true,
+            far: MemorySet::EMPTY,
+            far_window_pages: 256,
             bounce_slots: 2,
             bounce_pages: 1024,
         }
@@ -86,6 +94,31 @@ impl Capabilities {
         self.maps[index + 1] = MemorySet::only(own);
         self.dma_reaches[index] = MemorySet::only(MemoryId::HOST).with(own);
         self.links[index] = MemorySet::EMPTY;
+    }
+
+    /// Makes a card one at the other end of a link: as [`Capabilities::seclude`], and its page DMA is the
+    /// link's bulk transfers.
+    pub fn put_behind_link(&mut self, card: CardId) {
+        self.seclude(card);
+        self.far = self.far.with(card.memory());
+    }
+
+    /// Whether a transfer is on its way as soon as it is sent, in front of every later command: its
+    /// completion costs no round trip.
+    pub fn posts(&self, by: Mover, op: &TransferOp) -> bool {
+        let into = match op {
+            TransferOp::Copy { to, .. } => *to,
+            TransferOp::Fill { memory, .. } => Place::Memory(*memory),
+        };
+        let Mover::CardDma(card) = by else { return false };
+        self.far.contains(card.memory()) && into == Place::Memory(card.memory())
+    }
+
+    /// Pages of the aligned window that a fault brings along when bytes go from `from` to `at`; `usual`
+    /// where neither is far.
+    pub fn window(&self, from: MemoryId, at: MemoryId, usual: u32) -> u32 {
+        let is_far = self.far.contains(from) || self.far.contains(at);
+        if is_far { usual.max(self.far_window_pages) } else { usual }
     }
 
     /// Whether `agent` can map frames of `memory`.
@@ -166,5 +199,33 @@ mod tests {
         }
         assert!(table.can_map(secluded.agent(), own));
         assert!(table.can_map(plain.agent(), dma.memory()));
+    }
+
+    #[test]
+    fn only_moves_into_a_far_memory_by_its_link_are_posted() {
+        let (near, far) = (CardId(0), CardId(1));
+        let mut table = Capabilities::embedded(2);
+        table.put_behind_link(far);
+        let copy = |from, to| TransferOp::Copy {
+            from: Place::Memory(from),
+            to: Place::Memory(to),
+            runs: [].into(),
+        };
+        let fill = |memory| TransferOp::Fill { memory, runs: [].into() };
+        let (host, link) = (MemoryId::HOST, Mover::CardDma(far));
+        assert!(table.posts(link, &copy(host, far.memory())));
+        assert!(table.posts(link, &fill(far.memory())));
+        assert!(!table.posts(link, &copy(far.memory(), host)));
+        let out = TransferOp::Copy {
+            from: Place::Memory(far.memory()),
+            to: Place::Bounce(0),
+            runs: [].into(),
+        };
+        assert!(!table.posts(link, &out));
+        assert!(!table.posts(Mover::CardDma(near), &fill(near.memory())));
+        assert!(!table.posts(Mover::HostCpu, &copy(host, near.memory())));
+        assert_eq!(table.window(far.memory(), host, 16), 256);
+        assert_eq!(table.window(host, far.memory(), 512), 512);
+        assert_eq!(table.window(near.memory(), host, 16), 16);
     }
 }

@@ -183,6 +183,10 @@ impl Config {
         if !leaf.is_power_of_two() || u64::from(leaf) > BLOCK_PAGES {
             return value("density_leaf_pages", leaf.into(), "it is a power of two up to 512");
         }
+        let window = self.capabilities.far_window_pages;
+        if !window.is_power_of_two() || u64::from(window) > BLOCK_PAGES {
+            return value("far_window_pages", window.into(), "it is a power of two up to 512");
+        }
         if self.thrash.pin_after > 15 {
             let moves = self.thrash.pin_after.into();
             return value("pin_after", moves, "moves are counted up to 15");

@@ -170,6 +170,12 @@ impl Driver {
         alive.map(|object| object.view()).collect()
     }
 
+    /// The ranges that the program has pinned at a memory, as often as it has.
+    pub fn pins_at(&self, memory: MemoryId) -> Vec<PageRange> {
+        let ready = self.pins.iter().filter(|pin| pin.at == memory && pin.ready);
+        ready.map(|pin| pin.range).collect()
+    }
+
     /// The allocation nearest to `addr`, for the message about a wild address.
     pub fn nearest(&self, addr: VirtAddr) -> Option<Nearest> {
         let object = self.space.nearest(addr)?.view();

@@ -42,7 +42,8 @@ impl Driver {
         block: PageNo,
         budget: &mut u32,
     ) {
-        let leaf = self.config.prefetch.density_leaf_pages as usize;
+        let usual = self.config.prefetch.density_leaf_pages;
+        let leaf = self.config.capabilities.window(transition.from, transition.at, usual) as usize;
         let percent = usize::from(self.config.prefetch.density_percent);
         let mut occupied = [false; BLOCK_PAGES as usize];
         let mut faulted = [false; BLOCK_PAGES as usize];
@@ -76,12 +77,15 @@ impl Driver {
 
     /// A host fault brings the aligned window around it.
     pub(crate) fn fault_around(&mut self, page: PageNo, access: Access, plan: &mut Plan) {
-        let around = u64::from(self.config.prefetch.host_fault_around);
         let mapped = self.table.get(page).directory.mappers().contains(AgentId::CPU);
-        let Some(part) = plan.parts.first().filter(|_| around > 1 && !mapped) else {
-            return;
-        };
+        let Some(part) = plan.parts.first().filter(|_| !mapped) else { return };
         let transition = part.transition;
+        let usual = self.config.prefetch.host_fault_around;
+        let around =
+            u64::from(self.config.capabilities.window(transition.from, transition.at, usual));
+        if around == 1 {
+            return;
+        }
         for neighbour in PageRange::new(page.align_down(around), around).pages() {
             if self.config.arena.contains(neighbour) {
                 self.bring_along(plan, &transition, neighbour, AgentId::CPU, access, false);

@@ -8,7 +8,7 @@ use farside_types::{
 use crate::Driver;
 use crate::api::capability::Transport;
 use crate::api::command::{
-    Executor, Header, HostOp, Mover, Order, Place, RingOp, Runs, TransferOp, Wait,
+    Command, Executor, Header, HostOp, Mover, Order, Place, RingOp, Runs, TransferOp, Wait,
 };
 use crate::api::event::StepErrorKind;
 use crate::migration::chain::{FailedStep, Part, Pending, Role, Stage, push_page};
@@ -33,11 +33,15 @@ impl Driver {
         let reason = chain.parts[part as usize].transition.reason;
         let order = order.with(Header { id: command, epoch, wait, phase, reason });
         let (executor, awaited) = (order.executor(), wait == Wait::Awaited);
+        let posts = match &order {
+            Command::Transfer(by, step) => self.config.capabilities.posts(*by, &step.op),
+            Command::Host(_) | Command::Ring(..) => false,
+        };
         chain.pending.push(Pending { command, executor, awaited, part, role });
         let on_card = executor != Executor::HostCpu;
         match wait {
-            Wait::Awaited if on_card => self.stats.awaited_trips += 1,
-            Wait::Posted if on_card => self.stats.posted_commands += 1,
+            Wait::Awaited if on_card && !posts => self.stats.awaited_trips += 1,
+            Wait::Awaited | Wait::Posted if on_card => self.stats.posted_commands += 1,
             _ => {}
         }
         self.commands.push_back(order);
