@@ -94,13 +94,14 @@ grep -E "^(search|machine|BFS)|^ +at |results" "$work/b.txt" || true
 
 say "B borrows it again, and is stopped in the middle for longer than its lease runs"
 on b "$farside" borrow card0 --with program:67108864 -- \
-  "$farside" demo --bundled --quiet --iterations 100000 2>"$work/b.err" &
+  "$farside" demo --bundled --quiet --iterations 50000 2>"$work/b.err" &
 b=$!
-for _ in $(seq 200); do
-  [ "$(on a "$farside" who --json | grep -c '"state": "lent"')" = 1 ] && break
+for _ in $(seq 400); do
+  on a "$farside" cards "$work/card0" --json | grep -q '"user": {' && break
   sleep 0.05
 done
-sleep 1
+# It is at work on the card by then.
+sleep 0.5
 signal STOP b
 on a "$farside" who
 

@@ -57,6 +57,11 @@ fn over(ticket: &Ticket) -> String {
 
 /// Connects to the card that is lent by the lease in `folder`.
 pub(crate) fn connect(folder: &Path) -> Result<Borrowed, NotReached> {
+    if !folder.exists() {
+        // The daemon of this host has removed it.
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        return Err(NotReached::Over(format!("the lease {name} is over; borrow it again")));
+    }
     let ticket = Ticket::read(folder).map_err(|error| NotReached::Over(error.to_string()))?;
     let term = Term::open(&folder.join(Term::FILE)).map_err(|_| NotReached::Over(over(&ticket)))?;
     if term.left(BootTime::now()).is_none() {
