@@ -16,6 +16,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("farside-svm", &["farside-types"], &[]),
     ("farside-card", &["farside-types"], &[]),
     ("farside-vfio-user", &[], &[]),
+    ("farside-fabric", &[], &[]),
     ("farside-linux", &["farside-types"], &[]),
     (
         "farside-softcard",
@@ -29,7 +30,6 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
             "farside-svm",
             "farside-card",
             "farside-vfio-user",
-            "farside-link",
             "farside-linux",
             "farside-softcard",
         ],

@@ -490,6 +490,49 @@ fn kernels_that_do_not_end_are_stopped_before_their_card_is_given_back() {
     });
 }
 
+/// A host that wants its card back, once it says so.
+struct Lender {
+    host: std::path::PathBuf,
+    wants: std::sync::Arc<std::sync::atomic::AtomicBool>,
+}
+
+impl farside::Dial for Lender {
+    fn dial(&self) -> std::io::Result<Box<dyn farside::CardStream>> {
+        let stream = UnixStream::connect(self.host.join("fn0.sock"))?;
+        Ok(Box::new(farside_vfio_user::unix::Plain::new(stream)))
+    }
+
+    fn wanted_back(&self) -> Option<Duration> {
+        let wants = self.wants.load(std::sync::atomic::Ordering::SeqCst);
+        wants.then_some(Duration::from_secs(10))
+    }
+}
+
+#[test]
+fn a_card_that_is_wanted_back_is_given_back_without_its_pages() {
+    within(LIMIT, "a recall", || {
+        let pair = Pair::start();
+        let wants = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
+        let host = pair.host.folder().to_owned();
+        let lender = Lender { host, wants: std::sync::Arc::clone(&wants) };
+        let lent = CardPlace::Link(farside::Dialled::new("a lender", lender));
+        let space = builder([lent, place(&pair.near)]).build().unwrap();
+        let mut data = space.alloc::<u64>(200 * PAGE).unwrap();
+        data.fill(1);
+        space.kernel("farside.increment").on(FAR).call(Write(&mut data)).unwrap();
+        // It stays as long as nobody wants it.
+        std::thread::sleep(Duration::from_millis(1500));
+        space.kernel("farside.increment").on(FAR).call(Write(&mut data)).unwrap();
+        wants.store(true, std::sync::atomic::Ordering::SeqCst);
+        await_status(&pair.far.config().folder, |s| s.functions.iter().all(|f| f.user.is_none()));
+        assert!(data.iter().all(|&word| word == 3), "pages went with the card");
+        space.kernel("farside.increment").on(FAR).call(Write(&mut data)).unwrap_err();
+        space.kernel("farside.increment").on(NEAR).call(Write(&mut data)).unwrap();
+        assert!(data.iter().all(|&word| word == 4));
+        space.check().unwrap();
+    });
+}
+
 /// Negative control: a card that goes without giving anything back takes its pages with it.
 #[test]
 fn control_a_card_that_is_pulled_out_takes_its_pages_with_it() {
@@ -501,5 +544,27 @@ fn control_a_card_that_is_pulled_out_takes_its_pages_with_it() {
         space.kernel("farside.increment").on(FAR).call(Write(&mut data)).unwrap();
         space.fail_card(FAR).unwrap();
         space.migrate(&data, MemoryId::HOST).unwrap_err();
+    });
+}
+
+#[test]
+fn memory_at_the_other_end_of_a_link_is_read_and_written_byte_by_byte() {
+    within(LIMIT, "far memory", || {
+        let pair = Pair::start();
+        let place = pair.host.place();
+        let connect = farside_live::ring_card::connect;
+        let (card, identity) = connect(FAR, &place, Duration::from_secs(2)).unwrap();
+        let mut rng = Prng::new(9);
+        let bytes: Vec<u8> = (0..700_001).map(|_| rng.bits() as u8).collect();
+        for offset in [0, 4096, 12345] {
+            card.write_memory(offset, &bytes).unwrap();
+            let mut read = vec![0; bytes.len() - 7];
+            card.read_memory(offset + 7, &mut read).unwrap();
+            assert!(read == bytes[7..], "from {offset} on");
+        }
+        assert!(card.memory(4096).is_err(), "there is nothing to be mapped");
+        let end = u64::from(identity.frames) * 4096;
+        card.read_memory(end - 4, &mut [0; 8]).unwrap_err();
+        card.read_memory(0, &mut [0; 8]).unwrap_err();
     });
 }

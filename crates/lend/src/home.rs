@@ -216,7 +216,7 @@ impl Home {
         let path = self.state.join("authority.key");
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(LendError::file(&path, error));
+                Err(LendError::file(&path, error))
             }
             _ => self.keep_identity(identity),
         }

@@ -119,6 +119,7 @@ fn read_faults(runtime: &Runtime, mut sources: Sources) {
         let mut left = next.map(|at| runtime.clock.until(at));
         if has_rings {
             runtime.look_after_suspects();
+            runtime.look_after_recalls();
             match runtime.rings_sleep() {
                 RingsSleep::No if turns < RING_TURNS_MAX => {
                     turns += 1;

@@ -110,6 +110,11 @@ fn watch(runtime: &Runtime) {
     while !runtime.closed.load(Ordering::SeqCst) {
         std::thread::park_timeout(TICK);
         runtime.rings().for_each(|ring| ring.free_doorbell());
+        if runtime.rings().any(|ring| ring.wanted_back().is_some()) {
+            // The fault reader sees to it.
+            runtime.recalled.store(true, Ordering::SeqCst);
+            runtime.ring_bell();
+        }
         let beats = runtime.pulse.beats.load(Ordering::Relaxed);
         // Looks are counted, not time: a machine that was asleep has not been watched.
         ticks = if beats % 2 == 1 && beats == seen { ticks + 1 } else { 0 };

@@ -38,6 +38,9 @@ enum LendCommand {
     /// The lender's end of a lease, which the daemon starts
     #[command(hide = true)]
     End,
+    /// The borrower's end of a lease, which the daemon starts
+    #[command(hide = true)]
+    NearEnd,
 }
 
 const EXAMPLES: &str = "\
@@ -150,13 +153,14 @@ impl Lend {
             LendCommand::Release(release) => release.run()?,
             LendCommand::Daemon => daemon::run(&Home::of_environment()?, notify_ready)?,
             LendCommand::End => return Ok(end::run()),
+            LendCommand::NearEnd => return Ok(end::run_near()),
         }
         Ok(ExitCode::SUCCESS)
     }
 
     /// Whether this is a process that serves.
     pub(crate) fn serves(&self) -> bool {
-        matches!(self.command, LendCommand::Daemon | LendCommand::End)
+        matches!(self.command, LendCommand::Daemon | LendCommand::End | LendCommand::NearEnd)
     }
 }
 

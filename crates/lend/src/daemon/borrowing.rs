@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,11 +20,12 @@ use super::dial::{self, PeerClient};
 use super::users::User;
 use super::{Daemon, network};
 use crate::LendError;
+use crate::end::{NearBegin, NearEnd};
 use crate::pki;
 use crate::proto::borrow_for_event::Event as Told;
 use crate::proto::{
     BorrowEvent, BorrowForEvent, BorrowForRequest, BorrowRequest, BorrowedLeases, Ended, Granted,
-    Held, LeaseId, Recalled, RenewRequest, ReturnRequest, borrow_event, renewal,
+    Held, Lease, LeaseId, Recalled, RenewRequest, Renewal, ReturnRequest, borrow_event, renewal,
 };
 
 /// Devices of one request, at most.
@@ -75,6 +76,8 @@ struct Borrowed {
     user: User,
     folder: PathBuf,
     term: Term,
+    /// The borrower's end of the link; none once the lease has ended.
+    end: Mutex<Option<NearEnd>>,
     /// Somebody wants it given back.
     back: Notify,
 }
@@ -96,6 +99,7 @@ impl Borrowed {
     /// The programs stop.
     fn end(&self) {
         self.term.end();
+        lock(&self.end).take();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -152,6 +156,18 @@ struct Grant {
     leases: Vec<Arc<Borrowed>>,
     duration: Duration,
     events: Streaming<BorrowEvent>,
+}
+
+/// Why a lease does not run on.
+enum NotRenewed {
+    /// The lender says that it has ended.
+    Refused(String),
+    /// It was not heard, or its answer was not: there is time to ask again.
+    Unheard(String),
+}
+
+fn id_of(lease: &Lease) -> LeaseId {
+    LeaseId { device: lease.device.clone(), epoch: lease.epoch }
 }
 
 type Events = mpsc::Sender<Result<BorrowForEvent, Status>>;
@@ -285,32 +301,47 @@ impl Daemon {
             }
         };
         let duration = Duration::from_nanos(granted.duration_ns);
-        let made = self.take(host, &address, &granted, user, &end);
-        let ids = || {
-            granted
-                .leases
-                .iter()
-                .map(|lease| LeaseId { device: lease.device.clone(), epoch: lease.epoch })
+        let ids: Vec<LeaseId> = granted.leases.iter().map(id_of).collect();
+        let until = self.usable_after_waiting(&mut peer, asked, duration, &ids).await;
+        let made = match until {
+            Ok(until) => self.take(host, &address, &granted, user, &end, until).await,
+            Err(why) => Err(Status::unavailable(format!("host {host}: {why}"))),
         };
-        let leases = match made.await {
-            Ok(leases) => leases,
+        match made {
+            Ok(leases) => Ok(Grant { peer, leases, duration, events: stream }),
             Err(status) => {
-                self.give_back_to(&mut peer, ids().collect()).await;
-                return Err(status);
-            }
-        };
-        let mut grant = Grant { peer, leases, duration, events: stream };
-        // It runs from before it was asked for; whoever waited long has to ask anew how long.
-        set_term(&grant.leases, usable_until(asked, duration));
-        let early = asked.0 + duration.as_nanos() as u64 / 3;
-        if BootTime::now().0 > early {
-            let fresh = self.renew(&mut grant).await;
-            if let Err(why) = fresh {
-                self.drop_grant(grant).await;
-                return Err(Status::unavailable(format!("host {host}: {why}")));
+                self.give_back_to(&mut peer, ids).await;
+                Err(status)
             }
         }
-        Ok(grant)
+    }
+
+    /// Until when a new grant may be used. It runs from before it was asked for; whoever has waited for
+    /// it in the queue asks anew.
+    async fn usable_after_waiting(
+        &self,
+        peer: &mut PeerClient,
+        asked: BootTime,
+        duration: Duration,
+        ids: &[LeaseId],
+    ) -> Result<BootTime, String> {
+        if BootTime::now().0 < asked.0 + duration.as_nanos() as u64 / 3 {
+            return Ok(usable_until(asked, duration));
+        }
+        let (asked, renewals) = self.ask_to_renew(peer, ids.to_vec()).await?;
+        let until = |renewal: &Renewal| match &renewal.result {
+            Some(renewal::Result::DurationNs(ns)) => {
+                Ok(usable_until(asked, Duration::from_nanos(*ns)))
+            }
+            Some(renewal::Result::Refused(refused)) => Err(refused.why.clone()),
+            None => Err("no answer".to_owned()),
+        };
+        let ends: Vec<BootTime> = renewals.iter().map(until).collect::<Result<_, _>>()?;
+        let all = ends.len() == ids.len();
+        ends.into_iter()
+            .min()
+            .filter(|_| all)
+            .ok_or_else(|| "an answer about other leases".to_owned())
     }
 
     /// Makes the folders of granted leases.
@@ -321,6 +352,7 @@ impl Daemon {
         granted: &Granted,
         user: &User,
         end: &farside_link::tls::Credentials,
+        until: BootTime,
     ) -> Result<Vec<Arc<Borrowed>>, Status> {
         let mut found = tokio::net::lookup_host(address).await.map_err(|error| {
             Status::unavailable(format!(
@@ -335,19 +367,27 @@ impl Daemon {
                 lender: host.to_owned(),
                 device: lease.device.clone(),
                 epoch: lease.epoch,
+            };
+            let folder = format!("{}@{host}-{}", ticket.device, ticket.epoch);
+            let folder = self.home.leases().join(folder);
+            let begin = NearBegin {
+                folder: folder.clone(),
                 address,
                 link: lease.link.clone(),
                 peer: lease.end.clone(),
                 certificate: end.certificate.clone(),
                 key: end.key.clone(),
             };
-            let folder = format!("{}@{host}-{}", ticket.device, ticket.epoch);
-            let folder = self.home.leases().join(folder);
-            let term = make_folder(&folder, &ticket, user)?;
-            let id = LeaseId { device: ticket.device, epoch: ticket.epoch };
-            let back = Notify::new();
-            let lender = host.to_owned();
-            leases.push(Arc::new(Borrowed { lender, id, user: user.clone(), folder, term, back }));
+            let (term, end) = make_folder(&begin, &ticket, user, until)?;
+            leases.push(Arc::new(Borrowed {
+                lender: host.to_owned(),
+                id: LeaseId { device: ticket.device, epoch: ticket.epoch },
+                user: user.clone(),
+                folder,
+                term,
+                end: Mutex::new(Some(end)),
+                back: Notify::new(),
+            }));
         }
         let mut held = lock(&self.borrowing.leases);
         if held.len() + leases.len() > HELD_MAX {
@@ -362,19 +402,30 @@ impl Daemon {
         Ok(leases)
     }
 
-    /// Asks for the leases to run on. Gives how long they do, and what is wanted back within how long.
-    async fn renew(&self, grant: &mut Grant) -> Result<Vec<Recalled>, String> {
+    /// Asks for leases to run on; gives when that was asked, and the answers.
+    async fn ask_to_renew(
+        &self,
+        peer: &mut PeerClient,
+        leases: Vec<LeaseId>,
+    ) -> Result<(BootTime, Vec<Renewal>), String> {
         let request = self.borrowing.requests.next();
         let asked = BootTime::now();
-        let leases = grant.leases.iter().map(|lease| lease.id.clone()).collect();
-        let renewing = grant.peer.renew(RenewRequest { request, leases });
+        let renewing = peer.renew(RenewRequest { request, leases });
         let reply = timeout(ANSWER_LIMIT, renewing).await.map_err(|_| "no answer".to_owned())?;
         let reply = reply.map_err(|status| dial::why(&status))?.into_inner();
         if reply.request != request {
             return Err("an answer to another request".to_owned());
         }
+        Ok((asked, reply.renewals))
+    }
+
+    /// Renews a grant's leases. Gives those that are wanted back.
+    async fn renew(&self, grant: &mut Grant) -> Result<Vec<Recalled>, NotRenewed> {
+        let ids = grant.leases.iter().map(|lease| lease.id.clone()).collect();
+        let asked = self.ask_to_renew(&mut grant.peer, ids).await;
+        let (asked, renewals) = asked.map_err(NotRenewed::Unheard)?;
         let mut recalled = Vec::new();
-        for renewal in reply.renewals {
+        for renewal in renewals {
             let id = LeaseId { device: renewal.device, epoch: renewal.epoch };
             let Some(lease) = grant.leases.iter().find(|lease| lease.id == id) else { continue };
             match renewal.result {
@@ -382,7 +433,9 @@ impl Daemon {
                     let end = usable_until(asked, Duration::from_nanos(duration));
                     lease.term.set_usable_until(end);
                 }
-                Some(renewal::Result::Refused(refused)) => return Err(refused.why),
+                Some(renewal::Result::Refused(refused)) => {
+                    return Err(NotRenewed::Refused(refused.why));
+                }
                 None => continue,
             }
             if renewal.recalled_within_ns != 0 {
@@ -438,20 +491,29 @@ fn lender_of(name: &str, hosts: &[crate::proto::HostDevices]) -> Result<String, 
     Ok(lender.host.clone())
 }
 
-fn make_folder(folder: &Path, ticket: &Ticket, user: &User) -> Result<Term, Status> {
+/// Makes the folder of a lease, with all that a program needs in it.
+fn make_folder(
+    begin: &NearBegin,
+    ticket: &Ticket,
+    user: &User,
+    until: BootTime,
+) -> Result<(Term, NearEnd), Status> {
+    let folder = &begin.folder;
     // One that is left of a daemon that was killed.
     let _ = std::fs::remove_dir_all(folder);
-    let made = || -> std::io::Result<Term> {
+    let made = || -> std::io::Result<(Term, NearEnd)> {
         std::fs::DirBuilder::new().mode(0o700).create(folder)?;
         ticket.write(folder)?;
         let term = Term::create(&folder.join(Term::FILE))?;
+        term.set_usable_until(until);
+        let end = NearEnd::start(begin)?;
         if rustix::process::geteuid().is_root() && user.uid != 0 {
             for entry in std::fs::read_dir(folder)? {
                 std::os::unix::fs::chown(entry?.path(), Some(user.uid), None)?;
             }
             std::os::unix::fs::chown(folder, Some(user.uid), None)?;
         }
-        Ok(term)
+        Ok((term, end))
     };
     made().map_err(|error| Status::internal(LendError::file(folder, error).to_string()))
 }
@@ -460,10 +522,6 @@ fn make_folder(folder: &Path, ticket: &Ticket, user: &User) -> Result<Term, Stat
 fn usable_until(asked: BootTime, duration: Duration) -> BootTime {
     let duration = duration.as_nanos() as u64;
     BootTime(asked.0.saturating_add(duration - duration / 100 * DRIFT_PERCENT))
-}
-
-fn set_term(leases: &[Arc<Borrowed>], end: BootTime) {
-    leases.iter().for_each(|lease| lease.term.set_usable_until(end));
 }
 
 /// Keeps a grant until somebody wants it given back, or it is lost.
@@ -519,7 +577,8 @@ async fn renew_on(daemon: &Daemon, grant: &mut Grant, events: &Events) -> String
                 }
                 pause = grant.duration / 3;
             }
-            Err(why) => {
+            Err(NotRenewed::Refused(why)) => return why,
+            Err(NotRenewed::Unheard(why)) => {
                 if lease.term.left(BootTime::now()).is_none() {
                     return format!("it was not renewed in time ({why})");
                 }

@@ -11,6 +11,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// A packet, at most.
@@ -49,7 +50,7 @@ pub(crate) struct Begin {
 /// Those of `sendmsg`: the end is gone, or reads nothing.
 pub(crate) fn send(
     socket: BorrowedFd<'_>,
-    order: &Order,
+    order: &impl Serialize,
     beside: Option<BorrowedFd<'_>>,
 ) -> io::Result<()> {
     let text = serde_json::to_vec(order)?;
@@ -68,7 +69,9 @@ pub(crate) fn send(
 ///
 /// # Errors
 /// Those of `recvmsg`, or it makes no sense.
-pub(super) fn receive(socket: impl AsFd) -> io::Result<Option<(Order, Option<OwnedFd>)>> {
+pub(super) fn receive<O: DeserializeOwned>(
+    socket: impl AsFd,
+) -> io::Result<Option<(O, Option<OwnedFd>)>> {
     let mut text = vec![0; PACKET_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -116,13 +119,13 @@ mod tests {
             send(a.as_fd(), order, beside).unwrap();
         }
         for order in orders {
-            let (received, beside) = receive(&b).unwrap().unwrap();
+            let (received, beside) = receive::<Order>(&b).unwrap().unwrap();
             assert_eq!(beside.is_some(), order == Order::Connection);
             assert_eq!(received, order);
         }
         rustix::net::send(&a, b"nonsense", SendFlags::empty()).unwrap();
-        assert!(receive(&b).is_err());
+        assert!(receive::<Order>(&b).is_err());
         drop(a);
-        assert!(receive(&b).unwrap().is_none());
+        assert!(receive::<Order>(&b).unwrap().is_none());
     }
 }

@@ -1,4 +1,7 @@
-//! The lender's end of a lease: a process of its own, between the borrower's connections and the device.
+//! The ends of a lease, each a process of its own: the borrower's, between its programs and the link
+//! (`near`), and the lender's, between the link and the device.
+//!
+//! The lender's end: a process, between the borrower's connections and the device.
 //!
 //! It knows this one lease, its device, and the certificate that the borrower has to show. The daemon
 //! hands it connections and tells it how long the lease runs; when that is over it ends, whatever the
@@ -6,9 +9,12 @@
 //! socket.
 
 mod control;
+mod near;
 mod process;
 mod serve;
 
 pub(crate) use control::Begin;
+pub use near::run as run_near;
+pub(crate) use near::{NearBegin, NearEnd};
 pub(crate) use process::EndProcess;
 pub use serve::run;

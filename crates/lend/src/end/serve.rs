@@ -43,7 +43,7 @@ struct Lease {
 
 /// Serves one lease. Standard input is the socket on which the daemon connects.
 pub fn run() -> ExitCode {
-    match serve(&io::stdin()) {
+    match serve(io::stdin()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(%error, "the lender's end of a lease fails");

@@ -285,15 +285,23 @@ impl<'a> Fields<'a> {
 /// Messages that wait to be sent.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
+    /// Room, of which all has been written once: it is not cleared for every message.
     bytes: Vec<u8>,
-    /// What of them was sent.
-    sent: usize,
+    /// What of it waits.
+    waiting: Range<usize>,
+    /// One message, before it is put there.
+    message: Vec<u8>,
 }
 
 impl Outbox {
     /// Adds a message.
     pub(crate) fn push(&mut self, message: &Message<'_>) {
-        message.encode(&mut self.bytes);
+        let mut bytes = std::mem::take(&mut self.message);
+        bytes.clear();
+        message.encode(&mut bytes);
+        self.room(bytes.len()).copy_from_slice(&bytes);
+        self.waiting.end += bytes.len();
+        self.message = bytes;
     }
 
     /// Adds a message that carries `bytes` bytes of memory, which `fill` writes; if it cannot, there is no
@@ -304,26 +312,38 @@ impl Outbox {
         bytes: usize,
         fill: impl FnOnce(&mut [u8]) -> Option<()>,
     ) -> Option<()> {
-        let start = self.bytes.len();
         let (kind, number) = match head {
             Bulk::Put { offset } => (PUT, &offset.to_le_bytes()[..]),
             Bulk::Data { id } => (DATA, &id.to_le_bytes()[..]),
         };
-        self.bytes.extend(((1 + number.len() + bytes) as u32).to_le_bytes());
-        self.bytes.push(kind);
-        self.bytes.extend_from_slice(number);
-        let at = self.bytes.len();
-        self.bytes.resize(at + bytes, 0);
-        let filled = fill(&mut self.bytes[at..]);
-        if filled.is_none() {
-            self.bytes.truncate(start);
+        let length = 1 + number.len() + bytes;
+        let room = self.room(4 + length);
+        room[..4].copy_from_slice(&(length as u32).to_le_bytes());
+        room[4] = kind;
+        room[5..5 + number.len()].copy_from_slice(number);
+        fill(&mut room[5 + number.len()..])?;
+        self.waiting.end += 4 + length;
+        Some(())
+    }
+
+    /// So many bytes behind those that wait.
+    fn room(&mut self, bytes: usize) -> &mut [u8] {
+        if self.waiting.is_empty() {
+            self.waiting = 0..0;
+        } else if self.waiting.end + bytes > self.bytes.len() {
+            self.bytes.copy_within(self.waiting.clone(), 0);
+            self.waiting = 0..self.waiting.len();
         }
-        filled
+        let end = self.waiting.end + bytes;
+        if end > self.bytes.len() {
+            self.bytes.resize(end, 0);
+        }
+        &mut self.bytes[self.waiting.end..end]
     }
 
     /// Bytes that were not sent.
     pub(crate) fn len(&self) -> usize {
-        self.bytes.len() - self.sent
+        self.waiting.len()
     }
 
     /// Sends what the stream takes now.
@@ -331,20 +351,14 @@ impl Outbox {
     /// # Errors
     /// The stream failed, or has ended.
     pub(crate) fn flush(&mut self, stream: &mut dyn Stream) -> io::Result<()> {
-        while self.len() > 0 {
-            match stream.send(Transmit { bytes: &self.bytes[self.sent..], fds: &[] }) {
+        while !self.waiting.is_empty() {
+            let transmit = Transmit { bytes: &self.bytes[self.waiting.clone()], fds: &[] };
+            match stream.send(transmit) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => self.sent += count,
+                Ok(count) => self.waiting.start += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
-        }
-        if self.sent == self.bytes.len() {
-            self.bytes.clear();
-            self.sent = 0;
-        } else if self.sent > self.bytes.len() / 2 {
-            self.bytes.drain(..self.sent);
-            self.sent = 0;
         }
         Ok(())
     }

@@ -1,50 +1,34 @@
-//! The borrower's end of a lease's connection: what the card's driver says goes to the lender's end,
-//! under TLS, for as long as the lease may be used.
+//! The program's way to a borrowed card: to the borrower's end of its lease, a process of this host
+//! that speaks to the lender's end for as long as the lease may be used.
 
 use std::io;
-use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use farside_link::pump::{Ended, Pump};
-use farside_link::tls;
-use farside_linux::lock::lock;
-use rustls::ClientConnection;
-use rustls::pki_types::ServerName;
-
 use super::{BootTime, Term, Ticket};
-
-/// How long the lender's host may take to accept a connection.
-const CONNECT_LIMIT: Duration = Duration::from_secs(3);
-/// How often the term is looked at while nothing happens: it may end early.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// A connection to a borrowed card.
 pub(crate) struct Borrowed {
     /// This side of it, which carries bytes and no descriptors.
     pub(crate) stream: UnixStream,
-    /// Why it has ended, once it has.
-    pub(crate) ended: WhyGone,
+    /// Says why it has ended, once it has.
+    pub(crate) why_gone: WhyGone,
+    /// Says how soon the lender wants the card back, if it does.
+    pub(crate) wanted_back: WantedBack,
 }
 
-/// Filled by the thread that carries.
-pub(crate) type WhyGone = Arc<Mutex<Option<String>>>;
+pub(crate) type WhyGone = Box<dyn Fn() -> String + Send + Sync>;
+pub(crate) type WantedBack = Box<dyn Fn() -> Option<Duration> + Send + Sync>;
 
 /// Why a borrowed card cannot be reached.
 #[derive(Debug)]
 pub(crate) enum NotReached {
     /// There is no such lease, or it is over: trying again is of no use.
     Over(String),
-    /// The lender's host does not answer.
+    /// Nobody answers.
     Absent(io::Error),
-}
-
-impl From<io::Error> for NotReached {
-    fn from(error: io::Error) -> NotReached {
-        NotReached::Absent(error)
-    }
 }
 
 fn over(ticket: &Ticket) -> String {
@@ -67,30 +51,16 @@ pub(crate) fn connect(folder: &Path) -> Result<Borrowed, NotReached> {
     if term.left(BootTime::now()).is_none() {
         return Err(NotReached::Over(over(&ticket)));
     }
-    let unusable = |why: &dyn std::fmt::Display| {
-        NotReached::Over(format!("the ticket of {} cannot be used: {why}", ticket.name()))
-    };
-    let config = tls::client(&ticket.credentials(), &ticket.peer).map_err(|e| unusable(&e))?;
-    let name = ServerName::try_from(ticket.link.clone()).map_err(|e| unusable(&e))?;
-    let client = ClientConnection::new(config, name).map_err(|e| unusable(&e))?;
-    let far = TcpStream::connect_timeout(&ticket.address, CONNECT_LIMIT)?;
-    let (stream, inside) = UnixStream::pair()?;
-    let ended = WhyGone::default();
-    let told = Arc::clone(&ended);
-    let builder = std::thread::Builder::new().name("farside-lease".into());
-    builder.spawn(move || {
-        farside_linux::signals::block_for_whole_thread();
-        let how = match Pump::new(client, &far, &inside) {
-            Ok(pump) => pump.run(|| term.left(BootTime::now()).map(|left| left.min(LOOK))),
-            Err(error) => Ended::Io(error),
-        };
-        let why = match how {
-            Ended::Over => over(&ticket),
-            other => format!("the connection to {} has ended: {other}", ticket.name()),
-        };
-        *lock(&told) = Some(why);
-        // The other side sees its end only now, and finds out why.
-        drop(inside);
-    })?;
-    Ok(Borrowed { stream, ended })
+    let stream = UnixStream::connect(folder.join(Ticket::LINK)).map_err(NotReached::Absent)?;
+    let term = Arc::new(term);
+    let seen = Arc::clone(&term);
+    let wanted_back = Box::new(move || {
+        let by = seen.wanted_back_by()?;
+        Some(Duration::from_nanos(by.0.saturating_sub(BootTime::now().0)))
+    });
+    let why_gone = Box::new(move || match term.left(BootTime::now()) {
+        None => over(&ticket),
+        Some(_) => format!("the connection to {} is lost", ticket.name()),
+    });
+    Ok(Borrowed { stream, why_gone, wanted_back })
 }

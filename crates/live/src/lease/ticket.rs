@@ -1,16 +1,14 @@
-//! What a program needs to reach the lender's end of a lease.
+//! Whose device a lease is about.
 
-use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use farside_link::tls::Credentials;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 const FILE: &str = "ticket.json";
 
-/// See the module. Whoever can read it can use the lease, so its folder is the borrower's alone.
+/// See the module. Whoever reaches its folder can use the lease, so that is the borrower's alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     /// The host that lends.
@@ -19,16 +17,6 @@ pub struct Ticket {
     pub device: String,
     /// Which lease of it this is.
     pub epoch: u64,
-    /// Where the lender listens.
-    pub address: SocketAddr,
-    /// The name by which it leads a connection to the end of this lease.
-    pub link: String,
-    /// The certificate that the lender's end shows, DER.
-    pub peer: Vec<u8>,
-    /// What the borrower's end shows, DER.
-    pub certificate: Vec<u8>,
-    /// Its key, PKCS #8, DER.
-    pub key: Vec<u8>,
 }
 
 /// A folder that is no lease's.
@@ -45,6 +33,9 @@ pub struct TicketError {
 }
 
 impl Ticket {
+    /// The socket of the borrower's end, in the folder of a lease.
+    pub const LINK: &'static str = "link.sock";
+
     /// Of the lease in a folder.
     ///
     /// # Errors
@@ -65,12 +56,6 @@ impl Ticket {
         Ok(serde_json::to_writer(file, self)?)
     }
 
-    /// What the borrower's end shows of itself.
-    #[must_use]
-    pub fn credentials(&self) -> Credentials {
-        Credentials { certificate: self.certificate.clone(), key: self.key.clone() }
-    }
-
     /// The lease, for people.
     #[must_use]
     pub fn name(&self) -> String {
@@ -83,16 +68,7 @@ mod tests {
     use super::*;
 
     fn ticket() -> Ticket {
-        Ticket {
-            lender: "a".to_owned(),
-            device: "card0".to_owned(),
-            epoch: 7,
-            address: "10.0.0.1:7301".parse().unwrap(),
-            link: "l7".to_owned(),
-            peer: vec![1, 2],
-            certificate: vec![3],
-            key: vec![4, 5, 6],
-        }
+        Ticket { lender: "a".to_owned(), device: "card0".to_owned(), epoch: 7 }
     }
 
     #[test]

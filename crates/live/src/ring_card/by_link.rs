@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::calls::{ConnectError, errno_of};
 use super::hangs_up;
@@ -19,9 +19,8 @@ use super::link_line::{Answer, Ask, Line, Worker};
 use super::messages::{CardStream, Dialled};
 use super::transport::{DmaPiece, MoveOrder, Moved, PageMover, Transport, TransportError, Watch};
 use crate::far::{BULK_BYTES, Call, VERSION};
-use crate::lease::{self, WhyGone};
+use crate::lease::{self, WantedBack, WhyGone};
 use farside_card::interface::register;
-use farside_linux::lock::lock;
 use farside_linux::shared::SharedMemory;
 use farside_vfio_user::unix::Plain;
 
@@ -31,8 +30,10 @@ pub(crate) struct ByLink {
     thread: Option<JoinHandle<()>>,
     /// The process that has the thread: not a child made by fork.
     pid: rustix::process::Pid,
-    /// Filled when the connection has ended, where somebody knows why.
-    ended: Option<WhyGone>,
+    /// Says why the connection has ended, if anybody can.
+    why_gone: Option<WhyGone>,
+    /// Says how soon the card is wanted back, if anybody can.
+    recall: Option<WantedBack>,
 }
 
 impl fmt::Debug for ByLink {
@@ -44,18 +45,18 @@ impl fmt::Debug for ByLink {
 impl ByLink {
     /// Connects by whatever makes the stream.
     pub(crate) fn dial(place: &Dialled) -> Result<ByLink, ConnectError> {
-        ByLink::over(place.stream()?)
+        let mut link = ByLink::over(place.stream()?)?;
+        let place = place.clone();
+        link.recall = Some(Box::new(move || place.wanted_back()));
+        Ok(link)
     }
 
     /// Connects to a card that is borrowed.
     pub(crate) fn borrow(folder: &Path) -> Result<ByLink, ConnectError> {
-        let lease::Borrowed { stream, ended } = lease::connect(folder)?;
-        let mut link = ByLink::over(Box::new(Plain::new(stream))).map_err(|error| {
-            // What is known of the connection says more than that it has ended.
-            let known = lock(&ended).clone();
-            known.map_or(error, |why| ConnectError::Absent(io::Error::other(why)))
-        })?;
-        link.ended = Some(ended);
+        let lease::Borrowed { stream, why_gone, wanted_back } = lease::connect(folder)?;
+        let mut link = ByLink::over(Box::new(Plain::new(stream)))?;
+        link.why_gone = Some(why_gone);
+        link.recall = Some(wanted_back);
         Ok(link)
     }
 
@@ -64,8 +65,8 @@ impl ByLink {
         let worker = Worker::new(Arc::clone(&line), stream);
         let builder = std::thread::Builder::new().name("farside-link".into());
         let thread = builder.spawn(move || worker.run())?;
-        let link =
-            ByLink { line, thread: Some(thread), pid: rustix::process::getpid(), ended: None };
+        let pid = rustix::process::getpid();
+        let link = ByLink { line, thread: Some(thread), pid, recall: None, why_gone: None };
         match link.call("agreeing on a version", Call::Hello(VERSION)) {
             Ok(VERSION) => Ok(link),
             Ok(other) => {
@@ -199,6 +200,10 @@ impl Transport for ByLink {
         Ok(())
     }
 
+    fn wanted_back(&self) -> Option<Duration> {
+        self.recall.as_ref().and_then(|recall| recall())
+    }
+
     fn watch(&self) -> Option<Watch<'_>> {
         Some(Watch::Connection(self.line.socket()))
     }
@@ -208,7 +213,7 @@ impl Transport for ByLink {
     }
 
     fn why_gone(&self) -> Option<String> {
-        self.ended.as_ref().and_then(|ended| lock(ended).clone())
+        self.why_gone.as_ref().map(|why| why())
     }
 
     /// From here on no memory of the program's is read or written.

@@ -46,6 +46,12 @@ pub trait Dial: Send + Sync {
     /// There is none. Nobody listens (`NotFound`, `ConnectionRefused`, `ConnectionReset`) may pass;
     /// other errors count as lasting while a space is opened.
     fn dial(&self) -> io::Result<Box<dyn CardStream>>;
+
+    /// How soon whoever has lent the card wants it back, if they do: it is given back in order by then.
+    /// Asked about once a second, of [`CardPlace::Link`](super::CardPlace::Link) only.
+    fn wanted_back(&self) -> Option<Duration> {
+        None
+    }
 }
 
 impl<F: Fn() -> io::Result<Box<dyn CardStream>> + Send + Sync> Dial for F {
@@ -65,6 +71,11 @@ impl Dialled {
     /// A card by its name, for people, and the way to it.
     pub fn new(name: &str, dial: impl Dial + 'static) -> Dialled {
         Dialled { name: name.into(), dial: Arc::new(dial) }
+    }
+
+    /// As [`Dial::wanted_back`].
+    pub(super) fn wanted_back(&self) -> Option<Duration> {
+        self.dial.wanted_back()
     }
 
     /// Another stream.

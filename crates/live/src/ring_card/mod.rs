@@ -24,7 +24,7 @@ mod vfio_user;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use farside_card::interface::register;
 use farside_types::{CardId, CommandId, PAGE_SIZE};
@@ -298,10 +298,18 @@ impl RingCard {
         lock(&self.transport).clone()
     }
 
-    /// It is going to be given back.
-    pub(crate) fn leave(&self) {
-        self.leaves.store(true, Ordering::SeqCst);
+    /// It is going to be given back; `false` if that was said before.
+    pub(crate) fn leave(&self) -> bool {
         self.pulled.store(true, Ordering::SeqCst);
+        !self.leaves.swap(true, Ordering::SeqCst)
+    }
+
+    /// How soon whoever has lent it wants it back, if they do and nobody gives it back already.
+    pub(crate) fn wanted_back(&self) -> Option<Duration> {
+        if self.leaves() {
+            return None;
+        }
+        self.transport().and_then(|transport| transport.wanted_back())
     }
 
     /// Whether it is being given back, or was.

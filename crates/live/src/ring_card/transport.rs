@@ -1,7 +1,7 @@
 //! The way to a card: what a driver needs of a PCIe function, whoever gives it.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use farside_card::interface::Extent;
 use rustix::io::Errno;
@@ -70,6 +70,11 @@ pub trait Transport: Send + Sync + std::fmt::Debug {
 
     /// Has the interrupt vectors, from the first on, signal these event descriptors.
     fn interrupt_by(&self, events: &[BorrowedFd<'_>]) -> Result<(), TransportError>;
+
+    /// How soon whoever has lent the card wants it back, if they do.
+    fn wanted_back(&self) -> Option<Duration> {
+        None
+    }
 
     /// What says when the card goes, if anything does.
     fn watch(&self) -> Option<Watch<'_>>;

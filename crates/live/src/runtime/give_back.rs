@@ -1,6 +1,7 @@
 //! Giving a card back in order, before it goes to somebody else: its kernels end, what is only there comes
 //! to the host, and then it is let go.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use farside_svm::{Driver, Request};
@@ -10,7 +11,7 @@ use super::{Port, Runtime};
 use crate::error::LiveError;
 use crate::ring_card::{RingCard, TransportError};
 use farside_linux::lock::lock;
-use farside_linux::signals::BlockedSignals;
+use farside_linux::signals::{BlockedSignals, block_for_whole_thread};
 use farside_softcard::Stop;
 
 /// How a card was given back.
@@ -23,6 +24,9 @@ pub struct GivenBack {
     /// Pages that were only there and could not be moved in time: accesses to them fail.
     pub pages_lost: u64,
 }
+
+/// The part of the time until a card is wanted back that is kept for what takes longer.
+const SPARE: u32 = 8;
 
 /// Between two looks at what is left.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -51,6 +55,31 @@ impl Runtime {
         let before = self.inspect(|driver| pages(&only_there(driver, card.memory())))?;
         let left = self.evacuate(ring, end)?;
         Ok(GivenBack { jobs_stopped, pages_moved: before.saturating_sub(left), pages_lost: left })
+    }
+
+    /// Gives cards back that are wanted back, each by a thread of its own: nothing else is to wait for it.
+    pub(crate) fn look_after_recalls(&self) {
+        if !self.recalled.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        for ring in self.rings() {
+            let Some(left) = ring.wanted_back().filter(|_| ring.leave()) else { continue };
+            let Some(runtime) = self.shared() else { return };
+            let (card, end) = (ring.id, Instant::now() + left - left / SPARE);
+            tracing::warn!(%card, place = %ring.place, ?left, "a card is wanted back");
+            let name = format!("farside-give-{}", card.0);
+            let started = std::thread::Builder::new().name(name).spawn(move || {
+                block_for_whole_thread();
+                match runtime.give_back(card, end) {
+                    Ok(GivenBack { pages_lost: 0, .. }) => {}
+                    Ok(given) => tracing::error!(%card, ?given, "pages are lost with a card"),
+                    Err(error) => tracing::error!(%card, %error, "a card is not given back"),
+                }
+            });
+            if let Err(error) = started {
+                tracing::error!(%card, %error, "no thread can give the card back");
+            }
+        }
     }
 
     /// Waits for the kernels of a card, and stops those that run at `half`; gives how many these were.

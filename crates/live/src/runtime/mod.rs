@@ -92,6 +92,8 @@ pub struct Runtime {
     pub(crate) bell: rustix::fd::OwnedFd,
     /// The fault reader ends.
     pub(crate) closed: AtomicBool,
+    /// A card is wanted back by whoever has lent it.
+    pub(crate) recalled: AtomicBool,
     /// What the fault reader does.
     pub(crate) pulse: Pulse,
     pub(crate) grace: Duration,
@@ -184,6 +186,7 @@ impl Runtime {
             times: Times::default(),
             bell,
             closed: AtomicBool::new(false),
+            recalled: AtomicBool::new(false),
             pulse: Pulse::default(),
             own: OnceLock::new(),
             grace: config.grace,

@@ -6,7 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
-use std::time::Duration;
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
 
 use farside::{CardPlace, Dialled};
 use farside_vfio_user::unix::Plain;
@@ -21,6 +22,8 @@ pub struct TcpRelay {
 #[derive(Debug)]
 struct State {
     socket: PathBuf,
+    /// How long each byte is on its way, both ways.
+    delay: Duration,
     /// Bytes after which every connection is cut; as often as this is set.
     left: AtomicI64,
     /// Connections that were made.
@@ -34,10 +37,19 @@ impl TcpRelay {
     /// # Panics
     /// If there is no port.
     pub fn start(folder: &Path) -> TcpRelay {
+        TcpRelay::start_slow(folder, Duration::ZERO)
+    }
+
+    /// The same, and every byte is on its way for so long.
+    ///
+    /// # Panics
+    /// If there is no port.
+    pub fn start_slow(folder: &Path, delay: Duration) -> TcpRelay {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port of this machine");
         let address = listener.local_addr().expect("it is bound");
         let state = Arc::new(State {
             socket: folder.join("fn0.sock"),
+            delay,
             left: AtomicI64::new(i64::MAX),
             made: AtomicU64::new(0),
             over: AtomicBool::new(false),
@@ -122,7 +134,42 @@ fn relay(program: &TcpStream, state: &State) {
     });
 }
 
-fn pass(mut from: impl Read, mut to: impl Write, state: &State, cut: &impl Fn()) {
+fn pass(mut from: impl Read, to: impl Write + Send, state: &State, cut: &(impl Fn() + Sync)) {
+    // Bounded: who is not read waits.
+    let (send, receive) = mpsc::sync_channel(1 << 10);
+    std::thread::scope(|scope| {
+        if state.delay.is_zero() {
+            return pass_now(from, to, state, cut);
+        }
+        scope.spawn(|| pass_now(Late(receive, Vec::new()), to, state, cut));
+        let mut bytes = vec![0; 1 << 14];
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            if send.send((Instant::now() + state.delay, bytes[..count].to_vec())).is_err() {
+                break;
+            }
+        }
+        drop(send);
+    });
+}
+
+/// Bytes that may be read from a time on.
+struct Late(Receiver<(Instant, Vec<u8>)>, Vec<u8>);
+
+impl Read for Late {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        if self.1.is_empty() {
+            let Ok((due, bytes)) = self.0.recv() else { return Ok(0) };
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            self.1 = bytes;
+        }
+        let count = self.1.len().min(into.len());
+        into[..count].copy_from_slice(&self.1[..count]);
+        self.1.drain(..count);
+        Ok(count)
+    }
+}
+
+fn pass_now(mut from: impl Read, mut to: impl Write, state: &State, cut: &impl Fn()) {
     let mut bytes = vec![0; 1 << 16];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
         let left = state.left.fetch_sub(count as i64, SeqCst);
