@@ -16,6 +16,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("farside-svm", &["farside-types"], &[]),
     ("farside-card", &["farside-types"], &[]),
     ("farside-vfio-user", &[], &[]),
+    ("farside-fabric", &[], &[]),
     ("farside-linux", &["farside-types"], &[]),
     (
         "farside-softcard",

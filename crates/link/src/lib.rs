@@ -3,5 +3,15 @@
 //! Owns what goes over the connection of a lease and how it is protected. Who may have a lease is the
 //! business of `farside-lease`; whose certificates there are, of `farside-lend`.
 
+pub mod control;
+pub mod description;
+pub mod endpoint;
+pub mod error;
+pub mod frame;
+mod mutation;
 pub mod pump;
 pub mod tls;
+pub mod wire;
+
+pub use endpoint::{Config, Endpoint, Event, Lease, NotSent};
+pub use frame::{Class, Frame, Kind, Tag};

@@ -1,0 +1,216 @@
+//! Control frames: who is there, how much may be sent, that somebody lives. They are not counted, and
+//! one that is lost with its connection is said again.
+
+use crate::frame::Class;
+use crate::wire::{Fields, HEADER_BYTES, Header};
+
+/// The first bytes of a link.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"FSLK");
+/// The version that is spoken.
+pub const VERSION: u16 = 1;
+/// Most bytes of a device's name.
+pub const NAME_BYTES_MAX: usize = 128;
+/// Most bytes behind the header of a control frame.
+pub const CONTROL_BYTES_MAX: usize = 40 + NAME_BYTES_MAX;
+
+/// Frames and bytes of data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Amount {
+    /// How many frames.
+    pub frames: u64,
+    /// Bytes of data in them.
+    pub bytes: u64,
+}
+
+impl Amount {
+    pub(crate) fn add(&mut self, bytes: u64) {
+        self.frames += 1;
+        self.bytes += bytes;
+    }
+
+    /// Whether one frame with so much data fits between this and `limit`.
+    pub(crate) fn has_room(self, bytes: u64, limit: Amount) -> bool {
+        self.frames < limit.frames
+            && self.bytes.checked_add(bytes).is_some_and(|sum| sum <= limit.bytes)
+    }
+
+    pub(crate) fn saturating_add(self, other: Amount) -> Amount {
+        Amount {
+            frames: self.frames.saturating_add(other.frames),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+}
+
+/// An amount for each class, in the order of [`Class::ALL`].
+pub type Amounts = [Amount; Class::ALL.len()];
+
+/// See the module.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Control<'a> {
+    /// The borrower's first frame.
+    Hello(Hello<'a>),
+    /// The lender's answer.
+    Welcome { version: u16, received: u64, capabilities: u64 },
+    /// The lender's other answer.
+    Refuse { code: u32 },
+    /// What may be sent in each class, all together since the link began.
+    Credit(Amounts),
+    /// Nothing else was to be said.
+    Alive,
+    /// The link is over.
+    Close { code: u32 },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Hello<'a> {
+    pub(crate) versions: (u16, u16),
+    pub(crate) session: u64,
+    pub(crate) epoch: u64,
+    /// The frame that the borrower expects next.
+    pub(crate) received: u64,
+    pub(crate) capabilities: u64,
+    pub(crate) device: &'a [u8],
+}
+
+/// The control frames and their numbers.
+pub const HELLO: u16 = 0x0001;
+/// See [`HELLO`].
+pub const WELCOME: u16 = 0x0002;
+/// See [`HELLO`].
+pub const REFUSE: u16 = 0x0003;
+/// See [`HELLO`].
+pub const CREDIT: u16 = 0x0004;
+/// See [`HELLO`].
+pub const ALIVE: u16 = 0x0005;
+/// See [`HELLO`].
+pub const CLOSE: u16 = 0x0006;
+
+/// All of them: number, name, fewest and most bytes behind the header.
+pub const CONTROLS: [(u16, &str, usize, usize); 6] = [
+    (HELLO, "Hello", 40, 40 + NAME_BYTES_MAX),
+    (WELCOME, "Welcome", 18, 18),
+    (REFUSE, "Refuse", 4, 4),
+    (CREDIT, "Credit", 48, 48),
+    (ALIVE, "Alive", 0, 0),
+    (CLOSE, "Close", 4, 4),
+];
+
+impl<'a> Control<'a> {
+    fn number(&self) -> u16 {
+        match self {
+            Control::Hello(_) => HELLO,
+            Control::Welcome { .. } => WELCOME,
+            Control::Refuse { .. } => REFUSE,
+            Control::Credit(_) => CREDIT,
+            Control::Alive => ALIVE,
+            Control::Close { .. } => CLOSE,
+        }
+    }
+
+    /// Appends header and fields.
+    pub(crate) fn put(&self, acknowledged: u64, to: &mut Vec<u8>) {
+        let start = to.len();
+        to.extend([0; HEADER_BYTES]);
+        match self {
+            Control::Hello(hello) => {
+                to.extend(MAGIC.to_le_bytes());
+                to.extend(hello.versions.0.to_le_bytes());
+                to.extend(hello.versions.1.to_le_bytes());
+                for word in [hello.session, hello.epoch, hello.received, hello.capabilities] {
+                    to.extend(word.to_le_bytes());
+                }
+                to.extend(hello.device);
+            }
+            Control::Welcome { version, received, capabilities } => {
+                to.extend(version.to_le_bytes());
+                to.extend(received.to_le_bytes());
+                to.extend(capabilities.to_le_bytes());
+            }
+            Control::Credit(amounts) => {
+                for amount in amounts {
+                    to.extend(amount.frames.to_le_bytes());
+                    to.extend(amount.bytes.to_le_bytes());
+                }
+            }
+            Control::Refuse { code } | Control::Close { code } => to.extend(code.to_le_bytes()),
+            Control::Alive => {}
+        }
+        let length = (to.len() - start - HEADER_BYTES) as u32;
+        let header = Header { kind: self.number(), length, acknowledged, ..Header::default() };
+        to[start..start + HEADER_BYTES].copy_from_slice(&header.encode());
+    }
+
+    /// Reads what stands behind the header; `None` if it is none.
+    pub(crate) fn decode(number: u16, payload: &'a [u8]) -> Option<Control<'a>> {
+        let mut from = Fields(payload);
+        let control = match number {
+            HELLO => {
+                if from.u32()? != MAGIC {
+                    return None;
+                }
+                Control::Hello(Hello {
+                    versions: (from.u16()?, from.u16()?),
+                    session: from.u64()?,
+                    epoch: from.u64()?,
+                    received: from.u64()?,
+                    capabilities: from.u64()?,
+                    device: from.rest(),
+                })
+            }
+            WELCOME => Control::Welcome {
+                version: from.u16()?,
+                received: from.u64()?,
+                capabilities: from.u64()?,
+            },
+            REFUSE => Control::Refuse { code: from.u32()? },
+            CREDIT => {
+                let mut amounts = Amounts::default();
+                for amount in &mut amounts {
+                    *amount = Amount { frames: from.u64()?, bytes: from.u64()? };
+                }
+                Control::Credit(amounts)
+            }
+            ALIVE => Control::Alive,
+            CLOSE => Control::Close { code: from.u32()? },
+            _ => return None,
+        };
+        from.end(control)
+    }
+}
+
+/// Fewest and most bytes of a control frame; `None` if there is none of this number.
+pub(crate) fn lengths(number: u16) -> Option<(usize, usize)> {
+    let found = CONTROLS.iter().find(|(known, ..)| *known == number);
+    found.map(|&(_, _, least, most)| (least, most))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_control_frame_or_refused(
+            number in 0..8u16,
+            mut bytes in proptest::collection::vec(any::<u8>(), 0..60),
+            magic in any::<bool>(),
+        ) {
+            if magic && bytes.len() >= 4 {
+                bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
+            }
+            if let Some(control) = Control::decode(number, &bytes) {
+                let (least, most) = lengths(number).unwrap();
+                prop_assert!((least..=most).contains(&bytes.len()));
+                let mut again = Vec::new();
+                control.put(7, &mut again);
+                let header = Header::decode(again[..HEADER_BYTES].try_into().unwrap()).unwrap();
+                prop_assert_eq!((header.kind, header.acknowledged), (number, 7));
+                prop_assert_eq!(header.length as usize, bytes.len());
+                prop_assert_eq!(&again[HEADER_BYTES..], &bytes[..]);
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Who may come, when a connection or a link is over.
+
+use std::time::Duration;
+
+use super::pair::{BORROWER, LENDER, Pair, Seen, lease, register};
+use crate::endpoint::{Config, Endpoint, Lease, NotSent};
+use crate::error::{End, Lost, Violation};
+
+fn ended(pair: &Pair, at: usize) -> Option<End> {
+    pair.seen[at].iter().rev().find_map(|seen| match seen {
+        Seen::Ended(end) => Some(*end),
+        _ => None,
+    })
+}
+
+fn refused(borrower: Lease, wanted: Violation) {
+    let mut pair = Pair::with(Config::new(borrower), Config::new(lease()));
+    pair.connect();
+    pair.settle();
+    assert_eq!(ended(&pair, BORROWER), Some(End::Refused(wanted.code())));
+    assert_eq!(pair.seen[LENDER], [Seen::Lost(Lost::Stranger(wanted))]);
+    assert_eq!(pair.ends[LENDER].counters().violations, 1);
+    // The one that has the lease comes all the same.
+    pair.ends[BORROWER] = Endpoint::borrower(Config::new(lease()), 1);
+    pair.connect();
+    pair.settle();
+    assert!(pair.ends.iter().all(Endpoint::is_up));
+}
+
+#[test]
+fn another_epoch_or_device_is_refused_and_the_right_one_may_still_come() {
+    let epoch = Lease { epoch: 6, ..lease() };
+    refused(epoch, Violation::Epoch { theirs: 6, ours: 7 });
+    refused(Lease { device: "card1".to_owned(), ..lease() }, Violation::Device);
+    refused(Lease { device: String::new(), ..lease() }, Violation::Device);
+}
+
+#[test]
+fn another_program_cannot_go_on_with_a_link() {
+    let mut pair = Pair::up();
+    pair.send(BORROWER, register(1)).unwrap();
+    pair.settle();
+    pair.cut();
+    let first =
+        std::mem::replace(&mut pair.ends[BORROWER], Endpoint::borrower(Config::new(lease()), 43));
+    pair.connect();
+    pair.settle();
+    assert_eq!(ended(&pair, BORROWER), Some(End::Refused(Violation::Session.code())));
+    pair.ends[BORROWER] = first;
+    pair.connect();
+    pair.settle();
+    assert!(pair.ends.iter().all(Endpoint::is_up));
+    assert_eq!(pair.frames(LENDER), [register(1)]);
+}
+
+#[test]
+fn an_idle_link_lives_and_a_silent_one_is_lost() {
+    let mut pair = Pair::up();
+    pair.pass(Duration::from_secs(60));
+    assert!(pair.ends.iter().all(Endpoint::is_up));
+    assert_eq!(pair.ends[LENDER].counters().silences, 0);
+    pair.deaf = [true; 2];
+    pair.pass(Duration::from_secs(4));
+    for at in [BORROWER, LENDER] {
+        assert_eq!(pair.seen[at].last(), Some(&Seen::Lost(Lost::Silent)));
+        assert_eq!(pair.ends[at].counters().silences, 1);
+    }
+    pair.deaf = [false; 2];
+    pair.connect();
+    pair.settle();
+    assert!(pair.ends.iter().all(Endpoint::is_up));
+    assert_eq!(pair.seen[LENDER].last(), Some(&Seen::Up { is_again: true }));
+}
+
+#[test]
+fn a_stranger_that_says_nothing_is_sent_away() {
+    let mut pair = Pair::new();
+    pair.deaf = [true; 2];
+    pair.connect();
+    pair.pass(Duration::from_secs(6));
+    assert_eq!(pair.seen[LENDER], [Seen::Lost(Lost::NoGreeting)]);
+}
+
+#[test]
+fn a_link_without_connection_ends() {
+    let mut pair = Pair::up();
+    pair.cut();
+    pair.pass(Duration::from_secs(9));
+    assert_eq!(ended(&pair, LENDER), None);
+    pair.pass(Duration::from_secs(2));
+    assert_eq!(ended(&pair, LENDER), Some(End::NoConnection));
+    assert_eq!(ended(&pair, BORROWER), Some(End::NoConnection));
+    assert!(matches!(pair.send(BORROWER, register(1)), Err(NotSent::Over(_))));
+    pair.connect();
+    pair.settle();
+    assert!(pair.ends.iter().all(Endpoint::is_over));
+}
+
+#[test]
+fn whoever_closes_says_so_and_what_is_then_sent_comes_back() {
+    let mut pair = Pair::up();
+    pair.ends[LENDER].close(77);
+    pair.settle();
+    assert_eq!(ended(&pair, LENDER), Some(End::Closed));
+    assert_eq!(ended(&pair, BORROWER), Some(End::PeerClosed(77)));
+    assert!(matches!(pair.send(BORROWER, register(1)), Err(NotSent::Over(_))));
+}
