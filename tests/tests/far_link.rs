@@ -568,3 +568,88 @@ fn memory_at_the_other_end_of_a_link_is_read_and_written_byte_by_byte() {
         card.read_memory(0, &mut [0; 8]).unwrap_err();
     });
 }
+
+/// A program that speaks the messages itself, with rings of 8 entries.
+struct RawProgram {
+    stream: UnixStream,
+    /// Completions that it has taken.
+    taken: u32,
+}
+
+impl RawProgram {
+    /// Bus address of its rings; entries; bytes of a ring.
+    const RINGS: (u64, u64, u64) = (1 << 32, 8, 4096);
+
+    fn start(pair: &Pair) -> RawProgram {
+        let stream = UnixStream::connect(pair.host.folder().join("fn0.sock")).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut program = RawProgram { stream, taken: 0 };
+        let (bus, entries, bytes) = RawProgram::RINGS;
+        program.call(3, 0, bus, 8 * bytes);
+        for ring in 0..4 {
+            let first = 0x200 + 0x20 * ring;
+            program.call(2, 8, first, bus + ring * bytes);
+            program.call(2, 4, first + 8, entries);
+            program.call(2, 4, first + 12, ring);
+        }
+        program.call(2, 4, 0x100, 1);
+        program
+    }
+
+    fn call(&mut self, what: u8, wide: u8, a: u64, b: u64) {
+        let call = [&[0; 4][..], &[what, wide], &a.to_le_bytes(), &b.to_le_bytes()].concat();
+        self.stream.write_all(&message(1, &[&call])).unwrap();
+        let answer = self.read();
+        assert_eq!((answer[0], &answer[5..9]), (2, &[0; 4][..]), "{what} {a:#x}");
+    }
+
+    /// The next message from the end beside the card.
+    fn read(&mut self) -> Vec<u8> {
+        let mut length = [0; 4];
+        self.stream.read_exact(&mut length).unwrap();
+        let mut body = vec![0; u32::from_le_bytes(length) as usize];
+        self.stream.read_exact(&mut body).unwrap();
+        body
+    }
+
+    /// Sends a command of two words.
+    fn send(&mut self, tag: u64, head: u64) {
+        let mut entry = [0; 64];
+        entry[..8].copy_from_slice(&tag.to_le_bytes());
+        entry[8..16].copy_from_slice(&head.to_le_bytes());
+        let taken = [&[0; 4][..], &self.taken.to_le_bytes(), &[0; 8]].concat();
+        let header = [&taken[..], &[0], &1u16.to_le_bytes(), &[0, 0, 0]].concat();
+        self.stream.write_all(&message(3, &[&header, &entry])).unwrap();
+    }
+
+    /// The tag of the next completion.
+    fn completed(&mut self) -> u64 {
+        loop {
+            let body = self.read();
+            if body[0] == 3 && body[18..20] != [0, 0] {
+                assert_eq!(body[20], 1, "an entry of another ring");
+                self.taken += 1;
+                return u64::from_le_bytes(body[23..31].try_into().unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_completion_that_interrupts_nobody_comes_by_itself() {
+    within(LIMIT, "a quiet completion", || {
+        let pair = Pair::start();
+        let mut program = RawProgram::start(&pair);
+        const NOP: u64 = 1;
+        const QUIET: u64 = 1 << 18;
+        program.send(7, NOP);
+        assert_eq!(program.completed(), 7);
+        // Most are found at once, because the end is still awake.
+        for tag in 8..120 {
+            let begun = Instant::now();
+            program.send(tag, NOP | QUIET);
+            assert_eq!(program.completed(), tag);
+            assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+        }
+    });
+}

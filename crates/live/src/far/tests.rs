@@ -526,6 +526,25 @@ fn what_the_other_end_may_not_send_is_noticed_beside_the_program() {
 }
 
 #[test]
+fn completions_that_raise_no_interrupt_are_looked_for_until_they_come() {
+    let far = memory();
+    let mut shadow = Shadow::new(Arc::clone(&far), BUS, &registers()).unwrap();
+    let card = Rings::new(far, BUS, &registers()).unwrap();
+    shadow.arrived(entries(vec![command(Operation::Nop)])).unwrap();
+    assert!(!shadow.expects_quiet_news());
+    let quiet = CommandEntry { tag: 2, asid: Asid(0), operation: Operation::Nop };
+    let quiet = Item { entry: quiet.to_quiet_entry(), ..command(Operation::Nop) };
+    shadow.arrived(entries(vec![quiet])).unwrap();
+    assert!(shadow.expects_quiet_news());
+    for (index, tag) in [(0, 1), (1, 2)] {
+        card.put(RingKind::Completion, index, &done(tag));
+        card.set_word(RingKind::Completion, RingHeader::PRODUCER, index + 1);
+        assert!(shadow.poll().unwrap().is_some());
+        assert_eq!(shadow.expects_quiet_news(), tag == 1);
+    }
+}
+
+#[test]
 fn the_records_of_a_group_of_faults_travel_together() {
     let far = memory();
     let mut shadow = Shadow::new(Arc::clone(&far), BUS, &registers()).unwrap();

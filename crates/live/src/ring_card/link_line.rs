@@ -164,13 +164,13 @@ impl Line {
         }
     }
 
-    fn answer(&self, id: u32, answer: Answer) {
+    /// Whether somebody waits for it: who has given it up does not want it any more.
+    fn answer(&self, id: u32, answer: Answer) -> bool {
         let mut asked = lock(&self.asked);
-        // Who has given it up does not want it any more.
-        if let Some(slot) = asked.answers.get_mut(&id) {
-            *slot = Some(answer);
-            self.answered.notify_all();
-        }
+        let Some(slot) = asked.answers.get_mut(&id) else { return false };
+        *slot = Some(answer);
+        self.answered.notify_all();
+        true
     }
 
     /// The memory of the rings, at a bus address.
@@ -377,8 +377,9 @@ impl Worker {
         while let Some(message) = inbox.next()? {
             match message {
                 Message::Answer { id, errno, value } => {
-                    self.line.answer(id, Answer::Value(errno, value));
-                    self.is_empty()?;
+                    if !self.line.answer(id, Answer::Value(errno, value)) {
+                        self.is_empty()?;
+                    }
                 }
                 Message::Entries(entries) => {
                     if entries.items.is_empty() {
@@ -431,7 +432,9 @@ impl Worker {
         if get.bytes == 0 {
             match self.getting.pop_front().map(|(_, get)| get.sink) {
                 Some(Sink::Memory { tag, .. }) => self.part_done(tag),
-                Some(Sink::Answer { id, bytes }) => self.line.answer(id, Answer::Bytes(bytes)),
+                Some(Sink::Answer { id, bytes }) => {
+                    self.line.answer(id, Answer::Bytes(bytes));
+                }
                 None => {}
             }
         }
