@@ -40,7 +40,15 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("farside-link", &[], &[]),
     (
         "farside-lend",
-        &["farside-lease", "farside-link", "farside-linux", "farside-live", "farside-softcard"],
+        &[
+            "farside-types",
+            "farside-lease",
+            "farside-link",
+            "farside-vfio-user",
+            "farside-linux",
+            "farside-softcard",
+            "farside-live",
+        ],
         &[],
     ),
     ("farside-workloads", &["farside-types"], &[]),
