@@ -11,7 +11,7 @@ use farside_types::Span;
 use harness::Prng;
 use harness::live::served::{
     CardProcess, Census, Exercise, FarHost, LinkLie, LyingLink, Program, TcpRelay, TempDir,
-    await_status, config, expect_loss, place, serve, serve_if_asked, test_kernels,
+    await_status, config, expect_loss, place, serve, serve_if_asked, switches_of, test_kernels,
 };
 use harness::live::{role, within};
 
@@ -220,12 +220,7 @@ fn a_program_that_is_killed_leaves_a_function_that_is_free_and_quiet_behind_its_
     const NAME: &str =
         "a_program_that_is_killed_leaves_a_function_that_is_free_and_quiet_behind_its_link";
     if let Some(role) = role() {
-        let socket = std::path::PathBuf::from(role);
-        let place = CardPlace::Link(farside::Dialled::new("link", move || {
-            let stream = UnixStream::connect(&socket)?;
-            Ok(Box::new(farside_vfio_user::unix::Plain::new(stream)) as _)
-        }));
-        let space = builder([place]).build().unwrap();
+        let space = builder([by_link(&role)]).build().unwrap();
         let mut exercise = Exercise::new(&space, 80);
         exercise.run(FAR, FAR).unwrap();
         println!("it works");
@@ -250,6 +245,46 @@ fn a_program_that_is_killed_leaves_a_function_that_is_free_and_quiet_behind_its_
         let mut exercise = Exercise::new(&next, 80);
         exercise.run(NEAR, FAR).unwrap();
         assert_eq!(exercise.check(), 0);
+    });
+}
+
+/// A card at the end of a link whose socket this is.
+fn by_link(socket: &str) -> CardPlace {
+    let socket = std::path::PathBuf::from(socket);
+    CardPlace::Link(farside::Dialled::new("link", move || {
+        let stream = UnixStream::connect(&socket)?;
+        Ok(Box::new(farside_vfio_user::unix::Plain::new(stream)) as _)
+    }))
+}
+
+#[test]
+fn an_idle_program_with_a_card_behind_a_link_takes_no_time() {
+    const NAME: &str = "an_idle_program_with_a_card_behind_a_link_takes_no_time";
+    serve_if_asked(|config| config);
+    if let Some(role) = role() {
+        let space = builder([by_link(&role)]).build().unwrap();
+        let mut data = space.alloc::<u64>(100 * PAGE).unwrap();
+        space.kernel("farside.increment").on(FAR).call(Write(&mut data)).unwrap();
+        assert!(data.iter().all(|&word| word == 1));
+        println!("it is idle");
+        loop {
+            std::thread::park();
+        }
+    }
+    within(LIMIT, NAME, || {
+        let folder = TempDir::new();
+        let card = CardProcess::start(NAME, &config(&folder, 0));
+        let host = FarHost::start(folder.join("host"), card.folder());
+        let socket = host.folder().join("fn0.sock").display().to_string();
+        let mut program = Program::start(NAME, &socket);
+        program.await_line("it is idle");
+        // What is left to do of the work.
+        std::thread::sleep(Duration::from_millis(300));
+        let switches = || switches_of(card.pid()) + switches_of(program.pid());
+        let before = switches();
+        std::thread::sleep(Duration::from_secs(1));
+        let taken = switches() - before;
+        assert!(taken <= 5, "idle processes were put on a processor {taken} times in a second");
     });
 }
 
@@ -651,5 +686,88 @@ fn a_completion_that_interrupts_nobody_comes_by_itself() {
             assert_eq!(program.completed(), tag);
             assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
         }
+    });
+}
+
+/// What a hostile program could send: sound messages with changed bytes, of every kind, and nonsense.
+fn hostile(rng: &mut Prng) -> Vec<u8> {
+    let word = |rng: &mut Prng| match rng.below(5) {
+        0 => rng.bits(),
+        1 => u64::MAX - rng.below(9000),
+        2 => (1 << 32) + rng.below(9 * 4096),
+        3 => rng.below(64 << 20),
+        _ => rng.below(0x1100),
+    };
+    let bytes = |rng: &mut Prng, most: u64| {
+        (0..rng.below(most)).map(|_| rng.bits() as u8).collect::<Vec<u8>>()
+    };
+    let body = match rng.below(7) {
+        0 => {
+            let (a, b) = (word(rng), word(rng));
+            // Not the reset, after which little is left to be tried.
+            let what = [rng.below(4) as u8, [0, 4, 8, rng.bits() as u8][rng.below(4) as usize]];
+            [&[0; 4][..], &what, &a.to_le_bytes(), &b.to_le_bytes()].concat()
+        }
+        1 => {
+            let mut body = [&[0; 17][..], &(rng.below(4) as u16).to_le_bytes()].concat();
+            for _ in 0..rng.below(4) {
+                let list = bytes(rng, 100);
+                body.extend([rng.below(4) as u8 & rng.below(4) as u8]);
+                body.extend((list.len() as u16).to_le_bytes());
+                let opcodes = [0x01, 0x02, 0x10, 0x12, 0x20, 0x30, 0x31, 0x40, 0x41, 0x99];
+                let opcode = opcodes[rng.below(10) as usize] | rng.below(8) << 16;
+                for value in [rng.bits(), opcode] {
+                    body.extend(value.to_le_bytes());
+                }
+                (0..6).for_each(|_| body.extend((word(rng) * rng.below(2)).to_le_bytes()));
+                body.extend(list);
+            }
+            body
+        }
+        2 => [&word(rng).to_le_bytes()[..], &bytes(rng, 5000)].concat(),
+        3 => [word(rng).to_le_bytes(), (word(rng) & 0xf_ffff).to_le_bytes()].concat(),
+        4 => [&[1; 4][..], &word(rng).to_le_bytes(), &(word(rng) as u32).to_le_bytes()].concat(),
+        _ => bytes(rng, 300),
+    };
+    let kinds = [1, 3, 4, 5, 6, 7, rng.bits() as u8];
+    let mut sent = message(kinds[rng.below(7) as usize], &[&body]);
+    if rng.chance(100) {
+        let at = rng.below(sent.len() as u64) as usize;
+        sent[at] ^= 1 << rng.below(8);
+    }
+    sent
+}
+
+#[test]
+fn hostile_programs_at_random_end_their_own_links_and_nothing_else() {
+    let seed = std::env::var("FARSIDE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    within(LIMIT, "hostile programs", || {
+        let pair = Pair::start();
+        let (mut rng, mut refused) = (Prng::new(seed), 0);
+        for round in 0..60 {
+            let ended = pair.host.ended().len();
+            let mut program = RawProgram::start(&pair);
+            // Answers are not read: they are few.
+            for _ in 0..rng.below(40) {
+                if program.stream.write_all(&hostile(&mut rng)).is_err() {
+                    break;
+                }
+            }
+            let _ = program.stream.shutdown(std::net::Shutdown::Write);
+            let until = Instant::now() + Duration::from_secs(20);
+            while pair.host.ended().len() == ended {
+                assert!(Instant::now() < until, "round {round}, seed {seed}: it does not end");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            refused += pair.host.ended()[ended].0.refusals;
+            if round % 20 == 19 {
+                let space = pair.builder().build().unwrap();
+                let mut exercise = Exercise::new(&space, 80);
+                exercise.run(FAR, NEAR).unwrap();
+                assert_eq!(exercise.check(), 0, "round {round}, seed {seed}");
+            }
+        }
+        assert!(refused > 30, "only {refused} of 60 were refused");
+        assert_eq!(pair.host.connections(), pair.host.ended().len() as u64, "an end has vanished");
     });
 }
