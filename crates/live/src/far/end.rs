@@ -18,9 +18,10 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use thiserror::Error;
 
+use super::boxes::{Bulk, Inbox, Outbox};
 use super::rings::RingRegisters;
 use super::shadow::{Refusal, Shadow};
-use super::wire::{BULK_BYTES, Bulk, Call, Inbox, Message, Outbox, VERSION};
+use super::wire::{BULK_BYTES, Call, Message, VERSION};
 use crate::ring_card::{CardStream, DmaPiece, Identity, Transport, TransportError, Watch};
 
 /// What waits to be sent, at most, before more of the card's memory is read for it.

@@ -2,7 +2,7 @@
 //!
 //! The driver's rings lie in this program's memory as ever. A thread of the connection's own takes what
 //! the driver publishes and sends it, puts what arrives into the rings, and moves pages
-//! ([`super::link_line`]); nobody who has the driver's lock waits for it. The card reaches no memory of
+//! ([`super::link_worker`]); nobody who has the driver's lock waits for it. The card reaches no memory of
 //! the program's, and nothing of the other end does: pages are read and written here.
 
 use std::fmt;
@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use super::calls::{ConnectError, errno_of};
 use super::hangs_up;
-use super::link_line::{Answer, Ask, Line, Worker};
+use super::link_line::{Answer, Ask, Line};
+use super::link_worker::Worker;
 use super::messages::{CardStream, Dialled};
 use super::transport::{DmaPiece, MoveOrder, Moved, PageMover, Transport, TransportError, Watch};
 use crate::far::{BULK_BYTES, Call, VERSION};

@@ -13,6 +13,7 @@ mod control;
 mod descriptors;
 mod link;
 mod link_line;
+mod link_worker;
 mod messages;
 mod place;
 mod receive;
