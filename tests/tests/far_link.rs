@@ -1,17 +1,14 @@
 //! Cards at the other end of a link: their rings are shadowed beside them, their pages travel in front of
 //! the commands that use them.
 
-use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use farside::{CardId, CardPlace, MemoryId, Read, Space, SpaceBuilder, Write};
-use farside_softcard::serve::CardServer;
-use farside_types::Span;
+use farside::{CardId, CardPlace, MemoryId, Read, Space, Write};
 use harness::Prng;
 use harness::live::served::{
-    CardProcess, Census, Exercise, FarHost, LinkLie, LyingLink, Program, TcpRelay, TempDir,
-    await_status, config, expect_loss, place, serve, serve_if_asked, test_kernels,
+    CardProcess, Census, Exercise, FarHost, FarPair, Program, TcpRelay, TempDir, await_status,
+    builder_at, config, expect_loss, place, serve, serve_if_asked, switches_of,
 };
 use harness::live::{role, within};
 
@@ -19,42 +16,13 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Words of a page.
 const PAGE: usize = 512;
 
-fn builder(places: impl IntoIterator<Item = CardPlace>) -> SpaceBuilder {
-    Space::builder()
-        .cards_at(places)
-        .address_space(64 << 20)
-        .grace(Duration::from_millis(50))
-        .kernels(test_kernels())
-}
-
-/// A card at the other end of a link, and one of this machine.
-struct Pair {
-    folder: TempDir,
-    far: CardServer,
-    near: CardServer,
-    host: FarHost,
-}
-
-impl Pair {
-    fn start() -> Pair {
-        let folder = TempDir::new();
-        let [far, near] = [0, 1].map(|card| serve(config(&folder, card)));
-        let host = FarHost::start(folder.join("host"), &far.config().folder);
-        Pair { folder, far, near, host }
-    }
-
-    fn builder(&self) -> SpaceBuilder {
-        builder([self.host.place(), place(&self.near)])
-    }
-}
-
 const FAR: CardId = CardId(0);
 const NEAR: CardId = CardId(1);
 
 #[test]
 fn a_kernel_on_a_card_at_the_other_end_of_a_link_works_on_the_programs_memory() {
     within(LIMIT, "one kernel", || {
-        let pair = Pair::start();
+        let pair = FarPair::new();
         let space = pair.builder().build().unwrap();
         let mut data = space.alloc::<u64>(100 * PAGE).unwrap();
         for (word, value) in data.iter_mut().zip(0..) {
@@ -72,7 +40,7 @@ fn a_kernel_on_a_card_at_the_other_end_of_a_link_works_on_the_programs_memory() 
 #[test]
 fn every_kind_of_step_goes_right_over_a_link() {
     within(LIMIT, "every kind of step", || {
-        let pair = Pair::start();
+        let pair = FarPair::new();
         let space = pair.builder().build().unwrap();
         for (a, b) in [(FAR, NEAR), (NEAR, FAR)] {
             let mut exercise = Exercise::new(&space, 80);
@@ -96,7 +64,7 @@ fn await_card(space: &Space, card: CardId) {
 #[test]
 fn pages_of_every_size_of_move_arrive_whole_both_ways_and_fresh_ones_are_zero() {
     within(LIMIT, "moves", || {
-        let pair = Pair::start();
+        let pair = FarPair::new();
         let space = pair.builder().build().unwrap();
         for pages in [1, 2, 63, 64, 65, 700, 3000] {
             let mut data = space.alloc::<u64>(pages * PAGE).unwrap();
@@ -130,7 +98,7 @@ fn a_card_that_is_smaller_than_its_data_evicts_over_the_link() {
         let folder = TempDir::new();
         let card = serve(farside_softcard::serve::CardConfig { frames: 96, ..config(&folder, 0) });
         let host = FarHost::start(folder.join("host"), &card.config().folder);
-        let space = builder([host.place()]).build().unwrap();
+        let space = builder_at([host.place()]).build().unwrap();
         let mut data = space.alloc::<u64>(400 * PAGE).unwrap();
         data.fill(5);
         for part in data.chunks_mut(40 * PAGE) {
@@ -145,9 +113,9 @@ fn a_card_that_is_smaller_than_its_data_evicts_over_the_link() {
 #[test]
 fn a_link_that_is_cut_in_the_middle_of_anything_loses_that_cards_pages_only() {
     within(LIMIT, "cut", || {
-        let pair = Pair::start();
+        let pair = FarPair::new();
         let relay = TcpRelay::start(pair.host.folder());
-        let space = builder([relay.place_by_link(), place(&pair.near)]).build().unwrap();
+        let space = builder_at([relay.place_by_link(), place(&pair.near)]).build().unwrap();
         let mut rng = Prng::new(7);
         let mut lost = 0;
         for round in 0..12 {
@@ -186,7 +154,7 @@ fn a_card_that_dies_or_stands_still_beside_its_end_harms_nothing_else() {
         let mut victim = CardProcess::start(NAME, &config(&folder, 0));
         let other = CardProcess::start(NAME, &config(&folder, 1));
         let host = FarHost::start(folder.join("host"), victim.folder());
-        let space = builder([host.place(), other.place()]).build().unwrap();
+        let space = builder_at([host.place(), other.place()]).build().unwrap();
         for round in 0..3 {
             let mut exercise = Exercise::new(&space, 80);
             exercise.run(FAR, NEAR).unwrap();
@@ -220,12 +188,7 @@ fn a_program_that_is_killed_leaves_a_function_that_is_free_and_quiet_behind_its_
     const NAME: &str =
         "a_program_that_is_killed_leaves_a_function_that_is_free_and_quiet_behind_its_link";
     if let Some(role) = role() {
-        let socket = std::path::PathBuf::from(role);
-        let place = CardPlace::Link(farside::Dialled::new("link", move || {
-            let stream = UnixStream::connect(&socket)?;
-            Ok(Box::new(farside_vfio_user::unix::Plain::new(stream)) as _)
-        }));
-        let space = builder([place]).build().unwrap();
+        let space = builder_at([by_link(&role)]).build().unwrap();
         let mut exercise = Exercise::new(&space, 80);
         exercise.run(FAR, FAR).unwrap();
         println!("it works");
@@ -234,7 +197,7 @@ fn a_program_that_is_killed_leaves_a_function_that_is_free_and_quiet_behind_its_
         }
     }
     within(LIMIT, NAME, || {
-        let pair = Pair::start();
+        let pair = FarPair::new();
         let socket = pair.host.folder().join("fn0.sock").display().to_string();
         let mut rng = Prng::new(3);
         for _ in 0..6 {
@@ -253,6 +216,46 @@ fn a_program_that_is_killed_leaves_a_function_that_is_free_and_quiet_behind_its_
     });
 }
 
+/// A card at the end of a link whose socket this is.
+fn by_link(socket: &str) -> CardPlace {
+    let socket = std::path::PathBuf::from(socket);
+    CardPlace::Link(farside::Dialled::new("link", move || {
+        let stream = UnixStream::connect(&socket)?;
+        Ok(Box::new(farside_vfio_user::unix::Plain::new(stream)) as _)
+    }))
+}
+
+#[test]
+fn an_idle_program_with_a_card_behind_a_link_takes_no_time() {
+    const NAME: &str = "an_idle_program_with_a_card_behind_a_link_takes_no_time";
+    serve_if_asked(|config| config);
+    if let Some(role) = role() {
+        let space = builder_at([by_link(&role)]).build().unwrap();
+        let mut data = space.alloc::<u64>(100 * PAGE).unwrap();
+        space.kernel("farside.increment").on(FAR).call(Write(&mut data)).unwrap();
+        assert!(data.iter().all(|&word| word == 1));
+        println!("it is idle");
+        loop {
+            std::thread::park();
+        }
+    }
+    within(LIMIT, NAME, || {
+        let folder = TempDir::new();
+        let card = CardProcess::start(NAME, &config(&folder, 0));
+        let host = FarHost::start(folder.join("host"), card.folder());
+        let socket = host.folder().join("fn0.sock").display().to_string();
+        let mut program = Program::start(NAME, &socket);
+        program.await_line("it is idle");
+        // What is left to do of the work.
+        std::thread::sleep(Duration::from_millis(300));
+        let switches = || switches_of(card.pid()) + switches_of(program.pid());
+        let before = switches();
+        std::thread::sleep(Duration::from_secs(1));
+        let taken = switches() - before;
+        assert!(taken <= 5, "idle processes were put on a processor {taken} times in a second");
+    });
+}
+
 #[test]
 fn links_that_come_and_go_leave_nothing_behind_in_the_program() {
     const NAME: &str = "links_that_come_and_go_leave_nothing_behind_in_the_program";
@@ -263,7 +266,7 @@ fn links_that_come_and_go_leave_nothing_behind_in_the_program() {
         let host = FarHost::start(folder.join("host"), card.folder());
         let pids = [std::process::id(), card.pid()];
         let round = || {
-            let space = builder([host.place()]).build().unwrap();
+            let space = builder_at([host.place()]).build().unwrap();
             let mut exercise = Exercise::new(&space, 80);
             exercise.run(FAR, FAR).unwrap();
             assert_eq!(exercise.check(), 0);
@@ -281,161 +284,9 @@ fn links_that_come_and_go_leave_nothing_behind_in_the_program() {
 }
 
 #[test]
-fn invariant_44_an_end_beside_a_card_that_lies_gets_an_error_in_time() {
-    const TIME: Duration = Duration::from_secs(15);
-    within(2 * LIMIT, "lies", || {
-        let pair = Pair::start();
-        let lies = [
-            LinkLie::End,
-            LinkLie::Silence,
-            LinkLie::Half,
-            LinkLie::Long(3),
-            LinkLie::Long(u32::MAX),
-            LinkLie::Twice,
-            LinkLie::Garbled(0),
-            LinkLie::Garbled(1),
-            LinkLie::Garbled(6),
-            LinkLie::Garbled(40),
-            LinkLie::Flood,
-            LinkLie::Unasked,
-            LinkLie::Entries,
-        ];
-        let cases = lies.into_iter().flat_map(|lie| [(lie, 5), (lie, 41)]);
-        let mut told = 0;
-        for (number, (lie, after)) in cases.enumerate() {
-            let socket = pair.folder.join(&format!("liar{number}.sock"));
-            let liar = LyingLink::start(socket, pair.host.folder(), lie, after);
-            let begun = Instant::now();
-            let opened = builder([liar.place(), place(&pair.near)])
-                .tune(|config| {
-                    config.limits.drain = Span::from_millis(200);
-                    config.limits.copy = Span::from_millis(300);
-                })
-                .build();
-            assert!(begun.elapsed() < TIME, "{lie:?}: {:?}", begun.elapsed());
-            let Ok(space) = opened else {
-                told += 1;
-                continue;
-            };
-            for _ in 0..30 {
-                let has_lied = liar.lies() > 0;
-                let mut data = space.alloc::<u64>(100 * PAGE).unwrap();
-                data.fill(1);
-                let begun = Instant::now();
-                let kernel = space.kernel("farside.increment").on(FAR);
-                let _ = kernel.time_limit(Duration::from_millis(500)).call(Write(&mut data));
-                assert!(begun.elapsed() < TIME, "{lie:?}, {after}: {:?}", begun.elapsed());
-                let mut data = space.alloc::<u64>(4 * PAGE).unwrap();
-                data.fill(1);
-                space.kernel("farside.increment").on(NEAR).call(Write(&mut data)).unwrap();
-                assert!(data.iter().all(|&word| word == 2), "{lie:?} after {after}");
-                if has_lied {
-                    told += 1;
-                    break;
-                }
-            }
-        }
-        assert_eq!(told, 13 * 2, "not all lies were told");
-    });
-}
-
-/// A message to the end beside a card: its kind, and what follows.
-fn message(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
-    let body = parts.concat();
-    [&(1 + body.len() as u32).to_le_bytes()[..], &[kind], &body].concat()
-}
-
-#[test]
-fn invariant_55_a_program_reaches_the_memory_of_its_card_over_a_link_and_nothing_beside_it() {
-    within(LIMIT, "a program that lies", || {
-        let pair = Pair::start();
-        let frames = u64::from(pair.far.config().frames);
-        let end = frames * 4096;
-        let hello = message(1, &[&0u32.to_le_bytes(), &[0, 0], &1u64.to_le_bytes(), &[0; 8]]);
-        let put = |at: u64, bytes: usize| message(4, &[&at.to_le_bytes(), &vec![9; bytes]]);
-        let zero = |at: u64, n: u64| message(5, &[&at.to_le_bytes(), &n.to_le_bytes()]);
-        let get = |at: u64, n: u32| {
-            message(6, &[&7u32.to_le_bytes(), &at.to_le_bytes(), &n.to_le_bytes()])
-        };
-        let entries = message(3, &[&[0; 19]]);
-        let rings = |bus: u64, bytes: u64| {
-            message(1, &[&[0; 4], &[3, 0], &bus.to_le_bytes(), &bytes.to_le_bytes()])
-        };
-        let memory = "outside the card's memory";
-        let order = "at the wrong time";
-        let nonsense = "makes no sense";
-        let cases = [
-            (put(end, 8), memory),
-            (put(end - 4, 8), memory),
-            (put(u64::MAX, 1), memory),
-            (put(0, 0), nonsense),
-            (put(0, (256 << 10) + 8), nonsense),
-            (zero(end - 8, 16), memory),
-            (zero(8, u64::MAX), memory),
-            (zero(0, 0), memory),
-            (get(end, 4096), memory),
-            (get(end - 1, 2), memory),
-            (get(0, 0), memory),
-            (get(0, 4096).repeat(200), order),
-            (entries, order),
-            (rings(1 << 32, 1 << 40), order),
-            (rings(1 << 32, 0), order),
-            (rings(1, 4096), order),
-            (rings(u64::MAX - 4095, 4096), order),
-            ([rings(1 << 32, 4096), rings(1 << 33, 4096)].concat(), order),
-            (message(99, &[&[1; 20]]), nonsense),
-            (message(2, &[&[0; 16]]), nonsense),
-            (u32::MAX.to_le_bytes().to_vec(), nonsense),
-            (vec![0; 64], nonsense),
-        ];
-        for (bytes, why) in cases {
-            let ended = pair.host.ended().len();
-            let mut program = UnixStream::connect(pair.host.folder().join("fn0.sock")).unwrap();
-            program.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-            program.write_all(&hello).unwrap();
-            program.read_exact(&mut [0; 21]).unwrap();
-            // It may end while this is written.
-            let _ = program.write_all(&bytes);
-            let mut rest = Vec::new();
-            let _ = program.read_to_end(&mut rest);
-            let until = Instant::now() + Duration::from_secs(20);
-            while pair.host.ended().len() == ended {
-                assert!(Instant::now() < until, "{why}: {} bytes were not refused", bytes.len());
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            let (report, error) = pair.host.ended()[ended].clone();
-            let error = error.unwrap_or_default();
-            assert!(error.contains(why), "{error}, not {why}");
-            assert_eq!(report.refusals, 1, "it is counted");
-            assert_eq!(report.bytes_in, 0, "something has landed");
-        }
-        // The next program has the card as if nothing had been.
-        let space = pair.builder().build().unwrap();
-        let mut exercise = Exercise::new(&space, 80);
-        exercise.run(FAR, NEAR).unwrap();
-        assert_eq!(exercise.check(), 0);
-    });
-}
-
-/// Negative control: bytes within the card's memory do land, so the same way is open to what is refused.
-#[test]
-fn control_what_a_program_puts_within_its_cards_memory_lands() {
-    within(LIMIT, "a put", || {
-        let pair = Pair::start();
-        let mut program = UnixStream::connect(pair.host.folder().join("fn0.sock")).unwrap();
-        let put = message(4, &[&4096u64.to_le_bytes(), &[9; 4096]]);
-        let get = message(6, &[&7u32.to_le_bytes(), &4096u64.to_le_bytes(), &64u32.to_le_bytes()]);
-        program.write_all(&[put, get].concat()).unwrap();
-        let mut answer = [0; 4 + 1 + 4 + 64];
-        program.read_exact(&mut answer).unwrap();
-        assert_eq!(answer[9..], [9; 64]);
-    });
-}
-
-#[test]
 fn a_card_that_is_given_back_takes_nothing_with_it() {
     within(LIMIT, "giving back", || {
-        let pair = Pair::start();
+        let pair = FarPair::new();
         let space = pair.builder().build().unwrap();
         let mut data = space.alloc::<u64>(1000 * PAGE).unwrap();
         let pinned = space.alloc::<u64>(8 * PAGE).unwrap();
@@ -457,7 +308,7 @@ fn a_card_that_is_given_back_takes_nothing_with_it() {
         space.kernel("farside.increment").on(NEAR).call(Write(&mut data)).unwrap();
         assert!(data.iter().all(|&word| word == 3));
         space.check().unwrap();
-        let next = builder([pair.host.place()]).build().unwrap();
+        let next = builder_at([pair.host.place()]).build().unwrap();
         next.kernel("farside.nop").call(()).unwrap();
         assert_eq!(space.give_back(FAR, Duration::ZERO).unwrap().pages_lost, 0, "once more");
     });
@@ -466,7 +317,7 @@ fn a_card_that_is_given_back_takes_nothing_with_it() {
 #[test]
 fn kernels_that_do_not_end_are_stopped_before_their_card_is_given_back() {
     within(LIMIT, "giving back", || {
-        let pair = Pair::start();
+        let pair = FarPair::new();
         let space = pair.builder().build().unwrap();
         let mut data = space.alloc::<u64>(40 * PAGE).unwrap();
         data.fill(1);
@@ -511,12 +362,12 @@ impl farside::Dial for Lender {
 #[test]
 fn a_card_that_is_wanted_back_is_given_back_without_its_pages() {
     within(LIMIT, "a recall", || {
-        let pair = Pair::start();
+        let pair = FarPair::new();
         let wants = std::sync::Arc::<std::sync::atomic::AtomicBool>::default();
         let host = pair.host.folder().to_owned();
         let lender = Lender { host, wants: std::sync::Arc::clone(&wants) };
         let lent = CardPlace::Link(farside::Dialled::new("a lender", lender));
-        let space = builder([lent, place(&pair.near)]).build().unwrap();
+        let space = builder_at([lent, place(&pair.near)]).build().unwrap();
         let mut data = space.alloc::<u64>(200 * PAGE).unwrap();
         data.fill(1);
         space.kernel("farside.increment").on(FAR).call(Write(&mut data)).unwrap();
@@ -537,7 +388,7 @@ fn a_card_that_is_wanted_back_is_given_back_without_its_pages() {
 #[test]
 fn control_a_card_that_is_pulled_out_takes_its_pages_with_it() {
     within(LIMIT, "pulling out", || {
-        let pair = Pair::start();
+        let pair = FarPair::new();
         let space = pair.builder().build().unwrap();
         let mut data = space.alloc::<u64>(40 * PAGE).unwrap();
         data.fill(1);
@@ -550,7 +401,7 @@ fn control_a_card_that_is_pulled_out_takes_its_pages_with_it() {
 #[test]
 fn memory_at_the_other_end_of_a_link_is_read_and_written_byte_by_byte() {
     within(LIMIT, "far memory", || {
-        let pair = Pair::start();
+        let pair = FarPair::new();
         let place = pair.host.place();
         let connect = farside_live::ring_card::connect;
         let (card, identity) = connect(FAR, &place, Duration::from_secs(2)).unwrap();

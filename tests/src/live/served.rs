@@ -25,7 +25,7 @@ use farside_softcard::serve::{CardConfig, CardServer, CardStatus, read_status};
 
 pub use census::{Census, switches_of};
 pub use exercise::{Exercise, STEPS, expect_loss};
-pub use far_host::FarHost;
+pub use far_host::{FarHost, FarPair, builder_at};
 pub use kernels::test_kernels;
 pub use lying_link::{LinkLie, LyingLink};
 pub use program::Program;

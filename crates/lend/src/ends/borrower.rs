@@ -119,12 +119,9 @@ impl<L: Local> BorrowerEnd<L> {
             self.read_on();
             let sent = self.out.flush(link);
             // One command's frames wait at most, so that the client is held back in time.
-            if self.out.waiting(Class::Posted) + self.out.waiting(Class::Request) == 0 {
-                if self.command()? {
-                    continue;
-                }
-            }
-            if !sent {
+            let is_free = self.out.waiting(Class::Posted) + self.out.waiting(Class::Request) == 0;
+            let took = is_free && self.command()?;
+            if !sent && !took {
                 return Ok(());
             }
         }

@@ -14,13 +14,14 @@ use farside_linux::mapping::MemoryError;
 use farside_linux::shared::SharedMemory;
 use farside_types::PAGE_SIZE;
 use farside_vfio_user::unix::Ready;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use thiserror::Error;
 
+use super::boxes::{Bulk, Inbox, Outbox};
 use super::rings::RingRegisters;
 use super::shadow::{Refusal, Shadow};
-use super::wire::{BULK_BYTES, Bulk, Call, Inbox, Message, Outbox, VERSION};
+use super::wire::{BULK_BYTES, Call, Message, VERSION};
 use crate::ring_card::{CardStream, DmaPiece, Identity, Transport, TransportError, Watch};
 
 /// What waits to be sent, at most, before more of the card's memory is read for it.
@@ -34,6 +35,9 @@ pub(crate) const GETS_MAX: usize = 64;
 
 /// Memory for rings and lists, at most.
 const RINGS_BYTES_MAX: u64 = 16 << 20;
+
+/// How soon completions are looked for that raise no interrupt. Usually the next that does brings them.
+const LOOK_AFTER: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Interrupts in a row with which nothing came, at most.
 const EMPTY_INTERRUPTS_MAX: u32 = 20_000;
@@ -392,7 +396,8 @@ impl FarEnd {
             Some(Watch::Event(fd)) => polled.push(PollFd::new(fd, PollFlags::IN)),
             None => {}
         }
-        match poll(&mut polled, None) {
+        let quiet = self.shadow.as_ref().is_some_and(Shadow::expects_quiet_news);
+        match poll(&mut polled, quiet.then_some(&LOOK_AFTER)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }

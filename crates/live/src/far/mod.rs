@@ -11,6 +11,7 @@
 //! store, a fence and a look at the other's word need memory that both share. So every entry travels at
 //! once, and each end wakes its own side.
 
+mod boxes;
 mod end;
 mod mirror;
 mod refers;
@@ -19,11 +20,14 @@ mod shadow;
 #[cfg(test)]
 mod tests;
 mod wire;
+#[cfg(test)]
+mod world_tests;
 
 pub use end::{FarEnd, FarEndError, FarEndReport};
 pub use shadow::Refusal;
 
+pub(crate) use boxes::{Bulk, Inbox, Outbox};
 pub(crate) use end::{BULK_WAITING_MAX, GETS_MAX};
 pub(crate) use mirror::{Mirror, Nonsense};
 pub(crate) use rings::RingRegisters;
-pub(crate) use wire::{BULK_BYTES, Bulk, Call, Inbox, Message, Outbox, VERSION, WireError};
+pub(crate) use wire::{BULK_BYTES, Call, Message, VERSION, WireError};

@@ -4,12 +4,12 @@
 //! To the card this is the driver. The program's end is not trusted, nor is the card: what the one sends
 //! is checked before the card sees it, and what the other writes is bounded by its rings.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use farside_card::interface::{
-    CompletionEntry, Entry, FaultRecord, RING_COUNT, RingHeader, RingKind,
+    CommandEntry, CompletionEntry, Entry, FaultRecord, RING_COUNT, RingHeader, RingKind,
 };
 use farside_linux::shared::SharedMemory;
 use thiserror::Error;
@@ -63,6 +63,10 @@ pub(super) struct CardBroken(pub(super) RingKind);
 /// Messages of kernels that are open at a time, at most.
 const MESSAGES_MAX: usize = 4096;
 
+/// Commands that complete without an interrupt and are kept in mind, at most: the completions of more come
+/// with the next that interrupts.
+const QUIET_MAX: usize = 1 << 16;
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Shadow {
@@ -84,6 +88,8 @@ pub(super) struct Shadow {
     room_made: bool,
     /// Where launches want their messages: address and bytes, by tag.
     messages: HashMap<u64, (u64, u64)>,
+    /// Tags of commands whose completions raise no interrupt, and have not come.
+    quiet: HashSet<u64>,
 }
 
 impl Shadow {
@@ -105,6 +111,7 @@ impl Shadow {
             wish_is_told: false,
             room_made: false,
             messages: HashMap::new(),
+            quiet: HashSet::new(),
         })
     }
 
@@ -139,6 +146,9 @@ impl Shadow {
                 self.rings.write(address, &item.attached).ok_or(Refusal::List)?;
             }
             refers.message.map(|message| self.messages.insert(tag, message));
+            if CommandEntry::is_quiet(&item.entry) && self.quiet.len() < QUIET_MAX {
+                self.quiet.insert(tag);
+            }
             self.rings.put(RingKind::Command, self.put, &item.entry);
             self.put = self.put.wrapping_add(1);
         }
@@ -235,7 +245,10 @@ impl Shadow {
         while self.taken[index].wrapping_sub(before) < count && attached < ATTACHED_SOFT_MAX {
             let entry = self.rings.entry(kind, self.taken[index]);
             let text = match kind {
-                RingKind::Completion => self.message_of(&entry),
+                RingKind::Completion => {
+                    self.quiet.remove(&entry[0]);
+                    self.message_of(&entry)
+                }
                 _ => Vec::new(),
             };
             attached += text.len();
@@ -275,6 +288,11 @@ impl Shadow {
         };
         let length = u64::from(completion.message_bytes).min(bytes).min(ATTACHED_MAX as u64);
         self.rings.read(address, length as usize).unwrap_or_default()
+    }
+
+    /// Whether completions will come that raise no interrupt: they are to be looked for.
+    pub(super) fn expects_quiet_news(&self) -> bool {
+        !self.quiet.is_empty()
     }
 
     /// Whether the card waits for room that was made: its doorbell is to be rung.

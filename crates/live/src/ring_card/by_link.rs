@@ -2,24 +2,28 @@
 //!
 //! The driver's rings lie in this program's memory as ever. A thread of the connection's own takes what
 //! the driver publishes and sends it, puts what arrives into the rings, and moves pages
-//! ([`super::link_line`]); nobody who has the driver's lock waits for it. The card reaches no memory of
+//! ([`super::link_worker`]); nobody who has the driver's lock waits for it. The card reaches no memory of
 //! the program's, and nothing of the other end does: pages are read and written here.
 
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::calls::{ConnectError, errno_of};
 use super::hangs_up;
-use super::link_line::{Answer, Ask, Line, Worker};
+use super::link_line::{Answer, Ask, Line};
+use super::link_worker::Worker;
 use super::messages::{CardStream, Dialled};
 use super::transport::{DmaPiece, MoveOrder, Moved, PageMover, Transport, TransportError, Watch};
 use crate::far::{BULK_BYTES, Call, VERSION};
+use crate::lease::{self, WantedBack, WhyGone};
 use farside_card::interface::register;
 use farside_linux::shared::SharedMemory;
+use farside_vfio_user::unix::Plain;
 
 /// A connection to an end beside a card.
 pub(crate) struct ByLink {
@@ -27,12 +31,11 @@ pub(crate) struct ByLink {
     thread: Option<JoinHandle<()>>,
     /// The process that has the thread: not a child made by fork.
     pid: rustix::process::Pid,
+    /// Says why the connection has ended, if anybody can.
+    why_gone: Option<WhyGone>,
     /// Says how soon the card is wanted back, if anybody can.
-    recall: Option<Recall>,
+    recall: Option<WantedBack>,
 }
-
-/// Says how soon a card is wanted back.
-type Recall = Box<dyn Fn() -> Option<Duration> + Send + Sync>;
 
 impl fmt::Debug for ByLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -49,13 +52,22 @@ impl ByLink {
         Ok(link)
     }
 
+    /// Connects to a card that is borrowed.
+    pub(crate) fn borrow(folder: &Path) -> Result<ByLink, ConnectError> {
+        let lease::Borrowed { stream, why_gone, wanted_back } = lease::connect(folder)?;
+        let mut link = ByLink::over(Box::new(Plain::new(stream)))?;
+        link.why_gone = Some(why_gone);
+        link.recall = Some(wanted_back);
+        Ok(link)
+    }
+
     fn over(stream: Box<dyn CardStream>) -> Result<ByLink, ConnectError> {
         let line = Arc::new(Line::new(stream.as_fd())?);
         let worker = Worker::new(Arc::clone(&line), stream);
         let builder = std::thread::Builder::new().name("farside-link".into());
         let thread = builder.spawn(move || worker.run())?;
         let pid = rustix::process::getpid();
-        let link = ByLink { line, thread: Some(thread), pid, recall: None };
+        let link = ByLink { line, thread: Some(thread), pid, recall: None, why_gone: None };
         match link.call("agreeing on a version", Call::Hello(VERSION)) {
             Ok(VERSION) => Ok(link),
             Ok(other) => {
@@ -199,6 +211,10 @@ impl Transport for ByLink {
 
     fn is_gone(&self) -> bool {
         hangs_up(self.line.socket_fd())
+    }
+
+    fn why_gone(&self) -> Option<String> {
+        self.why_gone.as_ref().map(|why| why())
     }
 
     /// From here on no memory of the program's is read or written.

@@ -6,10 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use farside::{CardId, CardPlace, Dialled};
+use farside::{CardId, CardPlace, Dialled, Space, SpaceBuilder};
 use farside_live::far::{FarEnd, FarEndReport};
 use farside_live::ring_card::connect;
+use farside_softcard::serve::CardServer;
 use farside_vfio_user::unix::Plain;
+
+use super::{TempDir, config, place, serve as serve_card, test_kernels};
 
 /// Serves a card of this machine over links; ends when dropped. It listens where a card would, at a
 /// socket in a folder, so that a relay can be put in front of it.
@@ -92,4 +95,42 @@ fn serve(program: UnixStream, card: &Path, state: &State) {
     let why = end.serve().err().map(|error| error.to_string());
     let mut ended = state.ended.lock().unwrap_or_else(PoisonError::into_inner);
     ended.push((end.report(), why));
+}
+
+/// A card at the other end of a link, and one of this machine.
+#[derive(Debug)]
+pub struct FarPair {
+    /// Where they are served from.
+    pub folder: TempDir,
+    /// The card behind the link.
+    pub far: CardServer,
+    /// The card of this machine.
+    pub near: CardServer,
+    /// What serves the first.
+    pub host: FarHost,
+}
+
+impl FarPair {
+    /// Serves both.
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> FarPair {
+        let folder = TempDir::new();
+        let [far, near] = [0, 1].map(|card| serve_card(config(&folder, card)));
+        let host = FarHost::start(folder.join("host"), &far.config().folder);
+        FarPair { folder, far, near, host }
+    }
+
+    /// A space with the card behind the link, and the other.
+    pub fn builder(&self) -> SpaceBuilder {
+        builder_at([self.host.place(), place(&self.near)])
+    }
+}
+
+/// A space with cards at these places, of 64 MiB.
+pub fn builder_at(places: impl IntoIterator<Item = CardPlace>) -> SpaceBuilder {
+    Space::builder()
+        .cards_at(places)
+        .address_space(64 << 20)
+        .grace(Duration::from_millis(50))
+        .kernels(test_kernels())
 }
