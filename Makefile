@@ -13,10 +13,11 @@ SOAK_SECONDS ?= 60
 # Other seeds each time; make soak SOAK_SEED=n repeats those of a run.
 SOAK_SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
-.PHONY: help setup demo bench test qemu soak msrv statistics proto clean
+.PHONY: help setup demo demo-lend bench test qemu soak msrv statistics proto clean
 
 help:
 	@echo "make demo        build, then run the main job: graph workloads on two cards"
+	@echo "make demo-lend   lend a card from one network namespace to another, and take it back"
 	@echo "make test        format, lints, documentation and every test, with a budget of time"
 	@echo "make qemu        only the tests in virtual machines (docs/qemu.md)"
 	@echo "make bench       measure the promised numbers (docs/performance.md)"
@@ -35,6 +36,10 @@ setup:
 demo: setup
 	cargo build --release --locked -p farside-cli --bin farside
 	@cargo run --release --locked --quiet -p farside-cli --bin farside -- demo $(ARGS)
+
+demo-lend: setup
+	cargo build --release --locked -p farside-cli --bin farside
+	@scripts/demo-lend.sh target/release/farside
 
 bench: setup
 	cargo build --release --locked -p farside-cli --bin farside

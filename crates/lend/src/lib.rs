@@ -4,6 +4,17 @@
 //! Who may have a device is decided by `farside-lease`; what goes over a lease's connection is the
 //! business of `farside-link`.
 
+mod client;
+pub mod daemon;
+pub mod end;
+mod error;
+pub mod home;
+pub mod pki;
+pub mod words;
+
+pub use client::{Borrowing, Client};
+pub use error::LendError;
+
 /// The protocol between daemons, and of the commands with theirs: written by `make proto`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]
 pub mod proto {

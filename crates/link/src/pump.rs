@@ -74,13 +74,15 @@ impl<'a> Pump<'a> {
     pub fn run(mut self, mut left: impl FnMut() -> Option<Duration>) -> Ended {
         let agreed_by = Instant::now() + HANDSHAKE_LIMIT;
         loop {
-            let Some(left) = left() else { return Ended::Over };
+            let Some(time) = left() else { return Ended::Over };
             let agreeing = self.tls.is_handshaking();
             if agreeing && Instant::now() >= agreed_by {
                 return Ended::Lost;
             }
-            let pause = if agreeing { left.min(Duration::from_millis(100)) } else { left };
-            let step = self.wait(pause).and_then(|ready| self.step(ready));
+            let pause = if agreeing { time.min(Duration::from_millis(100)) } else { time };
+            // It may have slept for long, and time is looked at again before anything moves.
+            let ready = self.wait(pause);
+            let step = ready.and_then(|ready| self.step(ready, &mut left));
             match step {
                 Ok(None) => {}
                 Ok(Some(ended)) | Err(ended) => return ended,
@@ -116,8 +118,13 @@ impl<'a> Pump<'a> {
         ])
     }
 
-    fn step(&mut self, ready: [bool; 4]) -> Result<Option<Ended>, Ended> {
+    fn step(
+        &mut self,
+        ready: [bool; 4],
+        left: &mut impl FnMut() -> Option<Duration>,
+    ) -> Result<Option<Ended>, Ended> {
         let [from_far, to_far, from_near, to_near] = ready;
+        left().ok_or(Ended::Over)?;
         if from_near {
             self.take_near()?;
         }

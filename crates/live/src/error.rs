@@ -75,6 +75,14 @@ pub enum LiveError {
         /// What the system says.
         errno: rustix::io::Errno,
     },
+    /// The card was borrowed, and is not any more.
+    #[error("{card} cannot be used: {why}")]
+    LeaseOver {
+        /// Which.
+        card: CardId,
+        /// The lease, and what to do.
+        why: String,
+    },
     /// All functions of the card are in use.
     #[error(
         "{card} at {place} is in use: none of its {functions} functions is free; \

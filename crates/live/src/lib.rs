@@ -15,6 +15,7 @@ pub mod far;
 pub mod features;
 #[cfg(feature = "harness")]
 pub mod harness;
+pub mod lease;
 mod memories;
 pub mod ring_card;
 mod runtime;

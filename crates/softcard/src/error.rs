@@ -73,12 +73,14 @@ pub enum KernelError {
         message: String,
     },
     /// It never started.
-    #[error("kernel `{kernel}` was dropped: {card} is gone or was not free")]
+    #[error("kernel `{kernel}` was dropped: {card} is gone or was not free{why}")]
     Dropped {
         /// The kernel.
         kernel: Arc<str>,
         /// The card.
         card: CardId,
+        /// Why it is gone, behind a colon; empty where nobody knows more.
+        why: String,
     },
     /// The card has no kernel of this name.
     #[error(

@@ -1,7 +1,7 @@
 //! A job: one launched kernel, from its launch to its result.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use farside_card::interface::KernelArg;
@@ -177,6 +177,8 @@ pub struct Job {
     /// What the kernel of a served job returned.
     value: AtomicU64,
     stop: AtomicU8,
+    /// Why its card is gone, where that is known.
+    why_gone: OnceLock<String>,
     /// Whether the state has a result.
     done: AtomicBool,
     state: Mutex<State>,
@@ -245,6 +247,7 @@ impl Job {
             args,
             value: AtomicU64::new(0),
             stop: AtomicU8::new(WANTED),
+            why_gone: OnceLock::new(),
             done: AtomicBool::new(false),
             state: Mutex::new(State::default()),
             gate: Gate::new(),
@@ -313,14 +316,23 @@ impl Job {
         match reason {
             reason if reason == Stop::TimedOut as u8 => KernelError::TimedOut { kernel },
             reason if reason == Stop::Hung as u8 => KernelError::Hung { kernel, card },
-            reason if reason == Stop::CardGone as u8 => KernelError::Dropped { kernel, card },
+            reason if reason == Stop::CardGone as u8 => self.dropped_error(),
             _ => KernelError::Cancelled { kernel },
         }
     }
 
     /// The error of a job that never ran.
     pub fn dropped_error(&self) -> KernelError {
-        KernelError::Dropped { kernel: self.name.clone(), card: self.card }
+        let why = self.why_gone.get().map_or_else(String::new, |why| format!(": {why}"));
+        KernelError::Dropped { kernel: self.name.clone(), card: self.card, why }
+    }
+
+    /// Notes why its card is gone, for what is said of its end.
+    pub fn note_why_gone(&self, why: &str) {
+        if !why.is_empty() {
+            // The first reason is the right one.
+            let _ = self.why_gone.set(why.to_owned());
+        }
     }
 
     /// Notes that it has to stop, unless that has been noted before.

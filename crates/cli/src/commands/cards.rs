@@ -70,6 +70,11 @@ impl Cards {
     }
 }
 
+/// The folders of the cards that are served in the usual places.
+pub(super) fn served() -> Vec<PathBuf> {
+    default_places().iter().flat_map(|place| cards_in(place, false)).collect()
+}
+
 /// Where cards are served unless somebody says otherwise.
 fn default_places() -> Vec<PathBuf> {
     let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());

@@ -33,6 +33,9 @@ pub(crate) enum Failure {
     /// A card cannot be served.
     #[error(transparent)]
     Serve(#[from] ServeError),
+    /// The lending daemon, or what it says.
+    #[error(transparent)]
+    Lend(#[from] farside_lend::LendError),
     /// A file of statistics.
     #[error(transparent)]
     Stats(#[from] StatsError),
@@ -166,6 +169,7 @@ impl Failure {
             | Failure::Sim(_)
             | Failure::Replay(_)
             | Failure::Serve(_)
+            | Failure::Lend(_)
             | Failure::Stats(_)
             | Failure::Sweep(_)
             | Failure::Cards(_)

@@ -4,7 +4,9 @@
 //! the library, by the workloads and by the simulator.
 
 mod account;
+mod available;
 mod bench;
+mod borrow;
 mod card;
 mod cards;
 mod check;
@@ -12,6 +14,7 @@ mod demo;
 mod doctor;
 mod failure;
 mod input;
+mod lend;
 mod log;
 mod output;
 mod probe;
@@ -52,6 +55,8 @@ Examples:
   farside bench                 the promised numbers, measured here
   farside card serve /tmp/card0 serve a card to other programs, as a process
   farside cards                 which cards are served, and who uses them
+  farside lend up               lend them to other machines, that have joined
+  farside borrow card0 -- ./program         use one of another machine
   farside sim                   compare placement schemes on a recorded trace
   farside sim --workload mm --bytes 8M      the same on a generated workload
   farside replay --functional   the same without time: what a scheme does
@@ -65,41 +70,65 @@ be used, 3 a result differs from the plain host run.";
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    Available(available::Available),
     Bench(bench::Bench),
+    Borrow(borrow::Borrow),
     Card(card::Card),
     Cards(cards::Cards),
     Demo(demo::Demo),
     Doctor(doctor::Doctor),
+    Join(lend::Join),
+    Lend(lend::Lend),
     Probe(probe::Probe),
+    Recall(lend::Recall),
     Replay(replay::Replay),
     Reproduce(reproduce::Reproduce),
+    Return(borrow::Return),
     Schemes(schemes::Schemes),
     Sim(sim::Sim),
     Sweep(sweep::Sweep),
+    Who(available::Who),
 }
 
 /// Does what the command line says.
 pub(crate) fn run() -> ExitCode {
     let command = Cli::try_parse().unwrap_or_else(|error| refuse(&error)).command;
     // Who comes and goes is the business of a process that serves.
-    let serves = matches!(command, Command::Card(_));
+    let serves = match &command {
+        Command::Card(_) => true,
+        Command::Lend(lend) => lend.serves(),
+        _ => false,
+    };
     log::init(if serves { tracing::Level::INFO } else { tracing::Level::WARN });
     farside::warn_of_unknown_variables();
     let done = match command {
+        // These end as what they run does.
+        Command::Borrow(borrow) => return ended(borrow.run()),
+        Command::Lend(lend) => return ended(lend.run()),
+        Command::Available(available) => available.run(),
         Command::Bench(bench) => bench.run(),
         Command::Card(card) => card.run(),
         Command::Cards(cards) => cards.run(),
         Command::Demo(demo) => demo.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Probe(probe) => probe.run(),
+        Command::Join(join) => join.run(),
+        Command::Recall(recall) => recall.run(),
         Command::Replay(replay) => replay.run(),
+        Command::Return(back) => back.run(),
         Command::Sim(sim) => sim.run(),
         Command::Reproduce(reproduce) => reproduce.run(),
         Command::Schemes(schemes) => schemes.run(),
         Command::Sweep(sweep) => sweep.run(),
+        Command::Who(who) => who.run(),
     };
+    ended(done.map(|()| ExitCode::SUCCESS))
+}
+
+/// Says what failed, if something did.
+fn ended(done: Result<ExitCode, Failure>) -> ExitCode {
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failure) => {
             failure.print();
             failure.exit_code()

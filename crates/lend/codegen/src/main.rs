@@ -6,13 +6,27 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 
 const PROTO: &str = "farside/lend/v1/lend.proto";
+const PACKAGE: &str = "farside.lend.v1";
+
+/// What commands print as JSON.
+const PRINTED: &[&str] = &[
+    "Peer", "Device", "Held", "HostDevices", "StatusReply", "UpReply", "InviteReply",
+    "JoinPeersReply", "AvailableReply",
+];
+const SERIALIZED: &str = "#[derive(serde::Serialize)]";
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let (proto, out) = (crate_folder.join("proto"), crate_folder.join("src/generated"));
     let described = protox::compile([PROTO], [&proto])?;
     std::fs::create_dir_all(&out)?;
-    tonic_prost_build::configure().out_dir(&out).compile_fds(described)?;
+    let mut build = tonic_prost_build::configure().out_dir(&out);
+    for printed in PRINTED {
+        build = build.type_attribute(format!(".{PACKAGE}.{printed}"), SERIALIZED);
+    }
+    let state = "#[serde(serialize_with = \"crate::words::state\")]";
+    build = build.field_attribute(format!(".{PACKAGE}.Device.state"), state);
+    build.compile_fds(described)?;
     let written = out.join("farside.lend.v1.rs");
     let code = std::fs::read_to_string(&written)?;
     // A test compares this line with the description.

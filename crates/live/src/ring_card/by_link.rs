@@ -8,6 +8,7 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -19,8 +20,10 @@ use super::link_worker::Worker;
 use super::messages::{CardStream, Dialled};
 use super::transport::{DmaPiece, MoveOrder, Moved, PageMover, Transport, TransportError, Watch};
 use crate::far::{BULK_BYTES, Call, VERSION};
+use crate::lease::{self, WantedBack, WhyGone};
 use farside_card::interface::register;
 use farside_linux::shared::SharedMemory;
+use farside_vfio_user::unix::Plain;
 
 /// A connection to an end beside a card.
 pub(crate) struct ByLink {
@@ -28,12 +31,11 @@ pub(crate) struct ByLink {
     thread: Option<JoinHandle<()>>,
     /// The process that has the thread: not a child made by fork.
     pid: rustix::process::Pid,
+    /// Says why the connection has ended, if anybody can.
+    why_gone: Option<WhyGone>,
     /// Says how soon the card is wanted back, if anybody can.
-    recall: Option<Recall>,
+    recall: Option<WantedBack>,
 }
-
-/// Says how soon a card is wanted back.
-type Recall = Box<dyn Fn() -> Option<Duration> + Send + Sync>;
 
 impl fmt::Debug for ByLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -50,13 +52,22 @@ impl ByLink {
         Ok(link)
     }
 
+    /// Connects to a card that is borrowed.
+    pub(crate) fn borrow(folder: &Path) -> Result<ByLink, ConnectError> {
+        let lease::Borrowed { stream, why_gone, wanted_back } = lease::connect(folder)?;
+        let mut link = ByLink::over(Box::new(Plain::new(stream)))?;
+        link.why_gone = Some(why_gone);
+        link.recall = Some(wanted_back);
+        Ok(link)
+    }
+
     fn over(stream: Box<dyn CardStream>) -> Result<ByLink, ConnectError> {
         let line = Arc::new(Line::new(stream.as_fd())?);
         let worker = Worker::new(Arc::clone(&line), stream);
         let builder = std::thread::Builder::new().name("farside-link".into());
         let thread = builder.spawn(move || worker.run())?;
         let pid = rustix::process::getpid();
-        let link = ByLink { line, thread: Some(thread), pid, recall: None };
+        let link = ByLink { line, thread: Some(thread), pid, recall: None, why_gone: None };
         match link.call("agreeing on a version", Call::Hello(VERSION)) {
             Ok(VERSION) => Ok(link),
             Ok(other) => {
@@ -200,6 +211,10 @@ impl Transport for ByLink {
 
     fn is_gone(&self) -> bool {
         hangs_up(self.line.socket_fd())
+    }
+
+    fn why_gone(&self) -> Option<String> {
+        self.why_gone.as_ref().map(|why| why())
     }
 
     /// From here on no memory of the program's is read or written.

@@ -10,6 +10,7 @@ use farside_vfio_user::{DmaUnmap, Errno as WireErrno};
 use rustix::io::Errno;
 
 use super::transport::TransportError;
+use crate::lease::NotReached;
 use farside_linux::lock::lock;
 
 /// How long a message may take. Messages are rare where memory is shared: at the beginning, at the
@@ -87,6 +88,8 @@ pub(crate) enum ConnectError {
     Absent(io::Error),
     /// The system lets nobody connect there, or not this program.
     Socket(Errno),
+    /// It is a lease that cannot be used any more.
+    Over(String),
     /// The server is there and something else is wrong.
     Failed(TransportError),
 }
@@ -98,6 +101,16 @@ impl From<io::Error> for ConnectError {
             _ if is_absent(&error) => ConnectError::Absent(error),
             Some(code) => ConnectError::Socket(Errno::from_raw_os_error(code)),
             None => ConnectError::Failed(failure("connecting", &CallError::Io(error))),
+        }
+    }
+}
+
+impl From<NotReached> for ConnectError {
+    fn from(error: NotReached) -> ConnectError {
+        match error {
+            NotReached::Over(why) => ConnectError::Over(why),
+            // The lender's host may come back.
+            NotReached::Absent(error) => ConnectError::Absent(error),
         }
     }
 }

@@ -119,6 +119,8 @@ pub(crate) struct RingCard {
     pub(crate) recovering: AtomicBool,
     /// It was pulled out or is given back, and nobody gets it back.
     pub(crate) pulled: AtomicBool,
+    /// Why it is gone, where that is known.
+    pub(crate) why_gone: Mutex<String>,
     /// It is being given back, and gets no more kernels.
     leaves: AtomicBool,
     map: Arc<BusMap>,
@@ -137,6 +139,7 @@ impl RingCard {
             letting_go: Mutex::new(None),
             recovering: AtomicBool::new(false),
             pulled: AtomicBool::new(false),
+            why_gone: Mutex::default(),
             leaves: AtomicBool::new(false),
             map,
         }
@@ -242,10 +245,7 @@ impl RingCard {
     /// Whether it writes to memory no more when its connection is given up, whatever it does itself: this
     /// side stops it, or does not answer its messages.
     pub(crate) fn ends_with_its_connection(&self) -> bool {
-        let is_by_messages = |place: &CardPlace| {
-            matches!(place, CardPlace::Messages(_) | CardPlace::Stream(_) | CardPlace::Link(_))
-        };
-        self.is_device() || is_by_messages(&self.place)
+        self.is_device() || self.place.shares_nothing()
     }
 
     /// Whether the card has ended the former connection too: nothing of its former life writes to
@@ -278,6 +278,14 @@ impl RingCard {
     /// Whether the connection is known to have ended.
     pub(crate) fn is_gone(&self) -> bool {
         self.transport().is_some_and(|transport| transport.is_gone())
+    }
+
+    /// Notes why it is gone, for those who ask for it from now on, and gives it.
+    pub(crate) fn note_why_gone(&self) -> String {
+        let why = self.transport().and_then(|transport| transport.why_gone());
+        let why = why.unwrap_or_default();
+        lock(&self.why_gone).clone_from(&why);
+        why
     }
 
     /// Whether it answers a message.

@@ -32,6 +32,9 @@ pub enum CardPlace {
     Messages(PathBuf),
     /// A card at the other end of streams that somebody makes, without descriptors, such as TCP.
     Stream(Dialled),
+    /// A card that is borrowed: the folder of its lease (`lease:/run/farside/card0@a`), which
+    /// `farside borrow` makes.
+    Lease(PathBuf),
     /// A card at the other end of a link, beside which a [`FarEnd`](crate::far::FarEnd) serves it: streams
     /// that somebody makes, without descriptors. Rings and pages travel by themselves, so that it is fast.
     Link(Dialled),
@@ -52,6 +55,8 @@ pub struct PlaceError {
 
 /// What a place that is reached by messages begins with.
 const MESSAGES: &str = "messages:";
+/// What the place of a borrowed card begins with.
+const LEASE: &str = "lease:";
 
 impl FromStr for CardPlace {
     type Err = PlaceError;
@@ -63,7 +68,10 @@ impl FromStr for CardPlace {
         if let Some(path) = text.strip_prefix(MESSAGES).filter(|path| path.contains('/')) {
             return Ok(CardPlace::Messages(PathBuf::from(path)));
         }
-        if text.contains('/') && !text.starts_with(MESSAGES) {
+        if let Some(path) = text.strip_prefix(LEASE).filter(|path| path.contains('/')) {
+            return Ok(CardPlace::Lease(PathBuf::from(path)));
+        }
+        if text.contains('/') && ![MESSAGES, LEASE].iter().any(|&kind| text.starts_with(kind)) {
             return Ok(CardPlace::Socket(PathBuf::from(text)));
         }
         Err(PlaceError { text: text.to_owned() })
@@ -77,8 +85,17 @@ impl std::fmt::Display for CardPlace {
             CardPlace::Socket(path) => write!(f, "{}", path.display()),
             CardPlace::Messages(path) => write!(f, "{MESSAGES}{}", path.display()),
             CardPlace::Stream(stream) | CardPlace::Link(stream) => stream.fmt(f),
+            CardPlace::Lease(path) => write!(f, "{LEASE}{}", path.display()),
             CardPlace::Vfio(address) => write!(f, "vfio:{address}"),
         }
+    }
+}
+
+impl CardPlace {
+    /// Whether nothing is shared with a card there, so that its writes end with its connection.
+    pub(crate) fn shares_nothing(&self) -> bool {
+        use CardPlace::{Lease, Link, Messages, Stream};
+        matches!(self, Messages(_) | Stream(_) | Link(_) | Lease(_))
     }
 }
 
@@ -132,6 +149,10 @@ fn connect_once(
             let connected = ByMessages::dial(stream);
             Arc::new(connected.map_err(|error| no_connection(card, place, error))?)
         }
+        CardPlace::Lease(folder) => {
+            let connected = ByLink::borrow(folder);
+            Arc::new(connected.map_err(|error| no_connection(card, place, error))?)
+        }
         CardPlace::Link(stream) => {
             let connected = ByLink::dial(stream);
             Arc::new(connected.map_err(|error| no_connection(card, place, error))?)
@@ -169,6 +190,7 @@ fn free_function<T>(
                 let place = socket.display().to_string();
                 return Err(LiveError::Socket { card, place, errno });
             }
+            Err(ConnectError::Over(why)) => return Err(LiveError::LeaseOver { card, why }),
             Err(ConnectError::Failed(error)) => return Err(LiveError::Card { card, error }),
         }
     }
@@ -189,6 +211,7 @@ fn no_connection(card: CardId, place: &CardPlace, error: ConnectError) -> LiveEr
             LiveError::CardAbsent { card, place, why: error.to_string() }
         }
         ConnectError::Socket(errno) => LiveError::Socket { card, place, errno },
+        ConnectError::Over(why) => LiveError::LeaseOver { card, why },
         ConnectError::Failed(error) => LiveError::Card { card, error },
     }
 }
@@ -215,7 +238,11 @@ mod tests {
         let messages = CardPlace::Messages(PathBuf::from("/run/farside/card0"));
         assert_eq!("messages:/run/farside/card0".parse(), Ok(messages.clone()));
         assert_eq!(messages.to_string().parse(), Ok(messages));
-        for wrong in ["", "card0", "vfio:", "messages:", "messages:card0"] {
+        let lease = CardPlace::Lease(PathBuf::from("/run/farside/card0@a"));
+        assert_eq!("lease:/run/farside/card0@a".parse(), Ok(lease.clone()));
+        assert_eq!(lease.to_string().parse(), Ok(lease));
+        for wrong in ["", "card0", "vfio:", "messages:", "messages:card0", "lease:", "lease:card0"]
+        {
             let error = wrong.parse::<CardPlace>().unwrap_err();
             assert!(error.to_string().contains("farside card serve"), "{error}");
         }

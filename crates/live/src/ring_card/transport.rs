@@ -82,6 +82,11 @@ pub trait Transport: Send + Sync + std::fmt::Debug {
     /// Whether the card is gone; called when the watched descriptor says something.
     fn is_gone(&self) -> bool;
 
+    /// Why it is gone, where more is known than that it is.
+    fn why_gone(&self) -> Option<String> {
+        None
+    }
+
     /// Stops a card that is given up, as far as this side can: what it has not written to memory by
     /// then, it does not write any more. Where a connection's end does that, there is nothing to do.
     fn stop(&self);

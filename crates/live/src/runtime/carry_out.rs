@@ -237,12 +237,12 @@ impl Runtime {
         let started = match (link.as_mut(), &step.op) {
             (Some(_), RingOp::Launch { job }) if ring.leaves() => {
                 drop(link);
-                return self.refuse_job(core, *job, &step.header);
+                return self.refuse_job(core, ring, *job, &step.header);
             }
             (Some(link), _) => link.submit(step, |job| core.jobs.get(&job).cloned()),
             (None, RingOp::Launch { job }) => {
                 drop(link);
-                return self.refuse_job(core, *job, &step.header);
+                return self.refuse_job(core, ring, *job, &step.header);
             }
             (None, _) => true,
         };
@@ -257,11 +257,12 @@ impl Runtime {
     }
 
     /// A job for a card that is away, or about to be: it fails at once.
-    fn refuse_job(&self, core: &mut Core, job: JobId, header: &Header) {
+    fn refuse_job(&self, core: &mut Core, ring: &RingCard, job: JobId, header: &Header) {
         let now = self.clock.now();
         core.driver.0.handle(now, header.done(Ok(())));
         core.driver.0.handle(now, Event::JobDone { job });
         if let Some(job) = core.jobs.remove(&job) {
+            job.note_why_gone(&lock(&ring.why_gone));
             job.finish(Err(job.dropped_error()));
         }
     }

@@ -167,7 +167,9 @@ impl Runtime {
     /// could still have written.
     pub(crate) fn lose(&self, ring: &RingCard) {
         let _whole = AbortOnPanic::new();
+        let why = ring.note_why_gone();
         for job in self.open_jobs().iter().filter(|job| job.card == ring.id) {
+            job.note_why_gone(&why);
             job.mark(Stop::CardGone);
         }
         self.lose_now(lock(&self.core), ring);
@@ -181,10 +183,13 @@ impl Runtime {
         ring.drop_connection();
         // The fault reader is not to watch it any more.
         self.ring_bell();
+        let why = lock(&ring.why_gone).clone();
         if ring.leaves() {
             tracing::info!(card = %ring.id, place = %ring.place, "a card is given back");
-        } else {
+        } else if why.is_empty() {
             tracing::error!(card = %ring.id, place = %ring.place, "a card is gone");
+        } else {
+            tracing::error!(card = %ring.id, place = %ring.place, "a card is gone: {why}");
         }
         self.handle_lost(core, ring);
         self.recover(ring.id);
@@ -322,6 +327,7 @@ impl Runtime {
         let _whole = AbortOnPanic::new();
         ring.take_up(&self.memories, transport, identity)?;
         lock(&ring.letting_go).take();
+        lock(&ring.why_gone).clear();
         self.handle(Event::CardReset { card: ring.id });
         // The fault reader is to watch the new connection.
         self.ring_bell();
@@ -378,6 +384,11 @@ fn get_back(runtime: &Weak<Runtime>, ring: &RingCard) -> bool {
         match runtime.take_back(ring) {
             Ok(()) => return true,
             Err(error) if error.may_pass() => tracing::debug!(%error, "not yet"),
+            // It has been said why, and it never comes back.
+            Err(LiveError::LeaseOver { why, .. }) => {
+                *lock(&ring.why_gone) = why;
+                return false;
+            }
             Err(error) => tracing::error!(%error, "a card that came back cannot be used"),
         }
         drop(runtime);

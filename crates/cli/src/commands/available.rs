@@ -1,0 +1,92 @@
+//! `farside available` and `farside who`: what may be borrowed, and who has it.
+
+use std::time::Duration;
+
+use clap::Args;
+use farside_lend::proto::{AvailableRequest, Device, Held, HostDevices, StatusRequest};
+use farside_lend::words::state_name;
+
+use super::Failure;
+use super::lend::client;
+use super::output::{print, print_json};
+use super::text::{paragraph, row, table};
+
+/// List the cards that this host and its peers lend
+#[derive(Args, Debug)]
+pub(crate) struct Available {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// List who has this host's cards, and whose cards this host has
+#[derive(Args, Debug)]
+pub(crate) struct Who {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+impl Available {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let found = client()?.call(AvailableRequest {}, |mut local, request| async move {
+            local.available(request).await
+        })?;
+        if self.json {
+            return print_json(&found);
+        }
+        let silent = found.hosts.iter().filter(|host| !host.error.is_empty());
+        let silent: String =
+            silent.map(|host| paragraph("", &format!("{}: {}", host.host, host.error))).collect();
+        print(&(devices(&found.hosts) + &silent))
+    }
+}
+
+impl Who {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let status = client()?.call(StatusRequest {}, |mut local, request| async move {
+            local.status(request).await
+        })?;
+        if self.json {
+            return print_json(&status);
+        }
+        let own =
+            HostDevices { host: status.host, devices: status.devices, ..HostDevices::default() };
+        print(&(devices(&[own]) + &held(&status.held)))
+    }
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{:.1} s", Duration::from_nanos(ns).as_secs_f64())
+}
+
+fn devices(hosts: &[HostDevices]) -> String {
+    let mut rows = vec![row(["card", "state", "borrower", "ends in", "waiting"])];
+    for host in hosts {
+        rows.extend(host.devices.iter().map(|device| device_row(&host.host, device)));
+    }
+    if rows.len() == 1 {
+        return paragraph("", "Nobody lends a card; `farside lend up` does.");
+    }
+    table("llllr", rows)
+}
+
+fn device_row(host: &str, device: &Device) -> Vec<String> {
+    let name = format!("{}@{host}", device.name);
+    let left = if device.left_ns == 0 { String::new() } else { seconds(device.left_ns) };
+    let holder = if device.why.is_empty() { &device.holder } else { &device.why };
+    row([&name, state_name(device.state), holder, &left, &device.waiting.to_string()])
+}
+
+fn held(held: &[Held]) -> String {
+    if held.is_empty() {
+        return String::new();
+    }
+    let mut rows = vec![row(["borrowed", "user", "process", "ends in", "place"])];
+    for lease in held {
+        let name = format!("{}@{}", lease.device, lease.lender);
+        let pid = lease.pid.to_string();
+        rows.push(row([&name, &lease.user, &pid, &seconds(lease.left_ns), &lease.place]));
+    }
+    format!("\n{}", table("llrll", rows))
+}

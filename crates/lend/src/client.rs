@@ -1,0 +1,169 @@
+//! A command of this host and its daemon: started in the background if it does not run.
+
+use std::future::Future;
+use std::io::{self, BufRead};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tokio::runtime::{Builder, Runtime};
+use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::{Request, Response, Status, Streaming};
+use tower::service_fn;
+
+use crate::LendError;
+use crate::home::Home;
+use crate::proto::local_client::LocalClient;
+use crate::proto::{BorrowForEvent, BorrowForRequest};
+
+/// The arguments by which this program becomes the daemon.
+const ARGUMENTS: [&str; 2] = ["lend", "daemon"];
+/// How long it may take to answer.
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// See the module. Its calls wait for the answer.
+#[derive(Debug)]
+pub struct Client {
+    runtime: Runtime,
+    local: LocalClient<Channel>,
+}
+
+impl Client {
+    /// The daemon that runs; `None` if none does.
+    ///
+    /// # Errors
+    /// It cannot be spoken to.
+    pub fn find(home: &Home) -> Result<Option<Client>, LendError> {
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(LendError::system("starting to talk to the daemon"))?;
+        let path = home.socket();
+        let connect = service_fn(move |_: Uri| {
+            let path = path.clone();
+            async move { Ok::<_, io::Error>(TokioIo::new(UnixStream::connect(path).await?)) }
+        });
+        let endpoint = Endpoint::from_static("http://daemon");
+        match runtime.block_on(endpoint.connect_with_connector(connect)) {
+            Ok(channel) => Ok(Some(Client { runtime, local: LocalClient::new(channel) })),
+            Err(error) => match cause(&error).map(io::Error::kind) {
+                Some(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
+                Some(io::ErrorKind::PermissionDenied) => Err(LendError::Refused(format!(
+                    "this user may not talk to the lending daemon at {}",
+                    home.socket().display()
+                ))),
+                _ => Err(LendError::Refused(format!(
+                    "the lending daemon cannot be reached: {error}"
+                ))),
+            },
+        }
+    }
+
+    /// The daemon, started if it does not run.
+    ///
+    /// # Errors
+    /// It does not start, or cannot be spoken to.
+    pub fn open(home: &Home) -> Result<Client, LendError> {
+        if let Some(client) = Client::find(home)? {
+            return Ok(client);
+        }
+        home.make()?;
+        start(home)?;
+        let end = Instant::now() + START_LIMIT;
+        loop {
+            if let Some(client) = Client::find(home)? {
+                return Ok(client);
+            }
+            if Instant::now() >= end {
+                return Err(not_started(home));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Calls the daemon.
+    ///
+    /// # Errors
+    /// What it says.
+    pub fn call<Q, A, F>(
+        &mut self,
+        request: Q,
+        call: impl FnOnce(LocalClient<Channel>, Request<Q>) -> F,
+    ) -> Result<A, LendError>
+    where
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let called = self.runtime.block_on(call(self.local.clone(), Request::new(request)));
+        Ok(called.map_err(|status| LendError::Refused(status.message().to_owned()))?.into_inner())
+    }
+
+    /// Borrows devices, for as long as what this gives is held.
+    ///
+    /// # Errors
+    /// What the daemon says.
+    pub fn borrow(mut self, request: BorrowForRequest) -> Result<Borrowing, LendError> {
+        let events = self
+            .call(request, |mut local, request| async move { local.borrow_for(request).await })?;
+        Ok(Borrowing { runtime: self.runtime, events })
+    }
+}
+
+/// Devices that are being borrowed; given back when this is dropped.
+#[derive(Debug)]
+pub struct Borrowing {
+    runtime: Runtime,
+    events: Streaming<BorrowForEvent>,
+}
+
+impl Borrowing {
+    /// What happens next, within `limit`; `None` if nothing did.
+    ///
+    /// # Errors
+    /// The daemon refuses, or is gone.
+    pub fn next(&mut self, limit: Duration) -> Result<Option<BorrowForEvent>, LendError> {
+        let Borrowing { runtime, events } = self;
+        let next = runtime.block_on(async { tokio::time::timeout(limit, events.message()).await });
+        match next {
+            Err(_) => Ok(None),
+            Ok(Ok(Some(event))) => Ok(Some(event)),
+            Ok(Ok(None)) => Err(LendError::Refused("the lending daemon has ended".to_owned())),
+            Ok(Err(status)) => Err(LendError::Refused(status.message().to_owned())),
+        }
+    }
+}
+
+/// The error of the system below those of libraries.
+fn cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Error> {
+    let mut at = Some(error);
+    while let Some(error) = at {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        at = error.source();
+    }
+    None
+}
+
+/// Starts the daemon in the background.
+fn start(home: &Home) -> Result<(), LendError> {
+    let path = home.log();
+    let log = std::fs::File::options().create(true).append(true).open(&path);
+    let log = log.map_err(|error| LendError::file(&path, error))?;
+    let started = Command::new("/proc/self/exe")
+        .args(ARGUMENTS)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        // What ends the command at its terminal is not meant for it.
+        .process_group(0)
+        .current_dir("/")
+        .spawn();
+    started.map(drop).map_err(LendError::system("starting the lending daemon"))
+}
+
+fn not_started(home: &Home) -> LendError {
+    let log = home.log();
+    let lines = std::fs::File::open(&log).map(|file| io::BufReader::new(file).lines());
+    let last = lines.ok().and_then(|lines| lines.map_while(Result::ok).last());
+    LendError::NotStarted { log, why: last.unwrap_or_else(|| "it says nothing".to_owned()) }
+}

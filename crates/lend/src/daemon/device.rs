@@ -1,0 +1,105 @@
+//! A device that this host lends: what it is, and how it is made clean after a lease. All of this may
+//! wait, so it is done on threads that may.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use farside_softcard::serve::{STATUS_SOCKET, read_status};
+use farside_vfio_user::unix::UnixClient;
+
+/// How long a device may take to be clean.
+const CLEAN_LIMIT: Duration = Duration::from_secs(5);
+/// How often a card is looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What kind of device is at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Device {
+    /// A card of ours: the folder of its functions. Whoever leaves one has it reset, and its memory
+    /// replaced.
+    Card(PathBuf),
+    /// One vfio-user device, of whoever's making.
+    Foreign(PathBuf),
+}
+
+impl Device {
+    /// What is there.
+    ///
+    /// # Errors
+    /// Nothing that could be lent.
+    pub(super) fn at(path: &Path) -> Result<Device, String> {
+        if path.join(STATUS_SOCKET).exists() {
+            return Ok(Device::Card(path.to_owned()));
+        }
+        let named = |error: io::Error| format!("{}: {error}", path.display());
+        let kind = std::fs::metadata(path).map_err(named)?;
+        if std::os::unix::fs::FileTypeExt::is_socket(&kind.file_type()) {
+            return Ok(Device::Foreign(path.to_owned()));
+        }
+        Err(format!("{} is no card's folder and no device's socket", path.display()))
+    }
+
+    /// For people.
+    pub(super) fn description(&self) -> String {
+        match self {
+            Device::Card(folder) => match read_status(folder) {
+                Ok(card) => format!(
+                    "card of {} functions, {} MiB each, {} kernels",
+                    card.functions.len(),
+                    card.memory_bytes >> 20,
+                    card.kernels.len()
+                ),
+                Err(_) => "card that does not answer".to_owned(),
+            },
+            Device::Foreign(_) => "vfio-user device".to_owned(),
+        }
+    }
+
+    /// Waits until nothing is left of what process `holder`, which has ended, did with it.
+    ///
+    /// # Errors
+    /// Why it is not clean.
+    pub(super) fn clean(&self, holder: Option<u32>) -> Result<(), String> {
+        match self {
+            Device::Card(folder) => holder.map_or(Ok(()), |holder| await_functions(folder, holder)),
+            Device::Foreign(socket) => reset(socket),
+        }
+    }
+}
+
+/// Waits until none of a card's functions belongs to a process. The card does the rest itself: a
+/// function is free once its jobs have ended and its memory is given back.
+fn await_functions(folder: &Path, holder: u32) -> Result<(), String> {
+    let end = Instant::now() + CLEAN_LIMIT;
+    loop {
+        let why = match read_status(folder) {
+            Ok(status) => {
+                let users = status.functions.iter().filter_map(|function| function.user.as_ref());
+                if !users.clone().any(|user| user.pid == Some(holder)) {
+                    return Ok(());
+                }
+                "its function is still in use".to_owned()
+            }
+            // Nobody serves it, so nothing of it is left: whoever serves it again begins anew.
+            Err(error) if is_gone(&error) => return Ok(()),
+            Err(error) => format!("the card does not say what it does: {error}"),
+        };
+        if Instant::now() >= end {
+            return Err(format!("{why}, after {} s", CLEAN_LIMIT.as_secs()));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+/// Resets a device whose former user has gone.
+fn reset(socket: &Path) -> Result<(), String> {
+    let client = UnixClient::connect(socket, CLEAN_LIMIT);
+    client
+        .and_then(|mut client| client.reset())
+        .map_err(|error| format!("it does not reset: {error}"))
+}

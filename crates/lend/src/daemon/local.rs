@@ -1,0 +1,308 @@
+//! What the users of this host say to their daemon.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use farside_link::tls::Credentials;
+use farside_linux::lock::lock;
+use futures_util::future::join_all;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+
+use super::users::{User, host_name, is_host_name};
+use super::{Daemon, borrowing, dial, network};
+use crate::LendError;
+use crate::home::Lent;
+use crate::pki::{self, HostIdentity, Keypair, Token};
+use crate::proto::local_server::Local;
+use crate::proto::{
+    AvailableReply, AvailableRequest, BorrowForEvent, BorrowForRequest, DownReply, DownRequest,
+    GiveBackReply, GiveBackRequest, HostDevices, InviteReply, InviteRequest, JoinPeersReply,
+    JoinPeersRequest, JoinRequest, ListRequest, Peer, RecallReply, RecallRequest, ReleaseReply,
+    ReleaseRequest, StatusReply, StatusRequest, UpReply, UpRequest,
+};
+
+/// How long a peer may take to say what it lends.
+const LIST_LIMIT: Duration = Duration::from_secs(3);
+/// How long joining may take.
+const JOIN_LIMIT: Duration = Duration::from_secs(10);
+
+pub(super) struct LocalService(pub(super) Arc<Daemon>);
+
+impl Daemon {
+    fn invite(&self) -> Result<InviteReply, Status> {
+        if self.home.authority()?.is_none() {
+            let why = "this host has joined others, whose authority is another host: invite there";
+            return Err(Status::failed_precondition(why));
+        }
+        let mut state = lock(&self.state);
+        if state.settings.address.is_empty() {
+            let why = "this host is not open to others; `farside lend up` opens it";
+            return Err(Status::failed_precondition(why));
+        }
+        let (host, address) = (state.host.clone(), state.settings.address.clone());
+        let authority = state.identity.authority.clone();
+        let token = state.invitations.invite(&host, &authority, Instant::now());
+        Ok(InviteReply { address, token: token.to_string() })
+    }
+
+    /// Takes another name, if nobody knows the present one yet.
+    fn rename(&self, name: &str) -> Result<(), Status> {
+        if name.is_empty() || name == self.host() {
+            return Ok(());
+        }
+        if !is_host_name(name) {
+            return Err(Status::invalid_argument(format!("`{name}` is no name of a host")));
+        }
+        let authority = self.home.authority()?.filter(|_| self.peers().is_empty());
+        if authority.is_none() {
+            let why = format!("this host is known as {} already", self.host());
+            return Err(Status::failed_precondition(why));
+        }
+        let identity = self.home.found(name)?;
+        let mut state = lock(&self.state);
+        state.identity = identity;
+        name.clone_into(&mut state.host);
+        Ok(())
+    }
+
+    async fn up(self: &Arc<Self>, request: UpRequest) -> Result<UpReply, Status> {
+        self.rename(&request.name)?;
+        for device in &request.devices {
+            self.lending.lend(&device.name, device.path.as_ref())?;
+        }
+        let former = lock(&self.state).settings.listen.clone();
+        let listen = [request.listen, former, network::OPEN.to_owned()];
+        let listen = listen.into_iter().find(|listen| !listen.is_empty()).unwrap_or_default();
+        let address = network::open(self, &listen).await?;
+        let address = network::reachable(address).to_string();
+        self.change(|state| {
+            state.settings.listen = listen;
+            state.settings.address.clone_from(&address);
+            if request.duration_ns != 0 {
+                state.settings.lease_ns = request.duration_ns;
+            }
+            for device in request.devices {
+                let lent = Lent { name: device.name, path: device.path.into() };
+                state.settings.devices.retain(|known| known.name != lent.name);
+                state.settings.devices.push(lent);
+            }
+        })?;
+        if request.duration_ns != 0 {
+            self.lending.set_duration(Duration::from_nanos(request.duration_ns))?;
+        }
+        self.announce().await;
+        // A host that belongs to another's group invites nobody itself.
+        let token = self.invite().map(|invited| invited.token).unwrap_or_default();
+        Ok(UpReply { address, token, devices: self.lending.devices() })
+    }
+
+    /// Tells the peers where this host is.
+    async fn announce(&self) {
+        for host in self.available().await {
+            if !host.error.is_empty() {
+                tracing::info!(host = host.host, why = host.error, "a peer does not answer");
+            }
+        }
+    }
+
+    /// What the peers lend, each asked at the same time, and this host.
+    pub(super) async fn available(&self) -> Vec<HostDevices> {
+        let own = self.as_peer();
+        let asked = self.peers().into_iter().map(|peer| self.list(peer, own.address.clone()));
+        let mut hosts = vec![HostDevices {
+            host: own.host.clone(),
+            address: own.address.clone(),
+            devices: self.lending.devices(),
+            error: String::new(),
+        }];
+        hosts.extend(join_all(asked).await);
+        hosts
+    }
+
+    async fn list(&self, peer: Peer, own_address: String) -> HostDevices {
+        let mut found =
+            HostDevices { host: peer.host, address: peer.address, ..HostDevices::default() };
+        if found.address.is_empty() {
+            found.error = "it is not open to others".to_owned();
+            return found;
+        }
+        let request = ListRequest { address: own_address };
+        let asked = async {
+            let mut peer = self.dial(&found.address, &found.host)?;
+            peer.list(request).await.map_err(|status| LendError::Refused(dial::why(&status)))
+        };
+        match tokio::time::timeout(LIST_LIMIT, asked).await {
+            Ok(Ok(reply)) => {
+                let reply = reply.into_inner();
+                for known in &reply.peers {
+                    if let Err(error) = self.note_peer(&known.host, &known.address) {
+                        tracing::warn!(%error, "a peer cannot be noted");
+                    }
+                }
+                found.devices = reply.devices;
+            }
+            Ok(Err(error)) => found.error = error.to_string(),
+            Err(_) => found.error = format!("no answer within {} s", LIST_LIMIT.as_secs()),
+        }
+        found
+    }
+
+    pub(super) fn dial(&self, address: &str, host: &str) -> Result<dial::PeerClient, LendError> {
+        let config = self.identity().client()?;
+        dial::peer(address, host, config).map_err(LendError::system("calling a peer"))
+    }
+
+    async fn join(&self, request: JoinPeersRequest) -> Result<JoinPeersReply, Status> {
+        let token: Token = request
+            .token
+            .parse()
+            .map_err(|error: pki::TokenError| Status::invalid_argument(error.to_string()))?;
+        if !self.peers().is_empty() && !lock(&self.state).identity.authority.is_empty() {
+            let authority = self.identity().authority;
+            if !token.is_authority(&authority) {
+                let why = "this host knows other hosts already; a host belongs to one group";
+                return Err(Status::failed_precondition(why));
+            }
+        }
+        let keys = Keypair::create().map_err(LendError::from)?;
+        let config = pki::joining(&token).map_err(LendError::from)?;
+        let asked = JoinRequest {
+            secret: token.secret(),
+            host: if request.name.is_empty() { host_name() } else { request.name },
+            public_key: keys.public(),
+            address: lock(&self.state).settings.address.clone(),
+        };
+        let calling = async {
+            let mut peer = dial::peer(&request.address, &token.host, config)
+                .map_err(|error| Status::unavailable(error.to_string()))?;
+            peer.join(asked).await
+        };
+        let limited = tokio::time::timeout(JOIN_LIMIT, calling).await;
+        let fail = |why: String| {
+            Status::unavailable(format!("{} cannot be joined: {why}", request.address))
+        };
+        let reply = limited
+            .map_err(|_| fail(format!("no answer within {} s", JOIN_LIMIT.as_secs())))?
+            .map_err(|status| fail(dial::why(&status)))?
+            .into_inner();
+        if !token.is_authority(&reply.authority) {
+            return Err(fail("it shows another authority than the token names".to_owned()));
+        }
+        let own = Credentials { certificate: reply.certificate, key: keys.private() };
+        let identity = HostIdentity { own, authority: reply.authority };
+        let host = identity.host().filter(|host| is_host_name(host));
+        let host = host.ok_or_else(|| fail("its certificate names no host".to_owned()))?;
+        self.home.join(&identity)?;
+        {
+            let mut state = lock(&self.state);
+            state.identity = identity;
+            state.host.clone_from(&host);
+        }
+        self.note_peer(&reply.host, &request.address)?;
+        for peer in reply.peers.iter().filter(|peer| peer.host != reply.host) {
+            self.note_peer(&peer.host, &peer.address)?;
+        }
+        Ok(JoinPeersReply { host, peers: self.peers() })
+    }
+}
+
+#[tonic::async_trait]
+impl Local for LocalService {
+    async fn status(&self, _: Request<StatusRequest>) -> Result<Response<StatusReply>, Status> {
+        let daemon = &self.0;
+        let own = daemon.as_peer();
+        Ok(Response::new(StatusReply {
+            host: own.host,
+            pid: std::process::id(),
+            address: own.address,
+            devices: daemon.lending.devices(),
+            peers: daemon.peers(),
+            held: daemon.borrowing.held(),
+        }))
+    }
+
+    async fn up(&self, request: Request<UpRequest>) -> Result<Response<UpReply>, Status> {
+        User::of(&request)?.governs()?;
+        Ok(Response::new(self.0.up(request.into_inner()).await?))
+    }
+
+    async fn down(&self, request: Request<DownRequest>) -> Result<Response<DownReply>, Status> {
+        User::of(&request)?.governs()?;
+        let daemon = &self.0;
+        network::open(daemon, "").await?;
+        daemon.change(|state| {
+            state.settings.listen.clear();
+            state.settings.address.clear();
+        })?;
+        Ok(Response::new(DownReply {}))
+    }
+
+    async fn invite(
+        &self,
+        request: Request<InviteRequest>,
+    ) -> Result<Response<InviteReply>, Status> {
+        User::of(&request)?.governs()?;
+        Ok(Response::new(self.0.invite()?))
+    }
+
+    async fn join_peers(
+        &self,
+        request: Request<JoinPeersRequest>,
+    ) -> Result<Response<JoinPeersReply>, Status> {
+        User::of(&request)?.governs()?;
+        let reply = self.0.join(request.into_inner()).await?;
+        // Callers are to see the new certificate.
+        let listen = lock(&self.0.state).settings.listen.clone();
+        network::open(&self.0, &listen).await?;
+        Ok(Response::new(reply))
+    }
+
+    async fn available(
+        &self,
+        _: Request<AvailableRequest>,
+    ) -> Result<Response<AvailableReply>, Status> {
+        Ok(Response::new(AvailableReply { hosts: self.0.available().await }))
+    }
+
+    type BorrowForStream = Pin<Box<dyn Stream<Item = Result<BorrowForEvent, Status>> + Send>>;
+
+    async fn borrow_for(
+        &self,
+        request: Request<BorrowForRequest>,
+    ) -> Result<Response<Self::BorrowForStream>, Status> {
+        let user = User::of(&request)?;
+        let events = borrowing::borrow_for(&self.0, user, request.into_inner()).await?;
+        Ok(Response::new(Box::pin(ReceiverStream::new(events))))
+    }
+
+    async fn give_back(
+        &self,
+        request: Request<GiveBackRequest>,
+    ) -> Result<Response<GiveBackReply>, Status> {
+        let user = User::of(&request)?;
+        self.0.borrowing.give_back(&user, &request.get_ref().device)?;
+        Ok(Response::new(GiveBackReply {}))
+    }
+
+    async fn recall(
+        &self,
+        request: Request<RecallRequest>,
+    ) -> Result<Response<RecallReply>, Status> {
+        User::of(&request)?.governs()?;
+        let RecallRequest { device, within_ns } = request.into_inner();
+        self.0.lending.recall(&device, Duration::from_nanos(within_ns))?;
+        Ok(Response::new(RecallReply {}))
+    }
+
+    async fn release(
+        &self,
+        request: Request<ReleaseRequest>,
+    ) -> Result<Response<ReleaseReply>, Status> {
+        User::of(&request)?.governs()?;
+        self.0.lending.release(&request.get_ref().device)?;
+        Ok(Response::new(ReleaseReply {}))
+    }
+}

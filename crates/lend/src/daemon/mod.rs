@@ -1,0 +1,165 @@
+//! The lending daemon of a host: it decides about the host's own devices, and keeps the leases that the
+//! host's users have of others.
+//!
+//! `lending` is the lender's side, `borrowing` the borrower's; `peers` and `local` are what others say to
+//! it. Nothing here decides who gets a device: `farside-lease` does.
+
+mod borrowing;
+mod device;
+mod dial;
+mod ledger_file;
+mod lending;
+mod listener;
+mod local;
+mod network;
+mod peers;
+mod users;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::{Arc, Mutex};
+
+use farside_linux::lock::lock;
+use rustix::fs::{FlockOperation, flock};
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::Server;
+
+use crate::LendError;
+use crate::home::{Home, Settings};
+use crate::pki::{HostIdentity, Invitations};
+use crate::proto::local_server::LocalServer;
+
+use borrowing::Borrowing;
+use lending::Lending;
+use network::Network;
+
+/// What all services of a daemon share.
+pub(crate) struct Daemon {
+    home: Home,
+    state: Mutex<State>,
+    lending: Arc<Lending>,
+    borrowing: Borrowing,
+    network: Network,
+}
+
+/// What changes while it runs.
+struct State {
+    settings: Settings,
+    identity: HostIdentity,
+    /// Its name, as the certificate says.
+    host: String,
+    invitations: Invitations,
+}
+
+impl Daemon {
+    fn host(&self) -> String {
+        lock(&self.state).host.clone()
+    }
+
+    fn identity(&self) -> HostIdentity {
+        lock(&self.state).identity.clone()
+    }
+
+    /// Changes what is known, and keeps it.
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> Result<T, LendError> {
+        let mut state = lock(&self.state);
+        let before = state.settings.clone();
+        let result = change(&mut state);
+        if state.settings != before {
+            self.home.keep(&state.settings)?;
+        }
+        Ok(result)
+    }
+}
+
+/// Serves this host until SIGTERM or SIGINT. `ready` is called once it does.
+///
+/// # Errors
+/// Another daemon serves it, or the system fails.
+pub fn run(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
+    home.make()?;
+    let _only = only(home)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(LendError::system("starting the lending daemon"))?;
+    runtime.block_on(serve(home, ready))
+}
+
+/// Holds the lock of this host's daemon.
+fn only(home: &Home) -> Result<File, LendError> {
+    let path = home.lock();
+    let file = File::options().create(true).append(true).open(&path);
+    let file = file.map_err(|error| LendError::file(&path, error))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(LendError::Served { path }),
+        Err(errno) => Err(LendError::file(&path, errno.into())),
+    }
+}
+
+async fn serve(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
+    let settings = home.settings()?;
+    let identity = match home.identity()? {
+        Some(identity) => identity,
+        None => home.found(&users::host_name())?,
+    };
+    let host = identity.host().unwrap_or_default();
+    let lending = Lending::start(home, &settings)?;
+    let daemon = Arc::new(Daemon {
+        home: home.clone(),
+        state: Mutex::new(State {
+            settings: settings.clone(),
+            identity,
+            host,
+            invitations: Invitations::default(),
+        }),
+        lending,
+        borrowing: Borrowing::default(),
+        network: Network::default(),
+    });
+    network::open(&daemon, &settings.listen).await?;
+    let local = local_listener(home)?;
+    let service = LocalServer::new(local::LocalService(Arc::clone(&daemon)));
+    let incoming = UnixListenerStream::new(local);
+    ready();
+    tracing::info!(host = daemon.host(), "the lending daemon serves");
+    let serving = Server::builder().add_service(service).serve_with_incoming(incoming);
+    tokio::select! {
+        served = serving => {
+            served.map_err(|error| LendError::Refused(error.to_string()))
+        }
+        ended = end_signal() => ended,
+    }?;
+    let _ = std::fs::remove_file(home.socket());
+    // What it holds is given back; what it lends runs on until it ends, or another daemon renews it.
+    daemon.borrowing.give_all_back().await;
+    Ok(())
+}
+
+async fn end_signal() -> Result<(), LendError> {
+    let fail = LendError::system("listening to signals");
+    let mut term = signal(SignalKind::terminate()).map_err(&fail)?;
+    let mut int = signal(SignalKind::interrupt()).map_err(&fail)?;
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = int.recv() => {}
+    }
+    Ok(())
+}
+
+/// The socket for the users of this host, whom the services tell apart.
+fn local_listener(home: &Home) -> Result<UnixListener, LendError> {
+    let path = home.socket();
+    let made = || -> io::Result<UnixListener> {
+        if path.exists() {
+            // Of a daemon that was killed: this one has the lock.
+            std::fs::remove_file(&path)?;
+        }
+        let listener = UnixListener::bind(&path)?;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666))?;
+        Ok(listener)
+    };
+    made().map_err(|error| LendError::file(&path, error))
+}

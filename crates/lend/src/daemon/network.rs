@@ -1,0 +1,101 @@
+//! Whom this host listens to: itself alone at first, its peers once it is opened to them.
+
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex};
+
+use farside_linux::lock::lock;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Server;
+
+use super::{Daemon, listener, peers};
+use crate::LendError;
+use crate::proto::peers_server::PeersServer;
+
+/// Where a host listens that only it reaches.
+const LOOPBACK: &str = "127.0.0.1:0";
+/// Where a host listens that is opened, unless somebody says otherwise.
+pub(super) const OPEN: &str = "0.0.0.0:7301";
+/// Callers that wait to be served, at most.
+const WAITING_MAX: usize = 64;
+
+/// The listener that is in use.
+#[derive(Default)]
+pub(super) struct Network(Mutex<Option<Listening>>);
+
+struct Listening {
+    address: SocketAddr,
+    tasks: [AbortHandle; 3],
+}
+
+impl Network {
+    /// Where it listens.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        lock(&self.0).as_ref().map(|listening| listening.address)
+    }
+}
+
+/// Listens there from now on, and no longer where it did; empty is for this host alone.
+pub(super) async fn open(daemon: &Arc<Daemon>, listen: &str) -> Result<SocketAddr, LendError> {
+    let wanted = if listen.is_empty() { LOOPBACK } else { listen };
+    let same =
+        lock(&daemon.network.0).as_ref().is_some_and(|now| now.address.to_string() == wanted);
+    if same {
+        close(daemon);
+    }
+    let bound = TcpListener::bind(wanted).await;
+    let tcp = bound.map_err(|error| {
+        LendError::Refused(format!("cannot listen at {wanted}: {error}; choose another --listen"))
+    })?;
+    let address = tcp.local_addr().map_err(LendError::system("listening"))?;
+    let config = daemon.identity().server()?;
+    let (callers, served) = mpsc::channel(WAITING_MAX);
+    let (links, mut led) = mpsc::channel(WAITING_MAX);
+    let service = PeersServer::new(peers::PeersService(Arc::clone(daemon)));
+    let serving = Server::builder().add_service(service);
+    let serving = serving.serve_with_incoming(ReceiverStream::new(served));
+    let lending = Arc::clone(&daemon.lending);
+    let tasks = [
+        tokio::spawn(listener::listen(tcp, config, callers, links)).abort_handle(),
+        tokio::spawn(async move {
+            if let Err(error) = serving.await {
+                tracing::error!(%error, "peers are not served any more");
+            }
+        })
+        .abort_handle(),
+        tokio::spawn(async move {
+            while let Some(call) = led.recv().await {
+                lending.connect(&call);
+            }
+        })
+        .abort_handle(),
+    ];
+    close(daemon);
+    *lock(&daemon.network.0) = Some(Listening { address, tasks });
+    Ok(address)
+}
+
+fn close(daemon: &Daemon) {
+    if let Some(former) = lock(&daemon.network.0).take() {
+        former.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// How others reach this host, which listens at `address`: by the address that leads out of it, where it
+/// listens on all.
+pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
+    if !address.ip().is_unspecified() {
+        return address;
+    }
+    SocketAddr::new(outward().unwrap_or(address.ip()), address.port())
+}
+
+/// The address of this host on the way to others. Nothing is sent.
+fn outward() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    // An address for documentation (RFC 5737): only the way there is looked up.
+    socket.connect("192.0.2.1:9").ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}

@@ -1,0 +1,20 @@
+//! The ends of a lease, each a process of its own: the borrower's, between its programs and the link
+//! (`near`), and the lender's, between the link and the device.
+//!
+//! The lender's end: a process, between the borrower's connections and the device.
+//!
+//! It knows this one lease, its device, and the certificate that the borrower has to show. The daemon
+//! hands it connections and tells it how long the lease runs; when that is over it ends, whatever the
+//! daemon does. Killing it is the last fence. It outlives its daemon, whose successor finds it by its
+//! socket.
+
+mod control;
+mod near;
+mod process;
+mod serve;
+
+pub(crate) use control::Begin;
+pub use near::run as run_near;
+pub(crate) use near::{NearBegin, NearEnd};
+pub(crate) use process::EndProcess;
+pub use serve::run;

@@ -1,0 +1,164 @@
+//! The borrower's end of a lease: a process between the programs of this host and the lender's end. It
+//! has the key of this one lease, and sends nothing once the lease may not be used any more, by the
+//! page that the daemon writes. It ends with the lease, also if its daemon is gone.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use farside_link::pump::{Ended, Pump};
+use farside_link::tls::{self, Credentials};
+use farside_live::lease::{BootTime, Term, Ticket};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
+use serde::{Deserialize, Serialize};
+
+use super::control::{receive, send};
+
+/// The arguments by which this program becomes the borrower's end of a lease.
+const ARGUMENTS: [&str; 2] = ["lend", "near-end"];
+/// How long the lender's host may take to accept a connection.
+const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+/// The term is looked at so often while nothing happens: it may end early.
+const LOOK: Duration = Duration::from_millis(20);
+/// Connections of the programs at a time, at most.
+const CONNECTIONS_MAX: u32 = farside_softcard::serve::FUNCTIONS_MAX as u32;
+
+/// A lease that was granted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct NearBegin {
+    /// Its folder.
+    pub(crate) folder: PathBuf,
+    /// Where the lender listens.
+    pub(crate) address: SocketAddr,
+    /// The name by which it leads a connection to the end of this lease.
+    pub(crate) link: String,
+    /// The certificate that the lender's end shows, DER.
+    pub(crate) peer: Vec<u8>,
+    /// What this end shows, DER, and its key.
+    pub(crate) certificate: Vec<u8>,
+    pub(crate) key: Vec<u8>,
+}
+
+/// The process of a borrower's end; ends when dropped.
+#[derive(Debug)]
+pub(crate) struct NearEnd(Child);
+
+impl NearEnd {
+    /// Starts it. Programs find it in the folder of the lease.
+    pub(crate) fn start(begin: &NearBegin) -> io::Result<NearEnd> {
+        let listener = UnixListener::bind(begin.folder.join(Ticket::LINK))?;
+        let kind = SocketType::SEQPACKET;
+        let (own, its) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+        let child = Command::new("/proc/self/exe")
+            .args(ARGUMENTS)
+            .stdin(Stdio::from(its))
+            .stdout(Stdio::null())
+            .spawn()?;
+        let end = NearEnd(child);
+        send(own.as_fd(), begin, Some(listener.as_fd()))?;
+        Ok(end)
+    }
+}
+
+impl Drop for NearEnd {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Serves the programs of one lease. Standard input is the socket on which the daemon says which.
+pub fn run() -> ExitCode {
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(%error, "the borrower's end of a lease fails");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+struct Lease {
+    begin: NearBegin,
+    term: Term,
+    config: Arc<rustls::ClientConfig>,
+    open: AtomicU32,
+}
+
+fn serve() -> io::Result<()> {
+    let Some((begin, Some(listener))) = receive::<NearBegin>(io::stdin())? else {
+        return Err(io::Error::other("the daemon does not say for which lease this is"));
+    };
+    let lease = Arc::new(Lease::of(begin)?);
+    let listener = UnixListener::from(listener);
+    listener.set_nonblocking(true)?;
+    while let Some(left) = lease.left() {
+        let mut polled = [PollFd::new(&listener, PollFlags::IN)];
+        let pause = Timespec::try_from(left).ok();
+        // Every outcome means: look.
+        let _ = poll(&mut polled, pause.as_ref());
+        match listener.accept() {
+            Ok((near, _)) => lease.connect(near)?,
+            Err(error) if is_later(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    // Its connections end with this process.
+    Ok(())
+}
+
+fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+impl Lease {
+    fn of(begin: NearBegin) -> io::Result<Lease> {
+        let own = Credentials { certificate: begin.certificate.clone(), key: begin.key.clone() };
+        let config = tls::client(&own, &begin.peer).map_err(io::Error::other)?;
+        let term = Term::open(&begin.folder.join(Term::FILE))?;
+        Ok(Lease { begin, term, config, open: AtomicU32::new(0) })
+    }
+
+    fn left(&self) -> Option<Duration> {
+        self.term.left(BootTime::now()).map(|left| left.min(LOOK))
+    }
+
+    /// Carries what a program says to the lender's end, in a thread of its own.
+    fn connect(self: &Arc<Self>, near: UnixStream) -> io::Result<()> {
+        if self.open.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
+            self.open.fetch_sub(1, Ordering::SeqCst);
+            // It sees that it is hung up on.
+            return Ok(());
+        }
+        let lease = Arc::clone(self);
+        let carry = move || {
+            let folder = lease.begin.folder.display();
+            match lease.carry(&near) {
+                Ok(Ended::HungUp | Ended::PeerHungUp | Ended::Over) => {}
+                Ok(how) => tracing::warn!(lease = %folder, "a connection has ended: {how}"),
+                Err(error) => tracing::warn!(lease = %folder, %error, "no connection"),
+            }
+            lease.open.fetch_sub(1, Ordering::SeqCst);
+        };
+        std::thread::Builder::new().name("farside-link".into()).spawn(carry)?;
+        Ok(())
+    }
+
+    fn carry(&self, near: &UnixStream) -> io::Result<Ended> {
+        let name = ServerName::try_from(self.begin.link.clone()).map_err(io::Error::other)?;
+        let client = ClientConnection::new(Arc::clone(&self.config), name);
+        let client = client.map_err(io::Error::other)?;
+        let far = TcpStream::connect_timeout(&self.begin.address, CONNECT_LIMIT)?;
+        Ok(Pump::new(client, &far, near)?.run(|| self.left()))
+    }
+}

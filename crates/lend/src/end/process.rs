@@ -1,0 +1,131 @@
+//! The lender's end of a lease as its daemon sees it: a process to talk to, and to kill.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, recv,
+    socket_with,
+};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::control::{Begin, Order, send};
+
+/// The arguments by which this program becomes the end of a lease.
+const ARGUMENTS: [&str; 2] = ["lend", "end"];
+
+/// How long an end that runs may take to say which process it is.
+const HELLO_LIMIT: Duration = Duration::from_secs(1);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct EndProcess {
+    control: OwnedFd,
+    pidfd: OwnedFd,
+    pid: Pid,
+}
+
+/// The socket of the end of a lease, in a folder of the daemon.
+fn socket_path(folder: &Path, epoch: u64) -> PathBuf {
+    folder.join(format!("end-{epoch}.sock"))
+}
+
+fn packets() -> io::Result<OwnedFd> {
+    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+}
+
+impl EndProcess {
+    /// Starts the end of the lease with this epoch.
+    pub(crate) fn start(folder: &Path, epoch: u64, begin: Begin) -> io::Result<EndProcess> {
+        let path = socket_path(folder, epoch);
+        let _ = std::fs::remove_file(&path);
+        let address = SocketAddrUnix::new(&path)?;
+        let listener = packets()?;
+        bind(&listener, &address)?;
+        listen(&listener, 4)?;
+        let mut child = Command::new("/proc/self/exe")
+            .args(ARGUMENTS)
+            .stdin(Stdio::from(listener))
+            .stdout(Stdio::null())
+            .spawn()?;
+        let pid = Pid::from_child(&child);
+        let started = || -> io::Result<EndProcess> {
+            let control = packets()?;
+            connect(&control, &address)?;
+            let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+            send(control.as_fd(), &Order::Begin(Box::new(begin)), None)?;
+            Ok(EndProcess { control, pidfd, pid })
+        };
+        started().inspect_err(|_| {
+            let _ = child.kill();
+            let _ = child.wait();
+        })
+    }
+
+    /// Finds the end of a lease that a former daemon started, if it still runs.
+    pub(crate) fn find(folder: &Path, epoch: u64) -> Option<EndProcess> {
+        let control = packets().ok()?;
+        let address = SocketAddrUnix::new(socket_path(folder, epoch)).ok()?;
+        connect(&control, &address).ok()?;
+        set_socket_timeout(&control, Timeout::Recv, Some(HELLO_LIMIT)).ok()?;
+        let mut hello = [0; 4];
+        let (received, _) = recv(&control, &mut hello, RecvFlags::empty()).ok()?;
+        // The socket's own credentials are those of the daemon that made it.
+        let pid = Pid::from_raw(i32::from_ne_bytes(hello)).filter(|_| received == hello.len())?;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        Some(EndProcess { control, pidfd, pid })
+    }
+
+    /// The epoch of the lease whose end listens at a socket of that name.
+    pub(crate) fn epoch_of(name: &OsStr) -> Option<u64> {
+        name.to_str()?.strip_prefix("end-")?.strip_suffix(".sock")?.parse().ok()
+    }
+
+    /// Removes the socket of an end that is gone.
+    pub(crate) fn forget(folder: &Path, epoch: u64) {
+        let _ = std::fs::remove_file(socket_path(folder, epoch));
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// The lease runs until then, in nanoseconds of CLOCK_BOOTTIME.
+    pub(crate) fn set_until(&self, until: u64) -> io::Result<()> {
+        send(self.control.as_fd(), &Order::Until(until), None)
+    }
+
+    /// Hands a connection of the borrower over.
+    pub(crate) fn connect(&self, connection: BorrowedFd<'_>) -> io::Result<()> {
+        send(self.control.as_fd(), &Order::Connection, Some(connection))
+    }
+
+    /// Kills it, and waits until it is gone: nothing of the lease reaches the device any more. `false`
+    /// if it is still there at the end of `limit`.
+    pub(crate) fn kill(&self, limit: Duration) -> bool {
+        // It fails only for one that has ended.
+        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+        let end = Instant::now() + limit;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let mut polled = [PollFd::new(&self.pidfd, PollFlags::IN)];
+            let pause = Timespec::try_from(left).ok();
+            match poll(&mut polled, pause.as_ref()) {
+                Ok(0) => return false,
+                Ok(_) => break,
+                Err(_) if left.is_zero() => return false,
+                Err(_) => {}
+            }
+        }
+        // A child of a former daemon is somebody else's to wait for.
+        let _ = rustix::process::waitpid(Some(self.pid), rustix::process::WaitOptions::NOHANG);
+        true
+    }
+}

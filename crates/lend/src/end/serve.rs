@@ -1,0 +1,163 @@
+//! What the process of a lender's end does.
+
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use farside_link::pump::{Ended, Pump};
+use farside_link::tls::{self, Credentials};
+use farside_live::CardPlace;
+use farside_live::far::{FarEnd, FarEndError};
+use farside_live::ring_card::connect;
+use farside_types::CardId;
+use farside_vfio_user::unix::Plain;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{SocketFlags, accept_with};
+use rustls::{ServerConfig, ServerConnection};
+
+use super::control::{self, Begin, Order};
+
+/// Connections of one lease at a time, at most: a card has no more functions.
+const CONNECTIONS_MAX: u32 = farside_softcard::serve::FUNCTIONS_MAX as u32;
+/// Whoever holds a connection looks at the lease's end so often.
+const LOOK: Duration = Duration::from_millis(50);
+/// The card may be cleaning up after the connection before.
+const DEVICE_PATIENCE: Duration = Duration::from_secs(2);
+/// A daemon that has died has a successor by then, or the lease is not renewed.
+const ORPHAN_LOOK: Duration = Duration::from_secs(1);
+
+/// What all connections of the lease share.
+struct Lease {
+    name: String,
+    device: CardPlace,
+    config: Arc<ServerConfig>,
+    /// In nanoseconds of CLOCK_BOOTTIME.
+    until: AtomicU64,
+    open: AtomicU32,
+}
+
+/// Serves one lease. Standard input is the socket on which the daemon connects.
+pub fn run() -> ExitCode {
+    match serve(io::stdin()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(%error, "the lender's end of a lease fails");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve(listener: impl AsFd) -> io::Result<()> {
+    let mut daemon = accept(&listener)?;
+    let lease = match control::receive(&daemon)? {
+        Some((Order::Begin(begin), None)) => Arc::new(Lease::of(*begin)?),
+        _ => return Err(io::Error::other("the daemon does not say for which lease this is")),
+    };
+    while let Some(left) = lease.left() {
+        let mut polled =
+            [PollFd::new(&daemon, PollFlags::IN), PollFd::new(&listener, PollFlags::IN)];
+        let pause = Timespec::try_from(left.min(ORPHAN_LOOK)).ok();
+        // Every outcome means: look.
+        let _ = poll(&mut polled, pause.as_ref());
+        let [tells, calls] = [0, 1].map(|at| !polled[at].revents().is_empty());
+        if calls {
+            // The former daemon is gone, or is about to be.
+            daemon = accept(&listener)?;
+        } else if tells {
+            match control::receive(&daemon)? {
+                Some((order, beside)) => lease.obey(order, beside)?,
+                None => std::thread::sleep(LOOK),
+            }
+        }
+    }
+    tracing::info!(lease = lease.name, "a lease has ended");
+    // Its connections end with this process.
+    Ok(())
+}
+
+/// A daemon, which is told which process this is.
+fn accept(listener: impl AsFd) -> io::Result<OwnedFd> {
+    let daemon = accept_with(listener, SocketFlags::CLOEXEC)?;
+    let pid = std::process::id().to_ne_bytes();
+    // One that has gone again is noticed later.
+    let _ = rustix::net::send(&daemon, &pid, rustix::net::SendFlags::NOSIGNAL);
+    Ok(daemon)
+}
+
+impl Lease {
+    fn of(begin: Begin) -> io::Result<Lease> {
+        let Begin { name, path, certificate, key, peer, until } = begin;
+        let own = Credentials { certificate, key };
+        let config = tls::server(&own, &peer).map_err(io::Error::other)?;
+        let (until, open) = (AtomicU64::new(until), AtomicU32::new(0));
+        Ok(Lease { name, device: CardPlace::Socket(path), config, until, open })
+    }
+
+    fn left(&self) -> Option<Duration> {
+        control::left(self.until.load(Ordering::SeqCst))
+    }
+
+    fn obey(self: &Arc<Self>, order: Order, beside: Option<OwnedFd>) -> io::Result<()> {
+        match (order, beside) {
+            (Order::Until(until), None) => self.until.store(until, Ordering::SeqCst),
+            (Order::Connection, Some(connection)) => self.connect(connection.into())?,
+            _ => return Err(io::Error::other("the daemon gives an order that makes no sense")),
+        }
+        Ok(())
+    }
+
+    /// Carries what comes over a connection to the device, in a thread of its own.
+    fn connect(self: &Arc<Self>, far: TcpStream) -> io::Result<()> {
+        if self.open.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
+            self.open.fetch_sub(1, Ordering::SeqCst);
+            tracing::warn!(lease = self.name, "a connection too many is refused");
+            return Ok(());
+        }
+        let lease = Arc::clone(self);
+        let carry = move || {
+            match lease.carry(&far) {
+                Ok(how) => tracing::info!(lease = lease.name, "a connection has ended: {how}"),
+                Err(error) => tracing::warn!(lease = lease.name, %error, "no connection"),
+            }
+            lease.open.fetch_sub(1, Ordering::SeqCst);
+        };
+        std::thread::Builder::new().name("farside-link".into()).spawn(carry)?;
+        Ok(())
+    }
+
+    fn carry(&self, far: &TcpStream) -> Result<Ended, EndError> {
+        let (card, identity) = connect(CardId(0), &self.device, DEVICE_PATIENCE)?;
+        let tls = ServerConnection::new(Arc::clone(&self.config)).map_err(io::Error::other)?;
+        let (near, inside) = UnixStream::pair()?;
+        let pump = Pump::new(tls, far, &near)?;
+        let mut end = FarEnd::new(Box::new(Plain::new(inside)), card, &identity)?;
+        let name = self.name.clone();
+        let serve = move || {
+            if let Err(error) = end.serve() {
+                tracing::warn!(lease = name, %error, "a connection is given up");
+            }
+        };
+        let serving = std::thread::Builder::new().name("farside-far-end".into()).spawn(serve)?;
+        let how = pump.run(|| self.left().map(|left| left.min(LOOK)));
+        // The card's client sees the end of its program, and frees the function.
+        drop(near);
+        let _ = serving.join();
+        Ok(how)
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+enum EndError {
+    #[error(transparent)]
+    Card(#[from] farside_live::LiveError),
+    #[error(transparent)]
+    End(#[from] FarEndError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}

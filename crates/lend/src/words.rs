@@ -1,0 +1,21 @@
+//! Names of what the protocol has as numbers.
+
+use serde::Serializer;
+
+use crate::proto::device::State;
+
+/// The state of a device, for people and for programs.
+#[must_use]
+pub fn state_name(state: i32) -> &'static str {
+    match State::try_from(state) {
+        Ok(State::Free) => "free",
+        Ok(State::Lent) => "lent",
+        Ok(State::Cleaning) => "cleaning",
+        Ok(State::Quarantined) => "quarantined",
+        Ok(State::Unspecified) | Err(_) => "unknown",
+    }
+}
+
+pub(crate) fn state<S: Serializer>(state: &i32, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(state_name(*state))
+}

@@ -1,0 +1,66 @@
+//! The program's way to a borrowed card: to the borrower's end of its lease, a process of this host
+//! that speaks to the lender's end for as long as the lease may be used.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{BootTime, Term, Ticket};
+
+/// A connection to a borrowed card.
+pub(crate) struct Borrowed {
+    /// This side of it, which carries bytes and no descriptors.
+    pub(crate) stream: UnixStream,
+    /// Says why it has ended, once it has.
+    pub(crate) why_gone: WhyGone,
+    /// Says how soon the lender wants the card back, if it does.
+    pub(crate) wanted_back: WantedBack,
+}
+
+pub(crate) type WhyGone = Box<dyn Fn() -> String + Send + Sync>;
+pub(crate) type WantedBack = Box<dyn Fn() -> Option<Duration> + Send + Sync>;
+
+/// Why a borrowed card cannot be reached.
+#[derive(Debug)]
+pub(crate) enum NotReached {
+    /// There is no such lease, or it is over: trying again is of no use.
+    Over(String),
+    /// Nobody answers.
+    Absent(io::Error),
+}
+
+fn over(ticket: &Ticket) -> String {
+    let Ticket { device, lender, .. } = ticket;
+    format!(
+        "the lease of {} is over; borrow it again: farside borrow {device}@{lender}",
+        ticket.name()
+    )
+}
+
+/// Connects to the card that is lent by the lease in `folder`.
+pub(crate) fn connect(folder: &Path) -> Result<Borrowed, NotReached> {
+    if !folder.exists() {
+        // The daemon of this host has removed it.
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        return Err(NotReached::Over(format!("the lease {name} is over; borrow it again")));
+    }
+    let ticket = Ticket::read(folder).map_err(|error| NotReached::Over(error.to_string()))?;
+    let term = Term::open(&folder.join(Term::FILE)).map_err(|_| NotReached::Over(over(&ticket)))?;
+    if term.left(BootTime::now()).is_none() {
+        return Err(NotReached::Over(over(&ticket)));
+    }
+    let stream = UnixStream::connect(folder.join(Ticket::LINK)).map_err(NotReached::Absent)?;
+    let term = Arc::new(term);
+    let seen = Arc::clone(&term);
+    let wanted_back = Box::new(move || {
+        let by = seen.wanted_back_by()?;
+        Some(Duration::from_nanos(by.0.saturating_sub(BootTime::now().0)))
+    });
+    let why_gone = Box::new(move || match term.left(BootTime::now()) {
+        None => over(&ticket),
+        Some(_) => format!("the connection to {} is lost", ticket.name()),
+    });
+    Ok(Borrowed { stream, why_gone, wanted_back })
+}
