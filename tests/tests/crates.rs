@@ -43,6 +43,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
         &[
             "farside-types",
             "farside-lease",
+            "farside-fabric",
             "farside-link",
             "farside-vfio-user",
             "farside-linux",

@@ -10,7 +10,7 @@ use harness::live::served::{
     CardProcess, Census, Exercise, FarHost, FarPair, Program, TcpRelay, TempDir, await_status,
     builder_at, config, expect_loss, place, serve, serve_if_asked, switches_of,
 };
-use harness::live::{role, within};
+use harness::live::{Race, role, seconds, within};
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// Words of a page.
@@ -142,6 +142,21 @@ fn a_link_that_is_cut_in_the_middle_of_anything_loses_that_cards_pages_only() {
         }
         assert!(lost > 0, "nothing was lost: the card was never the owner");
         assert!(pair.host.connections() > 12);
+    });
+}
+
+#[test]
+fn nothing_is_lost_while_threads_and_cards_race_over_a_slow_link() {
+    within(LIMIT, "race", || {
+        let pair = FarPair::new();
+        let relay = TcpRelay::start_slow(pair.host.folder(), Duration::from_millis(1));
+        for scheme in ["on-touch", "access-counter", "duplication"] {
+            let places = [relay.place_by_link(), pair.host.place(), place(&pair.near)];
+            let race = Race::new(Space::builder().cards_at(places), scheme, 24);
+            let counts = race.run(seconds()).unwrap();
+            assert!(counts.iter().all(|&count| count > 0), "{scheme}: {counts:?}");
+            race.space().check().unwrap();
+        }
     });
 }
 

@@ -1,11 +1,14 @@
 //! Ends of links that lie, and programs that lie to them: an error in time, and nothing that lands.
 
 use std::io::{Read as _, Write as _};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use farside::{CardId, Write};
+use farside::{CardId, CardPlace, Dialled, Write};
 use farside_types::Span;
+use farside_vfio_user::unix::Plain;
 use harness::Prng;
 use harness::live::served::{Exercise, FarPair, LinkLie, LyingLink, builder_at, place};
 use harness::live::within;
@@ -165,6 +168,96 @@ fn control_what_a_program_puts_within_its_cards_memory_lands() {
         let mut answer = [0; 4 + 1 + 4 + 64];
         program.read_exact(&mut answer).unwrap();
         assert_eq!(answer[9..], [9; 64]);
+    });
+}
+
+/// A way to a host on which nothing moves any more, once it is told so.
+struct Stall {
+    socket: std::path::PathBuf,
+    stalls: Arc<AtomicBool>,
+}
+
+impl Stall {
+    fn start(pair: &FarPair) -> Stall {
+        let socket = pair.folder.join("stall.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let stalls = Arc::new(AtomicBool::new(false));
+        let (host, is_stalled) = (pair.host.folder().join("fn0.sock"), Arc::clone(&stalls));
+        std::thread::spawn(move || {
+            for program in listener.incoming().flatten() {
+                let Ok(card) = UnixStream::connect(&host) else { return };
+                for (from, to) in [(&program, &card), (&card, &program)] {
+                    let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    let is_stalled = Arc::clone(&is_stalled);
+                    std::thread::spawn(move || {
+                        let mut bytes = vec![0; 1 << 14];
+                        while let Ok(count @ 1..) = from.read(&mut bytes) {
+                            while is_stalled.load(SeqCst) {
+                                std::thread::sleep(Duration::from_millis(1));
+                            }
+                            if to.write_all(&bytes[..count]).is_err() {
+                                break;
+                            }
+                        }
+                        let _ = to.shutdown(std::net::Shutdown::Both);
+                    });
+                }
+            }
+        });
+        Stall { socket, stalls }
+    }
+
+    fn place(&self) -> CardPlace {
+        let socket = self.socket.clone();
+        CardPlace::Link(Dialled::new("a link that stalls", move || {
+            Ok(Box::new(Plain::new(UnixStream::connect(&socket)?)) as _)
+        }))
+    }
+}
+
+#[test]
+fn invariant_46_a_link_on_which_nothing_moves_makes_nobody_else_wait() {
+    within(LIMIT, "a stall", || {
+        let pair = FarPair::new();
+        let stall = Stall::start(&pair);
+        let space = builder_at([stall.place(), place(&pair.near)])
+            .tune(|config| {
+                config.limits.drain = Span::from_millis(2_000);
+                config.limits.copy = Span::from_millis(3_000);
+            })
+            .build()
+            .unwrap();
+        // More than socket and connection take: the rest waits in the program's memory.
+        let mut much = space.alloc::<u64>(3000 * PAGE).unwrap();
+        much.fill(1);
+        let mut other = space.alloc::<u64>(40 * PAGE).unwrap();
+        other.fill(1);
+        stall.stalls.store(true, SeqCst);
+        std::thread::scope(|scope| {
+            let moves = scope.spawn(|| space.migrate(&much, FAR));
+            let end = Instant::now() + Duration::from_secs(2);
+            let (mut longest, mut turns) = (Duration::ZERO, 1);
+            while Instant::now() < end {
+                let begun = Instant::now();
+                space.kernel("farside.increment").on(NEAR).call(Write(&mut other)).unwrap();
+                turns += 1;
+                assert!(other.iter().all(|&word| word == turns));
+                longest = longest.max(begun.elapsed());
+            }
+            assert!(longest < Duration::from_secs(1), "another card waited for {longest:?}");
+            assert!(turns > 10, "only {turns} turns");
+            assert!(!moves.is_finished(), "it did not stall");
+            // Whatever has become of the move, it ends.
+            let _ = moves.join().unwrap();
+        });
+        stall.stalls.store(false, SeqCst);
+        let end = Instant::now() + Duration::from_secs(20);
+        while space.kernel("farside.nop").on(FAR).call(()).is_err() {
+            assert!(Instant::now() < end, "the card does not come back");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(much.iter().all(|&word| word == 1), "what had not left the host is gone");
+        space.check().unwrap();
     });
 }
 

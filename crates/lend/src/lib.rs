@@ -7,6 +7,7 @@
 mod client;
 pub mod daemon;
 pub mod end;
+pub mod ends;
 mod error;
 pub mod home;
 pub mod pki;

@@ -27,6 +27,47 @@ impl<D> Frame<D> {
         }
     }
 
+    /// The same with other data.
+    pub fn map<E>(self, change: impl FnOnce(D) -> E) -> Frame<E> {
+        match self {
+            Frame::RegionWrite { region, offset, data } => {
+                Frame::RegionWrite { region, offset, data: change(data) }
+            }
+            Frame::MemoryWrite { offset, data } => {
+                Frame::MemoryWrite { offset, data: change(data) }
+            }
+            Frame::DmaWrite { address, data } => Frame::DmaWrite { address, data: change(data) },
+            Frame::RingEntries { ring, first, data } => {
+                Frame::RingEntries { ring, first, data: change(data) }
+            }
+            Frame::Data { offset, last, data } => Frame::Data { offset, last, data: change(data) },
+            Frame::MemoryFill { offset, bytes, value } => {
+                Frame::MemoryFill { offset, bytes, value }
+            }
+            Frame::Interrupt { index, vector } => Frame::Interrupt { index, vector },
+            Frame::IrqControl { action, index, start, count } => {
+                Frame::IrqControl { action, index, start, count }
+            }
+            Frame::DmaMap { address, bytes, rights } => Frame::DmaMap { address, bytes, rights },
+            Frame::RingConsumed { ring, index } => Frame::RingConsumed { ring, index },
+            Frame::Refused { kind, errno, address, bytes } => {
+                Frame::Refused { kind, errno, address, bytes }
+            }
+            Frame::Return => Frame::Return,
+            Frame::RegionRead { region, offset, bytes } => {
+                Frame::RegionRead { region, offset, bytes }
+            }
+            Frame::MemoryRead { offset, bytes } => Frame::MemoryRead { offset, bytes },
+            Frame::DmaRead { address, bytes } => Frame::DmaRead { address, bytes },
+            Frame::DmaUnmap { address, bytes } => Frame::DmaUnmap { address, bytes },
+            Frame::Reset => Frame::Reset,
+            Frame::Barrier => Frame::Barrier,
+            Frame::Describe => Frame::Describe,
+            Frame::Done => Frame::Done,
+            Frame::Failed { errno } => Frame::Failed { errno },
+        }
+    }
+
     /// The same with no data in it, and the data.
     pub(crate) fn split(mut self) -> (Frame<D>, D)
     where
