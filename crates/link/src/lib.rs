@@ -8,6 +8,7 @@ pub mod description;
 pub mod endpoint;
 pub mod error;
 pub mod frame;
+pub mod line;
 mod mutation;
 pub mod pump;
 pub mod tls;
