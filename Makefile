@@ -39,7 +39,7 @@ demo: setup
 
 demo-lend: setup
 	cargo build --release --locked -p farside-cli --bin farside
-	@scripts/demo-lend.sh target/release/farside
+	@scripts/lend/demo.sh target/release/farside
 
 bench: setup
 	cargo build --release --locked -p farside-cli --bin farside

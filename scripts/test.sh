@@ -5,8 +5,9 @@
 # their own and that of the processes that they start, so that it does not matter what else the machine
 # does. A crate past its budget is a warning, past three times its budget it fails. Against tests that hang
 # there is a limit of time as well, with which they pass on a machine that is eight times as busy.
-# The unit for systemd, the Ray cluster and the virtual machines come last and have limits of their own, which
-# include fetching what they need. Where that cannot be had the summary says NOT RUN: neither passed nor failed.
+# Lending in network namespaces, the units for systemd, the Ray cluster and the virtual machines come last and
+# have limits of their own, which include fetching what they need. Where that cannot be had the summary says
+# NOT RUN: neither passed nor failed.
 # A step that fails does not keep the others from running; the summary and the exit code tell.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -19,6 +20,10 @@ crates/card 60
 crates/conformance 30
 crates/vfio-user 30
 crates/linux 30
+crates/fabric 30
+crates/lease 200
+crates/link 120
+crates/lend 30
 crates/softcard 60
 crates/live 60
 crates/workloads 60
@@ -38,6 +43,8 @@ readonly HANGS_AT_LEAST_S=300
 readonly QEMU_LIMIT_S=1800
 # A minute with two processors, once Ray is there.
 readonly RAY_LIMIT_S=1800
+# Ten seconds with two processors.
+readonly LEND_LIMIT_S=600
 # A second, once systemd is there.
 readonly SYSTEMD_LIMIT_S=600
 # The exit code of a step that could not be run.
@@ -195,6 +202,7 @@ if check "build tests" bash -c build_tests && check "all have budgets" bash -c a
         esac
     done <<<"$BUDGETS"
 fi
+test_script lend "$LEND_LIMIT_S"
 test_script systemd "$SYSTEMD_LIMIT_S"
 test_script ray "$RAY_LIMIT_S"
 test_script qemu "$QEMU_LIMIT_S"

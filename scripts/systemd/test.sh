@@ -76,6 +76,7 @@ is_noticed() {
 
 check "farside-card@0.service" is_sound farside-card@0.service packaging/farside-card@.service
 check "its options" options_are_known
+check "farside-lend.service" is_sound farside-lend.service packaging/farside-lend.service
 check "control: a directive that nobody knows" is_noticed 's/^UMask=/Umaks=/'
 check "control: a value that makes no sense" is_noticed 's/^NoNewPrivileges=.*/NoNewPrivileges=perhaps/'
 check "control: a command that is not there" is_noticed "s#$INSTALLED#/nonexistent$INSTALLED#"

@@ -147,6 +147,19 @@ fn a_device_that_does_not_reset_is_quarantined_and_named_until_it_is_released() 
 }
 
 #[test]
+fn a_reset_that_does_not_end_is_a_device_that_does_not_reset() {
+    let mut world = world();
+    world.borrow("a", &["card0"], NOT);
+    world.hung.insert("card0".into());
+    world.give_back("a", "card0");
+    world.pass(seconds(9));
+    assert_eq!(world.status("card0"), Status::Cleaning);
+    world.pass(seconds(1));
+    assert_eq!(world.status("card0"), Status::Quarantined(&Text::from("its reset does not end")));
+    assert_eq!(world.lender.take_stats().quarantined, 1);
+}
+
+#[test]
 fn a_lost_device_is_granted_again_when_its_borrower_knows() {
     let mut world = world();
     world.borrow("a", &["card0"], NOT);

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io::{self, BufRead};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -147,7 +148,7 @@ fn cause<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a io::Err
 /// Starts the daemon in the background.
 fn start(home: &Home) -> Result<(), LendError> {
     let path = home.log();
-    let log = std::fs::File::options().create(true).append(true).open(&path);
+    let log = std::fs::File::options().create(true).append(true).mode(0o600).open(&path);
     let log = log.map_err(|error| LendError::file(&path, error))?;
     let started = Command::new("/proc/self/exe")
         .args(ARGUMENTS)

@@ -88,14 +88,17 @@ impl Home {
         Home { state: folder.join("state"), run: folder.join("run") }
     }
 
-    /// Makes the folders, for this user alone.
+    /// Makes the folders, for this user alone. Where it is root, other users find its socket and the
+    /// folders of their own leases.
     ///
     /// # Errors
     /// They cannot be made.
     pub fn make(&self) -> Result<(), LendError> {
-        for folder in [&self.state, &self.run, &self.leases()] {
+        let passed = if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 };
+        for (folder, mode) in [(&self.state, 0o700), (&self.run, passed), (&self.leases(), passed)]
+        {
             let mut builder = std::fs::DirBuilder::new();
-            let made = builder.recursive(true).mode(0o700).create(folder);
+            let made = builder.recursive(true).mode(mode).create(folder);
             made.map_err(|error| LendError::file(folder, error))?;
         }
         Ok(())

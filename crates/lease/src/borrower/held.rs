@@ -101,10 +101,12 @@ impl Borrower {
 
     /// Takes an answer for the renewal that it names, counted from before that one was sent.
     pub(super) fn renewed(&mut self, request: RequestId, answers: Vec<Answer>) {
+        let request = self.answered(request, |ask| matches!(ask, Ask::Renew { .. }));
         let Some(Ask::Renew { asked, leases, .. }) = self.asks.get(&request).cloned() else {
             return;
         };
         self.asks.remove(&request);
+        let asked = self.counted_from(asked);
         let mut requests = BTreeSet::new();
         for answer in answers.into_iter().filter(|answer| leases.contains(&answer.lease)) {
             if !self.holds(&answer.lease) {

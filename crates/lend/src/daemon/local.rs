@@ -76,10 +76,11 @@ impl Daemon {
         let former = lock(&self.state).settings.listen.clone();
         let listen = [request.listen, former, network::OPEN.to_owned()];
         let listen = listen.into_iter().find(|listen| !listen.is_empty()).unwrap_or_default();
-        let address = network::open(self, &listen).await?;
-        let address = network::reachable(address).to_string();
+        let bound = network::open(self, &listen).await?;
+        let address = network::reachable(bound).to_string();
         self.change(|state| {
-            state.settings.listen = listen;
+            // With the port that was found, where none was said: peers look for it there.
+            state.settings.listen = bound.to_string();
             state.settings.address.clone_from(&address);
             if request.duration_ns != 0 {
                 state.settings.lease_ns = request.duration_ns;

@@ -17,7 +17,7 @@ mod users;
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::sync::{Arc, Mutex};
 
 use farside_linux::lock::lock;
@@ -90,7 +90,7 @@ pub fn run(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
 /// Holds the lock of this host's daemon.
 fn only(home: &Home) -> Result<File, LendError> {
     let path = home.lock();
-    let file = File::options().create(true).append(true).open(&path);
+    let file = File::options().create(true).append(true).mode(0o600).open(&path);
     let file = file.map_err(|error| LendError::file(&path, error))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),

@@ -53,25 +53,30 @@ pub fn run() -> ExitCode {
 }
 
 fn serve(listener: impl AsFd) -> io::Result<()> {
-    let mut daemon = accept(&listener)?;
-    let lease = match control::receive(&daemon)? {
+    let first = accept(&listener)?;
+    let lease = match control::receive(&first)? {
         Some((Order::Begin(begin), None)) => Arc::new(Lease::of(*begin)?),
         _ => return Err(io::Error::other("the daemon does not say for which lease this is")),
     };
+    let mut daemon = Some(first);
     while let Some(left) = lease.left() {
-        let mut polled =
-            [PollFd::new(&daemon, PollFlags::IN), PollFd::new(&listener, PollFlags::IN)];
+        let mut polled = vec![PollFd::new(&listener, PollFlags::IN)];
+        polled.extend(daemon.as_ref().map(|daemon| PollFd::new(daemon, PollFlags::IN)));
         let pause = Timespec::try_from(left.min(ORPHAN_LOOK)).ok();
         // Every outcome means: look.
         let _ = poll(&mut polled, pause.as_ref());
-        let [tells, calls] = [0, 1].map(|at| !polled[at].revents().is_empty());
+        let calls = !polled[0].revents().is_empty();
+        let tells = polled.get(1).is_some_and(|polled| !polled.revents().is_empty());
         if calls {
             // The former daemon is gone, or is about to be.
-            daemon = accept(&listener)?;
-        } else if tells {
-            match control::receive(&daemon)? {
-                Some((order, beside)) => lease.obey(order, beside)?,
-                None => std::thread::sleep(LOOK),
+            daemon = Some(accept(&listener)?);
+        } else if let Some(told) = daemon.as_ref().filter(|_| tells) {
+            match control::receive(told) {
+                Ok(Some((order, beside))) => lease.obey(order, beside)?,
+                // It has ended, which ends no lease; another may come.
+                Ok(None) => daemon = None,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => daemon = None,
+                Err(error) => return Err(error),
             }
         }
     }
