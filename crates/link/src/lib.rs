@@ -4,7 +4,7 @@
 //! business of `farside-lease`; whose certificates there are, of `farside-lend`.
 //!
 //! [`endpoint`] is one end of the protocol of `docs/link-protocol.md`, pure: order, credit, resumption.
-//! [`frame`] and [`control`] are what it says, [`line`] puts it on a socket. [`tls`] protects a
+//! [`frame`] and [`control`] are what it says, [`mod@line`] puts it on a socket. [`tls`] protects a
 //! connection, and [`pump`] carries any other protocol over it.
 
 pub mod control;
