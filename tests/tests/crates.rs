@@ -29,6 +29,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
             "farside-types",
             "farside-svm",
             "farside-card",
+            "farside-fabric",
             "farside-vfio-user",
             "farside-linux",
             "farside-softcard",

@@ -12,6 +12,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::ids::{DeviceName, DeviceSet, LeaseId, RequestId, UserName};
+use crate::mutation::Mutated;
+#[cfg(feature = "mutations")]
+use crate::mutation::Mutation;
 use crate::text::Text;
 use crate::time::{BootTime, Drift};
 
@@ -209,6 +212,7 @@ pub struct Borrower {
     asks: BTreeMap<RequestId, Ask>,
     held: BTreeMap<DeviceName, Held>,
     actions: VecDeque<Action>,
+    mutated: Mutated,
 }
 
 impl Borrower {
@@ -225,6 +229,7 @@ impl Borrower {
             asks: BTreeMap::new(),
             held: BTreeMap::new(),
             actions: VecDeque::new(),
+            mutated: Mutated::default(),
         }
     }
 
@@ -313,6 +318,12 @@ impl Borrower {
         let held = self.held.values().map(|held| held.until_given_up().min(held.renew_at));
         let asks = self.asks.values().map(Ask::timeout);
         held.chain(asks).min()
+    }
+
+    /// Breaks one rule on purpose (feature `mutations`).
+    #[cfg(feature = "mutations")]
+    pub fn mutate(&mut self, mutation: Mutation) {
+        self.mutated.set(mutation);
     }
 
     /// Takes the time in. It never goes back.

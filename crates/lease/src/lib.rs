@@ -32,6 +32,7 @@ mod ids;
 pub mod ledger;
 pub mod lender;
 mod limits;
+mod mutation;
 mod queue;
 mod refusal;
 mod seen;
@@ -46,6 +47,7 @@ pub use ids::{
 pub use ledger::{BootId, Ledger, LedgerError};
 pub use lender::Lender;
 pub use limits::{Limits, Stats};
+pub use mutation::Mutation;
 pub use refusal::{EndReason, Refusal};
 pub use text::Text;
 pub use time::{BootTime, Drift};

@@ -3,10 +3,10 @@
 mod common;
 
 use common::world::{HOUR, NOT, World, lenders_ten};
-use common::{BOOT, device, host, lease, seconds};
-use farside_lease::borrower;
+use common::{BOOT, device, devices, host, lease, seconds};
+use farside_lease::borrower::{self, Answer, Borrower, Event as Heard, Message};
 use farside_lease::lender::{Event, FenceReason, Status};
-use farside_lease::{BootId, EndReason, Limits, Text};
+use farside_lease::{BootId, BootTime, EndReason, Limits, RequestId, Text};
 
 fn world() -> World {
     World::new(Limits::default(), &["card0", "card1"], &["a", "b", "c"])
@@ -54,6 +54,35 @@ fn several_devices_are_granted_together_or_not_at_all() {
     world.give_back("a", "card1");
     assert_eq!(world.has("b", "card0"), Some(lease("card0", 2)));
     assert_eq!(world.has("b", "card1"), Some(lease("card1", 3)));
+}
+
+#[test]
+fn a_borrower_that_loses_one_of_several_before_it_has_them_has_none() {
+    let start = BootTime(0);
+    let mut borrower = Borrower::new(borrower::Config::default(), RequestId(0), start);
+    let wanted = devices(&["card0", "card1"]);
+    let request = borrower.borrow(start, None, wanted, None, HOUR).expect("room");
+    let late = start.after(seconds(100));
+    let leases = vec![lease("card0", 1), lease("card1", 2)];
+    let duration = seconds(10);
+    borrower.handle(late, Heard::Granted { request, leases: leases.clone(), duration });
+    let answer = |lease, result| Answer { lease, result, recalled_within: None };
+    let answers = vec![
+        answer(lease("card0", 1), Ok(duration)),
+        answer(lease("card1", 2), Err(Text::from("gone"))),
+    ];
+    borrower.handle(late, Heard::Renewed { request: RequestId(2), answers });
+    let done: Vec<_> = std::iter::from_fn(|| borrower.poll_action()).collect();
+    let refused = borrower::Action::Refused { request, why: Text::from("gone") };
+    assert!(done.contains(&refused));
+    assert!(!done.iter().any(|action| matches!(action, borrower::Action::Got { .. })), "{done:?}");
+    let Some(borrower::Action::Send(Message::Return { leases: mut back })) = done.last().cloned()
+    else {
+        panic!("{done:?}")
+    };
+    back.sort();
+    assert_eq!(back, leases, "both go back");
+    assert!(borrower.is_idle());
 }
 
 #[test]
@@ -144,6 +173,19 @@ fn a_device_that_does_not_reset_is_quarantined_and_named_until_it_is_released() 
     world.lender(Event::Release { device: device("card0"), by: Text::from("me") });
     world.borrow("b", &["card0"], NOT);
     assert_eq!(world.has("b", "card0"), Some(lease("card0", 2)));
+}
+
+#[test]
+fn a_reset_that_does_not_end_is_a_device_that_does_not_reset() {
+    let mut world = world();
+    world.borrow("a", &["card0"], NOT);
+    world.hung.insert("card0".into());
+    world.give_back("a", "card0");
+    world.pass(seconds(9));
+    assert_eq!(world.status("card0"), Status::Cleaning);
+    world.pass(seconds(1));
+    assert_eq!(world.status("card0"), Status::Quarantined(&Text::from("its reset does not end")));
+    assert_eq!(world.lender.take_stats().quarantined, 1);
 }
 
 #[test]

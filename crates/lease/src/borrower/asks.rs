@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Action, Borrower, Message};
 use crate::ids::{DeviceName, DeviceSet, LeaseId, RequestId, UserName};
+use crate::mutation::Mutation;
 use crate::text::Text;
 use crate::time::BootTime;
 
@@ -124,10 +125,11 @@ impl Borrower {
 
     /// Takes a grant for the request that it names. What nobody asked for goes back.
     pub(super) fn granted(&mut self, request: RequestId, leases: Vec<LeaseId>, duration: Duration) {
+        let request = self.answered(request, |ask| matches!(ask, Ask::Borrow { .. }));
         let Some(Ask::Borrow { asked, devices, .. }) = self.asks.get(&request) else {
             return self.return_unknown(leases);
         };
-        let (asked, devices) = (*asked, devices.clone());
+        let (asked, devices) = (self.counted_from(*asked), devices.clone());
         self.asks.remove(&request);
         let all = DeviceSet::new(leases.iter().map(|lease| lease.device.clone()));
         if all.as_ref() != Ok(&devices) {
@@ -139,6 +141,20 @@ impl Borrower {
             self.hold(lease, request, asked, duration);
         }
         self.tell(request);
+    }
+
+    /// The request that a reply answers: the one that it names.
+    pub(super) fn answered(&self, named: RequestId, kind: impl Fn(&Ask) -> bool) -> RequestId {
+        if !self.mutated.on(Mutation::AnyReply) {
+            return named;
+        }
+        let latest = self.asks.iter().rfind(|(_, ask)| kind(ask));
+        latest.map_or(named, |(latest, _)| *latest)
+    }
+
+    /// From when a request's time is counted: from before it was sent.
+    pub(super) fn counted_from(&self, asked: BootTime) -> BootTime {
+        if self.mutated.on(Mutation::CountFromReply) { self.now } else { asked }
     }
 
     /// Returns what is not held.

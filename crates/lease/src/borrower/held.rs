@@ -101,10 +101,12 @@ impl Borrower {
 
     /// Takes an answer for the renewal that it names, counted from before that one was sent.
     pub(super) fn renewed(&mut self, request: RequestId, answers: Vec<Answer>) {
+        let request = self.answered(request, |ask| matches!(ask, Ask::Renew { .. }));
         let Some(Ask::Renew { asked, leases, .. }) = self.asks.get(&request).cloned() else {
             return;
         };
         self.asks.remove(&request);
+        let asked = self.counted_from(asked);
         let mut requests = BTreeSet::new();
         for answer in answers.into_iter().filter(|answer| leases.contains(&answer.lease)) {
             if !self.holds(&answer.lease) {
@@ -169,14 +171,25 @@ impl Borrower {
 
     /// A lease is over. Saying so to the lender frees the device sooner.
     pub(super) fn lose(&mut self, lease: &LeaseId, why: Text) {
-        if let Some(held) = self.held.remove(&lease.device) {
-            if held.told {
-                self.emit(Action::Lost { lease: lease.clone(), why });
-            } else {
-                self.emit(Action::Refused { request: held.request, why });
-            }
-            self.send(Message::Return { leases: vec![lease.clone()] });
+        let Some(held) = self.held.remove(&lease.device) else { return };
+        let mut leases = vec![lease.clone()];
+        if held.told {
+            self.emit(Action::Lost { lease: lease.clone(), why });
+        } else {
+            // All or nothing: the program never hears of the others.
+            leases.extend(self.drop_untold(held.request));
+            self.emit(Action::Refused { request: held.request, why });
         }
+        self.send(Message::Return { leases });
+    }
+
+    /// Takes the leases of a request away that the program does not know of.
+    fn drop_untold(&mut self, request: RequestId) -> Vec<LeaseId> {
+        let untold = |held: &Held| held.request == request && !held.told;
+        let dropped = self.held.values().filter(|held| untold(held)).map(|held| held.id.clone());
+        let dropped = dropped.collect();
+        self.held.retain(|_, held| !untold(held));
+        dropped
     }
 
     /// Stops the use of what is over.

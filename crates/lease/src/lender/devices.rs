@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{Action, EndReason, FenceId, FenceOutcome, FenceReason, Lease, Lender, WriteId};
 use crate::ids::{DeviceName, Epoch, HostName, LeaseId};
 use crate::ledger::{BootId, Record};
+use crate::mutation::Mutation;
 use crate::refusal::Refusal;
 use crate::text::Text;
 use crate::time::BootTime;
@@ -77,7 +78,7 @@ impl Lender {
             device.present
                 && !device.leaving
                 && device.state == State::Free
-                && device.believer.is_none()
+                && (device.believer.is_none() || self.mutated.on(Mutation::ForgetBelievers))
         }) && self.held_until <= self.now
     }
 

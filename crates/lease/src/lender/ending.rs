@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::devices::{Believer, Recall, State};
-use super::{Action, Lender};
+use super::{Action, Lease, Lender};
 use crate::ids::{DeviceName, HostName, LeaseId};
 use crate::ledger::Record;
+use crate::mutation::Mutation;
 use crate::refusal::EndReason;
 use crate::text::Text;
 
@@ -50,11 +51,13 @@ impl Lender {
     /// The borrower of a lease has stopped: it says so itself, or `host` is `None` and its link does.
     fn stop(&mut self, id: &LeaseId, host: Option<&HostName>, why: EndReason) {
         let is_its = |holder: &HostName| host.is_none_or(|host| host == holder);
+        let unchecked = self.mutated.on(Mutation::EpochUnchecked);
         let Some(device) = self.devices.get_mut(&id.device) else {
             self.stats.strays += 1;
             return;
         };
-        if device.lease().is_some_and(|l| l.id == *id && is_its(&l.borrower.host)) {
+        let current = |l: &Lease| (l.id == *id || unchecked) && is_its(&l.borrower.host);
+        if device.lease().is_some_and(current) {
             return self.end(&id.device, why, true);
         }
         let believes = |b: &Believer| b.epoch == id.epoch && is_its(&b.host);

@@ -6,6 +6,7 @@ use super::devices::State;
 use super::{Action, FenceReason, Lease, Lender, WriteId};
 use crate::ids::{BorrowerId, DeviceName, Epoch, LeaseId, RequestId};
 use crate::ledger::Record;
+use crate::mutation::Mutation;
 use crate::queue::Waiting;
 use crate::refusal::{EndReason, Refusal};
 use crate::text::Text;
@@ -70,6 +71,9 @@ impl Lender {
         let (borrower, duration_ns) = (entry.borrower, entry.duration_ns);
         let grant = Grant { borrower, duration_ns, leases, write, spoiled: None };
         self.grants.insert(key, grant);
+        if self.mutated.on(Mutation::GrantBeforeStored) {
+            self.told(write);
+        }
     }
 
     /// A device of a grant is lost: none of it is told.
@@ -157,7 +161,7 @@ impl Lender {
         leases
     }
 
-    fn set_state(&mut self, device: &DeviceName, state: State) {
+    pub(super) fn set_state(&mut self, device: &DeviceName, state: State) {
         if let Some(device) = self.devices.get_mut(device) {
             device.state = state;
         }

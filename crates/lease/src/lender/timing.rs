@@ -6,6 +6,7 @@ use super::Lender;
 use super::devices::State;
 use crate::ids::{DeviceName, LeaseId};
 use crate::ledger::Record;
+use crate::mutation::Mutation;
 use crate::refusal::{EndReason, Refusal};
 use crate::text::Text;
 use crate::time::BootTime;
@@ -79,6 +80,7 @@ impl Lender {
         }
         let Some(device) = self.devices.get_mut(name) else { return };
         match &device.state {
+            State::Lent(_) if self.mutated.on(Mutation::IgnoreSilence) => {}
             State::Lent(lease) if lease.end <= now => {
                 let why = match &device.recall {
                     Some(recall) => EndReason::Recalled { by: recall.by.clone() },

@@ -31,6 +31,8 @@ pub(crate) struct World {
     pub(crate) cut: BTreeSet<String>,
     /// Devices that do not reset.
     pub(crate) stuck: BTreeSet<String>,
+    /// Devices whose reset does not end.
+    pub(crate) hung: BTreeSet<String>,
     /// Everything since the last look.
     pub(crate) log: Vec<Said>,
     generation: u64,
@@ -51,6 +53,7 @@ impl World {
             borrowers: BTreeMap::new(),
             cut: BTreeSet::new(),
             stuck: BTreeSet::new(),
+            hung: BTreeSet::new(),
             log: Vec::new(),
             generation: 0,
             limits,
@@ -179,6 +182,7 @@ impl World {
                 }
                 Event::Stored { write }
             }
+            Action::Fence { device, .. } if self.hung.contains(device.as_str()) => return,
             Action::Fence { fence, device, .. } => {
                 let outcome = if self.stuck.contains(device.as_str()) {
                     FenceOutcome::DoesNotReset { why: Text::from("it is stuck") }

@@ -3,12 +3,12 @@
 //! The other end may be anybody. It reaches what was mapped for it, each access within one piece, and
 //! nothing beside it; nothing at all once it was given up.
 
-use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex};
 
 use farside_card::interface::by_messages::{INTERRUPT, interrupt_from_bytes};
+use farside_fabric::{Access, InsertError, Rights, Windows};
 use farside_vfio_user::Errno;
 use farside_vfio_user::device::irq;
 use farside_vfio_user::unix::DmaMemory;
@@ -21,29 +21,35 @@ use farside_linux::shared::SharedMemory;
 #[derive(Debug, Default)]
 pub(super) struct Reach(Mutex<Reached>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Reached {
-    /// Memory, by its first bus address.
-    pieces: BTreeMap<u64, SharedMemory>,
+    /// Memory, each piece a window.
+    pieces: Windows<SharedMemory>,
     /// What each interrupt vector signals.
     events: Vec<OwnedFd>,
-    /// The card was given up.
-    is_over: bool,
+}
+
+/// A connection is used for one lease alone.
+const EPOCH: u64 = 0;
+
+impl Default for Reached {
+    fn default() -> Reached {
+        Reached { pieces: Windows::new(EPOCH), events: Vec::new() }
+    }
 }
 
 impl Reach {
-    /// The card reaches a piece; `false` if it was given up.
-    pub(super) fn insert(&self, bus: u64, memory: SharedMemory) -> bool {
-        let mut reached = lock(&self.0);
-        if !reached.is_over {
-            reached.pieces.insert(bus, memory);
-        }
-        !reached.is_over
+    /// The card reaches a piece.
+    ///
+    /// # Errors
+    /// It was given up, or reaches something there already.
+    pub(super) fn insert(&self, bus: u64, memory: SharedMemory) -> Result<(), InsertError> {
+        lock(&self.0).pieces.insert(bus, memory.bytes(), Rights::BOTH, memory)
     }
 
     /// The card does not reach the pieces in a range any more.
     pub(super) fn remove(&self, bus: u64, bytes: u64) {
-        lock(&self.0).pieces.retain(|&start, _| start < bus || start - bus >= bytes);
+        lock(&self.0).pieces.remove(bus, bytes);
     }
 
     /// Has the vectors, from the first on, signal these event descriptors, which do not block.
@@ -62,29 +68,38 @@ impl Reach {
     /// Reads the pieces at a bus address, within one of them; `None` if that is none, or the card was
     /// given up.
     pub(super) fn read(&self, address: u64, into: &mut [u8]) -> Option<()> {
-        self.with(address, |memory, offset| memory.read(offset, into)).ok()
+        self.with(Access::Read, address, into.len(), |memory, offset| memory.read(offset, into))
+            .ok()
     }
 
     /// Writes them.
     pub(super) fn write(&self, address: u64, from: &[u8]) -> Option<()> {
-        self.with(address, |memory, offset| memory.write(offset, from)).ok()
+        self.with(Access::Write, address, from.len(), |memory, offset| memory.write(offset, from))
+            .ok()
     }
 
     /// The card reaches nothing any more: when this returns, no write of it is under way either.
     pub(super) fn end(&self) {
-        *lock(&self.0) = Reached { is_over: true, ..Reached::default() };
+        let mut reached = lock(&self.0);
+        let refused = reached.pieces.refusals().total();
+        if refused > 0 && !reached.pieces.is_closed() {
+            tracing::warn!(refused, "a card wanted to reach memory that it was not given");
+        }
+        reached.pieces.close();
+        reached.events.clear();
     }
 
     fn with<T>(
         &self,
+        access: Access,
         address: u64,
+        bytes: usize,
         body: impl FnOnce(&SharedMemory, u64) -> Option<T>,
     ) -> Result<T, Errno> {
-        let reached = lock(&self.0);
-        let found = reached.pieces.range(..=address).next_back();
-        // An access that goes beyond the end of its piece is none.
-        let done = found.and_then(|(&start, memory)| body(memory, address - start));
-        done.ok_or(Errno::FAULT)
+        let mut reached = lock(&self.0);
+        let found = reached.pieces.look_up(EPOCH, access, address, bytes as u64);
+        let found = found.map_err(|_| Errno::FAULT)?;
+        body(found.place, found.offset).ok_or(Errno::FAULT)
     }
 
     fn interrupt(&self, index: u32, vector: u32) -> Result<(), Errno> {
@@ -104,7 +119,7 @@ pub(super) struct Answers(pub(super) Arc<Reach>);
 impl DmaMemory for Answers {
     fn read(&mut self, address: u64, data: &mut [u8]) -> Result<(), Errno> {
         fence(Ordering::SeqCst);
-        self.0.with(address, |memory, offset| {
+        self.0.with(Access::Read, address, data.len(), |memory, offset| {
             if data.len() == 4 && offset % 4 == 0 {
                 data.copy_from_slice(&memory.load(offset)?.to_le_bytes());
                 return Some(());
@@ -114,10 +129,12 @@ impl DmaMemory for Answers {
     }
 
     fn write(&mut self, address: u64, data: &[u8]) -> Result<(), Errno> {
-        let written = self.0.with(address, |memory, offset| match data.try_into() {
-            Ok(word) if offset % 4 == 0 => memory.store(offset, u32::from_le_bytes(word)),
-            _ => memory.write(offset, data),
-        });
+        let bytes = data.len();
+        let written =
+            self.0.with(Access::Write, address, bytes, |memory, offset| match data.try_into() {
+                Ok(word) if offset % 4 == 0 => memory.store(offset, u32::from_le_bytes(word)),
+                _ => memory.write(offset, data),
+            });
         fence(Ordering::SeqCst);
         written
     }
@@ -146,7 +163,7 @@ mod tests {
         let whole = SharedMemory::new(2 * PIECE).unwrap();
         let file = || whole.file().try_clone_to_owned().unwrap();
         let reach = Arc::new(Reach::default());
-        assert!(reach.insert(BUS, SharedMemory::of_file(file(), 0, bytes).unwrap()));
+        assert_eq!(reach.insert(BUS, SharedMemory::of_file(file(), 0, bytes).unwrap()), Ok(()));
         (Answers(reach), whole)
     }
 
@@ -202,7 +219,7 @@ mod tests {
     fn pieces_side_by_side_are_not_one() {
         let (mut answers, _whole) = answers(PIECE);
         let next = SharedMemory::new(4096).unwrap();
-        assert!(answers.0.insert(BUS + PIECE, next));
+        assert_eq!(answers.0.insert(BUS + PIECE, next), Ok(()));
         assert_eq!(answers.write(BUS + PIECE, &[1; 8]), Ok(()));
         assert_eq!(answers.write(BUS + PIECE - 4, &[1; 8]), Err(Errno::FAULT));
     }
@@ -213,12 +230,13 @@ mod tests {
         answers.0.remove(BUS, PIECE);
         assert_eq!(answers.write(BUS, &[1; 8]), Err(Errno::FAULT));
         let again = SharedMemory::of_file(whole.file().try_clone_to_owned().unwrap(), 0, PIECE);
-        assert!(answers.0.insert(BUS, again.unwrap()));
+        assert_eq!(answers.0.insert(BUS, again.unwrap()), Ok(()));
         assert_eq!(answers.write(BUS, &[1; 8]), Ok(()));
         answers.0.end();
         assert_eq!(answers.write(BUS, &[2; 8]), Err(Errno::FAULT));
         assert_eq!(answers.read(BUS, &mut [0; 8]), Err(Errno::FAULT));
-        assert!(!answers.0.insert(BUS, SharedMemory::new(4096).unwrap()));
+        let late = answers.0.insert(BUS, SharedMemory::new(4096).unwrap());
+        assert_eq!(late, Err(InsertError::Closed));
         assert_eq!(answers.write(BUS, &[2; 8]), Err(Errno::FAULT));
         let mut first = [0; 8];
         whole.read(0, &mut first).unwrap();

@@ -22,6 +22,7 @@ use super::transport::{DmaPiece, MoveOrder, Moved, PageMover, Transport, Transpo
 use crate::far::{BULK_BYTES, Call, VERSION};
 use crate::lease::{self, WantedBack, WhyGone};
 use farside_card::interface::register;
+use farside_fabric::InsertError;
 use farside_linux::shared::SharedMemory;
 use farside_vfio_user::unix::Plain;
 
@@ -141,10 +142,10 @@ impl Transport for ByLink {
     /// Nothing of it goes over the link: pages are moved from and to it here.
     fn map(&self, piece: &DmaPiece<'_>) -> Result<(), TransportError> {
         let memory = shared(piece)?;
-        if !self.line.reach().insert(piece.bus, memory) {
-            return Err(TransportError::Gone { what: "sharing memory" });
-        }
-        Ok(())
+        self.line.reach().insert(piece.bus, memory).map_err(|error| match error {
+            InsertError::Closed => TransportError::Gone { what: "sharing memory" },
+            other => TransportError::Unfit { what: format!("sharing memory: {other}") },
+        })
     }
 
     fn map_rings(&self, piece: &DmaPiece<'_>) -> Result<(), TransportError> {

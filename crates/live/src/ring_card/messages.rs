@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use farside_card::interface::by_messages::INTERRUPTS_CAPABILITY;
 use farside_card::interface::{pci, register};
+use farside_fabric::InsertError;
 use farside_vfio_user::client::MapRequest;
 use farside_vfio_user::unix::{BlockingClient, CallError, Plain, Stream};
 use farside_vfio_user::{Capabilities, Limits};
@@ -257,9 +258,10 @@ impl Transport for ByMessages {
         let memory = SharedMemory::of_file(file, piece.offset, piece.bytes)
             .map_err(|error| unfit(error.to_string()))?;
         // There before the card may ask for it.
-        if !self.line.reach.insert(piece.bus, memory) {
-            return Err(TransportError::Gone { what });
-        }
+        self.line.reach.insert(piece.bus, memory).map_err(|error| match error {
+            InsertError::Closed => TransportError::Gone { what },
+            other => unfit(other.to_string()),
+        })?;
         let request = MapRequest {
             address: piece.bus,
             size: piece.bytes,

@@ -1,0 +1,215 @@
+//! Which steps there are in a state, and where each leads.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use farside_lease::lender::{Event, FenceOutcome};
+use farside_lease::{BootId, BootTime, Text};
+use stateright::Model;
+
+use super::common::{BOOT, device, devices, fresh_ledger};
+use super::machine::{
+    BORROWER_TICK, Card, DEVICE, HOSTS, History, LENDER_TICK, Leasing, State, Step, Wire, Written,
+};
+
+impl Model for Leasing {
+    type State = State;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<State> {
+        let ledger = fresh_ledger();
+        let mut state = State {
+            tick: 0,
+            boot: (BOOT, 0),
+            disk: ledger.bytes(),
+            lender: self.lender(ledger, BOOT, BootTime(0)),
+            storing: None,
+            fencing: None,
+            card: Card::default(),
+            hosts: HOSTS.iter().map(|_| self.host(0, self.budgets.requests, BootTime(0))).collect(),
+            net: BTreeSet::new(),
+            left: self.budgets,
+            history: History::default(),
+        };
+        state.lender_hears(Event::DeviceAdded { device: device(DEVICE) });
+        // It is clean at first: nobody gains by seeing that fence in every order.
+        vec![self.next_state(&state, Step::Fenced).expect("it is fenced first")]
+    }
+
+    fn actions(&self, state: &State, steps: &mut Vec<Step>) {
+        let left = &state.left;
+        if left.ticks > 0 {
+            steps.push(Step::Tick);
+            if left.pauses > 0 {
+                steps.push(Step::TickWithoutLender);
+                steps.extend((0..HOSTS.len()).map(Step::TickWithout));
+            }
+        }
+        for (who, host) in state.hosts.iter().enumerate() {
+            // The two are alike, so the first is the one that asks first.
+            let begun = who == 0 || state.hosts[0].requests < self.budgets.requests;
+            if host.requests > 0 && host.borrower.is_idle() && begun {
+                steps.push(Step::Borrow(who));
+            }
+            if state.believed(who).next().is_some() {
+                if left.returns > 0 {
+                    steps.push(Step::GiveBack(who));
+                }
+                if left.hang_ups > 0 {
+                    steps.push(Step::HangUp(who));
+                }
+            }
+            if left.borrower_crashes > 0 && !host.borrower.is_idle() {
+                steps.push(Step::CrashBorrower(who));
+            }
+        }
+        for wire in &state.net {
+            steps.push(Step::Deliver(wire.clone()));
+            // As long as there is room, what is lost need only never arrive.
+            if state.net.len() == left.on_the_way {
+                steps.push(Step::Lose(wire.clone()));
+            }
+            if left.repeats > 0 {
+                steps.push(Step::Repeat(wire.clone()));
+            }
+        }
+        if state.storing.is_some() {
+            steps.push(Step::Stored);
+            if left.full_disks > 0 {
+                steps.push(Step::DiskFull);
+            }
+        }
+        if state.fencing.is_some() {
+            steps.push(Step::Fenced);
+        }
+        let lent = state.lender.lease(&device(DEVICE)).is_some();
+        if lent && left.recalls > 0 {
+            steps.push(Step::Recall);
+        }
+        if lent && left.lost_devices > 0 {
+            steps.push(Step::DeviceLost);
+        }
+        if left.lender_crashes > 0 {
+            let on_disk: &[Written] = match state.storing {
+                Some(_) => &[Written::No, Written::Half, Written::Yes],
+                None => &[Written::No],
+            };
+            steps.extend(on_disk.iter().map(|written| Step::CrashLender(*written)));
+            steps.extend(on_disk.iter().map(|written| Step::Reboot(*written)));
+        }
+    }
+
+    fn next_state(&self, last: &State, step: Step) -> Option<State> {
+        let mut state = self.step(last.clone(), step)?;
+        while self.prompt && (state.storing.is_some() || state.fencing.is_some()) {
+            let next = if state.storing.is_some() { Step::Stored } else { Step::Fenced };
+            state = self.step(state, next)?;
+        }
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<stateright::Property<Self>> {
+        super::properties::all()
+    }
+}
+
+impl Leasing {
+    fn step(&self, mut state: State, step: Step) -> Option<State> {
+        match step {
+            Step::Tick => {
+                state.left.ticks -= 1;
+                state.tick(true, None);
+            }
+            Step::TickWithoutLender => {
+                state.left.ticks -= 1;
+                state.left.pauses -= 1;
+                state.tick(false, None);
+            }
+            Step::TickWithout(who) => {
+                state.left.ticks -= 1;
+                state.left.pauses -= 1;
+                state.tick(true, Some(who));
+            }
+            Step::Borrow(who) => {
+                let now = state.borrowers_now();
+                let host = &mut state.hosts[who];
+                host.requests -= 1;
+                let wait = Duration::from_nanos(6 * BORROWER_TICK);
+                let set = devices(&[DEVICE]);
+                host.borrower.borrow(now, None, set, None, wait).expect("it is idle");
+                state.drain_borrower(who);
+            }
+            Step::GiveBack(who) => {
+                state.left.returns -= 1;
+                let now = state.borrowers_now();
+                let lease = state.believed(who).next()?.clone();
+                state.hosts[who].borrower.give_back(now, &lease);
+                state.drain_borrower(who);
+            }
+            Step::HangUp(who) => {
+                state.left.hang_ups -= 1;
+                let now = state.borrowers_now();
+                let lease = state.believed(who).next()?.clone();
+                state.hosts[who].borrower.give_back(now, &lease);
+                // The link's word, instead of the daemon's.
+                while state.hosts[who].borrower.poll_action().is_some() {}
+                state.send(Wire::HangUp(lease));
+            }
+            Step::Deliver(wire) => {
+                state.net.remove(&wire);
+                state.deliver(wire);
+            }
+            Step::Repeat(wire) => {
+                state.left.repeats -= 1;
+                state.deliver(wire);
+            }
+            Step::Lose(wire) => {
+                state.net.remove(&wire);
+            }
+            Step::Stored => {
+                let write = state.write(Written::Yes)?;
+                state.lender_hears(Event::Stored { write });
+            }
+            Step::DiskFull => {
+                state.left.full_disks -= 1;
+                let write = state.write(Written::Half)?;
+                let why = Text::from("no space left on device");
+                state.lender_hears(Event::StoreFailed { write, why });
+            }
+            Step::Fenced => {
+                let fence = state.fencing.take()?;
+                state.card = Card::default();
+                let outcome = FenceOutcome::Clean { generation: 1 };
+                let device = device(DEVICE);
+                state.lender_hears(Event::Fenced { fence, device, outcome });
+            }
+            Step::Recall => {
+                state.left.recalls -= 1;
+                let within = Duration::from_nanos(LENDER_TICK);
+                let by = Text::from("me");
+                state.lender_hears(Event::Recall { device: device(DEVICE), within, by });
+            }
+            Step::DeviceLost => {
+                state.left.lost_devices -= 1;
+                let why = Text::from("died");
+                state.lender_hears(Event::DeviceLost { device: device(DEVICE), why });
+            }
+            Step::CrashBorrower(who) => {
+                state.left.borrower_crashes -= 1;
+                let host = &state.hosts[who];
+                state.hosts[who] = self.host(host.runs + 1, host.requests, state.borrowers_now());
+            }
+            Step::CrashLender(written) => {
+                state.left.lender_crashes -= 1;
+                state.restart_lender(self, written);
+            }
+            Step::Reboot(written) => {
+                state.left.lender_crashes -= 1;
+                state.boot = (BootId([2; 16]), state.tick);
+                state.card.let_in.clear();
+                state.restart_lender(self, written);
+            }
+        }
+        Some(state)
+    }
+}
