@@ -276,6 +276,31 @@ fn a_program_uses_a_borrowed_card_and_it_is_given_back_when_the_program_ends() {
 }
 
 #[test]
+fn both_ends_of_a_lease_are_confined_and_have_a_key_of_their_own() {
+    let three = Three::start("10");
+    let _held = three.b.hold(&["card0"]);
+    for (host, word) in [(&three.a, "end"), (&three.b, "near-end")] {
+        let found = host.processes(word);
+        assert_eq!(found.len(), 1, "{word}: {found:?}");
+        let path = format!("/proc/{}/status", found[0].as_raw_nonzero());
+        let end = Instant::now() + LIMIT;
+        // It may be on its way there.
+        loop {
+            let status = std::fs::read_to_string(&path).unwrap();
+            if ["Seccomp:\t2", "NoNewPrivs:\t1"].iter().all(|line| status.contains(line)) {
+                break;
+            }
+            assert!(Instant::now() < end, "{word} is not confined: {status}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    // Control: what is not confined is seen.
+    let daemon = three.a.processes("daemon")[0].as_raw_nonzero();
+    let status = std::fs::read_to_string(format!("/proc/{daemon}/status")).unwrap();
+    assert!(!status.contains("Seccomp:\t2"), "{status}");
+}
+
+#[test]
 fn two_never_have_the_same_card_and_who_waits_gets_it_next() {
     let Three { a, b, c, card: _card, folder: _folder, .. } = Three::start("10");
     let held = b.hold(&["card0"]);

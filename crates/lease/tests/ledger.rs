@@ -39,6 +39,21 @@ fn a_ledger_says_what_was_written() {
 }
 
 #[test]
+fn the_file_stays_short_however_much_is_borrowed() {
+    let mut world = World::new(Limits::default(), &["card0"], &["a"]);
+    let mut longest = 0;
+    for _ in 0..5000 {
+        world.borrow("a", &["card0"], NOT);
+        world.give_back("a", "card0");
+        world.log.clear();
+        longest = longest.max(world.disk.len());
+    }
+    assert!((100_000..300_000).contains(&longest), "{longest} bytes");
+    assert!(world.disk.len() < longest, "it was replaced by a shorter one");
+    assert_eq!(Ledger::read(&world.disk).expect("it is whole").last_epoch(), Epoch(5000));
+}
+
+#[test]
 fn a_write_that_was_cut_off_at_any_byte_is_ignored_and_no_epoch_is_given_again() {
     let (bytes, written) = grown();
     let first = fresh_ledger().bytes().len();

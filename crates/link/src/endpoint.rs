@@ -409,6 +409,10 @@ impl Endpoint {
             State::Greeting(since) => Some(since + self.config.greeting),
             State::Up => {
                 let silence = self.last_heard + self.config.silence;
+                if self.sender.has_control() {
+                    // It is said already, and waits for the connection.
+                    return Some(silence);
+                }
                 let beat = self.last_said + self.config.heartbeat;
                 let told = self.untold.map_or(beat, |since| since + ACKNOWLEDGE_WITHIN);
                 Some(silence.min(beat).min(told))

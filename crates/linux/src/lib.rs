@@ -11,6 +11,7 @@ pub mod card_memory;
 pub mod clock;
 pub mod lock;
 pub mod mapping;
+pub mod sandbox;
 pub mod shared;
 pub mod signals;
 pub mod uffd;

@@ -11,6 +11,7 @@
 mod control;
 mod near;
 mod process;
+mod sandbox;
 mod serve;
 
 pub(crate) use control::Begin;

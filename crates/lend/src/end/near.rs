@@ -22,6 +22,7 @@ use rustls::pki_types::ServerName;
 use serde::{Deserialize, Serialize};
 
 use super::control::{receive, send};
+use super::sandbox;
 
 /// The arguments by which this program becomes the borrower's end of a lease.
 const ARGUMENTS: [&str; 2] = ["lend", "near-end"];
@@ -102,6 +103,7 @@ fn serve() -> io::Result<()> {
     let lease = Arc::new(Lease::of(begin)?);
     let listener = UnixListener::from(listener);
     listener.set_nonblocking(true)?;
+    sandbox::of_borrower()?;
     while let Some(left) = lease.left() {
         let mut polled = [PollFd::new(&listener, PollFlags::IN)];
         let pause = Timespec::try_from(left).ok();

@@ -21,6 +21,7 @@ use rustix::net::{SocketFlags, accept_with};
 use rustls::{ServerConfig, ServerConnection};
 
 use super::control::{self, Begin, Order};
+use super::sandbox;
 
 /// Connections of one lease at a time, at most: a card has no more functions.
 const CONNECTIONS_MAX: u32 = farside_softcard::serve::FUNCTIONS_MAX as u32;
@@ -58,6 +59,7 @@ fn serve(listener: impl AsFd) -> io::Result<()> {
         Some((Order::Begin(begin), None)) => Arc::new(Lease::of(*begin)?),
         _ => return Err(io::Error::other("the daemon does not say for which lease this is")),
     };
+    sandbox::of_lender()?;
     let mut daemon = Some(first);
     while let Some(left) = lease.left() {
         let mut polled = vec![PollFd::new(&listener, PollFlags::IN)];

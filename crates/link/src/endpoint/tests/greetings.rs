@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::pair::{BORROWER, LENDER, Pair, Seen, lease, register};
-use crate::endpoint::{Config, Endpoint, Lease, NotSent};
+use crate::endpoint::{Config, Endpoint, Event, Lease, NotSent};
 use crate::error::{End, Lost, Violation};
 
 fn ended(pair: &Pair, at: usize) -> Option<End> {
@@ -70,6 +70,19 @@ fn an_idle_link_lives_and_a_silent_one_is_lost() {
     pair.settle();
     assert!(pair.ends.iter().all(Endpoint::is_up));
     assert_eq!(pair.seen[LENDER].last(), Some(&Seen::Up { is_again: true }));
+}
+
+#[test]
+fn an_end_whose_connection_takes_nothing_does_not_wake_again_and_again() {
+    let mut pair = Pair::up();
+    let end = &mut pair.ends[BORROWER];
+    let now = end.poll_timeout().unwrap();
+    end.handle_timeout(now);
+    assert!(!end.transmit(now).is_empty(), "a heartbeat is due");
+    let next = end.poll_timeout().unwrap();
+    assert!(next > now);
+    end.handle_timeout(next);
+    assert_eq!(end.poll_event(next), Some(Event::Lost(Lost::Silent)));
 }
 
 #[test]

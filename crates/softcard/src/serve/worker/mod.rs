@@ -8,7 +8,6 @@
 //! a client makes it wait: its socket does not block, its commands are taken piece by piece.
 
 mod limits;
-mod sandbox;
 mod talk;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -136,7 +135,7 @@ impl<'a> Worker<'a> {
         farside_linux::affinity::cpu_count();
         stray::watch(leased.windows.bus()).map_err(os)?;
         limits::set(config).map_err(os)?;
-        sandbox::enter().map_err(|error| os(std::io::Error::other(error)))?;
+        farside_linux::sandbox::enter(&[]).map_err(|error| os(std::io::Error::other(error)))?;
         Ok(Worker {
             function,
             leased,

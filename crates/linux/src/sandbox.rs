@@ -1,7 +1,9 @@
-//! What a worker may ask of the system: what serving needs, and nothing that reaches further.
+//! What a process that serves a stranger may ask of the system: what serving needs, and nothing that
+//! reaches further.
 //!
-//! No file can be opened, no socket made, no process started, signalled or looked into. A call that is
-//! not allowed fails with EPERM, so that the C library can do without it.
+//! No file can be opened, no socket made, no process started, signalled or looked into, but for what a
+//! process names as [`More`]. A call that is not allowed fails with EPERM, so that the C library can do
+//! without it.
 
 use std::collections::BTreeMap;
 
@@ -77,8 +79,20 @@ const FCNTL: &[i32] = &[
     libc::F_GET_SEALS,
 ];
 
+/// What a process needs beside serving whoever is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum More {
+    /// This call, whatever its arguments are.
+    Call(c_long),
+    /// This call, where the argument of this index is this value.
+    With(c_long, u8, u64),
+}
+
 /// Gives up every right but these, for this thread and those that it will start.
-pub(super) fn enter() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+///
+/// # Errors
+/// The kernel takes no filter: whoever needs one must not go on.
+pub fn enter(more: &[More]) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let filters = [
         // glibc tries `clone3`, whose flags a filter cannot see, and takes `clone` where it is not
@@ -89,7 +103,7 @@ pub(super) fn enter() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
             SeccompAction::Errno(libc::ENOSYS as u32),
             arch,
         )?,
-        filter(rules()?, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow, arch)?,
+        filter(rules(more)?, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow, arch)?,
     ];
     for filter in filters {
         apply_filter(&BpfProgram::try_from(filter)?)?;
@@ -106,7 +120,7 @@ fn filter(
     SeccompFilter::new(rules, otherwise, matched, arch)
 }
 
-fn rules() -> Result<BTreeMap<c_long, Vec<SeccompRule>>, seccompiler::BackendError> {
+fn rules(more: &[More]) -> Result<BTreeMap<c_long, Vec<SeccompRule>>, seccompiler::BackendError> {
     let mut rules: BTreeMap<c_long, Vec<SeccompRule>> =
         ALLOWED.iter().chain(ALLOWED_HERE).map(|&call| (call, Vec::new())).collect();
     // Threads, not processes.
@@ -124,6 +138,17 @@ fn rules() -> Result<BTreeMap<c_long, Vec<SeccompRule>>, seccompiler::BackendErr
     // A thread's name.
     let set_name = libc::PR_SET_NAME as u64;
     rules.insert(libc::SYS_prctl, vec![argument(0, SeccompCmpOp::Eq, set_name)?]);
+    for more in more {
+        match *more {
+            More::Call(call) => {
+                rules.insert(call, Vec::new());
+            }
+            More::With(call, index, value) => {
+                let rule = argument(index, SeccompCmpOp::Eq, value)?;
+                rules.entry(call).or_default().push(rule);
+            }
+        }
+    }
     Ok(rules)
 }
 
