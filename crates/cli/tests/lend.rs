@@ -437,6 +437,16 @@ fn a_recalled_card_comes_back_by_its_deadline_at_the_latest() {
 }
 
 #[test]
+fn a_host_that_is_up_already_is_told_more_and_stays_where_it_is() {
+    let three = Three::start("10");
+    for lease in ["2", "3"] {
+        let up = three.a.json(&["lend", "up", "--lease", lease]);
+        assert_eq!(up["address"].as_str(), Some(three.address.as_str()));
+    }
+    three.b.run(&["borrow", "card0", "--", "true"]);
+}
+
+#[test]
 fn names_that_nobody_lends_and_hosts_that_do_not_answer_are_said() {
     let three = Three::start("10");
     let why = three.b.refused(&["borrow", "card9", "--", "true"]);

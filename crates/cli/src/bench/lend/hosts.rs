@@ -162,10 +162,11 @@ impl Hosts {
         Ok(())
     }
 
-    /// Borrows the card of a host for one of `host`. Gives its place; it is given back when what is
-    /// beside it is dropped.
+    /// Borrows the card for somebody of `host`, once it is free. Gives its place; it is given back when
+    /// what is beside it is dropped.
     pub(super) fn borrow(&self, host: &str) -> Result<(Borrowing, CardPlace), BenchError> {
-        let request = BorrowForRequest { devices: vec!["card0@a".to_owned()], wait_ns: 0 };
+        let wait_ns = LIMIT.as_nanos() as u64;
+        let request = BorrowForRequest { devices: vec!["card0@a".to_owned()], wait_ns };
         let mut borrowing = self.client(host)?.borrow(request)?;
         let end = Instant::now() + LIMIT;
         while Instant::now() < end {

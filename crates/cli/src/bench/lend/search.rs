@@ -90,7 +90,7 @@ pub(super) fn run(
 /// What a small message needs through the relay and back, in microseconds.
 fn relayed(hosts: &Hosts, delay: Duration) -> Result<f64, BenchError> {
     let [near, far] =
-        ["near", "far"].map(|name| hosts.folder().join(format!("{name}{}", delay.as_millis())));
+        ["here", "there"].map(|name| hosts.folder().join(format!("{name}{}", delay.as_millis())));
     let listener = UnixListener::bind(&far)?;
     relay(&near, far, delay)?;
     let here = UnixStream::connect(near)?;
