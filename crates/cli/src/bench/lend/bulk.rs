@@ -15,7 +15,8 @@ pub(super) fn run(effort: Effort, hosts: &Hosts) -> Result<(Vec<Row>, f64), Benc
     let tune = |config: &mut farside_svm::Config| config.keep_clean_copies = false;
     let space = Space::builder().cards_at(vec![place]).tune(tune).build()?;
     let mut buffer = space.alloc::<u64>(BYTES / 8)?;
-    let (mut tcp, mut tls) = (peers::tcp(BYTES)?, peers::tls(BYTES)?);
+    let (mut tcp, mut tls) =
+        (peers::tcp(BYTES, hosts.server_cpu())?, peers::tls(BYTES, hosts.server_cpu())?);
     let (mut ours, mut plain, mut sealed) = (Vec::new(), Vec::new(), Vec::new());
     let [mut our_work, mut plain_work, mut sealed_work] = [0.0; 3];
     for round in 0..=effort.samples as u64 {

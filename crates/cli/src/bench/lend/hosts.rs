@@ -82,6 +82,7 @@ fn end(child: &mut Child) {
 pub(super) struct Hosts {
     processes: Arc<Processes>,
     borrower: u32,
+    server: usize,
 }
 
 impl Hosts {
@@ -98,7 +99,7 @@ impl Hosts {
         };
         on_its_own(server, "a")?;
         let borrower = on_its_own(program, "b")?;
-        let hosts = Hosts { processes, borrower };
+        let hosts = Hosts { processes, borrower, server };
         {
             let _pinned = pin(server);
             hosts.serve_card("card0")?;
@@ -109,6 +110,11 @@ impl Hosts {
 
     fn path(&self, name: &str) -> PathBuf {
         self.processes.folder.join(name)
+    }
+
+    /// The processor of the lender's side.
+    pub(super) fn server_cpu(&self) -> usize {
+        self.server
     }
 
     /// Where they work.

@@ -11,7 +11,7 @@ use farside_link::tls;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, ServerConnection, StreamOwned};
 
-use super::super::{BenchError, median, pin, two_cpus};
+use super::super::{BenchError, median, pin};
 use super::hosts::failed;
 
 /// Bytes that are handed to the system at a time.
@@ -29,11 +29,10 @@ fn loopback() -> io::Result<(TcpStream, TcpStream)> {
     Ok((here, there))
 }
 
-/// Serves a peer on the other processor until its connection ends.
-fn serve(body: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
-    let (_, server) = two_cpus();
+/// Serves a peer on this processor until its connection ends.
+fn serve(cpu: usize, body: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<()> {
     let body = move || {
-        let _pinned = pin(server);
+        let _pinned = pin(cpu);
         // It ends with an error when the connection does.
         let _ = body();
     };
@@ -89,9 +88,10 @@ impl<S: Read + Write> Bulk<S> {
         (stream, mut there): (S, T),
         bytes: usize,
         copies: bool,
+        cpu: usize,
     ) -> io::Result<Bulk<S>> {
         let mut its = Carrier::new(bytes, copies);
-        serve(move || {
+        serve(cpu, move || {
             loop {
                 its.receive(&mut there)?;
                 its.send(&mut there)?;
@@ -110,15 +110,15 @@ impl<S: Read + Write> Bulk<S> {
 }
 
 /// Plain TCP, with a copy at each end.
-pub(super) fn tcp(bytes: usize) -> io::Result<Bulk<TcpStream>> {
-    Bulk::start(loopback()?, bytes, true)
+pub(super) fn tcp(bytes: usize, cpu: usize) -> io::Result<Bulk<TcpStream>> {
+    Bulk::start(loopback()?, bytes, true, cpu)
 }
 
 /// A client's end of bare rustls.
 pub(super) type Tls = StreamOwned<ClientConnection, TcpStream>;
 
 /// TLS 1.3 as a lease has it, by rustls and nothing else.
-pub(super) fn tls(bytes: usize) -> Result<Bulk<Tls>, BenchError> {
+pub(super) fn tls(bytes: usize, cpu: usize) -> Result<Bulk<Tls>, BenchError> {
     let setup = |error: &dyn std::fmt::Display| failed(&format!("setting up TLS: {error}"));
     let make = || farside_lend::pki::link_credentials().map_err(|error| setup(&error));
     let (own, its) = (make()?, make()?);
@@ -129,7 +129,7 @@ pub(super) fn tls(bytes: usize) -> Result<Bulk<Tls>, BenchError> {
     let server = ServerConnection::new(server).map_err(|error| setup(&error))?;
     let (here, there) = loopback()?;
     let ends = (StreamOwned::new(client, here), StreamOwned::new(server, there));
-    Ok(Bulk::start(ends, bytes, false)?)
+    Ok(Bulk::start(ends, bytes, false, cpu)?)
 }
 
 /// A small message to a thread that sends it back.
@@ -156,8 +156,8 @@ impl<S: Read + Write> PingPong<S> {
 }
 
 /// Answers small messages until the connection ends.
-pub(super) fn echo(mut there: impl Read + Write + Send + 'static) -> io::Result<()> {
-    serve(move || {
+pub(super) fn echo(mut there: impl Read + Write + Send + 'static, cpu: usize) -> io::Result<()> {
+    serve(cpu, move || {
         let mut message = [0; SMALL];
         loop {
             there.read_exact(&mut message)?;
@@ -167,15 +167,15 @@ pub(super) fn echo(mut there: impl Read + Write + Send + 'static) -> io::Result<
 }
 
 /// Over TCP.
-pub(super) fn tcp_ping_pong() -> io::Result<PingPong<TcpStream>> {
+pub(super) fn tcp_ping_pong(cpu: usize) -> io::Result<PingPong<TcpStream>> {
     let (here, there) = loopback()?;
-    echo(there)?;
+    echo(there, cpu)?;
     Ok(PingPong::of(here))
 }
 
 /// Over a UNIX socket.
-pub(super) fn unix_ping_pong() -> io::Result<PingPong<UnixStream>> {
+pub(super) fn unix_ping_pong(cpu: usize) -> io::Result<PingPong<UnixStream>> {
     let (here, there) = UnixStream::pair()?;
-    echo(there)?;
+    echo(there, cpu)?;
     Ok(PingPong::of(here))
 }

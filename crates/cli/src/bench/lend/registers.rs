@@ -8,7 +8,7 @@ use farside_linux::shared::SharedMemory;
 use farside_live::ring_card::{DmaPiece, MoveOrder, Transport, connect};
 use farside_types::PAGE_SIZE;
 
-use super::super::{BenchError, Effort, Row, Target, median};
+use super::super::{BenchError, Effort, Row, Target, median, two_cpus};
 use super::hosts::{Hosts, LIMIT, failed};
 use super::peers::{tcp_ping_pong, unix_ping_pong};
 
@@ -27,8 +27,10 @@ pub(super) struct Hops {
 }
 
 impl Hops {
-    fn measure(rounds: usize) -> Result<Hops, BenchError> {
-        Ok(Hops { tcp: tcp_ping_pong()?.micros(rounds)?, unix: unix_ping_pong()?.micros(rounds)? })
+    fn measure(rounds: usize, hosts: &Hosts) -> Result<Hops, BenchError> {
+        let tcp = tcp_ping_pong(hosts.server_cpu())?.micros(rounds)?;
+        // Both ends of a UNIX hop of a lease have one processor.
+        Ok(Hops { tcp, unix: unix_ping_pong(two_cpus().0)?.micros(rounds)? })
     }
 
     /// All that a register read takes: from the program to the borrower's end, to the lender's, and to
@@ -51,7 +53,7 @@ pub(super) fn run(
     for _ in 0..rounds {
         quiet.push(read(card.as_ref())?);
     }
-    let hops = Hops::measure(rounds)?;
+    let hops = Hops::measure(rounds, hosts)?;
     let (quiet, busy) = (median(quiet), median(while_much_is_sent(effort, card.as_ref())?));
     let bare = hops.all();
     let detail = format!(

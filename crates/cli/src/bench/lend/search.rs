@@ -9,7 +9,7 @@ use farside_cli::graph::reference::{best_source, bfs_levels};
 use farside_cli::graph::{Graph, bundled};
 use farside_types::PAGE_SIZE;
 
-use super::super::{BenchError, Effort, Row, Target, median, pin, two_cpus};
+use super::super::{BenchError, Effort, Row, Target, median, pin};
 use super::hosts::{CARD_BYTES, Hosts, failed};
 use super::peers::{PingPong, echo};
 use super::registers::Hops;
@@ -51,8 +51,7 @@ pub(super) fn run(
 ) -> Result<Vec<Row>, BenchError> {
     let problem = Problem::bundled()?;
     let local = {
-        let (_, server) = two_cpus();
-        let _pinned = pin(server);
+        let _pinned = pin(hosts.server_cpu());
         [hosts.serve_card("card1")?, hosts.serve_card("card2")?]
     };
     let searches = effort.samples.min(SEARCHES_MAX);
@@ -94,7 +93,7 @@ fn relayed(hosts: &Hosts, delay: Duration) -> Result<f64, BenchError> {
     let listener = UnixListener::bind(&far)?;
     relay(&near, far, delay)?;
     let here = UnixStream::connect(near)?;
-    echo(listener.accept()?.0)?;
+    echo(listener.accept()?.0, hosts.server_cpu())?;
     Ok(PingPong::of(here).micros(MESSAGES)?)
 }
 
