@@ -327,7 +327,7 @@ fn two_never_have_the_same_card_and_who_waits_gets_it_next() {
 
 #[test]
 fn a_borrower_that_falls_silent_loses_its_lease_and_can_use_it_no_more() {
-    let three = Three::start("1");
+    let three = Three::start("3");
     let held = three.b.hold(&["card0"]);
     let place = held.place.clone();
     three.b.signal("", Signal::STOP);

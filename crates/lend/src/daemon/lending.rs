@@ -81,6 +81,8 @@ struct Asking {
 struct End {
     lease: LeaseId,
     process: EndProcess,
+    /// What it shows; not known of one that a former daemon has started.
+    certificate: Option<Vec<u8>>,
     /// Whoever borrowed, if this daemon was the one that was asked.
     events: Option<(RequestId, Events)>,
 }
@@ -214,12 +216,17 @@ impl Lending {
         let lending = Arc::clone(self);
         tokio::spawn(async move {
             events.closed().await;
-            lending.tell(Event::Withdraw { host: host.clone(), request: number });
-            let mut core = lock(&lending.core);
-            let gone = |asking: &Asking| asking.events.same_channel(&events);
-            if core.asking.get(&(host.clone(), number)).is_some_and(gone) {
-                core.asking.remove(&(host, number));
+            let key = (host.clone(), number);
+            {
+                // It may have been asked for again, by another connection.
+                let mut core = lock(&lending.core);
+                let gone = |asking: &Asking| asking.events.same_channel(&events);
+                if !core.asking.get(&key).is_some_and(gone) {
+                    return;
+                }
+                core.asking.remove(&key);
             }
+            lending.tell(Event::Withdraw { host, request: number });
         });
         let duration = self.duration_ns.load(Ordering::SeqCst);
         self.tell(Event::Borrow {
@@ -425,6 +432,9 @@ impl Lending {
         duration: Duration,
     ) {
         let asking = lock(&self.core).asking.remove(&(borrower.host.clone(), request));
+        if self.granted_again(request, leases, duration, asking.as_ref()) {
+            return;
+        }
         let started = asking.and_then(|asking| {
             let begun = self.begin(borrower, leases, &asking);
             let begun = begun.inspect_err(|error| tracing::error!(%error, "no end of a lease"));
@@ -444,15 +454,49 @@ impl Lending {
                 device: lease.id.device.to_string(),
                 epoch: lease.id.epoch.0,
                 link: link_of(lease.id.epoch),
-                end: certificate,
+                end: certificate.clone(),
             });
             let events = Some((request, asking.events.clone()));
-            let end = End { lease: lease.id.clone(), process, events };
+            let certificate = Some(certificate);
+            let end = End { lease: lease.id.clone(), process, certificate, events };
             core.ends.insert(lease.id.device.clone(), end);
         }
         let event = proto::borrow_event::Event::Granted(granted);
         // Whoever does not take it does not renew it.
         let _ = asking.events.try_send(Ok(told(request, event)));
+    }
+
+    /// Tells a grant once more whose ends have begun already: the first answer may be lost. Says whether
+    /// it is such a one.
+    fn granted_again(
+        &self,
+        request: RequestId,
+        leases: &[Lease],
+        duration: Duration,
+        asking: Option<&Asking>,
+    ) -> bool {
+        let mut core = lock(&self.core);
+        let mut told_again = Vec::new();
+        for lease in leases {
+            let end = core.ends.get_mut(&lease.id.device).filter(|end| end.lease == lease.id);
+            let Some(end) = end else { return false };
+            if let Some(asking) = asking {
+                end.events = Some((request, asking.events.clone()));
+            }
+            told_again.push(proto::Lease {
+                device: lease.id.device.to_string(),
+                epoch: lease.id.epoch.0,
+                link: link_of(lease.id.epoch),
+                end: end.certificate.clone().unwrap_or_default(),
+            });
+        }
+        if let Some(asking) = asking {
+            let duration_ns = duration.as_nanos() as u64;
+            let granted = proto::Granted { leases: told_again, duration_ns };
+            let event = proto::borrow_event::Event::Granted(granted);
+            let _ = asking.events.try_send(Ok(told(request, event)));
+        }
+        true
     }
 
     /// Starts the ends of leases: all or none. Gives each with the certificate that it shows.
@@ -522,7 +566,7 @@ impl Lending {
             Some(process) => {
                 tracing::info!(lease = %lease.id, borrower = %lease.borrower, "a lease goes on");
                 let device = lease.id.device.clone();
-                let end = End { lease: lease.id, process, events: None };
+                let end = End { lease: lease.id, process, certificate: None, events: None };
                 lock(&self.core).ends.insert(device, end);
             }
             None => {

@@ -1,0 +1,154 @@
+//! A lease that this host has: its folder, by which programs use it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt, chown};
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use farside_lease::{BootTime, LeaseId};
+use farside_link::tls::Credentials;
+use farside_linux::lock::lock;
+use farside_live::lease::{Term, Ticket};
+use tonic::Status;
+
+use super::super::users::User;
+use super::{Events, told};
+use crate::LendError;
+use crate::end::{NearBegin, NearEnd};
+use crate::home::Home;
+use crate::proto::borrow_for_event::Event as Told;
+use crate::proto::{self, Held};
+
+/// See the module.
+pub(super) struct HeldLease {
+    pub(super) lender: String,
+    pub(super) id: LeaseId,
+    pub(super) user: User,
+    folder: PathBuf,
+    term: Term,
+    /// The borrower's end of the link; none once the lease has ended.
+    end: Mutex<Option<NearEnd>>,
+    /// Whoever borrowed it.
+    events: Events,
+}
+
+/// What a lease is made of.
+pub(super) struct Taking<'a> {
+    pub(super) home: &'a Home,
+    pub(super) lender: &'a str,
+    pub(super) address: SocketAddr,
+    pub(super) user: &'a User,
+    /// What this end shows.
+    pub(super) own: &'a Credentials,
+    pub(super) until: BootTime,
+    pub(super) events: &'a Events,
+}
+
+/// On this host's clock.
+fn live(time: BootTime) -> farside_live::lease::BootTime {
+    farside_live::lease::BootTime(time.0)
+}
+
+impl HeldLease {
+    /// Takes what was granted: makes the folder, and starts the borrower's end.
+    pub(super) fn take(
+        taking: &Taking<'_>,
+        id: LeaseId,
+        lease: &proto::Lease,
+    ) -> Result<HeldLease, Status> {
+        let lender = taking.lender.to_owned();
+        let device = id.device.to_string();
+        let ticket = Ticket { lender: lender.clone(), device, epoch: id.epoch.0 };
+        let name = format!("{}@{lender}-{}", ticket.device, ticket.epoch);
+        let begin = NearBegin {
+            folder: taking.home.leases().join(name),
+            address: taking.address,
+            link: lease.link.clone(),
+            peer: lease.end.clone(),
+            certificate: taking.own.certificate.clone(),
+            key: taking.own.key.clone(),
+        };
+        let made = make_folder(&begin, &ticket, taking.user, taking.until);
+        let (term, end) = made
+            .map_err(|error| Status::internal(LendError::file(&begin.folder, error).to_string()))?;
+        let (user, events) = (taking.user.clone(), taking.events.clone());
+        let end = Mutex::new(Some(end));
+        Ok(HeldLease { lender, id, user, folder: begin.folder, term, end, events })
+    }
+
+    /// For people and programs.
+    pub(super) fn described(&self) -> Held {
+        let left = self.term.left(farside_live::lease::BootTime::now()).unwrap_or_default();
+        Held {
+            lender: self.lender.clone(),
+            device: self.id.device.to_string(),
+            epoch: self.id.epoch.0,
+            user: self.user.name(),
+            pid: self.user.pid,
+            left_ns: left.as_nanos() as u64,
+            place: format!("lease:{}", self.folder.display()),
+        }
+    }
+
+    /// Whether a name is this lease's: DEVICE, or DEVICE@HOST.
+    pub(super) fn is_named(&self, name: &str) -> bool {
+        match name.split_once('@') {
+            Some((device, host)) => self.id.device.as_str() == device && self.lender == host,
+            None => self.id.device.as_str() == name,
+        }
+    }
+
+    /// It may be used until then.
+    pub(super) fn extend(&self, until: BootTime) {
+        self.term.set_usable_until(live(until));
+    }
+
+    /// The lender wants it back by then.
+    pub(super) fn recall(&self, now: BootTime, deadline: BootTime) {
+        self.term.set_wanted_back_by(live(deadline));
+        let within_ns = now.until(deadline).as_nanos() as u64;
+        let (device, epoch) = (self.id.device.to_string(), self.id.epoch.0);
+        self.tell(Told::Recalled(proto::Recalled { device, epoch, within_ns }));
+    }
+
+    /// Programs stop: the page says so, and the borrower's end is gone when this returns.
+    pub(super) fn end(&self, why: Option<&str>) {
+        self.term.end();
+        lock(&self.end).take();
+        let _ = std::fs::remove_dir_all(&self.folder);
+        if let Some(why) = why {
+            let (device, epoch) = (self.id.device.to_string(), self.id.epoch.0);
+            self.tell(Told::Ended(proto::Ended { device, epoch, why: why.to_owned() }));
+        }
+    }
+
+    /// Whoever does not listen is told less.
+    fn tell(&self, event: Told) {
+        let _ = self.events.try_send(Ok(told(event)));
+    }
+}
+
+/// Makes the folder of a lease, with all that a program needs in it.
+fn make_folder(
+    begin: &NearBegin,
+    ticket: &Ticket,
+    user: &User,
+    until: BootTime,
+) -> io::Result<(Term, NearEnd)> {
+    let folder = &begin.folder;
+    // One that is left of a daemon that was killed.
+    let _ = std::fs::remove_dir_all(folder);
+    std::fs::DirBuilder::new().mode(0o700).create(folder)?;
+    ticket.write(folder)?;
+    let term = Term::create(&folder.join(Term::FILE))?;
+    term.set_usable_until(live(until));
+    let end = NearEnd::start(begin)?;
+    if rustix::process::geteuid().is_root() && user.uid != 0 {
+        for entry in std::fs::read_dir(folder)? {
+            chown(entry?.path(), Some(user.uid), None)?;
+        }
+        chown(folder, Some(user.uid), None)?;
+    }
+    Ok((term, end))
+}
