@@ -483,3 +483,34 @@ fn the_bench_of_leases_measures_what_is_there_and_names_what_is_not() {
     let left: Vec<_> = std::fs::read_dir(&folder.0).expect("the folder").flatten().collect();
     assert!(left.is_empty(), "{left:?}");
 }
+
+/// Whenever it comes: while hosts start, while pages are on a card, while cards are searched.
+#[test]
+fn a_bench_of_leases_that_is_interrupted_leaves_nothing_behind() {
+    for after in [0, 600, 1400, 2400].map(Duration::from_millis) {
+        let folder = Folder::new();
+        let mut bench = Command::new(env!("CARGO_BIN_EXE_farside"))
+            .args(["bench", "lend", "--samples", "50"])
+            .env("TMPDIR", &folder.0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("the command starts");
+        let home = folder.0.join(format!("fsl{}", bench.id()));
+        let end = Instant::now() + LIMIT;
+        while !home.exists() {
+            assert!(Instant::now() < end, "it does not begin");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(after);
+        kill_process(Pid::from_child(&bench), Signal::INT).expect("it runs");
+        let code = bench.wait().expect("it ends").code();
+        assert_eq!(code, Some(130), "after {after:?}");
+        let left: Vec<_> = std::fs::read_dir(&folder.0).expect("the folder").flatten().collect();
+        assert!(left.is_empty(), "after {after:?}: {left:?}");
+        for host in ["a", "b", "card0", "card1", "card2"] {
+            let left = Host { home: home.join(host).display().to_string() }.processes("");
+            assert!(left.is_empty(), "after {after:?}, {host}: {left:?}");
+        }
+    }
+}

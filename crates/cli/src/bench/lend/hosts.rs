@@ -31,7 +31,8 @@ pub(super) const CARD_BYTES: u64 = 96 << 20;
 
 /// Processes that end with the measurement, each with all that it starts, and the folder they work in.
 struct Processes {
-    children: Mutex<Vec<Child>>,
+    /// Nothing once all are ended: no other is started then.
+    children: Mutex<Option<Vec<Child>>>,
     folder: PathBuf,
 }
 
@@ -41,34 +42,48 @@ fn signal(leader: u32, signal: Signal) {
 }
 
 impl Processes {
+    fn make_folder(&self) -> Result<(), BenchError> {
+        let children = lock(&self.children);
+        children.as_ref().ok_or_else(|| failed("it is being ended"))?;
+        Ok(std::fs::create_dir_all(&self.folder)?)
+    }
+
     /// Starts this program with these arguments, as the first of a group of its own.
     fn start(&self, home: &str, args: &[&str]) -> Result<u32, BenchError> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(args).env_remove(farside::CARDS_VARIABLE);
         command.env(HOME_VARIABLE, self.folder.join(home)).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut children = lock(&self.children);
+        let children = children.as_mut().ok_or_else(|| failed("it is being ended"))?;
         let child = command.spawn()?;
         let leader = child.id();
-        lock(&self.children).push(child);
+        children.push(child);
         Ok(leader)
     }
 
     /// Ends one of them.
     fn kill(&self, leader: u32) {
-        lock(&self.children).retain_mut(|child| {
-            if child.id() == leader {
-                end(child);
-            }
-            child.id() != leader
+        let mut children = lock(&self.children);
+        // It is forgotten, since its number may be another's from here on.
+        children.iter_mut().for_each(|children| {
+            children.retain_mut(|child| {
+                let is_it = child.id() == leader;
+                if is_it {
+                    end(child);
+                }
+                !is_it
+            });
         });
     }
 
-    fn end(&self) {
-        // Whoever lends ends last: it is told that its borrower has gone.
-        for mut child in lock(&self.children).drain(..).rev() {
-            end(&mut child);
-        }
+    /// Ends them all; `false` if that was done before. Whoever else calls this waits until it is done.
+    fn end(&self) -> bool {
+        let mut children = lock(&self.children);
+        let Some(mut ending) = children.take() else { return false };
+        ending.iter_mut().for_each(end);
         let _ = std::fs::remove_dir_all(&self.folder);
+        true
     }
 }
 
@@ -78,9 +93,24 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
+/// Ends the processes when it is dropped.
+struct Guard(Arc<Processes>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.0.end() {
+            // A signal has come: the thread that got it ends this program, and says nothing of what
+            // went wrong meanwhile.
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+}
+
 /// See the module. Everything ends when this is dropped, or at SIGINT and SIGTERM.
 pub(super) struct Hosts {
-    processes: Arc<Processes>,
+    processes: Guard,
     borrower: u32,
     server: usize,
 }
@@ -89,13 +119,14 @@ impl Hosts {
     /// The lender, with one card, and the borrower, which has joined it.
     pub(super) fn start() -> Result<Hosts, BenchError> {
         let folder = std::env::temp_dir().join(format!("fsl{}", std::process::id()));
-        std::fs::create_dir_all(&folder)?;
-        let processes = Arc::new(Processes { children: Mutex::default(), folder });
-        end_at_signals(&processes)?;
+        let children = Mutex::new(Some(Vec::new()));
+        let processes = Guard(Arc::new(Processes { children, folder }));
+        end_at_signals(&processes.0)?;
+        processes.0.make_folder()?;
         let (program, server) = two_cpus();
         let on_its_own = |cpu, host| {
             let _pinned = pin(cpu);
-            processes.start(host, &["lend", "daemon"])
+            processes.0.start(host, &["lend", "daemon"])
         };
         on_its_own(server, "a")?;
         let borrower = on_its_own(program, "b")?;
@@ -109,7 +140,7 @@ impl Hosts {
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.processes.folder.join(name)
+        self.processes.0.folder.join(name)
     }
 
     /// The processor of the lender's side.
@@ -119,7 +150,7 @@ impl Hosts {
 
     /// Where they work.
     pub(super) fn folder(&self) -> &Path {
-        &self.processes.folder
+        &self.processes.0.folder
     }
 
     /// Serves a card beside the lender's, on this thread's processor.
@@ -128,7 +159,7 @@ impl Hosts {
         let text = folder.to_str().ok_or_else(|| failed("the temporary folder is no text"))?;
         let memory = format!("{}KiB", CARD_BYTES >> 10);
         let args = ["card", "serve", text, "--functions", "1", "--memory", &memory];
-        self.processes.start(name, &args)?;
+        self.processes.0.start(name, &args)?;
         until("the card is not served", || {
             Ok(farside_softcard::serve::read_status(&folder).ok().map(drop))
         })?;
@@ -188,7 +219,7 @@ impl Hosts {
 
     /// A command of the borrower's host that holds the card. Gives its process.
     pub(super) fn hold(&self) -> Result<u32, BenchError> {
-        let leader = self.processes.start("b", &["borrow", "card0@a", "--wait", "10"])?;
+        let leader = self.processes.0.start("b", &["borrow", "card0@a", "--wait", "10"])?;
         let mut client = self.client("a")?;
         until("the card is not borrowed", || {
             Ok((state(&mut client)? == State::Lent).then_some(()))
@@ -198,7 +229,7 @@ impl Hosts {
 
     /// Ends a command without a word.
     pub(super) fn kill(&self, leader: u32) {
-        self.processes.kill(leader);
+        self.processes.0.kill(leader);
     }
 
     /// Has the borrower's host, and a command of it, stand still or go on.
@@ -218,16 +249,11 @@ impl Hosts {
 
     /// Processor time of both hosts and all cards so far, in seconds.
     pub(super) fn processor_time(&self) -> f64 {
-        let leaders: Vec<u32> = lock(&self.processes.children).iter().map(Child::id).collect();
+        let leaders: Vec<u32> =
+            lock(&self.processes.0.children).iter().flatten().map(Child::id).collect();
         let ticks: u64 = leaders.into_iter().map(ticks_of_family).sum();
         // Linux tells programs of hundredths of a second, whatever it counts itself.
         ticks as f64 / 100.0
-    }
-}
-
-impl Drop for Processes {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 
@@ -237,6 +263,9 @@ fn end_at_signals(processes: &Arc<Processes>) -> io::Result<()> {
     let processes = Arc::downgrade(processes);
     let wait = move || {
         if signals.wait(|| true).is_some() {
+            // Whoever touches memory of a card that is ended now gets no further.
+            // SAFETY: the handler calls nothing but `pause`, which a handler may.
+            unsafe { libc::signal(libc::SIGBUS, stand_still as *const () as libc::sighandler_t) };
             if let Some(processes) = processes.upgrade() {
                 processes.end();
             }
@@ -244,6 +273,13 @@ fn end_at_signals(processes: &Arc<Processes>) -> io::Result<()> {
         }
     };
     std::thread::Builder::new().name("farside-signals".into()).spawn(wait).map(drop)
+}
+
+extern "C" fn stand_still(_signal: libc::c_int) {
+    loop {
+        // SAFETY: it has no conditions.
+        unsafe { libc::pause() };
+    }
 }
 
 fn state(client: &mut Client) -> Result<State, BenchError> {
