@@ -70,6 +70,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
             "farside-softcard",
             "farside-live",
             "farside-lend",
+            "farside-link",
             "farside-conformance",
             "farside-sim",
             "farside-workloads",

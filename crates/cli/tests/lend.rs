@@ -437,6 +437,16 @@ fn a_recalled_card_comes_back_by_its_deadline_at_the_latest() {
 }
 
 #[test]
+fn a_host_that_is_up_already_is_told_more_and_stays_where_it_is() {
+    let three = Three::start("10");
+    for lease in ["2", "3"] {
+        let up = three.a.json(&["lend", "up", "--lease", lease]);
+        assert_eq!(up["address"].as_str(), Some(three.address.as_str()));
+    }
+    three.b.run(&["borrow", "card0", "--", "true"]);
+}
+
+#[test]
 fn names_that_nobody_lends_and_hosts_that_do_not_answer_are_said() {
     let three = Three::start("10");
     let why = three.b.refused(&["borrow", "card9", "--", "true"]);
@@ -450,4 +460,26 @@ fn names_that_nobody_lends_and_hosts_that_do_not_answer_are_said() {
     assert!(why.contains("host a"), "{why}");
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     three.a.signal("", Signal::CONT);
+}
+
+/// One sample of everything; no file is left behind.
+#[test]
+fn the_bench_of_leases_measures_what_is_there_and_names_what_is_not() {
+    let folder = Folder::new();
+    let output = Command::new(env!("CARGO_BIN_EXE_farside"))
+        .args(["bench", "lend", "--samples", "1", "--json"])
+        .env("TMPDIR", &folder.0)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the command starts");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let printed: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let rows = printed["rows"].as_array().expect("rows");
+    let (measured, not): (Vec<&Value>, Vec<&Value>) =
+        rows.iter().partition(|row| row["reached"].is_number());
+    assert_eq!((measured.len(), not.len()), (14, 4), "{printed}");
+    assert!(measured.iter().all(|row| row["reached"].as_f64() > Some(0.0)), "{printed}");
+    assert!(not.iter().all(|row| row["kept"].is_null()), "{printed}");
+    let left: Vec<_> = std::fs::read_dir(&folder.0).expect("the folder").flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
 }

@@ -52,9 +52,14 @@ impl CardProcess {
     /// Processor time that its threads, and those of the processes that it has made, have taken, in
     /// clock ticks of the kernel.
     pub(crate) fn ticks(&self) -> u64 {
-        let stat = |pid: u32| PathBuf::from(format!("/proc/{pid}/stat"));
-        family_of(self.child.id()).into_iter().map(|pid| ticks_of(&stat(pid))).sum()
+        ticks_of_family(self.child.id())
     }
+}
+
+/// The same of any process.
+pub(crate) fn ticks_of_family(pid: u32) -> u64 {
+    let stat = |pid: u32| PathBuf::from(format!("/proc/{pid}/stat"));
+    family_of(pid).into_iter().map(|pid| ticks_of(&stat(pid))).sum()
 }
 
 impl Drop for CardProcess {

@@ -7,6 +7,7 @@ mod card_process;
 mod driver;
 mod far;
 mod faults;
+mod lend;
 mod moves;
 mod raw;
 mod stream;
@@ -20,16 +21,16 @@ use serde::Serialize;
 pub(crate) struct Row {
     /// What is measured.
     pub(crate) name: &'static str,
-    /// What Farside reached.
-    pub(crate) reached: f64,
+    /// What Farside reached; nothing if it was not measured.
+    pub(crate) reached: Option<f64>,
     /// What was promised.
     pub(crate) target: Target,
     /// What the number means: `x` a ratio, or a unit.
     pub(crate) unit: &'static str,
-    /// What it was compared with, and both sides in absolute terms.
+    /// What it was compared with, and both sides in absolute terms; or why it was not measured.
     pub(crate) detail: String,
-    /// Whether the promise is kept in this run.
-    pub(crate) kept: bool,
+    /// Whether the promise is kept in this run; nothing if it was not measured.
+    pub(crate) kept: Option<bool>,
 }
 
 /// A promise.
@@ -54,7 +55,12 @@ impl Row {
             Target::AtMost(most) => reached <= most,
             Target::AtLeast(least) => reached >= least,
         };
-        Row { name, reached, target, unit, detail, kept }
+        Row { name, reached: Some(reached), target, unit, detail, kept: Some(kept) }
+    }
+
+    /// A promise that cannot be measured yet, and why.
+    fn unmeasured(name: &'static str, target: Target, unit: &'static str, why: &str) -> Row {
+        Row { name, reached: None, target, unit, detail: why.to_owned(), kept: None }
     }
 
     /// The same row with more to say.
@@ -69,7 +75,33 @@ pub(crate) struct Bench {
     /// Its name on the command line.
     pub(crate) name: &'static str,
     /// Measures.
-    pub(crate) run: fn(Effort) -> Result<Vec<Row>, farside::Error>,
+    pub(crate) run: fn(Effort) -> Result<Vec<Row>, BenchError>,
+}
+
+/// Why something cannot be measured.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BenchError {
+    /// A space or a kernel.
+    #[error(transparent)]
+    Farside(#[from] farside::Error),
+    /// A card.
+    #[error(transparent)]
+    Live(#[from] farside::LiveError),
+    /// What is asked of a card.
+    #[error(transparent)]
+    Card(#[from] farside_live::TransportError),
+    /// A lending daemon, or what it says.
+    #[error(transparent)]
+    Lend(#[from] farside_lend::LendError),
+    /// The graph.
+    #[error(transparent)]
+    Graph(#[from] farside_cli::graph::GraphError),
+    /// The system.
+    #[error("measuring failed: {0}")]
+    Io(#[from] std::io::Error),
+    /// Something that is measured does not do what it is there for.
+    #[error("measuring failed: {0}")]
+    Failed(String),
 }
 
 /// How long to measure.
@@ -80,12 +112,13 @@ pub(crate) struct Effort {
 }
 
 /// All groups.
-pub(crate) const ALL: [Bench; 5] = [
-    Bench { name: "faults", run: faults::run },
-    Bench { name: "moves", run: moves::run },
-    Bench { name: "stream", run: stream::run },
-    Bench { name: "driver", run: driver::run },
-    Bench { name: "far", run: far::run },
+pub(crate) const ALL: [Bench; 6] = [
+    Bench { name: "faults", run: |effort| Ok(faults::run(effort)?) },
+    Bench { name: "moves", run: |effort| Ok(moves::run(effort)?) },
+    Bench { name: "stream", run: |effort| Ok(stream::run(effort)?) },
+    Bench { name: "driver", run: |effort| Ok(driver::run(effort)?) },
+    Bench { name: "far", run: |effort| Ok(far::run(effort)?) },
+    Bench { name: "lend", run: lend::run },
 ];
 
 /// The median; the samples are not empty.

@@ -52,18 +52,31 @@ impl Bench {
         if self.json {
             return print_json(&Json { rows });
         }
-        let kept = rows.iter().filter(|row| row.kept).count();
-        print(&format!("\n{kept} of {} promises kept in this run\n", rows.len()))
+        let measured: Vec<bool> = rows.iter().filter_map(|row| row.kept).collect();
+        let kept = measured.iter().filter(|&&kept| kept).count();
+        let left_out = match rows.len() - measured.len() {
+            0 => String::new(),
+            count => format!("; {count} not measured"),
+        };
+        print(&format!("\n{kept} of {} promises kept in this run{left_out}\n", measured.len()))
     }
 }
 
 /// A promise, what was reached, and what it was compared with.
 fn text(row: &Row) -> String {
-    let mark = if row.kept { "ok    " } else { "MISS  " };
+    let mark = match row.kept {
+        Some(true) => "ok    ",
+        Some(false) => "MISS  ",
+        None => "-     ",
+    };
     let (sign, bound) = match row.target {
         Target::AtMost(bound) => ("≤", bound),
         Target::AtLeast(bound) => ("≥", bound),
     };
-    let reached = format!("{:.3} {} ({sign} {bound}): {}", row.reached, row.unit, row.detail);
+    let reached = match row.reached {
+        Some(reached) => format!("{reached:.3} {} ({sign} {bound})", row.unit),
+        None => format!("NOT MEASURED ({sign} {bound} {})", row.unit),
+    };
+    let reached = format!("{reached}: {}", row.detail);
     paragraph(mark, row.name) + &paragraph("      ", &reached)
 }

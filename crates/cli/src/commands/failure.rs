@@ -36,6 +36,9 @@ pub(crate) enum Failure {
     /// The lending daemon, or what it says.
     #[error(transparent)]
     Lend(#[from] farside_lend::LendError),
+    /// Something that is measured.
+    #[error(transparent)]
+    Bench(#[from] crate::bench::BenchError),
     /// A file of statistics.
     #[error(transparent)]
     Stats(#[from] StatsError),
@@ -170,6 +173,7 @@ impl Failure {
             | Failure::Replay(_)
             | Failure::Serve(_)
             | Failure::Lend(_)
+            | Failure::Bench(_)
             | Failure::Stats(_)
             | Failure::Sweep(_)
             | Failure::Cards(_)

@@ -36,6 +36,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use failure::Failure;
+pub(crate) use service::EndSignals;
 
 /// One virtual address space over host memory and accelerators.
 ///

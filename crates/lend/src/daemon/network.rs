@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use farside_linux::lock::lock;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
+use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 
@@ -27,7 +27,7 @@ pub(super) struct Network(Mutex<Option<Listening>>);
 
 struct Listening {
     address: SocketAddr,
-    tasks: [AbortHandle; 3],
+    tasks: [JoinHandle<()>; 3],
 }
 
 impl Network {
@@ -43,7 +43,7 @@ pub(super) async fn open(daemon: &Arc<Daemon>, listen: &str) -> Result<SocketAdd
     let same =
         lock(&daemon.network.0).as_ref().is_some_and(|now| now.address.to_string() == wanted);
     if same {
-        close(daemon);
+        close(daemon).await;
     }
     let bound = TcpListener::bind(wanted).await;
     let tcp = bound.map_err(|error| {
@@ -58,28 +58,30 @@ pub(super) async fn open(daemon: &Arc<Daemon>, listen: &str) -> Result<SocketAdd
     let serving = serving.serve_with_incoming(ReceiverStream::new(served));
     let lending = Arc::clone(&daemon.lending);
     let tasks = [
-        tokio::spawn(listener::listen(tcp, config, callers, links)).abort_handle(),
+        tokio::spawn(listener::listen(tcp, config, callers, links)),
         tokio::spawn(async move {
             if let Err(error) = serving.await {
                 tracing::error!(%error, "peers are not served any more");
             }
-        })
-        .abort_handle(),
+        }),
         tokio::spawn(async move {
             while let Some(call) = led.recv().await {
                 lending.connect(&call);
             }
-        })
-        .abort_handle(),
+        }),
     ];
-    close(daemon);
+    close(daemon).await;
     *lock(&daemon.network.0) = Some(Listening { address, tasks });
     Ok(address)
 }
 
-fn close(daemon: &Daemon) {
-    if let Some(former) = lock(&daemon.network.0).take() {
-        former.tasks.iter().for_each(AbortHandle::abort);
+/// When this returns the port is free again.
+async fn close(daemon: &Daemon) {
+    let former = lock(&daemon.network.0).take();
+    for task in former.into_iter().flat_map(|former| former.tasks) {
+        task.abort();
+        // That it was ended is no error.
+        let _ = task.await;
     }
 }
 

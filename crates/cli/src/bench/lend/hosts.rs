@@ -1,0 +1,279 @@
+//! Two hosts on this machine, one of which lends a card to the other, and their processes.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use farside::CardPlace;
+use farside_lend::home::{HOME_VARIABLE, Home};
+use farside_lend::proto::borrow_for_event::Event;
+use farside_lend::proto::device::State;
+use farside_lend::proto::{
+    BorrowForRequest, JoinPeersRequest, Lent, StatusRequest, UpReply, UpRequest,
+};
+use farside_lend::{Borrowing, Client};
+use farside_linux::lock::lock;
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::super::card_process::ticks_of_family;
+use super::super::{BenchError, pin, two_cpus};
+use crate::commands::EndSignals;
+
+/// How long a process may take to be there, and a device to be free again.
+pub(super) const LIMIT: Duration = Duration::from_secs(20);
+/// How often it is looked whether it is.
+const LOOK: Duration = Duration::from_millis(2);
+/// Memory of each card.
+pub(super) const CARD_BYTES: u64 = 96 << 20;
+
+/// Processes that end with the measurement, each with all that it starts, and the folder they work in.
+struct Processes {
+    children: Mutex<Vec<Child>>,
+    folder: PathBuf,
+}
+
+fn signal(leader: u32, signal: Signal) {
+    // Nobody is left to be told if it fails.
+    let _ = Pid::from_raw(leader as i32).map(|pid| kill_process_group(pid, signal));
+}
+
+impl Processes {
+    /// Starts this program with these arguments, as the first of a group of its own.
+    fn start(&self, home: &str, args: &[&str]) -> Result<u32, BenchError> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(args).env_remove(farside::CARDS_VARIABLE);
+        command.env(HOME_VARIABLE, self.folder.join(home)).process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn()?;
+        let leader = child.id();
+        lock(&self.children).push(child);
+        Ok(leader)
+    }
+
+    /// Ends one of them.
+    fn kill(&self, leader: u32) {
+        lock(&self.children).retain_mut(|child| {
+            if child.id() == leader {
+                end(child);
+            }
+            child.id() != leader
+        });
+    }
+
+    fn end(&self) {
+        // Whoever lends ends last: it is told that its borrower has gone.
+        for mut child in lock(&self.children).drain(..).rev() {
+            end(&mut child);
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn end(child: &mut Child) {
+    signal(child.id(), Signal::KILL);
+    // It is gone, or is about to be.
+    let _ = child.wait();
+}
+
+/// See the module. Everything ends when this is dropped, or at SIGINT and SIGTERM.
+pub(super) struct Hosts {
+    processes: Arc<Processes>,
+    borrower: u32,
+    server: usize,
+}
+
+impl Hosts {
+    /// The lender, with one card, and the borrower, which has joined it.
+    pub(super) fn start() -> Result<Hosts, BenchError> {
+        let folder = std::env::temp_dir().join(format!("fsl{}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        let processes = Arc::new(Processes { children: Mutex::default(), folder });
+        end_at_signals(&processes)?;
+        let (program, server) = two_cpus();
+        let on_its_own = |cpu, host| {
+            let _pinned = pin(cpu);
+            processes.start(host, &["lend", "daemon"])
+        };
+        on_its_own(server, "a")?;
+        let borrower = on_its_own(program, "b")?;
+        let hosts = Hosts { processes, borrower, server };
+        {
+            let _pinned = pin(server);
+            hosts.serve_card("card0")?;
+        }
+        hosts.join()?;
+        Ok(hosts)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.processes.folder.join(name)
+    }
+
+    /// The processor of the lender's side.
+    pub(super) fn server_cpu(&self) -> usize {
+        self.server
+    }
+
+    /// Where they work.
+    pub(super) fn folder(&self) -> &Path {
+        &self.processes.folder
+    }
+
+    /// Serves a card beside the lender's, on this thread's processor.
+    pub(super) fn serve_card(&self, name: &str) -> Result<CardPlace, BenchError> {
+        let folder = self.path(name);
+        let text = folder.to_str().ok_or_else(|| failed("the temporary folder is no text"))?;
+        let memory = format!("{}KiB", CARD_BYTES >> 10);
+        let args = ["card", "serve", text, "--functions", "1", "--memory", &memory];
+        self.processes.start(name, &args)?;
+        until("the card is not served", || {
+            Ok(farside_softcard::serve::read_status(&folder).ok().map(drop))
+        })?;
+        Ok(CardPlace::Socket(folder))
+    }
+
+    /// The daemon of a host.
+    fn client(&self, host: &str) -> Result<Client, BenchError> {
+        let home = Home::at(&self.path(host));
+        until("a lending daemon does not start", || Ok(Client::find(&home)?))
+    }
+
+    fn up(&self, request: UpRequest) -> Result<UpReply, BenchError> {
+        let mut client = self.client("a")?;
+        Ok(client.call(request, |mut local, request| async move { local.up(request).await })?)
+    }
+
+    /// The lender's leases run so long from now on.
+    pub(super) fn set_lease(&self, lease: Duration) -> Result<(), BenchError> {
+        let duration_ns = lease.as_nanos() as u64;
+        self.up(UpRequest { duration_ns, ..UpRequest::default() }).map(drop)
+    }
+
+    /// The lender lends its card, and the borrower joins it.
+    fn join(&self) -> Result<(), BenchError> {
+        let path = self.path("card0").to_str().unwrap_or_default().to_owned();
+        let up = self.up(UpRequest {
+            listen: "127.0.0.1:0".to_owned(),
+            devices: vec![Lent { name: "card0".to_owned(), path }],
+            name: "a".to_owned(),
+            ..UpRequest::default()
+        })?;
+        let UpReply { address, token, .. } = up;
+        let request = JoinPeersRequest { address, token, name: "b".to_owned() };
+        self.client("b")?
+            .call(request, |mut local, request| async move { local.join_peers(request).await })?;
+        Ok(())
+    }
+
+    /// Borrows the card for somebody of `host`, once it is free. Gives its place; it is given back when
+    /// what is beside it is dropped.
+    pub(super) fn borrow(&self, host: &str) -> Result<(Borrowing, CardPlace), BenchError> {
+        let wait_ns = LIMIT.as_nanos() as u64;
+        let request = BorrowForRequest { devices: vec!["card0@a".to_owned()], wait_ns };
+        let mut borrowing = self.client(host)?.borrow(request)?;
+        let end = Instant::now() + LIMIT;
+        while Instant::now() < end {
+            let event = borrowing.next(LIMIT)?.and_then(|event| event.event);
+            if let Some(Event::Borrowed(borrowed)) = event {
+                let lease = borrowed.leases.first().ok_or_else(|| failed("no lease was given"))?;
+                let place = lease.place.parse().map_err(|error| failed(&format!("{error}")))?;
+                return Ok((borrowing, place));
+            }
+        }
+        Err(failed("the card was not granted in time"))
+    }
+
+    /// A command of the borrower's host that holds the card. Gives its process.
+    pub(super) fn hold(&self) -> Result<u32, BenchError> {
+        let leader = self.processes.start("b", &["borrow", "card0@a", "--wait", "10"])?;
+        let mut client = self.client("a")?;
+        until("the card is not borrowed", || {
+            Ok((state(&mut client)? == State::Lent).then_some(()))
+        })?;
+        Ok(leader)
+    }
+
+    /// Ends a command without a word.
+    pub(super) fn kill(&self, leader: u32) {
+        self.processes.kill(leader);
+    }
+
+    /// Has the borrower's host, and a command of it, stand still or go on.
+    pub(super) fn signal_borrower(&self, command: u32, what: Signal) {
+        signal(self.borrower, what);
+        signal(command, what);
+    }
+
+    /// Waits until the card can be borrowed; gives the time since `begun`.
+    pub(super) fn await_free(&self, begun: Instant) -> Result<Duration, BenchError> {
+        let mut client = self.client("a")?;
+        until("the card is not free again", || {
+            let is_free = state(&mut client)? == State::Free;
+            Ok(is_free.then(|| begun.elapsed()))
+        })
+    }
+
+    /// Processor time of both hosts and all cards so far, in seconds.
+    pub(super) fn processor_time(&self) -> f64 {
+        let leaders: Vec<u32> = lock(&self.processes.children).iter().map(Child::id).collect();
+        let ticks: u64 = leaders.into_iter().map(ticks_of_family).sum();
+        // Linux tells programs of hundredths of a second, whatever it counts itself.
+        ticks as f64 / 100.0
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Ends everything, and this program, at the signals that people send.
+fn end_at_signals(processes: &Arc<Processes>) -> io::Result<()> {
+    let signals = EndSignals::block();
+    let processes = Arc::downgrade(processes);
+    let wait = move || {
+        if signals.wait(|| true).is_some() {
+            if let Some(processes) = processes.upgrade() {
+                processes.end();
+            }
+            std::process::exit(130);
+        }
+    };
+    std::thread::Builder::new().name("farside-signals".into()).spawn(wait).map(drop)
+}
+
+fn state(client: &mut Client) -> Result<State, BenchError> {
+    let request = StatusRequest {};
+    let status =
+        client.call(request, |mut local, request| async move { local.status(request).await })?;
+    let state = status.devices.first().map(farside_lend::proto::Device::state);
+    match state {
+        Some(State::Quarantined) => Err(failed("the card did not reset and is quarantined")),
+        state => Ok(state.unwrap_or_default()),
+    }
+}
+
+/// Looks until there is something.
+fn until<T>(
+    what: &str,
+    mut look: impl FnMut() -> Result<Option<T>, BenchError>,
+) -> Result<T, BenchError> {
+    let end = Instant::now() + LIMIT;
+    loop {
+        if let Some(found) = look()? {
+            return Ok(found);
+        }
+        if Instant::now() >= end {
+            return Err(failed(what));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+pub(super) fn failed(what: &str) -> BenchError {
+    BenchError::Failed(what.to_owned())
+}
