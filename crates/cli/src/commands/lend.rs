@@ -15,6 +15,7 @@ use super::Failure;
 use super::cards;
 use super::output::{print, print_json};
 use super::service::notify_ready;
+use super::text::paragraph;
 
 /// Lend cards of this machine to others
 ///
@@ -34,6 +35,7 @@ enum LendCommand {
     Down(Down),
     Invite(Invite),
     Release(Release),
+    /// Keep this host's leases, in the foreground, until SIGTERM: what systemd starts
     Daemon,
     /// The lender's end of a lease, which the daemon starts
     #[command(hide = true)]
@@ -196,7 +198,12 @@ impl Up {
         } else {
             names.join(", ")
         };
-        print(&format!("{} lends {names}\n{}", up.address, join_command(&up.address, &up.token)))
+        let told = paragraph("", &format!("{} lends {names}", up.address));
+        if up.token.is_empty() {
+            // It belongs to the group of another host, which invites.
+            return print(&told);
+        }
+        print(&(told + &join_command(&up.address, &up.token)))
     }
 }
 
