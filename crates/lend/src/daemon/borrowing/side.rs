@@ -256,15 +256,14 @@ impl Side {
         let mut found =
             tokio::net::lookup_host(&address).await.map_err(|e| nowhere(e.to_string()))?;
         let found = found.next().ok_or_else(|| nowhere("no address".to_owned()))?;
+        let over = |id: &LeaseId| {
+            Status::unavailable(format!("host {}: {id} was over at once", self.host))
+        };
         let mut held = Vec::new();
         for id in leases {
-            let mut core = lock(&self.core);
-            let until = core.borrower.usable_until(id);
+            let until = lock(&self.core).borrower.usable_until(id);
             let (Some(until), Some(lease)) = (until, asked.granted.get(id)) else {
-                return Err(Status::unavailable(format!(
-                    "host {}: {id} was over at once",
-                    self.host
-                )));
+                return Err(over(id));
             };
             let taking = Taking {
                 home: &daemon.home,
@@ -276,6 +275,12 @@ impl Side {
                 events: &asked.events,
             };
             let lease = Arc::new(HeldLease::take(&taking, id.clone(), lease)?);
+            let mut core = lock(&self.core);
+            if core.borrower.usable_until(id).is_none() {
+                drop(core);
+                lease.end(None);
+                return Err(over(id));
+            }
             core.leases.insert(id.clone(), Arc::clone(&lease));
             held.push(lease);
         }

@@ -1,0 +1,62 @@
+//! Cutting a lease off its device: the lender's end is killed, then the device made clean.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use farside_lease::lender::{Event, FenceId, FenceOutcome};
+use farside_lease::{DeviceName, Epoch, Ledger, Text};
+use farside_linux::lock::lock;
+use tokio::task::spawn_blocking;
+
+use super::super::device::Device;
+use super::{End, Lending};
+use crate::end::EndProcess;
+
+/// How long the process of a lender's end may take to die.
+pub(super) const KILL_LIMIT: Duration = Duration::from_secs(3);
+
+impl Lending {
+    pub(super) fn fence(self: &Arc<Self>, fence: FenceId, device: DeviceName, epoch: Epoch) {
+        let (end, kind) = {
+            let mut core = lock(&self.core);
+            let end = core.ends.remove(&device);
+            (end, core.devices.get(&device).map(|known| known.device.clone()))
+        };
+        let lending = Arc::clone(self);
+        let folder = self.folder.clone();
+        tokio::spawn(async move {
+            let cleaned = spawn_blocking(move || clean(end.as_ref(), kind.as_ref(), &folder)).await;
+            let outcome = match cleaned.unwrap_or_else(|error| Err(error.to_string())) {
+                Ok(()) => FenceOutcome::Clean { generation: epoch.0 },
+                Err(why) => FenceOutcome::DoesNotReset { why: Text::from(why) },
+            };
+            lending.tell(Event::Fenced { fence, device, outcome });
+        });
+    }
+}
+
+/// Kills ends of leases that have ended, which a daemon that was killed has left.
+pub(super) fn kill_strays(folder: &Path, ledger: &Ledger) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let epochs = entries.filter_map(|entry| EndProcess::epoch_of(&entry.file_name()));
+    for epoch in epochs.filter(|&epoch| !ledger.leases().any(|(_, kept)| kept.epoch.0 == epoch)) {
+        if let Some(end) = EndProcess::find(folder, epoch) {
+            tracing::warn!(epoch, "the end of a former lease is killed");
+            end.kill(KILL_LIMIT);
+        }
+        EndProcess::forget(folder, epoch);
+    }
+}
+
+/// Makes sure that nothing of a lease reaches its device, and that nothing of it is left there.
+fn clean(end: Option<&End>, device: Option<&Device>, folder: &Path) -> Result<(), String> {
+    if let Some(end) = end {
+        if !end.process.kill(KILL_LIMIT) {
+            return Err(format!("the process {} of its lease does not end", end.process.pid()));
+        }
+        EndProcess::forget(folder, end.lease.epoch.0);
+    }
+    let device = device.ok_or("it is not there")?;
+    device.clean(end.map(|end| end.process.pid()))
+}

@@ -1,0 +1,150 @@
+//! Granting: a lender's end is started for each lease, then the borrower is told.
+
+use std::time::Duration;
+
+use farside_lease::lender::{Event, Lease};
+use farside_lease::{BorrowerId, RequestId};
+use farside_linux::lock::lock;
+
+use super::fence::KILL_LIMIT;
+use super::words::{link_of, told};
+use super::{Asking, End, Lending};
+use crate::LendError;
+use crate::end::{Begin, EndProcess};
+use crate::{pki, proto};
+
+impl Lending {
+    pub(super) fn granted(
+        &self,
+        borrower: &BorrowerId,
+        request: RequestId,
+        leases: &[Lease],
+        duration: Duration,
+    ) {
+        let asking = lock(&self.core).asking.remove(&(borrower.host.clone(), request));
+        if self.granted_again(request, leases, duration, asking.as_ref()) {
+            return;
+        }
+        let started = asking.and_then(|asking| {
+            let begun = self.begin(borrower, leases, &asking);
+            let begun = begun.inspect_err(|error| tracing::error!(%error, "no end of a lease"));
+            Some((begun.ok()?, asking))
+        });
+        let Some((ends, asking)) = started else {
+            // Nobody is told of it, so nobody has it.
+            let leases = leases.iter().map(|lease| lease.id.clone()).collect();
+            return self.tell(Event::Return { host: borrower.host.clone(), leases });
+        };
+        let mut granted =
+            proto::Granted { leases: Vec::new(), duration_ns: duration.as_nanos() as u64 };
+        let mut core = lock(&self.core);
+        for (lease, (process, certificate)) in leases.iter().zip(ends) {
+            tracing::info!(lease = %lease.id, %borrower, pid = process.pid(), "a device is lent");
+            granted.leases.push(proto::Lease {
+                device: lease.id.device.to_string(),
+                epoch: lease.id.epoch.0,
+                link: link_of(lease.id.epoch),
+                end: certificate.clone(),
+            });
+            let events = Some((request, asking.events.clone()));
+            let certificate = Some(certificate);
+            let end = End { lease: lease.id.clone(), process, certificate, events };
+            core.ends.insert(lease.id.device.clone(), end);
+        }
+        let event = proto::borrow_event::Event::Granted(granted);
+        // Whoever does not take it does not renew it.
+        let _ = asking.events.try_send(Ok(told(request, event)));
+    }
+
+    /// Tells a grant once more whose ends have begun already: the first answer may be lost. Says whether
+    /// it is such a one.
+    fn granted_again(
+        &self,
+        request: RequestId,
+        leases: &[Lease],
+        duration: Duration,
+        asking: Option<&Asking>,
+    ) -> bool {
+        let mut core = lock(&self.core);
+        let mut told_again = Vec::new();
+        for lease in leases {
+            let end = core.ends.get_mut(&lease.id.device).filter(|end| end.lease == lease.id);
+            let Some(end) = end else { return false };
+            if let Some(asking) = asking {
+                end.events = Some((request, asking.events.clone()));
+            }
+            told_again.push(proto::Lease {
+                device: lease.id.device.to_string(),
+                epoch: lease.id.epoch.0,
+                link: link_of(lease.id.epoch),
+                end: end.certificate.clone().unwrap_or_default(),
+            });
+        }
+        if let Some(asking) = asking {
+            let duration_ns = duration.as_nanos() as u64;
+            let granted = proto::Granted { leases: told_again, duration_ns };
+            let event = proto::borrow_event::Event::Granted(granted);
+            let _ = asking.events.try_send(Ok(told(request, event)));
+        }
+        true
+    }
+
+    /// Starts the ends of leases: all or none. Gives each with the certificate that it shows.
+    fn begin(
+        &self,
+        borrower: &BorrowerId,
+        leases: &[Lease],
+        asking: &Asking,
+    ) -> Result<Vec<(EndProcess, Vec<u8>)>, LendError> {
+        let mut ends = Vec::new();
+        for lease in leases {
+            match self.begin_one(borrower, lease, asking) {
+                Ok(end) => ends.push(end),
+                Err(error) => {
+                    ends.iter().for_each(|(end, _)| {
+                        end.kill(KILL_LIMIT);
+                    });
+                    return Err(error);
+                }
+            }
+        }
+        Ok(ends)
+    }
+
+    fn begin_one(
+        &self,
+        borrower: &BorrowerId,
+        lease: &Lease,
+        asking: &Asking,
+    ) -> Result<(EndProcess, Vec<u8>), LendError> {
+        let own = pki::link_credentials()?;
+        let path = lock(&self.core).devices.get(&lease.id.device).map(|known| known.path.clone());
+        let path = path.ok_or_else(|| LendError::Refused("the device is gone".to_owned()))?;
+        let begin = Begin {
+            name: format!("{}, lent to {borrower}", lease.id),
+            path,
+            certificate: own.certificate.clone(),
+            key: own.key,
+            peer: asking.certificate.clone(),
+            until: lease.end.0,
+        };
+        let started = EndProcess::start(&self.folder, lease.id.epoch.0, begin);
+        let process = started.map_err(LendError::system("starting the lender's end of a lease"))?;
+        Ok((process, own.certificate))
+    }
+    /// Takes the end of a lease over that a former daemon has started.
+    pub(super) fn keep(&self, lease: Lease) {
+        match EndProcess::find(&self.folder, lease.id.epoch.0) {
+            Some(process) => {
+                tracing::info!(lease = %lease.id, borrower = %lease.borrower, "a lease goes on");
+                let device = lease.id.device.clone();
+                let end = End { lease: lease.id, process, certificate: None, events: None };
+                lock(&self.core).ends.insert(device, end);
+            }
+            None => {
+                tracing::warn!(lease = %lease.id, "the lender's end of a lease is gone, so that it ends");
+                self.tell(Event::HungUp { lease: lease.id });
+            }
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The lender's side: carries out what the leases' state machine decides about this host's devices.
+//!
+//! One task takes its actions in their order (`actions`): `grants` starts the lender's ends, `fence` cuts
+//! them off. What may wait, writing the ledger and making a device clean, is done beside it and answered by
+//! events. Here is what the services ask for.
+
+mod actions;
+mod fence;
+mod grants;
+mod words;
+
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use farside_lease::lender::{Event, Renewal, Status as DeviceStatus};
+use farside_lease::{
+    BootTime, BorrowerId, DeviceName, DeviceSet, HostName, LeaseId, Lender, Limits, RequestId,
+    Text, UserName,
+};
+use farside_linux::lock::lock;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tonic::Status;
+
+use super::device::Device;
+use super::ledger_file::{LedgerFile, boot_id};
+use super::listener::LinkCall;
+use crate::LendError;
+use crate::end::EndProcess;
+use crate::home::{Home, Settings};
+use crate::proto::{self, BorrowEvent, BorrowRequest, RenewReply, RenewRequest, ReturnRequest};
+
+use words::{described_renewal, device_name, epoch_of, host_name, lease_ids};
+
+/// Events that a borrower has not taken, at most: more are left out.
+const EVENTS_MAX: usize = 16;
+/// How often devices are looked for that were not there.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// See the module.
+pub(super) struct Lending {
+    core: Mutex<Core>,
+    /// Something was decided, or time has to be looked at anew.
+    wake: Notify,
+    /// Where the ends' sockets are.
+    folder: PathBuf,
+    ledger: LedgerFile,
+    /// Of a lease, in nanoseconds; 0 is the default.
+    duration_ns: AtomicU64,
+}
+
+type Events = mpsc::Sender<Result<BorrowEvent, Status>>;
+
+struct Core {
+    lender: Lender,
+    devices: HashMap<DeviceName, Known>,
+    /// Requests that are not answered.
+    asking: HashMap<(HostName, RequestId), Asking>,
+    renewing: HashMap<(HostName, RequestId), oneshot::Sender<Vec<Renewal>>>,
+    /// The lender's ends, by their devices.
+    ends: HashMap<DeviceName, End>,
+}
+
+/// A device that is lent.
+struct Known {
+    path: PathBuf,
+    device: Device,
+    description: String,
+}
+
+/// Somebody who waits for devices.
+struct Asking {
+    events: Events,
+    /// The certificate of the borrower's end.
+    certificate: Vec<u8>,
+}
+
+/// The lender's end of a lease.
+struct End {
+    lease: LeaseId,
+    process: EndProcess,
+    /// What it shows; not known of one that a former daemon has started.
+    certificate: Option<Vec<u8>>,
+    /// Whoever borrowed, if this daemon was the one that was asked.
+    events: Option<(RequestId, Events)>,
+}
+
+fn now() -> BootTime {
+    BootTime(farside_live::lease::BootTime::now().0)
+}
+
+impl Lending {
+    /// Goes on where the ledger left off.
+    pub(super) fn start(home: &Home, settings: &Settings) -> Result<Arc<Lending>, LendError> {
+        let boot = boot_id()?;
+        let ledger = LedgerFile::at(home.ledger());
+        let restored = ledger.read(boot)?;
+        fence::kill_strays(&home.run(), &restored);
+        let lender = Lender::new(Limits::default(), restored, boot, now());
+        let core = Core {
+            lender,
+            devices: HashMap::new(),
+            asking: HashMap::new(),
+            renewing: HashMap::new(),
+            ends: HashMap::new(),
+        };
+        let lending = Arc::new(Lending {
+            core: Mutex::new(core),
+            wake: Notify::new(),
+            folder: home.run(),
+            ledger,
+            duration_ns: AtomicU64::new(settings.lease_ns),
+        });
+        let missing: Vec<_> = settings.devices.clone();
+        tokio::spawn(Arc::clone(&lending).run());
+        tokio::spawn(Arc::clone(&lending).find_devices(missing));
+        Ok(lending)
+    }
+
+    /// Lends the devices of the settings as soon as they are there.
+    async fn find_devices(self: Arc<Self>, mut missing: Vec<crate::home::Lent>) {
+        let mut told = false;
+        while !missing.is_empty() {
+            missing.retain(|lent| match self.lend(&lent.name, &lent.path) {
+                Ok(()) => false,
+                Err(why) => {
+                    if !told {
+                        tracing::warn!(
+                            device = lent.name,
+                            why = why.message(),
+                            "a device is not there yet"
+                        );
+                    }
+                    true
+                }
+            });
+            told = true;
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Tells the state machine; what follows is carried out by the task.
+    fn tell(&self, event: Event) {
+        lock(&self.core).lender.handle(now(), event);
+        self.wake.notify_one();
+    }
+
+    /// Lends a device from now on.
+    pub(super) fn lend(&self, name: &str, path: &Path) -> Result<(), Status> {
+        let name = device_name(name)?;
+        let device = Device::at(path).map_err(Status::invalid_argument)?;
+        let description = device.description();
+        {
+            let mut core = lock(&self.core);
+            if let Some(known) = core.devices.get(&name).filter(|known| known.path != path) {
+                let why = format!(
+                    "{name} is lent already: {}; choose another name",
+                    known.path.display()
+                );
+                return Err(Status::already_exists(why));
+            }
+            let known = Known { path: path.to_owned(), device, description };
+            core.devices.insert(name.clone(), known);
+        }
+        self.tell(Event::DeviceAdded { device: name });
+        Ok(())
+    }
+
+    /// How long leases run from now on.
+    pub(super) fn set_duration(&self, duration: Duration) -> Result<(), Status> {
+        let limits = lock(&self.core).lender.limits().clone();
+        if duration < limits.duration_min || duration > limits.duration_max {
+            let [least, most] = [limits.duration_min, limits.duration_max].map(|d| d.as_secs());
+            let why = format!("a lease runs {least} to {most} seconds, not {}", duration.as_secs());
+            return Err(Status::invalid_argument(why));
+        }
+        self.duration_ns.store(duration.as_nanos() as u64, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// What is lent, and to whom.
+    pub(super) fn devices(&self) -> Vec<proto::Device> {
+        let core = lock(&self.core);
+        core.lender.devices().map(|view| core.described(&view)).collect()
+    }
+
+    /// Borrows for a host. What comes of it goes to the receiver; dropping it gives up the place in the
+    /// queue.
+    pub(super) fn borrow(
+        self: &Arc<Self>,
+        host: &str,
+        request: BorrowRequest,
+    ) -> Result<mpsc::Receiver<Result<BorrowEvent, Status>>, Status> {
+        let host = host_name(host)?;
+        let names = request.devices.iter().map(|name| device_name(name));
+        let names: Vec<DeviceName> = names.collect::<Result<_, _>>()?;
+        let devices =
+            DeviceSet::new(names).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let borrower = BorrowerId { host: host.clone(), user: UserName::new(&request.user).ok() };
+        let (events, receiver) = mpsc::channel(EVENTS_MAX);
+        let number = RequestId(request.request);
+        let asking = Asking { events: events.clone(), certificate: request.end };
+        // The same request by another connection: the last one is answered.
+        lock(&self.core).asking.insert((host.clone(), number), asking);
+        let lending = Arc::clone(self);
+        tokio::spawn(async move {
+            events.closed().await;
+            let key = (host.clone(), number);
+            {
+                // It may have been asked for again, by another connection.
+                let mut core = lock(&lending.core);
+                let gone = |asking: &Asking| asking.events.same_channel(&events);
+                if !core.asking.get(&key).is_some_and(gone) {
+                    return;
+                }
+                core.asking.remove(&key);
+            }
+            lending.tell(Event::Withdraw { host, request: number });
+        });
+        let duration = self.duration_ns.load(Ordering::SeqCst);
+        self.tell(Event::Borrow {
+            request: number,
+            borrower,
+            devices,
+            duration: (duration != 0).then(|| Duration::from_nanos(duration)),
+            wait: Duration::from_nanos(request.wait_ns),
+        });
+        Ok(receiver)
+    }
+
+    /// Keeps leases of a host.
+    pub(super) async fn renew(
+        &self,
+        host: &str,
+        request: &RenewRequest,
+    ) -> Result<RenewReply, Status> {
+        let host = host_name(host)?;
+        let number = RequestId(request.request);
+        let leases = lease_ids(&request.leases)?;
+        let (answer, answered) = oneshot::channel();
+        lock(&self.core).renewing.insert((host.clone(), number), answer);
+        self.tell(Event::Renew { request: number, host, leases });
+        let renewals = answered.await.map_err(|_| Status::aborted("it was asked for twice"))?;
+        let renewals = renewals.into_iter().map(described_renewal).collect();
+        Ok(RenewReply { request: request.request, renewals })
+    }
+
+    /// Takes leases of a host back.
+    pub(super) fn give_back(&self, host: &str, request: &ReturnRequest) -> Result<(), Status> {
+        let host = host_name(host)?;
+        let leases = lease_ids(&request.leases)?;
+        self.tell(Event::Return { host, leases });
+        Ok(())
+    }
+
+    /// Asks for a device back.
+    pub(super) fn recall(&self, device: &str, within: Duration) -> Result<(), Status> {
+        let device = device_name(device)?;
+        if lock(&self.core).lender.lease(&device).is_none() {
+            return Err(Status::not_found(format!(
+                "nobody has {device}; `farside who` lists who has what"
+            )));
+        }
+        self.tell(Event::Recall { device, within, by: Text::from("a user of its host") });
+        Ok(())
+    }
+
+    /// Lends a quarantined device again.
+    pub(super) fn release(&self, device: &str) -> Result<(), Status> {
+        let device = device_name(device)?;
+        let quarantined = {
+            let core = lock(&self.core);
+            let mut devices = core.lender.devices();
+            devices.any(|view| {
+                *view.name == device && matches!(view.status, DeviceStatus::Quarantined(_))
+            })
+        };
+        if !quarantined {
+            return Err(Status::failed_precondition(format!("{device} is not quarantined")));
+        }
+        self.tell(Event::Release { device, by: Text::from("a user of its host") });
+        Ok(())
+    }
+
+    /// Leads a connection to the end of its lease.
+    pub(super) fn connect(&self, call: &LinkCall) {
+        let core = lock(&self.core);
+        let epoch = epoch_of(&call.name);
+        let end = core.ends.values().find(|end| Some(end.lease.epoch) == epoch);
+        // An end may be there for a moment longer than its lease.
+        let Some(end) = end.filter(|end| core.lender.is_current(&end.lease)) else {
+            return tracing::warn!(link = call.name, "a connection is refused: its lease is over");
+        };
+        if let Err(error) = end.process.connect(call.stream.as_fd()) {
+            tracing::warn!(link = call.name, %error, "a connection cannot be handed over");
+        }
+    }
+}

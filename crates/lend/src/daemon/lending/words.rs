@@ -1,0 +1,85 @@
+//! The leases' own words in those of the protocol, and back.
+
+use farside_lease::lender::{DeviceView, Renewal, Status as DeviceStatus};
+use farside_lease::{DeviceName, Epoch, HostName, LeaseId, RequestId};
+use tonic::Status;
+
+use super::{Core, now};
+use crate::proto::{self, BorrowEvent};
+
+/// The name by which connections are led to the end of a lease.
+pub(super) fn link_of(epoch: Epoch) -> String {
+    format!("lease-{epoch}.farside")
+}
+
+pub(super) fn epoch_of(link: &str) -> Option<Epoch> {
+    link.strip_prefix("lease-")?.strip_suffix(".farside")?.parse().ok().map(Epoch)
+}
+
+impl Core {
+    pub(super) fn described(&self, view: &DeviceView<'_>) -> proto::Device {
+        use proto::device::State;
+        let known = self.devices.get(view.name);
+        let mut device = proto::Device {
+            name: view.name.to_string(),
+            description: known.map(|known| known.description.clone()).unwrap_or_default(),
+            waiting: u32::try_from(view.waiting).unwrap_or(u32::MAX),
+            ..proto::Device::default()
+        };
+        let state = match &view.status {
+            DeviceStatus::Free => State::Free,
+            DeviceStatus::Granting => State::Lent,
+            DeviceStatus::Lent(lease) => {
+                device.holder = lease.borrower.to_string();
+                device.epoch = lease.id.epoch.0;
+                device.left_ns = now().until(lease.end).as_nanos() as u64;
+                State::Lent
+            }
+            DeviceStatus::Cleaning => State::Cleaning,
+            DeviceStatus::Quarantined(why) => {
+                device.why = why.to_string();
+                State::Quarantined
+            }
+        };
+        device.set_state(state);
+        device
+    }
+}
+
+pub(super) fn told(request: RequestId, event: proto::borrow_event::Event) -> BorrowEvent {
+    BorrowEvent { request: request.0, event: Some(event) }
+}
+
+pub(super) fn described_renewal(renewal: Renewal) -> proto::Renewal {
+    use proto::renewal::Result as Renewed;
+    let result = match renewal.result {
+        Ok(duration) => Renewed::DurationNs(duration.as_nanos() as u64),
+        Err(why) => Renewed::Refused(proto::Refused { why: why.to_string() }),
+    };
+    proto::Renewal {
+        device: renewal.lease.device.to_string(),
+        epoch: renewal.lease.epoch.0,
+        result: Some(result),
+        // At least something: 0 says that it is not wanted back.
+        recalled_within_ns: renewal.recalled_within.map_or(0, |d| (d.as_nanos() as u64).max(1)),
+    }
+}
+
+fn invalid(error: impl std::fmt::Display) -> Status {
+    Status::invalid_argument(error.to_string())
+}
+
+pub(super) fn device_name(name: &str) -> Result<DeviceName, Status> {
+    DeviceName::new(name).map_err(invalid)
+}
+
+pub(super) fn host_name(name: &str) -> Result<HostName, Status> {
+    HostName::new(name).map_err(invalid)
+}
+
+pub(super) fn lease_ids(leases: &[proto::LeaseId]) -> Result<Vec<LeaseId>, Status> {
+    let id = |lease: &proto::LeaseId| {
+        Ok(LeaseId { device: device_name(&lease.device)?, epoch: Epoch(lease.epoch) })
+    };
+    leases.iter().map(id).collect()
+}
