@@ -184,7 +184,7 @@ impl FarEnd {
             }
             self.tell()?;
             self.send_data()?;
-            self.outbox.flush(self.stream.as_mut())?;
+            self.outbox.flush(&mut self.stream)?;
             if self.may_sleep() {
                 self.sleep()?;
             }

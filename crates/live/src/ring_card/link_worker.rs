@@ -145,7 +145,7 @@ impl Worker {
             self.take_asks();
             self.take_work();
             self.send();
-            self.outbox.flush(self.stream.as_mut())?;
+            self.outbox.flush(&mut self.stream)?;
             if self.may_sleep() {
                 self.sleep()?;
             }
