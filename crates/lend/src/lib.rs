@@ -9,6 +9,8 @@ pub mod daemon;
 pub mod end;
 pub mod ends;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod home;
 pub mod pki;
 pub mod words;

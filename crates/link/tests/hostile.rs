@@ -6,41 +6,10 @@
 #[path = "common/hostile.rs"]
 mod hostile;
 
-use std::time::{Duration, Instant};
+#[path = "common/rounds.rs"]
+mod rounds;
 
-/// A small generator, so that the same seed gives the same input everywhere (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn bytes(&mut self, most: u64) -> Vec<u8> {
-        let count = self.next() % most;
-        (0..count).map(|_| self.next() as u8).collect()
-    }
-}
-
-fn rounds(name: &str, least: u64, input: fn(&mut Random) -> Vec<u8>, run: fn(&[u8]) -> usize) {
-    let seconds = std::env::var("FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
-    let end = Instant::now() + Duration::from_secs(seconds.unwrap_or(0));
-    let (mut seed, mut good) = (0, 0);
-    while seed < least || Instant::now() < end {
-        let input = input(&mut Random(seed));
-        match std::panic::catch_unwind(|| run(&input)) {
-            Ok(count) => good += count,
-            Err(_) => panic!("{name}: seed {seed} broke it with {input:02x?}"),
-        }
-        seed += 1;
-    }
-    let wanted = least as usize;
-    assert!(good > wanted, "{name}: the inputs go deep, but only {good} frames were good");
-}
+use rounds::{Random, rounds};
 
 #[test]
 fn a_hostile_peer_of_an_end_gets_nowhere() {

@@ -4,6 +4,8 @@
 //! `lending` is the lender's side, `borrowing` the borrower's; `peers` and `local` are what others say to
 //! it. Nothing here decides who gets a device: `farside-lease` does.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod attacked;
 mod borrowing;
 mod device;
 mod dial;
@@ -55,6 +57,25 @@ struct State {
 }
 
 impl Daemon {
+    /// One that listens to nobody yet; what it lends is found by tasks of the runtime that this is in.
+    fn new(home: &Home) -> Result<Arc<Daemon>, LendError> {
+        let settings = home.settings()?;
+        let identity = match home.identity()? {
+            Some(identity) => identity,
+            None => home.found(&users::host_name())?,
+        };
+        let host = identity.host().unwrap_or_default();
+        let lending = Lending::start(home, &settings)?;
+        let invitations = Invitations::default();
+        Ok(Arc::new(Daemon {
+            home: home.clone(),
+            state: Mutex::new(State { settings, identity, host, invitations }),
+            lending,
+            borrowing: Borrowing::default(),
+            network: Network::default(),
+        }))
+    }
+
     fn host(&self) -> String {
         lock(&self.state).host.clone()
     }
@@ -100,26 +121,9 @@ fn only(home: &Home) -> Result<File, LendError> {
 }
 
 async fn serve(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
-    let settings = home.settings()?;
-    let identity = match home.identity()? {
-        Some(identity) => identity,
-        None => home.found(&users::host_name())?,
-    };
-    let host = identity.host().unwrap_or_default();
-    let lending = Lending::start(home, &settings)?;
-    let daemon = Arc::new(Daemon {
-        home: home.clone(),
-        state: Mutex::new(State {
-            settings: settings.clone(),
-            identity,
-            host,
-            invitations: Invitations::default(),
-        }),
-        lending,
-        borrowing: Borrowing::default(),
-        network: Network::default(),
-    });
-    network::open(&daemon, &settings.listen).await?;
+    let daemon = Daemon::new(home)?;
+    let listen = lock(&daemon.state).settings.listen.clone();
+    network::open(&daemon, &listen).await?;
     let local = local_listener(home)?;
     let service = LocalServer::new(local::LocalService(Arc::clone(&daemon)));
     let incoming = UnixListenerStream::new(local);
