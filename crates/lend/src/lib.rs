@@ -13,6 +13,7 @@ mod error;
 pub mod fuzzing;
 pub mod home;
 pub mod pki;
+pub mod steps;
 pub mod words;
 
 pub use client::{Borrowing, Client};

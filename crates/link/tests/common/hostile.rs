@@ -269,7 +269,8 @@ impl Attack<'_> {
                 }
                 Event::Ended(_) => {
                     self.ended = true;
-                    (self.asked.clear(), self.open.clear());
+                    self.asked.clear();
+                    self.open.clear();
                 }
             }
         }

@@ -19,6 +19,7 @@ use crate::end::{NearBegin, NearEnd};
 use crate::home::Home;
 use crate::proto::borrow_for_event::Event as Told;
 use crate::proto::{self, Held};
+use crate::steps::{Step, at};
 
 /// See the module.
 pub(super) struct HeldLease {
@@ -72,6 +73,7 @@ impl HeldLease {
         let made = make_folder(&begin, &ticket, taking.user, taking.until);
         let (term, end) = made
             .map_err(|error| Status::internal(LendError::file(&begin.folder, error).to_string()))?;
+        at(Step::NearEndStarted);
         let (user, events) = (taking.user.clone(), taking.events.clone());
         let end = Mutex::new(Some(end));
         Ok(HeldLease { lender, id, user, folder: begin.folder, term, end, events })

@@ -12,6 +12,7 @@ use tokio::task::spawn_blocking;
 use super::super::device::Device;
 use super::{End, Lending};
 use crate::end::EndProcess;
+use crate::steps::{Step, at};
 
 /// How long the process of a lender's end may take to die.
 pub(super) const KILL_LIMIT: Duration = Duration::from_secs(3);
@@ -51,12 +52,16 @@ pub(super) fn kill_strays(folder: &Path, ledger: &Ledger) {
 
 /// Makes sure that nothing of a lease reaches its device, and that nothing of it is left there.
 fn clean(end: Option<&End>, device: Option<&Device>, folder: &Path) -> Result<(), String> {
+    at(Step::Fencing);
     if let Some(end) = end {
         if !end.process.kill(KILL_LIMIT) {
             return Err(format!("the process {} of its lease does not end", end.process.pid()));
         }
         EndProcess::forget(folder, end.lease.epoch.0);
     }
+    at(Step::LinkCut);
     let device = device.ok_or("it is not there")?;
-    device.clean(end.map(|end| end.process.pid()))
+    device.clean(end.map(|end| end.process.pid()))?;
+    at(Step::DeviceClean);
+    Ok(())
 }

@@ -11,6 +11,7 @@ use super::words::{link_of, told};
 use super::{Asking, End, Lending};
 use crate::LendError;
 use crate::end::{Begin, EndProcess};
+use crate::steps::{Step, at};
 use crate::{pki, proto};
 
 impl Lending {
@@ -35,6 +36,7 @@ impl Lending {
             let leases = leases.iter().map(|lease| lease.id.clone()).collect();
             return self.tell(Event::Return { host: borrower.host.clone(), leases });
         };
+        at(Step::EndStarted);
         let mut granted =
             proto::Granted { leases: Vec::new(), duration_ns: duration.as_nanos() as u64 };
         let mut core = lock(&self.core);
@@ -54,6 +56,8 @@ impl Lending {
         let event = proto::borrow_event::Event::Granted(granted);
         // Whoever does not take it does not renew it.
         let _ = asking.events.try_send(Ok(told(request, event)));
+        drop(core);
+        at(Step::GrantSent);
     }
 
     /// Tells a grant once more whose ends have begun already: the first answer may be lost. Says whether

@@ -32,6 +32,7 @@ use crate::LendError;
 use crate::end::EndProcess;
 use crate::home::{Home, Settings};
 use crate::proto::{self, BorrowEvent, BorrowRequest, RenewReply, RenewRequest, ReturnRequest};
+use crate::steps::{Step, at};
 
 use words::{described_renewal, device_name, epoch_of, host_name, lease_ids};
 
@@ -205,6 +206,7 @@ impl Lending {
         let asking = Asking { events: events.clone(), certificate: request.end };
         // The same request by another connection: the last one is answered.
         lock(&self.core).asking.insert((host.clone(), number), asking);
+        at(Step::Asked);
         let lending = Arc::clone(self);
         tokio::spawn(async move {
             events.closed().await;
@@ -237,6 +239,7 @@ impl Lending {
         host: &str,
         request: &RenewRequest,
     ) -> Result<RenewReply, Status> {
+        at(Step::RenewalHeard);
         let host = host_name(host)?;
         let number = RequestId(request.request);
         let leases = lease_ids(&request.leases)?;
@@ -252,6 +255,7 @@ impl Lending {
     pub(super) fn give_back(&self, host: &str, request: &ReturnRequest) -> Result<(), Status> {
         let host = host_name(host)?;
         let leases = lease_ids(&request.leases)?;
+        at(Step::ReturnHeard);
         self.tell(Event::Return { host, leases });
         Ok(())
     }
@@ -264,6 +268,7 @@ impl Lending {
                 "nobody has {device}; `farside who` lists who has what"
             )));
         }
+        at(Step::Recalled);
         self.tell(Event::Recall { device, within, by: Text::from("a user of its host") });
         Ok(())
     }
@@ -297,5 +302,7 @@ impl Lending {
         if let Err(error) = end.process.connect(call.stream.as_fd()) {
             tracing::warn!(link = call.name, %error, "a connection cannot be handed over");
         }
+        drop(core);
+        at(Step::ConnectionLed);
     }
 }
