@@ -41,7 +41,7 @@ pub(super) fn kill_strays(folder: &Path, ledger: &Ledger) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let epochs = entries.filter_map(|entry| EndProcess::epoch_of(&entry.file_name()));
     for epoch in epochs.filter(|&epoch| !ledger.leases().any(|(_, kept)| kept.epoch.0 == epoch)) {
-        if let Some(end) = EndProcess::find(folder, epoch) {
+        if let Some((end, _)) = EndProcess::find(folder, epoch) {
             tracing::warn!(epoch, "the end of a former lease is killed");
             end.kill(KILL_LIMIT);
         }
