@@ -43,8 +43,8 @@ readonly HANGS_AT_LEAST_S=300
 readonly QEMU_LIMIT_S=1800
 # A minute with two processors, once Ray is there.
 readonly RAY_LIMIT_S=1800
-# Ten seconds with two processors.
-readonly LEND_LIMIT_S=600
+# A minute and a half with two processors.
+readonly LEND_LIMIT_S=900
 # A second, once systemd is there.
 readonly SYSTEMD_LIMIT_S=600
 # The exit code of a step that could not be run.

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+#[path = "lend/govern.rs"]
+mod govern;
+
 /// How long anything may take that is not bounded more narrowly.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -376,6 +379,37 @@ fn a_daemon_that_is_killed_and_started_again_keeps_the_leases_and_no_epoch_repea
     three.a.await_state("free", LIMIT);
     let _next = three.c.hold(&["card0"]);
     assert!(three.a.device()["epoch"].as_u64() > before["epoch"].as_u64());
+}
+
+/// It cannot say which process it is, and would touch the card when it wakes.
+#[test]
+fn an_end_that_stands_still_is_killed_by_a_new_daemon_before_the_card_is_lent_again() {
+    let three = Three::start("2");
+    let _held = three.b.hold(&["card0"]);
+    let ends = three.a.processes("end");
+    assert_eq!(ends.len(), 1);
+    three.a.signal("end", Signal::STOP);
+    three.a.signal("daemon", Signal::KILL);
+    let _next = three.c.hold(&["card0", "--wait", "30"]);
+    let status = format!("/proc/{}/status", ends[0].as_raw_nonzero());
+    let status = std::fs::read_to_string(status).unwrap_or_default();
+    // Of one that is gone, its parent may not know yet.
+    assert!(status.is_empty() || status.contains("State:\tZ"), "two have the card: {status}");
+}
+
+#[test]
+fn what_a_killed_daemon_had_borrowed_is_over_when_another_starts() {
+    let three = Three::start("10");
+    let held = three.b.hold(&["card0"]);
+    let place = held.place.strip_prefix("lease:").expect("a lease").to_owned();
+    three.b.signal("daemon", Signal::KILL);
+    assert!(three.b.json(&["who"])["held"].as_array().unwrap().is_empty());
+    assert!(!std::path::Path::new(&place).exists());
+    let end = Instant::now() + LIMIT;
+    while !three.b.processes("near-end").is_empty() {
+        assert!(Instant::now() < end, "its end is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]

@@ -177,8 +177,9 @@ impl World {
             let processes = [self.ends(), self.b.processes("near-end"), self.b.processes("borrow")];
             let mut files = self.b.lease_files();
             files.extend(self.a.lease_files());
-            // C's socket at A.
-            files.retain(|file| !file.ends_with(format!("end-{}.sock", self.epoch)));
+            // What C's lease has at A.
+            let of_c = format!("end-{}", self.epoch);
+            files.retain(|file| file.file_stem().is_none_or(|stem| stem != &*of_c));
             if processes.iter().all(Vec::is_empty) && files.is_empty() {
                 return Ok(());
             }

@@ -7,6 +7,7 @@
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod attacked;
 mod borrowing;
+mod configured;
 mod device;
 mod dial;
 mod ledger_file;
@@ -35,12 +36,14 @@ use crate::pki::{HostIdentity, Invitations};
 use crate::proto::local_server::LocalServer;
 
 use borrowing::Borrowing;
+use configured::Configured;
 use lending::Lending;
 use network::Network;
 
 /// What all services of a daemon share.
 pub(crate) struct Daemon {
     home: Home,
+    configured: Arc<Configured>,
     state: Mutex<State>,
     lending: Arc<Lending>,
     borrowing: Borrowing,
@@ -59,16 +62,19 @@ struct State {
 impl Daemon {
     /// One that listens to nobody yet; what it lends is found by tasks of the runtime that this is in.
     fn new(home: &Home) -> Result<Arc<Daemon>, LendError> {
+        let configured = Configured::read(home)?;
         let settings = home.settings()?;
         let identity = match home.identity()? {
             Some(identity) => identity,
             None => home.found(&users::host_name())?,
         };
         let host = identity.host().unwrap_or_default();
-        let lending = Lending::start(home, &settings)?;
+        borrowing::held::end_former(&home.leases());
+        let lending = Lending::start(home, &settings, Arc::clone(&configured))?;
         let invitations = Invitations::default();
         Ok(Arc::new(Daemon {
             home: home.clone(),
+            configured,
             state: Mutex::new(State { settings, identity, host, invitations }),
             lending,
             borrowing: Borrowing::default(),
@@ -135,6 +141,7 @@ async fn serve(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
             served.map_err(|error| LendError::Refused(error.to_string()))
         }
         ended = end_signal() => ended,
+        failed = reload_at_signal(&daemon) => failed,
     }?;
     let _ = std::fs::remove_file(home.socket());
     // What it holds is given back; what it lends runs on until it ends, or another daemon renews it.
@@ -149,6 +156,19 @@ async fn end_signal() -> Result<(), LendError> {
     tokio::select! {
         _ = term.recv() => {}
         _ = int.recv() => {}
+    }
+    Ok(())
+}
+
+/// Reads what the administrators have written anew, at each SIGHUP.
+async fn reload_at_signal(daemon: &Daemon) -> Result<(), LendError> {
+    let mut hup =
+        signal(SignalKind::hangup()).map_err(LendError::system("listening to signals"))?;
+    while hup.recv().await.is_some() {
+        match daemon.configured.read_again() {
+            Ok(_) => tracing::info!("the configuration is read anew"),
+            Err(error) => tracing::error!(%error, "the configuration stays as it was"),
+        }
     }
     Ok(())
 }

@@ -10,6 +10,7 @@
 
 mod control;
 mod near;
+pub(crate) mod plain;
 mod process;
 mod sandbox;
 mod serve;

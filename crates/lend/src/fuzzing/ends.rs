@@ -48,7 +48,11 @@ impl Hostile {
 
     fn say(&mut self, input: &mut Input<'_>) {
         let frame = frame(input);
-        let tag = if frame.class() == Class::Posted { Tag::NONE } else { Tag(input.number().saturating_add(1)) };
+        let tag = if frame.class() == Class::Posted {
+            Tag::NONE
+        } else {
+            Tag(input.number().saturating_add(1))
+        };
         self.handed_on += usize::from(self.end.send(tag, frame).is_ok());
     }
 

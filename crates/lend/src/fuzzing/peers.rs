@@ -44,6 +44,7 @@ fn made(input: &mut Input<'_>) -> Option<Asked> {
             user: input.name(&["", "uid0", "x y"]),
             wait_ns: input.number(),
             end: input.bytes(),
+            plain: input.byte() % 2 == 0,
         }),
         3 => Asked::Renew(proto::RenewRequest {
             request: input.number(),

@@ -51,7 +51,16 @@ pub(crate) fn connect(folder: &Path) -> Result<Borrowed, NotReached> {
     if term.left(BootTime::now()).is_none() {
         return Err(NotReached::Over(over(&ticket)));
     }
-    let stream = UnixStream::connect(folder.join(Ticket::LINK)).map_err(NotReached::Absent)?;
+    let stream = UnixStream::connect(folder.join(Ticket::LINK)).map_err(|error| {
+        if error.kind() != io::ErrorKind::ConnectionRefused {
+            return NotReached::Absent(error);
+        }
+        let (name, Ticket { device, lender, .. }) = (ticket.name(), &ticket);
+        NotReached::Over(format!(
+            "the borrower's end of the lease of {name} is gone; borrow it again: farside borrow \
+             {device}@{lender}"
+        ))
+    })?;
     let term = Arc::new(term);
     let seen = Arc::clone(&term);
     let wanted_back = Box::new(move || {

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, chown};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use farside_lease::{BootTime, LeaseId};
@@ -15,6 +15,7 @@ use tonic::Status;
 use super::super::users::User;
 use super::{Events, told};
 use crate::LendError;
+use crate::end::plain::Greeting;
 use crate::end::{NearBegin, NearEnd};
 use crate::home::Home;
 use crate::proto::borrow_for_event::Event as Told;
@@ -27,6 +28,7 @@ pub(super) struct HeldLease {
     pub(super) id: LeaseId,
     pub(super) user: User,
     folder: PathBuf,
+    plain: bool,
     term: Term,
     /// The borrower's end of the link; none once the lease has ended.
     end: Mutex<Option<NearEnd>>,
@@ -44,6 +46,8 @@ pub(super) struct Taking<'a> {
     pub(super) own: &'a Credentials,
     pub(super) until: BootTime,
     pub(super) events: &'a Events,
+    /// The lender may leave encryption out: both ends are in a network that the configuration names.
+    pub(super) may_be_plain: bool,
 }
 
 /// On this host's clock.
@@ -69,14 +73,16 @@ impl HeldLease {
             peer: lease.end.clone(),
             certificate: taking.own.certificate.clone(),
             key: taking.own.key.clone(),
+            plain: greeting(taking, &id, lease)?,
         };
+        let plain = begin.plain.is_some();
         let made = make_folder(&begin, &ticket, taking.user, taking.until);
         let (term, end) = made
             .map_err(|error| Status::internal(LendError::file(&begin.folder, error).to_string()))?;
         at(Step::NearEndStarted);
         let (user, events) = (taking.user.clone(), taking.events.clone());
         let end = Mutex::new(Some(end));
-        Ok(HeldLease { lender, id, user, folder: begin.folder, term, end, events })
+        Ok(HeldLease { lender, id, user, folder: begin.folder, plain, term, end, events })
     }
 
     /// For people and programs.
@@ -90,6 +96,7 @@ impl HeldLease {
             pid: self.user.pid,
             left_ns: left.as_nanos() as u64,
             place: format!("lease:{}", self.folder.display()),
+            plain: self.plain,
         }
     }
 
@@ -128,6 +135,43 @@ impl HeldLease {
     /// Whoever does not listen is told less.
     fn tell(&self, event: Told) {
         let _ = self.events.try_send(Ok(told(event)));
+    }
+}
+
+/// What the borrower's end says first in a lease without TLS, if it is one.
+fn greeting(
+    taking: &Taking<'_>,
+    id: &LeaseId,
+    lease: &proto::Lease,
+) -> Result<Option<Greeting>, Status> {
+    if lease.plain_secret.is_empty() {
+        return Ok(None);
+    }
+    let wrong = |why: &str| Status::failed_precondition(format!("host {}: {why}", taking.lender));
+    if !taking.may_be_plain {
+        return Err(wrong(
+            "it leaves encryption out, over a network that this host's configuration does not name",
+        ));
+    }
+    let secret = lease.plain_secret.as_slice().try_into();
+    let secret = secret.map_err(|_| wrong("the secret of its lease has not 32 bytes"))?;
+    Ok(Some(Greeting { epoch: id.epoch.0, secret }))
+}
+
+/// Ends what a daemon that was killed has left: nobody renews it, and whoever borrowed has been told.
+pub(in crate::daemon) fn end_former(leases: &Path) {
+    for entry in std::fs::read_dir(leases).into_iter().flatten().flatten() {
+        let folder = entry.path();
+        // The borrower's end sees it, and ends.
+        if let Ok(term) = Term::open(&folder.join(Term::FILE)) {
+            term.end();
+        }
+        match std::fs::remove_dir_all(&folder) {
+            Ok(()) => {
+                tracing::warn!(lease = %folder.display(), "a lease of a former daemon is over")
+            }
+            Err(error) => tracing::warn!(lease = %folder.display(), %error, "it cannot be removed"),
+        }
     }
 }
 

@@ -27,7 +27,8 @@ impl Lending {
         let lending = Arc::clone(self);
         let folder = self.folder.clone();
         tokio::spawn(async move {
-            let cleaned = spawn_blocking(move || clean(end.as_ref(), kind.as_ref(), &folder)).await;
+            let cleaned =
+                spawn_blocking(move || clean(end.as_ref(), epoch, kind.as_ref(), &folder)).await;
             let outcome = match cleaned.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(()) => FenceOutcome::Clean { generation: epoch.0 },
                 Err(why) => FenceOutcome::DoesNotReset { why: Text::from(why) },
@@ -42,23 +43,33 @@ pub(super) fn kill_strays(folder: &Path, ledger: &Ledger) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let epochs = entries.filter_map(|entry| EndProcess::epoch_of(&entry.file_name()));
     for epoch in epochs.filter(|&epoch| !ledger.leases().any(|(_, kept)| kept.epoch.0 == epoch)) {
-        if let Some(end) = EndProcess::find(folder, epoch) {
+        if let Some((end, _)) = EndProcess::find(folder, epoch) {
             tracing::warn!(epoch, "the end of a former lease is killed");
             end.kill(KILL_LIMIT);
         }
+        EndProcess::kill_unheard(folder, epoch, KILL_LIMIT);
         EndProcess::forget(folder, epoch);
     }
 }
 
 /// Makes sure that nothing of a lease reaches its device, and that nothing of it is left there.
-fn clean(end: Option<&End>, device: Option<&Device>, folder: &Path) -> Result<(), String> {
+fn clean(
+    end: Option<&End>,
+    epoch: Epoch,
+    device: Option<&Device>,
+    folder: &Path,
+) -> Result<(), String> {
     at(Step::Fencing);
     if let Some(end) = end {
         if !end.process.kill(KILL_LIMIT) {
             return Err(format!("the process {} of its lease does not end", end.process.pid()));
         }
-        EndProcess::forget(folder, end.lease.epoch.0);
     }
+    // One that did not answer when this daemon started may be stopped, and wake.
+    if end.is_none() && !EndProcess::kill_unheard(folder, epoch.0, KILL_LIMIT) {
+        return Err("the process of its lease does not end".to_owned());
+    }
+    EndProcess::forget(folder, epoch.0);
     at(Step::LinkCut);
     let device = device.ok_or("it is not there")?;
     device.clean(end.map(|end| end.process.pid()))?;
