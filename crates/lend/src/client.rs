@@ -48,7 +48,17 @@ impl Client {
         match runtime.block_on(endpoint.connect_with_connector(connect)) {
             Ok(channel) => Ok(Some(Client { runtime, local: LocalClient::new(channel) })),
             Err(error) => match cause(&error).map(io::Error::kind) {
-                Some(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
+                // The last of them, and an error without one of the system below it: it is ending.
+                None
+                | Some(
+                    io::ErrorKind::NotFound
+                    | io::ErrorKind::ConnectionRefused
+                    | io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::BrokenPipe
+                    | io::ErrorKind::UnexpectedEof
+                    | io::ErrorKind::NotConnected,
+                ) => Ok(None),
                 Some(io::ErrorKind::PermissionDenied) => Err(LendError::Refused(format!(
                     "this user may not talk to the lending daemon at {}",
                     home.socket().display()

@@ -217,11 +217,10 @@ impl Card {
         found
     }
 
-    /// Serves it again, if it was killed.
+    /// Serves it again, after it was killed.
     pub(crate) fn restart(&mut self) {
-        if self.child.try_wait().expect("a child of this process").is_some() {
-            self.child = serve(&self.folder);
-        }
+        self.child.wait().expect("a child of this process");
+        self.child = serve(&self.folder);
         self.await_it();
     }
 }

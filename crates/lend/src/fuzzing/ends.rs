@@ -202,7 +202,8 @@ pub fn lender_end(input: &[u8]) -> usize {
     let mut input = Input(input);
     let mut own = Endpoint::lender(config());
     let mut peer = Hostile::new(Endpoint::borrower(config(), 1));
-    (own.connected(NOW), peer.end.connected(NOW));
+    own.connected(NOW);
+    peer.end.connected(NOW);
     let mut lender = LenderEnd::new(3, MadeHere).expect("a fresh engine");
     let mut server = Server::new(info(), Limits::default()).expect("a device");
     while !input.is_empty() {
@@ -243,7 +244,8 @@ pub fn borrower_end(input: &[u8]) -> usize {
     let mut input = Input(input);
     let mut own = Endpoint::borrower(config(), 1);
     let mut peer = Hostile::new(Endpoint::lender(config()));
-    (own.connected(NOW), peer.end.connected(NOW));
+    own.connected(NOW);
+    peer.end.connected(NOW);
     let described = described();
     let Ok(mut borrower) = BorrowerEnd::new(&described, 3, ByDescriptors::new) else {
         panic!("a description that makes sense is refused")
@@ -336,7 +338,8 @@ fn described() -> Description {
 pub(super) fn refused_and_not_taken(frames: u64) -> (u64, usize) {
     let mut own = Endpoint::lender(config());
     let mut peer = Hostile::new(Endpoint::borrower(config(), 1));
-    (own.connected(NOW), peer.end.connected(NOW));
+    own.connected(NOW);
+    peer.end.connected(NOW);
     let mut lender = LenderEnd::new(3, MadeHere).expect("a fresh engine");
     let mut server = Server::new(info(), Limits::default()).expect("a device");
     let mut sent = 0;

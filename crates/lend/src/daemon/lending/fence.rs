@@ -21,14 +21,14 @@ impl Lending {
     pub(super) fn fence(self: &Arc<Self>, fence: FenceId, device: DeviceName, epoch: Epoch) {
         let (end, kind) = {
             let mut core = lock(&self.core);
-            let end = core.ends.remove(&device);
-            (end, core.devices.get(&device).map(|known| known.device.clone()))
+            let known = core.ends.remove(&device).map(LastEnd::Known);
+            let unheard = core.unheard.remove(&device).map(LastEnd::Unheard);
+            (known.or(unheard), core.devices.get(&device).map(|known| known.device.clone()))
         };
         let lending = Arc::clone(self);
         let folder = self.folder.clone();
         tokio::spawn(async move {
-            let cleaned =
-                spawn_blocking(move || clean(end.as_ref(), epoch, kind.as_ref(), &folder)).await;
+            let cleaned = spawn_blocking(move || clean(end.as_ref(), kind.as_ref(), &folder)).await;
             let outcome = match cleaned.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(()) => FenceOutcome::Clean { generation: epoch.0 },
                 Err(why) => FenceOutcome::DoesNotReset { why: Text::from(why) },
@@ -53,26 +53,42 @@ pub(super) fn kill_strays(folder: &Path, ledger: &Ledger) {
 }
 
 /// Makes sure that nothing of a lease reaches its device, and that nothing of it is left there.
-fn clean(
-    end: Option<&End>,
-    epoch: Epoch,
-    device: Option<&Device>,
-    folder: &Path,
-) -> Result<(), String> {
+fn clean(end: Option<&LastEnd>, device: Option<&Device>, folder: &Path) -> Result<(), String> {
     at(Step::Fencing);
     if let Some(end) = end {
-        if !end.process.kill(KILL_LIMIT) {
-            return Err(format!("the process {} of its lease does not end", end.process.pid()));
-        }
+        end.cut(folder)?;
     }
-    // One that did not answer when this daemon started may be stopped, and wake.
-    if end.is_none() && !EndProcess::kill_unheard(folder, epoch.0, KILL_LIMIT) {
-        return Err("the process of its lease does not end".to_owned());
-    }
-    EndProcess::forget(folder, epoch.0);
     at(Step::LinkCut);
     let device = device.ok_or("it is not there")?;
-    device.clean(end.map(|end| end.process.pid()))?;
+    let holder = match end {
+        Some(LastEnd::Known(end)) => Some(end.process.pid()),
+        Some(LastEnd::Unheard(_)) | None => None,
+    };
+    device.clean(holder)?;
     at(Step::DeviceClean);
     Ok(())
+}
+
+/// The lender's end of the lease that is over.
+enum LastEnd {
+    Known(End),
+    /// Of a former daemon. One that did not answer this one may be stopped, and wake.
+    Unheard(Epoch),
+}
+
+impl LastEnd {
+    /// Nothing of it is left when this returns.
+    fn cut(&self, folder: &Path) -> Result<(), String> {
+        let (is_gone, epoch) = match self {
+            LastEnd::Known(end) => (end.process.kill(KILL_LIMIT), end.lease.epoch),
+            LastEnd::Unheard(epoch) => {
+                (EndProcess::kill_unheard(folder, epoch.0, KILL_LIMIT), *epoch)
+            }
+        };
+        if !is_gone {
+            return Err(format!("the process of lease {epoch} does not end"));
+        }
+        EndProcess::forget(folder, epoch.0);
+        Ok(())
+    }
 }

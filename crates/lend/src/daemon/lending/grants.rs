@@ -163,6 +163,7 @@ impl Lending {
             }
             None => {
                 tracing::warn!(lease = %lease.id, "the lender's end of a lease is gone, so that it ends");
+                lock(&self.core).unheard.insert(lease.id.device.clone(), lease.id.epoch);
                 self.tell(Event::HungUp { lease: lease.id });
             }
         }

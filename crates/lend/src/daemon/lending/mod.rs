@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use farside_lease::lender::{Event, Renewal, Status as DeviceStatus};
 use farside_lease::{
-    BootTime, BorrowerId, DeviceName, DeviceSet, HostName, LeaseId, Lender, Limits, RequestId,
-    Text, UserName,
+    BootTime, BorrowerId, DeviceName, DeviceSet, Epoch, HostName, LeaseId, Lender, Limits,
+    RequestId, Text, UserName,
 };
 use farside_linux::lock::lock;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -68,6 +68,8 @@ struct Core {
     renewing: HashMap<(HostName, RequestId), oneshot::Sender<Vec<Renewal>>>,
     /// The lender's ends, by their devices.
     ends: HashMap<DeviceName, End>,
+    /// Leases of a former daemon whose ends did not answer this one.
+    unheard: HashMap<DeviceName, Epoch>,
 }
 
 /// A device that is lent.
@@ -130,6 +132,7 @@ impl Lending {
             asking: HashMap::new(),
             renewing: HashMap::new(),
             ends: HashMap::new(),
+            unheard: HashMap::new(),
         };
         let lending = Arc::new(Lending {
             core: Mutex::new(core),
