@@ -273,6 +273,7 @@ impl Side {
                 own: &asked.own,
                 until,
                 events: &asked.events,
+                here: (self.host == daemon.host()).then(|| daemon.lending.as_ref()),
             };
             let lease = Arc::new(HeldLease::take(&taking, id.clone(), lease)?);
             let mut core = lock(&self.core);

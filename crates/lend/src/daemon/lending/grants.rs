@@ -122,6 +122,7 @@ impl Lending {
         let path = path.ok_or_else(|| LendError::Refused("the device is gone".to_owned()))?;
         let begin = Begin {
             name: format!("{}, lent to {borrower}", lease.id),
+            epoch: lease.id.epoch.0,
             path,
             certificate: own.certificate.clone(),
             key: own.key,
