@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+#[path = "lend/govern.rs"]
+mod govern;
+
 /// How long anything may take that is not bounded more narrowly.
 const LIMIT: Duration = Duration::from_secs(60);
 

@@ -22,6 +22,8 @@ pub enum Mutation {
     SkipFence,
     /// The lender forgets that the borrower of a lease that it ended may believe in it (rule 6).
     ForgetBelievers,
+    /// The lender grants what is left of a set when one of its devices is lost (rule 7).
+    GrantInPart,
 }
 
 /// Which mutation one side runs with; the default is none.

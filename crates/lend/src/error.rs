@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
+use crate::config::ConfigError;
 use crate::pki::PkiError;
 
 /// Why the daemon, or a command that talks to it, cannot go on.
@@ -24,6 +25,9 @@ pub enum LendError {
     /// Keys and certificates.
     #[error(transparent)]
     Pki(#[from] PkiError),
+    /// What the administrators have written.
+    #[error("{0}; the lending daemon does not start with it: mend it, or take it away")]
+    Config(#[from] ConfigError),
     /// Another daemon serves this host.
     #[error("a lending daemon serves this host already (its lock is {path})", path = .path.display())]
     Served {

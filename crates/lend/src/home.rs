@@ -14,11 +14,16 @@ use crate::pki::{Authority, HostIdentity, Keypair};
 /// The environment variable that names the folder of this host's daemon, in place of the usual ones.
 pub const HOME_VARIABLE: &str = "FARSIDE_LEND_HOME";
 
-/// Two folders: of what lasts, and of what ends with the daemon or with the machine.
+/// The name of the file of what the administrators have written.
+const CONFIG: &str = "lend.toml";
+
+/// Two folders, of what lasts, and of what ends with the daemon or with the machine; and the file of what
+/// the administrators have written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home {
     state: PathBuf,
     run: PathBuf,
+    config: PathBuf,
 }
 
 /// A device that this host lends, as it is kept.
@@ -71,21 +76,28 @@ impl Home {
         }
         if rustix::process::geteuid().is_root() {
             let [state, run] = ["/var/lib/farside", "/run/farside/lend"].map(PathBuf::from);
-            return Ok(Home { state, run });
+            return Ok(Home { state, run, config: Path::new("/etc/farside").join(CONFIG) });
         }
         let home = variable("HOME").map(PathBuf::from);
         let state = variable("XDG_STATE_HOME")
             .map(PathBuf::from)
-            .or_else(|| home.map(|home| home.join(".local/state")));
+            .or_else(|| home.as_ref().map(|home| home.join(".local/state")));
+        let config = variable("XDG_CONFIG_HOME")
+            .map(PathBuf::from)
+            .or_else(|| home.map(|home| home.join(".config")));
         let run = variable("XDG_RUNTIME_DIR").map(PathBuf::from).or_else(|| state.clone());
-        let (Some(state), Some(run)) = (state, run) else { return Err(LendError::NoHome) };
-        Ok(Home { state: state.join("farside"), run: run.join("farside-lend") })
+        let (Some(state), Some(run), Some(config)) = (state, run, config) else {
+            return Err(LendError::NoHome);
+        };
+        let config = config.join("farside").join(CONFIG);
+        Ok(Home { state: state.join("farside"), run: run.join("farside-lend"), config })
     }
 
-    /// Both below one folder.
+    /// All below one folder.
     #[must_use]
     pub fn at(folder: &Path) -> Home {
-        Home { state: folder.join("state"), run: folder.join("run") }
+        let [state, run, config] = ["state", "run", CONFIG].map(|name| folder.join(name));
+        Home { state, run, config }
     }
 
     /// Makes the folders, for this user alone. Where it is root, other users find its socket and the
@@ -102,6 +114,12 @@ impl Home {
             made.map_err(|error| LendError::file(folder, error))?;
         }
         Ok(())
+    }
+
+    /// What the administrators have written, if they have: see [`crate::config`].
+    #[must_use]
+    pub fn config(&self) -> &Path {
+        &self.config
     }
 
     /// The daemon's socket for the users of this host.

@@ -5,6 +5,7 @@
 //! business of `farside-link`.
 
 mod client;
+pub mod config;
 pub mod daemon;
 pub mod end;
 pub mod ends;

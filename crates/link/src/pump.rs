@@ -1,4 +1,5 @@
-//! Carries a stream of bytes of this host over TLS, until one of its ends hangs up or time is over.
+//! Carries a stream of bytes of this host over TLS, or over TCP as it is in networks that the
+//! configuration names, until one of its ends hangs up or time is over.
 //!
 //! What is on its way is bounded: a side that does not read makes the other wait.
 
@@ -40,9 +41,11 @@ pub enum Ended {
     Io(#[from] io::Error),
 }
 
-/// What is carried between: `far` under `tls`, and `near` as it is.
+/// What is carried between: `far` under `tls`, if there is any, and `near` as it is.
 pub struct Pump<'a> {
-    tls: Connection,
+    tls: Option<Connection>,
+    /// Without TLS: what is not sent yet.
+    unsent: Vec<u8>,
     far: &'a TcpStream,
     near: &'a UnixStream,
     /// Came from afar, and is not read yet.
@@ -52,21 +55,32 @@ pub struct Pump<'a> {
 }
 
 impl<'a> Pump<'a> {
-    /// Between two connected sockets, which block no more from here on.
+    /// Between two connected sockets, which block no more from here on. Without TLS nobody can tell an end
+    /// that has hung up from a connection that was cut.
     ///
     /// # Errors
     /// Those of `fcntl` and `setsockopt`.
     pub fn new(
-        tls: impl Into<Connection>,
+        mut tls: Option<Connection>,
         far: &'a TcpStream,
         near: &'a UnixStream,
     ) -> io::Result<Pump<'a>> {
-        let mut tls = tls.into();
-        tls.set_buffer_limit(Some(ON_THEIR_WAY_MAX));
+        if let Some(tls) = &mut tls {
+            tls.set_buffer_limit(Some(ON_THEIR_WAY_MAX));
+        }
         far.set_nonblocking(true)?;
         far.set_nodelay(true)?;
         near.set_nonblocking(true)?;
-        Ok(Pump { tls, far, near, arrived: Vec::new(), near_is_done: false })
+        let (unsent, arrived) = (Vec::new(), Vec::new());
+        Ok(Pump { tls, unsent, far, near, arrived, near_is_done: false })
+    }
+
+    fn is_agreeing(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
+    }
+
+    fn wants_write(&self) -> bool {
+        self.tls.as_ref().map_or(!self.unsent.is_empty(), |tls| tls.wants_write())
     }
 
     /// Carries until it ends. `left` is asked before anything is sent or handed on, and says how much
@@ -75,7 +89,7 @@ impl<'a> Pump<'a> {
         let agreed_by = Instant::now() + HANDSHAKE_LIMIT;
         loop {
             let Some(time) = left() else { return Ended::Over };
-            let agreeing = self.tls.is_handshaking();
+            let agreeing = self.is_agreeing();
             if agreeing && Instant::now() >= agreed_by {
                 return Ended::Lost;
             }
@@ -94,8 +108,8 @@ impl<'a> Pump<'a> {
     fn wait(&self, pause: Duration) -> Result<[bool; 4], Ended> {
         let when = |wanted: bool, flag| if wanted { flag } else { PollFlags::empty() };
         let room = self.arrived.len() < ON_THEIR_WAY_MAX;
-        let takes = !self.tls.is_handshaking() && !self.tls.wants_write() && !self.near_is_done;
-        let far = when(room, PollFlags::IN) | when(self.tls.wants_write(), PollFlags::OUT);
+        let takes = !self.is_agreeing() && !self.wants_write() && !self.near_is_done;
+        let far = when(room, PollFlags::IN) | when(self.wants_write(), PollFlags::OUT);
         let near = when(takes, PollFlags::IN) | when(!self.arrived.is_empty(), PollFlags::OUT);
         let mut polled = vec![PollFd::new(self.far, far)];
         // One that has hung up would wake this for ever.
@@ -128,10 +142,10 @@ impl<'a> Pump<'a> {
         if from_near {
             self.take_near()?;
         }
-        if to_far || self.tls.wants_write() {
+        if to_far || self.wants_write() {
             self.send_far()?;
         }
-        if self.near_is_done && !self.tls.wants_write() {
+        if self.near_is_done && !self.wants_write() {
             return Ok(Some(Ended::HungUp));
         }
         let end = if from_far { self.take_far()? } else { None };
@@ -145,7 +159,10 @@ impl<'a> Pump<'a> {
         let mut space = [0; 64 << 10];
         match self.near.read(&mut space) {
             Ok(0) => self.end_near(),
-            Ok(bytes) => self.tls.writer().write_all(&space[..bytes])?,
+            Ok(bytes) => match &mut self.tls {
+                Some(tls) => tls.writer().write_all(&space[..bytes])?,
+                None => self.unsent.extend_from_slice(&space[..bytes]),
+            },
             Err(error) if is_later(&error) => {}
             Err(_) => self.end_near(),
         }
@@ -154,12 +171,20 @@ impl<'a> Pump<'a> {
 
     fn end_near(&mut self) {
         self.near_is_done = true;
-        self.tls.send_close_notify();
+        if let Some(tls) = &mut self.tls {
+            tls.send_close_notify();
+        }
     }
 
     fn send_far(&mut self) -> Result<(), Ended> {
-        while self.tls.wants_write() {
-            match self.tls.write_tls(&mut self.far) {
+        while self.wants_write() {
+            let written = match &mut self.tls {
+                Some(tls) => tls.write_tls(&mut self.far),
+                None => self.far.write(&self.unsent).inspect(|&count| {
+                    self.unsent.drain(..count);
+                }),
+            };
+            match written {
                 Ok(_) => {}
                 Err(error) if is_later(&error) => return Ok(()),
                 Err(_) => return Err(Ended::Lost),
@@ -170,27 +195,40 @@ impl<'a> Pump<'a> {
 
     /// Gives how it ended, if it did: what came before is handed on still.
     fn take_far(&mut self) -> Result<Option<Ended>, Ended> {
-        match self.tls.read_tls(&mut self.far) {
+        let Some(tls) = &mut self.tls else { return self.take_plain() };
+        match tls.read_tls(&mut self.far) {
             Ok(0) => return Ok(Some(Ended::Lost)),
             Ok(_) => {}
             Err(error) if is_later(&error) => return Ok(None),
             Err(_) => return Err(Ended::Lost),
         }
-        let state = match self.tls.process_new_packets() {
+        let state = match tls.process_new_packets() {
             Ok(state) => state,
             Err(error) => {
                 // The other end is told why, if it still listens.
-                let _ = self.tls.write_tls(&mut self.far);
+                let _ = tls.write_tls(&mut self.far);
                 return Err(error.into());
             }
         };
         let before = self.arrived.len();
         self.arrived.resize(before + state.plaintext_bytes_to_read(), 0);
-        let read = match self.tls.reader().read_exact(&mut self.arrived[before..]) {
+        let read = match tls.reader().read_exact(&mut self.arrived[before..]) {
             Ok(()) => state.peer_has_closed().then_some(Ended::PeerHungUp),
             Err(_) => Some(Ended::Lost),
         };
         Ok(read)
+    }
+
+    /// The same without TLS.
+    fn take_plain(&mut self) -> Result<Option<Ended>, Ended> {
+        let mut space = [0; 64 << 10];
+        match self.far.read(&mut space) {
+            Ok(0) => return Ok(Some(Ended::PeerHungUp)),
+            Ok(bytes) => self.arrived.extend_from_slice(&space[..bytes]),
+            Err(error) if is_later(&error) => {}
+            Err(_) => return Err(Ended::Lost),
+        }
+        Ok(None)
     }
 
     fn hand_on(&mut self) -> Result<(), Ended> {
@@ -243,16 +281,24 @@ mod tests {
         left: impl Fn() -> Option<Duration> + Send + Sync + 'static,
     ) -> Ends {
         let lender = credentials();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (accepted, _) = listener.accept().unwrap();
         let client = tls::client(shown, &lender.certificate).unwrap();
         let server = tls::server(&lender, &expected.certificate).unwrap();
         let name = ServerName::try_from("lease").unwrap();
         let client: Connection = ClientConnection::new(client, name).unwrap().into();
         let server: Connection = ServerConnection::new(server).unwrap().into();
+        carry([Some(client), Some(server)], left)
+    }
+
+    fn carry(
+        tls: [Option<Connection>; 2],
+        left: impl Fn() -> Option<Duration> + Send + Sync + 'static,
+    ) -> Ends {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let [client, server] = tls;
         let left = Arc::new(left);
-        let carry = |tls: Connection, far: TcpStream| {
+        let carry = |tls: Option<Connection>, far: TcpStream| {
             let (inside, outside) = UnixStream::pair().unwrap();
             outside.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
             let left = Arc::clone(&left);
@@ -271,7 +317,12 @@ mod tests {
     #[test]
     fn bytes_come_out_as_they_went_in_both_ways_and_an_end_is_told() {
         let own = credentials();
-        let Ends { near: [mut a, mut b], ended: [first, second] } = connect(&own, &own, always);
+        bytes_come_out_of(connect(&own, &own, always));
+        bytes_come_out_of(carry([None, None], always));
+    }
+
+    fn bytes_come_out_of(ends: Ends) {
+        let Ends { near: [mut a, mut b], ended: [first, second] } = ends;
         let sent: Vec<u8> =
             (0..5u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         let [mut to, wanted] = [a.try_clone().unwrap(), b.try_clone().unwrap()];

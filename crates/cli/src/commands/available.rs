@@ -74,8 +74,10 @@ fn devices(hosts: &[HostDevices]) -> String {
 fn device_row(host: &str, device: &Device) -> Vec<String> {
     let name = format!("{}@{host}", device.name);
     let left = if device.left_ns == 0 { String::new() } else { seconds(device.left_ns) };
+    let plain = if device.plain { ", without TLS" } else { "" };
     let holder = if device.why.is_empty() { &device.holder } else { &device.why };
-    row([&name, state_name(device.state), holder, &left, &device.waiting.to_string()])
+    let holder = format!("{holder}{plain}");
+    row([&name, state_name(device.state), &holder, &left, &device.waiting.to_string()])
 }
 
 fn held(held: &[Held]) -> String {
@@ -84,7 +86,8 @@ fn held(held: &[Held]) -> String {
     }
     let mut rows = vec![row(["borrowed", "user", "process", "ends in", "place"])];
     for lease in held {
-        let name = format!("{}@{}", lease.device, lease.lender);
+        let plain = if lease.plain { ", without TLS" } else { "" };
+        let name = format!("{}@{}{plain}", lease.device, lease.lender);
         let pid = lease.pid.to_string();
         rows.push(row([&name, &lease.user, &pid, &seconds(lease.left_ns), &lease.place]));
     }

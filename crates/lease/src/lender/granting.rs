@@ -79,7 +79,10 @@ impl Lender {
     /// A device of a grant is lost: none of it is told.
     pub(super) fn spoil_grant(&mut self, device: &DeviceName, why: &Text) {
         for grant in self.grants.values_mut() {
-            if grant.leases.iter().any(|lease| lease.device == *device) {
+            let is_lost = |lease: &LeaseId| lease.device == *device;
+            if self.mutated.on(Mutation::GrantInPart) {
+                grant.leases.retain(|lease| !is_lost(lease));
+            } else if grant.leases.iter().any(is_lost) {
                 grant.spoiled.get_or_insert(Spoiled::Lost(device.clone(), why.clone()));
             }
         }

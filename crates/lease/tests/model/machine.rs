@@ -10,14 +10,14 @@ use std::time::Duration;
 use farside_lease::borrower::{self, Borrower, Event as Heard, Message};
 use farside_lease::lender::{Action, Event, FenceId, Lender, WriteId, WriteKind};
 use farside_lease::{
-    BootId, BootTime, Drift, EndReason, Epoch, HostName, LeaseId, Ledger, Limits, Mutation,
-    RequestId,
+    BootId, BootTime, DeviceName, DeviceSet, Drift, EndReason, Epoch, HostName, LeaseId, Ledger,
+    Limits, Mutation, RequestId,
 };
 
 use super::common::{device, heard_by_borrower, heard_by_lender, host};
 
-pub(crate) const DEVICE: &str = "card";
-pub(crate) const HOSTS: [&str; 2] = ["a", "b"];
+/// The borrowers' hosts; a model has the first few of them.
+pub(crate) const HOSTS: [&str; 3] = ["a", "b", "c"];
 
 /// What the lender's clock advances in a tick.
 pub(crate) const LENDER_TICK: u64 = 6;
@@ -69,6 +69,9 @@ impl Default for Budgets {
 /// The model: what may happen, and what is broken.
 pub(crate) struct Leasing {
     pub(crate) budgets: Budgets,
+    pub(crate) devices: &'static [&'static str],
+    /// What each host borrows, all or none.
+    pub(crate) wants: &'static [&'static [&'static str]],
     /// How many ticks a lease lasts, by either clock.
     pub(crate) lease_ticks: u8,
     /// The disk and the reset take no time, so that nothing happens in between.
@@ -99,11 +102,21 @@ pub(crate) struct Card {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct History {
     /// Every epoch that was told, and for which request of whom.
-    pub(crate) told: BTreeMap<Epoch, (HostName, RequestId)>,
+    pub(crate) told: BTreeMap<Epoch, Told>,
     pub(crate) epoch_repeated: bool,
     pub(crate) old_let_in: bool,
     pub(crate) granted_twice: bool,
+    /// Somebody was granted some of what it asked for.
+    pub(crate) granted_in_part: bool,
     pub(crate) renewed: bool,
+}
+
+/// An epoch that was told.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Told {
+    device: DeviceName,
+    pub(crate) to: HostName,
+    request: RequestId,
 }
 
 /// A write of the ledger on its way.
@@ -131,8 +144,10 @@ pub(crate) struct State {
     pub(crate) lender: Lender,
     pub(super) disk: Vec<u8>,
     pub(crate) storing: Option<Storing>,
-    pub(crate) fencing: Option<FenceId>,
-    pub(super) card: Card,
+    pub(crate) fencing: BTreeMap<DeviceName, FenceId>,
+    pub(super) cards: BTreeMap<DeviceName, Card>,
+    /// What each host borrows.
+    pub(super) wants: Vec<DeviceSet>,
     pub(crate) hosts: Vec<Host>,
     pub(super) net: BTreeSet<Wire>,
     pub(super) left: Budgets,
@@ -148,17 +163,17 @@ pub(crate) enum Step {
     /// A tick in which a borrower does not run.
     TickWithout(usize),
     Borrow(usize),
-    GiveBack(usize),
-    HangUp(usize),
+    GiveBack(LeaseId, usize),
+    HangUp(LeaseId, usize),
     Deliver(Wire),
     /// A message arrives and is still on its way.
     Repeat(Wire),
     Lose(Wire),
     Stored,
     DiskFull,
-    Fenced,
-    Recall,
-    DeviceLost,
+    Fenced(DeviceName),
+    Recall(DeviceName),
+    DeviceLost(DeviceName),
     CrashBorrower(usize),
     /// The lender's daemon dies and starts again; what it was writing is on the disk or is not, or
     /// half of it.
@@ -178,12 +193,19 @@ impl Leasing {
     pub(crate) fn new(budgets: Budgets) -> Self {
         Self {
             budgets,
+            devices: &["card"],
+            wants: &[&["card"], &["card"]],
             lease_ticks: 3,
             prompt: false,
             mutation: None,
             drift_allowed: true,
             looked_at: Default::default(),
         }
+    }
+
+    /// The devices' names.
+    pub(crate) fn device_names(&self) -> impl Iterator<Item = DeviceName> {
+        self.devices.iter().map(|name| device(name))
     }
 
     pub(super) fn drift(&self) -> Drift {
@@ -227,6 +249,11 @@ impl Leasing {
         }
         Host { borrower, requests, runs }
     }
+}
+
+/// Which of the hosts it is.
+fn place_of(name: &HostName) -> usize {
+    HOSTS.iter().position(|known| host(known) == *name).expect("one of them")
 }
 
 /// Whether a message can change anything: places in the queue, and the ends of leases whose borrowers
@@ -287,12 +314,15 @@ impl State {
     fn drain_lender(&mut self) {
         while let Some(action) = self.lender.poll_action() {
             if let Action::Granted { borrower, request, leases, .. } = &action {
+                let granted: BTreeSet<_> = leases.iter().map(|held| &held.id.device).collect();
+                let wanted = &self.wants[place_of(&borrower.host)];
+                self.history.granted_in_part |= !granted.into_iter().eq(wanted.iter());
                 for lease in leases {
-                    self.told(lease.id.epoch, &borrower.host, *request);
+                    self.told(&lease.id, &borrower.host, *request);
                 }
             }
             if let Some((to, event)) = heard_by_borrower(&action).filter(|_| matters(&action)) {
-                let who = HOSTS.iter().position(|name| host(name) == to).expect("one of them");
+                let who = place_of(&to);
                 self.send(Wire::ToBorrower(who, event));
             }
             match action {
@@ -300,7 +330,9 @@ impl State {
                     assert_eq!(self.storing, None, "one write at a time");
                     self.storing = Some(Storing { write, kind, bytes });
                 }
-                Action::Fence { fence, .. } => self.fencing = Some(fence),
+                Action::Fence { fence, device, .. } => {
+                    self.fencing.insert(device, fence);
+                }
                 _ => {}
             }
         }
@@ -309,18 +341,20 @@ impl State {
     }
 
     /// A grant is told: its epoch is let in. (A grant that is told again lets nobody new in.)
-    fn told(&mut self, epoch: Epoch, to: &HostName, request: RequestId) {
+    fn told(&mut self, lease: &LeaseId, to: &HostName, request: RequestId) {
         let history = &mut self.history;
-        match history.told.get(&epoch) {
-            Some(before) if *before == (to.clone(), request) => return,
+        let told = Told { device: lease.device.clone(), to: to.clone(), request };
+        match history.told.get(&lease.epoch) {
+            Some(before) if *before == told => return,
             Some(_) => history.epoch_repeated = true,
             None => {}
         }
-        history.granted_twice |= history.told.values().any(|told| *told == (to.clone(), request));
-        history.told.insert(epoch, (to.clone(), request));
-        history.old_let_in |= self.card.written || self.card.let_in.iter().any(|e| *e != epoch);
-        self.card.let_in.insert(epoch);
-        self.card.written = true;
+        history.granted_twice |= history.told.values().any(|before| *before == told);
+        history.told.insert(lease.epoch, told);
+        let card = self.cards.entry(lease.device.clone()).or_default();
+        history.old_let_in |= card.written || card.let_in.iter().any(|e| *e != lease.epoch);
+        card.let_in.insert(lease.epoch);
+        card.written = true;
     }
 
     pub(super) fn deliver(&mut self, wire: Wire) {
@@ -357,9 +391,15 @@ impl State {
 
     pub(super) fn restart_lender(&mut self, model: &Leasing, written: Written) {
         self.write(written);
-        self.fencing = None;
+        self.fencing.clear();
         let ledger = Ledger::read(&self.disk).expect("a crash leaves a ledger that can be read");
         self.lender = model.lender(ledger, self.boot.0, self.lenders_now());
-        self.lender_hears(Event::DeviceAdded { device: device(DEVICE) });
+        self.devices_are_there(model);
+    }
+
+    pub(super) fn devices_are_there(&mut self, model: &Leasing) {
+        for device in model.device_names() {
+            self.lender_hears(Event::DeviceAdded { device });
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Every order in which two borrowers, a lender, its disk, its device and the network between them
+//! Every order in which some borrowers, a lender, its disk, its devices and the network between them
 //! can do what they do, within bounds: the model checker `stateright` over the very structs.
 //!
 //! `machine` is the state and its steps, `properties` what must hold. Each test prints how many
@@ -90,6 +90,37 @@ fn crashes() -> Leasing {
     Leasing::new(budgets)
 }
 
+/// Two devices, and three borrowers: of both, of one, and of the other.
+fn sets() -> Leasing {
+    let budgets = Budgets { ticks: 2, returns: 2, ..Budgets::default() };
+    let wants: &[&[&str]] = &[&["x", "y"], &["x"], &["y"]];
+    Leasing { prompt: true, devices: &["x", "y"], wants, ..Leasing::new(budgets) }
+}
+
+/// Two borrowers of the same two devices, whose lender crashes or loses a device.
+fn sets_and_crashes() -> Leasing {
+    let budgets = Budgets {
+        ticks: 2,
+        returns: 0,
+        lost_devices: 1,
+        lender_crashes: 1,
+        on_the_way: 1,
+        ..Budgets::default()
+    };
+    let wants: &[&[&str]] = &[&["x", "y"], &["x", "y"]];
+    Leasing { devices: &["x", "y"], wants, ..Leasing::new(budgets) }
+}
+
+#[test]
+fn what_is_asked_for_together_is_granted_together() {
+    holds_everywhere("sets", sets());
+}
+
+#[test]
+fn what_is_asked_for_together_is_granted_together_whatever_crashes() {
+    holds_everywhere("sets and crashes", sets_and_crashes());
+}
+
 #[test]
 fn never_two_holders_whatever_the_network_does() {
     holds_everywhere("network", network());
@@ -172,4 +203,10 @@ fn control_an_epoch_that_is_not_stored_before_the_grant_is_caught() {
 fn control_a_believer_that_is_forgotten_is_caught() {
     let model = Leasing { mutation: Some(Mutation::ForgetBelievers), ..words() };
     is_caught("believer forgotten", model, properties::ONE_HOLDER);
+}
+
+#[test]
+fn control_a_set_that_is_granted_in_part_is_caught() {
+    let model = Leasing { mutation: Some(Mutation::GrantInPart), ..sets_and_crashes() };
+    is_caught("granted in part", model, properties::ALL_OR_NONE);
 }

@@ -7,18 +7,19 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use farside_lease::lender::{Action, Event, FenceOutcome, Lender, Status};
-use farside_lease::{BootTime, BorrowerId, RequestId};
+use farside_lease::{BootTime, BorrowerId, DeviceSet, RequestId};
 use stateright::Property;
 
-use super::common::{device, devices, host};
-use super::machine::{DEVICE, LENDER_TICK, Leasing, State};
+use super::common::{devices, host};
+use super::machine::{LENDER_TICK, Leasing, State};
 
 pub(crate) const ONE_HOLDER: &str = "never two that believe they hold the device";
 pub(crate) const OLD_EPOCHS_ARE_OUT: &str = "a grant lets nobody of an older epoch in";
 pub(crate) const EPOCHS_ARE_NEW: &str = "no epoch is told twice";
 pub(crate) const GRANTED_ONCE: &str = "no request is granted twice";
+pub(crate) const ALL_OR_NONE: &str = "what is asked for together is granted together";
 const CURRENT_ONLY: &str = "who believes in a lease has the one that the lender knows";
-pub(crate) const LENDABLE: &str = "the device is lendable again in time";
+pub(crate) const LENDABLE: &str = "the devices are lendable again in time";
 
 /// Lenders whose future was looked at already.
 pub(crate) type LookedAt = Mutex<HashSet<u64>>;
@@ -26,26 +27,29 @@ pub(crate) type LookedAt = Mutex<HashSet<u64>>;
 pub(crate) fn all() -> Vec<Property<Leasing>> {
     vec![
         Property::always(ONE_HOLDER, |_, state: &State| {
-            (0..state.hosts.len()).map(|who| state.believed(who).count()).sum::<usize>() <= 1
+            let held = (0..state.hosts.len()).flat_map(|who| state.believed(who));
+            let mut devices = HashSet::new();
+            held.into_iter().all(|lease| devices.insert(&lease.device))
         }),
         Property::always(OLD_EPOCHS_ARE_OUT, |_, state: &State| !state.history.old_let_in),
         Property::always(EPOCHS_ARE_NEW, |_, state: &State| !state.history.epoch_repeated),
         Property::always(GRANTED_ONCE, |_, state: &State| !state.history.granted_twice),
+        Property::always(ALL_OR_NONE, |_, state: &State| !state.history.granted_in_part),
         Property::always(CURRENT_ONLY, |_, state: &State| {
             (0..state.hosts.len()).flat_map(|who| state.believed(who)).all(|lease| {
                 state.lender.lease(&lease.device).is_none_or(|held| held.id.epoch == lease.epoch)
             })
         }),
         Property::always(LENDABLE, is_lendable_again),
-        Property::sometimes("both have had it", |_, state: &State| {
-            let hosts: HashSet<_> = state.history.told.values().map(|(host, _)| host).collect();
-            hosts.len() == 2
+        Property::sometimes("all have had what they want", |_, state: &State| {
+            let hosts: HashSet<_> = state.history.told.values().map(|told| &told.to).collect();
+            hosts.len() == state.hosts.len()
         }),
         Property::sometimes("a lease is renewed", |_, state: &State| state.history.renewed),
     ]
 }
 
-/// Whether a third host gets the device soon if nobody else says anything from now on: after what is
+/// Whether another host gets all devices soon if nobody else says anything from now on: after what is
 /// granted and what waits has run out, each after one duration.
 fn is_lendable_again(model: &Leasing, state: &State) -> bool {
     let mut hasher = DefaultHasher::new();
@@ -57,9 +61,9 @@ fn is_lendable_again(model: &Leasing, state: &State) -> bool {
     if let Some(storing) = &state.storing {
         future.handle(Event::Stored { write: storing.write });
     }
-    if let Some(fence) = state.fencing {
+    for (device, fence) in state.fencing.clone() {
         let outcome = FenceOutcome::Clean { generation: 1 };
-        future.handle(Event::Fenced { fence, device: device(DEVICE), outcome });
+        future.handle(Event::Fenced { fence, device, outcome });
     }
     // What runs or may be believed in, then each that waits: four ticks each.
     for _ in 0..4 * (1 + future.lender.waiting()) {
@@ -67,7 +71,7 @@ fn is_lendable_again(model: &Leasing, state: &State) -> bool {
         future.handle(Event::Tick);
     }
     let is_free = future.lender.devices().all(|device| device.status == Status::Free);
-    is_free && future.grants_to_another()
+    is_free && future.grants_to_another(devices(model.devices))
 }
 
 /// A lender alone with a disk and a device that work.
@@ -97,11 +101,11 @@ impl Future {
         granted
     }
 
-    fn grants_to_another(&mut self) -> bool {
+    fn grants_to_another(&mut self, devices: DeviceSet) -> bool {
         self.handle(Event::Borrow {
             request: RequestId(1),
             borrower: BorrowerId { host: host("z"), user: None },
-            devices: devices(&[DEVICE]),
+            devices,
             duration: None,
             wait: Duration::ZERO,
         })

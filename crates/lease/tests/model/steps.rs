@@ -1,15 +1,15 @@
 //! Which steps there are in a state, and where each leads.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use farside_lease::lender::{Event, FenceOutcome};
+use farside_lease::lender::{Event, FenceOutcome, Status};
 use farside_lease::{BootId, BootTime, Text};
 use stateright::Model;
 
-use super::common::{BOOT, device, devices, fresh_ledger};
+use super::common::{BOOT, devices, fresh_ledger};
 use super::machine::{
-    BORROWER_TICK, Card, DEVICE, HOSTS, History, LENDER_TICK, Leasing, State, Step, Wire, Written,
+    BORROWER_TICK, Card, History, Host, LENDER_TICK, Leasing, State, Step, Wire, Written,
 };
 
 impl Model for Leasing {
@@ -24,16 +24,20 @@ impl Model for Leasing {
             disk: ledger.bytes(),
             lender: self.lender(ledger, BOOT, BootTime(0)),
             storing: None,
-            fencing: None,
-            card: Card::default(),
-            hosts: HOSTS.iter().map(|_| self.host(0, self.budgets.requests, BootTime(0))).collect(),
+            fencing: BTreeMap::new(),
+            cards: BTreeMap::new(),
+            wants: self.wants.iter().map(|names| devices(names)).collect(),
+            hosts: self.wants.iter().map(|_| self.new_host()).collect(),
             net: BTreeSet::new(),
             left: self.budgets,
             history: History::default(),
         };
-        state.lender_hears(Event::DeviceAdded { device: device(DEVICE) });
-        // It is clean at first: nobody gains by seeing that fence in every order.
-        vec![self.next_state(&state, Step::Fenced).expect("it is fenced first")]
+        state.devices_are_there(self);
+        // They are clean at first: nobody gains by seeing those fences in every order.
+        for device in self.device_names() {
+            state = self.step(state, Step::Fenced(device)).expect("it is fenced first");
+        }
+        vec![state]
     }
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
@@ -42,21 +46,23 @@ impl Model for Leasing {
             steps.push(Step::Tick);
             if left.pauses > 0 {
                 steps.push(Step::TickWithoutLender);
-                steps.extend((0..HOSTS.len()).map(Step::TickWithout));
+                steps.extend((0..state.hosts.len()).map(Step::TickWithout));
             }
         }
         for (who, host) in state.hosts.iter().enumerate() {
-            // The two are alike, so the first is the one that asks first.
-            let begun = who == 0 || state.hosts[0].requests < self.budgets.requests;
+            // Of two that are alike, the first is the one that asks first.
+            let alike = (0..who).find(|other| self.wants[*other] == self.wants[who]);
+            let begun =
+                alike.is_none_or(|other| state.hosts[other].requests < self.budgets.requests);
             if host.requests > 0 && host.borrower.is_idle() && begun {
                 steps.push(Step::Borrow(who));
             }
-            if state.believed(who).next().is_some() {
+            for lease in state.believed(who) {
                 if left.returns > 0 {
-                    steps.push(Step::GiveBack(who));
+                    steps.push(Step::GiveBack(lease.clone(), who));
                 }
                 if left.hang_ups > 0 {
-                    steps.push(Step::HangUp(who));
+                    steps.push(Step::HangUp(lease.clone(), who));
                 }
             }
             if left.borrower_crashes > 0 && !host.borrower.is_idle() {
@@ -79,15 +85,15 @@ impl Model for Leasing {
                 steps.push(Step::DiskFull);
             }
         }
-        if state.fencing.is_some() {
-            steps.push(Step::Fenced);
-        }
-        let lent = state.lender.lease(&device(DEVICE)).is_some();
-        if lent && left.recalls > 0 {
-            steps.push(Step::Recall);
-        }
-        if lent && left.lost_devices > 0 {
-            steps.push(Step::DeviceLost);
+        steps.extend(state.fencing.keys().cloned().map(Step::Fenced));
+        for view in state.lender.devices() {
+            let is_lent = matches!(view.status, Status::Lent(_));
+            if is_lent && left.recalls > 0 {
+                steps.push(Step::Recall(view.name.clone()));
+            }
+            if (is_lent || view.status == Status::Granting) && left.lost_devices > 0 {
+                steps.push(Step::DeviceLost(view.name.clone()));
+            }
         }
         if left.lender_crashes > 0 {
             let on_disk: &[Written] = match state.storing {
@@ -101,9 +107,8 @@ impl Model for Leasing {
 
     fn next_state(&self, last: &State, step: Step) -> Option<State> {
         let mut state = self.step(last.clone(), step)?;
-        while self.prompt && (state.storing.is_some() || state.fencing.is_some()) {
-            let next = if state.storing.is_some() { Step::Stored } else { Step::Fenced };
-            state = self.step(state, next)?;
+        while let Some(step) = prompt_step(&state).filter(|_| self.prompt) {
+            state = self.step(state, step)?;
         }
         Some(state)
     }
@@ -113,7 +118,17 @@ impl Model for Leasing {
     }
 }
 
+/// What a disk and devices that take no time do at once.
+fn prompt_step(state: &State) -> Option<Step> {
+    let fenced = || state.fencing.keys().next().cloned().map(Step::Fenced);
+    if state.storing.is_some() { Some(Step::Stored) } else { fenced() }
+}
+
 impl Leasing {
+    fn new_host(&self) -> Host {
+        self.host(0, self.budgets.requests, BootTime(0))
+    }
+
     fn step(&self, mut state: State, step: Step) -> Option<State> {
         match step {
             Step::Tick => {
@@ -135,21 +150,19 @@ impl Leasing {
                 let host = &mut state.hosts[who];
                 host.requests -= 1;
                 let wait = Duration::from_nanos(6 * BORROWER_TICK);
-                let set = devices(&[DEVICE]);
+                let set = state.wants[who].clone();
                 host.borrower.borrow(now, None, set, None, wait).expect("it is idle");
                 state.drain_borrower(who);
             }
-            Step::GiveBack(who) => {
+            Step::GiveBack(lease, who) => {
                 state.left.returns -= 1;
                 let now = state.borrowers_now();
-                let lease = state.believed(who).next()?.clone();
                 state.hosts[who].borrower.give_back(now, &lease);
                 state.drain_borrower(who);
             }
-            Step::HangUp(who) => {
+            Step::HangUp(lease, who) => {
                 state.left.hang_ups -= 1;
                 let now = state.borrowers_now();
-                let lease = state.believed(who).next()?.clone();
                 state.hosts[who].borrower.give_back(now, &lease);
                 // The link's word, instead of the daemon's.
                 while state.hosts[who].borrower.poll_action().is_some() {}
@@ -176,23 +189,22 @@ impl Leasing {
                 let why = Text::from("no space left on device");
                 state.lender_hears(Event::StoreFailed { write, why });
             }
-            Step::Fenced => {
-                let fence = state.fencing.take()?;
-                state.card = Card::default();
+            Step::Fenced(device) => {
+                let fence = state.fencing.remove(&device)?;
+                state.cards.insert(device.clone(), Card::default());
                 let outcome = FenceOutcome::Clean { generation: 1 };
-                let device = device(DEVICE);
                 state.lender_hears(Event::Fenced { fence, device, outcome });
             }
-            Step::Recall => {
+            Step::Recall(device) => {
                 state.left.recalls -= 1;
                 let within = Duration::from_nanos(LENDER_TICK);
                 let by = Text::from("me");
-                state.lender_hears(Event::Recall { device: device(DEVICE), within, by });
+                state.lender_hears(Event::Recall { device, within, by });
             }
-            Step::DeviceLost => {
+            Step::DeviceLost(device) => {
                 state.left.lost_devices -= 1;
                 let why = Text::from("died");
-                state.lender_hears(Event::DeviceLost { device: device(DEVICE), why });
+                state.lender_hears(Event::DeviceLost { device, why });
             }
             Step::CrashBorrower(who) => {
                 state.left.borrower_crashes -= 1;
@@ -206,7 +218,7 @@ impl Leasing {
             Step::Reboot(written) => {
                 state.left.lender_crashes -= 1;
                 state.boot = (BootId([2; 16]), state.tick);
-                state.card.let_in.clear();
+                state.cards.values_mut().for_each(|card| card.let_in.clear());
                 state.restart_lender(self, written);
             }
         }

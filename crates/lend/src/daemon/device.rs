@@ -74,9 +74,8 @@ impl Device {
 /// and its memory is given back.
 fn take_back(folder: &Path, epoch: Epoch, end: Option<u32>) -> Result<(), String> {
     let holder = HolderId(epoch.0);
-    let of_it = |user: &UserStatus| {
-        user.holder == Some(holder) || (end.is_some() && user.pid == end)
-    };
+    let of_it =
+        |user: &UserStatus| user.holder == Some(holder) || (end.is_some() && user.pid == end);
     let limit = Instant::now() + CLEAN_LIMIT;
     loop {
         let taken = serve::take_back(folder, holder).and_then(|_| read_status(folder));

@@ -1,5 +1,6 @@
 //! Who calls this host: one port for its peers' daemons and for the connections of leases, which are
-//! told apart by the first message of TLS and led to their lender's end as they are.
+//! told apart by the first message of TLS, or by what one without TLS begins with, and led to their
+//! lender's end as they are.
 
 use std::io;
 use std::net::TcpStream as StdTcpStream;
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use farside_lease::Epoch;
 use farside_link::tls::PROTOCOL;
 use rustls::ServerConfig;
 use rustls::server::Acceptor;
@@ -19,6 +21,10 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
+use super::configured::Configured;
+use super::lending::link_of;
+use crate::config::Way;
+use crate::end::plain::{self, First};
 use crate::pki::host_of;
 
 /// The first message of TLS, at most.
@@ -33,17 +39,27 @@ pub(super) struct Caller {
     stream: TlsStream<TcpStream>,
 }
 
-/// Who calls: the host that its certificate names, if it has one of this authority.
+/// Who calls, and from where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CallerHost(pub(super) Option<String>);
+pub(super) struct CallerHost {
+    /// The host that its certificate names, if it has one of this authority.
+    pub(super) host: Option<String>,
+    /// Unknown of a connection that is broken already.
+    pub(super) way: Option<Way>,
+}
 
 impl Connected for Caller {
     type ConnectInfo = CallerHost;
 
     fn connect_info(&self) -> CallerHost {
-        let certificates = self.stream.get_ref().1.peer_certificates();
-        CallerHost(certificates.and_then(|shown| host_of(shown.first()?)))
+        let (stream, tls) = self.stream.get_ref();
+        let host = tls.peer_certificates().and_then(|shown| host_of(shown.first()?));
+        CallerHost { host, way: way(stream).ok() }
     }
+}
+
+fn way(stream: &TcpStream) -> io::Result<Way> {
+    Ok(Way { own: stream.local_addr()?.ip(), other: stream.peer_addr()?.ip() })
 }
 
 impl AsyncRead for Caller {
@@ -82,14 +98,17 @@ pub(super) struct LinkCall {
     pub(super) stream: StdTcpStream,
 }
 
+/// What callers are let in by, and to whom.
+pub(super) struct Door {
+    pub(super) config: Arc<ServerConfig>,
+    pub(super) configured: Arc<Configured>,
+    pub(super) peers: mpsc::Sender<io::Result<Caller>>,
+    pub(super) links: mpsc::Sender<LinkCall>,
+}
+
 /// Takes callers until the receivers are gone.
-pub(super) async fn listen(
-    listener: TcpListener,
-    config: Arc<ServerConfig>,
-    peers: mpsc::Sender<io::Result<Caller>>,
-    links: mpsc::Sender<LinkCall>,
-) {
-    let acceptor = TlsAcceptor::from(config);
+pub(super) async fn listen(listener: TcpListener, door: Door) {
+    let door = Arc::new(door);
     let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
     loop {
         let permit = Arc::clone(&strangers).acquire_owned().await.expect("it is never closed");
@@ -102,13 +121,13 @@ pub(super) async fn listen(
                 continue;
             }
         };
-        if peers.is_closed() {
+        if door.peers.is_closed() {
             return;
         }
-        let (acceptor, peers, links) = (acceptor.clone(), peers.clone(), links.clone());
+        let door = Arc::clone(&door);
         tokio::spawn(async move {
             let from = stream.peer_addr();
-            let led = timeout(HELLO_LIMIT, lead(stream, acceptor, peers, links)).await;
+            let led = timeout(HELLO_LIMIT, door.lead(stream)).await;
             let why = match led {
                 Ok(Ok(())) => return drop(permit),
                 Ok(Err(error)) => error.to_string(),
@@ -119,29 +138,55 @@ pub(super) async fn listen(
     }
 }
 
-async fn lead(
-    stream: TcpStream,
-    acceptor: TlsAcceptor,
-    peers: mpsc::Sender<io::Result<Caller>>,
-    links: mpsc::Sender<LinkCall>,
-) -> io::Result<()> {
-    let gone = || io::Error::other("this daemon is about to end");
-    if let Some(name) = link_name(&stream).await? {
+impl Door {
+    async fn lead(&self, stream: TcpStream) -> io::Result<()> {
+        let gone = || io::Error::other("this daemon is about to end");
+        let name = match wanted(&stream).await? {
+            Wanted::Peers => {
+                stream.set_nodelay(true)?;
+                let stream = TlsAcceptor::from(Arc::clone(&self.config)).accept(stream).await?;
+                return self.peers.send(Ok(Caller { stream })).await.map_err(|_| gone());
+            }
+            Wanted::Link(name) => name,
+            Wanted::Plain(epoch) => {
+                if !self.configured.get().plain.contain(way(&stream)?) {
+                    let why = "it comes without TLS over a network that the configuration of this \
+                               host does not name";
+                    return Err(io::Error::other(why));
+                }
+                link_of(Epoch(epoch))
+            }
+        };
         let stream = stream.into_std()?;
-        return links.send(LinkCall { name, stream }).await.map_err(|_| gone());
+        self.links.send(LinkCall { name, stream }).await.map_err(|_| gone())
     }
-    stream.set_nodelay(true)?;
-    let stream = acceptor.accept(stream).await?;
-    peers.send(Ok(Caller { stream })).await.map_err(|_| gone())
 }
 
-/// The end of a lease that a caller wants, if it wants one. What it has sent is left where it is.
-async fn link_name(stream: &TcpStream) -> io::Result<Option<String>> {
+/// What a caller wants.
+enum Wanted {
+    /// To talk to this daemon.
+    Peers,
+    /// The end of a lease by its name, over TLS.
+    Link(String),
+    /// The end of the lease with this epoch, without TLS.
+    Plain(u64),
+}
+
+/// What a caller wants. What it has sent is left where it is.
+async fn wanted(stream: &TcpStream) -> io::Result<Wanted> {
     let mut hello = vec![0; HELLO_MAX];
     loop {
         let length = stream.peek(&mut hello).await?;
         if length == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match plain::first(&hello[..length]) {
+            First::Plain { epoch } => return Ok(Wanted::Plain(epoch)),
+            First::More => {
+                sleep(Duration::from_millis(2)).await;
+                continue;
+            }
+            First::Other => {}
         }
         let mut acceptor = Acceptor::default();
         acceptor.read_tls(&mut &hello[..length])?;
@@ -150,8 +195,8 @@ async fn link_name(stream: &TcpStream) -> io::Result<Option<String>> {
                 let hello = accepted.client_hello();
                 let is_link =
                     hello.alpn().is_some_and(|mut offers| offers.any(|offer| offer == PROTOCOL));
-                let name = hello.server_name().map(str::to_owned);
-                return Ok(is_link.then_some(name.unwrap_or_default()));
+                let name = hello.server_name().unwrap_or_default().to_owned();
+                return Ok(if is_link { Wanted::Link(name) } else { Wanted::Peers });
             }
             Ok(None) if length < hello.len() => sleep(Duration::from_millis(2)).await,
             Ok(None) => return Err(io::Error::other("its first message is too long")),

@@ -5,6 +5,7 @@
 //! it. Nothing here decides who gets a device: `farside-lease` does.
 
 mod borrowing;
+mod configured;
 mod device;
 mod dial;
 mod ledger_file;
@@ -33,12 +34,14 @@ use crate::pki::{HostIdentity, Invitations};
 use crate::proto::local_server::LocalServer;
 
 use borrowing::Borrowing;
+use configured::Configured;
 use lending::Lending;
 use network::Network;
 
 /// What all services of a daemon share.
 pub(crate) struct Daemon {
     home: Home,
+    configured: Arc<Configured>,
     state: Mutex<State>,
     lending: Arc<Lending>,
     borrowing: Borrowing,
@@ -100,15 +103,17 @@ fn only(home: &Home) -> Result<File, LendError> {
 }
 
 async fn serve(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
+    let configured = Configured::read(home)?;
     let settings = home.settings()?;
     let identity = match home.identity()? {
         Some(identity) => identity,
         None => home.found(&users::host_name())?,
     };
     let host = identity.host().unwrap_or_default();
-    let lending = Lending::start(home, &settings)?;
+    let lending = Lending::start(home, &settings, Arc::clone(&configured))?;
     let daemon = Arc::new(Daemon {
         home: home.clone(),
+        configured,
         state: Mutex::new(State {
             settings: settings.clone(),
             identity,
@@ -131,6 +136,7 @@ async fn serve(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
             served.map_err(|error| LendError::Refused(error.to_string()))
         }
         ended = end_signal() => ended,
+        failed = reload_at_signal(&daemon) => failed,
     }?;
     let _ = std::fs::remove_file(home.socket());
     // What it holds is given back; what it lends runs on until it ends, or another daemon renews it.
@@ -145,6 +151,19 @@ async fn end_signal() -> Result<(), LendError> {
     tokio::select! {
         _ = term.recv() => {}
         _ = int.recv() => {}
+    }
+    Ok(())
+}
+
+/// Reads what the administrators have written anew, at each SIGHUP.
+async fn reload_at_signal(daemon: &Daemon) -> Result<(), LendError> {
+    let mut hup =
+        signal(SignalKind::hangup()).map_err(LendError::system("listening to signals"))?;
+    while hup.recv().await.is_some() {
+        match daemon.configured.read_again() {
+            Ok(_) => tracing::info!("the configuration is read anew"),
+            Err(error) => tracing::error!(%error, "the configuration stays as it was"),
+        }
     }
     Ok(())
 }

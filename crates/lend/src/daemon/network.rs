@@ -1,6 +1,6 @@
 //! Whom this host listens to: itself alone at first, its peers once it is opened to them.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
 
 use farside_linux::lock::lock;
@@ -10,8 +10,10 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 
+use super::listener::Door;
 use super::{Daemon, listener, peers};
 use crate::LendError;
+use crate::config::Way;
 use crate::proto::peers_server::PeersServer;
 
 /// Where a host listens that only it reaches.
@@ -50,15 +52,20 @@ pub(super) async fn open(daemon: &Arc<Daemon>, listen: &str) -> Result<SocketAdd
         LendError::Refused(format!("cannot listen at {wanted}: {error}; choose another --listen"))
     })?;
     let address = tcp.local_addr().map_err(LendError::system("listening"))?;
-    let config = daemon.identity().server()?;
     let (callers, served) = mpsc::channel(WAITING_MAX);
     let (links, mut led) = mpsc::channel(WAITING_MAX);
+    let door = Door {
+        config: daemon.identity().server()?,
+        configured: Arc::clone(&daemon.configured),
+        peers: callers,
+        links,
+    };
     let service = PeersServer::new(peers::PeersService(Arc::clone(daemon)));
     let serving = Server::builder().add_service(service);
     let serving = serving.serve_with_incoming(ReceiverStream::new(served));
     let lending = Arc::clone(&daemon.lending);
     let tasks = [
-        tokio::spawn(listener::listen(tcp, config, callers, links)),
+        tokio::spawn(listener::listen(tcp, door)),
         tokio::spawn(async move {
             if let Err(error) = serving.await {
                 tracing::error!(%error, "peers are not served any more");
@@ -96,8 +103,27 @@ pub(super) fn reachable(address: SocketAddr) -> SocketAddr {
 
 /// The address of this host on the way to others. Nothing is sent.
 fn outward() -> Option<IpAddr> {
-    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
-    // An address for documentation (RFC 5737): only the way there is looked up.
-    socket.connect("192.0.2.1:9").ok()?;
+    // An address for documentation (RFC 5737).
+    address_towards(SocketAddr::from(([192, 0, 2, 1], 9)))
+}
+
+/// The address of this host on the way to another. Nothing is sent: only the way is looked up.
+fn address_towards(other: SocketAddr) -> Option<IpAddr> {
+    let any: IpAddr = match other {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect(other).ok()?;
     Some(socket.local_addr().ok()?.ip())
+}
+
+/// The way to a host that listens at `address`, if there is one.
+pub(super) async fn way_to(address: &str) -> Option<Way> {
+    way_of(tokio::net::lookup_host(address).await.ok()?.next()?)
+}
+
+/// The way to that address, if there is one.
+pub(super) fn way_of(other: SocketAddr) -> Option<Way> {
+    Some(Way { own: address_towards(other)?, other: other.ip() })
 }

@@ -11,6 +11,7 @@ use tonic::{Request, Response, Status};
 use super::listener::CallerHost;
 use super::{Daemon, users};
 use crate::LendError;
+use crate::config::Way;
 use crate::home::Peer;
 use crate::proto::peers_server::Peers;
 use crate::proto::{
@@ -29,9 +30,14 @@ impl From<LendError> for Status {
 /// The host that calls.
 fn caller<T>(request: &Request<T>) -> Result<String, Status> {
     let known = request.extensions().get::<CallerHost>();
-    known.and_then(|caller| caller.0.clone()).ok_or_else(|| {
+    known.and_then(|caller| caller.host.clone()).ok_or_else(|| {
         Status::unauthenticated("this host does not know you; join it first: farside join")
     })
+}
+
+/// The way to the host that calls.
+fn way<T>(request: &Request<T>) -> Option<Way> {
+    request.extensions().get::<CallerHost>().and_then(|caller| caller.way)
 }
 
 impl Daemon {
@@ -129,7 +135,8 @@ impl Peers for PeersService {
         request: Request<BorrowRequest>,
     ) -> Result<Response<Self::BorrowStream>, Status> {
         let caller = caller(&request)?;
-        let events = self.0.lending.borrow(&caller, request.into_inner())?;
+        let way = way(&request);
+        let events = self.0.lending.borrow(&caller, way, request.into_inner())?;
         Ok(Response::new(Box::pin(ReceiverStream::new(events))))
     }
 

@@ -14,6 +14,8 @@ use rustix::net::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::plain::Greeting;
+
 /// A packet, at most.
 const PACKET_MAX: usize = 64 << 10;
 
@@ -44,8 +46,19 @@ pub(crate) struct Begin {
     pub(crate) key: Vec<u8>,
     /// What the borrower's end shows.
     pub(crate) peer: Vec<u8>,
+    /// By which it is known instead, in a lease whose data goes without TLS.
+    pub(crate) plain: Option<Greeting>,
     /// As in [`Order::Until`].
     pub(crate) until: u64,
+}
+
+/// What an end says to a daemon that comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    /// The process.
+    pub(crate) pid: u32,
+    /// The data of its lease goes without TLS.
+    pub(crate) plain: bool,
 }
 
 /// Sends an order, and never waits.
@@ -116,6 +129,7 @@ mod tests {
             certificate: vec![1; 2000],
             key: vec![2; 300],
             peer: vec![3; 2000],
+            plain: Some(Greeting { epoch: 7, secret: [4; 32] }),
             until: 7,
         };
         let orders =

@@ -11,6 +11,7 @@
 mod control;
 mod here;
 mod near;
+pub(crate) mod plain;
 mod process;
 mod sandbox;
 mod serve;

@@ -22,6 +22,7 @@ use rustls::pki_types::ServerName;
 use serde::{Deserialize, Serialize};
 
 use super::control::{receive, send};
+use super::plain::Greeting;
 use super::sandbox;
 
 /// The arguments by which this program becomes the borrower's end of a lease.
@@ -47,6 +48,8 @@ pub(crate) struct NearBegin {
     /// What this end shows, DER, and its key.
     pub(crate) certificate: Vec<u8>,
     pub(crate) key: Vec<u8>,
+    /// What it says instead, in a lease whose data goes without TLS.
+    pub(crate) plain: Option<Greeting>,
 }
 
 /// The process of a borrower's end; ends when dropped.
@@ -157,10 +160,20 @@ impl Lease {
     }
 
     fn carry(&self, near: &UnixStream) -> io::Result<Ended> {
+        let far = TcpStream::connect_timeout(&self.begin.address, CONNECT_LIMIT)?;
+        let tls = match &self.begin.plain {
+            Some(greeting) => {
+                greeting.say(&far)?;
+                None
+            }
+            None => Some(self.tls()?.into()),
+        };
+        Ok(Pump::new(tls, &far, near)?.run(|| self.left()))
+    }
+
+    fn tls(&self) -> io::Result<ClientConnection> {
         let name = ServerName::try_from(self.begin.link.clone()).map_err(io::Error::other)?;
         let client = ClientConnection::new(Arc::clone(&self.config), name);
-        let client = client.map_err(io::Error::other)?;
-        let far = TcpStream::connect_timeout(&self.begin.address, CONNECT_LIMIT)?;
-        Ok(Pump::new(client, &far, near)?.run(|| self.left()))
+        client.map_err(io::Error::other)
     }
 }

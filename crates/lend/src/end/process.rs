@@ -10,12 +10,11 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, recv,
-    socket_with,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::control::{Begin, Order, send};
+use super::control::{Begin, Hello, Order, receive, send};
 
 /// The arguments by which this program becomes the end of a lease.
 const ARGUMENTS: [&str; 2] = ["lend", "end"];
@@ -68,18 +67,17 @@ impl EndProcess {
         })
     }
 
-    /// Finds the end of a lease that a former daemon started, if it still runs.
-    pub(crate) fn find(folder: &Path, epoch: u64) -> Option<EndProcess> {
+    /// Finds the end of a lease that a former daemon started, if it still runs, and says what it is.
+    pub(crate) fn find(folder: &Path, epoch: u64) -> Option<(EndProcess, Hello)> {
         let control = packets().ok()?;
         let address = SocketAddrUnix::new(socket_path(folder, epoch)).ok()?;
         connect(&control, &address).ok()?;
         set_socket_timeout(&control, Timeout::Recv, Some(HELLO_LIMIT)).ok()?;
-        let mut hello = [0; 4];
-        let (received, _) = recv(&control, &mut hello, RecvFlags::empty()).ok()?;
         // The socket's own credentials are those of the daemon that made it.
-        let pid = Pid::from_raw(i32::from_ne_bytes(hello)).filter(|_| received == hello.len())?;
+        let (hello, _) = receive::<Hello>(&control).ok()??;
+        let pid = Pid::from_raw(i32::try_from(hello.pid).ok()?)?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        Some(EndProcess { control, pidfd, pid })
+        Some((EndProcess { control, pidfd, pid }, hello))
     }
 
     /// The epoch of the lease whose end listens at a socket of that name.

@@ -21,7 +21,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketFlags, accept_with};
 use rustls::{ServerConfig, ServerConnection};
 
-use super::control::{self, Begin, Order};
+use super::control::{self, Begin, Hello, Order};
+use super::plain::Greeting;
 use super::{here, sandbox};
 
 /// Connections of one lease at a time, at most: a card has no more functions.
@@ -40,6 +41,8 @@ struct Lease {
     folder: PathBuf,
     device: CardPlace,
     config: Arc<ServerConfig>,
+    /// By what the borrower's end is known without TLS.
+    plain: Option<Greeting>,
     /// In nanoseconds of CLOCK_BOOTTIME.
     until: AtomicU64,
     open: AtomicU32,
@@ -63,6 +66,7 @@ fn serve(listener: impl AsFd) -> io::Result<()> {
         _ => return Err(io::Error::other("the daemon does not say for which lease this is")),
     };
     sandbox::of_lender()?;
+    tell_who(&first, &lease);
     let mut daemon = Some(first);
     while let Some(left) = lease.left() {
         let mut polled = vec![PollFd::new(&listener, PollFlags::IN)];
@@ -74,7 +78,9 @@ fn serve(listener: impl AsFd) -> io::Result<()> {
         let tells = polled.get(1).is_some_and(|polled| !polled.revents().is_empty());
         if calls {
             // The former daemon is gone, or is about to be.
-            daemon = Some(accept(&listener)?);
+            let successor = accept(&listener)?;
+            tell_who(&successor, &lease);
+            daemon = Some(successor);
         } else if let Some(told) = daemon.as_ref().filter(|_| tells) {
             match control::receive(told) {
                 Ok(Some((order, beside))) => lease.obey(order, beside)?,
@@ -92,23 +98,25 @@ fn serve(listener: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// A daemon, which is told which process this is.
 fn accept(listener: impl AsFd) -> io::Result<OwnedFd> {
-    let daemon = accept_with(listener, SocketFlags::CLOEXEC)?;
-    let pid = std::process::id().to_ne_bytes();
+    Ok(accept_with(listener, SocketFlags::CLOEXEC)?)
+}
+
+/// A daemon that comes is told which process this is, and whether its lease goes without TLS.
+fn tell_who(daemon: &OwnedFd, lease: &Lease) {
+    let hello = Hello { pid: std::process::id(), plain: lease.plain.is_some() };
     // One that has gone again is noticed later.
-    let _ = rustix::net::send(&daemon, &pid, rustix::net::SendFlags::NOSIGNAL);
-    Ok(daemon)
+    let _ = control::send(daemon.as_fd(), &hello, None);
 }
 
 impl Lease {
     fn of(begin: Begin) -> io::Result<Lease> {
-        let Begin { name, epoch, path, certificate, key, peer, until } = begin;
+        let Begin { name, epoch, path, certificate, key, peer, plain, until } = begin;
         let own = Credentials { certificate, key };
         let config = tls::server(&own, &peer).map_err(io::Error::other)?;
         let (until, open) = (AtomicU64::new(until), AtomicU32::new(0));
         let device = CardPlace::Socket(path.clone());
-        Ok(Lease { name, epoch, folder: path, device, config, until, open })
+        Ok(Lease { name, epoch, folder: path, device, config, plain, until, open })
     }
 
     fn left(&self) -> Option<Duration> {
@@ -153,8 +161,17 @@ impl Lease {
     }
 
     fn carry(&self, far: &TcpStream) -> Result<Ended, EndError> {
+        let tls = match &self.plain {
+            Some(greeting) => {
+                greeting.admit(far)?;
+                None
+            }
+            None => {
+                let tls = ServerConnection::new(Arc::clone(&self.config));
+                Some(tls.map_err(io::Error::other)?.into())
+            }
+        };
         let (card, identity) = connect(CardId(0), &self.device, DEVICE_PATIENCE)?;
-        let tls = ServerConnection::new(Arc::clone(&self.config)).map_err(io::Error::other)?;
         let (near, inside) = UnixStream::pair()?;
         let pump = Pump::new(tls, far, &near)?;
         let mut end = FarEnd::new(Box::new(Plain::new(inside)), card, &identity)?;

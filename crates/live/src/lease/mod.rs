@@ -15,7 +15,7 @@ mod term;
 mod ticket;
 
 pub(crate) use connection::{Borrowed, NotReached, WantedBack, WhyGone, connect};
-pub(crate) use here::{Handed, connect_here, is_here};
 pub use here::hand;
+pub(crate) use here::{Handed, connect_here, is_here};
 pub use term::{BootTime, Term};
 pub use ticket::{Ticket, TicketError};

@@ -17,6 +17,7 @@ use super::super::lending::Lending;
 use super::super::users::User;
 use super::{Events, told};
 use crate::LendError;
+use crate::end::plain::Greeting;
 use crate::end::{NearBegin, NearEnd};
 use crate::home::Home;
 use crate::proto::borrow_for_event::Event as Told;
@@ -28,6 +29,7 @@ pub(super) struct HeldLease {
     pub(super) id: LeaseId,
     pub(super) user: User,
     folder: PathBuf,
+    plain: bool,
     term: Term,
     /// The borrower's end of the link; none once the lease has ended, or where there is no link, because
     /// the lender is this host.
@@ -48,6 +50,8 @@ pub(super) struct Taking<'a> {
     pub(super) events: &'a Events,
     /// The lender's side, if it is this host's.
     pub(super) here: Option<&'a Lending>,
+    /// The lender may leave encryption out: both ends are in a network that the configuration names.
+    pub(super) may_be_plain: bool,
 }
 
 /// On this host's clock.
@@ -73,7 +77,9 @@ impl HeldLease {
             peer: lease.end.clone(),
             certificate: taking.own.certificate.clone(),
             key: taking.own.key.clone(),
+            plain: greeting(taking, &id, lease)?,
         };
+        let plain = begin.plain.is_some();
         let serve = || match taking.here {
             Some(lending) => serve_here(lending, &id, &begin.folder).map(|()| None),
             None => NearEnd::start(&begin).map(Some),
@@ -83,7 +89,7 @@ impl HeldLease {
             .map_err(|error| Status::internal(LendError::file(&begin.folder, error).to_string()))?;
         let (user, events) = (taking.user.clone(), taking.events.clone());
         let end = Mutex::new(end);
-        Ok(HeldLease { lender, id, user, folder: begin.folder, term, end, events })
+        Ok(HeldLease { lender, id, user, folder: begin.folder, plain, term, end, events })
     }
 
     /// For people and programs.
@@ -97,6 +103,7 @@ impl HeldLease {
             pid: self.user.pid,
             left_ns: left.as_nanos() as u64,
             place: format!("lease:{}", self.folder.display()),
+            plain: self.plain,
         }
     }
 
@@ -136,6 +143,26 @@ impl HeldLease {
     fn tell(&self, event: Told) {
         let _ = self.events.try_send(Ok(told(event)));
     }
+}
+
+/// What the borrower's end says first in a lease without TLS, if it is one.
+fn greeting(
+    taking: &Taking<'_>,
+    id: &LeaseId,
+    lease: &proto::Lease,
+) -> Result<Option<Greeting>, Status> {
+    if lease.plain_secret.is_empty() {
+        return Ok(None);
+    }
+    let wrong = |why: &str| Status::failed_precondition(format!("host {}: {why}", taking.lender));
+    if !taking.may_be_plain {
+        return Err(wrong(
+            "it leaves encryption out, over a network that this host's configuration does not name",
+        ));
+    }
+    let secret = lease.plain_secret.as_slice().try_into();
+    let secret = secret.map_err(|_| wrong("the secret of its lease has not 32 bytes"))?;
+    Ok(Some(Greeting { epoch: id.epoch.0, secret }))
 }
 
 /// Has the lender's end, which is a process of this host, serve the programs itself.

@@ -256,6 +256,8 @@ impl Side {
         let mut found =
             tokio::net::lookup_host(&address).await.map_err(|e| nowhere(e.to_string()))?;
         let found = found.next().ok_or_else(|| nowhere("no address".to_owned()))?;
+        let way = network::way_of(found);
+        let may_be_plain = way.is_some_and(|way| daemon.configured.get().plain.contain(way));
         let over = |id: &LeaseId| {
             Status::unavailable(format!("host {}: {id} was over at once", self.host))
         };
@@ -273,6 +275,7 @@ impl Side {
                 own: &asked.own,
                 until,
                 events: &asked.events,
+                may_be_plain,
                 here: (self.host == daemon.host()).then(|| daemon.lending.as_ref()),
             };
             let lease = Arc::new(HeldLease::take(&taking, id.clone(), lease)?);
@@ -366,6 +369,7 @@ impl Side {
             user: user.map(|user| user.to_string()).unwrap_or_default(),
             wait_ns: wait.as_nanos() as u64,
             end: end.unwrap_or_default(),
+            plain: false,
         };
         tokio::spawn(async move {
             let Err(status) = side.hear(&daemon, request, borrow).await else { return };
@@ -386,9 +390,11 @@ impl Side {
         &self,
         daemon: &Daemon,
         request: RequestId,
-        borrow: BorrowRequest,
+        mut borrow: BorrowRequest,
     ) -> Result<(), Status> {
-        let (mut peer, _) = self.way(daemon)?;
+        let (mut peer, address) = self.way(daemon)?;
+        let way = network::way_to(&address).await;
+        borrow.plain = way.is_some_and(|way| daemon.configured.get().plain.contain(way));
         let called = timeout(ANSWER_LIMIT, peer.borrow(borrow)).await;
         let called = called.map_err(|_| Status::deadline_exceeded("no answer"))?;
         let mut stream = called?.into_inner();

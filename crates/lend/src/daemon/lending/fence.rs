@@ -26,7 +26,8 @@ impl Lending {
         let lending = Arc::clone(self);
         let folder = self.folder.clone();
         tokio::spawn(async move {
-            let cleaned = spawn_blocking(move || clean(end.as_ref(), kind.as_ref(), epoch, &folder)).await;
+            let cleaned =
+                spawn_blocking(move || clean(end.as_ref(), kind.as_ref(), epoch, &folder)).await;
             let outcome = match cleaned.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(()) => FenceOutcome::Clean { generation: epoch.0 },
                 Err(why) => FenceOutcome::DoesNotReset { why: Text::from(why) },
@@ -41,7 +42,7 @@ pub(super) fn kill_strays(folder: &Path, ledger: &Ledger) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let epochs = entries.filter_map(|entry| EndProcess::epoch_of(&entry.file_name()));
     for epoch in epochs.filter(|&epoch| !ledger.leases().any(|(_, kept)| kept.epoch.0 == epoch)) {
-        if let Some(end) = EndProcess::find(folder, epoch) {
+        if let Some((end, _)) = EndProcess::find(folder, epoch) {
             tracing::warn!(epoch, "the end of a former lease is killed");
             end.kill(KILL_LIMIT);
         }

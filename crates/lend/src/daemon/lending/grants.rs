@@ -8,10 +8,27 @@ use farside_linux::lock::lock;
 
 use super::fence::KILL_LIMIT;
 use super::words::{link_of, told};
-use super::{Asking, End, Lending};
+use super::{Asking, End, Lending, Plain};
 use crate::LendError;
+use crate::end::plain::Greeting;
 use crate::end::{Begin, EndProcess};
 use crate::{pki, proto};
+
+impl End {
+    /// For its borrower.
+    fn described(&self) -> proto::Lease {
+        proto::Lease {
+            device: self.lease.device.to_string(),
+            epoch: self.lease.epoch.0,
+            link: link_of(self.lease.epoch),
+            end: self.certificate.clone().unwrap_or_default(),
+            plain_secret: match &self.plain {
+                Plain::By(secret) => secret.to_vec(),
+                Plain::No | Plain::Unknown => Vec::new(),
+            },
+        }
+    }
+}
 
 impl Lending {
     pub(super) fn granted(
@@ -38,18 +55,13 @@ impl Lending {
         let mut granted =
             proto::Granted { leases: Vec::new(), duration_ns: duration.as_nanos() as u64 };
         let mut core = lock(&self.core);
-        for (lease, (process, certificate)) in leases.iter().zip(ends) {
-            tracing::info!(lease = %lease.id, %borrower, pid = process.pid(), "a device is lent");
-            granted.leases.push(proto::Lease {
-                device: lease.id.device.to_string(),
-                epoch: lease.id.epoch.0,
-                link: link_of(lease.id.epoch),
-                end: certificate.clone(),
-            });
-            let events = Some((request, asking.events.clone()));
-            let certificate = Some(certificate);
-            let end = End { lease: lease.id.clone(), process, certificate, events };
-            core.ends.insert(lease.id.device.clone(), end);
+        for mut end in ends {
+            let (lease, pid) = (&end.lease, end.process.pid());
+            let plain = end.plain != Plain::No;
+            tracing::info!(%lease, %borrower, pid, plain, "a device is lent");
+            end.events = Some((request, asking.events.clone()));
+            granted.leases.push(end.described());
+            core.ends.insert(end.lease.device.clone(), end);
         }
         let event = proto::borrow_event::Event::Granted(granted);
         // Whoever does not take it does not renew it.
@@ -73,12 +85,7 @@ impl Lending {
             if let Some(asking) = asking {
                 end.events = Some((request, asking.events.clone()));
             }
-            told_again.push(proto::Lease {
-                device: lease.id.device.to_string(),
-                epoch: lease.id.epoch.0,
-                link: link_of(lease.id.epoch),
-                end: end.certificate.clone().unwrap_or_default(),
-            });
+            told_again.push(end.described());
         }
         if let Some(asking) = asking {
             let duration_ns = duration.as_nanos() as u64;
@@ -89,20 +96,20 @@ impl Lending {
         true
     }
 
-    /// Starts the ends of leases: all or none. Gives each with the certificate that it shows.
+    /// Starts the ends of leases: all or none.
     fn begin(
         &self,
         borrower: &BorrowerId,
         leases: &[Lease],
         asking: &Asking,
-    ) -> Result<Vec<(EndProcess, Vec<u8>)>, LendError> {
+    ) -> Result<Vec<End>, LendError> {
         let mut ends = Vec::new();
         for lease in leases {
             match self.begin_one(borrower, lease, asking) {
                 Ok(end) => ends.push(end),
                 Err(error) => {
-                    ends.iter().for_each(|(end, _)| {
-                        end.kill(KILL_LIMIT);
+                    ends.iter().for_each(|end: &End| {
+                        end.process.kill(KILL_LIMIT);
                     });
                     return Err(error);
                 }
@@ -116,10 +123,15 @@ impl Lending {
         borrower: &BorrowerId,
         lease: &Lease,
         asking: &Asking,
-    ) -> Result<(EndProcess, Vec<u8>), LendError> {
+    ) -> Result<End, LendError> {
         let own = pki::link_credentials()?;
         let path = lock(&self.core).devices.get(&lease.id.device).map(|known| known.path.clone());
         let path = path.ok_or_else(|| LendError::Refused("the device is gone".to_owned()))?;
+        let plain = if asking.plain { Plain::By(pki::random()) } else { Plain::No };
+        let greeting = match plain {
+            Plain::By(secret) => Some(Greeting { epoch: lease.id.epoch.0, secret }),
+            Plain::No | Plain::Unknown => None,
+        };
         let begin = Begin {
             name: format!("{}, lent to {borrower}", lease.id),
             epoch: lease.id.epoch.0,
@@ -127,19 +139,23 @@ impl Lending {
             certificate: own.certificate.clone(),
             key: own.key,
             peer: asking.certificate.clone(),
+            plain: greeting,
             until: lease.end.0,
         };
         let started = EndProcess::start(&self.folder, lease.id.epoch.0, begin);
         let process = started.map_err(LendError::system("starting the lender's end of a lease"))?;
-        Ok((process, own.certificate))
+        let certificate = Some(own.certificate);
+        Ok(End { lease: lease.id.clone(), process, certificate, plain, events: None })
     }
+
     /// Takes the end of a lease over that a former daemon has started.
     pub(super) fn keep(&self, lease: Lease) {
         match EndProcess::find(&self.folder, lease.id.epoch.0) {
-            Some(process) => {
+            Some((process, hello)) => {
                 tracing::info!(lease = %lease.id, borrower = %lease.borrower, "a lease goes on");
                 let device = lease.id.device.clone();
-                let end = End { lease: lease.id, process, certificate: None, events: None };
+                let plain = if hello.plain { Plain::Unknown } else { Plain::No };
+                let end = End { lease: lease.id, process, certificate: None, plain, events: None };
                 lock(&self.core).ends.insert(device, end);
             }
             None => {

@@ -27,14 +27,18 @@ use farside_linux::lock::lock;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tonic::Status;
 
+use super::configured::Configured;
 use super::device::Device;
 use super::ledger_file::{LedgerFile, boot_id};
 use super::listener::LinkCall;
 use crate::LendError;
+use crate::config::Way;
 use crate::end::EndProcess;
+use crate::end::plain::Secret;
 use crate::home::{Home, Settings};
 use crate::proto::{self, BorrowEvent, BorrowRequest, RenewReply, RenewRequest, ReturnRequest};
 
+pub(super) use words::link_of;
 use words::{described_renewal, device_name, epoch_of, host_name, lease_ids};
 
 /// Events that a borrower has not taken, at most: more are left out.
@@ -50,6 +54,7 @@ pub(super) struct Lending {
     /// Where the ends' sockets are.
     folder: PathBuf,
     ledger: LedgerFile,
+    configured: Arc<Configured>,
     /// Of a lease, in nanoseconds; 0 is the default.
     duration_ns: AtomicU64,
 }
@@ -78,6 +83,8 @@ struct Asking {
     events: Events,
     /// The certificate of the borrower's end.
     certificate: Vec<u8>,
+    /// Its data goes without TLS.
+    plain: bool,
 }
 
 /// The lender's end of a lease.
@@ -86,8 +93,20 @@ struct End {
     process: EndProcess,
     /// What it shows; not known of one that a former daemon has started.
     certificate: Option<Vec<u8>>,
+    plain: Plain,
     /// Whoever borrowed, if this daemon was the one that was asked.
     events: Option<(RequestId, Events)>,
+}
+
+/// How the borrower's end of a lease is known.
+#[derive(Clone, PartialEq, Eq)]
+enum Plain {
+    /// By its certificate.
+    No,
+    /// By this.
+    By(Secret),
+    /// By a secret that a former daemon has told it.
+    Unknown,
 }
 
 fn now() -> BootTime {
@@ -96,7 +115,11 @@ fn now() -> BootTime {
 
 impl Lending {
     /// Goes on where the ledger left off.
-    pub(super) fn start(home: &Home, settings: &Settings) -> Result<Arc<Lending>, LendError> {
+    pub(super) fn start(
+        home: &Home,
+        settings: &Settings,
+        configured: Arc<Configured>,
+    ) -> Result<Arc<Lending>, LendError> {
         let boot = boot_id()?;
         let ledger = LedgerFile::at(home.ledger());
         let restored = ledger.read(boot)?;
@@ -114,6 +137,7 @@ impl Lending {
             wake: Notify::new(),
             folder: home.run(),
             ledger,
+            configured,
             duration_ns: AtomicU64::new(settings.lease_ns),
         });
         let missing: Vec<_> = settings.devices.clone();
@@ -189,11 +213,12 @@ impl Lending {
         core.lender.devices().map(|view| core.described(&view)).collect()
     }
 
-    /// Borrows for a host. What comes of it goes to the receiver; dropping it gives up the place in the
+    /// Borrows for a host, which is at the other end of `way`. What comes of it goes to the receiver; dropping it gives up the place in the
     /// queue.
     pub(super) fn borrow(
         self: &Arc<Self>,
         host: &str,
+        way: Option<Way>,
         request: BorrowRequest,
     ) -> Result<mpsc::Receiver<Result<BorrowEvent, Status>>, Status> {
         let host = host_name(host)?;
@@ -204,7 +229,9 @@ impl Lending {
         let borrower = BorrowerId { host: host.clone(), user: UserName::new(&request.user).ok() };
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
         let number = RequestId(request.request);
-        let asking = Asking { events: events.clone(), certificate: request.end };
+        let is_named = |way| self.configured.get().plain.contain(way);
+        let plain = request.plain && way.is_some_and(is_named);
+        let asking = Asking { events: events.clone(), certificate: request.end, plain };
         // The same request by another connection: the last one is answered.
         lock(&self.core).asking.insert((host.clone(), number), asking);
         let lending = Arc::clone(self);
@@ -291,7 +318,11 @@ impl Lending {
     ///
     /// # Errors
     /// The lease is over, or its end is gone.
-    pub(super) fn serve_programs(&self, lease: &LeaseId, listener: &UnixListener) -> io::Result<()> {
+    pub(super) fn serve_programs(
+        &self,
+        lease: &LeaseId,
+        listener: &UnixListener,
+    ) -> io::Result<()> {
         let core = lock(&self.core);
         let end = core.ends.get(&lease.device).filter(|end| end.lease == *lease);
         let end = end.ok_or_else(|| io::Error::other("the lease is over"))?;

@@ -4,11 +4,11 @@ use farside_lease::lender::{DeviceView, Renewal, Status as DeviceStatus};
 use farside_lease::{DeviceName, Epoch, HostName, LeaseId, RequestId};
 use tonic::Status;
 
-use super::{Core, now};
+use super::{Core, Plain, now};
 use crate::proto::{self, BorrowEvent};
 
 /// The name by which connections are led to the end of a lease.
-pub(super) fn link_of(epoch: Epoch) -> String {
+pub(in super::super) fn link_of(epoch: Epoch) -> String {
     format!("lease-{epoch}.farside")
 }
 
@@ -41,6 +41,8 @@ impl Core {
                 State::Quarantined
             }
         };
+        let end = self.ends.get(view.name).filter(|end| end.lease.epoch.0 == device.epoch);
+        device.plain = end.is_some_and(|end| end.plain != Plain::No);
         device.set_state(state);
         device
     }

@@ -155,9 +155,9 @@ impl Slot {
         let (channel, theirs) = Channel::pair()?;
         let cut = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let generation = self.generation;
-        let (holder, user) = given.as_ref().map_or((None, None), |(_, holder, asks)| {
-            (Some(*holder), Some(Some(asks.pid)))
-        });
+        let (holder, user) = given
+            .as_ref()
+            .map_or((None, None), |(_, holder, asks)| (Some(*holder), Some(Some(asks.pid))));
         let client = given.map_or(Client::Next(&self.listener), |(it, ..)| Client::Given(it));
         let lease = Lease {
             config,
