@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use farside::{Space, Write};
 use farside_softcard::serve::{FUNCTIONS_MAX, HolderId, read_status, socket_name};
 use farside_vfio_user::unix::UnixClient;
 use rustix::process::Signal;
@@ -34,6 +35,13 @@ impl One {
         users.map(|user| user.holder).collect()
     }
 
+    /// Whether kernels have run on it for whoever uses it now.
+    fn is_at_work(&self) -> bool {
+        let status = read_status(Path::new(&self.card.folder)).expect("the card is served");
+        let mut users = status.functions.iter().filter_map(|function| function.user.as_ref());
+        users.any(|user| user.counters["jobs_started"] > 0)
+    }
+
     fn await_users(&self, count: usize, limit: Duration) {
         let end = Instant::now() + limit;
         while self.users().len() != count {
@@ -44,12 +52,38 @@ impl One {
 
     /// A program that uses the card for as long as it is let.
     fn use_for_long(&self) -> Child {
-        let mut args = PROGRAM.to_vec();
-        *args.last_mut().unwrap() = "--iterations=1000000";
+        let this = std::env::current_exe().expect("this has a name");
+        let this = this.to_str().expect("its name is a text");
+        let args = ["borrow", "card0", "--", this, "--exact", USER, "--nocapture"];
         let mut command = self.a.command(&args);
-        let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        self.await_users(1, LIMIT);
+        command.env("FARSIDE_TEST_CHILD", USER).stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = command.spawn().unwrap();
+        let end = Instant::now() + LIMIT;
+        while !self.is_at_work() {
+            assert!(Instant::now() < end, "it does not begin");
+            std::thread::sleep(Duration::from_millis(5));
+        }
         child
+    }
+}
+
+/// The test that is a program of this one's.
+const USER: &str = "here::uses_its_card_until_it_is_lost";
+
+#[test]
+fn uses_its_card_until_it_is_lost() {
+    if std::env::var("FARSIDE_TEST_CHILD").as_deref() != Ok(USER) {
+        return;
+    }
+    let space = Space::builder().build().expect("its card is there");
+    let mut words = space.alloc::<u64>(64 << 10).unwrap();
+    for turn in 0u64.. {
+        let done = space.kernel("farside.increment").call(Write(&mut words));
+        if let Err(error) = done {
+            eprintln!("{error}");
+            std::process::exit(1);
+        }
+        assert!(words.iter().all(|word| *word == turn + 1), "in turn {turn}");
     }
 }
 
@@ -80,13 +114,13 @@ fn a_program_that_was_stopped_past_its_lease_harms_nobody_and_is_told() {
     let one = One::start("10");
     let stopped = one.use_for_long();
     let first = one.users();
-    one.a.signal("demo", Signal::STOP);
+    one.a.signal(USER, Signal::STOP);
     one.a.run(&["recall", "card0", "--within", "1"]);
     // It is stopped and has the card's memory mapped: nobody waits for it.
     one.a.await_state("free", Duration::from_secs(20));
     one.await_users(0, LIMIT);
     let held = one.a.hold(&["card0"]);
-    one.a.signal("demo", Signal::CONT);
+    one.a.signal(USER, Signal::CONT);
     let mut next = one.a.command(&["demo", "--bundled", "--quiet", "--iterations=3"]);
     let next = next.env("FARSIDE_CARDS", &held.place).output().unwrap();
     assert!(next.status.success(), "{}", text(&next.stderr));
@@ -97,11 +131,11 @@ fn a_program_that_was_stopped_past_its_lease_harms_nobody_and_is_told() {
 
 #[test]
 fn the_lease_of_a_daemon_that_was_killed_ends_at_its_time_at_the_card_too() {
-    let one = One::start("3");
+    let one = One::start("6");
     let program = one.use_for_long();
     let started = Instant::now();
     one.a.signal("daemon", Signal::KILL);
-    one.await_users(0, Duration::from_secs(10));
+    one.await_users(0, Duration::from_secs(20));
     assert!(started.elapsed() > Duration::from_secs(1), "it ended before its time");
     let why = fails(program);
     assert!(why.contains("lease") && why.contains("over"), "{why}");
@@ -115,7 +149,7 @@ fn a_program_that_is_killed_frees_its_card_at_once() {
     let one = One::start("30");
     let mut program = one.use_for_long();
     let started = Instant::now();
-    one.a.signal("demo", Signal::KILL);
+    one.a.signal(USER, Signal::KILL);
     one.a.await_state("free", LIMIT);
     assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
     assert!(!program.wait().unwrap().success());

@@ -118,7 +118,7 @@ fn what_is_taken_back_reaches_nothing_that_the_next_one_has() {
 
 /// Control: with one memory for all, the next one sees what is left, and what a former one writes.
 #[test]
-fn a_generation_that_is_kept_is_seen() {
+fn control_a_generation_that_is_kept_is_seen() {
     let kept = CardMemory::file_of(FRAMES).unwrap();
     mutation::keep_generation(&kept);
     let card = Card::start();
