@@ -189,11 +189,13 @@ check format cargo fmt --all --check
 check clippy cargo clippy --locked --workspace --all-targets -- -D warnings
 # Without what others ask of it: a program that uses it has no more.
 check "clippy of the library" cargo clippy --locked -p farside -- -D warnings
-# They are no member of the workspace: to run them takes a nightly Rust and a C++ compiler.
-for of in vfio-user lend; do
-    check "clippy of $of's fuzzers" cargo clippy --locked --manifest-path "crates/$of/fuzz/Cargo.toml" \
-        --no-default-features --target-dir target/fuzz -- -D warnings
-done
+# They are no members of the workspace: to run them takes a nightly Rust and a C++ compiler.
+check "clippy of the fuzzers" cargo clippy --locked --manifest-path crates/vfio-user/fuzz/Cargo.toml \
+    --no-default-features --target-dir target/fuzz -- -D warnings
+# With the versions that the workspace has.
+cp Cargo.lock crates/lend/fuzz/Cargo.lock
+check "clippy of lending's fuzzers" cargo clippy --manifest-path crates/lend/fuzz/Cargo.toml \
+    --no-default-features --target-dir target/fuzz -- -D warnings
 RUSTDOCFLAGS="-D warnings" check documentation cargo doc --locked --workspace --no-deps
 if check "build tests" bash -c build_tests && check "all have budgets" bash -c all_have_budgets; then
     while read -r folder budget; do

@@ -13,8 +13,9 @@ not_run() {
     exit "$NOT_RUN"
 }
 
-command -v ip >/dev/null && command -v tc >/dev/null ||
-    not_run "ip or tc is missing: sudo apt-get install iproute2"
+for needed in ip tc; do
+    command -v "$needed" >/dev/null || not_run "$needed is missing: sudo apt-get install iproute2"
+done
 probe=fsprobe$$
 ip netns add "$probe" 2>/dev/null || not_run "this user may not make network namespaces; root may"
 ip netns delete "$probe"

@@ -28,7 +28,8 @@ impl Lending {
         let lending = Arc::clone(self);
         let folder = self.folder.clone();
         tokio::spawn(async move {
-            let cleaned = spawn_blocking(move || clean(end.as_ref(), kind.as_ref(), &folder)).await;
+            let cleaned =
+                spawn_blocking(move || clean(end.as_ref(), kind.as_ref(), epoch, &folder)).await;
             let outcome = match cleaned.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(()) => FenceOutcome::Clean { generation: epoch.0 },
                 Err(why) => FenceOutcome::DoesNotReset { why: Text::from(why) },
@@ -53,7 +54,12 @@ pub(super) fn kill_strays(folder: &Path, ledger: &Ledger) {
 }
 
 /// Makes sure that nothing of a lease reaches its device, and that nothing of it is left there.
-fn clean(end: Option<&LastEnd>, device: Option<&Device>, folder: &Path) -> Result<(), String> {
+fn clean(
+    end: Option<&LastEnd>,
+    device: Option<&Device>,
+    epoch: Epoch,
+    folder: &Path,
+) -> Result<(), String> {
     at(Step::Fencing);
     if let Some(end) = end {
         end.cut(folder)?;
@@ -64,7 +70,7 @@ fn clean(end: Option<&LastEnd>, device: Option<&Device>, folder: &Path) -> Resul
         Some(LastEnd::Known(end)) => Some(end.process.pid()),
         Some(LastEnd::Unheard(_)) | None => None,
     };
-    device.clean(holder)?;
+    device.clean(epoch, holder)?;
     at(Step::DeviceClean);
     Ok(())
 }
