@@ -393,6 +393,8 @@ fn an_end_that_stands_still_is_killed_by_a_new_daemon_before_the_card_is_lent_ag
     assert_eq!(ends.len(), 1);
     three.a.signal("end", Signal::STOP);
     three.a.signal("daemon", Signal::KILL);
+    // Any command starts another.
+    three.a.device();
     let _next = three.c.hold(&["card0", "--wait", "30"]);
     let status = format!("/proc/{}/status", ends[0].as_raw_nonzero());
     let status = std::fs::read_to_string(status).unwrap_or_default();
