@@ -10,6 +10,7 @@ use tonic::{Request, Response, Status};
 
 use super::Daemon;
 use super::listener::CallerHost;
+use super::machine::ThisMachine;
 use super::peers::PeersService;
 use crate::home::Home;
 use crate::proto::peers_server::Peers;
@@ -41,7 +42,9 @@ impl Victim {
         let home = Home::at(&folder);
         home.make().expect("folders");
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let daemon = runtime.block_on(async { Daemon::new(&home) }).expect("a daemon");
+        let daemon = runtime
+            .block_on(async { Daemon::new(&home, Arc::new(ThisMachine)) })
+            .expect("a daemon");
         Victim { runtime, service: PeersService(daemon), folder }
     }
 }

@@ -14,6 +14,7 @@ mod ledger_file;
 mod lending;
 mod listener;
 mod local;
+mod machine;
 mod network;
 mod peers;
 mod users;
@@ -38,6 +39,7 @@ use crate::proto::local_server::LocalServer;
 use borrowing::Borrowing;
 use configured::Configured;
 use lending::Lending;
+use machine::{Machine, ThisMachine};
 use network::Network;
 
 /// What all services of a daemon share.
@@ -48,6 +50,7 @@ pub(crate) struct Daemon {
     lending: Arc<Lending>,
     borrowing: Borrowing,
     network: Network,
+    machine: Arc<dyn Machine>,
 }
 
 /// What changes while it runs.
@@ -61,7 +64,7 @@ struct State {
 
 impl Daemon {
     /// One that listens to nobody yet; what it lends is found by tasks of the runtime that this is in.
-    fn new(home: &Home) -> Result<Arc<Daemon>, LendError> {
+    fn new(home: &Home, machine: Arc<dyn Machine>) -> Result<Arc<Daemon>, LendError> {
         let configured = Configured::read(home)?;
         let settings = home.settings()?;
         let identity = match home.identity()? {
@@ -70,7 +73,8 @@ impl Daemon {
         };
         let host = identity.host().unwrap_or_default();
         borrowing::held::end_former(&home.leases());
-        let lending = Lending::start(home, &settings, Arc::clone(&configured))?;
+        let lending =
+            Lending::start(home, &settings, Arc::clone(&configured), Arc::clone(&machine))?;
         let invitations = Invitations::default();
         Ok(Arc::new(Daemon {
             home: home.clone(),
@@ -79,6 +83,7 @@ impl Daemon {
             lending,
             borrowing: Borrowing::default(),
             network: Network::default(),
+            machine,
         }))
     }
 
@@ -127,7 +132,7 @@ fn only(home: &Home) -> Result<File, LendError> {
 }
 
 async fn serve(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
-    let daemon = Daemon::new(home)?;
+    let daemon = Daemon::new(home, Arc::new(ThisMachine))?;
     let listen = lock(&daemon.state).settings.listen.clone();
     network::open(&daemon, &listen).await?;
     let local = local_listener(home)?;
