@@ -57,6 +57,7 @@ fn a_lease_goes_without_tls_where_both_hosts_name_the_network_and_not_else() {
         let (relayed, firsts) = relay(address.parse().unwrap());
         b.join(&a, &relayed, "b");
         b.run(&PROGRAM);
+        a.await_state("free", LIMIT);
         let held = b.hold(&["card0"]);
         let plain = lender && borrower;
         assert_eq!(a.device()["plain"], plain);

@@ -78,14 +78,17 @@ fn take_back(folder: &Path, epoch: Epoch, end: Option<u32>) -> Result<(), String
         |user: &UserStatus| user.holder == Some(holder) || (end.is_some() && user.pid == end);
     let limit = Instant::now() + CLEAN_LIMIT;
     loop {
-        let why = match ask_back(folder, holder).and_then(|()| read_status(folder)) {
-            Ok(status) => {
-                let mut users = status.functions.iter().filter_map(|it| it.user.as_ref());
-                if !users.any(of_it) {
-                    return Ok(());
-                }
-                "its function is still in use".to_owned()
+        let why = match read_status(folder).and_then(|status| {
+            let mut users = status.functions.iter().filter_map(|it| it.user.as_ref());
+            let is_used = users.any(of_it);
+            if is_used {
+                // Said again, it changes nothing.
+                ask_back(folder, holder)?;
             }
+            Ok(is_used)
+        }) {
+            Ok(false) => return Ok(()),
+            Ok(true) => "its function is still in use".to_owned(),
             // Nobody serves it, so nothing of it is left: whoever serves it again begins anew.
             Err(error) if is_gone(&error) => return Ok(()),
             Err(error) => format!("the card does not say what it does: {error}"),
