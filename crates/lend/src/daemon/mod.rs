@@ -12,6 +12,7 @@ mod ledger_file;
 mod lending;
 mod listener;
 mod local;
+mod machine;
 mod network;
 mod peers;
 mod users;
@@ -36,6 +37,7 @@ use crate::proto::local_server::LocalServer;
 use borrowing::Borrowing;
 use configured::Configured;
 use lending::Lending;
+use machine::{Machine, ThisMachine};
 use network::Network;
 
 /// What all services of a daemon share.
@@ -46,6 +48,7 @@ pub(crate) struct Daemon {
     lending: Arc<Lending>,
     borrowing: Borrowing,
     network: Network,
+    machine: Arc<dyn Machine>,
 }
 
 /// What changes while it runs.
@@ -110,7 +113,8 @@ async fn serve(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
         None => home.found(&users::host_name())?,
     };
     let host = identity.host().unwrap_or_default();
-    let lending = Lending::start(home, &settings, Arc::clone(&configured))?;
+    let machine: Arc<dyn Machine> = Arc::new(ThisMachine);
+    let lending = Lending::start(home, &settings, Arc::clone(&configured), Arc::clone(&machine))?;
     let daemon = Arc::new(Daemon {
         home: home.clone(),
         configured,
@@ -123,6 +127,7 @@ async fn serve(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
         lending,
         borrowing: Borrowing::default(),
         network: Network::default(),
+        machine,
     });
     network::open(&daemon, &settings.listen).await?;
     let local = local_listener(home)?;
