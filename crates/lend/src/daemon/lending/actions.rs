@@ -91,6 +91,9 @@ impl Lending {
             Action::Quarantined { device, why } => {
                 tracing::error!(%device, %why, "a device does not reset, and is lent to nobody until `farside lend release`");
             }
+            Action::Absent { device, why } => {
+                tracing::error!(%device, %why, "a device is gone, and is lent again when it is back");
+            }
             Action::Released { device, by } => tracing::warn!(%device, %by, "a device is released"),
             Action::Removed { device } => {
                 lock(&self.core).devices.remove(&device);
