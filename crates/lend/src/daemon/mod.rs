@@ -4,16 +4,23 @@
 //! `lending` is the lender's side, `borrowing` the borrower's; `peers` and `local` are what others say to
 //! it. Nothing here decides who gets a device: `farside-lease` does.
 
+mod audit;
 mod borrowing;
 mod configured;
+mod connection;
 mod device;
 mod dial;
+mod hooks;
 mod ledger_file;
 mod lending;
 mod listener;
 mod local;
+mod looked_at;
+mod metrics;
 mod network;
+mod observed;
 mod peers;
+mod places;
 mod users;
 
 use std::fs::File;
@@ -25,6 +32,8 @@ use farside_linux::lock::lock;
 use rustix::fs::{FlockOperation, flock};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::spawn_blocking;
+use tokio_stream::StreamExt;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
@@ -33,15 +42,22 @@ use crate::home::{Home, Settings};
 use crate::pki::{HostIdentity, Invitations};
 use crate::proto::local_server::LocalServer;
 
+use audit::{Act, Record};
 use borrowing::Borrowing;
 use configured::Configured;
+use connection::Connection;
 use lending::Lending;
+use looked_at::LookedAt;
 use network::Network;
+use observed::Observed;
+use users::LocalCaller;
 
 /// What all services of a daemon share.
 pub(crate) struct Daemon {
     home: Home,
     configured: Arc<Configured>,
+    observed: Arc<Observed>,
+    looked_at: LookedAt,
     state: Mutex<State>,
     lending: Arc<Lending>,
     borrowing: Borrowing,
@@ -110,10 +126,14 @@ async fn serve(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
         None => home.found(&users::host_name())?,
     };
     let host = identity.host().unwrap_or_default();
-    let lending = Lending::start(home, &settings, Arc::clone(&configured))?;
+    let observed = Arc::new(Observed::start(home, &configured.get())?);
+    observed.note(Record::of(Act::Started).host(&host));
+    let lending = Lending::start(home, &settings, Arc::clone(&configured), Arc::clone(&observed))?;
     let daemon = Arc::new(Daemon {
         home: home.clone(),
         configured,
+        observed,
+        looked_at: LookedAt::default(),
         state: Mutex::new(State {
             settings: settings.clone(),
             identity,
@@ -125,9 +145,15 @@ async fn serve(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
         network: Network::default(),
     });
     network::open(&daemon, &settings.listen).await?;
+    daemon.serve_metrics().await?;
     let local = local_listener(home)?;
     let service = LocalServer::new(local::LocalService(Arc::clone(&daemon)));
-    let incoming = UnixListenerStream::new(local);
+    let incoming = UnixListenerStream::new(local).map(|stream| {
+        stream.map(|stream| {
+            let caller = LocalCaller::of(&stream);
+            Connection::new(stream, caller, None)
+        })
+    });
     ready();
     tracing::info!(host = daemon.host(), "the lending daemon serves");
     let serving = Server::builder().add_service(service).serve_with_incoming(incoming);
@@ -141,6 +167,7 @@ async fn serve(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
     let _ = std::fs::remove_file(home.socket());
     // What it holds is given back; what it lends runs on until it ends, or another daemon renews it.
     daemon.borrowing.give_all_back().await;
+    daemon.observed.finish();
     Ok(())
 }
 
@@ -156,16 +183,31 @@ async fn end_signal() -> Result<(), LendError> {
 }
 
 /// Reads what the administrators have written anew, at each SIGHUP.
-async fn reload_at_signal(daemon: &Daemon) -> Result<(), LendError> {
+async fn reload_at_signal(daemon: &Arc<Daemon>) -> Result<(), LendError> {
     let mut hup =
         signal(SignalKind::hangup()).map_err(LendError::system("listening to signals"))?;
     while hup.recv().await.is_some() {
-        match daemon.configured.read_again() {
-            Ok(_) => tracing::info!("the configuration is read anew"),
+        match daemon.reload().await {
+            Ok(()) => tracing::info!("the configuration is read anew"),
             Err(error) => tracing::error!(%error, "the configuration stays as it was"),
         }
     }
     Ok(())
+}
+
+impl Daemon {
+    async fn reload(self: &Arc<Self>) -> Result<(), LendError> {
+        // Names of users may be looked up on other machines.
+        let configured = Arc::clone(&self.configured);
+        let read = spawn_blocking(move || configured.read_again()).await;
+        let config = read.map_err(|error| LendError::Refused(error.to_string()))??;
+        self.observed.set(&self.home, &config);
+        self.observed.note(Record::of(Act::Configured));
+        if let Err(error) = self.serve_metrics().await {
+            tracing::error!(%error, "metrics are served where they were");
+        }
+        Ok(())
+    }
 }
 
 /// The socket for the users of this host, whom the services tell apart.

@@ -8,7 +8,9 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
+use super::audit::{Act, Record};
 use super::listener::CallerHost;
+use super::metrics::Counts;
 use super::{Daemon, users};
 use crate::LendError;
 use crate::config::Way;
@@ -37,7 +39,7 @@ fn caller<T>(request: &Request<T>) -> Result<String, Status> {
 
 /// The way to the host that calls.
 fn way<T>(request: &Request<T>) -> Option<Way> {
-    request.extensions().get::<CallerHost>().and_then(|caller| caller.way)
+    request.extensions().get::<CallerHost>().map(|caller| caller.way)
 }
 
 impl Daemon {
@@ -107,6 +109,8 @@ impl Daemon {
         peers.push(self.as_peer());
         self.note_peer(&name, &request.address)?;
         tracing::info!(host = name, "a host has joined");
+        self.observed.note(Record::of(Act::Joined).host(&name));
+        self.observed.count(Counts::joined);
         let authority = authority.certificate().to_vec();
         Ok(JoinReply { certificate, authority, host: self.host(), peers })
     }

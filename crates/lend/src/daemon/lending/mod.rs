@@ -7,40 +7,47 @@
 mod actions;
 mod fence;
 mod grants;
+mod judging;
+mod rules;
 mod words;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use farside_lease::lender::{Event, Renewal, Status as DeviceStatus};
+use farside_lease::lender::{Event, Lease, Renewal, Status as DeviceStatus};
 use farside_lease::{
     BootTime, BorrowerId, DeviceName, DeviceSet, HostName, LeaseId, Lender, Limits, RequestId,
-    Text, UserName,
+    Stats, Text, UserName,
 };
 use farside_linux::lock::lock;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tonic::Status;
 
 use super::configured::Configured;
 use super::device::Device;
 use super::ledger_file::{LedgerFile, boot_id};
 use super::listener::LinkCall;
+use super::observed::Observed;
 use crate::LendError;
-use crate::config::Way;
+use crate::config::{Allowed, Way};
 use crate::end::EndProcess;
 use crate::end::plain::Secret;
 use crate::home::{Home, Settings};
 use crate::proto::{self, BorrowEvent, BorrowRequest, RenewReply, RenewRequest, ReturnRequest};
 
+use judging::{Ended, Judged};
+use rules::Limited;
 pub(super) use words::link_of;
 use words::{described_renewal, device_name, epoch_of, host_name, lease_ids};
 
 /// Events that a borrower has not taken, at most: more are left out.
 const EVENTS_MAX: usize = 16;
+/// Hooks that are told of ends at a time, at most.
+const END_HOOKS_MAX: usize = 8;
 /// How often devices are looked for that were not there.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -53,6 +60,9 @@ pub(super) struct Lending {
     folder: PathBuf,
     ledger: LedgerFile,
     configured: Arc<Configured>,
+    observed: Arc<Observed>,
+    /// Turns of the hooks that are told of ends.
+    end_hooks: Semaphore,
     /// Of a lease, in nanoseconds; 0 is the default.
     duration_ns: AtomicU64,
 }
@@ -67,6 +77,17 @@ struct Core {
     renewing: HashMap<(HostName, RequestId), oneshot::Sender<Vec<Renewal>>>,
     /// The lender's ends, by their devices.
     ends: HashMap<DeviceName, End>,
+    /// Grants about which hooks are asked, and those about which they have spoken.
+    judging: HashSet<(HostName, RequestId)>,
+    judged: VecDeque<Judged>,
+    /// Leases that were granted and that nobody was told of.
+    untold: HashSet<LeaseId>,
+    /// Leases that have ended, by their devices, which are not clean yet.
+    ended: HashMap<DeviceName, Ended>,
+    /// Leases that a rule limits, by their devices.
+    limited: HashMap<DeviceName, Limited>,
+    /// What was counted before it was looked at last.
+    stats: Stats,
 }
 
 /// A device that is lent.
@@ -83,6 +104,11 @@ struct Asking {
     certificate: Vec<u8>,
     /// Its data goes without TLS.
     plain: bool,
+    borrower: BorrowerId,
+    devices: DeviceSet,
+    /// What the rules say of each, in their order.
+    allowed: Vec<Allowed>,
+    since: Instant,
 }
 
 /// The lender's end of a lease.
@@ -107,6 +133,16 @@ enum Plain {
     Unknown,
 }
 
+impl Core {
+    /// Whether the borrower of leases was told of them.
+    fn is_told(&self, leases: &[Lease]) -> bool {
+        let has_end = |lease: &Lease| {
+            self.ends.get(&lease.id.device).is_some_and(|end| end.lease == lease.id)
+        };
+        leases.iter().all(has_end)
+    }
+}
+
 fn now() -> BootTime {
     BootTime(farside_live::lease::BootTime::now().0)
 }
@@ -117,6 +153,7 @@ impl Lending {
         home: &Home,
         settings: &Settings,
         configured: Arc<Configured>,
+        observed: Arc<Observed>,
     ) -> Result<Arc<Lending>, LendError> {
         let boot = boot_id()?;
         let ledger = LedgerFile::at(home.ledger());
@@ -129,6 +166,12 @@ impl Lending {
             asking: HashMap::new(),
             renewing: HashMap::new(),
             ends: HashMap::new(),
+            judging: HashSet::new(),
+            judged: VecDeque::new(),
+            untold: HashSet::new(),
+            ended: HashMap::new(),
+            limited: HashMap::new(),
+            stats: Stats::default(),
         };
         let lending = Arc::new(Lending {
             core: Mutex::new(core),
@@ -136,6 +179,8 @@ impl Lending {
             folder: home.run(),
             ledger,
             configured,
+            observed,
+            end_hooks: Semaphore::new(END_HOOKS_MAX),
             duration_ns: AtomicU64::new(settings.lease_ns),
         });
         let missing: Vec<_> = settings.devices.clone();
@@ -229,9 +274,21 @@ impl Lending {
         let number = RequestId(request.request);
         let is_named = |way| self.configured.get().plain.contain(way);
         let plain = request.plain && way.is_some_and(is_named);
-        let asking = Asking { events: events.clone(), certificate: request.end, plain };
-        // The same request by another connection: the last one is answered.
-        lock(&self.core).asking.insert((host.clone(), number), asking);
+        {
+            let mut core = lock(&self.core);
+            let allowed = self.allowed(&core, number, &borrower, &devices)?;
+            let asking = Asking {
+                events: events.clone(),
+                certificate: request.end,
+                plain,
+                borrower: borrower.clone(),
+                devices: devices.clone(),
+                allowed,
+                since: Instant::now(),
+            };
+            // The same request by another connection: the last one is answered.
+            core.asking.insert((host.clone(), number), asking);
+        }
         let lending = Arc::clone(self);
         tokio::spawn(async move {
             events.closed().await;
@@ -284,19 +341,20 @@ impl Lending {
     }
 
     /// Asks for a device back.
-    pub(super) fn recall(&self, device: &str, within: Duration) -> Result<(), Status> {
+    pub(super) fn recall(&self, device: &str, within: Duration, by: &str) -> Result<(), Status> {
         let device = device_name(device)?;
         if lock(&self.core).lender.lease(&device).is_none() {
             return Err(Status::not_found(format!(
                 "nobody has {device}; `farside who` lists who has what"
             )));
         }
-        self.tell(Event::Recall { device, within, by: Text::from("a user of its host") });
+        let by = Text::from(format!("{by} of its host"));
+        self.tell(Event::Recall { device, within, by });
         Ok(())
     }
 
     /// Lends a quarantined device again.
-    pub(super) fn release(&self, device: &str) -> Result<(), Status> {
+    pub(super) fn release(&self, device: &str, by: &str) -> Result<(), Status> {
         let device = device_name(device)?;
         let quarantined = {
             let core = lock(&self.core);
@@ -308,8 +366,16 @@ impl Lending {
         if !quarantined {
             return Err(Status::failed_precondition(format!("{device} is not quarantined")));
         }
-        self.tell(Event::Release { device, by: Text::from("a user of its host") });
+        self.tell(Event::Release { device, by: Text::from(format!("{by} of its host")) });
         Ok(())
+    }
+
+    /// How many requests wait, and what was counted since the daemon's start.
+    pub(super) fn counted(&self) -> (usize, Stats) {
+        let mut core = lock(&self.core);
+        let more = core.lender.take_stats();
+        core.stats = core.stats + more;
+        (core.lender.waiting(), core.stats)
     }
 
     /// Leads a connection to the end of its lease.
