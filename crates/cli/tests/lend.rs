@@ -1,6 +1,9 @@
 //! `farside lend`, `join`, `borrow`: hosts that lend cards to each other, as their users run them. Each
 //! host is a daemon with a folder of its own; all listen on the loopback interface.
 
+#[path = "lend/here.rs"]
+mod here;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;

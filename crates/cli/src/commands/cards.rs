@@ -208,6 +208,7 @@ mod tests {
             pid: Some(42),
             program: Some("search".to_owned()),
             generation: 1,
+            holder: None,
             worker: 18,
             answers: true,
             jobs: 3,

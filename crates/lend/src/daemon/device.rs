@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use farside_softcard::serve::{STATUS_SOCKET, read_status};
+use farside_lease::Epoch;
+use farside_softcard::serve::{self, HolderId, STATUS_SOCKET, UserStatus, read_status};
 use farside_vfio_user::unix::UnixClient;
 
 /// How long a device may take to be clean.
@@ -56,36 +57,43 @@ impl Device {
         }
     }
 
-    /// Waits until nothing is left of what process `holder`, which has ended, did with it.
+    /// Ends what a lease had of it, whose end, process `end`, is gone; waits until nothing of that is left.
     ///
     /// # Errors
     /// Why it is not clean.
-    pub(super) fn clean(&self, holder: Option<u32>) -> Result<(), String> {
+    pub(super) fn clean(&self, epoch: Epoch, end: Option<u32>) -> Result<(), String> {
         match self {
-            Device::Card(folder) => holder.map_or(Ok(()), |holder| await_functions(folder, holder)),
+            Device::Card(folder) => take_back(folder, epoch, end),
             Device::Foreign(socket) => reset(socket),
         }
     }
 }
 
-/// Waits until none of a card's functions belongs to a process. The card does the rest itself: a
-/// function is free once its jobs have ended and its memory is given back.
-fn await_functions(folder: &Path, holder: u32) -> Result<(), String> {
-    let end = Instant::now() + CLEAN_LIMIT;
+/// Has a card take back what it has handed on for a lease, and waits until no function belongs to that or
+/// to the process of its end. The card does the rest itself: a function is free once its jobs have ended
+/// and its memory is given back.
+fn take_back(folder: &Path, epoch: Epoch, end: Option<u32>) -> Result<(), String> {
+    let holder = HolderId(epoch.0);
+    let of_it =
+        |user: &UserStatus| user.holder == Some(holder) || (end.is_some() && user.pid == end);
+    let limit = Instant::now() + CLEAN_LIMIT;
     loop {
-        let why = match read_status(folder) {
-            Ok(status) => {
-                let users = status.functions.iter().filter_map(|function| function.user.as_ref());
-                if !users.clone().any(|user| user.pid == Some(holder)) {
-                    return Ok(());
-                }
-                "its function is still in use".to_owned()
+        let why = match read_status(folder).and_then(|status| {
+            let mut users = status.functions.iter().filter_map(|it| it.user.as_ref());
+            let is_used = users.any(of_it);
+            if is_used {
+                // Said again, it changes nothing.
+                serve::take_back(folder, holder)?;
             }
+            Ok(is_used)
+        }) {
+            Ok(false) => return Ok(()),
+            Ok(true) => "its function is still in use".to_owned(),
             // Nobody serves it, so nothing of it is left: whoever serves it again begins anew.
             Err(error) if is_gone(&error) => return Ok(()),
             Err(error) => format!("the card does not say what it does: {error}"),
         };
-        if Instant::now() >= end {
+        if Instant::now() >= limit {
             return Err(format!("{why}, after {} s", CLEAN_LIMIT.as_secs()));
         }
         std::thread::sleep(LOOK);

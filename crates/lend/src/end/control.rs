@@ -28,6 +28,8 @@ pub(crate) enum Order {
     Until(u64),
     /// The descriptor beside this is a connection that the borrower made.
     Connection,
+    /// The descriptor beside this is where programs of this host come, which has borrowed from itself.
+    Programs,
 }
 
 /// A lease.
@@ -35,6 +37,8 @@ pub(crate) enum Order {
 pub(crate) struct Begin {
     /// For people: device, epoch, borrower.
     pub(crate) name: String,
+    /// The lease's.
+    pub(crate) epoch: u64,
     /// The device.
     pub(crate) path: PathBuf,
     /// What this end shows, DER, and its key.
@@ -120,6 +124,7 @@ mod tests {
         let (a, b) = socketpair(kind.0, kind.1, kind.2, None).unwrap();
         let begin = Begin {
             name: "card0".to_owned(),
+            epoch: 1,
             path: "/run/card0".into(),
             certificate: vec![1; 2000],
             key: vec![2; 300],
@@ -127,14 +132,17 @@ mod tests {
             plain: Some(Greeting { epoch: 7, secret: [4; 32] }),
             until: 7,
         };
-        let orders = [Order::Begin(Box::new(begin)), Order::Until(9), Order::Connection];
+        let orders =
+            [Order::Begin(Box::new(begin)), Order::Until(9), Order::Connection, Order::Programs];
         for order in &orders {
-            let beside = (*order == Order::Connection).then(|| b.as_fd());
+            let has = matches!(order, Order::Connection | Order::Programs);
+            let beside = has.then(|| b.as_fd());
             send(a.as_fd(), order, beside).unwrap();
         }
         for order in orders {
             let (received, beside) = receive::<Order>(&b).unwrap().unwrap();
-            assert_eq!(beside.is_some(), order == Order::Connection);
+            let has = matches!(order, Order::Connection | Order::Programs);
+            assert_eq!(beside.is_some(), has);
             assert_eq!(received, order);
         }
         rustix::net::send(&a, b"nonsense", SendFlags::empty()).unwrap();

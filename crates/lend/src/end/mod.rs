@@ -9,6 +9,7 @@
 //! socket.
 
 mod control;
+mod here;
 mod near;
 pub(crate) mod plain;
 mod process;

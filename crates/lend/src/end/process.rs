@@ -105,6 +105,11 @@ impl EndProcess {
         send(self.control.as_fd(), &Order::Connection, Some(connection))
     }
 
+    /// Has it serve the programs of this host that come to `listener`.
+    pub(crate) fn serve_programs(&self, listener: BorrowedFd<'_>) -> io::Result<()> {
+        send(self.control.as_fd(), &Order::Programs, Some(listener))
+    }
+
     /// Kills it, and waits until it is gone: nothing of the lease reaches the device any more. `false`
     /// if it is still there at the end of `limit`.
     pub(crate) fn kill(&self, limit: Duration) -> bool {

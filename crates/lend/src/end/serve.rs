@@ -4,6 +4,7 @@ use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -22,7 +23,7 @@ use rustls::{ServerConfig, ServerConnection};
 
 use super::control::{self, Begin, Hello, Order};
 use super::plain::Greeting;
-use super::sandbox;
+use super::{here, sandbox};
 
 /// Connections of one lease at a time, at most: a card has no more functions.
 const CONNECTIONS_MAX: u32 = farside_softcard::serve::FUNCTIONS_MAX as u32;
@@ -36,6 +37,8 @@ const ORPHAN_LOOK: Duration = Duration::from_secs(1);
 /// What all connections of the lease share.
 struct Lease {
     name: String,
+    epoch: u64,
+    folder: PathBuf,
     device: CardPlace,
     config: Arc<ServerConfig>,
     /// By what the borrower's end is known without TLS.
@@ -89,7 +92,9 @@ fn serve(listener: impl AsFd) -> io::Result<()> {
         }
     }
     tracing::info!(lease = lease.name, "a lease has ended");
-    // Its connections end with this process.
+    // Its connections end with this process. What was handed on ends with the card's, which the daemon may
+    // not be there to tell.
+    here::take_back(&lease.folder, lease.epoch);
     Ok(())
 }
 
@@ -106,11 +111,12 @@ fn tell_who(daemon: &OwnedFd, lease: &Lease) {
 
 impl Lease {
     fn of(begin: Begin) -> io::Result<Lease> {
-        let Begin { name, path, certificate, key, peer, plain, until } = begin;
+        let Begin { name, epoch, path, certificate, key, peer, plain, until } = begin;
         let own = Credentials { certificate, key };
         let config = tls::server(&own, &peer).map_err(io::Error::other)?;
         let (until, open) = (AtomicU64::new(until), AtomicU32::new(0));
-        Ok(Lease { name, device: CardPlace::Socket(path), config, plain, until, open })
+        let device = CardPlace::Socket(path.clone());
+        Ok(Lease { name, epoch, folder: path, device, config, plain, until, open })
     }
 
     fn left(&self) -> Option<Duration> {
@@ -121,8 +127,17 @@ impl Lease {
         match (order, beside) {
             (Order::Until(until), None) => self.until.store(until, Ordering::SeqCst),
             (Order::Connection, Some(connection)) => self.connect(connection.into())?,
+            (Order::Programs, Some(listener)) => self.serve_programs(listener)?,
             _ => return Err(io::Error::other("the daemon gives an order that makes no sense")),
         }
+        Ok(())
+    }
+
+    /// Hands the card's functions on to programs of this host, in a thread of its own.
+    fn serve_programs(self: &Arc<Self>, listener: OwnedFd) -> io::Result<()> {
+        let lease = Arc::clone(self);
+        let serve = move || here::serve(&lease.folder, lease.epoch, &listener.into());
+        std::thread::Builder::new().name("farside-here".into()).spawn(serve)?;
         Ok(())
     }
 

@@ -29,6 +29,8 @@ pub(crate) enum NotReached {
     Over(String),
     /// Nobody answers.
     Absent(io::Error),
+    /// All of its functions are in use.
+    Busy,
 }
 
 fn over(ticket: &Ticket) -> String {
@@ -39,8 +41,8 @@ fn over(ticket: &Ticket) -> String {
     )
 }
 
-/// Connects to the card that is lent by the lease in `folder`.
-pub(crate) fn connect(folder: &Path) -> Result<Borrowed, NotReached> {
+/// The lease in a folder, if it may still be used.
+pub(super) fn open(folder: &Path) -> Result<(Ticket, Arc<Term>), NotReached> {
     if !folder.exists() {
         // The daemon of this host has removed it.
         let name = folder.file_name().unwrap_or_default().to_string_lossy();
@@ -51,8 +53,11 @@ pub(crate) fn connect(folder: &Path) -> Result<Borrowed, NotReached> {
     if term.left(BootTime::now()).is_none() {
         return Err(NotReached::Over(over(&ticket)));
     }
-    let stream = UnixStream::connect(folder.join(Ticket::LINK)).map_err(NotReached::Absent)?;
-    let term = Arc::new(term);
+    Ok((ticket, Arc::new(term)))
+}
+
+/// What is known of a lease while it is used.
+pub(super) fn words(ticket: Ticket, term: Arc<Term>) -> (WhyGone, WantedBack) {
     let seen = Arc::clone(&term);
     let wanted_back = Box::new(move || {
         let by = seen.wanted_back_by()?;
@@ -62,5 +67,13 @@ pub(crate) fn connect(folder: &Path) -> Result<Borrowed, NotReached> {
         None => over(&ticket),
         Some(_) => format!("the connection to {} is lost", ticket.name()),
     });
+    (why_gone, wanted_back)
+}
+
+/// Connects to the card that is lent by the lease in `folder`.
+pub(crate) fn connect(folder: &Path) -> Result<Borrowed, NotReached> {
+    let (ticket, term) = open(folder)?;
+    let stream = UnixStream::connect(folder.join(Ticket::LINK)).map_err(NotReached::Absent)?;
+    let (why_gone, wanted_back) = words(ticket, term);
     Ok(Borrowed { stream, why_gone, wanted_back })
 }

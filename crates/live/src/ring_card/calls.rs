@@ -111,6 +111,7 @@ impl From<NotReached> for ConnectError {
             NotReached::Over(why) => ConnectError::Over(why),
             // The lender's host may come back.
             NotReached::Absent(error) => ConnectError::Absent(error),
+            NotReached::Busy => ConnectError::Busy,
         }
     }
 }

@@ -245,7 +245,7 @@ impl RingCard {
     /// Whether it writes to memory no more when its connection is given up, whatever it does itself: this
     /// side stops it, or does not answer its messages.
     pub(crate) fn ends_with_its_connection(&self) -> bool {
-        self.is_device() || self.place.shares_nothing()
+        self.is_device() || self.transport().is_some_and(|transport| transport.is_by_messages())
     }
 
     /// Whether the card has ended the former connection too: nothing of its former life writes to

@@ -15,6 +15,7 @@ use super::messages::{ByMessages, Dialled};
 use super::transport::{Transport, TransportError};
 use super::vfio_user::VfioUser;
 use crate::error::LiveError;
+use crate::lease::is_here;
 
 /// Where a card is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,14 +92,6 @@ impl std::fmt::Display for CardPlace {
     }
 }
 
-impl CardPlace {
-    /// Whether nothing is shared with a card there, so that its writes end with its connection.
-    pub(crate) fn shares_nothing(&self) -> bool {
-        use CardPlace::{Lease, Link, Messages, Stream};
-        matches!(self, Messages(_) | Stream(_) | Link(_) | Lease(_))
-    }
-}
-
 /// The sockets of a card's functions, in order, if `path` is its folder; else the path itself.
 pub(crate) fn sockets(path: &Path) -> Vec<PathBuf> {
     if !path.is_dir() {
@@ -150,8 +143,7 @@ fn connect_once(
             Arc::new(connected.map_err(|error| no_connection(card, place, error))?)
         }
         CardPlace::Lease(folder) => {
-            let connected = ByLink::borrow(folder);
-            Arc::new(connected.map_err(|error| no_connection(card, place, error))?)
+            borrowed(folder).map_err(|error| no_connection(card, place, error))?
         }
         CardPlace::Link(stream) => {
             let connected = ByLink::dial(stream);
@@ -171,6 +163,15 @@ fn connect_once(
     let identity = identify(transport.as_ref()).map_err(|error| LiveError::Card { card, error })?;
     transport.limit(None);
     Ok((transport, identity))
+}
+
+/// A borrowed card: of this machine, by memory that is shared with it, or of another, by a link.
+fn borrowed(folder: &Path) -> Result<Arc<dyn Transport>, ConnectError> {
+    Ok(if is_here(folder) {
+        Arc::new(VfioUser::borrow(folder)?)
+    } else {
+        Arc::new(ByLink::borrow(folder)?)
+    })
 }
 
 /// The first function that is free, connected to by `connect`.

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use farside_card::interface::{pci, register};
 use farside_vfio_user::client::MapRequest;
@@ -19,6 +19,7 @@ use rustix::io::ReadWriteFlags;
 use super::calls::{CALL_LIMIT, Calls, ConnectError, failure};
 use super::transport::{DmaPiece, Transport, TransportError, Watch};
 use super::{descriptors, hangs_up};
+use crate::lease::{Handed, WantedBack, WhyGone, connect_here};
 
 /// A connection to a function of a card's process.
 pub(crate) struct VfioUser {
@@ -33,6 +34,8 @@ pub(crate) struct VfioUser {
     seen: AtomicU64,
     /// It has ended a ring that waited.
     was_freed: AtomicBool,
+    /// What is known of the lease of a card that is borrowed.
+    lease: Option<(WhyGone, WantedBack)>,
 }
 
 impl std::fmt::Debug for VfioUser {
@@ -44,8 +47,19 @@ impl std::fmt::Debug for VfioUser {
 impl VfioUser {
     /// Connects to the socket of a function.
     pub(crate) fn connect(path: &Path) -> Result<VfioUser, ConnectError> {
-        let connection = Connection::new(socket(path)?);
-        let memory = Box::new(NoMemory);
+        VfioUser::on(socket(path)?)
+    }
+
+    /// Connects to a card of this machine that is borrowed.
+    pub(crate) fn borrow(folder: &Path) -> Result<VfioUser, ConnectError> {
+        let Handed { stream, why_gone, wanted_back } = connect_here(folder, socket)?;
+        let mut card = VfioUser::on(stream)?;
+        card.lease = Some((why_gone, wanted_back));
+        Ok(card)
+    }
+
+    fn on(stream: UnixStream) -> Result<VfioUser, ConnectError> {
+        let (connection, memory) = (Connection::new(stream), Box::new(NoMemory));
         let client = UnixClient::new(connection, Limits::default(), CALL_LIMIT, memory)?;
         VfioUser::over(client).map_err(ConnectError::Failed)
     }
@@ -71,7 +85,7 @@ impl VfioUser {
         let calls = Calls::new(client);
         let (rings, seen) = (AtomicU64::new(0), AtomicU64::new(0));
         let was_freed = AtomicBool::new(false);
-        Ok(VfioUser { calls, socket, doorbell, rings, seen, was_freed })
+        Ok(VfioUser { calls, socket, doorbell, rings, seen, was_freed, lease: None })
     }
 
     /// Whether a ring would wait now. A card that lies may have made its doorbell one that waits when it
@@ -179,6 +193,14 @@ impl Transport for VfioUser {
 
     fn is_gone(&self) -> bool {
         hangs_up(&self.socket)
+    }
+
+    fn wanted_back(&self) -> Option<Duration> {
+        self.lease.as_ref().and_then(|(_, wanted_back)| wanted_back())
+    }
+
+    fn why_gone(&self) -> Option<String> {
+        self.lease.as_ref().map(|(why_gone, _)| why_gone())
     }
 
     // The function is stopped by its server when the connection ends.

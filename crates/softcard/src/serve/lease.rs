@@ -8,18 +8,18 @@
 //!
 //! It reads nothing of what the client sends.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use farside_vfio_user::unix::{Connection, Listener};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FallocateFlags;
+use rustix::net::{Shutdown, shutdown};
 
 use super::channel::{Channel, Message};
 use super::log::{Allowance, LogPipe};
 use super::process::{self, Child, Ended};
-use super::{CardConfig, worker};
-use farside_linux::card_memory::CardMemory;
+use super::{CardConfig, mutation, worker};
 
 /// A worker whose client is gone has this long to end by itself, at most.
 const END_LIMIT: Duration = Duration::from_millis(500);
@@ -29,27 +29,56 @@ pub(super) struct Lease<'a> {
     pub(super) config: &'a CardConfig,
     pub(super) function: u32,
     pub(super) generation: u64,
-    pub(super) listener: &'a Listener,
+    pub(super) client: Client<'a>,
     pub(super) channel: &'a Channel,
+    /// Readable once the function is taken back.
+    pub(super) cut: BorrowedFd<'a>,
     /// The process of the supervisor.
     pub(super) supervisor: u32,
     /// What may be logged.
     pub(super) allowance: Allowance,
 }
 
+/// Who is to be served.
+pub(super) enum Client<'a> {
+    /// Whoever comes next.
+    Next(&'a Listener),
+    /// Whoever has the other end of this.
+    Given(Connection),
+}
+
+impl AsFd for Client<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Client::Next(listener) => listener.as_fd(),
+            Client::Given(connection) => connection.as_fd(),
+        }
+    }
+}
+
+impl Client<'_> {
+    /// The connection to it, of which the supervisor is told if it does not know of it.
+    fn connection(self, channel: &Channel) -> std::io::Result<Connection> {
+        match self {
+            Client::Given(connection) => Ok(connection),
+            Client::Next(listener) => {
+                let connection = listener.accept()?;
+                channel.send(&Message::begun(connection.peer().ok()));
+                Ok(connection)
+            }
+        }
+    }
+}
+
 /// What has come of it: nobody was there, or the exit code.
 pub(super) fn run(lease: Lease<'_>) -> i32 {
-    let Lease { config, function, listener, channel, supervisor, .. } = lease;
+    let Lease { config, function, supervisor, .. } = lease;
     if !process::die_with(supervisor) {
         return 0;
     }
-    process::keep_only(&[listener.as_fd(), channel.as_fd()]);
+    process::keep_only(&[lease.client.as_fd(), lease.channel.as_fd(), lease.cut]);
     process::set_name(&format!("farside-lease{function}"));
-    let Ok(connection) = listener.accept() else {
-        // It has gone before it was let in.
-        return 0;
-    };
-    match serve(lease, connection) {
+    match serve(lease) {
         Ok(()) => 0,
         Err(error) => {
             tracing::error!(function, %error, card = config.card, "a client cannot be served");
@@ -58,14 +87,17 @@ pub(super) fn run(lease: Lease<'_>) -> i32 {
     }
 }
 
-fn serve(lease: Lease<'_>, connection: Connection) -> std::io::Result<()> {
-    let Lease { config, function, generation, channel, mut allowance, .. } = lease;
-    let peer = connection.peer().ok();
-    channel.send(&Message::begun(peer));
+fn serve(lease: Lease<'_>) -> std::io::Result<()> {
+    let Lease { config, function, generation, client, channel, cut, mut allowance, .. } = lease;
+    let Ok(connection) = client.connection(channel) else {
+        // It has gone before it was let in.
+        return Ok(());
+    };
     if allowance.take_line() {
+        let peer = connection.peer().ok();
         tracing::info!(function, generation, ?peer, "a client has come");
     }
-    let memory = CardMemory::file_of(config.frames).map_err(std::io::Error::other)?;
+    let memory = mutation::memory_of(config.frames)?;
     let mut pipe = LogPipe::new(allowance)?;
     let own = std::process::id();
     // SAFETY: this process has one thread.
@@ -76,10 +108,13 @@ fn serve(lease: Lease<'_>, connection: Connection) -> std::io::Result<()> {
         })
     }?;
     pipe.close_writer();
-    let how = watch(&connection, &child, &mut pipe, config.grace.min(END_LIMIT));
+    let limit = config.grace.min(END_LIMIT);
+    let how = watch(&connection, cut, &child, &mut pipe, limit);
     // It is told at once, if it is still there: nothing reaches its memory any more.
     let _ = connection.shutdown();
-    give_back(&memory, config.frames);
+    if !mutation::keeps_generation() {
+        give_back(&memory, config.frames);
+    }
     pipe.finish();
     if pipe.allowance().take_line() {
         match how {
@@ -90,8 +125,15 @@ fn serve(lease: Lease<'_>, connection: Connection) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Waits for the worker's end. When the client has hung up the worker has `limit` to end by itself.
-fn watch(connection: &Connection, child: &Child, pipe: &mut LogPipe, limit: Duration) -> Ended {
+/// Waits for the worker's end. When the client has hung up, or the function is taken back, the worker has
+/// `limit` to end by itself.
+fn watch(
+    connection: &Connection,
+    cut: BorrowedFd<'_>,
+    child: &Child,
+    pipe: &mut LogPipe,
+    limit: Duration,
+) -> Ended {
     let mut kill_at: Option<Instant> = None;
     loop {
         if let Some(ended) = child.reap() {
@@ -100,16 +142,21 @@ fn watch(connection: &Connection, child: &Child, pipe: &mut LogPipe, limit: Dura
         if kill_at.is_some_and(|at| at <= Instant::now()) {
             child.kill();
         }
-        let hung_up = wait(connection, child, pipe, kill_at);
-        if hung_up && kill_at.is_none() {
+        let over = wait(connection, cut, child, pipe, kill_at);
+        if over && kill_at.is_none() {
+            // The worker hears nothing more, and ends as with a client that hangs up. The client sees
+            // the end of the connection after that: when nothing reaches its memory any more.
+            let _ = shutdown(connection, Shutdown::Read);
             kill_at = Some(Instant::now() + limit);
         }
     }
 }
 
-/// Sleeps until something has happened. Says whether the client has hung up.
+/// Sleeps until something has happened. Says whether the client has hung up, or the function is taken
+/// back.
 fn wait(
     connection: &Connection,
+    cut: BorrowedFd<'_>,
     child: &Child,
     pipe: &mut LogPipe,
     kill_at: Option<Instant>,
@@ -120,6 +167,7 @@ fn wait(
     let looks = kill_at.is_none();
     if looks {
         polled.push(PollFd::new(connection, PollFlags::RDHUP));
+        polled.push(PollFd::from_borrowed_fd(cut, PollFlags::IN));
     }
     if talks {
         polled.push(PollFd::new(pipe, PollFlags::IN));
@@ -129,12 +177,12 @@ fn wait(
     let left = left.and_then(|left| Timespec::try_from(left).ok());
     // Every outcome means: look.
     let _ = poll(&mut polled, left.as_ref());
-    let hung_up = looks && !polled[1].revents().is_empty();
+    let over = looks && polled[1..3].iter().any(|polled| !polled.revents().is_empty());
     let has_talked = talks && polled.last().is_some_and(|last| !last.revents().is_empty());
     if has_talked {
         pipe.forward();
     }
-    hung_up
+    over
 }
 
 /// Gives the memory behind BAR2 back. A former client that still maps it keeps an object that is

@@ -20,10 +20,13 @@ mod channel;
 mod copier;
 mod device;
 mod doorbell;
+#[cfg(test)]
+mod hand_over_tests;
 mod job_end;
 mod lease;
 mod leased_function;
 mod log;
+mod mutation;
 mod process;
 mod staging;
 mod status;
@@ -34,6 +37,7 @@ mod tests;
 mod windows;
 mod worker;
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +49,7 @@ use thiserror::Error;
 
 use crate::kernels::Kernels;
 
-pub use status::{CardStatus, FunctionStatus, UserStatus};
+pub use status::{CardStatus, FunctionStatus, HolderId, UserStatus};
 pub use worker::LeaseLimits;
 
 /// Functions of a card, at most.
@@ -58,6 +62,9 @@ pub fn socket_name(function: u32) -> String {
 
 /// Name of the socket in a card's folder that tells the card's status.
 pub const STATUS_SOCKET: &str = "status.sock";
+
+/// Name of the socket in a card's folder by which its owner hands functions on, and takes them back.
+pub const CONTROL_SOCKET: &str = "control.sock";
 
 /// What a card is served with.
 #[derive(Clone, Debug)]
@@ -170,6 +177,26 @@ pub enum ServeError {
 /// Nobody serves it, or what it says makes no sense.
 pub fn read_status(folder: &Path) -> std::io::Result<CardStatus> {
     supervisor::read_status(folder)
+}
+
+/// Has the card in a folder serve whoever is at the other end of the connection that this gives: on a
+/// function that is free, for a holder, whose functions [`take_back`] ends. The card hears its owner alone:
+/// the user who serves it, or root.
+///
+/// # Errors
+/// `ResourceBusy`: all functions are in use. Nobody serves the card, or it does not hear this user.
+pub fn hand_on(folder: &Path, holder: HolderId) -> std::io::Result<OwnedFd> {
+    supervisor::give(folder, holder)
+}
+
+/// Has the card in a folder end every connection that was handed to a holder, whoever has it by now and
+/// whatever they do: jobs stop, the connection ends, and what comes next on its function has new memory.
+/// Says how many there were. They have ended when [`read_status`] does not name the holder any more.
+///
+/// # Errors
+/// Nobody serves the card, or it does not hear this user.
+pub fn take_back(folder: &Path, holder: HolderId) -> std::io::Result<u32> {
+    supervisor::take_back(folder, holder)
 }
 
 /// A card that is being served; ends when dropped.

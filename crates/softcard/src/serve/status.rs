@@ -4,6 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// Whom the owner of a card hands a function to: a number of the owner's own, such as a lease's epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct HolderId(pub u64);
+
 /// What a card does now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CardStatus {
@@ -43,6 +47,9 @@ pub struct UserStatus {
     pub program: Option<String>,
     /// The function's life.
     pub generation: u64,
+    /// Whom the card's owner has handed it to, if it has.
+    #[serde(default)]
+    pub holder: Option<HolderId>,
     /// The process of its lease, whose child serves it.
     pub worker: u32,
     /// Whether its worker has just said what follows. Else it is what it has said last.

@@ -3,7 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, chown};
-use std::path::PathBuf;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use farside_lease::{BootTime, LeaseId};
@@ -12,6 +13,7 @@ use farside_linux::lock::lock;
 use farside_live::lease::{Term, Ticket};
 use tonic::Status;
 
+use super::super::lending::Lending;
 use super::super::users::User;
 use super::{Events, told};
 use crate::LendError;
@@ -29,7 +31,8 @@ pub(super) struct HeldLease {
     folder: PathBuf,
     plain: bool,
     term: Term,
-    /// The borrower's end of the link; none once the lease has ended.
+    /// The borrower's end of the link; none once the lease has ended, or where there is no link, because
+    /// the lender is this host.
     end: Mutex<Option<NearEnd>>,
     /// Whoever borrowed it.
     events: Events,
@@ -45,6 +48,8 @@ pub(super) struct Taking<'a> {
     pub(super) own: &'a Credentials,
     pub(super) until: BootTime,
     pub(super) events: &'a Events,
+    /// The lender's side, if it is this host's.
+    pub(super) here: Option<&'a Lending>,
     /// The lender may leave encryption out: both ends are in a network that the configuration names.
     pub(super) may_be_plain: bool,
 }
@@ -75,11 +80,15 @@ impl HeldLease {
             plain: greeting(taking, &id, lease)?,
         };
         let plain = begin.plain.is_some();
-        let made = make_folder(&begin, &ticket, taking.user, taking.until);
+        let serve = || match taking.here {
+            Some(lending) => serve_here(lending, &id, &begin.folder).map(|()| None),
+            None => NearEnd::start(&begin).map(Some),
+        };
+        let made = make_folder(&begin.folder, &ticket, taking.user, taking.until, serve);
         let (term, end) = made
             .map_err(|error| Status::internal(LendError::file(&begin.folder, error).to_string()))?;
         let (user, events) = (taking.user.clone(), taking.events.clone());
-        let end = Mutex::new(Some(end));
+        let end = Mutex::new(end);
         Ok(HeldLease { lender, id, user, folder: begin.folder, plain, term, end, events })
     }
 
@@ -156,21 +165,27 @@ fn greeting(
     Ok(Some(Greeting { epoch: id.epoch.0, secret }))
 }
 
-/// Makes the folder of a lease, with all that a program needs in it.
-fn make_folder(
-    begin: &NearBegin,
+/// Has the lender's end, which is a process of this host, serve the programs itself.
+fn serve_here(lending: &Lending, lease: &LeaseId, folder: &Path) -> io::Result<()> {
+    let listener = UnixListener::bind(folder.join(Ticket::CARD))?;
+    lending.serve_programs(lease, &listener)
+}
+
+/// Makes the folder of a lease, with all that a program needs in it; `serve` makes the socket.
+fn make_folder<E>(
+    folder: &Path,
     ticket: &Ticket,
     user: &User,
     until: BootTime,
-) -> io::Result<(Term, NearEnd)> {
-    let folder = &begin.folder;
+    serve: impl FnOnce() -> io::Result<E>,
+) -> io::Result<(Term, E)> {
     // One that is left of a daemon that was killed.
     let _ = std::fs::remove_dir_all(folder);
     std::fs::DirBuilder::new().mode(0o700).create(folder)?;
     ticket.write(folder)?;
     let term = Term::create(&folder.join(Term::FILE))?;
     term.set_usable_until(live(until));
-    let end = NearEnd::start(begin)?;
+    let end = serve()?;
     if rustix::process::geteuid().is_root() && user.uid != 0 {
         for entry in std::fs::read_dir(folder)? {
             chown(entry?.path(), Some(user.uid), None)?;

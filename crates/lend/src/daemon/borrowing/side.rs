@@ -276,6 +276,7 @@ impl Side {
                 until,
                 events: &asked.events,
                 may_be_plain,
+                here: (self.host == daemon.host()).then(|| daemon.lending.as_ref()),
             };
             let lease = Arc::new(HeldLease::take(&taking, id.clone(), lease)?);
             let mut core = lock(&self.core);

@@ -26,7 +26,8 @@ impl Lending {
         let lending = Arc::clone(self);
         let folder = self.folder.clone();
         tokio::spawn(async move {
-            let cleaned = spawn_blocking(move || clean(end.as_ref(), kind.as_ref(), &folder)).await;
+            let cleaned =
+                spawn_blocking(move || clean(end.as_ref(), kind.as_ref(), epoch, &folder)).await;
             let outcome = match cleaned.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(()) => FenceOutcome::Clean { generation: epoch.0 },
                 Err(why) => FenceOutcome::DoesNotReset { why: Text::from(why) },
@@ -50,7 +51,12 @@ pub(super) fn kill_strays(folder: &Path, ledger: &Ledger) {
 }
 
 /// Makes sure that nothing of a lease reaches its device, and that nothing of it is left there.
-fn clean(end: Option<&End>, device: Option<&Device>, folder: &Path) -> Result<(), String> {
+fn clean(
+    end: Option<&End>,
+    device: Option<&Device>,
+    epoch: Epoch,
+    folder: &Path,
+) -> Result<(), String> {
     if let Some(end) = end {
         if !end.process.kill(KILL_LIMIT) {
             return Err(format!("the process {} of its lease does not end", end.process.pid()));
@@ -58,5 +64,5 @@ fn clean(end: Option<&End>, device: Option<&Device>, folder: &Path) -> Result<()
         EndProcess::forget(folder, end.lease.epoch.0);
     }
     let device = device.ok_or("it is not there")?;
-    device.clean(end.map(|end| end.process.pid()))
+    device.clean(epoch, end.map(|end| end.process.pid()))
 }

@@ -140,6 +140,7 @@ impl Lending {
         };
         let begin = Begin {
             name: format!("{}, lent to {borrower}", lease.id),
+            epoch: lease.id.epoch.0,
             path,
             certificate: own.certificate.clone(),
             key: own.key,

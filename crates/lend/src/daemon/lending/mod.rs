@@ -12,7 +12,9 @@ mod rules;
 mod words;
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -376,6 +378,21 @@ impl Lending {
         let more = core.lender.take_stats();
         core.stats = core.stats + more;
         (core.lender.waiting(), core.stats)
+    }
+
+    /// Has the end of a lease that this host has of its own device serve programs that come to `listener`.
+    ///
+    /// # Errors
+    /// The lease is over, or its end is gone.
+    pub(super) fn serve_programs(
+        &self,
+        lease: &LeaseId,
+        listener: &UnixListener,
+    ) -> io::Result<()> {
+        let core = lock(&self.core);
+        let end = core.ends.get(&lease.device).filter(|end| end.lease == *lease);
+        let end = end.ok_or_else(|| io::Error::other("the lease is over"))?;
+        end.process.serve_programs(listener.as_fd())
     }
 
     /// Leads a connection to the end of its lease.

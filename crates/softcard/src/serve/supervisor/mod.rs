@@ -3,10 +3,12 @@
 //! It listens, makes a process for each lease ([`super::lease`]), answers for the card's status and
 //! ends it. It reads nothing that comes from a client and takes no descriptor of one: a message may
 //! carry a descriptor whose closing takes as long as its sender likes. A client that comes while its
-//! function is in use is told so by a process of its own ([`refusal`]).
+//! function is in use is told so by a process of its own ([`refusal`]). The card's owner may hand
+//! functions on, and take them back ([`control`]).
 //!
 //! Every process that it makes is ended by the kernel when it ends itself.
 
+mod control;
 mod owner;
 mod refusal;
 mod status;
@@ -16,17 +18,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use farside_vfio_user::unix::Listener;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use farside_vfio_user::unix::{Connection, Listener, Peer};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
 use super::channel::{Channel, Message, Report};
-use super::lease::{self, Lease};
+use super::lease::{self, Client, Lease};
 use super::log::Allowance;
 use super::process::{self, Child};
-use super::{CardConfig, FunctionStatus, ServeError, socket_name};
+use super::{CardConfig, FunctionStatus, HolderId, ServeError, socket_name};
+use control::{Answer, ControlDesk, Request};
 use refusal::Refusals;
 use status::StatusDesk;
 
+pub(super) use control::{give, take_back};
 pub(super) use owner::{Owner, start};
 pub(super) use status::read_status;
 
@@ -42,6 +47,10 @@ struct Served {
     process: Child,
     channel: Channel,
     generation: u64,
+    /// Whom it was handed to, if it was.
+    holder: Option<HolderId>,
+    /// Readable once it is taken back: the process of the lease sees that.
+    cut: OwnedFd,
     /// The program, once it was let in; `Some(None)` where the system does not say.
     user: Option<Option<u32>>,
     /// What its worker has said last.
@@ -59,6 +68,12 @@ impl Served {
             Message::Ask => return false,
         }
         true
+    }
+
+    /// Ends it, whatever its client does.
+    fn take_back(&self) {
+        // It is full of that already, if anything.
+        let _ = rustix::io::write(&self.cut, &1u64.to_ne_bytes());
     }
 }
 
@@ -82,12 +97,13 @@ struct Supervisor {
     /// The process whose card this is.
     owner: u32,
     /// Hangs up when the card is to end.
-    control: OwnedFd,
+    alive: OwnedFd,
     /// Readable when the owner has ended.
     owner_ends: OwnedFd,
     slots: Vec<Slot>,
     refusals: Refusals,
     desk: StatusDesk,
+    control: ControlDesk,
 }
 
 impl Slot {
@@ -114,25 +130,51 @@ impl Slot {
         self.paused.is_none() && may_begin
     }
 
+    /// Serves the next client that has come.
     fn begin_lease(&mut self, config: &CardConfig) -> std::io::Result<()> {
-        let (ours, theirs) = Channel::pair()?;
+        self.begin(config, None)
+    }
+
+    /// Serves whoever gets the other end of a connection: for a holder, on whose behalf a process asks.
+    fn hand_on(
+        &mut self,
+        config: &CardConfig,
+        holder: HolderId,
+        asks: Peer,
+    ) -> std::io::Result<OwnedFd> {
+        let (ours, theirs) = Connection::pair()?;
+        self.begin(config, Some((ours, holder, asks)))?;
+        theirs.as_fd().try_clone_to_owned()
+    }
+
+    fn begin(
+        &mut self,
+        config: &CardConfig,
+        given: Option<(Connection, HolderId, Peer)>,
+    ) -> std::io::Result<()> {
+        let (channel, theirs) = Channel::pair()?;
+        let cut = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let generation = self.generation;
+        let (holder, user) = given
+            .as_ref()
+            .map_or((None, None), |(_, holder, asks)| (Some(*holder), Some(Some(asks.pid))));
+        let client = given.map_or(Client::Next(&self.listener), |(it, ..)| Client::Given(it));
         let lease = Lease {
             config,
             function: self.number,
             generation,
-            listener: &self.listener,
+            client,
             channel: &theirs,
+            cut: cut.as_fd(),
             supervisor: std::process::id(),
             allowance: self.allowance.share(),
         };
         // SAFETY: this process has one thread.
         let process = unsafe { process::fork(|| lease::run(lease)) }?;
         self.generation += 1;
-        let (user, report) = (None, Report::default());
-        let channel = ours;
-        let served = Served { process, channel, generation, user, report, has_answered: false };
-        self.served = Some(served);
+        let (report, has_answered) = (Report::default(), false);
+        self.served =
+            Some(Served { process, channel, generation, holder, cut, user, report, has_answered });
         Ok(())
     }
 
@@ -199,21 +241,25 @@ enum About {
     StatusCaller,
     /// An answer of a worker, or room for one's status.
     Status,
+    /// The owner of the card wants something done.
+    ControlCaller,
+    Control,
 }
 
 impl Supervisor {
     fn new(
         config: Arc<CardConfig>,
         owner: u32,
-        control: OwnedFd,
+        alive: OwnedFd,
         owner_ends: OwnedFd,
     ) -> Result<Supervisor, ServeError> {
         let slots = (0..u32::from(config.functions))
             .map(|number| Slot::bind(&config, number))
             .collect::<Result<Vec<_>, _>>()?;
         let desk = StatusDesk::open(&config)?;
+        let control = ControlDesk::open(&config)?;
         let refusals = Refusals::default();
-        Ok(Supervisor { config, owner, control, owner_ends, slots, refusals, desk })
+        Ok(Supervisor { config, owner, alive, owner_ends, slots, refusals, desk, control })
     }
 
     /// Serves until the card is to end.
@@ -238,10 +284,12 @@ impl Supervisor {
                 About::Owner => return false,
                 About::Newcomer(index) => self.newcomer(index),
                 About::Lease(index) => self.slots[index].look(),
-                About::Refusal | About::Status => {}
+                About::Refusal | About::Status | About::Control => {}
                 About::StatusCaller => self.desk.accept(&mut self.slots),
+                About::ControlCaller => self.control.accept(),
             }
         }
+        self.obey();
         self.refusals.look();
         let Supervisor { config, owner, slots, desk, .. } = self;
         desk.serve(slots, config, *owner);
@@ -252,7 +300,7 @@ impl Supervisor {
     fn wait(&self) -> Vec<About> {
         let mut wanted: Vec<(BorrowedFd<'_>, PollFlags, About)> = vec![
             // Nothing is ever sent; it hangs up.
-            (self.control.as_fd(), PollFlags::IN, About::Owner),
+            (self.alive.as_fd(), PollFlags::IN, About::Owner),
             (self.owner_ends.as_fd(), PollFlags::IN, About::Owner),
         ];
         let asks = self.desk.is_waiting();
@@ -271,10 +319,14 @@ impl Supervisor {
         wanted.extend(self.refusals.handles().map(|fd| (fd, PollFlags::IN, About::Refusal)));
         wanted.extend(self.desk.listener().map(|fd| (fd, PollFlags::IN, About::StatusCaller)));
         wanted.extend(self.desk.readers().map(|fd| (fd, PollFlags::OUT, About::Status)));
+        let control = self.control.listener();
+        wanted.extend(control.map(|fd| (fd, PollFlags::IN, About::ControlCaller)));
+        wanted.extend(self.control.callers().map(|fd| (fd, PollFlags::IN, About::Control)));
         let mut polled: Vec<PollFd<'_>> =
             wanted.iter().map(|(fd, flags, _)| PollFd::from_borrowed_fd(*fd, *flags)).collect();
         let paused = self.slots.iter().filter_map(|slot| slot.paused).min();
-        let until = [paused, self.refusals.next_end(), self.desk.next_end()].into_iter().flatten();
+        let ends = [self.refusals.next_end(), self.desk.next_end(), self.control.next_end()];
+        let until = ends.into_iter().chain([paused]).flatten();
         let left = until.min().map(|at| at.saturating_duration_since(Instant::now()));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         if poll(&mut polled, left.as_ref()).is_err() {
@@ -282,6 +334,34 @@ impl Supervisor {
         }
         let happened = polled.iter().zip(&wanted).filter(|(fd, _)| !fd.revents().is_empty());
         happened.map(|(_, (_, _, about))| *about).collect()
+    }
+
+    /// Does what the owner of the card wants.
+    fn obey(&mut self) {
+        for (caller, request) in self.control.requests() {
+            let answer = match request {
+                Request::Give(holder) => self.hand_on(holder, caller.peer),
+                Request::TakeBack(holder) => {
+                    let served = self.slots.iter().filter_map(|slot| slot.served.as_ref());
+                    let of_it = served.filter(|served| served.holder == Some(holder));
+                    Answer::TakenBack(of_it.map(Served::take_back).count() as u32)
+                }
+            };
+            caller.answer(answer);
+        }
+    }
+
+    /// Hands the first function on that is free.
+    fn hand_on(&mut self, holder: HolderId, asks: Peer) -> Answer {
+        let Supervisor { slots, refusals, config, .. } = self;
+        let mut free = slots.iter_mut().filter(|slot| slot.served.is_none());
+        let Some(slot) = free.find(|slot| slot.listens(refusals)) else {
+            return Answer::Refused(Errno::BUSY);
+        };
+        match slot.hand_on(config, holder, asks) {
+            Ok(connection) => Answer::Given(connection),
+            Err(error) => Answer::Refused(Errno::from_io_error(&error).unwrap_or(Errno::IO)),
+        }
     }
 
     fn newcomer(&mut self, index: usize) {
@@ -308,6 +388,7 @@ impl Supervisor {
         // Nobody connects to a card that is going.
         drop(self.slots);
         drop(self.desk);
+        drop(self.control);
         process::reap_all(Instant::now() + END_LIMIT);
     }
 }

@@ -160,6 +160,7 @@ pub(super) fn user_of(served: &Served) -> Option<UserStatus> {
         pid,
         program: pid.and_then(program_of),
         generation: served.generation,
+        holder: served.holder,
         worker: served.process.pid(),
         answers: served.has_answered,
         jobs: served.report.jobs as usize,
