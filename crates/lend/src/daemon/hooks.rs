@@ -140,7 +140,7 @@ fn start(hook: &Hook, about: &Occasion) -> io::Result<Child> {
 /// Kills a hook and what it has started, as far as that has stayed in its group.
 async fn kill(child: &mut Child) {
     // It is not waited for yet, so its number is its own.
-    let pid = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     if let Some(pid) = pid {
         // It may have ended just now.
         let _ = kill_process_group(pid, Signal::KILL);
