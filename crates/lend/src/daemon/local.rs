@@ -168,7 +168,7 @@ impl Daemon {
 
     pub(super) fn dial(&self, address: &str, host: &str) -> Result<dial::PeerClient, LendError> {
         let config = self.identity().client()?;
-        dial::peer(address, host, config).map_err(LendError::system("calling a peer"))
+        self.machine.dial(address, host, config).map_err(LendError::system("calling a peer"))
     }
 
     async fn join(&self, request: JoinPeersRequest) -> Result<JoinPeersReply, Status> {

@@ -16,6 +16,7 @@ mod lending;
 mod listener;
 mod local;
 mod looked_at;
+mod machine;
 mod metrics;
 mod network;
 mod observed;
@@ -48,6 +49,7 @@ use configured::Configured;
 use connection::Connection;
 use lending::Lending;
 use looked_at::LookedAt;
+use machine::{Machine, ThisMachine};
 use network::Network;
 use observed::Observed;
 use users::LocalCaller;
@@ -62,6 +64,7 @@ pub(crate) struct Daemon {
     lending: Arc<Lending>,
     borrowing: Borrowing,
     network: Network,
+    machine: Arc<dyn Machine>,
 }
 
 /// What changes while it runs.
@@ -128,7 +131,14 @@ async fn serve(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
     let host = identity.host().unwrap_or_default();
     let observed = Arc::new(Observed::start(home, &configured.get())?);
     observed.note(Record::of(Act::Started).host(&host));
-    let lending = Lending::start(home, &settings, Arc::clone(&configured), Arc::clone(&observed))?;
+    let machine: Arc<dyn Machine> = Arc::new(ThisMachine);
+    let lending = Lending::start(
+        home,
+        &settings,
+        Arc::clone(&configured),
+        Arc::clone(&observed),
+        Arc::clone(&machine),
+    )?;
     let daemon = Arc::new(Daemon {
         home: home.clone(),
         configured,
@@ -143,6 +153,7 @@ async fn serve(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
         lending,
         borrowing: Borrowing::default(),
         network: Network::default(),
+        machine,
     });
     network::open(&daemon, &settings.listen).await?;
     daemon.serve_metrics().await?;

@@ -16,7 +16,7 @@ mod process;
 mod sandbox;
 mod serve;
 
-pub(crate) use control::Begin;
+pub(crate) use control::{Begin, Hello};
 pub use near::run as run_near;
 pub(crate) use near::{NearBegin, NearEnd};
 pub(crate) use process::EndProcess;

@@ -14,11 +14,12 @@ use farside_live::lease::{Term, Ticket};
 use tonic::Status;
 
 use super::super::lending::Lending;
+use super::super::machine::Machine;
 use super::super::users::User;
 use super::{Events, told};
 use crate::LendError;
+use crate::end::NearBegin;
 use crate::end::plain::Greeting;
-use crate::end::{NearBegin, NearEnd};
 use crate::home::Home;
 use crate::proto::borrow_for_event::Event as Told;
 use crate::proto::{self, Held};
@@ -33,13 +34,14 @@ pub(super) struct HeldLease {
     term: Term,
     /// The borrower's end of the link; none once the lease has ended, or where there is no link, because
     /// the lender is this host.
-    end: Mutex<Option<NearEnd>>,
+    end: Mutex<Option<Box<dyn Send>>>,
     /// Whoever borrowed it.
     events: Events,
 }
 
 /// What a lease is made of.
 pub(super) struct Taking<'a> {
+    pub(super) machine: &'a dyn Machine,
     pub(super) home: &'a Home,
     pub(super) lender: &'a str,
     pub(super) address: SocketAddr,
@@ -82,7 +84,7 @@ impl HeldLease {
         let plain = begin.plain.is_some();
         let serve = || match taking.here {
             Some(lending) => serve_here(lending, &id, &begin.folder).map(|()| None),
-            None => NearEnd::start(&begin).map(Some),
+            None => taking.machine.start_near_end(&begin).map(Some),
         };
         let made = make_folder(&begin.folder, &ticket, taking.user, taking.until, serve);
         let (term, end) = made

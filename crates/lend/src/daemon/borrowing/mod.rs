@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use farside_lease::{DeviceName, DeviceSet};
 use farside_linux::lock::lock;
+use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tonic::Status;
@@ -114,7 +115,8 @@ pub(super) async fn borrow_for(
     let (events, receiver) = mpsc::channel(EVENTS_MAX);
     let daemon = Arc::clone(daemon);
     let wait = Duration::from_nanos(request.wait_ns);
-    tokio::spawn(async move {
+    let machine = Arc::clone(&daemon.machine);
+    let borrowing = async move {
         let mut borrowed = Vec::new();
         // One lender after the other, in the order of their names: two that want the same devices never
         // wait for each other.
@@ -135,7 +137,8 @@ pub(super) async fn borrow_for(
         let _ = events.send(Ok(told(Told::Borrowed(BorrowedLeases { leases })))).await;
         events.closed().await;
         give_back(&borrowed);
-    });
+    };
+    machine.spawn(borrowing.boxed());
     Ok(receiver)
 }
 

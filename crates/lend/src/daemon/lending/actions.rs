@@ -6,13 +6,14 @@ use std::time::Duration;
 use farside_lease::lender::{Action, Event, Lease, Renewal, WriteId, WriteKind};
 use farside_lease::{DeviceSet, EndReason, HostName, LeaseId, RequestId, Text};
 use farside_linux::lock::lock;
+use futures_util::FutureExt;
 use tokio::task::spawn_blocking;
 
 use super::super::audit::{Act, Record};
 use super::super::metrics::Counts;
+use super::Lending;
 use super::judging::{Ended, Grant};
 use super::words::{end_name, refusal_name, told};
-use super::{Lending, now};
 use crate::proto;
 
 impl Lending {
@@ -35,7 +36,7 @@ impl Lending {
                 self.judged(judged);
                 continue;
             }
-            let left = timeout.map_or(Duration::from_secs(3600), |at| now().until(at));
+            let left = timeout.map_or(Duration::from_secs(3600), |at| self.machine.now().until(at));
             tokio::select! {
                 () = self.wake.notified() => {}
                 // A millisecond later than wanted, never earlier.
@@ -149,7 +150,7 @@ impl Lending {
     fn store(self: &Arc<Self>, write: WriteId, kind: WriteKind, bytes: Vec<u8>) {
         let lending = Arc::clone(self);
         let ledger = self.ledger.clone();
-        tokio::spawn(async move {
+        let storing = async move {
             let written = spawn_blocking(move || ledger.write(kind, &bytes)).await;
             let failed = match written {
                 Ok(Ok(())) => return lending.tell(Event::Stored { write }),
@@ -158,7 +159,8 @@ impl Lending {
             };
             tracing::error!(error = failed, "the ledger cannot be written, so nothing is lent");
             lending.tell(Event::StoreFailed { write, why: Text::from(failed) });
-        });
+        };
+        self.machine.spawn(storing.boxed());
     }
 
     fn renewed(&self, host: HostName, request: RequestId, renewals: Vec<Renewal>) {

@@ -7,9 +7,11 @@ use std::time::Duration;
 use farside_lease::lender::{Event, FenceId, FenceOutcome};
 use farside_lease::{DeviceName, Epoch, Ledger, Text};
 use farside_linux::lock::lock;
+use futures_util::FutureExt;
 use tokio::task::spawn_blocking;
 
 use super::super::device::Device;
+use super::super::machine::Machine;
 use super::{End, Lending};
 use crate::end::EndProcess;
 
@@ -25,15 +27,17 @@ impl Lending {
         };
         let lending = Arc::clone(self);
         let folder = self.folder.clone();
-        tokio::spawn(async move {
-            let cleaned =
-                spawn_blocking(move || clean(end.as_ref(), kind.as_ref(), epoch, &folder)).await;
+        let machine = Arc::clone(&self.machine);
+        let fencing = async move {
+            let clean = move || clean(&*machine, end.as_ref(), kind.as_ref(), epoch, &folder);
+            let cleaned = spawn_blocking(clean).await;
             let outcome = match cleaned.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(()) => FenceOutcome::Clean { generation: epoch.0 },
                 Err(why) => FenceOutcome::DoesNotReset { why: Text::from(why) },
             };
             lending.tell(Event::Fenced { fence, device, outcome });
-        });
+        };
+        self.machine.spawn(fencing.boxed());
     }
 }
 
@@ -52,6 +56,7 @@ pub(super) fn kill_strays(folder: &Path, ledger: &Ledger) {
 
 /// Makes sure that nothing of a lease reaches its device, and that nothing of it is left there.
 fn clean(
+    machine: &dyn Machine,
     end: Option<&End>,
     device: Option<&Device>,
     epoch: Epoch,
@@ -64,5 +69,5 @@ fn clean(
         EndProcess::forget(folder, end.lease.epoch.0);
     }
     let device = device.ok_or("it is not there")?;
-    device.clean(epoch, end.map(|end| end.process.pid()))
+    machine.clean(device, epoch, end.map(|end| end.process.pid()))
 }

@@ -12,8 +12,8 @@ use super::judging::Grant;
 use super::words::{link_of, told};
 use super::{Asking, End, Lending, Plain};
 use crate::LendError;
+use crate::end::Begin;
 use crate::end::plain::Greeting;
-use crate::end::{Begin, EndProcess};
 use crate::{pki, proto};
 
 impl End {
@@ -148,7 +148,7 @@ impl Lending {
             plain: greeting,
             until: lease.end.0,
         };
-        let started = EndProcess::start(&self.folder, lease.id.epoch.0, begin);
+        let started = self.machine.start_end(&self.folder, lease.id.epoch.0, begin);
         let process = started.map_err(LendError::system("starting the lender's end of a lease"))?;
         let certificate = Some(own.certificate);
         Ok(End { lease: lease.id.clone(), process, certificate, plain, events: None })
@@ -156,7 +156,7 @@ impl Lending {
 
     /// Takes the end of a lease over that a former daemon has started.
     pub(super) fn keep(&self, lease: Lease) {
-        match EndProcess::find(&self.folder, lease.id.epoch.0) {
+        match self.machine.find_end(&self.folder, lease.id.epoch.0) {
             Some((process, hello)) => {
                 tracing::info!(lease = %lease.id, borrower = %lease.borrower, "a lease goes on");
                 let record = Record::of(Act::Kept).borrower(&lease.borrower).lease(&lease.id);

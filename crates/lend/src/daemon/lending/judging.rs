@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use farside_lease::lender::{Event, Lease};
 use farside_lease::{BorrowerId, DeviceName, RequestId, Text};
 use farside_linux::lock::lock;
+use futures_util::FutureExt;
 
 use super::super::audit::{Act, Record};
 use super::super::hooks::{self, Occasion};
@@ -61,14 +62,15 @@ impl Lending {
             return self.grant(&grant);
         }
         let lending = Arc::clone(self);
-        tokio::spawn(async move {
+        let asking = async move {
             let verdict = ask(&hooks, &grant).await;
             let mut core = lock(&lending.core);
             core.judging.remove(&key);
             core.judged.push_back(Judged { grant, verdict });
             drop(core);
             lending.wake.notify_one();
-        });
+        };
+        self.machine.spawn(asking.boxed());
     }
 
     pub(super) fn judged(self: &Arc<Self>, Judged { grant, verdict }: Judged) {
@@ -115,7 +117,7 @@ impl Lending {
         }
         let about = occasion("end", &lease, why, outcome);
         let lending = Arc::clone(self);
-        tokio::spawn(async move {
+        let telling = async move {
             // As many as there are devices at a time would be too many processes.
             let _turn = lending.end_hooks.acquire().await.expect("it is never closed");
             for hook in &hooks {
@@ -126,7 +128,8 @@ impl Lending {
                     lending.observed.count(|counts| counts.hook_failed("end"));
                 }
             }
-        });
+        };
+        self.machine.spawn(telling.boxed());
     }
 }
 

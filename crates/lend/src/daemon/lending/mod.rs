@@ -22,21 +22,22 @@ use std::time::{Duration, Instant};
 
 use farside_lease::lender::{Event, Lease, Renewal, Status as DeviceStatus};
 use farside_lease::{
-    BootTime, BorrowerId, DeviceName, DeviceSet, HostName, LeaseId, Lender, Limits, RequestId,
-    Stats, Text, UserName,
+    BorrowerId, DeviceName, DeviceSet, HostName, LeaseId, Lender, Limits, RequestId, Stats, Text,
+    UserName,
 };
 use farside_linux::lock::lock;
+use futures_util::FutureExt;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tonic::Status;
 
 use super::configured::Configured;
 use super::device::Device;
-use super::ledger_file::{LedgerFile, boot_id};
+use super::ledger_file::LedgerFile;
 use super::listener::LinkCall;
+use super::machine::{LendersEnd, Machine};
 use super::observed::Observed;
 use crate::LendError;
 use crate::config::{Allowed, Way};
-use crate::end::EndProcess;
 use crate::end::plain::Secret;
 use crate::home::{Home, Settings};
 use crate::proto::{self, BorrowEvent, BorrowRequest, RenewReply, RenewRequest, ReturnRequest};
@@ -65,6 +66,7 @@ pub(super) struct Lending {
     observed: Arc<Observed>,
     /// Turns of the hooks that are told of ends.
     end_hooks: Semaphore,
+    machine: Arc<dyn Machine>,
     /// Of a lease, in nanoseconds; 0 is the default.
     duration_ns: AtomicU64,
 }
@@ -116,7 +118,7 @@ struct Asking {
 /// The lender's end of a lease.
 struct End {
     lease: LeaseId,
-    process: EndProcess,
+    process: Box<dyn LendersEnd>,
     /// What it shows; not known of one that a former daemon has started.
     certificate: Option<Vec<u8>>,
     plain: Plain,
@@ -145,10 +147,6 @@ impl Core {
     }
 }
 
-fn now() -> BootTime {
-    BootTime(farside_live::lease::BootTime::now().0)
-}
-
 impl Lending {
     /// Goes on where the ledger left off.
     pub(super) fn start(
@@ -156,12 +154,13 @@ impl Lending {
         settings: &Settings,
         configured: Arc<Configured>,
         observed: Arc<Observed>,
+        machine: Arc<dyn Machine>,
     ) -> Result<Arc<Lending>, LendError> {
-        let boot = boot_id()?;
+        let boot = machine.boot()?;
         let ledger = LedgerFile::at(home.ledger());
         let restored = ledger.read(boot)?;
         fence::kill_strays(&home.run(), &restored);
-        let lender = Lender::new(Limits::default(), restored, boot, now());
+        let lender = Lender::new(Limits::default(), restored, boot, machine.now());
         let core = Core {
             lender,
             devices: HashMap::new(),
@@ -181,13 +180,14 @@ impl Lending {
             folder: home.run(),
             ledger,
             configured,
+            machine,
             observed,
             end_hooks: Semaphore::new(END_HOOKS_MAX),
             duration_ns: AtomicU64::new(settings.lease_ns),
         });
         let missing: Vec<_> = settings.devices.clone();
-        tokio::spawn(Arc::clone(&lending).run());
-        tokio::spawn(Arc::clone(&lending).find_devices(missing));
+        lending.machine.spawn(Arc::clone(&lending).run().boxed());
+        lending.machine.spawn(Arc::clone(&lending).find_devices(missing).boxed());
         Ok(lending)
     }
 
@@ -215,14 +215,14 @@ impl Lending {
 
     /// Tells the state machine; what follows is carried out by the task.
     fn tell(&self, event: Event) {
-        lock(&self.core).lender.handle(now(), event);
+        lock(&self.core).lender.handle(self.machine.now(), event);
         self.wake.notify_one();
     }
 
     /// Lends a device from now on.
     pub(super) fn lend(&self, name: &str, path: &Path) -> Result<(), Status> {
         let name = device_name(name)?;
-        let device = Device::at(path).map_err(Status::invalid_argument)?;
+        let device = self.machine.device_at(path).map_err(Status::invalid_argument)?;
         let description = device.description();
         {
             let mut core = lock(&self.core);
@@ -255,7 +255,7 @@ impl Lending {
     /// What is lent, and to whom.
     pub(super) fn devices(&self) -> Vec<proto::Device> {
         let core = lock(&self.core);
-        core.lender.devices().map(|view| core.described(&view)).collect()
+        core.lender.devices().map(|view| core.described(&view, self.machine.now())).collect()
     }
 
     /// Borrows for a host, which is at the other end of `way`. What comes of it goes to the receiver; dropping it gives up the place in the
@@ -292,7 +292,7 @@ impl Lending {
             core.asking.insert((host.clone(), number), asking);
         }
         let lending = Arc::clone(self);
-        tokio::spawn(async move {
+        let watching = async move {
             events.closed().await;
             let key = (host.clone(), number);
             {
@@ -305,7 +305,8 @@ impl Lending {
                 core.asking.remove(&key);
             }
             lending.tell(Event::Withdraw { host, request: number });
-        });
+        };
+        self.machine.spawn(watching.boxed());
         let duration = self.duration_ns.load(Ordering::SeqCst);
         self.tell(Event::Borrow {
             request: number,

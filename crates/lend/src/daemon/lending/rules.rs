@@ -9,7 +9,7 @@ use farside_linux::lock::lock;
 use tonic::Status;
 
 use super::super::audit::{Act, Record};
-use super::{Core, Lending, now};
+use super::{Core, Lending};
 use crate::config::{Allowed, Asked};
 
 /// A lease that a rule limits.
@@ -105,7 +105,7 @@ impl Lending {
 
     /// Recalls what has been held for as long as its rule says.
     pub(super) fn recall_limited(self: &Arc<Self>) {
-        let now = now();
+        let now = self.machine.now();
         let due: Vec<Limited> = {
             let mut core = lock(&self.core);
             let devices: Vec<DeviceName> = core

@@ -1,11 +1,13 @@
 //! The leases' own words in those of the protocol, and back.
 
 use farside_lease::lender::{DeviceView, Renewal, Status as DeviceStatus};
-use farside_lease::{DeviceName, EndReason, Epoch, HostName, LeaseId, Refusal, RequestId};
+use farside_lease::{
+    BootTime, DeviceName, EndReason, Epoch, HostName, LeaseId, Refusal, RequestId,
+};
 use tonic::Status;
 
 use super::super::audit::Act;
-use super::{Core, Plain, now};
+use super::{Core, Plain};
 use crate::proto::{self, BorrowEvent};
 
 /// The name by which connections are led to the end of a lease.
@@ -18,7 +20,7 @@ pub(super) fn epoch_of(link: &str) -> Option<Epoch> {
 }
 
 impl Core {
-    pub(super) fn described(&self, view: &DeviceView<'_>) -> proto::Device {
+    pub(super) fn described(&self, view: &DeviceView<'_>, now: BootTime) -> proto::Device {
         use proto::device::State;
         let known = self.devices.get(view.name);
         let mut device = proto::Device {
@@ -33,7 +35,7 @@ impl Core {
             DeviceStatus::Lent(lease) => {
                 device.holder = lease.borrower.to_string();
                 device.epoch = lease.id.epoch.0;
-                device.left_ns = now().until(lease.end).as_nanos() as u64;
+                device.left_ns = now.until(lease.end).as_nanos() as u64;
                 State::Lent
             }
             DeviceStatus::Cleaning => State::Cleaning,
