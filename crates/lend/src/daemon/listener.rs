@@ -43,9 +43,9 @@ pub(super) type Caller = Connection<TlsStream<TcpStream>, CallerHost>;
 pub(super) struct CallerHost {
     /// The host that its certificate names, if it has one of this authority.
     pub(super) host: Option<String>,
-    pub(super) way: Way,
-    /// Its place among the connections of its host.
-    _place: Place,
+    pub(super) way: Option<Way>,
+    /// Its place among the connections of its host, if it came over one.
+    pub(super) place: Option<Place>,
 }
 
 fn way(stream: &TcpStream) -> io::Result<Way> {
@@ -137,7 +137,7 @@ impl Door {
             io::Error::other(format!("there are too many connections of {who} already"))
         })?;
         let limit = host.is_none().then_some(STRANGER_LIMIT);
-        Ok(Connection::new(stream, CallerHost { host, way, _place: place }, limit))
+        Ok(Connection::new(stream, CallerHost { host, way: Some(way), place: Some(place) }, limit))
     }
 }
 

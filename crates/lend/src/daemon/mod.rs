@@ -4,6 +4,8 @@
 //! `lending` is the lender's side, `borrowing` the borrower's; `peers` and `local` are what others say to
 //! it. Nothing here decides who gets a device: `farside-lease` does.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod attacked;
 mod audit;
 mod borrowing;
 mod configured;
@@ -77,6 +79,39 @@ struct State {
 }
 
 impl Daemon {
+    /// One that listens to nobody yet; what it lends is found by tasks of the runtime that this is in.
+    fn new(home: &Home, machine: Arc<dyn Machine>) -> Result<Arc<Daemon>, LendError> {
+        let configured = Configured::read(home)?;
+        let settings = home.settings()?;
+        let identity = match home.identity()? {
+            Some(identity) => identity,
+            None => home.found(&users::host_name())?,
+        };
+        let host = identity.host().unwrap_or_default();
+        borrowing::held::end_former(&home.leases());
+        let observed = Arc::new(Observed::start(home, &configured.get())?);
+        observed.note(Record::of(Act::Started).host(&host));
+        let lending = Lending::start(
+            home,
+            &settings,
+            Arc::clone(&configured),
+            Arc::clone(&observed),
+            Arc::clone(&machine),
+        )?;
+        let invitations = Invitations::default();
+        Ok(Arc::new(Daemon {
+            home: home.clone(),
+            configured,
+            observed,
+            looked_at: LookedAt::default(),
+            state: Mutex::new(State { settings, identity, host, invitations }),
+            lending,
+            borrowing: Borrowing::default(),
+            network: Network::default(),
+            machine,
+        }))
+    }
+
     fn host(&self) -> String {
         lock(&self.state).host.clone()
     }
@@ -122,40 +157,9 @@ fn only(home: &Home) -> Result<File, LendError> {
 }
 
 async fn serve(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
-    let configured = Configured::read(home)?;
-    let settings = home.settings()?;
-    let identity = match home.identity()? {
-        Some(identity) => identity,
-        None => home.found(&users::host_name())?,
-    };
-    let host = identity.host().unwrap_or_default();
-    let observed = Arc::new(Observed::start(home, &configured.get())?);
-    observed.note(Record::of(Act::Started).host(&host));
-    let machine: Arc<dyn Machine> = Arc::new(ThisMachine);
-    let lending = Lending::start(
-        home,
-        &settings,
-        Arc::clone(&configured),
-        Arc::clone(&observed),
-        Arc::clone(&machine),
-    )?;
-    let daemon = Arc::new(Daemon {
-        home: home.clone(),
-        configured,
-        observed,
-        looked_at: LookedAt::default(),
-        state: Mutex::new(State {
-            settings: settings.clone(),
-            identity,
-            host,
-            invitations: Invitations::default(),
-        }),
-        lending,
-        borrowing: Borrowing::default(),
-        network: Network::default(),
-        machine,
-    });
-    network::open(&daemon, &settings.listen).await?;
+    let daemon = Daemon::new(home, Arc::new(ThisMachine))?;
+    let listen = lock(&daemon.state).settings.listen.clone();
+    network::open(&daemon, &listen).await?;
     daemon.serve_metrics().await?;
     let local = local_listener(home)?;
     let service = LocalServer::new(local::LocalService(Arc::clone(&daemon)));

@@ -20,6 +20,7 @@ use crate::proto::{
     self, BorrowEvent, BorrowRequest, JoinReply, JoinRequest, ListReply, ListRequest, RenewReply,
     RenewRequest, ReturnReply, ReturnRequest,
 };
+use crate::steps::{Step, at};
 
 pub(super) struct PeersService(pub(super) Arc<Daemon>);
 
@@ -39,7 +40,7 @@ fn caller<T>(request: &Request<T>) -> Result<String, Status> {
 
 /// The way to the host that calls.
 fn way<T>(request: &Request<T>) -> Option<Way> {
-    request.extensions().get::<CallerHost>().map(|caller| caller.way)
+    request.extensions().get::<CallerHost>().and_then(|caller| caller.way)
 }
 
 impl Daemon {
@@ -111,6 +112,7 @@ impl Daemon {
         tracing::info!(host = name, "a host has joined");
         self.observed.note(Record::of(Act::Joined).host(&name));
         self.observed.count(Counts::joined);
+        at(Step::Joining);
         let authority = authority.certificate().to_vec();
         Ok(JoinReply { certificate, authority, host: self.host(), peers })
     }

@@ -4,7 +4,7 @@
 //! [`HeldLease`] tells its programs by the page of its term how long it may be used. It is given back when
 //! whoever borrowed hangs up.
 
-mod held;
+pub(super) mod held;
 mod side;
 
 use std::collections::BTreeMap;

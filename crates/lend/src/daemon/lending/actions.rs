@@ -15,6 +15,7 @@ use super::Lending;
 use super::judging::{Ended, Grant};
 use super::words::{end_name, refusal_name, told};
 use crate::proto;
+use crate::steps::{Step, at};
 
 impl Lending {
     /// Carries out what is decided, for ever.
@@ -108,6 +109,7 @@ impl Lending {
             Action::Kept { lease } => self.keep(lease),
             Action::Cleaned { device, .. } => {
                 tracing::info!(%device, "a device is clean");
+                at(Step::Lendable);
                 self.observed.note(Record::of(Act::Reset).device(&device));
                 self.observed.count(|counts| counts.cleaned("clean"));
                 self.tell_hooks(&device, "clean");
@@ -151,7 +153,12 @@ impl Lending {
         let lending = Arc::clone(self);
         let ledger = self.ledger.clone();
         let storing = async move {
-            let written = spawn_blocking(move || ledger.write(kind, &bytes)).await;
+            let writing = move || {
+                let written = ledger.write(kind, &bytes);
+                at(Step::LedgerWritten);
+                written
+            };
+            let written = spawn_blocking(writing).await;
             let failed = match written {
                 Ok(Ok(())) => return lending.tell(Event::Stored { write }),
                 Ok(Err(error)) => error.to_string(),

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 use farside_lease::lender::{Event, Lease, Renewal, Status as DeviceStatus};
 use farside_lease::{
-    BorrowerId, DeviceName, DeviceSet, HostName, LeaseId, Lender, Limits, RequestId, Stats, Text,
-    UserName,
+    BorrowerId, DeviceName, DeviceSet, Epoch, HostName, LeaseId, Lender, Limits, RequestId, Stats,
+    Text, UserName,
 };
 use farside_linux::lock::lock;
 use futures_util::FutureExt;
@@ -41,6 +41,7 @@ use crate::config::{Allowed, Way};
 use crate::end::plain::Secret;
 use crate::home::{Home, Settings};
 use crate::proto::{self, BorrowEvent, BorrowRequest, RenewReply, RenewRequest, ReturnRequest};
+use crate::steps::{Step, at};
 
 use judging::{Ended, Judged};
 use rules::Limited;
@@ -81,6 +82,8 @@ struct Core {
     renewing: HashMap<(HostName, RequestId), oneshot::Sender<Vec<Renewal>>>,
     /// The lender's ends, by their devices.
     ends: HashMap<DeviceName, End>,
+    /// Leases of a former daemon whose ends did not answer this one.
+    unheard: HashMap<DeviceName, Epoch>,
     /// Grants about which hooks are asked, and those about which they have spoken.
     judging: HashSet<(HostName, RequestId)>,
     judged: VecDeque<Judged>,
@@ -167,6 +170,7 @@ impl Lending {
             asking: HashMap::new(),
             renewing: HashMap::new(),
             ends: HashMap::new(),
+            unheard: HashMap::new(),
             judging: HashSet::new(),
             judged: VecDeque::new(),
             untold: HashSet::new(),
@@ -291,6 +295,7 @@ impl Lending {
             // The same request by another connection: the last one is answered.
             core.asking.insert((host.clone(), number), asking);
         }
+        at(Step::Asked);
         let lending = Arc::clone(self);
         let watching = async move {
             events.closed().await;
@@ -324,6 +329,7 @@ impl Lending {
         host: &str,
         request: &RenewRequest,
     ) -> Result<RenewReply, Status> {
+        at(Step::RenewalHeard);
         let host = host_name(host)?;
         let number = RequestId(request.request);
         let leases = lease_ids(&request.leases)?;
@@ -339,6 +345,7 @@ impl Lending {
     pub(super) fn give_back(&self, host: &str, request: &ReturnRequest) -> Result<(), Status> {
         let host = host_name(host)?;
         let leases = lease_ids(&request.leases)?;
+        at(Step::ReturnHeard);
         self.tell(Event::Return { host, leases });
         Ok(())
     }
@@ -351,6 +358,7 @@ impl Lending {
                 "nobody has {device}; `farside who` lists who has what"
             )));
         }
+        at(Step::Recalled);
         let by = Text::from(format!("{by} of its host"));
         self.tell(Event::Recall { device, within, by });
         Ok(())
@@ -408,5 +416,7 @@ impl Lending {
         if let Err(error) = end.process.connect(call.stream.as_fd()) {
             tracing::warn!(link = call.name, %error, "a connection cannot be handed over");
         }
+        drop(core);
+        at(Step::ConnectionLed);
     }
 }
