@@ -10,10 +10,12 @@
 
 mod control;
 mod here;
+mod lasting;
 mod near;
 pub(crate) mod plain;
 mod process;
 mod sandbox;
+mod secured;
 mod serve;
 
 pub(crate) use control::{Begin, Hello};
