@@ -18,7 +18,7 @@ use super::super::users::User;
 use super::{Events, told};
 use crate::LendError;
 use crate::end::plain::Greeting;
-use crate::end::{NearBegin, NearEnd};
+use crate::end::{Kind, NearBegin, NearEnd};
 use crate::home::Home;
 use crate::proto::borrow_for_event::Event as Told;
 use crate::proto::{self, Held};
@@ -29,6 +29,7 @@ pub(super) struct HeldLease {
     pub(super) id: LeaseId,
     pub(super) user: User,
     folder: PathBuf,
+    kind: Kind,
     plain: bool,
     term: Term,
     /// The borrower's end of the link; none once the lease has ended, or where there is no link, because
@@ -70,8 +71,15 @@ impl HeldLease {
         let device = id.device.to_string();
         let ticket = Ticket { lender: lender.clone(), device, epoch: id.epoch.0 };
         let name = format!("{}@{lender}-{}", ticket.device, ticket.epoch);
+        let kind = match lease.kind() {
+            proto::lease::Kind::Card => Kind::Card,
+            proto::lease::Kind::Foreign => Kind::Foreign,
+        };
         let begin = NearBegin {
             folder: taking.home.leases().join(name),
+            device: ticket.device.clone(),
+            kind,
+            epoch: ticket.epoch,
             address: taking.address,
             link: lease.link.clone(),
             peer: lease.end.clone(),
@@ -81,7 +89,7 @@ impl HeldLease {
         };
         let plain = begin.plain.is_some();
         let serve = || match taking.here {
-            Some(lending) => serve_here(lending, &id, &begin.folder).map(|()| None),
+            Some(lending) => serve_here(lending, &id, &begin).map(|()| None),
             None => NearEnd::start(&begin).map(Some),
         };
         let made = make_folder(&begin.folder, &ticket, taking.user, taking.until, serve);
@@ -89,7 +97,8 @@ impl HeldLease {
             .map_err(|error| Status::internal(LendError::file(&begin.folder, error).to_string()))?;
         let (user, events) = (taking.user.clone(), taking.events.clone());
         let end = Mutex::new(end);
-        Ok(HeldLease { lender, id, user, folder: begin.folder, plain, term, end, events })
+        let folder = begin.folder;
+        Ok(HeldLease { lender, id, user, folder, kind, plain, term, end, events })
     }
 
     /// For people and programs.
@@ -102,7 +111,10 @@ impl HeldLease {
             user: self.user.name(),
             pid: self.user.pid,
             left_ns: left.as_nanos() as u64,
-            place: format!("lease:{}", self.folder.display()),
+            place: match self.kind {
+                Kind::Card => format!("lease:{}", self.folder.display()),
+                Kind::Foreign => self.folder.join(Ticket::DEVICE).display().to_string(),
+            },
             plain: self.plain,
         }
     }
@@ -166,8 +178,9 @@ fn greeting(
 }
 
 /// Has the lender's end, which is a process of this host, serve the programs itself.
-fn serve_here(lending: &Lending, lease: &LeaseId, folder: &Path) -> io::Result<()> {
-    let listener = UnixListener::bind(folder.join(Ticket::CARD))?;
+fn serve_here(lending: &Lending, lease: &LeaseId, begin: &NearBegin) -> io::Result<()> {
+    let name = if begin.kind == Kind::Card { Ticket::CARD } else { Ticket::DEVICE };
+    let listener = UnixListener::bind(begin.folder.join(name))?;
     lending.serve_programs(lease, &listener)
 }
 

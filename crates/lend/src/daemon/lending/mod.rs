@@ -33,8 +33,8 @@ use super::ledger_file::{LedgerFile, boot_id};
 use super::listener::LinkCall;
 use crate::LendError;
 use crate::config::Way;
-use crate::end::EndProcess;
 use crate::end::plain::Secret;
+use crate::end::{EndProcess, Kind};
 use crate::home::{Home, Settings};
 use crate::proto::{self, BorrowEvent, BorrowRequest, RenewReply, RenewRequest, ReturnRequest};
 
@@ -90,6 +90,7 @@ struct Asking {
 /// The lender's end of a lease.
 struct End {
     lease: LeaseId,
+    kind: Kind,
     process: EndProcess,
     /// What it shows; not known of one that a former daemon has started.
     certificate: Option<Vec<u8>>,
