@@ -10,8 +10,11 @@ pub mod daemon;
 pub mod end;
 pub mod ends;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod home;
 pub mod pki;
+pub mod steps;
 pub mod words;
 
 pub use client::{Borrowing, Client};

@@ -9,8 +9,12 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::http::{Request, Response};
 use tonic::transport::{Channel, Endpoint, Uri};
-use tower::service_fn;
+use tower::util::BoxCloneService;
+use tower::{ServiceExt, service_fn};
 
 use crate::proto::peers_client::PeersClient;
 
@@ -20,7 +24,10 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
 
 /// A way to another daemon.
-pub(crate) type PeerClient = PeersClient<Channel>;
+pub(crate) type PeerClient = PeersClient<Carrier>;
+
+/// What takes a call to another daemon, and its answer back.
+pub(crate) type Carrier = BoxCloneService<Request<Body>, Response<Body>, Status>;
 
 /// A way to the daemon of `host`, which listens at `address`. It connects when it is used, and again
 /// when the connection has broken.
@@ -41,7 +48,8 @@ pub(crate) fn peer(address: &str, host: &str, config: Arc<ClientConfig>) -> io::
         .http2_keep_alive_interval(KEEP_ALIVE)
         .keep_alive_timeout(KEEP_ALIVE)
         .keep_alive_while_idle(true);
-    Ok(PeersClient::new(endpoint.connect_with_connector_lazy(connect)))
+    let channel: Channel = endpoint.connect_with_connector_lazy(connect);
+    Ok(PeersClient::new(channel.map_err(|error| Status::from_error(error.into())).boxed_clone()))
 }
 
 /// Why a call failed, for people: the library's own words do not say what was wrong below.

@@ -14,14 +14,16 @@ use farside_live::lease::{Term, Ticket};
 use tonic::Status;
 
 use super::super::lending::Lending;
+use super::super::machine::Machine;
 use super::super::users::User;
 use super::{Events, told};
 use crate::LendError;
 use crate::end::plain::Greeting;
-use crate::end::{Kind, NearBegin, NearEnd};
+use crate::end::{Kind, NearBegin};
 use crate::home::Home;
 use crate::proto::borrow_for_event::Event as Told;
 use crate::proto::{self, Held};
+use crate::steps::{Step, at};
 
 /// See the module.
 pub(super) struct HeldLease {
@@ -34,13 +36,14 @@ pub(super) struct HeldLease {
     term: Term,
     /// The borrower's end of the link; none once the lease has ended, or where there is no link, because
     /// the lender is this host.
-    end: Mutex<Option<NearEnd>>,
+    end: Mutex<Option<Box<dyn Send>>>,
     /// Whoever borrowed it.
     events: Events,
 }
 
 /// What a lease is made of.
 pub(super) struct Taking<'a> {
+    pub(super) machine: &'a dyn Machine,
     pub(super) home: &'a Home,
     pub(super) lender: &'a str,
     pub(super) address: SocketAddr,
@@ -90,11 +93,12 @@ impl HeldLease {
         let plain = begin.plain.is_some();
         let serve = || match taking.here {
             Some(lending) => serve_here(lending, &id, &begin).map(|()| None),
-            None => NearEnd::start(&begin).map(Some),
+            None => taking.machine.start_near_end(&begin).map(Some),
         };
         let made = make_folder(&begin.folder, &ticket, taking.user, taking.until, serve);
         let (term, end) = made
             .map_err(|error| Status::internal(LendError::file(&begin.folder, error).to_string()))?;
+        at(Step::NearEndStarted);
         let (user, events) = (taking.user.clone(), taking.events.clone());
         let end = Mutex::new(end);
         let folder = begin.folder;
@@ -108,7 +112,7 @@ impl HeldLease {
             lender: self.lender.clone(),
             device: self.id.device.to_string(),
             epoch: self.id.epoch.0,
-            user: self.user.name(),
+            user: self.user.name().to_owned(),
             pid: self.user.pid,
             left_ns: left.as_nanos() as u64,
             place: match self.kind {
@@ -175,6 +179,23 @@ fn greeting(
     let secret = lease.plain_secret.as_slice().try_into();
     let secret = secret.map_err(|_| wrong("the secret of its lease has not 32 bytes"))?;
     Ok(Some(Greeting { epoch: id.epoch.0, secret }))
+}
+
+/// Ends what a daemon that was killed has left: nobody renews it, and whoever borrowed has been told.
+pub(in crate::daemon) fn end_former(leases: &Path) {
+    for entry in std::fs::read_dir(leases).into_iter().flatten().flatten() {
+        let folder = entry.path();
+        // The borrower's end sees it, and ends.
+        if let Ok(term) = Term::open(&folder.join(Term::FILE)) {
+            term.end();
+        }
+        match std::fs::remove_dir_all(&folder) {
+            Ok(()) => {
+                tracing::warn!(lease = %folder.display(), "a lease of a former daemon is over")
+            }
+            Err(error) => tracing::warn!(lease = %folder.display(), %error, "it cannot be removed"),
+        }
+    }
 }
 
 /// Has the lender's end, which is a process of this host, serve the programs itself.

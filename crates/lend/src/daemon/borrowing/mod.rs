@@ -4,7 +4,7 @@
 //! [`HeldLease`] tells its programs by the page of its term how long it may be used. It is given back when
 //! whoever borrowed hangs up.
 
-mod held;
+pub(super) mod held;
 mod side;
 
 use std::collections::BTreeMap;
@@ -13,12 +13,14 @@ use std::time::Duration;
 
 use farside_lease::{DeviceName, DeviceSet};
 use farside_linux::lock::lock;
+use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tonic::Status;
 
 use super::Daemon;
 use super::users::User;
+use crate::config::Config;
 use crate::proto::borrow_for_event::Event as Told;
 use crate::proto::{BorrowForEvent, BorrowForRequest, BorrowedLeases, Held, HostDevices};
 
@@ -67,7 +69,7 @@ impl Borrowing {
     }
 
     /// Gives a user's lease back.
-    pub(super) fn give_back(&self, user: &User, name: &str) -> Result<(), Status> {
+    pub(super) fn give_back(&self, user: &User, config: &Config, name: &str) -> Result<(), Status> {
         let mut found = self.leases();
         found.retain(|(_, lease)| lease.is_named(name));
         let Some((side, lease)) = found.pop() else {
@@ -79,7 +81,7 @@ impl Borrowing {
             return Err(Status::invalid_argument(why));
         }
         if lease.user.uid != user.uid {
-            user.governs()?;
+            user.governs(config)?;
         }
         lease.end(Some("it is given back"));
         side.give_back(&lease.id);
@@ -113,7 +115,8 @@ pub(super) async fn borrow_for(
     let (events, receiver) = mpsc::channel(EVENTS_MAX);
     let daemon = Arc::clone(daemon);
     let wait = Duration::from_nanos(request.wait_ns);
-    tokio::spawn(async move {
+    let machine = Arc::clone(&daemon.machine);
+    let borrowing = async move {
         let mut borrowed = Vec::new();
         // One lender after the other, in the order of their names: two that want the same devices never
         // wait for each other.
@@ -134,7 +137,8 @@ pub(super) async fn borrow_for(
         let _ = events.send(Ok(told(Told::Borrowed(BorrowedLeases { leases })))).await;
         events.closed().await;
         give_back(&borrowed);
-    });
+    };
+    machine.spawn(borrowing.boxed());
     Ok(receiver)
 }
 

@@ -3,20 +3,20 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use farside_lease::borrower::{Action, Answer, Config, Event, Message};
-use farside_lease::{
-    BootTime, Borrower, DeviceName, DeviceSet, Epoch, LeaseId, RequestId, Text, UserName,
-};
+use farside_lease::{Borrower, DeviceName, DeviceSet, Epoch, LeaseId, RequestId, Text, UserName};
 use farside_link::tls::Credentials;
 use farside_linux::lock::lock;
+use futures_util::FutureExt;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::timeout;
 use tonic::Status;
 
 use super::super::dial::{self, PeerClient};
+use super::super::machine::Machine;
 use super::super::users::User;
 use super::super::{Daemon, network};
 use super::held::{HeldLease, Taking};
@@ -25,15 +25,12 @@ use crate::LendError;
 use crate::pki;
 use crate::proto::borrow_for_event::Event as Told;
 use crate::proto::{self, BorrowRequest, RenewRequest, ReturnRequest, borrow_event, renewal};
+use crate::steps::{Step, at};
 
 /// How long a lender may take to answer a call.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// How long giving back may take: if it is not heard, the lease ends by itself.
 const RETURN_LIMIT: Duration = Duration::from_secs(2);
-
-pub(super) fn now() -> BootTime {
-    BootTime(farside_live::lease::BootTime::now().0)
-}
 
 /// The leases that were granted, or why none are.
 type Outcome = Result<Vec<Arc<HeldLease>>, Status>;
@@ -41,6 +38,7 @@ type Outcome = Result<Vec<Arc<HeldLease>>, Status>;
 /// See the module.
 pub(super) struct Side {
     host: String,
+    machine: Arc<dyn Machine>,
     core: Mutex<Core>,
     /// There is something to do.
     wake: Notify,
@@ -75,17 +73,21 @@ impl Side {
     pub(super) fn start(daemon: &Arc<Daemon>, host: &str) -> Arc<Side> {
         // A lender takes requests in their order. A daemon that begins again begins above what the one
         // before it can have asked for in that time.
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = daemon.machine.since_1970();
         let last = RequestId((since.as_millis() as u64) << 16);
         let core = Core {
-            borrower: Borrower::new(Config::default(), last, now()),
+            borrower: Borrower::new(Config::default(), last, daemon.machine.now()),
             asked: HashMap::new(),
             leases: BTreeMap::new(),
             way: None,
         };
-        let side =
-            Arc::new(Side { host: host.to_owned(), core: Mutex::new(core), wake: Notify::new() });
-        tokio::spawn(Arc::clone(&side).run(Arc::clone(daemon)));
+        let side = Arc::new(Side {
+            host: host.to_owned(),
+            machine: Arc::clone(&daemon.machine),
+            core: Mutex::new(core),
+            wake: Notify::new(),
+        });
+        daemon.machine.spawn(Arc::clone(&side).run(Arc::clone(daemon)).boxed());
         side
     }
 
@@ -98,9 +100,9 @@ impl Side {
         events: &Events,
     ) -> Result<(RequestId, oneshot::Receiver<Outcome>), Status> {
         let own = pki::link_credentials().map_err(LendError::from)?;
-        let name = UserName::new(&user.name()).ok();
+        let name = UserName::new(user.name()).ok();
         let mut core = lock(&self.core);
-        let asked = core.borrower.borrow(now(), name, devices, None, wait);
+        let asked = core.borrower.borrow(self.machine.now(), name, devices, None, wait);
         let request = asked.map_err(|error| Status::resource_exhausted(error.to_string()))?;
         let (answer, answered) = oneshot::channel();
         core.asked.insert(
@@ -125,7 +127,7 @@ impl Side {
     pub(super) fn withdraw(&self, request: RequestId) {
         {
             let mut core = lock(&self.core);
-            core.borrower.withdraw(now(), request);
+            core.borrower.withdraw(self.machine.now(), request);
             if let Some(listening) = core.asked.remove(&request).and_then(|asked| asked.listening) {
                 listening.abort();
             }
@@ -137,7 +139,7 @@ impl Side {
     pub(super) fn give_back(&self, lease: &LeaseId) {
         let held = {
             let mut core = lock(&self.core);
-            core.borrower.give_back(now(), lease);
+            core.borrower.give_back(self.machine.now(), lease);
             core.leases.remove(lease)
         };
         if let Some(held) = held {
@@ -158,7 +160,7 @@ impl Side {
     }
 
     fn tell(&self, event: Event) {
-        lock(&self.core).borrower.handle(now(), event);
+        lock(&self.core).borrower.handle(self.machine.now(), event);
         self.wake.notify_one();
     }
 
@@ -172,7 +174,7 @@ impl Side {
                 self.carry_out(&daemon, action).await;
                 continue;
             }
-            let left = timeout.map_or(Duration::from_secs(3600), |at| now().until(at));
+            let left = timeout.map_or(Duration::from_secs(3600), |at| self.machine.now().until(at));
             tokio::select! {
                 () = self.wake.notified() => {}
                 // A millisecond later than wanted, never earlier.
@@ -211,7 +213,7 @@ impl Side {
             }
             Action::Recalled { lease, deadline, .. } => {
                 if let Some(held) = lock(&self.core).leases.get(&lease) {
-                    held.recall(now(), deadline);
+                    held.recall(self.machine.now(), deadline);
                 }
             }
             Action::Lost { lease, why } => {
@@ -226,6 +228,7 @@ impl Side {
 
     /// Takes what was granted; what cannot be taken goes back.
     async fn got(&self, daemon: &Daemon, request: RequestId, leases: Vec<LeaseId>) {
+        at(Step::GrantHeard);
         let asked = lock(&self.core).asked.remove(&request);
         let Some(mut asked) = asked else {
             return leases.iter().for_each(|lease| self.give_back(lease));
@@ -268,6 +271,7 @@ impl Side {
                 return Err(over(id));
             };
             let taking = Taking {
+                machine: &*daemon.machine,
                 home: &daemon.home,
                 lender: &self.host,
                 address: found,
@@ -337,16 +341,18 @@ impl Side {
             }
             Message::Renew { request, leases } => {
                 let (side, daemon) = (Arc::clone(self), Arc::clone(daemon));
-                tokio::spawn(async move {
+                let renewing = async move {
                     match side.renew(&daemon, request, &leases).await {
                         Ok(answers) => side.tell(Event::Renewed { request, answers }),
                         Err(why) => tracing::debug!(why, "a lease is not renewed yet"),
                     }
-                });
+                };
+                self.machine.spawn(renewing.boxed());
             }
             Message::Return { leases } => {
                 let (side, daemon) = (Arc::clone(self), Arc::clone(daemon));
-                tokio::spawn(async move { side.return_to_lender(&daemon, &leases).await });
+                let returning = async move { side.return_to_lender(&daemon, &leases).await };
+                self.machine.spawn(returning.boxed());
             }
         }
     }
@@ -371,7 +377,7 @@ impl Side {
             end: end.unwrap_or_default(),
             plain: false,
         };
-        tokio::spawn(async move {
+        let listening = async move {
             let Err(status) = side.hear(&daemon, request, borrow).await else { return };
             let why = dial::why(&status);
             match status.code() {
@@ -383,7 +389,8 @@ impl Side {
                 }
                 _ => side.tell(Event::Refused { request, why: Text::from(why) }),
             }
-        })
+        };
+        self.machine.spawn(listening.boxed())
     }
 
     async fn hear(
@@ -450,6 +457,7 @@ impl Side {
         let (mut peer, _) = self.way(daemon).map_err(|status| status.message().to_owned())?;
         let asking =
             RenewRequest { request: request.0, leases: leases.iter().map(to_proto).collect() };
+        at(Step::RenewalAsked);
         let reply = timeout(ANSWER_LIMIT, peer.renew(asking)).await;
         let reply = reply.map_err(|_| "no answer".to_owned())?;
         let reply = reply.map_err(|status| dial::why(&status))?.into_inner();

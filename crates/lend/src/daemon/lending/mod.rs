@@ -7,42 +7,52 @@
 mod actions;
 mod fence;
 mod grants;
+mod judging;
+mod rules;
 mod words;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use farside_lease::lender::{Event, Renewal, Status as DeviceStatus};
+use farside_lease::lender::{Event, Lease, Renewal, Status as DeviceStatus};
 use farside_lease::{
-    BootTime, BorrowerId, DeviceName, DeviceSet, HostName, LeaseId, Lender, Limits, RequestId,
+    BorrowerId, DeviceName, DeviceSet, Epoch, HostName, LeaseId, Lender, Limits, RequestId, Stats,
     Text, UserName,
 };
 use farside_linux::lock::lock;
-use tokio::sync::{Notify, mpsc, oneshot};
+use futures_util::FutureExt;
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tonic::Status;
 
 use super::configured::Configured;
 use super::device::Device;
-use super::ledger_file::{LedgerFile, boot_id};
+use super::ledger_file::LedgerFile;
 use super::listener::LinkCall;
+use super::machine::{LendersEnd, Machine};
+use super::observed::Observed;
 use crate::LendError;
-use crate::config::Way;
+use crate::config::{Allowed, Way};
+use crate::end::Kind;
 use crate::end::plain::Secret;
-use crate::end::{EndProcess, Kind};
 use crate::home::{Home, Settings};
 use crate::proto::{self, BorrowEvent, BorrowRequest, RenewReply, RenewRequest, ReturnRequest};
+use crate::steps::{Step, at};
 
+use judging::{Ended, Judged};
+use rules::Limited;
 pub(super) use words::link_of;
 use words::{described_renewal, device_name, epoch_of, host_name, lease_ids};
 
 /// Events that a borrower has not taken, at most: more are left out.
 const EVENTS_MAX: usize = 16;
+/// Hooks that are told of ends at a time, at most.
+const END_HOOKS_MAX: usize = 8;
 /// How often devices are looked for that were not there.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -55,6 +65,10 @@ pub(super) struct Lending {
     folder: PathBuf,
     ledger: LedgerFile,
     configured: Arc<Configured>,
+    observed: Arc<Observed>,
+    /// Turns of the hooks that are told of ends.
+    end_hooks: Semaphore,
+    machine: Arc<dyn Machine>,
     /// Of a lease, in nanoseconds; 0 is the default.
     duration_ns: AtomicU64,
 }
@@ -69,6 +83,19 @@ struct Core {
     renewing: HashMap<(HostName, RequestId), oneshot::Sender<Vec<Renewal>>>,
     /// The lender's ends, by their devices.
     ends: HashMap<DeviceName, End>,
+    /// Leases of a former daemon whose ends did not answer this one.
+    unheard: HashMap<DeviceName, Epoch>,
+    /// Grants about which hooks are asked, and those about which they have spoken.
+    judging: HashSet<(HostName, RequestId)>,
+    judged: VecDeque<Judged>,
+    /// Leases that were granted and that nobody was told of.
+    untold: HashSet<LeaseId>,
+    /// Leases that have ended, by their devices, which are not clean yet.
+    ended: HashMap<DeviceName, Ended>,
+    /// Leases that a rule limits, by their devices.
+    limited: HashMap<DeviceName, Limited>,
+    /// What was counted before it was looked at last.
+    stats: Stats,
 }
 
 /// A device that is lent.
@@ -85,13 +112,18 @@ struct Asking {
     certificate: Vec<u8>,
     /// Its data goes without TLS.
     plain: bool,
+    borrower: BorrowerId,
+    devices: DeviceSet,
+    /// What the rules say of each, in their order.
+    allowed: Vec<Allowed>,
+    since: Instant,
 }
 
 /// The lender's end of a lease.
 struct End {
     lease: LeaseId,
     kind: Kind,
-    process: EndProcess,
+    process: Box<dyn LendersEnd>,
     /// What it shows; not known of one that a former daemon has started.
     certificate: Option<Vec<u8>>,
     plain: Plain,
@@ -110,8 +142,14 @@ enum Plain {
     Unknown,
 }
 
-fn now() -> BootTime {
-    BootTime(farside_live::lease::BootTime::now().0)
+impl Core {
+    /// Whether the borrower of leases was told of them.
+    fn is_told(&self, leases: &[Lease]) -> bool {
+        let has_end = |lease: &Lease| {
+            self.ends.get(&lease.id.device).is_some_and(|end| end.lease == lease.id)
+        };
+        leases.iter().all(has_end)
+    }
 }
 
 impl Lending {
@@ -120,18 +158,27 @@ impl Lending {
         home: &Home,
         settings: &Settings,
         configured: Arc<Configured>,
+        observed: Arc<Observed>,
+        machine: Arc<dyn Machine>,
     ) -> Result<Arc<Lending>, LendError> {
-        let boot = boot_id()?;
+        let boot = machine.boot()?;
         let ledger = LedgerFile::at(home.ledger());
         let restored = ledger.read(boot)?;
         fence::kill_strays(&home.run(), &restored);
-        let lender = Lender::new(Limits::default(), restored, boot, now());
+        let lender = Lender::new(Limits::default(), restored, boot, machine.now());
         let core = Core {
             lender,
             devices: HashMap::new(),
             asking: HashMap::new(),
             renewing: HashMap::new(),
             ends: HashMap::new(),
+            unheard: HashMap::new(),
+            judging: HashSet::new(),
+            judged: VecDeque::new(),
+            untold: HashSet::new(),
+            ended: HashMap::new(),
+            limited: HashMap::new(),
+            stats: Stats::default(),
         };
         let lending = Arc::new(Lending {
             core: Mutex::new(core),
@@ -139,11 +186,14 @@ impl Lending {
             folder: home.run(),
             ledger,
             configured,
+            machine,
+            observed,
+            end_hooks: Semaphore::new(END_HOOKS_MAX),
             duration_ns: AtomicU64::new(settings.lease_ns),
         });
         let missing: Vec<_> = settings.devices.clone();
-        tokio::spawn(Arc::clone(&lending).run());
-        tokio::spawn(Arc::clone(&lending).find_devices(missing));
+        lending.machine.spawn(Arc::clone(&lending).run().boxed());
+        lending.machine.spawn(Arc::clone(&lending).find_devices(missing).boxed());
         Ok(lending)
     }
 
@@ -171,14 +221,14 @@ impl Lending {
 
     /// Tells the state machine; what follows is carried out by the task.
     fn tell(&self, event: Event) {
-        lock(&self.core).lender.handle(now(), event);
+        lock(&self.core).lender.handle(self.machine.now(), event);
         self.wake.notify_one();
     }
 
     /// Lends a device from now on.
     pub(super) fn lend(&self, name: &str, path: &Path) -> Result<(), Status> {
         let name = device_name(name)?;
-        let device = Device::at(path).map_err(Status::invalid_argument)?;
+        let device = self.machine.device_at(path).map_err(Status::invalid_argument)?;
         let description = device.description();
         {
             let mut core = lock(&self.core);
@@ -211,7 +261,7 @@ impl Lending {
     /// What is lent, and to whom.
     pub(super) fn devices(&self) -> Vec<proto::Device> {
         let core = lock(&self.core);
-        core.lender.devices().map(|view| core.described(&view)).collect()
+        core.lender.devices().map(|view| core.described(&view, self.machine.now())).collect()
     }
 
     /// Borrows for a host, which is at the other end of `way`. What comes of it goes to the receiver; dropping it gives up the place in the
@@ -232,11 +282,24 @@ impl Lending {
         let number = RequestId(request.request);
         let is_named = |way| self.configured.get().plain.contain(way);
         let plain = request.plain && way.is_some_and(is_named);
-        let asking = Asking { events: events.clone(), certificate: request.end, plain };
-        // The same request by another connection: the last one is answered.
-        lock(&self.core).asking.insert((host.clone(), number), asking);
+        {
+            let mut core = lock(&self.core);
+            let allowed = self.allowed(&core, number, &borrower, &devices)?;
+            let asking = Asking {
+                events: events.clone(),
+                certificate: request.end,
+                plain,
+                borrower: borrower.clone(),
+                devices: devices.clone(),
+                allowed,
+                since: Instant::now(),
+            };
+            // The same request by another connection: the last one is answered.
+            core.asking.insert((host.clone(), number), asking);
+        }
+        at(Step::Asked);
         let lending = Arc::clone(self);
-        tokio::spawn(async move {
+        let watching = async move {
             events.closed().await;
             let key = (host.clone(), number);
             {
@@ -249,7 +312,8 @@ impl Lending {
                 core.asking.remove(&key);
             }
             lending.tell(Event::Withdraw { host, request: number });
-        });
+        };
+        self.machine.spawn(watching.boxed());
         let duration = self.duration_ns.load(Ordering::SeqCst);
         self.tell(Event::Borrow {
             request: number,
@@ -267,6 +331,7 @@ impl Lending {
         host: &str,
         request: &RenewRequest,
     ) -> Result<RenewReply, Status> {
+        at(Step::RenewalHeard);
         let host = host_name(host)?;
         let number = RequestId(request.request);
         let leases = lease_ids(&request.leases)?;
@@ -282,24 +347,27 @@ impl Lending {
     pub(super) fn give_back(&self, host: &str, request: &ReturnRequest) -> Result<(), Status> {
         let host = host_name(host)?;
         let leases = lease_ids(&request.leases)?;
+        at(Step::ReturnHeard);
         self.tell(Event::Return { host, leases });
         Ok(())
     }
 
     /// Asks for a device back.
-    pub(super) fn recall(&self, device: &str, within: Duration) -> Result<(), Status> {
+    pub(super) fn recall(&self, device: &str, within: Duration, by: &str) -> Result<(), Status> {
         let device = device_name(device)?;
         if lock(&self.core).lender.lease(&device).is_none() {
             return Err(Status::not_found(format!(
                 "nobody has {device}; `farside who` lists who has what"
             )));
         }
-        self.tell(Event::Recall { device, within, by: Text::from("a user of its host") });
+        at(Step::Recalled);
+        let by = Text::from(format!("{by} of its host"));
+        self.tell(Event::Recall { device, within, by });
         Ok(())
     }
 
     /// Lends a quarantined device again.
-    pub(super) fn release(&self, device: &str) -> Result<(), Status> {
+    pub(super) fn release(&self, device: &str, by: &str) -> Result<(), Status> {
         let device = device_name(device)?;
         let quarantined = {
             let core = lock(&self.core);
@@ -311,8 +379,16 @@ impl Lending {
         if !quarantined {
             return Err(Status::failed_precondition(format!("{device} is not quarantined")));
         }
-        self.tell(Event::Release { device, by: Text::from("a user of its host") });
+        self.tell(Event::Release { device, by: Text::from(format!("{by} of its host")) });
         Ok(())
+    }
+
+    /// How many requests wait, and what was counted since the daemon's start.
+    pub(super) fn counted(&self) -> (usize, Stats) {
+        let mut core = lock(&self.core);
+        let more = core.lender.take_stats();
+        core.stats = core.stats + more;
+        (core.lender.waiting(), core.stats)
     }
 
     /// Has the end of a lease that this host has of its own device serve programs that come to `listener`.
@@ -342,5 +418,7 @@ impl Lending {
         if let Err(error) = end.process.connect(call.stream.as_fd()) {
             tracing::warn!(link = call.name, %error, "a connection cannot be handed over");
         }
+        drop(core);
+        at(Step::ConnectionLed);
     }
 }
