@@ -88,7 +88,7 @@ fn by_b<T>(asked: T) -> Request<T> {
     request.extensions_mut().insert(CallerHost {
         host: Some("b".to_owned()),
         way: None,
-        place: None,
+        _place: None,
     });
     request
 }

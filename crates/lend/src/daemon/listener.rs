@@ -45,7 +45,7 @@ pub(super) struct CallerHost {
     pub(super) host: Option<String>,
     pub(super) way: Option<Way>,
     /// Its place among the connections of its host, if it came over one.
-    pub(super) place: Option<Place>,
+    pub(super) _place: Option<Place>,
 }
 
 fn way(stream: &TcpStream) -> io::Result<Way> {
@@ -137,7 +137,7 @@ impl Door {
             io::Error::other(format!("there are too many connections of {who} already"))
         })?;
         let limit = host.is_none().then_some(STRANGER_LIMIT);
-        Ok(Connection::new(stream, CallerHost { host, way: Some(way), place: Some(place) }, limit))
+        Ok(Connection::new(stream, CallerHost { host, way: Some(way), _place: Some(place) }, limit))
     }
 }
 
