@@ -2,6 +2,7 @@
 //! told apart by the first message of TLS, or by what one without TLS begins with, and led to their
 //! lender's end as they are.
 
+use std::future::Future;
 use std::io;
 use std::net::TcpStream as StdTcpStream;
 use std::pin::Pin;
@@ -16,12 +17,13 @@ use rustls::server::Acceptor;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
 use super::configured::Configured;
+use super::guests::{Guests, Place};
 use super::lending::link_of;
 use crate::config::Way;
 use crate::end::plain::{self, First};
@@ -33,10 +35,22 @@ const HELLO_MAX: usize = 16 << 10;
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
 /// Callers of whom that is not known yet, at most: others wait.
 const STRANGERS_MAX: usize = 64;
+/// Those of them that come from one address, at most: more are sent away.
+const STRANGERS_PER_ADDRESS_MAX: usize = 32;
+/// Connections of one host at a time, at most, and of all who have no certificate.
+const CALLERS_PER_HOST_MAX: usize = 32;
+/// Connections of all hosts at a time, at most.
+const CALLERS_MAX: usize = 512;
+/// How long one may stay who has no certificate: joining takes less.
+const JOINER_LIMIT: Duration = Duration::from_secs(20);
 
 /// A peer's daemon that has called, or whoever wants to join.
 pub(super) struct Caller {
     stream: TlsStream<TcpStream>,
+    /// When it is sent away, if it shows no certificate.
+    leaves: Option<Pin<Box<Sleep>>>,
+    /// Counts it.
+    _place: Place<Option<String>>,
 }
 
 /// Who calls, and from where.
@@ -52,14 +66,33 @@ impl Connected for Caller {
     type ConnectInfo = CallerHost;
 
     fn connect_info(&self) -> CallerHost {
-        let (stream, tls) = self.stream.get_ref();
-        let host = tls.peer_certificates().and_then(|shown| host_of(shown.first()?));
-        CallerHost { host, way: way(stream).ok() }
+        CallerHost { host: host(&self.stream), way: way(self.stream.get_ref().0).ok() }
     }
+}
+
+/// The host that a caller's certificate names, if it has one.
+fn host(stream: &TlsStream<TcpStream>) -> Option<String> {
+    let certificates = stream.get_ref().1.peer_certificates();
+    certificates.and_then(|shown| host_of(shown.first()?))
 }
 
 fn way(stream: &TcpStream) -> io::Result<Way> {
     Ok(Way { own: stream.local_addr()?.ip(), other: stream.peer_addr()?.ip() })
+}
+
+impl Caller {
+    fn of(
+        stream: TlsStream<TcpStream>,
+        callers: &Arc<Guests<Option<String>>>,
+    ) -> io::Result<Caller> {
+        let host = host(&stream);
+        let leaves = host.is_none().then(|| Box::pin(sleep(JOINER_LIMIT)));
+        let who = host.clone().unwrap_or_else(|| "callers without a certificate".to_owned());
+        let place = callers.place(host).ok_or_else(|| {
+            io::Error::other(format!("{who}: too many connections at a time; close some of them"))
+        })?;
+        Ok(Caller { stream, leaves, _place: place })
+    }
 }
 
 impl AsyncRead for Caller {
@@ -68,6 +101,11 @@ impl AsyncRead for Caller {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Some(leaves) = &mut self.leaves {
+            if leaves.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+        }
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }
@@ -110,10 +148,18 @@ pub(super) struct Door {
 pub(super) async fn listen(listener: TcpListener, door: Door) {
     let door = Arc::new(door);
     let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+    let addresses = Guests::new(STRANGERS_PER_ADDRESS_MAX, STRANGERS_MAX);
+    let callers = Guests::new(CALLERS_PER_HOST_MAX, CALLERS_MAX);
     loop {
         let permit = Arc::clone(&strangers).acquire_owned().await.expect("it is never closed");
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, place) = match listener.accept().await {
+            Ok((stream, from)) => {
+                let Some(place) = addresses.place(from.ip()) else {
+                    tracing::info!(%from, "a caller is refused: too many come from there");
+                    continue;
+                };
+                (stream, place)
+            }
             Err(error) => {
                 // Too many files are open, say: it passes, or nobody can be let in.
                 tracing::warn!(%error, "a caller cannot be let in");
@@ -124,10 +170,11 @@ pub(super) async fn listen(listener: TcpListener, door: Door) {
         if door.peers.is_closed() {
             return;
         }
-        let door = Arc::clone(&door);
+        let (door, callers) = (Arc::clone(&door), Arc::clone(&callers));
         tokio::spawn(async move {
+            let _place = place;
             let from = stream.peer_addr();
-            let led = timeout(HELLO_LIMIT, door.lead(stream)).await;
+            let led = timeout(HELLO_LIMIT, door.lead(stream, &callers)).await;
             let why = match led {
                 Ok(Ok(())) => return drop(permit),
                 Ok(Err(error)) => error.to_string(),
@@ -139,13 +186,18 @@ pub(super) async fn listen(listener: TcpListener, door: Door) {
 }
 
 impl Door {
-    async fn lead(&self, stream: TcpStream) -> io::Result<()> {
+    async fn lead(
+        &self,
+        stream: TcpStream,
+        callers: &Arc<Guests<Option<String>>>,
+    ) -> io::Result<()> {
         let gone = || io::Error::other("this daemon is about to end");
         let name = match wanted(&stream).await? {
             Wanted::Peers => {
                 stream.set_nodelay(true)?;
                 let stream = TlsAcceptor::from(Arc::clone(&self.config)).accept(stream).await?;
-                return self.peers.send(Ok(Caller { stream })).await.map_err(|_| gone());
+                let caller = Caller::of(stream, callers)?;
+                return self.peers.send(Ok(caller)).await.map_err(|_| gone());
             }
             Wanted::Link(name) => name,
             Wanted::Plain(epoch) => {

@@ -10,6 +10,7 @@ mod borrowing;
 mod configured;
 mod device;
 mod dial;
+mod guests;
 mod ledger_file;
 mod lending;
 mod listener;
