@@ -9,6 +9,7 @@
 //! socket.
 
 mod control;
+pub(crate) mod foreign;
 mod here;
 mod lasting;
 mod near;
@@ -18,7 +19,7 @@ mod sandbox;
 mod secured;
 mod serve;
 
-pub(crate) use control::{Begin, Hello};
+pub(crate) use control::{Begin, Hello, Kind};
 pub use near::run as run_near;
 pub(crate) use near::{NearBegin, NearEnd};
 pub(crate) use process::EndProcess;
