@@ -14,6 +14,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+#[path = "lend/certificates.rs"]
+mod certificates;
+#[path = "lend/failures.rs"]
+mod failures;
 #[path = "lend/govern.rs"]
 mod govern;
 
