@@ -1,8 +1,8 @@
 //! Hosts with certificates of their organisation: a root, one between, and those of the hosts.
 
 use rcgen::{
-    BasicConstraints, Certificate, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    date_time_ymd,
+    BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
 };
 
 use super::*;
@@ -17,7 +17,10 @@ struct Organisation {
 impl Organisation {
     fn new() -> Organisation {
         let authority = || {
+            static NEXT: AtomicU32 = AtomicU32::new(0);
             let mut params = CertificateParams::default();
+            let name = format!("authority {}", NEXT.fetch_add(1, Ordering::Relaxed));
+            params.distinguished_name.push(DnType::CommonName, name);
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
             params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
             (params, KeyPair::generate().unwrap())

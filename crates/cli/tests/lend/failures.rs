@@ -4,10 +4,24 @@ use std::net::TcpListener;
 
 use super::*;
 
+/// A daemon with a disk of its own.
+struct OnDisk {
+    daemon: Child,
+    /// Where others find the disk.
+    disk: PathBuf,
+}
+
+impl Drop for OnDisk {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
 impl Host {
     /// Starts its daemon with a disk of its own for what lasts, of so many bytes; its processes see it, others
-    /// do not. Gives where others find that disk.
-    fn start_on_a_small_disk(&self, bytes: u32) -> PathBuf {
+    /// do not.
+    fn start_on_a_small_disk(&self, bytes: u32) -> OnDisk {
         let state = PathBuf::from(&self.home).join("state");
         std::fs::create_dir_all(&state).unwrap();
         let script = "mount -t tmpfs -o size=$1,mode=700 none \"$2\" && exec \"$3\" lend daemon";
@@ -15,13 +29,14 @@ impl Host {
         command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]);
         command.arg(bytes.to_string()).arg(&state).arg(env!("CARGO_BIN_EXE_farside"));
         command.env(HOME, &self.home).stdin(Stdio::null()).stderr(Stdio::null());
-        let child = command.spawn().expect("util-linux is there");
+        let daemon = command.spawn().expect("util-linux is there");
         let end = Instant::now() + LIMIT;
         while !PathBuf::from(&self.home).join("run/lend.sock").exists() {
             assert!(Instant::now() < end, "no daemon in a namespace of its own");
             std::thread::sleep(Duration::from_millis(10));
         }
-        PathBuf::from(format!("/proc/{}/root{}", child.id(), state.display()))
+        let disk = PathBuf::from(format!("/proc/{}/root{}", daemon.id(), state.display()));
+        OnDisk { daemon, disk }
     }
 }
 
@@ -30,14 +45,14 @@ fn on_a_full_disk_nothing_is_lent_what_is_lent_ends_well_and_room_is_found_again
     let folder = Folder::new();
     let card = Card::serve(&folder);
     let [a, b, c] = ["a", "b", "c"].map(|name| Host::new(&folder, name));
-    let disk = a.start_on_a_small_disk(256 << 10);
+    let started = a.start_on_a_small_disk(256 << 10);
     let (address, _) = a.up(&card.folder, "10");
     b.join(&a, &address, "b");
     c.join(&a, &address, "c");
     let held = b.hold(&["card0"]);
     let first = a.device()["epoch"].as_u64().unwrap();
 
-    let mut filler = std::fs::File::create(disk.join("filler")).unwrap();
+    let mut filler = std::fs::File::create(started.disk.join("filler")).unwrap();
     while filler.write_all(&[0; 4096]).is_ok() {}
     // Records still find room in the last page of their file; then they do not.
     drop(held);
@@ -59,7 +74,7 @@ fn on_a_full_disk_nothing_is_lent_what_is_lent_ends_well_and_room_is_found_again
     a.await_state("free", LIMIT);
 
     drop(filler);
-    std::fs::remove_file(disk.join("filler")).unwrap();
+    std::fs::remove_file(started.disk.join("filler")).unwrap();
     // Its end is written in full again; epochs go on above all that were taken.
     for _ in 0..2 {
         let held = c.hold(&["card0", "--wait", "10"]);
@@ -76,11 +91,11 @@ fn a_lease_that_is_held_when_the_disk_gets_full_goes_on_and_ends_properly() {
     let folder = Folder::new();
     let card = Card::serve(&folder);
     let [a, b] = ["a", "b"].map(|name| Host::new(&folder, name));
-    let disk = a.start_on_a_small_disk(256 << 10);
+    let started = a.start_on_a_small_disk(256 << 10);
     let (address, _) = a.up(&card.folder, "2");
     b.join(&a, &address, "b");
     let held = b.hold(&["card0"]);
-    let mut filler = std::fs::File::create(disk.join("filler")).unwrap();
+    let mut filler = std::fs::File::create(started.disk.join("filler")).unwrap();
     while filler.write_all(&[0; 4096]).is_ok() {}
     // Renewals are not written, so that it goes on over several of its terms.
     std::thread::sleep(Duration::from_secs(5));
