@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -262,7 +262,7 @@ fn write(client: &mut UnixClient, region: u32, offset: u64, word: u32) {
 
 pub(super) fn event() -> SharedFd {
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-    Arc::new(OwnedFd::from(eventfd(0, flags).unwrap()))
+    Arc::new(eventfd(0, flags).unwrap())
 }
 
 /// Waits until an eventfd is raised; how often it was.
