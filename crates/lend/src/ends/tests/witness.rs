@@ -91,7 +91,7 @@ fn use_it(rig: &mut Rig, epoch: u32, seed: &mut u64) -> u32 {
 }
 
 /// Four borrowers in turns. The last thing that each does is on its way when its lease is over; `cut` says
-/// whether its ends are cut off then.
+/// whether the lender's end hears of that.
 fn turns(mut seed: u64, cut: bool) -> Vec<Happened> {
     let mut history = Vec::new();
     let mut device = Witness::default();
@@ -109,11 +109,9 @@ fn turns(mut seed: u64, cut: bool) -> Vec<Happened> {
             accesses(&mut former.device, &mut history);
         }
         rig.start_write(region::BAR0, VALUE, value(epoch, written));
-        rig.steps(random(&mut seed, 2) as usize);
-        accesses(&mut rig.device, &mut history);
         if cut {
+            // The lender's alone: no borrower has to be believed.
             rig.lender.end();
-            rig.borrower.end();
         }
         device = std::mem::take(&mut rig.device);
         former = Some(rig);
@@ -133,7 +131,7 @@ fn no_access_of_an_old_lease_comes_after_the_next_grant_and_each_comes_once() {
     }
 }
 
-/// Negative control: ends that are not cut off bring what was on its way to somebody else's device.
+/// Negative control: ends that do not hear of it bring what was on its way to somebody else's device.
 #[test]
 fn control_ends_that_are_not_cut_off_reach_the_device_in_the_next_lease() {
     let caught = (0..40).filter(|&seed| check(&turns(seed, false)).is_err()).count();
