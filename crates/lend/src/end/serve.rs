@@ -258,3 +258,51 @@ enum EndError {
     #[error(transparent)]
     Io(#[from] io::Error),
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::net::TcpListener;
+    use std::time::Instant;
+
+    use super::*;
+
+    fn lease(until: u64) -> Arc<Lease> {
+        let made = rcgen::generate_simple_self_signed(vec!["lease".to_owned()]).unwrap();
+        let (certificate, key) = (made.cert.der().to_vec(), made.signing_key.serialize_der());
+        let begin = Begin {
+            name: "lease".to_owned(),
+            epoch: 1,
+            device: "card0".to_owned(),
+            kind: Kind::Card,
+            path: PathBuf::from("/nowhere"),
+            peer: certificate.clone(),
+            certificate,
+            key,
+            plain: None,
+            until,
+        };
+        Arc::new(Lease::of(begin).unwrap())
+    }
+
+    #[test]
+    fn whoever_shows_no_certificate_takes_no_borrowers_place() {
+        let lease = lease(u64::MAX);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut strangers = Vec::new();
+        for _ in 0..STRANGERS_MAX + 5 {
+            strangers.push(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+            lease.connect(listener.accept().unwrap().0).unwrap();
+        }
+        assert_eq!(lease.strangers.taken.load(Ordering::SeqCst), STRANGERS_MAX);
+        assert_eq!(lease.open.taken.load(Ordering::SeqCst), 0);
+        // One too many is closed at once, and the others are when they hang up.
+        assert_eq!(strangers.pop().unwrap().read(&mut [0; 1]).unwrap(), 0);
+        drop(strangers);
+        let end = Instant::now() + Duration::from_secs(20);
+        while lease.strangers.taken.load(Ordering::SeqCst) > 0 {
+            assert!(Instant::now() < end, "a stranger is not let go");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
