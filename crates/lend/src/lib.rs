@@ -12,6 +12,7 @@ pub mod ends;
 mod error;
 pub mod home;
 pub mod pki;
+mod registry;
 pub mod words;
 
 pub use client::{Borrowing, Client};

@@ -148,6 +148,17 @@ impl Daemon {
             Ok(Err(error)) => found.error = error.to_string(),
             Err(_) => found.error = format!("no answer within {} s", LIST_LIMIT.as_secs()),
         }
+        self.with_what_is_known(found)
+    }
+
+    /// Adds what was heard last of a host that does not answer.
+    fn with_what_is_known(&self, mut found: HostDevices) -> HostDevices {
+        let known = if found.error.is_empty() { None } else { self.known_of(&found.host) };
+        if let Some((devices, heard)) = known {
+            found.devices = devices;
+            // At least something: 0 says that it is so now.
+            found.heard_ns = (heard.as_nanos() as u64).max(1);
+        }
         found
     }
 

@@ -13,6 +13,7 @@ mod lending;
 mod listener;
 mod local;
 mod machine;
+mod neighbours;
 mod network;
 mod peers;
 mod users;
@@ -31,6 +32,8 @@ use tonic::transport::Server;
 
 use crate::LendError;
 use crate::home::{Home, Settings};
+use crate::registry::Registry;
+use crate::registry::embedded::Embedded;
 use crate::pki::{HostIdentity, Invitations};
 use crate::proto::local_server::LocalServer;
 
@@ -38,6 +41,7 @@ use borrowing::Borrowing;
 use configured::Configured;
 use lending::Lending;
 use machine::{Machine, ThisMachine};
+use neighbours::Ways;
 use network::Network;
 
 /// What all services of a daemon share.
@@ -49,6 +53,11 @@ pub(crate) struct Daemon {
     borrowing: Borrowing,
     network: Network,
     machine: Arc<dyn Machine>,
+    /// What it knows of other hosts.
+    registry: Arc<dyn Registry>,
+    /// What it tells them itself, and the places of claims for its devices.
+    embedded: Arc<Embedded>,
+    ways: Arc<Ways>,
 }
 
 /// What changes while it runs.

@@ -25,6 +25,7 @@ impl Lending {
                 self.carry_out(action);
                 continue;
             }
+            self.changed.notify_one();
             let left = timeout.map_or(Duration::from_secs(3600), |at| self.machine.now().until(at));
             tokio::select! {
                 () = self.wake.notified() => {}
