@@ -83,7 +83,7 @@ fn take_back(folder: &Path, epoch: Epoch, end: Option<u32>) -> Result<(), String
             let is_used = users.any(of_it);
             if is_used {
                 // Said again, it changes nothing.
-                serve::take_back(folder, holder)?;
+                ask_back(folder, holder)?;
             }
             Ok(is_used)
         }) {
@@ -100,6 +100,14 @@ fn take_back(folder: &Path, epoch: Epoch, end: Option<u32>) -> Result<(), String
     }
 }
 
+/// Whether there is anything to be taken back its status says, also where nobody hears its owner.
+fn ask_back(folder: &Path, holder: HolderId) -> io::Result<()> {
+    match serve::take_back(folder, holder) {
+        Err(error) if !is_gone(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
 fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
@@ -110,4 +118,36 @@ fn reset(socket: &Path) -> Result<(), String> {
     client
         .and_then(|mut client| client.reset())
         .map_err(|error| format!("it does not reset: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use farside_softcard::serve::{CONTROL_SOCKET, CardConfig, CardServer};
+    use farside_vfio_user::Limits;
+    use farside_vfio_user::unix::{Connection, NoMemory};
+
+    use super::*;
+
+    #[test]
+    fn a_card_that_cannot_be_told_to_take_its_function_back_is_not_clean() {
+        let folder = std::env::temp_dir().join(format!("farside-clean-{}", std::process::id()));
+        let config = CardConfig { functions: 1, frames: 256, ..CardConfig::new(&folder) };
+        let card = CardServer::start(config).unwrap();
+        let device = Device::at(&folder).unwrap();
+        let function = serve::hand_on(&folder, HolderId(7)).unwrap();
+        let connection = Connection::new(UnixStream::from(function));
+        let memory = Box::new(NoMemory);
+        let client = UnixClient::new(connection, Limits::default(), CLEAN_LIMIT, memory).unwrap();
+        std::fs::remove_file(folder.join(CONTROL_SOCKET)).unwrap();
+        let why = device.clean(Epoch(7), None).unwrap_err();
+        assert!(why.contains("in use"), "{why}");
+        assert_eq!(device.clean(Epoch(6), None), Ok(()), "it was handed to nobody for this one");
+        drop(client);
+        assert_eq!(device.clean(Epoch(7), None), Ok(()));
+        drop(card);
+        assert_eq!(device.clean(Epoch(7), None), Ok(()), "nobody serves it");
+        let _ = std::fs::remove_dir_all(&folder);
+    }
 }
