@@ -65,6 +65,7 @@ impl Daemon {
         let mut state = lock(&self.state);
         state.identity = identity;
         name.clone_into(&mut state.host);
+        self.embedded.rename(name);
         Ok(())
     }
 
@@ -94,6 +95,7 @@ impl Daemon {
         if request.duration_ns != 0 {
             self.lending.set_duration(Duration::from_nanos(request.duration_ns))?;
         }
+        self.publish();
         self.announce().await;
         // A host that belongs to another's group invites nobody itself.
         let token = self.invite().map(|invited| invited.token).unwrap_or_default();
@@ -117,7 +119,7 @@ impl Daemon {
             host: own.host.clone(),
             address: own.address.clone(),
             devices: self.lending.devices(),
-            error: String::new(),
+            ..HostDevices::default()
         }];
         hosts.extend(join_all(asked).await);
         hosts
@@ -213,10 +215,13 @@ impl Daemon {
             state.identity = identity;
             state.host.clone_from(&host);
         }
+        self.ways.forget();
+        self.embedded.rename(&host);
         self.note_peer(&reply.host, &request.address)?;
         for peer in reply.peers.iter().filter(|peer| peer.host != reply.host) {
             self.note_peer(&peer.host, &peer.address)?;
         }
+        self.publish();
         Ok(JoinPeersReply { host, peers: self.peers() })
     }
 }
@@ -249,6 +254,7 @@ impl Local for LocalService {
             state.settings.listen.clear();
             state.settings.address.clear();
         })?;
+        daemon.publish();
         Ok(Response::new(DownReply {}))
     }
 

@@ -21,7 +21,7 @@ mod users;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 use farside_linux::lock::lock;
 use rustix::fs::{FlockOperation, flock};
@@ -32,10 +32,10 @@ use tonic::transport::Server;
 
 use crate::LendError;
 use crate::home::{Home, Settings};
-use crate::registry::Registry;
-use crate::registry::embedded::Embedded;
 use crate::pki::{HostIdentity, Invitations};
 use crate::proto::local_server::LocalServer;
+use crate::registry::Registry;
+use crate::registry::embedded::Embedded;
 
 use borrowing::Borrowing;
 use configured::Configured;
@@ -124,20 +124,28 @@ async fn serve(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
     let host = identity.host().unwrap_or_default();
     let machine: Arc<dyn Machine> = Arc::new(ThisMachine);
     let lending = Lending::start(home, &settings, Arc::clone(&configured), Arc::clone(&machine))?;
-    let daemon = Arc::new(Daemon {
-        home: home.clone(),
-        configured,
-        state: Mutex::new(State {
-            settings: settings.clone(),
-            identity,
-            host,
-            invitations: Invitations::default(),
-        }),
-        lending,
-        borrowing: Borrowing::default(),
-        network: Network::default(),
-        machine,
+    let daemon = Arc::new_cyclic(|weak| {
+        let ways = Ways::new(Weak::clone(weak), Arc::clone(&machine));
+        let embedded = Embedded::new(&host, Arc::clone(&ways) as _);
+        Daemon {
+            home: home.clone(),
+            configured,
+            state: Mutex::new(State {
+                settings: settings.clone(),
+                identity,
+                host,
+                invitations: Invitations::default(),
+            }),
+            lending,
+            borrowing: Borrowing::default(),
+            network: Network::default(),
+            machine,
+            registry: Arc::clone(&embedded) as _,
+            embedded,
+            ways,
+        }
     });
+    daemon.begin_telling();
     network::open(&daemon, &settings.listen).await?;
     let local = local_listener(home)?;
     let service = LocalServer::new(local::LocalService(Arc::clone(&daemon)));

@@ -15,8 +15,8 @@ use super::Daemon;
 use super::dial::{self, PeerClient};
 use super::machine::Machine;
 use crate::proto::{ClaimEvent, ClaimRequest, Device, ExchangeReply, ExchangeRequest};
+use crate::registry::Published;
 use crate::registry::embedded::{Neighbours, Places};
-use crate::registry::{Published, Registry};
 
 /// Events of a claim that are on their way, at most.
 const EVENTS_MAX: usize = 16;
@@ -75,7 +75,10 @@ impl Ways {
 }
 
 /// Tells what comes of a claim, as long as somebody wants to know.
-async fn forward(mut claimed: Streaming<ClaimEvent>, events: mpsc::Sender<Result<ClaimEvent, Status>>) {
+async fn forward(
+    mut claimed: Streaming<ClaimEvent>,
+    events: mpsc::Sender<Result<ClaimEvent, Status>>,
+) {
     loop {
         let event = tokio::select! {
             event = claimed.message() => event.transpose(),
@@ -134,8 +137,17 @@ impl Daemon {
         self.lending.devices().into_iter().map(lasting).collect()
     }
 
+    /// Begins to tell other hosts of this one, and to learn of them.
+    pub(super) fn begin_telling(self: &Arc<Self>) {
+        self.peers().iter().for_each(|peer| self.embedded.introduce(&peer.host, &peer.address));
+        let machine = &self.machine;
+        machine.spawn(Arc::clone(&self.embedded).run().boxed());
+        machine.spawn(Arc::clone(self).keep_publishing().boxed());
+        machine.spawn(Arc::clone(self).keep_noting().boxed());
+    }
+
     /// Says what changes here, for ever.
-    pub(super) async fn keep_publishing(self: Arc<Self>) {
+    async fn keep_publishing(self: Arc<Self>) {
         loop {
             self.publish();
             self.lending.changed().await;
@@ -143,7 +155,7 @@ impl Daemon {
     }
 
     /// Notes the hosts that the registry finds, for ever.
-    pub(super) async fn keep_noting(self: Arc<Self>) {
+    async fn keep_noting(self: Arc<Self>) {
         let mut changes = self.registry.changes();
         while changes.changed().await.is_ok() {
             for found in self.registry.view() {

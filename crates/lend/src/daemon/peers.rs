@@ -16,8 +16,9 @@ use crate::config::Way;
 use crate::home::Peer;
 use crate::proto::peers_server::Peers;
 use crate::proto::{
-    self, BorrowEvent, BorrowRequest, ClaimEvent, ClaimRequest, ExchangeReply, ExchangeRequest, JoinReply, JoinRequest, ListReply, ListRequest, RenewReply,
-    RenewRequest, ReturnReply, ReturnRequest,
+    self, BorrowEvent, BorrowRequest, ClaimEvent, ClaimRequest, ExchangeReply, ExchangeRequest,
+    JoinReply, JoinRequest, ListReply, ListRequest, RenewReply, RenewRequest, ReturnReply,
+    ReturnRequest,
 };
 
 pub(super) struct PeersService(pub(super) Arc<Daemon>);

@@ -46,7 +46,8 @@ pub(super) fn choose(
     for (_, (host, device)) in ranked {
         wanted.entry(host).or_default().push(DeviceName::new(&device).ok()?);
     }
-    let sets = wanted.into_iter().map(|(host, devices)| Some((host, DeviceSet::new(devices).ok()?)));
+    let sets =
+        wanted.into_iter().map(|(host, devices)| Some((host, DeviceSet::new(devices).ok()?)));
     Some(Choice { wanted: sets.collect::<Option<Claim>>()?, all_free })
 }
 
@@ -79,12 +80,17 @@ mod tests {
         HostDevices { host: name.to_owned(), devices, ..HostDevices::default() }
     }
 
-    fn chosen(hosts: &[HostDevices], count: usize, busy: &[(&str, &str)]) -> Option<(String, bool)> {
+    fn chosen(
+        hosts: &[HostDevices],
+        count: usize,
+        busy: &[(&str, &str)],
+    ) -> Option<(String, bool)> {
         let busy = busy.iter().map(|(h, d)| ((*h).to_owned(), (*d).to_owned())).collect();
         let choice = choose(hosts, "b", count, &busy)?;
-        let named = choice.wanted.iter().flat_map(|(host, set)| {
-            set.iter().map(move |device| format!("{device}@{host}"))
-        });
+        let named = choice
+            .wanted
+            .iter()
+            .flat_map(|(host, set)| set.iter().map(move |device| format!("{device}@{host}")));
         Some((named.collect::<Vec<_>>().join(" "), choice.all_free))
     }
 

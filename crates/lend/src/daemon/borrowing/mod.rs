@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use farside_lease::{DeviceName, DeviceSet};
 use farside_linux::lock::lock;
-use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tonic::Status;
@@ -23,7 +22,7 @@ use tonic::Status;
 use super::Daemon;
 use super::users::User;
 use crate::proto::borrow_for_event::Event as Told;
-use crate::proto::{BorrowForEvent, BorrowForRequest, BorrowedLeases, Held, HostDevices};
+use crate::proto::{BorrowForEvent, Held, HostDevices};
 
 use held::HeldLease;
 use side::Side;

@@ -17,7 +17,7 @@ use super::side::Side;
 use super::{EVENTS_MAX, Events, HELD_MAX, any, told};
 use crate::proto::borrow_for_event::Event as Told;
 use crate::proto::{BorrowForEvent, BorrowForRequest, BorrowedLeases};
-use crate::registry::{Claim, Registry, Turn};
+use crate::registry::{Claim, Turn};
 
 /// How often other cards are tried, where any will do, before it waits for some.
 const TRIES_MAX: usize = 8;
@@ -44,8 +44,11 @@ pub(in super::super) async fn borrow_for(
     let wait = Duration::from_nanos(request.wait_ns);
     let asking = Asking { daemon: Arc::clone(daemon), user, until: Instant::now() + wait, events };
     let borrowing = async move {
-        let borrowed =
-            if any > 0 { asking.borrow_any(any).await } else { asking.borrow(&wanted, false).await };
+        let borrowed = if any > 0 {
+            asking.borrow_any(any).await
+        } else {
+            asking.borrow(&wanted, false).await
+        };
         match borrowed {
             Ok(borrowed) => {
                 let leases = borrowed.iter().map(|(_, lease)| lease.described()).collect();
@@ -130,7 +133,8 @@ impl Asking {
             let hosts = self.daemon.available().await;
             let choice = any::choose(&hosts, &self.daemon.host(), count, &busy);
             let choice = choice.ok_or_else(|| {
-                let why = format!("fewer than {count} cards are lent; `farside available` lists them");
+                let why =
+                    format!("fewer than {count} cards are lent; `farside available` lists them");
                 Status::failed_precondition(why)
             })?;
             if !choice.all_free || tries > TRIES_MAX {

@@ -63,7 +63,7 @@ pub(crate) struct Gossip {
 }
 
 /// The first version of a host that starts at that time.
-pub(super) fn first_version(since_1970: Duration) -> u64 {
+pub(in super::super) fn first_version(since_1970: Duration) -> u64 {
     (since_1970.as_millis() as u64).saturating_mul(VERSIONS_PER_MS)
 }
 
@@ -160,9 +160,10 @@ impl Gossip {
             }
         }
         let often = self.news.until(now) <= NEWS;
-        let others = self.hosts.iter().filter(|(host, known)| {
-            **host != self.own && !known.said.address.is_empty()
-        });
+        let others = self
+            .hosts
+            .iter()
+            .filter(|(host, known)| **host != self.own && !known.said.address.is_empty());
         let (mut there, mut absent): (Vec<_>, Vec<_>) = others
             .map(|(host, known)| (host.clone(), known.said.address.clone(), known.heard))
             .partition(|(_, _, heard)| heard.until(now) <= PRESENCE && heard.0 != 0);
@@ -216,8 +217,7 @@ impl Gossip {
             }
         }
         let later = |(host, known): &(&String, &Known)| {
-            known.at.version != 0
-                && theirs.get(host.as_str()).is_none_or(|their| *their < known.at)
+            known.at.version != 0 && theirs.get(host.as_str()).is_none_or(|their| *their < known.at)
         };
         let later: Vec<&str> =
             self.hosts.iter().filter(later).map(|(host, _)| host.as_str()).collect();

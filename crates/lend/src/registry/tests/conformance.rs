@@ -173,7 +173,8 @@ pub(crate) async fn queue_is_fair(rig: &dyn Rig) -> Result<(), String> {
     publish_all(rig);
     within(CONVERGED, || all_know(rig, &said_first(rig))).await?;
     let served = Arc::new(Mutex::new(Vec::new()));
-    let first = rig.host(0).claim(&claim_of(&[0, 1], &["card0"])).await.map_err(|e| e.to_string())?;
+    let first =
+        rig.host(0).claim(&claim_of(&[0, 1], &["card0"])).await.map_err(|e| e.to_string())?;
     let mut waiting = JoinSet::new();
     for claimant in 1..6_usize {
         let (registry, served) = (rig.host(claimant % rig.hosts()), Arc::clone(&served));

@@ -143,8 +143,7 @@ impl Rig for Hosts {
             beat: 7,
             heard_ns: 0,
         };
-        let record =
-            HostRecord { at: Some(at), address: said.address, devices: said.devices };
+        let record = HostRecord { at: Some(at), address: said.address, devices: said.devices };
         let request = ExchangeRequest { known: Vec::new(), news: vec![record] };
         self.hosts[liar].0.answer(&request);
     }

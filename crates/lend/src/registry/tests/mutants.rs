@@ -27,8 +27,8 @@ struct Mutant(Arc<dyn Registry>, Broken);
 
 impl Registry for Mutant {
     fn publish(&self, said: Published) {
-        let silent = matches!(self.1, Broken::News)
-            && said.devices.iter().any(|device| device.epoch != 0);
+        let silent =
+            matches!(self.1, Broken::News) && said.devices.iter().any(|device| device.epoch != 0);
         if !silent {
             self.0.publish(said);
         }
@@ -90,8 +90,7 @@ async fn a_registry_that_forgets_expiry_is_caught() {
 
 #[tokio::test(start_paused = true)]
 async fn a_registry_that_lets_two_in_is_caught() {
-    let caught =
-        conformance::claims_are_all_or_none(&Mutants(hosts(3).await, Broken::Turns)).await;
+    let caught = conformance::claims_are_all_or_none(&Mutants(hosts(3).await, Broken::Turns)).await;
     assert!(caught.unwrap_err().contains("two turns"));
     let caught = conformance::queue_is_fair(&Mutants(hosts(3).await, Broken::Turns)).await;
     assert!(caught.is_err());
