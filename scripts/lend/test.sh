@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test.sh: the demonstration of lending, in two network namespaces.
+# test.sh: the demonstration of lending, in two network namespaces, and a sample of faults.
 #
 # Installs iproute2 where it is missing. Its own results are checked by the programs that it runs; that a
 # borrower which wakes too late is refused, by the script.
@@ -30,3 +30,5 @@ said=$(scripts/lend/demo.sh "$bin")
 echo "$said"
 grep -q "^Two network namespaces" <<<"$said"
 grep -q "^Done:" <<<"$said"
+
+scripts/lend/faults.sh

@@ -384,6 +384,39 @@ fn a_daemon_that_is_killed_and_started_again_keeps_the_leases_and_no_epoch_repea
     assert!(three.a.device()["epoch"].as_u64() > before["epoch"].as_u64());
 }
 
+/// It cannot say which process it is, and would touch the card when it wakes.
+#[test]
+fn an_end_that_stands_still_is_killed_by_a_new_daemon_before_the_card_is_lent_again() {
+    let three = Three::start("2");
+    let _held = three.b.hold(&["card0"]);
+    let ends = three.a.processes("end");
+    assert_eq!(ends.len(), 1);
+    three.a.signal("end", Signal::STOP);
+    three.a.signal("daemon", Signal::KILL);
+    // Any command starts another.
+    three.a.device();
+    let _next = three.c.hold(&["card0", "--wait", "30"]);
+    let status = format!("/proc/{}/status", ends[0].as_raw_nonzero());
+    let status = std::fs::read_to_string(status).unwrap_or_default();
+    // Of one that is gone, its parent may not know yet.
+    assert!(status.is_empty() || status.contains("State:\tZ"), "two have the card: {status}");
+}
+
+#[test]
+fn what_a_killed_daemon_had_borrowed_is_over_when_another_starts() {
+    let three = Three::start("10");
+    let held = three.b.hold(&["card0"]);
+    let place = held.place.strip_prefix("lease:").expect("a lease").to_owned();
+    three.b.signal("daemon", Signal::KILL);
+    assert!(three.b.json(&["who"])["held"].as_array().unwrap().is_empty());
+    assert!(!std::path::Path::new(&place).exists());
+    let end = Instant::now() + LIMIT;
+    while !three.b.processes("near-end").is_empty() {
+        assert!(Instant::now() < end, "its end is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn tokens_are_good_once_and_strangers_get_nothing() {
     let Three { a, b, address, folder, .. } = Three::start("10");

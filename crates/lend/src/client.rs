@@ -48,7 +48,17 @@ impl Client {
         match runtime.block_on(endpoint.connect_with_connector(connect)) {
             Ok(channel) => Ok(Some(Client { runtime, local: LocalClient::new(channel) })),
             Err(error) => match cause(&error).map(io::Error::kind) {
-                Some(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
+                // The last of them, and an error without one of the system below it: it is ending.
+                None
+                | Some(
+                    io::ErrorKind::NotFound
+                    | io::ErrorKind::ConnectionRefused
+                    | io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::BrokenPipe
+                    | io::ErrorKind::UnexpectedEof
+                    | io::ErrorKind::NotConnected,
+                ) => Ok(None),
                 Some(io::ErrorKind::PermissionDenied) => Err(LendError::Refused(format!(
                     "this user may not talk to the lending daemon at {}",
                     home.socket().display()
@@ -95,7 +105,7 @@ impl Client {
         F: Future<Output = Result<Response<A>, Status>>,
     {
         let called = self.runtime.block_on(call(self.local.clone(), Request::new(request)));
-        Ok(called.map_err(|status| LendError::Refused(status.message().to_owned()))?.into_inner())
+        Ok(called.map_err(|status| said(&status))?.into_inner())
     }
 
     /// Borrows devices, for as long as what this gives is held.
@@ -127,10 +137,24 @@ impl Borrowing {
         match next {
             Err(_) => Ok(None),
             Ok(Ok(Some(event))) => Ok(Some(event)),
-            Ok(Ok(None)) => Err(LendError::Refused("the lending daemon has ended".to_owned())),
-            Ok(Err(status)) => Err(LendError::Refused(status.message().to_owned())),
+            Ok(Ok(None)) => Err(gone()),
+            Ok(Err(status)) => Err(said(&status)),
         }
     }
+}
+
+fn gone() -> LendError {
+    let why =
+        "the lending daemon of this host has ended, and what it had borrowed with it; borrow again";
+    LendError::Refused(why.to_owned())
+}
+
+/// Why a call failed: the daemon says so, or is not there any more.
+fn said(status: &Status) -> LendError {
+    if std::error::Error::source(status).is_some() {
+        return gone();
+    }
+    LendError::Refused(status.message().to_owned())
 }
 
 /// The error of the system below those of libraries.

@@ -10,9 +10,12 @@ pub mod daemon;
 pub mod end;
 pub mod ends;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod home;
 pub mod pki;
 mod registry;
+pub mod steps;
 pub mod words;
 
 pub use client::{Borrowing, Client};

@@ -382,13 +382,17 @@ impl Endpoint {
 
     /// Says what the other end has to hear and no frame would bring.
     fn tell(&mut self, now: Duration) {
+        // What was said is not read yet: a peer that sends and never reads would make it grow for ever.
+        if self.sender.has_control() {
+            return;
+        }
         let expected = self.receiver.expected;
         let untold = expected - self.receiver.told;
         let is_due = self.untold.is_some_and(|since| now >= since + ACKNOWLEDGE_WITHIN);
         let silent = now >= self.last_said + self.config.heartbeat;
         if self.receiver.has_news() || untold >= ACKNOWLEDGE_FRAMES || is_due {
             self.say_credit();
-        } else if silent && !self.sender.has_control() {
+        } else if silent {
             self.sender.say(&Control::Alive, expected);
         }
     }

@@ -4,6 +4,8 @@
 //! `lending` is the lender's side, `borrowing` the borrower's; `peers` and `local` are what others say to
 //! it. Nothing here decides who gets a device: `farside-lease` does.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod attacked;
 mod borrowing;
 mod configured;
 mod device;
@@ -70,6 +72,39 @@ struct State {
 }
 
 impl Daemon {
+    /// One that listens to nobody yet; what it lends is found by tasks of the runtime that this is in.
+    fn new(home: &Home, machine: Arc<dyn Machine>) -> Result<Arc<Daemon>, LendError> {
+        let configured = Configured::read(home)?;
+        let settings = home.settings()?;
+        let identity = match home.identity()? {
+            Some(identity) => identity,
+            None => home.found(&users::host_name())?,
+        };
+        let host = identity.host().unwrap_or_default();
+        borrowing::held::end_former(&home.leases());
+        let lending =
+            Lending::start(home, &settings, Arc::clone(&configured), Arc::clone(&machine))?;
+        let invitations = Invitations::default();
+        let daemon = Arc::new_cyclic(|weak| {
+            let ways = Ways::new(Weak::clone(weak), Arc::clone(&machine));
+            let embedded = Embedded::new(&host, Arc::clone(&ways) as _);
+            Daemon {
+                home: home.clone(),
+                configured,
+                state: Mutex::new(State { settings, identity, host, invitations }),
+                lending,
+                borrowing: Borrowing::default(),
+                network: Network::default(),
+                machine,
+                registry: Arc::clone(&embedded) as _,
+                embedded,
+                ways,
+            }
+        });
+        daemon.begin_telling();
+        Ok(daemon)
+    }
+
     fn host(&self) -> String {
         lock(&self.state).host.clone()
     }
@@ -115,38 +150,9 @@ fn only(home: &Home) -> Result<File, LendError> {
 }
 
 async fn serve(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
-    let configured = Configured::read(home)?;
-    let settings = home.settings()?;
-    let identity = match home.identity()? {
-        Some(identity) => identity,
-        None => home.found(&users::host_name())?,
-    };
-    let host = identity.host().unwrap_or_default();
-    let machine: Arc<dyn Machine> = Arc::new(ThisMachine);
-    let lending = Lending::start(home, &settings, Arc::clone(&configured), Arc::clone(&machine))?;
-    let daemon = Arc::new_cyclic(|weak| {
-        let ways = Ways::new(Weak::clone(weak), Arc::clone(&machine));
-        let embedded = Embedded::new(&host, Arc::clone(&ways) as _);
-        Daemon {
-            home: home.clone(),
-            configured,
-            state: Mutex::new(State {
-                settings: settings.clone(),
-                identity,
-                host,
-                invitations: Invitations::default(),
-            }),
-            lending,
-            borrowing: Borrowing::default(),
-            network: Network::default(),
-            machine,
-            registry: Arc::clone(&embedded) as _,
-            embedded,
-            ways,
-        }
-    });
-    daemon.begin_telling();
-    network::open(&daemon, &settings.listen).await?;
+    let daemon = Daemon::new(home, Arc::new(ThisMachine))?;
+    let listen = lock(&daemon.state).settings.listen.clone();
+    network::open(&daemon, &listen).await?;
     let local = local_listener(home)?;
     let service = LocalServer::new(local::LocalService(Arc::clone(&daemon)));
     let incoming = UnixListenerStream::new(local);

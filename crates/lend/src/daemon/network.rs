@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 
+use super::dial::KEEP_ALIVE;
 use super::listener::Door;
 use super::{Daemon, listener, peers};
 use crate::LendError;
@@ -61,7 +62,10 @@ pub(super) async fn open(daemon: &Arc<Daemon>, listen: &str) -> Result<SocketAdd
         links,
     };
     let service = PeersServer::new(peers::PeersService(Arc::clone(daemon)));
-    let serving = Server::builder().add_service(service);
+    let serving = Server::builder()
+        .http2_keepalive_interval(Some(KEEP_ALIVE))
+        .http2_keepalive_timeout(Some(KEEP_ALIVE))
+        .add_service(service);
     let serving = serving.serve_with_incoming(ReceiverStream::new(served));
     let lending = Arc::clone(&daemon.lending);
     let tasks = [

@@ -20,6 +20,7 @@ use crate::proto::{
     JoinReply, JoinRequest, ListReply, ListRequest, RenewReply, RenewRequest, ReturnReply,
     ReturnRequest,
 };
+use crate::steps::{Step, at};
 
 pub(super) struct PeersService(pub(super) Arc<Daemon>);
 
@@ -110,6 +111,7 @@ impl Daemon {
         peers.push(self.as_peer());
         self.note_peer(&name, &request.address)?;
         tracing::info!(host = name, "a host has joined");
+        at(Step::Joining);
         let authority = authority.certificate().to_vec();
         Ok(JoinReply { certificate, authority, host: self.host(), peers })
     }

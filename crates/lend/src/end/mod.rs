@@ -21,3 +21,10 @@ pub use near::run as run_near;
 pub(crate) use near::{NearBegin, NearEnd};
 pub(crate) use process::EndProcess;
 pub use serve::run;
+
+/// Takes a packet as the process of an end does, and says whether it is an order.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn attacked(socket: std::os::fd::BorrowedFd<'_>) -> bool {
+    let order = control::receive::<control::Order>(socket);
+    matches!(order, Ok(Some(_)))
+}

@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::control::{receive, send};
 use super::plain::Greeting;
 use super::sandbox;
+use crate::steps::{self, Step};
 
 /// The arguments by which this program becomes the borrower's end of a lease.
 const ARGUMENTS: [&str; 2] = ["lend", "near-end"];
@@ -106,7 +107,9 @@ fn serve() -> io::Result<()> {
     let lease = Arc::new(Lease::of(begin)?);
     let listener = UnixListener::from(listener);
     listener.set_nonblocking(true)?;
+    steps::begin();
     sandbox::of_borrower()?;
+    steps::at(Step::NearEndReady);
     while let Some(left) = lease.left() {
         let mut polled = [PollFd::new(&listener, PollFlags::IN)];
         let pause = Timespec::try_from(left).ok();
@@ -147,6 +150,7 @@ impl Lease {
         }
         let lease = Arc::clone(self);
         let carry = move || {
+            steps::at(Step::ProgramConnects);
             let folder = lease.begin.folder.display();
             match lease.carry(&near) {
                 Ok(Ended::HungUp | Ended::PeerHungUp | Ended::Over) => {}

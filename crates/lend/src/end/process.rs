@@ -35,6 +35,25 @@ fn socket_path(folder: &Path, epoch: u64) -> PathBuf {
     folder.join(format!("end-{epoch}.sock"))
 }
 
+/// The file that says which process the end of a lease is.
+fn pid_path(folder: &Path, epoch: u64) -> PathBuf {
+    folder.join(format!("end-{epoch}.pid"))
+}
+
+/// What tells a process from a later one with the same number: when it was started, in ticks since the
+/// machine was.
+fn started_at(pid: Pid) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    // Its name is in brackets, and may have any in it. Behind it, the state is the third field.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(22 - 3)?.parse().ok()
+}
+
+/// Notes which process it is.
+fn note(folder: &Path, epoch: u64, pid: Pid) -> io::Result<()> {
+    let started = started_at(pid).ok_or(io::ErrorKind::NotFound)?;
+    std::fs::write(pid_path(folder, epoch), format!("{} {started}", pid.as_raw_nonzero()))
+}
+
 fn packets() -> io::Result<OwnedFd> {
     Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
@@ -58,6 +77,8 @@ impl EndProcess {
             let control = packets()?;
             connect(&control, &address)?;
             let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+            // One that is not noted has not begun.
+            note(folder, epoch, pid)?;
             send(control.as_fd(), &Order::Begin(Box::new(begin)), None)?;
             Ok(EndProcess { control, pidfd, pid })
         };
@@ -85,9 +106,24 @@ impl EndProcess {
         name.to_str()?.strip_prefix("end-")?.strip_suffix(".sock")?.parse().ok()
     }
 
-    /// Removes the socket of an end that is gone.
+    /// Kills the end of a lease that does not say which process it is: it may be stopped, and touch the
+    /// device when it wakes. `false` if it is still there at the end of `limit`.
+    pub(crate) fn kill_unheard(folder: &Path, epoch: u64, limit: Duration) -> bool {
+        let noted = std::fs::read_to_string(pid_path(folder, epoch)).unwrap_or_default();
+        let Some((pid, started)) = noted.split_once(' ') else { return true };
+        let Some(pid) = pid.parse().ok().and_then(Pid::from_raw) else { return true };
+        let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty()) else { return true };
+        // Looked at behind the descriptor, which holds on to whoever has the number now.
+        if started_at(pid) != started.parse().ok() {
+            return true;
+        }
+        kill(&pidfd, pid, limit)
+    }
+
+    /// Removes the files of an end that is gone.
     pub(crate) fn forget(folder: &Path, epoch: u64) {
         let _ = std::fs::remove_file(socket_path(folder, epoch));
+        let _ = std::fs::remove_file(pid_path(folder, epoch));
     }
 
     /// Its process.
@@ -113,22 +149,26 @@ impl EndProcess {
     /// Kills it, and waits until it is gone: nothing of the lease reaches the device any more. `false`
     /// if it is still there at the end of `limit`.
     pub(crate) fn kill(&self, limit: Duration) -> bool {
-        // It fails only for one that has ended.
-        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
-        let end = Instant::now() + limit;
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let mut polled = [PollFd::new(&self.pidfd, PollFlags::IN)];
-            let pause = Timespec::try_from(left).ok();
-            match poll(&mut polled, pause.as_ref()) {
-                Ok(0) => return false,
-                Ok(_) => break,
-                Err(_) if left.is_zero() => return false,
-                Err(_) => {}
-            }
-        }
-        // A child of a former daemon is somebody else's to wait for.
-        let _ = rustix::process::waitpid(Some(self.pid), rustix::process::WaitOptions::NOHANG);
-        true
+        kill(&self.pidfd, self.pid, limit)
     }
+}
+
+fn kill(pidfd: &OwnedFd, pid: Pid, limit: Duration) -> bool {
+    // It fails only for one that has ended.
+    let _ = pidfd_send_signal(pidfd, Signal::KILL);
+    let end = Instant::now() + limit;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let mut polled = [PollFd::new(pidfd, PollFlags::IN)];
+        let pause = Timespec::try_from(left).ok();
+        match poll(&mut polled, pause.as_ref()) {
+            Ok(0) => return false,
+            Ok(_) => break,
+            Err(_) if left.is_zero() => return false,
+            Err(_) => {}
+        }
+    }
+    // A child of a former daemon is somebody else's to wait for.
+    let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::NOHANG);
+    true
 }

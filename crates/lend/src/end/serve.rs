@@ -24,6 +24,7 @@ use rustls::{ServerConfig, ServerConnection};
 use super::control::{self, Begin, Hello, Order};
 use super::plain::Greeting;
 use super::{here, sandbox};
+use crate::steps::{self, Step};
 
 /// Connections of one lease at a time, at most: a card has no more functions.
 const CONNECTIONS_MAX: u32 = farside_softcard::serve::FUNCTIONS_MAX as u32;
@@ -65,8 +66,10 @@ fn serve(listener: impl AsFd) -> io::Result<()> {
         Some((Order::Begin(begin), None)) => Arc::new(Lease::of(*begin)?),
         _ => return Err(io::Error::other("the daemon does not say for which lease this is")),
     };
+    steps::begin();
     sandbox::of_lender()?;
     tell_who(&first, &lease);
+    steps::at(Step::EndReady);
     let mut daemon = Some(first);
     while let Some(left) = lease.left() {
         let mut polled = vec![PollFd::new(&listener, PollFlags::IN)];
@@ -150,6 +153,7 @@ impl Lease {
         }
         let lease = Arc::clone(self);
         let carry = move || {
+            steps::at(Step::ConnectionTaken);
             match lease.carry(&far) {
                 Ok(how) => tracing::info!(lease = lease.name, "a connection has ended: {how}"),
                 Err(error) => tracing::warn!(lease = lease.name, %error, "no connection"),

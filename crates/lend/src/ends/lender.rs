@@ -26,6 +26,8 @@ use super::{Counters, number};
 
 /// Posted frames that wait for credit above which nothing more is taken of the device.
 const POSTED_MAX: usize = 64;
+/// Posted frames that wait above which refusals are counted only.
+const NOTICES_MAX: usize = 2 * POSTED_MAX;
 
 /// Makes the eventfds by which the device raises its interrupts; who makes them says
 /// [`LenderEnd::raised`] when they are.
@@ -140,6 +142,12 @@ impl<E: Eventfds> LenderEnd<E> {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Posted frames that wait for credit.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.out.waiting(Class::Posted)
     }
 
     /// What the windows refused.
@@ -293,7 +301,10 @@ impl<E: Eventfds> LenderEnd<E> {
     /// Tells the borrower that what it posted is not done.
     fn refuse(&mut self, kind: u16, address: u64, bytes: u64, errno: Errno) {
         self.counters.refused += 1;
-        // Bounded by the credit of what is refused.
+        // A borrower that posts and takes nothing would make them grow for ever.
+        if self.out.waiting(Class::Posted) >= NOTICES_MAX {
+            return;
+        }
         self.out.post(Frame::Refused { kind, errno: number(errno), address, bytes });
     }
 

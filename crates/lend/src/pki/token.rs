@@ -109,7 +109,8 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
-    if !text.is_ascii() || text.len() % 2 != 0 {
+    // `from_str_radix` would take a sign.
+    if !text.bytes().all(|byte| byte.is_ascii_hexdigit()) || text.len() % 2 != 0 {
         return None;
     }
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
@@ -136,7 +137,9 @@ mod tests {
 
     #[test]
     fn what_is_no_token_is_refused_and_there_are_not_too_many() {
-        for wrong in ["", ".", "a", "a.", "a.00", "a.zz", ".00", "a.é", &"a.".repeat(9999)] {
+        let signed = format!("a.{}", "+f".repeat(32));
+        let long = "a.".repeat(9999);
+        for wrong in ["", ".", "a", "a.", "a.00", "a.zz", ".00", "a.é", &signed, &long] {
             assert_eq!(wrong.parse::<Token>(), Err(TokenError), "{wrong}");
         }
         let mut invitations = Invitations::default();

@@ -54,6 +54,7 @@ pub(crate) struct HostView {
 }
 
 impl HostView {
+    #[cfg(test)]
     /// Whether the host is there, as far as anybody knows.
     pub(crate) fn is_present(&self) -> bool {
         self.heard <= PRESENCE

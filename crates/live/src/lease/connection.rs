@@ -73,7 +73,16 @@ pub(super) fn words(ticket: Ticket, term: Arc<Term>) -> (WhyGone, WantedBack) {
 /// Connects to the card that is lent by the lease in `folder`.
 pub(crate) fn connect(folder: &Path) -> Result<Borrowed, NotReached> {
     let (ticket, term) = open(folder)?;
-    let stream = UnixStream::connect(folder.join(Ticket::LINK)).map_err(NotReached::Absent)?;
+    let stream = UnixStream::connect(folder.join(Ticket::LINK)).map_err(|error| {
+        if error.kind() != io::ErrorKind::ConnectionRefused {
+            return NotReached::Absent(error);
+        }
+        let (name, Ticket { device, lender, .. }) = (ticket.name(), &ticket);
+        NotReached::Over(format!(
+            "the borrower's end of the lease of {name} is gone; borrow it again: farside borrow \
+             {device}@{lender}"
+        ))
+    })?;
     let (why_gone, wanted_back) = words(ticket, term);
     Ok(Borrowed { stream, why_gone, wanted_back })
 }

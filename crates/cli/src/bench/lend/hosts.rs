@@ -203,7 +203,7 @@ impl Hosts {
     /// what is beside it is dropped.
     pub(super) fn borrow(&self, host: &str) -> Result<(Borrowing, CardPlace), BenchError> {
         let wait_ns = LIMIT.as_nanos() as u64;
-        let request = BorrowForRequest { devices: vec!["card0@a".to_owned()], wait_ns };
+        let request = BorrowForRequest { devices: vec!["card0@a".to_owned()], wait_ns, any: 0 };
         let mut borrowing = self.client(host)?.borrow(request)?;
         let end = Instant::now() + LIMIT;
         while Instant::now() < end {

@@ -23,6 +23,7 @@ use crate::end::plain::Greeting;
 use crate::home::Home;
 use crate::proto::borrow_for_event::Event as Told;
 use crate::proto::{self, Held};
+use crate::steps::{Step, at};
 
 /// See the module.
 pub(super) struct HeldLease {
@@ -89,6 +90,7 @@ impl HeldLease {
         let made = make_folder(&begin.folder, &ticket, taking.user, taking.until, serve);
         let (term, end) = made
             .map_err(|error| Status::internal(LendError::file(&begin.folder, error).to_string()))?;
+        at(Step::NearEndStarted);
         let (user, events) = (taking.user.clone(), taking.events.clone());
         let end = Mutex::new(end);
         Ok(HeldLease { lender, id, user, folder: begin.folder, plain, term, end, events })
@@ -165,6 +167,23 @@ fn greeting(
     let secret = lease.plain_secret.as_slice().try_into();
     let secret = secret.map_err(|_| wrong("the secret of its lease has not 32 bytes"))?;
     Ok(Some(Greeting { epoch: id.epoch.0, secret }))
+}
+
+/// Ends what a daemon that was killed has left: nobody renews it, and whoever borrowed has been told.
+pub(in crate::daemon) fn end_former(leases: &Path) {
+    for entry in std::fs::read_dir(leases).into_iter().flatten().flatten() {
+        let folder = entry.path();
+        // The borrower's end sees it, and ends.
+        if let Ok(term) = Term::open(&folder.join(Term::FILE)) {
+            term.end();
+        }
+        match std::fs::remove_dir_all(&folder) {
+            Ok(()) => {
+                tracing::warn!(lease = %folder.display(), "a lease of a former daemon is over")
+            }
+            Err(error) => tracing::warn!(lease = %folder.display(), %error, "it cannot be removed"),
+        }
+    }
 }
 
 /// Has the lender's end, which is a process of this host, serve the programs itself.

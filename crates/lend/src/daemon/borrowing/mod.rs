@@ -5,7 +5,7 @@
 //! whoever borrowed hangs up.
 
 mod any;
-mod held;
+pub(super) mod held;
 mod side;
 mod together;
 

@@ -25,6 +25,7 @@ use crate::LendError;
 use crate::pki;
 use crate::proto::borrow_for_event::Event as Told;
 use crate::proto::{self, BorrowRequest, RenewRequest, ReturnRequest, borrow_event, renewal};
+use crate::steps::{Step, at};
 
 /// How long a lender may take to answer a call.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
@@ -227,6 +228,7 @@ impl Side {
 
     /// Takes what was granted; what cannot be taken goes back.
     async fn got(&self, daemon: &Daemon, request: RequestId, leases: Vec<LeaseId>) {
+        at(Step::GrantHeard);
         let asked = lock(&self.core).asked.remove(&request);
         let Some(mut asked) = asked else {
             return leases.iter().for_each(|lease| self.give_back(lease));
@@ -455,6 +457,7 @@ impl Side {
         let (mut peer, _) = self.way(daemon).map_err(|status| status.message().to_owned())?;
         let asking =
             RenewRequest { request: request.0, leases: leases.iter().map(to_proto).collect() };
+        at(Step::RenewalAsked);
         let reply = timeout(ANSWER_LIMIT, peer.renew(asking)).await;
         let reply = reply.map_err(|_| "no answer".to_owned())?;
         let reply = reply.map_err(|status| dial::why(&status))?.into_inner();

@@ -12,6 +12,7 @@ use tokio::task::spawn_blocking;
 use super::Lending;
 use super::words::told;
 use crate::proto;
+use crate::steps::{Step, at};
 
 impl Lending {
     /// Carries out what is decided, for ever.
@@ -84,7 +85,10 @@ impl Lending {
                 });
             }
             Action::Kept { lease } => self.keep(lease),
-            Action::Cleaned { device, .. } => tracing::info!(%device, "a device is clean"),
+            Action::Cleaned { device, .. } => {
+                tracing::info!(%device, "a device is clean");
+                at(Step::Lendable);
+            }
             Action::Quarantined { device, why } => {
                 tracing::error!(%device, %why, "a device does not reset, and is lent to nobody until `farside lend release`");
             }
@@ -102,7 +106,12 @@ impl Lending {
         let lending = Arc::clone(self);
         let ledger = self.ledger.clone();
         let storing = async move {
-            let written = spawn_blocking(move || ledger.write(kind, &bytes)).await;
+            let writing = move || {
+                let written = ledger.write(kind, &bytes);
+                at(Step::LedgerWritten);
+                written
+            };
+            let written = spawn_blocking(writing).await;
             let failed = match written {
                 Ok(Ok(())) => return lending.tell(Event::Stored { write }),
                 Ok(Err(error)) => error.to_string(),

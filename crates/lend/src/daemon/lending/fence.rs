@@ -14,6 +14,7 @@ use super::super::device::Device;
 use super::super::machine::Machine;
 use super::{End, Lending};
 use crate::end::EndProcess;
+use crate::steps::{Step, at};
 
 /// How long the process of a lender's end may take to die.
 pub(super) const KILL_LIMIT: Duration = Duration::from_secs(3);
@@ -22,8 +23,9 @@ impl Lending {
     pub(super) fn fence(self: &Arc<Self>, fence: FenceId, device: DeviceName, epoch: Epoch) {
         let (end, kind) = {
             let mut core = lock(&self.core);
-            let end = core.ends.remove(&device);
-            (end, core.devices.get(&device).map(|known| known.device.clone()))
+            let known = core.ends.remove(&device).map(LastEnd::Known);
+            let unheard = core.unheard.remove(&device).map(LastEnd::Unheard);
+            (known.or(unheard), core.devices.get(&device).map(|known| known.device.clone()))
         };
         let lending = Arc::clone(self);
         let folder = self.folder.clone();
@@ -50,6 +52,7 @@ pub(super) fn kill_strays(folder: &Path, ledger: &Ledger) {
             tracing::warn!(epoch, "the end of a former lease is killed");
             end.kill(KILL_LIMIT);
         }
+        EndProcess::kill_unheard(folder, epoch, KILL_LIMIT);
         EndProcess::forget(folder, epoch);
     }
 }
@@ -57,17 +60,46 @@ pub(super) fn kill_strays(folder: &Path, ledger: &Ledger) {
 /// Makes sure that nothing of a lease reaches its device, and that nothing of it is left there.
 fn clean(
     machine: &dyn Machine,
-    end: Option<&End>,
+    end: Option<&LastEnd>,
     device: Option<&Device>,
     epoch: Epoch,
     folder: &Path,
 ) -> Result<(), String> {
+    at(Step::Fencing);
     if let Some(end) = end {
-        if !end.process.kill(KILL_LIMIT) {
-            return Err(format!("the process {} of its lease does not end", end.process.pid()));
-        }
-        EndProcess::forget(folder, end.lease.epoch.0);
+        end.cut(folder)?;
     }
+    at(Step::LinkCut);
     let device = device.ok_or("it is not there")?;
-    machine.clean(device, epoch, end.map(|end| end.process.pid()))
+    let holder = match end {
+        Some(LastEnd::Known(end)) => Some(end.process.pid()),
+        Some(LastEnd::Unheard(_)) | None => None,
+    };
+    machine.clean(device, epoch, holder)?;
+    at(Step::DeviceClean);
+    Ok(())
+}
+
+/// The lender's end of the lease that is over.
+enum LastEnd {
+    Known(End),
+    /// Of a former daemon. One that did not answer this one may be stopped, and wake.
+    Unheard(Epoch),
+}
+
+impl LastEnd {
+    /// Nothing of it is left when this returns.
+    fn cut(&self, folder: &Path) -> Result<(), String> {
+        let (is_gone, epoch) = match self {
+            LastEnd::Known(end) => (end.process.kill(KILL_LIMIT), end.lease.epoch),
+            LastEnd::Unheard(epoch) => {
+                (EndProcess::kill_unheard(folder, epoch.0, KILL_LIMIT), *epoch)
+            }
+        };
+        if !is_gone {
+            return Err(format!("the process of lease {epoch} does not end"));
+        }
+        EndProcess::forget(folder, epoch.0);
+        Ok(())
+    }
 }

@@ -12,6 +12,7 @@ use super::{Asking, End, Lending, Plain};
 use crate::LendError;
 use crate::end::Begin;
 use crate::end::plain::Greeting;
+use crate::steps::{Step, at};
 use crate::{pki, proto};
 
 impl End {
@@ -52,6 +53,7 @@ impl Lending {
             let leases = leases.iter().map(|lease| lease.id.clone()).collect();
             return self.tell(Event::Return { host: borrower.host.clone(), leases });
         };
+        at(Step::EndStarted);
         let mut granted =
             proto::Granted { leases: Vec::new(), duration_ns: duration.as_nanos() as u64 };
         let mut core = lock(&self.core);
@@ -66,6 +68,8 @@ impl Lending {
         let event = proto::borrow_event::Event::Granted(granted);
         // Whoever does not take it does not renew it.
         let _ = asking.events.try_send(Ok(told(request, event)));
+        drop(core);
+        at(Step::GrantSent);
     }
 
     /// Tells a grant once more whose ends have begun already: the first answer may be lost. Says whether
@@ -160,6 +164,7 @@ impl Lending {
             }
             None => {
                 tracing::warn!(lease = %lease.id, "the lender's end of a lease is gone, so that it ends");
+                lock(&self.core).unheard.insert(lease.id.device.clone(), lease.id.epoch);
                 self.tell(Event::HungUp { lease: lease.id });
             }
         }

@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use farside_lease::lender::{Event, Renewal, Status as DeviceStatus};
 use farside_lease::{
-    BorrowerId, DeviceName, DeviceSet, HostName, LeaseId, Lender, Limits, RequestId, Text, UserName,
+    BorrowerId, DeviceName, DeviceSet, Epoch, HostName, LeaseId, Lender, Limits, RequestId, Text,
+    UserName,
 };
 use farside_linux::lock::lock;
 use futures_util::FutureExt;
@@ -37,6 +38,7 @@ use crate::config::Way;
 use crate::end::plain::Secret;
 use crate::home::{Home, Settings};
 use crate::proto::{self, BorrowEvent, BorrowRequest, RenewReply, RenewRequest, ReturnRequest};
+use crate::steps::{Step, at};
 
 pub(super) use words::link_of;
 use words::{described_renewal, device_name, epoch_of, host_name, lease_ids};
@@ -72,6 +74,8 @@ struct Core {
     renewing: HashMap<(HostName, RequestId), oneshot::Sender<Vec<Renewal>>>,
     /// The lender's ends, by their devices.
     ends: HashMap<DeviceName, End>,
+    /// Leases of a former daemon whose ends did not answer this one.
+    unheard: HashMap<DeviceName, Epoch>,
 }
 
 /// A device that is lent.
@@ -131,6 +135,7 @@ impl Lending {
             asking: HashMap::new(),
             renewing: HashMap::new(),
             ends: HashMap::new(),
+            unheard: HashMap::new(),
         };
         let lending = Arc::new(Lending {
             core: Mutex::new(core),
@@ -241,6 +246,7 @@ impl Lending {
         let asking = Asking { events: events.clone(), certificate: request.end, plain };
         // The same request by another connection: the last one is answered.
         lock(&self.core).asking.insert((host.clone(), number), asking);
+        at(Step::Asked);
         let lending = Arc::clone(self);
         let watching = async move {
             events.closed().await;
@@ -274,6 +280,7 @@ impl Lending {
         host: &str,
         request: &RenewRequest,
     ) -> Result<RenewReply, Status> {
+        at(Step::RenewalHeard);
         let host = host_name(host)?;
         let number = RequestId(request.request);
         let leases = lease_ids(&request.leases)?;
@@ -289,6 +296,7 @@ impl Lending {
     pub(super) fn give_back(&self, host: &str, request: &ReturnRequest) -> Result<(), Status> {
         let host = host_name(host)?;
         let leases = lease_ids(&request.leases)?;
+        at(Step::ReturnHeard);
         self.tell(Event::Return { host, leases });
         Ok(())
     }
@@ -301,6 +309,7 @@ impl Lending {
                 "nobody has {device}; `farside who` lists who has what"
             )));
         }
+        at(Step::Recalled);
         self.tell(Event::Recall { device, within, by: Text::from("a user of its host") });
         Ok(())
     }
@@ -349,5 +358,7 @@ impl Lending {
         if let Err(error) = end.process.connect(call.stream.as_fd()) {
             tracing::warn!(link = call.name, %error, "a connection cannot be handed over");
         }
+        drop(core);
+        at(Step::ConnectionLed);
     }
 }

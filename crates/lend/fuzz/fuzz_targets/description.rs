@@ -1,0 +1,10 @@
+//! `cargo +nightly fuzz run description` in the folder above.
+#![no_main]
+
+#[path = "../../../link/tests/common/hostile.rs"]
+#[allow(dead_code)]
+mod hostile;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    hostile::description(input);
+});
