@@ -102,3 +102,26 @@ pub struct Stats {
     /// Steps of the clock past [`Limits::gap_max`].
     pub clock_gaps: u64,
 }
+
+impl std::ops::Add for Stats {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        Self {
+            granted: self.granted + more.granted,
+            renewed: self.renewed + more.renewed,
+            returned: self.returned + more.returned,
+            silent: self.silent + more.silent,
+            cut: self.cut + more.cut,
+            recalled: self.recalled + more.recalled,
+            refused: self.refused + more.refused,
+            renewals_refused: self.renewals_refused + more.renewals_refused,
+            strays: self.strays + more.strays,
+            repeated: self.repeated + more.repeated,
+            quarantined: self.quarantined + more.quarantined,
+            stores_failed: self.stores_failed + more.stores_failed,
+            clock_back: self.clock_back + more.clock_back,
+            clock_gaps: self.clock_gaps + more.clock_gaps,
+        }
+    }
+}

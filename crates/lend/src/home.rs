@@ -58,6 +58,8 @@ pub struct Settings {
     pub devices: Vec<Lent>,
     /// The hosts that it knows.
     pub peers: Vec<Peer>,
+    /// Where metrics are served, unless the configuration says; empty is nowhere.
+    pub metrics: String,
 }
 
 fn variable(name: &str) -> Option<OsString> {
@@ -150,6 +152,12 @@ impl Home {
     #[must_use]
     pub fn leases(&self) -> PathBuf {
         self.run.join("leases")
+    }
+
+    /// The folder of what lasts.
+    #[must_use]
+    pub fn state(&self) -> &Path {
+        &self.state
     }
 
     /// The durable record of the leases that this host gives.

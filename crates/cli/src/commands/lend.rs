@@ -1,13 +1,16 @@
 //! `farside lend` and `farside join`: the daemon of this host, what it lends, and to whom.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use farside_lend::config::Config;
 use farside_lend::home::Home;
 use farside_lend::proto::{
-    DownRequest, InviteRequest, JoinPeersRequest, Lent, RecallRequest, ReleaseRequest, UpRequest,
+    DownRequest, InviteRequest, JoinPeersRequest, Lent, RecallRequest, ReleaseRequest, Rule,
+    RulesReply, RulesRequest, UpRequest,
 };
 use farside_lend::{Client, daemon, end};
 
@@ -15,7 +18,7 @@ use super::Failure;
 use super::cards;
 use super::output::{print, print_json};
 use super::service::notify_ready;
-use super::text::paragraph;
+use super::text::{paragraph, row, table};
 
 /// Lend cards of this machine to others
 ///
@@ -35,6 +38,7 @@ enum LendCommand {
     Down(Down),
     Invite(Invite),
     Release(Release),
+    Rules(Rules),
     /// Keep this host's leases, in the foreground, until SIGTERM: what systemd starts
     Daemon,
     /// The lender's end of a lease, which the daemon starts
@@ -53,6 +57,7 @@ Examples:
   farside lend invite                   one more host may join
   farside who                           who has what
   farside recall card0 --within 30      asks for it back
+  farside lend rules --check lend.toml  is the configuration one?
   farside lend down                     nothing is lent any more";
 
 /// Open this machine to others and lend its cards
@@ -73,6 +78,10 @@ struct Up {
     /// How long a lease runs unless it is renewed, in seconds; 10 unless given, or what it was
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     lease: Option<u64>,
+
+    /// Serve metrics for Prometheus there, at /metrics; nowhere unless given, here or in lend.toml
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
 
     /// The name by which this host is to be known, until others know it; that of the system unless given
     #[arg(long, value_name = "NAME")]
@@ -101,6 +110,21 @@ struct Release {
     /// Its name
     #[arg(value_name = "DEVICE")]
     device: String,
+}
+
+/// List the rules by which this host lends, or check those of a file
+///
+/// The first rule that is about a host, its user and a card decides. Without rules every host that has joined
+/// may borrow everything.
+#[derive(Args, Debug)]
+struct Rules {
+    /// Check this file as lend.toml, without a daemon
+    #[arg(long, value_name = "FILE")]
+    check: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// Join the hosts that a lender lends to
@@ -153,6 +177,7 @@ impl Lend {
             }
             LendCommand::Invite(invite) => invite.run()?,
             LendCommand::Release(release) => release.run()?,
+            LendCommand::Rules(rules) => rules.run()?,
             LendCommand::Daemon => daemon::run(&Home::of_environment()?, notify_ready)?,
             LendCommand::End => return Ok(end::run()),
             LendCommand::NearEnd => return Ok(end::run_near()),
@@ -186,6 +211,7 @@ impl Up {
             devices,
             duration_ns: self.lease.map_or(0, |s| Duration::from_secs(s).as_nanos() as u64),
             name: self.name.clone().unwrap_or_default(),
+            metrics: self.metrics.map(|address| address.to_string()).unwrap_or_default(),
         };
         let up =
             client()?.call(request, |mut local, request| async move { local.up(request).await })?;
@@ -198,7 +224,10 @@ impl Up {
         } else {
             names.join(", ")
         };
-        let told = paragraph("", &format!("{} lends {names}", up.address));
+        let mut told = paragraph("", &format!("{} lends {names}", up.address));
+        if !up.metrics.is_empty() {
+            told += &format!("metrics are at http://{}/metrics\n", up.metrics);
+        }
         if up.token.is_empty() {
             // It belongs to the group of another host, which invites.
             return print(&told);
@@ -244,6 +273,49 @@ impl Release {
             .call(request, |mut local, request| async move { local.release(request).await })?;
         Ok(())
     }
+}
+
+impl Rules {
+    fn run(&self) -> Result<(), Failure> {
+        let reply = match &self.check {
+            Some(file) => RulesReply { rules: checked(file)?.rules.described() },
+            None => client()?.call(RulesRequest {}, |mut local, request| async move {
+                local.rules(request).await
+            })?,
+        };
+        if self.json {
+            return print_json(&reply);
+        }
+        if reply.rules.is_empty() {
+            let text = "There are no rules: every host that has joined may borrow everything.";
+            return print(&paragraph("", text));
+        }
+        let mut rows = vec![row(["rule", "hosts", "users", "cards", "says"])];
+        rows.extend(reply.rules.iter().map(|rule| {
+            row([&rule.name, &rule.hosts, &rule.users, &rule.devices, &what_it_says(rule)])
+        }));
+        print(&table("lllll", rows))
+    }
+}
+
+fn checked(file: &Path) -> Result<Config, Failure> {
+    let unusable = |why: &dyn std::fmt::Display| Failure::Usage(why.to_string());
+    if !file.exists() {
+        return Err(unusable(&format_args!("{}: there is no such file", file.display())));
+    }
+    Config::read(file).map_err(|error| unusable(&error))
+}
+
+fn what_it_says(rule: &Rule) -> String {
+    let mut says = if rule.allow { "yes".to_owned() } else { "no".to_owned() };
+    if let Some(at_most) = rule.at_most {
+        let whom = if rule.per_user { "user" } else { "host" };
+        says += &format!(", {at_most} for each {whom}");
+    }
+    if rule.longest_s != 0 {
+        says += &format!(", for {} s", rule.longest_s);
+    }
+    says
 }
 
 impl Join {

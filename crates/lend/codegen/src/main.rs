@@ -11,7 +11,7 @@ const PACKAGE: &str = "farside.lend.v1";
 /// What commands print as JSON.
 const PRINTED: &[&str] = &[
     "Peer", "Device", "Held", "HostDevices", "StatusReply", "UpReply", "InviteReply",
-    "JoinPeersReply", "AvailableReply",
+    "JoinPeersReply", "AvailableReply", "RulesReply", "Rule",
 ];
 const SERIALIZED: &str = "#[derive(serde::Serialize)]";
 

@@ -5,14 +5,21 @@
 //! each part is the business of the daemon.
 
 mod networks;
+mod parts;
+mod pattern;
+mod rules;
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use thiserror::Error;
 
 pub use networks::{Networks, Way};
+pub(crate) use parts::GRANT_LIMIT_S;
+pub use parts::{AuditSettings, Govern, Hook, On};
+pub use rules::{Allowed, Asked, NotAllowed, Per, Rules};
 
 /// The version of the file that this program reads.
 pub const VERSION: u32 = 1;
@@ -24,6 +31,16 @@ const BYTES_MAX: u64 = 1 << 20;
 pub struct Config {
     /// Where encryption is left out.
     pub plain: Networks,
+    /// Who may borrow what.
+    pub rules: Rules,
+    /// Who may change what is lent.
+    pub govern: Govern,
+    /// What is written down.
+    pub audit: AuditSettings,
+    /// Where metrics are served.
+    pub metrics: Option<SocketAddr>,
+    /// What is run when a lease begins or has ended.
+    pub hooks: Vec<Hook>,
 }
 
 /// The file as it is written.
@@ -33,6 +50,15 @@ struct Written {
     version: toml::Spanned<u32>,
     #[serde(default)]
     plain_networks: Vec<Word>,
+    metrics: Option<SocketAddr>,
+    #[serde(default)]
+    govern: parts::WrittenGovern,
+    #[serde(default)]
+    audit: parts::WrittenAudit,
+    #[serde(default, rename = "rule")]
+    rules: Vec<rules::Written>,
+    #[serde(default, rename = "hook")]
+    hooks: Vec<parts::WrittenHook>,
 }
 
 /// A text, and where it is.
@@ -108,7 +134,14 @@ impl Config {
             let why = format!("version {version} is not known here; this program reads {VERSION}");
             return Err(Wrong::at(&written.version, why));
         }
-        Ok(Config { plain: Networks::parse(&written.plain_networks)? })
+        Ok(Config {
+            plain: Networks::parse(&written.plain_networks)?,
+            rules: Rules::parse(written.rules)?,
+            govern: Govern::parse(&written.govern)?,
+            audit: AuditSettings::parse(&written.audit)?,
+            metrics: written.metrics,
+            hooks: Hook::parse_all(&written.hooks)?,
+        })
     }
 }
 

@@ -85,7 +85,11 @@ pub(crate) fn ask(asked: Asked) -> bool {
 
 fn by_b<T>(asked: T) -> Request<T> {
     let mut request = Request::new(asked);
-    request.extensions_mut().insert(CallerHost { host: Some("b".to_owned()), way: None });
+    request.extensions_mut().insert(CallerHost {
+        host: Some("b".to_owned()),
+        way: None,
+        _place: None,
+    });
     request
 }
 

@@ -21,7 +21,7 @@ use crate::proto::peers_client::PeersClient;
 /// How long a connection may take.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 /// A connection over which nothing comes is tried so often, and given up after as long again.
-pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(2);
+const KEEP_ALIVE: Duration = Duration::from_secs(2);
 
 /// A way to another daemon.
 pub(crate) type PeerClient = PeersClient<Carrier>;

@@ -4,25 +4,24 @@
 
 use std::io;
 use std::net::TcpStream as StdTcpStream;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use farside_lease::Epoch;
 use farside_link::tls::PROTOCOL;
 use rustls::ServerConfig;
 use rustls::server::Acceptor;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-use tonic::transport::server::Connected;
 
 use super::configured::Configured;
+use super::connection::Connection;
 use super::lending::link_of;
+use super::observed::Observed;
+use super::places::{Place, Places};
 use crate::config::Way;
 use crate::end::plain::{self, First};
 use crate::pki::host_of;
@@ -31,63 +30,26 @@ use crate::pki::host_of;
 const HELLO_MAX: usize = 16 << 10;
 /// How long a caller may take until it is known who it is.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
+/// How long one may stay who has no certificate: joining takes less.
+const STRANGER_LIMIT: Duration = Duration::from_secs(15);
 /// Callers of whom that is not known yet, at most: others wait.
 const STRANGERS_MAX: usize = 64;
 
 /// A peer's daemon that has called, or whoever wants to join.
-pub(super) struct Caller {
-    stream: TlsStream<TcpStream>,
-}
+pub(super) type Caller = Connection<TlsStream<TcpStream>, CallerHost>;
 
 /// Who calls, and from where.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) struct CallerHost {
     /// The host that its certificate names, if it has one of this authority.
     pub(super) host: Option<String>,
-    /// Unknown of a connection that is broken already.
     pub(super) way: Option<Way>,
-}
-
-impl Connected for Caller {
-    type ConnectInfo = CallerHost;
-
-    fn connect_info(&self) -> CallerHost {
-        let (stream, tls) = self.stream.get_ref();
-        let host = tls.peer_certificates().and_then(|shown| host_of(shown.first()?));
-        CallerHost { host, way: way(stream).ok() }
-    }
+    /// Its place among the connections of its host, if it came over one.
+    pub(super) _place: Option<Place>,
 }
 
 fn way(stream: &TcpStream) -> io::Result<Way> {
     Ok(Way { own: stream.local_addr()?.ip(), other: stream.peer_addr()?.ip() })
-}
-
-impl AsyncRead for Caller {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Caller {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
 }
 
 /// A connection that names the end of a lease.
@@ -102,6 +64,8 @@ pub(super) struct LinkCall {
 pub(super) struct Door {
     pub(super) config: Arc<ServerConfig>,
     pub(super) configured: Arc<Configured>,
+    pub(super) observed: Arc<Observed>,
+    pub(super) places: Arc<Places>,
     pub(super) peers: mpsc::Sender<io::Result<Caller>>,
     pub(super) links: mpsc::Sender<LinkCall>,
 }
@@ -128,12 +92,13 @@ pub(super) async fn listen(listener: TcpListener, door: Door) {
         tokio::spawn(async move {
             let from = stream.peer_addr();
             let led = timeout(HELLO_LIMIT, door.lead(stream)).await;
-            let why = match led {
+            let (reason, why) = match led {
                 Ok(Ok(())) => return drop(permit),
-                Ok(Err(error)) => error.to_string(),
-                Err(_) => "it does not say who it is".to_owned(),
+                Ok(Err(error)) => ("refused", error.to_string()),
+                Err(_) => ("silent", "it does not say who it is".to_owned()),
             };
             tracing::info!(?from, why, "a caller is refused");
+            door.observed.count(|counts| counts.caller_refused(reason));
         });
     }
 }
@@ -144,8 +109,10 @@ impl Door {
         let name = match wanted(&stream).await? {
             Wanted::Peers => {
                 stream.set_nodelay(true)?;
+                let way = way(&stream)?;
                 let stream = TlsAcceptor::from(Arc::clone(&self.config)).accept(stream).await?;
-                return self.peers.send(Ok(Caller { stream })).await.map_err(|_| gone());
+                let caller = self.caller(stream, way)?;
+                return self.peers.send(Ok(caller)).await.map_err(|_| gone());
             }
             Wanted::Link(name) => name,
             Wanted::Plain(epoch) => {
@@ -159,6 +126,18 @@ impl Door {
         };
         let stream = stream.into_std()?;
         self.links.send(LinkCall { name, stream }).await.map_err(|_| gone())
+    }
+
+    /// Gives a caller its place, whose certificate was checked if it has shown one.
+    fn caller(&self, stream: TlsStream<TcpStream>, way: Way) -> io::Result<Caller> {
+        let shown = stream.get_ref().1.peer_certificates();
+        let host = shown.and_then(|shown| host_of(shown.first()?));
+        let place = self.places.take(host.as_deref()).ok_or_else(|| {
+            let who = host.as_deref().unwrap_or("those who are to join");
+            io::Error::other(format!("there are too many connections of {who} already"))
+        })?;
+        let limit = host.is_none().then_some(STRANGER_LIMIT);
+        Ok(Connection::new(stream, CallerHost { host, way: Some(way), _place: Some(place) }, limit))
     }
 }
 

@@ -11,8 +11,9 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
+use super::audit::{Act, Record};
 use super::users::{User, host_name, is_host_name};
-use super::{Daemon, borrowing, dial, network};
+use super::{Daemon, borrowing, dial, looked_at, network};
 use crate::LendError;
 use crate::home::Lent;
 use crate::pki::{self, HostIdentity, Keypair, Token};
@@ -21,7 +22,7 @@ use crate::proto::{
     AvailableReply, AvailableRequest, BorrowForEvent, BorrowForRequest, DownReply, DownRequest,
     GiveBackReply, GiveBackRequest, HostDevices, InviteReply, InviteRequest, JoinPeersReply,
     JoinPeersRequest, JoinRequest, ListRequest, Peer, RecallReply, RecallRequest, ReleaseReply,
-    ReleaseRequest, StatusReply, StatusRequest, UpReply, UpRequest,
+    ReleaseRequest, RulesReply, RulesRequest, StatusReply, StatusRequest, UpReply, UpRequest,
 };
 
 /// How long a peer may take to say what it lends.
@@ -32,6 +33,13 @@ const JOIN_LIMIT: Duration = Duration::from_secs(10);
 pub(super) struct LocalService(pub(super) Arc<Daemon>);
 
 impl Daemon {
+    /// Whoever asks, if it may change what this host lends.
+    async fn governor<T>(&self, request: &Request<T>) -> Result<User, Status> {
+        let user = User::of(request)?;
+        user.governs(&self.configured.get())?;
+        Ok(user.named().await)
+    }
+
     fn invite(&self) -> Result<InviteReply, Status> {
         if self.home.authority()?.is_none() {
             let why = "this host has joined others, whose authority is another host: invite there";
@@ -70,6 +78,7 @@ impl Daemon {
     }
 
     async fn up(self: &Arc<Self>, request: UpRequest) -> Result<UpReply, Status> {
+        looked_at::check(&request.metrics)?;
         self.rename(&request.name)?;
         for device in &request.devices {
             self.lending.lend(&device.name, device.path.as_ref())?;
@@ -83,6 +92,9 @@ impl Daemon {
             // With the port that was found, where none was said: peers look for it there.
             state.settings.listen = bound.to_string();
             state.settings.address.clone_from(&address);
+            if !request.metrics.is_empty() {
+                state.settings.metrics = request.metrics;
+            }
             if request.duration_ns != 0 {
                 state.settings.lease_ns = request.duration_ns;
             }
@@ -95,11 +107,14 @@ impl Daemon {
         if request.duration_ns != 0 {
             self.lending.set_duration(Duration::from_nanos(request.duration_ns))?;
         }
+        self.serve_metrics().await?;
         self.publish();
         self.announce().await;
         // A host that belongs to another's group invites nobody itself.
         let token = self.invite().map(|invited| invited.token).unwrap_or_default();
-        Ok(UpReply { address, token, devices: self.lending.devices() })
+        let metrics = self.metrics_address().map(|address| address.to_string());
+        let devices = self.lending.devices();
+        Ok(UpReply { address, token, devices, metrics: metrics.unwrap_or_default() })
     }
 
     /// Tells the peers where this host is.
@@ -242,14 +257,17 @@ impl Local for LocalService {
     }
 
     async fn up(&self, request: Request<UpRequest>) -> Result<Response<UpReply>, Status> {
-        User::of(&request)?.governs()?;
-        Ok(Response::new(self.0.up(request.into_inner()).await?))
+        let user = self.0.governor(&request).await?;
+        let up = self.0.up(request.into_inner()).await?;
+        self.0.observed.note(Record::of(Act::Opened).user(user.name()).why(&up.address));
+        Ok(Response::new(up))
     }
 
     async fn down(&self, request: Request<DownRequest>) -> Result<Response<DownReply>, Status> {
-        User::of(&request)?.governs()?;
+        let user = self.0.governor(&request).await?;
         let daemon = &self.0;
         network::open(daemon, "").await?;
+        daemon.observed.note(Record::of(Act::Closed).user(user.name()));
         daemon.change(|state| {
             state.settings.listen.clear();
             state.settings.address.clear();
@@ -262,15 +280,17 @@ impl Local for LocalService {
         &self,
         request: Request<InviteRequest>,
     ) -> Result<Response<InviteReply>, Status> {
-        User::of(&request)?.governs()?;
-        Ok(Response::new(self.0.invite()?))
+        let user = self.0.governor(&request).await?;
+        let invited = self.0.invite()?;
+        self.0.observed.note(Record::of(Act::Invited).user(user.name()));
+        Ok(Response::new(invited))
     }
 
     async fn join_peers(
         &self,
         request: Request<JoinPeersRequest>,
     ) -> Result<Response<JoinPeersReply>, Status> {
-        User::of(&request)?.governs()?;
+        self.0.governor(&request).await?;
         let reply = self.0.join(request.into_inner()).await?;
         // Callers are to see the new certificate.
         let listen = lock(&self.0.state).settings.listen.clone();
@@ -291,7 +311,7 @@ impl Local for LocalService {
         &self,
         request: Request<BorrowForRequest>,
     ) -> Result<Response<Self::BorrowForStream>, Status> {
-        let user = User::of(&request)?;
+        let user = User::of(&request)?.named().await;
         let events = borrowing::borrow_for(&self.0, user, request.into_inner()).await?;
         Ok(Response::new(Box::pin(ReceiverStream::new(events))))
     }
@@ -301,7 +321,8 @@ impl Local for LocalService {
         request: Request<GiveBackRequest>,
     ) -> Result<Response<GiveBackReply>, Status> {
         let user = User::of(&request)?;
-        self.0.borrowing.give_back(&user, &request.get_ref().device)?;
+        let config = self.0.configured.get();
+        self.0.borrowing.give_back(&user, &config, &request.get_ref().device)?;
         Ok(Response::new(GiveBackReply {}))
     }
 
@@ -309,9 +330,9 @@ impl Local for LocalService {
         &self,
         request: Request<RecallRequest>,
     ) -> Result<Response<RecallReply>, Status> {
-        User::of(&request)?.governs()?;
+        let user = self.0.governor(&request).await?;
         let RecallRequest { device, within_ns } = request.into_inner();
-        self.0.lending.recall(&device, Duration::from_nanos(within_ns))?;
+        self.0.lending.recall(&device, Duration::from_nanos(within_ns), user.name())?;
         Ok(Response::new(RecallReply {}))
     }
 
@@ -319,8 +340,13 @@ impl Local for LocalService {
         &self,
         request: Request<ReleaseRequest>,
     ) -> Result<Response<ReleaseReply>, Status> {
-        User::of(&request)?.governs()?;
-        self.0.lending.release(&request.get_ref().device)?;
+        let user = self.0.governor(&request).await?;
+        self.0.lending.release(&request.get_ref().device, user.name())?;
         Ok(Response::new(ReleaseReply {}))
+    }
+
+    async fn rules(&self, _: Request<RulesRequest>) -> Result<Response<RulesReply>, Status> {
+        let rules = self.0.configured.get().rules.described();
+        Ok(Response::new(RulesReply { rules }))
     }
 }

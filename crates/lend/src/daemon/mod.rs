@@ -6,18 +6,25 @@
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod attacked;
+mod audit;
 mod borrowing;
 mod configured;
+mod connection;
 mod device;
 mod dial;
+mod hooks;
 mod ledger_file;
 mod lending;
 mod listener;
 mod local;
+mod looked_at;
 mod machine;
+mod metrics;
 mod neighbours;
 mod network;
+mod observed;
 mod peers;
+mod places;
 mod users;
 
 use std::fs::File;
@@ -29,6 +36,8 @@ use farside_linux::lock::lock;
 use rustix::fs::{FlockOperation, flock};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::spawn_blocking;
+use tokio_stream::StreamExt;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::transport::Server;
 
@@ -39,17 +48,24 @@ use crate::proto::local_server::LocalServer;
 use crate::registry::Registry;
 use crate::registry::embedded::Embedded;
 
+use audit::{Act, Record};
 use borrowing::Borrowing;
 use configured::Configured;
+use connection::Connection;
 use lending::Lending;
+use looked_at::LookedAt;
 use machine::{Machine, ThisMachine};
 use neighbours::Ways;
 use network::Network;
+use observed::Observed;
+use users::LocalCaller;
 
 /// What all services of a daemon share.
 pub(crate) struct Daemon {
     home: Home,
     configured: Arc<Configured>,
+    observed: Arc<Observed>,
+    looked_at: LookedAt,
     state: Mutex<State>,
     lending: Arc<Lending>,
     borrowing: Borrowing,
@@ -82,8 +98,15 @@ impl Daemon {
         };
         let host = identity.host().unwrap_or_default();
         borrowing::held::end_former(&home.leases());
-        let lending =
-            Lending::start(home, &settings, Arc::clone(&configured), Arc::clone(&machine))?;
+        let observed = Arc::new(Observed::start(home, &configured.get())?);
+        observed.note(Record::of(Act::Started).host(&host));
+        let lending = Lending::start(
+            home,
+            &settings,
+            Arc::clone(&configured),
+            Arc::clone(&observed),
+            Arc::clone(&machine),
+        )?;
         let invitations = Invitations::default();
         let daemon = Arc::new_cyclic(|weak| {
             let ways = Ways::new(Weak::clone(weak), Arc::clone(&machine));
@@ -91,6 +114,8 @@ impl Daemon {
             Daemon {
                 home: home.clone(),
                 configured,
+                observed,
+                looked_at: LookedAt::default(),
                 state: Mutex::new(State { settings, identity, host, invitations }),
                 lending,
                 borrowing: Borrowing::default(),
@@ -153,9 +178,15 @@ async fn serve(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
     let daemon = Daemon::new(home, Arc::new(ThisMachine))?;
     let listen = lock(&daemon.state).settings.listen.clone();
     network::open(&daemon, &listen).await?;
+    daemon.serve_metrics().await?;
     let local = local_listener(home)?;
     let service = LocalServer::new(local::LocalService(Arc::clone(&daemon)));
-    let incoming = UnixListenerStream::new(local);
+    let incoming = UnixListenerStream::new(local).map(|stream| {
+        stream.map(|stream| {
+            let caller = LocalCaller::of(&stream);
+            Connection::new(stream, caller, None)
+        })
+    });
     ready();
     tracing::info!(host = daemon.host(), "the lending daemon serves");
     let serving = Server::builder().add_service(service).serve_with_incoming(incoming);
@@ -169,6 +200,7 @@ async fn serve(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
     let _ = std::fs::remove_file(home.socket());
     // What it holds is given back; what it lends runs on until it ends, or another daemon renews it.
     daemon.borrowing.give_all_back().await;
+    daemon.observed.finish();
     Ok(())
 }
 
@@ -184,16 +216,31 @@ async fn end_signal() -> Result<(), LendError> {
 }
 
 /// Reads what the administrators have written anew, at each SIGHUP.
-async fn reload_at_signal(daemon: &Daemon) -> Result<(), LendError> {
+async fn reload_at_signal(daemon: &Arc<Daemon>) -> Result<(), LendError> {
     let mut hup =
         signal(SignalKind::hangup()).map_err(LendError::system("listening to signals"))?;
     while hup.recv().await.is_some() {
-        match daemon.configured.read_again() {
-            Ok(_) => tracing::info!("the configuration is read anew"),
+        match daemon.reload().await {
+            Ok(()) => tracing::info!("the configuration is read anew"),
             Err(error) => tracing::error!(%error, "the configuration stays as it was"),
         }
     }
     Ok(())
+}
+
+impl Daemon {
+    async fn reload(self: &Arc<Self>) -> Result<(), LendError> {
+        // Names of users may be looked up on other machines.
+        let configured = Arc::clone(&self.configured);
+        let read = spawn_blocking(move || configured.read_again()).await;
+        let config = read.map_err(|error| LendError::Refused(error.to_string()))??;
+        self.observed.set(&self.home, &config);
+        self.observed.note(Record::of(Act::Configured));
+        if let Err(error) = self.serve_metrics().await {
+            tracing::error!(%error, "metrics are served where they were");
+        }
+        Ok(())
+    }
 }
 
 /// The socket for the users of this host, whom the services tell apart.

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use farside_linux::lock::lock;
 use tokio::net::TcpListener;
@@ -10,7 +11,6 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 
-use super::dial::KEEP_ALIVE;
 use super::listener::Door;
 use super::{Daemon, listener, peers};
 use crate::LendError;
@@ -23,6 +23,19 @@ const LOOPBACK: &str = "127.0.0.1:0";
 pub(super) const OPEN: &str = "0.0.0.0:7301";
 /// Callers that wait to be served, at most.
 const WAITING_MAX: usize = 64;
+
+/// Bytes of a message of a peer, at most.
+const MESSAGE_BYTES_MAX: usize = 256 << 10;
+/// Bytes of what comes before a message, at most.
+const HEADER_BYTES_MAX: u32 = 16 << 10;
+/// Requests of one connection that are worked on at a time, at most: others wait behind them.
+const REQUESTS_MAX: usize = 256;
+/// Requests of one connection that are open at a time, at most: those that wait for devices are.
+const STREAMS_MAX: u32 = 1024;
+/// Requests that were taken back before anybody looked at them, at most: then the connection ends.
+const RESETS_MAX: usize = 64;
+/// A connection over which nothing comes is tried so often, and given up after as long again.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// The listener that is in use.
 #[derive(Default)]
@@ -58,11 +71,18 @@ pub(super) async fn open(daemon: &Arc<Daemon>, listen: &str) -> Result<SocketAdd
     let door = Door {
         config: daemon.identity().server()?,
         configured: Arc::clone(&daemon.configured),
+        observed: Arc::clone(&daemon.observed),
+        places: Arc::default(),
         peers: callers,
         links,
     };
     let service = PeersServer::new(peers::PeersService(Arc::clone(daemon)));
+    let service = service.max_decoding_message_size(MESSAGE_BYTES_MAX);
     let serving = Server::builder()
+        .concurrency_limit_per_connection(REQUESTS_MAX)
+        .max_concurrent_streams(STREAMS_MAX)
+        .http2_max_header_list_size(HEADER_BYTES_MAX)
+        .http2_max_pending_accept_reset_streams(Some(RESETS_MAX))
         .http2_keepalive_interval(Some(KEEP_ALIVE))
         .http2_keepalive_timeout(Some(KEEP_ALIVE))
         .add_service(service);

@@ -9,7 +9,9 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
+use super::audit::{Act, Record};
 use super::listener::CallerHost;
+use super::metrics::Counts;
 use super::{Daemon, users};
 use crate::LendError;
 use crate::config::Way;
@@ -111,6 +113,8 @@ impl Daemon {
         peers.push(self.as_peer());
         self.note_peer(&name, &request.address)?;
         tracing::info!(host = name, "a host has joined");
+        self.observed.note(Record::of(Act::Joined).host(&name));
+        self.observed.count(Counts::joined);
         at(Step::Joining);
         let authority = authority.certificate().to_vec();
         Ok(JoinReply { certificate, authority, host: self.host(), peers })

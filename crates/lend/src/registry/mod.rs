@@ -28,8 +28,8 @@ use crate::proto::Device;
 
 /// A host that was not heard for so long is not there.
 pub(crate) const PRESENCE: Duration = Duration::from_secs(10);
-/// Hosts that are known, at most.
-pub(crate) const HOSTS_MAX: usize = 4096;
+/// Hosts that are known, at most: the versions of all fit into one message.
+pub(crate) const HOSTS_MAX: usize = 2048;
 /// Devices of a host, at most: as many as a lender has.
 pub(crate) const DEVICES_MAX: usize = 1024;
 

@@ -103,7 +103,7 @@ impl HeldLease {
             lender: self.lender.clone(),
             device: self.id.device.to_string(),
             epoch: self.id.epoch.0,
-            user: self.user.name(),
+            user: self.user.name().to_owned(),
             pid: self.user.pid,
             left_ns: left.as_nanos() as u64,
             place: format!("lease:{}", self.folder.display()),

@@ -21,6 +21,7 @@ use tonic::Status;
 
 use super::Daemon;
 use super::users::User;
+use crate::config::Config;
 use crate::proto::borrow_for_event::Event as Told;
 use crate::proto::{BorrowForEvent, Held, HostDevices};
 
@@ -70,7 +71,7 @@ impl Borrowing {
     }
 
     /// Gives a user's lease back.
-    pub(super) fn give_back(&self, user: &User, name: &str) -> Result<(), Status> {
+    pub(super) fn give_back(&self, user: &User, config: &Config, name: &str) -> Result<(), Status> {
         let mut found = self.leases();
         found.retain(|(_, lease)| lease.is_named(name));
         let Some((side, lease)) = found.pop() else {
@@ -82,7 +83,7 @@ impl Borrowing {
             return Err(Status::invalid_argument(why));
         }
         if lease.user.uid != user.uid {
-            user.governs()?;
+            user.governs(config)?;
         }
         lease.end(Some("it is given back"));
         side.give_back(&lease.id);

@@ -100,7 +100,7 @@ impl Side {
         events: &Events,
     ) -> Result<(RequestId, oneshot::Receiver<Outcome>), Status> {
         let own = pki::link_credentials().map_err(LendError::from)?;
-        let name = UserName::new(&user.name()).ok();
+        let name = UserName::new(user.name()).ok();
         let mut core = lock(&self.core);
         let asked = core.borrower.borrow(self.machine.now(), name, devices, None, wait);
         let request = asked.map_err(|error| Status::resource_exhausted(error.to_string()))?;

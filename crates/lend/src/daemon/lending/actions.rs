@@ -3,14 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use farside_lease::lender::{Action, Event, Renewal, WriteId, WriteKind};
-use farside_lease::{HostName, LeaseId, RequestId, Text};
+use farside_lease::lender::{Action, Event, Lease, Renewal, WriteId, WriteKind};
+use farside_lease::{DeviceSet, EndReason, HostName, LeaseId, RequestId, Text};
 use farside_linux::lock::lock;
 use futures_util::FutureExt;
 use tokio::task::spawn_blocking;
 
+use super::super::audit::{Act, Record};
+use super::super::metrics::Counts;
 use super::Lending;
-use super::words::told;
+use super::judging::{Ended, Grant};
+use super::words::{end_name, refusal_name, told};
 use crate::proto;
 use crate::steps::{Step, at};
 
@@ -18,12 +21,20 @@ impl Lending {
     /// Carries out what is decided, for ever.
     pub(super) async fn run(self: Arc<Self>) {
         loop {
-            let (action, timeout) = {
+            let (action, judged, timeout) = {
                 let mut core = lock(&self.core);
-                (core.lender.poll_action(), core.lender.poll_timeout())
+                let action = core.lender.poll_action();
+                // What has happened to leases comes first.
+                let judged = if action.is_none() { core.judged.pop_front() } else { None };
+                let timeouts = [core.lender.poll_timeout(), core.next_recall()];
+                (action, judged, timeouts.into_iter().flatten().min())
             };
             if let Some(action) = action {
                 self.carry_out(action);
+                continue;
+            }
+            if let Some(judged) = judged {
+                self.judged(judged);
                 continue;
             }
             self.changed.notify_one();
@@ -31,7 +42,10 @@ impl Lending {
             tokio::select! {
                 () = self.wake.notified() => {}
                 // A millisecond later than wanted, never earlier.
-                () = tokio::time::sleep(left + Duration::from_millis(1)) => self.tell(Event::Tick),
+                () = tokio::time::sleep(left + Duration::from_millis(1)) => {
+                    self.recall_limited();
+                    self.tell(Event::Tick);
+                }
             }
         }
     }
@@ -52,11 +66,16 @@ impl Lending {
                 }
             }
             Action::Granted { borrower, request, leases, duration } => {
-                self.granted(&borrower, request, &leases, duration);
+                self.judge(Grant { borrower, request, leases, duration });
             }
             Action::Refused { borrower, request, why } => {
                 tracing::info!(%borrower, %why, "nothing is lent");
+                let record = Record::of(Act::Refused).borrower(&borrower).why(&why);
+                self.observed.count(|counts| counts.refused(refusal_name(&why)));
                 let asking = lock(&self.core).asking.remove(&(borrower.host, request));
+                let devices = asking.as_ref().map(|asking| asking.devices.clone());
+                let devices = devices.iter().flat_map(DeviceSet::iter);
+                self.observed.note(devices.fold(record, Record::device));
                 if let Some(asking) = asking {
                     let refused = proto::Refused { why: why.to_string() };
                     let event = proto::borrow_event::Event::Refused(refused);
@@ -66,6 +85,9 @@ impl Lending {
             Action::Renewed { host, request, renewals } => self.renewed(host, request, renewals),
             Action::Recalled { lease, borrower, within, by } => {
                 tracing::info!(%lease, %borrower, ?within, %by, "a lease is recalled");
+                let record = Record::of(Act::Recalled).borrower(&borrower).lease(&lease);
+                self.observed.note(record.why(format!("{by}, within {} s", within.as_secs())));
+                self.observed.count(Counts::recalled);
                 self.tell_holder(&lease, |id| {
                     proto::borrow_event::Event::Recalled(proto::Recalled {
                         device: id.device.to_string(),
@@ -76,6 +98,7 @@ impl Lending {
             }
             Action::Ended { lease, why } => {
                 tracing::info!(lease = %lease.id, borrower = %lease.borrower, %why, "a lease has ended");
+                self.ended(&lease, &why);
                 self.tell_holder(&lease.id, |id| {
                     proto::borrow_event::Event::Ended(proto::Ended {
                         device: id.device.to_string(),
@@ -88,11 +111,20 @@ impl Lending {
             Action::Cleaned { device, .. } => {
                 tracing::info!(%device, "a device is clean");
                 at(Step::Lendable);
+                self.observed.note(Record::of(Act::Reset).device(&device));
+                self.observed.count(|counts| counts.cleaned("clean"));
+                self.tell_hooks(&device, "clean");
             }
             Action::Quarantined { device, why } => {
+                self.observed.note(Record::of(Act::Quarantined).device(&device).why(&why));
+                self.observed.count(|counts| counts.cleaned("quarantined"));
+                self.tell_hooks(&device, "quarantined");
                 tracing::error!(%device, %why, "a device does not reset, and is lent to nobody until `farside lend release`");
             }
-            Action::Released { device, by } => tracing::warn!(%device, %by, "a device is released"),
+            Action::Released { device, by } => {
+                tracing::warn!(%device, %by, "a device is released");
+                self.observed.note(Record::of(Act::Released).device(&device).why(by));
+            }
             Action::Removed { device } => {
                 lock(&self.core).devices.remove(&device);
             }
@@ -102,6 +134,22 @@ impl Lending {
             }
         }
     }
+
+    /// Notes the end of a lease that somebody had.
+    fn ended(&self, lease: &Lease, why: &EndReason) {
+        let mut core = lock(&self.core);
+        core.limited.remove(&lease.id.device);
+        if core.untold.remove(&lease.id) || *why == EndReason::Unwanted {
+            return;
+        }
+        let (act, reason) = end_name(why);
+        let ended = Ended { lease: lease.clone(), why: why.to_string() };
+        core.ended.insert(lease.id.device.clone(), ended);
+        drop(core);
+        self.observed.note(Record::of(act).borrower(&lease.borrower).lease(&lease.id).why(why));
+        self.observed.count(|counts| counts.ended(reason));
+    }
+
     fn store(self: &Arc<Self>, write: WriteId, kind: WriteKind, bytes: Vec<u8>) {
         let lending = Arc::clone(self);
         let ledger = self.ledger.clone();

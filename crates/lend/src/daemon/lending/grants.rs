@@ -6,7 +6,9 @@ use farside_lease::lender::{Event, Lease};
 use farside_lease::{BorrowerId, RequestId};
 use farside_linux::lock::lock;
 
+use super::super::audit::{Act, Record};
 use super::fence::KILL_LIMIT;
+use super::judging::Grant;
 use super::words::{link_of, told};
 use super::{Asking, End, Lending, Plain};
 use crate::LendError;
@@ -32,32 +34,36 @@ impl End {
 }
 
 impl Lending {
-    pub(super) fn granted(
-        &self,
-        borrower: &BorrowerId,
-        request: RequestId,
-        leases: &[Lease],
-        duration: Duration,
-    ) {
+    /// Begins leases that nobody has a say in any more, and tells their borrower.
+    pub(super) fn grant(&self, grant: &Grant) {
+        let Grant { borrower, request, leases, duration } = grant;
+        let (request, duration) = (*request, *duration);
         let asking = lock(&self.core).asking.remove(&(borrower.host.clone(), request));
         if self.granted_again(request, leases, duration, asking.as_ref()) {
             return;
         }
-        let started = asking.and_then(|asking| {
-            let begun = self.begin(borrower, leases, &asking);
-            let begun = begun.inspect_err(|error| tracing::error!(%error, "no end of a lease"));
-            Some((begun.ok()?, asking))
-        });
-        let Some((ends, asking)) = started else {
-            // Nobody is told of it, so nobody has it.
-            let leases = leases.iter().map(|lease| lease.id.clone()).collect();
-            return self.tell(Event::Return { host: borrower.host.clone(), leases });
+        // If nobody waits any more it is nobody's.
+        let Some(asking) = asking else {
+            return self.refuse_granted(grant, "nobody waits for it", Act::Refused, "unwanted");
+        };
+        let ends = match self.begin(borrower, leases, &asking) {
+            Ok(ends) => ends,
+            Err(error) => {
+                let key = (borrower.host.clone(), request);
+                lock(&self.core).asking.insert(key, asking);
+                let why = format!("the lender's end cannot be started: {error}");
+                return self.refuse_granted(grant, &why, Act::Refused, "end");
+            }
         };
         at(Step::EndStarted);
+        self.observed.count(|counts| counts.granted(leases.len(), asking.since.elapsed()));
         let mut granted =
             proto::Granted { leases: Vec::new(), duration_ns: duration.as_nanos() as u64 };
         let mut core = lock(&self.core);
-        for mut end in ends {
+        for ((mut end, lease), allowed) in ends.into_iter().zip(leases).zip(&asking.allowed) {
+            let record = Record::of(Act::Granted).borrower(borrower).lease(&lease.id);
+            self.observed.note(record.rule(allowed.rule.clone()));
+            core.limit(lease, allowed);
             let (lease, pid) = (&end.lease, end.process.pid());
             let plain = end.plain != Plain::No;
             tracing::info!(%lease, %borrower, pid, plain, "a device is lent");
@@ -157,6 +163,9 @@ impl Lending {
         match self.machine.find_end(&self.folder, lease.id.epoch.0) {
             Some((process, hello)) => {
                 tracing::info!(lease = %lease.id, borrower = %lease.borrower, "a lease goes on");
+                let record = Record::of(Act::Kept).borrower(&lease.borrower).lease(&lease.id);
+                self.observed.note(record);
+                self.limit_again(&lease);
                 let device = lease.id.device.clone();
                 let plain = if hello.plain { Plain::Unknown } else { Plain::No };
                 let end = End { lease: lease.id, process, certificate: None, plain, events: None };

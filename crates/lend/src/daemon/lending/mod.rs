@@ -7,25 +7,27 @@
 mod actions;
 mod fence;
 mod grants;
+mod judging;
+mod rules;
 mod words;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use farside_lease::lender::{Event, Renewal, Status as DeviceStatus};
+use farside_lease::lender::{Event, Lease, Renewal, Status as DeviceStatus};
 use farside_lease::{
-    BorrowerId, DeviceName, DeviceSet, Epoch, HostName, LeaseId, Lender, Limits, RequestId, Text,
-    UserName,
+    BorrowerId, DeviceName, DeviceSet, Epoch, HostName, LeaseId, Lender, Limits, RequestId, Stats,
+    Text, UserName,
 };
 use farside_linux::lock::lock;
 use futures_util::FutureExt;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tonic::Status;
 
 use super::configured::Configured;
@@ -33,18 +35,23 @@ use super::device::Device;
 use super::ledger_file::LedgerFile;
 use super::listener::LinkCall;
 use super::machine::{LendersEnd, Machine};
+use super::observed::Observed;
 use crate::LendError;
-use crate::config::Way;
+use crate::config::{Allowed, Way};
 use crate::end::plain::Secret;
 use crate::home::{Home, Settings};
 use crate::proto::{self, BorrowEvent, BorrowRequest, RenewReply, RenewRequest, ReturnRequest};
 use crate::steps::{Step, at};
 
+use judging::{Ended, Judged};
+use rules::Limited;
 pub(super) use words::link_of;
 use words::{described_renewal, device_name, epoch_of, host_name, lease_ids};
 
 /// Events that a borrower has not taken, at most: more are left out.
 const EVENTS_MAX: usize = 16;
+/// Hooks that are told of ends at a time, at most.
+const END_HOOKS_MAX: usize = 8;
 /// How often devices are looked for that were not there.
 const LOOK: Duration = Duration::from_secs(2);
 
@@ -59,6 +66,9 @@ pub(super) struct Lending {
     folder: PathBuf,
     ledger: LedgerFile,
     configured: Arc<Configured>,
+    observed: Arc<Observed>,
+    /// Turns of the hooks that are told of ends.
+    end_hooks: Semaphore,
     machine: Arc<dyn Machine>,
     /// Of a lease, in nanoseconds; 0 is the default.
     duration_ns: AtomicU64,
@@ -76,6 +86,17 @@ struct Core {
     ends: HashMap<DeviceName, End>,
     /// Leases of a former daemon whose ends did not answer this one.
     unheard: HashMap<DeviceName, Epoch>,
+    /// Grants about which hooks are asked, and those about which they have spoken.
+    judging: HashSet<(HostName, RequestId)>,
+    judged: VecDeque<Judged>,
+    /// Leases that were granted and that nobody was told of.
+    untold: HashSet<LeaseId>,
+    /// Leases that have ended, by their devices, which are not clean yet.
+    ended: HashMap<DeviceName, Ended>,
+    /// Leases that a rule limits, by their devices.
+    limited: HashMap<DeviceName, Limited>,
+    /// What was counted before it was looked at last.
+    stats: Stats,
 }
 
 /// A device that is lent.
@@ -92,6 +113,11 @@ struct Asking {
     certificate: Vec<u8>,
     /// Its data goes without TLS.
     plain: bool,
+    borrower: BorrowerId,
+    devices: DeviceSet,
+    /// What the rules say of each, in their order.
+    allowed: Vec<Allowed>,
+    since: Instant,
 }
 
 /// The lender's end of a lease.
@@ -116,12 +142,23 @@ enum Plain {
     Unknown,
 }
 
+impl Core {
+    /// Whether the borrower of leases was told of them.
+    fn is_told(&self, leases: &[Lease]) -> bool {
+        let has_end = |lease: &Lease| {
+            self.ends.get(&lease.id.device).is_some_and(|end| end.lease == lease.id)
+        };
+        leases.iter().all(has_end)
+    }
+}
+
 impl Lending {
     /// Goes on where the ledger left off.
     pub(super) fn start(
         home: &Home,
         settings: &Settings,
         configured: Arc<Configured>,
+        observed: Arc<Observed>,
         machine: Arc<dyn Machine>,
     ) -> Result<Arc<Lending>, LendError> {
         let boot = machine.boot()?;
@@ -136,6 +173,12 @@ impl Lending {
             renewing: HashMap::new(),
             ends: HashMap::new(),
             unheard: HashMap::new(),
+            judging: HashSet::new(),
+            judged: VecDeque::new(),
+            untold: HashSet::new(),
+            ended: HashMap::new(),
+            limited: HashMap::new(),
+            stats: Stats::default(),
         };
         let lending = Arc::new(Lending {
             core: Mutex::new(core),
@@ -145,6 +188,8 @@ impl Lending {
             ledger,
             configured,
             machine,
+            observed,
+            end_hooks: Semaphore::new(END_HOOKS_MAX),
             duration_ns: AtomicU64::new(settings.lease_ns),
         });
         let missing: Vec<_> = settings.devices.clone();
@@ -243,9 +288,21 @@ impl Lending {
         let number = RequestId(request.request);
         let is_named = |way| self.configured.get().plain.contain(way);
         let plain = request.plain && way.is_some_and(is_named);
-        let asking = Asking { events: events.clone(), certificate: request.end, plain };
-        // The same request by another connection: the last one is answered.
-        lock(&self.core).asking.insert((host.clone(), number), asking);
+        {
+            let mut core = lock(&self.core);
+            let allowed = self.allowed(&core, number, &borrower, &devices)?;
+            let asking = Asking {
+                events: events.clone(),
+                certificate: request.end,
+                plain,
+                borrower: borrower.clone(),
+                devices: devices.clone(),
+                allowed,
+                since: Instant::now(),
+            };
+            // The same request by another connection: the last one is answered.
+            core.asking.insert((host.clone(), number), asking);
+        }
         at(Step::Asked);
         let lending = Arc::clone(self);
         let watching = async move {
@@ -302,7 +359,7 @@ impl Lending {
     }
 
     /// Asks for a device back.
-    pub(super) fn recall(&self, device: &str, within: Duration) -> Result<(), Status> {
+    pub(super) fn recall(&self, device: &str, within: Duration, by: &str) -> Result<(), Status> {
         let device = device_name(device)?;
         if lock(&self.core).lender.lease(&device).is_none() {
             return Err(Status::not_found(format!(
@@ -310,12 +367,13 @@ impl Lending {
             )));
         }
         at(Step::Recalled);
-        self.tell(Event::Recall { device, within, by: Text::from("a user of its host") });
+        let by = Text::from(format!("{by} of its host"));
+        self.tell(Event::Recall { device, within, by });
         Ok(())
     }
 
     /// Lends a quarantined device again.
-    pub(super) fn release(&self, device: &str) -> Result<(), Status> {
+    pub(super) fn release(&self, device: &str, by: &str) -> Result<(), Status> {
         let device = device_name(device)?;
         let quarantined = {
             let core = lock(&self.core);
@@ -327,8 +385,16 @@ impl Lending {
         if !quarantined {
             return Err(Status::failed_precondition(format!("{device} is not quarantined")));
         }
-        self.tell(Event::Release { device, by: Text::from("a user of its host") });
+        self.tell(Event::Release { device, by: Text::from(format!("{by} of its host")) });
         Ok(())
+    }
+
+    /// How many requests wait, and what was counted since the daemon's start.
+    pub(super) fn counted(&self) -> (usize, Stats) {
+        let mut core = lock(&self.core);
+        let more = core.lender.take_stats();
+        core.stats = core.stats + more;
+        (core.lender.waiting(), core.stats)
     }
 
     /// Has the end of a lease that this host has of its own device serve programs that come to `listener`.

@@ -1,9 +1,12 @@
 //! The leases' own words in those of the protocol, and back.
 
 use farside_lease::lender::{DeviceView, Renewal, Status as DeviceStatus};
-use farside_lease::{BootTime, DeviceName, Epoch, HostName, LeaseId, RequestId};
+use farside_lease::{
+    BootTime, DeviceName, EndReason, Epoch, HostName, LeaseId, Refusal, RequestId,
+};
 use tonic::Status;
 
+use super::super::audit::Act;
 use super::{Core, Plain};
 use crate::proto::{self, BorrowEvent};
 
@@ -64,6 +67,37 @@ pub(super) fn described_renewal(renewal: Renewal) -> proto::Renewal {
         result: Some(result),
         // At least something: 0 says that it is not wanted back.
         recalled_within_ns: renewal.recalled_within.map_or(0, |d| (d.as_nanos() as u64).max(1)),
+    }
+}
+
+/// What a refusal is counted as.
+pub(super) fn refusal_name(why: &Refusal) -> &'static str {
+    match why {
+        Refusal::NoSuchDevice { .. } => "no-such-device",
+        Refusal::Quarantined { .. } => "quarantined",
+        Refusal::Withdrawn { .. } => "withdrawn",
+        Refusal::Busy { .. } => "busy",
+        Refusal::NotYet { .. } => "not-yet",
+        Refusal::TimedOut { .. } => "timed-out",
+        Refusal::Repeated { .. } => "repeated",
+        Refusal::QueueFull { .. } => "queue-full",
+        Refusal::TooMuch { .. } => "too-much",
+        Refusal::TooLong { .. } => "too-long",
+        Refusal::TooManyHosts { .. } => "too-many-hosts",
+        Refusal::Ledger { .. } => "ledger",
+        Refusal::Ended { .. } => "ended",
+    }
+}
+
+/// What the end of a lease is in the audit log, and counted as.
+pub(super) fn end_name(why: &EndReason) -> (Act, &'static str) {
+    match why {
+        EndReason::Returned => (Act::Returned, "returned"),
+        EndReason::HungUp => (Act::Returned, "hung-up"),
+        EndReason::Silent => (Act::Expired, "silent"),
+        EndReason::Recalled { .. } => (Act::Revoked, "recalled"),
+        EndReason::Unwanted => (Act::Revoked, "unwanted"),
+        EndReason::DeviceLost { .. } => (Act::Revoked, "device-lost"),
     }
 }
 

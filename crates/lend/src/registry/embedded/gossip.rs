@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use farside_lease::{BootTime, DeviceName, HostName};
 
+use prost::Message;
+
 use super::super::{DEVICES_MAX, HOSTS_MAX, HostView, PRESENCE, Published};
 use crate::proto::{Device, ExchangeReply, ExchangeRequest, HostRecord, HostVersion};
 
@@ -32,8 +34,10 @@ const VERSIONS_PER_MS: u64 = 1 << 20;
 const BEAT_MAX: u64 = 1 << 40;
 /// Bytes of a text in a record, at most.
 const TEXT_MAX: usize = 512;
-/// Devices in one message, at most: the rest follows the next time.
-const DEVICES_PER_MESSAGE: usize = 8 * DEVICES_MAX;
+/// Bytes of the records that are brought or answered at a time, at most: the rest follows the next time.
+/// A peer takes 256 KiB, and answers of more.
+const BROUGHT_MAX: usize = 200 << 10;
+const ANSWERED_MAX: usize = 2 << 20;
 
 /// When a host said what it said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -193,7 +197,7 @@ impl Gossip {
     /// Brings what somebody wanted.
     pub(crate) fn bring(&self, now: BootTime, wanted: &[String]) -> ExchangeRequest {
         let wanted = wanted.iter().take(HOSTS_MAX).map(String::as_str);
-        ExchangeRequest { known: Vec::new(), news: self.records(wanted, now) }
+        ExchangeRequest { known: Vec::new(), news: self.records(wanted, now, BROUGHT_MAX) }
     }
 
     /// Takes what a caller says, and answers.
@@ -221,7 +225,7 @@ impl Gossip {
         };
         let later: Vec<&str> =
             self.hosts.iter().filter(later).map(|(host, _)| host.as_str()).collect();
-        ExchangeReply { news: self.records(later, now), wanted }
+        ExchangeReply { news: self.records(later, now, ANSWERED_MAX), wanted }
     }
 
     /// Takes records in. What makes no sense is counted, and changes nothing.
@@ -299,22 +303,24 @@ impl Gossip {
         &self,
         hosts: impl IntoIterator<Item = &'a str>,
         now: BootTime,
+        bytes_max: usize,
     ) -> Vec<HostRecord> {
-        let mut devices = 0;
+        let mut bytes = 0;
         let mut records = Vec::new();
         for host in hosts {
             let Some(known) = self.hosts.get(host).filter(|known| known.at.version != 0) else {
                 continue;
             };
-            devices += known.said.devices.len() + 1;
-            if devices > DEVICES_PER_MESSAGE {
-                break;
-            }
-            records.push(HostRecord {
+            let record = HostRecord {
                 at: Some(self.version(host, known, now)),
                 address: known.said.address.clone(),
                 devices: known.said.devices.clone(),
-            });
+            };
+            let length = record.encoded_len();
+            if bytes + length <= bytes_max {
+                bytes += length;
+                records.push(record);
+            }
         }
         records
     }
