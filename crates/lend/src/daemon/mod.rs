@@ -25,6 +25,7 @@ mod network;
 mod observed;
 mod peers;
 mod places;
+pub mod simulation;
 mod users;
 
 use std::fs::File;

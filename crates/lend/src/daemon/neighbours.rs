@@ -132,7 +132,7 @@ impl Daemon {
     }
 
     /// What is said of the own devices: nothing that changes as time passes.
-    fn said_devices(&self) -> Vec<Device> {
+    pub(super) fn said_devices(&self) -> Vec<Device> {
         let lasting = |device| Device { left_ns: 0, ..device };
         self.lending.devices().into_iter().map(lasting).collect()
     }
