@@ -466,6 +466,28 @@ fn what_does_not_reset_is_quarantined_until_somebody_releases_it() {
 }
 
 #[test]
+fn a_card_that_dies_is_lent_to_nobody_until_it_is_served_again() {
+    let folder = Folder::new();
+    let card = Card::serve(&folder);
+    let a = Host::new(&folder, "a");
+    a.up(&card.folder, "10");
+    a.await_state("free", LIMIT);
+    let is_lent = || !a.device().is_null();
+    drop(card);
+    let end = Instant::now() + LIMIT;
+    while is_lent() {
+        assert!(Instant::now() < end, "a card that is gone is lent");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let why = a.refused(&["borrow", "card0", "--", "true"]);
+    assert!(why.contains("card0"), "{why}");
+    let card = Card::serve(&folder);
+    a.await_state("free", LIMIT);
+    a.run(&["borrow", "card0", "--wait", "10", "--", "true"]);
+    drop(card);
+}
+
+#[test]
 fn a_recalled_card_comes_back_by_its_deadline_at_the_latest() {
     let three = Three::start("2");
     let _held = three.b.hold(&["card0"]);

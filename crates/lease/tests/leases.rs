@@ -176,6 +176,23 @@ fn a_device_that_does_not_reset_is_quarantined_and_named_until_it_is_released() 
 }
 
 #[test]
+fn a_device_that_is_gone_is_lent_to_nobody_until_it_is_back() {
+    let mut world = world();
+    world.borrow("a", &["card0"], NOT);
+    world.borrow("b", &["card0"], HOUR);
+    world.gone.insert("card0".into());
+    world.lender(Event::DeviceLost { device: device("card0"), why: Text::from("it died") });
+    world.pass(seconds(20));
+    assert!(world.lender.devices().all(|view| view.name.as_str() != "card0"));
+    world.borrow("a", &["card0"], NOT);
+    assert_eq!(world.has("b", "card0"), None);
+    assert_eq!(world.refusals().len(), 1, "who asks now is refused, who waits goes on waiting");
+    world.gone.clear();
+    world.lender(Event::DeviceAdded { device: device("card0") });
+    assert_eq!(world.has("b", "card0"), Some(lease("card0", 2)));
+}
+
+#[test]
 fn a_reset_that_does_not_end_is_a_device_that_does_not_reset() {
     let mut world = world();
     world.borrow("a", &["card0"], NOT);

@@ -185,6 +185,13 @@ impl Lender {
                 self.let_go(name);
             }
             FenceOutcome::DoesNotReset { why } => self.quarantine(name, why),
+            FenceOutcome::NotThere { why } => {
+                // Whoever it is that comes back is fenced first.
+                device.present = false;
+                device.state = State::Dirty(FenceReason::Lost(why.clone()));
+                self.emit(Action::Absent { device: name.clone(), why });
+                self.let_go(name);
+            }
         }
     }
 

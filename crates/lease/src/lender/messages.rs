@@ -37,6 +37,11 @@ pub enum FenceOutcome {
         /// What happened.
         why: Text,
     },
+    /// It is gone, and with it all that a lease had of it. [`Event::DeviceAdded`] says when it is back.
+    NotThere {
+        /// What happened.
+        why: Text,
+    },
 }
 
 /// Why a device is fenced.
@@ -268,6 +273,14 @@ pub enum Action {
     },
     /// A device does not reset: name it to its owner. It is lent to nobody until it is released.
     Quarantined {
+        /// Which.
+        device: DeviceName,
+        /// Why.
+        why: Text,
+    },
+    /// A device is gone, and lent to nobody until it is back: for the log. Who waits for it goes on
+    /// waiting.
+    Absent {
         /// Which.
         device: DeviceName,
         /// Why.

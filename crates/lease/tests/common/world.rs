@@ -31,6 +31,8 @@ pub(crate) struct World {
     pub(crate) cut: BTreeSet<String>,
     /// Devices that do not reset.
     pub(crate) stuck: BTreeSet<String>,
+    /// Devices that are gone.
+    pub(crate) gone: BTreeSet<String>,
     /// Devices whose reset does not end.
     pub(crate) hung: BTreeSet<String>,
     /// Everything since the last look.
@@ -53,6 +55,7 @@ impl World {
             borrowers: BTreeMap::new(),
             cut: BTreeSet::new(),
             stuck: BTreeSet::new(),
+            gone: BTreeSet::new(),
             hung: BTreeSet::new(),
             log: Vec::new(),
             generation: 0,
@@ -186,6 +189,8 @@ impl World {
             Action::Fence { fence, device, .. } => {
                 let outcome = if self.stuck.contains(device.as_str()) {
                     FenceOutcome::DoesNotReset { why: Text::from("it is stuck") }
+                } else if self.gone.contains(device.as_str()) {
+                    FenceOutcome::NotThere { why: Text::from("it died") }
                 } else {
                     self.generation += 1;
                     FenceOutcome::Clean { generation: self.generation }

@@ -90,6 +90,12 @@ fn crashes() -> Leasing {
     Leasing::new(budgets)
 }
 
+/// A device that is gone when it is fenced, and comes back.
+fn absences() -> Leasing {
+    let budgets = Budgets { ticks: 2, lost_devices: 1, absences: 1, ..Budgets::default() };
+    Leasing::new(budgets)
+}
+
 /// Two devices, and three borrowers: of both, of one, and of the other.
 fn sets() -> Leasing {
     let budgets = Budgets { ticks: 2, returns: 2, ..Budgets::default() };
@@ -134,6 +140,11 @@ fn never_two_holders_whoever_pauses() {
 #[test]
 fn never_two_holders_with_recalls_hang_ups_and_lost_devices() {
     holds_everywhere("words", words());
+}
+
+#[test]
+fn never_two_holders_of_a_device_that_comes_and_goes() {
+    holds_everywhere("absences", absences());
 }
 
 #[test]

@@ -65,6 +65,9 @@ fn is_lendable_again(model: &Leasing, state: &State) -> bool {
         let outcome = FenceOutcome::Clean { generation: 1 };
         future.handle(Event::Fenced { fence, device, outcome });
     }
+    for device in model.device_names() {
+        future.handle(Event::DeviceAdded { device });
+    }
     // What runs or may be believed in, then each that waits: four ticks each.
     for _ in 0..4 * (1 + future.lender.waiting()) {
         future.now.0 += LENDER_TICK;

@@ -86,6 +86,14 @@ impl Model for Leasing {
             }
         }
         steps.extend(state.fencing.keys().cloned().map(Step::Fenced));
+        if left.absences > 0 {
+            steps.extend(state.fencing.keys().cloned().map(Step::NotThere));
+        }
+        for device in self.device_names() {
+            if state.lender.devices().all(|view| *view.name != device) {
+                steps.push(Step::BackAgain(device));
+            }
+        }
         for view in state.lender.devices() {
             let is_lent = matches!(view.status, Status::Lent(_));
             if is_lent && left.recalls > 0 {
@@ -195,6 +203,14 @@ impl Leasing {
                 let outcome = FenceOutcome::Clean { generation: 1 };
                 state.lender_hears(Event::Fenced { fence, device, outcome });
             }
+            Step::NotThere(device) => {
+                state.left.absences -= 1;
+                let fence = state.fencing.remove(&device)?;
+                state.cards.insert(device.clone(), Card::default());
+                let outcome = FenceOutcome::NotThere { why: Text::from("it died") };
+                state.lender_hears(Event::Fenced { fence, device, outcome });
+            }
+            Step::BackAgain(device) => state.lender_hears(Event::DeviceAdded { device }),
             Step::Recall(device) => {
                 state.left.recalls -= 1;
                 let within = Duration::from_nanos(LENDER_TICK);

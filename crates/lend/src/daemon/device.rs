@@ -2,6 +2,7 @@
 //! wait, so it is done on threads that may.
 
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -30,8 +31,14 @@ impl Device {
     /// # Errors
     /// Nothing that could be lent.
     pub(super) fn at(path: &Path) -> Result<Device, String> {
-        if path.join(STATUS_SOCKET).exists() {
-            return Ok(Device::Card(path.to_owned()));
+        let status = path.join(STATUS_SOCKET);
+        if status.exists() {
+            return match UnixStream::connect(status) {
+                Err(error) if is_gone(&error) => {
+                    Err(format!("nobody serves the card in {}", path.display()))
+                }
+                _ => Ok(Device::Card(path.to_owned())),
+            };
         }
         let named = |error: io::Error| format!("{}: {error}", path.display());
         let kind = std::fs::metadata(path).map_err(named)?;
@@ -122,8 +129,6 @@ fn reset(socket: &Path) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::UnixStream;
-
     use farside_softcard::serve::{CONTROL_SOCKET, CardConfig, CardServer};
     use farside_vfio_user::Limits;
     use farside_vfio_user::unix::{Connection, NoMemory};
@@ -148,6 +153,8 @@ mod tests {
         assert_eq!(device.clean(Epoch(7), None), Ok(()));
         drop(card);
         assert_eq!(device.clean(Epoch(7), None), Ok(()), "nobody serves it");
+        let why = Device::at(&folder).unwrap_err();
+        assert!(why.contains("nobody serves") || why.contains("No such file"), "{why}");
         let _ = std::fs::remove_dir_all(&folder);
     }
 }

@@ -45,6 +45,8 @@ pub(in super::super) enum Act {
     Reset,
     /// It is not.
     Quarantined,
+    /// It is gone, and was made clean by that.
+    Absent,
     /// Somebody says that it is.
     Released,
     /// A hook failed at the end of a lease.

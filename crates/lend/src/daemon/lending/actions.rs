@@ -121,6 +121,12 @@ impl Lending {
                 self.tell_hooks(&device, "quarantined");
                 tracing::error!(%device, %why, "a device does not reset, and is lent to nobody until `farside lend release`");
             }
+            Action::Absent { device, why } => {
+                self.observed.note(Record::of(Act::Absent).device(&device).why(&why));
+                self.observed.count(|counts| counts.cleaned("absent"));
+                self.tell_hooks(&device, "absent");
+                tracing::error!(%device, %why, "a device is gone, and is lent again when it is back");
+            }
             Action::Released { device, by } => {
                 tracing::warn!(%device, %by, "a device is released");
                 self.observed.note(Record::of(Act::Released).device(&device).why(by));

@@ -21,20 +21,25 @@ pub(super) const KILL_LIMIT: Duration = Duration::from_secs(3);
 
 impl Lending {
     pub(super) fn fence(self: &Arc<Self>, fence: FenceId, device: DeviceName, epoch: Epoch) {
-        let (end, kind) = {
+        let (end, known) = {
             let mut core = lock(&self.core);
             let known = core.ends.remove(&device).map(LastEnd::Known);
             let unheard = core.unheard.remove(&device).map(LastEnd::Unheard);
-            (known.or(unheard), core.devices.get(&device).map(|known| known.device.clone()))
+            let device = core.devices.get(&device);
+            (known.or(unheard), device.map(|known| (known.device.clone(), known.path.clone())))
         };
         let lending = Arc::clone(self);
         let folder = self.folder.clone();
         let machine = Arc::clone(&self.machine);
         let fencing = async move {
-            let clean = move || clean(&*machine, end.as_ref(), kind.as_ref(), epoch, &folder);
-            let cleaned = spawn_blocking(clean).await;
-            let outcome = match cleaned.unwrap_or_else(|error| Err(error.to_string())) {
-                Ok(()) => FenceOutcome::Clean { generation: epoch.0 },
+            let fenced = spawn_blocking(move || {
+                let kind = known.as_ref().map(|(kind, _)| kind);
+                clean(&*machine, end.as_ref(), kind, epoch, &folder)?;
+                Ok(known.and_then(|(_, path)| machine.device_at(&path).err()))
+            });
+            let outcome = match fenced.await.unwrap_or_else(|error| Err(error.to_string())) {
+                Ok(None) => FenceOutcome::Clean { generation: epoch.0 },
+                Ok(Some(why)) => FenceOutcome::NotThere { why: Text::from(why) },
                 Err(why) => FenceOutcome::DoesNotReset { why: Text::from(why) },
             };
             lending.tell(Event::Fenced { fence, device, outcome });

@@ -2,12 +2,13 @@
 //!
 //! One task takes its actions in their order (`actions`): `grants` starts the lender's ends, `fence` cuts
 //! them off. What may wait, writing the ledger and making a device clean, is done beside it and answered by
-//! events. Here is what the services ask for.
+//! events. `presence` looks which devices are there. Here is what the services ask for.
 
 mod actions;
 mod fence;
 mod grants;
 mod judging;
+mod presence;
 mod rules;
 mod words;
 
@@ -52,8 +53,6 @@ use words::{described_renewal, device_name, epoch_of, host_name, lease_ids};
 const EVENTS_MAX: usize = 16;
 /// Hooks that are told of ends at a time, at most.
 const END_HOOKS_MAX: usize = 8;
-/// How often devices are looked for that were not there.
-const LOOK: Duration = Duration::from_secs(2);
 
 /// See the module.
 pub(super) struct Lending {
@@ -194,30 +193,8 @@ impl Lending {
         });
         let missing: Vec<_> = settings.devices.clone();
         lending.machine.spawn(Arc::clone(&lending).run().boxed());
-        lending.machine.spawn(Arc::clone(&lending).find_devices(missing).boxed());
+        lending.machine.spawn(Arc::clone(&lending).watch_devices(missing).boxed());
         Ok(lending)
-    }
-
-    /// Lends the devices of the settings as soon as they are there.
-    async fn find_devices(self: Arc<Self>, mut missing: Vec<crate::home::Lent>) {
-        let mut told = false;
-        while !missing.is_empty() {
-            missing.retain(|lent| match self.lend(&lent.name, &lent.path) {
-                Ok(()) => false,
-                Err(why) => {
-                    if !told {
-                        tracing::warn!(
-                            device = lent.name,
-                            why = why.message(),
-                            "a device is not there yet"
-                        );
-                    }
-                    true
-                }
-            });
-            told = true;
-            tokio::time::sleep(LOOK).await;
-        }
     }
 
     /// Tells the state machine; what follows is carried out by the task.
