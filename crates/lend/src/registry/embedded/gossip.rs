@@ -177,7 +177,7 @@ impl Gossip {
             let (host, address, _) = there.swap_remove(self.below(there.len()));
             meetings.push((host, address));
         }
-        let try_absent = meetings.is_empty() || self.next().is_multiple_of(ABSENT_EACH);
+        let try_absent = meetings.is_empty() || self.next() % ABSENT_EACH == 0;
         if try_absent && !absent.is_empty() {
             let (host, address, _) = absent.swap_remove(self.below(absent.len()));
             meetings.push((host, address));
