@@ -116,11 +116,6 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    /// Where everything has its files; it goes with the hosts.
-    pub(super) fn folder(&self) -> &Path {
-        &self.processes.0.folder
-    }
-
     /// The lender, with one card, and the borrower, which has joined it.
     pub(super) fn start() -> Result<Hosts, BenchError> {
         let folder = std::env::temp_dir().join(format!("fsl{}", std::process::id()));
