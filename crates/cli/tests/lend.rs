@@ -1,6 +1,8 @@
 //! `farside lend`, `join`, `borrow`: hosts that lend cards to each other, as their users run them. Each
 //! host is a daemon with a folder of its own; all listen on the loopback interface.
 
+#[path = "lend/foreign.rs"]
+mod foreign;
 #[path = "lend/here.rs"]
 mod here;
 

@@ -17,7 +17,7 @@ use super::output::print;
 /// Borrow cards, run a program with them, and give them back when it ends
 ///
 /// The program finds the cards by the environment variable FARSIDE_CARDS, behind those that it names
-/// already. Without a program the cards are held until this command ends. It ends as its program
+/// already, and vfio-user devices that are no cards by FARSIDE_DEVICES: their sockets. Without a program the cards are held until this command ends. It ends as its program
 /// does: with its exit code, or 128 and the number of its signal.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -54,7 +54,9 @@ Examples:
   farside borrow card0@a card0@b --wait 60 -- ./program
   farside borrow any --count 2 --wait 60 -- ./program
   farside borrow card0 --with program:67108864 -- farside demo
-  farside borrow card0                  holds it, and says its place";
+  farside borrow card0                  holds it, and says its place
+  farside borrow nic0 -- sh -c 'qemu-system-x86_64 … -device
+    {\"driver\":\"vfio-user-pci\",\"socket\":{\"type\":\"unix\",\"path\":\"'$FARSIDE_DEVICES'\"}}'";
 
 /// Give a lease back that this host has, whoever uses it
 #[derive(Args, Debug)]
@@ -63,6 +65,12 @@ pub(crate) struct Return {
     #[arg(value_name = "CARD")]
     card: String,
 }
+
+/// What the place of a borrowed card begins with. That of another device is its socket.
+const LEASE: &str = "lease:";
+
+/// By which a program finds borrowed devices that are no cards: their sockets, with commas between them.
+const DEVICES_VARIABLE: &str = "FARSIDE_DEVICES";
 
 /// How often the daemon and the program are looked after, in turn.
 const LOOK: Duration = Duration::from_millis(20);
@@ -77,8 +85,16 @@ impl Borrow {
             while look_after(&mut borrowing, Duration::from_secs(1))? {}
             return Ok(ExitCode::FAILURE);
         };
+        let (cards, devices): (Vec<&str>, Vec<&str>) =
+            places.into_iter().partition(|place| place.starts_with(LEASE));
         let mut command = Command::new(program);
-        command.args(arguments).env(farside::CARDS_VARIABLE, self.cards_variable(&places));
+        command.args(arguments);
+        if !cards.is_empty() || self.with.is_some() {
+            command.env(farside::CARDS_VARIABLE, self.cards_variable(&cards));
+        }
+        if !devices.is_empty() {
+            command.env(DEVICES_VARIABLE, devices.join(","));
+        }
         let child = command
             .spawn()
             .map_err(|error| Failure::Usage(format!("{program} cannot be started: {error}")))?;

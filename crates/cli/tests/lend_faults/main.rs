@@ -7,8 +7,11 @@
 //! can be none. `FARSIDE_SEED` chooses the sample.
 
 mod cases;
+mod hostile;
 mod hosts;
 mod network;
+mod relay;
+mod weather;
 mod world;
 
 use std::process::{Child, Stdio};

@@ -1,8 +1,13 @@
 //! Three machines as network namespaces: A, and a cable from it to B and one to C. The cable to B can be
 //! cut, one way or both, or be made slow.
 
+use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::relay::Relay;
 
 /// Where A listens: an address of its own, which both cables lead to.
 pub(crate) const ADDRESS: &str = "10.77.0.1";
@@ -38,6 +43,25 @@ impl Network {
     /// # Errors
     /// Why there can be none here.
     pub(crate) fn new() -> Result<Network, String> {
+        let network = Network::without_b()?;
+        network.cable("b", "10.77.1.1", B)?;
+        Ok(network)
+    }
+
+    /// The same with a cable to B that is a relay, whose weather is anybody's.
+    ///
+    /// # Errors
+    /// As [`Network::new`], or there are no TUN devices here.
+    pub(crate) fn with_relay(seed: u64) -> Result<(Network, Relay), String> {
+        let network = Network::without_b()?;
+        let relay = Relay::between(&network, seed).map_err(|error| format!("a TUN: {error}"))?;
+        network.address("a", "tob", "10.77.1.1")?;
+        network.address("b", "eth0", B)?;
+        ip(&["-n", &network.name("b"), "route", "add", ADDRESS, "via", WAY_OF_B])?;
+        Ok((network, relay))
+    }
+
+    fn without_b() -> Result<Network, String> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let network = Network { tag: format!("{}x{next}", std::process::id()) };
@@ -47,7 +71,6 @@ impl Network {
         }
         let a = network.name("a");
         ip(&["-n", &a, "address", "add", &format!("{ADDRESS}/32"), "dev", "lo"])?;
-        network.cable("b", "10.77.1.1", B)?;
         network.cable("c", "10.77.2.1", "10.77.2.2")?;
         Ok(network)
     }
@@ -59,11 +82,34 @@ impl Network {
             "link", "add", &at_a, "netns", &a, "type", "veth", "peer", "name", at_other, "netns",
             &other,
         ])?;
-        for (netns, device, address) in [(&a, &*at_a, near), (&other, at_other, far)] {
-            ip(&["-n", netns, "address", "add", &format!("{address}/24"), "dev", device])?;
-            ip(&["-n", netns, "link", "set", device, "up"])?;
-        }
+        self.address("a", &at_a, near)?;
+        self.address(host, at_other, far)?;
         ip(&["-n", &other, "route", "add", ADDRESS, "via", near])
+    }
+
+    fn address(&self, host: &str, device: &str, address: &str) -> Result<(), String> {
+        let netns = self.name(host);
+        ip(&["-n", &netns, "address", "add", &format!("{address}/24"), "dev", device])?;
+        ip(&["-n", &netns, "link", "set", device, "up"])
+    }
+
+    /// Does something in the namespace of a host.
+    pub(crate) fn inside<T: Send>(
+        &self,
+        host: &str,
+        work: impl FnOnce() -> std::io::Result<T> + Send,
+    ) -> std::io::Result<T> {
+        let path = format!("/run/netns/{}", self.name(host));
+        std::thread::scope(|scope| {
+            // A thread moves by itself, and comes back to nowhere.
+            let moved = scope.spawn(move || {
+                let namespace = std::fs::File::open(path)?;
+                let kind = Some(LinkNameSpaceType::Network);
+                move_into_link_name_space(namespace.as_fd(), kind)?;
+                work()
+            });
+            moved.join().expect("it does its work")
+        })
     }
 
     pub(crate) fn name(&self, host: &str) -> String {

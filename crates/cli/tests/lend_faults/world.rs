@@ -58,8 +58,12 @@ impl World {
     /// # Errors
     /// There can be no namespaces here.
     pub(crate) fn new() -> Result<World, String> {
+        Ok(World::on(Network::new()?, LEASE))
+    }
+
+    /// On a network, with leases of so long.
+    pub(crate) fn on(network: Network, lease: Duration) -> World {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let network = Network::new()?;
         let name = format!("fsf{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).expect("a folder");
@@ -78,15 +82,15 @@ impl World {
             neighbour: Vec::new(),
             epoch: 0,
         };
-        world.begin().expect("hosts that join and borrow");
-        Ok(world)
+        world.begin(lease).expect("hosts that join and borrow");
+        world
     }
 
-    fn begin(&mut self) -> Result<(), String> {
+    fn begin(&mut self, lease: Duration) -> Result<(), String> {
         let lent =
             [format!("card0={}", self.card.folder()), format!("card1={}", self._other.folder())];
         let listen = format!("{ADDRESS}:7301");
-        let seconds = LEASE.as_secs().to_string();
+        let seconds = lease.as_secs().to_string();
         let up = [
             "lend", "up", "--listen", &listen, "--device", &lent[0], "--device", &lent[1],
             "--lease", &seconds, "--name", "a",

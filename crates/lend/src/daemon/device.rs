@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use farside_lease::Epoch;
 use farside_softcard::serve::{self, HolderId, STATUS_SOCKET, UserStatus, read_status};
-use farside_vfio_user::unix::UnixClient;
+
+use crate::end::Kind;
+use crate::end::foreign::reset;
 
 /// How long a device may take to be clean.
 const CLEAN_LIMIT: Duration = Duration::from_secs(5);
@@ -48,6 +50,14 @@ impl Device {
         Err(format!("{} is no card's folder and no device's socket", path.display()))
     }
 
+    /// For the ends of its leases.
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            Device::Card(_) => Kind::Card,
+            Device::Foreign(_) => Kind::Foreign,
+        }
+    }
+
     /// For people.
     pub(super) fn description(&self) -> String {
         match self {
@@ -71,7 +81,7 @@ impl Device {
     pub(super) fn clean(&self, epoch: Epoch, end: Option<u32>) -> Result<(), String> {
         match self {
             Device::Card(folder) => take_back(folder, epoch, end),
-            Device::Foreign(socket) => reset(socket),
+            Device::Foreign(socket) => reset(socket, CLEAN_LIMIT),
         }
     }
 }
@@ -119,19 +129,11 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
-/// Resets a device whose former user has gone.
-fn reset(socket: &Path) -> Result<(), String> {
-    let client = UnixClient::connect(socket, CLEAN_LIMIT);
-    client
-        .and_then(|mut client| client.reset())
-        .map_err(|error| format!("it does not reset: {error}"))
-}
-
 #[cfg(test)]
 mod tests {
     use farside_softcard::serve::{CONTROL_SOCKET, CardConfig, CardServer};
     use farside_vfio_user::Limits;
-    use farside_vfio_user::unix::{Connection, NoMemory};
+    use farside_vfio_user::unix::{Connection, NoMemory, UnixClient};
 
     use super::*;
 

@@ -21,7 +21,7 @@ use super::configured::Configured;
 use super::connection::Connection;
 use super::lending::link_of;
 use super::observed::Observed;
-use super::places::{Place, Places};
+use super::places::{Place, Places, Whose};
 use crate::config::Way;
 use crate::end::plain::{self, First};
 use crate::pki::host_of;
@@ -76,8 +76,8 @@ pub(super) async fn listen(listener: TcpListener, door: Door) {
     let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
     loop {
         let permit = Arc::clone(&strangers).acquire_owned().await.expect("it is never closed");
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, from) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 // Too many files are open, say: it passes, or nobody can be let in.
                 tracing::warn!(%error, "a caller cannot be let in");
@@ -88,16 +88,21 @@ pub(super) async fn listen(listener: TcpListener, door: Door) {
         if door.peers.is_closed() {
             return;
         }
+        let Some(place) = door.places.take(Whose::Address(from.ip())) else {
+            tracing::info!(%from, "a caller is refused: too many come from there at a time");
+            door.observed.count(|counts| counts.caller_refused("refused"));
+            continue;
+        };
         let door = Arc::clone(&door);
         tokio::spawn(async move {
-            let from = stream.peer_addr();
+            let _place = place;
             let led = timeout(HELLO_LIMIT, door.lead(stream)).await;
             let (reason, why) = match led {
                 Ok(Ok(())) => return drop(permit),
                 Ok(Err(error)) => ("refused", error.to_string()),
                 Err(_) => ("silent", "it does not say who it is".to_owned()),
             };
-            tracing::info!(?from, why, "a caller is refused");
+            tracing::info!(%from, why, "a caller is refused");
             door.observed.count(|counts| counts.caller_refused(reason));
         });
     }
@@ -132,7 +137,7 @@ impl Door {
     fn caller(&self, stream: TlsStream<TcpStream>, way: Way) -> io::Result<Caller> {
         let shown = stream.get_ref().1.peer_certificates();
         let host = shown.and_then(|shown| host_of(shown.first()?));
-        let place = self.places.take(host.as_deref()).ok_or_else(|| {
+        let place = self.places.take(Whose::of(host.as_deref())).ok_or_else(|| {
             let who = host.as_deref().unwrap_or("those who are to join");
             io::Error::other(format!("there are too many connections of {who} already"))
         })?;

@@ -32,6 +32,15 @@ pub(crate) enum Order {
     Programs,
 }
 
+/// What a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    /// A card of ours: a folder of functions.
+    Card,
+    /// One vfio-user device of whoever's making: a socket.
+    Foreign,
+}
+
 /// A lease.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Begin {
@@ -39,7 +48,9 @@ pub(crate) struct Begin {
     pub(crate) name: String,
     /// The lease's.
     pub(crate) epoch: u64,
-    /// The device.
+    /// The device: its name, what it is, and where.
+    pub(crate) device: String,
+    pub(crate) kind: Kind,
     pub(crate) path: PathBuf,
     /// What this end shows, DER, and its key.
     pub(crate) certificate: Vec<u8>,
@@ -59,6 +70,8 @@ pub(crate) struct Hello {
     pub(crate) pid: u32,
     /// The data of its lease goes without TLS.
     pub(crate) plain: bool,
+    /// What its device is.
+    pub(crate) kind: Kind,
 }
 
 /// Sends an order, and never waits.
@@ -125,6 +138,8 @@ mod tests {
         let begin = Begin {
             name: "card0".to_owned(),
             epoch: 1,
+            device: "card0".to_owned(),
+            kind: Kind::Card,
             path: "/run/card0".into(),
             certificate: vec![1; 2000],
             key: vec![2; 300],

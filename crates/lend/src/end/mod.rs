@@ -9,6 +9,7 @@
 //! socket.
 
 mod control;
+pub(crate) mod foreign;
 mod here;
 mod near;
 pub(crate) mod plain;
@@ -16,7 +17,7 @@ mod process;
 mod sandbox;
 mod serve;
 
-pub(crate) use control::{Begin, Hello};
+pub(crate) use control::{Begin, Hello, Kind};
 pub use near::run as run_near;
 pub(crate) use near::{NearBegin, NearEnd};
 pub(crate) use process::EndProcess;

@@ -21,9 +21,9 @@ use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 use serde::{Deserialize, Serialize};
 
-use super::control::{receive, send};
+use super::control::{Kind, receive, send};
 use super::plain::Greeting;
-use super::sandbox;
+use super::{foreign, sandbox};
 use crate::steps::{self, Step};
 
 /// The arguments by which this program becomes the borrower's end of a lease.
@@ -40,6 +40,10 @@ const CONNECTIONS_MAX: u32 = farside_softcard::serve::FUNCTIONS_MAX as u32;
 pub(crate) struct NearBegin {
     /// Its folder.
     pub(crate) folder: PathBuf,
+    /// The device's name at its lender, what it is, and the lease's epoch.
+    pub(crate) device: String,
+    pub(crate) kind: Kind,
+    pub(crate) epoch: u64,
     /// Where the lender listens.
     pub(crate) address: SocketAddr,
     /// The name by which it leads a connection to the end of this lease.
@@ -60,7 +64,8 @@ pub(crate) struct NearEnd(Child);
 impl NearEnd {
     /// Starts it. Programs find it in the folder of the lease.
     pub(crate) fn start(begin: &NearBegin) -> io::Result<NearEnd> {
-        let listener = UnixListener::bind(begin.folder.join(Ticket::LINK))?;
+        let name = if begin.kind == Kind::Card { Ticket::LINK } else { Ticket::DEVICE };
+        let listener = UnixListener::bind(begin.folder.join(name))?;
         let kind = SocketType::SEQPACKET;
         let (own, its) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
         let child = Command::new("/proc/self/exe")
@@ -109,6 +114,7 @@ fn serve() -> io::Result<()> {
     listener.set_nonblocking(true)?;
     steps::begin();
     sandbox::of_borrower()?;
+    let foreign = (lease.begin.kind == Kind::Foreign).then(|| lease.foreign());
     steps::at(Step::NearEndReady);
     while let Some(left) = lease.left() {
         let mut polled = [PollFd::new(&listener, PollFlags::IN)];
@@ -116,7 +122,10 @@ fn serve() -> io::Result<()> {
         // Every outcome means: look.
         let _ = poll(&mut polled, pause.as_ref());
         match listener.accept() {
-            Ok((near, _)) => lease.connect(near)?,
+            Ok((near, _)) => match &foreign {
+                Some(device) => device.take(near)?,
+                None => lease.connect(near)?,
+            },
             Err(error) if is_later(&error) => {}
             Err(error) => return Err(error),
         }
@@ -164,15 +173,27 @@ impl Lease {
     }
 
     fn carry(&self, near: &UnixStream) -> io::Result<Ended> {
-        let far = TcpStream::connect_timeout(&self.begin.address, CONNECT_LIMIT)?;
-        let tls = match &self.begin.plain {
-            Some(greeting) => {
-                greeting.say(&far)?;
-                None
-            }
-            None => Some(self.tls()?.into()),
-        };
+        let (far, tls) = self.dial()?;
         Ok(Pump::new(tls, &far, near)?.run(|| self.left()))
+    }
+
+    /// What clients of a device that is no card are served by.
+    fn foreign(self: &Arc<Self>) -> Arc<foreign::Near> {
+        let NearBegin { device, epoch, .. } = &self.begin;
+        let lease = Arc::clone(self);
+        let dial = move || lease.dial().and_then(|(far, tls)| foreign::line(far, tls));
+        Arc::new(foreign::Near::new(device.clone(), *epoch, Arc::new(dial)))
+    }
+
+    /// Connects to the lender's end; TLS is not agreed on yet.
+    fn dial(&self) -> io::Result<(TcpStream, Option<rustls::Connection>)> {
+        let far = TcpStream::connect_timeout(&self.begin.address, CONNECT_LIMIT)?;
+        if let Some(greeting) = &self.begin.plain {
+            greeting.say(&far)?;
+            return Ok((far, None));
+        }
+        let tls = self.tls()?.into();
+        Ok((far, Some(tls)))
     }
 
     fn tls(&self) -> io::Result<ClientConnection> {

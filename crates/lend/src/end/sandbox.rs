@@ -13,23 +13,27 @@ const BOTH: &[More] = &[
     More::Call(libc::SYS_getsockname),
     // Whether a socket blocks.
     More::With(libc::SYS_ioctl, 1, libc::FIONBIO),
+    // Memory that is mapped is not to be locked, whatever the program's own is.
+    More::Call(libc::SYS_munlock),
+    // What threads wake each other by.
+    More::Call(libc::SYS_eventfd2),
 ];
 
 /// What the lender's end needs for its card, a local process: a socket, and memory for rings.
 const LENDER: &[More] = &[
     More::With(libc::SYS_socket, 0, libc::AF_UNIX as u64),
     More::With(libc::SYS_socketpair, 0, libc::AF_UNIX as u64),
-    More::Call(libc::SYS_eventfd2),
     More::Call(libc::SYS_memfd_create),
     More::Call(libc::SYS_ftruncate),
     More::Call(libc::SYS_fallocate),
-    More::Call(libc::SYS_munlock),
     // Limits are read and not changed.
     More::With(libc::SYS_prlimit64, 2, 0),
     More::With(libc::SYS_fcntl, 1, libc::F_ADD_SEALS as u64),
     // Which functions a card has, and of what kind the file of its memory is.
     More::Call(libc::SYS_statx),
     More::Call(libc::SYS_readlinkat),
+    // Interrupts of a device that is no card.
+    More::Call(libc::SYS_epoll_create1),
 ];
 
 /// What the borrower's end needs: connections to the lender's host.

@@ -21,9 +21,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketFlags, accept_with};
 use rustls::{ServerConfig, ServerConnection};
 
-use super::control::{self, Begin, Hello, Order};
+use super::control::{self, Begin, Hello, Kind, Order};
 use super::plain::Greeting;
-use super::{here, sandbox};
+use super::{foreign, here, sandbox};
 use crate::steps::{self, Step};
 
 /// Connections of one lease at a time, at most: a card has no more functions.
@@ -41,6 +41,8 @@ struct Lease {
     epoch: u64,
     folder: PathBuf,
     device: CardPlace,
+    /// The device, if it is no card.
+    foreign: Option<foreign::Lender>,
     config: Arc<ServerConfig>,
     /// By what the borrower's end is known without TLS.
     plain: Option<Greeting>,
@@ -97,7 +99,9 @@ fn serve(listener: impl AsFd) -> io::Result<()> {
     tracing::info!(lease = lease.name, "a lease has ended");
     // Its connections end with this process. What was handed on ends with the card's, which the daemon may
     // not be there to tell.
-    here::take_back(&lease.folder, lease.epoch);
+    if lease.foreign.is_none() {
+        here::take_back(&lease.folder, lease.epoch);
+    }
     Ok(())
 }
 
@@ -107,19 +111,22 @@ fn accept(listener: impl AsFd) -> io::Result<OwnedFd> {
 
 /// A daemon that comes is told which process this is, and whether its lease goes without TLS.
 fn tell_who(daemon: &OwnedFd, lease: &Lease) {
-    let hello = Hello { pid: std::process::id(), plain: lease.plain.is_some() };
+    let kind = if lease.foreign.is_some() { Kind::Foreign } else { Kind::Card };
+    let hello = Hello { pid: std::process::id(), plain: lease.plain.is_some(), kind };
     // One that has gone again is noticed later.
     let _ = control::send(daemon.as_fd(), &hello, None);
 }
 
 impl Lease {
     fn of(begin: Begin) -> io::Result<Lease> {
-        let Begin { name, epoch, path, certificate, key, peer, plain, until } = begin;
+        let Begin { name, epoch, device, kind, path, certificate, key, peer, plain, until } = begin;
         let own = Credentials { certificate, key };
         let config = tls::server(&own, &peer).map_err(io::Error::other)?;
         let (until, open) = (AtomicU64::new(until), AtomicU32::new(0));
+        let foreign = (kind == Kind::Foreign)
+            .then(|| foreign::Lender::new(name.clone(), epoch, device, path.clone()));
         let device = CardPlace::Socket(path.clone());
-        Ok(Lease { name, epoch, folder: path, device, config, plain, until, open })
+        Ok(Lease { name, epoch, folder: path, device, foreign, config, plain, until, open })
     }
 
     fn left(&self) -> Option<Duration> {
@@ -129,8 +136,17 @@ impl Lease {
     fn obey(self: &Arc<Self>, order: Order, beside: Option<OwnedFd>) -> io::Result<()> {
         match (order, beside) {
             (Order::Until(until), None) => self.until.store(until, Ordering::SeqCst),
-            (Order::Connection, Some(connection)) => self.connect(connection.into())?,
-            (Order::Programs, Some(listener)) => self.serve_programs(listener)?,
+            (Order::Connection, Some(connection)) => match &self.foreign {
+                Some(device) => {
+                    let lease = Arc::clone(self);
+                    device.connect(connection.into(), move |far| lease.admit(far))?;
+                }
+                None => self.connect(connection.into())?,
+            },
+            (Order::Programs, Some(listener)) => match &self.foreign {
+                Some(device) => device.serve_programs(listener.into())?,
+                None => self.serve_programs(listener)?,
+            },
             _ => return Err(io::Error::other("the daemon gives an order that makes no sense")),
         }
         Ok(())
@@ -164,17 +180,18 @@ impl Lease {
         Ok(())
     }
 
+    /// Begins with a connection: without TLS, if that is how it goes, once it is the borrower's.
+    fn admit(&self, far: &TcpStream) -> io::Result<Option<rustls::Connection>> {
+        if let Some(greeting) = &self.plain {
+            greeting.admit(far)?;
+            return Ok(None);
+        }
+        let tls = ServerConnection::new(Arc::clone(&self.config)).map_err(io::Error::other)?;
+        Ok(Some(tls.into()))
+    }
+
     fn carry(&self, far: &TcpStream) -> Result<Ended, EndError> {
-        let tls = match &self.plain {
-            Some(greeting) => {
-                greeting.admit(far)?;
-                None
-            }
-            None => {
-                let tls = ServerConnection::new(Arc::clone(&self.config));
-                Some(tls.map_err(io::Error::other)?.into())
-            }
-        };
+        let tls = self.admit(far)?;
         let (card, identity) = connect(CardId(0), &self.device, DEVICE_PATIENCE)?;
         let (near, inside) = UnixStream::pair()?;
         let pump = Pump::new(tls, far, &near)?;

@@ -102,6 +102,12 @@ impl<L: Local> BorrowerEnd<L> {
         self.windows.refusals()
     }
 
+    /// Whether frames wait for the link.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        !self.out.is_empty()
+    }
+
     /// The lease is over: the lender reaches nothing any more, and the client's commands fail.
     pub fn end(&mut self) {
         self.windows.close();

@@ -162,6 +162,12 @@ impl<E: Eventfds> LenderEnd<E> {
         self.returned
     }
 
+    /// Whether frames wait for the link.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        !self.out.is_empty()
+    }
+
     /// The device has raised an interrupt. Whoever finds that reads the device's connection until
     /// nothing is there before it calls [`drive`](Self::drive): what the device wrote before goes first.
     pub fn raised(&mut self, index: u32, vector: u32) {

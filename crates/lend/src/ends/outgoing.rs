@@ -37,6 +37,11 @@ impl Outgoing {
         self.queues[class.index()].len()
     }
 
+    /// Whether none waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.queues.iter().all(VecDeque::is_empty)
+    }
+
     /// Sends what may go; whether anything did.
     pub(super) fn flush(&mut self, link: &mut Endpoint) -> bool {
         let mut did = false;

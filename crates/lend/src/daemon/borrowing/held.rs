@@ -18,8 +18,8 @@ use super::super::machine::Machine;
 use super::super::users::User;
 use super::{Events, told};
 use crate::LendError;
-use crate::end::NearBegin;
 use crate::end::plain::Greeting;
+use crate::end::{Kind, NearBegin};
 use crate::home::Home;
 use crate::proto::borrow_for_event::Event as Told;
 use crate::proto::{self, Held};
@@ -31,6 +31,7 @@ pub(super) struct HeldLease {
     pub(super) id: LeaseId,
     pub(super) user: User,
     folder: PathBuf,
+    kind: Kind,
     plain: bool,
     term: Term,
     /// The borrower's end of the link; none once the lease has ended, or where there is no link, because
@@ -73,8 +74,15 @@ impl HeldLease {
         let device = id.device.to_string();
         let ticket = Ticket { lender: lender.clone(), device, epoch: id.epoch.0 };
         let name = format!("{}@{lender}-{}", ticket.device, ticket.epoch);
+        let kind = match lease.kind() {
+            proto::lease::Kind::Card => Kind::Card,
+            proto::lease::Kind::Foreign => Kind::Foreign,
+        };
         let begin = NearBegin {
             folder: taking.home.leases().join(name),
+            device: ticket.device.clone(),
+            kind,
+            epoch: ticket.epoch,
             address: taking.address,
             link: lease.link.clone(),
             peer: lease.end.clone(),
@@ -84,7 +92,7 @@ impl HeldLease {
         };
         let plain = begin.plain.is_some();
         let serve = || match taking.here {
-            Some(lending) => serve_here(lending, &id, &begin.folder).map(|()| None),
+            Some(lending) => serve_here(lending, &id, &begin).map(|()| None),
             None => taking.machine.start_near_end(&begin).map(Some),
         };
         let made = make_folder(&begin.folder, &ticket, taking.user, taking.until, serve);
@@ -93,7 +101,8 @@ impl HeldLease {
         at(Step::NearEndStarted);
         let (user, events) = (taking.user.clone(), taking.events.clone());
         let end = Mutex::new(end);
-        Ok(HeldLease { lender, id, user, folder: begin.folder, plain, term, end, events })
+        let folder = begin.folder;
+        Ok(HeldLease { lender, id, user, folder, kind, plain, term, end, events })
     }
 
     /// For people and programs.
@@ -106,7 +115,10 @@ impl HeldLease {
             user: self.user.name().to_owned(),
             pid: self.user.pid,
             left_ns: left.as_nanos() as u64,
-            place: format!("lease:{}", self.folder.display()),
+            place: match self.kind {
+                Kind::Card => format!("lease:{}", self.folder.display()),
+                Kind::Foreign => self.folder.join(Ticket::DEVICE).display().to_string(),
+            },
             plain: self.plain,
         }
     }
@@ -187,8 +199,9 @@ pub(in crate::daemon) fn end_former(leases: &Path) {
 }
 
 /// Has the lender's end, which is a process of this host, serve the programs itself.
-fn serve_here(lending: &Lending, lease: &LeaseId, folder: &Path) -> io::Result<()> {
-    let listener = UnixListener::bind(folder.join(Ticket::CARD))?;
+fn serve_here(lending: &Lending, lease: &LeaseId, begin: &NearBegin) -> io::Result<()> {
+    let name = if begin.kind == Kind::Card { Ticket::CARD } else { Ticket::DEVICE };
+    let listener = UnixListener::bind(begin.folder.join(name))?;
     lending.serve_programs(lease, &listener)
 }
 

@@ -12,8 +12,8 @@ use super::judging::Grant;
 use super::words::{link_of, told};
 use super::{Asking, End, Lending, Plain};
 use crate::LendError;
-use crate::end::Begin;
 use crate::end::plain::Greeting;
+use crate::end::{Begin, Kind};
 use crate::steps::{Step, at};
 use crate::{pki, proto};
 
@@ -29,6 +29,11 @@ impl End {
                 Plain::By(secret) => secret.to_vec(),
                 Plain::No | Plain::Unknown => Vec::new(),
             },
+            kind: match self.kind {
+                Kind::Card => proto::lease::Kind::Card,
+                Kind::Foreign => proto::lease::Kind::Foreign,
+            }
+            .into(),
         }
     }
 }
@@ -135,8 +140,12 @@ impl Lending {
         asking: &Asking,
     ) -> Result<End, LendError> {
         let own = pki::link_credentials()?;
-        let path = lock(&self.core).devices.get(&lease.id.device).map(|known| known.path.clone());
-        let path = path.ok_or_else(|| LendError::Refused("the device is gone".to_owned()))?;
+        let known = lock(&self.core)
+            .devices
+            .get(&lease.id.device)
+            .map(|known| (known.path.clone(), known.device.kind()));
+        let (path, kind) =
+            known.ok_or_else(|| LendError::Refused("the device is gone".to_owned()))?;
         let plain = if asking.plain { Plain::By(pki::random()) } else { Plain::No };
         let greeting = match plain {
             Plain::By(secret) => Some(Greeting { epoch: lease.id.epoch.0, secret }),
@@ -145,6 +154,8 @@ impl Lending {
         let begin = Begin {
             name: format!("{}, lent to {borrower}", lease.id),
             epoch: lease.id.epoch.0,
+            device: lease.id.device.to_string(),
+            kind,
             path,
             certificate: own.certificate.clone(),
             key: own.key,
@@ -155,7 +166,7 @@ impl Lending {
         let started = self.machine.start_end(&self.folder, lease.id.epoch.0, begin);
         let process = started.map_err(LendError::system("starting the lender's end of a lease"))?;
         let certificate = Some(own.certificate);
-        Ok(End { lease: lease.id.clone(), process, certificate, plain, events: None })
+        Ok(End { lease: lease.id.clone(), kind, process, certificate, plain, events: None })
     }
 
     /// Takes the end of a lease over that a former daemon has started.
@@ -168,7 +179,8 @@ impl Lending {
                 self.limit_again(&lease);
                 let device = lease.id.device.clone();
                 let plain = if hello.plain { Plain::Unknown } else { Plain::No };
-                let end = End { lease: lease.id, process, certificate: None, plain, events: None };
+                let (kind, certificate) = (hello.kind, None);
+                let end = End { lease: lease.id, kind, process, certificate, plain, events: None };
                 lock(&self.core).ends.insert(device, end);
             }
             None => {

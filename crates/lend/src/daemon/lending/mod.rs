@@ -39,6 +39,7 @@ use super::machine::{LendersEnd, Machine};
 use super::observed::Observed;
 use crate::LendError;
 use crate::config::{Allowed, Way};
+use crate::end::Kind;
 use crate::end::plain::Secret;
 use crate::home::{Home, Settings};
 use crate::proto::{self, BorrowEvent, BorrowRequest, RenewReply, RenewRequest, ReturnRequest};
@@ -122,6 +123,7 @@ struct Asking {
 /// The lender's end of a lease.
 struct End {
     lease: LeaseId,
+    kind: Kind,
     process: Box<dyn LendersEnd>,
     /// What it shows; not known of one that a former daemon has started.
     certificate: Option<Vec<u8>>,

@@ -1,0 +1,94 @@
+//! Leases over a cable that loses, doubles, delays and reorders packets.
+
+use std::time::{Duration, Instant};
+
+use crate::network::{Network, Way};
+use crate::relay::{Counted, Relay, Weather};
+use crate::world::{LEASE, World, program};
+
+/// How long a program may take over a bad cable.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// What packets have to go through.
+const BAD: Weather = Weather {
+    delay: Duration::from_millis(1),
+    more: Duration::from_millis(3),
+    lost: 10,
+    doubled: 10,
+    cut: None,
+};
+
+fn world(lease: Duration) -> (World, Relay) {
+    let made = Network::with_relay(1);
+    let (network, relay) =
+        made.unwrap_or_else(|why| panic!("there are no network namespaces here: {why}"));
+    (World::on(network, lease), relay)
+}
+
+fn exact(world: &World, iterations: u32) {
+    let words = program(iterations);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    world.b.run_within(&words, LIMIT).unwrap_or_else(|why| panic!("{why}\n{}", world.logs()));
+}
+
+fn all_of_it(counted: Counted) {
+    let Counted { carried, lost, doubled, overtook } = counted;
+    assert!(carried > 1000 && lost > 5 && doubled > 5 && overtook > 50, "{counted:?}");
+}
+
+#[test]
+#[ignore = "scripts/lend/faults.sh runs it where there are network namespaces"]
+fn a_search_over_a_cable_that_loses_doubles_and_reorders_is_exact() {
+    let (world, relay) = world(Duration::from_secs(10));
+    relay.set(BAD);
+    exact(&world, 2);
+    all_of_it(relay.counted());
+}
+
+#[test]
+#[ignore = "scripts/lend/faults.sh runs it where there are network namespaces"]
+fn renewals_survive_a_cable_that_loses_one_packet_of_a_hundred() {
+    let (mut world, relay) = world(LEASE);
+    relay.set(BAD);
+    let mut holding = world.b.command(&["borrow", "card0", "--", "sleep", "12"]);
+    let mut holding = holding.spawn().expect("it starts");
+    let end = Instant::now() + Duration::from_secs(10);
+    let epoch = loop {
+        let device = world.a.device("card0").expect("it is lent");
+        if let Some(epoch) = device["epoch"].as_u64().filter(|_| device["state"] == "lent") {
+            break epoch;
+        }
+        assert!(Instant::now() < end, "nobody has it: {device}");
+    };
+    // Four leases long.
+    std::thread::sleep(4 * LEASE);
+    let device = world.a.device("card0").expect("it is lent");
+    assert_eq!(device["epoch"].as_u64(), Some(epoch), "{device}\n{}", world.logs());
+    assert_eq!(device["state"], "lent", "{device}");
+    let _ = holding.kill();
+    let _ = holding.wait();
+    assert!(world.neighbour_goes_on().expect("A answers"));
+}
+
+#[test]
+#[ignore = "scripts/lend/faults.sh runs it where there are network namespaces"]
+fn a_cable_that_is_cut_for_three_seconds_within_a_lease_loses_nothing() {
+    let (world, relay) = world(Duration::from_secs(10));
+    for way in [Way::Both, Way::ToLender, Way::ToBorrower] {
+        std::thread::scope(|scope| {
+            let searching = scope.spawn(|| exact(&world, 40));
+            let end = Instant::now() + Duration::from_secs(20);
+            while world.b.processes("demo").is_empty() {
+                assert!(Instant::now() < end, "it does not begin");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            std::thread::sleep(Duration::from_millis(500));
+            let lost = relay.counted().lost;
+            relay.set(Weather { cut: Some(way), ..Weather::default() });
+            std::thread::sleep(Duration::from_secs(3));
+            relay.set(Weather::default());
+            assert!(relay.counted().lost > lost, "nothing was on its way");
+            searching.join().expect("it ends well");
+        });
+    }
+}

@@ -1,0 +1,90 @@
+//! The ends of a lease of a vfio-user device of whoever's making, in their processes: sockets, descriptors
+//! and time for the pure ends of [`crate::ends`].
+//!
+//! `client_side` is the local client's connection and its [`BorrowerEnd`](crate::ends::borrower::BorrowerEnd),
+//! `device_side` the device's and its [`LenderEnd`](crate::ends::lender::LenderEnd). Across machines each has
+//! an end of a link (`carry`), over TLS (`agree`), in the process `near` or `lender`; connections that break
+//! are replaced. On one machine both are in the lender's process, with the link between them in its memory
+//! (`here`).
+
+mod agree;
+mod carry;
+mod client_side;
+mod describe;
+mod device_side;
+mod here;
+mod lender;
+mod near;
+mod raises;
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use farside_link::endpoint::Load;
+use farside_link::{Endpoint, Event};
+use farside_live::lease::BootTime;
+use farside_vfio_user::ProtocolError;
+use farside_vfio_user::unix::UnixClient;
+use rustix::event::PollFlags;
+
+pub(super) use agree::line;
+pub(super) use lender::Lender;
+pub(super) use near::Near;
+
+/// Resets a device that nobody uses.
+///
+/// # Errors
+/// It is not there, in use, or does not reset.
+pub(crate) fn reset(socket: &Path, limit: Duration) -> Result<(), String> {
+    let client = UnixClient::connect(socket, limit);
+    client
+        .and_then(|mut client| client.reset())
+        .map_err(|error| format!("it does not reset: {error}"))
+}
+
+/// The time for a link.
+fn now() -> Duration {
+    Duration::from_nanos(BootTime::now().0)
+}
+
+/// Why a side goes on no more.
+#[derive(Debug, thiserror::Error)]
+enum Gone {
+    /// The local client, or the device, has closed its connection.
+    #[error("its connection has ended")]
+    Closed,
+    /// Its connection failed.
+    #[error("its connection failed: {0}")]
+    Io(#[from] io::Error),
+    /// It speaks nonsense.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+}
+
+/// Reads of a connection in a row: then it is somebody else's turn.
+const READS_MAX: usize = 16;
+
+/// What is at one end of a link.
+trait Side {
+    /// The link has brought something. Gives the load of a posted frame that is done.
+    fn frame(&mut self, event: Event<'_>) -> Option<Load>;
+
+    /// Does what can be done. `is_ready` says that there may be something to read.
+    ///
+    /// # Errors
+    /// There is nobody any more.
+    fn turn(&mut self, link: &mut Endpoint, is_ready: bool) -> Result<(), Gone>;
+
+    /// Whether frames wait for the link.
+    fn has_waiting(&self) -> bool;
+
+    /// What wakes it, and by what.
+    fn polled(&mut self) -> Vec<(BorrowedFd<'_>, PollFlags)>;
+
+    /// Whether it has what it wanted.
+    fn is_done(&self) -> bool {
+        false
+    }
+}
