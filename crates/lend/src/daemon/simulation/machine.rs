@@ -23,7 +23,7 @@ use super::clock::{Clock, TrueTime};
 use super::history::{Held, Side};
 use super::world::World;
 use crate::LendError;
-use crate::end::{Begin, Hello, NearBegin};
+use crate::end::{Begin, Hello, Kind, NearBegin};
 
 /// How a daemon came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +87,7 @@ impl SimulatedMachine {
 /// The process of a lender's end: it ends by itself when its lease does.
 struct End {
     device: PathBuf,
+    kind: Kind,
     world: Arc<World>,
     clock: Clock,
     number: usize,
@@ -200,6 +201,7 @@ impl Machine for SimulatedMachine {
         };
         let end = Arc::new(End {
             device: begin.path.clone(),
+            kind: begin.kind,
             world: Arc::clone(&self.world),
             clock: self.hardware.clock,
             number: lock(&self.world.history).begin(held),
@@ -213,7 +215,7 @@ impl Machine for SimulatedMachine {
 
     fn find_end(&self, _: &Path, epoch: u64) -> Option<(Box<dyn LendersEnd>, Hello)> {
         let end = lock(&self.hardware.ends).get(&epoch).cloned().filter(|end| end.runs())?;
-        let hello = Hello { pid: LendersEnd::pid(&end), plain: false };
+        let hello = Hello { pid: LendersEnd::pid(&end), plain: false, kind: end.kind };
         Some((Box::new(end), hello))
     }
 
