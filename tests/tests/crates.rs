@@ -68,6 +68,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
             "farside-card",
             "farside-linux",
             "farside-softcard",
+            "farside-vfio-user",
             "farside-live",
             "farside-lend",
             "farside-link",

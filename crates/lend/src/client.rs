@@ -63,8 +63,9 @@ impl Client {
                     "this user may not talk to the lending daemon at {}",
                     home.socket().display()
                 ))),
-                _ => Err(LendError::Refused(format!(
-                    "the lending daemon cannot be reached: {error}"
+                Some(cause) => Err(LendError::Refused(format!(
+                    "the lending daemon cannot be reached at {}: {cause}",
+                    home.socket().display()
                 ))),
             },
         }

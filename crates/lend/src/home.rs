@@ -58,6 +58,8 @@ pub struct Settings {
     pub devices: Vec<Lent>,
     /// The hosts that it knows.
     pub peers: Vec<Peer>,
+    /// Above the numbers of all requests that this host has made.
+    pub requests: u64,
     /// Where metrics are served, unless the configuration says; empty is nowhere.
     pub metrics: String,
 }
@@ -198,7 +200,7 @@ impl Home {
         else {
             return Ok(None);
         };
-        Ok(Some(HostIdentity { own: Credentials { certificate, key }, authority }))
+        Ok(Some(HostIdentity::of_group(Credentials { certificate, key }, authority)))
     }
 
     /// Keeps this host's identity.
@@ -230,7 +232,7 @@ impl Home {
         let (authority, keys) = (Authority::create()?, Keypair::create()?);
         let certificate = authority.certify(host, &keys.public())?;
         let own = Credentials { certificate, key: keys.private() };
-        let identity = HostIdentity { own, authority: authority.certificate().to_vec() };
+        let identity = HostIdentity::of_group(own, authority.certificate().to_vec());
         self.replace("authority.key", &authority.key())?;
         self.keep_identity(&identity)?;
         Ok(identity)

@@ -49,9 +49,11 @@ impl Who {
         if self.json {
             return print_json(&status);
         }
+        let warnings: String =
+            status.warnings.iter().map(|warning| paragraph("! ", warning)).collect();
         let own =
             HostDevices { host: status.host, devices: status.devices, ..HostDevices::default() };
-        print(&(devices(&[own]) + &held(&status.held)))
+        print(&(devices(&[own]) + &held(&status.held) + &warnings))
     }
 }
 

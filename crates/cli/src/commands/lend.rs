@@ -132,13 +132,14 @@ struct Rules {
 /// From then on this host borrows from them, and lends to them once it is up itself.
 #[derive(Args, Debug)]
 pub(crate) struct Join {
-    /// Where the inviting host listens
-    #[arg(value_name = "ADDRESS:PORT")]
+    /// Where the inviting host listens; HOST@ADDRESS:PORT where both have certificates of their
+    /// organisation, and no token
+    #[arg(value_name = "[HOST@]ADDRESS:PORT")]
     address: String,
 
     /// What `farside lend up` or `farside lend invite` printed there
     #[arg(value_name = "TOKEN")]
-    token: String,
+    token: Option<String>,
 
     /// The name by which this host wants to be known; that of the system unless given
     #[arg(long, value_name = "NAME")]
@@ -322,7 +323,7 @@ impl Join {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let request = JoinPeersRequest {
             address: self.address.clone(),
-            token: self.token.clone(),
+            token: self.token.clone().unwrap_or_default(),
             name: self.name.clone().unwrap_or_default(),
         };
         let joined = client()?

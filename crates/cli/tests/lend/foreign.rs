@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -223,13 +223,13 @@ impl Two {
 }
 
 /// A device that is held, by its socket.
-struct Borrowed {
+pub(super) struct Borrowed {
     child: Child,
     socket: String,
 }
 
 impl Borrowed {
-    fn by(host: &Host) -> Borrowed {
+    pub(super) fn by(host: &Host) -> Borrowed {
         let mut command = host.command(&["borrow", "nic0@a", "--wait", "20"]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut socket = String::new();
@@ -238,7 +238,7 @@ impl Borrowed {
         Borrowed { child, socket: socket.trim().to_owned() }
     }
 
-    fn client(&self) -> UnixClient {
+    pub(super) fn client(&self) -> UnixClient {
         UnixClient::connect(&self.socket, LIMIT).expect("the device is served")
     }
 }
@@ -250,7 +250,7 @@ impl Drop for Borrowed {
     }
 }
 
-fn read(client: &mut UnixClient, region: u32, offset: u64) -> Result<u32, CallError> {
+pub(super) fn read(client: &mut UnixClient, region: u32, offset: u64) -> Result<u32, CallError> {
     let mut bytes = [0; 4];
     client.region_read(region, offset, &mut bytes)?;
     Ok(u32::from_le_bytes(bytes))
@@ -260,13 +260,13 @@ fn write(client: &mut UnixClient, region: u32, offset: u64, word: u32) {
     client.region_write(region, offset, &word.to_le_bytes()).expect("it is written");
 }
 
-fn event() -> SharedFd {
+pub(super) fn event() -> SharedFd {
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-    Arc::new(OwnedFd::from(eventfd(0, flags).unwrap()))
+    Arc::new(eventfd(0, flags).unwrap())
 }
 
 /// Waits until an eventfd is raised; how often it was.
-fn await_event(event: &SharedFd, limit: Duration) -> u64 {
+pub(super) fn await_event(event: &SharedFd, limit: Duration) -> u64 {
     let limit = Timespec::try_from(limit).unwrap();
     let mut polled = [PollFd::new(event, PollFlags::IN)];
     let _ = poll(&mut polled, Some(&limit));

@@ -18,7 +18,7 @@ use thiserror::Error;
 
 pub use networks::{Networks, Way};
 pub(crate) use parts::GRANT_LIMIT_S;
-pub use parts::{AuditSettings, Govern, Hook, On};
+pub use parts::{AuditSettings, CertificateFiles, Govern, Hook, On};
 pub use rules::{Allowed, Asked, NotAllowed, Per, Rules};
 
 /// The version of the file that this program reads.
@@ -41,6 +41,8 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// What is run when a lease begins or has ended.
     pub hooks: Vec<Hook>,
+    /// By which this host is known, unless it is by those of its group.
+    pub certificates: Option<CertificateFiles>,
 }
 
 /// The file as it is written.
@@ -59,6 +61,7 @@ struct Written {
     rules: Vec<rules::Written>,
     #[serde(default, rename = "hook")]
     hooks: Vec<parts::WrittenHook>,
+    certificates: Option<parts::WrittenCertificates>,
 }
 
 /// A text, and where it is.
@@ -141,6 +144,7 @@ impl Config {
             audit: AuditSettings::parse(&written.audit)?,
             metrics: written.metrics,
             hooks: Hook::parse_all(&written.hooks)?,
+            certificates: written.certificates.as_ref().map(CertificateFiles::parse).transpose()?,
         })
     }
 }

@@ -130,6 +130,36 @@ fn within<N: Copy + PartialOrd + std::fmt::Display>(
     Err(Wrong::at(number, format!("{} is not from {least} to {most}", number.get_ref())))
 }
 
+/// Certificates as they are written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WrittenCertificates {
+    authority: Word,
+    certificate: Word,
+    key: Word,
+}
+
+/// Files of an organisation's certificates, PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// Those whose hosts are accepted.
+    pub authority: PathBuf,
+    /// This host's, and those between it and its authority.
+    pub certificate: PathBuf,
+    /// Of this host, PKCS #8.
+    pub key: PathBuf,
+}
+
+impl CertificateFiles {
+    pub(super) fn parse(written: &WrittenCertificates) -> Result<CertificateFiles, Wrong> {
+        Ok(CertificateFiles {
+            authority: absolute(&written.authority)?,
+            certificate: absolute(&written.certificate)?,
+            key: absolute(&written.key)?,
+        })
+    }
+}
+
 /// When a hook is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -7,7 +7,9 @@ use std::time::Duration;
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use tokio::io::AsyncBufReadExt;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tonic::Status;
 use tonic::body::Body;
@@ -16,6 +18,7 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use tower::util::BoxCloneService;
 use tower::{ServiceExt, service_fn};
 
+use crate::pki::explained;
 use crate::proto::peers_client::PeersClient;
 
 /// How long a connection may take.
@@ -36,11 +39,18 @@ pub(crate) fn peer(address: &str, host: &str, config: Arc<ClientConfig>) -> io::
     let (address, connector) = (address.to_owned(), TlsConnector::from(config));
     let connect = service_fn(move |_: Uri| {
         let (address, connector, name) = (address.clone(), connector.clone(), name.clone());
-        async move {
+        let connecting = async move {
             let stream = TcpStream::connect(&address).await?;
             stream.set_nodelay(true)?;
-            let stream = connector.connect(name, stream).await?;
+            let mut stream = connector.connect(name, stream).await?;
+            // The other speaks first. That it does not accept this host it says only now, and nobody would
+            // hear it from a connection that is used already.
+            stream.fill_buf().await?;
             Ok::<_, io::Error>(TokioIo::new(stream))
+        };
+        async move {
+            let connected = timeout(CONNECT_LIMIT, connecting).await;
+            connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         }
     });
     let endpoint = Endpoint::from_static("http://peer")
@@ -54,6 +64,9 @@ pub(crate) fn peer(address: &str, host: &str, config: Arc<ClientConfig>) -> io::
 
 /// Why a call failed, for people: the library's own words do not say what was wrong below.
 pub(crate) fn why(status: &tonic::Status) -> String {
+    if let Some(why) = explained(status) {
+        return why;
+    }
     let mut source = std::error::Error::source(status);
     let mut why = status.message().to_owned();
     while let Some(error) = source {

@@ -4,11 +4,12 @@
 
 use std::io;
 use std::net::TcpStream as StdTcpStream;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use farside_lease::Epoch;
 use farside_link::tls::PROTOCOL;
+use farside_linux::lock::lock;
 use rustls::ServerConfig;
 use rustls::server::Acceptor;
 use tokio::net::{TcpListener, TcpStream};
@@ -24,7 +25,7 @@ use super::observed::Observed;
 use super::places::{Place, Places, Whose};
 use crate::config::Way;
 use crate::end::plain::{self, First};
-use crate::pki::host_of;
+use crate::pki::{explained, host_of};
 
 /// The first message of TLS, at most.
 const HELLO_MAX: usize = 16 << 10;
@@ -60,9 +61,12 @@ pub(super) struct LinkCall {
     pub(super) stream: StdTcpStream,
 }
 
+/// What callers are shown, and let in by; it changes with the certificate of this host.
+pub(super) type Shown = Arc<Mutex<Arc<ServerConfig>>>;
+
 /// What callers are let in by, and to whom.
 pub(super) struct Door {
-    pub(super) config: Arc<ServerConfig>,
+    pub(super) config: Shown,
     pub(super) configured: Arc<Configured>,
     pub(super) observed: Arc<Observed>,
     pub(super) places: Arc<Places>,
@@ -99,7 +103,9 @@ pub(super) async fn listen(listener: TcpListener, door: Door) {
             let led = timeout(HELLO_LIMIT, door.lead(stream)).await;
             let (reason, why) = match led {
                 Ok(Ok(())) => return drop(permit),
-                Ok(Err(error)) => ("refused", error.to_string()),
+                Ok(Err(error)) => {
+                    ("refused", explained(&error).unwrap_or_else(|| error.to_string()))
+                }
                 Err(_) => ("silent", "it does not say who it is".to_owned()),
             };
             tracing::info!(%from, why, "a caller is refused");
@@ -115,7 +121,8 @@ impl Door {
             Wanted::Peers => {
                 stream.set_nodelay(true)?;
                 let way = way(&stream)?;
-                let stream = TlsAcceptor::from(Arc::clone(&self.config)).accept(stream).await?;
+                let config = Arc::clone(&lock(&self.config));
+                let stream = TlsAcceptor::from(config).accept(stream).await?;
                 let caller = self.caller(stream, way)?;
                 return self.peers.send(Ok(caller)).await.map_err(|_| gone());
             }

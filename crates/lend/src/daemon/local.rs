@@ -41,6 +41,11 @@ impl Daemon {
     }
 
     fn invite(&self) -> Result<InviteReply, Status> {
+        if self.identity().is_organisations {
+            let why = "this host has certificates of its organisation: others that have them join by \
+                       `farside join HOST@ADDRESS:PORT`";
+            return Err(Status::failed_precondition(why));
+        }
         if self.home.authority()?.is_none() {
             let why = "this host has joined others, whose authority is another host: invite there";
             return Err(Status::failed_precondition(why));
@@ -63,6 +68,10 @@ impl Daemon {
         }
         if !is_host_name(name) {
             return Err(Status::invalid_argument(format!("`{name}` is no name of a host")));
+        }
+        if self.identity().is_organisations {
+            let why = format!("this host's certificate names it {}", self.host());
+            return Err(Status::failed_precondition(why));
         }
         let authority = self.home.authority()?.filter(|_| self.peers().is_empty());
         if authority.is_none() {
@@ -184,7 +193,36 @@ impl Daemon {
         self.machine.dial(address, host, config).map_err(LendError::system("calling a peer"))
     }
 
+    /// Joins a host by the certificates that both have of one organisation.
+    async fn join_by_name(&self, host: &str, address: &str) -> Result<JoinPeersReply, Status> {
+        if !self.identity().is_organisations {
+            let why = "this host has no certificates of an organisation: join with a token, which \
+                       `farside lend invite` prints there";
+            return Err(Status::failed_precondition(why));
+        }
+        if !is_host_name(host) {
+            return Err(Status::invalid_argument(format!("`{host}` is no name of a host")));
+        }
+        let (host, address) = (host.to_owned(), address.to_owned());
+        let own = self.as_peer().address;
+        let found = self.list(Peer { host, address }, own).await;
+        if !found.error.is_empty() {
+            let why = format!("{} cannot be joined: {}", found.address, found.error);
+            return Err(Status::unavailable(why));
+        }
+        self.note_peer(&found.host, &found.address)?;
+        Ok(JoinPeersReply { host: self.host(), peers: self.peers() })
+    }
+
     async fn join(&self, request: JoinPeersRequest) -> Result<JoinPeersReply, Status> {
+        if let Some((host, address)) = request.address.split_once('@') {
+            return self.join_by_name(host, address).await;
+        }
+        if self.identity().is_organisations {
+            let why = "this host has certificates of its organisation: join by HOST@ADDRESS:PORT, \
+                       without a token";
+            return Err(Status::failed_precondition(why));
+        }
         let token: Token = request
             .token
             .parse()
@@ -221,7 +259,7 @@ impl Daemon {
             return Err(fail("it shows another authority than the token names".to_owned()));
         }
         let own = Credentials { certificate: reply.certificate, key: keys.private() };
-        let identity = HostIdentity { own, authority: reply.authority };
+        let identity = HostIdentity::of_group(own, reply.authority);
         let host = identity.host().filter(|host| is_host_name(host));
         let host = host.ok_or_else(|| fail("its certificate names no host".to_owned()))?;
         self.home.join(&identity)?;
@@ -253,6 +291,7 @@ impl Local for LocalService {
             devices: daemon.lending.devices(),
             peers: daemon.peers(),
             held: daemon.borrowing.held(),
+            warnings: daemon.warnings(),
         }))
     }
 

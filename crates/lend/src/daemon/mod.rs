@@ -12,7 +12,10 @@ mod configured;
 mod connection;
 mod device;
 mod dial;
+#[cfg(test)]
+mod flood_tests;
 mod hooks;
+mod identity;
 mod ledger_file;
 mod lending;
 mod listener;
@@ -31,7 +34,13 @@ mod users;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+<<<<<<< HEAD
 use std::sync::{Arc, Mutex, Weak};
+=======
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+>>>>>>> main
 
 use farside_linux::lock::lock;
 use rustix::fs::{FlockOperation, flock};
@@ -71,6 +80,10 @@ pub(crate) struct Daemon {
     lending: Arc<Lending>,
     borrowing: Borrowing,
     network: Network,
+    /// How often this host has taken another certificate.
+    identities: AtomicU64,
+    /// The requests of this run of the daemon are above it.
+    requests: u64,
     machine: Arc<dyn Machine>,
     /// What it knows of other hosts.
     registry: Arc<dyn Registry>,
@@ -92,8 +105,14 @@ impl Daemon {
     /// One that listens to nobody yet; what it lends is found by tasks of the runtime that this is in.
     fn new(home: &Home, machine: Arc<dyn Machine>) -> Result<Arc<Daemon>, LendError> {
         let configured = Configured::read(home)?;
-        let settings = home.settings()?;
-        let identity = match home.identity()? {
+        let mut settings = home.settings()?;
+        let requests = requests_above(settings.requests, machine.since_1970());
+        settings.requests = requests + REQUESTS_OF_A_RUN;
+        if let Err(error) = home.keep(&settings) {
+            // What is lent goes on all the same.
+            tracing::error!(%error, "what is known cannot be kept");
+        }
+        let identity = match identity::of_files(home, &configured.get())? {
             Some(identity) => identity,
             None => home.found(&users::host_name())?,
         };
@@ -109,6 +128,7 @@ impl Daemon {
             Arc::clone(&machine),
         )?;
         let invitations = Invitations::default();
+<<<<<<< HEAD
         let daemon = Arc::new_cyclic(|weak| {
             let ways = Ways::new(Weak::clone(weak), Arc::clone(&machine));
             let embedded = Embedded::new(&host, Arc::clone(&ways) as _);
@@ -129,6 +149,21 @@ impl Daemon {
         });
         daemon.begin_telling();
         Ok(daemon)
+=======
+        Ok(Arc::new(Daemon {
+            home: home.clone(),
+            configured,
+            observed,
+            looked_at: LookedAt::default(),
+            state: Mutex::new(State { settings, identity, host, invitations }),
+            lending,
+            borrowing: Borrowing::default(),
+            network: Network::default(),
+            identities: AtomicU64::new(0),
+            requests,
+            machine,
+        }))
+>>>>>>> main
     }
 
     fn host(&self) -> String {
@@ -149,6 +184,15 @@ impl Daemon {
         }
         Ok(result)
     }
+}
+
+/// Requests that a daemon makes at most, from its start to its end.
+const REQUESTS_OF_A_RUN: u64 = 1 << 40;
+
+/// Above what all daemons before can have asked for: lenders take a host's requests in their order. Who has
+/// lost what was known goes by the clock; whose clock has gone back, by what was known.
+fn requests_above(known: u64, since_1970: Duration) -> u64 {
+    known.max((since_1970.as_millis() as u64) << 16)
 }
 
 /// Serves this host until SIGTERM or SIGINT. `ready` is called once it does.
@@ -191,6 +235,7 @@ async fn serve(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
     ready();
     tracing::info!(host = daemon.host(), "the lending daemon serves");
     let serving = Server::builder().add_service(service).serve_with_incoming(incoming);
+    tokio::spawn(identity::watch(Arc::clone(&daemon)));
     tokio::select! {
         served = serving => {
             served.map_err(|error| LendError::Refused(error.to_string()))
@@ -235,6 +280,9 @@ impl Daemon {
         let configured = Arc::clone(&self.configured);
         let read = spawn_blocking(move || configured.read_again()).await;
         let config = read.map_err(|error| LendError::Refused(error.to_string()))??;
+        if let Err(error) = self.renew_identity(&config) {
+            tracing::error!(%error, "the certificate stays as it was");
+        }
         self.observed.set(&self.home, &config);
         self.observed.note(Record::of(Act::Configured));
         if let Err(error) = self.serve_metrics().await {
@@ -257,4 +305,57 @@ fn local_listener(home: &Home) -> Result<UnixListener, LendError> {
         Ok(listener)
     };
     made().map_err(|error| LendError::file(&path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn requests_go_on_above_all_before_whatever_the_clock_says() {
+        let (day, hour) = (Duration::from_secs(86_400), Duration::from_secs(3600));
+        let first = requests_above(0, day);
+        let second = requests_above(first + REQUESTS_OF_A_RUN, hour);
+        assert!(second >= first + REQUESTS_OF_A_RUN, "the clock went back");
+        // What was known is lost.
+        assert!(requests_above(0, day + hour) > first);
+    }
+
+    /// Leases run by CLOCK_BOOTTIME. The wall clock, which people set, says what is written in logs, whether
+    /// a certificate has ended, and where numbers begin that must not come again.
+    #[test]
+    fn the_wall_clock_is_asked_where_nothing_is_decided_about_a_lease() {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let mut asks = Vec::new();
+        let mut folders = vec![source.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap().flatten() {
+                let path = entry.path();
+                if path.is_dir() {
+                    folders.push(path);
+                    continue;
+                }
+                let text = std::fs::read_to_string(&path).unwrap();
+                let words = [
+                    concat!("System", "Time"),
+                    concat!("now_", "utc"),
+                    concat!("Unix", "Time::now"),
+                ];
+                if words.iter().any(|word| text.contains(word)) {
+                    asks.push(path.strip_prefix(&source).unwrap().display().to_string());
+                }
+            }
+        }
+        asks.sort();
+        let known = [
+            "daemon/audit/record.rs",
+            "daemon/identity.rs",
+            "daemon/ledger_file.rs",
+            "daemon/machine.rs",
+            "pki/identity.rs",
+        ];
+        assert_eq!(asks, known);
+    }
 }

@@ -11,10 +11,11 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
 
-use super::listener::Door;
+use super::listener::{Door, Shown};
 use super::{Daemon, listener, peers};
 use crate::LendError;
 use crate::config::Way;
+use crate::pki::HostIdentity;
 use crate::proto::peers_server::PeersServer;
 
 /// Where a host listens that only it reaches.
@@ -43,6 +44,8 @@ pub(super) struct Network(Mutex<Option<Listening>>);
 
 struct Listening {
     address: SocketAddr,
+    /// What callers are shown.
+    config: Shown,
     tasks: [JoinHandle<()>; 3],
 }
 
@@ -68,8 +71,9 @@ pub(super) async fn open(daemon: &Arc<Daemon>, listen: &str) -> Result<SocketAdd
     let address = tcp.local_addr().map_err(LendError::system("listening"))?;
     let (callers, served) = mpsc::channel(WAITING_MAX);
     let (links, mut led) = mpsc::channel(WAITING_MAX);
+    let config = Arc::new(Mutex::new(daemon.identity().server()?));
     let door = Door {
-        config: daemon.identity().server()?,
+        config: Arc::clone(&config),
         configured: Arc::clone(&daemon.configured),
         observed: Arc::clone(&daemon.observed),
         places: Arc::default(),
@@ -102,8 +106,17 @@ pub(super) async fn open(daemon: &Arc<Daemon>, listen: &str) -> Result<SocketAdd
         }),
     ];
     close(daemon).await;
-    *lock(&daemon.network.0) = Some(Listening { address, tasks });
+    *lock(&daemon.network.0) = Some(Listening { address, config, tasks });
     Ok(address)
+}
+
+/// Shows callers another certificate from here on; those who are here already stay.
+pub(super) fn show(daemon: &Daemon, identity: &HostIdentity) -> Result<(), LendError> {
+    let config = identity.server()?;
+    if let Some(listening) = lock(&daemon.network.0).as_ref() {
+        *lock(&listening.config) = config;
+    }
+    Ok(())
 }
 
 /// When this returns the port is free again.

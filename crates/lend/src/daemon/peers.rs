@@ -95,6 +95,10 @@ impl Daemon {
     }
 
     fn certify(&self, request: &JoinRequest) -> Result<JoinReply, Status> {
+        if self.identity().is_organisations {
+            let why = "this host takes no tokens: it has certificates of its organisation";
+            return Err(Status::failed_precondition(why));
+        }
         let authority = self.home.authority()?.ok_or_else(|| {
             Status::failed_precondition("this host is not the authority of its group")
         })?;

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsRawFd;
 
-use farside_lease::UserName;
+use farside_lease::{NAME_BYTES_MAX, UserName};
 use nix::unistd::Uid;
 use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
@@ -130,13 +130,16 @@ pub(super) fn host_name() -> String {
 /// Bytes of a host's name, at most.
 pub(super) const HOST_NAME_MAX: usize = 40;
 
-/// Whether a name is one of a host.
+/// Whether a name is one of a host: parts with dots between them.
 pub(super) fn is_host_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=HOST_NAME_MAX + 4).contains(&name.len())
-        && name.bytes().all(allowed)
-        && !name.starts_with('-')
-        && !name.ends_with('-')
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(allowed)
+            && !part.starts_with('-')
+            && !part.ends_with('-')
+    };
+    name.len() <= NAME_BYTES_MAX && name.split('.').all(is_part)
 }
 
 #[cfg(test)]
@@ -187,7 +190,8 @@ mod tests {
     #[test]
     fn this_host_has_a_name_that_is_one() {
         assert!(is_host_name(&host_name()), "{}", host_name());
-        for wrong in ["", "-a", "a-", "A", "a.b", "a b", &"a".repeat(100)] {
+        assert!(is_host_name("node-1.example.org"));
+        for wrong in ["", "-a", "a-", "A", "a.", "a..b", "a.-b", "a b", &"a".repeat(100)] {
             assert!(!is_host_name(wrong), "{wrong}");
         }
     }

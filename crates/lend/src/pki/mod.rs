@@ -2,16 +2,21 @@
 //! which one gets it.
 //!
 //! The first host that is opened to others makes the authority. A host's name in its certificate is
-//! what it is known by. Whoever has a PKI puts its own files in the place of these, and needs no token.
+//! what it is known by. An organisation that has certificates of its own names its files in the configuration
+//! (`organisation`), and needs no token.
 
 mod authority;
 mod identity;
 mod join;
+pub(crate) mod organisation;
+mod refused;
 mod token;
 
 pub use authority::Authority;
 pub use identity::{HostIdentity, Keypair, host_of, link_credentials};
+pub(crate) use identity::{Unsound, unusable};
 pub(crate) use join::joining;
+pub(crate) use refused::explained;
 pub use token::{Invitations, Token, TokenError};
 
 use thiserror::Error;

@@ -74,7 +74,8 @@ pub(super) fn run(effort: Effort, hosts: &Hosts) -> Result<(Vec<Row>, f64), Benc
     Ok((rows, 2.0 * BYTES as f64 / sealed))
 }
 
-fn there_and_back(space: &Space, buffer: &farside::Buffer<u64>) -> Result<f64, Error> {
+/// Seconds that it takes.
+pub(super) fn there_and_back(space: &Space, buffer: &farside::Buffer<u64>) -> Result<f64, Error> {
     let card = space.card(0)?;
     let mut outcome = Ok(());
     let seconds = timed(|| {

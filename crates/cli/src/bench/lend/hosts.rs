@@ -199,22 +199,48 @@ impl Hosts {
         Ok(())
     }
 
+    /// Lends one more device of the lender's, and waits until it is free.
+    pub(super) fn lend(&self, name: &str, path: &Path) -> Result<(), BenchError> {
+        let path = path.to_str().unwrap_or_default().to_owned();
+        let devices = vec![Lent { name: name.to_owned(), path }];
+        self.up(UpRequest { devices, ..UpRequest::default() }).map(drop)
+    }
+
     /// Borrows the card for somebody of `host`, once it is free. Gives its place; it is given back when
     /// what is beside it is dropped.
     pub(super) fn borrow(&self, host: &str) -> Result<(Borrowing, CardPlace), BenchError> {
+        let (borrowing, place) = self.borrow_place(host, "card0")?;
+        let place = place.parse().map_err(|error| failed(&format!("{error}")))?;
+        Ok((borrowing, place))
+    }
+
+    /// The same with a device that is no card: gives its socket.
+    pub(super) fn borrow_device(
+        &self,
+        host: &str,
+        device: &str,
+    ) -> Result<(Borrowing, PathBuf), BenchError> {
+        let (borrowing, socket) = self.borrow_place(host, device)?;
+        Ok((borrowing, socket.into()))
+    }
+
+    fn borrow_place(&self, host: &str, device: &str) -> Result<(Borrowing, String), BenchError> {
         let wait_ns = LIMIT.as_nanos() as u64;
+<<<<<<< HEAD
         let request = BorrowForRequest { devices: vec!["card0@a".to_owned()], wait_ns, any: 0 };
+=======
+        let request = BorrowForRequest { devices: vec![format!("{device}@a")], wait_ns };
+>>>>>>> main
         let mut borrowing = self.client(host)?.borrow(request)?;
         let end = Instant::now() + LIMIT;
         while Instant::now() < end {
             let event = borrowing.next(LIMIT)?.and_then(|event| event.event);
             if let Some(Event::Borrowed(borrowed)) = event {
                 let lease = borrowed.leases.first().ok_or_else(|| failed("no lease was given"))?;
-                let place = lease.place.parse().map_err(|error| failed(&format!("{error}")))?;
-                return Ok((borrowing, place));
+                return Ok((borrowing, lease.place.clone()));
             }
         }
-        Err(failed("the card was not granted in time"))
+        Err(failed("a device was not granted in time"))
     }
 
     /// A command of the borrower's host that holds the card. Gives its process.

@@ -20,7 +20,7 @@ pub(super) fn run(effort: Effort, hosts: &Hosts) -> Result<Vec<Row>, BenchError>
     let near = first_access(effort, hosts, "a")?;
     let far = first_access(effort, hosts, "b")?;
     let what = "from asking the daemon to the first register of the card";
-    let local = format!("{what}; through both ends, as if it were another machine's");
+    let local = format!("{what}; handed to the program");
     let millis = |seconds: f64| seconds * 1e3;
     let ends = effort.samples.min(ENDS_MAX);
     let killed = median(samples(ends, || killed(hosts))?);

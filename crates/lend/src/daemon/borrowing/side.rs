@@ -2,6 +2,7 @@
 //! done. One task takes its actions in their order; calls to the lender run beside it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -48,8 +49,8 @@ struct Core {
     borrower: Borrower,
     asked: HashMap<RequestId, Asked>,
     leases: BTreeMap<LeaseId, Arc<HeldLease>>,
-    /// The way to the lender, and where that leads.
-    way: Option<(String, PeerClient)>,
+    /// The way to the lender, where that leads, and which certificate of this host it shows.
+    way: Option<((String, u64), PeerClient)>,
 }
 
 /// A request that is not answered.
@@ -71,10 +72,7 @@ struct Asked {
 impl Side {
     /// A borrower of a lender, of which it has nothing yet.
     pub(super) fn start(daemon: &Arc<Daemon>, host: &str) -> Arc<Side> {
-        // A lender takes requests in their order. A daemon that begins again begins above what the one
-        // before it can have asked for in that time.
-        let since = daemon.machine.since_1970();
-        let last = RequestId((since.as_millis() as u64) << 16);
+        let last = RequestId(daemon.requests);
         let core = Core {
             borrower: Borrower::new(Config::default(), last, daemon.machine.now()),
             asked: HashMap::new(),
@@ -309,12 +307,13 @@ impl Side {
                 "nothing is known of host {host}; `farside available` lists hosts"
             ))
         })?;
+        let leads = (address.clone(), daemon.identities.load(Ordering::SeqCst));
         let mut core = lock(&self.core);
-        if let Some((_, peer)) = core.way.as_ref().filter(|(known, _)| *known == address) {
+        if let Some((_, peer)) = core.way.as_ref().filter(|(known, _)| *known == leads) {
             return Ok((peer.clone(), address));
         }
         let peer = daemon.dial(&address, &self.host)?;
-        core.way = Some((address.clone(), peer.clone()));
+        core.way = Some((leads, peer.clone()));
         Ok((peer, address))
     }
 

@@ -63,7 +63,9 @@ impl Lending {
         }
         let lending = Arc::clone(self);
         let asking = async move {
+            let turn = lending.grant_hooks.acquire().await.expect("it is never closed");
             let verdict = ask(&hooks, &grant).await;
+            drop(turn);
             let mut core = lock(&lending.core);
             core.judging.remove(&key);
             core.judged.push_back(Judged { grant, verdict });

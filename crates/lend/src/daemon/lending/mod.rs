@@ -52,6 +52,8 @@ use words::{described_renewal, device_name, epoch_of, host_name, lease_ids};
 
 /// Events that a borrower has not taken, at most: more are left out.
 const EVENTS_MAX: usize = 16;
+/// Grants about which hooks are asked at a time, at most: others wait for their turn.
+const GRANT_HOOKS_MAX: usize = 64;
 /// Hooks that are told of ends at a time, at most.
 const END_HOOKS_MAX: usize = 8;
 
@@ -67,7 +69,8 @@ pub(super) struct Lending {
     ledger: LedgerFile,
     configured: Arc<Configured>,
     observed: Arc<Observed>,
-    /// Turns of the hooks that are told of ends.
+    /// Turns of the hooks that are asked at grants, and of those that are told of ends.
+    grant_hooks: Semaphore,
     end_hooks: Semaphore,
     machine: Arc<dyn Machine>,
     /// Of a lease, in nanoseconds; 0 is the default.
@@ -190,6 +193,7 @@ impl Lending {
             configured,
             machine,
             observed,
+            grant_hooks: Semaphore::new(GRANT_HOOKS_MAX),
             end_hooks: Semaphore::new(END_HOOKS_MAX),
             duration_ns: AtomicU64::new(settings.lease_ns),
         });

@@ -22,6 +22,8 @@ pub(super) struct Now {
     pub(super) peers: usize,
     pub(super) stats: Stats,
     pub(super) audit_lost: u64,
+    /// Seconds since 1970.
+    pub(super) certificate_ends: i64,
 }
 
 /// All of it, as text.
@@ -35,6 +37,8 @@ pub(super) fn exposition(counts: &Counts, now: &Now) -> String {
     text.one("farside_lend_requests_waiting", gauge, "Requests in the queue.", now.waiting);
     text.one("farside_lend_leases_held", gauge, "Leases that this host has of others.", now.held);
     text.one("farside_lend_peers", gauge, "Hosts that are known.", now.peers);
+    let help = "When the certificate of this host ends, in seconds since 1970.";
+    text.one("farside_lend_certificate_end_seconds", gauge, help, now.certificate_ends);
     counted(&mut text, counts, now);
     waits(&mut text, counts);
     text.into_text()
@@ -126,6 +130,7 @@ mod tests {
             peers: 4,
             stats: Stats::default(),
             audit_lost: 5,
+            certificate_ends: 6,
         }
     }
 

@@ -18,7 +18,7 @@ use rustls::Connection;
 
 use super::carry::{Carried, Lines, NewLines, Over, lines};
 use super::device_side::DeviceSide;
-use super::{Gone, Side, agree, here, reset};
+use super::{Gone, Side, agree, await_served, here, is_absent, reset};
 
 /// How long a device may take to be as new for the next client of a lease.
 const RESET_LIMIT: Duration = Duration::from_secs(2);
@@ -145,7 +145,8 @@ pub(super) fn connect(lent: &Lent, is_clean: bool) -> Result<DeviceSide, String>
     if !is_clean {
         reset(&lent.socket, RESET_LIMIT)?;
     }
-    DeviceSide::connect(&lent.socket, lent.epoch)
+    let connect = || DeviceSide::connect(&lent.socket, lent.epoch);
+    await_served(RESET_LIMIT, is_absent, connect)
         .map_err(|error| format!("{}: {error}", lent.socket.display()))
 }
 

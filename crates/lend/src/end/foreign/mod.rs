@@ -20,28 +20,55 @@ mod raises;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use farside_link::endpoint::Load;
 use farside_link::{Endpoint, Event};
 use farside_live::lease::BootTime;
 use farside_vfio_user::ProtocolError;
-use farside_vfio_user::unix::UnixClient;
+use farside_vfio_user::unix::{CallError, UnixClient};
 use rustix::event::PollFlags;
 
 pub(super) use agree::line;
 pub(super) use lender::Lender;
 pub(super) use near::Near;
 
-/// Resets a device that nobody uses.
+/// How often a device is looked for that is about to be served again.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Resets a device that nobody uses. One that is not there may come, until `limit` is over: its server may
+/// have ended with its client, and be started again.
 ///
 /// # Errors
 /// It is not there, in use, or does not reset.
 pub(crate) fn reset(socket: &Path, limit: Duration) -> Result<(), String> {
-    let client = UnixClient::connect(socket, limit);
-    client
+    let outcome = await_served(
+        limit,
+        |error| matches!(error, CallError::Io(e) if is_absent(e)),
+        || UnixClient::connect(socket, limit),
+    );
+    outcome
         .and_then(|mut client| client.reset())
         .map_err(|error| format!("it does not reset: {error}"))
+}
+
+/// Connects as soon as somebody serves, until `limit` is over.
+fn await_served<T, E>(
+    limit: Duration,
+    is_absent: impl Fn(&E) -> bool,
+    mut connect: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
+    let end = Instant::now() + limit;
+    loop {
+        match connect() {
+            Err(error) if is_absent(&error) && Instant::now() < end => std::thread::sleep(LOOK),
+            other => return other,
+        }
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
 /// The time for a link.
