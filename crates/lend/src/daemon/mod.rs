@@ -34,13 +34,9 @@ mod users;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-<<<<<<< HEAD
-use std::sync::{Arc, Mutex, Weak};
-=======
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
->>>>>>> main
 
 use farside_linux::lock::lock;
 use rustix::fs::{FlockOperation, flock};
@@ -128,7 +124,6 @@ impl Daemon {
             Arc::clone(&machine),
         )?;
         let invitations = Invitations::default();
-<<<<<<< HEAD
         let daemon = Arc::new_cyclic(|weak| {
             let ways = Ways::new(Weak::clone(weak), Arc::clone(&machine));
             let embedded = Embedded::new(&host, Arc::clone(&ways) as _);
@@ -141,6 +136,8 @@ impl Daemon {
                 lending,
                 borrowing: Borrowing::default(),
                 network: Network::default(),
+                identities: AtomicU64::new(0),
+                requests,
                 machine,
                 registry: Arc::clone(&embedded) as _,
                 embedded,
@@ -149,21 +146,6 @@ impl Daemon {
         });
         daemon.begin_telling();
         Ok(daemon)
-=======
-        Ok(Arc::new(Daemon {
-            home: home.clone(),
-            configured,
-            observed,
-            looked_at: LookedAt::default(),
-            state: Mutex::new(State { settings, identity, host, invitations }),
-            lending,
-            borrowing: Borrowing::default(),
-            network: Network::default(),
-            identities: AtomicU64::new(0),
-            requests,
-            machine,
-        }))
->>>>>>> main
     }
 
     fn host(&self) -> String {
