@@ -133,7 +133,8 @@ fn defines_test(source: &str, test: &str) -> bool {
     let start = format!("fn {test}(");
     let mut marked = false;
     for line in source.lines().map(str::trim) {
-        if line == "#[test]" {
+        let line = line.strip_prefix("async ").unwrap_or(line);
+        if line == "#[test]" || line == "#[tokio::test]" {
             marked = true;
         } else if line.starts_with("fn ") {
             if marked && line.starts_with(&start) {

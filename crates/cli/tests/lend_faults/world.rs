@@ -24,7 +24,7 @@ pub(crate) struct World {
     pub(crate) c: Host,
     pub(crate) card: Card,
     /// The other card.
-    _other: Card,
+    other: Card,
     holder: Option<Child>,
     pub(crate) network: Network,
     folder: PathBuf,
@@ -75,7 +75,7 @@ impl World {
             b,
             c,
             card,
-            _other: other,
+            other,
             holder: None,
             network,
             folder,
@@ -88,7 +88,7 @@ impl World {
 
     fn begin(&mut self, lease: Duration) -> Result<(), String> {
         let lent =
-            [format!("card0={}", self.card.folder()), format!("card1={}", self._other.folder())];
+            [format!("card0={}", self.card.folder()), format!("card1={}", self.other.folder())];
         let listen = format!("{ADDRESS}:7301");
         let seconds = lease.as_secs().to_string();
         let up = [
@@ -149,7 +149,8 @@ impl World {
     pub(crate) fn await_lendable(&self, may_be_quarantined: bool) -> Result<Duration, String> {
         let started = Instant::now();
         loop {
-            let device = self.a.device("card0")?;
+            // A card that died is not listed until it has been found again.
+            let device = self.a.device("card0").unwrap_or_default();
             if device["state"] == "free" {
                 break;
             }

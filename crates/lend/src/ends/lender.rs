@@ -98,6 +98,7 @@ pub struct LenderEnd<E> {
     /// Loads of frames that are done.
     loads: Vec<Load>,
     returned: bool,
+    ended: bool,
     counters: Counters,
 }
 
@@ -129,6 +130,7 @@ impl<E: Eventfds> LenderEnd<E> {
             raised: Vec::new(),
             loads: Vec::new(),
             returned: false,
+            ended: false,
             counters: Counters::default(),
         })
     }
@@ -176,6 +178,7 @@ impl<E: Eventfds> LenderEnd<E> {
 
     /// The lease is over: the device reaches nothing any more, and nothing is asked of it.
     pub fn end(&mut self) {
+        self.ended = true;
         self.windows.close();
         self.work.clear();
         self.raised.clear();
@@ -187,6 +190,11 @@ impl<E: Eventfds> LenderEnd<E> {
     /// Something that the link has brought: to be given here, and then [`drive`](Self::drive).
     pub fn frame(&mut self, event: LinkEvent<'_>) {
         match event {
+            // The lease may be over before the link is.
+            LinkEvent::Posted { load, .. } if self.ended => self.loads.push(load),
+            LinkEvent::Request { tag, .. } if self.ended => {
+                self.out.push(tag, Frame::Failed { errno: Errno::NODEV.code() });
+            }
             LinkEvent::Posted { frame, load } => {
                 let frame = frame.map(<[u8]>::to_vec);
                 self.work.push_back(Work::Posted { frame, load });

@@ -1,6 +1,7 @@
 //! A client, both ends, a link and a device, all engines in one thread.
 
 mod rig;
+mod witness;
 
 use farside_fabric::Refusal;
 use farside_link::{Frame, Tag};
