@@ -427,7 +427,7 @@ fn what_a_killed_daemon_had_borrowed_is_over_when_another_starts() {
 
 #[test]
 fn tokens_are_good_once_and_strangers_get_nothing() {
-    let Three { a, b, address, folder, .. } = Three::start("10");
+    let Three { a, b, address, folder, card: _served, .. } = Three::start("10");
     let d = Host::new(&folder, "d");
     let token = a.json(&["lend", "invite"])["token"].as_str().unwrap().to_owned();
     for wrong in ["nonsense", "a.00", &token[..token.len() - 2], &token.replacen("a.", "b.", 1)] {

@@ -186,7 +186,12 @@ fn is_later(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-fn limit_unsent(socket: &TcpStream) -> io::Result<()> {
+/// Has a socket take no more than it can send soon: what else there is waits where something may still go
+/// before it.
+///
+/// # Errors
+/// Those of `setsockopt`.
+pub fn limit_unsent(socket: &TcpStream) -> io::Result<()> {
     let value = UNSENT_BYTES_MAX;
     let bytes = size_of_val(&value) as libc::socklen_t;
     // SAFETY: the socket is open, and the value is an int that lives until the call is over.

@@ -12,8 +12,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::Connection;
 use thiserror::Error;
 
+use crate::line::limit_unsent;
+
 /// Bytes that may be on their way to each side.
-const ON_THEIR_WAY_MAX: usize = 1 << 20;
+const ON_THEIR_WAY_MAX: usize = 256 << 10;
+/// Bytes that one read of the connection takes, at most.
+const READ_BYTES: usize = 128 << 10;
 
 /// How long both ends may take to agree on a connection.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
@@ -48,6 +52,8 @@ pub struct Pump<'a> {
     unsent: Vec<u8>,
     far: &'a TcpStream,
     near: &'a UnixStream,
+    /// What comes from afar, before TLS takes it.
+    space: Box<[u8]>,
     /// Came from afar, and is not read yet.
     arrived: Vec<u8>,
     /// `near` has said that no more comes.
@@ -70,9 +76,11 @@ impl<'a> Pump<'a> {
         }
         far.set_nonblocking(true)?;
         far.set_nodelay(true)?;
+        limit_unsent(far)?;
         near.set_nonblocking(true)?;
+        let space = vec![0; READ_BYTES].into_boxed_slice();
         let (unsent, arrived) = (Vec::new(), Vec::new());
-        Ok(Pump { tls, unsent, far, near, arrived, near_is_done: false })
+        Ok(Pump { tls, unsent, far, near, space, arrived, near_is_done: false })
     }
 
     fn is_agreeing(&self) -> bool {
@@ -196,35 +204,40 @@ impl<'a> Pump<'a> {
     /// Gives how it ended, if it did: what came before is handed on still.
     fn take_far(&mut self) -> Result<Option<Ended>, Ended> {
         let Some(tls) = &mut self.tls else { return self.take_plain() };
-        match tls.read_tls(&mut self.far) {
+        let mut rest = match self.far.read(&mut self.space) {
             Ok(0) => return Ok(Some(Ended::Lost)),
-            Ok(_) => {}
+            Ok(bytes) => &self.space[..bytes],
             Err(error) if is_later(&error) => return Ok(None),
             Err(_) => return Err(Ended::Lost),
-        }
-        let state = match tls.process_new_packets() {
-            Ok(state) => state,
-            Err(error) => {
-                // The other end is told why, if it still listens.
-                let _ = tls.write_tls(&mut self.far);
-                return Err(error.into());
+        };
+        // TLS takes little at a time, and more only if what it has made of that is taken.
+        while !rest.is_empty() {
+            tls.read_tls(&mut rest)?;
+            let state = match tls.process_new_packets() {
+                Ok(state) => state,
+                Err(error) => {
+                    // The other end is told why, if it still listens.
+                    let _ = tls.write_tls(&mut self.far);
+                    return Err(error.into());
+                }
+            };
+            let before = self.arrived.len();
+            self.arrived.resize(before + state.plaintext_bytes_to_read(), 0);
+            if tls.reader().read_exact(&mut self.arrived[before..]).is_err() {
+                return Ok(Some(Ended::Lost));
             }
-        };
-        let before = self.arrived.len();
-        self.arrived.resize(before + state.plaintext_bytes_to_read(), 0);
-        let read = match tls.reader().read_exact(&mut self.arrived[before..]) {
-            Ok(()) => state.peer_has_closed().then_some(Ended::PeerHungUp),
-            Err(_) => Some(Ended::Lost),
-        };
-        Ok(read)
+            if state.peer_has_closed() {
+                return Ok(Some(Ended::PeerHungUp));
+            }
+        }
+        Ok(None)
     }
 
     /// The same without TLS.
     fn take_plain(&mut self) -> Result<Option<Ended>, Ended> {
-        let mut space = [0; 64 << 10];
-        match self.far.read(&mut space) {
+        match self.far.read(&mut self.space) {
             Ok(0) => return Ok(Some(Ended::PeerHungUp)),
-            Ok(bytes) => self.arrived.extend_from_slice(&space[..bytes]),
+            Ok(bytes) => self.arrived.extend_from_slice(&self.space[..bytes]),
             Err(error) if is_later(&error) => {}
             Err(_) => return Err(Ended::Lost),
         }

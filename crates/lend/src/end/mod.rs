@@ -11,10 +11,12 @@
 mod control;
 pub(crate) mod foreign;
 mod here;
+mod lasting;
 mod near;
 pub(crate) mod plain;
 mod process;
 mod sandbox;
+mod secured;
 mod serve;
 
 pub(crate) use control::{Begin, Hello, Kind};

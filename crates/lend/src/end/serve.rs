@@ -3,18 +3,17 @@
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use farside_link::pump::{Ended, Pump};
+use farside_link::line::limit_unsent;
 use farside_link::tls::{self, Credentials};
 use farside_live::CardPlace;
 use farside_live::far::{FarEnd, FarEndError};
-use farside_live::ring_card::connect;
+use farside_live::ring_card::{CardStream, connect};
 use farside_types::CardId;
 use farside_vfio_user::unix::Plain;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -22,14 +21,18 @@ use rustix::net::{SocketFlags, accept_with};
 use rustls::{ServerConfig, ServerConnection};
 
 use super::control::{self, Begin, Hello, Kind, Order};
+use super::lasting::Lasting;
 use super::plain::Greeting;
+use super::secured::Secured;
 use super::{foreign, here, sandbox};
 use crate::steps::{self, Step};
 
 /// Connections of one lease at a time, at most: a card has no more functions.
 const CONNECTIONS_MAX: u32 = farside_softcard::serve::FUNCTIONS_MAX as u32;
-/// Whoever holds a connection looks at the lease's end so often.
-const LOOK: Duration = Duration::from_millis(50);
+/// Connections that have not shown whose they are, at a time.
+const STRANGERS_MAX: u32 = 16;
+/// How long one may take for that.
+const HELLO_LIMIT: Duration = Duration::from_secs(5);
 /// The card may be cleaning up after the connection before.
 const DEVICE_PATIENCE: Duration = Duration::from_secs(2);
 /// A daemon that has died has a successor by then, or the lease is not renewed.
@@ -48,7 +51,10 @@ struct Lease {
     plain: Option<Greeting>,
     /// In nanoseconds of CLOCK_BOOTTIME.
     until: AtomicU64,
-    open: AtomicU32,
+    /// Connections of which it is not known whose they are.
+    strangers: Places,
+    /// Programs that are served.
+    open: Places,
 }
 
 /// Serves one lease. Standard input is the socket on which the daemon connects.
@@ -122,11 +128,13 @@ impl Lease {
         let Begin { name, epoch, device, kind, path, certificate, key, peer, plain, until } = begin;
         let own = Credentials { certificate, key };
         let config = tls::server(&own, &peer).map_err(io::Error::other)?;
-        let (until, open) = (AtomicU64::new(until), AtomicU32::new(0));
+        let until = AtomicU64::new(until);
+        let [strangers, open] = [STRANGERS_MAX, CONNECTIONS_MAX].map(Places::new);
         let foreign = (kind == Kind::Foreign)
             .then(|| foreign::Lender::new(name.clone(), epoch, device, path.clone()));
         let device = CardPlace::Socket(path.clone());
-        Ok(Lease { name, epoch, folder: path, device, foreign, config, plain, until, open })
+        let folder = path;
+        Ok(Lease { name, epoch, folder, device, foreign, config, plain, until, strangers, open })
     }
 
     fn left(&self) -> Option<Duration> {
@@ -162,19 +170,22 @@ impl Lease {
 
     /// Carries what comes over a connection to the device, in a thread of its own.
     fn connect(self: &Arc<Self>, far: TcpStream) -> io::Result<()> {
-        if self.open.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
-            self.open.fetch_sub(1, Ordering::SeqCst);
-            tracing::warn!(lease = self.name, "a connection too many is refused");
+        if !self.strangers.enter() {
+            tracing::warn!(
+                lease = self.name,
+                "a connection is refused: too many do not say who they are"
+            );
             return Ok(());
         }
         let lease = Arc::clone(self);
         let carry = move || {
-            steps::at(Step::ConnectionTaken);
-            match lease.carry(&far) {
-                Ok(how) => tracing::info!(lease = lease.name, "a connection has ended: {how}"),
+            let admitted = lease.let_in(far);
+            lease.strangers.leave();
+            let carried = admitted.map_err(EndError::from).and_then(|stream| lease.carry(stream));
+            match carried {
+                Ok(()) => tracing::info!(lease = lease.name, "a connection has ended"),
                 Err(error) => tracing::warn!(lease = lease.name, %error, "no connection"),
             }
-            lease.open.fetch_sub(1, Ordering::SeqCst);
         };
         std::thread::Builder::new().name("farside-link".into()).spawn(carry)?;
         Ok(())
@@ -190,24 +201,50 @@ impl Lease {
         Ok(Some(tls.into()))
     }
 
-    fn carry(&self, far: &TcpStream) -> Result<Ended, EndError> {
-        let tls = self.admit(far)?;
-        let (card, identity) = connect(CardId(0), &self.device, DEVICE_PATIENCE)?;
-        let (near, inside) = UnixStream::pair()?;
-        let pump = Pump::new(tls, far, &near)?;
-        let mut end = FarEnd::new(Box::new(Plain::new(inside)), card, &identity)?;
-        let name = self.name.clone();
-        let serve = move || {
-            if let Err(error) = end.serve() {
-                tracing::warn!(lease = name, %error, "a connection is given up");
-            }
-        };
-        let serving = std::thread::Builder::new().name("farside-far-end".into()).spawn(serve)?;
-        let how = pump.run(|| self.left().map(|left| left.min(LOOK)));
-        // The card's client sees the end of its program, and frees the function.
-        drop(near);
-        let _ = serving.join();
-        Ok(how)
+    /// Lets the borrower's end in, and nobody else. A stranger costs nothing of the card.
+    fn let_in(&self, far: TcpStream) -> io::Result<Box<dyn CardStream>> {
+        if let Some(tls) = self.admit(&far)? {
+            return Ok(Box::new(Secured::agree(far, tls, HELLO_LIMIT)?));
+        }
+        limit_unsent(&far)?;
+        Ok(Box::new(Plain::tcp(far)?))
+    }
+
+    /// Serves a program until it hangs up, or the process ends with its lease.
+    fn carry(self: &Arc<Self>, stream: Box<dyn CardStream>) -> Result<(), EndError> {
+        if !self.open.enter() {
+            return Err(io::Error::other("the lease has as many as the card has functions").into());
+        }
+        steps::at(Step::ConnectionTaken);
+        let lease = Arc::clone(self);
+        let stream = Box::new(Lasting { stream, lasts: move || lease.left().is_some() });
+        let served = connect(CardId(0), &self.device, DEVICE_PATIENCE)
+            .map_err(EndError::from)
+            .and_then(|(card, identity)| Ok(FarEnd::new(stream, card, &identity)?.serve()?));
+        self.open.leave();
+        served
+    }
+}
+
+/// Some may be somewhere at a time.
+struct Places {
+    taken: AtomicU32,
+    most: u32,
+}
+
+impl Places {
+    fn new(most: u32) -> Places {
+        Places { taken: AtomicU32::new(0), most }
+    }
+
+    /// `false`: there is no room.
+    fn enter(&self) -> bool {
+        let more = |taken| (taken < self.most).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).is_ok()
+    }
+
+    fn leave(&self) {
+        self.taken.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
