@@ -15,6 +15,7 @@ use tonic::Status;
 use super::super::embedded::{Embedded, Neighbours, Places};
 use super::super::{Published, Registry};
 use super::conformance::{self, Rig, host_name};
+use super::in_simulated_time;
 use crate::proto::{ExchangeReply, ExchangeRequest, HostRecord, HostVersion};
 
 /// How long a message is on its way.
@@ -149,58 +150,68 @@ impl Rig for Hosts {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn hosts_that_tell_each_other_keep_every_promise() {
-    conformance::all(|| hosts(5)).await;
+#[test]
+fn hosts_that_tell_each_other_keep_every_promise() {
+    in_simulated_time(async {
+        conformance::all(|| hosts(5)).await;
+    });
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_lie_about_a_host_is_set_right_by_that_host() {
-    conformance::lies_are_set_right(&hosts(5).await).await.unwrap();
+#[test]
+fn a_lie_about_a_host_is_set_right_by_that_host() {
+    in_simulated_time(async {
+        conformance::lies_are_set_right(&hosts(5).await).await.unwrap();
+    });
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_hundred_hosts_know_of_each_other_within_seconds() {
-    let rig = hosts(100).await;
-    conformance::view_converges(&rig).await.unwrap();
+#[test]
+fn a_hundred_hosts_know_of_each_other_within_seconds() {
+    in_simulated_time(async {
+        let rig = hosts(100).await;
+        conformance::view_converges(&rig).await.unwrap();
+    });
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_cannot_be_is_ignored_and_counted() {
-    use crate::proto::Device;
-    let rig = hosts(1).await;
-    let before = rig.host(0).view();
-    let good = HostVersion { host: "a".to_owned(), version: 7, beat: 1, heard_ns: 0 };
-    let with = |at: HostVersion| HostRecord { at: Some(at), ..HostRecord::default() };
-    let long = Device { name: "card0".to_owned(), why: "x".repeat(513), ..Device::default() };
-    let nameless = Device::default();
-    let news = vec![
-        HostRecord::default(),
-        with(HostVersion { host: "../x".to_owned(), ..good.clone() }),
-        with(HostVersion { version: 0, ..good.clone() }),
-        with(HostVersion { version: u64::MAX, ..good.clone() }),
-        with(HostVersion { beat: u64::MAX, ..good.clone() }),
-        HostRecord { address: "x".repeat(513), ..with(good.clone()) },
-        HostRecord { devices: vec![long], ..with(good.clone()) },
-        HostRecord { devices: vec![nameless.clone()], ..with(good.clone()) },
-        HostRecord { devices: vec![nameless; 1025], ..with(good.clone()) },
-    ];
-    let known = vec![HostVersion { version: u64::MAX, ..good }];
-    let reply = rig.hosts[0].0.answer(&ExchangeRequest { known, news });
-    assert_eq!(reply.wanted, [""; 0]);
-    assert_eq!(rig.host(0).view(), before);
+#[test]
+fn what_cannot_be_is_ignored_and_counted() {
+    in_simulated_time(async {
+        use crate::proto::Device;
+        let rig = hosts(1).await;
+        let before = rig.host(0).view();
+        let good = HostVersion { host: "a".to_owned(), version: 7, beat: 1, heard_ns: 0 };
+        let with = |at: HostVersion| HostRecord { at: Some(at), ..HostRecord::default() };
+        let long = Device { name: "card0".to_owned(), why: "x".repeat(513), ..Device::default() };
+        let nameless = Device::default();
+        let news = vec![
+            HostRecord::default(),
+            with(HostVersion { host: "../x".to_owned(), ..good.clone() }),
+            with(HostVersion { version: 0, ..good.clone() }),
+            with(HostVersion { version: u64::MAX, ..good.clone() }),
+            with(HostVersion { beat: u64::MAX, ..good.clone() }),
+            HostRecord { address: "x".repeat(513), ..with(good.clone()) },
+            HostRecord { devices: vec![long], ..with(good.clone()) },
+            HostRecord { devices: vec![nameless.clone()], ..with(good.clone()) },
+            HostRecord { devices: vec![nameless; 1025], ..with(good.clone()) },
+        ];
+        let known = vec![HostVersion { version: u64::MAX, ..good }];
+        let reply = rig.hosts[0].0.answer(&ExchangeRequest { known, news });
+        assert_eq!(reply.wanted, [""; 0]);
+        assert_eq!(rig.host(0).view(), before);
+    });
 }
 
-#[tokio::test(start_paused = true)]
-async fn one_host_cannot_take_all_places_of_a_queue() {
-    let rig = hosts(2).await;
-    let set = conformance::claim_of(&[0], &["card0"]).remove("host0").unwrap();
-    let lender = &rig.hosts[0].0;
-    let mut places: Vec<Places> =
-        (0..64).map(|_| lender.take_claim("host1", &set).unwrap()).collect();
-    assert!(lender.take_claim("host1", &set).is_err());
-    assert!(lender.take_claim("host2", &set).is_ok());
-    places.pop();
-    sleep(DELAY).await;
-    assert!(lender.take_claim("host1", &set).is_ok());
+#[test]
+fn one_host_cannot_take_all_places_of_a_queue() {
+    in_simulated_time(async {
+        let rig = hosts(2).await;
+        let set = conformance::claim_of(&[0], &["card0"]).remove("host0").unwrap();
+        let lender = &rig.hosts[0].0;
+        let mut places: Vec<Places> =
+            (0..64).map(|_| lender.take_claim("host1", &set).unwrap()).collect();
+        assert!(lender.take_claim("host1", &set).is_err());
+        assert!(lender.take_claim("host2", &set).is_ok());
+        places.pop();
+        sleep(DELAY).await;
+        assert!(lender.take_claim("host1", &set).is_ok());
+    });
 }

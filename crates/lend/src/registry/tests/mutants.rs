@@ -11,6 +11,7 @@ use tonic::Status;
 use super::super::{Claim, HostView, Published, Registry, Turn};
 use super::conformance::{self, Rig};
 use super::embedded::hosts;
+use super::in_simulated_time;
 
 /// What is broken.
 #[derive(Clone, Copy)]
@@ -82,22 +83,29 @@ impl<R: Rig> Rig for Mutants<R> {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_registry_that_forgets_expiry_is_caught() {
-    let caught = conformance::presence(&Mutants(hosts(3).await, Broken::Expiry)).await;
-    assert!(caught.unwrap_err().contains("as present"));
+#[test]
+fn a_registry_that_forgets_expiry_is_caught() {
+    in_simulated_time(async {
+        let caught = conformance::presence(&Mutants(hosts(3).await, Broken::Expiry)).await;
+        assert!(caught.unwrap_err().contains("as present"));
+    });
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_registry_that_lets_two_in_is_caught() {
-    let caught = conformance::claims_are_all_or_none(&Mutants(hosts(3).await, Broken::Turns)).await;
-    assert!(caught.unwrap_err().contains("two turns"));
-    let caught = conformance::queue_is_fair(&Mutants(hosts(3).await, Broken::Turns)).await;
-    assert!(caught.is_err());
+#[test]
+fn a_registry_that_lets_two_in_is_caught() {
+    in_simulated_time(async {
+        let caught =
+            conformance::claims_are_all_or_none(&Mutants(hosts(3).await, Broken::Turns)).await;
+        assert!(caught.unwrap_err().contains("two turns"));
+        let caught = conformance::queue_is_fair(&Mutants(hosts(3).await, Broken::Turns)).await;
+        assert!(caught.is_err());
+    });
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_registry_that_tells_no_news_is_caught() {
-    let caught = conformance::view_converges(&Mutants(hosts(3).await, Broken::News)).await;
-    assert!(caught.is_err());
+#[test]
+fn a_registry_that_tells_no_news_is_caught() {
+    in_simulated_time(async {
+        let caught = conformance::view_converges(&Mutants(hosts(3).await, Broken::News)).await;
+        assert!(caught.is_err());
+    });
 }
