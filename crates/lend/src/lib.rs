@@ -14,6 +14,7 @@ mod error;
 pub mod fuzzing;
 pub mod home;
 pub mod pki;
+mod registry;
 pub mod steps;
 pub mod words;
 

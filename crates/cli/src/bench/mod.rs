@@ -58,11 +58,6 @@ impl Row {
         Row { name, reached: Some(reached), target, unit, detail, kept: Some(kept) }
     }
 
-    /// A promise that cannot be measured yet, and why.
-    fn unmeasured(name: &'static str, target: Target, unit: &'static str, why: &str) -> Row {
-        Row { name, reached: None, target, unit, detail: why.to_owned(), kept: None }
-    }
-
     /// The same row with more to say.
     pub(crate) fn noting(mut self, more: &str) -> Row {
         self.detail.push_str(more);

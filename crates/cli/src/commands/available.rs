@@ -36,8 +36,7 @@ impl Available {
             return print_json(&found);
         }
         let silent = found.hosts.iter().filter(|host| !host.error.is_empty());
-        let silent: String =
-            silent.map(|host| paragraph("", &format!("{}: {}", host.host, host.error))).collect();
+        let silent: String = silent.map(silent_host).collect();
         print(&(devices(&found.hosts) + &silent))
     }
 }
@@ -56,6 +55,16 @@ impl Who {
             HostDevices { host: status.host, devices: status.devices, ..HostDevices::default() };
         print(&(devices(&[own]) + &held(&status.held) + &warnings))
     }
+}
+
+/// Why a host does not answer, and how old what is known of it is.
+fn silent_host(host: &HostDevices) -> String {
+    let known = if host.heard_ns == 0 {
+        String::new()
+    } else {
+        format!("; what is listed of it was heard {} ago", seconds(host.heard_ns))
+    };
+    paragraph("", &format!("{}: {}{known}", host.host, host.error))
 }
 
 fn seconds(ns: u64) -> String {

@@ -22,9 +22,14 @@ use super::output::print;
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Borrow {
-    /// Cards to borrow, all or none: NAME, or NAME@HOST where several hosts lend one of that name
+    /// Cards to borrow, all or none: NAME, or NAME@HOST where several hosts lend one of that name; `any`
+    /// is a card of whoever has one
     #[arg(value_name = "CARD", required = true)]
     cards: Vec<String>,
+
+    /// With `any`: so many cards, of one host or of several
+    #[arg(long, value_name = "CARDS", value_parser = clap::value_parser!(u32).range(1..=16))]
+    count: Option<u32>,
 
     /// Wait this many seconds for them at most, if others have them; not at all unless given
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
@@ -40,10 +45,14 @@ pub(crate) struct Borrow {
     program: Vec<String>,
 }
 
+/// In place of a name: a card of whoever has one.
+const ANY: &str = "any";
+
 const EXAMPLES: &str = "\
 Examples:
   farside borrow card0 -- ./program
   farside borrow card0@a card0@b --wait 60 -- ./program
+  farside borrow any --count 2 --wait 60 -- ./program
   farside borrow card0 --with program:67108864 -- farside demo
   farside borrow card0                  holds it, and says its place
   farside borrow nic0 -- sh -c 'qemu-system-x86_64 … -device
@@ -68,9 +77,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 impl Borrow {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let wait_ns = Duration::from_secs(self.wait).as_nanos() as u64;
-        let request = BorrowForRequest { devices: self.cards.clone(), wait_ns };
-        let mut borrowing = client()?.borrow(request)?;
+        let mut borrowing = client()?.borrow(self.request()?)?;
         let leases = await_grant(&mut borrowing)?;
         let places: Vec<&str> = leases.iter().map(|held| held.place.as_str()).collect();
         let Some((program, arguments)) = self.program.split_first() else {
@@ -93,6 +100,20 @@ impl Borrow {
             .map_err(|error| Failure::Usage(format!("{program} cannot be started: {error}")))?;
         let status = attend(child, &mut borrowing)?;
         Ok(ExitCode::from(code_of(status)))
+    }
+
+    fn request(&self) -> Result<BorrowForRequest, Failure> {
+        let wait_ns = Duration::from_secs(self.wait).as_nanos() as u64;
+        let any = match (self.cards.as_slice(), self.count) {
+            ([only], count) if only == ANY => count.unwrap_or(1),
+            (_, None) => 0,
+            (_, Some(_)) => {
+                let why = format!("--count goes with `{ANY}` alone, in place of names of cards");
+                return Err(Failure::Usage(why));
+            }
+        };
+        let devices = if any == 0 { self.cards.clone() } else { Vec::new() };
+        Ok(BorrowForRequest { devices, wait_ns, any })
     }
 
     /// What the program's environment names: what it does already, and what is borrowed.

@@ -82,6 +82,7 @@ impl Daemon {
         let mut state = lock(&self.state);
         state.identity = identity;
         name.clone_into(&mut state.host);
+        self.embedded.rename(name);
         Ok(())
     }
 
@@ -116,6 +117,7 @@ impl Daemon {
             self.lending.set_duration(Duration::from_nanos(request.duration_ns))?;
         }
         self.serve_metrics().await?;
+        self.publish();
         self.announce().await;
         // A host that belongs to another's group invites nobody itself.
         let token = self.invite().map(|invited| invited.token).unwrap_or_default();
@@ -141,7 +143,7 @@ impl Daemon {
             host: own.host.clone(),
             address: own.address.clone(),
             devices: self.lending.devices(),
-            error: String::new(),
+            ..HostDevices::default()
         }];
         hosts.extend(join_all(asked).await);
         hosts
@@ -171,6 +173,17 @@ impl Daemon {
             }
             Ok(Err(error)) => found.error = error.to_string(),
             Err(_) => found.error = format!("no answer within {} s", LIST_LIMIT.as_secs()),
+        }
+        self.with_what_is_known(found)
+    }
+
+    /// Adds what was heard last of a host that does not answer.
+    fn with_what_is_known(&self, mut found: HostDevices) -> HostDevices {
+        let known = if found.error.is_empty() { None } else { self.known_of(&found.host) };
+        if let Some((devices, heard)) = known {
+            found.devices = devices;
+            // At least something: 0 says that it is so now.
+            found.heard_ns = (heard.as_nanos() as u64).max(1);
         }
         found
     }
@@ -255,10 +268,13 @@ impl Daemon {
             state.identity = identity;
             state.host.clone_from(&host);
         }
+        self.ways.forget();
+        self.embedded.rename(&host);
         self.note_peer(&reply.host, &request.address)?;
         for peer in reply.peers.iter().filter(|peer| peer.host != reply.host) {
             self.note_peer(&peer.host, &peer.address)?;
         }
+        self.publish();
         Ok(JoinPeersReply { host, peers: self.peers() })
     }
 }
@@ -295,6 +311,7 @@ impl Local for LocalService {
             state.settings.listen.clear();
             state.settings.address.clear();
         })?;
+        daemon.publish();
         Ok(Response::new(DownReply {}))
     }
 

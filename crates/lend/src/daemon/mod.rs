@@ -23,17 +23,19 @@ mod local;
 mod looked_at;
 mod machine;
 mod metrics;
+mod neighbours;
 mod network;
 mod observed;
 mod peers;
 mod places;
+pub mod simulation;
 mod users;
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use farside_linux::lock::lock;
@@ -49,6 +51,8 @@ use crate::LendError;
 use crate::home::{Home, Settings};
 use crate::pki::{HostIdentity, Invitations};
 use crate::proto::local_server::LocalServer;
+use crate::registry::Registry;
+use crate::registry::embedded::Embedded;
 
 use audit::{Act, Record};
 use borrowing::Borrowing;
@@ -57,6 +61,7 @@ use connection::Connection;
 use lending::Lending;
 use looked_at::LookedAt;
 use machine::{Machine, ThisMachine};
+use neighbours::Ways;
 use network::Network;
 use observed::Observed;
 use users::LocalCaller;
@@ -76,6 +81,11 @@ pub(crate) struct Daemon {
     /// The requests of this run of the daemon are above it.
     requests: u64,
     machine: Arc<dyn Machine>,
+    /// What it knows of other hosts.
+    registry: Arc<dyn Registry>,
+    /// What it tells them itself, and the places of claims for its devices.
+    embedded: Arc<Embedded>,
+    ways: Arc<Ways>,
 }
 
 /// What changes while it runs.
@@ -114,19 +124,28 @@ impl Daemon {
             Arc::clone(&machine),
         )?;
         let invitations = Invitations::default();
-        Ok(Arc::new(Daemon {
-            home: home.clone(),
-            configured,
-            observed,
-            looked_at: LookedAt::default(),
-            state: Mutex::new(State { settings, identity, host, invitations }),
-            lending,
-            borrowing: Borrowing::default(),
-            network: Network::default(),
-            identities: AtomicU64::new(0),
-            requests,
-            machine,
-        }))
+        let daemon = Arc::new_cyclic(|weak| {
+            let ways = Ways::new(Weak::clone(weak), Arc::clone(&machine));
+            let embedded = Embedded::new(&host, Arc::clone(&ways) as _);
+            Daemon {
+                home: home.clone(),
+                configured,
+                observed,
+                looked_at: LookedAt::default(),
+                state: Mutex::new(State { settings, identity, host, invitations }),
+                lending,
+                borrowing: Borrowing::default(),
+                network: Network::default(),
+                identities: AtomicU64::new(0),
+                requests,
+                machine,
+                registry: Arc::clone(&embedded) as _,
+                embedded,
+                ways,
+            }
+        });
+        daemon.begin_telling();
+        Ok(daemon)
     }
 
     fn host(&self) -> String {

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use farside_lease::{DeviceName, DeviceSet};
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
@@ -17,8 +18,9 @@ use crate::config::Way;
 use crate::home::Peer;
 use crate::proto::peers_server::Peers;
 use crate::proto::{
-    self, BorrowEvent, BorrowRequest, JoinReply, JoinRequest, ListReply, ListRequest, RenewReply,
-    RenewRequest, ReturnReply, ReturnRequest,
+    self, BorrowEvent, BorrowRequest, ClaimEvent, ClaimRequest, ExchangeReply, ExchangeRequest,
+    JoinReply, JoinRequest, ListReply, ListRequest, RenewReply, RenewRequest, ReturnReply,
+    ReturnRequest,
 };
 use crate::steps::{Step, at};
 
@@ -65,6 +67,7 @@ impl Daemon {
             }
             let peers = &mut state.settings.peers;
             let is_full = peers.len() >= PEERS_MAX;
+            self.embedded.introduce(host, address);
             match peers.iter_mut().find(|peer| peer.host == host) {
                 Some(known) if address.is_empty() || known.address == address => {}
                 Some(known) => known.address = address.to_owned(),
@@ -136,6 +139,30 @@ impl Peers for PeersService {
         self.0.note_peer(&caller, &request.get_ref().address)?;
         let devices = self.0.lending.devices();
         Ok(Response::new(ListReply { host: self.0.host(), devices, peers: self.0.peers() }))
+    }
+
+    async fn exchange(
+        &self,
+        request: Request<ExchangeRequest>,
+    ) -> Result<Response<ExchangeReply>, Status> {
+        caller(&request)?;
+        Ok(Response::new(self.0.embedded.answer(request.get_ref())))
+    }
+
+    type ClaimStream = Pin<Box<dyn Stream<Item = Result<ClaimEvent, Status>> + Send>>;
+
+    async fn claim(
+        &self,
+        request: Request<ClaimRequest>,
+    ) -> Result<Response<Self::ClaimStream>, Status> {
+        let caller = caller(&request)?;
+        let names = request.get_ref().devices.iter().map(|name| DeviceName::new(name));
+        let names = names.collect::<Result<Vec<_>, _>>();
+        let invalid = |error: &dyn std::fmt::Display| Status::invalid_argument(error.to_string());
+        let names = names.map_err(|error| invalid(&error))?;
+        let devices = DeviceSet::new(names).map_err(|error| invalid(&error))?;
+        let places = self.0.embedded.take_claim(&caller, &devices)?;
+        Ok(Response::new(Box::pin(ReceiverStream::new(places))))
     }
 
     type BorrowStream = Pin<Box<dyn Stream<Item = Result<BorrowEvent, Status>> + Send>>;

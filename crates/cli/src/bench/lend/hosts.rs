@@ -226,7 +226,7 @@ impl Hosts {
 
     fn borrow_place(&self, host: &str, device: &str) -> Result<(Borrowing, String), BenchError> {
         let wait_ns = LIMIT.as_nanos() as u64;
-        let request = BorrowForRequest { devices: vec![format!("{device}@a")], wait_ns };
+        let request = BorrowForRequest { devices: vec![format!("{device}@a")], wait_ns, any: 0 };
         let mut borrowing = self.client(host)?.borrow(request)?;
         let end = Instant::now() + LIMIT;
         while Instant::now() < end {

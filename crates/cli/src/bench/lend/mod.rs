@@ -4,6 +4,7 @@
 //! The program and the borrower's host have one processor, the lender's host and its card the other.
 
 mod bulk;
+mod cluster;
 mod here;
 mod hosts;
 mod peers;
@@ -12,7 +13,6 @@ mod relay;
 mod search;
 mod waits;
 
-use super::Target::AtMost;
 use super::{BenchError, Effort, Row, pin, two_cpus};
 use hosts::Hosts;
 
@@ -25,17 +25,7 @@ pub(super) fn run(effort: Effort) -> Result<Vec<Row>, BenchError> {
     rows.extend(registers);
     rows.extend(search::run(effort, &hosts, stream, hops)?);
     rows.extend(waits::run(effort, &hosts)?);
+    rows.extend(cluster::run(effort, &hosts.folder().join("cluster"))?);
     rows.extend(here::run(effort, &hosts)?);
-    rows.extend(not_yet());
     Ok(rows)
-}
-
-/// What was promised and is not there to be measured.
-fn not_yet() -> [Row; 1] {
-    [Row::unmeasured(
-        "100 hosts, 1,000 devices, 10,000 borrows: view converges",
-        AtMost(2.0),
-        "s",
-        "there is no simulation of many daemons in one process yet",
-    )]
 }

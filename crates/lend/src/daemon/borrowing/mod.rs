@@ -4,8 +4,10 @@
 //! [`HeldLease`] tells its programs by the page of its term how long it may be used. It is given back when
 //! whoever borrowed hangs up.
 
+mod any;
 pub(super) mod held;
 mod side;
+mod together;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,7 +15,6 @@ use std::time::Duration;
 
 use farside_lease::{DeviceName, DeviceSet};
 use farside_linux::lock::lock;
-use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tonic::Status;
@@ -22,10 +23,11 @@ use super::Daemon;
 use super::users::User;
 use crate::config::Config;
 use crate::proto::borrow_for_event::Event as Told;
-use crate::proto::{BorrowForEvent, BorrowForRequest, BorrowedLeases, Held, HostDevices};
+use crate::proto::{BorrowForEvent, Held, HostDevices};
 
 use held::HeldLease;
 use side::Side;
+pub(super) use together::borrow_for;
 
 /// Leases that this host has at a time, at most.
 const HELD_MAX: usize = 1024;
@@ -99,68 +101,6 @@ impl Borrowing {
             sleep(Duration::from_millis(50)).await;
         };
         let _ = timeout(GIVE_BACK_LIMIT, idle).await;
-    }
-}
-
-/// Borrows devices for a user, until it hangs up.
-pub(super) async fn borrow_for(
-    daemon: &Arc<Daemon>,
-    user: User,
-    request: BorrowForRequest,
-) -> Result<mpsc::Receiver<Result<BorrowForEvent, Status>>, Status> {
-    let wanted = daemon.by_lender(&request.devices).await?;
-    if daemon.borrowing.leases().len() + request.devices.len() > HELD_MAX {
-        return Err(Status::resource_exhausted(format!("this host has {HELD_MAX} leases already")));
-    }
-    let (events, receiver) = mpsc::channel(EVENTS_MAX);
-    let daemon = Arc::clone(daemon);
-    let wait = Duration::from_nanos(request.wait_ns);
-    let machine = Arc::clone(&daemon.machine);
-    let borrowing = async move {
-        let mut borrowed = Vec::new();
-        // One lender after the other, in the order of their names: two that want the same devices never
-        // wait for each other.
-        for (host, devices) in wanted {
-            let side = daemon.borrowing.side(&daemon, &host);
-            match borrow_from(&side, devices, &user, wait, &events).await {
-                Ok(leases) => {
-                    borrowed.extend(leases.into_iter().map(|lease| (Arc::clone(&side), lease)));
-                }
-                Err(status) => {
-                    give_back(&borrowed);
-                    let _ = events.send(Err(status)).await;
-                    return;
-                }
-            }
-        }
-        let leases = borrowed.iter().map(|(_, lease)| lease.described()).collect();
-        let _ = events.send(Ok(told(Told::Borrowed(BorrowedLeases { leases })))).await;
-        events.closed().await;
-        give_back(&borrowed);
-    };
-    machine.spawn(borrowing.boxed());
-    Ok(receiver)
-}
-
-fn give_back(borrowed: &[(Arc<Side>, Arc<HeldLease>)]) {
-    borrowed.iter().for_each(|(side, lease)| side.give_back(&lease.id));
-}
-
-/// Borrows from one lender: all or none.
-async fn borrow_from(
-    side: &Side,
-    devices: DeviceSet,
-    user: &User,
-    wait: Duration,
-    events: &Events,
-) -> Result<Vec<Arc<HeldLease>>, Status> {
-    let (request, answer) = side.borrow(user, devices, wait, events)?;
-    tokio::select! {
-        answer = answer => answer.unwrap_or_else(|_| Err(Status::cancelled("it was withdrawn"))),
-        () = events.closed() => {
-            side.withdraw(request);
-            Err(Status::cancelled("whoever borrows has gone"))
-        }
     }
 }
 

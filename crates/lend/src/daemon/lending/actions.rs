@@ -37,6 +37,7 @@ impl Lending {
                 self.judged(judged);
                 continue;
             }
+            self.changed.notify_one();
             let left = timeout.map_or(Duration::from_secs(3600), |at| self.machine.now().until(at));
             tokio::select! {
                 () = self.wake.notified() => {}

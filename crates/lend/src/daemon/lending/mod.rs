@@ -62,6 +62,8 @@ pub(super) struct Lending {
     core: Mutex<Core>,
     /// Something was decided, or time has to be looked at anew.
     wake: Notify,
+    /// Something may have changed that others are told.
+    changed: Notify,
     /// Where the ends' sockets are.
     folder: PathBuf,
     ledger: LedgerFile,
@@ -185,6 +187,7 @@ impl Lending {
         let lending = Arc::new(Lending {
             core: Mutex::new(core),
             wake: Notify::new(),
+            changed: Notify::new(),
             folder: home.run(),
             ledger,
             configured,
@@ -204,6 +207,11 @@ impl Lending {
     fn tell(&self, event: Event) {
         lock(&self.core).lender.handle(self.machine.now(), event);
         self.wake.notify_one();
+    }
+
+    /// Waits until something may have changed of what is lent.
+    pub(super) async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// Lends a device from now on.

@@ -1,0 +1,175 @@
+//! Borrowing for a user: all the devices that it wants, of all their lenders, or none.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use farside_lease::DeviceSet;
+use futures_util::FutureExt;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+use tonic::Status;
+
+use super::super::Daemon;
+use super::super::users::User;
+use super::held::HeldLease;
+use super::side::Side;
+use super::{EVENTS_MAX, Events, HELD_MAX, any, told};
+use crate::proto::borrow_for_event::Event as Told;
+use crate::proto::{BorrowForEvent, BorrowForRequest, BorrowedLeases};
+use crate::registry::{Claim, Turn};
+
+/// How often other cards are tried, where any will do, before it waits for some.
+const TRIES_MAX: usize = 8;
+
+/// Leases that were granted, with where they came from.
+type Borrowed = Vec<(Arc<Side>, Arc<HeldLease>)>;
+
+/// Borrows devices for a user, until it hangs up.
+pub(in super::super) async fn borrow_for(
+    daemon: &Arc<Daemon>,
+    user: User,
+    request: BorrowForRequest,
+) -> Result<mpsc::Receiver<Result<BorrowForEvent, Status>>, Status> {
+    let any = request.any as usize;
+    if any > 0 && !request.devices.is_empty() {
+        let why = "either devices are named, or any will do; ask for the one or the other";
+        return Err(Status::invalid_argument(why));
+    }
+    let wanted = if any > 0 { Claim::new() } else { daemon.by_lender(&request.devices).await? };
+    if daemon.borrowing.leases().len() + any.max(request.devices.len()) > HELD_MAX {
+        return Err(Status::resource_exhausted(format!("this host has {HELD_MAX} leases already")));
+    }
+    let (events, receiver) = mpsc::channel(EVENTS_MAX);
+    let wait = Duration::from_nanos(request.wait_ns);
+    let asking = Asking { daemon: Arc::clone(daemon), user, until: Instant::now() + wait, events };
+    let borrowing = async move {
+        let borrowed = if any > 0 {
+            asking.borrow_any(any).await
+        } else {
+            asking.borrow(&wanted, false).await
+        };
+        match borrowed {
+            Ok(borrowed) => {
+                let leases = borrowed.iter().map(|(_, lease)| lease.described()).collect();
+                let borrowed_all = Told::Borrowed(BorrowedLeases { leases });
+                let _ = asking.events.send(Ok(told(borrowed_all))).await;
+                asking.events.closed().await;
+                give_back(&borrowed);
+            }
+            Err(status) => {
+                let _ = asking.events.send(Err(status)).await;
+            }
+        }
+    };
+    daemon.machine.spawn(borrowing.boxed());
+    Ok(receiver)
+}
+
+fn give_back(borrowed: &Borrowed) {
+    borrowed.iter().for_each(|(side, lease)| side.give_back(&lease.id));
+}
+
+/// Somebody who borrows.
+struct Asking {
+    daemon: Arc<Daemon>,
+    user: User,
+    /// How long it waits.
+    until: Instant,
+    events: Events,
+}
+
+impl Asking {
+    fn left(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
+
+    /// Borrows of one lender after the other, in the order of their names: two that want the same devices
+    /// never wait for each other, also where they have no turn.
+    async fn borrow(&self, wanted: &Claim, at_once: bool) -> Result<Borrowed, Status> {
+        // One lender's own queue is in order.
+        let _turn = if wanted.len() > 1 && !at_once { self.turn(wanted).await? } else { None };
+        let mut borrowed = Vec::new();
+        for (host, devices) in wanted {
+            let side = self.daemon.borrowing.side(&self.daemon, host);
+            let wait = if at_once { Duration::ZERO } else { self.left() };
+            match self.borrow_from(&side, devices.clone(), wait).await {
+                Ok(leases) => {
+                    borrowed.extend(leases.into_iter().map(|lease| (Arc::clone(&side), lease)));
+                }
+                Err(status) => {
+                    give_back(&borrowed);
+                    return Err(status);
+                }
+            }
+        }
+        Ok(borrowed)
+    }
+
+    /// Waits for the turn among those who want some of these devices together. Without a registry it goes
+    /// on without one: the lenders decide all the same.
+    async fn turn(&self, wanted: &Claim) -> Result<Option<Turn>, Status> {
+        let claimed = timeout(self.left(), self.daemon.registry.claim(wanted));
+        tokio::select! {
+            claimed = claimed => match claimed {
+                Ok(Ok(turn)) => Ok(Some(turn)),
+                Ok(Err(status)) => {
+                    tracing::warn!(why = status.message(), "devices are borrowed without a turn");
+                    Ok(None)
+                }
+                // Whoever does not wait tries at once.
+                Err(_) => Ok(None),
+            },
+            () = self.events.closed() => Err(gone()),
+        }
+    }
+
+    /// Borrows cards of whoever has some.
+    async fn borrow_any(&self, count: usize) -> Result<Borrowed, Status> {
+        let mut busy = BTreeSet::new();
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let hosts = self.daemon.available().await;
+            let choice = any::choose(&hosts, &self.daemon.host(), count, &busy);
+            let choice = choice.ok_or_else(|| {
+                let why =
+                    format!("fewer than {count} cards are lent; `farside available` lists them");
+                Status::failed_precondition(why)
+            })?;
+            if !choice.all_free || tries > TRIES_MAX {
+                return self.borrow(&choice.wanted, false).await;
+            }
+            match self.borrow(&choice.wanted, true).await {
+                Err(status) if !self.events.is_closed() => {
+                    tracing::debug!(why = status.message(), "other cards are tried");
+                }
+                borrowed => return borrowed,
+            }
+            for (host, devices) in choice.wanted {
+                busy.extend(devices.iter().map(|device| (host.clone(), device.to_string())));
+            }
+        }
+    }
+
+    /// Borrows from one lender: all or none.
+    async fn borrow_from(
+        &self,
+        side: &Side,
+        devices: DeviceSet,
+        wait: Duration,
+    ) -> Result<Vec<Arc<HeldLease>>, Status> {
+        let (request, answer) = side.borrow(&self.user, devices, wait, &self.events)?;
+        tokio::select! {
+            answer = answer => answer.unwrap_or_else(|_| Err(Status::cancelled("it was withdrawn"))),
+            () = self.events.closed() => {
+                side.withdraw(request);
+                Err(gone())
+            }
+        }
+    }
+}
+
+fn gone() -> Status {
+    Status::cancelled("whoever borrows has gone")
+}

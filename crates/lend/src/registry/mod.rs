@@ -1,0 +1,99 @@
+//! What a host knows of the others: who is there, what each lends, and whose turn it is where devices of
+//! several lenders are wanted together.
+//!
+//! Owns finding and ordering, and nothing else: a registry **grants nothing**. The lender of a device
+//! decides about it alone, so an entry that is old, or a lie, costs a request that is refused. Without its
+//! registry a host keeps its leases, renews them and borrows by name; what it knows of others grows old, and
+//! it says how old that is.
+//!
+//! Two kinds keep the same promises, which `tests::conformance` holds against both: [`embedded`], in which
+//! the daemons tell each other, and one in which they tell an `etcd`.
+
+mod claims;
+pub(crate) mod embedded;
+#[cfg(test)]
+mod tests;
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use farside_lease::DeviceSet;
+use futures_util::future::BoxFuture;
+use tokio::sync::watch;
+use tonic::Status;
+
+use crate::proto::Device;
+
+/// A host that was not heard for so long is not there.
+pub(crate) const PRESENCE: Duration = Duration::from_secs(10);
+/// Hosts that are known, at most: the versions of all fit into one message.
+pub(crate) const HOSTS_MAX: usize = 2048;
+/// Devices of a host, at most: as many as a lender has.
+pub(crate) const DEVICES_MAX: usize = 1024;
+
+/// What a host says of itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Published {
+    /// Where it listens, empty if it does not.
+    pub(crate) address: String,
+    /// What it lends, and to whom.
+    pub(crate) devices: Vec<Device>,
+}
+
+/// What is known of a host.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct HostView {
+    /// Which.
+    pub(crate) host: String,
+    /// What it said last.
+    pub(crate) said: Published,
+    /// How long ago it was heard.
+    pub(crate) heard: Duration,
+}
+
+impl HostView {
+    #[cfg(test)]
+    /// Whether the host is there, as far as anybody knows.
+    pub(crate) fn is_present(&self) -> bool {
+        self.heard <= PRESENCE
+    }
+}
+
+/// Devices that are wanted together, by the hosts that lend them.
+pub(crate) type Claim = BTreeMap<String, DeviceSet>;
+
+/// The turn of a claim; dropping it lets those behind go on.
+pub(crate) struct Turn(#[expect(dead_code, reason = "it is held, not used")] Box<dyn Any + Send>);
+
+impl Turn {
+    fn held_by(place: impl Any + Send) -> Turn {
+        Turn(Box::new(place))
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Turn")
+    }
+}
+
+/// See the module.
+pub(crate) trait Registry: Send + Sync {
+    /// Says this of the own host from now on, until something else is said.
+    fn publish(&self, said: Published);
+
+    /// What is known of all hosts, the own one among them, in the order of their names.
+    fn view(&self) -> Vec<HostView>;
+
+    /// Counts what changed in the view; hosts that vanish do so without a change.
+    fn changes(&self) -> watch::Receiver<u64>;
+
+    /// Waits for the turn of a claim. First come, first served, among claims that have a device in common;
+    /// others do not wait for each other. Dropping the future, or the turn, withdraws the whole of it.
+    ///
+    /// # Errors
+    /// The registry, or a host of the claim, cannot be reached, or has too many claims.
+    fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Turn, Status>>;
+}
