@@ -23,7 +23,7 @@ crates/linux 30
 crates/fabric 30
 crates/lease 200
 crates/link 120
-crates/lend 30
+crates/lend 60
 crates/softcard 60
 crates/live 60
 crates/workloads 60

@@ -411,6 +411,23 @@ fn an_end_that_stands_still_is_killed_by_a_new_daemon_before_the_card_is_lent_ag
 }
 
 #[test]
+fn a_lease_whose_end_died_with_its_daemon_is_not_given_on_while_its_borrower_may_believe_in_it() {
+    let three = Three::start("6");
+    let _held = three.b.hold(&["card0"]);
+    three.b.signal("daemon", Signal::STOP);
+    three.a.signal("daemon", Signal::KILL);
+    three.a.signal("end", Signal::KILL);
+    // Any command starts another.
+    three.a.device();
+    let started = Instant::now();
+    let _next = three.c.hold(&["card0", "--wait", "30"]);
+    let waited = started.elapsed();
+    // By b's count the lease runs for two thirds of its time at least.
+    assert!(waited > Duration::from_secs(4), "c has it after {waited:?}");
+    three.b.signal("daemon", Signal::CONT);
+}
+
+#[test]
 fn what_a_killed_daemon_had_borrowed_is_over_when_another_starts() {
     let three = Three::start("10");
     let held = three.b.hold(&["card0"]);
@@ -533,7 +550,7 @@ fn names_that_nobody_lends_and_hosts_that_do_not_answer_are_said() {
 
 /// One sample of everything; no file is left behind.
 #[test]
-fn the_bench_of_leases_measures_what_is_there_and_names_what_is_not() {
+fn the_bench_of_leases_measures_every_row() {
     let folder = Folder::new();
     let output = Command::new(env!("CARGO_BIN_EXE_farside"))
         .args(["bench", "lend", "--samples", "1", "--json"])
@@ -544,11 +561,9 @@ fn the_bench_of_leases_measures_what_is_there_and_names_what_is_not() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let printed: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let rows = printed["rows"].as_array().expect("rows");
-    let (measured, not): (Vec<&Value>, Vec<&Value>) =
-        rows.iter().partition(|row| row["reached"].is_number());
-    assert_eq!((measured.len(), not.len()), (19, 0), "{printed}");
-    assert!(measured.iter().all(|row| row["reached"].as_f64() > Some(0.0)), "{printed}");
-    assert!(not.iter().all(|row| row["kept"].is_null()), "{printed}");
+    assert_eq!(rows.len(), 19, "{printed}");
+    // The view may have converged by the time of the first look.
+    assert!(rows.iter().all(|row| row["reached"].as_f64() >= Some(0.0)), "{printed}");
     let left: Vec<_> = std::fs::read_dir(&folder.0).expect("the folder").flatten().collect();
     assert!(left.is_empty(), "{left:?}");
 }

@@ -165,7 +165,7 @@ impl Daemon {
             Ok(Ok(reply)) => {
                 let reply = reply.into_inner();
                 for known in &reply.peers {
-                    if let Err(error) = self.note_peer(&known.host, &known.address) {
+                    if let Err(error) = self.hear_of_peer(&known.host, &known.address) {
                         tracing::warn!(%error, "a peer cannot be noted");
                     }
                 }
@@ -272,7 +272,7 @@ impl Daemon {
         self.embedded.rename(&host);
         self.note_peer(&reply.host, &request.address)?;
         for peer in reply.peers.iter().filter(|peer| peer.host != reply.host) {
-            self.note_peer(&peer.host, &peer.address)?;
+            self.hear_of_peer(&peer.host, &peer.address)?;
         }
         self.publish();
         Ok(JoinPeersReply { host, peers: self.peers() })

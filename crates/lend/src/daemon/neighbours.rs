@@ -161,7 +161,7 @@ impl Daemon {
             for found in self.registry.view() {
                 let address = found.said.address;
                 if !address.is_empty() {
-                    if let Err(error) = self.note_peer(&found.host, &address) {
+                    if let Err(error) = self.hear_of_peer(&found.host, &address) {
                         tracing::warn!(%error, "a peer cannot be noted");
                     }
                 }

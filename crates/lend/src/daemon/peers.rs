@@ -59,10 +59,22 @@ impl Daemon {
         proto::Peer { host: state.host.clone(), address: state.settings.address.clone() }
     }
 
+    /// Notes a host of which another has said where it is: whoever joined it, or heard of it from itself,
+    /// knows better.
+    pub(super) fn hear_of_peer(&self, host: &str, address: &str) -> Result<(), LendError> {
+        let is_known = {
+            let state = farside_linux::lock::lock(&self.state);
+            let mut peers = state.settings.peers.iter();
+            peers.any(|peer| peer.host == host && !peer.address.is_empty())
+        };
+        if is_known { Ok(()) } else { self.note_peer(host, address) }
+    }
+
     /// Notes a host, and where it is.
     pub(super) fn note_peer(&self, host: &str, address: &str) -> Result<(), LendError> {
         self.change(|state| {
-            if host == state.host || !users::is_host_name(host) {
+            let is_fit = users::is_host_name(host) && address.len() <= ADDRESS_BYTES_MAX;
+            if host == state.host || !is_fit {
                 return;
             }
             let peers = &mut state.settings.peers;
@@ -124,6 +136,9 @@ impl Daemon {
         Ok(JoinReply { certificate, authority, host: self.host(), peers })
     }
 }
+
+/// Bytes of an address, at most: a name, and a port.
+const ADDRESS_BYTES_MAX: usize = 264;
 
 /// Hosts that are known, at most.
 const PEERS_MAX: usize = 4096;

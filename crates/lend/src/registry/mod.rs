@@ -6,8 +6,8 @@
 //! registry a host keeps its leases, renews them and borrows by name; what it knows of others grows old, and
 //! it says how old that is.
 //!
-//! Two kinds keep the same promises, which `tests::conformance` holds against both: [`embedded`], in which
-//! the daemons tell each other, and one in which they tell an `etcd`.
+//! There is one kind so far, [`embedded`], in which the daemons tell each other; `tests::conformance` holds
+//! the promises against any.
 
 mod claims;
 pub(crate) mod embedded;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farside_lease::lender::{Event, Lease};
-use farside_lease::{BorrowerId, RequestId};
+use farside_lease::{BorrowerId, RequestId, Text};
 use farside_linux::lock::lock;
 
 use super::super::audit::{Act, Record};
@@ -186,7 +186,10 @@ impl Lending {
             None => {
                 tracing::warn!(lease = %lease.id, "the lender's end of a lease is gone, so that it ends");
                 lock(&self.core).unheard.insert(lease.id.device.clone(), lease.id.epoch);
-                self.tell(Event::HungUp { lease: lease.id });
+                // Not a hang-up: whoever borrowed it has not stopped, and may still believe in it.
+                let (device, why) =
+                    (lease.id.device, Text::from("the lender's end of its lease is gone"));
+                self.tell(Event::DeviceLost { device, why });
             }
         }
     }
