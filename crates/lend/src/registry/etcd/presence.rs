@@ -63,7 +63,7 @@ impl Etcd {
                 id
             }
         };
-        let Some((host, said)) = lock(&self.view).to_write() else { return Ok(()) };
+        let Some((host, said)) = lock(&self.view).take_news() else { return Ok(()) };
         let (key, value) = (self.keys.host(&host).into_bytes(), keys::said(&host, &said));
         let written = self.client.put(PutRequest { key, value, lease }).await;
         if let Err(status) = &written {

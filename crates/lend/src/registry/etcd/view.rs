@@ -109,7 +109,7 @@ impl View {
 
     /// What is to be written into this host's key: its name, and what it says; `None` if that stands there.
     /// From here on it counts as written, until etcd says otherwise.
-    pub(super) fn to_write(&mut self) -> Option<(String, Published)> {
+    pub(super) fn take_news(&mut self) -> Option<(String, Published)> {
         std::mem::take(&mut self.own_is_wrong).then(|| (self.own.clone(), self.own_said.clone()))
     }
 
