@@ -31,7 +31,8 @@ pub(crate) struct Borrow {
     #[arg(long, value_name = "CARDS", value_parser = clap::value_parser!(u32).range(1..=16))]
     count: Option<u32>,
 
-    /// Wait this many seconds for them at most, if others have them; not at all unless given
+    /// Wait this many seconds for them at most, if others have them; not at all unless given. Cards that nobody
+    /// has, which are being cleaned, are waited for a few seconds in any case
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     wait: u64,
 

@@ -66,3 +66,54 @@ fn who_borrows_when_the_daemon_ends_gets_the_card_by_the_next_daemon() {
         assert_eq!(held.child.wait().unwrap().code(), Some(1));
     });
 }
+
+#[test]
+fn who_waits_while_the_lenders_daemon_stands_still_still_gets_the_card_in_the_end() {
+    let three = Three::start("10");
+    let before = three.c.hold(&["card0"]);
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| three.b.hold(&["card0", "--wait", "60"]));
+        let end = Instant::now() + LIMIT;
+        while three.a.device()["waiting"] != 1 {
+            assert!(Instant::now() < end, "it does not wait");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // Long enough that B's daemon gives the connection up and asks again by another.
+        three.a.signal("daemon", Signal::STOP);
+        std::thread::sleep(Duration::from_secs(7));
+        three.a.signal("daemon", Signal::CONT);
+        std::thread::sleep(Duration::from_secs(4));
+        drop(before);
+        let _held = waits.join().unwrap();
+        assert_eq!(three.a.device()["state"], "lent");
+        assert_eq!(three.b.json(&["who"])["held"].as_array().map(Vec::len), Some(1));
+    });
+}
+
+#[test]
+fn a_card_that_is_being_cleaned_is_waited_for_and_one_that_another_has_is_not() {
+    let three = Three::start("10");
+    for _ in 0..5 {
+        drop(three.c.hold(&["card0"]));
+        // Its lease ends and it is scrubbed now.
+        let end = Instant::now() + LIMIT;
+        while three.a.device()["state"] == "lent" {
+            assert!(Instant::now() < end, "it is not given back");
+        }
+        three.b.run(&["borrow", "card0", "--", "true"]);
+    }
+    three.a.await_state("free", LIMIT);
+    let _held = three.c.hold(&["card0"]);
+    let asked = Instant::now();
+    let said = three.b.refused(&["borrow", "card0", "--", "true"]);
+    assert!(said.contains("card0 is with"), "{said}");
+    assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
+}
+
+#[test]
+fn hosts_that_nobody_knows_are_not_asked() {
+    let folder = Folder::new();
+    let host = Host::new(&folder, "a");
+    let said = host.refused(&["borrow", "card0@elsewhere", "--wait", "30", "--", "true"]);
+    assert!(said.contains("nothing is known of host elsewhere"), "{said}");
+}

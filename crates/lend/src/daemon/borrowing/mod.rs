@@ -114,8 +114,13 @@ impl Daemon {
             self.available().await
         };
         let invalid = |error: &dyn std::fmt::Display| Status::invalid_argument(error.to_string());
+        let (own, peers) = (self.host(), self.peers());
         for name in names {
             let (device, host) = match name.split_once('@') {
+                // Something is kept of every lender that is asked: only of hosts that there are.
+                Some((_, host)) if host != own && peers.iter().all(|peer| peer.host != host) => {
+                    return Err(unknown(host));
+                }
                 Some((device, host)) => (device, host.to_owned()),
                 None => (name.as_str(), lender_of(name, &hosts)?),
             };
@@ -130,6 +135,12 @@ impl Daemon {
         };
         wanted.into_iter().map(set).collect()
     }
+}
+
+/// What is said of a host that this one has not heard of.
+fn unknown(host: &str) -> Status {
+    let why = format!("nothing is known of host {host}; `farside available` lists hosts");
+    Status::not_found(why)
 }
 
 fn lender_of(name: &str, hosts: &[HostDevices]) -> Result<String, Status> {

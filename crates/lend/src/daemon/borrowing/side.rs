@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use farside_lease::borrower::{Action, Answer, Config, Event, Message};
-use farside_lease::{Borrower, DeviceName, DeviceSet, Epoch, LeaseId, RequestId, Text, UserName};
+use farside_lease::{
+    BootTime, Borrower, DeviceName, DeviceSet, Epoch, LeaseId, RequestId, Text, UserName,
+};
 use farside_link::tls::Credentials;
 use farside_linux::lock::lock;
 use futures_util::FutureExt;
@@ -55,6 +57,15 @@ struct Core {
 
 /// A request that is not answered.
 struct Asked {
+    /// The number that it had first.
+    first: RequestId,
+    devices: DeviceSet,
+    /// Until when it waits.
+    until: BootTime,
+    /// How long it waits for devices that nobody has, if it has not done that yet.
+    soon: Option<Duration>,
+    /// How often it was sent by this number.
+    sent: u32,
     user: User,
     /// What the borrower's ends of its leases show.
     own: Credentials,
@@ -89,23 +100,31 @@ impl Side {
         side
     }
 
-    /// Asks for devices, all or none. Gives the request, and what comes of it.
+    /// Asks for devices, all or none. Devices that nobody has, which are not free yet, are waited for as long
+    /// as `soon` at least. Gives the request, and what comes of it.
     pub(super) fn borrow(
         &self,
         user: &User,
         devices: DeviceSet,
         wait: Duration,
+        soon: Duration,
         events: &Events,
     ) -> Result<(RequestId, oneshot::Receiver<Outcome>), Status> {
         let own = pki::link_credentials().map_err(LendError::from)?;
         let name = UserName::new(user.name()).ok();
         let mut core = lock(&self.core);
-        let asked = core.borrower.borrow(self.machine.now(), name, devices, None, wait);
+        let now = self.machine.now();
+        let asked = core.borrower.borrow(now, name, devices.clone(), None, wait);
         let request = asked.map_err(|error| Status::resource_exhausted(error.to_string()))?;
         let (answer, answered) = oneshot::channel();
         core.asked.insert(
             request,
             Asked {
+                first: request,
+                devices,
+                until: now.after(wait),
+                soon: Some(soon).filter(|soon| *soon > wait),
+                sent: 0,
                 user: user.clone(),
                 own,
                 events: events.clone(),
@@ -121,10 +140,12 @@ impl Side {
         Ok((request, answered))
     }
 
-    /// Waits no longer; what is granted all the same goes back.
-    pub(super) fn withdraw(&self, request: RequestId) {
+    /// Waits no longer; what is granted all the same goes back. `first` is what `borrow` gave.
+    pub(super) fn withdraw(&self, first: RequestId) {
         {
             let mut core = lock(&self.core);
+            let known = core.asked.iter().find(|(_, asked)| asked.first == first);
+            let Some(request) = known.map(|(request, _)| *request) else { return };
             core.borrower.withdraw(self.machine.now(), request);
             if let Some(listening) = core.asked.remove(&request).and_then(|asked| asked.listening) {
                 listening.abort();
@@ -301,12 +322,9 @@ impl Side {
             let peers = daemon.peers();
             peers.into_iter().find(|peer| peer.host == self.host).map(|peer| peer.address)
         };
-        let address = address.filter(|address| !address.is_empty()).ok_or_else(|| {
-            let host = &self.host;
-            Status::not_found(format!(
-                "nothing is known of host {host}; `farside available` lists hosts"
-            ))
-        })?;
+        let address = address
+            .filter(|address| !address.is_empty())
+            .ok_or_else(|| super::unknown(&self.host))?;
         let leads = (address.clone(), daemon.identities.load(Ordering::SeqCst));
         let mut core = lock(&self.core);
         if let Some((_, peer)) = core.way.as_ref().filter(|(known, _)| *known == leads) {
@@ -330,6 +348,7 @@ impl Side {
                 let listening = self.listen(daemon, request, user, &devices, wait);
                 if let Some(asked) = lock(&self.core).asked.get_mut(&request) {
                     asked.listening = Some(listening.abort_handle());
+                    asked.sent += 1;
                 }
             }
             Message::Withdraw { request } => {
@@ -431,6 +450,9 @@ impl Side {
                 let duration = Duration::from_nanos(granted.duration_ns);
                 Event::Granted { request, leases, duration }
             }
+            borrow_event::Event::Refused(refused) if self.ask_anew(request, &refused) => {
+                return Ok(());
+            }
             borrow_event::Event::Refused(refused) => {
                 Event::Refused { request, why: Text::from(refused.why) }
             }
@@ -445,6 +467,39 @@ impl Side {
         };
         self.tell(event);
         Ok(())
+    }
+
+    /// Asks by a new number for what a lender refuses by the old one, where that may be worth it. Says whether
+    /// it does. Nothing is held for the old number, and what is granted for it all the same goes back.
+    fn ask_anew(&self, request: RequestId, refused: &proto::Refused) -> bool {
+        let now = self.machine.now();
+        let mut core = lock(&self.core);
+        let Core { borrower, asked, .. } = &mut *core;
+        let Some(mut old) = asked.remove(&request) else { return false };
+        let wait = if refused.answered_before && old.sent > 1 {
+            // The lender gave it up when the way to it was cut, and was then asked again. A number that it
+            // hears for the first time is not answered before.
+            Some(now.until(old.until))
+        } else if refused.not_yet {
+            old.soon.take()
+        } else {
+            None
+        };
+        let again = wait.and_then(|wait| {
+            let name = UserName::new(old.user.name()).ok();
+            let again = borrower.borrow(now, name, old.devices.clone(), None, wait).ok()?;
+            borrower.withdraw(now, request);
+            Some(again)
+        });
+        let Some(again) = again else {
+            asked.insert(request, old);
+            return false;
+        };
+        (old.listening, old.sent, old.before) = (None, 0, None);
+        asked.insert(again, old);
+        drop(core);
+        self.wake.notify_one();
+        true
     }
 
     async fn renew(

@@ -22,6 +22,9 @@ use crate::registry::{Claim, Turn};
 /// How often other cards are tried, where any will do, before it waits for some.
 const TRIES_MAX: usize = 8;
 
+/// How long whoever does not wait for others waits for a card that nobody has, which is being cleaned.
+const SOON_FREE: Duration = Duration::from_secs(3);
+
 /// Leases that were granted, with where they came from.
 type Borrowed = Vec<(Arc<Side>, Arc<HeldLease>)>;
 
@@ -92,8 +95,8 @@ impl Asking {
         let mut borrowed = Vec::new();
         for (host, devices) in wanted {
             let side = self.daemon.borrowing.side(&self.daemon, host);
-            let wait = if at_once { Duration::ZERO } else { self.left() };
-            match self.borrow_from(&side, devices.clone(), wait).await {
+            let (wait, soon) = if at_once { Default::default() } else { (self.left(), SOON_FREE) };
+            match self.borrow_from(&side, devices.clone(), wait, soon).await {
                 Ok(leases) => {
                     borrowed.extend(leases.into_iter().map(|lease| (Arc::clone(&side), lease)));
                 }
@@ -158,8 +161,9 @@ impl Asking {
         side: &Side,
         devices: DeviceSet,
         wait: Duration,
+        soon: Duration,
     ) -> Result<Vec<Arc<HeldLease>>, Status> {
-        let (request, answer) = side.borrow(&self.user, devices, wait, &self.events)?;
+        let (request, answer) = side.borrow(&self.user, devices, wait, soon, &self.events)?;
         tokio::select! {
             answer = answer => answer.unwrap_or_else(|_| Err(Status::cancelled("it was withdrawn"))),
             () = self.events.closed() => {

@@ -13,7 +13,7 @@ use super::super::audit::{Act, Record};
 use super::super::metrics::Counts;
 use super::Lending;
 use super::judging::{Ended, Grant};
-use super::words::{end_name, refusal_name, told};
+use super::words::{end_name, refusal_name, refused, told};
 use crate::proto;
 use crate::steps::{Step, at};
 
@@ -77,8 +77,7 @@ impl Lending {
                 let devices = devices.iter().flat_map(DeviceSet::iter);
                 self.observed.note(devices.fold(record, Record::device));
                 if let Some(asking) = asking {
-                    let refused = proto::Refused { why: why.to_string() };
-                    let event = proto::borrow_event::Event::Refused(refused);
+                    let event = proto::borrow_event::Event::Refused(refused(&why));
                     let _ = asking.events.try_send(Ok(told(request, event)));
                 }
             }

@@ -102,7 +102,7 @@ impl Lending {
             core.asking.remove(&(grant.borrower.host.clone(), grant.request))
         };
         if let Some(asking) = asking {
-            let refused = proto::Refused { why: why.to_owned() };
+            let refused = proto::Refused { why: why.to_owned(), ..proto::Refused::default() };
             let event = proto::borrow_event::Event::Refused(refused);
             let _ = asking.events.try_send(Ok(told(grant.request, event)));
         }

@@ -55,11 +55,20 @@ pub(super) fn told(request: RequestId, event: proto::borrow_event::Event) -> Bor
     BorrowEvent { request: request.0, event: Some(event) }
 }
 
+/// For whoever is refused.
+pub(super) fn refused(why: &Refusal) -> proto::Refused {
+    proto::Refused {
+        why: why.to_string(),
+        answered_before: matches!(why, Refusal::Repeated { .. }),
+        not_yet: matches!(why, Refusal::NotYet { .. }),
+    }
+}
+
 pub(super) fn described_renewal(renewal: Renewal) -> proto::Renewal {
     use proto::renewal::Result as Renewed;
     let result = match renewal.result {
         Ok(duration) => Renewed::DurationNs(duration.as_nanos() as u64),
-        Err(why) => Renewed::Refused(proto::Refused { why: why.to_string() }),
+        Err(why) => Renewed::Refused(refused(&why)),
     };
     proto::Renewal {
         device: renewal.lease.device.to_string(),
