@@ -37,7 +37,7 @@ use std::io;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use farside_linux::lock::lock;
 use rustix::fs::{FlockOperation, flock};
@@ -191,15 +191,25 @@ pub fn run(home: &Home, ready: impl FnOnce()) -> Result<(), LendError> {
     runtime.block_on(serve(home, ready))
 }
 
-/// Holds the lock of this host's daemon.
+/// How long the daemon before may take to end: what it has borrowed it gives back first.
+const FORMER_LIMIT: Duration = Duration::from_secs(3);
+
+/// Holds the lock of this host's daemon. One that is ending, or being killed, holds it for a moment longer than
+/// it lets callers in.
 fn only(home: &Home) -> Result<File, LendError> {
     let path = home.lock();
     let file = File::options().create(true).append(true).mode(0o600).open(&path);
     let file = file.map_err(|error| LendError::file(&path, error))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(LendError::Served { path }),
-        Err(errno) => Err(LendError::file(&path, errno.into())),
+    let until = Instant::now() + FORMER_LIMIT;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(LendError::Served { path }),
+            Err(errno) => return Err(LendError::file(&path, errno.into())),
+        }
     }
 }
 

@@ -162,7 +162,11 @@ pub enum TransportError {
         errno: Errno,
     },
     /// It gave no answer in time.
-    #[error("{what} got no answer in time; the card's process stands still")]
+    #[error(
+        "{what} got no answer in time: the card's process stands still, or a lender's end has no card any \
+         more; `farside cards` shows a card of this host, `farside who` one that is borrowed: return it, and \
+         borrow again"
+    )]
     TimedOut {
         /// What was asked.
         what: &'static str,
