@@ -101,8 +101,9 @@ fn a_card_that_is_being_cleaned_is_waited_for_and_one_that_another_has_is_not() 
             assert!(Instant::now() < end, "it is not given back");
         }
         three.b.run(&["borrow", "card0", "--", "true"]);
+        // The command ends before its lease does.
+        three.a.await_state("free", LIMIT);
     }
-    three.a.await_state("free", LIMIT);
     let _held = three.c.hold(&["card0"]);
     let asked = Instant::now();
     let said = three.b.refused(&["borrow", "card0", "--", "true"]);

@@ -16,7 +16,7 @@ use farside_lend::proto::{
 };
 use farside_lend::{Borrowing, Client};
 use farside_linux::lock::lock;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal};
 
 use super::super::card_process::ticks_of_family;
 use super::super::{BenchError, pin, two_cpus};
@@ -54,6 +54,7 @@ impl Processes {
         command.args(args).env_remove(farside::CARDS_VARIABLE);
         command.env(HOME_VARIABLE, self.folder.join(home)).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        end_with_this_thread(&mut command);
         let mut children = lock(&self.children);
         let children = children.as_mut().ok_or_else(|| failed("it is being ended"))?;
         let child = command.spawn()?;
@@ -85,6 +86,22 @@ impl Processes {
         let _ = std::fs::remove_dir_all(&self.folder);
         true
     }
+}
+
+/// Has a child killed when the thread that starts it ends: also when this program is killed, which then ends
+/// nothing itself. That thread is the one that measures.
+fn end_with_this_thread(command: &mut Command) {
+    let parent = std::process::id();
+    let ask = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // It may have ended before that.
+        match getppid() {
+            Some(now) if now.as_raw_nonzero().get().unsigned_abs() == parent => Ok(()),
+            _ => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+        }
+    };
+    // SAFETY: it makes two system calls, and takes no lock and no memory.
+    unsafe { command.pre_exec(ask) };
 }
 
 fn end(child: &mut Child) {
