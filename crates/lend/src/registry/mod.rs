@@ -14,7 +14,7 @@ pub(crate) mod embedded;
 pub(crate) mod etcd;
 mod record;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::any::Any;
 use std::collections::BTreeMap;

@@ -79,14 +79,20 @@ pub struct Outcome {
 /// # Errors
 /// Files of the simulated hosts cannot be written.
 pub fn run(plan: &Plan, folder: &Path) -> Result<Outcome, LendError> {
+    // Daemons complain of what goes wrong here on purpose.
+    let _quiet = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::new());
     let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
     let runtime = runtime.map_err(LendError::system("starting a simulation"))?;
     // What the daemons still write is written when this returns: the caller may remove it.
-    runtime.block_on(simulate(plan, folder))
+    runtime.block_on(async { simulate(plan, folder, World::new(plan.seed)).await })
 }
 
-async fn simulate(plan: &Plan, folder: &Path) -> Result<Outcome, LendError> {
-    let world = World::new(plan.seed);
+/// See [`run`]; in a world of one's own.
+pub(super) async fn simulate(
+    plan: &Plan,
+    folder: &Path,
+    world: Arc<World>,
+) -> Result<Outcome, LendError> {
     let hosts = (0..plan.hosts).map(|host| Host::new(&world, folder, host, plan));
     let hosts = Arc::new(hosts.collect::<Result<Vec<Host>, LendError>>()?);
     hosts.iter().try_for_each(Host::start)?;
