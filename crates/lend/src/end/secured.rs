@@ -241,7 +241,8 @@ impl Stream for Secured {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         let count = self.tls.writer().write_vectored(slices)?;
-        self.send_sealed()?;
+        // They are taken, and may have come: if the connection has failed, that is said next time.
+        let _ = self.send_sealed();
         Ok(count)
     }
 

@@ -33,20 +33,20 @@ impl Fragility {
         self.cuts.load(SeqCst)
     }
 
-    /// How many of so many bytes may still go; `None`: they are the last of their stream.
-    fn take(&self, bytes: usize) -> Option<usize> {
+    /// How many of so many bytes may still go: fewer are the last of their stream.
+    fn take(&self, bytes: usize) -> usize {
         let left = self.left.load(SeqCst);
         if left == i64::MAX {
-            return Some(bytes);
+            return bytes;
         }
         let taken = (bytes as i64).min(left);
-        if taken == 0 && bytes > 0 {
+        if taken == bytes as i64 {
+            self.left.fetch_sub(taken, SeqCst);
+        } else {
             self.left.store(i64::MAX, SeqCst);
             self.cuts.fetch_add(1, SeqCst);
-            return None;
         }
-        self.left.fetch_sub(taken, SeqCst);
-        Some(taken as usize)
+        taken.max(0) as usize
     }
 }
 
@@ -63,18 +63,18 @@ impl Fragile {
         Fragile { stream: Plain::new(stream), fragility, is_cut: false }
     }
 
-    fn check(&mut self, bytes: usize) -> io::Result<usize> {
-        if !self.is_cut {
-            match self.fragility.take(bytes) {
-                Some(bytes) => return Ok(bytes),
-                None => {
-                    self.is_cut = true;
-                    // The other end is to notice.
-                    let _ = self.stream.shutdown();
-                }
-            }
+    /// How many of so many bytes still go.
+    fn pass(&mut self, bytes: usize) -> io::Result<usize> {
+        if self.is_cut {
+            return Err(ErrorKind::ConnectionReset.into());
         }
-        Err(ErrorKind::ConnectionReset.into())
+        let passed = self.fragility.take(bytes);
+        self.is_cut = passed < bytes;
+        if self.is_cut {
+            // The other end is to notice.
+            let _ = self.stream.shutdown();
+        }
+        if passed == 0 { Err(ErrorKind::ConnectionReset.into()) } else { Ok(passed) }
     }
 }
 
@@ -89,12 +89,15 @@ impl Stream for Fragile {
         }
         let count = self.stream.receive(space, fds)?;
         // What is beyond the cut is lost on its way.
-        if count == 0 { Ok(0) } else { self.check(count) }
+        if count == 0 { Ok(0) } else { self.pass(count) }
     }
 
     fn send(&mut self, transmit: Transmit<'_>) -> io::Result<usize> {
-        let count = self.check(transmit.bytes.len())?;
-        self.stream.send(Transmit { bytes: &transmit.bytes[..count], fds: transmit.fds })
+        if self.is_cut {
+            return Err(ErrorKind::ConnectionReset.into());
+        }
+        let count = self.stream.send(transmit)?;
+        self.pass(count)
     }
 
     fn wait(&mut self, wanted: Ready, deadline: Option<Instant>) -> io::Result<Ready> {
