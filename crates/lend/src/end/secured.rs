@@ -221,6 +221,8 @@ impl Stream for Secured {
                 break;
             }
             match self.take_in(left, &mut plain) {
+                // The socket has ended: how, is told next time, if anything came before it.
+                Ok(0) => break,
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // It is told next time.
@@ -439,6 +441,21 @@ mod tests {
             client.wait(Ready { readable: true, writable: false }, None).unwrap();
             assert!(client.receive_bytes(&mut vec![0; 64 << 10]).is_err());
         }
+    }
+
+    #[test]
+    fn what_came_before_a_cut_is_told_before_it() {
+        let [mut client, mut server] = pair();
+        client.send(Transmit { bytes: b"last", fds: &[] }).unwrap();
+        assert!(client.flush().unwrap());
+        client.socket.shutdown(std::net::Shutdown::Both).unwrap();
+        // Both are there when the server looks.
+        while server.socket.peek(&mut [0; 4096]).unwrap() == 0 {}
+        std::thread::sleep(Duration::from_millis(20));
+        let mut space = vec![0; 64 << 10];
+        assert_eq!(server.receive_bytes(&mut space).unwrap(), 4);
+        let error = server.receive_bytes(&mut space).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]
