@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# test.sh: the demonstration of lending, in two network namespaces, and a sample of faults.
+# test.sh: the demonstration of lending, in two network namespaces, a sample of faults, and etcd.
 #
 # Installs iproute2 where it is missing. Its own results are checked by the programs that it runs; that a
 # borrower which wakes too late is refused, by the script.
-# Exit codes: 0 all passed, 1 something failed, 77 it was not run, because there can be no namespaces here.
+# Exit codes: 0 all passed, 1 something failed, 77 it was not run, because there can be no namespaces or no
+# etcd here.
 # FARSIDE_BIN names a farside command to use instead of the one that the tests were built with.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -32,3 +33,4 @@ grep -q "^Two network namespaces" <<<"$said"
 grep -q "^Done:" <<<"$said"
 
 scripts/lend/faults.sh
+scripts/lend/etcd.sh "$bin"

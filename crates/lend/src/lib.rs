@@ -33,10 +33,17 @@ mod tests {
     use sha2::{Digest, Sha256};
 
     #[test]
-    fn the_code_of_the_protocol_is_that_of_its_description() {
-        let digest = Sha256::digest(include_bytes!("../proto/farside/lend/v1/lend.proto"));
-        let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        let first = include_str!("generated/farside.lend.v1.rs").lines().next();
-        assert_eq!(first, Some(&*format!("// of lend.proto {digest}")), "run `make proto`");
+    fn the_code_of_the_protocols_is_that_of_their_descriptions() {
+        let lend = include_bytes!("../proto/farside/lend/v1/lend.proto");
+        let etcd = include_bytes!("../proto/etcdserverpb/rpc.proto");
+        for (name, description, code) in [
+            ("lend.proto", &lend[..], include_str!("generated/farside.lend.v1.rs")),
+            ("rpc.proto", &etcd[..], include_str!("generated/etcdserverpb.rs")),
+        ] {
+            let digest = Sha256::digest(description);
+            let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+            let wanted = format!("// of {name} {digest}");
+            assert_eq!(code.lines().next(), Some(&*wanted), "run `make proto`");
+        }
     }
 }

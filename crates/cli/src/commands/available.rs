@@ -37,7 +37,7 @@ impl Available {
         }
         let silent = found.hosts.iter().filter(|host| !host.error.is_empty());
         let silent: String = silent.map(silent_host).collect();
-        print(&(devices(&found.hosts) + &silent))
+        print(&(devices(&found.hosts) + &silent + &warnings(&found.warnings)))
     }
 }
 
@@ -49,11 +49,9 @@ impl Who {
         if self.json {
             return print_json(&status);
         }
-        let warnings: String =
-            status.warnings.iter().map(|warning| paragraph("! ", warning)).collect();
         let own =
             HostDevices { host: status.host, devices: status.devices, ..HostDevices::default() };
-        print(&(devices(&[own]) + &held(&status.held) + &warnings))
+        print(&(devices(&[own]) + &held(&status.held) + &warnings(&status.warnings)))
     }
 }
 
@@ -69,6 +67,10 @@ fn silent_host(host: &HostDevices) -> String {
 
 fn seconds(ns: u64) -> String {
     format!("{:.1} s", Duration::from_nanos(ns).as_secs_f64())
+}
+
+fn warnings(warnings: &[String]) -> String {
+    warnings.iter().map(|warning| paragraph("! ", warning)).collect()
 }
 
 fn devices(hosts: &[HostDevices]) -> String {

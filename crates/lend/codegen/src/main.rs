@@ -1,11 +1,12 @@
-//! Writes the Rust of the protocol between daemons from its description. The result is checked in, so
-//! that whoever builds Farside needs no compiler of protocols.
+//! Writes the Rust of the protocols of the lending daemons from their descriptions. The result is checked
+//! in, so that whoever builds Farside needs no compiler of protocols.
 
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-const PROTO: &str = "farside/lend/v1/lend.proto";
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
 const PACKAGE: &str = "farside.lend.v1";
 
 /// What commands print as JSON.
@@ -15,24 +16,32 @@ const PRINTED: &[&str] = &[
 ];
 const SERIALIZED: &str = "#[derive(serde::Serialize)]";
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let (proto, out) = (crate_folder.join("proto"), crate_folder.join("src/generated"));
-    let described = protox::compile([PROTO], [&proto])?;
-    std::fs::create_dir_all(&out)?;
-    let mut build = tonic_prost_build::configure().out_dir(&out);
+fn main() -> Outcome {
+    let mut between_daemons = tonic_prost_build::configure();
     for printed in PRINTED {
-        build = build.type_attribute(format!(".{PACKAGE}.{printed}"), SERIALIZED);
+        between_daemons = between_daemons.type_attribute(format!(".{PACKAGE}.{printed}"), SERIALIZED);
     }
     let state = "#[serde(serialize_with = \"crate::words::state\")]";
-    build = build.field_attribute(format!(".{PACKAGE}.Device.state"), state);
-    build.compile_fds(described)?;
-    let written = out.join("farside.lend.v1.rs");
+    let between_daemons = between_daemons.field_attribute(format!(".{PACKAGE}.Device.state"), state);
+    write("farside/lend/v1/lend.proto", "farside.lend.v1.rs", between_daemons)?;
+    // Only tests serve it.
+    let etcd = tonic_prost_build::configure().server_mod_attribute(".", "#[cfg(test)]");
+    write("etcdserverpb/rpc.proto", "etcdserverpb.rs", etcd)
+}
+
+fn write(proto: &str, code: &str, build: tonic_prost_build::Builder) -> Outcome {
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let (protos, out) = (crate_folder.join("proto"), crate_folder.join("src/generated"));
+    let described = protox::compile([proto], [&protos])?;
+    std::fs::create_dir_all(&out)?;
+    build.out_dir(&out).compile_fds(described)?;
+    let written = out.join(code);
     let code = std::fs::read_to_string(&written)?;
     // A test compares this line with the description.
     let digest: String =
-        Sha256::digest(std::fs::read(proto.join(PROTO))?).iter().map(|b| format!("{b:02x}")).collect();
-    std::fs::write(&written, format!("// of lend.proto {digest}\n{code}"))?;
+        Sha256::digest(std::fs::read(protos.join(proto))?).iter().map(|b| format!("{b:02x}")).collect();
+    let file = Path::new(proto).file_name().unwrap_or_default().to_string_lossy();
+    std::fs::write(&written, format!("// of {file} {digest}\n{code}"))?;
     println!("{} written", written.display());
     Ok(())
 }

@@ -7,6 +7,7 @@
 mod networks;
 mod parts;
 mod pattern;
+mod registry;
 mod rules;
 
 use std::io;
@@ -19,6 +20,7 @@ use thiserror::Error;
 pub use networks::{Networks, Way};
 pub(crate) use parts::GRANT_LIMIT_S;
 pub use parts::{AuditSettings, CertificateFiles, Govern, Hook, On};
+pub use registry::{EtcdEndpoint, EtcdFiles, EtcdSettings, RegistrySettings};
 pub use rules::{Allowed, Asked, NotAllowed, Per, Rules};
 
 /// The version of the file that this program reads.
@@ -43,6 +45,8 @@ pub struct Config {
     pub hooks: Vec<Hook>,
     /// By which this host is known, unless it is by those of its group.
     pub certificates: Option<CertificateFiles>,
+    /// How hosts find each other.
+    pub registry: RegistrySettings,
 }
 
 /// The file as it is written.
@@ -62,6 +66,7 @@ struct Written {
     #[serde(default, rename = "hook")]
     hooks: Vec<parts::WrittenHook>,
     certificates: Option<parts::WrittenCertificates>,
+    registry: Option<registry::Written>,
 }
 
 /// A text, and where it is.
@@ -137,8 +142,12 @@ impl Config {
             let why = format!("version {version} is not known here; this program reads {VERSION}");
             return Err(Wrong::at(&written.version, why));
         }
+        let plain = Networks::parse(&written.plain_networks)?;
+        let registry =
+            written.registry.as_ref().map(|written| RegistrySettings::parse(written, &plain));
         Ok(Config {
-            plain: Networks::parse(&written.plain_networks)?,
+            registry: registry.transpose()?.unwrap_or_default(),
+            plain,
             rules: Rules::parse(written.rules)?,
             govern: Govern::parse(&written.govern)?,
             audit: AuditSettings::parse(&written.audit)?,

@@ -109,7 +109,7 @@ impl AuditSettings {
     }
 }
 
-fn absolute(word: &Word) -> Result<PathBuf, Wrong> {
+pub(super) fn absolute(word: &Word) -> Result<PathBuf, Wrong> {
     let path = Path::new(word.get_ref());
     if path.is_absolute() {
         return Ok(path.to_owned());

@@ -82,7 +82,7 @@ impl Daemon {
         let mut state = lock(&self.state);
         state.identity = identity;
         name.clone_into(&mut state.host);
-        self.embedded.rename(name);
+        self.registry.rename(name);
         Ok(())
     }
 
@@ -269,7 +269,7 @@ impl Daemon {
             state.host.clone_from(&host);
         }
         self.ways.forget();
-        self.embedded.rename(&host);
+        self.registry.rename(&host);
         self.note_peer(&reply.host, &request.address)?;
         for peer in reply.peers.iter().filter(|peer| peer.host != reply.host) {
             self.hear_of_peer(&peer.host, &peer.address)?;
@@ -291,7 +291,7 @@ impl Local for LocalService {
             devices: daemon.lending.devices(),
             peers: daemon.peers(),
             held: daemon.borrowing.held(),
-            warnings: daemon.warnings(),
+            warnings: daemon.warnings().into_iter().chain(daemon.registry.trouble()).collect(),
         }))
     }
 
@@ -341,7 +341,9 @@ impl Local for LocalService {
         &self,
         _: Request<AvailableRequest>,
     ) -> Result<Response<AvailableReply>, Status> {
-        Ok(Response::new(AvailableReply { hosts: self.0.available().await }))
+        let hosts = self.0.available().await;
+        let warnings = self.0.registry.trouble().into_iter().collect();
+        Ok(Response::new(AvailableReply { hosts, warnings }))
     }
 
     type BorrowForStream = Pin<Box<dyn Stream<Item = Result<BorrowForEvent, Status>> + Send>>;

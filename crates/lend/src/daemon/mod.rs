@@ -11,7 +11,8 @@ mod borrowing;
 mod configured;
 mod connection;
 mod device;
-mod dial;
+pub(crate) mod dial;
+mod finding;
 #[cfg(test)]
 mod flood_tests;
 mod hooks;
@@ -52,12 +53,12 @@ use crate::home::{Home, Settings};
 use crate::pki::{HostIdentity, Invitations};
 use crate::proto::local_server::LocalServer;
 use crate::registry::Registry;
-use crate::registry::embedded::Embedded;
 
 use audit::{Act, Record};
 use borrowing::Borrowing;
 use configured::Configured;
 use connection::Connection;
+use finding::Finding;
 use lending::Lending;
 use looked_at::LookedAt;
 use machine::{Machine, ThisMachine};
@@ -83,8 +84,8 @@ pub(crate) struct Daemon {
     machine: Arc<dyn Machine>,
     /// What it knows of other hosts.
     registry: Arc<dyn Registry>,
-    /// What it tells them itself, and the places of claims for its devices.
-    embedded: Arc<Embedded>,
+    /// Which kind of registry that is.
+    finding: Finding,
     ways: Arc<Ways>,
 }
 
@@ -101,6 +102,7 @@ impl Daemon {
     /// One that listens to nobody yet; what it lends is found by tasks of the runtime that this is in.
     fn new(home: &Home, machine: Arc<dyn Machine>) -> Result<Arc<Daemon>, LendError> {
         let configured = Configured::read(home)?;
+        let found_by = finding::Configured::of(&configured.get().registry)?;
         let mut settings = home.settings()?;
         let requests = requests_above(settings.requests, machine.since_1970());
         settings.requests = requests + REQUESTS_OF_A_RUN;
@@ -126,7 +128,7 @@ impl Daemon {
         let invitations = Invitations::default();
         let daemon = Arc::new_cyclic(|weak| {
             let ways = Ways::new(Weak::clone(weak), Arc::clone(&machine));
-            let embedded = Embedded::new(&host, Arc::clone(&ways) as _);
+            let finding = Finding::new(found_by, &host, &ways, &machine);
             Daemon {
                 home: home.clone(),
                 configured,
@@ -139,8 +141,8 @@ impl Daemon {
                 identities: AtomicU64::new(0),
                 requests,
                 machine,
-                registry: Arc::clone(&embedded) as _,
-                embedded,
+                registry: finding.registry(),
+                finding,
                 ways,
             }
         });
@@ -258,10 +260,16 @@ async fn reload_at_signal(daemon: &Arc<Daemon>) -> Result<(), LendError> {
 
 impl Daemon {
     async fn reload(self: &Arc<Self>) -> Result<(), LendError> {
+        let before = self.configured.get();
         // Names of users may be looked up on other machines.
         let configured = Arc::clone(&self.configured);
         let read = spawn_blocking(move || configured.read_again()).await;
         let config = read.map_err(|error| LendError::Refused(error.to_string()))??;
+        if config.registry != before.registry {
+            tracing::warn!(
+                "[registry] is read when the daemon starts: it stays as it was until then"
+            );
+        }
         if let Err(error) = self.renew_identity(&config) {
             tracing::error!(%error, "the certificate stays as it was");
         }

@@ -15,8 +15,8 @@ use super::Daemon;
 use super::dial::{self, PeerClient};
 use super::machine::Machine;
 use crate::proto::{ClaimEvent, ClaimRequest, Device, ExchangeReply, ExchangeRequest};
-use crate::registry::Published;
 use crate::registry::embedded::{Neighbours, Places};
+use crate::registry::{OwnHost, Published};
 
 /// Events of a claim that are on their way, at most.
 const EVENTS_MAX: usize = 16;
@@ -57,7 +57,7 @@ impl Ways {
     async fn claim_at(&self, host: &str, devices: &DeviceSet) -> Result<Places, Status> {
         let daemon = self.daemon()?;
         if host == daemon.host() {
-            return daemon.embedded.take_claim(host, devices);
+            return daemon.finding.told_by_others()?.take_claim(host, devices);
         }
         let peer = daemon.peers().into_iter().find(|peer| peer.host == host);
         let address = peer.map(|peer| peer.address).filter(|address| !address.is_empty());
@@ -91,7 +91,7 @@ async fn forward(
     }
 }
 
-impl Neighbours for Ways {
+impl OwnHost for Ways {
     fn now(&self) -> (BootTime, Duration) {
         (self.machine.now(), self.machine.since_1970())
     }
@@ -99,7 +99,9 @@ impl Neighbours for Ways {
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         self.machine.spawn(task);
     }
+}
 
+impl Neighbours for Ways {
     fn exchange<'a>(
         &'a self,
         host: &'a str,
@@ -139,9 +141,9 @@ impl Daemon {
 
     /// Begins to tell other hosts of this one, and to learn of them.
     pub(super) fn begin_telling(self: &Arc<Self>) {
-        self.peers().iter().for_each(|peer| self.embedded.introduce(&peer.host, &peer.address));
+        self.peers().iter().for_each(|peer| self.registry.introduce(&peer.host, &peer.address));
         let machine = &self.machine;
-        machine.spawn(Arc::clone(&self.embedded).run().boxed());
+        self.finding.begin(&**machine);
         machine.spawn(Arc::clone(self).keep_publishing().boxed());
         machine.spawn(Arc::clone(self).keep_noting().boxed());
     }

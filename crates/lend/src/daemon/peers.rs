@@ -79,7 +79,7 @@ impl Daemon {
             }
             let peers = &mut state.settings.peers;
             let is_full = peers.len() >= PEERS_MAX;
-            self.embedded.introduce(host, address);
+            self.registry.introduce(host, address);
             match peers.iter_mut().find(|peer| peer.host == host) {
                 Some(known) if address.is_empty() || known.address == address => {}
                 Some(known) => known.address = address.to_owned(),
@@ -161,7 +161,7 @@ impl Peers for PeersService {
         request: Request<ExchangeRequest>,
     ) -> Result<Response<ExchangeReply>, Status> {
         caller(&request)?;
-        Ok(Response::new(self.0.embedded.answer(request.get_ref())))
+        Ok(Response::new(self.0.finding.told_by_others()?.answer(request.get_ref())))
     }
 
     type ClaimStream = Pin<Box<dyn Stream<Item = Result<ClaimEvent, Status>> + Send>>;
@@ -176,7 +176,7 @@ impl Peers for PeersService {
         let invalid = |error: &dyn std::fmt::Display| Status::invalid_argument(error.to_string());
         let names = names.map_err(|error| invalid(&error))?;
         let devices = DeviceSet::new(names).map_err(|error| invalid(&error))?;
-        let places = self.0.embedded.take_claim(&caller, &devices)?;
+        let places = self.0.finding.told_by_others()?.take_claim(&caller, &devices)?;
         Ok(Response::new(Box::pin(ReceiverStream::new(places))))
     }
 

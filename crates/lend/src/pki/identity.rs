@@ -16,7 +16,7 @@ use super::{PkiError, cannot, explained};
 use crate::config::CertificateFiles;
 
 /// The protocol of gRPC over TLS (ALPN).
-pub(super) const GRPC: &[u8] = b"h2";
+pub(crate) const GRPC: &[u8] = b"h2";
 
 /// A key that nobody has certified yet.
 pub struct Keypair(KeyPair);

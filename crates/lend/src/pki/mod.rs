@@ -13,9 +13,10 @@ mod refused;
 mod token;
 
 pub use authority::Authority;
+pub(crate) use identity::{GRPC, Unsound, unusable};
 pub use identity::{HostIdentity, Keypair, host_of, link_credentials};
-pub(crate) use identity::{Unsound, unusable};
 pub(crate) use join::joining;
+pub(crate) use organisation::{certificates, key};
 pub(crate) use refused::explained;
 pub use token::{Invitations, Token, TokenError};
 

@@ -33,11 +33,11 @@ pub(crate) fn read(files: &CertificateFiles) -> Result<HostIdentity, PkiError> {
 
 fn unusable(path: &Path, why: impl std::fmt::Display) -> PkiError {
     let why = format!("{}: {why}", path.display());
-    PkiError { what: "reading the certificates of this host's organisation", why }
+    PkiError { what: "reading certificates", why }
 }
 
 /// All certificates of a file; at least one.
-fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, PkiError> {
+pub(crate) fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, PkiError> {
     let found = CertificateDer::pem_file_iter(path).map_err(|error| unusable(path, error))?;
     let found: Result<Vec<Vec<u8>>, _> =
         found.take(CERTIFICATES_MAX + 1).map(|found| found.map(|der| der.to_vec())).collect();
@@ -52,7 +52,8 @@ fn certificates(path: &Path) -> Result<Vec<Vec<u8>>, PkiError> {
     }
 }
 
-fn key(path: &Path) -> Result<Vec<u8>, PkiError> {
+/// A key, PKCS #8.
+pub(crate) fn key(path: &Path) -> Result<Vec<u8>, PkiError> {
     match PrivateKeyDer::from_pem_file(path).map_err(|error| unusable(path, error))? {
         PrivateKeyDer::Pkcs8(key) => Ok(key.secret_pkcs8_der().to_vec()),
         _ => Err(unusable(

@@ -6,11 +6,13 @@
 //! registry a host keeps its leases, renews them and borrows by name; what it knows of others grows old, and
 //! it says how old that is.
 //!
-//! There is one kind so far, [`embedded`], in which the daemons tell each other; `tests::conformance` holds
-//! the promises against any.
+//! There are two kinds: [`embedded`], in which the daemons tell each other, and [`etcd`], a server that they
+//! share. `tests::conformance` holds the promises against both.
 
 mod claims;
 pub(crate) mod embedded;
+pub(crate) mod etcd;
+mod record;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +21,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use farside_lease::DeviceSet;
+use farside_lease::{BootTime, DeviceSet};
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tonic::Status;
@@ -79,6 +81,21 @@ impl fmt::Debug for Turn {
     }
 }
 
+/// What a registry stands on: its host's clocks, and tasks.
+pub(crate) trait OwnHost: Send + Sync {
+    /// This host's clock, and the time since 1970.
+    fn now(&self) -> (BootTime, Duration);
+
+    /// Runs beside the caller.
+    fn spawn(&self, task: BoxFuture<'static, ()>);
+}
+
+impl fmt::Debug for dyn OwnHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnHost")
+    }
+}
+
 /// See the module.
 pub(crate) trait Registry: Send + Sync {
     /// Says this of the own host from now on, until something else is said.
@@ -96,4 +113,16 @@ pub(crate) trait Registry: Send + Sync {
     /// # Errors
     /// The registry, or a host of the claim, cannot be reached, or has too many claims.
     fn claim<'a>(&'a self, claim: &'a Claim) -> BoxFuture<'a, Result<Turn, Status>>;
+
+    /// A host that is known by other ways, and where it listens.
+    fn introduce(&self, host: &str, address: &str);
+
+    /// This host has another name from now on.
+    fn rename(&self, own: &str);
+
+    /// What is wrong with the registry itself, for people.
+    fn trouble(&self) -> Option<String>;
+
+    /// What others have said that made no sense, since the beginning.
+    fn refused(&self) -> u64;
 }

@@ -22,6 +22,7 @@ pub(super) struct Now {
     pub(super) peers: usize,
     pub(super) stats: Stats,
     pub(super) audit_lost: u64,
+    pub(super) registry_refused: u64,
     /// Seconds since 1970.
     pub(super) certificate_ends: i64,
 }
@@ -98,6 +99,11 @@ fn counted(text: &mut Exposition, counts: &Counts, now: &Now) {
             "Records that the audit log could not take.",
             now.audit_lost,
         ),
+        (
+            "farside_lend_registry_refused_total",
+            "What the registry told of other hosts that cannot be, or was older than what is known.",
+            now.registry_refused,
+        ),
     ] {
         text.one(name, counter, help, count);
     }
@@ -130,6 +136,7 @@ mod tests {
             peers: 4,
             stats: Stats::default(),
             audit_lost: 5,
+            registry_refused: 7,
             certificate_ends: 6,
         }
     }
@@ -155,6 +162,7 @@ mod tests {
             "farside_lend_wait_seconds_bucket{le=\"+Inf\"} 3",
             "farside_lend_wait_seconds_count 3",
             "farside_lend_audit_lost_total 5",
+            "farside_lend_registry_refused_total 7",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }

@@ -8,12 +8,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use farside_lease::{BootTime, DeviceName, HostName};
-
+use farside_lease::{BootTime, HostName};
 use prost::Message;
 
-use super::super::{DEVICES_MAX, HOSTS_MAX, HostView, PRESENCE, Published};
-use crate::proto::{Device, ExchangeReply, ExchangeRequest, HostRecord, HostVersion};
+use super::super::record::is_sound;
+use super::super::{HOSTS_MAX, HostView, PRESENCE, Published};
+use crate::proto::{ExchangeReply, ExchangeRequest, HostRecord, HostVersion};
 
 /// How often a host beats.
 pub(super) const BEAT: Duration = Duration::from_secs(1);
@@ -32,8 +32,6 @@ const AHEAD: Duration = Duration::from_secs(86_400);
 const VERSIONS_PER_MS: u64 = 1 << 20;
 /// Beats of one version, at most.
 const BEAT_MAX: u64 = 1 << 40;
-/// Bytes of a text in a record, at most.
-const TEXT_MAX: usize = 512;
 /// Bytes of the records that are brought or answered at a time, at most: the rest follows the next time.
 /// A peer takes 256 KiB, and answers of more.
 const BROUGHT_MAX: usize = 200 << 10;
@@ -233,7 +231,7 @@ impl Gossip {
         for record in records.iter().take(HOSTS_MAX) {
             let Some(version) = &record.at else { continue };
             let Some(at) = self.sensible(version, since_1970) else { continue };
-            if !is_record(record) {
+            if !is_sound(record) {
                 self.refused += 1;
                 continue;
             }
@@ -341,17 +339,4 @@ impl Gossip {
 /// When a host was heard, by this host's clock.
 fn heard(now: BootTime, version: &HostVersion) -> BootTime {
     BootTime(now.0.saturating_sub(version.heard_ns))
-}
-
-/// Whether a record has the lengths that one can have.
-fn is_record(record: &HostRecord) -> bool {
-    let is_device = |device: &Device| {
-        DeviceName::new(&device.name).is_ok()
-            && [&device.description, &device.holder, &device.why]
-                .iter()
-                .all(|text| text.len() <= TEXT_MAX)
-    };
-    record.address.len() <= TEXT_MAX
-        && record.devices.len() <= DEVICES_MAX
-        && record.devices.iter().all(is_device)
 }

@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use tonic::Status;
 
 use super::claims::Claims;
-use super::{Claim, HostView, Published, Registry, Turn};
+use super::{Claim, HostView, OwnHost, Published, Registry, Turn};
 use crate::proto::{ClaimEvent, ExchangeReply, ExchangeRequest};
 use gossip::Gossip;
 #[cfg(test)]
@@ -40,14 +40,8 @@ const EVENTS_MAX: usize = 64;
 /// What comes of a claim at one host; dropping it gives the place up.
 pub(crate) type Places = mpsc::Receiver<Result<ClaimEvent, Status>>;
 
-/// The way to other hosts, the time, and tasks.
-pub(crate) trait Neighbours: Send + Sync {
-    /// This host's clock, and the time since 1970.
-    fn now(&self) -> (BootTime, Duration);
-
-    /// Runs beside the caller.
-    fn spawn(&self, task: BoxFuture<'static, ()>);
-
+/// The way to other hosts.
+pub(crate) trait Neighbours: OwnHost {
     /// Meets a host.
     ///
     /// # Errors
@@ -101,17 +95,6 @@ impl Embedded {
             claims: Mutex::default(),
             turns: watch::Sender::new(()),
         })
-    }
-
-    /// A host that can be met.
-    pub(crate) fn introduce(&self, host: &str, address: &str) {
-        lock(&self.gossip).introduce(host, address);
-    }
-
-    /// This host has another name from now on.
-    pub(crate) fn rename(&self, own: &str) {
-        let (now, _) = self.neighbours.now();
-        lock(&self.gossip).rename(own, now);
     }
 
     /// Meets others, for ever.
@@ -265,5 +248,22 @@ impl Registry for Embedded {
             Ok(Turn::held_by(held))
         };
         claiming.boxed()
+    }
+
+    fn introduce(&self, host: &str, address: &str) {
+        lock(&self.gossip).introduce(host, address);
+    }
+
+    fn rename(&self, own: &str) {
+        let (now, _) = self.neighbours.now();
+        lock(&self.gossip).rename(own, now);
+    }
+
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
+    fn refused(&self) -> u64 {
+        lock(&self.gossip).refused()
     }
 }

@@ -253,6 +253,21 @@ pub(crate) async fn claims_are_all_or_none(rig: &dyn Rig) -> Result<(), String> 
     if turns >= CLAIMANTS * CLAIMS / 2 { Ok(()) } else { Err(format!("only {turns} turns")) }
 }
 
+/// Whoever has its turn has nothing yet: its lenders decide, and what they say is what is known.
+pub(crate) async fn turns_grant_nothing(rig: &dyn Rig) -> Result<(), String> {
+    let free =
+        |host: usize| Published { devices: vec![card("card0", State::Free)], ..says(host, 0) };
+    (0..rig.hosts()).for_each(|host| rig.host(host).publish(free(host)));
+    let said: BTreeMap<usize, Published> = (0..rig.hosts()).map(|h| (h, free(h))).collect();
+    within(CONVERGED, || all_know(rig, &said)).await?;
+    let turn = rig.host(1).claim(&claim_of(&[0, 2], &["card0"])).await;
+    let turn = turn.map_err(|error| error.to_string())?;
+    sleep(CONVERGED).await;
+    all_know(rig, &said).map_err(|why| format!("a turn counts as lent: {why}"))?;
+    drop(turn);
+    Ok(())
+}
+
 /// All of it, each with hosts of its own.
 pub(crate) async fn all<R: Rig, F: Future<Output = R>>(rig: impl Fn() -> F) {
     presence(&rig().await).await.expect("presence");
@@ -261,4 +276,5 @@ pub(crate) async fn all<R: Rig, F: Future<Output = R>>(rig: impl Fn() -> F) {
     watch_resumes(&rig().await, PRESENCE + CONVERGED).await.expect("watching goes on, later");
     queue_is_fair(&rig().await).await.expect("the queue is fair");
     claims_are_all_or_none(&rig().await).await.expect("all or none");
+    turns_grant_nothing(&rig().await).await.expect("nothing is granted");
 }

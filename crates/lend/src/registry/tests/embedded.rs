@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use tonic::Status;
 
 use super::super::embedded::{Embedded, Neighbours, Places};
-use super::super::{Published, Registry};
+use super::super::{OwnHost, Published, Registry};
 use super::conformance::{self, Rig, host_name};
 use super::in_simulated_time;
 use crate::proto::{ExchangeReply, ExchangeRequest, HostRecord, HostVersion};
@@ -47,7 +47,7 @@ struct InMemory {
     tasks: Mutex<Vec<AbortHandle>>,
 }
 
-impl Neighbours for InMemory {
+impl OwnHost for InMemory {
     fn now(&self) -> (BootTime, Duration) {
         let since = Duration::from_secs(1_000_000) + self.began.elapsed();
         (BootTime(since.as_nanos() as u64), since)
@@ -56,7 +56,9 @@ impl Neighbours for InMemory {
     fn spawn(&self, task: BoxFuture<'static, ()>) {
         lock(&self.tasks).push(tokio::spawn(task).abort_handle());
     }
+}
 
+impl Neighbours for InMemory {
     fn exchange<'a>(
         &'a self,
         host: &'a str,

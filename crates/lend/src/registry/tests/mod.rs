@@ -2,6 +2,7 @@
 
 pub(crate) mod conformance;
 mod embedded;
+mod etcd;
 mod mutants;
 
 use std::future::Future;
