@@ -220,9 +220,11 @@ impl<'a> Carried<'a> {
             if let Some(end) = self.ended {
                 // What it has to say of that is for it to hear, if it still listens.
                 self.flush();
+                self.hang_up();
                 return Over::Link(end);
             }
             if self.has_hung_up && side.ends_with_connection() {
+                self.hang_up();
                 return Over::HungUp;
             }
             if side.is_done() {
@@ -330,6 +332,13 @@ impl<'a> Carried<'a> {
         }
     }
 
+    /// Ends the connection in order: the other end is not to think that it was cut.
+    fn hang_up(&mut self) {
+        if let Some(line) = &mut self.line {
+            line.hang_up();
+        }
+    }
+
     fn take_line(&mut self, side: &mut impl Side) {
         if !std::mem::take(&mut self.is_woken) {
             return;
@@ -372,7 +381,7 @@ impl<'a> Carried<'a> {
             let _ = poll(&mut polled, left.as_ref());
             // Nothing of it counts any more, but its end.
             if line.receive(now(), &mut self.end, |_| None).is_err() {
-                return;
+                return line.hang_up();
             }
             self.flush();
         }

@@ -493,7 +493,9 @@ fn errno_of(error: &TransportError) -> u32 {
     let errno = match error {
         TransportError::Refused { errno, .. } => *errno,
         TransportError::TimedOut { .. } => Errno::TIMEDOUT,
-        TransportError::Gone { .. } | TransportError::TurnedAway => Errno::IO,
+        TransportError::Gone { .. }
+        | TransportError::TurnedAway
+        | TransportError::NotServed { .. } => Errno::IO,
         TransportError::Unfit { .. } => Errno::INVAL,
     };
     errno.raw_os_error() as u32

@@ -89,6 +89,7 @@ pub fn turn_away(config: Config, mut line: Line, why: Farewell) {
             Err(_) => return,
         }
     }
+    line.hang_up();
 }
 
 /// Waits a moment for something to come, and takes it.

@@ -82,6 +82,12 @@ impl Line {
         Ok(count)
     }
 
+    /// Ends the connection in order.
+    pub(super) fn hang_up(&mut self) {
+        // It may have ended already.
+        let _ = self.stream.shutdown();
+    }
+
     /// Sends what the end has to say, as far as the stream takes it; whether that was all.
     ///
     /// # Errors

@@ -13,6 +13,8 @@ use super::{BootTime, Term, Ticket};
 
 /// A connection to a borrowed card.
 pub(crate) struct Borrowed {
+    /// The lease, for people.
+    pub(crate) name: String,
     /// What both ends of the link have to agree on.
     pub(crate) lease: Lease,
     /// This side of it, which carries bytes and no descriptors.
@@ -90,6 +92,7 @@ pub(crate) fn connect(folder: &Path) -> Result<Borrowed, NotReached> {
         ))
     })?;
     let lease = Lease { device: ticket.device.clone(), epoch: ticket.epoch };
+    let name = ticket.name();
     let (why_gone, wanted_back) = words(ticket, term);
-    Ok(Borrowed { lease, stream, why_gone, wanted_back })
+    Ok(Borrowed { name, lease, stream, why_gone, wanted_back })
 }

@@ -52,7 +52,7 @@ impl ByLink {
         let first = Line::new(place.stream()?)?;
         let again = place.clone();
         let dial = move || again.stream().and_then(Line::new).map_err(passes);
-        let mut link = ByLink::over(Lease::none(), first, Arc::new(dial))?;
+        let mut link = ByLink::over(&place.to_string(), Lease::none(), first, Arc::new(dial))?;
         let place = place.clone();
         link.recall = Some(Box::new(move || place.wanted_back()));
         Ok(link)
@@ -60,7 +60,8 @@ impl ByLink {
 
     /// Connects to a card that is borrowed.
     pub(crate) fn borrow(folder: &Path) -> Result<ByLink, ConnectError> {
-        let lease::Borrowed { lease, stream, why_gone, wanted_back } = lease::connect(folder)?;
+        let lease::Borrowed { name, lease, stream, why_gone, wanted_back } =
+            lease::connect(folder)?;
         let again = folder.to_owned();
         let dial = move || {
             let borrowed = lease::connect(&again).map_err(|not| match not {
@@ -71,13 +72,13 @@ impl ByLink {
             Ok(Line::new(Box::new(Plain::new(borrowed.stream)))?)
         };
         let first = Line::new(Box::new(Plain::new(stream)))?;
-        let mut link = ByLink::over(lease, first, Arc::new(dial))?;
+        let mut link = ByLink::over(&name, lease, first, Arc::new(dial))?;
         link.why_gone = Some(why_gone);
         link.recall = Some(wanted_back);
         Ok(link)
     }
 
-    fn over(lease: Lease, first: Line, dial: DialLine) -> Result<ByLink, ConnectError> {
+    fn over(name: &str, lease: Lease, first: Line, dial: DialLine) -> Result<ByLink, ConnectError> {
         let shared = Arc::new(Shared::new()?);
         let with_thread = Arc::clone(&shared);
         let builder = std::thread::Builder::new().name("farside-link".into());
@@ -86,17 +87,21 @@ impl ByLink {
         let link = ByLink { shared, thread: Some(thread), pid, recall: None, why_gone: None };
         match link.shared.ask("agreeing with the other end of the link", Frame::Barrier) {
             Ok(_) => Ok(link),
-            Err(error) => Err(link.not_reached(error)),
+            Err(error) => Err(link.not_reached(name, error)),
         }
     }
 
     /// Why there is no card at the other end.
-    fn not_reached(&self, error: TransportError) -> ConnectError {
+    fn not_reached(&self, name: &str, error: TransportError) -> ConnectError {
         ConnectError::Failed(match self.shared.why_over() {
             None => error,
             Some(ended) if ended.is_for_good => TransportError::Unfit { what: ended.why },
-            // It may be somebody else's turn.
-            Some(_) => TransportError::TurnedAway,
+            Some(ended) => {
+                let closed = "the connection was closed before anybody answered; who serves it has \
+                              just ended, or its lease has";
+                let why = if self.shared.was_up() { ended.why } else { closed.to_owned() };
+                TransportError::NotServed { by: name.to_owned(), why }
+            }
         })
     }
 

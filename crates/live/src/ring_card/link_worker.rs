@@ -201,9 +201,11 @@ impl Side for Beside {
         load
     }
 
-    fn turn(&mut self, link: &mut Endpoint, _: bool) -> Result<(), Failure> {
-        // It does not block.
-        let _ = rustix::io::read(self.shared.bell(), &mut [0; 8]);
+    fn turn(&mut self, link: &mut Endpoint, is_ready: bool) -> Result<(), Failure> {
+        if is_ready {
+            // It does not block.
+            let _ = rustix::io::read(self.shared.bell(), &mut [0; 8]);
+        }
         if self.shared.is_closing() {
             return Err(Failure::Closing);
         }

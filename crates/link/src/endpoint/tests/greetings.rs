@@ -59,7 +59,12 @@ fn a_frame_that_came_while_its_sender_was_told_of_a_failure_came_once() {
     let mut pair = Pair::up();
     pair.send(BORROWER, register(1)).unwrap();
     let now = Duration::from_secs(1);
-    let given = pair.ends[BORROWER].transmit(now).slices().iter().flat_map(|slice| slice.to_vec()).collect::<Vec<_>>();
+    let given = pair.ends[BORROWER]
+        .transmit(now)
+        .slices()
+        .iter()
+        .flat_map(|slice| slice.to_vec())
+        .collect::<Vec<_>>();
     let lender = &mut pair.ends[LENDER];
     lender.space()[..given.len()].copy_from_slice(&given);
     lender.filled(now, given.len());
