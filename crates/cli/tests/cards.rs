@@ -124,9 +124,13 @@ impl Drop for Server {
     }
 }
 
+/// Names, in order.
 fn files(folder: &str) -> Vec<String> {
     let entries = std::fs::read_dir(folder).expect("the folder is there");
-    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
 }
 
 #[test]
@@ -249,13 +253,14 @@ fn a_folder_has_one_server_and_what_a_killed_one_left_is_replaced() {
         said.contains(&format!("process {}", first.pid())) && said.contains("in use"),
         "{said}"
     );
-    assert_eq!(files(&place).len(), 3, "the refused server took nothing away");
+    let all = ["control.sock", "fn0.sock", "fn1.sock", "status.sock"];
+    assert_eq!(files(&place), all, "the refused server took nothing away");
 
     // The process that listens, which is a child of the one that was started.
     let supervisor = Pid::from_raw(child_of(first.pid()) as i32).expect("a process id");
     kill_process(supervisor, Signal::KILL).expect("it runs");
     assert_eq!(first.await_end().code(), Some(1), "nothing is served any more");
-    assert_eq!(files(&place).len(), 3, "a killed process leaves its sockets");
+    assert_eq!(files(&place), all, "a killed process leaves its sockets");
     let table = text(&farside(&["cards", &place]).stdout);
     assert!(table.contains("ended without a word"), "{table}");
     assert!(refused(1, &["demo", "--bundled", "--cards", &place]).contains("farside card serve"));

@@ -29,7 +29,7 @@ pub(crate) struct Who {
 
 impl Available {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let found = client()?.call(AvailableRequest {}, |mut local, request| async move {
+        let found = client()?.ask(AvailableRequest {}, |mut local, request| async move {
             local.available(request).await
         })?;
         if self.json {
@@ -43,7 +43,7 @@ impl Available {
 
 impl Who {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let status = client()?.call(StatusRequest {}, |mut local, request| async move {
+        let status = client()?.ask(StatusRequest {}, |mut local, request| async move {
             local.status(request).await
         })?;
         if self.json {

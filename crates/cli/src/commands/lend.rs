@@ -172,7 +172,7 @@ impl Lend {
         match &self.command {
             LendCommand::Up(up) => up.run()?,
             LendCommand::Down(_) => {
-                client()?.call(DownRequest {}, |mut local, request| async move {
+                client()?.ask(DownRequest {}, |mut local, request| async move {
                     local.down(request).await
                 })?;
             }
@@ -215,7 +215,7 @@ impl Up {
             metrics: self.metrics.map(|address| address.to_string()).unwrap_or_default(),
         };
         let up =
-            client()?.call(request, |mut local, request| async move { local.up(request).await })?;
+            client()?.ask(request, |mut local, request| async move { local.up(request).await })?;
         if self.json {
             return print_json(&up);
         }
@@ -257,7 +257,7 @@ fn named(name: Option<&str>, path: &Path) -> Result<Lent, Failure> {
 
 impl Invite {
     fn run(&self) -> Result<(), Failure> {
-        let invited = client()?.call(InviteRequest {}, |mut local, request| async move {
+        let invited = client()?.ask(InviteRequest {}, |mut local, request| async move {
             local.invite(request).await
         })?;
         if self.json {
@@ -280,7 +280,7 @@ impl Rules {
     fn run(&self) -> Result<(), Failure> {
         let reply = match &self.check {
             Some(file) => RulesReply { rules: checked(file)?.rules.described() },
-            None => client()?.call(RulesRequest {}, |mut local, request| async move {
+            None => client()?.ask(RulesRequest {}, |mut local, request| async move {
                 local.rules(request).await
             })?,
         };
@@ -340,7 +340,7 @@ impl Recall {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let within_ns = Duration::from_secs(self.within).as_nanos() as u64;
         let request = RecallRequest { device: self.device.clone(), within_ns };
-        client()?.call(request, |mut local, request| async move { local.recall(request).await })?;
+        client()?.ask(request, |mut local, request| async move { local.recall(request).await })?;
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use crate::hosts::{Card, Host, await_end, signal};
 use crate::network::{ADDRESS, Network};
 
 /// Of a lease.
-pub(crate) const LEASE: Duration = Duration::from_secs(2);
+const LEASE: Duration = Duration::from_secs(2);
 /// How long the machine may be busy with other things.
 const PATIENCE: Duration = Duration::from_secs(4);
 /// How long a command may take that has to wait for a lease's end.
