@@ -186,7 +186,23 @@ each_borrows "with two of three nodes cut off"
 touch "$work/enough"
 wait "$c" "$d"
 # It runs longer than its lease does, without etcd.
-on c "$farside" borrow card0@a card0@b -- sleep 5 || fail "a lease did not go on without etcd"
+on c "$farside" borrow card0@a card0@b -- sleep 12 2>"$work/c.said" &
+holds=$!
+lent() { [ "$(on "$1" "$farside" available | grep -c "^card0@.* lent ")" -eq "$2" ]; }
+until_so "c has both cards" lent c 2
+# Who waits for both while etcd comes and goes is told in time, and has neither.
+mend "$other"
+began=$SECONDS
+on d "$farside" borrow any --count 2 --wait 5 -- true 2>"$work/d.said" &
+waits=$!
+sleep 2
+cut_off "$other"
+if wait "$waits"; then fail "d borrowed what c has"; fi
+[ $((SECONDS - began)) -le 8 ] || fail "d was told after $((SECONDS - began)) s, not 5"
+grep -q "not served within the time" "$work/d.said" || fail "d is not told why: $(cat "$work/d.said")"
+wait "$holds" || fail "a lease did not go on without etcd: $(cat "$work/c.said")"
+until_so "both cards are free" lent c 0
+say "etcd: a lease went on without it, and who waited in vain was told in time"
 mend "$other"
 mend "$first"
 heard() { ! on c "$farside" who --json | grep -q "has not answered"; }

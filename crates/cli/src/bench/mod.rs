@@ -12,6 +12,7 @@ mod moves;
 mod raw;
 mod stream;
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -20,7 +21,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     /// What is measured.
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
     /// What Farside reached; nothing if it was not measured.
     pub(crate) reached: Option<f64>,
     /// What was promised.
@@ -45,7 +46,7 @@ pub(crate) enum Target {
 
 impl Row {
     pub(crate) fn new(
-        name: &'static str,
+        name: impl Into<Cow<'static, str>>,
         reached: f64,
         target: Target,
         unit: &'static str,
@@ -55,6 +56,7 @@ impl Row {
             Target::AtMost(most) => reached <= most,
             Target::AtLeast(least) => reached >= least,
         };
+        let name = name.into();
         Row { name, reached: Some(reached), target, unit, detail, kept: Some(kept) }
     }
 

@@ -78,5 +78,5 @@ fn text(row: &Row) -> String {
         None => format!("NOT MEASURED ({sign} {bound} {})", row.unit),
     };
     let reached = format!("{reached}: {}", row.detail);
-    paragraph(mark, row.name) + &paragraph("      ", &reached)
+    paragraph(mark, &row.name) + &paragraph("      ", &reached)
 }

@@ -13,24 +13,27 @@ use super::neighbours::Ways;
 use crate::LendError;
 use crate::config::RegistrySettings;
 use crate::registry::embedded::Embedded;
-use crate::registry::etcd::{self, Etcd};
+use crate::registry::etcd::{Etcd, Member};
 use crate::registry::{OwnHost, Registry};
 
 /// What there is of the configured registry before the daemon.
 pub(super) enum Configured {
     Embedded,
-    Etcd { prefix: String, cluster: String, members: Vec<etcd::Member> },
+    Etcd { prefix: String, cluster: String, members: Vec<Member> },
 }
 
 impl Configured {
     /// Reads the files that are named.
-    pub(super) fn of(settings: &RegistrySettings) -> Result<Configured, LendError> {
+    pub(super) fn of(
+        settings: &RegistrySettings,
+        machine: &dyn Machine,
+    ) -> Result<Configured, LendError> {
         Ok(match settings {
             RegistrySettings::Embedded => Configured::Embedded,
             RegistrySettings::Etcd(settings) => Configured::Etcd {
                 prefix: settings.prefix.clone(),
                 cluster: settings.cluster.clone(),
-                members: etcd::members(settings)?,
+                members: machine.etcd(settings)?,
             },
         })
     }

@@ -17,7 +17,9 @@ use super::device::Device;
 use super::dial::{self, PeerClient};
 use super::ledger_file;
 use crate::LendError;
+use crate::config::EtcdSettings;
 use crate::end::{Begin, EndProcess, Hello, NearBegin, NearEnd};
+use crate::registry::etcd::{self, Member};
 
 /// See the module.
 pub(crate) trait Machine: Send + Sync {
@@ -69,6 +71,12 @@ pub(crate) trait Machine: Send + Sync {
     /// # Errors
     /// The host's name is none.
     fn dial(&self, address: &str, host: &str, config: Arc<ClientConfig>) -> io::Result<PeerClient>;
+
+    /// The ways to the members of the etcd that is configured.
+    ///
+    /// # Errors
+    /// A file for TLS cannot be used.
+    fn etcd(&self, settings: &EtcdSettings) -> Result<Vec<Member>, LendError>;
 }
 
 /// The lender's end of a lease, as its daemon sees it.
@@ -169,5 +177,9 @@ impl Machine for ThisMachine {
 
     fn dial(&self, address: &str, host: &str, config: Arc<ClientConfig>) -> io::Result<PeerClient> {
         dial::peer(address, host, config)
+    }
+
+    fn etcd(&self, settings: &EtcdSettings) -> Result<Vec<Member>, LendError> {
+        etcd::members(settings)
     }
 }

@@ -102,7 +102,7 @@ impl Daemon {
     /// One that listens to nobody yet; what it lends is found by tasks of the runtime that this is in.
     fn new(home: &Home, machine: Arc<dyn Machine>) -> Result<Arc<Daemon>, LendError> {
         let configured = Configured::read(home)?;
-        let found_by = finding::Configured::of(&configured.get().registry)?;
+        let found_by = finding::Configured::of(&configured.get().registry, &*machine)?;
         let mut settings = home.settings()?;
         let requests = requests_above(settings.requests, machine.since_1970());
         settings.requests = requests + REQUESTS_OF_A_RUN;

@@ -1,6 +1,6 @@
 //! The registry's way to other hosts, and what this daemon says and learns by it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use farside_linux::lock::lock;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 use tonic::{Status, Streaming};
 
 use super::Daemon;
@@ -16,10 +17,12 @@ use super::dial::{self, PeerClient};
 use super::machine::Machine;
 use crate::proto::{ClaimEvent, ClaimRequest, Device, ExchangeReply, ExchangeRequest};
 use crate::registry::embedded::{Neighbours, Places};
-use crate::registry::{OwnHost, Published};
+use crate::registry::{HOSTS_MAX, OwnHost, Published};
 
 /// Events of a claim that are on their way, at most.
 const EVENTS_MAX: usize = 16;
+/// Hosts that are found within so long are noted together.
+const NOTING: Duration = Duration::from_millis(100);
 
 /// The ways to all hosts that were met.
 pub(super) struct Ways {
@@ -159,15 +162,21 @@ impl Daemon {
     /// Notes the hosts that the registry finds, for ever.
     async fn keep_noting(self: Arc<Self>) {
         let mut changes = self.registry.changes();
+        let mut noted: BTreeMap<String, String> = BTreeMap::new();
         while changes.changed().await.is_ok() {
-            for found in self.registry.view() {
-                let address = found.said.address;
-                if !address.is_empty() {
-                    if let Err(error) = self.hear_of_peer(&found.host, &address) {
-                        tracing::warn!(%error, "a peer cannot be noted");
-                    }
+            // Hosts may come and go under ever new names.
+            if noted.len() > HOSTS_MAX {
+                noted.clear();
+            }
+            // Most changes are of devices, and there are many.
+            let new = self.registry.addresses(&noted);
+            for (host, address) in new.into_iter().filter(|(host, _)| *host != self.host()) {
+                match self.hear_of_peer(&host, &address) {
+                    Ok(()) => drop(noted.insert(host, address)),
+                    Err(error) => tracing::warn!(%error, "a peer cannot be noted"),
                 }
             }
+            sleep(NOTING).await;
         }
     }
 

@@ -14,7 +14,7 @@ pub(crate) mod embedded;
 pub(crate) mod etcd;
 mod record;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -63,6 +63,16 @@ impl HostView {
     }
 }
 
+/// Hosts that listen somewhere else than is known.
+fn unknown<'a>(
+    hosts: impl Iterator<Item = (&'a String, &'a String)>,
+    known: &BTreeMap<String, String>,
+) -> Vec<(String, String)> {
+    let new =
+        hosts.filter(|(host, address)| !address.is_empty() && known.get(*host) != Some(address));
+    new.map(|(host, address)| (host.clone(), address.clone())).collect()
+}
+
 /// Devices that are wanted together, by the hosts that lend them.
 pub(crate) type Claim = BTreeMap<String, DeviceSet>;
 
@@ -103,6 +113,9 @@ pub(crate) trait Registry: Send + Sync {
 
     /// What is known of all hosts, the own one among them, in the order of their names.
     fn view(&self) -> Vec<HostView>;
+
+    /// Where other hosts listen, as far as that is not among what is `known`, by their names.
+    fn addresses(&self, known: &BTreeMap<String, String>) -> Vec<(String, String)>;
 
     /// Counts what changed in the view; hosts that vanish do so without a change.
     fn changes(&self) -> watch::Receiver<u64>;

@@ -7,6 +7,7 @@ use farside_lend::daemon::simulation::{Outcome, Plan, run as simulate};
 
 use super::super::Target::AtMost;
 use super::super::{BenchError, Effort, Row};
+use super::memory::of_process;
 
 /// What was promised.
 const PROMISED: Plan =
@@ -18,10 +19,10 @@ const SAMPLES_MIN: usize = 3;
 
 pub(super) fn run(effort: Effort, folder: &Path) -> Result<Vec<Row>, BenchError> {
     let plan = if effort.samples < SAMPLES_MIN { LOOK } else { PROMISED };
-    let (began, before) = (Instant::now(), resident_bytes()?);
+    let (began, before) = (Instant::now(), of_process("self", "VmRSS:")?);
     let outcome = simulate(&plan, folder)?;
     let took = began.elapsed().as_secs();
-    let each = resident_peak_bytes()?.saturating_sub(before) as f64 / plan.hosts as f64;
+    let grown = of_process("self", "VmHWM:")?.saturating_sub(before);
     if let Some(twice) = outcome.held_twice.first() {
         return Err(BenchError::Failed(format!("a device was held twice: {twice}")));
     }
@@ -30,20 +31,26 @@ pub(super) fn run(effort: Effort, folder: &Path) -> Result<Vec<Row>, BenchError>
     }
     Ok(vec![
         Row::new(
-            "100 hosts, 1,000 devices, 10,000 borrows: view converges",
+            format!("{}: view converges", named(&plan)),
             outcome.converged.as_secs_f64(),
             AtMost(2.0),
             "s",
             described(&plan, &outcome, took),
         ),
         Row::new(
-            "the same: memory of a daemon",
-            each / f64::from(1 << 20),
+            format!("{}: memory of a simulated daemon", named(&plan)),
+            grown as f64 / plan.hosts as f64 / f64::from(1 << 20),
             AtMost(64.0),
             "MiB",
-            "what the process grew by, at most, divided by the hosts".to_owned(),
+            format!("what the process grew by, at most, {grown} bytes, divided by the hosts"),
         ),
     ])
+}
+
+/// What is run, in a few words.
+fn named(plan: &Plan) -> String {
+    let Plan { hosts, devices, borrows, .. } = plan;
+    format!("{hosts} hosts, {} devices, {borrows} borrows and returns", hosts * devices)
 }
 
 fn described(plan: &Plan, outcome: &Outcome, took: u64) -> String {
@@ -61,22 +68,4 @@ fn described(plan: &Plan, outcome: &Outcome, took: u64) -> String {
         outcome.cuts,
         outcome.simulated.as_secs(),
     )
-}
-
-fn resident_bytes() -> Result<u64, BenchError> {
-    status_bytes("VmRSS:")
-}
-
-fn resident_peak_bytes() -> Result<u64, BenchError> {
-    status_bytes("VmHWM:")
-}
-
-/// A number of kilobytes that the kernel says of this process.
-fn status_bytes(name: &str) -> Result<u64, BenchError> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix(name));
-    let kilobytes =
-        line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    let missing = || BenchError::Failed(format!("the kernel does not say {name}"));
-    Ok(kilobytes.ok_or_else(missing)? << 10)
 }

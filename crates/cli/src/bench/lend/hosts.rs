@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use farside::CardPlace;
-use farside_lend::home::{HOME_VARIABLE, Home};
+use farside_lend::home::{HOME_VARIABLE, Home, Peer, Settings};
 use farside_lend::proto::borrow_for_event::Event;
 use farside_lend::proto::device::State;
 use farside_lend::proto::{
@@ -111,6 +111,7 @@ impl Drop for Guard {
 /// See the module. Everything ends when this is dropped, or at SIGINT and SIGTERM.
 pub(super) struct Hosts {
     processes: Guard,
+    lender: u32,
     borrower: u32,
     server: usize,
 }
@@ -128,9 +129,9 @@ impl Hosts {
             let _pinned = pin(cpu);
             processes.0.start(host, &["lend", "daemon"])
         };
-        on_its_own(server, "a")?;
+        let lender = on_its_own(server, "a")?;
         let borrower = on_its_own(program, "b")?;
-        let hosts = Hosts { processes, borrower, server };
+        let hosts = Hosts { processes, lender, borrower, server };
         {
             let _pinned = pin(server);
             hosts.serve_card("card0")?;
@@ -146,6 +147,25 @@ impl Hosts {
     /// The processor of the lender's side.
     pub(super) fn server_cpu(&self) -> usize {
         self.server
+    }
+
+    /// The processes of the lender's and the borrower's daemon.
+    pub(super) fn daemons(&self) -> [u32; 2] {
+        [self.lender, self.borrower]
+    }
+
+    /// Starts a daemon of another host, which knows so many others that do not answer. Gives its process.
+    pub(super) fn start_daemon(&self, host: &str, peers: usize) -> Result<u32, BenchError> {
+        let home = Home::at(&self.path(host));
+        home.make()?;
+        // Nobody listens at such a port.
+        let peer =
+            |number| Peer { host: format!("peer{number}"), address: "127.0.0.1:1".to_owned() };
+        let peers = (0..peers).map(peer).collect();
+        home.keep(&Settings { peers, ..Settings::default() })?;
+        let pid = self.processes.0.start(host, &["lend", "daemon"])?;
+        self.client(host)?;
+        Ok(pid)
     }
 
     /// Where they work.

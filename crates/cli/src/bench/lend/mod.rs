@@ -7,6 +7,7 @@ mod bulk;
 mod cluster;
 mod here;
 mod hosts;
+mod memory;
 mod peers;
 mod registers;
 mod relay;
@@ -25,6 +26,7 @@ pub(super) fn run(effort: Effort) -> Result<Vec<Row>, BenchError> {
     rows.extend(registers);
     rows.extend(search::run(effort, &hosts, stream, hops)?);
     rows.extend(waits::run(effort, &hosts)?);
+    rows.extend(memory::run(effort, &hosts)?);
     rows.extend(cluster::run(effort, &hosts.folder().join("cluster"))?);
     rows.extend(here::run(effort, &hosts)?);
     Ok(rows)

@@ -16,6 +16,10 @@ use crate::home::{Home, Lent, Peer, Settings};
 /// hundredth.
 const DRIFT_MAX: usize = 9_900;
 
+/// The configuration of hosts that find each other by etcd, whose ways are the world's.
+const BY_ETCD: &str =
+    "version = 1\n[registry]\nkind = \"etcd\"\nendpoints = [\"http://127.0.0.1:2379\"]\n";
+
 /// See the module.
 pub(super) struct Host {
     pub(super) name: String,
@@ -51,6 +55,10 @@ impl Host {
         let name = name_of(host);
         let home = Home::at(&folder.join(&name));
         home.make()?;
+        if world.has_etcd() {
+            let written = std::fs::write(home.config(), BY_ETCD);
+            written.map_err(|error| LendError::file(home.config(), error))?;
+        }
         home.found(&name)?;
         let others = (0..plan.hosts).filter(|&other| other != host);
         let peers = others.map(|other| Peer { host: name_of(other), address: address_of(other) });

@@ -23,7 +23,9 @@ use super::clock::{Clock, TrueTime};
 use super::history::{Held, Side};
 use super::world::World;
 use crate::LendError;
+use crate::config::EtcdSettings;
 use crate::end::{Begin, Hello, Kind, NearBegin};
+use crate::registry::etcd::Member;
 
 /// How a daemon came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,5 +258,9 @@ impl Machine for SimulatedMachine {
 
     fn dial(&self, _: &str, host: &str, _: Arc<ClientConfig>) -> io::Result<PeerClient> {
         Ok(carrier::to(&self.world, &self.hardware.host, host))
+    }
+
+    fn etcd(&self, _: &EtcdSettings) -> Result<Vec<Member>, LendError> {
+        Ok(self.world.etcd(&self.hardware.host))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -31,6 +32,9 @@ const LENDABLE_LIMIT: Duration = Duration::from_secs(180);
 const CONVERGE_LIMIT: Duration = Duration::from_secs(30);
 /// How often.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// How often it is looked whether all know the same: each look costs, and none takes simulated time.
+const VIEW_LOOK: Duration = Duration::from_millis(20);
 
 /// What is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,14 +83,20 @@ pub struct Outcome {
 /// # Errors
 /// Files of the simulated hosts cannot be written.
 pub fn run(plan: &Plan, folder: &Path) -> Result<Outcome, LendError> {
+    // Daemons complain of what goes wrong here on purpose.
+    let _quiet = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::new());
     let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
     let runtime = runtime.map_err(LendError::system("starting a simulation"))?;
     // What the daemons still write is written when this returns: the caller may remove it.
-    runtime.block_on(simulate(plan, folder))
+    runtime.block_on(async { simulate(plan, folder, World::new(plan.seed)).await })
 }
 
-async fn simulate(plan: &Plan, folder: &Path) -> Result<Outcome, LendError> {
-    let world = World::new(plan.seed);
+/// See [`run`]; in a world of one's own.
+pub(super) async fn simulate(
+    plan: &Plan,
+    folder: &Path,
+    world: Arc<World>,
+) -> Result<Outcome, LendError> {
     let hosts = (0..plan.hosts).map(|host| Host::new(&world, folder, host, plan));
     let hosts = Arc::new(hosts.collect::<Result<Vec<Host>, LendError>>()?);
     hosts.iter().try_for_each(Host::start)?;
@@ -173,18 +183,28 @@ async fn await_view(world: &World, plan: &Plan) -> Duration {
         let _ = users::await_grant(&mut events).await;
         Some(events)
     };
-    let _held = join_all((0..plan.hosts).map(borrow)).await;
+    let mut borrowing = pin!(join_all((0..plan.hosts).map(borrow)));
+    let mut held = None;
     let end = Instant::now() + CONVERGE_LIMIT;
-    let (mut last, mut changed) = (truth(world, plan), Instant::now());
+    let (mut last, mut changed, mut converged) = (truth(world, plan), Instant::now(), None);
     loop {
         let now = truth(world, plan);
         if now != last {
-            (last, changed) = (now, Instant::now());
+            (last, changed, converged) = (now, Instant::now(), None);
         }
-        if Instant::now() >= end || (0..plan.hosts).all(|host| knows(world, host, &last)) {
-            return changed.elapsed();
+        if converged.is_none() && (0..plan.hosts).all(|host| knows(world, host, &last)) {
+            converged = Some(changed.elapsed());
         }
-        sleep(LOOK).await;
+        match converged {
+            // Nothing changes any more.
+            Some(converged) if held.is_some() => return converged,
+            _ if Instant::now() >= end => return changed.elapsed(),
+            _ => {}
+        }
+        tokio::select! {
+            all = &mut borrowing, if held.is_none() => held = Some(all),
+            () = sleep(VIEW_LOOK) => {}
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use super::clock::TrueTime;
 use super::history::History;
 use super::machine::SimulatedMachine;
 use super::random::Random;
+use crate::registry::etcd::Member;
 
 /// The time since 1970 when a simulation begins.
 const BEGAN: Duration = Duration::from_secs(1_750_000_000);
@@ -34,7 +35,12 @@ pub(super) struct World {
     cut: watch::Sender<BTreeSet<(String, String)>>,
     /// Messages of a hundred that are lost.
     lost_percent: watch::Sender<usize>,
+    /// The ways of a host to etcd, where that is its registry.
+    etcd: Mutex<Option<Etcd>>,
 }
+
+/// See [`World::set_etcd`].
+type Etcd = Box<dyn Fn(&str) -> Vec<Member> + Send>;
 
 impl World {
     pub(super) fn new(seed: u64) -> Arc<World> {
@@ -45,7 +51,22 @@ impl World {
             running: Mutex::default(),
             cut: watch::Sender::default(),
             lost_percent: watch::Sender::new(0),
+            etcd: Mutex::default(),
         })
+    }
+
+    /// Hosts find each other by etcd, to which these are the ways of a host. They do by themselves otherwise.
+    #[cfg(test)]
+    pub(super) fn set_etcd(&self, etcd: impl Fn(&str) -> Vec<Member> + Send + 'static) {
+        *lock(&self.etcd) = Some(Box::new(etcd));
+    }
+
+    pub(super) fn has_etcd(&self) -> bool {
+        lock(&self.etcd).is_some()
+    }
+
+    pub(super) fn etcd(&self, host: &str) -> Vec<Member> {
+        lock(&self.etcd).as_ref().map_or_else(Vec::new, |etcd| etcd(host))
     }
 
     pub(super) fn now(&self) -> TrueTime {

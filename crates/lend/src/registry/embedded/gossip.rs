@@ -12,7 +12,7 @@ use farside_lease::{BootTime, HostName};
 use prost::Message;
 
 use super::super::record::is_sound;
-use super::super::{HOSTS_MAX, HostView, PRESENCE, Published};
+use super::super::{HOSTS_MAX, HostView, PRESENCE, Published, unknown};
 use crate::proto::{ExchangeReply, ExchangeRequest, HostRecord, HostVersion};
 
 /// How often a host beats.
@@ -150,6 +150,11 @@ impl Gossip {
             heard: if *host == self.own { Duration::ZERO } else { known.heard.until(now) },
         };
         self.hosts.iter().map(view).collect()
+    }
+
+    /// Where hosts listen that are not where they are `known` to be.
+    pub(crate) fn addresses(&self, known: &BTreeMap<String, String>) -> Vec<(String, String)> {
+        unknown(self.hosts.iter().map(|(host, known)| (host, &known.said.address)), known)
     }
 
     /// Beats if it is time, and says whom to meet now, with their addresses, and when to meet others.

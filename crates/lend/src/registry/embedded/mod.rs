@@ -229,6 +229,10 @@ impl Registry for Embedded {
         lock(&self.gossip).view(now)
     }
 
+    fn addresses(&self, known: &BTreeMap<String, String>) -> Vec<(String, String)> {
+        lock(&self.gossip).addresses(known)
+    }
+
     fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }

@@ -33,6 +33,7 @@ mod queue;
 mod view;
 mod watching;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -137,6 +138,10 @@ impl Registry for Etcd {
     fn view(&self) -> Vec<HostView> {
         let (now, _) = self.own.now();
         lock(&self.view).view(now)
+    }
+
+    fn addresses(&self, known: &BTreeMap<String, String>) -> Vec<(String, String)> {
+        lock(&self.view).addresses(known)
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

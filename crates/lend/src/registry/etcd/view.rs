@@ -11,7 +11,7 @@ use std::time::Duration;
 use farside_lease::BootTime;
 
 use super::super::record::weight;
-use super::super::{HOSTS_MAX, HostView, PRESENCE, Published};
+use super::super::{HOSTS_MAX, HostView, PRESENCE, Published, unknown};
 use super::keys::{Keys, read_said};
 
 /// Bytes of memory for what hosts say, about and at most.
@@ -242,6 +242,11 @@ impl View {
         all.push(own);
         all.sort_by(|one, other| one.host.cmp(&other.host));
         all
+    }
+
+    /// Where hosts listen that are not where they are `known` to be.
+    pub(super) fn addresses(&self, known: &BTreeMap<String, String>) -> Vec<(String, String)> {
+        unknown(self.hosts.iter().map(|(host, known)| (host, &known.said.address)), known)
     }
 
     /// Counts what changed; hosts that vanish do so without a change.

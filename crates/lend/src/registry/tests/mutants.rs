@@ -1,5 +1,6 @@
 //! Negative controls: registries that break one promise each, which the checks must catch.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -54,6 +55,10 @@ impl Registry for Mutant {
             }
         }
         view
+    }
+
+    fn addresses(&self, known: &BTreeMap<String, String>) -> Vec<(String, String)> {
+        self.0.addresses(known)
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

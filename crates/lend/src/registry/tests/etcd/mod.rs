@@ -2,7 +2,7 @@
 
 mod faults;
 mod hostile;
-mod server;
+pub(crate) mod server;
 mod store;
 
 use std::sync::{Arc, Mutex};

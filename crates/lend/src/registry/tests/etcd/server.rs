@@ -17,7 +17,6 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use tower::service_fn;
 
 use super::store::Store;
-use crate::registry::etcd::connect;
 use crate::registry::etcd::proto::kv_server::{Kv, KvServer};
 use crate::registry::etcd::proto::lease_server::{Lease, LeaseServer};
 use crate::registry::etcd::proto::request_op::Request as Op;
@@ -29,6 +28,7 @@ use crate::registry::etcd::proto::{
     LeaseRevokeRequest, LeaseRevokeResponse, PutRequest, PutResponse, RangeRequest, RangeResponse,
     RequestOp, ResponseOp, TxnRequest, TxnResponse, WatchRequest, WatchResponse,
 };
+use crate::registry::etcd::{Member, connect};
 
 /// What is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub(super) enum Fault {
 type Script = Box<dyn Fn(usize, Call, u64) -> Option<Fault> + Send>;
 
 /// What all servers of one etcd share.
-pub(super) struct Shared {
+pub(crate) struct Shared {
     pub(super) store: Mutex<Store>,
     changed: watch::Sender<i64>,
     script: Mutex<Option<Script>>,
@@ -89,7 +89,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new() -> Arc<Shared> {
+    pub(crate) fn new() -> Arc<Shared> {
         Arc::new(Shared {
             store: Mutex::default(),
             changed: watch::Sender::new(0),
@@ -104,6 +104,11 @@ impl Shared {
         script: impl Fn(usize, Call, u64) -> Option<Fault> + Send + 'static,
     ) {
         *lock(&self.script) = Some(Box::new(script));
+    }
+
+    /// Nothing is answered from here on.
+    pub(crate) fn be_silent(&self) {
+        self.follow(|_, _, _| Some(Fault::Silent));
     }
 
     pub(super) fn behave(&self) {
@@ -141,13 +146,19 @@ impl Shared {
 
 /// The server that one host sees.
 #[derive(Clone)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     shared: Arc<Shared>,
     host: usize,
     cut: watch::Sender<bool>,
 }
 
 impl Seen {
+    /// The way of somebody to it, for as long as the runtime runs.
+    pub(crate) fn member(shared: &Arc<Shared>) -> Member {
+        let (_, way, _) = Seen::serve(shared, 0);
+        Member { endpoint: "http://etcd:2379".to_owned(), way }
+    }
+
     /// Serves a host; gives the way to it.
     pub(super) fn serve(shared: &Arc<Shared>, host: usize) -> (Seen, Channel, Vec<AbortHandle>) {
         let seen = Seen { shared: Arc::clone(shared), host, cut: watch::Sender::new(false) };
