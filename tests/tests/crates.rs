@@ -72,7 +72,6 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
             "farside-vfio-user",
             "farside-live",
             "farside-lend",
-            "farside-link",
             "farside-conformance",
             "farside-sim",
             "farside-workloads",
