@@ -17,6 +17,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("farside-card", &["farside-types"], &[]),
     ("farside-vfio-user", &[], &[]),
     ("farside-fabric", &[], &[]),
+    ("farside-link", &[], &[]),
     ("farside-linux", &["farside-types"], &[]),
     (
         "farside-softcard",
@@ -30,6 +31,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
             "farside-svm",
             "farside-card",
             "farside-fabric",
+            "farside-link",
             "farside-vfio-user",
             "farside-linux",
             "farside-softcard",
@@ -38,7 +40,6 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("farside-conformance", &["farside-types", "farside-card"], &["farside-linux", "farside-live"]),
     ("farside-lease", &[], &[]),
-    ("farside-link", &[], &[]),
     (
         "farside-lend",
         &[
@@ -71,7 +72,6 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
             "farside-vfio-user",
             "farside-live",
             "farside-lend",
-            "farside-link",
             "farside-conformance",
             "farside-sim",
             "farside-workloads",

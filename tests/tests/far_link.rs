@@ -110,18 +110,20 @@ fn a_card_that_is_smaller_than_its_data_evicts_over_the_link() {
     });
 }
 
+/// Negative control: an end that does not know the program again has lost its card, with the pages that
+/// were there, and nothing else.
 #[test]
-fn a_link_that_is_cut_in_the_middle_of_anything_loses_that_cards_pages_only() {
-    within(LIMIT, "cut", || {
+fn control_a_link_that_is_cut_and_not_resumed_loses_that_cards_pages_only() {
+    within(LIMIT, "forgotten", || {
         let pair = FarPair::new();
-        let relay = TcpRelay::start(pair.host.folder());
-        let space = builder_at([relay.place_by_link(), place(&pair.near)]).build().unwrap();
+        let space = pair.builder().build().unwrap();
+        pair.host.forget_programs();
         let mut rng = Prng::new(7);
         let mut lost = 0;
         for round in 0..12 {
             let mut exercise = Exercise::new(&space, 80);
             let most = 1 << rng.between(4, 21);
-            relay.cut_after(rng.between(1, most));
+            pair.host.cut_after(rng.between(1, most));
             let end = Instant::now() + Duration::from_secs(30);
             let error = loop {
                 match exercise.run(FAR, NEAR) {
@@ -130,8 +132,6 @@ fn a_link_that_is_cut_in_the_middle_of_anything_loses_that_cards_pages_only() {
                 }
             };
             expect_loss(&error);
-            assert!(relay.was_cut());
-            relay.mend();
             await_card(&space, FAR);
             lost += exercise.check();
             drop(exercise);
@@ -142,6 +142,65 @@ fn a_link_that_is_cut_in_the_middle_of_anything_loses_that_cards_pages_only() {
         }
         assert!(lost > 0, "nothing was lost: the card was never the owner");
         assert!(pair.host.connections() > 12);
+    });
+}
+
+/// A cable is pulled out and put in again, wherever the link is: each frame is done once, and the program
+/// hears nothing of it.
+#[test]
+fn a_link_that_is_cut_in_the_middle_of_anything_goes_on_over_another_connection() {
+    within(LIMIT, "cut", || {
+        let pair = FarPair::new();
+        let space = pair.builder().build().unwrap();
+        let mut rng = Prng::new(11);
+        for round in 0..40 {
+            let mut exercise = Exercise::new(&space, 80);
+            let cuts = pair.host.cuts();
+            let most = 1 << rng.between(4, 21);
+            pair.host.cut_after(rng.between(1, most));
+            let end = Instant::now() + Duration::from_secs(30);
+            while pair.host.cuts() == cuts {
+                assert!(Instant::now() < end, "round {round}: it was not cut");
+                exercise.run(FAR, NEAR).unwrap();
+            }
+            exercise.run(FAR, NEAR).unwrap();
+            assert_eq!(exercise.check(), 0, "after round {round}");
+        }
+        space.check().unwrap();
+        drop(space);
+        await_status(&pair.far.config().folder, |s| s.functions.iter().all(|f| f.user.is_none()));
+        let ended = pair.host.ended();
+        let [(report, None)] = &ended[..] else { panic!("one program, in order: {ended:?}") };
+        assert!(report.connections > 40, "{report:?}");
+    });
+}
+
+/// Nothing is done twice: increments are counted while the cable is pulled out again and again.
+#[test]
+fn increments_that_race_over_a_link_that_is_cut_all_the_time_are_exact() {
+    within(LIMIT, "race over cuts", || {
+        let pair = FarPair::new();
+        let over = std::sync::atomic::AtomicBool::new(false);
+        let race = Race::new(
+            Space::builder().cards_at([pair.host.place(), place(&pair.near)]),
+            "on-touch",
+            24,
+        );
+        let counts = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut rng = Prng::new(5);
+                while !over.load(std::sync::atomic::Ordering::SeqCst) {
+                    pair.host.cut_after(rng.below(200_000));
+                    std::thread::sleep(Duration::from_millis(rng.between(5, 60)));
+                }
+            });
+            let counts = race.run(seconds());
+            over.store(true, std::sync::atomic::Ordering::SeqCst);
+            counts.unwrap()
+        });
+        assert!(counts.iter().all(|&count| count > 0), "{counts:?}");
+        race.space().check().unwrap();
+        assert!(pair.host.cuts() > 10, "only {} cuts", pair.host.cuts());
     });
 }
 

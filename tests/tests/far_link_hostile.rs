@@ -3,10 +3,13 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use farside::{CardId, CardPlace, Dialled, Write};
+use farside_link::control::{CREDIT, HELLO};
+use farside_link::wire::{HEADER_BYTES, Header};
+use farside_link::{Class, Kind};
 use farside_types::Span;
 use farside_vfio_user::unix::Plain;
 use harness::Prng;
@@ -78,10 +81,51 @@ fn invariant_44_an_end_beside_a_card_that_lies_gets_an_error_in_time() {
     });
 }
 
-/// A message to the end beside a card: its kind, and what follows.
-fn message(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
-    let body = parts.concat();
-    [&(1 + body.len() as u32).to_le_bytes()[..], &[kind], &body].concat()
+/// A program that speaks for itself: the bytes of its link.
+struct Raw {
+    stream: UnixStream,
+    sequence: u64,
+}
+
+impl Raw {
+    /// Comes to a host, is greeted, and may send as much as any program.
+    fn new(pair: &FarPair) -> Raw {
+        static SESSIONS: AtomicU64 = AtomicU64::new(1);
+        let stream = UnixStream::connect(pair.host.folder().join("fn0.sock")).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut raw = Raw { stream, sequence: 0 };
+        let session = SESSIONS.fetch_add(1, SeqCst);
+        let words = [session, 0, 0, 1].map(u64::to_le_bytes).concat();
+        raw.stream
+            .write_all(&frame(HELLO, 0, 0, &[b"FSLK\x01\0\x01\0", &words[..]].concat()))
+            .unwrap();
+        raw.stream.read_exact(&mut [0; HEADER_BYTES + 18 + HEADER_BYTES + 48]).unwrap();
+        let much = [1u64 << 40; 6].map(u64::to_le_bytes).concat();
+        raw.stream.write_all(&frame(CREDIT, 0, 0, &much)).unwrap();
+        raw
+    }
+
+    /// Sends frames; they may end it while they are written.
+    fn say(&mut self, frames: &[(Kind, Vec<u8>)]) {
+        for (kind, payload) in frames {
+            let tag = if kind.class() == Class::Posted { 0 } else { self.sequence + 1 };
+            let _ = self.stream.write_all(&frame(kind.number(), self.sequence, tag, payload));
+            self.sequence += 1;
+        }
+    }
+}
+
+fn frame(kind: u16, sequence: u64, tag: u64, payload: &[u8]) -> Vec<u8> {
+    let header = Header { kind, length: payload.len() as u32, sequence, acknowledged: 0, tag };
+    [&header.encode()[..], payload].concat()
+}
+
+fn write(at: u64, bytes: usize) -> (Kind, Vec<u8>) {
+    (Kind::MemoryWrite, [&at.to_le_bytes()[..], &vec![9; bytes]].concat())
+}
+
+fn read(at: u64, bytes: u32) -> (Kind, Vec<u8>) {
+    (Kind::MemoryRead, [&at.to_le_bytes()[..], &bytes.to_le_bytes()].concat())
 }
 
 #[test]
@@ -90,63 +134,65 @@ fn invariant_55_a_program_reaches_the_memory_of_its_card_over_a_link_and_nothing
         let pair = FarPair::new();
         let frames = u64::from(pair.far.config().frames);
         let end = frames * 4096;
-        let hello = message(1, &[&0u32.to_le_bytes(), &[0, 0], &1u64.to_le_bytes(), &[0; 8]]);
-        let put = |at: u64, bytes: usize| message(4, &[&at.to_le_bytes(), &vec![9; bytes]]);
-        let zero = |at: u64, n: u64| message(5, &[&at.to_le_bytes(), &n.to_le_bytes()]);
-        let get = |at: u64, n: u32| {
-            message(6, &[&7u32.to_le_bytes(), &at.to_le_bytes(), &n.to_le_bytes()])
+        let fill = |at: u64, bytes: u64| {
+            (Kind::MemoryFill, [&at.to_le_bytes()[..], &bytes.to_le_bytes(), &[0]].concat())
         };
-        let entries = message(3, &[&[0; 19]]);
-        let rings = |bus: u64, bytes: u64| {
-            message(1, &[&[0; 4], &[3, 0], &bus.to_le_bytes(), &bytes.to_le_bytes()])
+        let map = |bus: u64, bytes: u64| {
+            (Kind::DmaMap, [&bus.to_le_bytes()[..], &bytes.to_le_bytes(), &[3, 0, 0, 0]].concat())
         };
+        let register = |region: u32, bytes: usize| {
+            (Kind::RegionWrite, [&region.to_le_bytes()[..], &[0; 8], &vec![0; bytes]].concat())
+        };
+        let get = |bytes: u32| (Kind::RegionRead, [&[0; 12][..], &bytes.to_le_bytes()].concat());
+        let entries = (Kind::RingEntries, vec![0; 8 + 64]);
         let memory = "outside the card's memory";
         let order = "at the wrong time";
         let nonsense = "makes no sense";
+        let link = "the other end";
         let cases = [
-            (put(end, 8), memory),
-            (put(end - 4, 8), memory),
-            (put(u64::MAX, 1), memory),
-            (put(0, 0), nonsense),
-            (put(0, (256 << 10) + 8), nonsense),
-            (zero(end - 8, 16), memory),
-            (zero(8, u64::MAX), memory),
-            (zero(0, 0), memory),
-            (get(end, 4096), memory),
-            (get(end - 1, 2), memory),
-            (get(0, 0), memory),
-            (get(0, 4096).repeat(200), order),
-            (entries, order),
-            (rings(1 << 32, 1 << 40), order),
-            (rings(1 << 32, 0), order),
-            (rings(1, 4096), order),
-            (rings(u64::MAX - 4095, 4096), order),
-            ([rings(1 << 32, 4096), rings(1 << 33, 4096)].concat(), order),
-            (message(99, &[&[1; 20]]), nonsense),
-            (message(2, &[&[0; 16]]), nonsense),
-            (u32::MAX.to_le_bytes().to_vec(), nonsense),
-            (vec![0; 64], nonsense),
+            (vec![write(end, 8)], memory),
+            (vec![write(end - 4, 8)], memory),
+            (vec![write(u64::MAX, 1)], memory),
+            (vec![fill(end - 8, 16)], memory),
+            (vec![fill(8, u64::MAX)], memory),
+            (vec![fill(0, 0)], memory),
+            (vec![read(end, 4096)], memory),
+            (vec![read(end - 1, 2)], memory),
+            (vec![read(0, 0)], memory),
+            (vec![entries], order),
+            (vec![map(1 << 32, 1 << 40)], order),
+            (vec![map(1 << 32, 0)], order),
+            (vec![map(1, 4096)], order),
+            (vec![map(u64::MAX - 4095, 4096)], order),
+            (vec![map(1 << 32, 4096), map(1 << 33, 4096)], order),
+            (vec![register(0, 3)], nonsense),
+            (vec![register(2, 4)], order),
+            (vec![get(16)], nonsense),
+            (vec![(Kind::Reset, Vec::new())], nonsense),
+            (vec![(Kind::Describe, Vec::new())], nonsense),
+            (vec![(Kind::Interrupt, vec![0; 8])], order),
+            (vec![(Kind::Done, Vec::new())], link),
+            (vec![(Kind::Barrier, vec![0])], link),
+            (vec![write(0, (64 << 10) + 8)], link),
+            (vec![read(0, (1 << 20) + 1)], link),
+            (vec![read(0, 1 << 20); 200], link),
         ];
-        for (bytes, why) in cases {
+        for (frames, why) in cases {
             let ended = pair.host.ended().len();
-            let mut program = UnixStream::connect(pair.host.folder().join("fn0.sock")).unwrap();
-            program.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-            program.write_all(&hello).unwrap();
-            program.read_exact(&mut [0; 21]).unwrap();
-            // It may end while this is written.
-            let _ = program.write_all(&bytes);
+            let mut program = Raw::new(&pair);
+            program.say(&frames);
             let mut rest = Vec::new();
-            let _ = program.read_to_end(&mut rest);
+            let _ = program.stream.read_to_end(&mut rest);
             let until = Instant::now() + Duration::from_secs(20);
             while pair.host.ended().len() == ended {
-                assert!(Instant::now() < until, "{why}: {} bytes were not refused", bytes.len());
+                assert!(Instant::now() < until, "{why}: {frames:?} were not refused");
                 std::thread::sleep(Duration::from_millis(1));
             }
             let (report, error) = pair.host.ended()[ended].clone();
             let error = error.unwrap_or_default();
-            assert!(error.contains(why), "{error}, not {why}");
+            assert!(error.contains(why), "{error}, not {why}: {frames:?}");
             assert_eq!(report.refusals, 1, "it is counted");
-            assert_eq!(report.bytes_in, 0, "something has landed");
+            assert_eq!((report.bytes_in, report.bytes_filled), (0, 0), "something has landed");
         }
         // The next program has the card as if nothing had been.
         let space = pair.builder().build().unwrap();
@@ -159,15 +205,13 @@ fn invariant_55_a_program_reaches_the_memory_of_its_card_over_a_link_and_nothing
 /// Negative control: bytes within the card's memory do land, so the same way is open to what is refused.
 #[test]
 fn control_what_a_program_puts_within_its_cards_memory_lands() {
-    within(LIMIT, "a put", || {
+    within(LIMIT, "a write", || {
         let pair = FarPair::new();
-        let mut program = UnixStream::connect(pair.host.folder().join("fn0.sock")).unwrap();
-        let put = message(4, &[&4096u64.to_le_bytes(), &[9; 4096]]);
-        let get = message(6, &[&7u32.to_le_bytes(), &4096u64.to_le_bytes(), &64u32.to_le_bytes()]);
-        program.write_all(&[put, get].concat()).unwrap();
-        let mut answer = [0; 4 + 1 + 4 + 64];
-        program.read_exact(&mut answer).unwrap();
-        assert_eq!(answer[9..], [9; 64]);
+        let mut program = Raw::new(&pair);
+        program.say(&[write(4096, 4096), read(4096, 64)]);
+        let mut answer = [0; HEADER_BYTES + 5 + 64];
+        program.stream.read_exact(&mut answer).unwrap();
+        assert_eq!(answer[HEADER_BYTES + 5..], [9; 64]);
     });
 }
 
@@ -261,47 +305,51 @@ fn invariant_46_a_link_on_which_nothing_moves_makes_nobody_else_wait() {
     });
 }
 
-/// A program that speaks the messages itself, with rings of 8 entries.
+/// A program that speaks for itself and has started its card, with rings of 8 entries.
 struct RawProgram {
-    stream: UnixStream,
+    raw: Raw,
+    put: u32,
     /// Completions that it has taken.
     taken: u32,
 }
 
+fn register(offset: u64, value: &[u8]) -> (Kind, Vec<u8>) {
+    (Kind::RegionWrite, [&[0; 4][..], &offset.to_le_bytes(), value].concat())
+}
+
+fn ring(kind: Kind, ring: u32, index: u32, entries: &[u8]) -> (Kind, Vec<u8>) {
+    (kind, [&ring.to_le_bytes()[..], &index.to_le_bytes(), entries].concat())
+}
+
 impl RawProgram {
     /// Bus address of its rings; entries; bytes of a ring.
-    const RINGS: (u64, u64, u64) = (1 << 32, 8, 4096);
+    const RINGS: (u64, u32, u64) = (1 << 32, 8, 4096);
 
     fn start(pair: &FarPair) -> RawProgram {
-        let stream = UnixStream::connect(pair.host.folder().join("fn0.sock")).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let mut program = RawProgram { stream, taken: 0 };
+        let mut raw = Raw::new(pair);
         let (bus, entries, bytes) = RawProgram::RINGS;
-        program.call(3, 0, bus, 8 * bytes);
+        let all = [&bus.to_le_bytes()[..], &(8 * bytes).to_le_bytes(), &[3, 0, 0, 0]].concat();
+        raw.say(&[(Kind::DmaMap, all)]);
         for ring in 0..4 {
             let first = 0x200 + 0x20 * ring;
-            program.call(2, 8, first, bus + ring * bytes);
-            program.call(2, 4, first + 8, entries);
-            program.call(2, 4, first + 12, ring);
+            raw.say(&[
+                register(first, &(bus + ring * bytes).to_le_bytes()),
+                register(first + 8, &entries.to_le_bytes()),
+                register(first + 12, &(ring as u32).to_le_bytes()),
+            ]);
         }
-        program.call(2, 4, 0x100, 1);
-        program
+        raw.say(&[register(0x100, &1u32.to_le_bytes())]);
+        RawProgram { raw, put: 0, taken: 0 }
     }
 
-    fn call(&mut self, what: u8, wide: u8, a: u64, b: u64) {
-        let call = [&[0; 4][..], &[what, wide], &a.to_le_bytes(), &b.to_le_bytes()].concat();
-        self.stream.write_all(&message(1, &[&call])).unwrap();
-        let answer = self.read();
-        assert_eq!((answer[0], &answer[5..9]), (2, &[0; 4][..]), "{what} {a:#x}");
-    }
-
-    /// The next message from the end beside the card.
-    fn read(&mut self) -> Vec<u8> {
-        let mut length = [0; 4];
-        self.stream.read_exact(&mut length).unwrap();
-        let mut body = vec![0; u32::from_le_bytes(length) as usize];
-        self.stream.read_exact(&mut body).unwrap();
-        body
+    /// The next frame from the end beside the card.
+    fn read(&mut self) -> (u16, Vec<u8>) {
+        let mut header = [0; HEADER_BYTES];
+        self.raw.stream.read_exact(&mut header).unwrap();
+        let header = Header::decode(&header).unwrap();
+        let mut payload = vec![0; header.length as usize];
+        self.raw.stream.read_exact(&mut payload).unwrap();
+        (header.kind, payload)
     }
 
     /// Sends a command of two words.
@@ -309,19 +357,21 @@ impl RawProgram {
         let mut entry = [0; 64];
         entry[..8].copy_from_slice(&tag.to_le_bytes());
         entry[8..16].copy_from_slice(&head.to_le_bytes());
-        let taken = [&[0; 4][..], &self.taken.to_le_bytes(), &[0; 8]].concat();
-        let header = [&taken[..], &[0], &1u16.to_le_bytes(), &[0, 0, 0]].concat();
-        self.stream.write_all(&message(3, &[&header, &entry])).unwrap();
+        self.raw.say(&[
+            ring(Kind::RingConsumed, 1, self.taken, &[]),
+            ring(Kind::RingEntries, 0, self.put, &entry),
+        ]);
+        self.put += 1;
     }
 
     /// The tag of the next completion.
     fn completed(&mut self) -> u64 {
         loop {
-            let body = self.read();
-            if body[0] == 3 && body[18..20] != [0, 0] {
-                assert_eq!(body[20], 1, "an entry of another ring");
+            let (kind, payload) = self.read();
+            if kind == Kind::RingEntries.number() {
+                assert_eq!(payload[0], 1, "an entry of another ring");
                 self.taken += 1;
-                return u64::from_le_bytes(body[23..31].try_into().unwrap());
+                return u64::from_le_bytes(payload[8..16].try_into().unwrap());
             }
         }
     }
@@ -346,8 +396,8 @@ fn a_completion_that_interrupts_nobody_comes_by_itself() {
     });
 }
 
-/// What a hostile program could send: sound messages with changed bytes, of every kind, and nonsense.
-fn hostile(rng: &mut Prng) -> Vec<u8> {
+/// What a hostile program could send next: sound frames with changed bytes, of every kind, and nonsense.
+fn hostile(rng: &mut Prng, program: &mut RawProgram) -> Vec<u8> {
     let word = |rng: &mut Prng| match rng.below(5) {
         0 => rng.bits(),
         1 => u64::MAX - rng.below(9000),
@@ -358,36 +408,40 @@ fn hostile(rng: &mut Prng) -> Vec<u8> {
     let bytes = |rng: &mut Prng, most: u64| {
         (0..rng.below(most)).map(|_| rng.bits() as u8).collect::<Vec<u8>>()
     };
-    let body = match rng.below(7) {
-        0 => {
-            let (a, b) = (word(rng), word(rng));
-            // Not the reset, after which little is left to be tried.
-            let what = [rng.below(4) as u8, [0, 4, 8, rng.bits() as u8][rng.below(4) as usize]];
-            [&[0; 4][..], &what, &a.to_le_bytes(), &b.to_le_bytes()].concat()
-        }
+    let (kind, payload) = match rng.below(9) {
+        0 => register(word(rng), &word(rng).to_le_bytes()[..[4, 8][rng.below(2) as usize]]),
         1 => {
-            let mut body = [&[0; 17][..], &(rng.below(4) as u16).to_le_bytes()].concat();
-            for _ in 0..rng.below(4) {
-                let list = bytes(rng, 100);
-                body.extend([rng.below(4) as u8 & rng.below(4) as u8]);
-                body.extend((list.len() as u16).to_le_bytes());
+            let (mut entries, count) = (Vec::new(), 1 + rng.below(3));
+            for _ in 0..count {
                 let opcodes = [0x01, 0x02, 0x10, 0x12, 0x20, 0x30, 0x31, 0x40, 0x41, 0x99];
                 let opcode = opcodes[rng.below(10) as usize] | rng.below(8) << 16;
                 for value in [rng.bits(), opcode] {
-                    body.extend(value.to_le_bytes());
+                    entries.extend(value.to_le_bytes());
                 }
-                (0..6).for_each(|_| body.extend((word(rng) * rng.below(2)).to_le_bytes()));
-                body.extend(list);
+                (0..6).for_each(|_| entries.extend((word(rng) * rng.below(2)).to_le_bytes()));
             }
-            body
+            let first = program.put;
+            program.put += count as u32;
+            ring(Kind::RingEntries, rng.below(4) as u32 & rng.below(4) as u32, first, &entries)
         }
-        2 => [&word(rng).to_le_bytes()[..], &bytes(rng, 5000)].concat(),
-        3 => [word(rng).to_le_bytes(), (word(rng) & 0xf_ffff).to_le_bytes()].concat(),
-        4 => [&[1; 4][..], &word(rng).to_le_bytes(), &(word(rng) as u32).to_le_bytes()].concat(),
-        _ => bytes(rng, 300),
+        2 => (Kind::MemoryWrite, [&word(rng).to_le_bytes()[..], &bytes(rng, 5000)].concat()),
+        3 => {
+            let words = [word(rng), word(rng) & 0xf_ffff].map(u64::to_le_bytes).concat();
+            (Kind::MemoryFill, [&words[..], &[0]].concat())
+        }
+        4 => read(word(rng), word(rng) as u32),
+        5 => (Kind::DmaWrite, [&word(rng).to_le_bytes()[..], &bytes(rng, 200)].concat()),
+        6 => ring(Kind::RingConsumed, rng.below(4) as u32, rng.below(3) as u32, &[]),
+        7 => (Kind::RegionRead, [&[0; 4][..], &word(rng).to_le_bytes(), &[8, 0, 0, 0]].concat()),
+        _ => {
+            let kinds = Kind::ALL;
+            (kinds[rng.below(kinds.len() as u64) as usize], bytes(rng, 300))
+        }
     };
-    let kinds = [1, 3, 4, 5, 6, 7, rng.bits() as u8];
-    let mut sent = message(kinds[rng.below(7) as usize], &[&body]);
+    let sequence = program.raw.sequence;
+    program.raw.sequence += 1;
+    let tag = if kind.class() == Class::Posted { 0 } else { sequence + 1 };
+    let mut sent = frame(kind.number(), sequence, tag, &payload);
     if rng.chance(100) {
         let at = rng.below(sent.len() as u64) as usize;
         sent[at] ^= 1 << rng.below(8);
@@ -406,11 +460,12 @@ fn hostile_programs_at_random_end_their_own_links_and_nothing_else() {
             let mut program = RawProgram::start(&pair);
             // Answers are not read: they are few.
             for _ in 0..rng.below(40) {
-                if program.stream.write_all(&hostile(&mut rng)).is_err() {
+                let frame = hostile(&mut rng, &mut program);
+                if program.raw.stream.write_all(&frame).is_err() {
                     break;
                 }
             }
-            let _ = program.stream.shutdown(std::net::Shutdown::Write);
+            let _ = program.raw.stream.shutdown(std::net::Shutdown::Write);
             let until = Instant::now() + Duration::from_secs(20);
             while pair.host.ended().len() == ended {
                 assert!(Instant::now() < until, "round {round}, seed {seed}: it does not end");

@@ -5,6 +5,10 @@
 mod foreign;
 #[path = "lend/here.rs"]
 mod here;
+#[path = "lend/relay.rs"]
+mod relay;
+#[path = "lend/resume.rs"]
+mod resume;
 #[path = "lend/samples.rs"]
 mod samples;
 

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use farside_link::tls::Credentials;
+use crate::tls::Credentials;
 use serde::{Deserialize, Serialize};
 
 use crate::LendError;

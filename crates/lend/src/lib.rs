@@ -16,6 +16,7 @@ pub mod home;
 pub mod pki;
 mod registry;
 pub mod steps;
+pub mod tls;
 pub mod words;
 
 pub use client::{Borrowing, Client};

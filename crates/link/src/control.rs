@@ -1,6 +1,7 @@
 //! Control frames: who is there, how much may be sent, that somebody lives. They are not counted, and
 //! one that is lost with its connection is said again.
 
+use crate::error::Violation;
 use crate::frame::Class;
 use crate::wire::{Fields, HEADER_BYTES, Header};
 
@@ -179,6 +180,28 @@ impl<'a> Control<'a> {
     }
 }
 
+/// Most bytes of a borrower's first frame, its header included.
+pub const HELLO_BYTES_MAX: usize = HEADER_BYTES + CONTROL_BYTES_MAX;
+
+/// The session that a borrower names in its first frame; `None` as long as that has not come whole. Whether
+/// it may come is the [`Endpoint`](crate::Endpoint)'s business, which is given these bytes too.
+///
+/// # Errors
+/// [`Violation::NoLink`]: these are not the first bytes of a link.
+pub fn session_of(bytes: &[u8]) -> Result<Option<u64>, Violation> {
+    let Some(header) = bytes.first_chunk() else { return Ok(None) };
+    let header = Header::decode(header).ok_or(Violation::NoLink)?;
+    let length = header.length as usize;
+    if header.kind != HELLO || length > CONTROL_BYTES_MAX {
+        return Err(Violation::NoLink);
+    }
+    let Some(payload) = bytes.get(HEADER_BYTES..HEADER_BYTES + length) else { return Ok(None) };
+    match Control::decode(HELLO, payload) {
+        Some(Control::Hello(hello)) => Ok(Some(hello.session)),
+        _ => Err(Violation::NoLink),
+    }
+}
+
 /// Fewest and most bytes of a control frame; `None` if there is none of this number.
 pub(crate) fn lengths(number: u16) -> Option<(usize, usize)> {
     let found = CONTROLS.iter().find(|(known, ..)| *known == number);
@@ -190,6 +213,31 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_borrowers_session_is_known_when_its_first_frame_is_there() {
+        let hello = Hello {
+            versions: (1, 1),
+            session: 77,
+            epoch: 5,
+            received: 0,
+            capabilities: 0,
+            device: b"c",
+        };
+        let mut bytes = Vec::new();
+        Control::Hello(hello).put(0, &mut bytes);
+        for cut in 0..bytes.len() {
+            assert_eq!(session_of(&bytes[..cut]), Ok(None), "{cut}");
+        }
+        assert_eq!(session_of(&bytes), Ok(Some(77)));
+        bytes.extend([9; 500]);
+        assert_eq!(session_of(&bytes), Ok(Some(77)), "whatever comes behind it");
+        for at in [0, 2, 7, HEADER_BYTES] {
+            let mut other = bytes.clone();
+            other[at] ^= 0x40;
+            assert_eq!(session_of(&other), Err(Violation::NoLink), "{at}");
+        }
+    }
 
     proptest! {
         #[test]

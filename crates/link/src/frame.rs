@@ -144,7 +144,8 @@ pub enum Frame<D> {
         /// The value.
         value: u8,
     },
-    /// The device writes the borrower's memory.
+    /// The device writes the borrower's memory; or the borrower tells what is in memory of its own that
+    /// the lender's end has a copy of.
     DmaWrite {
         /// Bus address of the first byte.
         address: u64,
@@ -193,6 +194,11 @@ pub enum Frame<D> {
         ring: Ring,
         /// Index of the next entry that it takes.
         index: u32,
+    },
+    /// There is more for a ring, and no room for it: its consumer tells of any that it makes.
+    RingWaits {
+        /// Which ring.
+        ring: Ring,
     },
     /// A posted frame was refused or failed; nothing of it was done.
     Refused {

@@ -206,11 +206,14 @@ fn advice(errno: rustix::io::Errno) -> &'static str {
 impl LiveError {
     /// Whether trying again a little later may help: the card is being started, or cleans up.
     pub(crate) fn may_pass(&self) -> bool {
-        use TransportError::{Gone, TimedOut, TurnedAway};
+        use TransportError::{Gone, NotServed, TimedOut, TurnedAway};
         match self {
             LiveError::CardAbsent { .. }
             | LiveError::CardsBusy { .. }
-            | LiveError::Card { error: Gone { .. } | TimedOut { .. } | TurnedAway, .. } => true,
+            | LiveError::Card {
+                error: Gone { .. } | TimedOut { .. } | TurnedAway | NotServed { .. },
+                ..
+            } => true,
             LiveError::Vfio { error, .. } => error.may_pass(),
             _ => false,
         }

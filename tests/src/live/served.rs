@@ -7,6 +7,7 @@
 mod census;
 mod exercise;
 mod far_host;
+mod fragile;
 mod kernels;
 mod lying_link;
 mod program;

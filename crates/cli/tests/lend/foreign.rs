@@ -2,7 +2,6 @@
 //! The device is a thread of this test, the client too; between them are the processes of the lease.
 
 use std::collections::HashMap;
-use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -20,6 +19,7 @@ use farside_vfio_user::{
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::Signal;
 
+use super::relay::Relay;
 use super::*;
 
 /// A word to keep.
@@ -152,40 +152,6 @@ fn serve(socket: PathBuf, resets: bool) -> Arc<Mutex<Seen>> {
         }
     });
     seen
-}
-
-/// Passes connections on to a host, and breaks them when it is told.
-struct Relay {
-    address: String,
-    open: Arc<Mutex<Vec<TcpStream>>>,
-}
-
-impl Relay {
-    fn to(host: SocketAddr) -> Relay {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let open = Arc::new(Mutex::new(Vec::new()));
-        let known = Arc::clone(&open);
-        std::thread::spawn(move || {
-            for near in listener.incoming().flatten() {
-                let Ok(far) = TcpStream::connect(host) else { continue };
-                let clone = |stream: &TcpStream| stream.try_clone().unwrap();
-                lock(&known).extend([clone(&near), clone(&far)]);
-                for (mut from, mut to) in [(clone(&near), clone(&far)), (far, near)] {
-                    std::thread::spawn(move || {
-                        let _ = std::io::copy(&mut from, &mut to);
-                        let _ = to.shutdown(std::net::Shutdown::Both);
-                    });
-                }
-            }
-        });
-        Relay { address, open }
-    }
-
-    fn cut(&self) -> usize {
-        let open = std::mem::take(&mut *lock(&self.open));
-        open.iter().filter(|stream| stream.shutdown(std::net::Shutdown::Both).is_ok()).count()
-    }
 }
 
 /// A lends a device; B has joined it.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use farside_link::tls::Credentials;
+use crate::tls::Credentials;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 

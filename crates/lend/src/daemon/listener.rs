@@ -7,8 +7,8 @@ use std::net::TcpStream as StdTcpStream;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::tls::PROTOCOL;
 use farside_lease::Epoch;
-use farside_link::tls::PROTOCOL;
 use farside_linux::lock::lock;
 use rustls::ServerConfig;
 use rustls::server::Acceptor;

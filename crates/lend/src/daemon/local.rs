@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use farside_link::tls::Credentials;
+use crate::tls::Credentials;
 use farside_linux::lock::lock;
 use futures_util::future::join_all;
 use tokio_stream::Stream;

@@ -1,6 +1,6 @@
 //! A stream that lasts as long as its lease: what has come is not handed on after that, and nothing is sent.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -37,6 +37,16 @@ impl<L: Fn() -> bool> Stream for Lasting<L> {
     fn send(&mut self, transmit: Transmit<'_>) -> io::Result<usize> {
         self.check()?;
         self.stream.send(transmit)
+    }
+
+    fn send_slices(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.check()?;
+        self.stream.send_slices(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        self.check()?;
+        self.stream.flush()
     }
 
     fn wait(&mut self, wanted: Ready, deadline: Option<Instant>) -> io::Result<Ready> {

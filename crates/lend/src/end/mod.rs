@@ -12,9 +12,12 @@ mod control;
 pub(crate) mod foreign;
 mod here;
 mod lasting;
+#[cfg(test)]
+mod line_tests;
 mod near;
 pub(crate) mod plain;
 mod process;
+mod pump;
 mod sandbox;
 mod secured;
 mod serve;

@@ -12,8 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use farside_link::pump::{Ended, Pump};
-use farside_link::tls::{self, Credentials};
+use farside_live::far::Line;
 use farside_live::lease::{BootTime, Term, Ticket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -23,8 +22,10 @@ use serde::{Deserialize, Serialize};
 
 use super::control::{Kind, receive, send};
 use super::plain::Greeting;
-use super::{foreign, sandbox};
+use super::pump::{Ended, Pump};
+use super::{foreign, sandbox, secured};
 use crate::steps::{self, Step};
+use crate::tls::{self, Credentials};
 
 /// The arguments by which this program becomes the borrower's end of a lease.
 const ARGUMENTS: [&str; 2] = ["lend", "near-end"];
@@ -181,7 +182,10 @@ impl Lease {
     fn foreign(self: &Arc<Self>) -> Arc<foreign::Near> {
         let NearBegin { device, epoch, .. } = &self.begin;
         let lease = Arc::clone(self);
-        let dial = move || lease.dial().and_then(|(far, tls)| foreign::line(far, tls));
+        let dial = move || {
+            let (far, tls) = lease.dial()?;
+            Ok(Line::new(secured::stream(far, tls, CONNECT_LIMIT)?)?)
+        };
         Arc::new(foreign::Near::new(device.clone(), *epoch, Arc::new(dial)))
     }
 

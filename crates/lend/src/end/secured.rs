@@ -1,19 +1,21 @@
 //! A TCP connection under TLS as a stream of bytes, for an end that is driven by it directly: no thread
 //! and no copy in between.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use farside_link::line::limit_unsent;
+use farside_live::ring_card::CardStream;
 use farside_vfio_user::Transmit;
-use farside_vfio_user::unix::{Ready, Stream};
+use farside_vfio_user::unix::{Plain, Ready, Stream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::Connection;
 
 /// Bytes that one read of the socket takes, at most.
 const READ_BYTES: usize = 128 << 10;
+/// Bytes that a socket takes before it has sent what it has.
+const UNSENT_BYTES_MAX: libc::c_int = 128 << 10;
 /// Bytes that are under TLS and have not left, at most.
 const SEALED_BYTES_MAX: usize = 128 << 10;
 /// The same while the two ends agree.
@@ -28,11 +30,26 @@ pub(super) struct Secured {
     tls: Connection,
     /// What comes from the socket, before TLS takes it.
     space: Box<[u8]>,
-    /// Bytes that TLS was given and has not all sent, which their sender does not know of yet.
-    owed: usize,
     /// Data may have come with the last of what was said to agree.
     has_early: bool,
     limit: Option<Duration>,
+}
+
+/// A stream over a fresh connection: as it is, or over TLS once that is agreed on, which has to be done by
+/// the end of `limit`. Whoever cannot show the certificate of the lease gets none.
+///
+/// # Errors
+/// The other end is not who it has to be, too slow, or gone.
+pub(super) fn stream(
+    socket: TcpStream,
+    tls: Option<Connection>,
+    limit: Duration,
+) -> io::Result<Box<dyn CardStream>> {
+    if let Some(tls) = tls {
+        return Ok(Box::new(Secured::agree(socket, tls, limit)?));
+    }
+    limit_unsent(&socket)?;
+    Ok(Box::new(Plain::tcp(socket)?))
 }
 
 impl Secured {
@@ -51,7 +68,7 @@ impl Secured {
         socket.set_nodelay(true)?;
         limit_unsent(&socket)?;
         let space = vec![0; READ_BYTES].into_boxed_slice();
-        let mut secured = Secured { socket, tls, space, owed: 0, has_early: true, limit: None };
+        let mut secured = Secured { socket, tls, space, has_early: true, limit: None };
         let end = Instant::now() + limit;
         while secured.tls.is_handshaking() {
             let wanted =
@@ -132,6 +149,27 @@ impl Secured {
     }
 }
 
+/// Has a socket take no more than it can send soon: what else there is waits where something may still go
+/// before it.
+///
+/// # Errors
+/// Those of `setsockopt`.
+pub(super) fn limit_unsent(socket: &TcpStream) -> io::Result<()> {
+    let value = UNSENT_BYTES_MAX;
+    let bytes = size_of_val(&value) as libc::socklen_t;
+    // SAFETY: the socket is open, and the value is an int that lives until the call is over.
+    let failed = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            std::ptr::from_ref(&value).cast(),
+            bytes,
+        )
+    };
+    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Where what has come goes.
 struct Plaintext<'a> {
     space: &'a mut [u8],
@@ -183,6 +221,8 @@ impl Stream for Secured {
                 break;
             }
             match self.take_in(left, &mut plain) {
+                // The socket has ended: how, is told next time, if anything came before it.
+                Ok(0) => break,
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // It is told next time.
@@ -193,15 +233,23 @@ impl Stream for Secured {
         Ok(plain.count)
     }
 
-    /// What is taken has left by the time that this says so. What is not is to be given again, first.
     fn send(&mut self, transmit: Transmit<'_>) -> io::Result<usize> {
-        if self.owed == 0 {
-            self.owed = self.tls.writer().write(transmit.bytes)?;
-        }
+        self.send_slices(&[IoSlice::new(transmit.bytes)])
+    }
+
+    /// What TLS takes it keeps until it has left, and takes more only then.
+    fn send_slices(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         if !self.send_sealed()? {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        Ok(std::mem::take(&mut self.owed))
+        let count = self.tls.writer().write_vectored(slices)?;
+        // They are taken, and may have come: if the connection has failed, that is said next time.
+        let _ = self.send_sealed();
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        self.send_sealed()
     }
 
     fn wait(&mut self, wanted: Ready, deadline: Option<Instant>) -> io::Result<Ready> {
@@ -239,7 +287,7 @@ mod tests {
     use std::sync::Arc;
     use std::thread::JoinHandle;
 
-    use farside_link::tls::{self, Credentials};
+    use crate::tls::{self, Credentials};
     use rustls::pki_types::ServerName;
     use rustls::{ClientConnection, ServerConnection};
 
@@ -281,7 +329,7 @@ mod tests {
     fn sending(mut end: Secured, bytes: Vec<u8>) -> JoinHandle<Secured> {
         std::thread::spawn(move || {
             let mut sent = 0;
-            while sent < bytes.len() {
+            while sent < bytes.len() || !end.flush().unwrap() {
                 match end.send(Transmit { bytes: &bytes[sent..], fds: &[] }) {
                     Ok(count) => sent += count,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -393,6 +441,21 @@ mod tests {
             client.wait(Ready { readable: true, writable: false }, None).unwrap();
             assert!(client.receive_bytes(&mut vec![0; 64 << 10]).is_err());
         }
+    }
+
+    #[test]
+    fn what_came_before_a_cut_is_told_before_it() {
+        let [mut client, mut server] = pair();
+        client.send(Transmit { bytes: b"last", fds: &[] }).unwrap();
+        assert!(client.flush().unwrap());
+        client.socket.shutdown(std::net::Shutdown::Both).unwrap();
+        // Both are there when the server looks.
+        while server.socket.peek(&mut [0; 4096]).unwrap() == 0 {}
+        std::thread::sleep(Duration::from_millis(20));
+        let mut space = vec![0; 64 << 10];
+        assert_eq!(server.receive_bytes(&mut space).unwrap(), 4);
+        let error = server.receive_bytes(&mut space).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use farside_link::line::limit_unsent;
-use farside_link::tls::{self, Credentials};
-use farside_live::CardPlace;
-use farside_live::far::{FarEnd, FarEndError};
+use farside_link::{Config, Lease as LinkLease};
+use farside_live::far::{
+    Came, FarEnd, FarEndError, FarEndReport, Farewell, Line, Lines, Sessions, greeted, turn_away,
+};
 use farside_live::ring_card::{CardStream, connect};
+use farside_live::{CardPlace, LiveError};
 use farside_types::CardId;
-use farside_vfio_user::unix::Plain;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketFlags, accept_with};
 use rustls::{ServerConfig, ServerConnection};
@@ -23,12 +23,10 @@ use rustls::{ServerConfig, ServerConnection};
 use super::control::{self, Begin, Hello, Kind, Order};
 use super::lasting::Lasting;
 use super::plain::Greeting;
-use super::secured::Secured;
-use super::{foreign, here, sandbox};
+use super::{foreign, here, sandbox, secured};
 use crate::steps::{self, Step};
+use crate::tls::{self, Credentials};
 
-/// Connections of one lease at a time, at most: a card has no more functions.
-const CONNECTIONS_MAX: u32 = farside_softcard::serve::FUNCTIONS_MAX as u32;
 /// Connections that have not shown whose they are, at a time.
 const STRANGERS_MAX: u32 = 16;
 /// How long one may take for that.
@@ -42,8 +40,10 @@ const ORPHAN_LOOK: Duration = Duration::from_secs(1);
 struct Lease {
     name: String,
     epoch: u64,
+    /// The device's name.
+    device: String,
     folder: PathBuf,
-    device: CardPlace,
+    place: CardPlace,
     /// The device, if it is no card.
     foreign: Option<foreign::Lender>,
     config: Arc<ServerConfig>,
@@ -54,7 +54,7 @@ struct Lease {
     /// Connections of which it is not known whose they are.
     strangers: Places,
     /// Programs that are served.
-    open: Places,
+    sessions: Sessions,
 }
 
 /// Serves one lease. Standard input is the socket on which the daemon connects.
@@ -129,12 +129,22 @@ impl Lease {
         let own = Credentials { certificate, key };
         let config = tls::server(&own, &peer).map_err(io::Error::other)?;
         let until = AtomicU64::new(until);
-        let [strangers, open] = [STRANGERS_MAX, CONNECTIONS_MAX].map(Places::new);
         let foreign = (kind == Kind::Foreign)
-            .then(|| foreign::Lender::new(name.clone(), epoch, device, path.clone()));
-        let device = CardPlace::Socket(path.clone());
-        let folder = path;
-        Ok(Lease { name, epoch, folder, device, foreign, config, plain, until, strangers, open })
+            .then(|| foreign::Lender::new(name.clone(), epoch, device.clone(), path.clone()));
+        let place = CardPlace::Socket(path.clone());
+        Ok(Lease {
+            name,
+            epoch,
+            device,
+            folder: path,
+            place,
+            foreign,
+            config,
+            plain,
+            until,
+            strangers: Places::new(STRANGERS_MAX),
+            sessions: Sessions::default(),
+        })
     }
 
     fn left(&self) -> Option<Duration> {
@@ -179,11 +189,18 @@ impl Lease {
         }
         let lease = Arc::clone(self);
         let carry = move || {
-            let admitted = lease.let_in(far);
+            let placed = lease.let_in(far).and_then(|(session, line)| lease.place(session, line));
             lease.strangers.leave();
-            let carried = admitted.map_err(EndError::from).and_then(|stream| lease.carry(stream));
+            let carried = match placed {
+                Ok(Some(program)) => lease.carry(program).map(Some),
+                Ok(None) => Ok(None),
+                Err(error) => Err(error.into()),
+            };
             match carried {
-                Ok(()) => tracing::info!(lease = lease.name, "a connection has ended"),
+                Ok(Some(report)) => {
+                    tracing::info!(lease = lease.name, ?report, "a program has gone")
+                }
+                Ok(None) => {}
                 Err(error) => tracing::warn!(lease = lease.name, %error, "no connection"),
             }
         };
@@ -201,29 +218,63 @@ impl Lease {
         Ok(Some(tls.into()))
     }
 
-    /// Lets the borrower's end in, and nobody else. A stranger costs nothing of the card.
-    fn let_in(&self, far: TcpStream) -> io::Result<Box<dyn CardStream>> {
-        if let Some(tls) = self.admit(&far)? {
-            return Ok(Box::new(Secured::agree(far, tls, HELLO_LIMIT)?));
+    /// Lets the borrower's end in, and nobody else, and hears for which program it comes. A stranger costs
+    /// nothing of the card.
+    fn let_in(self: &Arc<Self>, far: TcpStream) -> io::Result<(u64, Line)> {
+        let tls = self.admit(&far)?;
+        let stream = secured::stream(far, tls, HELLO_LIMIT)?;
+        let lease = Arc::clone(self);
+        let stream: Box<dyn CardStream> =
+            Box::new(Lasting { stream, lasts: move || lease.left().is_some() });
+        greeted(stream, HELLO_LIMIT)
+    }
+
+    /// What both ends of a link have to agree on.
+    fn link(&self) -> Config {
+        Config::new(LinkLease { device: self.device.clone(), epoch: self.epoch })
+    }
+
+    /// The program that a connection is the first of; none if who serves it has been given it.
+    fn place(&self, session: u64, line: Line) -> io::Result<Option<Program>> {
+        match self.sessions.came(session, line)? {
+            Came::First(line, lines) => Ok(Some(Program { session, line, lines })),
+            Came::Again => Ok(None),
+            Came::TooMany(line) => {
+                turn_away(self.link(), line, Farewell::Busy);
+                let most = "the lease has as many programs as the card has functions";
+                Err(io::Error::other(most))
+            }
         }
-        limit_unsent(&far)?;
-        Ok(Box::new(Plain::tcp(far)?))
     }
 
     /// Serves a program until it hangs up, or the process ends with its lease.
-    fn carry(self: &Arc<Self>, stream: Box<dyn CardStream>) -> Result<(), EndError> {
-        if !self.open.enter() {
-            return Err(io::Error::other("the lease has as many as the card has functions").into());
-        }
+    fn carry(&self, program: Program) -> Result<FarEndReport, EndError> {
+        let Program { session, line, lines } = program;
         steps::at(Step::ConnectionTaken);
-        let lease = Arc::clone(self);
-        let stream = Box::new(Lasting { stream, lasts: move || lease.left().is_some() });
-        let served = connect(CardId(0), &self.device, DEVICE_PATIENCE)
+        let connected = connect(CardId(0), &self.place, DEVICE_PATIENCE)
             .map_err(EndError::from)
-            .and_then(|(card, identity)| Ok(FarEnd::new(stream, card, &identity)?.serve()?));
-        self.open.leave();
+            .and_then(|(card, identity)| Ok(FarEnd::new(card, &identity)?));
+        let served = match connected {
+            Ok(mut end) => {
+                let served = end.serve(self.link(), line, &lines);
+                served.map(|()| end.report()).map_err(EndError::from)
+            }
+            Err(error) => {
+                turn_away(self.link(), line, error.farewell());
+                Err(error)
+            }
+        };
+        self.sessions.left(session);
         served
     }
+}
+
+/// A program that has come.
+struct Program {
+    session: u64,
+    line: Line,
+    /// Its later connections.
+    lines: Lines,
 }
 
 /// Some may be somewhere at a time.
@@ -252,11 +303,21 @@ impl Places {
 #[derive(Debug, thiserror::Error)]
 enum EndError {
     #[error(transparent)]
-    Card(#[from] farside_live::LiveError),
+    Card(#[from] LiveError),
     #[error(transparent)]
     End(#[from] FarEndError),
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+impl EndError {
+    /// What the program is told.
+    fn farewell(&self) -> Farewell {
+        match self {
+            EndError::Card(LiveError::CardsBusy { .. }) => Farewell::Busy,
+            _ => Farewell::NoCard,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -295,7 +356,6 @@ mod tests {
             lease.connect(listener.accept().unwrap().0).unwrap();
         }
         assert_eq!(lease.strangers.taken.load(Ordering::SeqCst), STRANGERS_MAX);
-        assert_eq!(lease.open.taken.load(Ordering::SeqCst), 0);
         // One too many is closed at once, and the others are when they hang up.
         assert_eq!(strangers.pop().unwrap().read(&mut [0; 1]).unwrap(), 0);
         drop(strangers);

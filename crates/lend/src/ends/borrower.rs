@@ -11,7 +11,7 @@ use farside_fabric::{Access, Refusal, Refusals, Rights, Windows};
 use farside_link::description::Description;
 use farside_link::endpoint::Load;
 use farside_link::frame::{DATA_BYTES_MAX, IrqAction, MapRights};
-use farside_link::{Class, Endpoint, Event as LinkEvent, Frame, Tag};
+use farside_link::{Class, Endpoint, Event as LinkEvent, Frame, Outgoing, Tag};
 use farside_vfio_user::device::region;
 use farside_vfio_user::server::{Event, Token};
 use farside_vfio_user::{
@@ -21,7 +21,6 @@ use farside_vfio_user::{
 
 use super::local::Local;
 use super::mutation::{Unchecked, is_away};
-use super::outgoing::Outgoing;
 use super::{Counters, description, number};
 
 /// Notices of refused frames that wait: more are counted only.

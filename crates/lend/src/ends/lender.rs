@@ -10,7 +10,7 @@ use farside_fabric::{Access, InsertError, Refusals, Rights, Windows};
 use farside_link::description::Description;
 use farside_link::endpoint::Load;
 use farside_link::frame::{DATA_BYTES_MAX, IrqAction};
-use farside_link::{Class, Endpoint, Event as LinkEvent, Frame, Tag};
+use farside_link::{Class, Endpoint, Event as LinkEvent, Frame, Outgoing, Tag};
 use farside_vfio_user::client::{ClientEvent, DmaToken, MapRequest};
 use farside_vfio_user::device::region::BAR2;
 use farside_vfio_user::server::RegionAccess;
@@ -21,7 +21,6 @@ use farside_vfio_user::{
 
 use super::description::{Discovery, Next};
 use super::mutation::{Unchecked, is_away};
-use super::outgoing::Outgoing;
 use super::{Counters, number};
 
 /// Posted frames that wait for credit above which nothing more is taken of the device.

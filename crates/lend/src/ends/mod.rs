@@ -12,7 +12,6 @@ mod description;
 pub mod lender;
 pub mod local;
 mod mutation;
-mod outgoing;
 #[cfg(test)]
 mod tests;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use farside_link::tls::{self, Credentials};
+use crate::tls::{self, Credentials};
 use rcgen::{KeyPair, PublicKeyData};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use farside_link::tls;
+use crate::tls;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature};

@@ -40,7 +40,7 @@ fn cannot<E: std::fmt::Display>(what: &'static str) -> impl Fn(E) -> PkiError {
 /// Bytes that nobody can guess.
 pub(crate) fn random<const BYTES: usize>() -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
-    let provider = farside_link::tls::provider();
+    let provider = crate::tls::provider();
     provider.secure_random.fill(&mut bytes).expect("the kernel gives random bytes");
     bytes
 }

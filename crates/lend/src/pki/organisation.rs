@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use farside_link::tls::Credentials;
+use crate::tls::Credentials;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 

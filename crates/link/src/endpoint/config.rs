@@ -14,6 +14,14 @@ pub struct Lease {
     pub epoch: u64,
 }
 
+impl Lease {
+    /// Of a device that nobody has lent: both ends are the same user's.
+    #[must_use]
+    pub fn none() -> Lease {
+        Lease { device: String::new(), epoch: 0 }
+    }
+}
+
 /// See the module. The times hold for both ends if both have the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {

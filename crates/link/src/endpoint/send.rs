@@ -126,7 +126,8 @@ pub(super) struct Sender {
     /// Which of them is next, and how much of it has left.
     next: usize,
     offset: usize,
-    /// The first that has never left as a whole.
+    /// The first that no connection has been given: what one before it has come to, only the other end
+    /// knows.
     never_sent: u64,
     kept_amounts: Amounts,
     used: Amounts,
@@ -232,11 +233,14 @@ impl Sender {
             }
         }
         out.push(&self.control[self.control_sent..]);
+        let mut given = self.first + ahead as u64;
         for kept in rest.take_while(|_| is_up) {
             if !out.push_both(kept.from(0)) {
                 break;
             }
+            given += 1;
         }
+        self.never_sent = self.never_sent.max(given);
         out
     }
 
@@ -269,7 +273,6 @@ impl Sender {
         self.bulk_ahead -= kept.bulk();
         self.offset = 0;
         self.next += 1;
-        self.never_sent = self.never_sent.max(self.first + self.next as u64);
         bytes - left
     }
 

@@ -50,6 +50,7 @@ impl<D> Frame<D> {
             }
             Frame::DmaMap { address, bytes, rights } => Frame::DmaMap { address, bytes, rights },
             Frame::RingConsumed { ring, index } => Frame::RingConsumed { ring, index },
+            Frame::RingWaits { ring } => Frame::RingWaits { ring },
             Frame::Refused { kind, errno, address, bytes } => {
                 Frame::Refused { kind, errno, address, bytes }
             }
@@ -130,6 +131,7 @@ impl<D> Frame<D> {
                 put(&(*ring as u32).to_le_bytes());
                 put(&index.to_le_bytes());
             }
+            Frame::RingWaits { ring } => put(&(*ring as u32).to_le_bytes()),
             Frame::Refused { kind, errno, address, bytes } => {
                 put(&kind.to_le_bytes());
                 put(&errno.to_le_bytes());
@@ -205,6 +207,7 @@ impl<'a> Frame<&'a [u8]> {
             Kind::RingConsumed => {
                 Frame::RingConsumed { ring: Ring::decode(from.u32()?)?, index: from.u32()? }
             }
+            Kind::RingWaits => Frame::RingWaits { ring: Ring::decode(from.u32()?)? },
             Kind::Refused => Frame::Refused {
                 kind: from.u16()?,
                 errno: from.u32()?,

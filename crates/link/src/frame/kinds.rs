@@ -62,6 +62,7 @@ kinds! {
     RingConsumed = 0x0109, Posted, 8, false;
     Refused = 0x010a, Posted, 22, false;
     Return = 0x010b, Posted, 0, false;
+    RingWaits = 0x010c, Posted, 4, false;
     RegionRead = 0x0201, Request, 16, false;
     MemoryRead = 0x0202, Request, 12, false;
     DmaRead = 0x0203, Request, 12, false;

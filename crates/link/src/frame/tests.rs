@@ -34,6 +34,7 @@ pub(crate) fn any_frame() -> impl Strategy<Value = Frame<Vec<u8>>> {
                 data
             }),
             (ring(), word()).prop_map(|(ring, index)| Frame::RingConsumed { ring, index }),
+            ring().prop_map(|ring| Frame::RingWaits { ring }),
             (any::<u16>(), word(), number(), number()).prop_map(|(kind, errno, address, bytes)| {
                 Frame::Refused { kind, errno, address, bytes }
             }),

@@ -5,42 +5,40 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use farside_card::interface::{pci, register};
+use farside_link::endpoint::Load;
+use farside_link::error::End;
+use farside_link::frame::DATA_BYTES_MAX;
+use farside_link::{Class, Config, Endpoint, Event, Frame, Kind, Outgoing, Tag};
 use farside_linux::mapping::MemoryError;
 use farside_linux::shared::SharedMemory;
 use farside_types::PAGE_SIZE;
-use farside_vfio_user::unix::Ready;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use rustix::io::Errno;
 use thiserror::Error;
 
-use super::boxes::{Bulk, Inbox, Outbox};
+use super::carry::{Carried, Lines, Over, Rest, Side};
+use super::line::Line;
 use super::rings::RingRegisters;
-use super::shadow::{Refusal, Shadow};
-use super::wire::{BULK_BYTES, Call, Message, VERSION};
-use crate::ring_card::{CardStream, DmaPiece, Identity, Transport, TransportError, Watch};
-
-/// What waits to be sent, at most, before more of the card's memory is read for it.
-pub(crate) const BULK_WAITING_MAX: usize = 512 << 10;
-
-/// The same before the program is listened to again.
-const WAITING_MAX: usize = 2 << 20;
-
-/// Reads of the card's memory that a program may ask for at a time.
-pub(crate) const GETS_MAX: usize = 64;
+use super::shadow::{CardBroken, Refusal, Shadow};
+use super::{CARD_BY_RINGS, Farewell};
+use crate::ring_card::{DmaPiece, Identity, Transport, TransportError, Watch};
 
 /// Memory for rings and lists, at most.
 const RINGS_BYTES_MAX: u64 = 16 << 20;
 
 /// How soon completions are looked for that raise no interrupt. Usually the next that does brings them.
-const LOOK_AFTER: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const LOOK_AFTER: Duration = Duration::from_millis(20);
 
 /// Interrupts in a row with which nothing came, at most.
 const EMPTY_INTERRUPTS_MAX: u32 = 20_000;
+
+/// Frames that wait for credit, at most, before more is taken out of the card's rings.
+const WAITING_MAX: usize = 64;
 
 /// Why an end beside a card ended, other than by the program's wish.
 #[derive(Debug, Error)]
@@ -61,8 +59,11 @@ pub enum FarEndError {
     /// Memory could not be had.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// The link or the system failed.
-    #[error("the link failed: {0}")]
+    /// The program does not keep to the protocol of the link, or is gone without a word.
+    #[error("the link: {0}")]
+    Link(#[from] End),
+    /// The system failed.
+    #[error("the system failed: {0}")]
     Io(#[from] io::Error),
 }
 
@@ -83,24 +84,99 @@ pub struct FarEndReport {
     pub bytes_in: u64,
     /// Bytes that were read from it.
     pub bytes_out: u64,
-    /// Bytes of it that were filled with zeros.
-    pub bytes_zeroed: u64,
-    /// Messages that were refused.
+    /// Bytes of it that were filled.
+    pub bytes_filled: u64,
+    /// Frames that were refused.
     pub refusals: u64,
+    /// Connections by which the program came, one after the other.
+    pub connections: u64,
+    /// Frames that came again over a new connection, and were dropped.
+    pub duplicates: u64,
 }
 
 /// A read of the card's memory that goes on.
 #[derive(Clone, Copy, Debug)]
 struct Get {
-    id: u32,
+    tag: Tag,
     offset: u64,
-    left: u64,
+    bytes: u32,
+    done: u32,
 }
 
 /// See the module.
 pub struct FarEnd {
-    stream: Box<dyn CardStream>,
-    outbox: Outbox,
+    beside: Beside,
+}
+
+impl std::fmt::Debug for FarEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FarEnd").field("report", &self.beside.report).finish_non_exhaustive()
+    }
+}
+
+impl FarEnd {
+    /// An end beside a card whose memory can be mapped, as [`connect`](crate::ring_card::connect) finds
+    /// it.
+    ///
+    /// # Errors
+    /// [`FarEndError`]: the card's memory, or a descriptor, cannot be had.
+    pub fn new(card: Arc<dyn Transport>, identity: &Identity) -> Result<FarEnd, FarEndError> {
+        let bytes = u64::from(identity.frames) * PAGE_SIZE as u64;
+        let (file, offset) = card.memory(bytes)?;
+        let memory = SharedMemory::of_file(file, offset, bytes)?;
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let beside = Beside {
+            card,
+            memory,
+            control: None,
+            registers: RingRegisters::default(),
+            shadow: None,
+            event,
+            empty_interrupts: 0,
+            out: Outgoing::default(),
+            gets: VecDeque::new(),
+            report: FarEndReport::default(),
+            failed: None,
+        };
+        Ok(FarEnd { beside })
+    }
+
+    /// What has gone through so far.
+    #[must_use]
+    pub fn report(&self) -> FarEndReport {
+        self.beside.report
+    }
+
+    /// Serves the program that has connected by `first`, until it hangs up. A connection that breaks is
+    /// replaced by one of `lines`, and the program goes on as if nothing had been. When this returns
+    /// nothing of the program reaches the card any more; the card itself goes on until this is dropped,
+    /// and its client with it.
+    ///
+    /// # Errors
+    /// [`FarEndError`]. The program is told.
+    pub fn serve(&mut self, config: Config, first: Line, lines: &Lines) -> Result<(), FarEndError> {
+        let config = Config { capabilities: CARD_BY_RINGS, ..config };
+        let mut carried = Carried::new(Endpoint::lender(config), first, lines, &|| true);
+        let over = carried.carry(&mut self.beside);
+        let counters = carried.end().counters();
+        let report = &mut self.beside.report;
+        (report.connections, report.duplicates) = (counters.connections, counters.duplicates);
+        report.refusals += counters.violations;
+        if let Over::Side(FarEndError::Refused(refusal)) = &over {
+            report.refusals += 1;
+            tracing::error!(%refusal, "a program is disconnected from its card");
+        }
+        self.beside.card.stop();
+        match over {
+            Over::Done | Over::HungUp | Over::Link(End::PeerClosed(0)) => Ok(()),
+            Over::Link(end) => Err(end.into()),
+            Over::Side(error) => Err(error),
+        }
+    }
+}
+
+/// What is beside the card: the side of the link that is not the program's.
+struct Beside {
     card: Arc<dyn Transport>,
     /// The card's memory.
     memory: SharedMemory,
@@ -111,136 +187,136 @@ pub struct FarEnd {
     /// The card's interrupts.
     event: OwnedFd,
     empty_interrupts: u32,
+    /// What waits for credit.
+    out: Outgoing,
     gets: VecDeque<Get>,
     report: FarEndReport,
+    /// Why there is no going on.
+    failed: Option<FarEndError>,
 }
 
-impl std::fmt::Debug for FarEnd {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FarEnd").field("report", &self.report).finish_non_exhaustive()
+impl Side for Beside {
+    type Gone = FarEndError;
+
+    fn frame(&mut self, event: Event<'_>) -> Option<Load> {
+        match event {
+            Event::Posted { frame, load } => {
+                let done = self.posted(&frame);
+                self.fail_if(done);
+                Some(load)
+            }
+            Event::Request { tag, frame } => {
+                let done = self.request(tag, &frame);
+                self.fail_if(done);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn turn(&mut self, link: &mut Endpoint, is_ready: bool) -> Result<(), FarEndError> {
+        if is_ready {
+            self.look()?;
+        }
+        self.tell()?;
+        self.out.flush(link);
+        self.send_data(link)?;
+        self.failed.take().map_or(Ok(()), Err)
+    }
+
+    fn has_waiting(&self) -> bool {
+        !self.out.is_empty() || !self.gets.is_empty()
+    }
+
+    fn polled(&mut self) -> Vec<(BorrowedFd<'_>, PollFlags)> {
+        let mut polled = vec![(self.event.as_fd(), PollFlags::IN)];
+        match self.card.watch() {
+            Some(Watch::Connection(fd)) => polled.push((fd, PollFlags::RDHUP)),
+            Some(Watch::Event(fd)) => polled.push((fd, PollFlags::IN)),
+            None => {}
+        }
+        polled
+    }
+
+    fn rest(&mut self) -> Rest {
+        let Some(shadow) = &self.shadow else { return Rest::Sleep };
+        if !shadow.may_sleep() && self.has_room() {
+            return Rest::Work;
+        }
+        if shadow.expects_quiet_news() { Rest::Nap(LOOK_AFTER) } else { Rest::Sleep }
+    }
+
+    /// A connection that was cut is another matter.
+    fn ends_with_connection(&self) -> bool {
+        true
+    }
+
+    fn code(&self, gone: &FarEndError) -> u32 {
+        let farewell = match gone {
+            FarEndError::Refused(_) => Farewell::Refused,
+            _ => Farewell::NoCard,
+        };
+        farewell as u32
     }
 }
 
-impl FarEnd {
-    /// An end between a link to a program and a card whose memory can be mapped, as
-    /// [`connect`](crate::ring_card::connect) finds it.
-    ///
-    /// # Errors
-    /// [`FarEndError`]: the card's memory, or a descriptor, cannot be had.
-    pub fn new(
-        stream: Box<dyn CardStream>,
-        card: Arc<dyn Transport>,
-        identity: &Identity,
-    ) -> Result<FarEnd, FarEndError> {
-        let bytes = u64::from(identity.frames) * PAGE_SIZE as u64;
-        let (file, offset) = card.memory(bytes)?;
-        let memory = SharedMemory::of_file(file, offset, bytes)?;
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(FarEnd {
-            stream,
-            outbox: Outbox::default(),
-            card,
-            memory,
-            control: None,
-            registers: RingRegisters::default(),
-            shadow: None,
-            event,
-            empty_interrupts: 0,
-            gets: VecDeque::new(),
-            report: FarEndReport::default(),
-        })
-    }
-
-    /// What has gone through so far.
-    pub fn report(&self) -> FarEndReport {
-        self.report
-    }
-
-    /// Serves the program until it hangs up. When this returns nothing of the program reaches the card
-    /// any more; the card itself goes on until this is dropped, and its client with it.
-    ///
-    /// # Errors
-    /// [`FarEndError`]. The link is shut down.
-    pub fn serve(&mut self) -> Result<(), FarEndError> {
-        let ended = self.serve_until_it_ends();
-        if let Err(FarEndError::Refused(refusal)) = &ended {
-            self.report.refusals += 1;
-            tracing::error!(%refusal, "a program is disconnected from its card");
-        }
-        self.card.stop();
-        // It may have ended already.
-        let _ = self.stream.shutdown();
-        match ended {
-            Err(FarEndError::Io(error)) if is_end(&error) => Ok(()),
-            other => other,
+impl Beside {
+    fn fail_if(&mut self, done: Result<(), FarEndError>) {
+        if let Err(error) = done {
+            self.failed.get_or_insert(error);
         }
     }
 
-    fn serve_until_it_ends(&mut self) -> Result<(), FarEndError> {
-        let mut inbox = Inbox::default();
-        loop {
-            if self.listens() && !self.hear(&mut inbox)? {
-                return Ok(());
+    fn posted(&mut self, frame: &Frame<&[u8]>) -> Result<(), FarEndError> {
+        // Of a program that is given up nothing counts any more.
+        if self.failed.is_some() {
+            return Ok(());
+        }
+        match *frame {
+            Frame::RegionWrite { region, offset, data } if is_registers(region) => {
+                self.write(offset, data)
             }
-            self.tell()?;
-            self.send_data()?;
-            self.outbox.flush(&mut self.stream)?;
-            if self.may_sleep() {
-                self.sleep()?;
+            Frame::MemoryWrite { offset, data } => {
+                self.memory.write(offset, data).ok_or(Refusal::Memory)?;
+                self.report.bytes_in += data.len() as u64;
+                Ok(())
             }
+            Frame::MemoryFill { offset, bytes, value } => self.fill(offset, bytes, value),
+            Frame::DmaMap { address, bytes, .. } => self.map_rings(address, bytes),
+            _ => self.ring_frame(frame),
         }
     }
 
-    /// Whether there is room for answers.
-    fn listens(&self) -> bool {
-        self.outbox.len() < WAITING_MAX
+    /// What is about the rings.
+    fn ring_frame(&mut self, frame: &Frame<&[u8]>) -> Result<(), FarEndError> {
+        let is_entries = frame.kind() == Kind::RingEntries;
+        let shadow = self.shadow.as_mut().ok_or(Refusal::Order)?;
+        match shadow.frame(frame)? {
+            None => return Err(Refusal::Malformed.into()),
+            Some(true) => self.ring_doorbell()?,
+            Some(false) => {}
+        }
+        let entries = frame.data().map_or(0, |data| data.len() / 64);
+        self.report.commands += if is_entries { entries as u64 } else { 0 };
+        Ok(())
     }
 
-    /// Takes what has come from the program, if anything; `false` if it has hung up.
-    fn hear(&mut self, inbox: &mut Inbox) -> Result<bool, FarEndError> {
-        let wanted = Ready { readable: true, writable: false };
-        if self.stream.wait(wanted, Some(Instant::now()))?.is_none() {
-            return Ok(true);
+    fn request(&mut self, tag: Tag, frame: &Frame<&[u8]>) -> Result<(), FarEndError> {
+        if self.failed.is_some() {
+            return Ok(());
         }
-        let stream = &mut self.stream;
-        match inbox.fill(|space| stream.receive_bytes(space)) {
-            Ok(0) => return Ok(false),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
-            Err(error) => return Err(error.into()),
-        }
-        self.carry_out(inbox).map(|()| true)
-    }
-
-    fn carry_out(&mut self, inbox: &mut Inbox) -> Result<(), FarEndError> {
-        while let Some(message) = inbox.next().map_err(|_| Refusal::Malformed)? {
-            match message {
-                Message::Call(id, call) => self.answer(id, call)?,
-                Message::Entries(entries) => {
-                    let commands = entries.items.len() as u64;
-                    let shadow = self.shadow.as_mut().ok_or(Refusal::Order)?;
-                    if shadow.arrived(entries)? {
-                        self.ring_doorbell()?;
-                    }
-                    self.report.commands += commands;
-                }
-                Message::Put { offset, data } => {
-                    self.memory.write(offset, data).ok_or(Refusal::Memory)?;
-                    self.report.bytes_in += data.len() as u64;
-                }
-                Message::Zero { offset, bytes } => self.zero(offset, bytes)?,
-                Message::Get { id, offset, bytes } => {
-                    let left = u64::from(bytes);
-                    self.check(offset, left)?;
-                    if self.gets.len() >= GETS_MAX {
-                        return Err(Refusal::Order.into());
-                    }
-                    self.gets.push_back(Get { id, offset, left });
-                }
-                Message::Answer { .. } | Message::Data { .. } => {
-                    return Err(Refusal::Malformed.into());
-                }
+        match *frame {
+            Frame::RegionRead { region, offset, bytes } if is_registers(region) => {
+                let reply = self.read(offset, bytes)?;
+                self.out.push(tag, reply);
             }
+            Frame::MemoryRead { offset, bytes } => {
+                self.check(offset, bytes.into())?;
+                self.gets.push_back(Get { tag, offset, bytes, done: 0 });
+            }
+            // What was posted before it is done.
+            Frame::Barrier => self.out.push(tag, Frame::Done),
+            _ => return Err(Refusal::Malformed.into()),
         }
         Ok(())
     }
@@ -252,14 +328,14 @@ impl FarEnd {
         fits.then_some(()).ok_or(Refusal::Memory)
     }
 
-    fn zero(&mut self, offset: u64, bytes: u64) -> Result<(), FarEndError> {
-        const ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
+    fn fill(&mut self, offset: u64, bytes: u64, value: u8) -> Result<(), FarEndError> {
         self.check(offset, bytes)?;
+        let page = [value; PAGE_SIZE];
         for done in (0..bytes).step_by(PAGE_SIZE) {
-            let part = &ZEROS[..(bytes - done).min(PAGE_SIZE as u64) as usize];
+            let part = &page[..(bytes - done).min(PAGE_SIZE as u64) as usize];
             self.memory.write(offset + done, part).ok_or(Refusal::Memory)?;
         }
-        self.report.bytes_zeroed += bytes;
+        self.report.bytes_filled += bytes;
         Ok(())
     }
 
@@ -270,35 +346,21 @@ impl FarEnd {
         Err(FarEndError::CardBroken("it makes those wait who ring its doorbell".to_owned()))
     }
 
-    /// Answers what the program asks. What the card refuses is told; what the program may not ask ends
-    /// its connection.
-    fn answer(&mut self, id: u32, call: Call) -> Result<(), FarEndError> {
-        let result = match call {
-            Call::Hello(_) => Ok(VERSION),
-            Call::Read(offset, wide) => {
-                let mut value = [0; 8];
-                let into = value.get_mut(..wide.into()).ok_or(Refusal::Malformed)?;
-                self.card.read(offset, into).map(|()| u64::from_le_bytes(value))
-            }
-            Call::Write(offset, wide, value) => self.write(offset, wide, value)?.map(|()| 0),
-            Call::MapRings(bus, bytes) => self.map_rings(bus, bytes)?.map(|()| 0),
-        };
-        let (errno, value) = match result {
-            Ok(value) => (0, value),
-            Err(error @ TransportError::Gone { .. }) => return Err(error.into()),
-            Err(error) => (errno_of(&error).raw_os_error() as u32, 0),
-        };
-        self.outbox.push(&Message::Answer { id, errno, value });
-        Ok(())
+    /// Reads a register. What the card refuses is told.
+    fn read(&self, offset: u64, bytes: u32) -> Result<Frame<Vec<u8>>, FarEndError> {
+        let mut data = vec![0; width(bytes as usize)?];
+        match self.card.read(offset, &mut data) {
+            Ok(()) => Ok(Frame::Data { offset: 0, last: true, data }),
+            Err(error @ TransportError::Gone { .. }) => Err(error.into()),
+            Err(error) => Ok(Frame::Failed { errno: errno_of(&error) }),
+        }
     }
 
-    /// Writes a register. The end of a write is inside, since the program's errors are outside.
-    fn write(
-        &mut self,
-        offset: u64,
-        wide: u8,
-        value: u64,
-    ) -> Result<Result<(), TransportError>, FarEndError> {
+    /// Writes a register. What the card refuses is told.
+    fn write(&mut self, offset: u64, data: &[u8]) -> Result<(), FarEndError> {
+        let mut value = [0; 8];
+        value[..width(data.len())?].copy_from_slice(data);
+        let value = u64::from_le_bytes(value);
         if offset == register::CONTROL {
             let value = value as u32;
             if value & register::CONTROL_RESET != 0 {
@@ -311,17 +373,31 @@ impl FarEnd {
         } else if self.shadow.is_none() {
             self.registers.note(offset, value);
         }
-        let bytes = value.to_le_bytes();
-        let from = bytes.get(..wide.into()).ok_or(Refusal::Malformed)?;
-        Ok(self.card.write(offset, from))
+        let written = self.card.write(offset, data);
+        self.tell_refused(Kind::RegionWrite, offset, data.len() as u64, written)
+    }
+
+    /// Tells the program what the card has refused of what it posted.
+    fn tell_refused(
+        &mut self,
+        kind: Kind,
+        address: u64,
+        bytes: u64,
+        done: Result<(), TransportError>,
+    ) -> Result<(), FarEndError> {
+        match done {
+            Ok(()) => Ok(()),
+            Err(error @ TransportError::Gone { .. }) => Err(error.into()),
+            Err(error) => {
+                let (kind, errno) = (kind.number(), errno_of(&error));
+                self.out.post(Frame::Refused { kind, errno, address, bytes });
+                Ok(())
+            }
+        }
     }
 
     /// Gives the card memory for rings, at the bus address at which the program has its own.
-    fn map_rings(
-        &mut self,
-        bus: u64,
-        bytes: u64,
-    ) -> Result<Result<(), TransportError>, FarEndError> {
+    fn map_rings(&mut self, bus: u64, bytes: u64) -> Result<(), FarEndError> {
         let is_fit = bytes > 0 && bytes <= RINGS_BYTES_MAX && (bytes | bus) % PAGE_SIZE as u64 == 0;
         if !is_fit || self.control.is_some() || bus.checked_add(bytes).is_none() {
             return Err(Refusal::Order.into());
@@ -335,20 +411,24 @@ impl FarEnd {
         if mapped.is_ok() {
             self.control = Some((memory, bus));
         }
-        Ok(mapped)
+        self.tell_refused(Kind::DmaMap, bus, bytes, mapped)
     }
 
-    /// Sends what the card has written to its rings.
+    fn has_room(&self) -> bool {
+        self.out.waiting(Class::Posted) < WAITING_MAX
+    }
+
+    /// Takes what the card has written to its rings.
     fn tell(&mut self) -> Result<(), FarEndError> {
         let Some(shadow) = &mut self.shadow else { return Ok(()) };
         shadow.awake();
-        while self.outbox.len() < WAITING_MAX {
-            let broken =
-                |error: super::shadow::CardBroken| FarEndError::CardBroken(error.to_string());
-            let Some(entries) = shadow.poll().map_err(broken)? else { break };
+        while self.out.waiting(Class::Posted) < WAITING_MAX {
+            let broken = |error: CardBroken| FarEndError::CardBroken(error.to_string());
+            let Some(news) = shadow.poll().map_err(broken)? else { break };
             self.empty_interrupts = 0;
-            self.report.entries += entries.items.len() as u64;
-            self.outbox.push(&Message::Entries(entries));
+            let out = &mut self.out;
+            self.report.entries += news.runs.iter().map(|run| run.items.len() as u64).sum::<u64>();
+            news.post(|frame| out.post(frame));
         }
         if shadow.has_made_room() {
             self.ring_doorbell()?;
@@ -356,59 +436,40 @@ impl FarEnd {
         Ok(())
     }
 
-    /// Sends what was asked for of the card's memory, in order, as long as little waits: entries go
-    /// in front of what is not read yet.
-    fn send_data(&mut self) -> Result<(), FarEndError> {
-        while self.outbox.len() < BULK_WAITING_MAX {
-            let Some(get) = self.gets.front_mut() else { break };
-            let bytes = get.left.min(BULK_BYTES as u64);
-            let (id, offset, memory) = (get.id, get.offset, &self.memory);
-            let read = |into: &mut [u8]| memory.read(offset, into);
-            self.outbox
-                .push_bulk(&Bulk::Data { id }, bytes as usize, read)
-                .ok_or(Refusal::Memory)?;
-            get.offset += bytes;
-            get.left -= bytes;
-            self.report.bytes_out += bytes;
-            if get.left == 0 {
+    /// Sends what was asked for of the card's memory, in order, as long as little is ahead: what else there
+    /// is goes in front of what is not read yet.
+    fn send_data(&mut self, link: &mut Endpoint) -> Result<(), FarEndError> {
+        while let Some(get) = self.gets.front_mut() {
+            let left = get.bytes - get.done;
+            let bytes = left.min(DATA_BYTES_MAX as u32);
+            if link.may_send(Class::Reply, bytes as usize).is_err() {
+                break;
+            }
+            let mut data = vec![0; bytes as usize];
+            let at = get.offset + u64::from(get.done);
+            self.memory.read(at, &mut data).ok_or(Refusal::Memory)?;
+            let (tag, last) = (get.tag, bytes == left);
+            let piece = Frame::Data { offset: get.done, last, data };
+            if link.send(tag, piece).is_err() {
+                // The link is over, which is seen by whoever drives it.
+                break;
+            }
+            get.done += bytes;
+            self.report.bytes_out += u64::from(bytes);
+            if last {
                 self.gets.pop_front();
             }
         }
         Ok(())
     }
 
-    /// Whether there is nothing to do until something happens.
-    fn may_sleep(&self) -> bool {
-        let is_full = self.outbox.len() >= BULK_WAITING_MAX;
-        (self.gets.is_empty() || is_full)
-            && (self.shadow.as_ref().is_none_or(Shadow::may_sleep) || !self.listens())
-    }
-
-    fn sleep(&mut self) -> Result<(), FarEndError> {
-        let mut flags = PollFlags::empty();
-        flags.set(PollFlags::IN, self.listens());
-        flags.set(PollFlags::OUT, self.outbox.len() > 0);
-        let mut polled =
-            vec![PollFd::new(&self.stream, flags), PollFd::new(&self.event, PollFlags::IN)];
-        let card = self.card.watch();
-        match &card {
-            Some(Watch::Connection(fd)) => polled.push(PollFd::new(fd, PollFlags::RDHUP)),
-            Some(Watch::Event(fd)) => polled.push(PollFd::new(fd, PollFlags::IN)),
-            None => {}
-        }
-        let quiet = self.shadow.as_ref().is_some_and(Shadow::expects_quiet_news);
-        match poll(&mut polled, quiet.then_some(&LOOK_AFTER)) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        let interrupted = polled[1].revents().contains(PollFlags::IN);
-        let card_says = polled.get(2).is_some_and(|polled| !polled.revents().is_empty());
-        if card_says && self.card.is_gone() {
+    /// Looks why this was woken.
+    fn look(&mut self) -> Result<(), FarEndError> {
+        if self.card.is_gone() {
             return Err(FarEndError::CardGone);
         }
-        if interrupted {
-            // It does not block.
-            let _ = rustix::io::read(&self.event, &mut [0; 8]);
+        // It does not block.
+        if rustix::io::read(&self.event, &mut [0; 8]).is_ok() {
             self.empty_interrupts += 1;
             if self.empty_interrupts > EMPTY_INTERRUPTS_MAX {
                 let what = "it raises interrupts without end".to_owned();
@@ -419,17 +480,23 @@ impl FarEnd {
     }
 }
 
-/// Whether this is how a program goes.
-fn is_end(error: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
-    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+fn is_registers(region: u32) -> bool {
+    region == pci::BAR_REGISTERS as u32
 }
 
-fn errno_of(error: &TransportError) -> Errno {
-    match error {
+/// How wide a register is, if one is so wide.
+fn width(bytes: usize) -> Result<usize, Refusal> {
+    matches!(bytes, 4 | 8).then_some(bytes).ok_or(Refusal::Malformed)
+}
+
+fn errno_of(error: &TransportError) -> u32 {
+    let errno = match error {
         TransportError::Refused { errno, .. } => *errno,
         TransportError::TimedOut { .. } => Errno::TIMEDOUT,
-        TransportError::Gone { .. } | TransportError::TurnedAway => Errno::IO,
+        TransportError::Gone { .. }
+        | TransportError::TurnedAway
+        | TransportError::NotServed { .. } => Errno::IO,
         TransportError::Unfit { .. } => Errno::INVAL,
-    }
+    };
+    errno.raw_os_error() as u32
 }

@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use farside_card::interface::{CompletionEntry, RING_COUNT, RingHeader, RingKind};
+use farside_card::interface::{CompletionEntry, Entry, RING_COUNT, RingHeader, RingKind};
+use farside_link::Frame;
 use farside_linux::shared::SharedMemory;
 use thiserror::Error;
 
+use super::entries::{ATTACHED_SOFT_MAX, Attached, ITEMS_MAX, Item, News, Run, kind_of};
 use super::refers::{Refers, command_of};
 use super::rings::{RingRegisters, Rings};
-use super::wire::{ATTACHED_SOFT_MAX, Entries, ITEMS_MAX, Item};
 
 /// The end beside the card has sent what cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -28,6 +29,9 @@ pub(crate) enum Nonsense {
     /// It has taken commands that were not sent.
     #[error("more commands were taken than were sent")]
     Consumed,
+    /// Entries that are none, or do not follow those before, or memory that none of them refers to.
+    #[error("entries came that are none, or in the wrong order")]
+    Malformed,
 }
 
 /// Rings that the card fills.
@@ -48,12 +52,12 @@ pub(crate) struct Mirror {
     told: [u32; RING_COUNT],
     /// The other end has no room for what it has.
     peer_wants_room: bool,
-    /// This end has commands, and no room there.
-    wants_room: bool,
-    /// It was told so.
+    /// It was told that this end has commands, and no room for them there.
     wish_is_told: bool,
     /// Where launches want their messages: address and bytes, by tag.
     messages: HashMap<u64, (u64, u64)>,
+    /// Messages whose completions have not come.
+    attached: Attached,
 }
 
 impl Mirror {
@@ -71,9 +75,9 @@ impl Mirror {
             written: [0; RING_COUNT],
             told: [0; RING_COUNT],
             peer_wants_room: false,
-            wants_room: false,
             wish_is_told: false,
             messages: HashMap::new(),
+            attached: Attached::default(),
         })
     }
 
@@ -114,26 +118,37 @@ impl Mirror {
         entries.saturating_sub(self.sent.wrapping_sub(self.taken))
     }
 
-    /// The next message, with commands up to the index `until` as far as the other end has room. `None`:
-    /// there is nothing to be told.
-    pub(crate) fn poll(&mut self, until: u32) -> Option<Entries> {
+    /// What is to be told next, with commands up to the index `until` as far as the other end has room.
+    /// `None`: nothing.
+    pub(crate) fn poll(&mut self, until: u32) -> Option<News> {
         let count = until.wrapping_sub(self.sent).min(self.room()).min(ITEMS_MAX as u32);
-        self.wants_room = count == 0 && !self.has_sent(until);
-        let tells_wish = self.wants_room && !self.wish_is_told;
-        let consumed = self.consumed();
-        if count == 0 && !tells_wish && !self.is_worth_telling(&consumed) {
+        let wants_room = count == 0 && !self.has_sent(until);
+        let tells_wish = wants_room && !self.wish_is_told;
+        let consumed = self.worth_telling();
+        if count == 0 && !tells_wish && consumed.is_empty() {
             return None;
         }
+        let run = (count > 0).then(|| self.take_commands(count));
+        self.wish_is_told = wants_room;
+        for &(kind, index) in &consumed {
+            self.told[kind.index()] = index;
+            // Who still waits for room says so again.
+            self.peer_wants_room = false;
+        }
+        self.mind_room();
+        let waits = tells_wish.then_some(RingKind::Command);
+        Some(News { consumed, runs: run.into_iter().collect(), waits })
+    }
+
+    fn take_commands(&mut self, count: u32) -> Run {
+        let first = self.sent;
         let (mut items, mut attached) = (Vec::with_capacity(count as usize), 0);
         while items.len() < count as usize && attached < ATTACHED_SOFT_MAX {
             let item = self.take_command();
-            attached += item.attached.len();
+            attached += item.attached.as_ref().map_or(0, |(_, bytes)| bytes.len());
             items.push(item);
         }
-        self.wish_is_told = self.wants_room;
-        self.told = consumed;
-        self.mind_room();
-        Some(Entries { consumed, wants_room: self.wants_room, items })
+        Run { ring: RingKind::Command, first, items }
     }
 
     /// Whether the driver waits for room in its ring of commands. Asked after commands were taken.
@@ -145,34 +160,29 @@ impl Mirror {
 
     fn take_command(&mut self) -> Item {
         let entry = self.rings.entry(RingKind::Command, self.sent);
-        let mut attached = Vec::new();
+        let mut attached = None;
         if let Some(command) = command_of(&entry) {
             let refers = Refers::of(&command.operation);
-            let list = refers.list.and_then(|(at, bytes)| self.rings.read(at, bytes as usize));
-            attached = list.unwrap_or_default();
+            attached = refers
+                .list
+                .and_then(|(at, bytes)| Some((at, self.rings.read(at, bytes as usize)?)));
             if let Some(message) = refers.message {
                 self.messages.insert(command.tag, message);
             }
         }
         self.sent = self.sent.wrapping_add(1);
         self.rings.set_word(RingKind::Command, RingHeader::CONSUMER, self.sent);
-        Item { ring: RingKind::Command, entry, attached }
+        Item { entry, attached }
     }
 
-    /// What the driver has taken out of its rings.
-    fn consumed(&self) -> [u32; RING_COUNT] {
-        let mut consumed = [0; RING_COUNT];
-        for kind in INCOMING {
-            consumed[kind.index()] = self.rings.word(kind, RingHeader::CONSUMER);
-        }
-        consumed
-    }
-
-    fn is_worth_telling(&self, consumed: &[u32; RING_COUNT]) -> bool {
-        INCOMING.iter().any(|&kind| {
-            let more = consumed[kind.index()].wrapping_sub(self.told[kind.index()]);
+    /// How far the driver has taken entries out of its rings, where the other end should know.
+    fn worth_telling(&self) -> Vec<(RingKind, u32)> {
+        let consumed = |kind| (kind, self.rings.word(kind, RingHeader::CONSUMER));
+        let is_worth = |&(kind, index): &(RingKind, u32)| {
+            let more = index.wrapping_sub(self.told[kind.index()]);
             more >= self.rings.entries(kind) / 4 || more > 0 && self.peer_wants_room
-        })
+        };
+        INCOMING.into_iter().map(consumed).filter(is_worth).collect()
     }
 
     /// Has the driver ring when it makes room that the other end has to be told of.
@@ -188,39 +198,71 @@ impl Mirror {
 
     /// Whether there is something to be told, apart from commands.
     pub(crate) fn has_news(&self) -> bool {
-        self.is_worth_telling(&self.consumed())
+        !self.worth_telling().is_empty()
     }
 
-    /// Entries have come: they are put into the driver's rings. `true`: the driver is to be woken.
+    /// A frame of the other end's has come. `Some(true)`: the driver is to be woken; `None`: it is about
+    /// something else.
     ///
     /// # Errors
     /// [`Nonsense`]: nothing of the other end can be believed any more.
-    pub(crate) fn arrived(&mut self, entries: &Entries) -> Result<bool, Nonsense> {
-        let taken = entries.consumed[RingKind::Command.index()];
-        if taken.wrapping_sub(self.taken) > self.sent.wrapping_sub(self.taken) {
-            return Err(Nonsense::Consumed);
+    pub(crate) fn frame(&mut self, frame: &Frame<&[u8]>) -> Result<Option<bool>, Nonsense> {
+        match *frame {
+            Frame::DmaWrite { address, data } => {
+                self.attached.came(address, data).then_some(()).ok_or(Nonsense::Malformed)?;
+            }
+            Frame::RingEntries { ring, first, data } => {
+                let messages = &self.messages;
+                let wanted = |entry: &Entry| messages.get(&entry[0]).map(|message| message.0);
+                let run = self.attached.run(ring, first, data, wanted);
+                return self.arrived(&run.ok_or(Nonsense::Malformed)?).map(Some);
+            }
+            Frame::RingConsumed { ring, index } => self.consumed(kind_of(ring), index)?,
+            Frame::RingWaits { ring } => {
+                if kind_of(ring) == RingKind::Command {
+                    return Err(Nonsense::OwnRing);
+                }
+                self.peer_wants_room = true;
+                self.mind_room();
+            }
+            _ => return Ok(None),
         }
-        self.taken = taken;
-        self.peer_wants_room = entries.wants_room;
-        for item in &entries.items {
-            self.put(item)?;
-        }
-        // Published together: the records of a group are looked for at once.
-        for kind in INCOMING {
-            self.rings.set_word(kind, RingHeader::PRODUCER, self.written[kind.index()]);
-        }
-        self.mind_room();
-        // The driver stores that it sleeps, fences, and looks at what was published; `mind_room` has
-        // fenced behind that.
-        let sleeps = |&kind: &RingKind| self.rings.word(kind, RingHeader::CONSUMER_SLEEPS) != 0;
-        Ok(!entries.items.is_empty() && INCOMING.iter().any(sleeps))
+        Ok(Some(false))
     }
 
-    fn put(&mut self, item: &Item) -> Result<(), Nonsense> {
-        let kind = item.ring;
+    /// The card has taken commands.
+    pub(super) fn consumed(&mut self, kind: RingKind, index: u32) -> Result<(), Nonsense> {
+        let is_known = index.wrapping_sub(self.taken) <= self.sent.wrapping_sub(self.taken);
+        if kind != RingKind::Command || !is_known {
+            return Err(Nonsense::Consumed);
+        }
+        self.taken = index;
+        // If there is still no room for what there is, that is said again.
+        self.wish_is_told = false;
+        Ok(())
+    }
+
+    /// Entries have come: they are put into the driver's rings. `true`: the driver is to be woken.
+    pub(super) fn arrived(&mut self, run: &Run) -> Result<bool, Nonsense> {
+        let kind = run.ring;
         if kind == RingKind::Command {
             return Err(Nonsense::OwnRing);
         }
+        if run.first != self.written[kind.index()] {
+            return Err(Nonsense::Malformed);
+        }
+        for item in &run.items {
+            self.put(kind, item)?;
+        }
+        // Published together: the records of a group are looked for at once.
+        self.rings.set_word(kind, RingHeader::PRODUCER, self.written[kind.index()]);
+        self.mind_room();
+        // The driver stores that it sleeps, fences, and looks at what was published; `mind_room` has
+        // fenced behind that.
+        Ok(self.rings.word(kind, RingHeader::CONSUMER_SLEEPS) != 0)
+    }
+
+    fn put(&mut self, kind: RingKind, item: &Item) -> Result<(), Nonsense> {
         let index = self.written[kind.index()];
         let open = index.wrapping_sub(self.rings.word(kind, RingHeader::CONSUMER));
         if open >= self.rings.entries(kind) {
@@ -238,10 +280,11 @@ impl Mirror {
     fn put_message(&mut self, item: &Item) {
         let [tag, ..] = item.entry;
         let Some((address, bytes)) = self.messages.remove(&tag) else { return };
-        let length = item.attached.len().min(bytes as usize);
+        let Some((_, text)) = &item.attached else { return };
+        let length = text.len().min(bytes as usize);
         if CompletionEntry::from_entry(&item.entry).is_ok() {
             // The driver's own address: if it is wrong, nothing is written.
-            let _ = self.rings.write(address, &item.attached[..length]);
+            let _ = self.rings.write(address, &text[..length]);
         }
     }
 }

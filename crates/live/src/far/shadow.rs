@@ -11,13 +11,16 @@ use std::sync::atomic::{Ordering, fence};
 use farside_card::interface::{
     CommandEntry, CompletionEntry, Entry, FaultRecord, RING_COUNT, RingHeader, RingKind,
 };
+use farside_link::Frame;
 use farside_linux::shared::SharedMemory;
 use thiserror::Error;
 
+use super::entries::{
+    ATTACHED_MAX, ATTACHED_SOFT_MAX, Attached, ITEMS_MAX, Item, News, Run, kind_of,
+};
 use super::mirror::INCOMING;
 use super::refers::{Refers, command_of, stays_on_card};
 use super::rings::{RingRegisters, Rings};
-use super::wire::{ATTACHED_MAX, ATTACHED_SOFT_MAX, Entries, ITEMS_MAX, Item};
 
 /// What a program's end may not send. Nothing of it has reached the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -90,6 +93,8 @@ pub(super) struct Shadow {
     messages: HashMap<u64, (u64, u64)>,
     /// Tags of commands whose completions raise no interrupt, and have not come.
     quiet: HashSet<u64>,
+    /// Lists whose commands have not come.
+    attached: Attached,
 }
 
 impl Shadow {
@@ -112,38 +117,75 @@ impl Shadow {
             room_made: false,
             messages: HashMap::new(),
             quiet: HashSet::new(),
+            attached: Attached::default(),
         })
     }
 
-    /// Entries have come from the program: commands are put into the card's ring. `true`: the card
-    /// sleeps, and its doorbell is to be rung.
+    /// A frame of the program's has come. `Some(true)`: the card sleeps, and its doorbell is to be rung;
+    /// `None`: it is about something else.
     ///
     /// # Errors
-    /// [`Refusal`]: nothing of the message has reached the card.
-    pub(super) fn arrived(&mut self, entries: Entries) -> Result<bool, Refusal> {
-        for kind in INCOMING {
-            let (index, before) = (kind.index(), self.program_taken[kind.index()]);
-            let open = self.taken[index].wrapping_sub(before);
-            if entries.consumed[index].wrapping_sub(before) > open {
-                return Err(Refusal::Consumed);
+    /// [`Refusal`]: nothing of the frame has reached the card.
+    pub(super) fn frame(&mut self, frame: &Frame<&[u8]>) -> Result<Option<bool>, Refusal> {
+        match *frame {
+            Frame::DmaWrite { address, data } => {
+                self.attached.came(address, data).then_some(()).ok_or(Refusal::List)?;
             }
+            Frame::RingEntries { ring, first, data } => {
+                let list = |entry: &Entry| {
+                    let command = command_of(entry)?;
+                    Refers::of(&command.operation).list.map(|list| list.0)
+                };
+                let run = self.attached.run(ring, first, data, list);
+                return self.arrived(&run.ok_or(Refusal::List)?).map(Some);
+            }
+            Frame::RingConsumed { ring, index } => self.consumed(kind_of(ring), index)?,
+            Frame::RingWaits { ring } => {
+                if kind_of(ring) != RingKind::Command {
+                    return Err(Refusal::OwnRing);
+                }
+                self.peer_wants_room = true;
+                self.mind_room();
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some(false))
+    }
+
+    /// The program has taken entries.
+    pub(super) fn consumed(&mut self, kind: RingKind, index: u32) -> Result<(), Refusal> {
+        let (taken, before) = (self.taken[kind.index()], self.program_taken[kind.index()]);
+        let is_known = index.wrapping_sub(before) <= taken.wrapping_sub(before);
+        if kind == RingKind::Command || !is_known {
+            return Err(Refusal::Consumed);
+        }
+        self.program_taken[kind.index()] = index;
+        // If there is still no room for what there is, that is said again.
+        (self.wants_room[kind.index()], self.wish_is_told) = (false, false);
+        Ok(())
+    }
+
+    /// Commands have come from the program: they are put into the card's ring. `true`: the card sleeps.
+    pub(super) fn arrived(&mut self, run: &Run) -> Result<bool, Refusal> {
+        if run.ring != RingKind::Command {
+            return Err(Refusal::OwnRing);
+        }
+        if run.first != self.put {
+            return Err(Refusal::Order);
         }
         let room = self.rings.entries(RingKind::Command) - self.put.wrapping_sub(self.told);
-        if entries.items.len() > room as usize {
+        if run.items.len() > room as usize {
             return Err(Refusal::NoRoom);
         }
-        let checked: Result<Vec<_>, _> =
-            entries.items.iter().map(|item| self.check(item)).collect();
+        let checked: Result<Vec<_>, _> = run.items.iter().map(|item| self.check(item)).collect();
         let checked = checked?;
         let launches = checked.iter().filter(|(_, refers)| refers.message.is_some()).count();
         if self.messages.len() + launches > MESSAGES_MAX {
             return Err(Refusal::Messages);
         }
-        self.program_taken = entries.consumed;
-        self.peer_wants_room = entries.wants_room;
-        for (item, (tag, refers)) in entries.items.iter().zip(checked) {
-            if let Some((address, _)) = refers.list {
-                self.rings.write(address, &item.attached).ok_or(Refusal::List)?;
+        for (item, (tag, refers)) in run.items.iter().zip(checked) {
+            if let Some((address, list)) = &item.attached {
+                self.rings.write(*address, list).ok_or(Refusal::List)?;
             }
             refers.message.map(|message| self.messages.insert(tag, message));
             if CommandEntry::is_quiet(&item.entry) && self.quiet.len() < QUIET_MAX {
@@ -156,26 +198,24 @@ impl Shadow {
         self.mind_room();
         // The card stores that it sleeps, fences, and looks at the index, which was stored before the
         // fence of `mind_room`. One of the two sees the other.
-        let sleeps = self.rings.word(RingKind::Command, RingHeader::CONSUMER_SLEEPS) != 0;
-        Ok(sleeps && !entries.items.is_empty())
+        Ok(self.rings.word(RingKind::Command, RingHeader::CONSUMER_SLEEPS) != 0)
     }
 
     /// What a command's tag is and what it refers to, if the card may see it.
     fn check(&self, item: &Item) -> Result<(u64, Refers), Refusal> {
-        if item.ring != RingKind::Command {
-            return Err(Refusal::OwnRing);
-        }
         let command = command_of(&item.entry).ok_or(Refusal::NoCommand)?;
         let refers = Refers::of(&command.operation);
-        let (_, wanted) = refers.list.unwrap_or_default();
-        let is_whole = wanted == item.attached.len() as u64 && wanted <= ATTACHED_MAX as u64;
+        let came = item.attached.as_ref().map(|(address, list)| (*address, list.len() as u64));
+        let is_small = came.is_none_or(|(_, bytes)| bytes <= ATTACHED_MAX as u64);
         let is_within = |at: Option<(u64, u64)>| {
             at.is_none_or(|(address, bytes)| self.rings.holds(address, bytes))
         };
-        if !is_whole || !is_within(refers.list) || !is_within(refers.message) {
+        let is_there = refers.list == came && is_small;
+        if !is_there || !is_within(refers.list) || !is_within(refers.message) {
             return Err(Refusal::List);
         }
-        if !stays_on_card(&command.operation, &item.attached) {
+        let list = item.attached.as_ref().map_or(&[][..], |(_, list)| list);
+        if !stays_on_card(&command.operation, list) {
             return Err(Refusal::Beyond);
         }
         Ok((command.tag, refers))
@@ -190,33 +230,40 @@ impl Shadow {
         fence(Ordering::SeqCst);
     }
 
-    /// The next message for the program, if there is something to be told.
+    /// What is to be told to the program next, if there is something.
     ///
     /// # Errors
     /// [`CardBroken`]: nothing of the card can be believed any more.
-    pub(super) fn poll(&mut self) -> Result<Option<Entries>, CardBroken> {
+    pub(super) fn poll(&mut self) -> Result<Option<News>, CardBroken> {
         let consumed = self.rings.word(RingKind::Command, RingHeader::CONSUMER);
         if self.put.wrapping_sub(consumed) > self.put.wrapping_sub(self.told) {
             return Err(CardBroken(RingKind::Command));
         }
-        let mut items = Vec::new();
+        let mut runs = Vec::new();
         for kind in INCOMING {
-            self.take(kind, &mut items)?;
+            runs.extend(self.take(kind)?);
         }
-        let more = consumed.wrapping_sub(self.told);
-        let quarter = self.rings.entries(RingKind::Command) / 4;
-        let wants_room = self.wants_room.contains(&true);
-        let tells_wish = wants_room && !self.wish_is_told;
-        let is_worth_telling = more >= quarter || more > 0 && self.peer_wants_room;
-        if items.is_empty() && !tells_wish && !is_worth_telling {
+        let waiting = INCOMING.into_iter().find(|kind| self.wants_room[kind.index()]);
+        let waits = waiting.filter(|_| !self.wish_is_told);
+        let mut news = News { consumed: Vec::new(), runs, waits };
+        if self.is_worth_telling(consumed) {
+            self.told = consumed;
+            // Who still waits for room says so again.
+            self.peer_wants_room = false;
+            news.consumed.push((RingKind::Command, consumed));
+        }
+        self.wish_is_told = waiting.is_some();
+        if news == News::default() {
             return Ok(None);
         }
-        self.wish_is_told = wants_room;
-        self.told = consumed;
         self.mind_room();
-        let mut indices = [0; RING_COUNT];
-        indices[RingKind::Command.index()] = consumed;
-        Ok(Some(Entries { consumed: indices, wants_room, items }))
+        Ok(Some(news))
+    }
+
+    /// Whether the program should know that the card has taken commands so far.
+    fn is_worth_telling(&self, consumed: u32) -> bool {
+        let more = consumed.wrapping_sub(self.told);
+        more >= self.rings.entries(RingKind::Command) / 4 || more > 0 && self.peer_wants_room
     }
 
     fn published(&self, kind: RingKind) -> u32 {
@@ -224,46 +271,40 @@ impl Shadow {
     }
 
     /// Takes entries out of a ring of the card's, as far as the program has room for them.
-    fn take(&mut self, kind: RingKind, items: &mut Vec<Item>) -> Result<(), CardBroken> {
+    fn take(&mut self, kind: RingKind) -> Result<Option<Run>, CardBroken> {
         let index = kind.index();
         let entries = self.rings.entries(kind);
-        let waiting = self.published(kind).wrapping_sub(self.taken[index]);
+        let first = self.taken[index];
+        let waiting = self.published(kind).wrapping_sub(first);
         if waiting > entries {
             return Err(CardBroken(kind));
         }
-        let room = entries - self.taken[index].wrapping_sub(self.program_taken[index]);
+        let room = entries - first.wrapping_sub(self.program_taken[index]);
         let sendable = self.whole_records(kind, waiting, waiting.min(room));
         self.wants_room[index] = sendable < waiting;
-        let most = (ITEMS_MAX - items.len()) as u32;
-        let count = match self.whole_records(kind, waiting, sendable.min(most)) {
-            // Longer than any message: the driver has no room for such a group either.
-            0 if items.is_empty() => sendable.min(most),
+        let most = sendable.min(ITEMS_MAX as u32);
+        let count = match self.whole_records(kind, waiting, most) {
+            // Longer than any frame: the driver has no room for such a group either.
+            0 => most,
             count => count,
         };
-        let mut attached = 0;
-        let before = self.taken[index];
-        while self.taken[index].wrapping_sub(before) < count && attached < ATTACHED_SOFT_MAX {
+        let (mut items, mut attached) = (Vec::new(), 0);
+        while items.len() < count as usize && attached < ATTACHED_SOFT_MAX {
             let entry = self.rings.entry(kind, self.taken[index]);
-            let text = match kind {
-                RingKind::Completion => {
-                    self.quiet.remove(&entry[0]);
-                    self.message_of(&entry)
-                }
-                _ => Vec::new(),
-            };
-            attached += text.len();
-            items.push(Item { ring: kind, entry, attached: text });
+            let text = if kind == RingKind::Completion { self.completed(&entry) } else { None };
+            attached += text.as_ref().map_or(0, |(_, text)| text.len());
+            items.push(Item { entry, attached: text });
             self.taken[index] = self.taken[index].wrapping_add(1);
         }
-        if before == self.taken[index] {
-            return Ok(());
+        if items.is_empty() {
+            return Ok(None);
         }
         self.rings.set_word(kind, RingHeader::CONSUMER, self.taken[index]);
         // Stored before the look whether the card waits for it.
         fence(Ordering::SeqCst);
         self.room_made |=
             waiting == entries || self.rings.word(kind, RingHeader::PRODUCER_WAITS) != 0;
-        Ok(())
+        Ok(Some(Run { ring: kind, first, items }))
     }
 
     /// The most entries, of so many, that end with a whole record: the records of a group of faults
@@ -280,14 +321,14 @@ impl Shadow {
         count
     }
 
-    /// The text that the card has written for a launch that has ended.
-    fn message_of(&mut self, entry: &Entry) -> Vec<u8> {
-        let Ok(completion) = CompletionEntry::from_entry(entry) else { return Vec::new() };
-        let Some((address, bytes)) = self.messages.remove(&completion.tag) else {
-            return Vec::new();
-        };
+    /// A command is complete: the text that the card has written for it, if it was a launch, and where.
+    fn completed(&mut self, entry: &Entry) -> Option<(u64, Vec<u8>)> {
+        self.quiet.remove(&entry[0]);
+        let completion = CompletionEntry::from_entry(entry).ok()?;
+        let (address, bytes) = self.messages.remove(&completion.tag)?;
         let length = u64::from(completion.message_bytes).min(bytes).min(ATTACHED_MAX as u64);
-        self.rings.read(address, length as usize).unwrap_or_default()
+        let text = self.rings.read(address, length as usize)?;
+        (!text.is_empty()).then_some((address, text))
     }
 
     /// Whether completions will come that raise no interrupt: they are to be looked for.
@@ -317,13 +358,11 @@ impl Shadow {
         }
         fence(Ordering::SeqCst);
         let consumed = self.rings.word(RingKind::Command, RingHeader::CONSUMER);
-        let more = consumed.wrapping_sub(self.told);
-        let told =
-            more == 0 || more < self.rings.entries(RingKind::Command) / 4 && !self.peer_wants_room;
-        told && INCOMING.iter().all(|&kind| {
-            let index = kind.index();
-            // What the program has no room for waits until it tells of some.
-            self.published(kind) == self.taken[index] || self.wants_room[index]
-        })
+        !self.is_worth_telling(consumed)
+            && INCOMING.iter().all(|&kind| {
+                let index = kind.index();
+                // What the program has no room for waits until it tells of some.
+                self.published(kind) == self.taken[index] || self.wants_room[index]
+            })
     }
 }

@@ -9,11 +9,11 @@ use farside_card::interface::{RING_COUNT, RingHeader, RingKind};
 use farside_linux::shared::SharedMemory;
 use proptest::prelude::*;
 
+use super::entries::News;
 use super::mirror::{INCOMING, Mirror};
 use super::rings::Rings;
 use super::shadow::Shadow;
-use super::tests::{BUS, ENTRIES, done, memory, nop, registers};
-use super::wire::Entries;
+use super::tests::{BUS, ENTRIES, carry, done, memory, nop, registers};
 
 /// The driver's side of rings, as `ring_card` has it.
 struct Driver {
@@ -145,8 +145,8 @@ struct World {
     mirror: Mirror,
     known: u32,
     mirror_sleeps: bool,
-    out: VecDeque<Entries>,
-    back: VecDeque<Entries>,
+    out: VecDeque<News>,
+    back: VecDeque<News>,
     shadow: Shadow,
     shadow_sleeps: bool,
     card: Card,
@@ -190,12 +190,12 @@ impl World {
     fn run_mirror(&mut self) {
         self.mirror.awake();
         if let Some(message) = self.back.pop_front() {
-            let wakes = self.mirror.arrived(&message).unwrap();
+            let wakes = carry(message, |frame| self.mirror.frame(frame)).unwrap();
             self.driver.sleeps &= !wakes;
         }
         self.known = self.mirror.published();
         while let Some(message) = self.mirror.poll(self.known) {
-            let took = !message.items.is_empty();
+            let took = !message.runs.is_empty();
             self.out.push_back(message);
             if took && self.mirror.driver_waits() {
                 self.driver.sleeps = false;
@@ -208,7 +208,7 @@ impl World {
     fn run_shadow(&mut self) {
         self.shadow.awake();
         if let Some(message) = self.out.pop_front() {
-            let rings = self.shadow.arrived(message).unwrap();
+            let rings = carry(message, |frame| self.shadow.frame(frame)).unwrap();
             self.card.sleeps &= !rings;
         }
         while let Some(message) = self.shadow.poll().unwrap() {
@@ -304,7 +304,7 @@ fn a_completion_that_was_sent_while_the_driver_was_awake_wakes_it_when_it_arrive
 fn control_a_wake_up_that_is_suppressed_across_the_link_is_slept_over() {
     let (mut world, was_awake) = completion_that_meets_a_driver_asleep();
     let message = world.back.pop_front().unwrap();
-    let _decided_here = world.mirror.arrived(&message).unwrap();
+    let _decided_here = carry(message, |frame| world.mirror.frame(frame)).unwrap();
     if !was_awake {
         world.driver.sleeps = false;
     }

@@ -7,10 +7,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use farside_link::Lease;
+
 use super::{BootTime, Term, Ticket};
 
 /// A connection to a borrowed card.
 pub(crate) struct Borrowed {
+    /// The lease, for people.
+    pub(crate) name: String,
+    /// What both ends of the link have to agree on.
+    pub(crate) lease: Lease,
     /// This side of it, which carries bytes and no descriptors.
     pub(crate) stream: UnixStream,
     /// Says why it has ended, once it has.
@@ -19,7 +25,8 @@ pub(crate) struct Borrowed {
     pub(crate) wanted_back: WantedBack,
 }
 
-pub(crate) type WhyGone = Box<dyn Fn() -> String + Send + Sync>;
+/// Given what the link says of that, if there is one.
+pub(crate) type WhyGone = Box<dyn Fn(Option<&str>) -> String + Send + Sync>;
 pub(crate) type WantedBack = Box<dyn Fn() -> Option<Duration> + Send + Sync>;
 
 /// Why a borrowed card cannot be reached.
@@ -63,9 +70,10 @@ pub(super) fn words(ticket: Ticket, term: Arc<Term>) -> (WhyGone, WantedBack) {
         let by = seen.wanted_back_by()?;
         Some(Duration::from_nanos(by.0.saturating_sub(BootTime::now().0)))
     });
-    let why_gone = Box::new(move || match term.left(BootTime::now()) {
-        None => over(&ticket),
-        Some(_) => format!("the connection to {} is lost", ticket.name()),
+    let why_gone = Box::new(move |link: Option<&str>| match (term.left(BootTime::now()), link) {
+        (None, _) => over(&ticket),
+        (Some(_), None) => format!("the connection to {} is lost", ticket.name()),
+        (Some(_), Some(why)) => format!("the connection to {} is lost: {why}", ticket.name()),
     });
     (why_gone, wanted_back)
 }
@@ -83,6 +91,8 @@ pub(crate) fn connect(folder: &Path) -> Result<Borrowed, NotReached> {
              {device}@{lender}"
         ))
     })?;
+    let lease = Lease { device: ticket.device.clone(), epoch: ticket.epoch };
+    let name = ticket.name();
     let (why_gone, wanted_back) = words(ticket, term);
-    Ok(Borrowed { stream, why_gone, wanted_back })
+    Ok(Borrowed { name, lease, stream, why_gone, wanted_back })
 }

@@ -7,32 +7,34 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::calls::{ConnectError, errno_of};
-use super::hangs_up;
-use super::link_line::{Answer, Ask, Line};
-use super::link_worker::Worker;
-use super::messages::{CardStream, Dialled};
-use super::transport::{DmaPiece, MoveOrder, Moved, PageMover, Transport, TransportError, Watch};
-use crate::far::{BULK_BYTES, Call, VERSION};
-use crate::lease::{self, WantedBack, WhyGone};
-use farside_card::interface::register;
+use farside_card::interface::{pci, register};
 use farside_fabric::InsertError;
+use farside_link::frame::{DATA_BYTES_MAX, MapRights, READ_BYTES_MAX};
+use farside_link::{Frame, Lease};
 use farside_linux::shared::SharedMemory;
 use farside_vfio_user::unix::Plain;
 
-/// A connection to an end beside a card.
+use super::calls::ConnectError;
+use super::link_shared::Shared;
+use super::link_worker;
+use super::messages::Dialled;
+use super::transport::{DmaPiece, MoveOrder, Moved, PageMover, Transport, TransportError, Watch};
+use crate::far::{DialLine, Line, NoLine};
+use crate::lease::{self, NotReached, WantedBack, WhyGone};
+
+/// A link to an end beside a card.
 pub(crate) struct ByLink {
-    line: Arc<Line>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     /// The process that has the thread: not a child made by fork.
     pid: rustix::process::Pid,
-    /// Says why the connection has ended, if anybody can.
+    /// Says why the link is over, where more is known than the link says.
     why_gone: Option<WhyGone>,
     /// Says how soon the card is wanted back, if anybody can.
     recall: Option<WantedBack>,
@@ -47,7 +49,10 @@ impl fmt::Debug for ByLink {
 impl ByLink {
     /// Connects by whatever makes the stream.
     pub(crate) fn dial(place: &Dialled) -> Result<ByLink, ConnectError> {
-        let mut link = ByLink::over(place.stream()?)?;
+        let first = Line::new(place.stream()?)?;
+        let again = place.clone();
+        let dial = move || again.stream().and_then(Line::new).map_err(passes);
+        let mut link = ByLink::over(&place.to_string(), Lease::none(), first, Arc::new(dial))?;
         let place = place.clone();
         link.recall = Some(Box::new(move || place.wanted_back()));
         Ok(link)
@@ -55,47 +60,70 @@ impl ByLink {
 
     /// Connects to a card that is borrowed.
     pub(crate) fn borrow(folder: &Path) -> Result<ByLink, ConnectError> {
-        let lease::Borrowed { stream, why_gone, wanted_back } = lease::connect(folder)?;
-        let mut link = ByLink::over(Box::new(Plain::new(stream)))?;
+        let lease::Borrowed { name, lease, stream, why_gone, wanted_back } =
+            lease::connect(folder)?;
+        let again = folder.to_owned();
+        let dial = move || {
+            let borrowed = lease::connect(&again).map_err(|not| match not {
+                NotReached::Over(why) => NoLine::Never(why),
+                NotReached::Absent(error) => NoLine::Later(error),
+                NotReached::Busy => NoLine::Later(io::ErrorKind::ResourceBusy.into()),
+            })?;
+            Ok(Line::new(Box::new(Plain::new(borrowed.stream)))?)
+        };
+        let first = Line::new(Box::new(Plain::new(stream)))?;
+        let mut link = ByLink::over(&name, lease, first, Arc::new(dial))?;
         link.why_gone = Some(why_gone);
         link.recall = Some(wanted_back);
         Ok(link)
     }
 
-    fn over(stream: Box<dyn CardStream>) -> Result<ByLink, ConnectError> {
-        let line = Arc::new(Line::new(stream.as_fd())?);
-        let worker = Worker::new(Arc::clone(&line), stream);
+    fn over(name: &str, lease: Lease, first: Line, dial: DialLine) -> Result<ByLink, ConnectError> {
+        let shared = Arc::new(Shared::new()?);
+        let with_thread = Arc::clone(&shared);
         let builder = std::thread::Builder::new().name("farside-link".into());
-        let thread = builder.spawn(move || worker.run())?;
+        let thread = builder.spawn(move || link_worker::run(&with_thread, lease, first, dial))?;
         let pid = rustix::process::getpid();
-        let link = ByLink { line, thread: Some(thread), pid, recall: None, why_gone: None };
-        match link.call("agreeing on a version", Call::Hello(VERSION)) {
-            Ok(VERSION) => Ok(link),
-            Ok(other) => {
-                let what = format!(
-                    "the end beside the card speaks version {other} of the link's messages, this \
-                     program {VERSION}; use versions of Farside that go together"
-                );
-                Err(ConnectError::Failed(TransportError::Unfit { what }))
-            }
-            Err(TransportError::Gone { .. }) => {
-                Err(ConnectError::Failed(TransportError::TurnedAway))
-            }
-            Err(error) => Err(ConnectError::Failed(error)),
+        let link = ByLink { shared, thread: Some(thread), pid, recall: None, why_gone: None };
+        match link.shared.ask("agreeing with the other end of the link", Frame::Barrier) {
+            Ok(_) => Ok(link),
+            Err(error) => Err(link.not_reached(name, error)),
         }
     }
 
-    /// Asks the other end, and waits for its answer.
-    fn call(&self, what: &'static str, call: Call) -> Result<u64, TransportError> {
-        match self.line.ask(what, |id| Ask::Call(id, call))? {
-            Answer::Value(0, value) => Ok(value),
-            Answer::Value(errno, _) => {
-                Err(TransportError::Refused { what, errno: errno_of(errno) })
+    /// Why there is no card at the other end.
+    fn not_reached(&self, name: &str, error: TransportError) -> ConnectError {
+        ConnectError::Failed(match self.shared.why_over() {
+            None => error,
+            Some(ended) if ended.is_for_good => TransportError::Unfit { what: ended.why },
+            Some(ended) => {
+                let closed = "the connection was closed before anybody answered; who serves it has \
+                              just ended, or its lease has";
+                let why = if self.shared.was_up() { ended.why } else { closed.to_owned() };
+                TransportError::NotServed { by: name.to_owned(), why }
             }
-            Answer::Bytes(_) => Err(TransportError::Unfit { what: format!("{what}: no value") }),
-        }
+        })
+    }
+
+    fn post(&self, what: &'static str, frame: Frame<Vec<u8>>) -> Result<(), TransportError> {
+        self.shared.post(what, frame)
     }
 }
+
+/// Whether a stream that could not be made may be made later.
+fn passes(error: io::Error) -> NoLine {
+    use io::ErrorKind::{ConnectionRefused, ConnectionReset, NotFound};
+    match error.kind() {
+        NotFound | ConnectionRefused | ConnectionReset => NoLine::Later(error),
+        _ => NoLine::Never(error.to_string()),
+    }
+}
+
+/// The region of a card's registers.
+const REGISTERS: u32 = pci::BAR_REGISTERS as u32;
+
+/// Bytes of the card's memory that are sent before it is waited until they have arrived.
+const WRITE_BYTES: usize = 1 << 20;
 
 fn shared(piece: &DmaPiece<'_>) -> Result<SharedMemory, TransportError> {
     let unfit = |error: String| TransportError::Unfit { what: format!("sharing memory: {error}") };
@@ -106,51 +134,55 @@ fn shared(piece: &DmaPiece<'_>) -> Result<SharedMemory, TransportError> {
 
 impl Transport for ByLink {
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), TransportError> {
-        let value = self.call("reading a register", Call::Read(offset, into.len() as u8))?;
-        let bytes = value.to_le_bytes();
-        let read = bytes.get(..into.len()).ok_or_else(|| {
-            let what = "registers are 4 or 8 bytes wide".to_owned();
-            TransportError::Unfit { what }
-        })?;
-        into.copy_from_slice(read);
+        let what = "reading a register";
+        let bytes = into.len() as u32;
+        let read = Frame::RegionRead { region: REGISTERS, offset, bytes };
+        let value = self.shared.ask(what, read)?;
+        if value.len() != into.len() {
+            return Err(TransportError::Unfit { what: format!("{what}: no value came") });
+        }
+        into.copy_from_slice(&value);
         Ok(())
     }
 
+    /// Posted, as on PCIe: in front of whatever is read later. What the card refuses ends the link.
     fn write(&self, offset: u64, from: &[u8]) -> Result<(), TransportError> {
         let mut bytes = [0; 8];
         bytes[..from.len().min(8)].copy_from_slice(&from[..from.len().min(8)]);
         let value = u64::from_le_bytes(bytes);
         if offset == register::CONTROL {
             // There before the card may write to the rings.
-            self.line.control_is_written(value as u32)?;
+            self.shared.control_is_written(value as u32)?;
         } else {
-            self.line.register_is_written(offset, value);
+            self.shared.register_is_written(offset, value);
         }
-        let call = Call::Write(offset, from.len() as u8, value);
-        self.call("writing a register", call).map(drop)
+        let write = Frame::RegionWrite { region: REGISTERS, offset, data: from.to_vec() };
+        self.post("writing a register", write)
     }
 
     fn ring_doorbell(&self) -> bool {
-        self.line.ring();
+        self.shared.ring();
         true
     }
 
     fn limit(&self, end: Option<Instant>) {
-        self.line.limit(end);
+        self.shared.limit(end);
     }
 
     /// Nothing of it goes over the link: pages are moved from and to it here.
     fn map(&self, piece: &DmaPiece<'_>) -> Result<(), TransportError> {
         let memory = shared(piece)?;
-        self.line.reach().insert(piece.bus, memory).map_err(|error| match error {
+        self.shared.reach().insert(piece.bus, memory).map_err(|error| match error {
             InsertError::Closed => TransportError::Gone { what: "sharing memory" },
             other => TransportError::Unfit { what: format!("sharing memory: {other}") },
         })
     }
 
     fn map_rings(&self, piece: &DmaPiece<'_>) -> Result<(), TransportError> {
-        self.line.has_rings(Arc::new(shared(piece)?), piece.bus);
-        self.call("setting up rings", Call::MapRings(piece.bus, piece.bytes)).map(drop)
+        self.shared.has_rings(Arc::new(shared(piece)?), piece.bus);
+        let rights = MapRights { read: true, write: true };
+        let map = Frame::DmaMap { address: piece.bus, bytes: piece.bytes, rights };
+        self.post("setting up rings", map)
     }
 
     fn mover(&self) -> Option<&dyn PageMover> {
@@ -158,7 +190,7 @@ impl Transport for ByLink {
     }
 
     fn unmap(&self, bus: u64, bytes: u64) -> Result<(), TransportError> {
-        self.line.reach().remove(bus, bytes);
+        self.shared.reach().remove(bus, bytes);
         Ok(())
     }
 
@@ -173,21 +205,31 @@ impl Transport for ByLink {
 
     fn read_memory(&self, offset: u64, into: &mut [u8]) -> Result<(), TransportError> {
         let what = "reading the card's memory";
-        for (at, part) in (offset..).step_by(BULK_BYTES).zip(into.chunks_mut(BULK_BYTES)) {
-            let bytes = part.len() as u32;
-            match self.line.ask(what, |id| Ask::Read(id, at, bytes))? {
-                Answer::Bytes(read) if read.len() == part.len() => part.copy_from_slice(&read),
-                _ => return Err(TransportError::Unfit { what: format!("{what}: cut off") }),
+        let most = READ_BYTES_MAX as usize;
+        for (offset, part) in (offset..).step_by(most).zip(into.chunks_mut(most)) {
+            let read = Frame::MemoryRead { offset, bytes: part.len() as u32 };
+            let read = self.shared.ask(what, read)?;
+            if read.len() != part.len() {
+                return Err(TransportError::Unfit { what: format!("{what}: cut off") });
             }
+            part.copy_from_slice(&read);
         }
         Ok(())
     }
 
     fn write_memory(&self, offset: u64, from: &[u8]) -> Result<(), TransportError> {
         let what = "writing the card's memory";
-        for (at, part) in (offset..).step_by(BULK_BYTES).zip(from.chunks(BULK_BYTES)) {
+        let pieces = |offset, bytes: &[u8]| -> Result<(), TransportError> {
+            let offsets = (offset..).step_by(DATA_BYTES_MAX);
+            for (offset, data) in offsets.zip(bytes.chunks(DATA_BYTES_MAX)) {
+                self.post(what, Frame::MemoryWrite { offset, data: data.to_vec() })?;
+            }
+            Ok(())
+        };
+        for (offset, part) in (offset..).step_by(WRITE_BYTES).zip(from.chunks(WRITE_BYTES)) {
+            pieces(offset, part)?;
             // The answer comes from behind the bytes.
-            self.line.ask(what, |id| Ask::Write(id, at, part.to_vec()))?;
+            self.shared.ask(what, Frame::Barrier)?;
         }
         Ok(())
     }
@@ -198,7 +240,7 @@ impl Transport for ByLink {
         let own = own.map_err(|error| TransportError::Unfit {
             what: format!("setting up interrupts: {error}"),
         })?;
-        self.line.reach().signal_by(own);
+        self.shared.reach().signal_by(own);
         Ok(())
     }
 
@@ -207,34 +249,35 @@ impl Transport for ByLink {
     }
 
     fn watch(&self) -> Option<Watch<'_>> {
-        Some(Watch::Connection(self.line.socket()))
+        Some(Watch::Event(self.shared.watched()))
     }
 
     fn is_gone(&self) -> bool {
-        hangs_up(self.line.socket_fd())
+        self.shared.why_over().is_some()
     }
 
     fn why_gone(&self) -> Option<String> {
-        self.why_gone.as_ref().map(|why| why())
+        let link = self.shared.why_over().map(|ended| ended.why);
+        self.why_gone.as_ref().map(|why| why(link.as_deref())).or(link)
     }
 
     /// From here on no memory of the program's is read or written.
     fn stop(&self) {
-        self.line.end();
+        self.shared.end();
     }
 }
 
 impl PageMover for ByLink {
     fn start(&self, order: MoveOrder) {
-        self.line.start(order);
+        self.shared.start(order);
     }
 
     fn moved(&self) -> Vec<Moved> {
-        self.line.moved()
+        self.shared.moved()
     }
 
     fn has_moved(&self) -> bool {
-        self.line.has_moved()
+        self.shared.has_moved()
     }
 }
 

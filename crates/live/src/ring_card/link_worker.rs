@@ -1,54 +1,58 @@
-//! A link's thread beside a program: what it sends, and what it does with what comes.
-//!
-//! It waits for the link and for a bell, and for nobody else. What it was given to send goes in order: pages
-//! before the commands that were published after them. What waits to be sent is bounded; what has no room yet
-//! stays where it is, in the program's memory and in its rings.
+//! The thread of a link beside a program: sends what the driver publishes, puts what arrives into its
+//! rings, and moves pages between the program's memory and the card's.
 
 use std::collections::{HashMap, VecDeque};
-use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
-use farside_card::interface::{DmaAddr, Extent, register};
+use farside_card::interface::{DmaAddr, Extent};
+use farside_link::endpoint::Load;
+use farside_link::error::{End, Violation};
+use farside_link::frame::{DATA_BYTES_MAX, READ_BYTES_MAX};
+use farside_link::{Class, Config, Endpoint, Event, Frame, Lease, Outgoing, Tag};
 use farside_types::PAGE_SIZE;
-use farside_vfio_user::unix::Ready;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
+use rustix::event::PollFlags;
 use thiserror::Error;
 
-use super::link_line::{Answer, Ask, Line};
-use super::messages::CardStream;
+use super::link_shared::{Ask, Ended, Shared};
 use super::transport::{MoveOrder, Moved};
 use crate::far::{
-    BULK_BYTES, BULK_WAITING_MAX, Bulk, Call, GETS_MAX, Inbox, Message, Mirror, Nonsense, Outbox,
-    WireError,
+    CARD_BY_RINGS, Carried, DialLine, Farewell, Line, Mirror, Nonsense, Over, Redial, Rest, Side,
+    lines,
 };
 
-/// Bytes of one read of the card's memory, at most: more are several.
-const GET_BYTES_MAX: u64 = 4 << 20;
+/// Reads of the card's memory that are asked for at a time.
+const GETS_MAX: usize = 64;
 
-/// Messages in a row with which nothing came, at most.
-const EMPTY_MESSAGES_MAX: u32 = 20_000;
+/// Frames in a row with which nothing came, at most.
+const EMPTY_FRAMES_MAX: u32 = 20_000;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
-/// Why a connection ended.
+/// What a card that is given up may still take until its end knows.
+const FAREWELL_LIMIT: Duration = Duration::from_millis(100);
+
+/// Numbers of requests that somebody waits for are below it, those of reads for moves above.
+const FIRST_GET: u64 = 1 << 33;
+
+/// Why a link ended.
 #[derive(Debug, Error)]
 enum Failure {
-    #[error("the link failed: {0}")]
-    Io(#[from] io::Error),
-    #[error("the end beside the card is gone")]
-    Gone,
-    #[error("the end beside the card makes no sense: {0}")]
-    Wire(#[from] WireError),
+    #[error("the program gives the card up")]
+    Closing,
+    #[error("{0}; use versions of Farside that go together")]
+    Version(&'static str),
     #[error("the end beside the card makes no sense: {0}")]
     Rings(#[from] Nonsense),
     #[error("the end beside the card makes no sense: {0}")]
     Other(&'static str),
+    #[error("the card refuses what its driver does at {address:#x}: error {errno}")]
+    Refused { address: u64, errno: u32 },
 }
 
 /// A part of a move, or commands, in the order in which they are sent.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Work {
     /// Bytes of the program's memory for the card's: bus address, offset there, how many.
     Put {
@@ -66,21 +70,14 @@ enum Work {
     Commands(u32),
 }
 
-/// Bytes of the card's memory that were asked for, or are to be.
+/// Bytes of the card's memory that were asked for, or are to be, and where they go: to the program's memory,
+/// from this bus address on, for this move.
 #[derive(Debug)]
 struct Get {
-    sink: Sink,
+    tag: u64,
+    bus: u64,
     offset: u64,
-    bytes: u64,
-}
-
-/// Where they go.
-#[derive(Debug)]
-enum Sink {
-    /// To the program's memory, from this bus address on, for this move.
-    Memory { tag: u64, bus: u64 },
-    /// To somebody who waits for them.
-    Answer { id: u32, bytes: Vec<u8> },
+    bytes: u32,
 }
 
 /// A move that is under way.
@@ -91,146 +88,231 @@ struct UnderWay {
     failed: bool,
 }
 
-/// The thread.
-pub(super) struct Worker {
-    line: Arc<Line>,
-    stream: Box<dyn CardStream>,
-    outbox: Outbox,
+/// What the thread has beside its link.
+struct Beside {
+    shared: Arc<Shared>,
     mirror: Option<Mirror>,
     /// Commands up to this index are in `work`, or sent.
     known: u32,
+    /// What waits for credit.
+    out: Outgoing,
     work: VecDeque<Work>,
     /// Reads of the card's memory that wait for their turn. Nothing behind them waits for them.
     to_get: VecDeque<Get>,
-    /// Those that were asked for, by number; answered in order.
-    getting: VecDeque<(u32, Get)>,
-    next_get: u32,
+    /// Those that were asked for, by number.
+    getting: HashMap<u64, Get>,
+    next_get: u64,
     under_way: HashMap<u64, UnderWay>,
-    empty_messages: u32,
+    /// Answers of which a part has come, by number.
+    answers: HashMap<u64, Vec<u8>>,
+    empty_frames: u32,
+    failed: Option<Failure>,
 }
 
-impl Worker {
-    pub(super) fn new(line: Arc<Line>, stream: Box<dyn CardStream>) -> Worker {
-        Worker {
-            line,
-            stream,
-            outbox: Outbox::default(),
+/// The body of the thread: drives the link of a lease over a first connection and those that replace it.
+/// When it ends whoever watches the card sees that.
+pub(super) fn run(shared: &Arc<Shared>, lease: Lease, first: Line, dial: DialLine) {
+    farside_linux::signals::block_for_whole_thread();
+    let ended = drive(shared, lease, first, dial)
+        .unwrap_or_else(|error| Ended { why: error.to_string(), is_for_good: true });
+    tracing::debug!(why = ended.why, "a link to a card has ended");
+    shared.is_over(ended);
+}
+
+fn drive(
+    shared: &Arc<Shared>,
+    lease: Lease,
+    first: Line,
+    dial: DialLine,
+) -> std::io::Result<Ended> {
+    let config = Config { capabilities: CARD_BY_RINGS, ..Config::new(lease) };
+    let end = Endpoint::borrower(config, session());
+    let (new, lines) = lines()?;
+    let redial = Redial::new(dial, new);
+    // Who is turned away at first is told so, and comes again by itself.
+    let ask = || shared.was_up() && redial.start();
+    let mut carried = Carried::new(end, first, &lines, &ask);
+    Ok(ended(carried.carry(&mut Beside::new(Arc::clone(shared)))))
+}
+
+/// A number that no other link of the lease has.
+fn session() -> u64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    // Drawn at random for each.
+    RandomState::new().build_hasher().finish()
+}
+
+fn ended(over: Over<Failure>) -> Ended {
+    let (why, is_for_good) = match over {
+        Over::Link(End::PeerClosed(code)) => match Farewell::of(code) {
+            Some(farewell) => (farewell.to_string(), farewell == Farewell::NoCard),
+            None => (End::PeerClosed(code).to_string(), true),
+        },
+        Over::Link(End::Refused(code)) if code == Violation::Version.code() => {
+            (Violation::Version.to_string(), true)
+        }
+        over => (over.to_string(), !matches!(over, Over::HungUp | Over::Link(End::NoConnection))),
+    };
+    Ended { why, is_for_good }
+}
+
+impl Beside {
+    fn new(shared: Arc<Shared>) -> Beside {
+        Beside {
+            shared,
             mirror: None,
             known: 0,
+            out: Outgoing::default(),
             work: VecDeque::new(),
             to_get: VecDeque::new(),
-            getting: VecDeque::new(),
-            next_get: 0,
+            getting: HashMap::new(),
+            next_get: FIRST_GET,
             under_way: HashMap::new(),
-            empty_messages: 0,
+            answers: HashMap::new(),
+            empty_frames: 0,
+            failed: None,
         }
     }
+}
 
-    /// The body of the thread. When it ends the socket is shut down, and whoever watches it sees that.
-    pub(super) fn run(mut self) {
-        farside_linux::signals::block_for_whole_thread();
-        if let Err(error) = self.run_until_it_ends() {
-            tracing::debug!(%error, "a link to a card has ended");
+impl Side for Beside {
+    type Gone = Failure;
+
+    fn frame(&mut self, event: Event<'_>) -> Option<Load> {
+        let (done, load) = match event {
+            Event::Up { capabilities, .. } => {
+                self.shared.is_up(true);
+                let is_card = capabilities & CARD_BY_RINGS != 0;
+                let other = Failure::Version("the other end of the link has no card of this kind");
+                (if is_card { Ok(()) } else { Err(other) }, None)
+            }
+            Event::Lost(_) => {
+                self.shared.is_up(false);
+                (Ok(()), None)
+            }
+            Event::Posted { frame, load } => (self.posted(&frame), Some(load)),
+            Event::Reply { tag, frame, is_last } => (self.reply(tag.0, &frame, is_last), None),
+            Event::Request { .. } => (Err(Failure::Other("a request of this program")), None),
+            Event::Ended(_) => (Ok(()), None),
+        };
+        if let Err(failure) = done {
+            self.failed.get_or_insert(failure);
         }
-        self.line.is_over();
+        load
     }
 
-    fn run_until_it_ends(&mut self) -> Result<(), Failure> {
-        let mut inbox = Inbox::default();
-        while !self.line.is_closing() {
-            if let Some(mirror) = &self.mirror {
-                mirror.awake();
-            }
-            self.hear(&mut inbox)?;
-            self.take_asks();
-            self.take_work();
-            self.send();
-            self.outbox.flush(&mut self.stream)?;
-            if self.may_sleep() {
-                self.sleep()?;
-            }
+    fn turn(&mut self, link: &mut Endpoint, is_ready: bool) -> Result<(), Failure> {
+        if is_ready {
+            // It does not block.
+            let _ = rustix::io::read(self.shared.bell(), &mut [0; 8]);
+        }
+        if self.shared.is_closing() {
+            return Err(Failure::Closing);
+        }
+        if let Some(failure) = self.failed.take() {
+            return Err(failure);
+        }
+        if let Some(mirror) = &self.mirror {
+            mirror.awake();
+        }
+        self.take_asks();
+        self.take_work();
+        self.send(link);
+        Ok(())
+    }
+
+    fn has_waiting(&self) -> bool {
+        !self.out.is_empty() || self.has_pages()
+    }
+
+    fn polled(&mut self) -> Vec<(BorrowedFd<'_>, PollFlags)> {
+        vec![(self.shared.bell().as_fd(), PollFlags::IN)]
+    }
+
+    /// Whoever gives a card up does not wait for an end that is not there.
+    fn farewell_limit(&self) -> Duration {
+        FAREWELL_LIMIT
+    }
+
+    fn rest(&mut self) -> Rest {
+        let Some(mirror) = &self.mirror else { return Rest::Sleep };
+        let sleeps = mirror.may_sleep(self.known) && !mirror.has_news();
+        if sleeps { Rest::Sleep } else { Rest::Work }
+    }
+}
+
+impl Beside {
+    fn posted(&mut self, frame: &Frame<&[u8]>) -> Result<(), Failure> {
+        if let Frame::Refused { address, errno, .. } = *frame {
+            return Err(Failure::Refused { address, errno });
+        }
+        let has_entries = matches!(frame, Frame::RingEntries { .. });
+        self.is_empty_unless(has_entries)?;
+        // What the card wrote before it was reset is of no interest.
+        let Some(mirror) = &mut self.mirror else { return Ok(()) };
+        match mirror.frame(frame)? {
+            None => return Err(Failure::Other("a frame that only a program sends")),
+            Some(true) => self.shared.reach().signal(),
+            Some(false) => {}
         }
         Ok(())
     }
 
-    /// Takes what has come, if anything.
-    fn hear(&mut self, inbox: &mut Inbox) -> Result<(), Failure> {
-        let wanted = Ready { readable: true, writable: false };
-        if self.stream.wait(wanted, Some(Instant::now()))?.is_none() {
-            return Ok(());
+    /// Frames with which no entry comes are few.
+    fn is_empty_unless(&mut self, is_useful: bool) -> Result<(), Failure> {
+        self.empty_frames = if is_useful { 0 } else { self.empty_frames + 1 };
+        if self.empty_frames > EMPTY_FRAMES_MAX {
+            return Err(Failure::Other("frames without end, and nothing in them"));
         }
-        let stream = &mut self.stream;
-        match inbox.fill(|space| stream.receive_bytes(space)) {
-            Ok(0) => return Err(Failure::Gone),
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error.into()),
+        Ok(())
+    }
+
+    /// A reply has come, or a piece of one: the link has seen to it that it was asked for, and is no longer
+    /// than that.
+    fn reply(&mut self, tag: u64, frame: &Frame<&[u8]>, is_last: bool) -> Result<(), Failure> {
+        if tag >= FIRST_GET {
+            self.got(tag, frame, is_last);
+            return self.is_empty_unless(true);
         }
-        while let Some(message) = inbox.next()? {
-            match message {
-                Message::Answer { id, errno, value } => {
-                    if !self.line.answer(id, Answer::Value(errno, value)) {
-                        self.is_empty()?;
-                    }
+        let mut bytes = self.answers.remove(&tag).unwrap_or_default();
+        let answer = match *frame {
+            Frame::Data { data, .. } => {
+                bytes.extend_from_slice(data);
+                if !is_last {
+                    self.answers.insert(tag, bytes);
+                    return Ok(());
                 }
-                Message::Entries(entries) => {
-                    if entries.items.is_empty() {
-                        self.is_empty()?;
-                    } else {
-                        self.empty_messages = 0;
-                    }
-                    let mirror = self.mirror.as_mut();
-                    let mirror = mirror.ok_or(Failure::Other("entries before there are rings"))?;
-                    if mirror.arrived(&entries)? {
-                        self.line.reach().signal();
-                    }
-                }
-                Message::Data { id, data } => self.data(id, data)?,
-                _ => return Err(Failure::Other("a message that only a program sends")),
+                Ok(bytes)
             }
-        }
-        Ok(())
-    }
-
-    /// A message with which no entry came: these are few.
-    fn is_empty(&mut self) -> Result<(), Failure> {
-        self.empty_messages += 1;
-        if self.empty_messages > EMPTY_MESSAGES_MAX {
-            return Err(Failure::Other("messages without end, and nothing in them"));
-        }
-        Ok(())
+            Frame::Failed { errno } => Err(errno),
+            _ => Ok(bytes),
+        };
+        let is_wanted = self.shared.answer((tag - 1) as u32, answer);
+        self.is_empty_unless(is_wanted)
     }
 
     /// Bytes of the card's memory have come.
-    fn data(&mut self, id: u32, data: &[u8]) -> Result<(), Failure> {
-        let unasked = Failure::Other("bytes that were not asked for");
-        let Some((asked, get)) = self.getting.front_mut() else { return Err(unasked) };
-        let bytes = data.len() as u64;
-        if *asked != id || bytes > get.bytes {
-            return Err(unasked);
-        }
-        self.empty_messages = 0;
-        match &mut get.sink {
-            Sink::Memory { tag, bus } => {
-                if self.line.reach().write(*bus, data).is_none() {
-                    // The card was given up, or the memory taken away.
-                    self.under_way.get_mut(tag).into_iter().for_each(|moves| moves.failed = true);
-                }
-                *bus += bytes;
+    fn got(&mut self, tag: u64, frame: &Frame<&[u8]>, is_last: bool) {
+        let Some(get) = self.getting.get(&tag) else { return };
+        let written = match *frame {
+            Frame::Data { offset, data, .. } => {
+                self.shared.reach().write(get.bus + u64::from(offset), data)
             }
-            Sink::Answer { bytes, .. } => bytes.extend_from_slice(data),
+            _ => None,
+        };
+        let moves = get.tag;
+        if written.is_none() {
+            // The card was given up, or the memory taken away.
+            self.has_failed(moves);
         }
-        get.bytes -= bytes;
-        if get.bytes == 0 {
-            match self.getting.pop_front().map(|(_, get)| get.sink) {
-                Some(Sink::Memory { tag, .. }) => self.part_done(tag),
-                Some(Sink::Answer { id, bytes }) => {
-                    self.line.answer(id, Answer::Bytes(bytes));
-                }
-                None => {}
-            }
+        if is_last {
+            self.getting.remove(&tag);
+            self.part_done(moves);
         }
-        Ok(())
+    }
+
+    fn has_failed(&mut self, tag: u64) {
+        self.under_way.get_mut(&tag).into_iter().for_each(|moves| moves.failed = true);
     }
 
     fn part_done(&mut self, tag: u64) {
@@ -239,29 +321,20 @@ impl Worker {
         if moves.parts_left == 0 {
             let pages = (!moves.failed).then_some(moves.pages);
             self.under_way.remove(&tag);
-            self.line.has_ended(Moved { tag, pages });
+            self.shared.has_ended(Moved { tag, pages });
         }
     }
 
     /// What somebody asks goes at once, in front of pages that wait.
     fn take_asks(&mut self) {
-        if let Some(change) = self.line.take_rings() {
+        if let Some(change) = self.shared.take_rings() {
             self.mirror = change;
             self.known = 0;
         }
-        let asks = self.line.take_asks();
-        for ask in asks {
+        for ask in self.shared.take_asks() {
             match ask {
-                Ask::Call(id, call) => self.outbox.push(&Message::Call(id, call)),
-                Ask::Read(id, offset, bytes) => {
-                    let sink = Sink::Answer { id, bytes: Vec::new() };
-                    self.to_get.push_back(Get { sink, offset, bytes: bytes.into() });
-                }
-                Ask::Write(id, offset, data) => {
-                    self.outbox.push(&Message::Put { offset, data: &data });
-                    let call = Call::Read(register::MAGIC, 4);
-                    self.outbox.push(&Message::Call(id, call));
-                }
+                Ask::Request(id, frame) => self.out.push(Tag(u64::from(id) + 1), frame),
+                Ask::Post(frame) => self.out.post(frame),
             }
         }
     }
@@ -270,7 +343,7 @@ impl Worker {
     /// it was published: first it is looked how far commands are published, then which moves there are.
     fn take_work(&mut self) {
         let published = self.mirror.as_ref().map_or(self.known, Mirror::published);
-        let orders = self.line.take_orders();
+        let orders = self.shared.take_orders();
         orders.into_iter().for_each(|order| self.take_order(order));
         if published != self.known {
             self.known = published;
@@ -296,10 +369,10 @@ impl Worker {
                 }
                 (DmaAddr::Own(frame), DmaAddr::Bus(page)) if !fills => {
                     let (bus, offset) = (u64::from(page) * PAGE, u64::from(frame) * PAGE);
-                    for done in (0..bytes).step_by(GET_BYTES_MAX as usize) {
-                        let sink = Sink::Memory { tag, bus: bus + done };
-                        let bytes = (bytes - done).min(GET_BYTES_MAX);
-                        self.to_get.push_back(Get { sink, offset: offset + done, bytes });
+                    for done in (0..bytes).step_by(READ_BYTES_MAX as usize) {
+                        let (bus, offset) = (bus + done, offset + done);
+                        let bytes = (bytes - done).min(READ_BYTES_MAX.into()) as u32;
+                        self.to_get.push_back(Get { tag, bus, offset, bytes });
                         parts_left += usize::from(done > 0);
                     }
                 }
@@ -315,34 +388,33 @@ impl Worker {
         self.part_done(tag);
     }
 
-    /// Puts into the outbox what has room there.
-    fn send(&mut self) {
-        while self.getting.len() < GETS_MAX {
+    /// Sends what there is credit for.
+    fn send(&mut self, link: &mut Endpoint) {
+        self.out.flush(link);
+        while self.getting.len() < GETS_MAX && self.out.waiting(Class::Request) == 0 {
             let Some(get) = self.to_get.pop_front() else { break };
-            let id = self.next_get;
-            self.next_get = id.wrapping_add(1);
-            let (offset, bytes) = (get.offset, get.bytes as u32);
-            self.outbox.push(&Message::Get { id, offset, bytes });
-            self.getting.push_back((id, get));
+            let (number, frame) =
+                (self.next_get, Frame::MemoryRead { offset: get.offset, bytes: get.bytes });
+            self.next_get += 1;
+            self.out.push(Tag(number), frame);
+            self.getting.insert(number, get);
+            self.out.flush(link);
         }
-        while self.outbox.len() < BULK_WAITING_MAX {
-            let Some(work) = self.work.pop_front() else { break };
-            if let Some(rest) = self.send_work(work) {
-                let waits = matches!(rest, Work::Commands(_));
+        while let Some(work) = self.work.pop_front() {
+            if let Some(rest) = self.send_work(work, link) {
                 self.work.push_front(rest);
-                if waits {
-                    break;
-                }
+                break;
             }
         }
         if !matches!(self.work.front(), Some(Work::Commands(_))) {
             let until = self.mirror.as_ref().map_or(0, Mirror::sent);
             self.tell(until);
         }
+        self.out.flush(link);
     }
 
-    /// Sends a part; gives back what is left of it.
-    fn send_work(&mut self, work: Work) -> Option<Work> {
+    /// Sends a part; gives back what is left of it and waits.
+    fn send_work(&mut self, work: Work, link: &mut Endpoint) -> Option<Work> {
         match work {
             Work::Commands(until) => {
                 self.tell(until);
@@ -350,22 +422,26 @@ impl Worker {
                 (!all).then_some(Work::Commands(until))
             }
             Work::Zero { tag, offset, bytes } => {
-                self.outbox.push(&Message::Zero { offset, bytes });
+                self.out.post(Frame::MemoryFill { offset, bytes, value: 0 });
                 self.part_done(tag);
                 None
             }
             Work::Put { tag, bus, offset, left } => {
-                let bytes = left.min(BULK_BYTES as u64);
-                let (head, reach) = (Bulk::Put { offset }, self.line.reach());
-                let put =
-                    self.outbox.push_bulk(&head, bytes as usize, |into| reach.read(bus, into));
-                if put.is_none() {
-                    // The card was given up, or the memory taken away.
-                    self.under_way.get_mut(&tag).into_iter().for_each(|moves| moves.failed = true);
+                let bytes = left.min(DATA_BYTES_MAX as u64);
+                self.out.flush(link);
+                let is_first = self.out.waiting(Class::Posted) == 0;
+                if !is_first || link.may_send(Class::Posted, bytes as usize).is_err() {
+                    return Some(work);
                 }
-                let left = if put.is_none() { 0 } else { left - bytes };
+                let left = if self.put(link, bus, offset, bytes as usize) {
+                    left - bytes
+                } else {
+                    self.has_failed(tag);
+                    0
+                };
                 if left > 0 {
-                    return Some(Work::Put { tag, bus: bus + bytes, offset: offset + bytes, left });
+                    let (bus, offset) = (bus + bytes, offset + bytes);
+                    return self.send_work(Work::Put { tag, bus, offset, left }, link);
                 }
                 // All of it has left the program's memory, and goes in front of what is sent later.
                 self.part_done(tag);
@@ -374,39 +450,28 @@ impl Worker {
         }
     }
 
+    /// Sends a piece of the program's memory; whether it was there.
+    fn put(&mut self, link: &mut Endpoint, bus: u64, offset: u64, bytes: usize) -> bool {
+        let mut data = vec![0; bytes];
+        let read = self.shared.reach().read(bus, &mut data);
+        read.is_some() && link.send(Tag::NONE, Frame::MemoryWrite { offset, data }).is_ok()
+    }
+
+    /// Whether pages wait that there was no room for.
+    fn has_pages(&self) -> bool {
+        !matches!(self.work.front(), None | Some(Work::Commands(_)))
+    }
+
     /// Sends commands up to an index, and what the driver has taken.
     fn tell(&mut self, until: u32) {
         let Some(mirror) = &mut self.mirror else { return };
-        while let Some(entries) = mirror.poll(until) {
-            let is_sent = !entries.items.is_empty();
-            self.outbox.push(&Message::Entries(entries));
+        while let Some(news) = mirror.poll(until) {
+            let is_sent = !news.runs.is_empty();
+            let out = &mut self.out;
+            news.post(|frame| out.post(frame));
             if is_sent && mirror.driver_waits() {
-                self.line.reach().signal();
+                self.shared.reach().signal();
             }
         }
-    }
-
-    /// Whether there is nothing to do until something happens.
-    fn may_sleep(&self) -> bool {
-        let is_full = self.outbox.len() >= BULK_WAITING_MAX;
-        let waits = matches!(self.work.front(), None | Some(Work::Commands(_)));
-        let Some(mirror) = &self.mirror else { return is_full || waits };
-        mirror.may_sleep(self.known) && !mirror.has_news() && (is_full || waits)
-    }
-
-    fn sleep(&mut self) -> Result<(), Failure> {
-        let mut flags = PollFlags::IN;
-        flags.set(PollFlags::OUT, self.outbox.len() > 0);
-        let mut polled =
-            [PollFd::new(&self.stream, flags), PollFd::new(self.line.bell(), PollFlags::IN)];
-        match poll(&mut polled, None) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(io::Error::from(errno).into()),
-        }
-        if polled[1].revents().contains(PollFlags::IN) {
-            // It does not block.
-            let _ = rustix::io::read(self.line.bell(), &mut [0; 8]);
-        }
-        Ok(())
     }
 }

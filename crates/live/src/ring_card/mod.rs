@@ -12,7 +12,7 @@ mod calls;
 mod control;
 mod descriptors;
 mod link;
-mod link_line;
+mod link_shared;
 mod link_worker;
 mod messages;
 mod place;

@@ -179,6 +179,14 @@ pub enum TransportError {
          once, it has no room for another, or it has just ended; `farside cards` shows who uses it"
     )]
     TurnedAway,
+    /// Nobody has served this program at the other end of a link.
+    #[error("{by} does not serve this program now: {why}")]
+    NotServed {
+        /// The card, and whose it is.
+        by: String,
+        /// What is known of that.
+        why: String,
+    },
     /// It is no card of ours, or one that this version cannot drive.
     #[error("{what}")]
     Unfit {

@@ -200,7 +200,7 @@ impl Transport for VfioUser {
     }
 
     fn why_gone(&self) -> Option<String> {
-        self.lease.as_ref().map(|(why_gone, _)| why_gone())
+        self.lease.as_ref().map(|(why_gone, _)| why_gone(None))
     }
 
     // The function is stopped by its server when the connection ends.

@@ -282,6 +282,16 @@ pub(super) fn send_some(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usiz
     }
 }
 
+/// The same of several pieces.
+pub(super) fn send_slices(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    loop {
+        match sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), SEND_FLAGS) {
+            Err(SystemError::INTR) => {}
+            other => return Ok(other?),
+        }
+    }
+}
+
 /// Waits until what is asked for is possible, or the other end closed.
 pub(super) fn wait_for(
     socket: BorrowedFd<'_>,

@@ -1,6 +1,6 @@
 //! A socket that carries bytes and no descriptors.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{Shutdown, shutdown};
 
-use super::connection::{receive_once, send_some, wait_for};
+use super::connection::{receive_once, send_slices, send_some, wait_for};
 use super::{Ready, Stream};
 use crate::outbox::Transmit;
 
@@ -54,6 +54,10 @@ impl<T: AsFd> Stream for Plain<T> {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         send_some(self.socket.as_fd(), transmit.bytes)
+    }
+
+    fn send_slices(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        send_slices(self.socket.as_fd(), slices)
     }
 
     fn wait(&mut self, wanted: Ready, deadline: Option<Instant>) -> io::Result<Ready> {

@@ -1,6 +1,6 @@
 //! What a session or a client needs of the stream below it.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -40,6 +40,26 @@ pub trait Stream {
     ///
     /// `WouldBlock` if it takes nothing now.
     fn send(&mut self, transmit: Transmit<'_>) -> io::Result<usize>;
+
+    /// Sends some of several pieces of bytes, in order, as [`send`](Stream::send) does.
+    ///
+    /// # Errors
+    ///
+    /// As for [`send`](Stream::send).
+    fn send_slices(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let first = slices.iter().find(|slice| !slice.is_empty());
+        first.map_or(Ok(0), |bytes| self.send(Transmit { bytes, fds: &[] }))
+    }
+
+    /// Sends what the stream has taken and holds back, as one that encrypts may; whether all of it has
+    /// left.
+    ///
+    /// # Errors
+    ///
+    /// The stream failed.
+    fn flush(&mut self) -> io::Result<bool> {
+        Ok(true)
+    }
 
     /// Waits until what is asked for is possible, or the other end closed (then both are). At the
     /// deadline neither is.
@@ -87,6 +107,14 @@ impl<S: Stream + ?Sized> Stream for Box<S> {
 
     fn send(&mut self, transmit: Transmit<'_>) -> io::Result<usize> {
         (**self).send(transmit)
+    }
+
+    fn send_slices(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        (**self).send_slices(slices)
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        (**self).flush()
     }
 
     fn wait(&mut self, wanted: Ready, deadline: Option<Instant>) -> io::Result<Ready> {

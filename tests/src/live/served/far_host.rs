@@ -1,4 +1,4 @@
-//! A host that has a card for programs elsewhere: ends of links beside it, one for each connection.
+//! A host that has a card for programs elsewhere: ends of links beside it, one for each program.
 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -7,11 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use farside::{CardId, CardPlace, Dialled, Space, SpaceBuilder};
-use farside_live::far::{FarEnd, FarEndReport};
+use farside_link::{Config, Lease};
+use farside_live::far::{Came, FarEnd, FarEndReport, Sessions, greeted};
 use farside_live::ring_card::connect;
 use farside_softcard::serve::CardServer;
 use farside_vfio_user::unix::Plain;
 
+use super::fragile::{Fragile, Fragility};
 use super::{TempDir, config, place, serve as serve_card, test_kernels};
 
 /// Serves a card of this machine over links; ends when dropped. It listens where a card would, at a
@@ -26,6 +28,10 @@ pub struct FarHost {
 struct State {
     over: AtomicBool,
     made: AtomicU64,
+    sessions: Sessions,
+    fragile: Arc<Fragility>,
+    /// A connection that comes anew is a program that comes anew.
+    forgets: AtomicBool,
     ended: Mutex<Vec<(FarEndReport, Option<String>)>>,
 }
 
@@ -65,6 +71,21 @@ impl FarHost {
         }))
     }
 
+    /// Cuts the connection that carries the last of so many bytes more, once: neither end hears a word.
+    pub fn cut_after(&self, bytes: u64) {
+        self.state.fragile.cut_after(bytes);
+    }
+
+    /// How often that has come.
+    pub fn cuts(&self) -> u64 {
+        self.state.fragile.cuts()
+    }
+
+    /// Forgets from here on which program a connection is of.
+    pub fn forget_programs(&self) {
+        self.state.forgets.store(true, SeqCst);
+    }
+
     /// Connections that were made.
     pub fn connections(&self) -> u64 {
         self.state.made.load(SeqCst)
@@ -75,6 +96,9 @@ impl FarHost {
         self.state.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
+
+/// How long a program may take to come again.
+const WITHOUT_CONNECTION: Duration = Duration::from_secs(1);
 
 /// What a relay looks for.
 const SOCKET: &str = "fn0.sock";
@@ -88,11 +112,21 @@ impl Drop for FarHost {
 }
 
 fn serve(program: UnixStream, card: &Path, state: &State) {
+    let stream = Fragile::new(program, &state.fragile);
+    let Ok((mut session, line)) = greeted(Box::new(stream), Duration::from_secs(5)) else { return };
+    if state.forgets.load(SeqCst) {
+        session = u64::MAX - state.made.load(SeqCst);
+    }
+    let Ok(Came::First(line, lines)) = state.sessions.came(session, line) else { return };
     // Over the life of a lease, one end after the other has the function.
     let place = CardPlace::Socket(card.to_owned());
-    let Ok((card, identity)) = connect(CardId(0), &place, Duration::from_secs(2)) else { return };
-    let Ok(mut end) = FarEnd::new(Box::new(Plain::new(program)), card, &identity) else { return };
-    let why = end.serve().err().map(|error| error.to_string());
+    let connected = connect(CardId(0), &place, Duration::from_secs(2));
+    let end = connected.ok().and_then(|(card, identity)| FarEnd::new(card, &identity).ok());
+    let Some(mut end) = end else { return state.sessions.left(session) };
+    // A program that was killed leaves its function soon.
+    let config = Config { without_connection: WITHOUT_CONNECTION, ..Config::new(Lease::none()) };
+    let why = end.serve(config, line, &lines).err().map(|error| error.to_string());
+    state.sessions.left(session);
     let mut ended = state.ended.lock().unwrap_or_else(PoisonError::into_inner);
     ended.push((end.report(), why));
 }

@@ -1,4 +1,4 @@
-//! A way to a [`FarHost`](super::FarHost) that lies: one of the messages to the program is not what it
+//! A way to a [`FarHost`](super::FarHost) that lies: one of the frames to the program is not what it
 //! should be.
 
 use std::io::{Read, Write};
@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 use farside::{CardPlace, Dialled};
+use farside_link::Kind;
+use farside_link::wire::{HEADER_BYTES, Header};
 use farside_vfio_user::unix::Plain;
 
-/// What becomes of a message to the program.
+/// What becomes of a frame to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkLie {
     /// The connection ends in its place.
@@ -23,9 +25,9 @@ pub enum LinkLie {
     Long(u32),
     /// It comes twice.
     Twice,
-    /// One of its bytes is another, at this place behind its length (as far as it goes).
+    /// One of its bytes is another, at this place (as far as it goes).
     Garbled(usize),
-    /// Messages of no entries follow it without end.
+    /// Frames without entries follow it without end.
     Flood,
     /// Bytes that nobody has asked for follow it.
     Unasked,
@@ -44,14 +46,14 @@ pub struct LyingLink {
 struct State {
     host: PathBuf,
     lie: LinkLie,
-    /// Messages that pass before the lie.
+    /// Frames that pass before the lie.
     after: u32,
     lies: AtomicU32,
     over: AtomicBool,
 }
 
 impl LyingLink {
-    /// A way to the host in a folder that tells the truth in so many messages, and then this.
+    /// A way to the host in a folder that tells the truth in so many frames, and then this.
     ///
     /// # Panics
     /// If there can be no socket.
@@ -112,18 +114,19 @@ fn relay(program: &UnixStream, state: &State) {
     });
 }
 
-/// Passes messages to the program until one side ends.
+/// Passes frames to the program until one side ends.
 fn pass(mut host: &UnixStream, mut program: &UnixStream, state: &State) -> std::io::Result<()> {
-    let mut passed = 0;
+    let (mut passed, mut sequence) = (0, 0);
     loop {
-        let mut message = vec![0; 4];
-        host.read_exact(&mut message)?;
-        let length = u32::from_le_bytes([message[0], message[1], message[2], message[3]]);
-        message.resize(4 + length as usize, 0);
-        host.read_exact(&mut message[4..])?;
+        let mut frame = vec![0; HEADER_BYTES];
+        host.read_exact(&mut frame)?;
+        let header = frame.first_chunk().and_then(Header::decode).expect("the host speaks sense");
+        frame.resize(HEADER_BYTES + header.length as usize, 0);
+        host.read_exact(&mut frame[HEADER_BYTES..])?;
         passed += 1;
+        sequence = sequence.max(header.sequence);
         if passed != state.after {
-            program.write_all(&message)?;
+            program.write_all(&frame)?;
             continue;
         }
         state.lies.fetch_add(1, SeqCst);
@@ -131,51 +134,49 @@ fn pass(mut host: &UnixStream, mut program: &UnixStream, state: &State) -> std::
             LinkLie::End => return Ok(()),
             LinkLie::Silence => return silence(host),
             LinkLie::Half => {
-                program.write_all(&message[..message.len() / 2])?;
+                program.write_all(&frame[..frame.len() / 2])?;
                 return silence(host);
             }
             LinkLie::Long(length) => {
-                message[..4].copy_from_slice(&length.to_le_bytes());
-                program.write_all(&message)?;
+                frame[4..8].copy_from_slice(&length.to_le_bytes());
+                program.write_all(&frame)?;
             }
-            LinkLie::Twice => program.write_all(&[&message[..], &message].concat())?,
+            LinkLie::Twice => program.write_all(&[&frame[..], &frame].concat())?,
             LinkLie::Garbled(at) => {
-                let at = 4 + at.min(length as usize - 1);
-                message[at] ^= 0x55;
-                program.write_all(&message)?;
+                let at = at.min(frame.len() - 1);
+                frame[at] ^= 0x55;
+                program.write_all(&frame)?;
             }
             LinkLie::Flood => {
-                let mut empty = 20u32.to_le_bytes().to_vec();
-                empty.extend([ENTRIES]);
-                empty.resize(24, 0);
-                program.write_all(&message)?;
+                program.write_all(&frame)?;
+                let fields = [0u32.to_le_bytes(), 0u32.to_le_bytes()].concat();
                 loop {
-                    program.write_all(&empty)?;
+                    sequence += 1;
+                    program.write_all(&posted(Kind::RingConsumed, sequence, &fields))?;
                 }
             }
             LinkLie::Unasked => {
-                program.write_all(&message)?;
-                program.write_all(&[&9u32.to_le_bytes()[..], &[DATA], &[0; 8]].concat())?;
+                program.write_all(&frame)?;
+                program.write_all(&posted(Kind::Data, sequence + 1, &[1; 13]))?;
             }
             LinkLie::Entries => {
-                program.write_all(&message)?;
-                let item = [&[1, 0, 0][..], &[9; 64]].concat();
-                let mut entries = vec![ENTRIES];
-                entries.resize(18, 0);
-                entries.extend(1000u16.to_le_bytes());
-                (0..1000).for_each(|_| entries.extend_from_slice(&item));
-                let length = (entries.len() as u32).to_le_bytes();
+                program.write_all(&frame)?;
+                let entries = [&[1, 0, 0, 0, 0, 0, 0, 0][..], &[9; 64_000]].concat();
                 for _ in 0..3 {
-                    program.write_all(&[&length[..], &entries].concat())?;
+                    sequence += 1;
+                    program.write_all(&posted(Kind::RingEntries, sequence, &entries))?;
                 }
             }
         }
     }
 }
 
-/// Kinds of messages.
-const ENTRIES: u8 = 3;
-const DATA: u8 = 7;
+/// A frame that nobody has sent.
+fn posted(kind: Kind, sequence: u64, payload: &[u8]) -> Vec<u8> {
+    let (kind, length) = (kind.number(), payload.len() as u32);
+    let header = Header { kind, length, sequence, acknowledged: 0, tag: 0 };
+    [&header.encode()[..], payload].concat()
+}
 
 /// Takes what comes, and passes nothing on.
 fn silence(mut host: &UnixStream) -> std::io::Result<()> {

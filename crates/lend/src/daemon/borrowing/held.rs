@@ -7,8 +7,8 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use crate::tls::Credentials;
 use farside_lease::{BootTime, LeaseId};
-use farside_link::tls::Credentials;
 use farside_linux::lock::lock;
 use farside_live::lease::{Term, Ticket};
 use tonic::Status;

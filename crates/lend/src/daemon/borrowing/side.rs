@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::tls::Credentials;
 use farside_lease::borrower::{Action, Answer, Config, Event, Message};
 use farside_lease::{Borrower, DeviceName, DeviceSet, Epoch, LeaseId, RequestId, Text, UserName};
-use farside_link::tls::Credentials;
 use farside_linux::lock::lock;
 use futures_util::FutureExt;
 use tokio::sync::{Notify, oneshot};

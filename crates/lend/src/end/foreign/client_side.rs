@@ -7,11 +7,12 @@ use std::os::unix::net::UnixStream;
 use farside_link::description::Description;
 use farside_link::endpoint::Load;
 use farside_link::{Endpoint, Event};
+use farside_live::far::Side;
 use farside_vfio_user::unix::Connection;
 use rustix::event::PollFlags;
 
 use super::device_side::is_later;
-use super::{Gone, READS_MAX, Side};
+use super::{Gone, READS_MAX};
 use crate::ends::borrower::BorrowerEnd;
 use crate::ends::local::ByDescriptors;
 
@@ -94,6 +95,8 @@ impl ClientSide {
 }
 
 impl Side for ClientSide {
+    type Gone = Gone;
+
     fn frame(&mut self, event: Event<'_>) -> Option<Load> {
         self.end.frame(&event)
     }

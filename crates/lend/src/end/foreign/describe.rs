@@ -5,9 +5,10 @@ use std::os::fd::BorrowedFd;
 use farside_link::description::Description;
 use farside_link::endpoint::Load;
 use farside_link::{Endpoint, Event, Frame, Tag};
+use farside_live::far::Side;
 use rustix::event::PollFlags;
 
-use super::{Gone, Side};
+use super::Gone;
 
 /// No request of the end that comes after this has that number.
 const TAG: Tag = Tag(u64::MAX);
@@ -28,6 +29,8 @@ impl Describing {
 }
 
 impl Side for Describing {
+    type Gone = Gone;
+
     fn frame(&mut self, event: Event<'_>) -> Option<Load> {
         match event {
             Event::Reply { tag: TAG, frame, is_last } => {

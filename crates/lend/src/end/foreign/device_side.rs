@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use farside_link::endpoint::Load;
 use farside_link::{Endpoint, Event};
+use farside_live::far::Side;
 use farside_vfio_user::unix::Connection;
 use rustix::event::PollFlags;
 
 use super::raises::Raises;
-use super::{Gone, READS_MAX, Side};
+use super::{Gone, READS_MAX};
 use crate::ends::lender::LenderEnd;
 
 /// See the module.
@@ -96,6 +97,8 @@ pub(super) fn is_later(error: &io::Error) -> bool {
 }
 
 impl Side for DeviceSide {
+    type Gone = Gone;
+
     fn frame(&mut self, event: Event<'_>) -> Option<Load> {
         self.end.frame(event);
         // It gives them back itself, when the device has done what they say.

@@ -10,15 +10,16 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use farside_link::{Config, Endpoint};
+use farside_live::far::{Side, now};
 use farside_vfio_user::unix::{Connection, Session};
 use farside_vfio_user::{Errno, Limits, Server};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::Gone;
 use super::client_side::ClientSide;
 use super::describe::Describing;
 use super::device_side::DeviceSide;
 use super::lender::{Lent, connect};
-use super::{Gone, Side, now};
 
 /// How long a device may take to say what it is.
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(5);
@@ -168,7 +169,11 @@ impl Pair {
     }
 
     /// Does all that can be done, then sleeps until there is more, for `limit` at most.
-    fn turn(&mut self, side: &mut impl Side, limit: Option<Duration>) -> Result<(), Gone> {
+    fn turn(
+        &mut self,
+        side: &mut impl Side<Gone = Gone>,
+        limit: Option<Duration>,
+    ) -> Result<(), Gone> {
         loop {
             let [near, far] = std::mem::take(&mut self.ready);
             side.turn(&mut self.near, near)?;

@@ -13,15 +13,18 @@ use std::time::Duration;
 use farside_link::endpoint::Load;
 use farside_link::{Config, Endpoint, Event, Lease};
 use farside_linux::lock::lock;
+use farside_live::far::{Carried, Line, Lines, NewLines, Over, Side, lines};
 use rustix::event::PollFlags;
 use rustls::Connection;
 
-use super::carry::{Carried, Lines, NewLines, Over, lines};
 use super::device_side::DeviceSide;
-use super::{Gone, Side, agree, await_served, here, is_absent, reset};
+use super::{Gone, await_served, here, is_absent, reset};
+use crate::end::secured;
 
 /// How long a device may take to be as new for the next client of a lease.
 const RESET_LIMIT: Duration = Duration::from_secs(2);
+/// How long both ends may take to show who they are.
+const AGREE_LIMIT: Duration = Duration::from_secs(5);
 /// Connections of which it is not known yet whose they are, at most.
 const STRANGERS_MAX: u32 = 16;
 
@@ -76,7 +79,10 @@ impl Lender {
         }
         let (lent, strangers) = (Arc::clone(&self.lent), Arc::clone(&self.strangers));
         let admit = move || {
-            match admit(&socket).and_then(|tls| agree::line(socket, tls)) {
+            let admitted = admit(&socket)
+                .and_then(|tls| secured::stream(socket, tls, AGREE_LIMIT))
+                .and_then(Line::new);
+            match admitted {
                 Ok(line) => drop(lines.give(line)),
                 Err(error) => {
                     tracing::warn!(lease = lent.name, %error, "a connection is refused");
@@ -118,7 +124,7 @@ fn serve(lent: &Lent, lines: &Lines) {
     let mut is_clean = true;
     while let Some(line) = lines.wait() {
         let end = Endpoint::lender(lent.config());
-        let mut carried = Carried::new(end, line, lines, &|| {});
+        let mut carried = Carried::new(end, line, lines, &|| true);
         let over = match connect(lent, is_clean) {
             Ok(mut device) => {
                 let over = carried.carry(&mut device);
@@ -154,6 +160,8 @@ pub(super) fn connect(lent: &Lent, is_clean: bool) -> Result<DeviceSide, String>
 struct Absent;
 
 impl Side for Absent {
+    type Gone = Gone;
+
     fn frame(&mut self, event: Event<'_>) -> Option<Load> {
         if let Event::Posted { load, .. } = event { Some(load) } else { None }
     }

@@ -3,12 +3,10 @@
 //!
 //! `client_side` is the local client's connection and its [`BorrowerEnd`](crate::ends::borrower::BorrowerEnd),
 //! `device_side` the device's and its [`LenderEnd`](crate::ends::lender::LenderEnd). Across machines each has
-//! an end of a link (`carry`), over TLS (`agree`), in the process `near` or `lender`; connections that break
-//! are replaced. On one machine both are in the lender's process, with the link between them in its memory
+//! an end of a link ([`Carried`](farside_live::far::Carried)) in the process `near` or `lender`; connections
+//! that break are replaced. On one machine both are in the lender's process, with the link between them in its memory
 //! (`here`).
 
-mod agree;
-mod carry;
 mod client_side;
 mod describe;
 mod device_side;
@@ -18,18 +16,12 @@ mod near;
 mod raises;
 
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use farside_link::endpoint::Load;
-use farside_link::{Endpoint, Event};
-use farside_live::lease::BootTime;
 use farside_vfio_user::ProtocolError;
 use farside_vfio_user::unix::{CallError, UnixClient};
-use rustix::event::PollFlags;
 
-pub(super) use agree::line;
 pub(super) use lender::Lender;
 pub(super) use near::Near;
 
@@ -71,11 +63,6 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
-/// The time for a link.
-fn now() -> Duration {
-    Duration::from_nanos(BootTime::now().0)
-}
-
 /// Why a side goes on no more.
 #[derive(Debug, thiserror::Error)]
 enum Gone {
@@ -92,26 +79,3 @@ enum Gone {
 
 /// Reads of a connection in a row: then it is somebody else's turn.
 const READS_MAX: usize = 16;
-
-/// What is at one end of a link.
-trait Side {
-    /// The link has brought something. Gives the load of a posted frame that is done.
-    fn frame(&mut self, event: Event<'_>) -> Option<Load>;
-
-    /// Does what can be done. `is_ready` says that there may be something to read.
-    ///
-    /// # Errors
-    /// There is nobody any more.
-    fn turn(&mut self, link: &mut Endpoint, is_ready: bool) -> Result<(), Gone>;
-
-    /// Whether frames wait for the link.
-    fn has_waiting(&self) -> bool;
-
-    /// What wakes it, and by what.
-    fn polled(&mut self) -> Vec<(BorrowedFd<'_>, PollFlags)>;
-
-    /// Whether it has what it wanted.
-    fn is_done(&self) -> bool {
-        false
-    }
-}

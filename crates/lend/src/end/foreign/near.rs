@@ -4,14 +4,12 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use farside_link::error::{End, Violation};
-use farside_link::line::Line;
 use farside_link::{Config, Endpoint, Lease};
+use farside_live::far::{Carried, DialLine, Over, Redial, dial, lines};
 
-use super::carry::{Carried, NewLines, Over, lines};
 use super::client_side::ClientSide;
 use super::describe::Describing;
 use super::here::OneClient;
@@ -19,25 +17,20 @@ use super::here::OneClient;
 /// How long the lender's end may take to be there for a client. It may still be busy with the one before
 /// whose connection was lost.
 const BEGIN_LIMIT: Duration = Duration::from_secs(15);
-/// How soon after the first attempt to connect the next is made; then after twice as long each.
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-/// Pauses between attempts, at most.
-const PAUSE_MAX: Duration = Duration::from_millis(500);
-
-/// Makes a connection to the lender's end.
-pub(in crate::end) type Dial = Arc<dyn Fn() -> io::Result<Line> + Send + Sync>;
+/// How soon it is tried again where another program's link is not over yet.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// See the module.
 pub(in crate::end) struct Near {
     name: String,
     config: Config,
-    dial: Dial,
+    dial: DialLine,
     clients: OneClient,
 }
 
 impl Near {
     /// For the device of a lease.
-    pub(in crate::end) fn new(device: String, epoch: u64, dial: Dial) -> Near {
+    pub(in crate::end) fn new(device: String, epoch: u64, dial: DialLine) -> Near {
         let name = format!("lease {epoch} of {device}");
         let config = Config::new(Lease { device, epoch });
         Near { name, config, dial, clients: OneClient::default() }
@@ -60,9 +53,10 @@ impl Near {
         let until = Instant::now() + BEGIN_LIMIT;
         let text = |error: io::Error| error.to_string();
         let (new, lines) = lines().map_err(text)?;
-        let redial = Redial { dial: Arc::clone(&self.dial), new, state: Arc::default() };
+        let redial = Redial::new(Arc::clone(&self.dial), new);
         loop {
-            let line = dial(&self.dial, || Instant::now() < until).map_err(text)?;
+            let line = dial(&self.dial, || Instant::now() < until);
+            let line = line.map_err(|error| error.to_string())?;
             let end = Endpoint::borrower(self.config.clone(), session());
             let ask = || redial.start();
             let mut carried = Carried::new(end, line, &lines, &ask);
@@ -72,7 +66,7 @@ impl Near {
                 Over::Link(End::Refused(code))
                     if code == Violation::Session.code() && Instant::now() < until =>
                 {
-                    std::thread::sleep(PAUSE_MAX);
+                    std::thread::sleep(PAUSE);
                     continue;
                 }
                 over => return Err(over.to_string()),
@@ -94,60 +88,4 @@ impl Near {
 fn session() -> u64 {
     let bytes: [u8; 32] = crate::pki::random();
     u64::from_ne_bytes(bytes[..8].try_into().expect("eight bytes"))
-}
-
-/// Connects, again and again, for as long as it is wanted.
-fn dial(dial: &Dial, is_wanted: impl Fn() -> bool) -> io::Result<Line> {
-    let mut pause = FIRST_PAUSE;
-    loop {
-        match dial() {
-            Ok(line) => return Ok(line),
-            Err(error) if !is_wanted() => return Err(error),
-            Err(error) => tracing::debug!(%error, "the lender's end is not reached yet"),
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(PAUSE_MAX);
-    }
-}
-
-/// Replaces connections that have broken, beside whoever carries frames.
-struct Redial {
-    dial: Dial,
-    new: NewLines,
-    state: Arc<Dialling>,
-}
-
-#[derive(Default)]
-struct Dialling {
-    is_on: AtomicBool,
-    is_over: AtomicBool,
-}
-
-impl Redial {
-    fn start(&self) {
-        if self.state.is_on.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        let (dial_by, new, state) =
-            (Arc::clone(&self.dial), self.new.clone(), Arc::clone(&self.state));
-        let redial = move || {
-            let line = dial(&dial_by, || !state.is_over.load(Ordering::SeqCst));
-            // From here on another may be asked for.
-            state.is_on.store(false, Ordering::SeqCst);
-            if let Ok(line) = line {
-                new.give(line);
-            }
-        };
-        let started = std::thread::Builder::new().name("farside-dial".into()).spawn(redial);
-        if let Err(error) = started {
-            // The link is over when it has had no connection for long enough.
-            tracing::error!(%error, "no thread to connect to the lender's end");
-        }
-    }
-}
-
-impl Drop for Redial {
-    fn drop(&mut self) {
-        self.state.is_over.store(true, Ordering::SeqCst);
-    }
 }

@@ -53,6 +53,29 @@ fn another_program_cannot_go_on_with_a_link() {
     assert_eq!(pair.frames(LENDER), [register(1)]);
 }
 
+/// The system says that the connection failed, and all that it was given has arrived.
+#[test]
+fn a_frame_that_came_while_its_sender_was_told_of_a_failure_came_once() {
+    let mut pair = Pair::up();
+    pair.send(BORROWER, register(1)).unwrap();
+    let now = Duration::from_secs(1);
+    let given = pair.ends[BORROWER]
+        .transmit(now)
+        .slices()
+        .iter()
+        .flat_map(|slice| slice.to_vec())
+        .collect::<Vec<_>>();
+    let lender = &mut pair.ends[LENDER];
+    lender.space()[..given.len()].copy_from_slice(&given);
+    lender.filled(now, given.len());
+    pair.take(LENDER);
+    pair.cut();
+    pair.connect();
+    pair.settle();
+    assert!(pair.ends.iter().all(Endpoint::is_up), "{:?}", pair.seen);
+    assert_eq!(pair.frames(LENDER), [register(1)]);
+}
+
 #[test]
 fn an_idle_link_lives_and_a_silent_one_is_lost() {
     let mut pair = Pair::up();

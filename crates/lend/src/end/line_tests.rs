@@ -1,16 +1,18 @@
-//! Two ends over real sockets, with and without TLS.
+//! Two ends of a link over real sockets, with and without TLS.
 
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use farside_link::endpoint::{Counters, Load};
 use farside_link::frame::DATA_BYTES_MAX;
-use farside_link::line::{Broken, Line};
-use farside_link::tls::{self, Credentials};
 use farside_link::{Config, Endpoint, Event, Frame, Lease, Tag};
+use farside_live::far::{Broken, Line};
 use rustix::event::{PollFd, Timespec, poll};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, ServerConnection};
+
+use super::secured::stream;
+use crate::tls::{self, Credentials};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -31,15 +33,21 @@ fn credentials() -> Credentials {
 
 fn lines(with_tls: bool) -> [Line; 2] {
     let [near, far] = sockets();
+    let line = |socket, tls| Line::new(stream(socket, tls, LIMIT).unwrap()).unwrap();
     if !with_tls {
-        return [near, far].map(|socket| Line::plain(socket).unwrap());
+        return [near, far].map(|socket| line(socket, None));
     }
     let [borrower, lender] = [credentials(), credentials()];
     let client = tls::client(&borrower, &lender.certificate).unwrap();
     let server = tls::server(&lender, &borrower.certificate).unwrap();
     let name = ServerName::try_from("lease").unwrap();
-    let near = Line::tls(near, ClientConnection::new(client, name).unwrap());
-    [near.unwrap(), Line::tls(far, ServerConnection::new(server).unwrap()).unwrap()]
+    let client = ClientConnection::new(client, name).unwrap().into();
+    let server = ServerConnection::new(server).unwrap().into();
+    std::thread::scope(|scope| {
+        let near = scope.spawn(|| line(near, Some(client)));
+        let far = line(far, Some(server));
+        [near.join().unwrap(), far]
+    })
 }
 
 /// One end with its line, and a clock.
@@ -126,7 +134,7 @@ fn borrower(line: Line, memory: &[u8]) -> u64 {
         }
         match went {
             // The lender has gone when it had everything.
-            Err(Broken::Closed | Broken::Io(_)) if barrier => return read,
+            Err(Broken::HungUp | Broken::Io(_)) if barrier => return read,
             other => other.unwrap(),
         }
     }
@@ -156,35 +164,4 @@ fn memory_goes_over_a_plain_line_while_registers_are_read() {
 #[test]
 fn memory_goes_over_tls_while_registers_are_read() {
     memory_goes_over(true);
-}
-
-#[test]
-fn an_end_with_another_certificate_says_and_hears_nothing() {
-    let [near, far] = sockets();
-    let [borrower, lender, other] = [credentials(), credentials(), credentials()];
-    let client = tls::client(&other, &lender.certificate).unwrap();
-    let server = tls::server(&lender, &borrower.certificate).unwrap();
-    let name = ServerName::try_from("lease").unwrap();
-    let near = Line::tls(near, ClientConnection::new(client, name).unwrap()).unwrap();
-    let far = Line::tls(far, ServerConnection::new(server).unwrap()).unwrap();
-    let mut ends = [
-        Driven::new(near, Endpoint::borrower(config(), 9)),
-        Driven::new(far, Endpoint::lender(config())),
-    ];
-    let mut events = 0;
-    let broken = loop {
-        let [near, far] = ends.each_mut().map(|end| {
-            end.turn(|_| {
-                events += 1;
-                None
-            })
-        });
-        if let Err(broken) = far {
-            break broken;
-        }
-        drop(near);
-    };
-    assert!(matches!(broken, Broken::Tls(_)), "{broken}");
-    assert_eq!(events, 0);
-    assert!(!ends[1].end.is_up());
 }

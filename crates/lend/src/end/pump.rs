@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::Connection;
 use thiserror::Error;
 
-use crate::line::limit_unsent;
+use super::secured::limit_unsent;
 
 /// Bytes that may be on their way to each side.
 const ON_THEIR_WAY_MAX: usize = 256 << 10;
@@ -24,7 +24,7 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 
 /// How the carrying ended.
 #[derive(Debug, Error)]
-pub enum Ended {
+pub(super) enum Ended {
     /// The side of this host hung up, and the other end was told.
     #[error("this end has hung up")]
     HungUp,
@@ -46,7 +46,7 @@ pub enum Ended {
 }
 
 /// What is carried between: `far` under `tls`, if there is any, and `near` as it is.
-pub struct Pump<'a> {
+pub(super) struct Pump<'a> {
     tls: Option<Connection>,
     /// Without TLS: what is not sent yet.
     unsent: Vec<u8>,
@@ -66,7 +66,7 @@ impl<'a> Pump<'a> {
     ///
     /// # Errors
     /// Those of `fcntl` and `setsockopt`.
-    pub fn new(
+    pub(super) fn new(
         mut tls: Option<Connection>,
         far: &'a TcpStream,
         near: &'a UnixStream,
@@ -93,7 +93,7 @@ impl<'a> Pump<'a> {
 
     /// Carries until it ends. `left` is asked before anything is sent or handed on, and says how much
     /// longer that is allowed: nothing moves at `None`.
-    pub fn run(mut self, mut left: impl FnMut() -> Option<Duration>) -> Ended {
+    pub(super) fn run(mut self, mut left: impl FnMut() -> Option<Duration>) -> Ended {
         let agreed_by = Instant::now() + HANDSHAKE_LIMIT;
         loop {
             let Some(time) = left() else { return Ended::Over };

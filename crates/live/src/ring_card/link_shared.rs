@@ -11,39 +11,35 @@ use farside_card::interface::register;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::answers::Reach;
-use super::calls::CALL_LIMIT;
+use super::calls::{CALL_LIMIT, errno_of};
 use super::transport::{MoveOrder, Moved, TransportError};
-use crate::far::{Call, Mirror, RingRegisters};
+use farside_link::Frame;
+
+use crate::far::{Mirror, RingRegisters};
 use farside_linux::lock::lock;
 use farside_linux::shared::SharedMemory;
 
-/// Something that is asked of the other end, by somebody who waits for the answer.
+/// Something that is to be sent, in front of pages that wait.
 #[derive(Debug)]
 pub(super) enum Ask {
-    Call(u32, Call),
-    /// Bytes of the card's memory.
-    Read(u32, u64, u32),
-    /// Writes them.
-    Write(u32, u64, Vec<u8>),
+    /// A request, by somebody who waits for the answer.
+    Request(u32, Frame<Vec<u8>>),
+    /// Nobody waits.
+    Post(Frame<Vec<u8>>),
 }
 
-/// What is answered.
-#[derive(Debug)]
-pub(super) enum Answer {
-    /// Error number, or 0 and a value.
-    Value(u32, u64),
-    Bytes(Vec<u8>),
-}
+/// What is answered: bytes, or the number of an error.
+pub(super) type Answer = Result<Vec<u8>, u32>;
 
 /// What others share with the thread.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct Shared {
     /// The program's memory, and what its interrupts signal.
     reach: Reach,
-    /// The socket once more, to be watched and shut down without a lock.
-    socket: OwnedFd,
     /// Has the thread look.
     bell: OwnedFd,
+    /// Says when the link is over.
+    over: OwnedFd,
     closing: AtomicBool,
     asked: Mutex<Asked>,
     answered: Condvar,
@@ -60,8 +56,18 @@ struct Asked {
     asks: VecDeque<Ask>,
     /// By who waits for them.
     answers: HashMap<u32, Option<Answer>>,
-    /// The connection has ended.
-    is_over: bool,
+    /// Since when there is a connection; none while another is made.
+    up_since: Option<Instant>,
+    was_up: bool,
+    over: Option<Ended>,
+}
+
+/// Why a link is over.
+#[derive(Clone, Debug)]
+pub(super) struct Ended {
+    pub(super) why: String,
+    /// Another would end in the same way.
+    pub(super) is_for_good: bool,
 }
 
 /// Where the rings are, and whether they are in use.
@@ -73,13 +79,13 @@ struct RingsOf {
     change: Option<Option<Mirror>>,
 }
 
-impl Line {
-    pub(super) fn new(socket: BorrowedFd<'_>) -> io::Result<Line> {
+impl Shared {
+    pub(super) fn new() -> io::Result<Shared> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(Line {
+        Ok(Shared {
             reach: Reach::default(),
-            socket: socket.try_clone_to_owned()?,
             bell: eventfd(0, flags)?,
+            over: eventfd(0, flags)?,
             closing: AtomicBool::new(false),
             asked: Mutex::default(),
             answered: Condvar::new(),
@@ -94,12 +100,14 @@ impl Line {
         &self.reach
     }
 
-    pub(super) fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    /// Becomes readable when the link is over.
+    pub(super) fn watched(&self) -> BorrowedFd<'_> {
+        self.over.as_fd()
     }
 
-    pub(super) fn socket_fd(&self) -> &OwnedFd {
-        &self.socket
+    /// Why the link is over, if it is.
+    pub(super) fn why_over(&self) -> Option<Ended> {
+        lock(&self.asked).over.clone()
     }
 
     /// Has the thread look.
@@ -113,35 +121,68 @@ impl Line {
         *lock(&self.limit) = end;
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends something, and waits for nobody.
+    pub(super) fn post(
+        &self,
+        what: &'static str,
+        frame: Frame<Vec<u8>>,
+    ) -> Result<(), TransportError> {
+        let mut asked = lock(&self.asked);
+        if asked.over.is_some() {
+            return Err(TransportError::Gone { what });
+        }
+        asked.asks.push_back(Ask::Post(frame));
+        self.ring();
+        Ok(())
+    }
+
+    /// Asks, and waits for the answer: for as long as a call may take, the time not counted in which
+    /// there is no connection. Without one for long the link ends.
     pub(super) fn ask(
         &self,
         what: &'static str,
-        ask: impl FnOnce(u32) -> Ask,
-    ) -> Result<Answer, TransportError> {
-        let own = Instant::now() + CALL_LIMIT;
-        let end = lock(&self.limit).map_or(own, |end| end.min(own));
+        request: Frame<Vec<u8>>,
+    ) -> Result<Vec<u8>, TransportError> {
+        let (begun, limit) = (Instant::now(), *lock(&self.limit));
         let mut asked = lock(&self.asked);
         let id = asked.next_id;
         asked.next_id = id.wrapping_add(1);
-        asked.asks.push_back(ask(id));
+        asked.asks.push_back(Ask::Request(id, request));
         asked.answers.insert(id, None);
         self.ring();
         loop {
             if let Some(Some(_)) = asked.answers.get(&id) {
                 let answer = asked.answers.remove(&id).flatten();
-                return answer.ok_or(TransportError::Gone { what });
+                let answer = answer.ok_or(TransportError::Gone { what })?;
+                return answer
+                    .map_err(|errno| TransportError::Refused { what, errno: errno_of(errno) });
             }
-            let left = end.saturating_duration_since(Instant::now());
-            if asked.is_over || left.is_zero() {
+            let since = asked.up_since.map_or(Instant::now(), |since| since.max(begun));
+            let own = since + CALL_LIMIT;
+            let left =
+                limit.map_or(own, |end| end.min(own)).saturating_duration_since(Instant::now());
+            if asked.over.is_some() || left.is_zero() {
                 asked.answers.remove(&id);
                 let gone = TransportError::Gone { what };
                 let late = TransportError::TimedOut { what };
-                return Err(if asked.is_over { gone } else { late });
+                return Err(if asked.over.is_some() { gone } else { late });
             }
             let waited = self.answered.wait_timeout(asked, left);
             asked = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// For the thread: whether there has been a connection.
+    pub(super) fn was_up(&self) -> bool {
+        lock(&self.asked).was_up
+    }
+
+    /// There is a connection, or none.
+    pub(super) fn is_up(&self, is_up: bool) {
+        let mut asked = lock(&self.asked);
+        asked.was_up |= is_up;
+        asked.up_since = is_up.then(Instant::now);
+        self.answered.notify_all();
     }
 
     /// Whether somebody waits for it: who has given it up does not want it any more.
@@ -225,23 +266,18 @@ impl Line {
         &self.bell
     }
 
-    /// Ends the connection. When this returns the thread reads and writes no memory of the program's.
+    /// Ends the link. When this returns the thread reads and writes no memory of the program's.
     pub(super) fn end(&self) {
         self.closing.store(true, Ordering::SeqCst);
         self.reach.end();
-        self.hang_up();
         self.ring();
     }
 
-    fn hang_up(&self) {
-        // It may have ended already.
-        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
-    }
-
-    /// The connection has ended: nobody waits for an answer any more.
-    pub(super) fn is_over(&self) {
-        self.hang_up();
-        lock(&self.asked).is_over = true;
+    /// The link has ended: nobody waits for an answer any more.
+    pub(super) fn is_over(&self, ended: Ended) {
+        lock(&self.asked).over.get_or_insert(ended);
         self.answered.notify_all();
+        // It is empty until then.
+        let _ = rustix::io::write(&self.over, &1u64.to_ne_bytes());
     }
 }

@@ -7,44 +7,123 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
+use farside_link::endpoint::Load;
 use farside_link::error::End;
-use farside_link::line::Line;
 use farside_link::{Endpoint, Event};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use super::{Gone, Side, now};
+use super::line::{Broken, Line, events};
+use crate::lease::BootTime;
 
 /// What a link that its own side has ended may still take until the other end knows.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
 /// Turns before it is slept: more room than a link has credit for has come free in these.
 const TURNS_MAX: usize = 8;
-/// What a side's end is said by.
-const SIDE_GONE: u32 = 0;
+
+/// The time for a link.
+#[must_use]
+pub fn now() -> Duration {
+    Duration::from_nanos(BootTime::now().0)
+}
+
+/// What is at one end of a link.
+pub trait Side {
+    /// Why there is nobody any more.
+    type Gone: std::error::Error;
+
+    /// The link has brought something. Gives the load of a posted frame that is done.
+    fn frame(&mut self, event: Event<'_>) -> Option<Load>;
+
+    /// Does what can be done. `is_ready` says that there may be something to read.
+    ///
+    /// # Errors
+    /// There is nobody any more.
+    fn turn(&mut self, link: &mut Endpoint, is_ready: bool) -> Result<(), Self::Gone>;
+
+    /// Whether frames wait for the link.
+    fn has_waiting(&self) -> bool;
+
+    /// What wakes it, and by what.
+    fn polled(&mut self) -> Vec<(BorrowedFd<'_>, PollFlags)>;
+
+    /// Asked before it is slept, and told to whoever would wake this otherwise.
+    fn rest(&mut self) -> Rest {
+        Rest::Sleep
+    }
+
+    /// Whether it has what it wanted.
+    fn is_done(&self) -> bool {
+        false
+    }
+
+    /// Whether a link whose other end has closed its connection in order is over. Otherwise it may go on
+    /// over another.
+    fn ends_with_connection(&self) -> bool {
+        false
+    }
+
+    /// How long the other end may take to hang up when there is nobody any more at this one.
+    fn farewell_limit(&self) -> Duration {
+        FAREWELL_LIMIT
+    }
+
+    /// By which number the other end is told why there is nobody any more.
+    fn code(&self, _gone: &Self::Gone) -> u32 {
+        0
+    }
+}
+
+/// How long may be slept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// Not at all: there is something to do.
+    Work,
+    /// For so long at most.
+    Nap(Duration),
+    /// Until something happens.
+    Sleep,
+}
 
 /// Where connections come from.
-pub(super) struct Lines {
+#[derive(Debug)]
+pub struct Lines {
     lines: Receiver<Line>,
     wake: Arc<OwnedFd>,
 }
 
 /// Gives connections.
-#[derive(Clone)]
-pub(super) struct NewLines {
+#[derive(Clone, Debug)]
+pub struct NewLines {
     lines: Sender<Line>,
     wake: Arc<OwnedFd>,
 }
 
 impl NewLines {
     /// Gives one; whether anybody wants it.
-    pub(super) fn give(&self, line: Line) -> bool {
+    pub fn give(&self, line: Line) -> bool {
         let wanted = self.lines.send(line).is_ok();
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+        self.wake();
         wanted
+    }
+
+    fn wake(&self) {
+        // Full means that it is going to look.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+impl Drop for NewLines {
+    /// Nothing may come any more, which whoever waits has to see.
+    fn drop(&mut self) {
+        self.wake();
     }
 }
 
 /// A way for connections.
-pub(super) fn lines() -> io::Result<(NewLines, Lines)> {
+///
+/// # Errors
+/// Those of `eventfd`.
+pub fn lines() -> io::Result<(NewLines, Lines)> {
     let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let wake = Arc::new(wake);
     let (sender, lines) = channel();
@@ -53,69 +132,100 @@ pub(super) fn lines() -> io::Result<(NewLines, Lines)> {
 
 impl Lines {
     /// Waits for one; `None` if none will ever come.
-    pub(super) fn wait(&self) -> Option<Line> {
-        let line = self.lines.recv().ok()?;
-        self.is_woken();
-        Some(line)
-    }
-
-    fn is_woken(&self) {
-        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+    #[must_use]
+    pub fn wait(&self) -> Option<Line> {
+        self.lines.recv().ok()
     }
 }
 
 /// Why a link is carried no more.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Over {
+pub enum Over<G: std::error::Error> {
     /// The side has what it wanted; the link goes on.
     #[error("it is done")]
     Done,
+    /// The other end has closed the connection, and that was all.
+    #[error("the other end has hung up")]
+    HungUp,
     /// The link is over.
     #[error(transparent)]
     Link(#[from] End),
     /// There is nobody at this end any more, and the other end was told.
-    #[error(transparent)]
-    Side(#[from] Gone),
+    #[error("{0}")]
+    Side(G),
 }
 
 /// See the module.
-pub(super) struct Carried<'a> {
+pub struct Carried<'a> {
     end: Endpoint,
     line: Option<Line>,
     is_all_sent: bool,
     lines: &'a Lines,
-    /// Has another connection made.
-    ask: &'a dyn Fn(),
+    /// There may be another connection.
+    is_woken: bool,
+    /// Has another connection made; whether there may be one.
+    ask: &'a dyn Fn() -> bool,
     ended: Option<End>,
+    has_hung_up: bool,
+    /// Nothing can be sent over the connection any more.
+    is_broken: bool,
 }
 
 impl<'a> Carried<'a> {
-    /// A link with its first connection. `ask` is called when another is wanted.
-    pub(super) fn new(
+    /// A link with its first connection. `ask` is called when another is wanted, and says whether one may
+    /// come.
+    #[must_use]
+    pub fn new(
         mut end: Endpoint,
         line: Line,
         lines: &'a Lines,
-        ask: &'a dyn Fn(),
+        ask: &'a dyn Fn() -> bool,
     ) -> Carried<'a> {
         end.connected(now());
-        Carried { end, line: Some(line), is_all_sent: false, lines, ask, ended: None }
+        Carried {
+            end,
+            line: Some(line),
+            is_all_sent: false,
+            lines,
+            is_woken: true,
+            ask,
+            ended: None,
+            has_hung_up: false,
+            is_broken: false,
+        }
+    }
+
+    /// What has gone over it.
+    #[must_use]
+    pub fn end(&self) -> &Endpoint {
+        &self.end
     }
 
     /// Carries until something is over.
-    pub(super) fn carry(&mut self, side: &mut impl Side) -> Over {
+    pub fn carry<S: Side>(&mut self, side: &mut S) -> Over<S::Gone> {
         let mut is_ready = true;
         loop {
-            self.take_line();
+            self.take_line(side);
             self.end.handle_timeout(now());
             self.take_events(side);
             if let Err(gone) = self.turns(side, is_ready) {
-                self.say_farewell();
+                self.say_farewell(side.code(&gone), side.farewell_limit());
                 return Over::Side(gone);
+            }
+            if self.is_broken {
+                // How the other end has left it is to be read.
+                self.receive(side);
+                self.lose();
             }
             if let Some(end) = self.ended {
                 // What it has to say of that is for it to hear, if it still listens.
                 self.flush();
+                self.hang_up();
                 return Over::Link(end);
+            }
+            if self.has_hung_up && side.ends_with_connection() {
+                self.hang_up();
+                return Over::HungUp;
             }
             if side.is_done() {
                 return Over::Done;
@@ -126,8 +236,14 @@ impl<'a> Carried<'a> {
 
     /// Sleeps until something has happened, and reads what the connection brings. Says whether the side
     /// may have something to read.
-    fn wait(&mut self, side: &mut impl Side) -> bool {
+    fn wait<S: Side>(&mut self, side: &mut S) -> bool {
+        let most = match side.rest() {
+            Rest::Work => Some(Duration::ZERO),
+            Rest::Nap(most) => Some(most),
+            Rest::Sleep => None,
+        };
         let left = self.end.poll_timeout().map(|at| at.saturating_sub(now()));
+        let left = left.into_iter().chain(most).min();
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         let wanted = self.line.as_ref().map(|line| line.wanted(self.is_all_sent));
         let nobody = self.lines.wake.as_fd();
@@ -140,6 +256,7 @@ impl<'a> Carried<'a> {
         polled.extend(fds.iter().map(|(fd, flags)| PollFd::from_borrowed_fd(*fd, *flags)));
         // Every outcome means: look.
         let _ = poll(&mut polled, left.as_ref());
+        self.is_woken |= !polled[0].revents().is_empty();
         let line = wanted.is_some() && !polled[1].revents().is_empty();
         let is_ready = polled[2..].iter().any(|polled| !polled.revents().is_empty());
         drop(polled);
@@ -159,6 +276,7 @@ impl<'a> Carried<'a> {
         });
         if let Err(broken) = &received {
             tracing::debug!(%broken, "a connection of a lease has ended");
+            self.has_hung_up |= matches!(broken, Broken::HungUp);
         }
         if is_lost || received.is_err() {
             self.lose();
@@ -167,25 +285,17 @@ impl<'a> Carried<'a> {
 
     /// What has happened without the connection.
     fn take_events(&mut self, side: &mut impl Side) {
-        let mut is_lost = false;
-        loop {
-            let load = match self.end.poll_event(now()) {
-                None => break,
-                Some(event) => {
-                    note(&event, &mut is_lost, &mut self.ended);
-                    side.frame(event)
-                }
-            };
-            if let Some(load) = load {
-                self.end.done(load);
-            }
-        }
+        let (mut is_lost, ended) = (false, &mut self.ended);
+        events(now(), &mut self.end, &mut |event| {
+            note(&event, &mut is_lost, ended);
+            side.frame(event)
+        });
         if is_lost {
             self.lose();
         }
     }
 
-    fn turns(&mut self, side: &mut impl Side, mut is_ready: bool) -> Result<(), Gone> {
+    fn turns<S: Side>(&mut self, side: &mut S, mut is_ready: bool) -> Result<(), S::Gone> {
         for _ in 0..TURNS_MAX {
             side.turn(&mut self.end, is_ready)?;
             is_ready = false;
@@ -202,52 +312,68 @@ impl<'a> Carried<'a> {
         match line.send(now(), &mut self.end) {
             Ok(is_all) => self.is_all_sent = is_all,
             Err(broken) => {
-                tracing::debug!(%broken, "a connection of a lease has ended");
-                self.lose();
+                tracing::debug!(%broken, "nothing can be sent over a connection of a lease");
+                self.is_broken = true;
             }
         }
     }
 
     /// The connection is over; the link may go on over another.
     fn lose(&mut self) {
-        self.flush_last();
-        self.line = None;
+        if self.line.is_none() {
+            return;
+        }
+        // What there is to say to whom it is not with may be tried once.
+        self.flush();
+        (self.line, self.is_broken) = (None, false);
         self.end.disconnected(now());
-        if self.ended.is_none() {
-            (self.ask)();
+        if self.ended.is_none() && !(self.ask)() {
+            self.ended = Some(End::NoConnection);
         }
     }
 
-    /// What there is to say to whom it is not with may be tried once.
-    fn flush_last(&mut self) {
+    /// Ends the connection in order: the other end is not to think that it was cut.
+    fn hang_up(&mut self) {
         if let Some(line) = &mut self.line {
-            let _ = line.send(now(), &mut self.end);
+            line.hang_up();
         }
     }
 
-    fn take_line(&mut self) {
-        self.lines.is_woken();
+    fn take_line(&mut self, side: &mut impl Side) {
+        if !std::mem::take(&mut self.is_woken) {
+            return;
+        }
+        let _ = rustix::io::read(&self.lines.wake, &mut [0; 8]);
         loop {
             match self.lines.lines.try_recv() {
                 Ok(line) => {
                     self.line = Some(line);
+                    self.has_hung_up = false;
                     self.end.connected(now());
                     self.is_all_sent = false;
                 }
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    if self.line.is_none() {
+                        self.ended.get_or_insert(End::NoConnection);
+                    }
+                    break;
+                }
             }
         }
+        // Something may have come with it already, which nothing polls for.
+        self.receive(side);
     }
 
     /// Tells the other end that this one ends, and waits until it has hung up, so that whoever begins
     /// anew does not come before that is known.
-    fn say_farewell(&mut self) {
-        self.end.close(SIDE_GONE);
-        let until = Instant::now() + FAREWELL_LIMIT;
+    fn say_farewell(&mut self, code: u32, limit: Duration) {
+        self.end.close(code);
+        let until = Instant::now() + limit;
         self.flush();
         while let Some(line) = &mut self.line {
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || self.is_broken {
                 return;
             }
             let left = Timespec::try_from(left).ok();
@@ -255,7 +381,7 @@ impl<'a> Carried<'a> {
             let _ = poll(&mut polled, left.as_ref());
             // Nothing of it counts any more, but its end.
             if line.receive(now(), &mut self.end, |_| None).is_err() {
-                return;
+                return line.hang_up();
             }
             self.flush();
         }

@@ -3,8 +3,9 @@
 
 use std::collections::VecDeque;
 
-use farside_link::{Class, Endpoint, Frame, NotSent, Tag};
+use crate::{Class, Endpoint, Frame, NotSent, Tag};
 
+#[derive(Debug)]
 struct Waiting {
     tag: Tag,
     frame: Frame<Vec<u8>>,
@@ -13,37 +14,41 @@ struct Waiting {
 }
 
 /// See the module.
-#[derive(Default)]
-pub(super) struct Outgoing {
+#[derive(Debug, Default)]
+pub struct Outgoing {
     queues: [VecDeque<Waiting>; Class::ALL.len()],
     posted: u64,
     sent: u64,
 }
 
 impl Outgoing {
-    pub(super) fn push(&mut self, tag: Tag, frame: Frame<Vec<u8>>) {
+    /// Puts a frame behind those that it may not overtake.
+    pub fn push(&mut self, tag: Tag, frame: Frame<Vec<u8>>) {
         let class = frame.class();
         let behind = self.posted;
         self.posted += u64::from(class == Class::Posted);
         self.queues[class.index()].push_back(Waiting { tag, frame, behind });
     }
 
-    pub(super) fn post(&mut self, frame: Frame<Vec<u8>>) {
+    /// Puts a posted frame.
+    pub fn post(&mut self, frame: Frame<Vec<u8>>) {
         self.push(Tag::NONE, frame);
     }
 
     /// How many of a class wait.
-    pub(super) fn waiting(&self, class: Class) -> usize {
+    #[must_use]
+    pub fn waiting(&self, class: Class) -> usize {
         self.queues[class.index()].len()
     }
 
     /// Whether none waits.
-    pub(super) fn is_empty(&self) -> bool {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.queues.iter().all(VecDeque::is_empty)
     }
 
     /// Sends what may go; whether anything did.
-    pub(super) fn flush(&mut self, link: &mut Endpoint) -> bool {
+    pub fn flush(&mut self, link: &mut Endpoint) -> bool {
         let mut did = false;
         for class in Class::ALL {
             did |= self.flush_class(class, link);
