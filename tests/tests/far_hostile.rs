@@ -47,14 +47,18 @@ fn limited(config: CardConfig) -> CardConfig {
     CardConfig { limits, geometry, grace: Duration::from_millis(50), ..config }
 }
 
-/// An honest program: works until told to stop, and finds all exact. Gives how often.
+/// An honest program: works until told to stop, and finds all exact. Gives how often, which is once at least.
 fn neighbour(space: &Space, stop: &AtomicBool) -> u64 {
     let mut data = space.alloc::<u64>(80 * PAGE).unwrap();
     let mut count = 0;
-    while !stop.load(SeqCst) {
+    // Once at least, also beside an attack that is over before this thread runs.
+    loop {
         space.kernel("farside.increment").call(Write(&mut data)).unwrap();
         count += 1;
         assert!(data.iter().all(|&word| word == count), "an honest program found something wrong");
+        if stop.load(SeqCst) {
+            break;
+        }
     }
     space.check().unwrap();
     count
@@ -63,14 +67,16 @@ fn neighbour(space: &Space, stop: &AtomicBool) -> u64 {
 /// Asks for the status until told to stop: each answer comes soon. Gives how many came.
 fn prober(folder: &Path, stop: &AtomicBool) -> u64 {
     let mut count = 0;
-    while !stop.load(SeqCst) {
+    loop {
         let asked = Instant::now();
         read_status(folder).expect("the status is told");
         assert!(asked.elapsed() < SOON, "the status took {:?}", asked.elapsed());
         count += 1;
+        if stop.load(SeqCst) {
+            return count;
+        }
         std::thread::sleep(Duration::from_millis(10));
     }
-    count
 }
 
 /// Private memory of a process.

@@ -41,7 +41,7 @@ use requests::{Fits, Requests};
 use send::Sender;
 
 /// Bytes of bulk that wait to leave at most: what is sent next waits for no more than these.
-pub const BULK_AHEAD_BYTES_MAX: usize = 1 << 20;
+pub const BULK_AHEAD_BYTES_MAX: usize = 256 << 10;
 /// Longest that the other end is not told what has come, when nothing else is sent.
 const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(50);
 /// Frames after which it is told at once.
@@ -323,6 +323,13 @@ impl Endpoint {
     /// Why not.
     pub fn may_send(&self, class: Class, bytes: usize) -> Result<(), Why> {
         self.sender.may(class, bytes)
+    }
+
+    /// Room for the data of a frame that is going to be sent, with whatever in it: to be written over as a
+    /// whole. Cheaper than to make some.
+    #[must_use]
+    pub fn room(&mut self, bytes: usize) -> Vec<u8> {
+        self.sender.room(bytes)
     }
 
     /// Takes a frame to be sent, behind all that were taken before. `tag` is of a request's own choice,

@@ -8,6 +8,8 @@
 //! daemon does. Killing it is the last fence. It outlives its daemon, whose successor finds it by its
 //! socket.
 
+#[cfg(test)]
+mod attack_tests;
 mod control;
 pub(crate) mod foreign;
 mod here;

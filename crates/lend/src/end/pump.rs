@@ -5,6 +5,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -49,13 +50,13 @@ pub(super) enum Ended {
 pub(super) struct Pump<'a> {
     tls: Option<Connection>,
     /// Without TLS: what is not sent yet.
-    unsent: Vec<u8>,
+    unsent: Waiting,
     far: &'a TcpStream,
     near: &'a UnixStream,
-    /// What comes from afar, before TLS takes it.
+    /// What comes from either side, before TLS or the other side takes it.
     space: Box<[u8]>,
     /// Came from afar, and is not read yet.
-    arrived: Vec<u8>,
+    arrived: Waiting,
     /// `near` has said that no more comes.
     near_is_done: bool,
 }
@@ -79,7 +80,7 @@ impl<'a> Pump<'a> {
         limit_unsent(far)?;
         near.set_nonblocking(true)?;
         let space = vec![0; READ_BYTES].into_boxed_slice();
-        let (unsent, arrived) = (Vec::new(), Vec::new());
+        let (unsent, arrived) = (Waiting::default(), Waiting::default());
         Ok(Pump { tls, unsent, far, near, space, arrived, near_is_done: false })
     }
 
@@ -164,12 +165,11 @@ impl<'a> Pump<'a> {
     }
 
     fn take_near(&mut self) -> Result<(), Ended> {
-        let mut space = [0; 64 << 10];
-        match self.near.read(&mut space) {
+        match self.near.read(&mut self.space) {
             Ok(0) => self.end_near(),
             Ok(bytes) => match &mut self.tls {
-                Some(tls) => tls.writer().write_all(&space[..bytes])?,
-                None => self.unsent.extend_from_slice(&space[..bytes]),
+                Some(tls) => tls.writer().write_all(&self.space[..bytes])?,
+                None => self.unsent.room(bytes).copy_from_slice(&self.space[..bytes]),
             },
             Err(error) if is_later(&error) => {}
             Err(_) => self.end_near(),
@@ -188,8 +188,8 @@ impl<'a> Pump<'a> {
         while self.wants_write() {
             let written = match &mut self.tls {
                 Some(tls) => tls.write_tls(&mut self.far),
-                None => self.far.write(&self.unsent).inspect(|&count| {
-                    self.unsent.drain(..count);
+                None => self.far.write(self.unsent.bytes()).inspect(|&count| {
+                    self.unsent.has_left(count);
                 }),
             };
             match written {
@@ -221,9 +221,8 @@ impl<'a> Pump<'a> {
                     return Err(error.into());
                 }
             };
-            let before = self.arrived.len();
-            self.arrived.resize(before + state.plaintext_bytes_to_read(), 0);
-            if tls.reader().read_exact(&mut self.arrived[before..]).is_err() {
+            let room = self.arrived.room(state.plaintext_bytes_to_read());
+            if tls.reader().read_exact(room).is_err() {
                 return Ok(Some(Ended::Lost));
             }
             if state.peer_has_closed() {
@@ -237,7 +236,7 @@ impl<'a> Pump<'a> {
     fn take_plain(&mut self) -> Result<Option<Ended>, Ended> {
         match self.far.read(&mut self.space) {
             Ok(0) => return Ok(Some(Ended::PeerHungUp)),
-            Ok(bytes) => self.arrived.extend_from_slice(&self.space[..bytes]),
+            Ok(bytes) => self.arrived.room(bytes).copy_from_slice(&self.space[..bytes]),
             Err(error) if is_later(&error) => {}
             Err(_) => return Err(Ended::Lost),
         }
@@ -245,19 +244,58 @@ impl<'a> Pump<'a> {
     }
 
     fn hand_on(&mut self) -> Result<(), Ended> {
-        let mut done = 0;
-        while done < self.arrived.len() {
-            match self.near.write(&self.arrived[done..]) {
-                Ok(bytes) => done += bytes,
+        while !self.arrived.is_empty() {
+            match self.near.write(self.arrived.bytes()) {
+                Ok(count) => self.arrived.has_left(count),
                 Err(error) if is_later(&error) => break,
                 Err(_) => {
                     self.end_near();
-                    done = self.arrived.len();
+                    self.arrived.has_left(self.arrived.len());
                 }
             }
         }
-        self.arrived.drain(..done);
         Ok(())
+    }
+}
+
+/// Bytes that wait, in room that is not cleared for them.
+#[derive(Default)]
+struct Waiting {
+    room: Vec<u8>,
+    waiting: Range<usize>,
+}
+
+impl Waiting {
+    /// Room behind what waits, for so many bytes, which wait from here on.
+    fn room(&mut self, bytes: usize) -> &mut [u8] {
+        if self.waiting.is_empty() {
+            self.waiting = 0..0;
+        } else if self.waiting.end + bytes > self.room.len() {
+            self.room.copy_within(self.waiting.clone(), 0);
+            self.waiting = 0..self.waiting.len();
+        }
+        let start = self.waiting.end;
+        self.waiting.end += bytes;
+        if self.waiting.end > self.room.len() {
+            self.room.resize(self.waiting.end, 0);
+        }
+        &mut self.room[start..self.waiting.end]
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.room[self.waiting.clone()]
+    }
+
+    fn has_left(&mut self, bytes: usize) {
+        self.waiting.start += bytes;
+    }
+
+    fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
     }
 }
 

@@ -37,7 +37,7 @@ const DEVICE_PATIENCE: Duration = Duration::from_secs(2);
 const ORPHAN_LOOK: Duration = Duration::from_secs(1);
 
 /// What all connections of the lease share.
-struct Lease {
+pub(super) struct Lease {
     name: String,
     epoch: u64,
     /// The device's name.
@@ -124,7 +124,7 @@ fn tell_who(daemon: &OwnedFd, lease: &Lease) {
 }
 
 impl Lease {
-    fn of(begin: Begin) -> io::Result<Lease> {
+    pub(super) fn of(begin: Begin) -> io::Result<Lease> {
         let Begin { name, epoch, device, kind, path, certificate, key, peer, plain, until } = begin;
         let own = Credentials { certificate, key };
         let config = tls::server(&own, &peer).map_err(io::Error::other)?;
@@ -179,7 +179,7 @@ impl Lease {
     }
 
     /// Carries what comes over a connection to the device, in a thread of its own.
-    fn connect(self: &Arc<Self>, far: TcpStream) -> io::Result<()> {
+    pub(super) fn connect(self: &Arc<Self>, far: TcpStream) -> io::Result<()> {
         if !self.strangers.enter() {
             tracing::warn!(
                 lease = self.name,

@@ -17,6 +17,9 @@ use crate::wire::{HEADER_BYTES, Header};
 /// Frames of one class that are kept until the other end has them, and bytes of data in them.
 pub(super) const KEPT_MAX: Amount = Amount { frames: 8192, bytes: 16 << 20 };
 
+/// Room for bulk that is kept to be used again: as many pieces as may usually be on their way.
+const SPARE_MAX: usize = 64;
+
 /// Pieces that leave with one call of the system.
 const SLICES: usize = 16;
 
@@ -134,6 +137,8 @@ pub(super) struct Sender {
     granted: Amounts,
     /// Bytes of bulk that wait.
     bulk_ahead: usize,
+    /// Room for data that was sent: it is written over, not made anew.
+    spare: Vec<Vec<u8>>,
     control: Vec<u8>,
     /// What of it has left, and how much of it `transmit` has offered.
     control_sent: usize,
@@ -157,6 +162,7 @@ impl Sender {
             used: Amounts::default(),
             granted: Amounts::default(),
             bulk_ahead: 0,
+            spare: Vec::new(),
             control: Vec::new(),
             control_sent: 0,
             control_offered: 0,
@@ -294,6 +300,17 @@ impl Sender {
         amount.frames -= 1;
         amount.bytes -= kept.data.len() as u64;
         self.first += 1;
+        if kept.data.len() > SMALL_BYTES_MAX && self.spare.len() < SPARE_MAX {
+            self.spare.push(kept.data);
+        }
+    }
+
+    /// Room for so many bytes of data, with whatever in it.
+    pub(super) fn room(&mut self, bytes: usize) -> Vec<u8> {
+        let is_bulk = bytes > SMALL_BYTES_MAX;
+        let mut room = is_bulk.then(|| self.spare.pop()).flatten().unwrap_or_default();
+        room.resize(bytes, 0);
+        room
     }
 
     /// What the other end grants: more than before, or as much.

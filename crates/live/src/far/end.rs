@@ -445,7 +445,7 @@ impl Beside {
             if link.may_send(Class::Reply, bytes as usize).is_err() {
                 break;
             }
-            let mut data = vec![0; bytes as usize];
+            let mut data = link.room(bytes as usize);
             let at = get.offset + u64::from(get.done);
             self.memory.read(at, &mut data).ok_or(Refusal::Memory)?;
             let (tag, last) = (get.tag, bytes == left);

@@ -452,7 +452,7 @@ impl Beside {
 
     /// Sends a piece of the program's memory; whether it was there.
     fn put(&mut self, link: &mut Endpoint, bus: u64, offset: u64, bytes: usize) -> bool {
-        let mut data = vec![0; bytes];
+        let mut data = link.room(bytes);
         let read = self.shared.reach().read(bus, &mut data);
         read.is_some() && link.send(Tag::NONE, Frame::MemoryWrite { offset, data }).is_ok()
     }

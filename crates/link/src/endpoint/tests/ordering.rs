@@ -5,7 +5,7 @@ use crate::frame::{Frame, Tag};
 use crate::mutation::{Mutation, take_away};
 
 fn data(address: u64) -> Frame<Vec<u8>> {
-    Frame::DmaWrite { address, data: vec![1; 60_000] }
+    Frame::DmaWrite { address, data: vec![1; 50_000] }
 }
 
 const INTERRUPT: Frame<Vec<u8>> = Frame::Interrupt { index: 2, vector: 1 };
