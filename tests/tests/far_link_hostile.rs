@@ -215,6 +215,31 @@ fn control_what_a_program_puts_within_its_cards_memory_lands() {
     });
 }
 
+/// A program that is stopped says nothing either, by a debugger perhaps: its card is there when it goes on.
+#[test]
+fn a_program_that_says_nothing_for_long_keeps_its_card() {
+    within(LIMIT, "silence", || {
+        let pair = FarPair::new();
+        let mut program = Raw::new(&pair);
+        program.say(&[write(0, 64)]);
+        std::thread::sleep(Duration::from_secs(5));
+        program.say(&[read(0, 64)]);
+        // What the end says meanwhile comes in front of it.
+        loop {
+            let mut header = [0; HEADER_BYTES];
+            program.stream.read_exact(&mut header).unwrap();
+            let header = Header::decode(&header).unwrap();
+            let mut payload = vec![0; header.length as usize];
+            program.stream.read_exact(&mut payload).unwrap();
+            if header.kind == Kind::Data.number() {
+                assert_eq!(payload[5..], [9; 64]);
+                break;
+            }
+        }
+        assert!(pair.host.ended().is_empty());
+    });
+}
+
 /// A way to a host on which nothing moves any more, once it is told so.
 struct Stall {
     socket: std::path::PathBuf,

@@ -129,8 +129,8 @@ pub struct Counters {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// No connection, since then; `None`: never yet.
-    Down(Option<Duration>),
+    /// No connection.
+    Down,
     /// A connection, and nobody knows who is there.
     Greeting(Duration),
     Up,
@@ -148,6 +148,9 @@ pub struct Endpoint {
     side: Side,
     config: Config,
     state: State,
+    /// Since when both ends have not known one another, once they have: connections that come to nothing do
+    /// not count.
+    down_since: Option<Duration>,
     /// The program that borrows, by a number that it drew.
     session: Option<u64>,
     sender: Sender,
@@ -180,7 +183,8 @@ impl Endpoint {
         let config = config.sane();
         Endpoint {
             side,
-            state: State::Down(None),
+            state: State::Down,
+            down_since: None,
             session,
             sender: Sender::new(),
             receiver: Receiver::new(config.credits),
@@ -212,7 +216,8 @@ impl Endpoint {
     /// The connection has ended.
     pub fn disconnected(&mut self, now: Duration) {
         if matches!(self.state, State::Greeting(_) | State::Up) {
-            self.state = State::Down(Some(now));
+            self.state = State::Down;
+            self.down_since.get_or_insert(now);
             self.sender.begin();
             self.receiver.begin();
         }
@@ -416,8 +421,11 @@ impl Endpoint {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         match self.state {
-            State::Down(since) => since.map(|since| since + self.config.without_connection),
-            State::Greeting(since) => Some(since + self.config.greeting),
+            State::Down => self.over_at(),
+            State::Greeting(since) => {
+                let greeted_by = since + self.config.greeting;
+                Some(self.over_at().map_or(greeted_by, |over| over.min(greeted_by)))
+            }
             State::Up => {
                 let silence = self.last_heard + self.config.silence;
                 if self.sender.has_control() {
@@ -432,19 +440,26 @@ impl Endpoint {
         }
     }
 
+    /// When a link is over that has no connection.
+    fn over_at(&self) -> Option<Duration> {
+        self.down_since.map(|since| since + self.config.without_connection)
+    }
+
     /// Time has passed. Then there may be events, and something to transmit.
     pub fn handle_timeout(&mut self, now: Duration) {
         if self.poll_timeout().is_none_or(|at| now < at) {
             return;
         }
         match self.state {
-            State::Down(_) => self.end(End::NoConnection),
+            State::Down | State::Greeting(_) if self.over_at().is_some_and(|at| now >= at) => {
+                self.end(End::NoConnection);
+            }
             State::Greeting(_) => self.lose(now, Lost::NoGreeting),
             State::Up if now >= self.last_heard + self.config.silence => {
                 self.counters.silences += 1;
                 self.lose(now, Lost::Silent);
             }
-            State::Up | State::Over => {}
+            State::Down | State::Up | State::Over => {}
         }
     }
 
@@ -476,7 +491,8 @@ impl Endpoint {
             return self.end(End::Violation(violation));
         }
         // Whoever this was: the one that has the lease may still come.
-        self.state = State::Down(Some(now));
+        self.state = State::Down;
+        self.down_since.get_or_insert(now);
         self.first = Some(Event::Lost(Lost::Stranger(violation)));
     }
 

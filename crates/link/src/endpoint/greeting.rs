@@ -76,6 +76,7 @@ impl Endpoint {
 
     fn up(&mut self, now: Duration, capabilities: u64) -> Event<'static> {
         self.state = State::Up;
+        self.down_since = None;
         self.last_said = now;
         self.counters.connections += 1;
         // The other end may have missed what it was told before.

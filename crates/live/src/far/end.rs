@@ -37,6 +37,10 @@ const LOOK_AFTER: Duration = Duration::from_millis(20);
 /// Interrupts in a row with which nothing came, at most.
 const EMPTY_INTERRUPTS_MAX: u32 = 20_000;
 
+/// How long a program may say nothing: it may be stopped, and its card is its own for as long as its lease
+/// runs. If it is its connection that is dead, its next one takes the place.
+const SILENCE: Duration = Duration::from_secs(24 * 3600);
+
 /// Frames that wait for credit, at most, before more is taken out of the card's rings.
 const WAITING_MAX: usize = 64;
 
@@ -155,7 +159,7 @@ impl FarEnd {
     /// # Errors
     /// [`FarEndError`]. The program is told.
     pub fn serve(&mut self, config: Config, first: Line, lines: &Lines) -> Result<(), FarEndError> {
-        let config = Config { capabilities: CARD_BY_RINGS, ..config };
+        let config = Config { capabilities: CARD_BY_RINGS, silence: SILENCE, ..config };
         let mut carried = Carried::new(Endpoint::lender(config), first, lines, &|| true);
         let over = carried.carry(&mut self.beside);
         let counters = carried.end().counters();

@@ -95,6 +95,33 @@ fn an_idle_link_lives_and_a_silent_one_is_lost() {
     assert_eq!(pair.seen[LENDER].last(), Some(&Seen::Up { is_again: true }));
 }
 
+/// Somebody accepts every connection, and never says a word.
+#[test]
+fn connections_that_come_to_nothing_do_not_keep_a_link() {
+    let mut pair = Pair::up();
+    pair.cut();
+    pair.deaf = [true; 2];
+    for turn in 0..3 {
+        for at in [BORROWER, LENDER] {
+            assert_eq!(ended(&pair, at), None, "after {} s", 4 * turn);
+        }
+        pair.connect();
+        pair.pass(Duration::from_secs(4));
+    }
+    for at in [BORROWER, LENDER] {
+        assert_eq!(ended(&pair, at), Some(End::NoConnection));
+    }
+    // One that both ends meet over begins anew to be counted.
+    let mut pair = Pair::up();
+    for _ in 0..5 {
+        pair.cut();
+        pair.pass(Duration::from_secs(8));
+        pair.connect();
+        pair.settle();
+        assert!(pair.ends.iter().all(Endpoint::is_up));
+    }
+}
+
 #[test]
 fn an_end_whose_connection_takes_nothing_does_not_wake_again_and_again() {
     let mut pair = Pair::up();
