@@ -5,6 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use farside::{CardId, CardPlace, MemoryId, Read, Space, Write};
+use farside_link::{Config, Lease};
+use farside_live::far::{Farewell, greeted, turn_away};
 use harness::Prng;
 use harness::live::served::{
     CardProcess, Census, Exercise, FarHost, FarPair, Program, TcpRelay, TempDir, await_status,
@@ -412,6 +414,26 @@ fn kernels_that_do_not_end_are_stopped_before_their_card_is_given_back() {
         });
         assert!(data.iter().all(|&word| word == 2));
         space.check().unwrap();
+    });
+}
+
+#[test]
+fn a_program_is_told_that_there_is_no_card_at_the_other_end() {
+    within(LIMIT, "no card", || {
+        let folder = TempDir::new();
+        let socket = folder.join("lender.sock");
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        std::thread::spawn(move || {
+            for program in listener.incoming().flatten() {
+                let stream = farside_vfio_user::unix::Plain::new(program);
+                let (_, line) = greeted(Box::new(stream), Duration::from_secs(5)).unwrap();
+                turn_away(Config::new(Lease::none()), line, Farewell::NoCard);
+            }
+        });
+        let begun = Instant::now();
+        let error = builder_at([by_link(&socket.display().to_string())]).build().unwrap_err();
+        assert!(error.to_string().contains("gone from its lender's host"), "{error}");
+        assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     });
 }
 

@@ -13,7 +13,6 @@ mod attack_tests;
 mod control;
 pub(crate) mod foreign;
 mod here;
-mod lasting;
 #[cfg(test)]
 mod line_tests;
 mod near;

@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use farside_live::far::Line;
-use farside_live::lease::{BootTime, Term, Ticket};
+use farside_live::lease::{BootTime, Term, Ticket, hand};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::control::{Kind, receive, send};
 use super::plain::Greeting;
 use super::pump::{Ended, Pump};
+use super::secured::limit_unsent;
 use super::{foreign, sandbox, secured};
 use crate::steps::{self, Step};
 use crate::tls::{self, Credentials};
@@ -65,7 +67,11 @@ pub(crate) struct NearEnd(Child);
 impl NearEnd {
     /// Starts it. Programs find it in the folder of the lease.
     pub(crate) fn start(begin: &NearBegin) -> io::Result<NearEnd> {
-        let name = if begin.kind == Kind::Card { Ticket::LINK } else { Ticket::DEVICE };
+        let name = match (begin.kind, &begin.plain) {
+            (Kind::Foreign, _) => Ticket::DEVICE,
+            (Kind::Card, None) => Ticket::LINK,
+            (Kind::Card, Some(_)) => Ticket::PLAIN,
+        };
         let listener = UnixListener::bind(begin.folder.join(name))?;
         let kind = SocketType::SEQPACKET;
         let (own, its) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
@@ -174,7 +180,21 @@ impl Lease {
     }
 
     fn carry(&self, near: &UnixStream) -> io::Result<Ended> {
-        let (far, tls) = self.dial()?;
+        let (far, tls) = match self.dial() {
+            Ok(dialled) => dialled,
+            Err(error) if self.begin.plain.is_some() => {
+                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                hand(near.as_fd(), Err(errno))?;
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(tls) = tls else {
+            // There is nothing to be done to what a program says: it gets the connection itself.
+            limit_unsent(&far)?;
+            hand(near.as_fd(), Ok(far.into()))?;
+            return Ok(Ended::HungUp);
+        };
         Ok(Pump::new(tls, &far, near)?.run(|| self.left()))
     }
 

@@ -1,5 +1,4 @@
-//! Carries a stream of bytes of this host over TLS, or over TCP as it is in networks that the
-//! configuration names, until one of its ends hangs up or time is over.
+//! Carries a stream of bytes of this host over TLS until one of its ends hangs up or time is over.
 //!
 //! What is on its way is bounded: a side that does not read makes the other wait.
 
@@ -46,11 +45,9 @@ pub(super) enum Ended {
     Io(#[from] io::Error),
 }
 
-/// What is carried between: `far` under `tls`, if there is any, and `near` as it is.
+/// What is carried between: `far` under `tls`, and `near` as it is.
 pub(super) struct Pump<'a> {
-    tls: Option<Connection>,
-    /// Without TLS: what is not sent yet.
-    unsent: Waiting,
+    tls: Connection,
     far: &'a TcpStream,
     near: &'a UnixStream,
     /// What comes from either side, before TLS or the other side takes it.
@@ -62,34 +59,23 @@ pub(super) struct Pump<'a> {
 }
 
 impl<'a> Pump<'a> {
-    /// Between two connected sockets, which block no more from here on. Without TLS nobody can tell an end
-    /// that has hung up from a connection that was cut.
+    /// Between two connected sockets, which block no more from here on.
     ///
     /// # Errors
     /// Those of `fcntl` and `setsockopt`.
     pub(super) fn new(
-        mut tls: Option<Connection>,
+        mut tls: Connection,
         far: &'a TcpStream,
         near: &'a UnixStream,
     ) -> io::Result<Pump<'a>> {
-        if let Some(tls) = &mut tls {
-            tls.set_buffer_limit(Some(ON_THEIR_WAY_MAX));
-        }
+        tls.set_buffer_limit(Some(ON_THEIR_WAY_MAX));
         far.set_nonblocking(true)?;
         far.set_nodelay(true)?;
         limit_unsent(far)?;
         near.set_nonblocking(true)?;
         let space = vec![0; READ_BYTES].into_boxed_slice();
-        let (unsent, arrived) = (Waiting::default(), Waiting::default());
-        Ok(Pump { tls, unsent, far, near, space, arrived, near_is_done: false })
-    }
-
-    fn is_agreeing(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.is_handshaking())
-    }
-
-    fn wants_write(&self) -> bool {
-        self.tls.as_ref().map_or(!self.unsent.is_empty(), |tls| tls.wants_write())
+        let arrived = Waiting::default();
+        Ok(Pump { tls, far, near, space, arrived, near_is_done: false })
     }
 
     /// Carries until it ends. `left` is asked before anything is sent or handed on, and says how much
@@ -98,7 +84,7 @@ impl<'a> Pump<'a> {
         let agreed_by = Instant::now() + HANDSHAKE_LIMIT;
         loop {
             let Some(time) = left() else { return Ended::Over };
-            let agreeing = self.is_agreeing();
+            let agreeing = self.tls.is_handshaking();
             if agreeing && Instant::now() >= agreed_by {
                 return Ended::Lost;
             }
@@ -117,8 +103,8 @@ impl<'a> Pump<'a> {
     fn wait(&self, pause: Duration) -> Result<[bool; 4], Ended> {
         let when = |wanted: bool, flag| if wanted { flag } else { PollFlags::empty() };
         let room = self.arrived.len() < ON_THEIR_WAY_MAX;
-        let takes = !self.is_agreeing() && !self.wants_write() && !self.near_is_done;
-        let far = when(room, PollFlags::IN) | when(self.wants_write(), PollFlags::OUT);
+        let takes = !self.tls.is_handshaking() && !self.tls.wants_write() && !self.near_is_done;
+        let far = when(room, PollFlags::IN) | when(self.tls.wants_write(), PollFlags::OUT);
         let near = when(takes, PollFlags::IN) | when(!self.arrived.is_empty(), PollFlags::OUT);
         let mut polled = vec![PollFd::new(self.far, far)];
         // One that has hung up would wake this for ever.
@@ -151,10 +137,10 @@ impl<'a> Pump<'a> {
         if from_near {
             self.take_near()?;
         }
-        if to_far || self.wants_write() {
+        if to_far || self.tls.wants_write() {
             self.send_far()?;
         }
-        if self.near_is_done && !self.wants_write() {
+        if self.near_is_done && !self.tls.wants_write() {
             return Ok(Some(Ended::HungUp));
         }
         let end = if from_far { self.take_far()? } else { None };
@@ -167,10 +153,7 @@ impl<'a> Pump<'a> {
     fn take_near(&mut self) -> Result<(), Ended> {
         match self.near.read(&mut self.space) {
             Ok(0) => self.end_near(),
-            Ok(bytes) => match &mut self.tls {
-                Some(tls) => tls.writer().write_all(&self.space[..bytes])?,
-                None => self.unsent.room(bytes).copy_from_slice(&self.space[..bytes]),
-            },
+            Ok(bytes) => self.tls.writer().write_all(&self.space[..bytes])?,
             Err(error) if is_later(&error) => {}
             Err(_) => self.end_near(),
         }
@@ -179,20 +162,12 @@ impl<'a> Pump<'a> {
 
     fn end_near(&mut self) {
         self.near_is_done = true;
-        if let Some(tls) = &mut self.tls {
-            tls.send_close_notify();
-        }
+        self.tls.send_close_notify();
     }
 
     fn send_far(&mut self) -> Result<(), Ended> {
-        while self.wants_write() {
-            let written = match &mut self.tls {
-                Some(tls) => tls.write_tls(&mut self.far),
-                None => self.far.write(self.unsent.bytes()).inspect(|&count| {
-                    self.unsent.has_left(count);
-                }),
-            };
-            match written {
+        while self.tls.wants_write() {
+            match self.tls.write_tls(&mut self.far) {
                 Ok(_) => {}
                 Err(error) if is_later(&error) => return Ok(()),
                 Err(_) => return Err(Ended::Lost),
@@ -203,7 +178,7 @@ impl<'a> Pump<'a> {
 
     /// Gives how it ended, if it did: what came before is handed on still.
     fn take_far(&mut self) -> Result<Option<Ended>, Ended> {
-        let Some(tls) = &mut self.tls else { return self.take_plain() };
+        let tls = &mut self.tls;
         let mut rest = match self.far.read(&mut self.space) {
             Ok(0) => return Ok(Some(Ended::Lost)),
             Ok(bytes) => &self.space[..bytes],
@@ -228,17 +203,6 @@ impl<'a> Pump<'a> {
             if state.peer_has_closed() {
                 return Ok(Some(Ended::PeerHungUp));
             }
-        }
-        Ok(None)
-    }
-
-    /// The same without TLS.
-    fn take_plain(&mut self) -> Result<Option<Ended>, Ended> {
-        match self.far.read(&mut self.space) {
-            Ok(0) => return Ok(Some(Ended::PeerHungUp)),
-            Ok(bytes) => self.arrived.room(bytes).copy_from_slice(&self.space[..bytes]),
-            Err(error) if is_later(&error) => {}
-            Err(_) => return Err(Ended::Lost),
         }
         Ok(None)
     }
@@ -337,11 +301,11 @@ mod tests {
         let name = ServerName::try_from("lease").unwrap();
         let client: Connection = ClientConnection::new(client, name).unwrap().into();
         let server: Connection = ServerConnection::new(server).unwrap().into();
-        carry([Some(client), Some(server)], left)
+        carry([client, server], left)
     }
 
     fn carry(
-        tls: [Option<Connection>; 2],
+        tls: [Connection; 2],
         left: impl Fn() -> Option<Duration> + Send + Sync + 'static,
     ) -> Ends {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -349,7 +313,7 @@ mod tests {
         let (accepted, _) = listener.accept().unwrap();
         let [client, server] = tls;
         let left = Arc::new(left);
-        let carry = |tls: Option<Connection>, far: TcpStream| {
+        let carry = |tls: Connection, far: TcpStream| {
             let (inside, outside) = UnixStream::pair().unwrap();
             outside.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
             let left = Arc::clone(&left);
@@ -368,12 +332,7 @@ mod tests {
     #[test]
     fn bytes_come_out_as_they_went_in_both_ways_and_an_end_is_told() {
         let own = credentials();
-        bytes_come_out_of(connect(&own, &own, always));
-        bytes_come_out_of(carry([None, None], always));
-    }
-
-    fn bytes_come_out_of(ends: Ends) {
-        let Ends { near: [mut a, mut b], ended: [first, second] } = ends;
+        let Ends { near: [mut a, mut b], ended: [first, second] } = connect(&own, &own, always);
         let sent: Vec<u8> =
             (0..5u32 << 20).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         let [mut to, wanted] = [a.try_clone().unwrap(), b.try_clone().unwrap()];

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use farside_link::{Config, Lease as LinkLease};
 use farside_live::far::{
-    Came, FarEnd, FarEndError, FarEndReport, Farewell, Line, Lines, Sessions, greeted, turn_away,
+    Came, FarEnd, FarEndError, FarEndReport, Farewell, Lasting, Line, Lines, Sessions, greeted,
+    turn_away,
 };
 use farside_live::ring_card::{CardStream, connect};
 use farside_live::{CardPlace, LiveError};
@@ -21,7 +22,6 @@ use rustix::net::{SocketFlags, accept_with};
 use rustls::{ServerConfig, ServerConnection};
 
 use super::control::{self, Begin, Hello, Kind, Order};
-use super::lasting::Lasting;
 use super::plain::Greeting;
 use super::{foreign, here, sandbox, secured};
 use crate::steps::{self, Step};

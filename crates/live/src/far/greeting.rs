@@ -8,6 +8,7 @@ use farside_link::control::{HELLO_BYTES_MAX, session_of};
 use farside_link::{Config, Endpoint, Event};
 use farside_vfio_user::unix::Ready;
 
+use super::CARD_BY_RINGS;
 use super::carry::now;
 use super::line::Line;
 use crate::ring_card::CardStream;
@@ -75,7 +76,7 @@ const TURN_AWAY_LIMIT: Duration = Duration::from_secs(2);
 
 /// Tells a program why it is not served.
 pub fn turn_away(config: Config, mut line: Line, why: Farewell) {
-    let mut end = Endpoint::lender(config);
+    let mut end = Endpoint::lender(Config { capabilities: CARD_BY_RINGS, ..config });
     end.connected(now());
     let until = Instant::now() + TURN_AWAY_LIMIT;
     let (mut is_told, mut is_all_sent) = (false, true);

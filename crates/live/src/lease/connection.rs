@@ -1,15 +1,21 @@
 //! The program's way to a borrowed card: to the borrower's end of its lease, a process of this host
-//! that speaks to the lender's end for as long as the lease may be used.
+//! that speaks to the lender's end for as long as the lease may be used; or, where data goes without TLS, by a
+//! connection that this process has begun.
 
 use std::io;
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use farside_link::Lease;
+use farside_vfio_user::unix::Plain;
 
+use super::here::receive;
 use super::{BootTime, Term, Ticket};
+use crate::far::Lasting;
+use crate::ring_card::CardStream;
 
 /// A connection to a borrowed card.
 pub(crate) struct Borrowed {
@@ -17,8 +23,8 @@ pub(crate) struct Borrowed {
     pub(crate) name: String,
     /// What both ends of the link have to agree on.
     pub(crate) lease: Lease,
-    /// This side of it, which carries bytes and no descriptors.
-    pub(crate) stream: UnixStream,
+    /// This side of it.
+    pub(crate) stream: Box<dyn CardStream>,
     /// Says why it has ended, once it has.
     pub(crate) why_gone: WhyGone,
     /// Says how soon the lender wants the card back, if it does.
@@ -81,18 +87,41 @@ pub(super) fn words(ticket: Ticket, term: Arc<Term>) -> (WhyGone, WantedBack) {
 /// Connects to the card that is lent by the lease in `folder`.
 pub(crate) fn connect(folder: &Path) -> Result<Borrowed, NotReached> {
     let (ticket, term) = open(folder)?;
-    let stream = UnixStream::connect(folder.join(Ticket::LINK)).map_err(|error| {
-        if error.kind() != io::ErrorKind::ConnectionRefused {
-            return NotReached::Absent(error);
-        }
-        let (name, Ticket { device, lender, .. }) = (ticket.name(), &ticket);
-        NotReached::Over(format!(
-            "the borrower's end of the lease of {name} is gone; borrow it again: farside borrow \
-             {device}@{lender}"
-        ))
-    })?;
+    let stream = if folder.join(Ticket::PLAIN).exists() {
+        straight(&folder.join(Ticket::PLAIN), &ticket, &term)?
+    } else {
+        Box::new(Plain::new(socket(&folder.join(Ticket::LINK), &ticket)?))
+    };
     let lease = Lease { device: ticket.device.clone(), epoch: ticket.epoch };
     let name = ticket.name();
     let (why_gone, wanted_back) = words(ticket, term);
     Ok(Borrowed { name, lease, stream, why_gone, wanted_back })
+}
+
+/// A connection to the borrower's end of a lease.
+fn socket(path: &Path, ticket: &Ticket) -> Result<UnixStream, NotReached> {
+    UnixStream::connect(path).map_err(|error| {
+        if error.kind() != io::ErrorKind::ConnectionRefused {
+            return NotReached::Absent(error);
+        }
+        let (name, Ticket { device, lender, .. }) = (ticket.name(), ticket);
+        NotReached::Over(format!(
+            "the borrower's end of the lease of {name} is gone; borrow it again: farside borrow \
+             {device}@{lender}"
+        ))
+    })
+}
+
+/// A connection straight to the lender's end, which the borrower's end has begun: there is no key that a
+/// program must not have. It carries nothing once the lease may not be used any more.
+fn straight(
+    path: &Path,
+    ticket: &Ticket,
+    term: &Arc<Term>,
+) -> Result<Box<dyn CardStream>, NotReached> {
+    let handed = receive(socket(path, ticket)?).map_err(NotReached::Absent)?;
+    let stream = Plain::tcp(TcpStream::from(handed)).map_err(NotReached::Absent)?;
+    let term = Arc::clone(term);
+    let lasts = move || term.left(BootTime::now()).is_some();
+    Ok(Box::new(Lasting { stream: Box::new(stream), lasts }))
 }

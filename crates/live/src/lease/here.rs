@@ -19,8 +19,8 @@ use rustix::io::Errno;
 use super::connection::{open, words};
 use super::{NotReached, Ticket, WantedBack, WhyGone};
 
-/// How long a card may take to hand a function out.
-const ANSWER_LIMIT: Duration = Duration::from_secs(2);
+/// How long a card may take to hand a function out, or a lender's host to take a connection.
+const ANSWER_LIMIT: Duration = Duration::from_secs(4);
 
 /// A connection to a card's process.
 pub(crate) struct Handed {
@@ -43,7 +43,7 @@ pub(crate) fn connect_here(
 ) -> Result<Handed, NotReached> {
     let (ticket, term) = open(folder)?;
     let handing = connect(&folder.join(Ticket::CARD)).map_err(NotReached::Absent)?;
-    let stream = receive(handing).map_err(|error| match error.kind() {
+    let stream = receive(handing).map(UnixStream::from).map_err(|error| match error.kind() {
         io::ErrorKind::ResourceBusy => NotReached::Busy,
         _ => NotReached::Absent(error),
     })?;
@@ -51,26 +51,28 @@ pub(crate) fn connect_here(
     Ok(Handed { stream, why_gone, wanted_back })
 }
 
-fn receive(handing: UnixStream) -> io::Result<UnixStream> {
+/// Takes the connection that is handed on.
+pub(super) fn receive(handing: UnixStream) -> io::Result<OwnedFd> {
     let connection = Connection::new(handing);
     connection.set_time_limit(Some(ANSWER_LIMIT))?;
     let (mut errno, mut fds) = ([0; 4], Vec::new());
     let count = connection.receive(&mut errno, &mut fds)?;
     match (u32::from_ne_bytes(errno), fds.pop()) {
-        (0, Some(function)) if count == errno.len() => Ok(function.into()),
+        (0, Some(function)) if count == errno.len() => Ok(function),
         (0, _) => Err(io::ErrorKind::ConnectionReset.into()),
         (errno, _) => Err(Errno::from_raw_os_error(errno as i32).into()),
     }
 }
 
-/// Answers a program: with a connection to its card, or why there is none. Never waits.
+/// Answers a program: with a connection to its card, or to the lender's end, or why there is none. Never
+/// waits.
 ///
 /// # Errors
 /// The program is gone, or takes nothing.
-pub fn hand(program: BorrowedFd<'_>, function: Result<OwnedFd, Errno>) -> io::Result<()> {
+pub fn hand(program: BorrowedFd<'_>, connection: Result<OwnedFd, Errno>) -> io::Result<()> {
     let program = Connection::new(program.try_clone_to_owned()?.into());
-    let (errno, fds) = match function {
-        Ok(function) => (0, vec![Arc::new(function)]),
+    let (errno, fds) = match connection {
+        Ok(connection) => (0, vec![Arc::new(connection)]),
         Err(errno) => (errno.raw_os_error(), Vec::new()),
     };
     program.send(Transmit { bytes: &errno.to_ne_bytes(), fds: &fds }).map(drop)

@@ -35,6 +35,8 @@ pub struct TicketError {
 impl Ticket {
     /// The socket of the borrower's end, in the folder of a lease.
     pub const LINK: &'static str = "link.sock";
+    /// The socket that hands connections to the lender's end on, in its place: where data goes without TLS.
+    pub const PLAIN: &'static str = "plain.sock";
     /// The socket that hands connections to a card of this machine on, in its place.
     pub const CARD: &'static str = "card.sock";
     /// The socket at which a vfio-user device is served that is no card, in its place.

@@ -18,7 +18,6 @@ use farside_fabric::InsertError;
 use farside_link::frame::{DATA_BYTES_MAX, MapRights, READ_BYTES_MAX};
 use farside_link::{Frame, Lease};
 use farside_linux::shared::SharedMemory;
-use farside_vfio_user::unix::Plain;
 
 use super::calls::ConnectError;
 use super::link_shared::Shared;
@@ -69,9 +68,9 @@ impl ByLink {
                 NotReached::Absent(error) => NoLine::Later(error),
                 NotReached::Busy => NoLine::Later(io::ErrorKind::ResourceBusy.into()),
             })?;
-            Ok(Line::new(Box::new(Plain::new(borrowed.stream)))?)
+            Ok(Line::new(borrowed.stream)?)
         };
-        let first = Line::new(Box::new(Plain::new(stream)))?;
+        let first = Line::new(stream)?;
         let mut link = ByLink::over(&name, lease, first, Arc::new(dial))?;
         link.why_gone = Some(why_gone);
         link.recall = Some(wanted_back);

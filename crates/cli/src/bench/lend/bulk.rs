@@ -11,14 +11,59 @@ const BYTES: usize = 64 << 20;
 
 /// The rows, and what bare rustls carries, in bytes a second.
 pub(super) fn run(effort: Effort, hosts: &Hosts) -> Result<(Vec<Row>, f64), BenchError> {
-    let (_borrowing, place) = hosts.borrow("b")?;
+    hosts.name_networks_without_tls(true)?;
+    let mut tcp = peers::tcp(BYTES, hosts.server_cpu())?;
+    let plain = beside(effort, hosts, true, || Ok(tcp.round()?))?;
+    hosts.name_networks_without_tls(false)?;
+    let mut tls = peers::tls(BYTES, hosts.server_cpu())?;
+    let sealed = beside(effort, hosts, false, || Ok(tls.round()?))?;
+    let rows = vec![
+        plain.row(
+            effort,
+            "64 MiB to a borrowed card and back, without TLS, against TCP",
+            "TCP with a copy at each end",
+        ),
+        sealed.row(effort, "64 MiB to a borrowed card and back, against rustls", "bare rustls"),
+    ];
+    Ok((rows, 2.0 * BYTES as f64 / sealed.theirs))
+}
+
+/// Seconds of each there and back, in medians, and processor seconds of all.
+struct Beside {
+    ours: f64,
+    theirs: f64,
+    our_work: f64,
+    their_work: f64,
+}
+
+impl Beside {
+    fn row(&self, effort: Effort, name: &'static str, what: &str) -> Row {
+        let rate = |seconds: f64| 2.0 * BYTES as f64 / seconds / 1e6;
+        let each = |work: f64| work / effort.samples as f64;
+        let detail = format!(
+            "{:.0} MB/s and {:.2} processor seconds each time; {what} {:.0} MB/s and {:.2}",
+            rate(self.ours),
+            each(self.our_work),
+            rate(self.theirs),
+            each(self.their_work),
+        );
+        Row::new(name, self.theirs / self.ours, Target::AtLeast(0.8), "x", detail)
+    }
+}
+
+/// Moves the data by a lease of the card, with TLS or without, and in turns by a peer.
+fn beside(
+    effort: Effort,
+    hosts: &Hosts,
+    is_plain: bool,
+    mut peer: impl FnMut() -> Result<f64, BenchError>,
+) -> Result<Beside, BenchError> {
+    let (_borrowing, place) = hosts.borrow_by("b", is_plain)?;
     let tune = |config: &mut farside_svm::Config| config.keep_clean_copies = false;
     let space = Space::builder().cards_at(vec![place]).tune(tune).build()?;
     let mut buffer = space.alloc::<u64>(BYTES / 8)?;
-    let (mut tcp, mut tls) =
-        (peers::tcp(BYTES, hosts.server_cpu())?, peers::tls(BYTES, hosts.server_cpu())?);
-    let (mut ours, mut plain, mut sealed) = (Vec::new(), Vec::new(), Vec::new());
-    let [mut our_work, mut plain_work, mut sealed_work] = [0.0; 3];
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut our_work, mut their_work) = (0.0, 0.0);
     for round in 0..=effort.samples as u64 {
         buffer.fill(round);
         let elsewhere = hosts.processor_time();
@@ -29,49 +74,18 @@ pub(super) fn run(effort: Effort, hosts: &Hosts) -> Result<(Vec<Row>, f64), Benc
         if buffer.iter().any(|&word| word != round) {
             return Err(failed("what came back from the card is not what went there"));
         }
-        let (mut by_tcp, mut by_tls) = (Ok(0.0), Ok(0.0));
-        let tcp_work = processor_time(|| by_tcp = tcp.round());
-        let tls_work = processor_time(|| by_tls = tls.round());
-        let (by_tcp, by_tls) = (by_tcp?, by_tls?);
+        let mut by_peer = Ok(0.0);
+        let peer_work = processor_time(|| by_peer = peer());
+        let by_peer = by_peer?;
         // The first makes everything warm.
         if round > 0 {
             ours.push(seconds);
-            plain.push(by_tcp);
-            sealed.push(by_tls);
+            theirs.push(by_peer);
             our_work += own + elsewhere;
-            plain_work += tcp_work;
-            sealed_work += tls_work;
+            their_work += peer_work;
         }
     }
-    let (ours, plain, sealed) = (median(ours), median(plain), median(sealed));
-    let rate = |seconds: f64| 2.0 * BYTES as f64 / seconds / 1e6;
-    let each = |work: f64| work / effort.samples as f64;
-    let row = |name, theirs: f64, work: f64, what: &str| {
-        let detail = format!(
-            "{:.0} MB/s and {:.2} processor seconds each time; {what} {:.0} MB/s and {:.2}",
-            rate(ours),
-            each(our_work),
-            rate(theirs),
-            each(work),
-        );
-        Row::new(name, theirs / ours, Target::AtLeast(0.8), "x", detail)
-    };
-    let rows = vec![
-        row(
-            "64 MiB to a borrowed card and back, against TCP",
-            plain,
-            plain_work,
-            "TCP with a copy at each end",
-        )
-        .noting("; a lease has no way without TLS, which TCP has not"),
-        row(
-            "64 MiB to a borrowed card and back, against rustls",
-            sealed,
-            sealed_work,
-            "bare rustls",
-        ),
-    ];
-    Ok((rows, 2.0 * BYTES as f64 / sealed))
+    Ok(Beside { ours: median(ours), theirs: median(theirs), our_work, their_work })
 }
 
 /// Seconds that it takes.

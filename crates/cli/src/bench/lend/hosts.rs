@@ -16,7 +16,10 @@ use farside_lend::proto::{
 };
 use farside_lend::{Borrowing, Client};
 use farside_linux::lock::lock;
-use rustix::process::{Pid, Signal, getppid, kill_process_group, set_parent_process_death_signal};
+use farside_live::lease::Ticket;
+use rustix::process::{
+    Pid, Signal, getppid, kill_process, kill_process_group, set_parent_process_death_signal,
+};
 
 use super::super::card_process::ticks_of_family;
 use super::super::{BenchError, pin, two_cpus};
@@ -249,6 +252,33 @@ impl Hosts {
         let (borrowing, place) = self.borrow_place(host, "card0")?;
         let place = place.parse().map_err(|error| failed(&format!("{error}")))?;
         Ok((borrowing, place))
+    }
+
+    /// Has both hosts name this machine's own network as one whose data goes without TLS, or none.
+    pub(super) fn name_networks_without_tls(&self, named: bool) -> Result<(), BenchError> {
+        let networks = if named { "\"127.0.0.0/8\"" } else { "" };
+        let text = format!("version = 1\nplain-networks = [{networks}]\n");
+        for (host, daemon) in [("a", self.lender), ("b", self.borrower)] {
+            std::fs::write(self.path(host).join("lend.toml"), &text)?;
+            // The daemon alone: what it has started knows no such signal.
+            let daemon = Pid::from_raw(daemon as i32).ok_or_else(|| failed("a daemon is gone"))?;
+            kill_process(daemon, Signal::HUP).map_err(io::Error::from)?;
+        }
+        Ok(())
+    }
+
+    /// Borrows the card as soon as both hosts agree on whether its data goes without TLS.
+    pub(super) fn borrow_by(
+        &self,
+        host: &str,
+        is_plain: bool,
+    ) -> Result<(Borrowing, CardPlace), BenchError> {
+        until("the hosts do not read what was written anew", || {
+            let (borrowing, place) = self.borrow(host)?;
+            let CardPlace::Lease(folder) = &place else { return Err(failed("it is no lease")) };
+            let is_so = folder.join(Ticket::PLAIN).exists() == is_plain;
+            Ok(is_so.then_some((borrowing, place)))
+        })
     }
 
     /// The same with a device that is no card: gives its socket.

@@ -4,14 +4,17 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use farside_live::ring_card::CardStream;
 use farside_vfio_user::Transmit;
 use farside_vfio_user::unix::{Ready, Stream};
 
+use crate::ring_card::CardStream;
+
 /// See the module. `lasts` is asked before anything moves: the process may have stood still for long.
-pub(super) struct Lasting<L> {
-    pub(super) stream: Box<dyn CardStream>,
-    pub(super) lasts: L,
+pub struct Lasting<L> {
+    /// What it goes over.
+    pub stream: Box<dyn CardStream>,
+    /// Whether the lease runs.
+    pub lasts: L,
 }
 
 impl<L: Fn() -> bool> Lasting<L> {
