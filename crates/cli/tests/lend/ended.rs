@@ -111,6 +111,26 @@ fn a_card_that_is_being_cleaned_is_waited_for_and_one_that_another_has_is_not() 
     assert!(asked.elapsed() < Duration::from_secs(3), "{:?}", asked.elapsed());
 }
 
+/// Wherever on its way the grant is: the lender may have said it to a host that no longer listens.
+#[test]
+fn a_card_whose_borrower_is_killed_while_it_is_granted_is_free_at_once() {
+    const TIMES: u32 = 40;
+    let three = Three::start("30");
+    let begun = Instant::now();
+    drop(three.b.hold(&["card0"]));
+    let whole = begun.elapsed();
+    for part in 0..TIMES {
+        three.a.await_state("free", LIMIT);
+        let mut borrow = three.b.command(&["borrow", "card0"]);
+        let mut borrow = borrow.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(whole * part / TIMES);
+        borrow.kill().unwrap();
+        borrow.wait().unwrap();
+        let taken = three.a.await_state("free", Duration::from_secs(20));
+        assert!(taken < Duration::from_secs(5), "{taken:?}, killed after {part} of {TIMES}");
+    }
+}
+
 #[test]
 fn hosts_that_nobody_knows_are_not_asked() {
     let folder = Folder::new();

@@ -22,12 +22,14 @@ mod pump;
 mod sandbox;
 mod secured;
 mod serve;
+mod tally;
 
 pub(crate) use control::{Begin, Hello, Kind};
 pub use near::run as run_near;
 pub(crate) use near::{NearBegin, NearEnd};
 pub(crate) use process::EndProcess;
 pub use serve::run;
+pub(crate) use tally::{Count, Counted, Refused};
 
 /// Takes a packet as the process of an end does, and says whether it is an order.
 #[cfg(any(test, feature = "fuzzing"))]

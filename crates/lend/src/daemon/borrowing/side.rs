@@ -30,6 +30,8 @@ use crate::proto::borrow_for_event::Event as Told;
 use crate::proto::{self, BorrowRequest, RenewRequest, ReturnRequest, borrow_event, renewal};
 use crate::steps::{Step, at};
 
+/// How long a lender may take to say what has become of a request that was withdrawn.
+const WITHDRAW_LIMIT: Duration = Duration::from_secs(10);
 /// How long a lender may take to answer a call.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 /// How long giving back may take: if it is not heard, the lease ends by itself.
@@ -141,17 +143,50 @@ impl Side {
     }
 
     /// Waits no longer; what is granted all the same goes back. `first` is what `borrow` gave.
-    pub(super) fn withdraw(&self, first: RequestId) {
-        {
+    pub(super) fn withdraw(self: &Arc<Self>, daemon: &Arc<Daemon>, first: RequestId) {
+        let (request, asked) = {
             let mut core = lock(&self.core);
             let known = core.asked.iter().find(|(_, asked)| asked.first == first);
             let Some(request) = known.map(|(request, _)| *request) else { return };
             core.borrower.withdraw(self.machine.now(), request);
-            if let Some(listening) = core.asked.remove(&request).and_then(|asked| asked.listening) {
-                listening.abort();
-            }
+            let Some(asked) = core.asked.remove(&request) else { return };
+            (request, asked)
+        };
+        if let Some(listening) = &asked.listening {
+            listening.abort();
+        }
+        if asked.sent > 0 {
+            self.ask_what_became_of(daemon, request, &asked);
         }
         self.wake.notify_one();
+    }
+
+    /// A grant may have been on its way when nobody listened any more. It is asked for once more, by the
+    /// same number and without a wait: what the lender says it has granted goes back at once.
+    fn ask_what_became_of(
+        self: &Arc<Self>,
+        daemon: &Arc<Daemon>,
+        request: RequestId,
+        asked: &Asked,
+    ) {
+        let (side, daemon) = (Arc::clone(self), Arc::clone(daemon));
+        let borrow = BorrowRequest {
+            request: request.0,
+            devices: asked.devices.iter().map(DeviceName::to_string).collect(),
+            user: asked.user.name().to_owned(),
+            wait_ns: 0,
+            end: asked.own.certificate.clone(),
+            plain: false,
+        };
+        let asking = async move {
+            // A lender that is not reached hears nothing of its borrower either.
+            if let Ok(Err(status)) =
+                timeout(WITHDRAW_LIMIT, side.hear(&daemon, request, borrow)).await
+            {
+                tracing::debug!(why = status.message(), "a request was withdrawn");
+            }
+        };
+        self.machine.spawn(asking.boxed());
     }
 
     /// Gives a lease back: nothing uses it when this returns.

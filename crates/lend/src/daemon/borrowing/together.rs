@@ -158,16 +158,23 @@ impl Asking {
     /// Borrows from one lender: all or none.
     async fn borrow_from(
         &self,
-        side: &Side,
+        side: &Arc<Side>,
         devices: DeviceSet,
         wait: Duration,
         soon: Duration,
     ) -> Result<Vec<Arc<HeldLease>>, Status> {
-        let (request, answer) = side.borrow(&self.user, devices, wait, soon, &self.events)?;
+        let (request, mut answer) = side.borrow(&self.user, devices, wait, soon, &self.events)?;
         tokio::select! {
-            answer = answer => answer.unwrap_or_else(|_| Err(Status::cancelled("it was withdrawn"))),
+            answer = &mut answer => {
+                answer.unwrap_or_else(|_| Err(Status::cancelled("it was withdrawn")))
+            }
             () = self.events.closed() => {
-                side.withdraw(request);
+                side.withdraw(&self.daemon, request);
+                // Nothing is taken from here on; what was taken in the same moment goes back.
+                answer.close();
+                if let Ok(Ok(leases)) = answer.try_recv() {
+                    leases.iter().for_each(|lease| side.give_back(&lease.id));
+                }
                 Err(gone())
             }
         }
