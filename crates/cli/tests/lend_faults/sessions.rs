@@ -84,7 +84,7 @@ impl Program {
             for _ in 0..turns {
                 for half in &mut cards {
                     let kernel = space.kernel("farside.increment").on(CardId(0));
-                    kernel.call(Write(&mut **half)).expect("the card increments");
+                    kernel.call(Write(half)).expect("the card increments");
                 }
             }
             over.store(true, Ordering::SeqCst);
