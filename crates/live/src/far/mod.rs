@@ -38,7 +38,7 @@ pub use end::{FarEnd, FarEndError, FarEndReport};
 pub use greeting::{Farewell, greeted, turn_away};
 pub use lasting::Lasting;
 pub use line::{Broken, Line};
-pub use peers::{Come, PeerAdmission, PeerWay, PeerWays};
+pub use peers::{Come, PeerAdmission, PeerPlace, PeerWay, PeerWays};
 pub use redial::{DialLine, NoLine, Redial, dial};
 pub use sessions::{Came, Sessions};
 pub use shadow::Refusal;

@@ -19,7 +19,7 @@ use super::super::carry::{Carried, Rest, Side, lines};
 use super::super::line::Line;
 use super::lent::Piece;
 
-/// How long another lender's end may take for a piece.
+/// How long another lender's end may give nothing of what it was asked for.
 const FETCH_LIMIT: Duration = Duration::from_secs(4);
 /// How often it is looked whether it has taken longer.
 const LOOK: Duration = Duration::from_millis(500);
@@ -35,7 +35,6 @@ struct Order {
     transfer: u64,
     /// Where it goes.
     into: Piece,
-    since: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +50,8 @@ struct Orders {
     new: VecDeque<Order>,
     /// Those that were asked for, by number.
     open: HashMap<u64, Order>,
+    /// When something of them came, or the first of them was asked for.
+    progress: Instant,
     /// Requests for when the link is there.
     waiting: Vec<Tag>,
     answers: Answers,
@@ -74,6 +75,7 @@ impl Fetching {
             state: State::Dialling,
             new: VecDeque::new(),
             open: HashMap::new(),
+            progress: Instant::now(),
             waiting: Vec::new(),
             answers: Answers::new(),
             bytes: 0,
@@ -99,7 +101,7 @@ impl Fetching {
             orders.answers.push((tag, Err(errno)));
             return self.say_answered();
         }
-        orders.new.push_back(Order { tag, transfer, into, since: Instant::now() });
+        orders.new.push_back(Order { tag, transfer, into });
         drop(orders);
         self.ring();
     }
@@ -268,7 +270,9 @@ impl Fetch {
         if matches!(orders.state, State::Down(_)) {
             return Err(Gone::Over);
         }
-        if orders.open.values().any(|order| order.since.elapsed() > FETCH_LIMIT) {
+        if orders.open.is_empty() {
+            orders.progress = Instant::now();
+        } else if orders.progress.elapsed() > FETCH_LIMIT {
             return Err(Gone::Late);
         }
         while let Some(order) = orders.new.pop_front() {
@@ -284,6 +288,7 @@ impl Fetch {
     /// What nobody wants any more goes nowhere: it is written under the lock under which that is said.
     fn reply(&mut self, number: u64, frame: &Frame<&[u8]>, is_last: bool) {
         let mut orders = lock(&self.fetching.orders);
+        orders.progress = Instant::now();
         let Some(&order) = orders.open.get(&number) else { return };
         let written = match *frame {
             Frame::Data { offset, data, .. } => {

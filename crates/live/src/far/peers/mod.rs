@@ -41,11 +41,9 @@ pub struct PeerAdmission {
     pub certificate: Vec<u8>,
 }
 
-/// Where an end of another lender is: the data of `PeerReach`.
+/// A lender's end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PeerWay {
-    /// The number to say there.
-    pub session: u64,
+pub struct PeerPlace {
     /// The lender's host, by its name.
     pub host: String,
     /// The lease that it is the end of.
@@ -54,6 +52,15 @@ pub struct PeerWay {
     pub epoch: u64,
     /// The certificate that it shows, DER.
     pub certificate: Vec<u8>,
+}
+
+/// How another lender's end is reached: the data of `PeerReach`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerWay {
+    /// The number to say there.
+    pub session: u64,
+    /// Which end it is.
+    pub place: PeerPlace,
 }
 
 /// Whoever has the key of an end's lease.
@@ -159,7 +166,8 @@ impl Peers {
 
     /// Bytes that other ends have read here, and that were read from them.
     pub(super) fn bytes(&self) -> (u64, u64) {
-        let lent = self.lending.values().map(|(lending, _)| lending.change(|lent| lent.bytes_read()));
+        let lent =
+            self.lending.values().map(|(lending, _)| lending.change(|lent| lent.bytes_read()));
         (lent.sum(), self.fetching.values().map(|fetching| fetching.bytes()).sum())
     }
 
@@ -197,11 +205,12 @@ impl Peers {
         if self.fetching.len() >= PEERS_MAX {
             return Err(Refusal::Order);
         }
-        let fetching = Arc::new(Fetching::new(Arc::clone(&self.answered)).map_err(|_| Refusal::Order)?);
+        let fetching =
+            Arc::new(Fetching::new(Arc::clone(&self.answered)).map_err(|_| Refusal::Order)?);
         self.fetching.insert(peer, Arc::clone(&fetching));
         let (ways, memory) = (Arc::clone(&self.ways), Arc::clone(&self.memory));
         let run = move || {
-            let lease = Lease { device: way.device.clone(), epoch: way.epoch };
+            let lease = Lease { device: way.place.device.clone(), epoch: way.place.epoch };
             let config = Config::new(lease);
             fetch::run(config, way.session, || ways.reach(&way), &fetching, memory);
         };

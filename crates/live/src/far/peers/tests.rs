@@ -121,7 +121,8 @@ fn introduce(a: &mut End, b: &mut End, session: u64) {
     let admission = json(&PeerAdmission { session, certificate: vec![1] });
     a.post(Frame::PeerAdmit { peer: 3, data: &admission }).unwrap();
     let (host, device) = ("host".to_owned(), "a".to_owned());
-    let way = json(&PeerWay { session, host, device, epoch: 7, certificate: vec![2] });
+    let place = PeerPlace { host, device, epoch: 7, certificate: vec![2] };
+    let way = json(&PeerWay { session, place });
     b.post(Frame::PeerReach { peer: 5, data: &way }).unwrap();
     b.ask(1, Frame::PeerReady { peer: 5 });
 }
