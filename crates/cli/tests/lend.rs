@@ -24,6 +24,8 @@ use serde_json::Value;
 
 #[path = "lend/certificates.rs"]
 mod certificates;
+#[path = "lend/counted.rs"]
+mod counted;
 #[path = "lend/ended.rs"]
 mod ended;
 #[path = "lend/failures.rs"]

@@ -31,6 +31,7 @@ mod tests;
 use std::time::Duration;
 
 pub use config::{Config, Lease};
+pub(crate) use greeting::Accepted;
 pub use send::{Transmit, Why};
 
 use crate::control::Control;
@@ -113,6 +114,8 @@ pub enum NotSent {
 pub struct Counters {
     /// Frames that were taken to be sent.
     pub sent_frames: u64,
+    /// Bytes of data that were taken to be sent.
+    pub sent_bytes: u64,
     /// Frames that came and were handed on.
     pub received_frames: u64,
     /// Bytes of data that were handed on.
@@ -372,6 +375,7 @@ impl Endpoint {
         }
         self.sender.take(tag, frame);
         self.counters.sent_frames += 1;
+        self.counters.sent_bytes += bytes as u64;
         Ok(())
     }
 

@@ -95,6 +95,14 @@ impl SharedMemory {
         Some(())
     }
 
+    /// Adds to a number of 64 bits, aligned, in this machine's order of bytes; it wraps.
+    pub fn add(&self, offset: u64, more: u64) -> Option<()> {
+        let at = self.at(offset, 8, 8)?;
+        // SAFETY: as in `read`.
+        unsafe { &*at.cast::<AtomicU64>() }.fetch_add(more, Ordering::Relaxed);
+        Some(())
+    }
+
     /// Reads a word of 32 bits, aligned; acquires.
     pub fn load(&self, offset: u64) -> Option<u32> {
         let at = self.at(offset, 4, 4)?;

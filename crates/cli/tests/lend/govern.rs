@@ -281,7 +281,7 @@ fn hooks_are_asked_at_a_grant_and_told_of_the_end_when_the_card_is_clean() {
 }
 
 /// What Prometheus reads: each family has its help and its kind before its samples. Gives the samples.
-fn scraped(address: &str) -> std::collections::BTreeMap<String, f64> {
+pub(super) fn scraped(address: &str) -> std::collections::BTreeMap<String, f64> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();

@@ -18,7 +18,7 @@ use super::dial::{self, PeerClient};
 use super::ledger_file;
 use crate::LendError;
 use crate::config::EtcdSettings;
-use crate::end::{Begin, EndProcess, Hello, NearBegin, NearEnd};
+use crate::end::{Begin, Counted, EndProcess, Hello, NearBegin, NearEnd};
 use crate::registry::etcd::{self, Member};
 
 /// See the module.
@@ -105,6 +105,9 @@ pub(crate) trait LendersEnd: Send + Sync {
     /// It is gone.
     fn serve_programs(&self, listener: BorrowedFd<'_>) -> io::Result<()>;
 
+    /// What it has counted so far, also when it is gone.
+    fn counted(&self) -> Counted;
+
     /// Kills it, and waits until it is gone. `false` if it is still there after `limit`.
     fn kill(&self, limit: Duration) -> bool;
 }
@@ -128,6 +131,10 @@ impl LendersEnd for EndProcess {
 
     fn serve_programs(&self, listener: BorrowedFd<'_>) -> io::Result<()> {
         EndProcess::serve_programs(self, listener)
+    }
+
+    fn counted(&self) -> Counted {
+        EndProcess::counted(self)
     }
 
     fn kill(&self, limit: Duration) -> bool {

@@ -18,9 +18,9 @@ use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
 
 use super::control::{Said, send};
+use super::link_name;
 use super::secured::Secured;
 use super::serve::Lease;
-use super::link_name;
 use crate::tls::{self, Credentials};
 
 /// How long the daemon may take to connect: longer than it tries.

@@ -25,16 +25,17 @@ use super::control::{self, Begin, Hello, Kind, Order, Said};
 use super::peers::{Admitted, Reaching, Ways};
 use super::plain::Greeting;
 use super::secured::Secured;
+use super::tally::{Count, Counted, OfLink, Refused, Tally};
 use super::{foreign, here, plain, sandbox, secured};
 use crate::steps::{self, Step};
 use crate::tls::{self, Credentials};
 
 /// Connections that have not shown whose they are, at a time.
-const STRANGERS_MAX: u32 = 16;
+pub(super) const STRANGERS_MAX: u32 = 16;
 /// How long one may take for that.
 const HELLO_LIMIT: Duration = Duration::from_secs(5);
 /// The card may be cleaning up after the connection before.
-const DEVICE_PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const DEVICE_PATIENCE: Duration = Duration::from_secs(2);
 /// A daemon that has died has a successor by then, or the lease is not renewed.
 const ORPHAN_LOOK: Duration = Duration::from_secs(1);
 
@@ -63,6 +64,7 @@ pub(super) struct Lease {
     strangers: Places,
     /// Programs that are served.
     sessions: Sessions,
+    tally: Arc<Tally>,
 }
 
 /// Serves one lease. Standard input is the socket on which the daemon connects.
@@ -79,7 +81,10 @@ pub fn run() -> ExitCode {
 fn serve(listener: impl AsFd) -> io::Result<()> {
     let first = accept(&listener)?;
     let lease = match control::receive(&first)? {
-        Some((Order::Begin(begin), None)) => Arc::new(Lease::of(*begin)?),
+        Some((Order::Begin(begin), Some(tally))) => {
+            let tally = Tally::of(tally).map_err(io::Error::other)?;
+            Arc::new(Lease::of(*begin, tally)?)
+        }
         _ => return Err(io::Error::other("the daemon does not say for which lease this is")),
     };
     steps::begin();
@@ -126,17 +131,18 @@ fn accept(listener: impl AsFd) -> io::Result<OwnedFd> {
     Ok(accept_with(listener, SocketFlags::CLOEXEC)?)
 }
 
-/// A daemon that comes is told which process this is, and whether its lease goes without TLS.
+/// A daemon that comes is told which process this is, and whether its lease goes without TLS, and gets what is
+/// counted.
 fn tell_who(daemon: &OwnedFd, lease: &Lease) {
     let kind = if lease.foreign.is_some() { Kind::Foreign } else { Kind::Card };
     let hello = Hello { pid: std::process::id(), plain: lease.plain.is_some(), kind };
     // One that has gone again is noticed later.
-    let _ = control::send(daemon.as_fd(), &Said::Hello(hello), None);
+    let _ = control::send(daemon.as_fd(), &Said::Hello(hello), Some(lease.tally.file()));
     lease.reaching.is_with(Some(daemon));
 }
 
 impl Lease {
-    pub(super) fn of(begin: Begin) -> io::Result<Lease> {
+    pub(super) fn of(begin: Begin, tally: Tally) -> io::Result<Lease> {
         let Begin { name, epoch, device, kind, path, certificate, key, peer, plain, until } = begin;
         let own = Credentials { certificate, key };
         let admitted = Arc::new(Admitted::default());
@@ -144,8 +150,11 @@ impl Lease {
         let is_known = move |shown: &[u8]| shown == borrower || guests.knows(shown);
         let config = tls::server_for(&own, Arc::new(is_known)).map_err(io::Error::other)?;
         let until = AtomicU64::new(until);
-        let foreign = (kind == Kind::Foreign)
-            .then(|| foreign::Lender::new(name.clone(), epoch, device.clone(), path.clone()));
+        let tally = Arc::new(tally);
+        let foreign = (kind == Kind::Foreign).then(|| {
+            let tally = Arc::clone(&tally);
+            foreign::Lender::new(name.clone(), epoch, device.clone(), path.clone(), tally)
+        });
         let place = CardPlace::Socket(path.clone());
         Ok(Lease {
             name,
@@ -163,6 +172,7 @@ impl Lease {
             until,
             strangers: Places::new(STRANGERS_MAX),
             sessions: Sessions::default(),
+            tally,
         })
     }
 
@@ -170,16 +180,10 @@ impl Lease {
         control::left(self.until.load(Ordering::SeqCst))
     }
 
-    fn obey(self: &Arc<Self>, order: Order, beside: Option<OwnedFd>) -> io::Result<()> {
+    pub(super) fn obey(self: &Arc<Self>, order: Order, beside: Option<OwnedFd>) -> io::Result<()> {
         match (order, beside) {
             (Order::Until(until), None) => self.until.store(until, Ordering::SeqCst),
-            (Order::Connection, Some(connection)) => match &self.foreign {
-                Some(device) => {
-                    let lease = Arc::clone(self);
-                    device.connect(connection.into(), move |far| lease.admit(far))?;
-                }
-                None => self.connect(connection.into())?,
-            },
+            (Order::Connection, Some(connection)) => self.connect(connection.into())?,
             (Order::Programs, Some(listener)) => match &self.foreign {
                 Some(device) => device.serve_programs(listener.into())?,
                 None => self.serve_programs(listener)?,
@@ -205,7 +209,18 @@ impl Lease {
 
     /// Carries what comes over a connection to the device, in a thread of its own.
     pub(super) fn connect(self: &Arc<Self>, far: TcpStream) -> io::Result<()> {
+        match &self.foreign {
+            Some(device) => {
+                let lease = Arc::clone(self);
+                device.connect(far, move |far| lease.admit(far))
+            }
+            None => self.connect_card(far),
+        }
+    }
+
+    fn connect_card(self: &Arc<Self>, far: TcpStream) -> io::Result<()> {
         if !self.strangers.enter() {
+            self.refused(Refused::Stranger);
             tracing::warn!(
                 lease = self.name,
                 "a connection is refused: too many do not say who they are"
@@ -214,7 +229,8 @@ impl Lease {
         }
         let lease = Arc::clone(self);
         let carry = move || {
-            let placed = lease.let_in(far).and_then(|came| match came.guest {
+            let came = lease.let_in(far).inspect_err(|_| lease.refused(Refused::Stranger));
+            let placed = came.and_then(|came| match came.guest {
                 None => lease.place(came.session, came.line),
                 Some(guest) => lease.serve_guest(&guest, came.session, came.line),
             });
@@ -282,8 +298,12 @@ impl Lease {
         let lease = Arc::clone(self);
         let stream: Box<dyn CardStream> =
             Box::new(Lasting { stream, lasts: move || lease.left().is_some() });
-        let (session, line) = greeted(stream, HELLO_LIMIT)?;
+        let (session, line) = greeted(stream, self.link(), HELLO_LIMIT)?;
         Ok(Visitor { guest, session, line })
+    }
+
+    fn refused(&self, what: Refused) {
+        self.tally.add(Count::Refused(what), 1);
     }
 
     /// What both ends of a link have to agree on.
@@ -297,6 +317,7 @@ impl Lease {
             Came::First(line, lines) => Ok(Some(Program { session, line, lines })),
             Came::Again => Ok(None),
             Came::TooMany(line) => {
+                self.refused(Refused::Program);
                 turn_away(self.link(), line, Farewell::Busy);
                 let most = "the lease has as many programs as the card has functions";
                 Err(io::Error::other(most))
@@ -307,23 +328,33 @@ impl Lease {
     /// Serves a program until it hangs up, or the process ends with its lease.
     fn carry(self: &Arc<Self>, program: Program) -> Result<FarEndReport, EndError> {
         let Program { session, line, lines } = program;
+        self.tally.add(Count::Programs, 1);
         steps::at(Step::ConnectionTaken);
         let connected = connect(CardId(0), &self.place, DEVICE_PATIENCE)
             .map_err(EndError::from)
             .and_then(|(card, identity)| Ok(FarEnd::new(card, &identity)?))
             .map(|end| end.with_peers(Arc::new(Ways(Arc::clone(self)))));
-        let served = match connected {
-            Ok(mut end) => {
-                let served = end.serve(self.link(), line, &lines);
-                served.map(|()| end.report()).map_err(EndError::from)
-            }
+        let mut end = match connected {
+            Ok(end) => end,
             Err(error) => {
-                turn_away(self.link(), line, error.farewell());
-                Err(error)
+                self.sessions.left(session);
+                // It may have come again meanwhile; the last connection is the one that it listens to.
+                let mut came: Vec<Line> = std::iter::once(line).collect();
+                came.extend(std::iter::from_fn(|| lines.wait()));
+                for line in came.into_iter().rev() {
+                    turn_away(self.link(), line, error.farewell());
+                }
+                return Err(error);
             }
         };
+        let mut counted = OfLink::new(Arc::clone(&self.tally));
+        end.watched(move |report| counted.is_at(Counted::of_card(report)));
+        let served = end.serve(self.link(), line, &lines);
         self.sessions.left(session);
-        served
+        if let Err(FarEndError::Refused(why)) = &served {
+            self.refused(Refused::of_card(*why));
+        }
+        served.map(|()| end.report()).map_err(EndError::from)
     }
 }
 
@@ -409,7 +440,7 @@ mod tests {
             plain: None,
             until,
         };
-        Arc::new(Lease::of(begin).unwrap())
+        Arc::new(Lease::of(begin, Tally::unseen()).unwrap())
     }
 
     #[test]

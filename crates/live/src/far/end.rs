@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farside_card::interface::{pci, register};
-use farside_link::endpoint::Load;
+use farside_link::endpoint::{Counters, Load};
 use farside_link::error::End;
 use farside_link::frame::DATA_BYTES_MAX;
 use farside_link::{Class, Config, Endpoint, Event, Frame, Kind, Outgoing, Tag};
@@ -95,8 +95,16 @@ pub struct FarEndReport {
     pub bytes_to_peers: u64,
     /// Bytes that were put into it and came from other lenders' ends.
     pub bytes_from_peers: u64,
+    /// Bytes of data that came, in whatever frames.
+    pub bytes_received: u64,
+    /// Bytes of data that were sent.
+    pub bytes_sent: u64,
     /// Frames that were refused.
     pub refusals: u64,
+    /// Of them, those that break the protocol of the link.
+    pub violations: u64,
+    /// What the card has refused of what it was asked.
+    pub refused_by_card: u64,
     /// Connections by which the program came, one after the other.
     pub connections: u64,
     /// Frames that came again over a new connection, and were dropped.
@@ -111,6 +119,9 @@ struct Get {
     bytes: u32,
     done: u32,
 }
+
+/// Hears how far a link is, while it goes on.
+type Watcher = Box<dyn FnMut(&FarEndReport) + Send>;
 
 /// See the module.
 pub struct FarEnd {
@@ -147,6 +158,8 @@ impl FarEnd {
             gets: VecDeque::new(),
             peers: None,
             report: FarEndReport::default(),
+            watched: FarEndReport::default(),
+            watcher: None,
             failed: None,
         };
         Ok(FarEnd { beside, ways: None })
@@ -156,6 +169,11 @@ impl FarEnd {
     #[must_use]
     pub fn with_peers(self, ways: Arc<dyn PeerWays>) -> FarEnd {
         FarEnd { ways: Some(ways), ..self }
+    }
+
+    /// Has somebody told what has gone through, whenever there is more.
+    pub fn watched(&mut self, watcher: impl FnMut(&FarEndReport) + Send + 'static) {
+        self.beside.watcher = Some(Box::new(watcher));
     }
 
     /// What has gone through so far.
@@ -182,15 +200,13 @@ impl FarEnd {
         let over = carried.carry(&mut self.beside);
         let counters = carried.end().counters();
         let report = &mut self.beside.report;
-        (report.connections, report.duplicates) = (counters.connections, counters.duplicates);
         report.refusals += counters.violations;
         if let Over::Side(FarEndError::Refused(refusal)) = &over {
             report.refusals += 1;
             tracing::error!(%refusal, "a program is disconnected from its card");
         }
-        if let Some(peers) = self.beside.peers.take() {
-            (report.bytes_to_peers, report.bytes_from_peers) = peers.bytes();
-        }
+        self.beside.watch(&counters);
+        self.beside.peers = None;
         self.beside.card.stop();
         match over {
             Over::Done | Over::HungUp | Over::Link(End::PeerClosed(0)) => Ok(()),
@@ -218,6 +234,9 @@ struct Beside {
     /// Direct links, where there may be any.
     peers: Option<Peers>,
     report: FarEndReport,
+    /// What its watcher knows.
+    watched: FarEndReport,
+    watcher: Option<Watcher>,
     /// Why there is no going on.
     failed: Option<FarEndError>,
 }
@@ -251,6 +270,7 @@ impl Side for Beside {
         }
         self.out.flush(link);
         self.send_data(link)?;
+        self.watch(&link.counters());
         self.failed.take().map_or(Ok(()), Err)
     }
 
@@ -292,6 +312,23 @@ impl Side for Beside {
 }
 
 impl Beside {
+    /// Notes what the link has counted, and tells whoever watches.
+    fn watch(&mut self, link: &Counters) {
+        let report = &mut self.report;
+        if let Some(peers) = &self.peers {
+            (report.bytes_to_peers, report.bytes_from_peers) = peers.bytes();
+        }
+        (report.connections, report.duplicates) = (link.connections, link.duplicates);
+        (report.bytes_received, report.bytes_sent) = (link.received_bytes, link.sent_bytes);
+        report.violations = link.violations;
+        if self.watched != *report {
+            self.watched = *report;
+            if let Some(watcher) = &mut self.watcher {
+                watcher(report);
+            }
+        }
+    }
+
     fn fail_if(&mut self, done: Result<(), FarEndError>) {
         if let Err(error) = done {
             self.failed.get_or_insert(error);
@@ -388,12 +425,15 @@ impl Beside {
     }
 
     /// Reads a register. What the card refuses is told.
-    fn read(&self, offset: u64, bytes: u32) -> Result<Frame<Vec<u8>>, FarEndError> {
+    fn read(&mut self, offset: u64, bytes: u32) -> Result<Frame<Vec<u8>>, FarEndError> {
         let mut data = vec![0; width(bytes as usize)?];
         match self.card.read(offset, &mut data) {
             Ok(()) => Ok(Frame::Data { offset: 0, last: true, data }),
             Err(error @ TransportError::Gone { .. }) => Err(error.into()),
-            Err(error) => Ok(Frame::Failed { errno: errno_of(&error) }),
+            Err(error) => {
+                self.report.refused_by_card += 1;
+                Ok(Frame::Failed { errno: errno_of(&error) })
+            }
         }
     }
 
@@ -431,6 +471,7 @@ impl Beside {
             Err(error @ TransportError::Gone { .. }) => Err(error.into()),
             Err(error) => {
                 let (kind, errno) = (kind.number(), errno_of(&error));
+                self.report.refused_by_card += 1;
                 self.out.post(Frame::Refused { kind, errno, address, bytes });
                 Ok(())
             }

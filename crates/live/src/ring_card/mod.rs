@@ -11,6 +11,7 @@ mod by_link;
 mod calls;
 mod control;
 mod descriptors;
+mod doorbell;
 mod link;
 mod link_fetch;
 mod link_shared;

@@ -136,7 +136,8 @@ impl Drop for FarHost {
 
 fn serve(program: UnixStream, card: &Path, state: &State) {
     let stream = Fragile::new(program, &state.fragile);
-    let Ok((mut session, line)) = greeted(Box::new(stream), Duration::from_secs(5)) else { return };
+    let greeted = greeted(Box::new(stream), Config::new(Lease::none()), Duration::from_secs(5));
+    let Ok((mut session, line)) = greeted else { return };
     if state.forgets.load(SeqCst) {
         session = u64::MAX - state.made.load(SeqCst);
     }

@@ -24,7 +24,7 @@ use super::history::{Held, Side};
 use super::world::World;
 use crate::LendError;
 use crate::config::EtcdSettings;
-use crate::end::{Begin, Hello, Kind, NearBegin};
+use crate::end::{Begin, Counted, Hello, Kind, NearBegin};
 use crate::registry::etcd::Member;
 
 /// How a daemon came to its end.
@@ -137,6 +137,10 @@ impl LendersEnd for Arc<End> {
 
     fn serve_programs(&self, _: BorrowedFd<'_>) -> io::Result<()> {
         Ok(())
+    }
+
+    fn counted(&self) -> Counted {
+        Counted::default()
     }
 
     fn kill(&self, _: Duration) -> bool {

@@ -166,8 +166,7 @@ impl Peers {
 
     /// Bytes that other ends have read here, and that were read from them.
     pub(super) fn bytes(&self) -> (u64, u64) {
-        let lent =
-            self.lending.values().map(|(lending, _)| lending.change(|lent| lent.bytes_read()));
+        let lent = self.lending.values().map(|(lending, _)| lending.bytes_read());
         (lent.sum(), self.fetching.values().map(|fetching| fetching.bytes()).sum())
     }
 

@@ -32,6 +32,11 @@ impl Lending {
         Ok(Lending { lent: Mutex::default(), bell })
     }
 
+    /// Bytes of pieces that were read whole.
+    pub(super) fn bytes_read(&self) -> u64 {
+        lock(&self.lent).bytes_read()
+    }
+
     /// Changes what is lent. When this returns the direct link goes by it.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut Lent) -> R) -> R {
         let result = change(&mut lock(&self.lent));
