@@ -262,6 +262,7 @@ impl Lease {
         let (lease, guest) = (Arc::clone(self), guest.to_vec());
         let serve = move || {
             if let Err(error) = lease.admitted.come(session, &guest, line) {
+                lease.refused(Refused::Stranger);
                 tracing::warn!(lease = lease.name, %error, "another lender's end is refused");
             }
         };

@@ -272,8 +272,15 @@ mod tests {
 
     #[test]
     fn each_count_has_a_place_of_its_own() {
-        let plain =
-            [Count::Programs, Count::Connections, Count::Resumed, Count::BytesIn, Count::BytesOut];
+        let plain = [
+            Count::Programs,
+            Count::Connections,
+            Count::Resumed,
+            Count::BytesIn,
+            Count::BytesOut,
+            Count::FromPeers,
+            Count::ToPeers,
+        ];
         let all = plain.into_iter().chain(Refused::ALL.map(|(what, _)| Count::Refused(what)));
         let places: Vec<usize> = all.map(Count::index).collect();
         assert_eq!(places, (0..COUNTS).collect::<Vec<_>>());

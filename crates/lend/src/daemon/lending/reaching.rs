@@ -6,17 +6,21 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use farside_lease::HostName;
 use futures_util::FutureExt;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::Lending;
 use crate::end::{Order, Said, receive_now, send};
 
 /// How long a host may take to accept a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+
+/// An end may be in the hands of its borrower: it is not to keep this daemon, or other hosts, busy.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Where a host listens, if it is known.
 pub(in super::super) type FindHost = dyn Fn(&str) -> Option<String> + Send + Sync;
@@ -54,16 +58,20 @@ async fn serve(end: OwnedFd, hosts: &FindHost) -> io::Result<()> {
                     Ok(far) => (None, Some(far)),
                     Err(error) => (Some(error.to_string()), None),
                 };
+                // It may be any text.
+                let host =
+                    HostName::new(&host).map_or_else(|_| "?".to_owned(), |host| host.to_string());
                 tracing::info!(host, why, "the end of a lease goes to that of another lender");
                 let beside = far.as_ref().map(AsFd::as_fd);
                 send(end.get_ref().as_fd(), &Order::Reached { number, why }, beside)?;
+                sleep(PAUSE).await;
             }
         }
     }
 }
 
 async fn connect(hosts: &FindHost, host: &str) -> io::Result<std::net::TcpStream> {
-    let unknown = || io::Error::other(format!("nothing is known of host {host}"));
+    let unknown = || io::Error::other("nothing is known of that host");
     let address = hosts(host).ok_or_else(unknown)?;
     let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("{address} does not answer"));
     timeout(CONNECT_LIMIT, TcpStream::connect(&address)).await.map_err(late)??.into_std()
