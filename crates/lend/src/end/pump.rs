@@ -12,12 +12,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::Connection;
 use thiserror::Error;
 
-use super::secured::limit_unsent;
+use super::secured::{SEALED_BYTES_MAX, UNSENT_BYTES_MAX, limit_unsent};
 
 /// Bytes that may be on their way to each side.
 const ON_THEIR_WAY_MAX: usize = 256 << 10;
-/// Bytes that one read of the connection takes, at most.
-const READ_BYTES: usize = 128 << 10;
 
 /// How long both ends may take to agree on a connection.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
@@ -50,7 +48,8 @@ pub(super) struct Pump<'a> {
     tls: Connection,
     far: &'a TcpStream,
     near: &'a UnixStream,
-    /// What comes from either side, before TLS or the other side takes it.
+    /// What comes from either side, before TLS or the other side takes it: as much as is put under TLS at a
+    /// time.
     space: Box<[u8]>,
     /// Came from afar, and is not read yet.
     arrived: Waiting,
@@ -71,9 +70,9 @@ impl<'a> Pump<'a> {
         tls.set_buffer_limit(Some(ON_THEIR_WAY_MAX));
         far.set_nonblocking(true)?;
         far.set_nodelay(true)?;
-        limit_unsent(far)?;
+        limit_unsent(far, UNSENT_BYTES_MAX)?;
         near.set_nonblocking(true)?;
-        let space = vec![0; READ_BYTES].into_boxed_slice();
+        let space = vec![0; SEALED_BYTES_MAX].into_boxed_slice();
         let arrived = Waiting::default();
         Ok(Pump { tls, far, near, space, arrived, near_is_done: false })
     }

@@ -307,9 +307,10 @@ impl Lease {
         self.tally.add(Count::Refused(what), 1);
     }
 
-    /// What both ends of a link have to agree on.
+    /// What both ends of a link have to agree on, and how this one is to send.
     fn link(&self) -> Config {
-        Config::new(LinkLease { device: self.device.clone(), epoch: self.epoch })
+        let link = Config::new(LinkLease { device: self.device.clone(), epoch: self.epoch });
+        if self.plain.is_some() { link.straight() } else { link }
     }
 
     /// The program that a connection is the first of; none if who serves it has been given it.

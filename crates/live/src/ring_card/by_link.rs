@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use farside_card::interface::{pci, register};
 use farside_fabric::InsertError;
 use farside_link::frame::{DATA_BYTES_MAX, MapRights, READ_BYTES_MAX};
-use farside_link::{Frame, Lease};
+use farside_link::{Config, Frame, Lease};
 use farside_linux::shared::SharedMemory;
 
 use super::calls::ConnectError;
@@ -55,7 +55,8 @@ impl ByLink {
         let first = Line::new(place.stream()?)?;
         let again = place.clone();
         let dial = move || again.stream().and_then(Line::new).map_err(passes);
-        let mut link = ByLink::over(&place.to_string(), Lease::none(), first, Arc::new(dial))?;
+        let mut link =
+            ByLink::over(&place.to_string(), Config::new(Lease::none()), first, Arc::new(dial))?;
         link.place = place.end().cloned();
         let place = place.clone();
         link.recall = Some(Box::new(move || place.wanted_back()));
@@ -64,8 +65,8 @@ impl ByLink {
 
     /// Connects to a card that is borrowed.
     pub(crate) fn borrow(folder: &Path) -> Result<ByLink, ConnectError> {
-        let lease::Borrowed { name, lease, place, stream, why_gone, wanted_back } =
-            lease::connect(folder)?;
+        let borrowed = lease::connect(folder)?;
+        let lease::Borrowed { name, link: config, place, stream, why_gone, wanted_back } = borrowed;
         let again = folder.to_owned();
         let dial = move || {
             let borrowed = lease::connect(&again).map_err(|not| match not {
@@ -76,7 +77,7 @@ impl ByLink {
             Ok(Line::new(borrowed.stream)?)
         };
         let first = Line::new(stream)?;
-        let mut link = ByLink::over(&name, lease, first, Arc::new(dial))?;
+        let mut link = ByLink::over(&name, config, first, Arc::new(dial))?;
         link.why_gone = Some(why_gone);
         link.recall = Some(wanted_back);
         link.place = place;
@@ -120,11 +121,16 @@ impl ByLink {
         Ok(())
     }
 
-    fn over(name: &str, lease: Lease, first: Line, dial: DialLine) -> Result<ByLink, ConnectError> {
+    fn over(
+        name: &str,
+        config: Config,
+        first: Line,
+        dial: DialLine,
+    ) -> Result<ByLink, ConnectError> {
         let shared = Arc::new(Shared::new()?);
         let with_thread = Arc::clone(&shared);
         let builder = std::thread::Builder::new().name("farside-link".into());
-        let thread = builder.spawn(move || link_worker::run(&with_thread, lease, first, dial))?;
+        let thread = builder.spawn(move || link_worker::run(&with_thread, config, first, dial))?;
         let pid = rustix::process::getpid();
         let link =
             ByLink { shared, thread: Some(thread), pid, recall: None, why_gone: None, place: None };

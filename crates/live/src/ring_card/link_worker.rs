@@ -10,7 +10,7 @@ use farside_card::interface::{DmaAddr, Extent};
 use farside_link::endpoint::Load;
 use farside_link::error::{End, Violation};
 use farside_link::frame::{DATA_BYTES_MAX, READ_BYTES_MAX};
-use farside_link::{Class, Config, Endpoint, Event, Frame, Lease, Outgoing, Tag};
+use farside_link::{Class, Config, Endpoint, Event, Frame, Outgoing, Tag};
 use farside_types::PAGE_SIZE;
 use rustix::event::PollFlags;
 use thiserror::Error;
@@ -112,11 +112,11 @@ struct Beside {
     failed: Option<Failure>,
 }
 
-/// The body of the thread: drives the link of a lease over a first connection and those that replace it.
+/// The body of the thread: drives a link over a first connection and those that replace it.
 /// When it ends whoever watches the card sees that.
-pub(super) fn run(shared: &Arc<Shared>, lease: Lease, first: Line, dial: DialLine) {
+pub(super) fn run(shared: &Arc<Shared>, config: Config, first: Line, dial: DialLine) {
     farside_linux::signals::block_for_whole_thread();
-    let ended = drive(shared, lease, first, dial)
+    let ended = drive(shared, config, first, dial)
         .unwrap_or_else(|error| Ended { why: error.to_string(), is_for_good: true });
     tracing::debug!(why = ended.why, "a link to a card has ended");
     shared.is_over(ended);
@@ -124,11 +124,11 @@ pub(super) fn run(shared: &Arc<Shared>, lease: Lease, first: Line, dial: DialLin
 
 fn drive(
     shared: &Arc<Shared>,
-    lease: Lease,
+    config: Config,
     first: Line,
     dial: DialLine,
 ) -> std::io::Result<Ended> {
-    let config = Config { capabilities: CARD_BY_RINGS, ..Config::new(lease) };
+    let config = Config { capabilities: CARD_BY_RINGS, ..config };
     let end = Endpoint::borrower(config, session());
     let (new, lines) = lines()?;
     let redial = Redial::new(dial, new);

@@ -12,12 +12,19 @@ use farside_vfio_user::unix::Plain;
 /// See the module.
 #[derive(Default)]
 pub struct Neighbourhood {
-    /// By number, with the certificate that is to be shown.
-    admitted: Mutex<HashMap<u64, (Vec<u8>, Arc<Come>)>>,
+    /// By number.
+    admitted: Mutex<HashMap<u64, Guest>>,
     /// Direct links that were made and not cut.
     made: Mutex<Vec<UnixStream>>,
     count: AtomicU64,
     is_apart: AtomicBool,
+}
+
+/// Who may come.
+#[derive(Clone)]
+struct Guest {
+    certificate: Vec<u8>,
+    come: Arc<Come>,
 }
 
 impl std::fmt::Debug for Neighbourhood {
@@ -67,8 +74,8 @@ impl PeerWays for Ways {
             return Err(io::ErrorKind::HostUnreachable.into());
         }
         let known = held(&self.neighbours.admitted).get(&way.session).cloned();
-        let known = known.filter(|(certificate, _)| *certificate == self.own.certificate);
-        let (_, come) = known.ok_or(io::ErrorKind::ConnectionRefused)?;
+        let known = known.filter(|guest| guest.certificate == self.own.certificate);
+        let Guest { come, .. } = known.ok_or(io::ErrorKind::ConnectionRefused)?;
         let (near, far) = UnixStream::pair()?;
         held(&self.neighbours.made).push(near.try_clone()?);
         self.neighbours.count.fetch_add(1, SeqCst);
@@ -79,7 +86,8 @@ impl PeerWays for Ways {
 
     fn admit(&self, admission: PeerAdmission, come: Come) -> Box<dyn Send> {
         let PeerAdmission { session, certificate } = admission;
-        held(&self.neighbours.admitted).insert(session, (certificate, Arc::new(come)));
+        held(&self.neighbours.admitted)
+            .insert(session, Guest { certificate, come: Arc::new(come) });
         Box::new(Admitted(Arc::clone(&self.neighbours), session))
     }
 }

@@ -185,7 +185,7 @@ impl Peers {
         }
         let lending = Arc::new(Lending::new().map_err(|_| Refusal::Order)?);
         let (shared, memory) = (Arc::clone(&lending), Arc::clone(&self.memory));
-        let config = Config::new(self.lease.clone());
+        let config = Config::new(self.lease.clone()).straight();
         let come = move |line| {
             source::serve(config.clone(), line, Arc::clone(&shared), Arc::clone(&memory));
         };
@@ -210,7 +210,7 @@ impl Peers {
         let (ways, memory) = (Arc::clone(&self.ways), Arc::clone(&self.memory));
         let run = move || {
             let lease = Lease { device: way.place.device.clone(), epoch: way.place.epoch };
-            let config = Config::new(lease);
+            let config = Config::new(lease).straight();
             fetch::run(config, way.session, || ways.reach(&way), &fetching, memory);
         };
         let builder = std::thread::Builder::new().name("farside-fetch".into());
