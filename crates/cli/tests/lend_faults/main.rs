@@ -13,6 +13,7 @@ mod network;
 mod relay;
 mod sessions;
 mod weather;
+mod witness;
 mod world;
 
 use std::process::{Child, Stdio};
