@@ -7,7 +7,7 @@ use super::*;
 
 impl Host {
     /// Writes the configuration of this host.
-    fn configure(&self, text: &str) {
+    pub(super) fn configure(&self, text: &str) {
         let folder = PathBuf::from(&self.home);
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("lend.toml"), text).unwrap();
@@ -42,7 +42,7 @@ fn relay(to: SocketAddr) -> (String, mpsc::Receiver<Vec<u8>>) {
     (address, firsts)
 }
 
-const PLAIN: &str = "version = 1\nplain-networks = [\"127.0.0.0/8\"]\n";
+pub(super) const PLAIN: &str = "version = 1\nplain-networks = [\"127.0.0.0/8\"]\n";
 
 #[test]
 fn a_lease_goes_without_tls_where_both_hosts_name_the_network_and_not_else() {

@@ -11,6 +11,7 @@ mod hostile;
 mod hosts;
 mod network;
 mod relay;
+mod sessions;
 mod weather;
 mod world;
 

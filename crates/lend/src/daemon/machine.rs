@@ -3,7 +3,7 @@
 //! and devices that are simulated: everything else of them is what runs for users.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -84,6 +84,9 @@ pub(crate) trait LendersEnd: Send + Sync {
     /// Its process.
     fn pid(&self) -> u32;
 
+    /// Where it says what it wants; nowhere, if it wants nothing.
+    fn socket(&self) -> Option<OwnedFd>;
+
     /// The lease runs until then, in nanoseconds of CLOCK_BOOTTIME.
     ///
     /// # Errors
@@ -112,6 +115,10 @@ pub(crate) trait LendersEnd: Send + Sync {
 impl LendersEnd for EndProcess {
     fn pid(&self) -> u32 {
         EndProcess::pid(self)
+    }
+
+    fn socket(&self) -> Option<OwnedFd> {
+        EndProcess::socket(self)
     }
 
     fn set_until(&self, until: u64) -> io::Result<()> {

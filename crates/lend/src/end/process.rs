@@ -14,7 +14,7 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::control::{Begin, Hello, Order, receive, send};
+use super::control::{Begin, Hello, Order, Said, receive, send};
 use super::tally::{Counted, TallyReader};
 
 /// The arguments by which this program becomes the end of a lease.
@@ -98,7 +98,7 @@ impl EndProcess {
         connect(&control, &address).ok()?;
         set_socket_timeout(&control, Timeout::Recv, Some(HELLO_LIMIT)).ok()?;
         // The socket's own credentials are those of the daemon that made it.
-        let (hello, tally) = receive::<Hello>(&control).ok()??;
+        let (Said::Hello(hello), tally) = receive(&control).ok()?? else { return None };
         let tally = TallyReader::of(tally?);
         let pid = Pid::from_raw(i32::try_from(hello.pid).ok()?)?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
@@ -133,6 +133,11 @@ impl EndProcess {
     /// Its process.
     pub(crate) fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Where it says what it wants.
+    pub(crate) fn socket(&self) -> Option<OwnedFd> {
+        self.control.try_clone().ok()
     }
 
     /// What it has counted so far, also when it is gone.

@@ -98,6 +98,12 @@ impl Secured {
         Ok(secured)
     }
 
+    /// What the other end has shown, DER.
+    pub(super) fn shown(&self) -> &[u8] {
+        let shown = self.tls.peer_certificates().and_then(|shown| shown.first());
+        shown.map_or(&[], |certificate| certificate.as_ref())
+    }
+
     /// Reads the socket once, at most `room` bytes, and gives them to TLS; what comes of them is added to
     /// `plain`. How many there were, 0 at the socket's end.
     fn take_in(&mut self, room: usize, plain: &mut Plaintext<'_>) -> io::Result<usize> {

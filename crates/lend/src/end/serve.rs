@@ -21,10 +21,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SocketFlags, accept_with};
 use rustls::{ServerConfig, ServerConnection};
 
-use super::control::{self, Begin, Hello, Kind, Order};
+use super::control::{self, Begin, Hello, Kind, Order, Said};
+use super::peers::{Admitted, Reaching, Ways};
 use super::plain::Greeting;
+use super::secured::Secured;
 use super::tally::{Count, Counted, OfLink, Refused, Tally};
-use super::{foreign, here, sandbox, secured};
+use super::{foreign, here, plain, sandbox, secured};
 use crate::steps::{self, Step};
 use crate::tls::{self, Credentials};
 
@@ -48,6 +50,12 @@ pub(super) struct Lease {
     /// The device, if it is no card.
     foreign: Option<foreign::Lender>,
     config: Arc<ServerConfig>,
+    /// What this end shows, and what its borrower's does.
+    pub(super) own: Credentials,
+    borrower: Vec<u8>,
+    /// Ends of other lenders that may come, and the way to them.
+    pub(super) admitted: Arc<Admitted>,
+    pub(super) reaching: Reaching,
     /// By what the borrower's end is known without TLS.
     plain: Option<Greeting>,
     /// In nanoseconds of CLOCK_BOOTTIME.
@@ -105,6 +113,9 @@ fn serve(listener: impl AsFd) -> io::Result<()> {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => daemon = None,
                 Err(error) => return Err(error),
             }
+            if daemon.is_none() {
+                lease.reaching.is_with(None);
+            }
         }
     }
     tracing::info!(lease = lease.name, "a lease has ended");
@@ -126,14 +137,18 @@ fn tell_who(daemon: &OwnedFd, lease: &Lease) {
     let kind = if lease.foreign.is_some() { Kind::Foreign } else { Kind::Card };
     let hello = Hello { pid: std::process::id(), plain: lease.plain.is_some(), kind };
     // One that has gone again is noticed later.
-    let _ = control::send(daemon.as_fd(), &hello, Some(lease.tally.file()));
+    let _ = control::send(daemon.as_fd(), &Said::Hello(hello), Some(lease.tally.file()));
+    lease.reaching.is_with(Some(daemon));
 }
 
 impl Lease {
     pub(super) fn of(begin: Begin, tally: Tally) -> io::Result<Lease> {
         let Begin { name, epoch, device, kind, path, certificate, key, peer, plain, until } = begin;
         let own = Credentials { certificate, key };
-        let config = tls::server(&own, &peer).map_err(io::Error::other)?;
+        let admitted = Arc::new(Admitted::default());
+        let (guests, borrower) = (Arc::clone(&admitted), peer.clone());
+        let is_known = move |shown: &[u8]| shown == borrower || guests.knows(shown);
+        let config = tls::server_for(&own, Arc::new(is_known)).map_err(io::Error::other)?;
         let until = AtomicU64::new(until);
         let tally = Arc::new(tally);
         let foreign = (kind == Kind::Foreign).then(|| {
@@ -149,6 +164,10 @@ impl Lease {
             place,
             foreign,
             config,
+            own,
+            borrower: peer,
+            admitted,
+            reaching: Reaching::default(),
             plain,
             until,
             strangers: Places::new(STRANGERS_MAX),
@@ -157,11 +176,11 @@ impl Lease {
         })
     }
 
-    fn left(&self) -> Option<Duration> {
+    pub(super) fn left(&self) -> Option<Duration> {
         control::left(self.until.load(Ordering::SeqCst))
     }
 
-    fn obey(self: &Arc<Self>, order: Order, beside: Option<OwnedFd>) -> io::Result<()> {
+    pub(super) fn obey(self: &Arc<Self>, order: Order, beside: Option<OwnedFd>) -> io::Result<()> {
         match (order, beside) {
             (Order::Until(until), None) => self.until.store(until, Ordering::SeqCst),
             (Order::Connection, Some(connection)) => self.connect(connection.into())?,
@@ -169,6 +188,12 @@ impl Lease {
                 Some(device) => device.serve_programs(listener.into())?,
                 None => self.serve_programs(listener)?,
             },
+            (Order::Reached { number, why: None }, Some(far)) => {
+                self.reaching.reached(number, Ok(far.into()));
+            }
+            (Order::Reached { number, why: Some(why) }, None) => {
+                self.reaching.reached(number, Err(io::Error::other(why)));
+            }
             _ => return Err(io::Error::other("the daemon gives an order that makes no sense")),
         }
         Ok(())
@@ -205,7 +230,10 @@ impl Lease {
         let lease = Arc::clone(self);
         let carry = move || {
             let came = lease.let_in(far).inspect_err(|_| lease.refused(Refused::Stranger));
-            let placed = came.and_then(|(session, line)| lease.place(session, line));
+            let placed = came.and_then(|came| match came.guest {
+                None => lease.place(came.session, came.line),
+                Some(guest) => lease.serve_guest(&guest, came.session, came.line),
+            });
             lease.strangers.leave();
             let carried = match placed {
                 Ok(Some(program)) => lease.carry(program).map(Some),
@@ -224,25 +252,55 @@ impl Lease {
         Ok(())
     }
 
+    /// Serves another lender's end, in a thread of its own.
+    fn serve_guest(
+        self: &Arc<Self>,
+        guest: &[u8],
+        session: u64,
+        line: Line,
+    ) -> io::Result<Option<Program>> {
+        let (lease, guest) = (Arc::clone(self), guest.to_vec());
+        let serve = move || {
+            if let Err(error) = lease.admitted.come(session, &guest, line) {
+                lease.refused(Refused::Stranger);
+                tracing::warn!(lease = lease.name, %error, "another lender's end is refused");
+            }
+        };
+        std::thread::Builder::new().name("farside-guest".into()).spawn(serve)?;
+        Ok(None)
+    }
+
     /// Begins with a connection: without TLS, if that is how it goes, once it is the borrower's.
     fn admit(&self, far: &TcpStream) -> io::Result<Option<rustls::Connection>> {
         if let Some(greeting) = &self.plain {
-            greeting.admit(far)?;
-            return Ok(None);
+            // Other lenders' ends come by TLS in any case: nothing that they could say instead is known of them.
+            if !plain::is_tls(far)? {
+                greeting.admit(far)?;
+                return Ok(None);
+            }
         }
         let tls = ServerConnection::new(Arc::clone(&self.config)).map_err(io::Error::other)?;
         Ok(Some(tls.into()))
     }
 
-    /// Lets the borrower's end in, and nobody else, and hears for which program it comes. A stranger costs
-    /// nothing of the card.
-    fn let_in(self: &Arc<Self>, far: TcpStream) -> io::Result<(u64, Line)> {
-        let tls = self.admit(&far)?;
-        let stream = secured::stream(far, tls, HELLO_LIMIT)?;
+    /// Lets the borrower's end in, those of other lenders that it has named, and nobody else, and hears for
+    /// which program it comes. A stranger costs nothing of the card.
+    fn let_in(self: &Arc<Self>, far: TcpStream) -> io::Result<Visitor> {
+        let mut guest = None;
+        let stream = match self.admit(&far)? {
+            Some(tls) => {
+                let secured = Secured::agree(far, tls, HELLO_LIMIT)?;
+                let shown = secured.shown();
+                guest = (shown != self.borrower).then(|| shown.to_vec());
+                Box::new(secured)
+            }
+            None => secured::stream(far, None, HELLO_LIMIT)?,
+        };
         let lease = Arc::clone(self);
         let stream: Box<dyn CardStream> =
             Box::new(Lasting { stream, lasts: move || lease.left().is_some() });
-        greeted(stream, self.link(), HELLO_LIMIT)
+        let (session, line) = greeted(stream, self.link(), HELLO_LIMIT)?;
+        Ok(Visitor { guest, session, line })
     }
 
     fn refused(&self, what: Refused) {
@@ -270,13 +328,14 @@ impl Lease {
     }
 
     /// Serves a program until it hangs up, or the process ends with its lease.
-    fn carry(&self, program: Program) -> Result<FarEndReport, EndError> {
+    fn carry(self: &Arc<Self>, program: Program) -> Result<FarEndReport, EndError> {
         let Program { session, line, lines } = program;
         self.tally.add(Count::Programs, 1);
         steps::at(Step::ConnectionTaken);
         let connected = connect(CardId(0), &self.place, DEVICE_PATIENCE)
             .map_err(EndError::from)
-            .and_then(|(card, identity)| Ok(FarEnd::new(card, &identity)?));
+            .and_then(|(card, identity)| Ok(FarEnd::new(card, &identity)?))
+            .map(|end| end.with_peers(Arc::new(Ways(Arc::clone(self)))));
         let mut end = match connected {
             Ok(end) => end,
             Err(error) => {
@@ -299,6 +358,14 @@ impl Lease {
         }
         served.map(|()| end.report()).map_err(EndError::from)
     }
+}
+
+/// Somebody who was let in.
+struct Visitor {
+    /// The certificate of another lender's end; none is the borrower's.
+    guest: Option<Vec<u8>>,
+    session: u64,
+    line: Line,
 }
 
 /// A program that has come.

@@ -26,6 +26,10 @@ pub(crate) enum Count {
     BytesIn,
     /// Bytes of data that it was sent.
     BytesOut,
+    /// Bytes of the card's memory that came from other lenders' ends.
+    FromPeers,
+    /// Bytes of it that those have read.
+    ToPeers,
     /// Something was refused.
     Refused(Refused),
 }
@@ -95,7 +99,7 @@ impl Refused {
 }
 
 /// Counts that are no refusals.
-const PLAIN: usize = 5;
+const PLAIN: usize = 7;
 const COUNTS: usize = PLAIN + Refused::ALL.len();
 
 impl Count {
@@ -106,6 +110,8 @@ impl Count {
             Count::Resumed => 2,
             Count::BytesIn => 3,
             Count::BytesOut => 4,
+            Count::FromPeers => 5,
+            Count::ToPeers => 6,
             Count::Refused(what) => PLAIN + what.index(),
         }
     }
@@ -132,6 +138,8 @@ impl Counted {
             .with(Count::Resumed, report.connections.saturating_sub(1))
             .with(Count::BytesIn, report.bytes_received)
             .with(Count::BytesOut, report.bytes_sent)
+            .with(Count::FromPeers, report.bytes_from_peers)
+            .with(Count::ToPeers, report.bytes_to_peers)
             .with(Count::Refused(Refused::Frame), report.violations)
             .with(Count::Refused(Refused::Device), report.refused_by_card)
     }
@@ -264,8 +272,15 @@ mod tests {
 
     #[test]
     fn each_count_has_a_place_of_its_own() {
-        let plain =
-            [Count::Programs, Count::Connections, Count::Resumed, Count::BytesIn, Count::BytesOut];
+        let plain = [
+            Count::Programs,
+            Count::Connections,
+            Count::Resumed,
+            Count::BytesIn,
+            Count::BytesOut,
+            Count::FromPeers,
+            Count::ToPeers,
+        ];
         let all = plain.into_iter().chain(Refused::ALL.map(|(what, _)| Count::Refused(what)));
         let places: Vec<usize> = all.map(Count::index).collect();
         assert_eq!(places, (0..COUNTS).collect::<Vec<_>>());

@@ -23,9 +23,10 @@ use thiserror::Error;
 
 use super::carry::{Carried, Lines, Over, Rest, Side};
 use super::line::Line;
+use super::peers::{PeerWays, Peers};
 use super::rings::RingRegisters;
 use super::shadow::{CardBroken, Refusal, Shadow};
-use super::{CARD_BY_RINGS, Farewell};
+use super::{CARD_BY_RINGS, DIRECT_LINKS, Farewell};
 use crate::ring_card::{DmaPiece, Identity, Transport, TransportError, Watch};
 
 /// Memory for rings and lists, at most.
@@ -90,6 +91,10 @@ pub struct FarEndReport {
     pub bytes_out: u64,
     /// Bytes of it that were filled.
     pub bytes_filled: u64,
+    /// Bytes of it that other lenders' ends have read.
+    pub bytes_to_peers: u64,
+    /// Bytes that were put into it and came from other lenders' ends.
+    pub bytes_from_peers: u64,
     /// Bytes of data that came, in whatever frames.
     pub bytes_received: u64,
     /// Bytes of data that were sent.
@@ -121,6 +126,7 @@ type Watcher = Box<dyn FnMut(&FarEndReport) + Send>;
 /// See the module.
 pub struct FarEnd {
     beside: Beside,
+    ways: Option<Arc<dyn PeerWays>>,
 }
 
 impl std::fmt::Debug for FarEnd {
@@ -138,7 +144,7 @@ impl FarEnd {
     pub fn new(card: Arc<dyn Transport>, identity: &Identity) -> Result<FarEnd, FarEndError> {
         let bytes = u64::from(identity.frames) * PAGE_SIZE as u64;
         let (file, offset) = card.memory(bytes)?;
-        let memory = SharedMemory::of_file(file, offset, bytes)?;
+        let memory = Arc::new(SharedMemory::of_file(file, offset, bytes)?);
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let beside = Beside {
             card,
@@ -150,12 +156,19 @@ impl FarEnd {
             empty_interrupts: 0,
             out: Outgoing::default(),
             gets: VecDeque::new(),
+            peers: None,
             report: FarEndReport::default(),
             watched: FarEndReport::default(),
             watcher: None,
             failed: None,
         };
-        Ok(FarEnd { beside })
+        Ok(FarEnd { beside, ways: None })
+    }
+
+    /// The same, which may have direct links to the ends of other lenders.
+    #[must_use]
+    pub fn with_peers(self, ways: Arc<dyn PeerWays>) -> FarEnd {
+        FarEnd { ways: Some(ways), ..self }
     }
 
     /// Has somebody told what has gone through, whenever there is more.
@@ -177,7 +190,12 @@ impl FarEnd {
     /// # Errors
     /// [`FarEndError`]. The program is told.
     pub fn serve(&mut self, config: Config, first: Line, lines: &Lines) -> Result<(), FarEndError> {
-        let config = Config { capabilities: CARD_BY_RINGS, silence: SILENCE, ..config };
+        let mut config = Config { capabilities: CARD_BY_RINGS, silence: SILENCE, ..config };
+        if let Some(ways) = &self.ways {
+            config.capabilities |= DIRECT_LINKS;
+            let (ways, memory) = (Arc::clone(ways), Arc::clone(&self.beside.memory));
+            self.beside.peers = Some(Peers::new(ways, config.lease.clone(), memory)?);
+        }
         let mut carried = Carried::new(Endpoint::lender(config), first, lines, &|| true);
         let over = carried.carry(&mut self.beside);
         let counters = carried.end().counters();
@@ -188,6 +206,7 @@ impl FarEnd {
             tracing::error!(%refusal, "a program is disconnected from its card");
         }
         self.beside.watch(&counters);
+        self.beside.peers = None;
         self.beside.card.stop();
         match over {
             Over::Done | Over::HungUp | Over::Link(End::PeerClosed(0)) => Ok(()),
@@ -201,7 +220,7 @@ impl FarEnd {
 struct Beside {
     card: Arc<dyn Transport>,
     /// The card's memory.
-    memory: SharedMemory,
+    memory: Arc<SharedMemory>,
     /// Memory for the rings, and its bus address, once the program has asked for it.
     control: Option<(Arc<SharedMemory>, u64)>,
     registers: RingRegisters,
@@ -212,6 +231,8 @@ struct Beside {
     /// What waits for credit.
     out: Outgoing,
     gets: VecDeque<Get>,
+    /// Direct links, where there may be any.
+    peers: Option<Peers>,
     report: FarEndReport,
     /// What its watcher knows.
     watched: FarEndReport,
@@ -244,6 +265,9 @@ impl Side for Beside {
             self.look()?;
         }
         self.tell()?;
+        if let Some(peers) = self.peers.as_mut().filter(|_| is_ready) {
+            peers.answers().for_each(|(tag, answer)| self.out.push(tag, answer));
+        }
         self.out.flush(link);
         self.send_data(link)?;
         self.watch(&link.counters());
@@ -261,6 +285,7 @@ impl Side for Beside {
             Some(Watch::Event(fd)) => polled.push((fd, PollFlags::IN)),
             None => {}
         }
+        polled.extend(self.peers.as_ref().map(|peers| (peers.bell(), PollFlags::IN)));
         polled
     }
 
@@ -290,6 +315,9 @@ impl Beside {
     /// Notes what the link has counted, and tells whoever watches.
     fn watch(&mut self, link: &Counters) {
         let report = &mut self.report;
+        if let Some(peers) = &self.peers {
+            (report.bytes_to_peers, report.bytes_from_peers) = peers.bytes();
+        }
         (report.connections, report.duplicates) = (link.connections, link.duplicates);
         (report.bytes_received, report.bytes_sent) = (link.received_bytes, link.sent_bytes);
         report.violations = link.violations;
@@ -311,6 +339,11 @@ impl Beside {
         // Of a program that is given up nothing counts any more.
         if self.failed.is_some() {
             return Ok(());
+        }
+        if let Some(peers) = &mut self.peers {
+            if peers.posted(frame)? {
+                return Ok(());
+            }
         }
         match *frame {
             Frame::RegionWrite { region, offset, data } if is_registers(region) => {
@@ -344,6 +377,11 @@ impl Beside {
     fn request(&mut self, tag: Tag, frame: &Frame<&[u8]>) -> Result<(), FarEndError> {
         if self.failed.is_some() {
             return Ok(());
+        }
+        if let Some(peers) = &self.peers {
+            if peers.request(tag, frame)? {
+                return Ok(());
+            }
         }
         match *frame {
             Frame::RegionRead { region, offset, bytes } if is_registers(region) => {

@@ -14,7 +14,7 @@ use farside_vfio_user::unix::Plain;
 
 use super::here::receive;
 use super::{BootTime, Term, Ticket};
-use crate::far::Lasting;
+use crate::far::{Lasting, PeerPlace};
 use crate::ring_card::CardStream;
 
 /// A connection to a borrowed card.
@@ -23,6 +23,8 @@ pub(crate) struct Borrowed {
     pub(crate) name: String,
     /// What both ends of the link have to agree on, and how this one is to send.
     pub(crate) link: Config,
+    /// Where other lenders' ends find the lender's, if they can.
+    pub(crate) place: Option<PeerPlace>,
     /// This side of it.
     pub(crate) stream: Box<dyn CardStream>,
     /// Says why it has ended, once it has.
@@ -93,9 +95,9 @@ pub(crate) fn connect(folder: &Path) -> Result<Borrowed, NotReached> {
     } else {
         (Box::new(Plain::new(socket(&folder.join(Ticket::LINK), &ticket)?)), link)
     };
-    let name = ticket.name();
+    let (name, place) = (ticket.name(), ticket.place());
     let (why_gone, wanted_back) = words(ticket, term);
-    Ok(Borrowed { name, link, stream, why_gone, wanted_back })
+    Ok(Borrowed { name, link, place, stream, why_gone, wanted_back })
 }
 
 /// A connection to the borrower's end of a lease.

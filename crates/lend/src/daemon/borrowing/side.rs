@@ -351,15 +351,7 @@ impl Side {
 
     /// The way to the lender, and its address.
     fn way(&self, daemon: &Daemon) -> Result<(PeerClient, String), Status> {
-        let address = if self.host == daemon.host() {
-            daemon.network.address().map(|address| network::reachable(address).to_string())
-        } else {
-            let peers = daemon.peers();
-            peers.into_iter().find(|peer| peer.host == self.host).map(|peer| peer.address)
-        };
-        let address = address
-            .filter(|address| !address.is_empty())
-            .ok_or_else(|| super::unknown(&self.host))?;
+        let address = daemon.address_of(&self.host).ok_or_else(|| super::unknown(&self.host))?;
         let leads = (address.clone(), daemon.identities.load(Ordering::SeqCst));
         let mut core = lock(&self.core);
         if let Some((_, peer)) = core.way.as_ref().filter(|(known, _)| *known == leads) {

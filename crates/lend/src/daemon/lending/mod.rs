@@ -9,6 +9,7 @@ mod fence;
 mod grants;
 mod judging;
 mod presence;
+mod reaching;
 mod rules;
 mod words;
 
@@ -18,7 +19,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use farside_lease::lender::{Event, Lease, Renewal, Status as DeviceStatus};
@@ -69,6 +70,8 @@ pub(super) struct Lending {
     ledger: LedgerFile,
     configured: Arc<Configured>,
     observed: Arc<Observed>,
+    /// How other hosts are found.
+    hosts: OnceLock<Arc<reaching::FindHost>>,
     /// Turns of the hooks that are asked at grants, and of those that are told of ends.
     grant_hooks: Semaphore,
     end_hooks: Semaphore,
@@ -196,6 +199,7 @@ impl Lending {
             configured,
             machine,
             observed,
+            hosts: OnceLock::new(),
             grant_hooks: Semaphore::new(GRANT_HOOKS_MAX),
             end_hooks: Semaphore::new(END_HOOKS_MAX),
             duration_ns: AtomicU64::new(settings.lease_ns),

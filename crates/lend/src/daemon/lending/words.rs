@@ -8,12 +8,12 @@ use tonic::Status;
 
 use super::super::audit::Act;
 use super::{Core, End, Plain};
-use crate::end::Count;
+use crate::end::{Count, link_name};
 use crate::proto::{self, BorrowEvent};
 
 /// The name by which connections are led to the end of a lease.
 pub(in super::super) fn link_of(epoch: Epoch) -> String {
-    format!("lease-{epoch}.farside")
+    link_name(epoch.0)
 }
 
 pub(super) fn epoch_of(link: &str) -> Option<Epoch> {

@@ -121,6 +121,10 @@ fn carried(text: &mut Exposition, carried: &Counted) {
     let mut family = text.family("farside_lend_link_bytes_total", counter, help);
     family.sample(&[("direction", "in")], carried.of(Count::BytesIn));
     family.sample(&[("direction", "out")], carried.of(Count::BytesOut));
+    let help = "Bytes of cards' memories that came from, and went to, other lenders directly.";
+    let mut family = text.family("farside_lend_direct_bytes_total", counter, help);
+    family.sample(&[("direction", "in")], carried.of(Count::FromPeers));
+    family.sample(&[("direction", "out")], carried.of(Count::ToPeers));
     for (name, help, count) in [
         ("farside_lend_programs_total", "Programs that borrowers have run.", Count::Programs),
         ("farside_lend_connections_total", "Connections of them.", Count::Connections),

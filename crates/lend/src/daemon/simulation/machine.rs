@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -117,6 +117,10 @@ impl End {
 impl LendersEnd for Arc<End> {
     fn pid(&self) -> u32 {
         u32::try_from(self.number).unwrap_or(u32::MAX)
+    }
+
+    fn socket(&self) -> Option<OwnedFd> {
+        None
     }
 
     fn set_until(&self, until: u64) -> io::Result<()> {
