@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+#[path = "lend/any.rs"]
+mod any;
 #[path = "lend/certificates.rs"]
 mod certificates;
 #[path = "lend/counted.rs"]

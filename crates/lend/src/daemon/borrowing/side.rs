@@ -38,7 +38,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 const RETURN_LIMIT: Duration = Duration::from_secs(2);
 
 /// The leases that were granted, or why none are.
-type Outcome = Result<Vec<Arc<HeldLease>>, Status>;
+pub(super) type Outcome = Result<Vec<Arc<HeldLease>>, Status>;
 
 /// See the module.
 pub(super) struct Side {
@@ -465,6 +465,10 @@ impl Side {
     fn heard(&self, request: RequestId, event: borrow_event::Event) -> Result<(), Status> {
         let id = |device: &str, epoch: u64| lease_id(device, epoch);
         let event = match event {
+            // Nothing was granted before it was withdrawn: the lender hears that nobody listens any more.
+            borrow_event::Event::Queued(_) if !lock(&self.core).asked.contains_key(&request) => {
+                return Err(Status::cancelled("it is not waited for any more"));
+            }
             borrow_event::Event::Queued(queued) => {
                 Event::Queued { request, before: queued.before as usize }
             }
