@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,11 +19,6 @@ use farside_link::Frame;
 use crate::far::{Mirror, RingRegisters};
 use farside_linux::lock::lock;
 use farside_linux::shared::SharedMemory;
-
-/// How long whoever has asked looks by itself whether there is an answer before it sleeps, if the answer before
-/// came within that: over a near link, half of the time until an answer is there goes by in waking a processor
-/// that sleeps. Others that have something to do here go first.
-const LOOKS_FOR: Duration = Duration::from_micros(200);
 
 /// Something that is to be sent, in front of pages that wait.
 #[derive(Debug)]
@@ -49,8 +44,6 @@ pub(super) struct Shared {
     closing: AtomicBool,
     asked: Mutex<Asked>,
     answered: Condvar,
-    /// How often something was answered.
-    answers: AtomicU64,
     orders: Mutex<VecDeque<MoveOrder>>,
     moved: Mutex<Vec<Moved>>,
     rings: Mutex<RingsOf>,
@@ -66,8 +59,6 @@ struct Asked {
     asks: VecDeque<Ask>,
     /// By who waits for them.
     answers: HashMap<u32, Option<Answer>>,
-    /// The last took no longer than [`LOOKS_FOR`].
-    was_soon: bool,
     /// Since when there is a connection; none while another is made.
     up_since: Option<Instant>,
     was_up: bool,
@@ -103,7 +94,6 @@ impl Shared {
             closing: AtomicBool::new(false),
             asked: Mutex::default(),
             answered: Condvar::new(),
-            answers: AtomicU64::new(0),
             orders: Mutex::default(),
             moved: Mutex::default(),
             rings: Mutex::default(),
@@ -176,17 +166,12 @@ impl Shared {
         asked.next_id = id.wrapping_add(1);
         asked.asks.push_back(Ask::Request(id, request));
         asked.answers.insert(id, None);
-        let (looks, known) = (asked.was_soon, self.answers.load(Ordering::SeqCst));
         // Whoever is woken wants the lock, and may have the processor at once.
         drop(asked);
         self.ring();
-        if looks {
-            self.look(begun, known);
-        }
         let mut asked = lock(&self.asked);
         loop {
             if let Some(Some(_)) = asked.answers.get(&id) {
-                asked.was_soon = begun.elapsed() <= LOOKS_FOR;
                 let answer = asked.answers.remove(&id).flatten();
                 let answer = answer.ok_or(TransportError::Gone { what })?;
                 return answer
@@ -204,13 +189,6 @@ impl Shared {
             }
             let waited = self.answered.wait_timeout(asked, left);
             asked = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    /// Looks for an answer beyond those that are known, for [`LOOKS_FOR`] from `begun` on.
-    fn look(&self, begun: Instant, known: u64) {
-        while self.answers.load(Ordering::SeqCst) == known && begun.elapsed() < LOOKS_FOR {
-            std::thread::yield_now();
         }
     }
 
@@ -258,7 +236,6 @@ impl Shared {
         let mut asked = lock(&self.asked);
         let Some(slot) = asked.answers.get_mut(&id) else { return false };
         *slot = Some(answer);
-        self.answers.fetch_add(1, Ordering::SeqCst);
         drop(asked);
         self.answered.notify_all();
         true
@@ -351,67 +328,5 @@ impl Shared {
         self.answered.notify_all();
         // It is empty until then.
         let _ = rustix::io::write(&self.over, &1u64.to_ne_bytes());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Somebody who answers what is asked, after a pause each.
-    fn answering(shared: &Arc<Shared>, pauses: Vec<Duration>) -> std::thread::JoinHandle<()> {
-        let shared = Arc::clone(shared);
-        std::thread::spawn(move || {
-            for pause in pauses {
-                let ask = loop {
-                    match shared.take_asks().pop_front() {
-                        Some(ask) => break ask,
-                        None => std::thread::yield_now(),
-                    }
-                };
-                std::thread::sleep(pause);
-                let Ask::Request(id, _) = ask else { panic!("nothing is asked") };
-                assert!(shared.answer(id, Ok(vec![id as u8])));
-            }
-        })
-    }
-
-    #[test]
-    fn every_answer_is_found_whether_it_is_looked_or_slept_for() {
-        let shared = Arc::new(Shared::new().unwrap());
-        let late = 10 * LOOKS_FOR;
-        let pauses = [late, Duration::ZERO, Duration::ZERO, late, Duration::ZERO, late];
-        for _ in 0..20 {
-            let answering = answering(&shared, pauses.to_vec());
-            for pause in pauses {
-                let first = lock(&shared.asked).next_id;
-                let answer = shared.ask("asking", Frame::Barrier).unwrap();
-                assert_eq!(answer, [first as u8]);
-                // After one that was late nobody looks.
-                assert!(pause.is_zero() || !lock(&shared.asked).was_soon);
-            }
-            answering.join().unwrap();
-        }
-        assert!(lock(&shared.asked).answers.is_empty());
-    }
-
-    #[test]
-    fn who_looks_in_vain_stops_soon() {
-        let shared = Shared::new().unwrap();
-        let begun = Instant::now();
-        shared.look(begun, shared.answers.load(Ordering::SeqCst));
-        assert!(begun.elapsed() >= LOOKS_FOR);
-        // However long that took on a busy machine: one that is there already is seen at once.
-        shared.answers.fetch_add(1, Ordering::SeqCst);
-        shared.look(Instant::now() + Duration::from_secs(3600), 0);
-    }
-
-    #[test]
-    fn who_looks_when_the_link_ends_is_told() {
-        let shared = Shared::new().unwrap();
-        lock(&shared.asked).was_soon = true;
-        shared.is_over(Ended { why: "over".to_owned(), is_for_good: true });
-        let asked = shared.ask("asking", Frame::Barrier);
-        assert!(matches!(asked, Err(TransportError::Gone { .. })));
     }
 }
