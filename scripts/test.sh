@@ -43,7 +43,7 @@ readonly HANGS_AT_LEAST_S=300
 readonly QEMU_LIMIT_S=1800
 # A minute with two processors, once Ray is there.
 readonly RAY_LIMIT_S=1800
-# A minute and a half with two processors.
+# Two minutes with two processors, and another one the first time, for a published device.
 readonly LEND_LIMIT_S=900
 # A second, once systemd is there.
 readonly SYSTEMD_LIMIT_S=600

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test.sh: the demonstration of lending, in two network namespaces, a sample of faults, and etcd.
+# test.sh: the demonstration of lending, in two network namespaces, a sample of faults, etcd, and a published device.
 #
 # Installs iproute2 where it is missing. Its own results are checked by the programs that it runs; that a
 # borrower which wakes too late is refused, by the script.
@@ -34,3 +34,9 @@ grep -q "^Done:" <<<"$said"
 
 scripts/lend/faults.sh
 scripts/lend/etcd.sh "$bin"
+# A device that others have published, where it can be had.
+if scripts/lend/samples.sh; then
+    cargo test --locked --workspace --test lend -- samples
+else
+    echo "lend: NOT RUN: the published sample: scripts/lend/samples.sh cannot build it" >&2
+fi

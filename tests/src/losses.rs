@@ -1,6 +1,6 @@
 //! Losses: stalled rings, lost and reset cards, counters that report nonsense.
 
-use farside_types::{CardId, GROUP_PAGES, PageNo, PageRange, Rights};
+use farside_types::{CardId, GROUP_PAGES, MemoryId, PageNo, PageRange, Rights};
 
 use crate::job::{JobFailure, JobState};
 use crate::machine::{Machine, Parcel, Work};
@@ -10,6 +10,15 @@ use farside_svm::Executor;
 
 impl Machine {
     /// The machine thinks of something nasty.
+    /// Now and then a direct link from a card goes, or comes back, whatever is under way on it.
+    fn change_link(&mut self, from: CardId) {
+        let linked = self.capabilities.links[usize::from(from.0)];
+        for to in linked.iter().filter_map(MemoryId::card) {
+            let works = self.rng.chance(700);
+            self.deliver(Parcel::Link(from, to, works));
+        }
+    }
+
     pub(crate) fn hostile_tick(&mut self) {
         let index = self.rng.below(self.cards.len() as u64) as u8;
         let card = CardId(index);
@@ -34,6 +43,7 @@ impl Machine {
         if healthy && nasty && self.rng.chance(100) {
             self.abort_a_job(card);
         }
+        self.change_link(card);
         if healthy && self.rng.chance(knobs.spurious_notice) {
             let group =
                 self.arena.start.0 + self.rng.below(self.arena.count) / GROUP_PAGES * GROUP_PAGES;

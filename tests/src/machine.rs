@@ -45,6 +45,8 @@ pub(crate) enum Parcel {
     CounterNotice(CardId, PageRange, u32),
     CardLost(CardId),
     CardReset(CardId),
+    /// A direct link from one card to another works again, or not for now.
+    Link(CardId, CardId, bool),
 }
 
 /// Something that the machine will do.

@@ -72,7 +72,7 @@ impl Setup {
     /// A world drawn by the seed. [`Setup::ROUND`] seeds in a row meet every scheme with every way to
     /// reach a card: from the CPU, by page DMA with peers, by page DMA through bounce buffers. In half of
     /// the latter the last of several cards shares no memory at all, and in half of those it is behind a
-    /// link. Now and then a scheme has other
+    /// link, as is the one before it of three or more, with a direct link between the two. Now and then a scheme has other
     /// parameters than its defaults.
     pub fn random(seed: u64, hostility: Hostility) -> Setup {
         let mut rng = Prng::new(seed.wrapping_mul(0x1234_5677));
@@ -92,6 +92,13 @@ impl Setup {
                     table.put_behind_link(last);
                     // As small as these worlds are.
                     table.far_window_pages = 1 << (seed % 5);
+                    if last.0 > 1 {
+                        // The other is of another lender, and has a direct link to this one.
+                        let other = CardId(last.0 - 1);
+                        table.put_behind_link(other);
+                        table.set_link(other, last, true);
+                        table.set_link(last, other, seed % 2 == 0);
+                    }
                 }
             }
         }

@@ -251,6 +251,7 @@ impl World {
             }
             &Parcel::CardLost(card) => Event::CardLost { card },
             &Parcel::CardReset(card) => Event::CardReset { card },
+            &Parcel::Link(from, to, works) => Event::Link { from, to, works },
         };
         self.driver.handle(now, event);
         self.pump()?;

@@ -426,8 +426,10 @@ fn a_program_is_told_that_there_is_no_card_at_the_other_end() {
         std::thread::spawn(move || {
             for program in listener.incoming().flatten() {
                 let stream = farside_vfio_user::unix::Plain::new(program);
-                let (_, line) = greeted(Box::new(stream), Duration::from_secs(5)).unwrap();
-                turn_away(Config::new(Lease::none()), line, Farewell::NoCard);
+                let config = || Config::new(Lease::none());
+                let (_, line) =
+                    greeted(Box::new(stream), config(), Duration::from_secs(5)).unwrap();
+                turn_away(config(), line, Farewell::NoCard);
             }
         });
         let begun = Instant::now();

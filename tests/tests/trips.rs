@@ -3,7 +3,7 @@
 
 use farside_svm::Request;
 use farside_types::{CardId, JobId, MemoryId, PageNo, PageRange, StreamId};
-use harness::{Failure, Script, Setup, WordAccess, World};
+use harness::{Failure, Fate, Script, Setup, WordAccess, World};
 
 const A: CardId = CardId(0);
 const B: CardId = CardId(1);
@@ -284,5 +284,22 @@ fn control_without_the_wider_window_a_link_costs_a_round_trip_for_every_sixteen_
         Ok(())
     };
     assert_eq!(counted(&mut world, reads)?, 32);
+    Ok(())
+}
+
+#[test]
+fn a_direct_link_between_cards_costs_one_trip_and_two_from_when_it_has_failed() -> Checked {
+    let mut setup = Setup::with_dma(&[32, 32], false);
+    setup.config.capabilities.set_link(A, B, true);
+    let mut world = World::new(setup);
+    let one = |world: &mut World, fates: &[Fate]| {
+        let range = world.alloc(4)?;
+        written_by_idle(world, A, range)?;
+        world.plan(fates.iter().copied());
+        trips(world, migrate(range, B.memory()))
+    };
+    assert_eq!(one(&mut world, &[])?, 1);
+    assert_eq!(one(&mut world, &[Fate::Fails(1)])?, 3, "it was tried");
+    assert_eq!(one(&mut world, &[])?, 2, "it is not tried any more");
     Ok(())
 }

@@ -22,8 +22,14 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+#[path = "lend/any.rs"]
+mod any;
 #[path = "lend/certificates.rs"]
 mod certificates;
+#[path = "lend/counted.rs"]
+mod counted;
+#[path = "lend/direct.rs"]
+mod direct;
 #[path = "lend/ended.rs"]
 mod ended;
 #[path = "lend/failures.rs"]
@@ -208,14 +214,18 @@ struct Card {
 
 impl Card {
     fn serve(folder: &Folder) -> Card {
-        let path = folder.join("card0");
+        Card::serve_as(folder, "card0")
+    }
+
+    fn serve_as(folder: &Folder, name: &str) -> Card {
+        let path = folder.join(name);
         let child = Command::new(env!("CARGO_BIN_EXE_farside"))
             .args(["card", "serve", &path, "--memory", "16M"])
             .stderr(Stdio::null())
             .spawn()
             .expect("the card's server starts");
         let end = Instant::now() + LIMIT;
-        while !folder.0.join("card0/status.sock").exists() {
+        while !folder.0.join(name).join("status.sock").exists() {
             assert!(Instant::now() < end, "the card is not served");
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -254,7 +264,10 @@ struct Three {
 
 impl Three {
     fn start(lease: &str) -> Three {
-        let folder = Folder::new();
+        Three::start_in(Folder::new(), lease)
+    }
+
+    fn start_in(folder: Folder, lease: &str) -> Three {
         let card = Card::serve(&folder);
         let [a, b, c] = ["a", "b", "c"].map(|name| Host::new(&folder, name));
         let (address, _) = a.up(&card.folder, lease);

@@ -52,7 +52,7 @@ pub fn provider() -> Arc<CryptoProvider> {
 /// The own certificate or key cannot be used.
 pub fn client(own: &Credentials, peer: &[u8]) -> Result<Arc<ClientConfig>, Error> {
     let provider = provider();
-    let pinned = Arc::new(Pinned::new(peer, &provider));
+    let pinned = Arc::new(Pinned::new(only(peer), &provider));
     let (chain, key) = own.for_rustls();
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])?
@@ -70,8 +70,16 @@ pub fn client(own: &Credentials, peer: &[u8]) -> Result<Arc<ClientConfig>, Error
 /// # Errors
 /// The own certificate or key cannot be used.
 pub fn server(own: &Credentials, peer: &[u8]) -> Result<Arc<ServerConfig>, Error> {
+    server_for(own, only(peer))
+}
+
+/// The lender's end, which accepts whoever shows a certificate that it knows.
+///
+/// # Errors
+/// The own certificate or key cannot be used.
+pub fn server_for(own: &Credentials, is_known: Arc<IsKnown>) -> Result<Arc<ServerConfig>, Error> {
     let provider = provider();
-    let pinned = Arc::new(Pinned::new(peer, &provider));
+    let pinned = Arc::new(Pinned::new(is_known, &provider));
     let (chain, key) = own.for_rustls();
     let builder = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])?
@@ -82,21 +90,33 @@ pub fn server(own: &Credentials, peer: &[u8]) -> Result<Arc<ServerConfig>, Error
     Ok(Arc::new(config))
 }
 
-/// Accepts one certificate, whatever it says, from whoever has its key.
-#[derive(Debug)]
+/// Whether a certificate is one of those that may be shown, DER.
+pub type IsKnown = dyn Fn(&[u8]) -> bool + Send + Sync;
+
+fn only(peer: &[u8]) -> Arc<IsKnown> {
+    let peer = peer.to_vec();
+    Arc::new(move |shown| shown == peer)
+}
+
+/// Accepts known certificates, whatever they say, from whoever has their keys.
 struct Pinned {
-    certificate: CertificateDer<'static>,
+    is_known: Arc<IsKnown>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
+impl std::fmt::Debug for Pinned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pinned")
+    }
+}
+
 impl Pinned {
-    fn new(certificate: &[u8], provider: &CryptoProvider) -> Pinned {
-        let algorithms = provider.signature_verification_algorithms;
-        Pinned { certificate: CertificateDer::from(certificate.to_vec()), algorithms }
+    fn new(is_known: Arc<IsKnown>, provider: &CryptoProvider) -> Pinned {
+        Pinned { is_known, algorithms: provider.signature_verification_algorithms }
     }
 
     fn is(&self, shown: &CertificateDer<'_>) -> Result<(), Error> {
-        let is = shown.as_ref() == self.certificate.as_ref();
+        let is = (self.is_known)(shown.as_ref());
         let wrong = CertificateError::ApplicationVerificationFailure;
         is.then_some(()).ok_or(Error::InvalidCertificate(wrong))
     }

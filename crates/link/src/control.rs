@@ -1,6 +1,7 @@
 //! Control frames: who is there, how much may be sent, that somebody lives. They are not counted, and
 //! one that is lost with its connection is said again.
 
+use crate::endpoint::{Accepted, Config};
 use crate::error::Violation;
 use crate::frame::Class;
 use crate::wire::{Fields, HEADER_BYTES, Header};
@@ -183,12 +184,13 @@ impl<'a> Control<'a> {
 /// Most bytes of a borrower's first frame, its header included.
 pub const HELLO_BYTES_MAX: usize = HEADER_BYTES + CONTROL_BYTES_MAX;
 
-/// The session that a borrower names in its first frame; `None` as long as that has not come whole. Whether
-/// it may come is the [`Endpoint`](crate::Endpoint)'s business, which is given these bytes too.
+/// The session that a borrower names in its first frame; `None` as long as that has not come whole. Whoever
+/// refuses it tells so by an [`Endpoint`](crate::Endpoint), which is given these bytes too.
 ///
 /// # Errors
-/// [`Violation::NoLink`]: these are not the first bytes of a link.
-pub fn session_of(bytes: &[u8]) -> Result<Option<u64>, Violation> {
+/// [`Violation::NoLink`]: these are not the first bytes of a link. Else as an endpoint refuses whom it does
+/// not know: it is about another device, another epoch, or of another version.
+pub fn session_of(bytes: &[u8], config: &Config) -> Result<Option<u64>, Violation> {
     let Some(header) = bytes.first_chunk() else { return Ok(None) };
     let header = Header::decode(header).ok_or(Violation::NoLink)?;
     let length = header.length as usize;
@@ -197,7 +199,7 @@ pub fn session_of(bytes: &[u8]) -> Result<Option<u64>, Violation> {
     }
     let Some(payload) = bytes.get(HEADER_BYTES..HEADER_BYTES + length) else { return Ok(None) };
     match Control::decode(HELLO, payload) {
-        Some(Control::Hello(hello)) => Ok(Some(hello.session)),
+        Some(Control::Hello(hello)) => Accepted::of(&hello, config, None).map(|a| Some(a.session)),
         _ => Err(Violation::NoLink),
     }
 }
@@ -213,30 +215,42 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::endpoint::Lease;
 
     #[test]
     fn a_borrowers_session_is_known_when_its_first_frame_is_there() {
-        let hello = Hello {
-            versions: (1, 1),
-            session: 77,
-            epoch: 5,
-            received: 0,
-            capabilities: 0,
-            device: b"c",
-        };
-        let mut bytes = Vec::new();
-        Control::Hello(hello).put(0, &mut bytes);
+        let config = Config::new(Lease { device: "c".to_owned(), epoch: 5 });
+        let mut bytes = hello((1, 1), 5, b"c");
         for cut in 0..bytes.len() {
-            assert_eq!(session_of(&bytes[..cut]), Ok(None), "{cut}");
+            assert_eq!(session_of(&bytes[..cut], &config), Ok(None), "{cut}");
         }
-        assert_eq!(session_of(&bytes), Ok(Some(77)));
+        assert_eq!(session_of(&bytes, &config), Ok(Some(77)));
         bytes.extend([9; 500]);
-        assert_eq!(session_of(&bytes), Ok(Some(77)), "whatever comes behind it");
+        assert_eq!(session_of(&bytes, &config), Ok(Some(77)), "whatever comes behind it");
         for at in [0, 2, 7, HEADER_BYTES] {
             let mut other = bytes.clone();
             other[at] ^= 0x40;
-            assert_eq!(session_of(&other), Err(Violation::NoLink), "{at}");
+            assert_eq!(session_of(&other, &config), Err(Violation::NoLink), "{at}");
         }
+    }
+
+    #[test]
+    fn a_first_frame_of_another_lease_is_refused_as_an_endpoint_would() {
+        let config = Config::new(Lease { device: "c".to_owned(), epoch: 5 });
+        for (bytes, why) in [
+            (hello((1, 1), 4, b"c"), Violation::Epoch { theirs: 4, ours: 5 }),
+            (hello((1, 1), 5, b"d"), Violation::Device),
+            (hello((2, 9), 5, b"c"), Violation::Version),
+        ] {
+            assert_eq!(session_of(&bytes, &config), Err(why));
+        }
+    }
+
+    fn hello(versions: (u16, u16), epoch: u64, device: &[u8]) -> Vec<u8> {
+        let hello = Hello { versions, session: 77, epoch, received: 0, capabilities: 0, device };
+        let mut bytes = Vec::new();
+        Control::Hello(hello).put(0, &mut bytes);
+        bytes
     }
 
     proptest! {

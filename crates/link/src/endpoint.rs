@@ -31,6 +31,7 @@ mod tests;
 use std::time::Duration;
 
 pub use config::{Config, Lease};
+pub(crate) use greeting::Accepted;
 pub use send::{Transmit, Why};
 
 use crate::control::Control;
@@ -40,8 +41,11 @@ use receive::{Cut, Receiver};
 use requests::{Fits, Requests};
 use send::Sender;
 
-/// Bytes of bulk that wait to leave at most: what is sent next waits for no more than these.
-pub const BULK_AHEAD_BYTES_MAX: usize = 256 << 10;
+/// Bytes of bulk that wait to leave at most: what is sent next waits for no more than these, and what the
+/// way holds.
+pub const BULK_AHEAD_BYTES_MAX: usize = 512 << 10;
+/// The same where others on the way hold bulk too, as a process that encrypts does.
+pub const BULK_AHEAD_BYTES: usize = BULK_AHEAD_BYTES_MAX / 2;
 /// Longest that the other end is not told what has come, when nothing else is sent.
 const ACKNOWLEDGE_WITHIN: Duration = Duration::from_millis(50);
 /// Frames after which it is told at once.
@@ -113,6 +117,8 @@ pub enum NotSent {
 pub struct Counters {
     /// Frames that were taken to be sent.
     pub sent_frames: u64,
+    /// Bytes of data that were taken to be sent.
+    pub sent_bytes: u64,
     /// Frames that came and were handed on.
     pub received_frames: u64,
     /// Bytes of data that were handed on.
@@ -186,7 +192,7 @@ impl Endpoint {
             state: State::Down,
             down_since: None,
             session,
-            sender: Sender::new(),
+            sender: Sender::new(config.bulk_ahead_bytes),
             receiver: Receiver::new(config.credits),
             config,
             asked: Requests::default(),
@@ -372,6 +378,7 @@ impl Endpoint {
         }
         self.sender.take(tag, frame);
         self.counters.sent_frames += 1;
+        self.counters.sent_bytes += bytes as u64;
         Ok(())
     }
 

@@ -213,6 +213,38 @@ pub enum Frame<D> {
     },
     /// The borrower gives the device back: nothing comes behind this.
     Return,
+    /// The end of another lender may come, by what the data says, and read what it is lent.
+    PeerAdmit {
+        /// By which number the borrower speaks of it here. One that had the number before is none any more.
+        peer: u32,
+        /// Who may come.
+        data: D,
+    },
+    /// The end of another lender is to be reached, by what the data says.
+    PeerReach {
+        /// By which number the borrower speaks of it here. One that had the number before is none any more.
+        peer: u32,
+        /// Where it is.
+        data: D,
+    },
+    /// A piece of the device's memory may be read by another lender's end, once.
+    PeerLend {
+        /// Which end.
+        peer: u32,
+        /// Names the piece; larger than all before.
+        transfer: u64,
+        /// First byte in the device's memory.
+        offset: u64,
+        /// How many.
+        bytes: u32,
+    },
+    /// No more of a piece that was lent, or is being fetched.
+    PeerEnd {
+        /// Lent to, or fetched from, which end.
+        peer: u32,
+        /// Which.
+        transfer: u64,
+    },
     /// Reads a region of the device.
     RegionRead {
         /// Which region, as in vfio-user.
@@ -250,6 +282,29 @@ pub enum Frame<D> {
     Barrier,
     /// Asks what the device is: a [`Description`](crate::description::Description) comes as data.
     Describe,
+    /// Answered once another lender's end is reached, or cannot be.
+    PeerReady {
+        /// Which end.
+        peer: u32,
+    },
+    /// The device's memory gets a piece that another lender's end lends: done when all of it is there.
+    PeerFetch {
+        /// Which end.
+        peer: u32,
+        /// Which piece.
+        transfer: u64,
+        /// First byte in the memory of this device.
+        offset: u64,
+        /// How many: all of the piece.
+        bytes: u32,
+    },
+    /// Between lenders' ends: reads a piece that was lent.
+    PeerRead {
+        /// Which.
+        transfer: u64,
+        /// How many: all of it.
+        bytes: u32,
+    },
     /// What a request has read, or a piece of it.
     Data {
         /// Where in what was asked for the piece begins.

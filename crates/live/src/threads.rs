@@ -56,6 +56,7 @@ impl Machine {
         for card in runtime.cards_in_program() {
             card.start(&embedder, pes).map_err(LiveError::Thread)?;
         }
+        runtime.make_direct_links();
         Ok(machine)
     }
 
@@ -84,6 +85,7 @@ impl Drop for Machine {
             card.close();
             card.join();
         }
+        runtime.end_direct_links();
         runtime.await_rings();
         runtime.closed.store(true, Ordering::SeqCst);
         runtime.ring_bell();

@@ -216,6 +216,7 @@ impl Driver {
             }
             Event::CardLost { card } => self.card_gone(now, card),
             Event::CardReset { card } => self.card_reset(now, card),
+            Event::Link { from, to, works } => self.config.capabilities.set_link(from, to, works),
         }
         self.pump(now);
     }

@@ -2,7 +2,7 @@
 
 use farside_svm::{Advice, Request};
 use farside_types::{MemoryId, PageRange, Reason, StreamId};
-use harness::{JobState, Script, Setup, World};
+use harness::{Fate, JobState, Script, Setup, World};
 
 use super::{A, B, C, Checked, all_at, loads, migrate, stream, sub, write_all, writes};
 
@@ -147,4 +147,40 @@ fn every_move_is_in_the_history_with_its_reason() -> Checked {
     );
     assert!(history.windows(2).all(|pair| pair[0].at <= pair[1].at), "newest last");
     Ok(())
+}
+
+/// Two cards with a direct link from the first to the second.
+fn linked() -> World {
+    let mut setup = Setup::with_dma(&[32, 32], false);
+    setup.config.capabilities.set_link(A, B, true);
+    World::new(setup)
+}
+
+#[test]
+fn a_copy_that_a_direct_link_fails_goes_through_the_hosts_memory() -> Checked {
+    for done in [0, 3, 11] {
+        let mut world = linked();
+        let range = world.alloc(12)?;
+        write_all(&mut world, range)?;
+        migrate(&mut world, range, A.memory())?;
+        world.plan([Fate::Fails(done)]);
+        migrate(&mut world, range, B.memory())?;
+        assert!(all_at(&world, range, B.memory()));
+        world.cpu(loads(range));
+        world.drive()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_direct_link_that_does_not_answer_fails_the_copy_and_nothing_is_lost() -> Checked {
+    let mut world = linked();
+    let range = world.alloc(12)?;
+    write_all(&mut world, range)?;
+    migrate(&mut world, range, A.memory())?;
+    world.plan([Fate::Silent]);
+    assert!(world.ask(Request::Migrate { range, to: B.memory() })?.is_err());
+    world.drive()?;
+    world.cpu(loads(range));
+    world.drive()
 }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use clap::Args;
-use farside_lend::proto::{AvailableRequest, Device, Held, HostDevices, StatusRequest};
+use farside_lend::proto::{AvailableRequest, Device, Held, HostDevices, StatusRequest, Traffic};
 use farside_lend::words::state_name;
 
 use super::Failure;
 use super::lend::client;
 use super::output::{print, print_json};
+use super::size::size;
 use super::text::{paragraph, row, table};
 
 /// List the cards that this host and its peers lend
@@ -51,7 +52,8 @@ impl Who {
         }
         let own =
             HostDevices { host: status.host, devices: status.devices, ..HostDevices::default() };
-        print(&(devices(&[own]) + &held(&status.held) + &warnings(&status.warnings)))
+        let traffic = traffic(&status.traffic);
+        print(&(devices(&[own]) + &traffic + &held(&status.held) + &warnings(&status.warnings)))
     }
 }
 
@@ -91,6 +93,24 @@ fn device_row(host: &str, device: &Device) -> Vec<String> {
     let holder = if device.why.is_empty() { &device.holder } else { &device.why };
     let holder = format!("{holder}{plain}");
     row([&name, state_name(device.state), &holder, &left, &device.waiting.to_string()])
+}
+
+/// What has gone through the leases of this host's devices, and what was refused there.
+fn traffic(leases: &[Traffic]) -> String {
+    let mut rows = vec![row(["lent", "in", "out", "programs", "resumed", "refused"])];
+    for lease in leases {
+        let refused =
+            lease.refused.iter().map(|refused| format!("{} {}", refused.kind, refused.count));
+        rows.push(row([
+            &lease.device,
+            &size(lease.bytes_in),
+            &size(lease.bytes_out),
+            &lease.programs.to_string(),
+            &lease.resumed.to_string(),
+            &refused.collect::<Vec<_>>().join(", "),
+        ]));
+    }
+    if rows.len() == 1 { String::new() } else { format!("\n{}", table("lrrrrl", rows)) }
 }
 
 fn held(held: &[Held]) -> String {

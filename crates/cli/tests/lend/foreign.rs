@@ -320,6 +320,7 @@ fn a_foreign_device_works_as_if_it_were_local() {
         await_seen(&two.seen, |seen| seen.refused + seen.read.len() == 2);
         assert!(std::mem::take(&mut lock(&two.seen).read).iter().all(Result::is_err));
         lock(&two.seen).refused = 0;
+        assert_eq!(counted::refused(&two.a, "dma-outside"), 2, "each is counted at the lender");
         // One client at a time; the next of the same lease finds it as new.
         let busy = UnixClient::connect(&borrowed.socket, LIMIT).err().expect("it is taken");
         assert!(matches!(busy, CallError::Refused(Errno::BUSY)), "{busy}");
@@ -365,6 +366,8 @@ fn a_lease_of_a_foreign_device_goes_on_over_connections_that_break() {
         memory.read(0, &mut page).unwrap();
         assert!(page.iter().all(|byte| *byte == turn as u8));
     }
+    let traffic = two.a.json(&["who"])["traffic"][0].clone();
+    assert!(traffic["resumed"].as_u64().unwrap() > 0 && traffic["programs"] == 1, "{traffic}");
     // Each write was done once, and in order.
     assert_eq!(lock(&two.seen).writes, (0..100).collect::<Vec<_>>());
 }

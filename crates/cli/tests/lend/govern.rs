@@ -7,7 +7,7 @@ use super::*;
 
 impl Host {
     /// Writes the configuration of this host.
-    fn configure(&self, text: &str) {
+    pub(super) fn configure(&self, text: &str) {
         let folder = PathBuf::from(&self.home);
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("lend.toml"), text).unwrap();
@@ -42,7 +42,7 @@ fn relay(to: SocketAddr) -> (String, mpsc::Receiver<Vec<u8>>) {
     (address, firsts)
 }
 
-const PLAIN: &str = "version = 1\nplain-networks = [\"127.0.0.0/8\"]\n";
+pub(super) const PLAIN: &str = "version = 1\nplain-networks = [\"127.0.0.0/8\"]\n";
 
 #[test]
 fn a_lease_goes_without_tls_where_both_hosts_name_the_network_and_not_else() {
@@ -281,7 +281,7 @@ fn hooks_are_asked_at_a_grant_and_told_of_the_end_when_the_card_is_clean() {
 }
 
 /// What Prometheus reads: each family has its help and its kind before its samples. Gives the samples.
-fn scraped(address: &str) -> std::collections::BTreeMap<String, f64> {
+pub(super) fn scraped(address: &str) -> std::collections::BTreeMap<String, f64> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();

@@ -11,7 +11,9 @@ mod hostile;
 mod hosts;
 mod network;
 mod relay;
+mod sessions;
 mod weather;
+mod witness;
 mod world;
 
 use std::process::{Child, Stdio};

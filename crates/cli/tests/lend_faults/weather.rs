@@ -10,7 +10,7 @@ use crate::world::{World, program};
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// What packets have to go through.
-const BAD: Weather = Weather {
+pub(crate) const BAD: Weather = Weather {
     delay: Duration::from_millis(1),
     more: Duration::from_millis(3),
     lost: 10,
@@ -31,7 +31,7 @@ fn exact(world: &World, iterations: u32) {
     world.b.run_within(&words, LIMIT).unwrap_or_else(|why| panic!("{why}\n{}", world.logs()));
 }
 
-fn all_of_it(counted: Counted) {
+pub(crate) fn all_of_it(counted: Counted) {
     let Counted { carried, lost, doubled, overtook } = counted;
     assert!(carried > 1000 && lost > 5 && doubled > 5 && overtook > 50, "{counted:?}");
 }

@@ -12,7 +12,7 @@ const PACKAGE: &str = "farside.lend.v1";
 /// What commands print as JSON.
 const PRINTED: &[&str] = &[
     "Peer", "Device", "Held", "HostDevices", "StatusReply", "UpReply", "InviteReply",
-    "JoinPeersReply", "AvailableReply", "RulesReply", "Rule",
+    "JoinPeersReply", "AvailableReply", "RulesReply", "Rule", "Traffic", "RefusedAccesses",
 ];
 const SERIALIZED: &str = "#[derive(serde::Serialize)]";
 

@@ -289,6 +289,7 @@ impl Local for LocalService {
             pid: std::process::id(),
             address: own.address,
             devices: daemon.lending.devices(),
+            traffic: daemon.lending.traffic(),
             peers: daemon.peers(),
             held: daemon.borrowing.held(),
             warnings: daemon.warnings().into_iter().chain(daemon.registry.trouble()).collect(),

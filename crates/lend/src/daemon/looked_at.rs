@@ -58,6 +58,7 @@ impl Daemon {
             held: self.borrowing.held().len(),
             peers: self.peers().len(),
             stats,
+            carried: self.lending.carried(),
             audit_lost: self.observed.audit_lost(),
             registry_refused: self.registry.refused(),
             certificate_ends: self.identity().ends().unwrap_or_default(),

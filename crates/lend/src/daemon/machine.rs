@@ -3,7 +3,7 @@
 //! and devices that are simulated: everything else of them is what runs for users.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,7 +18,7 @@ use super::dial::{self, PeerClient};
 use super::ledger_file;
 use crate::LendError;
 use crate::config::EtcdSettings;
-use crate::end::{Begin, EndProcess, Hello, NearBegin, NearEnd};
+use crate::end::{Begin, Counted, EndProcess, Hello, NearBegin, NearEnd};
 use crate::registry::etcd::{self, Member};
 
 /// See the module.
@@ -84,6 +84,9 @@ pub(crate) trait LendersEnd: Send + Sync {
     /// Its process.
     fn pid(&self) -> u32;
 
+    /// Where it says what it wants; nowhere, if it wants nothing.
+    fn socket(&self) -> Option<OwnedFd>;
+
     /// The lease runs until then, in nanoseconds of CLOCK_BOOTTIME.
     ///
     /// # Errors
@@ -102,6 +105,9 @@ pub(crate) trait LendersEnd: Send + Sync {
     /// It is gone.
     fn serve_programs(&self, listener: BorrowedFd<'_>) -> io::Result<()>;
 
+    /// What it has counted so far, also when it is gone.
+    fn counted(&self) -> Counted;
+
     /// Kills it, and waits until it is gone. `false` if it is still there after `limit`.
     fn kill(&self, limit: Duration) -> bool;
 }
@@ -109,6 +115,10 @@ pub(crate) trait LendersEnd: Send + Sync {
 impl LendersEnd for EndProcess {
     fn pid(&self) -> u32 {
         EndProcess::pid(self)
+    }
+
+    fn socket(&self) -> Option<OwnedFd> {
+        EndProcess::socket(self)
     }
 
     fn set_until(&self, until: u64) -> io::Result<()> {
@@ -121,6 +131,10 @@ impl LendersEnd for EndProcess {
 
     fn serve_programs(&self, listener: BorrowedFd<'_>) -> io::Result<()> {
         EndProcess::serve_programs(self, listener)
+    }
+
+    fn counted(&self) -> Counted {
+        EndProcess::counted(self)
     }
 
     fn kill(&self, limit: Duration) -> bool {

@@ -146,12 +146,25 @@ impl Daemon {
                 ways,
             }
         });
+        let weak = Arc::downgrade(&daemon);
+        let find = move |host: &str| weak.upgrade()?.address_of(host);
+        daemon.lending.find_hosts_by(Arc::new(find));
         daemon.begin_telling();
         Ok(daemon)
     }
 
     fn host(&self) -> String {
         lock(&self.state).host.clone()
+    }
+
+    /// Where a host listens, this one too.
+    fn address_of(&self, host: &str) -> Option<String> {
+        let address = if host == self.host() {
+            self.network.address().map(|address| network::reachable(address).to_string())
+        } else {
+            self.peers().into_iter().find(|peer| peer.host == host).map(|peer| peer.address)
+        };
+        address.filter(|address| !address.is_empty())
     }
 
     fn identity(&self) -> HostIdentity {

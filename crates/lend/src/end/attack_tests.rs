@@ -1,8 +1,9 @@
 //! Those who come to the lender's end of a lease and are not its borrower, or are no more: whoever it is hears
 //! at most that he is refused, and the borrower comes all the same.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,7 +19,8 @@ use rustls::pki_types::ServerName;
 
 use super::control::{Begin, Kind};
 use super::secured::stream;
-use super::serve::Lease;
+use super::serve::{DEVICE_PATIENCE, Lease};
+use super::tally::Tally;
 use crate::tls::{self, Credentials};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -38,20 +40,24 @@ struct Lender {
 
 impl Lender {
     fn start() -> Lender {
+        Lender::of(Kind::Card, PathBuf::from("/nowhere"))
+    }
+
+    fn of(kind: Kind, path: PathBuf) -> Lender {
         let [own, borrower] = [credentials(), credentials()];
         let begin = Begin {
             name: "lease".to_owned(),
             epoch: EPOCH,
             device: "card0".to_owned(),
-            kind: Kind::Card,
-            path: PathBuf::from("/nowhere"),
+            kind,
+            path,
             certificate: own.certificate.clone(),
             key: own.key.clone(),
             peer: borrower.certificate.clone(),
             plain: None,
             until: u64::MAX,
         };
-        let lease = Arc::new(Lease::of(begin).unwrap());
+        let lease = Arc::new(Lease::of(begin, Tally::unseen()).unwrap());
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         std::thread::spawn(move || {
@@ -70,12 +76,43 @@ impl Lender {
 
     /// Comes by an address with a certificate and an epoch; how the link ends, if there is one.
     fn come(&self, by: SocketAddr, shown: &Credentials, epoch: u64) -> Option<End> {
-        let socket = TcpStream::connect(by).unwrap();
-        let mut line = Line::new(stream(socket, Some(self.tls(shown)), LIMIT).ok()?).unwrap();
-        let config = Config::new(LinkLease { device: "card0".to_owned(), epoch });
         static SESSIONS: AtomicU64 = AtomicU64::new(1);
-        let mut end = Endpoint::borrower(config, SESSIONS.fetch_add(1, Ordering::SeqCst));
+        self.begin(by, shown, epoch, SESSIONS.fetch_add(1, Ordering::SeqCst))?.ends()
+    }
+
+    /// Begins a link, by which nothing has gone yet.
+    fn begin(
+        &self,
+        by: SocketAddr,
+        shown: &Credentials,
+        epoch: u64,
+        session: u64,
+    ) -> Option<Visit> {
+        let socket = TcpStream::connect(by).unwrap();
+        let line = Line::new(stream(socket, Some(self.tls(shown)), LIMIT).ok()?).unwrap();
+        let config = Config::new(LinkLease { device: "card0".to_owned(), epoch });
+        let mut end = Endpoint::borrower(config, session);
         end.connected(now());
+        Some(Visit { line, end })
+    }
+
+    /// The borrower is let in, and hears of the card that is not there.
+    fn lets_the_borrower_in(&self) {
+        let ended = self.come(self.address, &self.borrower, EPOCH);
+        assert_eq!(ended, Some(End::PeerClosed(Farewell::NoCard as u32)));
+    }
+}
+
+/// Somebody who has come.
+struct Visit {
+    line: Line,
+    end: Endpoint,
+}
+
+impl Visit {
+    /// How the link ends, if there is one.
+    fn ends(self) -> Option<End> {
+        let Visit { mut line, mut end } = self;
         let until = Instant::now() + LIMIT;
         let mut ended = None;
         while ended.is_none() {
@@ -95,12 +132,6 @@ impl Lender {
             }
         }
         ended
-    }
-
-    /// The borrower is let in, and hears of the card that is not there.
-    fn lets_the_borrower_in(&self) {
-        let ended = self.come(self.address, &self.borrower, EPOCH);
-        assert_eq!(ended, Some(End::PeerClosed(Farewell::NoCard as u32)));
     }
 }
 
@@ -122,6 +153,51 @@ fn an_old_epoch_is_refused_whoever_shows_it() {
         assert_eq!(ended, Some(End::Refused(code)), "{epoch}");
     }
     lender.lets_the_borrower_in();
+}
+
+/// Whoever names another epoch, with whatever certificate, costs nothing of the device.
+#[test]
+fn a_device_is_not_asked_for_anything_by_who_names_another_epoch() {
+    let folder = std::env::temp_dir().join(format!("farside-epoch-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let socket = folder.join("fn0.sock");
+    for (kind, path) in [(Kind::Card, &folder), (Kind::Foreign, &socket)] {
+        let device = UnixListener::bind(&socket).unwrap();
+        device.set_nonblocking(true).unwrap();
+        let lender = Lender::of(kind, path.clone());
+        let ended = lender.come(lender.address, &lender.borrower, EPOCH - 1);
+        let code = Violation::Epoch { theirs: EPOCH - 1, ours: EPOCH }.code();
+        assert_eq!(ended, Some(End::Refused(code)), "{kind:?}");
+        let asked = device.accept().map(drop).map_err(|error| error.kind());
+        assert_eq!(asked, Err(ErrorKind::WouldBlock), "{kind:?}");
+        // The control: its borrower has the device asked.
+        let session = u64::MAX;
+        let visit = lender.begin(lender.address, &lender.borrower, EPOCH, session).unwrap();
+        let link = std::thread::spawn(|| visit.ends());
+        let until = Instant::now() + LIMIT;
+        while device.accept().is_err() {
+            assert!(Instant::now() < until, "{kind:?}: nobody asks");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(device);
+        std::fs::remove_file(&socket).unwrap();
+        assert!(link.join().unwrap().is_some(), "{kind:?}: the link ends with the device");
+    }
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+#[test]
+fn a_program_without_a_card_hears_so_by_the_connection_that_it_has_made_last() {
+    let lender = Lender::start();
+    let begin = || lender.begin(lender.address, &lender.borrower, EPOCH, 9).unwrap();
+    // It says who it is, and listens to nothing: it costs who comes later no time.
+    let Visit { mut line, mut end } = begin();
+    line.send(now(), &mut end).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    let came = Instant::now();
+    assert_eq!(begin().ends(), Some(End::PeerClosed(Farewell::NoCard as u32)));
+    assert!(came.elapsed() < DEVICE_PATIENCE + Duration::from_secs(1), "{:?}", came.elapsed());
+    drop((line, end));
 }
 
 /// Whoever has recorded what the borrower sent, and sends it again, is not the borrower: what the lender

@@ -30,6 +30,17 @@ pub(crate) enum Order {
     Connection,
     /// The descriptor beside this is where programs of this host come, which has borrowed from itself.
     Programs,
+    /// A host was reached, by the descriptor beside this, or why not.
+    Reached { number: u64, why: Option<String> },
+}
+
+/// What an end of a lease says to its daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Said {
+    /// To one that comes.
+    Hello(Hello),
+    /// A connection to a host is wanted.
+    Reach { number: u64, host: String },
 }
 
 /// What a device is.
@@ -102,11 +113,28 @@ pub(crate) fn send(
 pub(super) fn receive<O: DeserializeOwned>(
     socket: impl AsFd,
 ) -> io::Result<Option<(O, Option<OwnedFd>)>> {
+    receive_with(socket, RecvFlags::empty())
+}
+
+/// The same, of what is there.
+///
+/// # Errors
+/// As above, or nothing is.
+pub(crate) fn receive_now<O: DeserializeOwned>(
+    socket: impl AsFd,
+) -> io::Result<Option<(O, Option<OwnedFd>)>> {
+    receive_with(socket, RecvFlags::DONTWAIT)
+}
+
+fn receive_with<O: DeserializeOwned>(
+    socket: impl AsFd,
+    flags: RecvFlags,
+) -> io::Result<Option<(O, Option<OwnedFd>)>> {
     let mut text = vec![0; PACKET_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut into = [IoSliceMut::new(&mut text)];
-    let flags = RecvFlags::CMSG_CLOEXEC;
+    let flags = flags | RecvFlags::CMSG_CLOEXEC;
     let received = recvmsg(socket, &mut into, &mut ancillary, flags)?;
     if received.bytes == 0 {
         return Ok(None);
@@ -149,6 +177,7 @@ mod tests {
         };
         let orders =
             [Order::Begin(Box::new(begin)), Order::Until(9), Order::Connection, Order::Programs];
+        assert_eq!(receive_now::<Order>(&b).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         for order in &orders {
             let has = matches!(order, Order::Connection | Order::Programs);
             let beside = has.then(|| b.as_fd());

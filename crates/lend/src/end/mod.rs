@@ -16,18 +16,28 @@ mod here;
 #[cfg(test)]
 mod line_tests;
 mod near;
+mod peers;
+#[cfg(test)]
+mod peers_tests;
 pub(crate) mod plain;
 mod process;
 mod pump;
 mod sandbox;
 mod secured;
 mod serve;
+mod tally;
 
-pub(crate) use control::{Begin, Hello, Kind};
+pub(crate) use control::{Begin, Hello, Kind, Order, Said, receive_now, send};
 pub use near::run as run_near;
 pub(crate) use near::{NearBegin, NearEnd};
 pub(crate) use process::EndProcess;
 pub use serve::run;
+pub(crate) use tally::{Count, Counted, Refused};
+
+/// The name by which connections are led to the end of a lease.
+pub(crate) fn link_name(epoch: u64) -> String {
+    format!("lease-{epoch}.farside")
+}
 
 /// Takes a packet as the process of an end does, and says whether it is an order.
 #[cfg(any(test, feature = "fuzzing"))]

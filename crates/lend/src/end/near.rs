@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use super::control::{Kind, receive, send};
 use super::plain::Greeting;
 use super::pump::{Ended, Pump};
-use super::secured::limit_unsent;
+use super::secured::{UNSENT_STRAIGHT_BYTES_MAX, limit_unsent};
 use super::{foreign, sandbox, secured};
 use crate::steps::{self, Step};
 use crate::tls::{self, Credentials};
@@ -191,7 +191,7 @@ impl Lease {
         };
         let Some(tls) = tls else {
             // There is nothing to be done to what a program says: it gets the connection itself.
-            limit_unsent(&far)?;
+            limit_unsent(&far, UNSENT_STRAIGHT_BYTES_MAX)?;
             hand(near.as_fd(), Ok(far.into()))?;
             return Ok(Ended::HungUp);
         };

@@ -109,6 +109,20 @@ impl Greeting {
     }
 }
 
+/// Whether a connection begins as TLS does. What it begins with stays where it is.
+///
+/// # Errors
+/// It does not begin in time.
+pub(crate) fn is_tls(far: &TcpStream) -> io::Result<bool> {
+    const HANDSHAKE: u8 = 0x16;
+    let mut begins = [0];
+    far.set_nonblocking(false)?;
+    far.set_read_timeout(Some(LIMIT))?;
+    let count = far.peek(&mut begins)?;
+    far.set_read_timeout(None)?;
+    Ok(count > 0 && begins == [HANDSHAKE])
+}
+
 /// Reads all of it, however slowly it comes, or gives up when `limit` is over.
 fn read_within(mut far: &TcpStream, mut into: &mut [u8], limit: Duration) -> io::Result<()> {
     let end = Instant::now() + limit;

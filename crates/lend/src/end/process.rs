@@ -14,7 +14,8 @@ use rustix::net::{
 };
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::control::{Begin, Hello, Order, receive, send};
+use super::control::{Begin, Hello, Order, Said, receive, send};
+use super::tally::{Counted, TallyReader};
 
 /// The arguments by which this program becomes the end of a lease.
 const ARGUMENTS: [&str; 2] = ["lend", "end"];
@@ -28,6 +29,7 @@ pub(crate) struct EndProcess {
     control: OwnedFd,
     pidfd: OwnedFd,
     pid: Pid,
+    tally: TallyReader,
 }
 
 /// The socket of the end of a lease, in a folder of the daemon.
@@ -64,6 +66,7 @@ impl EndProcess {
         let path = socket_path(folder, epoch);
         let _ = std::fs::remove_file(&path);
         let address = SocketAddrUnix::new(&path)?;
+        let tally = TallyReader::new().map_err(io::Error::other)?;
         let listener = packets()?;
         bind(&listener, &address)?;
         listen(&listener, 4)?;
@@ -73,14 +76,14 @@ impl EndProcess {
             .stdout(Stdio::null())
             .spawn()?;
         let pid = Pid::from_child(&child);
-        let started = || -> io::Result<EndProcess> {
+        let started = move || -> io::Result<EndProcess> {
             let control = packets()?;
             connect(&control, &address)?;
             let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
             // One that is not noted has not begun.
             note(folder, epoch, pid)?;
-            send(control.as_fd(), &Order::Begin(Box::new(begin)), None)?;
-            Ok(EndProcess { control, pidfd, pid })
+            send(control.as_fd(), &Order::Begin(Box::new(begin)), Some(tally.file()))?;
+            Ok(EndProcess { control, pidfd, pid, tally })
         };
         started().inspect_err(|_| {
             let _ = child.kill();
@@ -95,10 +98,11 @@ impl EndProcess {
         connect(&control, &address).ok()?;
         set_socket_timeout(&control, Timeout::Recv, Some(HELLO_LIMIT)).ok()?;
         // The socket's own credentials are those of the daemon that made it.
-        let (hello, _) = receive::<Hello>(&control).ok()??;
+        let (Said::Hello(hello), tally) = receive(&control).ok()?? else { return None };
+        let tally = TallyReader::of(tally?);
         let pid = Pid::from_raw(i32::try_from(hello.pid).ok()?)?;
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        Some((EndProcess { control, pidfd, pid }, hello))
+        Some((EndProcess { control, pidfd, pid, tally }, hello))
     }
 
     /// The epoch of the lease whose end listens at a socket of that name.
@@ -129,6 +133,16 @@ impl EndProcess {
     /// Its process.
     pub(crate) fn pid(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Where it says what it wants.
+    pub(crate) fn socket(&self) -> Option<OwnedFd> {
+        self.control.try_clone().ok()
+    }
+
+    /// What it has counted so far, also when it is gone.
+    pub(crate) fn counted(&self) -> Counted {
+        self.tally.read()
     }
 
     /// The lease runs until then, in nanoseconds of CLOCK_BOOTTIME.

@@ -12,12 +12,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::Connection;
 use thiserror::Error;
 
-use super::secured::limit_unsent;
+use super::secured::{SEALED_BYTES_MAX, UNSENT_BYTES_MAX, limit_unsent};
 
 /// Bytes that may be on their way to each side.
 const ON_THEIR_WAY_MAX: usize = 256 << 10;
-/// Bytes that one read of the connection takes, at most.
-const READ_BYTES: usize = 128 << 10;
+
+/// How long an answer is looked for before it is slept, if the one before came within that. To wake a
+/// processor takes as long as all the rest of a short way, for who is woken and for who wakes.
+const LOOKS_FOR: Duration = Duration::from_micros(150);
+/// What is no longer may be a request, for which somebody waits.
+const REQUEST_BYTES_MAX: usize = 1 << 10;
 
 /// How long both ends may take to agree on a connection.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
@@ -50,10 +54,12 @@ pub(super) struct Pump<'a> {
     tls: Connection,
     far: &'a TcpStream,
     near: &'a UnixStream,
-    /// What comes from either side, before TLS or the other side takes it.
+    /// What comes from either side, before TLS or the other side takes it: as much as is put under TLS at a
+    /// time.
     space: Box<[u8]>,
     /// Came from afar, and is not read yet.
     arrived: Waiting,
+    answer: Answer,
     /// `near` has said that no more comes.
     near_is_done: bool,
 }
@@ -71,11 +77,11 @@ impl<'a> Pump<'a> {
         tls.set_buffer_limit(Some(ON_THEIR_WAY_MAX));
         far.set_nonblocking(true)?;
         far.set_nodelay(true)?;
-        limit_unsent(far)?;
+        limit_unsent(far, UNSENT_BYTES_MAX)?;
         near.set_nonblocking(true)?;
-        let space = vec![0; READ_BYTES].into_boxed_slice();
+        let space = vec![0; SEALED_BYTES_MAX].into_boxed_slice();
         let arrived = Waiting::default();
-        Ok(Pump { tls, far, near, space, arrived, near_is_done: false })
+        Ok(Pump { tls, far, near, space, arrived, answer: Answer::default(), near_is_done: false })
     }
 
     /// Carries until it ends. `left` is asked before anything is sent or handed on, and says how much
@@ -89,8 +95,13 @@ impl<'a> Pump<'a> {
                 return Ended::Lost;
             }
             let pause = if agreeing { time.min(Duration::from_millis(100)) } else { time };
+            let looks = self.answer.is_near(Instant::now());
             // It may have slept for long, and time is looked at again before anything moves.
-            let ready = self.wait(pause);
+            let ready = self.wait(if looks { Duration::ZERO } else { pause });
+            if looks && matches!(ready, Ok([false, false, false, false])) {
+                // Whoever else has something to do on this processor goes first.
+                std::thread::yield_now();
+            }
             let step = ready.and_then(|ready| self.step(ready, &mut left));
             match step {
                 Ok(None) => {}
@@ -153,7 +164,10 @@ impl<'a> Pump<'a> {
     fn take_near(&mut self) -> Result<(), Ended> {
         match self.near.read(&mut self.space) {
             Ok(0) => self.end_near(),
-            Ok(bytes) => self.tls.writer().write_all(&self.space[..bytes])?,
+            Ok(bytes) => {
+                self.tls.writer().write_all(&self.space[..bytes])?;
+                self.answer.may_come(Instant::now(), bytes);
+            }
             Err(error) if is_later(&error) => {}
             Err(_) => self.end_near(),
         }
@@ -181,7 +195,10 @@ impl<'a> Pump<'a> {
         let tls = &mut self.tls;
         let mut rest = match self.far.read(&mut self.space) {
             Ok(0) => return Ok(Some(Ended::Lost)),
-            Ok(bytes) => &self.space[..bytes],
+            Ok(bytes) => {
+                self.answer.came(Instant::now());
+                &self.space[..bytes]
+            }
             Err(error) if is_later(&error) => return Ok(None),
             Err(_) => return Err(Ended::Lost),
         };
@@ -219,6 +236,34 @@ impl<'a> Pump<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// Whether the answer to what was sent is so near that it is looked for, rather than slept.
+#[derive(Default)]
+struct Answer {
+    /// Since when one may come.
+    awaited: Option<Instant>,
+    /// The last came within [`LOOKS_FOR`].
+    was_soon: bool,
+}
+
+impl Answer {
+    /// So many bytes are on their way to the other end.
+    fn may_come(&mut self, now: Instant, bytes: usize) {
+        self.awaited = (bytes <= REQUEST_BYTES_MAX).then_some(now);
+    }
+
+    /// Something has come.
+    fn came(&mut self, now: Instant) {
+        if let Some(since) = self.awaited.take() {
+            self.was_soon = now.duration_since(since) <= LOOKS_FOR;
+        }
+    }
+
+    fn is_near(&self, now: Instant) -> bool {
+        let within = |since| now.duration_since(since) < LOOKS_FOR;
+        self.was_soon && self.awaited.is_some_and(within)
     }
 }
 
@@ -327,6 +372,28 @@ mod tests {
 
     fn always() -> Option<Duration> {
         Some(Duration::from_secs(1))
+    }
+
+    #[test]
+    fn an_answer_is_looked_for_while_it_is_near_and_never_for_long() {
+        let (begun, mut answer) = (Instant::now(), Answer::default());
+        let at = |parts: u32| begun + LOOKS_FOR * parts / 4;
+        answer.may_come(at(0), 48);
+        assert!(!answer.is_near(at(0)), "nobody knows yet");
+        answer.came(at(1));
+        assert!(!answer.is_near(at(1)), "it is there");
+        answer.may_come(at(2), 48);
+        assert!(answer.is_near(at(2)) && answer.is_near(at(5)));
+        assert!(!answer.is_near(at(6)), "it was looked for long enough");
+        answer.came(at(7));
+        answer.may_come(at(8), 48);
+        assert!(!answer.is_near(at(8)), "the last came too late");
+        answer.came(at(9));
+        answer.may_come(at(10), REQUEST_BYTES_MAX + 1);
+        assert!(!answer.is_near(at(10)), "nobody waits for an answer to bulk");
+        answer.came(at(20));
+        answer.may_come(at(20), 48);
+        assert!(answer.is_near(at(20)), "nor did that say anything");
     }
 
     #[test]

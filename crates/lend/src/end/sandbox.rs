@@ -4,6 +4,7 @@
 use std::io;
 
 use farside_linux::sandbox::{More, enter};
+use farside_live::lease::BootTime;
 
 /// What both need: connections to come, and how they are.
 const BOTH: &[More] = &[
@@ -53,5 +54,7 @@ pub(super) fn of_borrower() -> io::Result<()> {
 }
 
 fn confine(more: &[More]) -> io::Result<()> {
+    // What tells the time without a call of the system is looked for once, in what cannot be read later.
+    let _ = BootTime::now();
     enter(more).map_err(|error| io::Error::other(format!("it cannot be confined: {error}")))
 }

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use farside_link::endpoint::BULK_AHEAD_BYTES_MAX;
 use farside_live::ring_card::CardStream;
 use farside_vfio_user::Transmit;
 use farside_vfio_user::unix::{Plain, Ready, Stream};
@@ -15,9 +16,13 @@ use rustls::Connection;
 /// Bytes that one read of the socket takes, at most.
 const READ_BYTES: usize = 128 << 10;
 /// Bytes that a socket takes before it has sent what it has.
-const UNSENT_BYTES_MAX: libc::c_int = 128 << 10;
-/// Bytes that are under TLS and have not left, at most.
-const SEALED_BYTES_MAX: usize = 128 << 10;
+pub(super) const UNSENT_BYTES_MAX: u32 = 128 << 10;
+/// The same where there is nobody on the way who holds more: together with what waits in front of it, a mebibyte.
+/// With less, who sends is woken for every piece, and the system sets a timer for it.
+pub(super) const UNSENT_STRAIGHT_BYTES_MAX: u32 = (1 << 20) - BULK_AHEAD_BYTES_MAX as u32;
+/// Bytes that are put under TLS and sent at a time: three records, which leave as one piece. A second piece
+/// behind them would have the system set a timer, where it spreads what it sends over time.
+pub(super) const SEALED_BYTES_MAX: usize = 48 << 10;
 /// The same while the two ends agree.
 const HELLO_BYTES: usize = 4 << 10;
 /// Bytes that TLS may hold back of what it was given: a record that has not come whole.
@@ -48,7 +53,7 @@ pub(super) fn stream(
     if let Some(tls) = tls {
         return Ok(Box::new(Secured::agree(socket, tls, limit)?));
     }
-    limit_unsent(&socket)?;
+    limit_unsent(&socket, UNSENT_STRAIGHT_BYTES_MAX)?;
     Ok(Box::new(Plain::tcp(socket)?))
 }
 
@@ -66,7 +71,7 @@ impl Secured {
         tls.set_buffer_limit(Some(SEALED_BYTES_MAX));
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
-        limit_unsent(&socket)?;
+        limit_unsent(&socket, UNSENT_BYTES_MAX)?;
         let space = vec![0; READ_BYTES].into_boxed_slice();
         let mut secured = Secured { socket, tls, space, has_early: true, limit: None };
         let end = Instant::now() + limit;
@@ -91,6 +96,12 @@ impl Secured {
         }
         secured.send_sealed()?;
         Ok(secured)
+    }
+
+    /// What the other end has shown, DER.
+    pub(super) fn shown(&self) -> &[u8] {
+        let shown = self.tls.peer_certificates().and_then(|shown| shown.first());
+        shown.map_or(&[], |certificate| certificate.as_ref())
     }
 
     /// Reads the socket once, at most `room` bytes, and gives them to TLS; what comes of them is added to
@@ -154,8 +165,8 @@ impl Secured {
 ///
 /// # Errors
 /// Those of `setsockopt`.
-pub(super) fn limit_unsent(socket: &TcpStream) -> io::Result<()> {
-    let value = UNSENT_BYTES_MAX;
+pub(super) fn limit_unsent(socket: &TcpStream, unsent: u32) -> io::Result<()> {
+    let value = unsent as libc::c_int;
     let bytes = size_of_val(&value) as libc::socklen_t;
     // SAFETY: the socket is open, and the value is an int that lives until the call is over.
     let failed = unsafe {
@@ -216,13 +227,14 @@ impl Stream for Secured {
         plain.fill(&mut self.tls)?;
         while !plain.is_over {
             // What comes of it has to find room, since nobody is woken for what is left in TLS.
-            let left = room.saturating_sub(plain.count);
-            if left == 0 {
+            let left = room.saturating_sub(plain.count).min(self.space.len());
+            if left == 0 || plain.count > 0 && left < RECORD_BYTES_MAX {
                 break;
             }
             match self.take_in(left, &mut plain) {
-                // The socket has ended: how, is told next time, if anything came before it.
-                Ok(0) => break,
+                // That was all, mostly, and whoever polls is woken for what is not. Or the socket has ended:
+                // how, is told next time, if anything came before it.
+                Ok(count) if count < left && (plain.count > 0 || count == 0) => break,
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // It is told next time.

@@ -47,6 +47,9 @@ fn of_tls(error: &rustls::Error) -> Option<String> {
             AlertDescription::UnknownCA => {
                 "it does not know the authority of this host's certificate"
             }
+            AlertDescription::CertificateRequired => {
+                "it asks for a certificate, and this host shows none"
+            }
             AlertDescription::BadCertificate
             | AlertDescription::CertificateUnknown
             | AlertDescription::UnsupportedCertificate

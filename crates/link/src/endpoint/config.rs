@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::{BULK_AHEAD_BYTES, BULK_AHEAD_BYTES_MAX};
 use crate::control::{Amount, Amounts, NAME_BYTES_MAX};
 use crate::frame::DATA_BYTES_MAX;
 
@@ -32,6 +33,10 @@ pub struct Config {
     /// What the other end may send at a time, in the order of [`Class::ALL`](crate::frame::Class):
     /// what came and is not done. At least one frame and one piece of bulk each.
     pub credits: Amounts,
+    /// Bytes of bulk that wait to leave, at most: from one piece of bulk to
+    /// [`BULK_AHEAD_BYTES_MAX`]. More of them need fewer calls of the system and fewer wake-ups; who sends
+    /// something else waits for them.
+    pub bulk_ahead_bytes: usize,
     /// Something is said at least so often.
     pub heartbeat: Duration,
     /// A connection on which nothing is heard for so long is lost.
@@ -51,11 +56,19 @@ impl Config {
             lease,
             capabilities: 0,
             credits: [bulk, Amount { frames: 128, bytes: 0 }, bulk],
+            bulk_ahead_bytes: BULK_AHEAD_BYTES,
             heartbeat: Duration::from_secs(1),
             silence: Duration::from_secs(3),
             greeting: Duration::from_secs(5),
             without_connection: Duration::from_secs(10),
         }
+    }
+
+    /// The same for a link whose ends have the socket between their hosts themselves: nobody else on the way
+    /// holds bulk, so more of it may wait here.
+    #[must_use]
+    pub fn straight(self) -> Config {
+        Config { bulk_ahead_bytes: BULK_AHEAD_BYTES_MAX, ..self }
     }
 
     /// The same with values that cannot work replaced by the least that can.
@@ -65,6 +78,7 @@ impl Config {
             end -= 1;
         }
         self.lease.device.truncate(end);
+        self.bulk_ahead_bytes = self.bulk_ahead_bytes.clamp(DATA_BYTES_MAX, BULK_AHEAD_BYTES_MAX);
         for amount in &mut self.credits {
             amount.frames = amount.frames.max(1);
         }

@@ -86,14 +86,14 @@ impl Endpoint {
 }
 
 /// What is taken from a borrower's greeting.
-struct Accepted {
-    session: u64,
+pub(crate) struct Accepted {
+    pub(crate) session: u64,
     received: u64,
     capabilities: u64,
 }
 
 impl Accepted {
-    fn of(
+    pub(crate) fn of(
         hello: &Hello<'_>,
         config: &super::Config,
         session: Option<u64>,

@@ -7,7 +7,6 @@
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-use super::BULK_AHEAD_BYTES_MAX;
 use crate::control::{Amount, Amounts, Control};
 use crate::error::Violation;
 use crate::frame::{Class, FIELD_BYTES_MAX, Frame, SMALL_BYTES_MAX, Tag};
@@ -135,8 +134,9 @@ pub(super) struct Sender {
     kept_amounts: Amounts,
     used: Amounts,
     granted: Amounts,
-    /// Bytes of bulk that wait.
+    /// Bytes of bulk that wait, and how many may.
     bulk_ahead: usize,
+    bulk_ahead_max: usize,
     /// Room for data that was sent: it is written over, not made anew.
     spare: Vec<Vec<u8>>,
     control: Vec<u8>,
@@ -151,7 +151,7 @@ pub(super) fn account(class: Class) -> usize {
 }
 
 impl Sender {
-    pub(super) fn new() -> Sender {
+    pub(super) fn new(bulk_ahead_max: usize) -> Sender {
         Sender {
             kept: VecDeque::new(),
             first: 0,
@@ -162,6 +162,7 @@ impl Sender {
             used: Amounts::default(),
             granted: Amounts::default(),
             bulk_ahead: 0,
+            bulk_ahead_max,
             spare: Vec::new(),
             control: Vec::new(),
             control_sent: 0,
@@ -179,7 +180,7 @@ impl Sender {
             return Err(Why::Unacknowledged);
         }
         let is_bulk = bytes > SMALL_BYTES_MAX && !on(Mutation::UnboundedBulk);
-        if is_bulk && self.bulk_ahead + bytes > BULK_AHEAD_BYTES_MAX {
+        if is_bulk && self.bulk_ahead + bytes > self.bulk_ahead_max {
             return Err(Why::Ahead);
         }
         Ok(())

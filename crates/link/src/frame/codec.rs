@@ -22,6 +22,8 @@ impl<D> Frame<D> {
             | Frame::MemoryWrite { data, .. }
             | Frame::DmaWrite { data, .. }
             | Frame::RingEntries { data, .. }
+            | Frame::PeerAdmit { data, .. }
+            | Frame::PeerReach { data, .. }
             | Frame::Data { data, .. } => Some(data),
             _ => None,
         }
@@ -55,6 +57,17 @@ impl<D> Frame<D> {
                 Frame::Refused { kind, errno, address, bytes }
             }
             Frame::Return => Frame::Return,
+            Frame::PeerAdmit { peer, data } => Frame::PeerAdmit { peer, data: change(data) },
+            Frame::PeerReach { peer, data } => Frame::PeerReach { peer, data: change(data) },
+            Frame::PeerLend { peer, transfer, offset, bytes } => {
+                Frame::PeerLend { peer, transfer, offset, bytes }
+            }
+            Frame::PeerEnd { peer, transfer } => Frame::PeerEnd { peer, transfer },
+            Frame::PeerReady { peer } => Frame::PeerReady { peer },
+            Frame::PeerFetch { peer, transfer, offset, bytes } => {
+                Frame::PeerFetch { peer, transfer, offset, bytes }
+            }
+            Frame::PeerRead { transfer, bytes } => Frame::PeerRead { transfer, bytes },
             Frame::RegionRead { region, offset, bytes } => {
                 Frame::RegionRead { region, offset, bytes }
             }
@@ -79,6 +92,8 @@ impl<D> Frame<D> {
             | Frame::MemoryWrite { data, .. }
             | Frame::DmaWrite { data, .. }
             | Frame::RingEntries { data, .. }
+            | Frame::PeerAdmit { data, .. }
+            | Frame::PeerReach { data, .. }
             | Frame::Data { data, .. } => std::mem::take(data),
             _ => D::default(),
         };
@@ -91,7 +106,8 @@ impl<D> Frame<D> {
         match self {
             Frame::RegionRead { bytes, .. }
             | Frame::MemoryRead { bytes, .. }
-            | Frame::DmaRead { bytes, .. } => Some(*bytes),
+            | Frame::DmaRead { bytes, .. }
+            | Frame::PeerRead { bytes, .. } => Some(*bytes),
             Frame::Describe => Some(crate::description::BYTES_MAX),
             _ => None,
         }
@@ -151,6 +167,24 @@ impl<D> Frame<D> {
                 put(&address.to_le_bytes());
                 put(&bytes.to_le_bytes());
             }
+            Frame::PeerAdmit { peer, .. }
+            | Frame::PeerReach { peer, .. }
+            | Frame::PeerReady { peer } => put(&peer.to_le_bytes()),
+            Frame::PeerLend { peer, transfer, offset, bytes }
+            | Frame::PeerFetch { peer, transfer, offset, bytes } => {
+                put(&peer.to_le_bytes());
+                put(&transfer.to_le_bytes());
+                put(&offset.to_le_bytes());
+                put(&bytes.to_le_bytes());
+            }
+            Frame::PeerEnd { peer, transfer } => {
+                put(&peer.to_le_bytes());
+                put(&transfer.to_le_bytes());
+            }
+            Frame::PeerRead { transfer, bytes } => {
+                put(&transfer.to_le_bytes());
+                put(&bytes.to_le_bytes());
+            }
             Frame::Data { offset, last, .. } => {
                 put(&offset.to_le_bytes());
                 put(&[u8::from(*last)]);
@@ -168,7 +202,10 @@ impl<'a> Frame<&'a [u8]> {
         let frame = Frame::take(kind, &mut fields).and_then(|frame| fields.end(frame));
         let frame = frame.ok_or(Malformed)?;
         let data = frame.data().map_or(0, |data| data.len());
-        let wanted = frame.wanted_bytes().unwrap_or(0);
+        let wanted = match frame {
+            Frame::PeerLend { bytes, .. } | Frame::PeerFetch { bytes, .. } => bytes,
+            _ => frame.wanted_bytes().unwrap_or(0),
+        };
         if data > DATA_BYTES_MAX || wanted > READ_BYTES_MAX {
             return Err(Malformed);
         }
@@ -215,6 +252,23 @@ impl<'a> Frame<&'a [u8]> {
                 bytes: from.u64()?,
             },
             Kind::Return => Frame::Return,
+            Kind::PeerAdmit => Frame::PeerAdmit { peer: from.u32()?, data: from.rest() },
+            Kind::PeerReach => Frame::PeerReach { peer: from.u32()?, data: from.rest() },
+            Kind::PeerLend => Frame::PeerLend {
+                peer: from.u32()?,
+                transfer: from.u64()?,
+                offset: from.u64()?,
+                bytes: from.u32()?,
+            },
+            Kind::PeerEnd => Frame::PeerEnd { peer: from.u32()?, transfer: from.u64()? },
+            Kind::PeerReady => Frame::PeerReady { peer: from.u32()? },
+            Kind::PeerFetch => Frame::PeerFetch {
+                peer: from.u32()?,
+                transfer: from.u64()?,
+                offset: from.u64()?,
+                bytes: from.u32()?,
+            },
+            Kind::PeerRead => Frame::PeerRead { transfer: from.u64()?, bytes: from.u32()? },
             Kind::RegionRead => {
                 Frame::RegionRead { region: from.u32()?, offset: from.u64()?, bytes: from.u32()? }
             }

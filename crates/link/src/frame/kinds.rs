@@ -63,6 +63,10 @@ kinds! {
     Refused = 0x010a, Posted, 22, false;
     Return = 0x010b, Posted, 0, false;
     RingWaits = 0x010c, Posted, 4, false;
+    PeerAdmit = 0x010d, Posted, 4, true;
+    PeerReach = 0x010e, Posted, 4, true;
+    PeerLend = 0x010f, Posted, 24, false;
+    PeerEnd = 0x0110, Posted, 12, false;
     RegionRead = 0x0201, Request, 16, false;
     MemoryRead = 0x0202, Request, 12, false;
     DmaRead = 0x0203, Request, 12, false;
@@ -70,6 +74,9 @@ kinds! {
     Reset = 0x0205, Request, 0, false;
     Barrier = 0x0206, Request, 0, false;
     Describe = 0x0207, Request, 0, false;
+    PeerReady = 0x0208, Request, 4, false;
+    PeerFetch = 0x0209, Request, 24, false;
+    PeerRead = 0x020a, Request, 12, false;
     Data = 0x0301, Reply, 5, true;
     Done = 0x0302, Reply, 0, false;
     Failed = 0x0303, Reply, 4, false;

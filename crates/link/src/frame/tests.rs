@@ -39,6 +39,12 @@ pub(crate) fn any_frame() -> impl Strategy<Value = Frame<Vec<u8>>> {
                 Frame::Refused { kind, errno, address, bytes }
             }),
             Just(Frame::Return),
+            (word(), data()).prop_map(|(peer, data)| Frame::PeerAdmit { peer, data }),
+            (word(), data()).prop_map(|(peer, data)| Frame::PeerReach { peer, data }),
+            (word(), number(), number(), short()).prop_map(|(peer, transfer, offset, bytes)| {
+                Frame::PeerLend { peer, transfer, offset, bytes }
+            }),
+            (word(), number()).prop_map(|(peer, transfer)| Frame::PeerEnd { peer, transfer }),
         ];
     let others = prop_oneof![
         (word(), number(), short()).prop_map(|(region, offset, bytes)| Frame::RegionRead {
@@ -52,6 +58,11 @@ pub(crate) fn any_frame() -> impl Strategy<Value = Frame<Vec<u8>>> {
         Just(Frame::Reset),
         Just(Frame::Barrier),
         Just(Frame::Describe),
+        word().prop_map(|peer| Frame::PeerReady { peer }),
+        (word(), number(), number(), short()).prop_map(|(peer, transfer, offset, bytes)| {
+            Frame::PeerFetch { peer, transfer, offset, bytes }
+        }),
+        (number(), short()).prop_map(|(transfer, bytes)| Frame::PeerRead { transfer, bytes }),
         (word(), any::<bool>(), data()).prop_map(|(offset, last, data)| Frame::Data {
             offset,
             last,

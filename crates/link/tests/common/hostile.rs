@@ -313,7 +313,7 @@ impl Attack<'_> {
             (_, _, 1..=65_536) => {
                 Frame::Data { offset: 0, last: true, data: vec![0; wanted as usize] }
             }
-            (_, Kind::RegionRead | Kind::MemoryRead | Kind::DmaRead, _) => {
+            (_, Kind::RegionRead | Kind::MemoryRead | Kind::DmaRead | Kind::PeerRead, _) => {
                 Frame::Failed { errno: 5 }
             }
             _ => Frame::Done,

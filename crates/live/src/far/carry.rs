@@ -17,8 +17,8 @@ use crate::lease::BootTime;
 
 /// What a link that its own side has ended may still take until the other end knows.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
-/// Turns before it is slept: more room than a link has credit for has come free in these.
-const TURNS_MAX: usize = 8;
+/// Turns before it is slept: as much bulk as a link has credit for leaves in these.
+const TURNS_MAX: usize = 16;
 
 /// The time for a link.
 #[must_use]
@@ -214,7 +214,7 @@ impl<'a> Carried<'a> {
             }
             if self.is_broken {
                 // How the other end has left it is to be read.
-                self.receive(side);
+                self.receive(side, true);
                 self.lose();
             }
             if let Some(end) = self.ended {
@@ -262,18 +262,24 @@ impl<'a> Carried<'a> {
         drop(polled);
         drop(fds);
         if line {
-            self.receive(side);
+            self.receive(side, false);
         }
         is_ready
     }
 
-    fn receive(&mut self, side: &mut impl Side) {
+    /// Reads the connection; `is_last` if it is not going to be read again.
+    fn receive(&mut self, side: &mut impl Side, is_last: bool) {
         let Some(line) = &mut self.line else { return };
         let (mut is_lost, ended) = (false, &mut self.ended);
-        let received = line.receive(now(), &mut self.end, |event| {
+        let on = |event: Event<'_>| {
             note(&event, &mut is_lost, ended);
             side.frame(event)
-        });
+        };
+        let received = if is_last {
+            line.receive_last(now(), &mut self.end, on)
+        } else {
+            line.receive(now(), &mut self.end, on)
+        };
         if let Err(broken) = &received {
             tracing::debug!(%broken, "a connection of a lease has ended");
             self.has_hung_up |= matches!(broken, Broken::HungUp);
@@ -362,7 +368,7 @@ impl<'a> Carried<'a> {
             }
         }
         // Something may have come with it already, which nothing polls for.
-        self.receive(side);
+        self.receive(side, false);
     }
 
     /// Tells the other end that this one ends, and waits until it has hung up, so that whoever begins

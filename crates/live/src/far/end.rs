@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farside_card::interface::{pci, register};
-use farside_link::endpoint::Load;
+use farside_link::endpoint::{Counters, Load};
 use farside_link::error::End;
 use farside_link::frame::DATA_BYTES_MAX;
 use farside_link::{Class, Config, Endpoint, Event, Frame, Kind, Outgoing, Tag};
@@ -23,9 +23,10 @@ use thiserror::Error;
 
 use super::carry::{Carried, Lines, Over, Rest, Side};
 use super::line::Line;
+use super::peers::{PeerWays, Peers};
 use super::rings::RingRegisters;
 use super::shadow::{CardBroken, Refusal, Shadow};
-use super::{CARD_BY_RINGS, Farewell};
+use super::{CARD_BY_RINGS, DIRECT_LINKS, Farewell};
 use crate::ring_card::{DmaPiece, Identity, Transport, TransportError, Watch};
 
 /// Memory for rings and lists, at most.
@@ -90,8 +91,20 @@ pub struct FarEndReport {
     pub bytes_out: u64,
     /// Bytes of it that were filled.
     pub bytes_filled: u64,
+    /// Bytes of it that other lenders' ends have read.
+    pub bytes_to_peers: u64,
+    /// Bytes that were put into it and came from other lenders' ends.
+    pub bytes_from_peers: u64,
+    /// Bytes of data that came, in whatever frames.
+    pub bytes_received: u64,
+    /// Bytes of data that were sent.
+    pub bytes_sent: u64,
     /// Frames that were refused.
     pub refusals: u64,
+    /// Of them, those that break the protocol of the link.
+    pub violations: u64,
+    /// What the card has refused of what it was asked.
+    pub refused_by_card: u64,
     /// Connections by which the program came, one after the other.
     pub connections: u64,
     /// Frames that came again over a new connection, and were dropped.
@@ -107,9 +120,13 @@ struct Get {
     done: u32,
 }
 
+/// Hears how far a link is, while it goes on.
+type Watcher = Box<dyn FnMut(&FarEndReport) + Send>;
+
 /// See the module.
 pub struct FarEnd {
     beside: Beside,
+    ways: Option<Arc<dyn PeerWays>>,
 }
 
 impl std::fmt::Debug for FarEnd {
@@ -127,7 +144,7 @@ impl FarEnd {
     pub fn new(card: Arc<dyn Transport>, identity: &Identity) -> Result<FarEnd, FarEndError> {
         let bytes = u64::from(identity.frames) * PAGE_SIZE as u64;
         let (file, offset) = card.memory(bytes)?;
-        let memory = SharedMemory::of_file(file, offset, bytes)?;
+        let memory = Arc::new(SharedMemory::of_file(file, offset, bytes)?);
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let beside = Beside {
             card,
@@ -139,10 +156,24 @@ impl FarEnd {
             empty_interrupts: 0,
             out: Outgoing::default(),
             gets: VecDeque::new(),
+            peers: None,
             report: FarEndReport::default(),
+            watched: FarEndReport::default(),
+            watcher: None,
             failed: None,
         };
-        Ok(FarEnd { beside })
+        Ok(FarEnd { beside, ways: None })
+    }
+
+    /// The same, which may have direct links to the ends of other lenders.
+    #[must_use]
+    pub fn with_peers(self, ways: Arc<dyn PeerWays>) -> FarEnd {
+        FarEnd { ways: Some(ways), ..self }
+    }
+
+    /// Has somebody told what has gone through, whenever there is more.
+    pub fn watched(&mut self, watcher: impl FnMut(&FarEndReport) + Send + 'static) {
+        self.beside.watcher = Some(Box::new(watcher));
     }
 
     /// What has gone through so far.
@@ -159,17 +190,23 @@ impl FarEnd {
     /// # Errors
     /// [`FarEndError`]. The program is told.
     pub fn serve(&mut self, config: Config, first: Line, lines: &Lines) -> Result<(), FarEndError> {
-        let config = Config { capabilities: CARD_BY_RINGS, silence: SILENCE, ..config };
+        let mut config = Config { capabilities: CARD_BY_RINGS, silence: SILENCE, ..config };
+        if let Some(ways) = &self.ways {
+            config.capabilities |= DIRECT_LINKS;
+            let (ways, memory) = (Arc::clone(ways), Arc::clone(&self.beside.memory));
+            self.beside.peers = Some(Peers::new(ways, config.lease.clone(), memory)?);
+        }
         let mut carried = Carried::new(Endpoint::lender(config), first, lines, &|| true);
         let over = carried.carry(&mut self.beside);
         let counters = carried.end().counters();
         let report = &mut self.beside.report;
-        (report.connections, report.duplicates) = (counters.connections, counters.duplicates);
         report.refusals += counters.violations;
         if let Over::Side(FarEndError::Refused(refusal)) = &over {
             report.refusals += 1;
             tracing::error!(%refusal, "a program is disconnected from its card");
         }
+        self.beside.watch(&counters);
+        self.beside.peers = None;
         self.beside.card.stop();
         match over {
             Over::Done | Over::HungUp | Over::Link(End::PeerClosed(0)) => Ok(()),
@@ -183,7 +220,7 @@ impl FarEnd {
 struct Beside {
     card: Arc<dyn Transport>,
     /// The card's memory.
-    memory: SharedMemory,
+    memory: Arc<SharedMemory>,
     /// Memory for the rings, and its bus address, once the program has asked for it.
     control: Option<(Arc<SharedMemory>, u64)>,
     registers: RingRegisters,
@@ -194,7 +231,12 @@ struct Beside {
     /// What waits for credit.
     out: Outgoing,
     gets: VecDeque<Get>,
+    /// Direct links, where there may be any.
+    peers: Option<Peers>,
     report: FarEndReport,
+    /// What its watcher knows.
+    watched: FarEndReport,
+    watcher: Option<Watcher>,
     /// Why there is no going on.
     failed: Option<FarEndError>,
 }
@@ -223,8 +265,12 @@ impl Side for Beside {
             self.look()?;
         }
         self.tell()?;
+        if let Some(peers) = self.peers.as_mut().filter(|_| is_ready) {
+            peers.answers().for_each(|(tag, answer)| self.out.push(tag, answer));
+        }
         self.out.flush(link);
         self.send_data(link)?;
+        self.watch(&link.counters());
         self.failed.take().map_or(Ok(()), Err)
     }
 
@@ -239,6 +285,7 @@ impl Side for Beside {
             Some(Watch::Event(fd)) => polled.push((fd, PollFlags::IN)),
             None => {}
         }
+        polled.extend(self.peers.as_ref().map(|peers| (peers.bell(), PollFlags::IN)));
         polled
     }
 
@@ -265,6 +312,23 @@ impl Side for Beside {
 }
 
 impl Beside {
+    /// Notes what the link has counted, and tells whoever watches.
+    fn watch(&mut self, link: &Counters) {
+        let report = &mut self.report;
+        if let Some(peers) = &self.peers {
+            (report.bytes_to_peers, report.bytes_from_peers) = peers.bytes();
+        }
+        (report.connections, report.duplicates) = (link.connections, link.duplicates);
+        (report.bytes_received, report.bytes_sent) = (link.received_bytes, link.sent_bytes);
+        report.violations = link.violations;
+        if self.watched != *report {
+            self.watched = *report;
+            if let Some(watcher) = &mut self.watcher {
+                watcher(report);
+            }
+        }
+    }
+
     fn fail_if(&mut self, done: Result<(), FarEndError>) {
         if let Err(error) = done {
             self.failed.get_or_insert(error);
@@ -275,6 +339,11 @@ impl Beside {
         // Of a program that is given up nothing counts any more.
         if self.failed.is_some() {
             return Ok(());
+        }
+        if let Some(peers) = &mut self.peers {
+            if peers.posted(frame)? {
+                return Ok(());
+            }
         }
         match *frame {
             Frame::RegionWrite { region, offset, data } if is_registers(region) => {
@@ -308,6 +377,11 @@ impl Beside {
     fn request(&mut self, tag: Tag, frame: &Frame<&[u8]>) -> Result<(), FarEndError> {
         if self.failed.is_some() {
             return Ok(());
+        }
+        if let Some(peers) = &self.peers {
+            if peers.request(tag, frame)? {
+                return Ok(());
+            }
         }
         match *frame {
             Frame::RegionRead { region, offset, bytes } if is_registers(region) => {
@@ -351,12 +425,15 @@ impl Beside {
     }
 
     /// Reads a register. What the card refuses is told.
-    fn read(&self, offset: u64, bytes: u32) -> Result<Frame<Vec<u8>>, FarEndError> {
+    fn read(&mut self, offset: u64, bytes: u32) -> Result<Frame<Vec<u8>>, FarEndError> {
         let mut data = vec![0; width(bytes as usize)?];
         match self.card.read(offset, &mut data) {
             Ok(()) => Ok(Frame::Data { offset: 0, last: true, data }),
             Err(error @ TransportError::Gone { .. }) => Err(error.into()),
-            Err(error) => Ok(Frame::Failed { errno: errno_of(&error) }),
+            Err(error) => {
+                self.report.refused_by_card += 1;
+                Ok(Frame::Failed { errno: errno_of(&error) })
+            }
         }
     }
 
@@ -394,6 +471,7 @@ impl Beside {
             Err(error @ TransportError::Gone { .. }) => Err(error.into()),
             Err(error) => {
                 let (kind, errno) = (kind.number(), errno_of(&error));
+                self.report.refused_by_card += 1;
                 self.out.post(Frame::Refused { kind, errno, address, bytes });
                 Ok(())
             }

@@ -40,17 +40,27 @@ impl Farewell {
 }
 
 /// Reads what a connection begins with, and says which program's link it is about: the number that this has
-/// drawn. Gives the line, from which nothing is lost.
+/// drawn. Gives the line, from which nothing is lost. One that is of another lease is told so.
 ///
 /// # Errors
-/// It is no link, or does not say so until `limit` is over.
-pub fn greeted(mut stream: Box<dyn CardStream>, limit: Duration) -> io::Result<(u64, Line)> {
+/// It is no link, of another lease, or does not say so until `limit` is over.
+pub fn greeted(
+    mut stream: Box<dyn CardStream>,
+    config: Config,
+    limit: Duration,
+) -> io::Result<(u64, Line)> {
     let end = Instant::now() + limit;
     let mut early = Vec::new();
     let mut space = [0; EARLY_BYTES];
     loop {
-        if let Some(session) = session_of(&early).map_err(io::Error::other)? {
-            return Ok((session, Line::after(stream, early)?));
+        match session_of(&early, &config) {
+            Ok(None) => {}
+            Ok(Some(session)) => return Ok((session, Line::after(stream, early)?)),
+            Err(violation) => {
+                // The end says what is wrong, before there is anything to take leave of.
+                turn_away(config, Line::after(stream, early)?, Farewell::NoCard);
+                return Err(io::Error::other(violation));
+            }
         }
         if early.len() > HELLO_BYTES_MAX {
             return Err(io::ErrorKind::InvalidData.into());

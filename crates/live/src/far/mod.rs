@@ -22,6 +22,7 @@ mod greeting;
 mod lasting;
 mod line;
 mod mirror;
+mod peers;
 mod redial;
 mod refers;
 mod rings;
@@ -37,6 +38,7 @@ pub use end::{FarEnd, FarEndError, FarEndReport};
 pub use greeting::{Farewell, greeted, turn_away};
 pub use lasting::Lasting;
 pub use line::{Broken, Line};
+pub use peers::{Come, PeerAdmission, PeerPlace, PeerWay, PeerWays};
 pub use redial::{DialLine, NoLine, Redial, dial};
 pub use sessions::{Came, Sessions};
 pub use shadow::Refusal;
@@ -46,3 +48,5 @@ pub(crate) use rings::RingRegisters;
 
 /// What both ends say that they can: a card that is driven by shadowed rings, in this version.
 pub(crate) const CARD_BY_RINGS: u64 = 1 << 0;
+/// What an end beside a card says that it can: get pages from other lenders' ends, and lend them some.
+pub(crate) const DIRECT_LINKS: u64 = 1 << 1;

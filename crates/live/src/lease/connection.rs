@@ -9,20 +9,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farside_link::Lease;
+use farside_link::{Config, Lease};
 use farside_vfio_user::unix::Plain;
 
 use super::here::receive;
 use super::{BootTime, Term, Ticket};
-use crate::far::Lasting;
+use crate::far::{Lasting, PeerPlace};
 use crate::ring_card::CardStream;
 
 /// A connection to a borrowed card.
 pub(crate) struct Borrowed {
     /// The lease, for people.
     pub(crate) name: String,
-    /// What both ends of the link have to agree on.
-    pub(crate) lease: Lease,
+    /// What both ends of the link have to agree on, and how this one is to send.
+    pub(crate) link: Config,
+    /// Where other lenders' ends find the lender's, if they can.
+    pub(crate) place: Option<PeerPlace>,
     /// This side of it.
     pub(crate) stream: Box<dyn CardStream>,
     /// Says why it has ended, once it has.
@@ -87,15 +89,15 @@ pub(super) fn words(ticket: Ticket, term: Arc<Term>) -> (WhyGone, WantedBack) {
 /// Connects to the card that is lent by the lease in `folder`.
 pub(crate) fn connect(folder: &Path) -> Result<Borrowed, NotReached> {
     let (ticket, term) = open(folder)?;
-    let stream = if folder.join(Ticket::PLAIN).exists() {
-        straight(&folder.join(Ticket::PLAIN), &ticket, &term)?
+    let link = Config::new(Lease { device: ticket.device.clone(), epoch: ticket.epoch });
+    let (stream, link): (Box<dyn CardStream>, _) = if folder.join(Ticket::PLAIN).exists() {
+        (straight(&folder.join(Ticket::PLAIN), &ticket, &term)?, link.straight())
     } else {
-        Box::new(Plain::new(socket(&folder.join(Ticket::LINK), &ticket)?))
+        (Box::new(Plain::new(socket(&folder.join(Ticket::LINK), &ticket)?)), link)
     };
-    let lease = Lease { device: ticket.device.clone(), epoch: ticket.epoch };
-    let name = ticket.name();
+    let (name, place) = (ticket.name(), ticket.place());
     let (why_gone, wanted_back) = words(ticket, term);
-    Ok(Borrowed { name, lease, stream, why_gone, wanted_back })
+    Ok(Borrowed { name, link, place, stream, why_gone, wanted_back })
 }
 
 /// A connection to the borrower's end of a lease.

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::far::PeerPlace;
+
 const FILE: &str = "ticket.json";
 
 /// See the module. Whoever reaches its folder can use the lease, so that is the borrower's alone.
@@ -17,6 +19,10 @@ pub struct Ticket {
     pub device: String,
     /// Which lease of it this is.
     pub epoch: u64,
+    /// The certificate that the lender's end shows, DER. None is known where the lender's daemon was another
+    /// when the lease began.
+    #[serde(default)]
+    pub certificate: Vec<u8>,
 }
 
 /// A folder that is no lease's.
@@ -62,6 +68,12 @@ impl Ticket {
         Ok(serde_json::to_writer(file, self)?)
     }
 
+    /// Where other lenders' ends find the lender's, if they can.
+    pub(crate) fn place(&self) -> Option<PeerPlace> {
+        let Ticket { lender, device, epoch, certificate } = self.clone();
+        (!certificate.is_empty()).then_some(PeerPlace { host: lender, device, epoch, certificate })
+    }
+
     /// The lease, for people.
     #[must_use]
     pub fn name(&self) -> String {
@@ -74,7 +86,12 @@ mod tests {
     use super::*;
 
     fn ticket() -> Ticket {
-        Ticket { lender: "a".to_owned(), device: "card0".to_owned(), epoch: 7 }
+        Ticket {
+            lender: "a".to_owned(),
+            device: "card0".to_owned(),
+            epoch: 7,
+            certificate: vec![1],
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -16,19 +17,20 @@ use std::time::{Duration, Instant};
 use farside_card::interface::{pci, register};
 use farside_fabric::InsertError;
 use farside_link::frame::{DATA_BYTES_MAX, MapRights, READ_BYTES_MAX};
-use farside_link::{Frame, Lease};
+use farside_link::{Config, Frame, Lease};
 use farside_linux::shared::SharedMemory;
 
 use super::calls::ConnectError;
+use super::link_fetch::Neighbour;
 use super::link_shared::Shared;
 use super::link_worker;
 use super::messages::Dialled;
 use super::transport::{DmaPiece, MoveOrder, Moved, PageMover, Transport, TransportError, Watch};
-use crate::far::{DialLine, Line, NoLine};
+use crate::far::{DIRECT_LINKS, DialLine, Line, NoLine, PeerAdmission, PeerPlace, PeerWay};
 use crate::lease::{self, NotReached, WantedBack, WhyGone};
 
 /// A link to an end beside a card.
-pub(crate) struct ByLink {
+pub struct ByLink {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     /// The process that has the thread: not a child made by fork.
@@ -37,6 +39,8 @@ pub(crate) struct ByLink {
     why_gone: Option<WhyGone>,
     /// Says how soon the card is wanted back, if anybody can.
     recall: Option<WantedBack>,
+    /// The lender's end, where others may find it.
+    place: Option<PeerPlace>,
 }
 
 impl fmt::Debug for ByLink {
@@ -51,7 +55,9 @@ impl ByLink {
         let first = Line::new(place.stream()?)?;
         let again = place.clone();
         let dial = move || again.stream().and_then(Line::new).map_err(passes);
-        let mut link = ByLink::over(&place.to_string(), Lease::none(), first, Arc::new(dial))?;
+        let mut link =
+            ByLink::over(&place.to_string(), Config::new(Lease::none()), first, Arc::new(dial))?;
+        link.place = place.end().cloned();
         let place = place.clone();
         link.recall = Some(Box::new(move || place.wanted_back()));
         Ok(link)
@@ -59,8 +65,8 @@ impl ByLink {
 
     /// Connects to a card that is borrowed.
     pub(crate) fn borrow(folder: &Path) -> Result<ByLink, ConnectError> {
-        let lease::Borrowed { name, lease, stream, why_gone, wanted_back } =
-            lease::connect(folder)?;
+        let borrowed = lease::connect(folder)?;
+        let lease::Borrowed { name, link: config, place, stream, why_gone, wanted_back } = borrowed;
         let again = folder.to_owned();
         let dial = move || {
             let borrowed = lease::connect(&again).map_err(|not| match not {
@@ -71,19 +77,63 @@ impl ByLink {
             Ok(Line::new(borrowed.stream)?)
         };
         let first = Line::new(stream)?;
-        let mut link = ByLink::over(&name, lease, first, Arc::new(dial))?;
+        let mut link = ByLink::over(&name, config, first, Arc::new(dial))?;
         link.why_gone = Some(why_gone);
         link.recall = Some(wanted_back);
+        link.place = place;
         Ok(link)
     }
 
-    fn over(name: &str, lease: Lease, first: Line, dial: DialLine) -> Result<ByLink, ConnectError> {
+    /// Whether its lender's end may have direct links to others.
+    pub(crate) fn may_have_direct_links(&self) -> bool {
+        self.place.is_some() && self.shared.capabilities() & DIRECT_LINKS != 0
+    }
+
+    /// Has the lender's end of this card make a direct link to that of another, whose memory is in this window
+    /// of this one's bus from here on. `number` is this pair's. It may take seconds. `failed` is called each
+    /// time that something did not come by it.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn link_to(
+        &self,
+        from: &ByLink,
+        number: u32,
+        window: Range<u64>,
+        failed: Arc<dyn Fn() + Send + Sync>,
+    ) -> Result<(), TransportError> {
+        let what = "making a direct link between two cards";
+        let unfit = || TransportError::Unfit { what: format!("{what}: an end cannot have one") };
+        let (own, other) =
+            (self.place.as_ref().ok_or_else(unfit)?, from.place.as_ref().ok_or_else(unfit)?);
+        let session = link_worker::session();
+        let admission = PeerAdmission { session, certificate: own.certificate.clone() };
+        let way = PeerWay { session, place: other.clone() };
+        let json = |error: serde_json::Error| TransportError::Unfit { what: error.to_string() };
+        let data = serde_json::to_vec(&admission).map_err(json)?;
+        from.post(what, Frame::PeerAdmit { peer: number, data })?;
+        from.shared.ask(what, Frame::Barrier)?;
+        let data = serde_json::to_vec(&way).map_err(json)?;
+        self.post(what, Frame::PeerReach { peer: number, data })?;
+        self.shared.ask_within(DIRECT_LIMIT, what, Frame::PeerReady { peer: number })?;
+        let link = Arc::clone(&from.shared);
+        self.shared.has_neighbour(Neighbour { number, window, link, failed });
+        Ok(())
+    }
+
+    fn over(
+        name: &str,
+        config: Config,
+        first: Line,
+        dial: DialLine,
+    ) -> Result<ByLink, ConnectError> {
         let shared = Arc::new(Shared::new()?);
         let with_thread = Arc::clone(&shared);
         let builder = std::thread::Builder::new().name("farside-link".into());
-        let thread = builder.spawn(move || link_worker::run(&with_thread, lease, first, dial))?;
+        let thread = builder.spawn(move || link_worker::run(&with_thread, config, first, dial))?;
         let pid = rustix::process::getpid();
-        let link = ByLink { shared, thread: Some(thread), pid, recall: None, why_gone: None };
+        let link =
+            ByLink { shared, thread: Some(thread), pid, recall: None, why_gone: None, place: None };
         match link.shared.ask("agreeing with the other end of the link", Frame::Barrier) {
             Ok(_) => Ok(link),
             Err(error) => Err(link.not_reached(name, error)),
@@ -120,6 +170,9 @@ fn passes(error: io::Error) -> NoLine {
 
 /// The region of a card's registers.
 const REGISTERS: u32 = pci::BAR_REGISTERS as u32;
+
+/// How long two lenders' ends may take to agree on a direct link.
+const DIRECT_LIMIT: Duration = Duration::from_secs(15);
 
 /// Bytes of the card's memory that are sent before it is waited until they have arrived.
 const WRITE_BYTES: usize = 1 << 20;
@@ -195,6 +248,10 @@ impl Transport for ByLink {
 
     fn is_by_messages(&self) -> bool {
         true
+    }
+
+    fn as_link(&self) -> Option<&ByLink> {
+        Some(self)
     }
 
     fn memory(&self, _bytes: u64) -> Result<(OwnedFd, u64), TransportError> {

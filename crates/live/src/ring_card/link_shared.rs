@@ -5,13 +5,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use farside_card::interface::register;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::answers::Reach;
 use super::calls::{CALL_LIMIT, errno_of};
+use super::link_fetch::Neighbour;
 use super::transport::{MoveOrder, Moved, TransportError};
 use farside_link::Frame;
 
@@ -46,6 +47,8 @@ pub(super) struct Shared {
     orders: Mutex<VecDeque<MoveOrder>>,
     moved: Mutex<Vec<Moved>>,
     rings: Mutex<RingsOf>,
+    /// Other cards to which the lender's end has a direct link.
+    neighbours: Mutex<Vec<Neighbour>>,
     /// When what is under way has to be over.
     limit: Mutex<Option<Instant>>,
 }
@@ -59,6 +62,8 @@ struct Asked {
     /// Since when there is a connection; none while another is made.
     up_since: Option<Instant>,
     was_up: bool,
+    /// What the other end can do.
+    capabilities: u64,
     over: Option<Ended>,
 }
 
@@ -92,6 +97,7 @@ impl Shared {
             orders: Mutex::default(),
             moved: Mutex::default(),
             rings: Mutex::default(),
+            neighbours: Mutex::default(),
             limit: Mutex::default(),
         })
     }
@@ -132,6 +138,7 @@ impl Shared {
             return Err(TransportError::Gone { what });
         }
         asked.asks.push_back(Ask::Post(frame));
+        drop(asked);
         self.ring();
         Ok(())
     }
@@ -143,13 +150,26 @@ impl Shared {
         what: &'static str,
         request: Frame<Vec<u8>>,
     ) -> Result<Vec<u8>, TransportError> {
+        self.ask_within(CALL_LIMIT, what, request)
+    }
+
+    /// The same for something that may take so long.
+    pub(super) fn ask_within(
+        &self,
+        call: Duration,
+        what: &'static str,
+        request: Frame<Vec<u8>>,
+    ) -> Result<Vec<u8>, TransportError> {
         let (begun, limit) = (Instant::now(), *lock(&self.limit));
         let mut asked = lock(&self.asked);
         let id = asked.next_id;
         asked.next_id = id.wrapping_add(1);
         asked.asks.push_back(Ask::Request(id, request));
         asked.answers.insert(id, None);
+        // Whoever is woken wants the lock, and may have the processor at once.
+        drop(asked);
         self.ring();
+        let mut asked = lock(&self.asked);
         loop {
             if let Some(Some(_)) = asked.answers.get(&id) {
                 let answer = asked.answers.remove(&id).flatten();
@@ -158,7 +178,7 @@ impl Shared {
                     .map_err(|errno| TransportError::Refused { what, errno: errno_of(errno) });
             }
             let since = asked.up_since.map_or(Instant::now(), |since| since.max(begun));
-            let own = since + CALL_LIMIT;
+            let own = since + call;
             let left =
                 limit.map_or(own, |end| end.min(own)).saturating_duration_since(Instant::now());
             if asked.over.is_some() || left.is_zero() {
@@ -177,12 +197,38 @@ impl Shared {
         lock(&self.asked).was_up
     }
 
-    /// There is a connection, or none.
-    pub(super) fn is_up(&self, is_up: bool) {
+    /// There is a connection to an end that can do this, or none.
+    pub(super) fn is_up(&self, capabilities: Option<u64>) {
         let mut asked = lock(&self.asked);
-        asked.was_up |= is_up;
-        asked.up_since = is_up.then(Instant::now);
+        asked.was_up |= capabilities.is_some();
+        asked.up_since = capabilities.map(|_| Instant::now());
+        asked.capabilities = capabilities.unwrap_or(asked.capabilities);
         self.answered.notify_all();
+    }
+
+    /// What the other end can do, as it has said.
+    pub(super) fn capabilities(&self) -> u64 {
+        lock(&self.asked).capabilities
+    }
+
+    /// Another card's memory, from this window of bus addresses on, is reached by a direct link.
+    pub(super) fn has_neighbour(&self, neighbour: Neighbour) {
+        let mut neighbours = lock(&self.neighbours);
+        if self.is_closing() || self.why_over().is_some() {
+            return;
+        }
+        neighbours.retain(|known| known.number != neighbour.number);
+        neighbours.push(neighbour);
+    }
+
+    /// Two that know each other would keep each other.
+    fn forget_neighbours(&self) {
+        lock(&self.neighbours).clear();
+    }
+
+    /// Which direct link leads to these bus addresses.
+    pub(super) fn neighbour(&self, bus: u64, bytes: u64) -> Option<Neighbour> {
+        lock(&self.neighbours).iter().find(|known| known.holds(bus, bytes)).cloned()
     }
 
     /// Whether somebody waits for it: who has given it up does not want it any more.
@@ -190,6 +236,7 @@ impl Shared {
         let mut asked = lock(&self.asked);
         let Some(slot) = asked.answers.get_mut(&id) else { return false };
         *slot = Some(answer);
+        drop(asked);
         self.answered.notify_all();
         true
     }
@@ -269,6 +316,7 @@ impl Shared {
     /// Ends the link. When this returns the thread reads and writes no memory of the program's.
     pub(super) fn end(&self) {
         self.closing.store(true, Ordering::SeqCst);
+        self.forget_neighbours();
         self.reach.end();
         self.ring();
     }
@@ -276,6 +324,7 @@ impl Shared {
     /// The link has ended: nobody waits for an answer any more.
     pub(super) fn is_over(&self, ended: Ended) {
         lock(&self.asked).over.get_or_insert(ended);
+        self.forget_neighbours();
         self.answered.notify_all();
         // It is empty until then.
         let _ = rustix::io::write(&self.over, &1u64.to_ne_bytes());

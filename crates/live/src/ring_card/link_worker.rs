@@ -10,11 +10,12 @@ use farside_card::interface::{DmaAddr, Extent};
 use farside_link::endpoint::Load;
 use farside_link::error::{End, Violation};
 use farside_link::frame::{DATA_BYTES_MAX, READ_BYTES_MAX};
-use farside_link::{Class, Config, Endpoint, Event, Frame, Lease, Outgoing, Tag};
+use farside_link::{Class, Config, Endpoint, Event, Frame, Outgoing, Tag};
 use farside_types::PAGE_SIZE;
 use rustix::event::PollFlags;
 use thiserror::Error;
 
+use super::link_fetch::{FIRST_FETCH, Fetch, Fetches, Started};
 use super::link_shared::{Ask, Ended, Shared};
 use super::transport::{MoveOrder, Moved};
 use crate::far::{
@@ -102,6 +103,8 @@ struct Beside {
     /// Those that were asked for, by number.
     getting: HashMap<u64, Get>,
     next_get: u64,
+    /// What comes from other cards by direct links. Nothing waits for it either.
+    fetches: Fetches,
     under_way: HashMap<u64, UnderWay>,
     /// Answers of which a part has come, by number.
     answers: HashMap<u64, Vec<u8>>,
@@ -109,11 +112,11 @@ struct Beside {
     failed: Option<Failure>,
 }
 
-/// The body of the thread: drives the link of a lease over a first connection and those that replace it.
+/// The body of the thread: drives a link over a first connection and those that replace it.
 /// When it ends whoever watches the card sees that.
-pub(super) fn run(shared: &Arc<Shared>, lease: Lease, first: Line, dial: DialLine) {
+pub(super) fn run(shared: &Arc<Shared>, config: Config, first: Line, dial: DialLine) {
     farside_linux::signals::block_for_whole_thread();
-    let ended = drive(shared, lease, first, dial)
+    let ended = drive(shared, config, first, dial)
         .unwrap_or_else(|error| Ended { why: error.to_string(), is_for_good: true });
     tracing::debug!(why = ended.why, "a link to a card has ended");
     shared.is_over(ended);
@@ -121,11 +124,11 @@ pub(super) fn run(shared: &Arc<Shared>, lease: Lease, first: Line, dial: DialLin
 
 fn drive(
     shared: &Arc<Shared>,
-    lease: Lease,
+    config: Config,
     first: Line,
     dial: DialLine,
 ) -> std::io::Result<Ended> {
-    let config = Config { capabilities: CARD_BY_RINGS, ..Config::new(lease) };
+    let config = Config { capabilities: CARD_BY_RINGS, ..config };
     let end = Endpoint::borrower(config, session());
     let (new, lines) = lines()?;
     let redial = Redial::new(dial, new);
@@ -136,7 +139,7 @@ fn drive(
 }
 
 /// A number that no other link of the lease has.
-fn session() -> u64 {
+pub(super) fn session() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     // Drawn at random for each.
     RandomState::new().build_hasher().finish()
@@ -167,6 +170,7 @@ impl Beside {
             to_get: VecDeque::new(),
             getting: HashMap::new(),
             next_get: FIRST_GET,
+            fetches: Fetches::default(),
             under_way: HashMap::new(),
             answers: HashMap::new(),
             empty_frames: 0,
@@ -181,13 +185,13 @@ impl Side for Beside {
     fn frame(&mut self, event: Event<'_>) -> Option<Load> {
         let (done, load) = match event {
             Event::Up { capabilities, .. } => {
-                self.shared.is_up(true);
+                self.shared.is_up(Some(capabilities));
                 let is_card = capabilities & CARD_BY_RINGS != 0;
                 let other = Failure::Version("the other end of the link has no card of this kind");
                 (if is_card { Ok(()) } else { Err(other) }, None)
             }
             Event::Lost(_) => {
-                self.shared.is_up(false);
+                self.shared.is_up(None);
                 (Ok(()), None)
             }
             Event::Posted { frame, load } => (self.posted(&frame), Some(load)),
@@ -270,6 +274,13 @@ impl Beside {
     /// A reply has come, or a piece of one: the link has seen to it that it was asked for, and is no longer
     /// than that.
     fn reply(&mut self, tag: u64, frame: &Frame<&[u8]>, is_last: bool) -> Result<(), Failure> {
+        if tag >= FIRST_FETCH {
+            let is_there = matches!(frame, Frame::Done);
+            if let Some(moves) = self.fetches.answered(tag, is_there) {
+                self.fetch_ended(moves, is_there);
+            }
+            return self.is_empty_unless(true);
+        }
         if tag >= FIRST_GET {
             self.got(tag, frame, is_last);
             return self.is_empty_unless(true);
@@ -309,6 +320,14 @@ impl Beside {
             self.getting.remove(&tag);
             self.part_done(moves);
         }
+    }
+
+    /// A piece of another card's memory is there, or will not be.
+    fn fetch_ended(&mut self, moves: u64, is_there: bool) {
+        if !is_there {
+            self.has_failed(moves);
+        }
+        self.part_done(moves);
     }
 
     fn has_failed(&mut self, tag: u64) {
@@ -363,6 +382,13 @@ impl Beside {
                     let offset = u64::from(frame) * PAGE;
                     self.work.push_back(Work::Zero { tag, offset, bytes });
                 }
+                (DmaAddr::Bus(page), DmaAddr::Own(frame))
+                    if self.shared.neighbour(u64::from(page) * PAGE, bytes).is_some() =>
+                {
+                    let (bus, offset) = (u64::from(page) * PAGE, u64::from(frame) * PAGE);
+                    let pieces = self.fetches.push(Fetch { tag, bus, offset, bytes });
+                    parts_left += pieces - 1;
+                }
                 (DmaAddr::Bus(page), DmaAddr::Own(frame)) => {
                     let (bus, offset) = (u64::from(page) * PAGE, u64::from(frame) * PAGE);
                     self.work.push_back(Work::Put { tag, bus, offset, left: bytes });
@@ -398,6 +424,14 @@ impl Beside {
             self.next_get += 1;
             self.out.push(Tag(number), frame);
             self.getting.insert(number, get);
+            self.out.flush(link);
+        }
+        while self.out.waiting(Class::Request) == 0 {
+            match self.fetches.start(&self.shared) {
+                Started::Nothing => break,
+                Started::Asked(number, frame) => self.out.push(number, frame),
+                Started::Failed(moves) => self.fetch_ended(moves, false),
+            }
             self.out.flush(link);
         }
         while let Some(work) = self.work.pop_front() {

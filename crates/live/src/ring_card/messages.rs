@@ -30,6 +30,7 @@ use super::calls::{CALL_LIMIT, Calls, ConnectError, failure};
 use super::hangs_up;
 use super::transport::{DmaPiece, Transport, TransportError, Watch};
 use super::vfio_user::socket;
+use crate::far::PeerPlace;
 use farside_linux::shared::SharedMemory;
 
 /// A stream of bytes to a card, over a connected socket, whose descriptor it gives: to be waited for,
@@ -66,12 +67,24 @@ impl<F: Fn() -> io::Result<Box<dyn CardStream>> + Send + Sync> Dial for F {
 pub struct Dialled {
     name: Arc<str>,
     dial: Arc<dyn Dial>,
+    end: Option<PeerPlace>,
 }
 
 impl Dialled {
     /// A card by its name, for people, and the way to it.
     pub fn new(name: &str, dial: impl Dial + 'static) -> Dialled {
-        Dialled { name: name.into(), dial: Arc::new(dial) }
+        Dialled { name: name.into(), dial: Arc::new(dial), end: None }
+    }
+
+    /// The same, to whose lender's end those of other lenders may make direct links.
+    #[must_use]
+    pub fn with_end(self, end: PeerPlace) -> Dialled {
+        Dialled { end: Some(end), ..self }
+    }
+
+    /// The lender's end.
+    pub(super) fn end(&self) -> Option<&PeerPlace> {
+        self.end.as_ref()
     }
 
     /// As [`Dial::wanted_back`].

@@ -11,7 +11,9 @@ mod by_link;
 mod calls;
 mod control;
 mod descriptors;
+mod doorbell;
 mod link;
+mod link_fetch;
 mod link_shared;
 mod link_worker;
 mod messages;
@@ -22,6 +24,7 @@ mod transport;
 mod vfio;
 mod vfio_user;
 
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -236,6 +239,12 @@ impl RingCard {
         });
     }
 
+    /// Where the memory of a card is on this one's bus.
+    pub(crate) fn window_of(&self, card: CardId, bytes: u64) -> Range<u64> {
+        let start = self.map.card(card);
+        start..start + bytes
+    }
+
     /// Whether it is a device of this machine, which this side stops and which has to be closed before
     /// it can be opened again.
     pub(crate) fn is_device(&self) -> bool {
@@ -295,7 +304,7 @@ impl RingCard {
         read_u32(transport.as_ref(), register::MAGIC).is_ok_and(|magic| magic != u32::MAX)
     }
 
-    fn transport(&self) -> Option<Arc<dyn Transport>> {
+    pub(crate) fn transport(&self) -> Option<Arc<dyn Transport>> {
         lock(&self.transport).clone()
     }
 

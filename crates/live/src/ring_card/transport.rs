@@ -7,6 +7,8 @@ use farside_card::interface::Extent;
 use rustix::io::Errno;
 use thiserror::Error;
 
+use super::by_link::ByLink;
+
 /// A bus: registers, DMA maps and interrupts of one function. Four implementations: a card's process
 /// over vfio-user, with descriptors or by messages alone, a link to an end beside the card, and the
 /// kernel's VFIO.
@@ -54,6 +56,11 @@ pub trait Transport: Send + Sync + std::fmt::Debug {
     /// goes by messages, which end with the connection.
     fn is_by_messages(&self) -> bool {
         false
+    }
+
+    /// The link to its lender's end, if it is one.
+    fn as_link(&self) -> Option<&ByLink> {
+        None
     }
 
     /// Reads the function's memory by messages, where it cannot be mapped.

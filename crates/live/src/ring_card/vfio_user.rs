@@ -4,7 +4,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use farside_card::interface::{pci, register};
@@ -12,11 +11,9 @@ use farside_vfio_user::client::MapRequest;
 use farside_vfio_user::device::irq;
 use farside_vfio_user::unix::{CallError, Connection, NoMemory, UnixClient};
 use farside_vfio_user::{IrqAction, Limits};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::OFlags;
-use rustix::io::ReadWriteFlags;
 
 use super::calls::{CALL_LIMIT, Calls, ConnectError, failure};
+use super::doorbell::Doorbell;
 use super::transport::{DmaPiece, Transport, TransportError, Watch};
 use super::{descriptors, hangs_up};
 use crate::lease::{Handed, WantedBack, WhyGone, connect_here};
@@ -27,13 +24,7 @@ pub(crate) struct VfioUser {
     /// The socket once more, to be watched without the lock.
     socket: OwnedFd,
     /// Wakes the card; written to by every command that finds it asleep.
-    doorbell: OwnedFd,
-    /// Beginnings and ends of rings: odd while a thread rings.
-    rings: AtomicU64,
-    /// What [`Transport::free_doorbell`] saw of it last.
-    seen: AtomicU64,
-    /// It has ended a ring that waited.
-    was_freed: AtomicBool,
+    doorbell: Doorbell,
     /// What is known of the lease of a card that is borrowed.
     lease: Option<(WhyGone, WantedBack)>,
 }
@@ -76,29 +67,14 @@ impl VfioUser {
             .find(|part| part.offset == register::DOORBELL)
             .and_then(|part| fds.get_mut(part.fd_index as usize)?.take())
             .ok_or(TransportError::Unfit { what: "the card gives no doorbell".to_owned() })?;
-        let doorbell = descriptors::doorbell(given)?;
+        let doorbell = Doorbell::new(descriptors::doorbell(given)?);
         let socket = client
             .connection()
             .as_fd()
             .try_clone_to_owned()
             .map_err(|error| failure(what, &CallError::Io(error)))?;
         let calls = Calls::new(client);
-        let (rings, seen) = (AtomicU64::new(0), AtomicU64::new(0));
-        let was_freed = AtomicBool::new(false);
-        Ok(VfioUser { calls, socket, doorbell, rings, seen, was_freed, lease: None })
-    }
-
-    /// Whether a ring would wait now. A card that lies may have made its doorbell one that waits when it
-    /// is full; full means that it has been rung often enough. Asking for the flag costs half of what
-    /// asking for room does, and honest cards leave it set.
-    fn would_wait(&self) -> bool {
-        let flags = rustix::fs::fcntl_getfl(&self.doorbell);
-        if flags.is_ok_and(|flags| flags.contains(OFlags::NONBLOCK)) {
-            return false;
-        }
-        let mut polled = [PollFd::new(&self.doorbell, PollFlags::OUT)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        !matches!(poll(&mut polled, Some(&now)), Ok(1..))
+        Ok(VfioUser { calls, socket, doorbell, lease: None })
     }
 }
 
@@ -124,27 +100,11 @@ impl Transport for VfioUser {
     }
 
     fn ring_doorbell(&self) -> bool {
-        if self.would_wait() {
-            return true;
-        }
-        self.rings.fetch_add(1, Ordering::SeqCst);
-        let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
-        self.rings.fetch_add(1, Ordering::SeqCst);
-        !self.was_freed.swap(false, Ordering::SeqCst)
+        self.doorbell.ring()
     }
 
     fn free_doorbell(&self) {
-        let now = self.rings.load(Ordering::SeqCst);
-        let before = self.seen.swap(now, Ordering::SeqCst);
-        if now % 2 == 0 || now != before {
-            return;
-        }
-        self.was_freed.store(true, Ordering::SeqCst);
-        // It was filled between the look at it and the ring. Whoever empties it lets the ring end;
-        // this read waits for nothing, whatever the descriptor's flags say.
-        let mut count = [0; 8];
-        let mut into = [std::io::IoSliceMut::new(&mut count)];
-        let _ = rustix::io::preadv2(&self.doorbell, &mut into, u64::MAX, ReadWriteFlags::NOWAIT);
+        self.doorbell.free();
     }
 
     fn limit(&self, end: Option<Instant>) {
@@ -205,69 +165,4 @@ impl Transport for VfioUser {
 
     // The function is stopped by its server when the connection ends.
     fn stop(&self) {}
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::{Duration, Instant};
-
-    use farside_softcard::serve::{CardConfig, CardServer, socket_name};
-
-    use super::*;
-
-    /// How long something may take that takes no time.
-    const SOON: Duration = Duration::from_secs(5);
-
-    /// A card whose doorbell is full, and made to wait for whoever empties it: nobody.
-    fn full() -> (CardServer, Arc<VfioUser>) {
-        let name = format!("fb{}-{:?}", std::process::id(), std::thread::current().id());
-        let folder = std::env::temp_dir().join(name.replace(['(', ')'], ""));
-        let server = CardServer::start(CardConfig { functions: 1, ..CardConfig::new(&folder) });
-        let server = server.expect("a card is served");
-        let card = VfioUser::connect(&folder.join(socket_name(0))).expect("it can be used");
-        rustix::io::write(&card.doorbell, &(u64::MAX - 1).to_ne_bytes()).unwrap();
-        rustix::io::ioctl_fionbio(&card.doorbell, false).unwrap();
-        (server, Arc::new(card))
-    }
-
-    /// Whether `body` ends in time, beside this.
-    fn ends(body: impl FnOnce() + Send + 'static) -> std::sync::mpsc::Receiver<()> {
-        let (done, is_done) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            body();
-            let _ = done.send(());
-        });
-        is_done
-    }
-
-    #[test]
-    fn ringing_a_doorbell_that_is_full_waits_for_nobody() {
-        let (server, card) = full();
-        let rings = Arc::clone(&card);
-        let rung = ends(move || assert!(rings.ring_doorbell()));
-        assert!(rung.recv_timeout(SOON).is_ok(), "it waits for the card");
-        let _ = std::fs::remove_dir_all(&server.config().folder);
-    }
-
-    #[test]
-    fn a_ring_that_waits_all_the_same_is_freed_and_says_that_the_card_lies() {
-        let (server, card) = full();
-        // It was filled between the look at it and the ring.
-        let rings = Arc::clone(&card);
-        let rung = ends(move || {
-            rings.rings.fetch_add(1, Ordering::SeqCst);
-            let _ = rustix::io::write(&rings.doorbell, &1u64.to_ne_bytes());
-            rings.rings.fetch_add(1, Ordering::SeqCst);
-        });
-        // The second look that finds the same ring frees it, and not a ring that has just begun.
-        let end = Instant::now() + SOON;
-        while rung.recv_timeout(Duration::from_millis(10)).is_err() {
-            assert!(Instant::now() < end, "it waits for the card");
-            card.free_doorbell();
-        }
-        rustix::io::ioctl_fionbio(&card.doorbell, true).unwrap();
-        assert!(!card.ring_doorbell(), "nobody is told that the card made it wait");
-        assert!(card.ring_doorbell(), "it is told once");
-        let _ = std::fs::remove_dir_all(&server.config().folder);
-    }
 }

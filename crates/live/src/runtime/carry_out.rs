@@ -195,9 +195,10 @@ impl Runtime {
         }
     }
 
-    /// One copy or fill: by a card's own page DMA where it has one, else by a host processor.
+    /// One copy or fill: by a card's own page DMA where it has one, to which a direct link from another card
+    /// belongs, else by a host processor.
     fn transfer_command(&self, core: &mut Core, mover: Mover, step: Step<TransferOp>) {
-        if let Mover::CardDma(card) = mover {
+        if let Mover::CardDma(card) | Mover::Link(_, card) = mover {
             if let Port::Ring(ring) = &self.ports[card.0 as usize] {
                 trace::transfer(mover, &step);
                 self.show(|| Command::Transfer(mover, step.clone()));

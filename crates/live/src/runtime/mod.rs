@@ -14,6 +14,7 @@ mod assemble;
 mod audit;
 mod cards;
 mod carry_out;
+mod direct;
 mod give_back;
 mod jobs;
 pub(crate) mod rings;
@@ -100,6 +101,8 @@ pub struct Runtime {
     own: OnceLock<Weak<Runtime>>,
     /// Cards are taken back one at a time: each of them is told of the others' memory.
     taking_back: Mutex<()>,
+    /// Has direct links made between cards of different lenders, where there may be any.
+    direct: OnceLock<direct::Changes>,
     /// Threads that wait for a reply wait here.
     replies: Gate,
     next_id: AtomicU64,
@@ -191,6 +194,7 @@ impl Runtime {
             own: OnceLock::new(),
             grace: config.grace,
             taking_back: Mutex::new(()),
+            direct: OnceLock::new(),
             replies: Gate::new(),
             next_id: AtomicU64::new(1),
             pid: rustix::process::getpid(),

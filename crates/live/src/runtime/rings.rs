@@ -329,6 +329,7 @@ impl Runtime {
         lock(&ring.letting_go).take();
         lock(&ring.why_gone).clear();
         self.handle(Event::CardReset { card: ring.id });
+        self.card_is_another(ring.id);
         // The fault reader is to watch the new connection.
         self.ring_bell();
         tracing::warn!(card = %ring.id, place = %ring.place, "a card is back, empty");

@@ -103,6 +103,12 @@ impl Capabilities {
         self.far = self.far.with(card.memory());
     }
 
+    /// A direct link from one card to another works, or does not.
+    pub fn set_link(&mut self, from: CardId, to: CardId, works: bool) {
+        let Some(links) = self.links.get_mut(from.0 as usize) else { return };
+        *links = if works { links.with(to.memory()) } else { links.without(to.memory()) };
+    }
+
     /// Whether a transfer is on its way as soon as it is sent, in front of every later command: its
     /// completion costs no round trip.
     pub fn posts(&self, by: Mover, op: &TransferOp) -> bool {
@@ -129,7 +135,7 @@ impl Capabilities {
     /// How `pages` pages get from `from` to `to`.
     pub fn transport(&self, from: MemoryId, to: MemoryId, pages: u32) -> Transport {
         if self.bounce_between_cards && !from.is_host() && !to.is_host() {
-            return Transport::Bounce(self.host_hop(from), self.host_hop(to));
+            return self.bounce(from, to);
         }
         let cpu = self.cpu_reaches.contains(from) && self.cpu_reaches.contains(to);
         if cpu && pages < self.dma_from_pages {
@@ -150,7 +156,17 @@ impl Capabilities {
         if cpu {
             return Transport::Direct(Mover::HostCpu);
         }
-        Transport::Bounce(self.host_hop(from), self.host_hop(to))
+        self.bounce(from, to)
+    }
+
+    fn bounce(&self, from: MemoryId, to: MemoryId) -> Transport {
+        let (out, into) = self.hops(from, to);
+        Transport::Bounce(out, into)
+    }
+
+    /// Who gets pages of `from` through a bounce buffer into `to`: the first out, the second in.
+    pub fn hops(&self, from: MemoryId, to: MemoryId) -> (Mover, Mover) {
+        (self.host_hop(from), self.host_hop(to))
     }
 
     /// Who can fill frames of `memory` with zeros.
@@ -199,6 +215,23 @@ mod tests {
         }
         assert!(table.can_map(secluded.agent(), own));
         assert!(table.can_map(plain.agent(), dma.memory()));
+    }
+
+    #[test]
+    fn cards_with_a_direct_link_copy_by_it_in_its_direction_as_long_as_it_works() {
+        let [a, b] = [CardId(0), CardId(1)];
+        let mut table = Capabilities::embedded(2);
+        table.put_behind_link(a);
+        table.put_behind_link(b);
+        let around = Transport::Bounce(Mover::CardDma(a), Mover::CardDma(b));
+        assert_eq!(table.transport(a.memory(), b.memory(), 8), around);
+        table.set_link(a, b, true);
+        let direct = Transport::Direct(Mover::Link(a, b));
+        assert_eq!(table.transport(a.memory(), b.memory(), 8), direct);
+        let back = Transport::Bounce(Mover::CardDma(b), Mover::CardDma(a));
+        assert_eq!(table.transport(b.memory(), a.memory(), 8), back);
+        table.set_link(a, b, false);
+        assert_eq!(table.transport(a.memory(), b.memory(), 8), around);
     }
 
     #[test]

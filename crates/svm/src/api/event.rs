@@ -91,6 +91,16 @@ pub enum Event<'a> {
         /// Which.
         card: CardId,
     },
+    /// Copies from one card to another may go by a direct link between them, from now on or no more. One that
+    /// fails a copy is not used again until this is said.
+    Link {
+        /// Which sends.
+        from: CardId,
+        /// Which receives.
+        to: CardId,
+        /// Whether it works.
+        works: bool,
+    },
 }
 
 /// One access of a card that cannot go on.

@@ -57,6 +57,7 @@ impl Driver {
             Role::Stop(agent) => return self.stop_failed(id, pending, agent, error),
             Role::Answer => return self.chain_answer_failed(id, pending, error.kind),
             Role::CardMap => return self.map_came(pending, false),
+            Role::Copy if self.go_around(id, pending, error) => return,
             Role::Copy | Role::CopyOut(_) => FailedStep::Copy,
             Role::Release => FailedStep::Release,
             Role::HostMap => FailedStep::Map,

@@ -3,10 +3,9 @@
 use farside_types::Time;
 
 use crate::Driver;
-use crate::api::capability::Transport;
-use crate::api::command::{Place, Runs, TransferOp};
-use crate::api::event::StepErrorKind;
-use crate::migration::chain::{FailedStep, Hop, Part, Role, cut_runs};
+use crate::api::command::{Executor, Place, Runs, TransferOp};
+use crate::api::event::{StepError, StepErrorKind};
+use crate::migration::chain::{FailedStep, Hop, Pending, Role, cut_runs};
 use crate::migration::chains::ChainId;
 use crate::waiting::{Until, Work};
 
@@ -21,6 +20,23 @@ impl Driver {
             self.chains[id].hops.push_back(hop);
             left = behind;
         }
+    }
+
+    /// A direct link between cards that fails a copy is not used again until somebody says that it works,
+    /// and the copy goes through the host's memory. `false`: it cannot.
+    pub(crate) fn go_around(&mut self, id: ChainId, pending: Pending, error: StepError) -> bool {
+        let Executor::Link(from, to) = pending.executor else { return false };
+        self.config.capabilities.set_link(from, to, false);
+        let chain = &self.chains[id];
+        // Nobody knows what one that does not answer still writes.
+        let is_over = error.kind != StepErrorKind::TimedOut;
+        let lives = !self.is_dead(from.memory()) && !self.is_dead(to.memory());
+        if !is_over || !lives || chain.failure.is_some() {
+            return false;
+        }
+        let runs = chain.parts[pending.part as usize].runs.clone();
+        self.plan_hops(id, pending.part, runs);
+        true
     }
 
     /// Issues the next copy through the bounce buffer; `false` if the chain has to wait for one.
@@ -40,13 +56,8 @@ impl Driver {
         } else {
             hop.inbound = true;
         }
-        let Part { transition, pages, .. } = &chain.parts[part as usize];
-        let (transition, pages) = (*transition, *pages);
-        let Transport::Bounce(out, back) =
-            self.config.capabilities.transport(transition.from, transition.at, pages)
-        else {
-            return true;
-        };
+        let transition = chain.parts[part as usize].transition;
+        let (out, back) = self.config.capabilities.hops(transition.from, transition.at);
         let bounce = Place::Bounce(slot);
         if inbound {
             let op = TransferOp::Copy { from: bounce, to: Place::Memory(transition.at), runs };

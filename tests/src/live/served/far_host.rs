@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use farside::{CardId, CardPlace, Dialled, Space, SpaceBuilder};
 use farside_link::{Config, Lease};
-use farside_live::far::{Came, FarEnd, FarEndReport, Sessions, greeted};
+use farside_live::far::{Came, FarEnd, FarEndReport, PeerPlace, Sessions, greeted};
 use farside_live::ring_card::connect;
 use farside_softcard::serve::CardServer;
 use farside_vfio_user::unix::Plain;
 
 use super::fragile::{Fragile, Fragility};
+use super::neighbours::{Neighbourhood, Ways};
 use super::{TempDir, config, place, serve as serve_card, test_kernels};
 
 /// Serves a card of this machine over links; ends when dropped. It listens where a card would, at a
@@ -26,6 +27,8 @@ pub struct FarHost {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Other hosts, and how this one is known among them.
+    neighbours: Option<(Arc<Neighbourhood>, PeerPlace)>,
     over: AtomicBool,
     made: AtomicU64,
     sessions: Sessions,
@@ -41,9 +44,25 @@ impl FarHost {
     /// # Panics
     /// If there can be no socket.
     pub fn start(folder: PathBuf, card: &Path) -> FarHost {
+        FarHost::serve(folder, card, State::default())
+    }
+
+    /// The same, with direct links between the ends of its programs and those of others.
+    ///
+    /// # Panics
+    /// As [`start`](Self::start).
+    pub fn among(neighbours: &Arc<Neighbourhood>, folder: PathBuf, card: &Path) -> FarHost {
+        let host = folder.display().to_string();
+        let certificate = host.clone().into_bytes();
+        let place = PeerPlace { host, device: String::new(), epoch: 0, certificate };
+        let neighbours = Some((Arc::clone(neighbours), place));
+        FarHost::serve(folder, card, State { neighbours, ..State::default() })
+    }
+
+    fn serve(folder: PathBuf, card: &Path, state: State) -> FarHost {
         std::fs::create_dir_all(&folder).expect("a folder for a socket");
         let listener = UnixListener::bind(folder.join(SOCKET)).expect("a socket");
-        let state = Arc::new(State::default());
+        let state = Arc::new(state);
         let (accepting, card) = (Arc::clone(&state), card.to_owned());
         std::thread::spawn(move || {
             for program in listener.incoming().flatten() {
@@ -66,9 +85,13 @@ impl FarHost {
     /// The card as a program reaches it.
     pub fn place(&self) -> CardPlace {
         let socket = self.folder.join(SOCKET);
-        CardPlace::Link(Dialled::new(&format!("link {}", socket.display()), move || {
+        let dialled = Dialled::new(&format!("link {}", socket.display()), move || {
             Ok(Box::new(Plain::new(UnixStream::connect(&socket)?)) as _)
-        }))
+        });
+        CardPlace::Link(match &self.state.neighbours {
+            Some((_, place)) => dialled.with_end(place.clone()),
+            None => dialled,
+        })
     }
 
     /// Cuts the connection that carries the last of so many bytes more, once: neither end hears a word.
@@ -113,7 +136,8 @@ impl Drop for FarHost {
 
 fn serve(program: UnixStream, card: &Path, state: &State) {
     let stream = Fragile::new(program, &state.fragile);
-    let Ok((mut session, line)) = greeted(Box::new(stream), Duration::from_secs(5)) else { return };
+    let greeted = greeted(Box::new(stream), Config::new(Lease::none()), Duration::from_secs(5));
+    let Ok((mut session, line)) = greeted else { return };
     if state.forgets.load(SeqCst) {
         session = u64::MAX - state.made.load(SeqCst);
     }
@@ -123,6 +147,9 @@ fn serve(program: UnixStream, card: &Path, state: &State) {
     let connected = connect(CardId(0), &place, Duration::from_secs(2));
     let end = connected.ok().and_then(|(card, identity)| FarEnd::new(card, &identity).ok());
     let Some(mut end) = end else { return state.sessions.left(session) };
+    if let Some((neighbours, place)) = &state.neighbours {
+        end = end.with_peers(Arc::new(Ways::new(neighbours, place)));
+    }
     // A program that was killed leaves its function soon.
     let config = Config { without_connection: WITHOUT_CONNECTION, ..Config::new(Lease::none()) };
     let why = end.serve(config, line, &lines).err().map(|error| error.to_string());

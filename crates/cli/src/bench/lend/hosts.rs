@@ -12,7 +12,8 @@ use farside_lend::home::{HOME_VARIABLE, Home, Peer, Settings};
 use farside_lend::proto::borrow_for_event::Event;
 use farside_lend::proto::device::State;
 use farside_lend::proto::{
-    BorrowForRequest, JoinPeersRequest, Lent, StatusRequest, UpReply, UpRequest,
+    AvailableRequest, BorrowForRequest, HostDevices, JoinPeersRequest, Lent, StatusRequest,
+    UpReply, UpRequest,
 };
 use farside_lend::{Borrowing, Client};
 use farside_linux::lock::lock;
@@ -213,7 +214,11 @@ impl Hosts {
     }
 
     fn up(&self, request: UpRequest) -> Result<UpReply, BenchError> {
-        let mut client = self.client("a")?;
+        self.up_at("a", request)
+    }
+
+    fn up_at(&self, host: &str, request: UpRequest) -> Result<UpReply, BenchError> {
+        let mut client = self.client(host)?;
         Ok(client.call(request, |mut local, request| async move { local.up(request).await })?)
     }
 
@@ -232,11 +237,37 @@ impl Hosts {
             name: "a".to_owned(),
             ..UpRequest::default()
         })?;
+        self.join_as("b", up)
+    }
+
+    /// A host joins the lender, by what that has said.
+    fn join_as(&self, host: &str, up: UpReply) -> Result<(), BenchError> {
         let UpReply { address, token, .. } = up;
-        let request = JoinPeersRequest { address, token, name: "b".to_owned() };
-        self.client("b")?
+        let request = JoinPeersRequest { address, token, name: host.to_owned() };
+        self.client(host)?
             .call(request, |mut local, request| async move { local.join_peers(request).await })?;
         Ok(())
+    }
+
+    /// Another lender, with a card, on the processor of the first; the borrower knows it when this returns.
+    pub(super) fn start_lender(&self, host: &str, card: &str) -> Result<(), BenchError> {
+        let _pinned = pin(self.server);
+        self.processes.0.start(host, &["lend", "daemon"])?;
+        self.serve_card(card)?;
+        self.join_as(host, self.up(UpRequest::default())?)?;
+        let path = self.path(card).to_str().unwrap_or_default().to_owned();
+        let devices = vec![Lent { name: card.to_owned(), path }];
+        let listen = "127.0.0.1:0".to_owned();
+        self.up_at(host, UpRequest { listen, devices, ..UpRequest::default() })?;
+        let mut client = self.client("b")?;
+        until("the borrower does not hear of the other lender", || {
+            let request = AvailableRequest {};
+            let known = client.call(request, |mut local, request| async move {
+                local.available(request).await
+            })?;
+            let is_it = |known: &HostDevices| known.host == host && !known.devices.is_empty();
+            Ok(known.hosts.iter().any(is_it).then_some(()))
+        })
     }
 
     /// Lends one more device of the lender's, and waits until it is free.
@@ -249,7 +280,16 @@ impl Hosts {
     /// Borrows the card for somebody of `host`, once it is free. Gives its place; it is given back when
     /// what is beside it is dropped.
     pub(super) fn borrow(&self, host: &str) -> Result<(Borrowing, CardPlace), BenchError> {
-        let (borrowing, place) = self.borrow_place(host, "card0")?;
+        self.borrow_card(host, "card0@a")
+    }
+
+    /// The same of any card of any lender.
+    pub(super) fn borrow_card(
+        &self,
+        host: &str,
+        card: &str,
+    ) -> Result<(Borrowing, CardPlace), BenchError> {
+        let (borrowing, place) = self.borrow_place(host, card)?;
         let place = place.parse().map_err(|error| failed(&format!("{error}")))?;
         Ok((borrowing, place))
     }
@@ -287,13 +327,13 @@ impl Hosts {
         host: &str,
         device: &str,
     ) -> Result<(Borrowing, PathBuf), BenchError> {
-        let (borrowing, socket) = self.borrow_place(host, device)?;
+        let (borrowing, socket) = self.borrow_place(host, &format!("{device}@a"))?;
         Ok((borrowing, socket.into()))
     }
 
     fn borrow_place(&self, host: &str, device: &str) -> Result<(Borrowing, String), BenchError> {
         let wait_ns = LIMIT.as_nanos() as u64;
-        let request = BorrowForRequest { devices: vec![format!("{device}@a")], wait_ns, any: 0 };
+        let request = BorrowForRequest { devices: vec![device.to_owned()], wait_ns, any: 0 };
         let mut borrowing = self.client(host)?.borrow(request)?;
         let end = Instant::now() + LIMIT;
         while Instant::now() < end {

@@ -5,6 +5,7 @@
 
 mod bulk;
 mod cluster;
+mod direct;
 mod here;
 mod hosts;
 mod memory;
@@ -29,5 +30,6 @@ pub(super) fn run(effort: Effort) -> Result<Vec<Row>, BenchError> {
     rows.extend(memory::run(effort, &hosts)?);
     rows.extend(cluster::run(effort, &hosts.folder().join("cluster"))?);
     rows.extend(here::run(effort, &hosts)?);
+    rows.extend(direct::run(effort, &hosts)?);
     Ok(rows)
 }

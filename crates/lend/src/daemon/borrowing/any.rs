@@ -25,18 +25,7 @@ pub(super) fn choose(
     count: usize,
     busy: &BTreeSet<(String, String)>,
 ) -> Option<Choice> {
-    let mut ranked = Vec::new();
-    for host in hosts.iter().filter(|host| host.error.is_empty()) {
-        for device in host.devices.iter().filter(|device| is_card(device)) {
-            let key = (host.host.clone(), device.name.clone());
-            let free = device.state() == State::Free && !busy.contains(&key);
-            let lent = !matches!(device.state(), State::Free | State::Cleaning);
-            // Hosts begin with different ones, so that they do not all ask for the same.
-            let spread = spread(own, &key);
-            ranked.push(((!free, device.waiting, lent, host.host != own, spread), key));
-        }
-    }
-    ranked.sort();
+    let mut ranked = ranked(hosts, own, busy);
     ranked.truncate(count);
     let all_free = ranked.iter().all(|((taken, ..), _)| !taken);
     if count == 0 || ranked.len() < count {
@@ -49,6 +38,42 @@ pub(super) fn choose(
     let sets =
         wanted.into_iter().map(|(host, devices)| Some((host, DeviceSet::new(devices).ok()?)));
     Some(Choice { wanted: sets.collect::<Option<Claim>>()?, all_free })
+}
+
+/// Where somebody waits to whom any card will do: for one card of each lender, that which [`choose`] would
+/// choose of it. The best lenders first, `most` at most.
+pub(super) fn queues(hosts: &[HostDevices], own: &str, most: usize) -> Vec<(String, DeviceSet)> {
+    let mut seen = BTreeSet::new();
+    let ranked = ranked(hosts, own, &BTreeSet::new()).into_iter();
+    let best = ranked.filter(|(_, (host, _))| seen.insert(host.clone()));
+    let queue = |(_, (host, device)): (Rank, (String, String))| {
+        Some((host, DeviceSet::new([DeviceName::new(&device).ok()?]).ok()?))
+    };
+    best.filter_map(queue).take(most).collect()
+}
+
+/// Lent or refused, how many wait, lent, of another host, and what tells equals apart: less is better.
+type Rank = (bool, u32, bool, bool, u64);
+
+/// The cards that there are, the best first.
+fn ranked(
+    hosts: &[HostDevices],
+    own: &str,
+    busy: &BTreeSet<(String, String)>,
+) -> Vec<(Rank, (String, String))> {
+    let mut ranked = Vec::new();
+    for host in hosts.iter().filter(|host| host.error.is_empty()) {
+        for device in host.devices.iter().filter(|device| is_card(device)) {
+            let key = (host.host.clone(), device.name.clone());
+            let free = device.state() == State::Free && !busy.contains(&key);
+            let lent = !matches!(device.state(), State::Free | State::Cleaning);
+            // Hosts begin with different ones, so that they do not all ask for the same.
+            let spread = spread(own, &key);
+            ranked.push(((!free, device.waiting, lent, host.host != own, spread), key));
+        }
+    }
+    ranked.sort();
+    ranked
 }
 
 /// Whether a device is a card of ours that works, by what its lender says.
@@ -106,6 +131,25 @@ mod tests {
         assert_eq!(chosen(&hosts, 3, &[]), Some(("x@a y@a x@b".to_owned(), false)));
         assert_eq!(chosen(&hosts, 4, &[]), None);
         assert_eq!(chosen(&hosts, 0, &[]), None);
+    }
+
+    #[test]
+    fn who_waits_for_any_card_waits_at_each_lender_for_its_best() {
+        let hosts = [
+            host("a", &[("x", State::Lent, 2), ("y", State::Lent, 1)]),
+            host("b", &[("q", State::Quarantined, 0)]),
+            host("c", &[("z", State::Lent, 0), ("w", State::Lent, 4)]),
+        ];
+        let named = |most| {
+            let queues = queues(&hosts, "b", most).into_iter();
+            let named = queues.map(|(host, set)| {
+                format!("{}@{host}", set.iter().map(DeviceName::as_str).collect::<String>())
+            });
+            named.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(named(9), "z@c y@a");
+        assert_eq!(named(1), "z@c");
+        assert!(queues(&[], "b", 9).is_empty());
     }
 
     #[test]

@@ -72,7 +72,8 @@ impl HeldLease {
     ) -> Result<HeldLease, Status> {
         let lender = taking.lender.to_owned();
         let device = id.device.to_string();
-        let ticket = Ticket { lender: lender.clone(), device, epoch: id.epoch.0 };
+        let (epoch, certificate) = (id.epoch.0, lease.end.clone());
+        let ticket = Ticket { lender: lender.clone(), device, epoch, certificate };
         let name = format!("{}@{lender}-{}", ticket.device, ticket.epoch);
         let kind = match lease.kind() {
             proto::lease::Kind::Card => Kind::Card,

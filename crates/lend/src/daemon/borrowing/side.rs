@@ -38,7 +38,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 const RETURN_LIMIT: Duration = Duration::from_secs(2);
 
 /// The leases that were granted, or why none are.
-type Outcome = Result<Vec<Arc<HeldLease>>, Status>;
+pub(super) type Outcome = Result<Vec<Arc<HeldLease>>, Status>;
 
 /// See the module.
 pub(super) struct Side {
@@ -351,15 +351,7 @@ impl Side {
 
     /// The way to the lender, and its address.
     fn way(&self, daemon: &Daemon) -> Result<(PeerClient, String), Status> {
-        let address = if self.host == daemon.host() {
-            daemon.network.address().map(|address| network::reachable(address).to_string())
-        } else {
-            let peers = daemon.peers();
-            peers.into_iter().find(|peer| peer.host == self.host).map(|peer| peer.address)
-        };
-        let address = address
-            .filter(|address| !address.is_empty())
-            .ok_or_else(|| super::unknown(&self.host))?;
+        let address = daemon.address_of(&self.host).ok_or_else(|| super::unknown(&self.host))?;
         let leads = (address.clone(), daemon.identities.load(Ordering::SeqCst));
         let mut core = lock(&self.core);
         if let Some((_, peer)) = core.way.as_ref().filter(|(known, _)| *known == leads) {
@@ -473,6 +465,10 @@ impl Side {
     fn heard(&self, request: RequestId, event: borrow_event::Event) -> Result<(), Status> {
         let id = |device: &str, epoch: u64| lease_id(device, epoch);
         let event = match event {
+            // Nothing was granted before it was withdrawn: the lender hears that nobody listens any more.
+            borrow_event::Event::Queued(_) if !lock(&self.core).asked.contains_key(&request) => {
+                return Err(Status::cancelled("it is not waited for any more"));
+            }
             borrow_event::Event::Queued(queued) => {
                 Event::Queued { request, before: queued.before as usize }
             }

@@ -4,16 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use farside_lease::DeviceSet;
+use farside_lease::{DeviceSet, RequestId};
 use futures_util::FutureExt;
-use tokio::sync::mpsc;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 use tonic::Status;
 
 use super::super::Daemon;
 use super::super::users::User;
 use super::held::HeldLease;
-use super::side::Side;
+use super::side::{Outcome, Side};
 use super::{EVENTS_MAX, Events, HELD_MAX, any, told};
 use crate::proto::borrow_for_event::Event as Told;
 use crate::proto::{BorrowForEvent, BorrowForRequest, BorrowedLeases};
@@ -21,6 +22,9 @@ use crate::registry::{Claim, Turn};
 
 /// How often other cards are tried, where any will do, before it waits for some.
 const TRIES_MAX: usize = 8;
+
+/// Lenders at which somebody waits at a time to whom any card will do, at most.
+const QUEUES_MAX: usize = 32;
 
 /// How long whoever does not wait for others waits for a card that nobody has, which is being cleaned.
 const SOON_FREE: Duration = Duration::from_secs(3);
@@ -140,6 +144,11 @@ impl Asking {
                     format!("fewer than {count} cards are lent; `farside available` lists them");
                 Status::failed_precondition(why)
             })?;
+            if !choice.all_free && count == 1 {
+                return self
+                    .wait_for_any(any::queues(&hosts, &self.daemon.host(), QUEUES_MAX))
+                    .await;
+            }
             if !choice.all_free || tries > TRIES_MAX {
                 return self.borrow(&choice.wanted, false).await;
             }
@@ -155,7 +164,28 @@ impl Asking {
         }
     }
 
-    /// Borrows from one lender: all or none.
+    /// Waits at several lenders, for the first card that one of them grants; gives up the other places.
+    async fn wait_for_any(&self, queues: Vec<(String, DeviceSet)>) -> Result<Borrowed, Status> {
+        let waiting = |(host, devices): (String, DeviceSet)| {
+            let side = self.daemon.borrowing.side(&self.daemon, &host);
+            async move {
+                let leases = self.borrow_from(&side, devices, self.left(), SOON_FREE).await?;
+                Ok(leases.into_iter().map(|lease| (Arc::clone(&side), lease)).collect())
+            }
+        };
+        let mut waiting: FuturesUnordered<_> = queues.into_iter().map(waiting).collect();
+        let mut why = None;
+        while let Some(answered) = waiting.next().await {
+            match answered {
+                Ok(borrowed) => return Ok(borrowed),
+                // One that refuses now keeps nobody from waiting for the others.
+                Err(status) => why = why.or(Some(status)),
+            }
+        }
+        Err(why.unwrap_or_else(gone))
+    }
+
+    /// Borrows from one lender: all or none. Whoever drops this waits no longer.
     async fn borrow_from(
         &self,
         side: &Arc<Side>,
@@ -163,20 +193,32 @@ impl Asking {
         wait: Duration,
         soon: Duration,
     ) -> Result<Vec<Arc<HeldLease>>, Status> {
-        let (request, mut answer) = side.borrow(&self.user, devices, wait, soon, &self.events)?;
+        let (request, answer) = side.borrow(&self.user, devices, wait, soon, &self.events)?;
+        let mut waiting = Waiting { daemon: &self.daemon, side, request, answer };
         tokio::select! {
-            answer = &mut answer => {
+            answer = &mut waiting.answer => {
                 answer.unwrap_or_else(|_| Err(Status::cancelled("it was withdrawn")))
             }
-            () = self.events.closed() => {
-                side.withdraw(&self.daemon, request);
-                // Nothing is taken from here on; what was taken in the same moment goes back.
-                answer.close();
-                if let Ok(Ok(leases)) = answer.try_recv() {
-                    leases.iter().for_each(|lease| side.give_back(&lease.id));
-                }
-                Err(gone())
-            }
+            () = self.events.closed() => Err(gone()),
+        }
+    }
+}
+
+/// A request that is withdrawn when this is dropped, if it is not answered.
+struct Waiting<'a> {
+    daemon: &'a Arc<Daemon>,
+    side: &'a Arc<Side>,
+    request: RequestId,
+    answer: oneshot::Receiver<Outcome>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.side.withdraw(self.daemon, self.request);
+        // Nothing is taken from here on; what was taken in the same moment goes back.
+        self.answer.close();
+        if let Ok(Ok(leases)) = self.answer.try_recv() {
+            leases.iter().for_each(|lease| self.side.give_back(&lease.id));
         }
     }
 }

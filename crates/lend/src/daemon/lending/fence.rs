@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use farside_lease::lender::{Event, FenceId, FenceOutcome};
-use farside_lease::{DeviceName, Epoch, Ledger, Text};
+use farside_lease::{DeviceName, Epoch, LeaseId, Ledger, Text};
 use farside_linux::lock::lock;
 use futures_util::FutureExt;
 use tokio::task::spawn_blocking;
@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 use super::super::device::Device;
 use super::super::machine::Machine;
 use super::{End, Lending};
-use crate::end::EndProcess;
+use crate::end::{Counted, EndProcess};
 use crate::steps::{Step, at};
 
 /// How long the process of a lender's end may take to die.
@@ -21,20 +21,29 @@ pub(super) const KILL_LIMIT: Duration = Duration::from_secs(3);
 
 impl Lending {
     pub(super) fn fence(self: &Arc<Self>, fence: FenceId, device: DeviceName, epoch: Epoch) {
-        let (end, known) = {
+        let (end, known, before) = {
             let mut core = lock(&self.core);
             let known = core.ends.remove(&device).map(LastEnd::Known);
             let unheard = core.unheard.remove(&device).map(LastEnd::Unheard);
+            let end = known.or(unheard);
+            // It is no more among those that run, and is counted all the same.
+            let before = end.as_ref().map(LastEnd::counted).unwrap_or_default();
+            core.carried = core.carried.plus(before);
             let device = core.devices.get(&device);
-            (known.or(unheard), device.map(|known| (known.device.clone(), known.path.clone())))
+            (end, device.map(|known| (known.device.clone(), known.path.clone())), before)
         };
         let lending = Arc::clone(self);
         let folder = self.folder.clone();
         let machine = Arc::clone(&self.machine);
         let fencing = async move {
+            let cleaner = Arc::clone(&lending);
             let fenced = spawn_blocking(move || {
                 let kind = known.as_ref().map(|(kind, _)| kind);
-                clean(&*machine, end.as_ref(), kind, epoch, &folder)?;
+                let cleaned = clean(&*machine, end.as_ref(), kind, epoch, &folder);
+                if let Some(LastEnd::Known(end)) = &end {
+                    cleaner.count_last(&end.lease, before, end.process.counted());
+                }
+                cleaned?;
                 Ok(known.and_then(|(_, path)| machine.device_at(&path).err()))
             });
             let outcome = match fenced.await.unwrap_or_else(|error| Err(error.to_string())) {
@@ -45,6 +54,19 @@ impl Lending {
             lending.tell(Event::Fenced { fence, device, outcome });
         };
         self.machine.spawn(fencing.boxed());
+    }
+
+    /// Counts what the end of a lease did until it was gone, and says what it refused.
+    fn count_last(&self, lease: &LeaseId, before: Counted, last: Counted) {
+        let mut core = lock(&self.core);
+        core.carried = core.carried.plus(last.since(before));
+        drop(core);
+        let refused: Vec<String> =
+            last.refused().map(|(kind, count)| format!("{kind} {count}")).collect();
+        if !refused.is_empty() {
+            let refused = refused.join(", ");
+            tracing::warn!(%lease, refused, "accesses of a lease were refused");
+        }
     }
 }
 
@@ -93,6 +115,13 @@ enum LastEnd {
 }
 
 impl LastEnd {
+    fn counted(&self) -> Counted {
+        match self {
+            LastEnd::Known(end) => end.process.counted(),
+            LastEnd::Unheard(_) => Counted::default(),
+        }
+    }
+
     /// Nothing of it is left when this returns.
     fn cut(&self, folder: &Path) -> Result<(), String> {
         let (is_gone, epoch) = match self {

@@ -73,6 +73,7 @@ impl Lending {
             let plain = end.plain != Plain::No;
             tracing::info!(%lease, %borrower, pid, plain, "a device is lent");
             end.events = Some((request, asking.events.clone()));
+            self.connect_for(end.process.socket());
             granted.leases.push(end.described());
             core.ends.insert(end.lease.device.clone(), end);
         }
@@ -180,6 +181,7 @@ impl Lending {
                 let device = lease.id.device.clone();
                 let plain = if hello.plain { Plain::Unknown } else { Plain::No };
                 let (kind, certificate) = (hello.kind, None);
+                self.connect_for(process.socket());
                 let end = End { lease: lease.id, kind, process, certificate, plain, events: None };
                 lock(&self.core).ends.insert(device, end);
             }

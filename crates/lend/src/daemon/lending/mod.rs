@@ -9,6 +9,7 @@ mod fence;
 mod grants;
 mod judging;
 mod presence;
+mod reaching;
 mod rules;
 mod words;
 
@@ -18,7 +19,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use farside_lease::lender::{Event, Lease, Renewal, Status as DeviceStatus};
@@ -39,8 +40,8 @@ use super::machine::{LendersEnd, Machine};
 use super::observed::Observed;
 use crate::LendError;
 use crate::config::{Allowed, Way};
-use crate::end::Kind;
 use crate::end::plain::Secret;
+use crate::end::{Counted, Kind};
 use crate::home::{Home, Settings};
 use crate::proto::{self, BorrowEvent, BorrowRequest, RenewReply, RenewRequest, ReturnRequest};
 use crate::steps::{Step, at};
@@ -69,6 +70,8 @@ pub(super) struct Lending {
     ledger: LedgerFile,
     configured: Arc<Configured>,
     observed: Arc<Observed>,
+    /// How other hosts are found.
+    hosts: OnceLock<Arc<reaching::FindHost>>,
     /// Turns of the hooks that are asked at grants, and of those that are told of ends.
     grant_hooks: Semaphore,
     end_hooks: Semaphore,
@@ -100,6 +103,8 @@ struct Core {
     limited: HashMap<DeviceName, Limited>,
     /// What was counted before it was looked at last.
     stats: Stats,
+    /// What the ends of leases have counted that are over.
+    carried: Counted,
 }
 
 /// A device that is lent.
@@ -183,6 +188,7 @@ impl Lending {
             ended: HashMap::new(),
             limited: HashMap::new(),
             stats: Stats::default(),
+            carried: Counted::default(),
         };
         let lending = Arc::new(Lending {
             core: Mutex::new(core),
@@ -193,6 +199,7 @@ impl Lending {
             configured,
             machine,
             observed,
+            hosts: OnceLock::new(),
             grant_hooks: Semaphore::new(GRANT_HOOKS_MAX),
             end_hooks: Semaphore::new(END_HOOKS_MAX),
             duration_ns: AtomicU64::new(settings.lease_ns),
@@ -378,6 +385,20 @@ impl Lending {
         let more = core.lender.take_stats();
         core.stats = core.stats + more;
         (core.lender.waiting(), core.stats)
+    }
+
+    /// What has gone through the ends of all leases since the daemon's start.
+    pub(super) fn carried(&self) -> Counted {
+        let core = lock(&self.core);
+        core.ends.values().fold(core.carried, |all, end| all.plus(end.process.counted()))
+    }
+
+    /// What has gone through the end of each lease that runs.
+    pub(super) fn traffic(&self) -> Vec<proto::Traffic> {
+        let core = lock(&self.core);
+        let mut traffic: Vec<_> = core.ends.values().map(words::traffic).collect();
+        traffic.sort_by(|one, other| one.device.cmp(&other.device));
+        traffic
     }
 
     /// Has the end of a lease that this host has of its own device serve programs that come to `listener`.

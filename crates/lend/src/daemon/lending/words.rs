@@ -7,12 +7,13 @@ use farside_lease::{
 use tonic::Status;
 
 use super::super::audit::Act;
-use super::{Core, Plain};
+use super::{Core, End, Plain};
+use crate::end::{Count, link_name};
 use crate::proto::{self, BorrowEvent};
 
 /// The name by which connections are led to the end of a lease.
 pub(in super::super) fn link_of(epoch: Epoch) -> String {
-    format!("lease-{epoch}.farside")
+    link_name(epoch.0)
 }
 
 pub(super) fn epoch_of(link: &str) -> Option<Epoch> {
@@ -48,6 +49,23 @@ impl Core {
         device.plain = end.is_some_and(|end| end.plain != Plain::No);
         device.set_state(state);
         device
+    }
+}
+
+pub(super) fn traffic(end: &End) -> proto::Traffic {
+    let counted = end.process.counted();
+    let refused = counted.refused();
+    proto::Traffic {
+        device: end.lease.device.to_string(),
+        epoch: end.lease.epoch.0,
+        bytes_in: counted.of(Count::BytesIn),
+        bytes_out: counted.of(Count::BytesOut),
+        programs: counted.of(Count::Programs),
+        connections: counted.of(Count::Connections),
+        resumed: counted.of(Count::Resumed),
+        refused: refused
+            .map(|(kind, count)| proto::RefusedAccesses { kind: kind.to_owned(), count })
+            .collect(),
     }
 }
 

@@ -7,6 +7,7 @@ mod text;
 
 use farside_lease::Stats;
 
+use crate::end::{Count, Counted, Refused};
 use crate::proto;
 use crate::words::state_name;
 pub(super) use counts::Counts;
@@ -21,6 +22,8 @@ pub(super) struct Now {
     pub(super) held: usize,
     pub(super) peers: usize,
     pub(super) stats: Stats,
+    /// By the lender's ends of all leases.
+    pub(super) carried: Counted,
     pub(super) audit_lost: u64,
     pub(super) registry_refused: u64,
     /// Seconds since 1970.
@@ -41,6 +44,7 @@ pub(super) fn exposition(counts: &Counts, now: &Now) -> String {
     let help = "When the certificate of this host ends, in seconds since 1970.";
     text.one("farside_lend_certificate_end_seconds", gauge, help, now.certificate_ends);
     counted(&mut text, counts, now);
+    carried(&mut text, &now.carried);
     waits(&mut text, counts);
     text.into_text()
 }
@@ -109,6 +113,36 @@ fn counted(text: &mut Exposition, counts: &Counts, now: &Now) {
     }
 }
 
+/// What has gone through the lender's ends, and what they refused.
+fn carried(text: &mut Exposition, carried: &Counted) {
+    let counter = Kind::Counter;
+    let help =
+        "Bytes of data that borrowers have sent, and were sent, by the ends of their leases.";
+    let mut family = text.family("farside_lend_link_bytes_total", counter, help);
+    family.sample(&[("direction", "in")], carried.of(Count::BytesIn));
+    family.sample(&[("direction", "out")], carried.of(Count::BytesOut));
+    let help = "Bytes of cards' memories that came from, and went to, other lenders directly.";
+    let mut family = text.family("farside_lend_direct_bytes_total", counter, help);
+    family.sample(&[("direction", "in")], carried.of(Count::FromPeers));
+    family.sample(&[("direction", "out")], carried.of(Count::ToPeers));
+    for (name, help, count) in [
+        ("farside_lend_programs_total", "Programs that borrowers have run.", Count::Programs),
+        ("farside_lend_connections_total", "Connections of them.", Count::Connections),
+        (
+            "farside_lend_resumed_total",
+            "Connections by which a program went on whose connection had broken.",
+            Count::Resumed,
+        ),
+    ] {
+        text.one(name, counter, help, carried.of(count));
+    }
+    let help = "What the ends of leases have refused, of borrowers and of devices.";
+    let mut family = text.family("farside_lend_accesses_refused_total", counter, help);
+    for (what, kind) in Refused::ALL {
+        family.sample(&[("kind", kind)], carried.of(Count::Refused(what)));
+    }
+}
+
 fn waits(text: &mut Exposition, counts: &Counts) {
     let help = "How long requests waited that were granted.";
     let mut family = text.family("farside_lend_wait_seconds", Kind::Histogram, help);
@@ -135,6 +169,7 @@ mod tests {
             held: 3,
             peers: 4,
             stats: Stats::default(),
+            carried: Counted::default(),
             audit_lost: 5,
             registry_refused: 7,
             certificate_ends: 6,

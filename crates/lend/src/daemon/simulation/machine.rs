@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use super::history::{Held, Side};
 use super::world::World;
 use crate::LendError;
 use crate::config::EtcdSettings;
-use crate::end::{Begin, Hello, Kind, NearBegin};
+use crate::end::{Begin, Counted, Hello, Kind, NearBegin};
 use crate::registry::etcd::Member;
 
 /// How a daemon came to its end.
@@ -119,6 +119,10 @@ impl LendersEnd for Arc<End> {
         u32::try_from(self.number).unwrap_or(u32::MAX)
     }
 
+    fn socket(&self) -> Option<OwnedFd> {
+        None
+    }
+
     fn set_until(&self, until: u64) -> io::Result<()> {
         if !self.runs() {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -133,6 +137,10 @@ impl LendersEnd for Arc<End> {
 
     fn serve_programs(&self, _: BorrowedFd<'_>) -> io::Result<()> {
         Ok(())
+    }
+
+    fn counted(&self) -> Counted {
+        Counted::default()
     }
 
     fn kill(&self, _: Duration) -> bool {

@@ -14,6 +14,7 @@ use rustix::event::PollFlags;
 
 use super::raises::Raises;
 use super::{Gone, READS_MAX};
+use crate::end::tally::{Count, Counted, OfLink, Refused, Tally};
 use crate::ends::lender::LenderEnd;
 
 /// See the module.
@@ -23,6 +24,7 @@ pub(super) struct DeviceSide {
     raises: Arc<Raises>,
     /// Interrupts behind data that has not been read yet.
     noted: Vec<(u32, u32)>,
+    counted: OfLink,
 }
 
 impl DeviceSide {
@@ -30,12 +32,13 @@ impl DeviceSide {
     ///
     /// # Errors
     /// It is not there, or there are no descriptors for it.
-    pub(super) fn connect(device: &Path, epoch: u64) -> io::Result<DeviceSide> {
+    pub(super) fn connect(device: &Path, epoch: u64, tally: &Arc<Tally>) -> io::Result<DeviceSide> {
         let socket = Connection::new(UnixStream::connect(device)?);
         socket.set_nonblocking(true)?;
         let raises = Raises::new()?;
         let end = LenderEnd::new(epoch, Arc::clone(&raises)).map_err(io::Error::other)?;
-        Ok(DeviceSide { socket, end, raises, noted: Vec::new() })
+        let counted = OfLink::new(Arc::clone(tally));
+        Ok(DeviceSide { socket, end, raises, noted: Vec::new(), counted })
     }
 
     /// Reads what has come. Says whether that is all there was at some moment during this.
@@ -82,8 +85,26 @@ impl DeviceSide {
         Ok(())
     }
 
-    /// What its windows refused, and what was refused besides.
-    pub(super) fn log(&self, lease: &str) {
+    fn count(&mut self, link: &Endpoint) {
+        let (link, own, windows) = (link.counters(), self.end.counters(), self.end.refusals());
+        let mut now = Counted::default()
+            .with(Count::Connections, link.connections)
+            .with(Count::Resumed, link.connections.saturating_sub(1))
+            .with(Count::BytesIn, link.received_bytes)
+            .with(Count::BytesOut, link.sent_bytes)
+            .with(Count::Refused(Refused::Frame), link.violations)
+            .with(Count::Refused(Refused::Misplaced), own.misplaced)
+            .with(Count::Refused(Refused::Device), own.refused)
+            .with(Count::Refused(Refused::Borrower), own.refused_there);
+        for (why, count) in windows.by_reason() {
+            now = now.with(Count::Refused(Refused::Dma(why)), count);
+        }
+        self.counted.is_at(now);
+    }
+
+    /// The link is over: says what its windows refused, and what was refused besides.
+    pub(super) fn finish(&mut self, link: &Endpoint, lease: &str) {
+        self.count(link);
         let (refusals, counters) = (self.end.refusals(), self.end.counters());
         if refusals.total() > 0 || counters.refused > 0 || counters.misplaced > 0 {
             tracing::warn!(lease, ?refusals, ?counters, "accesses of a lease were refused");
@@ -120,6 +141,7 @@ impl Side for DeviceSide {
             }
         }
         self.end.drive(link)?;
+        self.count(link);
         self.flush()
     }
 

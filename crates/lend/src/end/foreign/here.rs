@@ -20,6 +20,7 @@ use super::client_side::ClientSide;
 use super::describe::Describing;
 use super::device_side::DeviceSide;
 use super::lender::{Lent, connect};
+use crate::end::tally::Count;
 
 /// How long a device may take to say what it is.
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(5);
@@ -135,13 +136,14 @@ fn serve_one(lent: &Lent, client: UnixStream, is_clean: bool) -> Result<(), Stri
     let described = describing.description().ok_or("the device says nonsense of itself")?;
     let side = ClientSide::new(client, &described, lent.epoch);
     let mut side = side.map_err(|error| error.to_string())?;
+    lent.tally.add(Count::Programs, 1);
     let gone = loop {
         if let Err(gone) = pair.turn(&mut side, None) {
             break gone;
         }
     };
     side.end(&lent.name);
-    pair.device.log(&lent.name);
+    pair.device.finish(&pair.far, &lent.name);
     match gone {
         Gone::Closed => Ok(()),
         gone => Err(gone.to_string()),

@@ -13,20 +13,20 @@ use std::time::Duration;
 use farside_link::endpoint::Load;
 use farside_link::{Config, Endpoint, Event, Lease};
 use farside_linux::lock::lock;
-use farside_live::far::{Carried, Line, Lines, NewLines, Over, Side, lines};
+use farside_live::far::{Carried, Lines, NewLines, Over, Side, greeted, lines};
 use rustix::event::PollFlags;
 use rustls::Connection;
 
 use super::device_side::DeviceSide;
 use super::{Gone, await_served, here, is_absent, reset};
 use crate::end::secured;
+use crate::end::serve::STRANGERS_MAX;
+use crate::end::tally::{Count, Refused, Tally};
 
 /// How long a device may take to be as new for the next client of a lease.
 const RESET_LIMIT: Duration = Duration::from_secs(2);
 /// How long both ends may take to show who they are.
 const AGREE_LIMIT: Duration = Duration::from_secs(5);
-/// Connections of which it is not known yet whose they are, at most.
-const STRANGERS_MAX: u32 = 16;
 
 /// A lease's device.
 pub(super) struct Lent {
@@ -38,6 +38,7 @@ pub(super) struct Lent {
     pub(super) device: String,
     /// Its socket.
     pub(super) socket: PathBuf,
+    pub(super) tally: Arc<Tally>,
 }
 
 impl Lent {
@@ -57,8 +58,14 @@ pub(in crate::end) struct Lender {
 
 impl Lender {
     /// For the device at a socket.
-    pub(in crate::end) fn new(name: String, epoch: u64, device: String, socket: PathBuf) -> Lender {
-        let lent = Arc::new(Lent { name, epoch, device, socket });
+    pub(in crate::end) fn new(
+        name: String,
+        epoch: u64,
+        device: String,
+        socket: PathBuf,
+        tally: Arc<Tally>,
+    ) -> Lender {
+        let lent = Arc::new(Lent { name, epoch, device, socket, tally });
         Lender { lent, lines: Mutex::new(None), strangers: Arc::default() }
     }
 
@@ -74,6 +81,7 @@ impl Lender {
         let lines = self.lines()?;
         if self.strangers.fetch_add(1, Ordering::SeqCst) >= STRANGERS_MAX {
             self.strangers.fetch_sub(1, Ordering::SeqCst);
+            self.lent.tally.add(Count::Refused(Refused::Stranger), 1);
             tracing::warn!(lease = self.lent.name, "a connection too many is refused");
             return Ok(());
         }
@@ -81,10 +89,11 @@ impl Lender {
         let admit = move || {
             let admitted = admit(&socket)
                 .and_then(|tls| secured::stream(socket, tls, AGREE_LIMIT))
-                .and_then(Line::new);
+                .and_then(|stream| greeted(stream, lent.config(), AGREE_LIMIT));
             match admitted {
-                Ok(line) => drop(lines.give(line)),
+                Ok((_, line)) => drop(lines.give(line)),
                 Err(error) => {
+                    lent.tally.add(Count::Refused(Refused::Stranger), 1);
                     tracing::warn!(lease = lent.name, %error, "a connection is refused");
                 }
             }
@@ -127,8 +136,9 @@ fn serve(lent: &Lent, lines: &Lines) {
         let mut carried = Carried::new(end, line, lines, &|| true);
         let over = match connect(lent, is_clean) {
             Ok(mut device) => {
+                lent.tally.add(Count::Programs, 1);
                 let over = carried.carry(&mut device);
-                device.log(&lent.name);
+                device.finish(carried.end(), &lent.name);
                 over
             }
             Err(why) => {
@@ -151,7 +161,7 @@ pub(super) fn connect(lent: &Lent, is_clean: bool) -> Result<DeviceSide, String>
     if !is_clean {
         reset(&lent.socket, RESET_LIMIT)?;
     }
-    let connect = || DeviceSide::connect(&lent.socket, lent.epoch);
+    let connect = || DeviceSide::connect(&lent.socket, lent.epoch, &lent.tally);
     await_served(RESET_LIMIT, is_absent, connect)
         .map_err(|error| format!("{}: {error}", lent.socket.display()))
 }

@@ -8,7 +8,7 @@ use crate::tls;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -86,7 +86,12 @@ fn member(
             stream.set_nodelay(true)?;
             let stream: Box<dyn Stream> = match tls {
                 None => Box::new(stream),
-                Some((connector, name)) => Box::new(connector.connect(name, stream).await?),
+                Some((connector, name)) => {
+                    let mut stream = connector.connect(name, stream).await?;
+                    // It speaks first. That it does not accept this host it says only now.
+                    stream.fill_buf().await?;
+                    Box::new(stream)
+                }
             };
             Ok::<_, io::Error>(TokioIo::new(stream))
         };

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::pair::{BORROWER, LENDER, Pair, bulk, register};
-use crate::endpoint::{BULK_AHEAD_BYTES_MAX, NotSent, Why};
+use super::pair::{BORROWER, LENDER, Pair, bulk, lease, register};
+use crate::endpoint::{BULK_AHEAD_BYTES, BULK_AHEAD_BYTES_MAX, Config, NotSent, Why};
 use crate::frame::{Class, DATA_BYTES_MAX, Frame, Tag};
 use crate::mutation::{Mutation, take_away};
 
@@ -209,7 +209,7 @@ fn memory_is_bounded_whoever_does_not_read() {
                 offset += DATA_BYTES_MAX as u64;
             }
             pair.step();
-            assert!(pair.ends[BORROWER].bulk_ahead_bytes() <= BULK_AHEAD_BYTES_MAX);
+            assert!(pair.ends[BORROWER].bulk_ahead_bytes() <= BULK_AHEAD_BYTES);
             assert!(pair.ends[BORROWER].kept_bytes() <= 4 << 20);
         }
         assert_eq!(offset, 4 << 20, "what the other end grants, and no more");
@@ -221,8 +221,10 @@ fn memory_is_bounded_whoever_does_not_read() {
 }
 
 /// The most bulk that leaves between a register's read and its leaving, while 64 MiB are on their way.
-fn bulk_before_a_register() -> usize {
-    let mut pair = Pair::up();
+fn bulk_before_a_register(config: Config) -> usize {
+    let mut pair = Pair::with(config.clone(), config);
+    pair.connect();
+    pair.settle();
     pair.per_step = 10_000;
     let (mut sent, mut most, mut tag) = (0u64, 0, 0u64);
     while sent < 64 << 20 {
@@ -249,14 +251,19 @@ fn bulk_before_a_register() -> usize {
 
 #[test]
 fn a_register_never_waits_behind_more_than_a_mebibyte() {
-    let most = bulk_before_a_register();
-    assert!(most <= BULK_AHEAD_BYTES_MAX && most > BULK_AHEAD_BYTES_MAX / 2, "{most}");
+    let config = Config::new(lease());
+    for (config, bound) in
+        [(config.clone(), BULK_AHEAD_BYTES), (config.straight(), BULK_AHEAD_BYTES_MAX)]
+    {
+        let most = bulk_before_a_register(config);
+        assert!(most <= bound && most > bound / 2, "{most}");
+    }
 }
 
 /// Negative control: with bulk taken as it comes, it waits behind more.
 #[test]
 fn control_bulk_that_is_taken_as_it_comes_keeps_a_register_waiting() {
     take_away(Mutation::UnboundedBulk);
-    let most = bulk_before_a_register();
+    let most = bulk_before_a_register(Config::new(lease()).straight());
     assert!(most > BULK_AHEAD_BYTES_MAX, "{most}");
 }

@@ -4,6 +4,7 @@ mod faults;
 mod hostile;
 pub(crate) mod server;
 mod store;
+mod tls;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

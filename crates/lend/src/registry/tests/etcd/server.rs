@@ -144,6 +144,9 @@ impl Shared {
     }
 }
 
+/// To those who serve.
+pub(super) type Callers = mpsc::Sender<Result<DuplexStream, std::io::Error>>;
+
 /// The server that one host sees.
 #[derive(Clone)]
 pub(crate) struct Seen {
@@ -161,6 +164,23 @@ impl Seen {
 
     /// Serves a host; gives the way to it.
     pub(super) fn serve(shared: &Arc<Shared>, host: usize) -> (Seen, Channel, Vec<AbortHandle>) {
+        let (seen, callers, serving) = Seen::serve_streams(shared, host);
+        let connect = service_fn(move |_: Uri| {
+            let callers = callers.clone();
+            async move {
+                let (near, far) = tokio::io::duplex(1 << 20);
+                callers.send(Ok(far)).await.map_err(std::io::Error::other)?;
+                Ok::<_, std::io::Error>(TokioIo::new(near))
+            }
+        });
+        (seen, connect::settings().connect_with_connector_lazy(connect), serving)
+    }
+
+    /// Serves whoever comes by a stream that is given to the sender.
+    pub(super) fn serve_streams(
+        shared: &Arc<Shared>,
+        host: usize,
+    ) -> (Seen, Callers, Vec<AbortHandle>) {
         let seen = Seen { shared: Arc::clone(shared), host, cut: watch::Sender::new(false) };
         let (callers, incoming) = mpsc::channel::<Result<DuplexStream, std::io::Error>>(16);
         let serving = Server::builder()
@@ -176,16 +196,7 @@ impl Seen {
                 expiring.change(Store::expire);
             }
         });
-        let connect = service_fn(move |_: Uri| {
-            let callers = callers.clone();
-            async move {
-                let (near, far) = tokio::io::duplex(1 << 20);
-                callers.send(Ok(far)).await.map_err(std::io::Error::other)?;
-                Ok::<_, std::io::Error>(TokioIo::new(near))
-            }
-        });
-        let way = connect::settings().connect_with_connector_lazy(connect);
-        (seen, way, vec![serving.abort_handle(), expiring.abort_handle()])
+        (seen, callers, vec![serving.abort_handle(), expiring.abort_handle()])
     }
 
     pub(super) fn set_cut(&self, cut: bool) {
