@@ -242,7 +242,8 @@ fn full_of_half_freed_pages(pinned: bool) -> Result<(World, PageRange), Failure>
     let range = world.alloc(8)?;
     write_all(&mut world, range)?;
     let to = A.memory();
-    let comes = if pinned { Request::Pin { range, at: to } } else { Request::Migrate { range, to } };
+    let comes =
+        if pinned { Request::Pin { range, at: to } } else { Request::Migrate { range, to } };
     assert!(world.ask(comes)?.is_ok());
     // The card lets go first, and then the host's frames are given back.
     world.sabotage(Sabotage { at: 1, kind: StepErrorKind::Os(12), times: u32::MAX });
