@@ -4,6 +4,7 @@
 //! nothing else is built with it. Each function takes any bytes and gives how much of them made sense.
 
 mod ends;
+mod etcd;
 mod input;
 mod peers;
 #[cfg(test)]
@@ -11,5 +12,6 @@ mod tests;
 mod words;
 
 pub use ends::{borrower_end, lender_end};
+pub use etcd::etcd;
 pub use peers::{lender, peers};
 pub use words::{ledger, order, ticket, token};

@@ -64,6 +64,11 @@ fn whatever_a_host_asks_is_answered() {
 }
 
 #[test]
+fn whatever_stands_in_etcd_nobody_is_believed_who_has_not_said_it() {
+    rounds("etcd", 3000, |random| random.bytes(800), super::etcd);
+}
+
+#[test]
 fn whatever_a_lender_says_its_borrower_goes_on() {
     rounds("lender", 5000, any, |input| 20 * super::lender(input));
 }

@@ -24,6 +24,8 @@
 //! Without etcd (down, cut off from its others, slow) each call ends within its limit, what is known grows
 //! older and says so, and devices of several lenders are borrowed without a turn: all of it, or nothing.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod attacked;
 mod client;
 pub(super) mod connect;
 mod keeper;
