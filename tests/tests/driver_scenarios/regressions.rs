@@ -323,3 +323,24 @@ fn regression_a_page_that_is_pinned_elsewhere_leaves_a_full_card() -> Checked {
     assert!(world.driver.page(pinned.start).pinned);
     write_all(&mut world, range)
 }
+
+#[test]
+fn regression_pages_that_cannot_go_home_keep_no_others_on_a_full_card() -> Checked {
+    let mut world = World::new(Setup::with_dma(&[8], false));
+    let range = world.alloc(9)?;
+    let (held, last) = (sub(range, 0, 3), sub(range, 8, 1));
+    write_all(&mut world, range)?;
+    migrate(&mut world, sub(range, 0, 8), A.memory())?;
+    world.leave_suspects();
+    // Their frames on the host may be written yet.
+    world.plan([Fate::Silent]);
+    let id = world.request(Request::Migrate { range: held, to: MemoryId::HOST })?;
+    while world.answer(id).is_none() && world.step()? {}
+    assert!(world.answer(id).is_some_and(Result::is_err));
+    let id = world.request(Request::Migrate { range: last, to: A.memory() })?;
+    while world.answer(id).is_none() && world.step()? {}
+    assert!(world.answer(id).is_some_and(Result::is_ok), "{:?}", world.answer(id));
+    assert!(all_at(&world, held, A.memory()) && all_at(&world, last, A.memory()));
+    world.reset_card(A)?;
+    world.drive()
+}

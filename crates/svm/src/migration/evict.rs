@@ -4,8 +4,8 @@
 //! - a card that is full sends pages to the host, at least [`crate::Limits::evict_pages`] at a time
 //!   (an eighth of its memory at most), by a clock hand over its frames: pages used since the hand
 //!   last passed get a second round;
-//! - pages that are pinned there, on the move, wanted by a request under way or by a grouped fault that
-//!   waits for room stay;
+//! - pages stay that are pinned there, cannot go to the host now, are on the move, or are wanted by a
+//!   request under way or by a grouped fault that waits for room;
 //! - a page with a valid copy elsewhere leaves without being copied;
 //! - a page whose free has failed leaves like any other: nobody else makes its room;
 //! - those who wait for room get it in the order they came. Where all of them stand still because
@@ -134,10 +134,14 @@ impl Driver {
             self.is_pinned_at(page, entry, card) && !self.mutated.on(Mutation::EvictPinned);
         let held = !matches!(entry.state, PageState::Card | PageState::Replicated);
         // It has left already; its old frame is about to be given back by the chain that took it.
-        let gone = !entry.directory.copies().contains(card.memory());
+        let copies = entry.directory.copies();
+        let gone = !copies.contains(card.memory());
+        // The host's frame may still be written by a card that did not answer.
+        let homeless = entry.has(flag::HOST_UNSAFE) && copies.without(card.memory()).is_empty();
         if pinned
             || held
             || gone
+            || homeless
             || self.is_being_poisoned(page, entry)
             || entry.has(flag::STAYS)
             || self.is_being_freed(page, entry)
