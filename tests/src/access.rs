@@ -2,7 +2,7 @@
 
 use farside_card::AccessId;
 use farside_svm::Need;
-use farside_types::{Access, AgentId, CardId, FaultId, JobId, PageNo};
+use farside_types::{Access, AgentId, CancelReason, CardId, FaultId, JobId, PageNo};
 
 use crate::memory::Translation;
 
@@ -124,6 +124,9 @@ pub(crate) struct Fault {
     pub(crate) delivered: bool,
     /// The driver handed out its resume or cancel.
     pub(crate) answered: bool,
+    /// The error of its cancel, which had a reason. A card may refuse it, and be given it again when
+    /// the reason is long gone.
+    pub(crate) judged: Option<CancelReason>,
     /// Its job ended before: nobody waits, but the driver still owes the answer.
     pub(crate) void: bool,
 }

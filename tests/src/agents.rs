@@ -264,6 +264,7 @@ impl Machine {
             raised,
             delivered: false,
             answered: false,
+            judged: None,
             void: false,
         };
         self.faults.insert(id, fault);

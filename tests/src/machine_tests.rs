@@ -4,15 +4,16 @@
 use std::sync::Arc;
 
 use farside_svm::{
-    Command, Header, HostOp, Mover, Phase, Place, Request, RequestError, RingOp, Run, Runs, Step,
-    TransferOp, Wait,
+    Command, FaultIds, Header, HostOp, Mover, Phase, Place, Request, RequestError, RingOp, Run,
+    Runs, Step, StepErrorKind, TransferOp, Wait,
 };
 use farside_types::{
-    Access, AgentId, CardId, CommandId, Epoch, FaultId, FrameNo, JobId, MemoryId, PageNo,
-    PageRange, Reason, Rights, StreamId,
+    Access, AgentId, CancelReason, CardId, CommandId, Epoch, FaultId, FrameNo, JobId, MemoryId,
+    PageNo, PageRange, Reason, Rights, StreamId,
 };
 
 use crate::access::{Fault, WordAccess};
+use crate::failures::{Sabotage, Saboteur};
 use crate::hostility::Hostility;
 use crate::job::{JobState, Script};
 use crate::machine::{Machine, Parcel, Work};
@@ -292,7 +293,6 @@ fn a_fault_is_answered_once_and_finds_its_page() -> Result<(), Violation> {
 
 #[test]
 fn an_error_without_a_reason_is_seen() -> Result<(), Violation> {
-    use farside_types::CancelReason;
     let mut hand = Hand::new();
     let job = hand.launch()?;
     hand.machine.raise_word(CARD, job, WordAccess::store(PAGE, 0));
@@ -314,6 +314,32 @@ fn an_error_without_a_reason_is_seen() -> Result<(), Violation> {
     hand.machine.judge_cancel(&fault, CancelReason::Freed)?;
     says(hand.machine.judge_poison(CommandId(9), PAGE.offset(1)), "never failed");
     hand.machine.judge_poison(CommandId(9), PAGE)
+}
+
+/// An answer that its card refused is given again, and what was its reason may be over.
+#[test]
+fn an_error_that_is_given_again_needs_no_other_reason() -> Result<(), Violation> {
+    let mut hand = Hand::new();
+    let job = hand.launch()?;
+    hand.machine.raise_word(CARD, job, WordAccess::store(PAGE, 0));
+    hand.machine.flush_faults(CARD);
+    for fault in hand.machine.faults.values_mut() {
+        fault.delivered = true;
+    }
+    let faults: FaultIds = hand.machine.faults.keys().copied().collect();
+    let cancel = |reason| RingOp::Cancel { faults: faults.clone(), reason };
+    let range = PageRange::page(PAGE);
+    hand.machine.facts.each(range, |facts| facts.lost = true);
+    let once = Sabotage { at: 0, kind: StepErrorKind::Transfer, times: 1 };
+    hand.machine.saboteur = Saboteur::new(once);
+    hand.give(cancel(CancelReason::Lost))?;
+    hand.rest()?;
+    hand.machine.facts.allocated(range, hand.machine.stamp);
+    says(hand.give(cancel(CancelReason::TooManyFaults)), "without a reason");
+    let fault = hand.machine.faults.values_mut().next().expect("it was refused");
+    (fault.answered, fault.judged) = (false, Some(CancelReason::Lost));
+    hand.give(cancel(CancelReason::Lost))?;
+    hand.rest()
 }
 
 #[test]

@@ -332,8 +332,9 @@ impl Machine {
             ensure!(!fault.answered, "{id} answers {fault_id} a second time");
             ensure!(fault.card == card, "{id} answers {fault_id} of {} on {card}", fault.card);
             fault.answered = true;
-            let fault = fault.clone();
-            if let Some(reason) = reason {
+            if let Some(reason) = reason.filter(|_| fault.judged != reason) {
+                fault.judged = Some(reason);
+                let fault = fault.clone();
                 self.judge_cancel(&fault, reason)?;
             }
         }

@@ -90,6 +90,7 @@ impl Machine {
                 raised: self.stamp,
                 delivered: false,
                 answered: false,
+                judged: None,
                 void: false,
             };
             self.forgotten.remove(&id);

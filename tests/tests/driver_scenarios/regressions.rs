@@ -309,3 +309,17 @@ fn regression_a_late_reader_that_is_mapped_the_page_again_before_it_lets_go_harm
     assert_eq!(world.word(range.start, 0), 102);
     Ok(())
 }
+
+#[test]
+fn regression_a_page_that_is_pinned_elsewhere_leaves_a_full_card() -> Checked {
+    let mut world = World::new(Setup::with_dma(&[8, 8], false));
+    let range = world.alloc(9)?;
+    let pinned = sub(range, 0, 1);
+    assert!(world.ask(Request::Pin { range: pinned, at: B.memory() })?.is_ok());
+    world.launch(A, stream(A), Script::accesses(writes(pinned), 1))?;
+    world.drive()?;
+    assert!(all_at(&world, pinned, A.memory()), "its user does not reach it at B");
+    migrate(&mut world, sub(range, 1, 8), A.memory())?;
+    assert!(world.driver.page(pinned.start).pinned);
+    write_all(&mut world, range)
+}

@@ -4,7 +4,7 @@
 //! - a card that is full sends pages to the host, at least [`crate::Limits::evict_pages`] at a time
 //!   (an eighth of its memory at most), by a clock hand over its frames: pages used since the hand
 //!   last passed get a second round;
-//! - pages that are pinned, on the move, wanted by a request under way or by a grouped fault that
+//! - pages that are pinned there, on the move, wanted by a request under way or by a grouped fault that
 //!   waits for room stay;
 //! - a page with a valid copy elsewhere leaves without being copied;
 //! - a page whose free has failed leaves like any other: nobody else makes its room;
@@ -18,6 +18,7 @@ use farside_types::{CancelReason, CardId, FrameNo, PageNo, PageRange, Time};
 use crate::Driver;
 use crate::api::command::Run;
 use crate::api::event::Need;
+use crate::api::requests::Pin;
 use crate::faults::open::OpenFault;
 use crate::migration::plan::Plan;
 use crate::mutation::Mutation;
@@ -129,7 +130,8 @@ impl Driver {
 
     fn may_leave(&mut self, card: CardId, page: PageNo, first: Option<Work>) -> bool {
         let entry = self.table.get(page);
-        let pinned = stays_by_pin(entry) && !self.mutated.on(Mutation::EvictPinned);
+        let pinned =
+            self.is_pinned_at(page, entry, card) && !self.mutated.on(Mutation::EvictPinned);
         let held = !matches!(entry.state, PageState::Card | PageState::Replicated);
         // It has left already; its old frame is about to be given back by the chain that took it.
         let gone = !entry.directory.copies().contains(card.memory());
@@ -162,6 +164,14 @@ impl Driver {
         }
     }
 
+    /// Whether the program has pinned the page to `card`. One that is pinned elsewhere, and came here
+    /// because its user does not reach it there, is no better than others; a pin ends with its
+    /// allocation, also where the free fails.
+    fn is_pinned_at(&self, page: PageNo, entry: &PageEntry, card: CardId) -> bool {
+        let here = |pin: &Pin| pin.at == card.memory() && pin.range.contains(page);
+        entry.has(flag::PINNED) && self.pins.iter().any(here)
+    }
+
     /// The fault, if a grouped one, that waits for room.
     fn waiting_fault(&self, work: Work) -> Option<&OpenFault> {
         let Work::Fault(key) = work else { return None };
@@ -176,7 +186,8 @@ impl Driver {
             frames.page_in(FrameNo(frame)).is_some_and(|index| {
                 let page = self.table.page_at(index);
                 let wanted = self.is_requested(page, card.memory(), u64::MAX);
-                !range.contains(page) && (wanted || stays_by_pin(self.table.get(page)))
+                !range.contains(page)
+                    && (wanted || self.is_pinned_at(page, self.table.get(page), card))
             })
         };
         (0..frames.total()).filter(held).count() as u64
@@ -258,9 +269,4 @@ impl Driver {
         }
         self.wake(until);
     }
-}
-
-/// Whether the program has pinned the page; a pin ends with its allocation, also where the free fails.
-fn stays_by_pin(entry: &PageEntry) -> bool {
-    entry.has(flag::PINNED) && !entry.has(flag::DOOMED)
 }
