@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn what_is_no_eventfd_is_refused() {
         let signal = EventSignal::new().unwrap();
-        let (read, _write) = io::pipe().unwrap();
+        let (read, _write) = rustix::pipe::pipe().unwrap();
         assert_eq!(signal.signal(read.as_fd()).unwrap_err().raw_os_error(), Some(libc::EINVAL));
     }
 }
