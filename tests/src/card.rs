@@ -122,14 +122,15 @@ impl Card {
         })
     }
 
-    /// Whether a translation that may be written through waits in the ring.
-    pub(crate) fn will_write(&self, page: PageNo) -> bool {
-        self.ring.iter().any(|queued| match &queued.step.op {
-            RingOp::Map { runs, rights: Rights::ReadWrite, .. } => {
-                runs.iter().any(|run| run.pages().contains(page))
+    /// The strongest rights of the translations of a page that it has, or that wait in the ring.
+    pub(crate) fn rights(&self, page: PageNo) -> Option<Rights> {
+        let waiting = self.ring.iter().filter_map(|queued| match &queued.step.op {
+            RingOp::Map { runs, rights, .. } => {
+                runs.iter().any(|run| run.pages().contains(page)).then_some(*rights)
             }
-            _ => false,
-        })
+            _ => None,
+        });
+        waiting.chain(self.tlb.get(&page).map(|entry| entry.rights)).max()
     }
 
     /// Whether a stale translation of the page is harmless: nothing runs, and the invalidation

@@ -114,12 +114,8 @@ impl Machine {
         let pages = drains
             .flat_map(|queued| queued.step.op.runs().iter().flat_map(|run| run.pages().pages()));
         // A translation that fell out of the TLB is one that the driver cannot know of.
-        // One that waits in the ring with more rights is one that the card may have taken, for all
-        // that the driver knows.
-        let only_reads = |page: &PageNo| {
-            state.tlb.get(page).is_some_and(|entry| entry.rights == Rights::Read)
-                && !state.will_write(*page)
-        };
+        // One that waits in the ring is one that the card may have taken, for all that the driver knows.
+        let only_reads = |page: &PageNo| state.rights(*page) == Some(Rights::Read);
         pages.partition(only_reads)
     }
 

@@ -316,6 +316,26 @@ fn an_error_without_a_reason_is_seen() -> Result<(), Violation> {
     hand.machine.judge_poison(CommandId(9), PAGE)
 }
 
+#[test]
+fn what_failed_before_a_fault_may_be_its_reason_too() -> Result<(), Violation> {
+    let mut hand = Hand::new();
+    let job = hand.launch()?;
+    hand.machine.raise_word(CARD, job, WordAccess::store(PAGE, 0));
+    let fault = hand.machine.faults.values().next().expect("a fault").clone();
+    // Eight frames, seven of them with pages that could not be sent away.
+    for (at, frame) in hand.machine.memory_mut(ON_CARD).frames.iter_mut().enumerate() {
+        frame.page = Some(PAGE.offset(1 + at as u64));
+    }
+    hand.machine.facts.each(PageRange::new(PAGE.offset(1), 7), |facts| facts.failed = true);
+    says(hand.machine.judge_cancel(&fault, CancelReason::OutOfMemory), "without a reason");
+    hand.machine.facts.each(PageRange::new(PAGE.offset(8), 1), |facts| facts.failed = true);
+    hand.machine.judge_cancel(&fault, CancelReason::OutOfMemory)?;
+    // A card that may still write what lies between two others.
+    says(hand.machine.judge_cancel(&fault, CancelReason::CopyFailed), "without a reason");
+    hand.machine.card_mut(CardId(1)).doubtful = true;
+    hand.machine.judge_cancel(&fault, CancelReason::CopyFailed)
+}
+
 /// An answer that its card refused is given again, and what was its reason may be over.
 #[test]
 fn an_error_that_is_given_again_needs_no_other_reason() -> Result<(), Violation> {

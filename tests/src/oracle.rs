@@ -69,7 +69,9 @@ impl Machine {
             }),
             CancelReason::Lost => any(&|page| self.may_be_lost(page)),
             CancelReason::CopyFailed | CancelReason::Held(_) => {
+                // Bounce buffers that a card may still write are out of use.
                 any(&|page| self.facts.had_failure(page, since))
+                    || self.cards.iter().any(|card| card.doubtful)
             }
             CancelReason::OutOfMemory => {
                 self.is_full(fault.card.memory(), pages.len() as u64, since)
@@ -121,10 +123,21 @@ impl Machine {
         let pinned = self.facts.pinned_at(memory, PageRange::default()) + self.pins_open(memory);
         // What a card that does not answer may still write is out of use, wherever it is.
         let doubtful = self.cards.iter().any(|card| card.doubtful);
-        pages + pinned > frames
+        pages + pinned + self.immovable(memory) > frames
             || doubtful
             || self.facts.last_failure >= since
             || self.facts.last_unpin >= since
+    }
+
+    /// Pages in a memory that nobody has pinned there, and that a command has failed for: where that
+    /// was to send them away, it is not tried for ever.
+    fn immovable(&self, memory: MemoryId) -> u64 {
+        let pages = self.memory(memory).frames.iter().filter_map(|frame| frame.page);
+        let stays = |page: &PageNo| {
+            let facts = self.facts.get(*page);
+            facts.is_some_and(|facts| facts.failed && !facts.pins.contains(&memory))
+        };
+        pages.filter(stays).count() as u64
     }
 
     /// Pages of pin requests that are under way.
@@ -360,7 +373,8 @@ impl Machine {
         let pinned = self.facts.pinned_at(memory, range) + self.pins_open(memory);
         // What its kernels wait for, all at once, is not taken from them.
         let awaited = self.facts.wanted_by(AgentId(memory.0), range, open.issued);
-        pages + pinned + awaited > frames || self.is_full(memory, 0, open.issued)
+        pages + pinned + awaited + self.immovable(memory) > frames
+            || self.is_full(memory, 0, open.issued)
     }
 
     fn may_be_pinned(&self, page: PageNo, at: MemoryId) -> bool {

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use farside_svm::{Command, Outcome, PageState, Reply, Request, RequestError, StepErrorKind};
-use farside_types::{MemoryId, PAGE_SIZE, PageRange, StreamId};
+use farside_svm::{
+    Advice, Command, Outcome, PageState, Reply, Request, RequestError, StepErrorKind,
+};
+use farside_types::{MemoryId, MemorySet, PAGE_SIZE, PageRange, StreamId};
 use harness::{Failure, Fate, Sabotage, Script, Setup, World};
 
 use super::{A, B, C, Checked, all_at, all_in, loads, migrate, stream, sub, write_all, writes};
@@ -343,4 +345,66 @@ fn regression_pages_that_cannot_go_home_keep_no_others_on_a_full_card() -> Check
     assert!(all_at(&world, held, A.memory()) && all_at(&world, last, A.memory()));
     world.reset_card(A)?;
     world.drive()
+}
+
+/// A card that maps the copy of another one does so still when a third card is lost with its copy.
+#[test]
+fn regression_who_maps_a_copy_that_is_left_keeps_it_when_a_card_is_lost() -> Checked {
+    let mut setup = Setup::with_dma(&[8, 8, 8], true);
+    setup.scheme = "duplication".to_owned();
+    let mut world = World::new(setup);
+    let range = world.alloc(1)?;
+    migrate(&mut world, range, A.memory())?;
+    world.launch(C, stream(C), Script::accesses(loads(range), 1).lingering())?;
+    world.drive()?;
+    world.cpu(loads(range));
+    world.drive()?;
+    let advice = Advice::Preferred(Some(A.memory()));
+    assert!(world.ask(Request::Advise { range, advice })?.is_ok());
+    world.launch(B, stream(B), Script::accesses(loads(range), 1).lingering())?;
+    world.drive()?;
+    let view = world.driver.page(range.start);
+    let copies = MemorySet::only(MemoryId::HOST).with(A.memory()).with(C.memory());
+    assert_eq!((view.copies, view.owner), (copies, Some(A.memory())));
+    assert!(view.mappers.contains(B.agent()));
+    // It may not be asked to let go without being waited for.
+    world.leave_suspects();
+    world.stall_card(B);
+    world.lose_card(C)?;
+    assert!(world.driver.page(range.start).mappers.contains(B.agent()));
+    world.request(Request::Free { addr: range.start.addr() })?;
+    let late = |news: &Reply| matches!(news, Reply::CardSuspect { card: B, .. });
+    while !world.news.iter().any(late) && world.step()? {}
+    assert!(world.news.iter().any(late), "{:?}", world.news);
+    let others = world.alloc(7)?;
+    migrate(&mut world, others, A.memory())?;
+    world.reset_card(B)?;
+    world.drive()?;
+    assert_eq!(world.driver.free_frames(A), 1);
+    Ok(())
+}
+
+/// The card gets the page while it is told to let it go, and is late: it may read it until then.
+#[test]
+fn regression_a_late_reader_that_is_not_mapped_the_page_yet_harms_nobody() -> Checked {
+    let mut setup = Setup::plain(&[8]);
+    setup.scheme = "duplication".to_owned();
+    let mut world = World::new(setup);
+    let range = world.alloc(1)?;
+    write_all(&mut world, range)?;
+    world.leave_suspects();
+    world.record = true;
+    world.launch(A, stream(A), Script::accesses(loads(range), 3).lingering())?;
+    let mapped = |command: &Command| command.name() == "card-map";
+    while !world.commands.iter().any(mapped) && world.step()? {}
+    world.stall_card(A);
+    world.cpu(writes(range));
+    while world.news.is_empty() && world.step()? {}
+    assert!(matches!(world.news[..], [Reply::CardSuspect { card: A, .. }]), "{:?}", world.news);
+    for _ in 0..100 {
+        world.cpu(writes(range));
+    }
+    world.drive()?;
+    assert_eq!(world.word(range.start, 0), 102);
+    Ok(())
 }

@@ -218,15 +218,14 @@ impl Driver {
             _ => None,
         };
         let entry = *self.table.get(page);
-        let elsewhere = displaced(entry.directory.mappers(), &entry, left, first);
+        let next = if left.contains(owner) { owner } else { first };
+        let elsewhere = displaced(entry.directory.mappers(), &entry, left, next);
         // They map a memory that is gone, which is no mapping of the page.
         self.table.get_mut(page).directory.unmap(elsewhere);
         self.invalidate(page, elsewhere);
         let entry = self.table.get_mut(page);
         entry.directory.set_copies(left);
-        if !left.contains(owner) {
-            entry.owner = first.0;
-        }
+        entry.owner = next.0;
         if let Some(frame) = frame {
             entry.frame = frame;
         }
