@@ -242,6 +242,19 @@ proptest! {
         })?;
     }
 
+    /// The first bytes of what is compressed say how it is, and whether there is a checksum.
+    #[test]
+    fn damaged_first_bytes_are_refused(at in 0usize..40, bit in 0u8..8) {
+        thread_local!(static SAVED: (Arc<dyn Workload>, Vec<u8>) = saved(5_000));
+        SAVED.with(|(program, bytes)| {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 1 << bit;
+            let error = refusal(&bytes, program);
+            prop_assert!(error.contains("state"), "{}", error);
+            Ok(())
+        })?;
+    }
+
     #[test]
     fn foreign_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let program = excerpt("mm");

@@ -20,6 +20,16 @@ pub(super) fn refused(host: &Host, kind: &str) -> u64 {
     found.map_or(0, |refused| refused["count"].as_u64().expect("a number"))
 }
 
+/// Waits until so many of one kind are counted: an end does so after it has refused.
+pub(super) fn await_refused(host: &Host, kind: &str, count: u64) {
+    let end = Instant::now() + LIMIT;
+    while refused(host, kind) < count {
+        assert!(Instant::now() < end, "{} of {count} are counted", refused(host, kind));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(refused(host, kind), count, "more than there were");
+}
+
 /// The end of a link that its user drives by hand: it says what no program of ours does.
 struct Hostile {
     line: Line,

@@ -320,7 +320,7 @@ fn a_foreign_device_works_as_if_it_were_local() {
         await_seen(&two.seen, |seen| seen.refused + seen.read.len() == 2);
         assert!(std::mem::take(&mut lock(&two.seen).read).iter().all(Result::is_err));
         lock(&two.seen).refused = 0;
-        assert_eq!(counted::refused(&two.a, "dma-outside"), 2, "each is counted at the lender");
+        counted::await_refused(&two.a, "dma-outside", 2);
         // One client at a time; the next of the same lease finds it as new.
         let busy = UnixClient::connect(&borrowed.socket, LIMIT).err().expect("it is taken");
         assert!(matches!(busy, CallError::Refused(Errno::BUSY)), "{busy}");

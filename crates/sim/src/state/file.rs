@@ -1,6 +1,5 @@
 //! The file around a state: which machine and program it is of, compressed, with a checksum.
 
-use std::io::Write;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -11,7 +10,7 @@ use farside_workloads::{BufferKind, Launch, Workload};
 /// What every state begins with.
 const MAGIC: &[u8; 8] = b"farside\0";
 /// The version of what follows; raised with every change of any part's state.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// The fastest level there is: most of a state are caches with little in them.
 const LEVEL: i32 = 1;
 
@@ -104,28 +103,29 @@ impl Program {
 
 /// Makes a file of what was written.
 pub(crate) fn seal(bytes: &[u8]) -> Result<Vec<u8>, StateError> {
+    let packed = zstd::encode_all(bytes, LEVEL);
+    let packed = packed.map_err(|source| StateError::Damaged { what: source.to_string() })?;
     let mut file = MAGIC.to_vec();
     file.extend(VERSION.to_le_bytes());
-    let packed = pack(bytes, file);
-    packed.map_err(|source| StateError::Damaged { what: source.to_string() })
+    file.extend(crc32fast::hash(&packed).to_le_bytes());
+    file.extend(packed);
+    Ok(file)
 }
 
-fn pack(bytes: &[u8], file: Vec<u8>) -> std::io::Result<Vec<u8>> {
-    let mut encoder = zstd::Encoder::new(file, LEVEL)?;
-    encoder.include_checksum(true)?;
-    encoder.write_all(bytes)?;
-    encoder.finish()
-}
-
-/// Takes a file apart; its checksum must be right.
+/// Takes a file apart; its checksum must be right. That of the compression would be of the bytes alone: a bit
+/// beside them says whether there is one.
 pub(crate) fn open(file: &[u8]) -> Result<Vec<u8>, StateError> {
     let rest = file.strip_prefix(MAGIC).ok_or(StateError::Foreign)?;
-    let Some((version, packed)) = rest.split_first_chunk() else {
-        return Err(StateError::Damaged { what: "it ends after its first bytes".to_owned() });
-    };
+    let damaged = |what: &str| StateError::Damaged { what: what.to_owned() };
+    let short = || damaged("it ends after its first bytes");
+    let (version, rest) = rest.split_first_chunk().ok_or_else(short)?;
     let found = u32::from_le_bytes(*version);
     if found != VERSION {
         return Err(StateError::Version { found, ours: VERSION });
+    }
+    let (sum, packed) = rest.split_first_chunk().ok_or_else(short)?;
+    if crc32fast::hash(packed) != u32::from_le_bytes(*sum) {
+        return Err(damaged("its checksum is another"));
     }
     zstd::decode_all(packed).map_err(|source| StateError::Damaged { what: source.to_string() })
 }
