@@ -9,6 +9,7 @@ use crate::proto::device::State;
 pub fn state_name(state: i32) -> &'static str {
     match State::try_from(state) {
         Ok(State::Free) => "free",
+        Ok(State::Granting) => "granting",
         Ok(State::Lent) => "lent",
         Ok(State::Cleaning) => "cleaning",
         Ok(State::Quarantined) => "quarantined",

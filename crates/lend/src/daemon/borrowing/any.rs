@@ -78,7 +78,7 @@ fn ranked(
 
 /// Whether a device is a card of ours that works, by what its lender says.
 fn is_card(device: &Device) -> bool {
-    let works = matches!(device.state(), State::Free | State::Lent | State::Cleaning);
+    let works = !matches!(device.state(), State::Quarantined | State::Unspecified);
     works && device.description.starts_with("card of ")
 }
 

@@ -32,7 +32,7 @@ impl Core {
         };
         let state = match &view.status {
             DeviceStatus::Free => State::Free,
-            DeviceStatus::Granting => State::Lent,
+            DeviceStatus::Granting => State::Granting,
             DeviceStatus::Lent(lease) => {
                 device.holder = lease.borrower.to_string();
                 device.epoch = lease.id.epoch.0;

@@ -52,7 +52,7 @@ pub(super) fn exposition(counts: &Counts, now: &Now) -> String {
 fn devices(text: &mut Exposition, now: &Now) {
     let help = "Devices that this host lends, by what state they are in.";
     let mut family = text.family("farside_lend_devices", Kind::Gauge, help);
-    for state in ["free", "lent", "cleaning", "quarantined"] {
+    for state in ["free", "granting", "lent", "cleaning", "quarantined"] {
         let is_in = |device: &&proto::Device| state_name(device.state) == state;
         family.sample(&[("state", state)], now.devices.iter().filter(is_in).count());
     }
