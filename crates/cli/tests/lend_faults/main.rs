@@ -7,6 +7,7 @@
 //! can be none. `FARSIDE_SEED` chooses the sample.
 
 mod cases;
+mod granting;
 mod hostile;
 mod hosts;
 mod network;
