@@ -1,12 +1,13 @@
 //! Many random runs: of one level of hostility, and with a rule broken on purpose.
 //!
-//! `FARSIDE_SEED` says which seeds ([`crate::seeds`]), `FARSIDE_STEPS=n` makes every run so many steps
-//! long.
+//! The usual seeds and new ones, or what `FARSIDE_SEED` says ([`crate::seeds`]); `FARSIDE_STEPS=n` makes
+//! every run so many steps long.
 
 use std::fmt::Debug;
 use std::ops::Range;
 
 use crate::episode::run_episode;
+use crate::seeds::seeds_and_new_ones;
 use crate::setup::Setup;
 
 fn number(name: &str) -> Option<u64> {
@@ -14,19 +15,19 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}; give it a number")))
 }
 
-/// Runs a world for each seed, of `steps` steps at least.
+/// Runs a world for each of the usual seeds and for as many new ones, of `steps` steps at least.
 ///
 /// # Panics
 /// If a rule is broken: with seed, step, configuration and the last lines of the log.
 pub fn run_level(level: &str, seeds: Range<u64>, steps: u64, setup: impl Fn(u64) -> Setup) {
-    let seeds = crate::seeds(seeds);
+    let seeds = seeds_and_new_ones(seeds);
     let steps = number("FARSIDE_STEPS").unwrap_or(steps);
     println!("{level}: seeds {seeds:?}, {steps} steps each");
     let mut done = 0;
-    for seed in seeds {
+    for seed in seeds.into_iter().flatten() {
         match run_episode(setup(seed), steps) {
             Ok(count) => done += count,
-            Err(failure) => panic!("{level}:\n{failure}"),
+            Err(failure) => panic!("{level}, runs of {steps} steps (FARSIDE_STEPS):\n{failure}"),
         }
     }
     println!("{level}: {done} steps");

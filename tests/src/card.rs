@@ -98,6 +98,16 @@ impl Card {
         }
     }
 
+    /// A translation comes. Whoever waited in vain for the page knows of an invalidation that stands
+    /// in the ring yet: only that ends what the card may still read.
+    pub(crate) fn enter(&mut self, page: PageNo, entry: Translation) {
+        if !self.will_unmap(page) {
+            self.given_up.remove(&page);
+        }
+        self.not_mapped.remove(&page);
+        self.tlb.insert(page, entry);
+    }
+
     /// A translation goes, if there is one, and with it what was known of an old one.
     pub(crate) fn forget(&mut self, page: PageNo) -> Option<Translation> {
         self.given_up.remove(&page);

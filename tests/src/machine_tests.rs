@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use farside_svm::{
-    Command, Header, HostOp, Mover, Phase, Place, RingOp, Run, Runs, Step, TransferOp, Wait,
+    Command, Header, HostOp, Mover, Phase, Place, Request, RequestError, RingOp, Run, Runs, Step,
+    TransferOp, Wait,
 };
 use farside_types::{
     Access, AgentId, CardId, CommandId, Epoch, FaultId, FrameNo, JobId, MemoryId, PageNo,
@@ -18,6 +19,7 @@ use crate::machine::{Machine, Parcel, Work};
 use crate::setup::{ARENA_START, Setup};
 use crate::transfers::Fate;
 use crate::violation::Violation;
+use crate::world::World;
 
 const CARD: CardId = CardId(0);
 const PAGE: PageNo = ARENA_START;
@@ -366,4 +368,19 @@ fn a_fault_that_the_driver_has_not_answered_disturbs_a_pin_that_comes_later() {
     assert!(disturbed(true, false), "it waits in the driver");
     assert!(!disturbed(true, true), "the driver mapped the page");
     assert!(!disturbed(false, false), "nobody asked");
+}
+
+/// A card fails what it is given from the moment that it is lost, and the driver hears of that later.
+#[test]
+fn a_copy_to_a_card_may_fail_before_the_driver_hears_that_it_is_lost() {
+    let mut world = World::new(Setup::plain(&[8, 8]));
+    let range = world.alloc(1).expect("there is room");
+    world.machine.lose(CARD);
+    world.machine.stamp += 1;
+    let id = world.request(Request::Migrate { range, to: ON_CARD }).expect("it is taken");
+    while world.answer(id).is_none() && world.step().expect("the error has a reason") {}
+    let answer = world.answer(id);
+    assert!(matches!(answer, Some(Err(RequestError::CopyFailed { .. }))), "{answer:?}");
+    world.deliver(Parcel::CardLost(CARD)).expect("the driver is told");
+    world.drive().expect("all is well");
 }

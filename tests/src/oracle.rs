@@ -333,10 +333,13 @@ impl Machine {
                         || self.facts.last_unpin >= since
                         || self.facts.was_dead(page, since))
             }
-            RequestError::CopyFailed { page, .. } => {
+            RequestError::CopyFailed { page, from, to } => {
+                // A card that is gone fails what it is given before the driver hears of it.
+                let ends = [from, to].into_iter().filter_map(MemoryId::card);
                 asked(page) && self.facts.had_failure(page, since)
                     || self.facts.last_failure >= since
                     || self.cards.iter().any(|card| card.doubtful)
+                    || ends.into_iter().any(|card| self.is_gone(card))
             }
             RequestError::NotLetGo { page, .. } | RequestError::NotReleased { page, .. } => {
                 let freed = open.freeing.is_some_and(|range| holds(range, page));

@@ -164,10 +164,7 @@ impl Machine {
             );
             let generation = head.generation;
             let entry = Translation { memory, frame, rights, generation };
-            let state = self.card_mut(card);
-            state.forget(page);
-            state.not_mapped.remove(&page);
-            state.tlb.insert(page, entry);
+            self.card_mut(card).enter(page, entry);
         }
         Ok(())
     }

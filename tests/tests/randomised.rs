@@ -1,15 +1,16 @@
 //! The randomised runs: the real driver against the hostile machine, judged by a flat memory.
 //!
-//! `FARSIDE_SEED=n` runs that seed alone, `FARSIDE_SEED=n..` as many as usual from `n` on,
-//! `FARSIDE_STEPS=n` makes every run so many steps long (the long mode). A failure prints seed, step, configuration and the last lines of the log; its
-//! legend is in `harness::log`.
+//! Each test has its usual seeds, and as many that are drawn each time: what fails with one of those is
+//! real, and was there before. `FARSIDE_SEED=n` runs that seed alone, `FARSIDE_SEED=n..` as many as usual
+//! from `n` on, and `FARSIDE_STEPS=n` makes every run so many steps long (the long mode). A failure prints
+//! seed, step, configuration and the last lines of the log; its legend is in `harness::log`.
 
 use harness::{Hostility, Setup, run_episode, run_level};
 
 /// Seeds of one level of hostility: each scheme with each way to reach a card, twice.
 const SEEDS: u64 = 2 * Setup::ROUND;
 
-/// Steps of one seed: three levels x 36 seeds x 10,000 steps are 1,080,000.
+/// Steps of one seed: three levels x 36 seeds x 10,000 steps are 1,080,000, and as many with new seeds.
 const STEPS: u64 = 10_000;
 
 fn run(level: &str, hostility: &Hostility, first_seed: u64) {

@@ -2,17 +2,17 @@
 //! between them the production driver of the card interface, rings that are often full, a doorbell, an
 //! interrupt, and the card's model with its front.
 //!
-//! `FARSIDE_SEED=n` runs that seed alone, `FARSIDE_SEED=n..` as many as usual from `n` on,
-//! `FARSIDE_STEPS=n` makes every run so many steps long. A
-//! failure prints seed, step, configuration and the last lines of the log; its legend is in
-//! `harness::log`.
+//! Each test has its usual seeds, and as many that are drawn each time: what fails with one of those is
+//! real, and was there before. `FARSIDE_SEED=n` runs that seed alone, `FARSIDE_SEED=n..` as many as usual
+//! from `n` on, and `FARSIDE_STEPS=n` makes every run so many steps long. A failure prints seed, step,
+//! configuration and the last lines of the log; its legend is in `harness::log`.
 
 use harness::{Hostility, Setup, run_episode, run_level};
 
 /// Seeds of one level of hostility: each scheme with each way to reach a card.
 const SEEDS: u64 = Setup::ROUND;
 
-/// Steps of one seed: four levels x 18 seeds x 10,000 steps are 720,000.
+/// Steps of one seed: five levels x 18 seeds x 10,000 steps are 900,000, and as many with new seeds.
 const STEPS: u64 = 10_000;
 
 fn run(level: &str, hostility: &Hostility, first_seed: u64) {
@@ -40,6 +40,14 @@ fn a_machine_with_rings_that_breaks() {
 fn a_machine_with_rings_that_refuses() {
     let hostility = Hostility { ring_failure: 40, ..Hostility::reordering() };
     run("refusing", &hostility, 14_000);
+}
+
+/// Its jobs fill rings with faults.
+#[test]
+fn a_crowded_machine_with_rings_that_breaks() {
+    let seeds = 16_000..16_000 + SEEDS;
+    let setup = |seed| Setup::random_rings(seed, Hostility::breaking()).crowded();
+    run_level("crowded", seeds, STEPS, setup);
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use farside_svm::{Outcome, PageState, Reply, Request, RequestError};
-use farside_types::{MemoryId, PAGE_SIZE, StreamId};
-use harness::{Fate, Script, Setup, World};
+use farside_svm::{Command, Outcome, PageState, Reply, Request, RequestError, StepErrorKind};
+use farside_types::{MemoryId, PAGE_SIZE, PageRange, StreamId};
+use harness::{Failure, Fate, Sabotage, Script, Setup, World};
 
-use super::{A, B, C, Checked, all_in, loads, migrate, stream, sub, write_all, writes};
+use super::{A, B, C, Checked, all_at, all_in, loads, migrate, stream, sub, write_all, writes};
 
 #[test]
 fn regression_freed_addresses_that_were_poisoned_are_fresh_when_they_are_allocated_again() -> Checked
@@ -233,4 +233,79 @@ fn regression_a_write_to_replicas_on_a_card_that_goes_away_meanwhile_panics_nobo
     }
     world.lose_card(A)?;
     world.drive()
+}
+
+/// A world whose card is full of pages that the program could not free: the host did not give their
+/// frames back.
+fn full_of_half_freed_pages(pinned: bool) -> Result<(World, PageRange), Failure> {
+    let mut world = World::new(Setup::plain(&[8]));
+    let range = world.alloc(8)?;
+    write_all(&mut world, range)?;
+    let to = A.memory();
+    let comes =
+        if pinned { Request::Pin { range, at: to } } else { Request::Migrate { range, to } };
+    assert!(world.ask(comes)?.is_ok());
+    // The card lets go first, and then the host's frames are given back.
+    world.sabotage(Sabotage { at: 1, kind: StepErrorKind::Os(12), times: u32::MAX });
+    let freed = world.ask(Request::Free { addr: range.start.addr() })?;
+    assert!(matches!(freed, Err(RequestError::NotReleased { .. })), "{freed:?}");
+    assert!(world.end_sabotage().0.iter().all(|name| *name == "host-release"));
+    assert_eq!(world.driver.free_frames(A), 0);
+    Ok((world, range))
+}
+
+#[test]
+fn regression_pages_whose_free_has_failed_leave_a_full_card_for_a_request() -> Checked {
+    for pinned in [false, true] {
+        let (mut world, freed) = full_of_half_freed_pages(pinned)?;
+        let range = world.alloc(8)?;
+        write_all(&mut world, range)?;
+        migrate(&mut world, range, A.memory())?;
+        assert!(all_at(&world, range, A.memory()));
+        let again = world.ask(Request::Free { addr: freed.start.addr() })?;
+        assert!(again.is_ok(), "{again:?}");
+        world.tidy_up()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn regression_pages_whose_free_has_failed_leave_a_full_card_for_a_kernel() -> Checked {
+    let (mut world, _) = full_of_half_freed_pages(false)?;
+    let range = world.alloc(8)?;
+    let job = world.launch(A, stream(A), Script::accesses(writes(range), 1))?;
+    world.drive()?;
+    assert_eq!(world.job(job).failed, None);
+    assert!(all_at(&world, range, A.memory()));
+    world.tidy_up()
+}
+
+/// A translation that the card gets while it lets the page go too late is as good as the one that it
+/// has: what it reads is nobody's until it has let go.
+#[test]
+fn regression_a_late_reader_that_is_mapped_the_page_again_before_it_lets_go_harms_nobody() -> Checked
+{
+    let mut setup = Setup::plain(&[8]);
+    setup.scheme = "duplication".to_owned();
+    let mut world = World::new(setup);
+    let range = world.alloc(1)?;
+    write_all(&mut world, range)?;
+    let job = world.launch(A, stream(A), Script::accesses(loads(range), 1).lingering())?;
+    world.drive()?;
+    world.leave_suspects();
+    // It asks for what it has, and stands still before it gets it.
+    world.record = true;
+    world.raise(job, &loads(range))?;
+    let mapped = |command: &Command| command.name() == "card-map";
+    while !world.commands.iter().any(mapped) && world.step()? {}
+    world.stall_card(A);
+    world.cpu(writes(range));
+    while world.news.is_empty() && world.step()? {}
+    assert!(matches!(world.news[..], [Reply::CardSuspect { card: A, .. }]), "{:?}", world.news);
+    for _ in 0..100 {
+        world.cpu(writes(range));
+    }
+    world.drive()?;
+    assert_eq!(world.word(range.start, 0), 102);
+    Ok(())
 }

@@ -87,6 +87,9 @@ fn who_waits_while_the_lenders_daemon_stands_still_still_gets_the_card_in_the_en
         let _held = waits.join().unwrap();
         assert_eq!(three.a.device()["state"], "lent");
         assert_eq!(three.b.json(&["who"])["held"].as_array().map(Vec::len), Some(1));
+        // It was refused by the old number, and has asked by a new one.
+        let audit = std::fs::read_to_string(format!("{}/state/audit.jsonl", three.a.home)).unwrap();
+        assert!(audit.contains("was answered before"), "{audit}");
     });
 }
 

@@ -7,6 +7,7 @@
 //! - pages that are pinned, on the move, wanted by a request under way or by a grouped fault that
 //!   waits for room stay;
 //! - a page with a valid copy elsewhere leaves without being copied;
+//! - a page whose free has failed leaves like any other: nobody else makes its room;
 //! - those who wait for room get it in the order they came. Where all of them stand still because
 //!   each holds what another waits for, a request takes pages from younger requests, which fetch
 //!   them again, and from groups that wait; a fault takes them from any request. So only what can
@@ -128,7 +129,7 @@ impl Driver {
 
     fn may_leave(&mut self, card: CardId, page: PageNo, first: Option<Work>) -> bool {
         let entry = self.table.get(page);
-        let pinned = entry.has(flag::PINNED) && !self.mutated.on(Mutation::EvictPinned);
+        let pinned = stays_by_pin(entry) && !self.mutated.on(Mutation::EvictPinned);
         let held = !matches!(entry.state, PageState::Card | PageState::Replicated);
         // It has left already; its old frame is about to be given back by the chain that took it.
         let gone = !entry.directory.copies().contains(card.memory());
@@ -137,7 +138,7 @@ impl Driver {
             || gone
             || self.is_being_poisoned(page, entry)
             || entry.has(flag::STAYS)
-            || entry.has(flag::DOOMED)
+            || self.is_being_freed(page, entry)
             || entry.has(flag::PLANNED)
         {
             return false;
@@ -175,7 +176,7 @@ impl Driver {
             frames.page_in(FrameNo(frame)).is_some_and(|index| {
                 let page = self.table.page_at(index);
                 let wanted = self.is_requested(page, card.memory(), u64::MAX);
-                !range.contains(page) && (wanted || self.table.get(page).has(flag::PINNED))
+                !range.contains(page) && (wanted || stays_by_pin(self.table.get(page)))
             })
         };
         (0..frames.total()).filter(held).count() as u64
@@ -207,7 +208,7 @@ impl Driver {
         let frames = &self.cards[card.0 as usize].frames;
         let leaves = |frame| {
             let page = frames.page_in(FrameNo(frame)).map(|index| self.table.page_at(index));
-            page.is_some_and(|page| self.table.get(page).has(flag::DOOMED))
+            page.is_some_and(|page| self.is_being_freed(page, self.table.get(page)))
         };
         (0..frames.total()).any(leaves)
     }
@@ -257,4 +258,9 @@ impl Driver {
         }
         self.wake(until);
     }
+}
+
+/// Whether the program has pinned the page; a pin ends with its allocation, also where the free fails.
+fn stays_by_pin(entry: &PageEntry) -> bool {
+    entry.has(flag::PINNED) && !entry.has(flag::DOOMED)
 }

@@ -82,6 +82,15 @@ impl Driver {
         self.space.remove(range.start);
     }
 
+    /// Whether a request under way frees `page`. One that has failed leaves pages behind that nobody
+    /// may have and nobody frees, until the program asks again.
+    pub(crate) fn is_being_freed(&self, page: PageNo, entry: &PageEntry) -> bool {
+        let frees = |request: &OpenRequest| {
+            request.kind == RequestKind::Free && request.whole.contains(page)
+        };
+        entry.has(flag::DOOMED) && self.requests.values().any(frees)
+    }
+
     /// Whether `page` belongs to an allocation that the program was not told of yet.
     pub(crate) fn is_being_allocated(&self, page: PageNo, entry: &PageEntry) -> bool {
         let opens = |request: &OpenRequest| {
