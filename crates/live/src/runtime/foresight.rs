@@ -99,22 +99,21 @@ impl Foresight {
         })
     }
 
-    /// The pages that a job is believed to need, in order.
-    fn expected(&mut self, job: &Job) -> Vec<PageNo> {
+    /// The pages that a job is believed to need, in order, and whether it alone may write them.
+    fn expected(&mut self, job: &Job) -> BTreeMap<PageNo, bool> {
         let known = self.known(job);
         let args: Vec<Option<PageRange>> = job.args().iter().map(pages_of).collect();
-        let mut pages = Vec::new();
+        let mut pages = BTreeMap::new();
         known.retain(|&(at, place), believed| {
             let range = args.get(usize::from(at)).copied().flatten();
             // Arguments differ in length from launch to launch.
             if let Some(range) = range.filter(|range| u64::from(place) < range.count) {
-                pages.push(PageNo(range.start.0 + u64::from(place)));
+                let is_own = job.args()[usize::from(at)].kind == ArgKind::Write;
+                *pages.entry(PageNo(range.start.0 + u64::from(place))).or_default() |= is_own;
                 *believed -= 1;
             }
             *believed > 0
         });
-        pages.sort_unstable();
-        pages.dedup();
         pages
     }
 
@@ -151,11 +150,14 @@ impl Runtime {
             let others = jobs.values().filter(|other| other.card != job.card);
             let theirs: Vec<PageRange> =
                 others.flat_map(|other| memory_of(other)).map(|(_, range)| range).collect();
-            pages.retain(|&page| {
-                !driver.0.page(page).copies.contains(memory)
-                    && !theirs.iter().any(|range| range.contains(page))
+            pages.retain(|&page, is_own| {
+                let view = driver.0.page(page);
+                // What others only read they may go on to read.
+                let is_news = *is_own || !view.writers.is_empty();
+                let is_away = !view.copies.contains(memory);
+                is_news && is_away && !theirs.iter().any(|range| range.contains(page))
             });
-            runs(pages)
+            runs(pages.into_keys())
         };
         if wanted.is_empty() {
             return;
