@@ -517,3 +517,89 @@ fn memory_at_the_other_end_of_a_link_is_read_and_written_byte_by_byte() {
         card.read_memory(0, &mut [0; 8]).unwrap_err();
     });
 }
+
+/// Faults of the far card's kernels, and pages that it was given, while something is done.
+fn faults_and_pages(space: &Space, act: impl FnOnce()) -> (u64, u64) {
+    let look = || {
+        let stats = space.report().stats;
+        let into = stats.moves.iter().filter(|((_, to), _)| *to == FAR.memory());
+        (stats.card_faults, into.map(|(_, pages)| *pages).sum::<u64>())
+    };
+    let before = look();
+    act();
+    let after = look();
+    (after.0 - before.0, after.1 - before.1)
+}
+
+#[test]
+fn what_a_kernel_needed_before_is_brought_in_front_of_its_next_launch() {
+    within(LIMIT, "foresight", || {
+        let pair = FarPair::new();
+        let space = pair.builder().build().unwrap();
+        let increment = |card, data: &mut [u64]| {
+            space.kernel("farside.increment").on(card).call(Write(data)).unwrap();
+        };
+        // Buffers in turns, as programs pass them.
+        let mut buffers = [0, 1].map(|_| space.alloc::<u64>(300 * PAGE).unwrap());
+        let mut round = |at: usize| {
+            buffers[at].fill(at as u64);
+            let cost = faults_and_pages(&space, || increment(FAR, &mut buffers[at]));
+            assert!(buffers[at].iter().all(|&word| word == at as u64 + 1));
+            cost
+        };
+        let (faults, pages) = round(0);
+        assert!(faults > 0 && pages >= 300, "{faults} faults, {pages} pages");
+        for at in [1, 0, 1] {
+            assert_eq!(round(at), (0, 300));
+        }
+        // The control: a card of this machine faults on what it has not.
+        let mut other = space.alloc::<u64>(20 * PAGE).unwrap();
+        for _ in 0..3 {
+            other.fill(1);
+            assert!(faults_and_pages(&space, || increment(NEAR, &mut other)).0 > 0);
+        }
+        space.check().unwrap();
+    });
+}
+
+#[test]
+fn what_a_kernel_does_not_need_is_brought_a_few_times_and_no_more() {
+    within(LIMIT, "wrong foresight", || {
+        let pair = FarPair::new();
+        let space = pair.builder().build().unwrap();
+        let mut data = space.alloc::<u64>(4 * PAGE).unwrap();
+        let mut brought = Vec::new();
+        for value in 0..16 {
+            data.fill(value);
+            let (_, pages) = faults_and_pages(&space, || {
+                // It looks at none of its arguments.
+                space.kernel("test.fail").on(FAR).call(Write(&mut data)).unwrap_err();
+            });
+            brought.push(pages);
+        }
+        assert_eq!(brought[0], 4, "it may need what is its own");
+        // Where pages go to and fro they are left where they are for a while.
+        assert!(brought.iter().sum::<u64>() <= 8 * 4, "{brought:?}");
+        assert_eq!(brought[12..], [0; 4], "{brought:?}");
+    });
+}
+
+/// What it only reads, others may read meanwhile.
+#[test]
+fn what_is_small_and_its_own_a_kernel_is_believed_to_need_from_the_first() {
+    within(LIMIT, "small arguments", || {
+        let pair = FarPair::new();
+        let space = pair.builder().build().unwrap();
+        let mut small = space.alloc::<u64>(20 * PAGE).unwrap();
+        small.fill(3);
+        let own = faults_and_pages(&space, || {
+            space.kernel("farside.increment").on(FAR).call(Write(&mut small)).unwrap();
+        });
+        assert_eq!(own, (0, 20));
+        small.fill(3);
+        let (faults, _) = faults_and_pages(&space, || {
+            space.kernel("farside.sum").on(FAR).call(Read(&small)).map(drop).unwrap();
+        });
+        assert!(faults > 0);
+    });
+}

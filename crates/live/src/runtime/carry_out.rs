@@ -147,6 +147,7 @@ impl Runtime {
 
     fn deliver(&self, core: &mut Core, reply: Reply) {
         match reply {
+            Reply::Request { id, .. } if core.foresight.is_unawaited(id) => {}
             Reply::Request { id, result } => {
                 core.answered.insert(id, result);
                 self.replies.notify();

@@ -61,6 +61,9 @@ impl Runtime {
         }
         let _signals = BlockedSignals::block();
         let _whole = AbortOnPanic::new();
+        if self.is_far(job.card) {
+            self.bring_expected(&job);
+        }
         let (id, card, limit) = (job.id, job.card, job.deadline);
         let mut core = lock(&self.core);
         core.jobs.insert(id, job);

@@ -15,6 +15,7 @@ mod audit;
 mod cards;
 mod carry_out;
 mod direct;
+mod foresight;
 mod give_back;
 mod jobs;
 pub(crate) mod rings;
@@ -148,6 +149,8 @@ struct Core {
     to_reset: Vec<CardId>,
     /// Cards that fail what a card cannot fail.
     broken: Vec<CardId>,
+    /// What kernels on far cards need.
+    foresight: foresight::Foresight,
 }
 
 /// The driver, which has no `Debug` of its own.
@@ -180,6 +183,7 @@ impl Runtime {
             suspects: Vec::new(),
             to_reset: Vec::new(),
             broken: Vec::new(),
+            foresight: foresight::Foresight::default(),
         };
         Ok(Runtime {
             memories,

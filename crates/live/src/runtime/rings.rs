@@ -100,6 +100,12 @@ impl Runtime {
 
     fn take_in(&self, core: &mut Core, card: CardId, said: Received) {
         let now = self.clock.now();
+        if let Received::Faults(faults) = &said {
+            if core.driver.0.config().capabilities.far.contains(card.memory()) {
+                let Core { foresight, jobs, .. } = core;
+                foresight.faulted(faults, jobs.values().filter(|job| job.card == card));
+            }
+        }
         let driver = &mut core.driver.0;
         match said {
             Received::Done(command, epoch, result) => {
