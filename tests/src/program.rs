@@ -147,7 +147,8 @@ impl Machine {
         let memory = self.random_memory();
         Some(match self.rng.below(16) {
             0..=3 => Request::Migrate { range, to: memory },
-            4 | 5 => Request::Prefetch { range, to: memory },
+            4 => Request::Prefetch { range, to: memory, access: Access::Write },
+            5 => Request::Prefetch { range, to: memory, access: Access::Read },
             6 | 7 => Request::Advise { range, advice: self.random_advice(memory) },
             8 => {
                 Request::Pin { range: PageRange::new(range.start, range.count.min(3)), at: memory }
@@ -197,7 +198,7 @@ impl Machine {
             0 => Request::Alloc { bytes: 0, name: Arc::from("") },
             1 => Request::Alloc { bytes: u64::MAX, name: Arc::from("") },
             2 => Request::Free { addr: VirtAddr(inside.addr().0 + 1) },
-            3 => Request::Prefetch { range, to },
+            3 => Request::Prefetch { range, to, access: Access::Write },
             4 => Request::Advise { range, advice: self.random_advice(to) },
             5 => Request::Pin { range, at: nowhere },
             6 => Request::Unpin { range },

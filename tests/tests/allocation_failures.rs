@@ -127,7 +127,7 @@ fn no_frame_for_a_migration_a_pin_or_a_prefetch() {
     let misfit = RequestError::DoesNotFit { memory: to, pages: 4, frames: FRAMES, pinned: FRAMES };
     assert_eq!(fixture.ask(Request::Migrate { range: other, to }), Err(misfit.clone()));
     assert_eq!(fixture.pin(other), Err(misfit));
-    let prefetched = fixture.ask(Request::Prefetch { range: other, to });
+    let prefetched = fixture.ask(Request::Prefetch { range: other, to, access: Access::Write });
     assert_eq!(prefetched, Ok(Outcome::Done { pages_moved: 0 }), "it takes the room there is");
     fixture.ask(Request::Unpin { range: pinned }).unwrap();
     let moved = fixture.ask(Request::Migrate { range: other, to });

@@ -121,7 +121,7 @@ fn what_the_program_asks_for(world: &mut World) -> Checked {
     ask(world, Request::Pin { range, at: A.memory() })?;
     card_writes(world, B, range)?;
     ask(world, Request::Unpin { range })?;
-    ask(world, Request::Prefetch { range, to: B.memory() })?;
+    ask(world, Request::Prefetch { range, to: B.memory(), access: Access::Write })?;
     ask(world, Request::Trim)?;
     ask(world, Request::Free { addr: range.start.addr() })?;
     Ok(())

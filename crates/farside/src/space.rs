@@ -8,7 +8,7 @@ use bytemuck::Pod;
 use farside_live::{CardPlace, GivenBack, LiveError, Machine, Runtime, RuntimeConfig};
 use farside_softcard::{Kernels, KernelsError, Recorder, Word};
 use farside_svm::{Advice, Config, Located, Moved, Outcome, PlacementScheme, Request, placement};
-use farside_types::{CardId, MemoryId, PAGE_SIZE, PageRange, Rights, StreamId, VirtAddr};
+use farside_types::{Access, CardId, MemoryId, PAGE_SIZE, PageRange, Rights, StreamId, VirtAddr};
 
 use crate::cards::cards_of_environment;
 use crate::launch::{Launch, Scope, Stream};
@@ -427,7 +427,7 @@ impl Space {
     /// As [`Space::migrate`].
     pub fn prefetch<T>(&self, slice: &[T], to: impl Into<MemoryId>) -> Result<u64, Error> {
         let to = to.into();
-        self.request_for(slice, |range| Request::Prefetch { range, to })
+        self.request_for(slice, |range| Request::Prefetch { range, to, access: Access::Write })
     }
 
     /// Tells how `slice` will be used.

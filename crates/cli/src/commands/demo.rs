@@ -24,7 +24,7 @@ use super::progress::bar;
 use super::size::parse_size;
 use super::which_cards::{WhichCards, parse_which};
 use crate::workloads::{
-    Chase, Difference, LinkedGraph, Mail, Mode, Parts, Ranks, Session, SharedCsr, bfs_csr,
+    Chase, Difference, Levels, LinkedGraph, Mail, Mode, Parts, Ranks, Session, SharedCsr, bfs_csr,
     bfs_linked, chase, kernels, pagerank,
 };
 
@@ -322,7 +322,7 @@ impl Demo {
         step();
         let mut pointers = Mail::new(&space, "frontier pointers", &capacity)?;
         let mut vertices = Mail::new(&space, "frontier vertices", &capacity)?;
-        let mut levels = space.alloc_named(expected.levels.len(), "levels")?;
+        let mut levels = Levels::new(&space, &parts)?;
         step();
         let build_seconds = started.elapsed().as_secs_f64();
 

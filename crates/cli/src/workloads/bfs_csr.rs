@@ -4,7 +4,7 @@
 //! `with`, and hands the neighbours it finds to the cards whose vertices they are.
 
 use farside::{
-    Buffer, Error, KernelArgs, KernelContext, KernelError, Read, Value, Write, WriteSpan,
+    Buffer, Error, KernelArgs, KernelContext, KernelError, Read, Space, Value, Write, WriteSpan,
 };
 use farside_cli::graph::reference::UNREACHED;
 
@@ -12,14 +12,36 @@ use super::csr::{CsrSpans, SharedCsr};
 use super::mail::Boxes;
 use super::parts::owner;
 use super::segments::{take, take_segments, within};
-use super::{Budget, Mail, Session};
+use super::{Budget, Mail, Parts, Session};
 
 /// The kernel: one level on one card. Takes the level, the card's part, a [`Budget`], the bounds of
 /// all parts, the card's segments, offsets, targets, the levels of its part, and its mail.
 pub(crate) const KERNEL: &str = "demo.bfs-csr";
 
-/// Searches from `source`, with `levels` for the levels; calls `step` after each. Gives the levels
-/// by vertex.
+/// The levels of the vertices, by part: no page of them belongs to two cards.
+#[derive(Debug)]
+pub(crate) struct Levels(Vec<Buffer<u32>>);
+
+impl Levels {
+    /// Room for the levels of all parts.
+    ///
+    /// # Errors
+    /// As [`Space::alloc`].
+    pub(crate) fn new(space: &Space, parts: &Parts) -> Result<Levels, Error> {
+        let of = |part: usize| {
+            space.alloc_named(parts.rows(part).len().max(1), &format!("levels {part}"))
+        };
+        (0..parts.len()).map(of).collect::<Result<_, _>>().map(Levels)
+    }
+
+    /// By vertex.
+    fn to_vec(&self, parts: &Parts) -> Vec<u32> {
+        let parts = self.0.iter().enumerate().map(|(part, own)| &own[..parts.rows(part).len()]);
+        parts.collect::<Vec<_>>().concat()
+    }
+}
+
+/// Searches from `source`; calls `step` after each level. Gives the levels by vertex.
 ///
 /// # Errors
 /// Whatever a launch or a migration brings.
@@ -27,33 +49,33 @@ pub(crate) fn bfs_csr(
     session: &Session<'_>,
     graph: &SharedCsr,
     mail: &mut Mail<u32>,
-    levels: &mut Buffer<u32>,
+    levels: &mut Levels,
     source: u32,
     step: &dyn Fn(),
 ) -> Result<Vec<u32>, Error> {
-    levels.fill(UNREACHED);
+    levels.0.iter_mut().for_each(|own| own.fill(UNREACHED));
     mail.begin(graph.parts.owner(source), source);
     graph.bring(session)?;
-    for (part, levels) in graph.parts.split(levels).into_iter().enumerate() {
-        session.bring(levels, part)?;
+    for (part, own) in levels.0.iter().enumerate() {
+        session.bring(own, part)?;
     }
     let mut level = 0u32;
     while !mail.is_empty() {
         let mut args = Vec::new();
-        let parts = graph.parts.split_mut(levels).into_iter();
-        for (part, (round, levels)) in mail.round().into_iter().zip(parts).enumerate() {
+        for (part, (round, own)) in mail.round().into_iter().zip(&mut levels.0).enumerate() {
+            let own = &mut own[..graph.parts.rows(part).len()];
             round.bring(session, part)?;
             let plan = (Value(level), Value(part as u32), session.budget().argument());
             let cut = (Read(graph.bounds(part)), Read(graph.segments(part)));
             let graph = (Read(&graph.offsets), Read(&graph.targets));
-            args.push((plan, cut, graph, Write(levels), round.lend()));
+            args.push((plan, cut, graph, Write(own), round.lend()));
         }
         session.on_each(KERNEL, args)?;
         mail.deliver();
         level += 1;
         step();
     }
-    Ok(levels.to_vec())
+    Ok(levels.to_vec(&graph.parts))
 }
 
 /// What a card knows of the work.

@@ -22,7 +22,7 @@ mod parts;
 mod segments;
 mod session;
 
-pub(crate) use bfs_csr::bfs_csr;
+pub(crate) use bfs_csr::{Levels, bfs_csr};
 pub(crate) use bfs_linked::bfs_linked;
 pub(crate) use chase::{Chase, chase};
 pub(crate) use csr::SharedCsr;

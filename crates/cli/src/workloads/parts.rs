@@ -68,11 +68,6 @@ impl Parts {
         };
         (0..self.len()).map(cut).collect()
     }
-
-    /// Cuts a slice with one value per vertex.
-    pub(crate) fn split<'a, T>(&self, values: &'a [T]) -> Vec<&'a [T]> {
-        (0..self.len()).map(|part| &values[self.rows(part)]).collect()
-    }
 }
 
 /// The part of a vertex, of those that `bounds` are the bounds of.

@@ -55,7 +55,7 @@ fn check_in(session: &Session<'_>, graph: &Graph, cards: usize, source: u32) {
 
     let csr = SharedCsr::new(session.space, &reverse, &parts, session.budget()).unwrap();
     let mut mail = Mail::new(session.space, "vertices", &capacity).unwrap();
-    let mut memory = session.space.alloc(levels.len()).unwrap();
+    let mut memory = Levels::new(session.space, &parts).unwrap();
     let found = bfs_csr(session, &csr, &mut mail, &mut memory, source, &step).unwrap();
     assert_eq!(Difference::of_levels(graph, &found, &levels), None);
 

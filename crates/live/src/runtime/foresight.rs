@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use farside_card::interface::{ArgKind, KernelArg};
 use farside_svm::{CardFault, Event, Need, Request};
-use farside_types::{CardId, PageNo, PageRange, RequestId, VirtAddr};
+use farside_types::{Access, CardId, PageNo, PageRange, RequestId, VirtAddr};
 
 use super::{Core, Runtime};
 use farside_linux::lock::lock;
@@ -31,13 +31,20 @@ const KERNELS_MAX: usize = 256;
 /// longer, and the kernel may not touch them.
 const WAIT_LIMIT: Duration = Duration::from_millis(5);
 
-/// A page of an argument: its place among the arguments, and among its pages.
-type Part = (u8, u32);
+/// What is known of an argument of a kernel.
+#[derive(Debug, Default)]
+struct Known {
+    /// Pages of the longest that was passed, of as many as are believed to be needed before anything is known.
+    seen: u32,
+    /// Pages that are believed to be needed, by their place: for how many more launches.
+    needed: BTreeMap<u32, u8>,
+}
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Foresight {
-    kernels: HashMap<(CardId, Arc<str>), BTreeMap<Part, u8>>,
+    /// By card and kernel: of each argument that is memory, by its place.
+    kernels: HashMap<(CardId, Arc<str>), BTreeMap<u8, Known>>,
     /// Pages that were asked for, and that nobody waits for any more.
     unawaited: HashSet<RequestId>,
 }
@@ -47,9 +54,19 @@ fn pages_of(arg: &KernelArg) -> Option<PageRange> {
     PageRange::covering(VirtAddr(arg.word), arg.bytes).ok().filter(|_| arg.bytes > 0)
 }
 
+/// What a kernel may do with an argument.
+fn access_of(arg: &KernelArg) -> Access {
+    if arg.kind == ArgKind::Write { Access::Write } else { Access::Read }
+}
+
 /// The arguments of a job that are memory, by their places.
-fn memory_of(job: &Job) -> impl Iterator<Item = (u8, PageRange)> + '_ {
+fn places_of(job: &Job) -> impl Iterator<Item = (u8, PageRange)> + '_ {
     job.args().iter().zip(0u8..).filter_map(|(arg, at)| Some((at, pages_of(arg)?)))
+}
+
+/// The memory that a job may touch, and what it may do there.
+fn memory_of(job: &Job) -> impl Iterator<Item = (PageRange, Access)> + '_ {
+    job.args().iter().filter_map(|arg| Some((pages_of(arg)?, access_of(arg))))
 }
 
 impl Foresight {
@@ -73,47 +90,35 @@ impl Foresight {
     }
 
     fn note(&mut self, job: &Job, page: PageNo) {
-        let mut args = memory_of(job);
+        let mut args = places_of(job);
         let Some((at, range)) = args.find(|(_, range)| range.contains(page)) else { return };
-        let known = self.known(job);
+        let needed = &mut self.known(job).entry(at).or_default().needed;
         let place = (page.0 - range.start.0) as u32;
-        if known.len() < PAGES_MAX || known.contains_key(&(at, place)) {
-            known.insert((at, place), BELIEVED);
+        if needed.len() < PAGES_MAX || needed.contains_key(&place) {
+            needed.insert(place, BELIEVED);
         }
     }
 
-    /// What is known of a job's kernel. Of one that is launched for the first time it is believed that it needs
-    /// those of its arguments that are small and its own: what it only reads, others may read meanwhile.
-    fn known(&mut self, job: &Job) -> &mut BTreeMap<Part, u8> {
+    fn known(&mut self, job: &Job) -> &mut BTreeMap<u8, Known> {
         let key = (job.card, Arc::clone(&job.name));
         if self.kernels.len() >= KERNELS_MAX && !self.kernels.contains_key(&key) {
             // What is still in use is learned again soon.
             self.kernels.clear();
         }
-        self.kernels.entry(key).or_insert_with(|| {
-            let own = |at: u8| job.args()[usize::from(at)].kind == ArgKind::Write;
-            let small = memory_of(job).filter(|&(at, range)| own(at) && range.count <= SMALL_PAGES);
-            let places =
-                small.flat_map(|(at, range)| (0..range.count as u32).map(move |p| (at, p)));
-            places.take(PAGES_MAX).map(|place| (place, BELIEVED)).collect()
-        })
+        self.kernels.entry(key).or_default()
     }
 
-    /// The pages that a job is believed to need, in order, and whether it alone may write them.
-    fn expected(&mut self, job: &Job) -> BTreeMap<PageNo, bool> {
+    /// The pages that a job is believed to need, in order, and what for.
+    fn expected(&mut self, job: &Job) -> BTreeMap<PageNo, Access> {
         let known = self.known(job);
-        let args: Vec<Option<PageRange>> = job.args().iter().map(pages_of).collect();
         let mut pages = BTreeMap::new();
-        known.retain(|&(at, place), believed| {
-            let range = args.get(usize::from(at)).copied().flatten();
-            // Arguments differ in length from launch to launch.
-            if let Some(range) = range.filter(|range| u64::from(place) < range.count) {
-                let is_own = job.args()[usize::from(at)].kind == ArgKind::Write;
-                *pages.entry(PageNo(range.start.0 + u64::from(place))).or_default() |= is_own;
-                *believed -= 1;
+        for (at, range) in places_of(job) {
+            let access = access_of(&job.args()[usize::from(at)]);
+            for page in known.entry(at).or_default().expected(range) {
+                let known = pages.entry(page).or_insert(access);
+                *known = access.max(*known);
             }
-            *believed > 0
-        });
+        }
         pages
     }
 
@@ -123,54 +128,75 @@ impl Foresight {
     }
 }
 
-/// Runs of pages that follow one another.
-fn runs(pages: impl IntoIterator<Item = PageNo>) -> Vec<PageRange> {
-    let mut runs: Vec<PageRange> = Vec::new();
-    for page in pages {
+impl Known {
+    /// The pages of an argument that are believed to be needed. Of one that is small, those are that were never
+    /// passed before.
+    fn expected(&mut self, range: PageRange) -> Vec<PageNo> {
+        if range.count <= SMALL_PAGES {
+            let count = range.count as u32;
+            self.needed.extend((self.seen..count).map(|place| (place, BELIEVED)));
+            self.seen = self.seen.max(count);
+        }
+        let mut pages = Vec::new();
+        self.needed.retain(|&place, launches| {
+            // Arguments differ in length from launch to launch.
+            if u64::from(place) < range.count {
+                pages.push(range.start.offset(u64::from(place)));
+                *launches -= 1;
+            }
+            *launches > 0
+        });
+        pages
+    }
+}
+
+/// Runs of pages that follow one another and are wanted for the same.
+fn runs(pages: impl IntoIterator<Item = (PageNo, Access)>) -> Vec<(PageRange, Access)> {
+    let mut runs: Vec<(PageRange, Access)> = Vec::new();
+    for (page, access) in pages {
         match runs.last_mut() {
-            Some(run) if run.start.0 + run.count == page.0 => run.count += 1,
-            _ => runs.push(PageRange::new(page, 1)),
+            Some((run, same)) if run.end() == page && *same == access => run.count += 1,
+            _ => runs.push((PageRange::new(page, 1), access)),
         }
     }
     runs
 }
 
+impl Core {
+    /// What a job on a far card is believed to need and can be brought without harm, and what for.
+    fn to_bring(&mut self, job: &Job) -> Vec<(PageRange, Access)> {
+        let memory = job.card.memory();
+        if !self.driver.0.config().capabilities.far.contains(memory) {
+            return Vec::new();
+        }
+        let mut pages = self.foresight.expected(job);
+        let others = self.jobs.values().filter(|other| other.card != job.card);
+        let theirs: Vec<(PageRange, Access)> = others.flat_map(|other| memory_of(other)).collect();
+        pages.retain(|&page, access| {
+            let is_away = !self.driver.0.page(page).copies.contains(memory);
+            // Not for this is a page taken from a kernel on another card that may be using it: whoever reads
+            // it may go on.
+            let mut used = theirs.iter().filter(|(range, _)| range.contains(page));
+            is_away && used.all(|(_, theirs)| (*access).max(*theirs) == Access::Read)
+        });
+        runs(pages)
+    }
+}
+
 impl Runtime {
     /// Brings what a job on a far card is believed to need, and waits for it for a moment.
     pub(super) fn bring_expected(&self, job: &Job) {
-        let wanted = {
-            let mut core = lock(&self.core);
-            let Core { driver, foresight, jobs, .. } = &mut *core;
-            let memory = job.card.memory();
-            if !driver.0.config().capabilities.far.contains(memory) {
-                return;
-            }
-            let mut pages = foresight.expected(job);
-            // It is not for this to take a page from a kernel on another card that may be using it.
-            let others = jobs.values().filter(|other| other.card != job.card);
-            let theirs: Vec<PageRange> =
-                others.flat_map(|other| memory_of(other)).map(|(_, range)| range).collect();
-            pages.retain(|&page, is_own| {
-                let view = driver.0.page(page);
-                // What others only read they may go on to read.
-                let is_news = *is_own || !view.writers.is_empty();
-                let is_away = !view.copies.contains(memory);
-                is_news && is_away && !theirs.iter().any(|range| range.contains(page))
-            });
-            runs(pages.into_keys())
-        };
+        let wanted = lock(&self.core).to_bring(job);
         if wanted.is_empty() {
             return;
         }
-        let requests = wanted.into_iter().map(|range| (RequestId(self.fresh_id()), range));
-        let requests: Vec<(RequestId, PageRange)> = requests.collect();
         let to = job.card.memory();
-        let events = requests.iter().map(|&(id, range)| {
-            let request = Request::Prefetch { range, to };
-            Event::Request { id, request }
+        let wanted = wanted.into_iter().map(|(range, access)| {
+            (RequestId(self.fresh_id()), Request::Prefetch { range, to, access })
         });
-        self.handle_all(events);
-        let mut open: HashSet<RequestId> = requests.iter().map(|(id, _)| *id).collect();
+        let wanted: Vec<(RequestId, Request)> = wanted.collect();
+        let mut open: HashSet<RequestId> = wanted.iter().map(|(id, _)| *id).collect();
+        self.handle_all(wanted.into_iter().map(|(id, request)| Event::Request { id, request }));
         let until = Instant::now() + WAIT_LIMIT;
         self.replies.wait(Some(until), || {
             let mut core = lock(&self.core);
@@ -190,9 +216,12 @@ mod tests {
 
     #[test]
     fn pages_that_follow_one_another_are_one_run() {
-        let pages = [1, 2, 3, 7, 8, 10].map(PageNo);
-        let wanted = [(1, 3), (7, 2), (10, 1)];
-        assert_eq!(runs(pages), wanted.map(|(start, count)| PageRange::new(PageNo(start), count)));
+        use Access::{Read, Write};
+        let pages = [(1, Read), (2, Read), (3, Write), (7, Read), (8, Read), (10, Write)];
+        let wanted = [(1, 2, Read), (3, 1, Write), (7, 2, Read), (10, 1, Write)];
+        let found = runs(pages.map(|(page, access)| (PageNo(page), access)));
+        let run = |(start, count, access)| (PageRange::new(PageNo(start), count), access);
+        assert_eq!(found, wanted.map(run));
         assert!(runs([]).is_empty());
     }
 }

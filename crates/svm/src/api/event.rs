@@ -150,6 +150,9 @@ pub enum Request {
         range: PageRange,
         /// Where to.
         to: MemoryId,
+        /// What for. To read: others keep their copies, and lose no more than the right to write. To write:
+        /// what is not advised as mostly read moves there.
+        access: Access,
     },
     /// Tell how a range will be used.
     Advise {

@@ -14,7 +14,7 @@ use super::hosts::{CARD_BYTES, Hosts, failed};
 use super::peers::{PingPong, echo};
 use super::registers::Hops;
 use super::relay::{delayed, relay};
-use crate::workloads::{Mail, Mode, Parts, Session, SharedCsr, bfs_csr, kernels};
+use crate::workloads::{Levels, Mail, Mode, Parts, Session, SharedCsr, bfs_csr, kernels};
 
 /// How far away the lender is, one way, and what it is called.
 const NAMES: [(u64, [&str; 2]); 3] = [
@@ -120,7 +120,7 @@ impl Problem {
             let capacity = Mail::<u32>::capacity(&self.reverse, &parts);
             let csr = SharedCsr::new(&space, &self.reverse, &parts, session.budget())?;
             let mut mail = Mail::new(&space, "frontier", &capacity)?;
-            let mut levels = space.alloc_named(self.levels.len(), "levels")?;
+            let mut levels = Levels::new(&space, &parts)?;
             let before = space.report().stats;
             let begun = Instant::now();
             let found = bfs_csr(&session, &csr, &mut mail, &mut levels, self.source, &|| {})?;

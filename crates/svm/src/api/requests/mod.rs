@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use farside_types::{MemoryId, PageNo, PageRange, RequestId};
+use farside_types::{Access, MemoryId, PageNo, PageRange, RequestId};
 use serde::{Deserialize, Serialize};
 
 use crate::Driver;
@@ -46,7 +46,7 @@ pub(crate) enum RequestKind {
     Alloc,
     Free,
     Migrate(MemoryId),
-    Prefetch(MemoryId),
+    Prefetch(MemoryId, Access),
     Pin(MemoryId),
     Protect,
     Trim,
@@ -70,7 +70,9 @@ impl OpenRequest {
 impl RequestKind {
     fn target(self) -> Option<MemoryId> {
         match self {
-            RequestKind::Migrate(to) | RequestKind::Prefetch(to) | RequestKind::Pin(to) => Some(to),
+            RequestKind::Migrate(to) | RequestKind::Prefetch(to, _) | RequestKind::Pin(to) => {
+                Some(to)
+            }
             _ => None,
         }
     }
@@ -86,7 +88,9 @@ impl Driver {
             Request::Alloc { bytes, name } => self.alloc(id, bytes, name),
             Request::Free { addr } => self.free(id, addr),
             Request::Migrate { range, to } => self.move_to(id, range, RequestKind::Migrate(to)),
-            Request::Prefetch { range, to } => self.move_to(id, range, RequestKind::Prefetch(to)),
+            Request::Prefetch { range, to, access } => {
+                self.move_to(id, range, RequestKind::Prefetch(to, access))
+            }
             Request::Pin { range, at } => self.move_to(id, range, RequestKind::Pin(at)),
             Request::Unpin { range } => self.unpin(id, range),
             Request::Advise { range, advice } => self.advise(id, range, advice),

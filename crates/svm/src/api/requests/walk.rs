@@ -170,7 +170,7 @@ impl Driver {
         entry: &PageEntry,
     ) -> Result<Option<Transition>, RequestError> {
         let copies = entry.directory.copies();
-        let prefetch = matches!(kind, RequestKind::Prefetch(_));
+        let prefetch = matches!(kind, RequestKind::Prefetch(..));
         let read_only = entry.has(flag::READ_ONLY) && !to.is_host();
         let there = copies.contains(to) && (prefetch || read_only || copies.len() == 1);
         if there || (prefetch && entry.has(flag::PINNED)) {
@@ -184,10 +184,12 @@ impl Driver {
             }
         }
         let (action, reason) = match kind {
-            RequestKind::Prefetch(_) if entry.has(flag::READ_MOSTLY) => {
+            RequestKind::Prefetch(_, access)
+                if access == Access::Read || entry.has(flag::READ_MOSTLY) =>
+            {
                 (Action::Duplicate, Reason::Prefetch)
             }
-            RequestKind::Prefetch(_) => (Action::Migrate, Reason::Prefetch),
+            RequestKind::Prefetch(..) => (Action::Migrate, Reason::Prefetch),
             _ => (Action::Migrate, Reason::User),
         };
         let reads = read_only || (prefetch && action == Action::Duplicate);
@@ -216,7 +218,7 @@ impl Driver {
             request.left.pop_front();
         }
         let all = first_left == u64::MAX;
-        if !all && matches!(request.kind, RequestKind::Prefetch(_)) {
+        if !all && matches!(request.kind, RequestKind::Prefetch(..)) {
             // No room is left, and a prefetch evicts nothing: what is under way is all it does.
             request.left.clear();
             return true;
@@ -226,7 +228,7 @@ impl Driver {
 
     fn is_prefetch(&self, id: RequestId) -> bool {
         let request = self.requests.get(&id);
-        request.is_some_and(|request| matches!(request.kind, RequestKind::Prefetch(_)))
+        request.is_some_and(|request| matches!(request.kind, RequestKind::Prefetch(..)))
     }
 
     /// Starts what there is room for and gives the first page for which there was none.
