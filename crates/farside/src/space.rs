@@ -238,6 +238,7 @@ impl SpaceBuilder {
         };
         let runtime = Runtime::new(config, self.probe)?;
         let machine = Arc::new(Machine::start(runtime, self.pes)?);
+        machine.runtime().look_up(&kernels.names().collect::<Vec<_>>());
         let recording = recording.map(|recording| Arc::new(Finish(recording)));
         Ok(Space { machine, kernels, recording })
     }

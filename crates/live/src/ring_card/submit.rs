@@ -246,6 +246,14 @@ impl Link {
         self.send_backlog();
     }
 
+    /// Asks for a kernel by its name, before there is a launch that would have to wait for the answer.
+    pub(crate) fn look_up(&mut self, name: &str) {
+        if !self.kernels.contains_key(name) && self.looked_up(name).is_none() {
+            self.backlog.push_back(Waiting::Kernel(Arc::from(name), Vec::new()));
+            self.send_backlog();
+        }
+    }
+
     /// The jobs that wait for the look-up of a name, if it is under way.
     fn looked_up(&mut self, wanted: &str) -> Option<&mut Vec<Arc<Job>>> {
         let sent = self.pending.values_mut().find_map(|pending| match pending {

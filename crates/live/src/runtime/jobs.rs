@@ -13,6 +13,10 @@ use farside_linux::signals::BlockedSignals;
 use farside_softcard::Embedder;
 use farside_softcard::{Granted, Job, KernelArgs, KernelBody, Returned, Stop};
 
+/// Kernels that a card is asked for when a space opens, at most: each has a block of the rings' memory until it is
+/// found.
+const LOOKED_UP_MAX: usize = 64;
+
 impl Runtime {
     /// A job that runs a closure on a card in the program. `limit` counts from now.
     pub fn closure(
@@ -47,6 +51,20 @@ impl Runtime {
     /// Tells a job to stop; it does at its next access to memory, or its next checkpoint.
     pub fn cancel(&self, job: &Job) {
         self.stop_job(job, Stop::Cancelled);
+    }
+
+    /// Asks the cards at the other end of a link for kernels by their names, so that no launch has to wait for
+    /// that; waits for no answer.
+    pub fn look_up(&self, names: &[&str]) {
+        let _signals = BlockedSignals::block();
+        let core = lock(&self.core);
+        let far = core.driver.0.config().capabilities.far;
+        for ring in self.rings().filter(|ring| far.contains(ring.id.memory())) {
+            if let Some(link) = lock(&ring.link).as_mut() {
+                names.iter().take(LOOKED_UP_MAX).for_each(|name| link.look_up(name));
+                link.flush();
+            }
+        }
     }
 
     /// Enters a job and tells the driver.
