@@ -2,13 +2,11 @@
 //! the commands that use them.
 
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use farside::{CardId, CardPlace, Kernels, MemoryId, Read, Space, Write};
+use farside::{CardId, CardPlace, MemoryId, Read, Space, Write};
 use farside_link::{Config, Lease};
 use farside_live::far::{Farewell, greeted, turn_away};
-use farside_softcard::serve::CardConfig;
 use harness::Prng;
 use harness::live::served::{
     CardProcess, Census, Exercise, FarHost, FarPair, Program, TcpRelay, TempDir, await_status,
@@ -517,164 +515,5 @@ fn memory_at_the_other_end_of_a_link_is_read_and_written_byte_by_byte() {
         let end = u64::from(identity.frames) * 4096;
         card.read_memory(end - 4, &mut [0; 8]).unwrap_err();
         card.read_memory(0, &mut [0; 8]).unwrap_err();
-    });
-}
-
-/// Faults of the far card's kernels, and pages that it was given, while something is done.
-fn faults_and_pages(space: &Space, act: impl FnOnce()) -> (u64, u64) {
-    let look = || {
-        let stats = space.report().stats;
-        let into = stats.moves.iter().filter(|((_, to), _)| *to == FAR.memory());
-        (stats.card_faults, into.map(|(_, pages)| *pages).sum::<u64>())
-    };
-    let before = look();
-    act();
-    let after = look();
-    (after.0 - before.0, after.1 - before.1)
-}
-
-#[test]
-fn what_a_kernel_needed_before_is_brought_in_front_of_its_next_launch() {
-    within(LIMIT, "foresight", || {
-        let pair = FarPair::new();
-        let space = pair.builder().build().unwrap();
-        let increment = |card, data: &mut [u64]| {
-            space.kernel("farside.increment").on(card).call(Write(data)).unwrap();
-        };
-        // Buffers in turns, as programs pass them.
-        let mut buffers = [0, 1].map(|_| space.alloc::<u64>(300 * PAGE).unwrap());
-        let mut round = |at: usize| {
-            buffers[at].fill(at as u64);
-            let cost = faults_and_pages(&space, || increment(FAR, &mut buffers[at]));
-            assert!(buffers[at].iter().all(|&word| word == at as u64 + 1));
-            cost
-        };
-        let (faults, pages) = round(0);
-        assert!(faults > 0 && pages >= 300, "{faults} faults, {pages} pages");
-        for at in [1, 0, 1] {
-            assert_eq!(round(at), (0, 300));
-        }
-        // The control: a card of this machine faults on what it has not.
-        let mut other = space.alloc::<u64>(20 * PAGE).unwrap();
-        for _ in 0..3 {
-            other.fill(1);
-            assert!(faults_and_pages(&space, || increment(NEAR, &mut other)).0 > 0);
-        }
-        space.check().unwrap();
-    });
-}
-
-#[test]
-fn what_a_kernel_does_not_need_is_brought_a_few_times_and_no_more() {
-    within(LIMIT, "wrong foresight", || {
-        let pair = FarPair::new();
-        let space = pair.builder().build().unwrap();
-        let mut data = space.alloc::<u64>(4 * PAGE).unwrap();
-        let mut brought = Vec::new();
-        for value in 0..16 {
-            data.fill(value);
-            let (_, pages) = faults_and_pages(&space, || {
-                // It looks at none of its arguments.
-                space.kernel("test.fail").on(FAR).call(Write(&mut data)).unwrap_err();
-            });
-            brought.push(pages);
-        }
-        assert_eq!(brought[0], 4, "it may need what is its own");
-        // Where pages go to and fro they are left where they are for a while.
-        assert!(brought.iter().sum::<u64>() <= 8 * 4, "{brought:?}");
-        assert_eq!(brought[12..], [0; 4], "{brought:?}");
-    });
-}
-
-#[test]
-fn what_is_small_is_there_before_a_kernel_asks_for_it_also_what_was_never_passed_before() {
-    within(LIMIT, "small arguments", || {
-        let pair = FarPair::new();
-        let space = pair.builder().build().unwrap();
-        let mut small = space.alloc::<u64>(40 * PAGE).unwrap();
-        for pages in [20, 40] {
-            small.fill(3);
-            let own = faults_and_pages(&space, || {
-                let args = Write(&mut small[..pages * PAGE]);
-                space.kernel("farside.increment").on(FAR).call(args).unwrap();
-            });
-            assert_eq!(own, (0, pages as u64));
-        }
-        assert!(small.iter().all(|&word| word == 4));
-        // The control: what is large is not believed to be needed.
-        let mut large = space.alloc::<u64>(100 * PAGE).unwrap();
-        large.fill(3);
-        let (faults, _) = faults_and_pages(&space, || {
-            space.kernel("farside.increment").on(FAR).call(Write(&mut large)).unwrap();
-        });
-        assert!(faults > 0);
-        space.check().unwrap();
-    });
-}
-
-#[test]
-fn what_is_only_read_is_copied_and_others_keep_it() {
-    within(LIMIT, "copies for readers", || {
-        let pair = FarPair::new();
-        let space = pair.builder().build().unwrap();
-        let mut data = space.alloc::<u64>(20 * PAGE).unwrap();
-        data.fill(3);
-        let sum = |card| {
-            let mut sum = 0;
-            let cost = faults_and_pages(&space, || {
-                sum = space.kernel("farside.sum").on(card).call(Read(&data)).unwrap();
-            });
-            assert_eq!(sum, 3 * 20 * PAGE as u64);
-            cost
-        };
-        assert!(sum(NEAR).0 > 0, "it has nothing yet");
-        assert_eq!(sum(FAR), (0, 20));
-        for card in [NEAR, FAR, NEAR, FAR] {
-            assert_eq!(sum(card), (0, 0), "{card} has lost it");
-        }
-        // Whoever writes has the only copy.
-        data[0] = 4;
-        assert_eq!(
-            space.kernel("farside.sum").on(FAR).call(Read(&data)).unwrap(),
-            60 * PAGE as u64 + 1
-        );
-        space.check().unwrap();
-    });
-}
-
-/// How long each of these kernels takes that were never launched, the shortest of them.
-fn first_launches(space: &Space, kernels: [&str; 3]) -> Duration {
-    let launch = |name: &str| {
-        let begun = Instant::now();
-        space.kernel(name).on(FAR).call(()).unwrap();
-        begun.elapsed()
-    };
-    kernels.map(launch).into_iter().min().expect("there are some")
-}
-
-#[test]
-fn kernels_are_looked_up_before_they_are_launched() {
-    within(LIMIT, "look-up", || {
-        let names = ["test.first", "test.second", "test.third"];
-        let table = || {
-            let add = |table: Kernels, name| table.with(name, |_, _| Ok(0)).expect("a new name");
-            names.into_iter().fold(Kernels::builtin(), add)
-        };
-        let folder = TempDir::new();
-        let card = serve(CardConfig { kernels: Arc::new(table()), ..config(&folder, 0) });
-        let host = FarHost::start(folder.join("host"), &card.config().folder);
-        let delay = Duration::from_millis(100);
-        let relay = TcpRelay::start_slow(host.folder(), delay);
-        let builder = || builder_at([relay.place_by_link()]);
-        let space = builder().kernels(table()).build().unwrap();
-        std::thread::sleep(2 * delay);
-        // There and back, and no more.
-        let found = first_launches(&space, names);
-        assert!(found < 4 * delay, "{found:?}");
-        drop(space);
-        // The control: a program that does not know of them has them looked up by their first launches.
-        let space = builder().build().unwrap();
-        let asked = first_launches(&space, names);
-        assert!(asked >= 4 * delay, "{asked:?}");
     });
 }

@@ -305,6 +305,16 @@ pub enum Frame<D> {
         /// How many: all of it.
         bytes: u32,
     },
+    /// Reads the device's memory (BAR2) as soon as a launch that the device was given has completed, and its
+    /// completion was told.
+    MemoryReadBehind {
+        /// The tag of the launch.
+        command: u64,
+        /// First byte in the memory.
+        offset: u64,
+        /// How many.
+        bytes: u32,
+    },
     /// What a request has read, or a piece of it.
     Data {
         /// Where in what was asked for the piece begins.

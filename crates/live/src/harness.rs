@@ -158,13 +158,17 @@ impl RingDriver {
 
     /// Takes what the card has written.
     pub fn receive(&mut self) -> Vec<Said> {
-        let said = |received| match received {
-            Received::Done(command, epoch, result) => Said::Done(command, epoch, result),
-            Received::JobEnded(job, result, hangs) => Said::JobEnded(job.id, result, hangs),
-            Received::Faults(faults) => Said::Faults(faults),
-            Received::Notice(pages, count) => Said::Notice(pages, count),
+        let said = |received| {
+            Some(match received {
+                Received::Done(command, epoch, result) => Said::Done(command, epoch, result),
+                Received::JobEnded(job, result, hangs) => Said::JobEnded(job.id, result, hangs),
+                Received::Faults(faults) => Said::Faults(faults),
+                Received::Notice(pages, count) => Said::Notice(pages, count),
+                // It is about the command that comes next, and for the account alone.
+                Received::CameAlong => return None,
+            })
         };
-        self.link.receive().into_iter().map(said).collect()
+        self.link.receive().into_iter().filter_map(said).collect()
     }
 
     /// Says that an interrupt is wanted for the next entry. `false`: there is one already.

@@ -33,7 +33,7 @@ impl Lenders {
         let program =
             [env!("CARGO_BIN_EXE_farside"), "demo", "--bundled", "--on-demand", "--quiet"];
         let borrow = ["borrow", "card0@a", "card1@c", "--"];
-        self.three.b.run(&[&borrow[..], &program, &["--iterations=20"]].concat());
+        self.three.b.run(&[&borrow[..], &program, &["--iterations=100"]].concat());
         self.three.a.await_state("free", LIMIT);
         self.three.c.await_state("free", LIMIT);
     }
@@ -53,7 +53,7 @@ fn pages_go_from_lender_to_lender_and_not_through_the_borrower() {
     lenders.search();
     let Three { a, c, .. } = &lenders.three;
     let [from_a, to_a] = ["bytes_to_peers", "bytes_from_peers"].map(|name| counted(a, name));
-    assert!(from_a > 1 << 20 && to_a > 1 << 20, "{from_a} {to_a}");
+    assert!(from_a > 1 << 18 && to_a > 1 << 18, "{from_a} {to_a}");
     assert_eq!((counted(c, "bytes_from_peers"), counted(c, "bytes_to_peers")), (from_a, to_a));
     // What is left for the borrower is the graph and the result.
     let through = [a, c].map(|host| counted(host, "bytes_in") + counted(host, "bytes_out"));
@@ -66,7 +66,7 @@ fn lenders_in_a_plain_network_reach_each_other_too() {
     let lenders = Lenders::start(PLAIN);
     let Three { a, .. } = &lenders.three;
     lenders.search();
-    assert!(counted(a, "bytes_to_peers") > 1 << 20);
+    assert!(counted(a, "bytes_to_peers") > 1 << 18);
     let who = std::fs::read_to_string(PathBuf::from(&a.home).join("run/lend.log")).unwrap();
     assert!(who.contains("plain=true"), "{who}");
 }

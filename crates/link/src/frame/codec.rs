@@ -68,6 +68,9 @@ impl<D> Frame<D> {
                 Frame::PeerFetch { peer, transfer, offset, bytes }
             }
             Frame::PeerRead { transfer, bytes } => Frame::PeerRead { transfer, bytes },
+            Frame::MemoryReadBehind { command, offset, bytes } => {
+                Frame::MemoryReadBehind { command, offset, bytes }
+            }
             Frame::RegionRead { region, offset, bytes } => {
                 Frame::RegionRead { region, offset, bytes }
             }
@@ -107,7 +110,8 @@ impl<D> Frame<D> {
             Frame::RegionRead { bytes, .. }
             | Frame::MemoryRead { bytes, .. }
             | Frame::DmaRead { bytes, .. }
-            | Frame::PeerRead { bytes, .. } => Some(*bytes),
+            | Frame::PeerRead { bytes, .. }
+            | Frame::MemoryReadBehind { bytes, .. } => Some(*bytes),
             Frame::Describe => Some(crate::description::BYTES_MAX),
             _ => None,
         }
@@ -183,6 +187,11 @@ impl<D> Frame<D> {
             }
             Frame::PeerRead { transfer, bytes } => {
                 put(&transfer.to_le_bytes());
+                put(&bytes.to_le_bytes());
+            }
+            Frame::MemoryReadBehind { command, offset, bytes } => {
+                put(&command.to_le_bytes());
+                put(&offset.to_le_bytes());
                 put(&bytes.to_le_bytes());
             }
             Frame::Data { offset, last, .. } => {
@@ -269,6 +278,11 @@ impl<'a> Frame<&'a [u8]> {
                 bytes: from.u32()?,
             },
             Kind::PeerRead => Frame::PeerRead { transfer: from.u64()?, bytes: from.u32()? },
+            Kind::MemoryReadBehind => Frame::MemoryReadBehind {
+                command: from.u64()?,
+                offset: from.u64()?,
+                bytes: from.u32()?,
+            },
             Kind::RegionRead => {
                 Frame::RegionRead { region: from.u32()?, offset: from.u64()?, bytes: from.u32()? }
             }

@@ -77,6 +77,7 @@ kinds! {
     PeerReady = 0x0208, Request, 4, false;
     PeerFetch = 0x0209, Request, 24, false;
     PeerRead = 0x020a, Request, 12, false;
+    MemoryReadBehind = 0x020b, Request, 20, false;
     Data = 0x0301, Reply, 5, true;
     Done = 0x0302, Reply, 0, false;
     Failed = 0x0303, Reply, 4, false;

@@ -63,6 +63,9 @@ pub(crate) fn any_frame() -> impl Strategy<Value = Frame<Vec<u8>>> {
             Frame::PeerFetch { peer, transfer, offset, bytes }
         }),
         (number(), short()).prop_map(|(transfer, bytes)| Frame::PeerRead { transfer, bytes }),
+        (number(), number(), short()).prop_map(|(command, offset, bytes)| {
+            Frame::MemoryReadBehind { command, offset, bytes }
+        }),
         (word(), any::<bool>(), data()).prop_map(|(offset, last, data)| Frame::Data {
             offset,
             last,

@@ -313,9 +313,8 @@ impl Attack<'_> {
             (_, _, 1..=65_536) => {
                 Frame::Data { offset: 0, last: true, data: vec![0; wanted as usize] }
             }
-            (_, Kind::RegionRead | Kind::MemoryRead | Kind::DmaRead | Kind::PeerRead, _) => {
-                Frame::Failed { errno: 5 }
-            }
+            (_, Kind::RegionRead | Kind::MemoryRead | Kind::MemoryReadBehind, _)
+            | (_, Kind::DmaRead | Kind::PeerRead, _) => Frame::Failed { errno: 5 },
             _ => Frame::Done,
         };
         match self.end.send(tag, reply) {

@@ -21,12 +21,13 @@ use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use rustix::io::Errno;
 use thiserror::Error;
 
+use super::behind::{Behind, Read};
 use super::carry::{Carried, Lines, Over, Rest, Side};
 use super::line::Line;
 use super::peers::{PeerWays, Peers};
 use super::rings::RingRegisters;
 use super::shadow::{CardBroken, Refusal, Shadow};
-use super::{CARD_BY_RINGS, DIRECT_LINKS, Farewell};
+use super::{CARD_BY_RINGS, DIRECT_LINKS, Farewell, READS_BEHIND};
 use crate::ring_card::{DmaPiece, Identity, Transport, TransportError, Watch};
 
 /// Memory for rings and lists, at most.
@@ -114,9 +115,7 @@ pub struct FarEndReport {
 /// A read of the card's memory that goes on.
 #[derive(Clone, Copy, Debug)]
 struct Get {
-    tag: Tag,
-    offset: u64,
-    bytes: u32,
+    read: Read,
     done: u32,
 }
 
@@ -156,6 +155,7 @@ impl FarEnd {
             empty_interrupts: 0,
             out: Outgoing::default(),
             gets: VecDeque::new(),
+            behind: Behind::default(),
             peers: None,
             report: FarEndReport::default(),
             watched: FarEndReport::default(),
@@ -190,7 +190,8 @@ impl FarEnd {
     /// # Errors
     /// [`FarEndError`]. The program is told.
     pub fn serve(&mut self, config: Config, first: Line, lines: &Lines) -> Result<(), FarEndError> {
-        let mut config = Config { capabilities: CARD_BY_RINGS, silence: SILENCE, ..config };
+        let capabilities = CARD_BY_RINGS | READS_BEHIND;
+        let mut config = Config { capabilities, silence: SILENCE, ..config };
         if let Some(ways) = &self.ways {
             config.capabilities |= DIRECT_LINKS;
             let (ways, memory) = (Arc::clone(ways), Arc::clone(&self.beside.memory));
@@ -231,6 +232,7 @@ struct Beside {
     /// What waits for credit.
     out: Outgoing,
     gets: VecDeque<Get>,
+    behind: Behind,
     /// Direct links, where there may be any.
     peers: Option<Peers>,
     report: FarEndReport,
@@ -390,7 +392,15 @@ impl Beside {
             }
             Frame::MemoryRead { offset, bytes } => {
                 self.check(offset, bytes.into())?;
-                self.gets.push_back(Get { tag, offset, bytes, done: 0 });
+                self.gets.push_back(Get { read: Read { tag, offset, bytes }, done: 0 });
+            }
+            Frame::MemoryReadBehind { command, offset, bytes } => {
+                self.check(offset, bytes.into())?;
+                if self.shadow.as_ref().is_some_and(|shadow| shadow.is_open(command)) {
+                    self.behind.push(command, Read { tag, offset, bytes });
+                } else {
+                    self.out.push(tag, Frame::Failed { errno: errno(Errno::NOENT) });
+                }
             }
             // What was posted before it is done.
             Frame::Barrier => self.out.push(tag, Frame::Done),
@@ -446,16 +456,25 @@ impl Beside {
             let value = value as u32;
             if value & register::CONTROL_RESET != 0 {
                 (self.shadow, self.registers) = (None, RingRegisters::default());
+                self.forget_launches();
             } else if value & register::CONTROL_ENABLE != 0 {
                 let (memory, bus) = self.control.as_ref().ok_or(Refusal::Order)?;
                 let shadow = Shadow::new(Arc::clone(memory), *bus, &self.registers);
                 self.shadow = Some(shadow.ok_or(Refusal::Order)?);
+                self.forget_launches();
             }
         } else if self.shadow.is_none() {
             self.registers.note(offset, value);
         }
         let written = self.card.write(offset, data);
         self.tell_refused(Kind::RegionWrite, offset, data.len() as u64, written)
+    }
+
+    /// There are none any more: nothing is read behind them.
+    fn forget_launches(&mut self) {
+        for tag in self.behind.clear() {
+            self.out.push(tag, Frame::Failed { errno: errno(Errno::CANCELED) });
+        }
     }
 
     /// Tells the program what the card has refused of what it posted.
@@ -512,6 +531,9 @@ impl Beside {
             self.report.entries += news.runs.iter().map(|run| run.items.len() as u64).sum::<u64>();
             news.post(|frame| out.post(frame));
         }
+        // Behind the completions.
+        let reads = shadow.ended().into_iter().flat_map(|launch| self.behind.completed(launch));
+        self.gets.extend(reads.map(|read| Get { read, done: 0 }));
         if shadow.has_made_room() {
             self.ring_doorbell()?;
         }
@@ -521,22 +543,22 @@ impl Beside {
     /// Sends what was asked for of the card's memory, in order, as long as little is ahead: what else there
     /// is goes in front of what is not read yet.
     fn send_data(&mut self, link: &mut Endpoint) -> Result<(), FarEndError> {
-        while let Some(get) = self.gets.front_mut() {
-            let left = get.bytes - get.done;
+        while let Some(Get { read, done }) = self.gets.front_mut() {
+            let left = read.bytes - *done;
             let bytes = left.min(DATA_BYTES_MAX as u32);
             if link.may_send(Class::Reply, bytes as usize).is_err() {
                 break;
             }
             let mut data = link.room(bytes as usize);
-            let at = get.offset + u64::from(get.done);
+            let at = read.offset + u64::from(*done);
             self.memory.read(at, &mut data).ok_or(Refusal::Memory)?;
-            let (tag, last) = (get.tag, bytes == left);
-            let piece = Frame::Data { offset: get.done, last, data };
+            let (tag, last) = (read.tag, bytes == left);
+            let piece = Frame::Data { offset: *done, last, data };
             if link.send(tag, piece).is_err() {
                 // The link is over, which is seen by whoever drives it.
                 break;
             }
-            get.done += bytes;
+            *done += bytes;
             self.report.bytes_out += u64::from(bytes);
             if last {
                 self.gets.pop_front();
@@ -580,5 +602,9 @@ fn errno_of(error: &TransportError) -> u32 {
         | TransportError::NotServed { .. } => Errno::IO,
         TransportError::Unfit { .. } => Errno::INVAL,
     };
+    self::errno(errno)
+}
+
+fn errno(errno: Errno) -> u32 {
     errno.raw_os_error() as u32
 }

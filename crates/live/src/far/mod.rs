@@ -15,6 +15,7 @@
 //! store, a fence and a look at the other's word need memory that both share. So every entry travels at
 //! once, and each end wakes its own side.
 
+mod behind;
 mod carry;
 mod end;
 mod entries;
@@ -50,3 +51,5 @@ pub(crate) use rings::RingRegisters;
 pub(crate) const CARD_BY_RINGS: u64 = 1 << 0;
 /// What an end beside a card says that it can: get pages from other lenders' ends, and lend them some.
 pub(crate) const DIRECT_LINKS: u64 = 1 << 1;
+/// What an end beside a card says that it can: read the card's memory as soon as a launch has completed.
+pub(crate) const READS_BEHIND: u64 = 1 << 2;

@@ -91,6 +91,8 @@ pub(super) struct Shadow {
     room_made: bool,
     /// Where launches want their messages: address and bytes, by tag.
     messages: HashMap<u64, (u64, u64)>,
+    /// Launches that have completed, by tag, since this was asked.
+    ended: Vec<u64>,
     /// Tags of commands whose completions raise no interrupt, and have not come.
     quiet: HashSet<u64>,
     /// Lists whose commands have not come.
@@ -116,6 +118,7 @@ impl Shadow {
             wish_is_told: false,
             room_made: false,
             messages: HashMap::new(),
+            ended: Vec::new(),
             quiet: HashSet::new(),
             attached: Attached::default(),
         })
@@ -326,9 +329,20 @@ impl Shadow {
         self.quiet.remove(&entry[0]);
         let completion = CompletionEntry::from_entry(entry).ok()?;
         let (address, bytes) = self.messages.remove(&completion.tag)?;
+        self.ended.push(completion.tag);
         let length = u64::from(completion.message_bytes).min(bytes).min(ATTACHED_MAX as u64);
         let text = self.rings.read(address, length as usize)?;
         (!text.is_empty()).then_some((address, text))
+    }
+
+    /// Whether a launch with this tag is under way.
+    pub(super) fn is_open(&self, launch: u64) -> bool {
+        self.messages.contains_key(&launch)
+    }
+
+    /// The launches whose completions were taken since this was asked.
+    pub(super) fn ended(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.ended)
     }
 
     /// Whether completions will come that raise no interrupt: they are to be looked for.

@@ -25,8 +25,12 @@ use super::link_fetch::Neighbour;
 use super::link_shared::Shared;
 use super::link_worker;
 use super::messages::Dialled;
-use super::transport::{DmaPiece, MoveOrder, Moved, PageMover, Transport, TransportError, Watch};
-use crate::far::{DIRECT_LINKS, DialLine, Line, NoLine, PeerAdmission, PeerPlace, PeerWay};
+use super::transport::{
+    DmaPiece, LaunchNews, MoveOrder, Moved, PageMover, Transport, TransportError, Watch,
+};
+use crate::far::{
+    DIRECT_LINKS, DialLine, Line, NoLine, PeerAdmission, PeerPlace, PeerWay, READS_BEHIND,
+};
 use crate::lease::{self, NotReached, WantedBack, WhyGone};
 
 /// A link to an end beside a card.
@@ -275,6 +279,7 @@ impl Transport for ByLink {
 
     fn write_memory(&self, offset: u64, from: &[u8]) -> Result<(), TransportError> {
         let what = "writing the card's memory";
+        self.shared.launch(LaunchNews::Begins);
         let pieces = |offset, bytes: &[u8]| -> Result<(), TransportError> {
             let offsets = (offset..).step_by(DATA_BYTES_MAX);
             for (offset, data) in offsets.zip(bytes.chunks(DATA_BYTES_MAX)) {
@@ -326,6 +331,12 @@ impl Transport for ByLink {
 impl PageMover for ByLink {
     fn start(&self, order: MoveOrder) {
         self.shared.start(order);
+    }
+
+    fn launch(&self, news: LaunchNews) {
+        if self.shared.capabilities() & READS_BEHIND != 0 {
+            self.shared.launch(news);
+        }
     }
 
     fn moved(&self) -> Vec<Moved> {

@@ -1,6 +1,7 @@
 //! One connection to a card, from its reset to its end: identity, rings, and what is under way.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -90,6 +91,10 @@ pub(crate) struct Link {
     pub(super) backlog: Backlog,
     /// Jobs whose turn has come and that wait for a block.
     pub(super) parked: VecDeque<Arc<Job>>,
+    /// What jobs that were not sent yet are believed to make.
+    pub(super) made: HashMap<JobId, Vec<Range<u64>>>,
+    /// Launches that are in the ring and not published, with what they are believed to make.
+    pub(super) launched: Vec<(u64, Vec<Range<u64>>)>,
     /// Kernels that were looked up.
     pub(super) kernels: HashMap<Arc<str>, u32>,
     /// The card has written nonsense: it has to be reset.
@@ -209,6 +214,8 @@ impl Link {
             commands: HashMap::new(),
             backlog: Backlog::new(),
             parked: VecDeque::new(),
+            made: HashMap::new(),
+            launched: Vec::new(),
             kernels: HashMap::new(),
             broken: false,
         })

@@ -13,7 +13,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::answers::Reach;
 use super::calls::{CALL_LIMIT, errno_of};
 use super::link_fetch::Neighbour;
-use super::transport::{MoveOrder, Moved, TransportError};
+use super::transport::{LaunchNews, MoveOrder, Moved, TransportError};
 use farside_link::Frame;
 
 use crate::far::{Mirror, RingRegisters};
@@ -27,6 +27,13 @@ pub(super) enum Ask {
     Request(u32, Frame<Vec<u8>>),
     /// Nobody waits.
     Post(Frame<Vec<u8>>),
+}
+
+/// What the driver wants, in its order.
+#[derive(Debug)]
+pub(super) enum Order {
+    Move(MoveOrder),
+    Launch(LaunchNews),
 }
 
 /// What is answered: bytes, or the number of an error.
@@ -44,7 +51,7 @@ pub(super) struct Shared {
     closing: AtomicBool,
     asked: Mutex<Asked>,
     answered: Condvar,
-    orders: Mutex<VecDeque<MoveOrder>>,
+    orders: Mutex<VecDeque<Order>>,
     moved: Mutex<Vec<Moved>>,
     rings: Mutex<RingsOf>,
     /// Other cards to which the lender's end has a direct link.
@@ -268,8 +275,13 @@ impl Shared {
 
     /// Pages are to be moved.
     pub(super) fn start(&self, order: MoveOrder) {
-        lock(&self.orders).push_back(order);
+        lock(&self.orders).push_back(Order::Move(order));
         self.ring();
+    }
+
+    /// Something is new of a launch. What follows it, or comes of it, has this looked at.
+    pub(super) fn launch(&self, news: LaunchNews) {
+        lock(&self.orders).push_back(Order::Launch(news));
     }
 
     /// What has been moved.
@@ -303,8 +315,8 @@ impl Shared {
         std::mem::take(&mut lock(&self.asked).asks)
     }
 
-    /// For the thread: what is to be moved.
-    pub(super) fn take_orders(&self) -> VecDeque<MoveOrder> {
+    /// For the thread: what the driver wants.
+    pub(super) fn take_orders(&self) -> VecDeque<Order> {
         std::mem::take(&mut *lock(&self.orders))
     }
 

@@ -2,6 +2,7 @@
 //! rings, and moves pages between the program's memory and the card's.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,9 +16,10 @@ use farside_types::PAGE_SIZE;
 use rustix::event::PollFlags;
 use thiserror::Error;
 
+use super::link_behind::{BehindLaunch, FIRST_BEHIND, Known, Wanted};
 use super::link_fetch::{FIRST_FETCH, Fetch, Fetches, Started};
-use super::link_shared::{Ask, Ended, Shared};
-use super::transport::{MoveOrder, Moved};
+use super::link_shared::{Ask, Ended, Order, Shared};
+use super::transport::{LaunchNews, MoveOrder, Moved};
 use crate::far::{
     CARD_BY_RINGS, Carried, DialLine, Farewell, Line, Mirror, Nonsense, Over, Redial, Rest, Side,
     lines,
@@ -71,22 +73,14 @@ enum Work {
     Commands(u32),
 }
 
-/// Bytes of the card's memory that were asked for, or are to be, and where they go: to the program's memory,
-/// from this bus address on, for this move.
-#[derive(Debug)]
-struct Get {
-    tag: u64,
-    bus: u64,
-    offset: u64,
-    bytes: u32,
-}
-
 /// A move that is under way.
 #[derive(Debug)]
 struct UnderWay {
     parts_left: usize,
     pages: u64,
     failed: bool,
+    /// Nothing of it was asked for when it was wanted.
+    came_along: bool,
 }
 
 /// What the thread has beside its link.
@@ -99,10 +93,13 @@ struct Beside {
     out: Outgoing,
     work: VecDeque<Work>,
     /// Reads of the card's memory that wait for their turn. Nothing behind them waits for them.
-    to_get: VecDeque<Get>,
+    to_get: VecDeque<Wanted>,
     /// Those that were asked for, by number.
-    getting: HashMap<u64, Get>,
+    getting: HashMap<u64, Wanted>,
     next_get: u64,
+    /// What comes with a launch's completion, and launches that are not sent yet.
+    behind: BehindLaunch,
+    launched: VecDeque<(u32, u64, Vec<Range<u64>>)>,
     /// What comes from other cards by direct links. Nothing waits for it either.
     fetches: Fetches,
     under_way: HashMap<u64, UnderWay>,
@@ -170,6 +167,8 @@ impl Beside {
             to_get: VecDeque::new(),
             getting: HashMap::new(),
             next_get: FIRST_GET,
+            behind: BehindLaunch::default(),
+            launched: VecDeque::new(),
             fetches: Fetches::default(),
             under_way: HashMap::new(),
             answers: HashMap::new(),
@@ -274,6 +273,15 @@ impl Beside {
     /// A reply has come, or a piece of one: the link has seen to it that it was asked for, and is no longer
     /// than that.
     fn reply(&mut self, tag: u64, frame: &Frame<&[u8]>, is_last: bool) -> Result<(), Failure> {
+        if tag >= FIRST_BEHIND {
+            for (wanted, data) in self.behind.came(tag, frame, is_last) {
+                match data {
+                    Some(data) => self.bring(wanted, &data),
+                    None => self.get(wanted),
+                }
+            }
+            return self.is_empty_unless(true);
+        }
         if tag >= FIRST_FETCH {
             let is_there = matches!(frame, Frame::Done);
             if let Some(moves) = self.fetches.answered(tag, is_there) {
@@ -300,6 +308,20 @@ impl Beside {
         };
         let is_wanted = self.shared.answer((tag - 1) as u32, answer);
         self.is_empty_unless(is_wanted)
+    }
+
+    /// Somebody has waited for these bytes, which came behind a launch.
+    fn bring(&mut self, wanted: Wanted, data: &[u8]) {
+        if self.shared.reach().write(wanted.bus, data).is_none() {
+            self.has_failed(wanted.tag);
+        }
+        self.part_done(wanted.tag);
+    }
+
+    /// Bytes are to be asked for.
+    fn get(&mut self, wanted: Wanted) {
+        self.under_way.get_mut(&wanted.tag).into_iter().for_each(|moves| moves.came_along = false);
+        self.to_get.push_back(wanted);
     }
 
     /// Bytes of the card's memory have come.
@@ -338,9 +360,9 @@ impl Beside {
         let Some(moves) = self.under_way.get_mut(&tag) else { return };
         moves.parts_left -= 1;
         if moves.parts_left == 0 {
-            let pages = (!moves.failed).then_some(moves.pages);
+            let (pages, came_along) = ((!moves.failed).then_some(moves.pages), moves.came_along);
             self.under_way.remove(&tag);
-            self.shared.has_ended(Moved { tag, pages });
+            self.shared.has_ended(Moved { tag, pages, came_along });
         }
     }
 
@@ -349,6 +371,8 @@ impl Beside {
         if let Some(change) = self.shared.take_rings() {
             self.mirror = change;
             self.known = 0;
+            self.launched.clear();
+            self.behind.forget();
         }
         for ask in self.shared.take_asks() {
             match ask {
@@ -363,55 +387,101 @@ impl Beside {
     fn take_work(&mut self) {
         let published = self.mirror.as_ref().map_or(self.known, Mirror::published);
         let orders = self.shared.take_orders();
-        orders.into_iter().for_each(|order| self.take_order(order));
+        for order in orders {
+            match order {
+                Order::Move(order) => self.take_order(order),
+                Order::Launch(news) => self.take_news(news),
+            }
+        }
         if published != self.known {
             self.known = published;
             self.work.push_back(Work::Commands(published));
         }
     }
 
+    fn take_news(&mut self, news: LaunchNews) {
+        match news {
+            LaunchNews::Begins => self.behind.forget(),
+            LaunchNews::Alone { tag, index, made } => self.launched.push_back((index, tag, made)),
+            LaunchNews::Ended { tag } => self.behind.completed(tag),
+        }
+    }
+
     fn take_order(&mut self, order: MoveOrder) {
         let MoveOrder { tag, fills, extents } = order;
         let pages = extents.iter().map(|extent| u64::from(extent.count)).sum();
-        let (mut parts_left, mut failed) = (1, false);
+        // The part that stands for the order itself.
+        let moves = UnderWay { parts_left: 1, pages, failed: false, came_along: !fills };
+        self.under_way.insert(tag, moves);
         for Extent { count, src, dst, .. } in extents {
             let bytes = u64::from(count) * PAGE;
-            parts_left += 1;
+            if let DmaAddr::Own(frame) = dst {
+                let offset = u64::from(frame) * PAGE;
+                self.behind.forget_within(&(offset..offset + bytes));
+            }
             match (src, dst) {
                 (_, DmaAddr::Own(frame)) if fills => {
-                    let offset = u64::from(frame) * PAGE;
-                    self.work.push_back(Work::Zero { tag, offset, bytes });
-                }
-                (DmaAddr::Bus(page), DmaAddr::Own(frame))
-                    if self.shared.neighbour(u64::from(page) * PAGE, bytes).is_some() =>
-                {
-                    let (bus, offset) = (u64::from(page) * PAGE, u64::from(frame) * PAGE);
-                    let pieces = self.fetches.push(Fetch { tag, bus, offset, bytes });
-                    parts_left += pieces - 1;
+                    self.more_parts(tag, 1);
+                    self.work.push_back(Work::Zero { tag, offset: u64::from(frame) * PAGE, bytes });
                 }
                 (DmaAddr::Bus(page), DmaAddr::Own(frame)) => {
                     let (bus, offset) = (u64::from(page) * PAGE, u64::from(frame) * PAGE);
-                    self.work.push_back(Work::Put { tag, bus, offset, left: bytes });
+                    self.take_into_card(Fetch { tag, bus, offset, bytes });
                 }
                 (DmaAddr::Own(frame), DmaAddr::Bus(page)) if !fills => {
                     let (bus, offset) = (u64::from(page) * PAGE, u64::from(frame) * PAGE);
-                    for done in (0..bytes).step_by(READ_BYTES_MAX as usize) {
-                        let (bus, offset) = (bus + done, offset + done);
-                        let bytes = (bytes - done).min(READ_BYTES_MAX.into()) as u32;
-                        self.to_get.push_back(Get { tag, bus, offset, bytes });
-                        parts_left += usize::from(done > 0);
-                    }
+                    self.take_out_of_card(Fetch { tag, bus, offset, bytes });
                 }
-                _ => {
-                    // Nobody at this end reaches both.
-                    failed = true;
-                    parts_left -= 1;
-                }
+                // Nobody at this end reaches both.
+                _ => self.has_failed(tag),
             }
         }
-        self.under_way.insert(tag, UnderWay { parts_left, pages, failed });
-        // The part that stands for the order itself.
         self.part_done(tag);
+    }
+
+    /// Bytes of the program's memory, or of another card's, are to go to this one's.
+    fn take_into_card(&mut self, fetch: Fetch) {
+        let Fetch { tag, bus, offset, bytes } = fetch;
+        self.under_way.get_mut(&tag).into_iter().for_each(|moves| moves.came_along = false);
+        if self.shared.neighbour(bus, bytes).is_some() {
+            let pieces = self.fetches.push(fetch);
+            return self.more_parts(tag, pieces);
+        }
+        self.more_parts(tag, 1);
+        self.work.push_back(Work::Put { tag, bus, offset, left: bytes });
+    }
+
+    /// Bytes of this card's memory are to go to the program's.
+    fn take_out_of_card(&mut self, fetch: Fetch) {
+        let Fetch { tag, mut bus, offset, bytes } = fetch;
+        let (mut at, end) = (offset, offset + bytes);
+        while at < end {
+            let done = match self.behind.known(&(at..end)) {
+                Known::Here(data) => {
+                    if self.shared.reach().write(bus, data).is_none() {
+                        return self.has_failed(tag);
+                    }
+                    data.len() as u64
+                }
+                Known::Coming(bytes) => {
+                    let wanted = Wanted { tag, bus, offset: at, bytes: bytes as u32 };
+                    self.behind.wait(wanted);
+                    self.more_parts(tag, 1);
+                    bytes
+                }
+                Known::Nothing(bytes) => {
+                    let bytes = bytes.min(READ_BYTES_MAX.into());
+                    self.more_parts(tag, 1);
+                    self.get(Wanted { tag, bus, offset: at, bytes: bytes as u32 });
+                    bytes
+                }
+            };
+            (at, bus) = (at + done, bus + done);
+        }
+    }
+
+    fn more_parts(&mut self, tag: u64, parts: usize) {
+        self.under_way.get_mut(&tag).into_iter().for_each(|moves| moves.parts_left += parts);
     }
 
     /// Sends what there is credit for.
@@ -440,11 +510,25 @@ impl Beside {
                 break;
             }
         }
+        self.ask_behind();
         if !matches!(self.work.front(), Some(Work::Commands(_))) {
             let until = self.mirror.as_ref().map_or(0, Mirror::sent);
             self.tell(until);
         }
         self.out.flush(link);
+    }
+
+    /// Asks for what is to come behind launches that were sent.
+    fn ask_behind(&mut self) {
+        while let Some((index, _, _)) = self.launched.front() {
+            if !self.mirror.as_ref().is_some_and(|mirror| mirror.has_sent(*index)) {
+                return;
+            }
+            let Some((_, launch, made)) = self.launched.pop_front() else { return };
+            for (number, frame) in self.behind.ask(launch, made) {
+                self.out.push(number, frame);
+            }
+        }
     }
 
     /// Sends a part; gives back what is left of it and waits.

@@ -13,6 +13,7 @@ mod control;
 mod descriptors;
 mod doorbell;
 mod link;
+mod link_behind;
 mod link_fetch;
 mod link_shared;
 mod link_worker;

@@ -13,7 +13,7 @@ use farside_types::{
 };
 
 use super::link::{Link, Pending};
-use super::transport::{Moved, PageMover};
+use super::transport::{LaunchNews, Moved, PageMover};
 use crate::runtime::ASID;
 use farside_softcard::Job;
 use farside_softcard::KernelError;
@@ -23,6 +23,8 @@ use farside_softcard::KernelError;
 pub(crate) enum Received {
     /// A command of the driver has completed.
     Done(CommandId, Epoch, Result<(), StepError>),
+    /// The bytes of the command that completes next had been asked for before: it has waited for nobody.
+    CameAlong,
     /// A job has ended; `bool`: it may still touch memory, because it hangs.
     JobEnded(Arc<Job>, Result<(), KernelError>, bool),
     /// Faults.
@@ -203,6 +205,7 @@ impl Link {
                 self.kernel_found(&name, jobs, &completion, received);
             }
             Some(Pending::Launch { job, block }) => {
+                self.tell_of_launch(LaunchNews::Ended { tag: completion.tag });
                 let text = self.control.read_block(
                     &block,
                     super::submit::MESSAGE_WORD,
@@ -230,6 +233,7 @@ impl Link {
         let pages = moved.pages.unwrap_or_default();
         let completion = CompletionEntry { pages, ..CompletionEntry::plain(moved.tag, status) };
         if let Some(Pending::Move { id }) = self.pending.remove(&moved.tag) {
+            received.extend(moved.came_along.then_some(Received::CameAlong));
             received.extend(self.part_done(id, &completion));
         }
     }

@@ -1,6 +1,7 @@
 //! The driver's commands as entries of a card's ring.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
@@ -14,7 +15,7 @@ use farside_types::{CommandId, FaultId, JobId, Reason, Rights};
 use super::control::{BLOCK_BYTES, Block};
 use super::link::{InFlight, Link, OPEN_MAX, Pending};
 use super::receive::fault_on_card;
-use super::transport::MoveOrder;
+use super::transport::{LaunchNews, MoveOrder};
 use crate::runtime::ASID;
 use farside_softcard::Job;
 
@@ -282,6 +283,7 @@ impl Link {
         }
         self.backlog.retain(|waiting| !matches!(waiting, Waiting::Launch(job) if !keep(job)));
         self.parked.retain(&mut keep);
+        self.made.remove(&job);
         for pending in self.pending.values_mut() {
             if let Pending::Kernel { jobs, .. } = pending {
                 jobs.retain(&mut keep);
@@ -393,6 +395,8 @@ impl Link {
                     return Err(Waiting::Launch(job));
                 };
                 let operation = self.launch_of(&job, &block);
+                let made = self.made.remove(&job.id).unwrap_or_default();
+                self.launched.push((self.next_tag, made));
                 self.put(operation, Pending::Launch { job, block });
             }
             Waiting::Abort(job) => self.put(Operation::Abort(job), Pending::Abort),
@@ -453,6 +457,28 @@ impl Link {
         self.pending.insert(tag, pending);
     }
 
+    /// What a job, which is launched next, is believed to make: parts of the card's memory.
+    pub(crate) fn will_make(&mut self, job: JobId, made: Vec<Range<u64>>) {
+        if !made.is_empty() {
+            self.made.insert(job, made);
+        }
+    }
+
+    /// Launches were published: what one makes that is alone on the card is to come with its completion.
+    fn expect_behind(&self, launched: Vec<(u64, Vec<Range<u64>>)>) {
+        let Ok([(tag, made)]) = <[_; 1]>::try_from(launched) else { return };
+        let launches = self.pending.values().filter(|it| matches!(it, Pending::Launch { .. }));
+        if !made.is_empty() && launches.count() == 1 {
+            self.tell_of_launch(LaunchNews::Alone { tag, index: self.produced, made });
+        }
+    }
+
+    pub(super) fn tell_of_launch(&self, news: LaunchNews) {
+        if let Some(mover) = self.transport.mover() {
+            mover.launch(news);
+        }
+    }
+
     /// Publishes what was put into the ring, and tells the card if it sleeps.
     pub(crate) fn flush(&mut self) {
         let header = |word| self.control.header(RingKind::Command, word);
@@ -460,7 +486,12 @@ impl Link {
         if published == self.produced && !self.room_made {
             return;
         }
+        let launched = std::mem::take(&mut self.launched);
+        if !launched.is_empty() {
+            self.tell_of_launch(LaunchNews::Begins);
+        }
         header(RingHeader::PRODUCER).store(self.produced, Ordering::Release);
+        self.expect_behind(launched);
         // The card stores that it sleeps, fences, and looks at the index; this stores the index,
         // fences, and looks whether it sleeps. One of the two sees the other.
         fence(Ordering::SeqCst);

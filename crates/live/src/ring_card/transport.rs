@@ -1,5 +1,6 @@
 //! The way to a card: what a driver needs of a PCIe function, whoever gives it.
 
+use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -106,6 +107,11 @@ pub trait PageMover {
     /// [`PageMover::moved`], and the descriptors of the interrupts are signalled for it.
     fn start(&self, order: MoveOrder);
 
+    /// Something is new of a launch, in the order of the moves.
+    fn launch(&self, news: LaunchNews) {
+        let _ = news;
+    }
+
     /// What has ended since this was asked before.
     fn moved(&self) -> Vec<Moved>;
 
@@ -124,6 +130,28 @@ pub struct MoveOrder {
     pub extents: Vec<Extent>,
 }
 
+/// What is new of a launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LaunchNews {
+    /// One is going to be published: a kernel may write any of the function's memory.
+    Begins,
+    /// It is published, and no other is under way. These bytes of the function's memory are believed to be wanted
+    /// as soon as it has completed.
+    Alone {
+        /// The tag of its command.
+        tag: u64,
+        /// Up to which index commands are published, with it.
+        index: u32,
+        /// First and past the last byte of each part.
+        made: Vec<Range<u64>>,
+    },
+    /// It has completed.
+    Ended {
+        /// The tag of its command.
+        tag: u64,
+    },
+}
+
 /// A move that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
@@ -131,6 +159,8 @@ pub struct Moved {
     pub tag: u64,
     /// Pages that it was about; none if it failed.
     pub pages: Option<u64>,
+    /// All of it had been asked for before, behind a launch ([`LaunchNews`]): nobody has waited for it.
+    pub came_along: bool,
 }
 
 /// A descriptor to wait for.

@@ -203,6 +203,12 @@ impl Runtime {
             if let Port::Ring(ring) = &self.ports[card.0 as usize] {
                 trace::transfer(mover, &step);
                 self.show(|| Command::Transfer(mover, step.clone()));
+                if let TransferOp::Copy { from, runs, .. } = &step.op {
+                    if *from == farside_svm::Place::Memory(card.memory()) {
+                        let pages = runs.iter().flat_map(|run| run.pages().pages());
+                        core.foresight.leave(card, pages);
+                    }
+                }
                 let mut link = lock(&ring.link);
                 let started = link.as_mut().is_none_or(|link| link.transfer(&step));
                 return self.unless_started(core, started, &step.header);
@@ -241,7 +247,14 @@ impl Runtime {
                 drop(link);
                 return self.refuse_job(core, ring, *job, &step.header);
             }
-            (Some(link), _) => link.submit(step, |job| core.jobs.get(&job).cloned()),
+            (Some(link), _) => {
+                if let RingOp::Launch { job } = &step.op {
+                    let job =
+                        core.jobs.get(job).cloned().filter(|job| core.is_behind_link(job.card));
+                    job.into_iter().for_each(|job| link.will_make(job.id, core.made_by(&job)));
+                }
+                link.submit(step, |job| core.jobs.get(&job).cloned())
+            }
             (None, RingOp::Launch { job }) => {
                 drop(link);
                 return self.refuse_job(core, ring, *job, &step.header);

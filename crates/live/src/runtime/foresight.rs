@@ -1,43 +1,70 @@
-//! What a kernel on a far card is going to need, as far as its launches before have shown: of which of its
-//! arguments it has faulted on which pages. Those are brought in front of the next launch, since each fault of
-//! such a card costs a round trip over its link, one behind the other.
+//! What a kernel on a far card is going to need and to make, as far as its launches before have shown: of which
+//! of its arguments it has faulted on which pages, and which of them others wanted when it had ended. The ones are
+//! brought in front of its next launch, since each fault of such a card costs a round trip over its link, one
+//! behind the other. The others come with its completion.
 //!
 //! Pages are known by their place in an argument, so that a program which passes its buffers in turns is
 //! understood. A page that is brought and not used costs a move; so what was seen once is believed for a few
-//! launches, and then has to be seen again.
+//! launches, and then has to be seen again: then for more.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use farside_card::interface::{ArgKind, KernelArg};
 use farside_svm::{CardFault, Event, Need, Request};
-use farside_types::{Access, CardId, PageNo, PageRange, RequestId, VirtAddr};
+use farside_types::{Access, CardId, PAGE_SIZE, PageNo, PageRange, RequestId, VirtAddr};
 
 use super::{Core, Runtime};
 use farside_linux::lock::lock;
 use farside_softcard::Job;
 
-/// Launches for which a page is believed to be needed that was faulted on.
-const BELIEVED: u8 = 8;
+/// Launches for which a page is believed in that was seen once, and at most, where it is seen again whenever it
+/// was not any more.
+const BELIEVED: u16 = 8;
+const BELIEVED_MAX: u16 = 128;
 /// Pages of a kernel that are known, at most.
 const PAGES_MAX: usize = 4096;
 /// Pages of an argument that a kernel is believed to need before anything is known of it, at most: as many
 /// bytes as cross a network in about a round trip.
 const SMALL_PAGES: u64 = 64;
+/// Pages that come with a completion, at most, and parts of memory that they may be in.
+const MADE_PAGES: usize = 64;
+const MADE_PARTS: usize = 16;
 /// Kernels that are known, at most.
 const KERNELS_MAX: usize = 256;
 /// How long a launch may wait for pages that are on their way to its card: what they need of others may take
 /// longer, and the kernel may not touch them.
-const WAIT_LIMIT: Duration = Duration::from_millis(5);
+const WAIT_LIMIT: Duration = Duration::from_millis(20);
 
 /// What is known of an argument of a kernel.
 #[derive(Debug, Default)]
 struct Known {
     /// Pages of the longest that was passed, of as many as are believed to be needed before anything is known.
     seen: u32,
-    /// Pages that are believed to be needed, by their place: for how many more launches.
-    needed: BTreeMap<u32, u8>,
+    /// Pages that are believed to be needed, by their place.
+    needed: BTreeMap<u32, Belief>,
+    /// Those that are believed to be wanted elsewhere when a kernel has ended.
+    made: BTreeMap<u32, Belief>,
+}
+
+/// For how many more launches a page is believed in, and for how many it was.
+#[derive(Clone, Copy, Debug)]
+struct Belief {
+    left: u16,
+    term: u16,
+}
+
+impl Belief {
+    const NEW: Belief = Belief { left: BELIEVED, term: BELIEVED };
+
+    fn is_seen(&mut self) {
+        if self.left == 0 {
+            self.term = (self.term * 4).min(BELIEVED_MAX);
+        }
+        self.left = self.term;
+    }
 }
 
 /// See the module.
@@ -45,6 +72,8 @@ struct Known {
 pub(super) struct Foresight {
     /// By card and kernel: of each argument that is memory, by its place.
     kernels: HashMap<(CardId, Arc<str>), BTreeMap<u8, Known>>,
+    /// The last job that has ended on each far card.
+    ended: HashMap<CardId, Arc<Job>>,
     /// Pages that were asked for, and that nobody waits for any more.
     unawaited: HashSet<RequestId>,
 }
@@ -69,6 +98,12 @@ fn memory_of(job: &Job) -> impl Iterator<Item = (PageRange, Access)> + '_ {
     job.args().iter().filter_map(|arg| Some((pages_of(arg)?, access_of(arg))))
 }
 
+/// Which argument of a job a page belongs to, and where in it it is.
+fn place_of(job: &Job, page: PageNo) -> Option<(u8, u32)> {
+    let (at, range) = places_of(job).find(|(_, range)| range.contains(page))?;
+    Some((at, (page.0 - range.start.0) as u32))
+}
+
 impl Foresight {
     /// A card has faulted while these jobs ran on it.
     pub(super) fn faulted<'a>(
@@ -90,13 +125,30 @@ impl Foresight {
     }
 
     fn note(&mut self, job: &Job, page: PageNo) {
-        let mut args = places_of(job);
-        let Some((at, range)) = args.find(|(_, range)| range.contains(page)) else { return };
-        let needed = &mut self.known(job).entry(at).or_default().needed;
-        let place = (page.0 - range.start.0) as u32;
-        if needed.len() < PAGES_MAX || needed.contains_key(&place) {
-            needed.insert(place, BELIEVED);
+        let Some((at, place)) = place_of(job, page) else { return };
+        believe(&mut self.known(job).entry(at).or_default().needed, place);
+    }
+
+    /// A job has ended on a far card.
+    pub(super) fn ended(&mut self, job: &Arc<Job>) {
+        self.ended.insert(job.card, Arc::clone(job));
+    }
+
+    /// Pages leave a far card.
+    pub(super) fn leave(&mut self, card: CardId, pages: impl Iterator<Item = PageNo>) {
+        let Some(job) = self.ended.get(&card).cloned() else { return };
+        for page in pages.take(PAGES_MAX) {
+            let Some((at, place)) = place_of(&job, page) else { continue };
+            believe(&mut self.known(&job).entry(at).or_default().made, place);
         }
+    }
+
+    /// The pages that are believed to be wanted elsewhere when a job has ended.
+    fn made(&mut self, job: &Job) -> Vec<PageNo> {
+        let known = self.known(job);
+        let its = places_of(job)
+            .filter_map(|(at, range)| Some(believed(&mut known.get_mut(&at)?.made, range)));
+        its.flatten().collect()
     }
 
     fn known(&mut self, job: &Job) -> &mut BTreeMap<u8, Known> {
@@ -134,20 +186,32 @@ impl Known {
     fn expected(&mut self, range: PageRange) -> Vec<PageNo> {
         if range.count <= SMALL_PAGES {
             let count = range.count as u32;
-            self.needed.extend((self.seen..count).map(|place| (place, BELIEVED)));
+            self.needed.extend((self.seen..count).map(|place| (place, Belief::NEW)));
             self.seen = self.seen.max(count);
         }
-        let mut pages = Vec::new();
-        self.needed.retain(|&place, launches| {
-            // Arguments differ in length from launch to launch.
-            if u64::from(place) < range.count {
-                pages.push(range.start.offset(u64::from(place)));
-                *launches -= 1;
-            }
-            *launches > 0
-        });
-        pages
+        believed(&mut self.needed, range)
     }
+}
+
+/// A page was seen, and is believed in for a while.
+fn believe(places: &mut BTreeMap<u32, Belief>, place: u32) {
+    if let Some(known) = places.get_mut(&place) {
+        known.is_seen();
+    } else if places.len() < PAGES_MAX {
+        places.insert(place, Belief::NEW);
+    }
+}
+
+/// The pages of an argument that are believed in, for one launch less.
+fn believed(places: &mut BTreeMap<u32, Belief>, range: PageRange) -> Vec<PageNo> {
+    // Arguments differ in length from launch to launch.
+    let there = places.iter_mut().take_while(|(place, _)| u64::from(**place) < range.count);
+    let believed = there.filter(|(_, belief)| belief.left > 0);
+    let page = |(place, belief): (&u32, &mut Belief)| {
+        belief.left -= 1;
+        range.start.offset(u64::from(*place))
+    };
+    believed.map(page).collect()
 }
 
 /// Runs of pages that follow one another and are wanted for the same.
@@ -163,12 +227,17 @@ fn runs(pages: impl IntoIterator<Item = (PageNo, Access)>) -> Vec<(PageRange, Ac
 }
 
 impl Core {
+    /// Whether a card is a far one.
+    pub(super) fn is_behind_link(&self, card: CardId) -> bool {
+        self.driver.0.config().capabilities.far.contains(card.memory())
+    }
+
     /// What a job on a far card is believed to need and can be brought without harm, and what for.
     fn to_bring(&mut self, job: &Job) -> Vec<(PageRange, Access)> {
-        let memory = job.card.memory();
-        if !self.driver.0.config().capabilities.far.contains(memory) {
+        if !self.is_behind_link(job.card) {
             return Vec::new();
         }
+        let memory = job.card.memory();
         let mut pages = self.foresight.expected(job);
         let others = self.jobs.values().filter(|other| other.card != job.card);
         let theirs: Vec<(PageRange, Access)> = others.flat_map(|other| memory_of(other)).collect();
@@ -180,6 +249,24 @@ impl Core {
             is_away && used.all(|(_, theirs)| (*access).max(*theirs) == Access::Read)
         });
         runs(pages)
+    }
+
+    /// The parts of a far card's memory that are believed to be wanted when a job has ended: bytes.
+    pub(super) fn made_by(&mut self, job: &Job) -> Vec<Range<u64>> {
+        let memory = job.card.memory();
+        let pages = self.foresight.made(job).into_iter().map(|page| self.driver.0.page(page));
+        let here = pages.filter(|view| view.owner == Some(memory)).take(MADE_PAGES);
+        let frames: BTreeSet<u64> = here.map(|view| u64::from(view.frame.0)).collect();
+        let mut parts: Vec<Range<u64>> = Vec::new();
+        for frame in frames {
+            let bytes = frame * PAGE_SIZE as u64..(frame + 1) * PAGE_SIZE as u64;
+            match parts.last_mut() {
+                Some(part) if part.end == bytes.start => part.end = bytes.end,
+                _ => parts.push(bytes),
+            }
+        }
+        parts.truncate(MADE_PARTS);
+        parts
     }
 }
 

@@ -58,8 +58,7 @@ impl Runtime {
     pub fn look_up(&self, names: &[&str]) {
         let _signals = BlockedSignals::block();
         let core = lock(&self.core);
-        let far = core.driver.0.config().capabilities.far;
-        for ring in self.rings().filter(|ring| far.contains(ring.id.memory())) {
+        for ring in self.rings().filter(|ring| core.is_behind_link(ring.id)) {
             if let Some(link) = lock(&ring.link).as_mut() {
                 names.iter().take(LOOKED_UP_MAX).for_each(|name| link.look_up(name));
                 link.flush();

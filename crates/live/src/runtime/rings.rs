@@ -101,7 +101,7 @@ impl Runtime {
     fn take_in(&self, core: &mut Core, card: CardId, said: Received) {
         let now = self.clock.now();
         if let Received::Faults(faults) = &said {
-            if core.driver.0.config().capabilities.far.contains(card.memory()) {
+            if core.is_behind_link(card) {
                 let Core { foresight, jobs, .. } = core;
                 foresight.faulted(faults, jobs.values().filter(|job| job.card == card));
             }
@@ -111,6 +111,7 @@ impl Runtime {
             Received::Done(command, epoch, result) => {
                 driver.handle(now, Event::Done { command, epoch, result });
             }
+            Received::CameAlong => driver.came_along(),
             Received::Faults(faults) => {
                 driver.handle(now, Event::CardFaults { card, faults: &faults });
             }
@@ -124,6 +125,9 @@ impl Runtime {
                     driver.handle(now, Event::JobDone { job: job.id });
                 }
                 core.jobs.remove(&job.id);
+                if core.is_behind_link(card) {
+                    core.foresight.ended(&job);
+                }
                 job.finish(self.explained(core, result));
             }
         }
