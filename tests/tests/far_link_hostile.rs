@@ -128,6 +128,11 @@ fn read(at: u64, bytes: u32) -> (Kind, Vec<u8>) {
     (Kind::MemoryRead, [&at.to_le_bytes()[..], &bytes.to_le_bytes()].concat())
 }
 
+fn read_behind(at: u64, bytes: u32) -> (Kind, Vec<u8>) {
+    let fields = [&1u64.to_le_bytes()[..], &at.to_le_bytes(), &bytes.to_le_bytes()].concat();
+    (Kind::MemoryReadBehind, fields)
+}
+
 #[test]
 fn invariant_55_a_program_reaches_the_memory_of_its_card_over_a_link_and_nothing_beside_it() {
     within(LIMIT, "a program that lies", || {
@@ -151,6 +156,8 @@ fn invariant_55_a_program_reaches_the_memory_of_its_card_over_a_link_and_nothing
         let link = "the other end";
         let cases = [
             (vec![write(end, 8)], memory),
+            (vec![read_behind(end - 8, 16)], memory),
+            (vec![read_behind(0, 0)], memory),
             (vec![write(end - 4, 8)], memory),
             (vec![write(u64::MAX, 1)], memory),
             (vec![fill(end - 8, 16)], memory),

@@ -178,6 +178,7 @@ fn a_kernels_message_comes_with_its_completion_and_never_beside_its_buffer() {
     rings.put(RingKind::Command, 0, &command(launch).entry);
     rings.set_word(RingKind::Command, RingHeader::PRODUCER, 1);
     carry(mirror.poll(1).unwrap(), |frame| shadow.frame(frame)).unwrap();
+    assert!(shadow.is_open(1) && !shadow.is_open(2) && shadow.ended().is_empty());
     // The card says that it has written more than there is room for.
     far.write(LISTS + 64 - BUS, &[7; 16]).unwrap();
     let card = Rings::new(far, BUS, &registers()).unwrap();
@@ -186,6 +187,8 @@ fn a_kernels_message_comes_with_its_completion_and_never_beside_its_buffer() {
     card.put(RingKind::Completion, 0, &CompletionEntry { message_bytes: 16, ..plain }.to_entry());
     card.set_word(RingKind::Completion, RingHeader::PRODUCER, 1);
     let mut news = shadow.poll().unwrap().unwrap();
+    // What is to be read behind it can be read now, once.
+    assert!(!shadow.is_open(1) && shadow.ended() == [1] && shadow.ended().is_empty());
     let attached = &mut news.runs[0].items[0].attached;
     assert_eq!(attached.as_ref().unwrap(), &(LISTS + 64, vec![7; 8]));
     // Nor is the end beside the card believed.
