@@ -1,10 +1,16 @@
 //! `farside lend`, `join`, `borrow`: hosts that lend cards to each other, as their users run them. Each
 //! host is a daemon with a folder of its own; all listen on the loopback interface.
 
+#[path = "lend_common/mod.rs"]
+mod common;
 #[path = "lend/foreign.rs"]
 mod foreign;
 #[path = "lend/here.rs"]
 mod here;
+#[path = "lend/hostile.rs"]
+mod hostile;
+#[path = "../../lend/src/end/foreign/hostile_device.rs"]
+mod hostile_device;
 #[path = "lend/relay.rs"]
 mod relay;
 #[path = "lend/resume.rs"]
@@ -12,13 +18,14 @@ mod resume;
 #[path = "lend/samples.rs"]
 mod samples;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use common::{HOME, Held, await_that};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -62,8 +69,6 @@ impl Drop for Folder {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
-
-const HOME: &str = "FARSIDE_LEND_HOME";
 
 /// A host: its daemon, and whatever its users run. All of it ends with the test.
 struct Host {
@@ -131,15 +136,14 @@ impl Host {
     }
 
     /// Holds cards until the command is ended; gives it once it has them.
-    fn hold(&self, args: &[&str]) -> Holding {
+    fn hold(&self, args: &[&str]) -> Held {
         let args: Vec<&str> = ["borrow"].iter().chain(args).copied().collect();
-        let mut child =
-            self.command(&args).stdout(Stdio::piped()).spawn().expect("the command starts");
-        let mut place = String::new();
-        let stdout = child.stdout.take().expect("it is piped");
-        BufReader::new(stdout).read_line(&mut place).expect("a line");
-        assert!(place.starts_with("lease:"), "{place:?}");
-        Holding { child, place: place.trim().to_owned() }
+        Held::by(self.command(&args)).unwrap_or_else(|why| panic!("{args:?}: {why}"))
+    }
+
+    /// Waits until so many requests for its device wait.
+    fn await_waiting(&self, count: u64) {
+        await_that(LIMIT, "others wait", || self.device()["waiting"] == count);
     }
 
     /// What a device is doing.
@@ -162,17 +166,7 @@ impl Host {
 
     /// The processes of this host whose command line has this word.
     fn processes(&self, word: &str) -> Vec<Pid> {
-        let variable = format!("{HOME}={}", self.home);
-        let has = |pid: &i32, file: &str, word: &str| {
-            let words = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-            words.split(|&byte| byte == 0).any(|found| found == word.as_bytes())
-        };
-        let entries = std::fs::read_dir("/proc").expect("the system's processes").flatten();
-        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let ours = |pid: &i32| {
-            has(pid, "environ", &variable) && (word.is_empty() || has(pid, "cmdline", word))
-        };
-        pids.filter(ours).filter_map(Pid::from_raw).collect()
+        common::processes(&self.home, word)
     }
 
     fn signal(&self, word: &str, signal: Signal) {
@@ -186,19 +180,6 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         self.signal("", Signal::KILL);
-    }
-}
-
-/// A command that has borrowed; killed when dropped.
-struct Holding {
-    child: Child,
-    place: String,
-}
-
-impl Drop for Holding {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -343,11 +324,7 @@ fn two_never_have_the_same_card_and_who_waits_gets_it_next() {
     let why = c.refused(&["borrow", "card0", "--", "true"]);
     assert!(why.contains("card0 is with") && why.contains("on b"), "{why}");
     let waiting = std::thread::spawn(move || (c.hold(&["card0", "--wait", "30"]), c));
-    let end = Instant::now() + LIMIT;
-    while a.device()["waiting"] != 1 {
-        assert!(Instant::now() < end, "nobody waits: {}", a.device());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    a.await_waiting(1);
     // Its borrower is killed without a word: the daemon of its host gives back.
     drop(held);
     let (next, _c) = waiting.join().unwrap();
@@ -436,9 +413,9 @@ fn a_lease_whose_end_died_with_its_daemon_is_not_given_on_while_its_borrower_may
     three.b.signal("daemon", Signal::STOP);
     three.a.signal("daemon", Signal::KILL);
     three.a.signal("end", Signal::KILL);
-    // Any command starts another.
-    three.a.device();
+    // However long it takes until any command has started another.
     let started = Instant::now();
+    three.a.device();
     let _next = three.c.hold(&["card0", "--wait", "30"]);
     let waited = started.elapsed();
     // By b's count the lease runs for two thirds of its time at least.
@@ -454,11 +431,7 @@ fn what_a_killed_daemon_had_borrowed_is_over_when_another_starts() {
     three.b.signal("daemon", Signal::KILL);
     assert!(three.b.json(&["who"])["held"].as_array().unwrap().is_empty());
     assert!(!std::path::Path::new(&place).exists());
-    let end = Instant::now() + LIMIT;
-    while !three.b.processes("near-end").is_empty() {
-        assert!(Instant::now() < end, "its end is still there");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    await_that(LIMIT, "its end is gone", || three.b.processes("near-end").is_empty());
 }
 
 #[test]
@@ -489,7 +462,7 @@ fn tokens_are_good_once_and_strangers_get_nothing() {
         let _ = stranger.read_to_end(&mut answer);
         assert!(answer.len() < 100 && started.elapsed() < Duration::from_secs(20), "{answer:?}");
     }
-    assert_eq!(a.device()["state"], "free");
+    a.await_state("free", LIMIT);
 }
 
 #[test]
@@ -516,13 +489,8 @@ fn a_card_that_dies_is_lent_to_nobody_until_it_is_served_again() {
     let a = Host::new(&folder, "a");
     a.up(&card.folder, "10");
     a.await_state("free", LIMIT);
-    let is_lent = || !a.device().is_null();
     drop(card);
-    let end = Instant::now() + LIMIT;
-    while is_lent() {
-        assert!(Instant::now() < end, "a card that is gone is lent");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    await_that(LIMIT, "a card that is gone is not lent", || a.device().is_null());
     let why = a.refused(&["borrow", "card0", "--", "true"]);
     assert!(why.contains("card0"), "{why}");
     let card = Card::serve(&folder);

@@ -2,6 +2,8 @@
 
 use serde::Serializer;
 
+use crate::end::Counted;
+use crate::proto::RefusedAccesses;
 use crate::proto::device::State;
 
 /// The state of a device, for people and for programs.
@@ -15,6 +17,12 @@ pub fn state_name(state: i32) -> &'static str {
         Ok(State::Quarantined) => "quarantined",
         Ok(State::Unspecified) | Err(_) => "unknown",
     }
+}
+
+/// What an end has refused, each kind by its name.
+pub(crate) fn refused_accesses(counted: &Counted) -> Vec<RefusedAccesses> {
+    let refused = |(kind, count): (&str, u64)| RefusedAccesses { kind: kind.to_owned(), count };
+    counted.refused().map(refused).collect()
 }
 
 pub(crate) fn state<S: Serializer>(state: &i32, serializer: S) -> Result<S::Ok, S::Error> {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use clap::Args;
-use farside_lend::proto::{AvailableRequest, Device, Held, HostDevices, StatusRequest, Traffic};
+use farside_lend::proto::{
+    AvailableRequest, Device, Held, HostDevices, RefusedAccesses, StatusRequest, Traffic,
+};
 use farside_lend::words::state_name;
 
 use super::Failure;
@@ -99,30 +101,35 @@ fn device_row(host: &str, device: &Device) -> Vec<String> {
 fn traffic(leases: &[Traffic]) -> String {
     let mut rows = vec![row(["lent", "in", "out", "programs", "resumed", "refused"])];
     for lease in leases {
-        let refused =
-            lease.refused.iter().map(|refused| format!("{} {}", refused.kind, refused.count));
         rows.push(row([
             &lease.device,
             &size(lease.bytes_in),
             &size(lease.bytes_out),
             &lease.programs.to_string(),
             &lease.resumed.to_string(),
-            &refused.collect::<Vec<_>>().join(", "),
+            &refused(&lease.refused),
         ]));
     }
     if rows.len() == 1 { String::new() } else { format!("\n{}", table("lrrrrl", rows)) }
+}
+
+/// How often what kind of access was refused.
+fn refused(kinds: &[RefusedAccesses]) -> String {
+    let kinds = kinds.iter().map(|refused| format!("{} {}", refused.kind, refused.count));
+    kinds.collect::<Vec<_>>().join(", ")
 }
 
 fn held(held: &[Held]) -> String {
     if held.is_empty() {
         return String::new();
     }
-    let mut rows = vec![row(["borrowed", "user", "process", "ends in", "place"])];
+    let mut rows = vec![row(["borrowed", "user", "process", "ends in", "place", "refused"])];
     for lease in held {
         let plain = if lease.plain { ", without TLS" } else { "" };
         let name = format!("{}@{}{plain}", lease.device, lease.lender);
         let pid = lease.pid.to_string();
-        rows.push(row([&name, &lease.user, &pid, &seconds(lease.left_ns), &lease.place]));
+        let (left, refused) = (seconds(lease.left_ns), refused(&lease.refused));
+        rows.push(row([&name, &lease.user, &pid, &left, &lease.place, &refused]));
     }
-    format!("\n{}", table("llrll", rows))
+    format!("\n{}", table("llrlll", rows))
 }

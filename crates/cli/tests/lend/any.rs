@@ -21,12 +21,10 @@ impl Lenders {
         c.join(&a, &address, "c");
         c.run(&["lend", "up", "--listen", "127.0.0.1:0", "--device", &cards[1].folder]);
         c.await_state("free", LIMIT);
-        let end = Instant::now() + LIMIT;
-        let knows_both = || b.run(&["available"]).matches("card0@").count() == 2;
-        while !knows_both() {
-            assert!(Instant::now() < end, "{}", b.run(&["available"]));
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        a.await_state("free", LIMIT);
+        await_that(LIMIT, "b knows both cards", || {
+            b.run(&["available"]).matches("card0@").count() == 2
+        });
         Lenders { a, b, c, _cards: cards, _folders: folders }
     }
 
@@ -59,27 +57,19 @@ fn who_waits_for_any_card_gets_the_first_that_is_free_and_gives_up_the_other_pla
         let mut held = ["card0@a", "card0@c"].map(|card| Some(lenders.b.hold(&[card])));
         let mut waits = lenders.b.command(&["borrow", "any", "--wait", "30", "--", "true"]);
         let mut waits = waits.stderr(Stdio::null()).spawn().unwrap();
-        let end = Instant::now() + LIMIT;
-        while lenders.waiting() != [1, 1] {
-            assert!(Instant::now() < end, "{:?} wait", lenders.waiting());
+        await_that(LIMIT, "it waits at both", || {
             assert!(waits.try_wait().unwrap().is_none(), "it does not wait");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+            lenders.waiting() == [1, 1]
+        });
         // Whichever it is.
         held[first] = None;
-        let status = loop {
-            if let Some(status) = waits.try_wait().unwrap() {
-                break status;
-            }
-            assert!(Instant::now() < end, "it waits for the one that is held");
-            std::thread::sleep(Duration::from_millis(10));
-        };
-        assert!(status.success());
-        let end = Instant::now() + Duration::from_secs(5);
-        while lenders.waiting() != [0, 0] {
-            assert!(Instant::now() < end, "places that nobody wants: {:?}", lenders.waiting());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        await_that(LIMIT, "it does not wait for the one that is held", || {
+            waits.try_wait().unwrap().is_some()
+        });
+        assert!(waits.wait().unwrap().success());
+        // Long before the wait that they were asked for is over.
+        let limit = Duration::from_secs(15);
+        await_that(limit, "places are given up", || lenders.waiting() == [0, 0]);
         let other = [&lenders.c, &lenders.a][first];
         assert_eq!(other.device()["state"], "lent", "who had it has it");
         drop(held);

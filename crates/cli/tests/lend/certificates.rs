@@ -59,17 +59,14 @@ impl Host {
         self.json(&args)["address"].as_str().unwrap().to_owned()
     }
 
-    fn said(&self, what: &str) {
+    /// What its daemon and its ends have said.
+    pub(super) fn log(&self) -> String {
         let log = PathBuf::from(&self.home).join("run/lend.log");
-        let end = Instant::now() + LIMIT;
-        loop {
-            let text = std::fs::read_to_string(&log).unwrap();
-            if text.contains(what) {
-                return;
-            }
-            assert!(Instant::now() < end, "`{what}` is not in\n{text}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        std::fs::read_to_string(log).unwrap()
+    }
+
+    pub(super) fn said(&self, what: &str) {
+        await_that(LIMIT, what, || self.log().contains(what));
     }
 }
 

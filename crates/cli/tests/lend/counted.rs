@@ -12,12 +12,19 @@ use rustix::event::{PollFd, Timespec, poll};
 use super::govern::scraped;
 use super::*;
 
-/// How often one kind was refused in the lease that runs.
-fn refused(host: &Host, kind: &str) -> u64 {
-    let traffic = host.json(&["who"])["traffic"][0].clone();
-    let kinds = traffic["refused"].as_array().cloned().unwrap_or_default();
+/// How often one kind was refused, as `who` says of a lease.
+pub(super) fn refused(lease: &Value, kind: &str) -> u64 {
+    let kinds = lease["refused"].as_array().cloned().unwrap_or_default();
     let found = kinds.iter().find(|refused| refused["kind"] == kind);
     found.map_or(0, |refused| refused["count"].as_u64().expect("a number"))
+}
+
+/// Waits until something was refused so often in the lease that runs: an end says so to the program first, and
+/// counts then.
+fn await_refused(host: &Host, kind: &str, count: u64) {
+    let traffic = || host.json(&["who"])["traffic"][0].clone();
+    await_that(LIMIT, kind, || refused(&traffic(), kind) >= count);
+    assert_eq!(refused(&traffic(), kind), count, "{kind}");
 }
 
 /// The end of a link that its user drives by hand: it says what no program of ours does.
@@ -28,7 +35,7 @@ struct Hostile {
 
 impl Hostile {
     /// By the socket that programs of a lease use.
-    fn come(held: &Holding, epoch: u64) -> Hostile {
+    fn come(held: &Held, epoch: u64) -> Hostile {
         let folder = held.place.strip_prefix("lease:").expect("a lease");
         let stream = UnixStream::connect(format!("{folder}/link.sock")).unwrap();
         let config = Config::new(Lease { device: "card0".to_owned(), epoch });
@@ -100,7 +107,7 @@ fn what_a_hostile_borrower_is_refused_is_counted_and_shown() {
     assert!(matches!(Hostile::come(&held, epoch - 1).say(Frame::Return), Some(End::Refused(_))));
     let kinds = ["memory", "command", "stranger"];
     for kind in kinds {
-        assert_eq!(refused(&a, kind), 1, "{kind}: {}", traffic());
+        await_refused(&a, kind, 1);
     }
     assert!(a.run(&["who"]).contains("memory 1"), "people see it too");
     let bytes_in = traffic()["bytes_in"].as_f64().unwrap();
@@ -126,9 +133,10 @@ fn a_daemon_that_is_started_anew_knows_what_was_counted() {
     let epoch = a.device()["epoch"].as_u64().unwrap();
     let beyond = || Frame::MemoryFill { offset: u64::MAX, bytes: 4096, value: 1 };
     Hostile::come(&held, epoch).say(beyond());
-    assert_eq!(refused(&a, "memory"), 1);
+    await_refused(&a, "memory", 1);
     a.signal("daemon", Signal::KILL);
-    assert_eq!(refused(&a, "memory"), 1, "the next daemon");
+    // The next one.
+    await_refused(&a, "memory", 1);
     Hostile::come(&held, epoch).say(beyond());
-    assert_eq!(refused(&a, "memory"), 2);
+    await_refused(&a, "memory", 2);
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,15 @@ use farside_linux::lock::lock;
 use farside_linux::shared::SharedMemory;
 use farside_vfio_user::client::MapRequest;
 use farside_vfio_user::device::{irq, region};
-use farside_vfio_user::unix::{CallError, Interrupts, Listener, Session, UnixClient};
+use farside_vfio_user::unix::{CallError, Interrupts, UnixClient};
 use farside_vfio_user::{
     Bus, Device, DeviceInfo, DmaUnmap, Errno, Irq, IrqAction, Region, RequestError, RequestId,
-    Server, SetIrqs, SharedFd,
+    SetIrqs, SharedFd,
 };
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::Signal;
 
+use super::common::serve_device;
 use super::relay::Relay;
 use super::*;
 
@@ -38,7 +39,7 @@ const PAGE: u64 = 4096;
 
 /// What the device has seen.
 #[derive(Default)]
-struct Seen {
+pub(super) struct Seen {
     writes: Vec<u32>,
     read: Vec<Result<Vec<u8>, Errno>>,
     resets: usize,
@@ -136,20 +137,17 @@ fn info() -> DeviceInfo {
 
 /// Serves a device, one client after the other, until the test ends. It keeps what it has been told until
 /// somebody resets it.
-fn serve(socket: PathBuf, resets: bool) -> Arc<Mutex<Seen>> {
+pub(super) fn serve(socket: &Path, resets: bool) -> Arc<Mutex<Seen>> {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let known = Arc::clone(&seen);
-    let listener = Listener::bind(&socket).unwrap();
-    std::thread::spawn(move || {
-        let mut words = HashMap::new();
-        while let Ok(connection) = listener.accept() {
-            let interrupts = Interrupts::new(&info());
-            let (seen, writing) = (Arc::clone(&known), Vec::new());
-            let mut device = Witness { words, interrupts, seen, writing, resets };
-            let server = Server::new(info(), Default::default()).unwrap();
-            let _ = Session::new(connection, server).run(&mut device);
-            words = device.words;
-        }
+    let mut words = HashMap::new();
+    serve_device(socket, info, move |mut session| {
+        let interrupts = Interrupts::new(&info());
+        let (seen, writing) = (Arc::clone(&known), Vec::new());
+        let words_before = std::mem::take(&mut words);
+        let mut device = Witness { words: words_before, interrupts, seen, writing, resets };
+        let _ = session.run(&mut device);
+        words = device.words;
     });
     seen
 }
@@ -171,7 +169,7 @@ impl Two {
     fn of(lease: &str, resets: bool) -> Two {
         let folder = Folder::new();
         let socket = folder.0.join("nic.sock");
-        let seen = serve(socket.clone(), resets);
+        let seen = serve(&socket, resets);
         let [a, b] = ["a", "b"].map(|name| Host::new(&folder, name));
         let device = format!("nic0={}", socket.display());
         let (address, _) = a.up(&device, lease);
@@ -188,32 +186,14 @@ impl Two {
     }
 }
 
-/// A device that is held, by its socket.
-pub(super) struct Borrowed {
-    child: Child,
-    socket: String,
+/// Has a host borrow the device.
+pub(super) fn borrowed_by(host: &Host) -> Held {
+    host.hold(&["nic0@a", "--wait", "20"])
 }
 
-impl Borrowed {
-    pub(super) fn by(host: &Host) -> Borrowed {
-        let mut command = host.command(&["borrow", "nic0@a", "--wait", "20"]);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-        let mut socket = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut socket).unwrap();
-        assert!(socket.ends_with("device.sock\n"), "{socket:?}");
-        Borrowed { child, socket: socket.trim().to_owned() }
-    }
-
-    pub(super) fn client(&self) -> UnixClient {
-        UnixClient::connect(&self.socket, LIMIT).expect("the device is served")
-    }
-}
-
-impl Drop for Borrowed {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Connects to a device that is borrowed.
+pub(super) fn connect(borrowed: &Held) -> UnixClient {
+    UnixClient::connect(&borrowed.place, LIMIT).expect("the device is served")
 }
 
 pub(super) fn read(client: &mut UnixClient, region: u32, offset: u64) -> Result<u32, CallError> {
@@ -247,19 +227,15 @@ fn map(client: &mut UnixClient, memory: &SharedMemory, readable: bool, writable:
 
 /// Waits until the device has seen it.
 fn await_seen(seen: &Mutex<Seen>, has: impl Fn(&Seen) -> bool) {
-    let end = Instant::now() + LIMIT;
-    while !has(&lock(seen)) {
-        assert!(Instant::now() < end, "the device does not see it");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    await_that(LIMIT, "the device sees it", || has(&lock(seen)));
 }
 
 #[test]
 fn a_foreign_device_works_as_if_it_were_local() {
     let two = Two::start("10");
     for is_here in [false, true] {
-        let borrowed = Borrowed::by(two.borrower(is_here));
-        let mut client = borrowed.client();
+        let borrowed = borrowed_by(two.borrower(is_here));
+        let mut client = connect(&borrowed);
         // Nothing of it is mapped; every access is trapped.
         let info = client.region_info(region::BAR0).unwrap();
         assert!(info.size == PAGE && info.fd.is_none());
@@ -321,11 +297,11 @@ fn a_foreign_device_works_as_if_it_were_local() {
         assert!(std::mem::take(&mut lock(&two.seen).read).iter().all(Result::is_err));
         lock(&two.seen).refused = 0;
         // One client at a time; the next of the same lease finds it as new.
-        let busy = UnixClient::connect(&borrowed.socket, LIMIT).err().expect("it is taken");
+        let busy = UnixClient::connect(&borrowed.place, LIMIT).err().expect("it is taken");
         assert!(matches!(busy, CallError::Refused(Errno::BUSY)), "{busy}");
         drop(client);
         let mut next = loop {
-            match UnixClient::connect(&borrowed.socket, LIMIT) {
+            match UnixClient::connect(&borrowed.place, LIMIT) {
                 Ok(next) => break next,
                 Err(CallError::Refused(Errno::BUSY)) => {
                     std::thread::sleep(Duration::from_millis(5));
@@ -344,8 +320,8 @@ fn a_foreign_device_works_as_if_it_were_local() {
 #[test]
 fn a_lease_of_a_foreign_device_goes_on_over_connections_that_break() {
     let two = Two::start("10");
-    let borrowed = Borrowed::by(&two.b);
-    let mut client = borrowed.client();
+    let borrowed = borrowed_by(&two.b);
+    let mut client = connect(&borrowed);
     let memory = SharedMemory::new(PAGE).unwrap();
     map(&mut client, &memory, true, true);
     let message = event();
@@ -376,8 +352,8 @@ fn a_recall_silence_and_the_death_of_an_end_end_the_lease_of_a_foreign_device() 
     let two = Two::start("3");
     for (is_here, how) in [(false, "recall"), (true, "recall"), (false, "silence"), (false, "end")]
     {
-        let borrowed = Borrowed::by(two.borrower(is_here));
-        let mut client = borrowed.client();
+        let borrowed = borrowed_by(two.borrower(is_here));
+        let mut client = connect(&borrowed);
         write(&mut client, region::BAR0, VALUE, 5);
         let resets = lock(&two.seen).resets;
         match how {
@@ -394,8 +370,8 @@ fn a_recall_silence_and_the_death_of_an_end_end_the_lease_of_a_foreign_device() 
         drop(borrowed);
         two.a.await_state("free", LIMIT);
         assert!(lock(&two.seen).resets > resets, "{how}: it was not reset");
-        let mut next = Borrowed::by(&two.a);
-        let mut client = next.client();
+        let mut next = borrowed_by(&two.a);
+        let mut client = connect(&next);
         assert_eq!(read(&mut client, region::BAR0, VALUE).unwrap(), 0, "{how}");
         next.child.kill().unwrap();
         drop((client, next));

@@ -25,7 +25,8 @@ fn relay(to: SocketAddr) -> (String, mpsc::Receiver<Vec<u8>>) {
             std::thread::spawn(move || {
                 let Ok(far) = TcpStream::connect(to) else { return };
                 let mut first = vec![0; 16];
-                let Ok(count) = near.peek(&mut first) else { return };
+                // Who comes and says nothing is nobody's matter.
+                let Ok(count @ 1..) = near.peek(&mut first) else { return };
                 first.truncate(count);
                 let _ = seen.send(first);
                 let ways = [(near.try_clone(), far.try_clone()), (Ok(far), Ok(near))];
@@ -110,14 +111,8 @@ fn a_configuration_that_makes_no_sense_is_refused_with_its_line_and_at_reload_ch
     a.up(&card.folder, "10");
     a.configure("version = 7\n");
     a.signal("daemon", Signal::HUP);
-    let log = folder.0.join("a/run/lend.log");
-    let end = Instant::now() + LIMIT;
-    let told = || std::fs::read_to_string(&log).unwrap().contains("stays as it was");
-    while !told() {
-        assert!(Instant::now() < end, "it is not said");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert_eq!(a.device()["state"], "free");
+    await_that(LIMIT, "it is said", || a.log().contains("stays as it was"));
+    a.await_state("free", LIMIT);
 }
 
 impl Host {
@@ -129,27 +124,23 @@ impl Host {
         self.await_acts("configured", before + 1);
     }
 
-    /// The lines of the audit log.
-    fn audit(&self) -> Vec<Value> {
+    /// The lines of the audit log. Nothing waits until they are written: what has just happened may be missing.
+    pub(super) fn audit(&self) -> Vec<Value> {
         let path = PathBuf::from(&self.home).join("state/audit.jsonl");
         let text = std::fs::read_to_string(path).unwrap_or_default();
-        text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+        // The last one may be on its way.
+        let lines = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        lines.map(|line| serde_json::from_str(line).expect(line)).collect()
     }
 
     fn acts(&self, act: &str) -> Vec<Value> {
         self.audit().into_iter().filter(|line| line["act"] == act).collect()
     }
 
+    /// Waits until something stands so often in the audit log.
     fn await_acts(&self, act: &str, count: usize) -> Vec<Value> {
-        let end = Instant::now() + LIMIT;
-        loop {
-            let acts = self.acts(act);
-            if acts.len() >= count {
-                return acts;
-            }
-            assert!(Instant::now() < end, "no {count} times {act}: {:?}", self.audit());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        await_that(LIMIT, &format!("{act} {count} times"), || self.acts(act).len() >= count);
+        self.acts(act)
     }
 }
 
@@ -207,7 +198,7 @@ fn a_rule_decides_who_borrows_and_a_refusal_names_it() {
     let why = a.refused(&["lend", "rules", "--check", &file]);
     assert!(why.contains("line 4") && why.contains("host"), "{why}");
     assert!(c.refused(&["borrow", "card0", "--", "true"]).contains("`no c`"));
-    let refused = a.acts("rule-refused");
+    let refused = a.await_acts("rule-refused", 3);
     assert_eq!(refused.len(), 3, "{refused:?}");
     assert_eq!(refused[0]["rule"], "no c");
     assert_eq!((&refused[0]["host"], &refused[0]["devices"][0]), (&"c".into(), &"card0".into()));
@@ -244,12 +235,8 @@ fn hooks_are_asked_at_a_grant_and_told_of_the_end_when_the_card_is_clean() {
     };
     a.reload(&config(&good, &good));
     b.run(&["borrow", "card0", "--", "true"]);
-    let end = Instant::now() + LIMIT;
-    while told().lines().count() < 2 {
-        assert!(Instant::now() < end, "{}", told());
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let epoch = a.acts("granted")[0]["epoch"].as_u64().unwrap();
+    await_that(LIMIT, "both hooks are told", || told().matches('\n').count() == 2);
+    let epoch = a.await_acts("granted", 1)[0]["epoch"].as_u64().unwrap();
     assert_eq!(told(), format!("grant b card0 {epoch}\nend b card0 {epoch} clean\n"));
     // One that says no, hangs, is not there or is no program: nothing is lent, and it is said why. Nobody
     // had a lease, so that no hook is told of its end.
@@ -267,7 +254,7 @@ fn hooks_are_asked_at_a_grant_and_told_of_the_end_when_the_card_is_clean() {
         assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
         a.await_state("free", LIMIT);
     }
-    assert_eq!(a.acts("hook-refused").len(), 4);
+    assert_eq!(a.await_acts("hook-refused", 4).len(), 4);
     assert_eq!(told().lines().count(), 2, "{}", told());
     // One that fails or hangs at the end holds nobody up.
     a.reload(&config(&good, &hang));
@@ -277,7 +264,7 @@ fn hooks_are_asked_at_a_grant_and_told_of_the_end_when_the_card_is_clean() {
     b.run(&["borrow", "card0", "--", "true"]);
     let failed = a.await_acts("hook-failed", 1);
     assert!(failed[0]["why"].as_str().unwrap().contains("not on Sundays"), "{failed:?}");
-    assert_eq!(a.acts("granted").len(), 3);
+    assert_eq!(a.await_acts("granted", 3).len(), 3);
 }
 
 /// What Prometheus reads: each family has its help and its kind before its samples. Gives the samples.
@@ -317,7 +304,8 @@ pub(super) fn scraped(address: &str) -> std::collections::BTreeMap<String, f64> 
 
 #[test]
 fn the_audit_log_and_the_metrics_say_what_has_happened() {
-    let three = Three::start("2");
+    // So long that on a busy machine no lease is over which is not meant to be.
+    let three = Three::start("4");
     let Three { a, b, c, card, .. } = &three;
     a.reload("version = 1\nmetrics = \"127.0.0.1:0\"\n[[rule]]\nname = \"all\"\n");
     let metrics = a.json(&["lend", "up"])["metrics"].as_str().unwrap().to_owned();
@@ -345,6 +333,7 @@ fn the_audit_log_and_the_metrics_say_what_has_happened() {
     a.run(&["lend", "release", "card0"]);
     a.await_state("free", LIMIT);
 
+    a.await_acts("released", 1);
     let log = a.audit();
     let word = |line: &Value, name: &str| line[name].as_str().unwrap_or_default().to_owned();
     // From the first lease on: what was before is how the hosts came together.
@@ -419,5 +408,5 @@ fn the_audit_log_and_the_metrics_say_what_has_happened() {
     assert_eq!(by_word, 3.0, "{samples:#?}");
     assert!(samples["farside_lend_renewals_total"] > 0.0);
     // As many lines as the program has, whoever borrowed.
-    assert!(samples.len() < 80, "{samples:#?}");
+    assert!(samples.len() < 100, "{samples:#?}");
 }

@@ -59,13 +59,16 @@ fn a_program_whose_lenders_end_has_died_hears_of_it_soon() {
     let mut program = cut.b.command(&["demo", "--bundled", "--quiet", "--iterations", "100000"]);
     let program = program.env("FARSIDE_CARDS", &held.place).stdout(Stdio::null());
     let mut program = program.stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(500));
+    await_that(LIMIT, "it is at work", || {
+        let traffic = cut.a.json(&["who"])["traffic"][0].clone();
+        traffic["bytes_in"].as_u64() > Some(1 << 20)
+    });
     assert!(program.try_wait().unwrap().is_none(), "it is at work");
     let died = Instant::now();
     cut.a.signal("end", Signal::KILL);
     let mut said = String::new();
     program.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(!program.wait().unwrap().success());
-    assert!(died.elapsed() < Duration::from_secs(9), "{:?}: {said}", died.elapsed());
+    assert!(died.elapsed() < Duration::from_secs(8), "{:?}: {said}", died.elapsed());
     assert!(said.contains("card0 of host a"), "{said}");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use farside_vfio_user::IrqAction;
 use farside_vfio_user::device::{irq, region};
 
-use super::foreign::{Borrowed, await_event, event, read};
+use super::foreign::{await_event, borrowed_by, connect, event, read};
 use super::*;
 
 /// A sample's program, if it was built.
@@ -41,22 +41,18 @@ impl Drop for Served {
 }
 
 /// A lends a sample, B borrows it, then A itself.
-fn each_borrower(program: &str, use_it: impl Fn(&Borrowed)) {
+fn each_borrower(program: &str, use_it: impl Fn(&Held)) {
     let Some(program) = sample(program) else { return };
     let folder = Folder::new();
     let socket = folder.0.join("nic.sock");
     let _served = Served::start(&program, &socket);
-    let end = Instant::now() + LIMIT;
-    while !socket.exists() {
-        assert!(Instant::now() < end, "it is not served");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    await_that(LIMIT, "it is served", || socket.exists());
     let [a, b] = ["a", "b"].map(|name| Host::new(&folder, name));
     let (address, _) = a.up(&format!("nic0={}", socket.display()), "10");
     b.join(&a, &address, "b");
     a.await_state("free", LIMIT);
     for host in [&b, &a] {
-        let borrowed = Borrowed::by(host);
+        let borrowed = borrowed_by(host);
         use_it(&borrowed);
         drop(borrowed);
         a.await_state("free", LIMIT);
@@ -67,7 +63,7 @@ fn each_borrower(program: &str, use_it: impl Fn(&Borrowed)) {
 #[test]
 fn the_sample_of_the_published_crate_is_borrowed() {
     each_borrower("gpio", |borrowed| {
-        let mut client = borrowed.client();
+        let mut client = connect(borrowed);
         assert_eq!(read(&mut client, region::CONFIG, 0).unwrap(), 0x0dc8_494f);
         let pin = event();
         client.irqs_assign(irq::INTX, 0, &[Arc::clone(&pin)], IrqAction::Trigger).unwrap();

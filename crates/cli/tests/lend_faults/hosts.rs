@@ -12,7 +12,8 @@ use farside_linux::shared::SharedMemory;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-const HOME: &str = "FARSIDE_LEND_HOME";
+use crate::common::{self, HOME, Held};
+
 /// How long a command may take that waits for nobody.
 const COMMAND_LIMIT: Duration = Duration::from_secs(20);
 
@@ -80,6 +81,13 @@ impl Host {
         serde_json::from_str(&self.run(&args)?).map_err(|error| format!("{args:?}: {error}"))
     }
 
+    /// Borrows a device, whoever has it now.
+    pub(crate) fn borrow(&self, device: &str) -> Result<Held, String> {
+        let mut command = self.command(&["borrow", device, "--wait", "20"]);
+        command.stderr(Stdio::null());
+        Held::by(command)
+    }
+
     /// What one of its devices is doing.
     pub(crate) fn device(&self, name: &str) -> Result<Value, String> {
         let who = self.json(&["who"])?;
@@ -90,17 +98,7 @@ impl Host {
 
     /// Its processes whose command line has this word; all, if it is empty.
     pub(crate) fn processes(&self, word: &str) -> Vec<Pid> {
-        let variable = format!("{HOME}={}", self.home);
-        let has = |pid: &i32, file: &str, word: &str| {
-            let words = std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-            words.split(|&byte| byte == 0).any(|found| found == word.as_bytes())
-        };
-        let entries = std::fs::read_dir("/proc").expect("the system's processes").flatten();
-        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let ours = |pid: &i32| {
-            has(pid, "environ", &variable) && (word.is_empty() || has(pid, "cmdline", word))
-        };
-        pids.filter(ours).filter_map(Pid::from_raw).collect()
+        common::processes(&self.home, word)
     }
 
     /// Whoever comes to a step waits there.

@@ -7,6 +7,8 @@
 //! can be none. `FARSIDE_SEED` chooses the sample.
 
 mod cases;
+#[path = "../lend_common/mod.rs"]
+mod common;
 mod granting;
 mod hostile;
 mod hosts;

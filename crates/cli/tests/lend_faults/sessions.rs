@@ -1,16 +1,15 @@
 //! Programs on one lease, over a cable that loses, doubles, delays and reorders packets: the host and the card
 //! race for pages, and programs come that are too many, and after one that has gone.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use farside::{Buffer, CardId, Space, Write};
 
+use crate::common::Held;
 use crate::network::Network;
 use crate::relay::Relay;
-use crate::weather::{BAD, all_of_it};
+use crate::weather::{BAD, until_all_of_it};
 use crate::world::World;
 
 /// How long it may take until something is so.
@@ -22,36 +21,16 @@ const PAGES: usize = 3;
 const PROGRAMS: usize = 8;
 
 /// B's lease of the card, which ends with this.
-struct Held {
-    child: Child,
-    place: String,
+fn held_by_b(world: &World) -> Held {
+    world.b.borrow("card0").unwrap_or_else(|why| panic!("{why}\n{}", world.logs()))
 }
 
-impl Held {
-    fn by_b(world: &World) -> Held {
-        let mut command = world.b.command(&["borrow", "card0", "--wait", "20"]);
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
-        let mut place = String::new();
-        let stdout = child.stdout.take().expect("it is piped");
-        BufReader::new(stdout).read_line(&mut place).expect("a line");
-        assert!(place.starts_with("lease:"), "{place:?}\n{}", world.logs());
-        Held { child, place: place.trim().to_owned() }
-    }
-
-    /// A program, in this process: what it uses is B's folder, and not B's network.
-    fn program(&self) -> Result<Program, farside::Error> {
-        let place = self.place.parse().expect("a place");
-        let space = Space::builder().cards_at([place]).address_space(16 << 20).build()?;
-        let words = space.alloc::<u64>(PAGES * PAGE)?;
-        Ok(Program { space, words, by_card: 0 })
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// A program, in this process: what it uses is B's folder, and not B's network.
+fn program(held: &Held) -> Result<Program, farside::Error> {
+    let place = held.place.parse().expect("a place");
+    let space = Space::builder().cards_at([place]).address_space(16 << 20).build()?;
+    let words = space.alloc::<u64>(PAGES * PAGE)?;
+    Ok(Program { space, words, by_card: 0 })
 }
 
 /// The card increments the first half of each page, the host the second.
@@ -113,10 +92,10 @@ fn world() -> (World, Relay) {
 fn increments_that_race_over_a_cable_that_loses_doubles_and_reorders_are_exact() {
     let (world, relay) = world();
     relay.set(BAD);
-    let held = Held::by_b(&world);
-    let mut program = held.program().unwrap_or_else(|why| panic!("{why}\n{}", world.logs()));
+    let held = held_by_b(&world);
+    let mut program = program(&held).unwrap_or_else(|why| panic!("{why}\n{}", world.logs()));
     program.race(20);
-    all_of_it(relay.counted());
+    until_all_of_it(&relay, || program.race(5));
 }
 
 #[test]
@@ -124,14 +103,14 @@ fn increments_that_race_over_a_cable_that_loses_doubles_and_reorders_are_exact()
 fn programs_that_are_too_many_are_turned_away_and_one_that_comes_later_is_served() {
     let (world, relay) = world();
     relay.set(BAD);
-    let held = Held::by_b(&world);
+    let held = held_by_b(&world);
     let mut programs: Vec<Program> = (0..PROGRAMS)
-        .map(|_| held.program().unwrap_or_else(|why| panic!("{why}\n{}", world.logs())))
+        .map(|_| program(&held).unwrap_or_else(|why| panic!("{why}\n{}", world.logs())))
         .collect();
     programs[0].race(1);
     for _ in 0..2 {
         let started = Instant::now();
-        let why = held.program().err().expect("they are too many").to_string();
+        let why = program(&held).err().expect("they are too many").to_string();
         assert!(why.contains("as many programs") || why.contains("in use"), "{why}");
         assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
     }
@@ -140,7 +119,7 @@ fn programs_that_are_too_many_are_turned_away_and_one_that_comes_later_is_served
     drop(programs.pop());
     let end = Instant::now() + LIMIT;
     let mut next = loop {
-        match held.program() {
+        match program(&held) {
             Ok(next) => break next,
             Err(why) => assert!(Instant::now() < end, "the function is not free again: {why}"),
         }

@@ -31,9 +31,20 @@ fn exact(world: &World, iterations: u32) {
     world.b.run_within(&words, LIMIT).unwrap_or_else(|why| panic!("{why}\n{}", world.logs()));
 }
 
-pub(crate) fn all_of_it(counted: Counted) {
-    let Counted { carried, lost, doubled, overtook } = counted;
-    assert!(carried > 1000 && lost > 5 && doubled > 5 && overtook > 50, "{counted:?}");
+/// Does more until some of everything has happened to packets: how many there are depends on how they come
+/// together.
+pub(crate) fn until_all_of_it(relay: &Relay, mut more: impl FnMut()) {
+    let is_all = |counted: Counted| {
+        let Counted { carried, lost, doubled, overtook } = counted;
+        carried > 1000 && lost > 5 && doubled > 5 && overtook > 50
+    };
+    for _ in 0..10 {
+        if is_all(relay.counted()) {
+            return;
+        }
+        more();
+    }
+    panic!("the weather is too good: {:?}", relay.counted());
 }
 
 #[test]
@@ -42,7 +53,7 @@ fn a_search_over_a_cable_that_loses_doubles_and_reorders_is_exact() {
     let (world, relay) = world(Duration::from_secs(10));
     relay.set(BAD);
     exact(&world, 2);
-    all_of_it(relay.counted());
+    until_all_of_it(&relay, || exact(&world, 1));
 }
 
 #[test]

@@ -1,14 +1,13 @@
 //! A lends two cards. C has one of them throughout; B borrows the other, and faults happen to that.
 
-use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-use crate::hosts::{Card, Host, await_end, signal};
+use crate::common::Held;
+use crate::hosts::{Card, Host, signal};
 use crate::network::{ADDRESS, Network};
 
 /// Of a lease.
@@ -25,7 +24,7 @@ pub(crate) struct World {
     pub(crate) card: Card,
     /// The other card.
     other: Card,
-    holder: Option<Child>,
+    holder: Option<Held>,
     pub(crate) network: Network,
     folder: PathBuf,
     /// The lender's end of C's lease.
@@ -110,16 +109,7 @@ impl World {
 
     /// C borrows the other card, for as long as this lasts.
     fn neighbour_borrows(&mut self) -> Result<(), String> {
-        let mut command = self.c.command(&["borrow", "card1", "--wait", "20"]);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let mut child = child.map_err(|error| error.to_string())?;
-        let mut place = String::new();
-        let stdout = child.stdout.take().ok_or("it is piped")?;
-        BufReader::new(stdout).read_line(&mut place).map_err(|error| error.to_string())?;
-        self.holder = Some(child);
-        if !place.starts_with("lease:") {
-            return Err(format!("C cannot borrow: {place:?}"));
-        }
+        self.holder = Some(self.c.borrow("card1").map_err(|why| format!("C: {why}"))?);
         self.neighbour = self.a.processes("end");
         self.epoch = self.a.device("card1")?["epoch"].as_u64().ok_or("an epoch")?;
         Ok(())
@@ -137,10 +127,7 @@ impl World {
         if device["state"] == "lent" && device["epoch"].as_u64() == Some(self.epoch) {
             return Ok(true);
         }
-        if let Some(mut holder) = self.holder.take() {
-            let _ = holder.kill();
-            let _ = holder.wait();
-        }
+        self.holder = None;
         self.neighbour_borrows()?;
         Ok(false)
     }
@@ -206,9 +193,7 @@ impl Drop for World {
             host.let_go();
             signal(&host.processes(""), Signal::KILL);
         }
-        if let Some(mut holder) = self.holder.take() {
-            let _ = await_end(&mut holder, Duration::from_secs(1));
-        }
+        self.holder = None;
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

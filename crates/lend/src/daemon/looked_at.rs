@@ -59,6 +59,7 @@ impl Daemon {
             peers: self.peers().len(),
             stats,
             carried: self.lending.carried(),
+            borrowed: self.borrowing.carried(),
             audit_lost: self.observed.audit_lost(),
             registry_refused: self.registry.refused(),
             certificate_ends: self.identity().ends().unwrap_or_default(),

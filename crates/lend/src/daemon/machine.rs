@@ -52,7 +52,7 @@ pub(crate) trait Machine: Send + Sync {
     ///
     /// # Errors
     /// Those of the system.
-    fn start_near_end(&self, begin: &NearBegin) -> io::Result<Box<dyn Send>>;
+    fn start_near_end(&self, begin: &NearBegin) -> io::Result<Box<dyn BorrowersEnd>>;
 
     /// What can be lent at a path.
     ///
@@ -142,6 +142,26 @@ impl LendersEnd for EndProcess {
     }
 }
 
+/// The borrower's end of a lease, as its daemon sees it. It is gone when this is dropped.
+pub(crate) trait BorrowersEnd: Send {
+    /// What it has counted so far.
+    fn counted(&self) -> Counted;
+
+    /// Kills it, and waits until it is gone. Gives what it has counted.
+    fn end(self: Box<Self>) -> Counted;
+}
+
+impl BorrowersEnd for NearEnd {
+    fn counted(&self) -> Counted {
+        NearEnd::counted(self)
+    }
+
+    fn end(mut self: Box<Self>) -> Counted {
+        self.kill();
+        NearEnd::counted(&self)
+    }
+}
+
 /// The machine that this program runs on.
 #[derive(Debug)]
 pub(super) struct ThisMachine;
@@ -177,7 +197,7 @@ impl Machine for ThisMachine {
         Some((Box::new(end), hello))
     }
 
-    fn start_near_end(&self, begin: &NearBegin) -> io::Result<Box<dyn Send>> {
+    fn start_near_end(&self, begin: &NearBegin) -> io::Result<Box<dyn BorrowersEnd>> {
         Ok(Box::new(NearEnd::start(begin)?))
     }
 

@@ -25,6 +25,7 @@ use super::control::{Kind, receive, send};
 use super::plain::Greeting;
 use super::pump::{Ended, Pump};
 use super::secured::{UNSENT_STRAIGHT_BYTES_MAX, limit_unsent};
+use super::tally::{Count, Counted, Refused, Tally, TallyReader};
 use super::{foreign, sandbox, secured};
 use crate::steps::{self, Step};
 use crate::tls::{self, Credentials};
@@ -60,9 +61,16 @@ pub(crate) struct NearBegin {
     pub(crate) plain: Option<Greeting>,
 }
 
+/// The descriptor beside this is where the end counts: the packet behind its [`NearBegin`].
+#[derive(Serialize, Deserialize)]
+struct CountThere;
+
 /// The process of a borrower's end; ends when dropped.
 #[derive(Debug)]
-pub(crate) struct NearEnd(Child);
+pub(crate) struct NearEnd {
+    process: Child,
+    tally: TallyReader,
+}
 
 impl NearEnd {
     /// Starts it. Programs find it in the folder of the lease.
@@ -75,22 +83,34 @@ impl NearEnd {
         let listener = UnixListener::bind(begin.folder.join(name))?;
         let kind = SocketType::SEQPACKET;
         let (own, its) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
-        let child = Command::new("/proc/self/exe")
+        let tally = TallyReader::new().map_err(io::Error::other)?;
+        let process = Command::new("/proc/self/exe")
             .args(ARGUMENTS)
             .stdin(Stdio::from(its))
             .stdout(Stdio::null())
             .spawn()?;
-        let end = NearEnd(child);
+        let end = NearEnd { process, tally };
         send(own.as_fd(), begin, Some(listener.as_fd()))?;
+        send(own.as_fd(), &CountThere, Some(end.tally.file()))?;
         Ok(end)
+    }
+
+    /// What it has counted so far, also when it is gone.
+    pub(crate) fn counted(&self) -> Counted {
+        self.tally.read()
+    }
+
+    /// Kills it, and waits until it is gone.
+    pub(crate) fn kill(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
 impl Drop for NearEnd {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        self.kill();
     }
 }
 
@@ -110,13 +130,18 @@ struct Lease {
     term: Term,
     config: Arc<rustls::ClientConfig>,
     open: AtomicU32,
+    tally: Arc<Tally>,
 }
 
 fn serve() -> io::Result<()> {
     let Some((begin, Some(listener))) = receive::<NearBegin>(io::stdin())? else {
         return Err(io::Error::other("the daemon does not say for which lease this is"));
     };
-    let lease = Arc::new(Lease::of(begin)?);
+    let Some((CountThere, Some(tally))) = receive(io::stdin())? else {
+        return Err(io::Error::other("the daemon does not say where this counts"));
+    };
+    let tally = Tally::of(tally).map_err(io::Error::other)?;
+    let lease = Arc::new(Lease::of(begin, tally)?);
     let listener = UnixListener::from(listener);
     listener.set_nonblocking(true)?;
     steps::begin();
@@ -146,11 +171,11 @@ fn is_later(error: &io::Error) -> bool {
 }
 
 impl Lease {
-    fn of(begin: NearBegin) -> io::Result<Lease> {
+    fn of(begin: NearBegin, tally: Tally) -> io::Result<Lease> {
         let own = Credentials { certificate: begin.certificate.clone(), key: begin.key.clone() };
         let config = tls::client(&own, &begin.peer).map_err(io::Error::other)?;
         let term = Term::open(&begin.folder.join(Term::FILE))?;
-        Ok(Lease { begin, term, config, open: AtomicU32::new(0) })
+        Ok(Lease { begin, term, config, open: AtomicU32::new(0), tally: Arc::new(tally) })
     }
 
     fn left(&self) -> Option<Duration> {
@@ -161,6 +186,7 @@ impl Lease {
     fn connect(self: &Arc<Self>, near: UnixStream) -> io::Result<()> {
         if self.open.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
             self.open.fetch_sub(1, Ordering::SeqCst);
+            self.tally.add(Count::Refused(Refused::Program), 1);
             // It sees that it is hung up on.
             return Ok(());
         }
@@ -206,7 +232,8 @@ impl Lease {
             let (far, tls) = lease.dial()?;
             Ok(Line::new(secured::stream(far, tls, CONNECT_LIMIT)?)?)
         };
-        Arc::new(foreign::Near::new(device.clone(), *epoch, Arc::new(dial)))
+        let tally = Arc::clone(&self.tally);
+        Arc::new(foreign::Near::new(device.clone(), *epoch, Arc::new(dial), tally))
     }
 
     /// Connects to the lender's end; TLS is not agreed on yet.

@@ -1,10 +1,11 @@
-//! What the lender's end of a lease counts: in memory that its daemon has too, so that it is known also of a
-//! process that stands still, or was killed.
+//! What the ends of a lease count: in memory that their daemons have too, so that it is known also of a process
+//! that stands still, or was killed.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-use farside_fabric::Refusal as WindowRefusal;
+use farside_fabric::{Refusal as WindowRefusal, Refusals};
+use farside_link::endpoint::Counters as LinkCounters;
 use farside_linux::lock::lock;
 use farside_linux::mapping::{MemoryError, memory_file};
 use farside_linux::shared::SharedMemory;
@@ -51,9 +52,9 @@ pub(crate) enum Refused {
     Memory,
     /// What was posted and this end, or the device itself, refused.
     Device,
-    /// What the borrower's end refused of the device.
+    /// What the borrower's end refused of the device: at the lender's.
     Borrower,
-    /// The device's access to memory of the borrower.
+    /// An access to memory of the borrower: the device's, at the lender's end; the lender's, at the borrower's.
     Dma(WindowRefusal),
 }
 
@@ -126,9 +127,21 @@ impl Counted {
         self.0[count.index()]
     }
 
-    pub(super) fn with(mut self, count: Count, much: u64) -> Counted {
+    pub(crate) fn with(mut self, count: Count, much: u64) -> Counted {
         self.0[count.index()] = much;
         self
+    }
+
+    /// What a link has counted, and the windows beside it.
+    pub(super) fn of_link(link: &LinkCounters, windows: &Refusals) -> Counted {
+        let counted = Counted::default()
+            .with(Count::Connections, link.connections)
+            .with(Count::Resumed, link.connections.saturating_sub(1))
+            .with(Count::BytesIn, link.received_bytes)
+            .with(Count::BytesOut, link.sent_bytes)
+            .with(Count::Refused(Refused::Frame), link.violations);
+        let with = |all: Counted, (why, count)| all.with(Count::Refused(Refused::Dma(why)), count);
+        windows.by_reason().fold(counted, with)
     }
 
     /// What the end beside a card has reported of a link.
@@ -150,6 +163,13 @@ impl Counted {
         each.filter(|&(_, count)| count > 0)
     }
 
+    /// The same in words, if there was any.
+    pub(crate) fn refused_words(&self) -> Option<String> {
+        let words: Vec<String> =
+            self.refused().map(|(kind, count)| format!("{kind} {count}")).collect();
+        (!words.is_empty()).then(|| words.join(", "))
+    }
+
     /// All together.
     pub(crate) fn plus(self, other: Counted) -> Counted {
         Counted(std::array::from_fn(|index| self.0[index].saturating_add(other.0[index])))
@@ -160,7 +180,8 @@ impl Counted {
         Counted(std::array::from_fn(|index| self.0[index].saturating_sub(before.0[index])))
     }
 
-    fn latest(self, other: Counted) -> Counted {
+    /// The greater of each.
+    pub(crate) fn latest(self, other: Counted) -> Counted {
         Counted(std::array::from_fn(|index| self.0[index].max(other.0[index])))
     }
 }

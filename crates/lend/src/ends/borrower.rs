@@ -168,9 +168,13 @@ impl<L: Local> BorrowerEnd<L> {
                 let epoch = self.windows.epoch();
                 let found = self.windows.look_up(epoch, access, *address, bytes);
                 let found = found.map_err(as_errno)?;
-                self.local.write(found.place, found.offset, data)
+                let done = self.local.write(found.place, found.offset, data);
+                done.inspect_err(|_| self.counters.failed += 1)
             }
-            Frame::Interrupt { index, vector } => self.local.raise(*index, *vector),
+            Frame::Interrupt { index, vector } => {
+                let raised = self.local.raise(*index, *vector);
+                raised.inspect_err(|_| self.counters.failed += 1)
+            }
             Frame::Refused { .. } => {
                 self.counters.refused_there += 1;
                 Ok(())

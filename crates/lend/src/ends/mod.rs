@@ -15,6 +15,9 @@ mod mutation;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(crate) use mutation::{Unchecked, take_away};
+
 use farside_vfio_user::Errno;
 
 /// What an end has counted, beside what its windows refuse.
@@ -24,6 +27,9 @@ pub struct Counters {
     pub misplaced: u64,
     /// Posted frames that this end refused, or its device or client did.
     pub refused: u64,
+    /// Of these, those that had a place and were allowed, and were not done all the same: the client's memory is
+    /// gone, or its device has no such interrupt. The borrower's end counts them.
+    pub failed: u64,
     /// Posted frames of this end that the other refused.
     pub refused_there: u64,
 }

@@ -2,7 +2,7 @@
 
 /// Whose check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Unchecked {
+pub(crate) enum Unchecked {
     /// The lender's end lets its device reach anything.
     AtLender,
     /// The borrower's end lets the lender write what is only to be read.
@@ -16,7 +16,7 @@ thread_local! {
 
 /// Takes a check away, in this thread, from here on.
 #[cfg(test)]
-pub(super) fn take_away(check: Unchecked) {
+pub(crate) fn take_away(check: Unchecked) {
     TAKEN.with_borrow_mut(|taken| taken.push(check));
 }
 

@@ -233,7 +233,7 @@ impl Core {
     }
 
     /// What a job on a far card is believed to need and can be brought without harm, and what for.
-    fn to_bring(&mut self, job: &Job) -> Vec<(PageRange, Access)> {
+    fn expected_by(&mut self, job: &Job) -> Vec<(PageRange, Access)> {
         if !self.is_behind_link(job.card) {
             return Vec::new();
         }
@@ -273,7 +273,7 @@ impl Core {
 impl Runtime {
     /// Brings what a job on a far card is believed to need, and waits for it for a moment.
     pub(super) fn bring_expected(&self, job: &Job) {
-        let wanted = lock(&self.core).to_bring(job);
+        let wanted = lock(&self.core).expected_by(job);
         if wanted.is_empty() {
             return;
         }

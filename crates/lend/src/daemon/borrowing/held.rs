@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use crate::tls::Credentials;
 use farside_lease::{BootTime, LeaseId};
@@ -14,16 +14,17 @@ use farside_live::lease::{Term, Ticket};
 use tonic::Status;
 
 use super::super::lending::Lending;
-use super::super::machine::Machine;
+use super::super::machine::{BorrowersEnd, Machine};
 use super::super::users::User;
-use super::{Events, told};
+use super::{Events, Past, told};
 use crate::LendError;
 use crate::end::plain::Greeting;
-use crate::end::{Kind, NearBegin};
+use crate::end::{Counted, Kind, NearBegin};
 use crate::home::Home;
 use crate::proto::borrow_for_event::Event as Told;
 use crate::proto::{self, Held};
 use crate::steps::{Step, at};
+use crate::words;
 
 /// See the module.
 pub(super) struct HeldLease {
@@ -36,7 +37,9 @@ pub(super) struct HeldLease {
     term: Term,
     /// The borrower's end of the link; none once the lease has ended, or where there is no link, because
     /// the lender is this host.
-    end: Mutex<Option<Box<dyn Send>>>,
+    end: Mutex<Option<Box<dyn BorrowersEnd>>>,
+    /// Where it is noted what that has counted.
+    past: Arc<Past>,
     /// Whoever borrowed it.
     events: Events,
 }
@@ -52,6 +55,7 @@ pub(super) struct Taking<'a> {
     pub(super) own: &'a Credentials,
     pub(super) until: BootTime,
     pub(super) events: &'a Events,
+    pub(super) past: &'a Arc<Past>,
     /// The lender's side, if it is this host's.
     pub(super) here: Option<&'a Lending>,
     /// The lender may leave encryption out: both ends are in a network that the configuration names.
@@ -101,9 +105,9 @@ impl HeldLease {
             .map_err(|error| Status::internal(LendError::file(&begin.folder, error).to_string()))?;
         at(Step::NearEndStarted);
         let (user, events) = (taking.user.clone(), taking.events.clone());
-        let end = Mutex::new(end);
+        let (end, past) = (Mutex::new(end), Arc::clone(taking.past));
         let folder = begin.folder;
-        Ok(HeldLease { lender, id, user, folder, kind, plain, term, end, events })
+        Ok(HeldLease { lender, id, user, folder, kind, plain, term, end, past, events })
     }
 
     /// For people and programs.
@@ -121,7 +125,13 @@ impl HeldLease {
                 Kind::Foreign => self.folder.join(Ticket::DEVICE).display().to_string(),
             },
             plain: self.plain,
+            refused: words::refused_accesses(&self.counted()),
         }
+    }
+
+    /// What its end has counted, until the lease ends: then it is in the past.
+    pub(super) fn counted(&self) -> Counted {
+        lock(&self.end).as_ref().map(|end| end.counted()).unwrap_or_default()
     }
 
     /// Whether a name is this lease's: DEVICE, or DEVICE@HOST.
@@ -148,11 +158,23 @@ impl HeldLease {
     /// Programs stop: the page says so, and the borrower's end is gone when this returns.
     pub(super) fn end(&self, why: Option<&str>) {
         self.term.end();
-        lock(&self.end).take();
+        let end = lock(&self.end).take();
+        if let Some(end) = end {
+            self.note(end.end());
+        }
         let _ = std::fs::remove_dir_all(&self.folder);
         if let Some(why) = why {
             let (device, epoch) = (self.id.device.to_string(), self.id.epoch.0);
             self.tell(Told::Ended(proto::Ended { device, epoch, why: why.to_owned() }));
+        }
+    }
+
+    /// Its end is gone, and has counted this.
+    fn note(&self, counted: Counted) {
+        self.past.note(counted);
+        if let Some(refused) = counted.refused_words() {
+            let (lease, lender) = (&self.id, &self.lender);
+            tracing::warn!(%lease, lender, refused, "accesses of a lender were refused");
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod any;
 pub(super) mod held;
+mod past;
 mod side;
 mod together;
 
@@ -22,10 +23,12 @@ use tonic::Status;
 use super::Daemon;
 use super::users::User;
 use crate::config::Config;
+use crate::end::Counted;
 use crate::proto::borrow_for_event::Event as Told;
 use crate::proto::{BorrowForEvent, Held, HostDevices};
 
 use held::HeldLease;
+use past::Past;
 use side::Side;
 pub(super) use together::borrow_for;
 
@@ -45,11 +48,15 @@ fn told(event: Told) -> BorrowForEvent {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Borrowing(Mutex<BTreeMap<String, Arc<Side>>>);
+pub(super) struct Borrowing {
+    /// By their lenders.
+    sides: Mutex<BTreeMap<String, Arc<Side>>>,
+    past: Arc<Past>,
+}
 
 impl Borrowing {
     fn leases(&self) -> Vec<(Arc<Side>, Arc<HeldLease>)> {
-        let sides: Vec<Arc<Side>> = lock(&self.0).values().cloned().collect();
+        let sides: Vec<Arc<Side>> = lock(&self.sides).values().cloned().collect();
         let of = |side: Arc<Side>| {
             side.leases()
                 .into_iter()
@@ -60,9 +67,14 @@ impl Borrowing {
     }
 
     fn side(&self, daemon: &Arc<Daemon>, host: &str) -> Arc<Side> {
-        let mut sides = lock(&self.0);
+        let mut sides = lock(&self.sides);
         let side = sides.entry(host.to_owned()).or_insert_with(|| Side::start(daemon, host));
         Arc::clone(side)
+    }
+
+    /// What the borrower's ends of all leases have counted since the daemon's start.
+    pub(super) fn carried(&self) -> Counted {
+        self.past.with(|| self.leases().iter().map(|(_, lease)| lease.counted()).collect())
     }
 
     /// The leases that are held.
@@ -94,7 +106,7 @@ impl Borrowing {
     pub(super) async fn give_all_back(&self) {
         self.leases().iter().for_each(|(side, lease)| side.give_back(&lease.id));
         let idle = async {
-            while !lock(&self.0).values().all(|side| side.is_idle()) {
+            while !lock(&self.sides).values().all(|side| side.is_idle()) {
                 sleep(Duration::from_millis(10)).await;
             }
             // What was sent last is on its way.

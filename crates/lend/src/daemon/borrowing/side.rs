@@ -333,6 +333,7 @@ impl Side {
                 own: &asked.own,
                 until,
                 events: &asked.events,
+                past: &daemon.borrowing.past,
                 may_be_plain,
                 here: (self.host == daemon.host()).then(|| daemon.lending.as_ref()),
             };

@@ -61,10 +61,7 @@ impl Lending {
         let mut core = lock(&self.core);
         core.carried = core.carried.plus(last.since(before));
         drop(core);
-        let refused: Vec<String> =
-            last.refused().map(|(kind, count)| format!("{kind} {count}")).collect();
-        if !refused.is_empty() {
-            let refused = refused.join(", ");
+        if let Some(refused) = last.refused_words() {
             tracing::warn!(%lease, refused, "accesses of a lease were refused");
         }
     }

@@ -1,5 +1,6 @@
 //! Granting: a lender's end is started for each lease, then the borrower is told.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use farside_lease::lender::{Event, Lease};
@@ -40,7 +41,7 @@ impl End {
 
 impl Lending {
     /// Begins leases that nobody has a say in any more, and tells their borrower.
-    pub(super) fn grant(&self, grant: &Grant) {
+    pub(super) fn grant(self: &Arc<Self>, grant: &Grant) {
         let Grant { borrower, request, leases, duration } = grant;
         let (request, duration) = (*request, *duration);
         let asking = lock(&self.core).asking.remove(&(borrower.host.clone(), request));
@@ -73,7 +74,7 @@ impl Lending {
             let plain = end.plain != Plain::No;
             tracing::info!(%lease, %borrower, pid, plain, "a device is lent");
             end.events = Some((request, asking.events.clone()));
-            self.connect_for(end.process.socket());
+            self.connect_for(&end.lease, end.process.socket());
             granted.leases.push(end.described());
             core.ends.insert(end.lease.device.clone(), end);
         }
@@ -171,7 +172,7 @@ impl Lending {
     }
 
     /// Takes the end of a lease over that a former daemon has started.
-    pub(super) fn keep(&self, lease: Lease) {
+    pub(super) fn keep(self: &Arc<Self>, lease: Lease) {
         match self.machine.find_end(&self.folder, lease.id.epoch.0) {
             Some((process, hello)) => {
                 tracing::info!(lease = %lease.id, borrower = %lease.borrower, "a lease goes on");
@@ -181,7 +182,7 @@ impl Lending {
                 let device = lease.id.device.clone();
                 let plain = if hello.plain { Plain::Unknown } else { Plain::No };
                 let (kind, certificate) = (hello.kind, None);
-                self.connect_for(process.socket());
+                self.connect_for(&lease.id, process.socket());
                 let end = End { lease: lease.id, kind, process, certificate, plain, events: None };
                 lock(&self.core).ends.insert(device, end);
             }

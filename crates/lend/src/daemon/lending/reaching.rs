@@ -1,12 +1,14 @@
 //! Connections that this daemon makes for the ends of its leases, which have no network of their own: to the
-//! lending daemons of hosts that it knows, one at a time for each end.
+//! lending daemons of hosts that it knows, one at a time for each end. By the same socket it sees when an end dies.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use farside_lease::HostName;
+use farside_lease::lender::Event;
+use farside_lease::{HostName, LeaseId, Text};
+use farside_linux::lock::lock;
 use futures_util::FutureExt;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -18,6 +20,9 @@ use crate::end::{Order, Said, receive_now, send};
 
 /// How long a host may take to accept a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+
+/// How long an end may be gone before its lease is over, by right.
+const GONE_PAUSE: Duration = Duration::from_millis(250);
 
 /// An end may be in the hands of its borrower: it is not to keep this daemon, or other hosts, busy.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -31,16 +36,35 @@ impl Lending {
         let _ = self.hosts.set(find);
     }
 
-    /// Connects for the end of a lease, which says at this socket where to, until it is gone.
-    pub(super) fn connect_for(&self, end: Option<OwnedFd>) {
-        let (Some(end), Some(hosts)) = (end, self.hosts.get()) else { return };
-        let hosts = Arc::clone(hosts);
+    /// Connects for the end of a lease, which says at this socket where to, until it is gone. If its lease is
+    /// not over then, it ends.
+    pub(super) fn connect_for(self: &Arc<Self>, lease: &LeaseId, end: Option<OwnedFd>) {
+        let Some(end) = end else { return };
+        let (lending, lease) = (Arc::clone(self), lease.clone());
         let connecting = async move {
-            if let Err(error) = serve(end, &*hosts).await {
+            let known = Arc::clone(&lending);
+            let find = move |host: &str| known.hosts.get()?(host);
+            if let Err(error) = serve(end, &find).await {
                 tracing::debug!(%error, "nothing is connected for the end of a lease any more");
             }
+            // By right it ends by itself when its lease is over, which may be known here a moment later.
+            sleep(GONE_PAUSE).await;
+            lending.has_lost_end(lease);
         };
         self.machine.spawn(connecting.boxed());
+    }
+
+    /// The process of a lease's end is gone.
+    fn has_lost_end(&self, lease: LeaseId) {
+        let core = lock(&self.core);
+        let is_kept = core.ends.get(&lease.device).is_some_and(|end| end.lease == lease);
+        let is_current = is_kept && core.lender.is_current(&lease);
+        drop(core);
+        if is_current {
+            tracing::error!(%lease, "the lender's end of a lease has died, so that it ends");
+            let why = Text::from("the lender's end of its lease is gone");
+            self.tell(Event::DeviceLost { device: lease.device, why });
+        }
     }
 }
 

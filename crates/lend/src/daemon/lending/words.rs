@@ -10,6 +10,7 @@ use super::super::audit::Act;
 use super::{Core, End, Plain};
 use crate::end::{Count, link_name};
 use crate::proto::{self, BorrowEvent};
+use crate::words::refused_accesses;
 
 /// The name by which connections are led to the end of a lease.
 pub(in super::super) fn link_of(epoch: Epoch) -> String {
@@ -54,7 +55,6 @@ impl Core {
 
 pub(super) fn traffic(end: &End) -> proto::Traffic {
     let counted = end.process.counted();
-    let refused = counted.refused();
     proto::Traffic {
         device: end.lease.device.to_string(),
         epoch: end.lease.epoch.0,
@@ -63,9 +63,7 @@ pub(super) fn traffic(end: &End) -> proto::Traffic {
         programs: counted.of(Count::Programs),
         connections: counted.of(Count::Connections),
         resumed: counted.of(Count::Resumed),
-        refused: refused
-            .map(|(kind, count)| proto::RefusedAccesses { kind: kind.to_owned(), count })
-            .collect(),
+        refused: refused_accesses(&counted),
     }
 }
 

@@ -24,6 +24,8 @@ pub(super) struct Now {
     pub(super) stats: Stats,
     /// By the lender's ends of all leases.
     pub(super) carried: Counted,
+    /// By the borrower's ends of all leases.
+    pub(super) borrowed: Counted,
     pub(super) audit_lost: u64,
     pub(super) registry_refused: u64,
     /// Seconds since 1970.
@@ -45,6 +47,9 @@ pub(super) fn exposition(counts: &Counts, now: &Now) -> String {
     text.one("farside_lend_certificate_end_seconds", gauge, help, now.certificate_ends);
     counted(&mut text, counts, now);
     carried(&mut text, &now.carried);
+    let help =
+        "What the ends of leases that this host has had of others have refused, of their lenders.";
+    refused(&mut text, "farside_lend_borrowed_refused_total", help, &now.borrowed);
     waits(&mut text, counts);
     text.into_text()
 }
@@ -137,9 +142,13 @@ fn carried(text: &mut Exposition, carried: &Counted) {
         text.one(name, counter, help, carried.of(count));
     }
     let help = "What the ends of leases have refused, of borrowers and of devices.";
-    let mut family = text.family("farside_lend_accesses_refused_total", counter, help);
+    refused(text, "farside_lend_accesses_refused_total", help, carried);
+}
+
+fn refused(text: &mut Exposition, name: &'static str, help: &'static str, counted: &Counted) {
+    let mut family = text.family(name, Kind::Counter, help);
     for (what, kind) in Refused::ALL {
-        family.sample(&[("kind", kind)], carried.of(Count::Refused(what)));
+        family.sample(&[("kind", kind)], counted.of(Count::Refused(what)));
     }
 }
 
@@ -170,6 +179,7 @@ mod tests {
             peers: 4,
             stats: Stats::default(),
             carried: Counted::default(),
+            borrowed: Counted::default(),
             audit_lost: 5,
             registry_refused: 7,
             certificate_ends: 6,

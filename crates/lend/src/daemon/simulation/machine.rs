@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::super::device::Device;
 use super::super::dial::PeerClient;
-use super::super::machine::{LendersEnd, Machine};
+use super::super::machine::{BorrowersEnd, LendersEnd, Machine};
 use super::carrier;
 use super::clock::{Clock, TrueTime};
 use super::history::{Held, Side};
@@ -158,6 +158,16 @@ struct NearEnd {
     term: Term,
 }
 
+impl BorrowersEnd for NearEnd {
+    fn counted(&self) -> Counted {
+        Counted::default()
+    }
+
+    fn end(self: Box<Self>) -> Counted {
+        Counted::default()
+    }
+}
+
 impl Drop for NearEnd {
     fn drop(&mut self) {
         let now = self.world.now();
@@ -229,7 +239,7 @@ impl Machine for SimulatedMachine {
         Some((Box::new(end), hello))
     }
 
-    fn start_near_end(&self, begin: &NearBegin) -> io::Result<Box<dyn Send>> {
+    fn start_near_end(&self, begin: &NearBegin) -> io::Result<Box<dyn BorrowersEnd>> {
         let name = begin.folder.file_name().unwrap_or_default().to_string_lossy();
         let (device, epoch) = name.rsplit_once('-').ok_or(io::ErrorKind::InvalidInput)?;
         let held = Held {

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use farside_link::description::Description;
 use farside_link::endpoint::Load;
@@ -13,6 +14,7 @@ use rustix::event::PollFlags;
 
 use super::device_side::is_later;
 use super::{Gone, READS_MAX};
+use crate::end::tally::{Count, Counted, OfLink, Refused, Tally};
 use crate::ends::borrower::BorrowerEnd;
 use crate::ends::local::ByDescriptors;
 
@@ -20,6 +22,8 @@ use crate::ends::local::ByDescriptors;
 pub(super) struct ClientSide {
     socket: Connection,
     end: BorrowerEnd<ByDescriptors>,
+    /// Where it counts, if it is alone there: on the lender's host the other end counts in the same place.
+    counted: Option<OfLink>,
 }
 
 impl ClientSide {
@@ -31,11 +35,14 @@ impl ClientSide {
         client: UnixStream,
         described: &Description,
         epoch: u64,
+        tally: Option<&Arc<Tally>>,
     ) -> io::Result<ClientSide> {
         let end = BorrowerEnd::new(described, epoch, ByDescriptors::new);
+        let end = end.map_err(io::Error::other)?;
         let socket = Connection::new(client);
         socket.set_nonblocking(true)?;
-        Ok(ClientSide { socket, end: end.map_err(io::Error::other)? })
+        let counted = tally.map(|tally| OfLink::new(Arc::clone(tally)));
+        Ok(ClientSide { socket, end, counted })
     }
 
     fn read(&mut self, link: &mut Endpoint) -> Result<(), Gone> {
@@ -81,8 +88,18 @@ impl ClientSide {
         Ok(())
     }
 
+    fn count(&mut self, link: &Endpoint) {
+        let Some(counted) = &mut self.counted else { return };
+        let own = self.end.counters();
+        let now = Counted::of_link(&link.counters(), &self.end.refusals())
+            .with(Count::Refused(Refused::Misplaced), own.misplaced)
+            .with(Count::Refused(Refused::Device), own.failed);
+        counted.is_at(now);
+    }
+
     /// The lease is over for it: its commands fail, then its connection ends.
-    pub(super) fn end(mut self, lease: &str) {
+    pub(super) fn end(mut self, link: &Endpoint, lease: &str) {
+        self.count(link);
         self.end.end();
         // It may be gone already.
         let _ = self.flush();
@@ -105,7 +122,9 @@ impl Side for ClientSide {
         if is_ready {
             self.read(link)?;
         }
-        self.drive(link)
+        self.drive(link)?;
+        self.count(link);
+        Ok(())
     }
 
     fn has_waiting(&self) -> bool {

@@ -86,19 +86,11 @@ impl DeviceSide {
     }
 
     fn count(&mut self, link: &Endpoint) {
-        let (link, own, windows) = (link.counters(), self.end.counters(), self.end.refusals());
-        let mut now = Counted::default()
-            .with(Count::Connections, link.connections)
-            .with(Count::Resumed, link.connections.saturating_sub(1))
-            .with(Count::BytesIn, link.received_bytes)
-            .with(Count::BytesOut, link.sent_bytes)
-            .with(Count::Refused(Refused::Frame), link.violations)
+        let own = self.end.counters();
+        let now = Counted::of_link(&link.counters(), &self.end.refusals())
             .with(Count::Refused(Refused::Misplaced), own.misplaced)
             .with(Count::Refused(Refused::Device), own.refused)
             .with(Count::Refused(Refused::Borrower), own.refused_there);
-        for (why, count) in windows.by_reason() {
-            now = now.with(Count::Refused(Refused::Dma(why)), count);
-        }
         self.counted.is_at(now);
     }
 

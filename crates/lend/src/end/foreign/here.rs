@@ -121,7 +121,8 @@ pub(super) fn serve(lent: &Arc<Lent>, listener: &UnixListener) {
     }
 }
 
-fn serve_one(lent: &Lent, client: UnixStream, is_clean: bool) -> Result<(), String> {
+/// Serves one client, with the device as it is after a reset.
+pub(super) fn serve_one(lent: &Lent, client: UnixStream, is_clean: bool) -> Result<(), String> {
     let mut pair = Pair::new(connect(lent, is_clean)?, lent);
     let mut describing = Describing::default();
     let until = Instant::now() + DESCRIBE_LIMIT;
@@ -134,7 +135,7 @@ fn serve_one(lent: &Lent, client: UnixStream, is_clean: bool) -> Result<(), Stri
         pair.turn(&mut describing, Some(left)).map_err(device)?;
     }
     let described = describing.description().ok_or("the device says nonsense of itself")?;
-    let side = ClientSide::new(client, &described, lent.epoch);
+    let side = ClientSide::new(client, &described, lent.epoch, None);
     let mut side = side.map_err(|error| error.to_string())?;
     lent.tally.add(Count::Programs, 1);
     let gone = loop {
@@ -142,7 +143,7 @@ fn serve_one(lent: &Lent, client: UnixStream, is_clean: bool) -> Result<(), Stri
             break gone;
         }
     };
-    side.end(&lent.name);
+    side.end(&pair.near, &lent.name);
     pair.device.finish(&pair.far, &lent.name);
     match gone {
         Gone::Closed => Ok(()),

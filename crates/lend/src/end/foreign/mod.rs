@@ -11,6 +11,10 @@ mod client_side;
 mod describe;
 mod device_side;
 mod here;
+#[cfg(test)]
+mod hostile_device;
+#[cfg(test)]
+mod hostile_tests;
 mod lender;
 mod near;
 mod raises;

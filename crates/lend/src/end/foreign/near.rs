@@ -13,6 +13,7 @@ use farside_live::far::{Carried, DialLine, Over, Redial, dial, lines};
 use super::client_side::ClientSide;
 use super::describe::Describing;
 use super::here::OneClient;
+use crate::end::tally::Tally;
 
 /// How long the lender's end may take to be there for a client. It may still be busy with the one before
 /// whose connection was lost.
@@ -25,15 +26,21 @@ pub(in crate::end) struct Near {
     name: String,
     config: Config,
     dial: DialLine,
+    tally: Arc<Tally>,
     clients: OneClient,
 }
 
 impl Near {
     /// For the device of a lease.
-    pub(in crate::end) fn new(device: String, epoch: u64, dial: DialLine) -> Near {
+    pub(in crate::end) fn new(
+        device: String,
+        epoch: u64,
+        dial: DialLine,
+        tally: Arc<Tally>,
+    ) -> Near {
         let name = format!("lease {epoch} of {device}");
         let config = Config::new(Lease { device, epoch });
-        Near { name, config, dial, clients: OneClient::default() }
+        Near { name, config, dial, tally, clients: OneClient::default() }
     }
 
     /// Serves a client in a thread of its own, or tells it that another has the device.
@@ -72,10 +79,11 @@ impl Near {
                 over => return Err(over.to_string()),
             }
             let described = describing.description().ok_or("the lender does not say what it is")?;
-            let side = ClientSide::new(client, &described, self.config.lease.epoch);
+            let epoch = self.config.lease.epoch;
+            let side = ClientSide::new(client, &described, epoch, Some(&self.tally));
             let mut side = side.map_err(text)?;
             let over = carried.carry(&mut side);
-            side.end(&self.name);
+            side.end(carried.end(), &self.name);
             return match over {
                 Over::Side(super::Gone::Closed) => Ok(()),
                 over => Err(over.to_string()),
