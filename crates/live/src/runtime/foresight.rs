@@ -166,7 +166,7 @@ impl Foresight {
         let mut pages = BTreeMap::new();
         for (at, range) in places_of(job) {
             let access = access_of(&job.args()[usize::from(at)]);
-            for page in known.entry(at).or_default().expected(range) {
+            for page in known.entry(at).or_default().expected(range, access) {
                 let known = pages.entry(page).or_insert(access);
                 *known = access.max(*known);
             }
@@ -182,11 +182,15 @@ impl Foresight {
 
 impl Known {
     /// The pages of an argument that are believed to be needed. Of one that is small, those are that were never
-    /// passed before.
-    fn expected(&mut self, range: PageRange) -> Vec<PageNo> {
+    /// passed before; where it may be written, they are believed to be wanted afterwards as well.
+    fn expected(&mut self, range: PageRange, access: Access) -> Vec<PageNo> {
         if range.count <= SMALL_PAGES {
             let count = range.count as u32;
-            self.needed.extend((self.seen..count).map(|place| (place, Belief::NEW)));
+            let new = (self.seen..count).map(|place| (place, Belief::NEW));
+            self.needed.extend(new.clone());
+            if access == Access::Write {
+                self.made.extend(new);
+            }
             self.seen = self.seen.max(count);
         }
         believed(&mut self.needed, range)
