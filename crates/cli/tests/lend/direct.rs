@@ -62,9 +62,9 @@ fn pages_go_from_lender_to_lender_and_not_through_the_borrower() {
     let [from_a, to_a] = ["bytes_to_peers", "bytes_from_peers"].map(|name| counted(a, name));
     assert!(from_a > 1 << 18 && to_a > 1 << 18, "{from_a} {to_a}");
     assert_eq!((counted(c, "bytes_from_peers"), counted(c, "bytes_to_peers")), (from_a, to_a));
-    // What is left for the borrower is the graph and the result.
+    // What is left for the borrower is the graph, the result, and what the program reads between launches.
     let through = [a, c].map(|host| counted(host, "bytes_in") + counted(host, "bytes_out"));
-    assert!(through.iter().sum::<u64>() < (from_a + to_a) / 2, "{through:?} {from_a} {to_a}");
+    assert!(through.iter().sum::<u64>() < from_a + to_a, "{through:?} {from_a} {to_a}");
 }
 
 /// Where leases go without TLS the lenders' ends go to each other with it all the same.

@@ -186,10 +186,11 @@ impl Known {
     fn expected(&mut self, range: PageRange, access: Access) -> Vec<PageNo> {
         if range.count <= SMALL_PAGES {
             let count = range.count as u32;
-            let new = (self.seen..count).map(|place| (place, Belief::NEW));
-            self.needed.extend(new.clone());
+            let new = self.seen..count;
+            self.needed.extend(new.clone().map(|place| (place, Belief::NEW)));
             if access == Access::Write {
-                self.made.extend(new);
+                // Bytes that come in vain cost more than pages that go: once, unless they are wanted.
+                self.made.extend(new.map(|place| (place, Belief { left: 1, ..Belief::NEW })));
             }
             self.seen = self.seen.max(count);
         }
