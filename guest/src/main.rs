@@ -5,6 +5,7 @@
 //! - `vfio`: the card through VFIO behind an IOMMU, by the code that drives silicon;
 //! - `program`: a whole Farside program on the card, by VFIO behind an IOMMU;
 //! - `conformance`: the suite that every card must pass, by VFIO behind an IOMMU;
+//! - `gpio`: an example of a device of somebody else's, which its host has borrowed;
 //! - `edu`: that code on QEMU's own teaching device, so that a fault of ours is told from one of the
 //!   card's.
 //!
@@ -14,6 +15,7 @@ mod card;
 mod checks;
 mod conformance;
 mod edu;
+mod gpio;
 mod memory;
 mod msix;
 mod pci;
@@ -40,11 +42,13 @@ fn main() -> ExitCode {
         "pci" => pci::run(&mut report),
         "vfio" => vfio::run(&mut report),
         "edu" => edu::run(&mut report),
+        "gpio" => gpio::run(&mut report),
         "program" => program::run(&mut report),
         "conformance" => conformance::run(&mut report),
         _ => {
             eprintln!(
-                "farside-guest: give a mode, pci, vfio, edu, program or conformance, not '{mode}'"
+                "farside-guest: give a mode, pci, vfio, edu, gpio, program or conformance, not \
+                 '{mode}'"
             );
             return ExitCode::from(2);
         }

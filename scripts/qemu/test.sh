@@ -6,6 +6,7 @@
 #   vfio         the card bound to vfio-pci behind an emulated IOMMU: the path for silicon
 #   conformance  the same, and the suite that every card must pass
 #   program      the same, and a whole Farside program, whose card is pulled out and comes back
+#   borrowed     a vfio-user device that is no card, lent by one daemon and borrowed of it by another
 #
 # Arguments are boots to run; without any, all of them. Prints a line per boot: "ok", "FAILED" or "NOT
 # RUN". Exit codes: 0 all passed, 1 something failed, 77 nothing was run, because QEMU cannot be had here.
@@ -18,7 +19,7 @@ source "$(dirname "$0")/common.sh"
 cd "$repository"
 here=scripts/qemu
 readonly here
-readonly BOOTS="edu pci vfio conformance program"
+readonly BOOTS="edu pci vfio conformance program borrowed"
 # Less than the program of the last boot uses, so that pages are evicted.
 readonly CARD_MEMORY=4M
 readonly CARD_STARTS_WITHIN_S=20
@@ -26,6 +27,7 @@ readonly CARD_STARTS_WITHIN_S=20
 readonly BOOT_LIMIT_S=180
 readonly GUEST=target/guest/x86_64-unknown-linux-gnu/debug/farside-guest
 readonly BUILT=target/debug/farside
+readonly GPIO=target/debug/examples/gpio
 
 scratch=$(mktemp -d)
 readonly scratch
@@ -34,6 +36,7 @@ readonly logs
 card=
 clean_up() {
     stop_card
+    stop_hosts
     rm -rf "$scratch"
 }
 trap clean_up EXIT
@@ -44,14 +47,26 @@ readonly SOCKET=$scratch/card/fn0.sock
 
 # A card of its own for each boot, so that none finds what another has left.
 start_card() {
-    local deadline=$((SECONDS + CARD_STARTS_WITHIN_S))
     rm -rf "$scratch/card"
     serve_card </dev/null >"$logs/card.log" 2>&1 &
     card=$!
-    until [ -S "$SOCKET" ]; do
+    await_served "$SOCKET" card
+}
+
+# Another device takes the card's place.
+start_gpio() {
+    "$GPIO" "$scratch/gpio.sock" </dev/null >"$logs/gpio.log" 2>&1 &
+    card=$!
+    await_served "$scratch/gpio.sock" gpio
+}
+
+# await_served SOCKET NAME
+await_served() {
+    local deadline=$((SECONDS + CARD_STARTS_WITHIN_S))
+    until [ -S "$1" ]; do
         if ! kill -0 "$card" 2>/dev/null || [ "$SECONDS" -ge "$deadline" ]; then
-            say "no card is served; the end of its log:"
-            tail -n 20 "$logs/card.log" >&2
+            say "no $2 is served; the end of its log:"
+            tail -n 20 "$logs/$2.log" >&2
             return 1
         fi
         sleep 0.05
@@ -67,6 +82,22 @@ stop_card() {
     card=
 }
 
+# as_host NAME COMMAND...: a command of farside on a host of its own, which is a folder and a daemon.
+as_host() {
+    local host=$1
+    shift
+    FARSIDE_LEND_HOME=$scratch/$host "${FARSIDE_BIN:-$BUILT}" "$@"
+}
+
+stop_hosts() {
+    local left
+    # Processes come and go meanwhile.
+    left=$(grep -lszx -e "FARSIDE_LEND_HOME=$scratch/a" -e "FARSIDE_LEND_HOME=$scratch/b" \
+        /proc/[0-9]*/environ | cut -d/ -f3 || true)
+    # shellcheck disable=SC2086 # each is a word
+    [ -z "$left" ] || kill -KILL $left 2>/dev/null || true
+}
+
 boot() {
     local mode=$1
     shift
@@ -78,11 +109,23 @@ run_pci() { start_card && boot pci --socket "$SOCKET"; }
 run_vfio() { start_card && boot vfio --iommu --socket "$SOCKET"; }
 run_conformance() { start_card && boot conformance --iommu --socket "$SOCKET"; }
 run_program() { start_card && boot program --iommu --socket "$SOCKET"; }
+run_borrowed() {
+    local up address token
+    start_gpio || return
+    up=$(as_host a lend up --listen 127.0.0.1:0 --device "gpio0=$scratch/gpio.sock" --name a --json) || return
+    address=$(sed -n 's/^  "address": "\(.*\)",$/\1/p' <<<"$up")
+    token=$(sed -n 's/^  "token": "\(.*\)".*$/\1/p' <<<"$up")
+    as_host b join "$address" "$token" --name b || return
+    # shellcheck disable=SC2016 # where the device is, is known there
+    as_host b borrow gpio0@a --wait 20 -- bash -c 'exec "$0" --socket "$FARSIDE_DEVICES" "$@"' \
+        "$here/boot.sh" --log "$logs/borrowed" --limit "$BOOT_LIMIT_S" --iommu "$GUEST" gpio
+}
 
 build() {
     if [ -z "${FARSIDE_BIN:-}" ]; then
         cargo build --locked -p farside-cli --bin farside || return
     fi
+    cargo build --locked -p farside-vfio-user --example gpio || return
     (cd guest && cargo build --locked)
 }
 
@@ -122,5 +165,6 @@ for mode in "${boots[@]}"; do
         failed=1
     fi
     stop_card
+    stop_hosts
 done
 exit "$failed"

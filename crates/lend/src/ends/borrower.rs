@@ -49,6 +49,8 @@ pub struct BorrowerEnd<L: Local> {
     local: L,
     windows: Windows<L::Place>,
     asked: HashMap<Tag, Asked>,
+    /// Unmaps among what was asked.
+    unmapping: usize,
     reading: VecDeque<Reading>,
     out: Outgoing,
     last_tag: u64,
@@ -77,6 +79,7 @@ impl<L: Local> BorrowerEnd<L> {
             local,
             windows: Windows::new(epoch),
             asked: HashMap::new(),
+            unmapping: 0,
             reading: VecDeque::new(),
             out: Outgoing::default(),
             last_tag: 0,
@@ -112,6 +115,7 @@ impl<L: Local> BorrowerEnd<L> {
         self.windows.close();
         self.reading.clear();
         self.asked.clear();
+        self.unmapping = 0;
         self.server.revoke(Errno::NODEV);
     }
 
@@ -259,6 +263,7 @@ impl<L: Local> BorrowerEnd<L> {
                 }
             }
             (Asked::Unmap { token, address, bytes }, _) => {
+                self.unmapping -= 1;
                 if result.is_ok() {
                     self.windows.remove(address, bytes);
                 }
@@ -272,6 +277,10 @@ impl<L: Local> BorrowerEnd<L> {
 
     /// Takes one command of the client; `false` if there is none.
     fn command(&mut self) -> Result<bool, ProtocolError> {
+        // QEMU maps anew what it has just unmapped, and waits for both together: the window has to be gone first.
+        if self.unmapping > 0 {
+            return Ok(false);
+        }
         let command = match self.server.poll()? {
             None => return Ok(false),
             Some(event) => Command::of(event),
@@ -344,6 +353,7 @@ impl<L: Local> BorrowerEnd<L> {
                 (first, (last - first).saturating_add(1))
             }
         };
+        self.unmapping += 1;
         self.ask(Asked::Unmap { token, address, bytes }, Frame::DmaUnmap { address, bytes });
     }
 }

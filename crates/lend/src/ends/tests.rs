@@ -148,6 +148,22 @@ fn after_an_unmap_a_device_reaches_nothing_there() {
     assert_eq!(rig.ask(|client| client.dma_unmap(DmaUnmap::All)), Answer::Done);
 }
 
+/// As QEMU does whenever a guest changes where its memory is.
+#[test]
+fn what_is_mapped_anew_before_its_unmap_was_answered_is_reached() {
+    let mut rig = Rig::new();
+    rig.map(BUS, true, true);
+    for value in 1..4 {
+        rig.start_unmap(BUS);
+        rig.map(BUS, true, true);
+        rig.write(region::BAR0, DMA_ADDRESS, BUS as u32);
+        rig.write(region::BAR0, DMA_WRITE, value);
+        rig.settle();
+        assert_eq!(rig.memory(0, 16), [value as u8; 16]);
+    }
+    assert_eq!(rig.borrower.refusals().total() + rig.lender.refusals().total(), 0);
+}
+
 #[test]
 fn a_map_that_the_device_refuses_is_told_and_closes_its_window() {
     let mut rig = Rig::of(|info| info.dma_needs_fd());

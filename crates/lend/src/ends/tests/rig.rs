@@ -352,6 +352,11 @@ impl Rig {
         self.client.region_write(region, offset, &value.to_le_bytes()).unwrap();
     }
 
+    /// Unmaps a page without waiting for it.
+    pub(super) fn start_unmap(&mut self, address: u64) {
+        self.client.dma_unmap(DmaUnmap::Range { address, size: PAGE }).unwrap();
+    }
+
     pub(super) fn read(&mut self, region: u32, offset: u64) -> Result<u32, Errno> {
         match self.ask(|client| client.region_read(access(region, offset, 4))) {
             Answer::Data(bytes) => Ok(u32::from_le_bytes(bytes.try_into().unwrap())),
