@@ -25,6 +25,8 @@ pub(crate) struct PageFacts {
     pub(crate) lost: bool,
     /// A command on it failed, or was not answered in time.
     pub(crate) failed: bool,
+    /// The same, and nobody was refused since because the page could not be sent away.
+    pub(crate) stays: bool,
     /// Where the program pinned it, once per pin.
     pub(crate) pins: Vec<MemoryId>,
     /// An agent that lives elsewhere asked for it since the pin was asked for, or was waiting then.

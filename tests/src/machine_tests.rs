@@ -326,10 +326,12 @@ fn what_failed_before_a_fault_may_be_its_reason_too() -> Result<(), Violation> {
     for (at, frame) in hand.machine.memory_mut(ON_CARD).frames.iter_mut().enumerate() {
         frame.page = Some(PAGE.offset(1 + at as u64));
     }
-    hand.machine.facts.each(PageRange::new(PAGE.offset(1), 7), |facts| facts.failed = true);
+    hand.machine.facts.each(PageRange::new(PAGE.offset(1), 7), |facts| facts.stays = true);
     says(hand.machine.judge_cancel(&fault, CancelReason::OutOfMemory), "without a reason");
-    hand.machine.facts.each(PageRange::new(PAGE.offset(8), 1), |facts| facts.failed = true);
+    hand.machine.facts.each(PageRange::new(PAGE.offset(8), 1), |facts| facts.stays = true);
     hand.machine.judge_cancel(&fault, CancelReason::OutOfMemory)?;
+    // They are tried again before the next is refused.
+    says(hand.machine.judge_cancel(&fault, CancelReason::OutOfMemory), "without a reason");
     // A card that may still write what lies between two others.
     says(hand.machine.judge_cancel(&fault, CancelReason::CopyFailed), "without a reason");
     hand.machine.card_mut(CardId(1)).doubtful = true;

@@ -52,7 +52,7 @@ impl OpenRequest {
 impl Machine {
     /// The fault is cancelled: was there a reason since it was raised?
     pub(crate) fn judge_cancel(
-        &self,
+        &mut self,
         fault: &Fault,
         reason: CancelReason,
     ) -> Result<(), Violation> {
@@ -74,7 +74,10 @@ impl Machine {
                     || self.cards.iter().any(|card| card.doubtful)
             }
             CancelReason::OutOfMemory => {
-                self.is_full(fault.card.memory(), pages.len() as u64, since)
+                let (memory, count) = (fault.card.memory(), pages.len() as u64);
+                let pinned = self.facts.pinned_at(memory, PageRange::default());
+                self.is_full(memory, count, since)
+                    || self.is_blocked(memory, count + pinned + self.pins_open(memory))
             }
             CancelReason::GroupTooLarge => {
                 let count = pages.len() as u64;
@@ -123,21 +126,28 @@ impl Machine {
         let pinned = self.facts.pinned_at(memory, PageRange::default()) + self.pins_open(memory);
         // What a card that does not answer may still write is out of use, wherever it is.
         let doubtful = self.cards.iter().any(|card| card.doubtful);
-        pages + pinned + self.immovable(memory) > frames
+        pages + pinned > frames
             || doubtful
             || self.facts.last_failure >= since
             || self.facts.last_unpin >= since
     }
 
-    /// Pages in a memory that nobody has pinned there, and that a command has failed for: where that
-    /// was to send them away, it is not tried for ever.
-    fn immovable(&self, memory: MemoryId) -> u64 {
-        let pages = self.memory(memory).frames.iter().filter_map(|frame| frame.page);
+    /// Whether so many pages cannot be in a memory beside others that could not be sent away: that is not
+    /// tried for ever. It is the reason of one refusal, and is tried again then.
+    fn is_blocked(&mut self, memory: MemoryId, pages: u64) -> bool {
+        let frames = &self.memory(memory).frames;
         let stays = |page: &PageNo| {
             let facts = self.facts.get(*page);
-            facts.is_some_and(|facts| facts.failed && !facts.pins.contains(&memory))
+            facts.is_some_and(|facts| facts.stays && !facts.pins.contains(&memory))
         };
-        pages.filter(stays).count() as u64
+        let stay: Vec<PageNo> = frames.iter().filter_map(|f| f.page).filter(stays).collect();
+        let blocked = !stay.is_empty() && pages + stay.len() as u64 > frames.len() as u64;
+        if blocked {
+            let refused =
+                |&page: &PageNo| self.facts.each(PageRange::page(page), |f| f.stays = false);
+            stay.iter().for_each(refused);
+        }
+        blocked
     }
 
     /// Pages of pin requests that are under way.
@@ -190,7 +200,7 @@ impl Machine {
             Ok(outcome) => self.judge_success(id, &open, *outcome),
             Err(error) => {
                 ensure!(
-                    self.error_is_legitimate(&open, error),
+                    self.error_is_legitimate(&open, error) || self.request_is_blocked(&open, error),
                     "{id} ({:?}) failed without a reason: {error}",
                     open.request
                 );
@@ -370,11 +380,25 @@ impl Machine {
     fn range_is_too_large(&self, open: &OpenRequest, memory: MemoryId, pages: u64) -> bool {
         let frames = self.memory(memory).frames.len() as u64;
         let range = open.range().unwrap_or_default();
+        pages + self.held_for_others(memory, range, open.issued) > frames
+            || self.is_full(memory, 0, open.issued)
+    }
+
+    /// Whether a request does not fit beside pages that could not be sent away.
+    fn request_is_blocked(&mut self, open: &OpenRequest, error: &RequestError) -> bool {
+        let range = open.range().unwrap_or_default();
+        match *error {
+            RequestError::DoesNotFit { memory, .. } => self
+                .is_blocked(memory, range.count + self.held_for_others(memory, range, open.issued)),
+            _ => false,
+        }
+    }
+
+    /// Frames of a memory that are not taken from who has them, for the pages of `range`.
+    fn held_for_others(&self, memory: MemoryId, range: PageRange, since: u64) -> u64 {
         let pinned = self.facts.pinned_at(memory, range) + self.pins_open(memory);
         // What its kernels wait for, all at once, is not taken from them.
-        let awaited = self.facts.wanted_by(AgentId(memory.0), range, open.issued);
-        pages + pinned + awaited + self.immovable(memory) > frames
-            || self.is_full(memory, 0, open.issued)
+        pinned + self.facts.wanted_by(AgentId(memory.0), range, since)
     }
 
     fn may_be_pinned(&self, page: PageNo, at: MemoryId) -> bool {

@@ -171,7 +171,7 @@ impl Machine {
     pub(crate) fn note_failure(&mut self, runs: &[Run]) {
         self.facts.last_failure = self.stamp;
         for run in runs {
-            self.facts.each(run.pages(), |facts| facts.failed = true);
+            self.facts.each(run.pages(), |facts| (facts.failed, facts.stays) = (true, true));
         }
     }
 

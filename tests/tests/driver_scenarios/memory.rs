@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use farside_svm::{Outcome, Request, RequestError};
 use farside_types::{CancelReason, MemoryId, PAGE_SIZE, PageNo, PageRange, StreamId, VirtAddr};
-use harness::{Fate, JobFailure, Script, Setup, World};
+use harness::{Failure, Fate, JobFailure, Script, Setup, World};
 
 use super::{A, Checked, all_at, loads, migrate, sub, write_all, writes};
 
@@ -77,6 +77,38 @@ fn scenario_31_what_cannot_fit_is_refused_and_stays_where_it_is() -> Checked {
     let answer = world.ask(beside_pins)?;
     assert!(matches!(answer, Err(RequestError::DoesNotFit { pinned: 6, .. })), "{answer:?}");
     migrate(&mut world, sub(range, 6, 2), A.memory())
+}
+
+/// A world whose card is full of pages that have not gone home when others asked for room, and what asked
+/// has been refused. Nothing fails any more.
+fn full_of_pages_that_did_not_leave() -> Result<(World, PageRange), Failure> {
+    let mut world = World::new(Setup::plain(&[8]));
+    let range = world.alloc(16)?;
+    let comes = sub(range, 8, 8);
+    write_all(&mut world, range)?;
+    migrate(&mut world, sub(range, 0, 8), A.memory())?;
+    world.plan((0..64).map(|_| Fate::Fails(0)));
+    let refused = world.ask(Request::Migrate { range: comes, to: A.memory() })?;
+    assert!(matches!(refused, Err(RequestError::DoesNotFit { .. })), "{refused:?}");
+    world.unplan();
+    assert!(all_at(&world, sub(range, 0, 8), A.memory()));
+    Ok((world, comes))
+}
+
+#[test]
+fn pages_that_did_not_leave_a_full_card_do_so_for_the_next_request() -> Checked {
+    let (mut world, comes) = full_of_pages_that_did_not_leave()?;
+    migrate(&mut world, comes, A.memory())
+}
+
+#[test]
+fn pages_that_did_not_leave_a_full_card_do_so_for_the_next_kernel() -> Checked {
+    let (mut world, comes) = full_of_pages_that_did_not_leave()?;
+    let job = world.launch(A, StreamId(0), Script::accesses(writes(comes), 1))?;
+    world.drive()?;
+    assert_eq!(world.job(job).failed, None);
+    assert!(all_at(&world, comes, A.memory()));
+    Ok(())
 }
 
 #[test]

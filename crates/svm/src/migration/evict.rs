@@ -6,6 +6,9 @@
 //!   last passed get a second round;
 //! - pages stay that are pinned there, cannot go to the host now, are on the move, or are wanted by a
 //!   request under way or by a grouped fault that waits for room;
+//! - a page whose way home has failed twice stays too, until somebody is refused because of that, or it
+//!   moves: whoever waits then is not kept waiting by what fails for ever, and whoever comes later finds
+//!   it tried again;
 //! - a page with a valid copy elsewhere leaves without being copied;
 //! - a page whose free has failed leaves like any other: nobody else makes its room;
 //! - those who wait for room get it in the order they came. Where all of them stand still because
@@ -271,6 +274,18 @@ impl Driver {
             }
             _ => {}
         }
+        self.forgive(card);
         self.wake(until);
+    }
+
+    /// Somebody was refused: pages of `card` whose way home has failed are tried again for the next. That
+    /// is bounded, as each time one waits less.
+    fn forgive(&mut self, card: CardId) {
+        for frame in 0..self.cards[card.0 as usize].frames.total() {
+            if let Some(index) = self.cards[card.0 as usize].frames.page_in(FrameNo(frame)) {
+                let page = self.table.page_at(index);
+                self.table.get_mut(page).set(flag::STAYS | flag::EVICTION_FAILED, false);
+            }
+        }
     }
 }

@@ -121,7 +121,7 @@ pub(crate) mod flag {
     pub(crate) const PLANNED: u16 = 1 << 10;
     /// Its eviction failed once.
     pub(crate) const EVICTION_FAILED: u16 = 1 << 14;
-    /// Its eviction failed twice: it is no victim again until it has moved.
+    /// Its eviction failed twice: it is no victim again until it has moved, or somebody was refused.
     pub(crate) const STAYS: u16 = 1 << 15;
     /// Being freed: nobody gets it any more.
     pub(crate) const DOOMED: u16 = 1 << 7;
