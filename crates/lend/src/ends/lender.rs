@@ -81,6 +81,8 @@ pub struct LenderEnd<E> {
     client: Client,
     eventfds: E,
     discovery: Discovery,
+    /// Why it does not say what it is.
+    refused: Option<Errno>,
     next: Option<Next>,
     described: Option<Description>,
     windows: Windows<()>,
@@ -116,6 +118,7 @@ impl<E: Eventfds> LenderEnd<E> {
             client,
             eventfds,
             discovery,
+            refused: None,
             next: None,
             described: None,
             windows: Windows::new(epoch),
@@ -137,6 +140,19 @@ impl<E: Eventfds> LenderEnd<E> {
     /// The engine of the connection to the device: its bytes go in and out here.
     pub fn client(&mut self) -> &mut Client {
         &mut self.client
+    }
+
+    /// Whether a version is agreed on with the device, by what it has said so far. To be asked before anything is
+    /// driven.
+    ///
+    /// # Errors
+    /// It refuses: with EBUSY, because somebody else has it.
+    pub fn agreed(&mut self) -> Result<bool, Errno> {
+        self.device().map_err(|_| Errno::PROTO)?;
+        match self.refused {
+            Some(errno) => Err(errno),
+            None => Ok(self.client.negotiated().is_some()),
+        }
     }
 
     /// What was counted.
@@ -449,7 +465,10 @@ impl<E: Eventfds> LenderEnd<E> {
                     match self.discovery.answered(reply) {
                         Ok(next) => self.next = Some(next),
                         // What cannot be described is nothing: every access of it fails.
-                        Err(_) => self.described = Some(Description::default()),
+                        Err(errno) => {
+                            self.refused = Some(errno);
+                            self.described = Some(Description::default());
+                        }
                     }
                 }
                 continue;

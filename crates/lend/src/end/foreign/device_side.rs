@@ -5,10 +5,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use farside_link::endpoint::Load;
 use farside_link::{Endpoint, Event};
 use farside_live::far::Side;
+use farside_vfio_user::Errno;
 use farside_vfio_user::unix::Connection;
 use rustix::event::PollFlags;
 
@@ -16,6 +18,9 @@ use super::raises::Raises;
 use super::{Gone, READS_MAX};
 use crate::end::tally::{Count, Counted, OfLink, Refused, Tally};
 use crate::ends::lender::LenderEnd;
+
+/// How long the device may take to agree on a version.
+const AGREE_LIMIT: Duration = Duration::from_secs(5);
 
 /// See the module.
 pub(super) struct DeviceSide {
@@ -28,15 +33,17 @@ pub(super) struct DeviceSide {
 }
 
 impl DeviceSide {
-    /// Connects to a device, for a lease with this epoch.
+    /// Connects to a device, and agrees on a version with it, for a lease with this epoch.
     ///
     /// # Errors
-    /// It is not there, or there are no descriptors for it.
+    /// It is not there, another has it, or there are no descriptors for it.
     pub(super) fn connect(device: &Path, epoch: u64, tally: &Arc<Tally>) -> io::Result<DeviceSide> {
         let socket = Connection::new(UnixStream::connect(device)?);
-        socket.set_nonblocking(true)?;
         let raises = Raises::new()?;
-        let end = LenderEnd::new(epoch, Arc::clone(&raises)).map_err(io::Error::other)?;
+        let mut end = LenderEnd::new(epoch, Arc::clone(&raises)).map_err(io::Error::other)?;
+        socket.set_time_limit(Some(AGREE_LIMIT))?;
+        agree(&socket, &mut end)?;
+        socket.set_nonblocking(true)?;
         let counted = OfLink::new(Arc::clone(tally));
         Ok(DeviceSide { socket, end, raises, noted: Vec::new(), counted })
     }
@@ -100,6 +107,27 @@ impl DeviceSide {
         let (refusals, counters) = (self.end.refusals(), self.end.counters());
         if refusals.total() > 0 || counters.refused > 0 || counters.misplaced > 0 {
             tracing::warn!(lease, ?refusals, ?counters, "accesses of a lease were refused");
+        }
+    }
+}
+
+/// Waits until the device has agreed on a version.
+fn agree(socket: &Connection, end: &mut LenderEnd<Arc<Raises>>) -> io::Result<()> {
+    let refused = |errno: Errno| io::Error::from_raw_os_error(errno.code() as i32);
+    loop {
+        while let Some(transmit) = end.client().transmit() {
+            let count = socket.send(transmit)?;
+            end.client().sent(count);
+        }
+        if end.agreed().map_err(refused)? {
+            return Ok(());
+        }
+        let client = end.client();
+        match socket.receive_bytes(client.space()) {
+            Ok(0) => return Err(io::ErrorKind::ConnectionAborted.into()),
+            Ok(count) => client.received(count, Vec::new()).map_err(io::Error::other)?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
         }
     }
 }

@@ -70,7 +70,8 @@ impl OneClient {
     }
 }
 
-fn refuse(client: UnixStream) {
+/// Tells a client that another has the device.
+pub(super) fn refuse(client: UnixStream) {
     let connection = Connection::new(client);
     if connection.set_time_limit(Some(REFUSE_LIMIT)).is_ok() {
         let server = Server::refusing(Errno::BUSY, Limits::default());

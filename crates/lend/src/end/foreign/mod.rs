@@ -16,6 +16,8 @@ mod hostile_device;
 #[cfg(test)]
 mod hostile_tests;
 mod lender;
+#[cfg(test)]
+mod lender_tests;
 mod near;
 mod raises;
 
@@ -23,8 +25,8 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use farside_vfio_user::ProtocolError;
 use farside_vfio_user::unix::{CallError, UnixClient};
+use farside_vfio_user::{Errno, ProtocolError};
 
 pub(super) use lender::Lender;
 pub(super) use near::Near;
@@ -33,14 +35,19 @@ pub(super) use near::Near;
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Resets a device that nobody uses. One that is not there may come, until `limit` is over: its server may
-/// have ended with its client, and be started again.
+/// have ended with its client, and be started again, or still be busy with that client, which has gone.
 ///
 /// # Errors
 /// It is not there, in use, or does not reset.
 pub(crate) fn reset(socket: &Path, limit: Duration) -> Result<(), String> {
     let outcome = await_served(
         limit,
-        |error| matches!(error, CallError::Io(e) if is_absent(e)),
+        |error| match error {
+            CallError::Io(error) => is_absent(error),
+            CallError::Refused(errno) => *errno == Errno::BUSY,
+            CallError::Closed => true,
+            _ => false,
+        },
         || UnixClient::connect(socket, limit),
     );
     outcome
@@ -63,8 +70,14 @@ fn await_served<T, E>(
     }
 }
 
+/// Whether a device may be there in a moment.
 fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, NotFound, ResourceBusy,
+    };
+    // What ends a connection that nothing was said over is the end of a server that had another client.
+    let ended = matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset);
+    ended || matches!(error.kind(), NotFound | ConnectionRefused | ResourceBusy)
 }
 
 /// Why a side goes on no more.
