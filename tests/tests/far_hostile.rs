@@ -320,7 +320,9 @@ fn a_kernel_that_crashes_ends_its_lease_alone() {
         for _ in 0..3 {
             let mut raw = RawClient::connect(socket);
             let crash = raw.launch(1, "test.crash", &[]).unwrap();
-            raw.ring().unwrap();
+            // A card that looks by itself crashes before it has answered the doorbell.
+            let rung = raw.ring();
+            assert!(matches!(rung, Ok(()) | Err(CallError::Closed)), "{rung:?}");
             raw.await_completion(crash).unwrap_err();
             await_free(card);
         }

@@ -25,6 +25,7 @@ const NEAR: CardId = CardId(1);
 #[test]
 fn invariant_44_an_end_beside_a_card_that_lies_gets_an_error_in_time() {
     const AT_A_TIME: usize = 13;
+    const TRIES: u32 = 6;
     within(2 * LIMIT, "lies", || {
         let lies = [
             LinkLie::End,
@@ -47,7 +48,9 @@ fn invariant_44_an_end_beside_a_card_that_lies_gets_an_error_in_time() {
         let tell = || {
             let pair = FarPair::new();
             while let Some(&(lie, after)) = cases.get(next.fetch_add(1, SeqCst)) {
-                told.fetch_add(usize::from(is_told(&pair, lie, after)), SeqCst);
+                // On a busy machine the limits of a program may end its connection before the lie.
+                let is_told = (0..TRIES).any(|attempt| is_told(&pair, lie, after, attempt));
+                told.fetch_add(usize::from(is_told), SeqCst);
             }
         };
         std::thread::scope(|scope| (0..AT_A_TIME).for_each(|_| drop(scope.spawn(tell))));
@@ -57,9 +60,9 @@ fn invariant_44_an_end_beside_a_card_that_lies_gets_an_error_in_time() {
 
 /// Runs a program on a card whose link lies once, after so many frames, and one that does not lie. Says whether
 /// the lie was told.
-fn is_told(pair: &FarPair, lie: LinkLie, after: u32) -> bool {
+fn is_told(pair: &FarPair, lie: LinkLie, after: u32, attempt: u32) -> bool {
     const TIME: Duration = Duration::from_secs(15);
-    let socket = pair.folder.join(&format!("{lie:?}-{after}.sock"));
+    let socket = pair.folder.join(&format!("{lie:?}-{after}-{attempt}.sock"));
     let liar = LyingLink::start(socket, pair.host.folder(), lie, after);
     let begun = Instant::now();
     let opened = builder_at([liar.place(), place(&pair.near)])
@@ -70,8 +73,7 @@ fn is_told(pair: &FarPair, lie: LinkLie, after: u32) -> bool {
         .build();
     assert!(begun.elapsed() < TIME, "{lie:?}: {:?}", begun.elapsed());
     let Ok(space) = opened else { return true };
-    // On a busy machine the limits above may end a connection before it has come so far.
-    let end = begun + 2 * TIME;
+    let end = begun + TIME / 2;
     while Instant::now() < end {
         let has_lied = liar.lies() > 0;
         let mut data = space.alloc::<u64>(100 * PAGE).unwrap();
