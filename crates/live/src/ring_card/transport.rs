@@ -159,7 +159,7 @@ pub struct Moved {
     pub tag: u64,
     /// Pages that it was about; none if it failed.
     pub pages: Option<u64>,
-    /// All of it had been asked for before, behind a launch ([`LaunchNews`]): nobody has waited for it.
+    /// All of it had been asked for before, behind a launch (`LaunchNews`): nobody has waited for it.
     pub came_along: bool,
 }
 
