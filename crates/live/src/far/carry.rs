@@ -94,14 +94,15 @@ pub struct Lines {
 /// Gives connections.
 #[derive(Clone, Debug)]
 pub struct NewLines {
-    lines: Sender<Line>,
+    /// Until it is dropped.
+    lines: Option<Sender<Line>>,
     wake: Arc<OwnedFd>,
 }
 
 impl NewLines {
     /// Gives one; whether anybody wants it.
     pub fn give(&self, line: Line) -> bool {
-        let wanted = self.lines.send(line).is_ok();
+        let wanted = self.lines.as_ref().is_some_and(|lines| lines.send(line).is_ok());
         self.wake();
         wanted
     }
@@ -113,8 +114,9 @@ impl NewLines {
 }
 
 impl Drop for NewLines {
-    /// Nothing may come any more, which whoever waits has to see.
+    /// Nothing may come any more, which whoever waits has to see: when it is woken, and not just behind that.
     fn drop(&mut self) {
+        drop(self.lines.take());
         self.wake();
     }
 }
@@ -127,7 +129,7 @@ pub fn lines() -> io::Result<(NewLines, Lines)> {
     let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let wake = Arc::new(wake);
     let (sender, lines) = channel();
-    Ok((NewLines { lines: sender, wake: Arc::clone(&wake) }, Lines { lines, wake }))
+    Ok((NewLines { lines: Some(sender), wake: Arc::clone(&wake) }, Lines { lines, wake }))
 }
 
 impl Lines {
@@ -402,5 +404,23 @@ fn note(event: &Event<'_>, is_lost: &mut bool, ended: &mut Option<End>) {
         }
         Event::Ended(end) => *ended = Some(*end),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_woken_because_no_connection_will_come_finds_that_none_will() {
+        for _ in 0..5_000 {
+            let (new, lines) = lines().unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| drop(new));
+                let mut polled = [PollFd::new(&*lines.wake, PollFlags::IN)];
+                poll(&mut polled, None).unwrap();
+                assert!(matches!(lines.lines.try_recv(), Err(TryRecvError::Disconnected)));
+            });
+        }
     }
 }
