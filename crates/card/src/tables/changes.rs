@@ -33,7 +33,8 @@ type Change = fn(TableEntry) -> TableEntry;
 impl TableWriter {
     /// Writes entries for a run in the place of what was there. An entry for the place where a page
     /// was before keeps its accessed and dirty bits. `written`: the pages count as written from the
-    /// beginning. `without_room` is told what found none.
+    /// beginning. So do those that may have been written while they had no entry, because they found no
+    /// room before. `without_room` is told what finds none.
     pub fn map(
         &mut self,
         asid: Asid,
@@ -47,8 +48,10 @@ impl TableWriter {
         while at < pages.end().0 {
             let end = pages.end().0.min((at / RUN_PAGES + 1) * RUN_PAGES);
             let Some(part) = run.clip(PageRange::new(PageNo(at), end - at)) else { return };
-            if !self.map_part(asid, &part, rights, written) {
-                self.forget(asid, part.pages());
+            let counts_as_written = written || self.doubts(asid, part.pages());
+            if !self.map_part(asid, &part, rights, counts_as_written) {
+                self.unmap(asid, part.pages(), |_, _| {});
+                self.doubt(asid, part.pages());
                 without_room(part);
             }
             at = end;
@@ -149,10 +152,7 @@ impl TableWriter {
             }
             Found::Absent(_) => {}
         });
-    }
-
-    fn forget(&mut self, asid: Asid, range: PageRange) {
-        self.unmap(asid, range, |_, _| {});
+        self.trust(asid, clamp(range));
     }
 
     /// Takes the right to write away.

@@ -167,6 +167,19 @@ fn pages_that_find_no_room_are_not_found_where_they_were_before() {
 }
 
 #[test]
+fn pages_that_found_no_room_count_as_written_until_they_are_unmapped() {
+    let mut writer = TableWriter::new(OWN, 1);
+    map(&mut writer, 2, run(0, 1, own(0)), Rights::Read, false);
+    assert_eq!(map(&mut writer, 1, run(5, 1, own(8)), Rights::ReadWrite, false), 1);
+    unmap(&mut writer, 2, 0, 1);
+    // It may have been written through a TLB meanwhile; the driver gives it once more.
+    assert_eq!(map(&mut writer, 1, run(5, 1, own(8)), Rights::ReadWrite, false), 0);
+    assert_eq!(unmap(&mut writer, 1, 5, 1), [(5, true)]);
+    map(&mut writer, 1, run(5, 1, own(9)), Rights::ReadWrite, false);
+    assert_eq!(unmap(&mut writer, 1, 5, 1), [(5, false)], "it is a new one now");
+}
+
+#[test]
 fn splitting_without_a_free_page_forgets_the_run() {
     let mut writer = TableWriter::new(OWN, 1);
     // A page of a higher level makes the tree two levels high; then there is room for runs only.
@@ -354,7 +367,8 @@ fn compare(table_pages: u32, steps: Vec<Step>) -> Result<(), TestCaseError> {
                         prop_assert!(known.rights.allows(access));
                         known.dirty |= access.is_write();
                         let cached = if known.dirty { known.rights } else { Rights::Read };
-                        prop_assert_eq!(walked.rights, cached);
+                        let is_doubted = !is_ample && walked.rights == known.rights;
+                        prop_assert!(walked.rights == cached || is_doubted);
                     }
                     (Walk::InsufficientRights, Some(known)) => {
                         prop_assert!(!known.rights.allows(access));

@@ -1,13 +1,14 @@
 //! The command side of the tables: which table pages are in use, and how trees grow and shrink.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use farside_types::{Asid, MemoryId};
+use farside_types::{Asid, MemoryId, PageNo, PageRange};
 
 use super::arena::{Found, slot_index};
 use super::entry::{Root, TableEntry};
-use super::{HEIGHT_MAX, LEVEL_BITS, SLOTS, Tables};
+use super::{HEIGHT_MAX, LEVEL_BITS, RUN_PAGES, SLOTS, Tables};
 
 /// What leads to a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,6 +50,9 @@ pub struct TableWriter {
     /// Tables that lost their last entry, and may have got one since.
     suspects: Vec<u32>,
     limbo: Vec<u32>,
+    /// First and end of the pages of an address space of which some found no room, or were forgotten,
+    /// and were not unmapped since.
+    doubted: BTreeMap<Asid, (u64, u64)>,
     /// Nobody walks while the tables are changed, and nobody remembers tables.
     reuse_at_once: bool,
 }
@@ -63,6 +67,7 @@ impl TableWriter {
             free: Vec::new(),
             suspects: Vec::new(),
             limbo: Vec::new(),
+            doubted: BTreeMap::new(),
             reuse_at_once: true,
         }
     }
@@ -126,6 +131,33 @@ impl TableWriter {
     fn reclaim_for_one(&mut self) {
         if self.free.is_empty() && self.nodes.len() as u32 == self.tables.capacity() {
             self.reclaim();
+        }
+    }
+
+    /// These pages are not in the tables, and may be used and written all the same.
+    pub(super) fn doubt(&mut self, asid: Asid, pages: PageRange) {
+        let (first, end) = (pages.start.0, pages.end().0);
+        let bounds = self.doubted.entry(asid).or_insert((first, end));
+        *bounds = (bounds.0.min(first), bounds.1.max(end));
+    }
+
+    /// Whether a page of these may have been written without an entry.
+    pub(super) fn doubts(&self, asid: Asid, pages: PageRange) -> bool {
+        let bounds = self.doubted.get(&asid);
+        bounds.is_some_and(|&(first, end)| first < pages.end().0 && pages.start.0 < end)
+    }
+
+    /// These pages are not mapped any more.
+    pub(super) fn trust(&mut self, asid: Asid, pages: PageRange) {
+        let Some(bounds) = self.doubted.get_mut(&asid) else { return };
+        if pages.start.0 <= bounds.0 {
+            bounds.0 = bounds.0.max(pages.end().0);
+        }
+        if pages.end().0 >= bounds.1 {
+            bounds.1 = bounds.1.min(pages.start.0);
+        }
+        if bounds.0 >= bounds.1 {
+            self.doubted.remove(&asid);
         }
     }
 
@@ -216,7 +248,12 @@ impl TableWriter {
             Found::Leaf(table) => Some(table),
             Found::Run { table, index } => {
                 self.reclaim_for_one();
-                self.split(table, index)
+                let split = self.split(table, index);
+                if split.is_none() {
+                    let first = page / RUN_PAGES * RUN_PAGES;
+                    self.doubt(asid, PageRange::new(PageNo(first), RUN_PAGES));
+                }
+                split
             }
             Found::Absent(_) => self.make(asid, page, 0),
         }
@@ -334,6 +371,7 @@ impl TableWriter {
         self.free.clear();
         self.suspects.clear();
         self.limbo.clear();
+        self.doubted.clear();
     }
 }
 
@@ -348,6 +386,7 @@ impl Clone for TableWriter {
             free,
             suspects: self.suspects.clone(),
             limbo: Vec::new(),
+            doubted: self.doubted.clone(),
             reuse_at_once: true,
         }
     }
