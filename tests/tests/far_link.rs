@@ -196,7 +196,7 @@ fn increments_that_race_over_a_link_that_is_cut_all_the_time_are_exact() {
                     std::thread::sleep(Duration::from_millis(rng.between(5, 60)));
                 }
             });
-            let counts = race.run(seconds());
+            let counts = race.run_until(seconds(), || pair.host.cuts() > 10);
             over.store(true, std::sync::atomic::Ordering::SeqCst);
             counts.unwrap()
         });

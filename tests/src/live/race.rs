@@ -1,7 +1,7 @@
 //! Threads of the program and a kernel on every card write to the same pages while these move about.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use farside::{Advice, AgentId, Buffer, CardId, MemoryId, Shared, Space, SpaceBuilder, Value};
 
@@ -114,6 +114,18 @@ impl Race {
     /// # Errors
     /// What was lost.
     pub fn run(&self, time: Duration) -> Result<Vec<u64>, String> {
+        self.run_until(time, || true)
+    }
+
+    /// The same for at least that while, and until `is_enough`, for a minute more at most.
+    ///
+    /// # Errors
+    /// What was lost.
+    pub fn run_until(
+        &self,
+        time: Duration,
+        is_enough: impl Fn() -> bool,
+    ) -> Result<Vec<u64>, String> {
         let cards = self.space.cards().len();
         let counts: Vec<u64> = std::thread::scope(|s| {
             let mut agents = Vec::new();
@@ -126,6 +138,10 @@ impl Race {
             }
             let shaker = s.spawn(|| self.shake(5));
             std::thread::sleep(time);
+            let end = Instant::now() + Duration::from_secs(60);
+            while !is_enough() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(20));
+            }
             self.stop.store(true, SeqCst);
             shaker.join().expect("the shaker goes on to the end");
             agents.into_iter().map(|agent| agent.join().expect("an agent goes on")).collect()

@@ -94,8 +94,9 @@ impl Client {
     }
 }
 
-/// What a second client finds after a first one that was stopped, lost the function and woke.
-fn seen_by_the_next(card: &Card) -> (u32, u32) {
+/// What a second client finds after a first one that was stopped, lost the function and woke; and that client,
+/// which still has it.
+fn seen_by_the_next(card: &Card) -> ((u32, u32), Client) {
     let mut first = card.hand_on(1);
     first.memory.store(0, 0x1111).unwrap();
     assert_eq!(card.take_back(1), 1);
@@ -105,13 +106,15 @@ fn seen_by_the_next(card: &Card) -> (u32, u32) {
     first.memory.store(PAGE_SIZE as u64, 0x2222).unwrap();
     assert!(matches!(first.magic(), Err(CallError::Closed)), "it still reaches the function");
     assert_eq!(second.magic().expect("the next one is served"), register::MAGIC_VALUE);
-    (found, second.memory.load(PAGE_SIZE as u64).unwrap())
+    let late = second.memory.load(PAGE_SIZE as u64).unwrap();
+    ((found, late), second)
 }
 
 #[test]
 fn what_is_taken_back_reaches_nothing_that_the_next_one_has() {
     let card = Card::start();
-    assert_eq!(seen_by_the_next(&card), (0, 0));
+    let (seen, _second) = seen_by_the_next(&card);
+    assert_eq!(seen, (0, 0));
     assert_eq!(card.take_back(2), 1);
     assert_eq!(card.take_back(2), 0, "it is taken back once");
 }
@@ -122,7 +125,7 @@ fn control_a_generation_that_is_kept_is_seen() {
     let kept = CardMemory::file_of(FRAMES).unwrap();
     mutation::keep_generation(&kept);
     let card = Card::start();
-    assert_eq!(seen_by_the_next(&card), (0x1111, 0x2222));
+    assert_eq!(seen_by_the_next(&card).0, (0x1111, 0x2222));
 }
 
 #[test]
