@@ -35,6 +35,7 @@ const GEOMETRY: Geometry = Geometry {
     counter_threshold: 8,
     counter_groups_max: 16,
     dma_commands_max: 2,
+    table_pages: 32,
     dma_pages_max: 8,
 };
 
