@@ -326,7 +326,7 @@ fn a_hostile_buffer_is_refused_by_the_word() {
     for bytes in [0, 4, u64::from(BITS_BYTES_MAX) + 8, 1 << 40] {
         assert_eq!(command(&mut rig, 7, bytes), wrong(7), "{bytes} bytes");
     }
-    assert_eq!(command(&mut rig, 6, u64::MAX & !7).0, Status::BadAddress);
+    assert_eq!(command(&mut rig, 6, !7).0, Status::BadAddress);
 }
 
 #[derive(Clone, Copy, Debug)]
