@@ -206,13 +206,22 @@ fn a_shared_table_page_waits_in_limbo_and_a_walk_that_remembers_it_finds_nothing
     assert_eq!(location(&writer, 2, 0), Some(own(9)));
 }
 
+/// Ends the other thread, also when a check fails.
+struct Ends<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 #[test]
 fn bits_that_walks_set_beside_an_unmap_are_in_what_it_returns_or_the_walk_found_nothing() {
-    const ROUNDS: u64 = 2000;
+    const ROUNDS: u64 = 100_000;
     let mut writer = TableWriter::new(OWN, 4);
     let tables = writer.share();
     let wrote = std::sync::atomic::AtomicU64::new(0);
-    let mut told = 0;
+    let (mut told, mut untold) = (0, 0);
     let finished = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -224,20 +233,26 @@ fn bits_that_walks_set_beside_an_unmap_are_in_what_it_returns_or_the_walk_found_
                 }
             }
         });
+        let _ends = Ends(&finished);
         for round in 1..=ROUNDS {
             map(&mut writer, 1, run(7, 1, own(round as u32)), Rights::ReadWrite, false);
-            if round % 7 == 0 {
+            for _ in 0..round % 128 {
+                std::hint::spin_loop();
+            }
+            if round % 16 == 0 {
                 std::thread::yield_now();
             }
             let gone = unmap(&mut writer, 1, 7, 1);
             if gone == [(7, true)] {
                 told = round;
+            } else {
+                untold += 1;
             }
             let seen = wrote.load(Ordering::Acquire);
             assert!(seen <= told, "round {seen} was written, and {told} is the last that was told");
         }
-        finished.store(true, Ordering::Release);
     });
+    assert!(told > 0 && untold > 0, "walks came in time and too late: {told}, {untold}");
 }
 
 /// What the words must be, whatever was done.
