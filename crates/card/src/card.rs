@@ -11,8 +11,10 @@ use farside_types::{
 
 use crate::fault::Open;
 use crate::grant::translate;
+use crate::key::clamp;
 use crate::mmu::{check, check_frames};
 use crate::need::validate_ranges;
+use crate::tables::{PageBits, TableWriter};
 use crate::{
     AccessId, AcquireError, CardStats, CounterNotice, Counters, DrainKind, Drained, Fault,
     FaultQueue, Geometry, GeometryError, Grant, InFlight, Level, Location, Lookup, MapError,
@@ -52,6 +54,15 @@ pub struct Aborted {
     pub drains: Vec<CommandId>,
 }
 
+/// Clears the bits of those of `pages` that are in `range`, whose first page has bit `first`.
+fn clear_bits(bits: &mut PageBits, first: u64, range: PageRange, pages: PageRange) {
+    let pages = pages.intersection(clamp(range));
+    let start = first.saturating_add(pages.start.0 - range.start.0);
+    for index in start..start.saturating_add(pages.count).min(bits.told()) {
+        bits.clear(index);
+    }
+}
+
 /// A card.
 #[derive(Clone, Debug)]
 pub struct Card {
@@ -72,11 +83,12 @@ impl Card {
     /// # Errors
     /// [`GeometryError`] if the sizes make no card.
     pub fn new(id: CardId, frames: u32, geometry: Geometry) -> Result<Card, GeometryError> {
+        let geometry = Geometry { table_pages: geometry.table_pages_for(frames), ..geometry };
         Ok(Card {
             id,
             frames,
             geometry,
-            mmu: Mmu::new(&geometry)?,
+            mmu: Mmu::with_tables(&geometry, id.memory())?,
             in_flight: InFlight::new(),
             faults: FaultQueue::new(id, geometry.fault_entries as usize),
             counters: Counters::new(
@@ -129,12 +141,36 @@ impl Card {
         runs: impl Iterator<Item = MappedRun> + Clone,
         rights: Rights,
     ) -> Result<(), MapError> {
+        self.map_as(asid, runs, rights, false)
+    }
+
+    /// [`Card::map`] of pages that count as written from the beginning, because there is no other copy
+    /// of them. Only tables make a difference.
+    ///
+    /// # Errors
+    /// As for [`Card::map`].
+    pub fn map_written(
+        &mut self,
+        asid: Asid,
+        runs: impl Iterator<Item = MappedRun> + Clone,
+        rights: Rights,
+    ) -> Result<(), MapError> {
+        self.map_as(asid, runs, rights, true)
+    }
+
+    fn map_as(
+        &mut self,
+        asid: Asid,
+        runs: impl Iterator<Item = MappedRun> + Clone,
+        rights: Rights,
+        written: bool,
+    ) -> Result<(), MapError> {
         if let Some(error) = runs.clone().find_map(|run| self.check_run(&run).err()) {
             self.stats.mappings_refused += 1;
             return Err(error);
         }
         for run in runs {
-            self.mmu.insert(asid, run, rights)?;
+            self.mmu.insert_as(asid, run, rights, written)?;
             self.faults.fill(asid, run, rights);
             self.stats.pages_mapped += u64::from(run.count);
         }
@@ -157,9 +193,29 @@ impl Card {
         asid: Asid,
         ranges: impl Iterator<Item = PageRange> + Clone,
     ) -> Drained {
+        self.unmap_telling(command, asid, ranges, &mut PageBits::new(0, 0))
+    }
+
+    /// [`Card::unmap`], which clears the bits of pages that were not written: they have entries in the
+    /// tables that say so. `written` has a bit for each page of the ranges, in their order.
+    ///
+    /// The bits are final: an access sets them before it begins, and none begins any more.
+    pub fn unmap_telling(
+        &mut self,
+        command: CommandId,
+        asid: Asid,
+        ranges: impl Iterator<Item = PageRange> + Clone,
+        written: &mut PageBits,
+    ) -> Drained {
+        let mut first = 0u64;
         for range in ranges.clone() {
-            self.mmu.invalidate(asid, range);
+            self.mmu.invalidate_telling(asid, range, |pages, is_written| {
+                if !is_written {
+                    clear_bits(written, first, range, pages);
+                }
+            });
             self.faults.invalidate(asid, range);
+            first = first.saturating_add(range.count);
         }
         let drained = self.in_flight.drain(command, asid, ranges, DrainKind::Everyone);
         self.count_drain(drained)
@@ -183,6 +239,35 @@ impl Card {
         }
         let drained = self.in_flight.drain(command, asid, ranges, DrainKind::Writers);
         self.count_drain(drained)
+    }
+
+    /// Reads and clears accessed bits: clears the bits in `used` of pages that have entries in the
+    /// tables that say that they were not. `used` has a bit for each page of the ranges, in their order.
+    pub fn take_accessed(
+        &mut self,
+        asid: Asid,
+        ranges: impl Iterator<Item = PageRange>,
+        used: &mut PageBits,
+    ) {
+        let mut first = 0u64;
+        for range in ranges {
+            self.mmu.take_accessed(asid, range, |pages, is_used| {
+                if !is_used {
+                    clear_bits(used, first, range, pages);
+                }
+            });
+            first = first.saturating_add(range.count);
+        }
+    }
+
+    /// The tables, if the card has some: to walk them, share them and give table pages back.
+    pub fn tables_mut(&mut self) -> Option<&mut TableWriter> {
+        self.mmu.tables_mut()
+    }
+
+    /// [`Card::tables_mut`], to look at.
+    pub fn tables(&self) -> Option<&TableWriter> {
+        self.mmu.tables()
     }
 
     /// Takes every translation of an address space away and drains.
@@ -273,6 +358,7 @@ impl Card {
             match filled.filter(|(found, _)| found.rights.allows(access)) {
                 Some((found, count)) => {
                     let count = u64::from(count).min(pages_max) as u32;
+                    mmu.touch(asid, PageRange::new(page, count.into()), access);
                     Some((found.location, count))
                 }
                 None => {

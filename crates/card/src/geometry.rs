@@ -62,6 +62,9 @@ pub struct Geometry {
     pub dma_commands_max: u32,
     /// Most pages of one DMA command.
     pub dma_pages_max: u32,
+    /// Pages of the card's own memory that hold translation tables; 0: it has none, and knows what
+    /// its TLBs hold. [`Geometry::TABLES_FOR_MEMORY`]: as many as its memory needs.
+    pub table_pages: u32,
 }
 
 impl Default for Geometry {
@@ -82,6 +85,7 @@ impl Default for Geometry {
             counter_groups_max: 65536,
             dma_commands_max: 64,
             dma_pages_max: 4096,
+            table_pages: 0,
         }
     }
 }
@@ -126,6 +130,24 @@ pub enum GeometryError {
 }
 
 impl Geometry {
+    /// [`Geometry::table_pages`] of a card that has as many as its memory needs.
+    pub const TABLES_FOR_MEMORY: u32 = u32::MAX;
+
+    /// The sizes of a card of software: those of the paper's, and tables for its memory.
+    pub fn software() -> Geometry {
+        Geometry { table_pages: Geometry::TABLES_FOR_MEMORY, ..Geometry::default() }
+    }
+
+    /// Table pages of a card with so many frames. Of a card of software there is one for 128 frames:
+    /// four times what its own frames take where they lie close together, so that pages of the bus and
+    /// scattered ones fit too.
+    pub fn table_pages_for(&self, frames: u32) -> u32 {
+        match self.table_pages {
+            Geometry::TABLES_FOR_MEMORY => frames / 128 + 64,
+            pages => pages,
+        }
+    }
+
     /// Checks that a card can be made of these sizes.
     ///
     /// # Errors
@@ -146,6 +168,7 @@ impl Geometry {
             ("counter_groups_max", self.counter_groups_max, 1, 1 << 28),
             ("dma_commands_max", self.dma_commands_max, 1, 1 << 16),
             ("dma_pages_max", self.dma_pages_max, 1, 1 << 20),
+            ("table_pages", self.table_pages_for(0), 0, 1 << 26),
         ];
         for (field, value, least, most) in bounds {
             if !(least..=most).contains(&value) {

@@ -25,6 +25,16 @@ impl Key {
         }
         Some(Key((asid.0 as u64) << PAGE_BITS | page.0))
     }
+
+    /// The address space.
+    pub(crate) const fn asid(self) -> Asid {
+        Asid((self.0 >> PAGE_BITS) as u16)
+    }
+
+    /// The page.
+    pub(crate) const fn page(self) -> PageNo {
+        PageNo(self.0 & PAGES_MAX)
+    }
 }
 
 /// The keys from `start` up to, without, `end`.

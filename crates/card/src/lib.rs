@@ -32,6 +32,7 @@ mod need;
 mod pe;
 mod recency;
 mod stats;
+pub mod tables;
 mod translation;
 
 pub use card::{Aborted, Answer, Card, Outcome};

@@ -1,9 +1,12 @@
-//! The memory management unit: three TLBs that agree.
+//! The memory management unit: three TLBs that agree, above the tables of the card where it has some.
 //!
-//! It is a cache of translations that the driver gave and takes away again; it may forget any of
-//! them, never remember one that was taken away. It owns no page table and walks none.
+//! A TLB is a cache of translations that the driver gave and takes away again; it may forget any of
+//! them, never remember one that was taken away. Without tables that is all the card knows. With
+//! tables a miss walks them, and a TLB holds the right to write only for pages that count as written:
+//! the first write to a page comes by the tables and sets its bit there. Pages that found no room in
+//! the tables are in the TLBs alone, as on a card without.
 
-use farside_types::{Access, Asid, PageNo, PageRange, PeId, Rights};
+use farside_types::{Access, Asid, MemoryId, PageNo, PageRange, PeId, Rights};
 
 use crate::flexible::Flexible;
 use crate::geometry::{Geometry, GeometryError};
@@ -11,6 +14,7 @@ use crate::key::{Key, KeyRange, clamp};
 use crate::l1::L1;
 use crate::l2::L2;
 use crate::stats::CardStats;
+use crate::tables::{TableWriter, Walk, Walked};
 use crate::{Location, MapError, MappedRun, PAGES_MAX, Translation};
 
 /// Which TLB answered.
@@ -22,6 +26,8 @@ pub enum Level {
     L2,
     /// An entry of flexible length.
     Flexible,
+    /// None did; the tables had it.
+    Table,
 }
 
 /// What the MMU says about one page.
@@ -65,15 +71,30 @@ pub struct Mmu {
     flexible: Flexible,
     flexible_pages_min: u32,
     flexible_pages_max: u32,
+    tables: Option<TableWriter>,
     l1_hits: u64,
     l2_hits: u64,
     flexible_hits: u64,
     misses: u64,
     rights_misses: u64,
+    walks: u64,
+    table_full: u64,
 }
 
 impl Mmu {
-    /// Empty TLBs of these sizes.
+    /// Empty TLBs of these sizes, and tables where they have pages for them. `own` is the memory of
+    /// the card.
+    ///
+    /// # Errors
+    /// [`GeometryError`] if the sizes make no card.
+    pub fn with_tables(geometry: &Geometry, own: MemoryId) -> Result<Mmu, GeometryError> {
+        let mut mmu = Mmu::new(geometry)?;
+        let pages = geometry.table_pages_for(0);
+        mmu.tables = (pages > 0).then(|| TableWriter::new(own, pages));
+        Ok(mmu)
+    }
+
+    /// Empty TLBs of these sizes, without tables.
     ///
     /// # Errors
     /// [`GeometryError`] if the sizes make no card.
@@ -88,22 +109,64 @@ impl Mmu {
             flexible: Flexible::new(flexible_entries, geometry.flexible_pages_max),
             flexible_pages_min: geometry.flexible_pages_min,
             flexible_pages_max: geometry.flexible_pages_max,
+            tables: None,
             l1_hits: 0,
             l2_hits: 0,
             flexible_hits: 0,
             misses: 0,
             rights_misses: 0,
+            walks: 0,
+            table_full: 0,
         })
     }
 
-    /// Takes translations in, in the place of what was known of these pages. Long runs go to
-    /// flexible entries, short ones page by page to the L2.
+    /// The tables, if the card has some.
+    pub fn tables(&self) -> Option<&TableWriter> {
+        self.tables.as_ref()
+    }
+
+    /// [`Mmu::tables`], to share them and to give table pages back.
+    pub fn tables_mut(&mut self) -> Option<&mut TableWriter> {
+        self.tables.as_mut()
+    }
+
+    /// Takes translations in, in the place of what was known of these pages: into the tables; what
+    /// finds no room there, into the TLBs.
     ///
     /// # Errors
     /// [`MapError`] if the run is empty or has pages or frames that cannot be.
     pub fn insert(&mut self, asid: Asid, run: MappedRun, rights: Rights) -> Result<(), MapError> {
+        self.insert_as(asid, run, rights, false)
+    }
+
+    /// [`Mmu::insert`] of pages that may count as written from the beginning.
+    pub(crate) fn insert_as(
+        &mut self,
+        asid: Asid,
+        run: MappedRun,
+        rights: Rights,
+        written: bool,
+    ) -> Result<(), MapError> {
         check(&run)?;
+        let mut without_room = Vec::new();
+        match &mut self.tables {
+            Some(tables) => {
+                tables.map(asid, &run, rights, written, |part| without_room.push(part));
+                let pages: u64 = without_room.iter().map(|part| u64::from(part.count)).sum();
+                self.table_full += pages;
+            }
+            None => without_room.push(run),
+        }
         self.remove(KeyRange::new(asid, run.pages()));
+        for part in without_room {
+            self.cache(asid, part, rights);
+        }
+        Ok(())
+    }
+
+    /// Takes translations into the TLBs, which know nothing of these pages. Long runs go to flexible
+    /// entries, short ones page by page to the L2.
+    fn cache(&mut self, asid: Asid, run: MappedRun, rights: Rights) {
         let mut rest = run.pages();
         while !rest.is_empty() {
             let count = rest.count.min(u64::from(self.flexible_pages_max)) as u32;
@@ -118,7 +181,6 @@ impl Mmu {
             }
             rest = PageRange::new(rest.start.offset(count.into()), rest.count - u64::from(count));
         }
-        Ok(())
     }
 
     /// Inserts page by page; of a run longer than the L2 only as many pages as it could keep.
@@ -135,6 +197,9 @@ impl Mmu {
     /// Lowers the rights of every known page of a range. Rights never grow this way.
     pub fn protect(&mut self, asid: Asid, range: PageRange, rights: Rights) {
         let keys = KeyRange::new(asid, range);
+        if let Some(tables) = self.tables.as_mut().filter(|_| rights == Rights::Read) {
+            tables.protect(asid, range);
+        }
         for l1 in &mut self.l1 {
             l1.protect(keys, rights);
         }
@@ -144,16 +209,65 @@ impl Mmu {
 
     /// Forgets every page of a range. Afterwards none of them hits, however long the range is.
     pub fn invalidate(&mut self, asid: Asid, range: PageRange) {
+        self.invalidate_telling(asid, range, |_, _| {});
+    }
+
+    /// [`Mmu::invalidate`], which tells of the pages that had an entry in the tables whether they
+    /// count as written.
+    pub(crate) fn invalidate_telling(
+        &mut self,
+        asid: Asid,
+        range: PageRange,
+        mut each: impl FnMut(PageRange, bool),
+    ) {
+        if let Some(tables) = &mut self.tables {
+            tables.unmap(asid, range, |pages, entry| each(pages, entry.is_dirty()));
+        }
         self.remove(KeyRange::new(asid, range));
     }
 
     /// Forgets every page of an address space.
     pub fn invalidate_all(&mut self, asid: Asid) {
-        self.remove(KeyRange::whole(asid));
+        self.invalidate(asid, PageRange::new(PageNo(0), PAGES_MAX));
+    }
+
+    /// Reads and clears accessed bits, and tells of the pages that have an entry in the tables
+    /// whether they were used. The TLBs forget those that were, so that the next use sets the bit
+    /// again.
+    pub(crate) fn take_accessed(
+        &mut self,
+        asid: Asid,
+        range: PageRange,
+        mut each: impl FnMut(PageRange, bool),
+    ) {
+        let Some(tables) = &mut self.tables else { return };
+        let mut used: Vec<PageRange> = Vec::new();
+        tables.take_accessed(asid, range, |pages, accessed| {
+            each(pages, accessed);
+            match used.last_mut().filter(|last| last.end() == pages.start) {
+                _ if !accessed => {}
+                Some(last) => last.count += pages.count,
+                None => used.push(pages),
+            }
+        });
+        for pages in used {
+            self.remove(KeyRange::new(asid, pages));
+        }
+    }
+
+    /// Sets the bits of pages that are used by other ways than the TLBs.
+    pub(crate) fn touch(&mut self, asid: Asid, pages: PageRange, access: Access) {
+        let Some(tables) = &self.tables else { return };
+        for page in pages.pages() {
+            let _ = tables.tables().walk(asid, page, access);
+        }
     }
 
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
+        if let Some(tables) = &mut self.tables {
+            tables.clear();
+        }
         self.remove(KeyRange { start: 0, end: Key::NONE.0 });
     }
 
@@ -181,10 +295,7 @@ impl Mmu {
                 self.l1_hits += 1;
                 Lookup::Hit { location: found.location, rights: found.rights, level: Level::L1 }
             }
-            Some(_) => {
-                self.rights_misses += 1;
-                Lookup::InsufficientRights
-            }
+            Some(_) => self.walk(pe, key, access, true),
             None => self.lookup_below(pe, key, access),
         }
     }
@@ -198,16 +309,76 @@ impl Mmu {
             Some(found) => (found, Level::L2),
             None => match self.flexible.lookup(key) {
                 Some((found, _)) => (found, Level::Flexible),
-                None => return self.miss(),
+                None => return self.walk(pe, key, access, false),
             },
         };
         self.l1[l1].insert(key, found);
         if !found.rights.allows(access) {
-            self.rights_misses += 1;
-            return Lookup::InsufficientRights;
+            return self.walk(pe, key, access, true);
         }
         self.count_hit(level);
         Lookup::Hit { location: found.location, rights: found.rights, level }
+    }
+
+    /// The tables are asked, because no TLB knows the page, or (`known`) not with these rights.
+    fn walk(&mut self, pe: PeId, key: Key, access: Access, known: bool) -> Lookup {
+        let walk = match &self.tables {
+            Some(tables) => tables.tables().walk(key.asid(), key.page(), access),
+            None => Walk::Missing,
+        };
+        match walk {
+            Walk::Found(Walked { location, rights, pages }) => {
+                self.keep(key, pages, Translation { location, rights });
+                if let Some(l1) = self.l1_of(pe) {
+                    self.l1[l1].insert(key, Translation { location, rights });
+                }
+                self.count_hit(Level::Table);
+                Lookup::Hit { location, rights, level: Level::Table }
+            }
+            Walk::Missing if !known => self.miss(),
+            Walk::Missing | Walk::InsufficientRights => {
+                self.rights_misses += 1;
+                Lookup::InsufficientRights
+            }
+        }
+    }
+
+    /// Keeps what a walk found below the L1 TLBs, in the place of what was there.
+    fn keep(&mut self, key: Key, pages: u32, translation: Translation) {
+        let pages = pages.min(self.flexible_pages_max);
+        let keys = KeyRange { start: key.0, end: key.0 + u64::from(pages) };
+        if self.flexible.entries() > 0 && pages >= self.flexible_pages_min {
+            self.flexible.remove(keys);
+            self.flexible.insert(keys, translation);
+            return;
+        }
+        for index in 0..pages.min(self.l2.entries() as u32) {
+            let location = translation.location.offset(index);
+            let page = Key(key.0 + u64::from(index));
+            self.l2.insert(page, Translation { location, ..translation });
+        }
+    }
+
+    /// [`Mmu::walk`] of a page and those behind it, of which all are going to be used.
+    fn walk_run(&mut self, key: Key, access: Access, pages_max: u64) -> Option<RunHit> {
+        let tables = self.tables.as_ref()?.tables();
+        let walk =
+            |skipped: u32| match tables.walk(key.asid(), key.page().offset(skipped.into()), access)
+            {
+                Walk::Found(walked) => Some(walked),
+                _ => None,
+            };
+        let Walked { location, mut rights, pages: mut count } = walk(0)?;
+        let most = pages_max.min(self.flexible_pages_max.into()) as u32;
+        while count < most {
+            let next = walk(count).filter(|next| location.is_followed_by(count, next.location));
+            let Some(next) = next else { break };
+            count += next.pages;
+            rights = rights.min(next.rights);
+        }
+        let count = count.min(most);
+        self.keep(key, count, Translation { location, rights });
+        Some(RunHit { location, count, rights, level: Level::Table })
     }
 
     /// Translates a page and as many of the `pages_max` pages from it on as one entry maps; `None`
@@ -220,22 +391,23 @@ impl Mmu {
         access: Access,
         pages_max: u64,
     ) -> Option<RunHit> {
-        let found = Key::new(asid, page).and_then(|key| self.find_run(pe, key));
-        let Some((found, count, level)) = found else {
-            self.misses += 1;
-            return None;
+        let key = Key::new(asid, page);
+        let found = key.and_then(|key| self.find_run(pe, key));
+        let hit = match found {
+            Some((found, count, level)) if found.rights.allows(access) => Some(RunHit {
+                location: found.location,
+                count: u64::from(count).min(pages_max) as u32,
+                rights: found.rights,
+                level,
+            }),
+            _ => key.and_then(|key| self.walk_run(key, access, pages_max)),
         };
-        if !found.rights.allows(access) {
-            self.rights_misses += 1;
-            return None;
+        match (hit, found) {
+            (Some(hit), _) => self.count_hit(hit.level),
+            (None, Some(_)) => self.rights_misses += 1,
+            (None, None) => self.misses += 1,
         }
-        self.count_hit(level);
-        Some(RunHit {
-            location: found.location,
-            count: u64::from(count).min(pages_max) as u32,
-            rights: found.rights,
-            level,
-        })
+        hit
     }
 
     /// The longest entry first.
@@ -268,6 +440,7 @@ impl Mmu {
             Level::L1 => self.l1_hits += 1,
             Level::L2 => self.l2_hits += 1,
             Level::Flexible => self.flexible_hits += 1,
+            Level::Table => self.walks += 1,
         }
     }
 
@@ -277,6 +450,8 @@ impl Mmu {
         stats.flexible_hits = self.flexible_hits;
         stats.misses = self.misses;
         stats.rights_misses = self.rights_misses;
+        stats.walks = self.walks;
+        stats.table_full = self.table_full;
         stats.l2_evictions = self.l2.evictions();
         stats.flexible_evictions = self.flexible.evictions();
     }

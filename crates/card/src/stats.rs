@@ -13,6 +13,10 @@ pub struct CardStats {
     pub flexible_hits: u64,
     /// Lookups that hit nowhere.
     pub misses: u64,
+    /// Lookups that the tables answered, because no TLB could.
+    pub walks: u64,
+    /// Pages mapped that found no room in the tables.
+    pub table_full: u64,
     /// Lookups that hit with too few rights.
     pub rights_misses: u64,
     /// L2 entries that made room.

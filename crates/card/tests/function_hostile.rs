@@ -6,8 +6,8 @@ mod rig;
 use std::collections::{BTreeMap, VecDeque};
 
 use farside_card::interface::{
-    CommandEntry, DmaAddr, Entry, FaultArg, Opcode, Operation, RingHeader, RingKind, Status,
-    entry_to_bytes, register,
+    BitsBuffer, CommandEntry, DmaAddr, Entry, FaultArg, Opcode, Operation, RingHeader, RingKind,
+    Status, entry_to_bytes, register,
 };
 use farside_card::{Action, Bus, Card, Geometry, JobEnd, Need, Outcome, Raised, TransferFailed};
 use farside_types::{Access, Asid, CommandId, FaultId, JobId, PageNo, PageRange, PeId, Rights};
@@ -37,6 +37,7 @@ const SIZES: Geometry = Geometry {
     counter_groups_max: 64,
     dma_commands_max: 2,
     dma_pages_max: 64,
+    table_pages: 6,
 };
 
 fn rig() -> Rig {
@@ -311,7 +312,7 @@ enum Event {
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
-        3 => (0u8..6).prop_map(Event::Command),
+        3 => (0u8..9).prop_map(Event::Command),
         1 => (0usize..40).prop_map(Event::Fault),
     ];
     prop::collection::vec(event, 1..120)
@@ -323,6 +324,9 @@ fn operation(which: u8) -> (Asid, Operation) {
         1 => (ASID, Operation::Map(pages_at(1, 1, DmaAddr::Own(1)), Rights::Read)),
         2 => (ASID, Operation::Map(pages_at(1, 1, DmaAddr::Own(FRAMES)), Rights::Read)),
         3 => (ASID, Operation::Unmap(pages(1, 9))),
+        5 => (ASID, Operation::MapWritten(pages_at(0, 3, DmaAddr::Own(3)), Rights::ReadWrite)),
+        6 => (ASID, Operation::Accessed(pages(0, 300), None)),
+        7 => (ASID, Operation::UnmapTelling(pages(1, 2), BitsBuffer { address: 8, bytes: 64 })),
         4 => (Asid(0), Operation::Resume(FaultArg::One(FaultId(u64::MAX)))),
         _ => (Asid(0), Operation::Barrier),
     }

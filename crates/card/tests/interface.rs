@@ -2,9 +2,10 @@
 //! without a panic; what is decoded can be computed with.
 
 use farside_card::interface::{
-    ArgKind, CommandEntry, CompletionEntry, DmaAddr, Entry, Extent, ExtentArg, ExtentList,
-    FaultArg, FaultHead, FaultRecord, FaultWants, KernelArg, NoticeRecord, Opcode, Operation,
-    PAGE_NUMBERS, Status, entry_from_bytes, entry_to_bytes, reason_from_word, reason_to_word,
+    ArgKind, BITS_BYTES_MAX, BitsBuffer, CommandEntry, CompletionEntry, DmaAddr, Entry, Extent,
+    ExtentArg, ExtentList, FaultArg, FaultHead, FaultRecord, FaultWants, KernelArg, NoticeRecord,
+    Opcode, Operation, PAGE_NUMBERS, Status, entry_from_bytes, entry_to_bytes, reason_from_word,
+    reason_to_word,
 };
 use farside_types::{Access, Asid, FaultId, JobId, PageNo, PageRange, PeId, Rights};
 use proptest::prelude::*;
@@ -79,12 +80,21 @@ fn launch() -> impl Strategy<Value = Operation> {
     })
 }
 
+fn buffer() -> impl Strategy<Value = BitsBuffer> {
+    (any::<u64>(), 1..=BITS_BYTES_MAX / 8)
+        .prop_map(|(address, words)| BitsBuffer { address: address & !7, bytes: words * 8 })
+}
+
 fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         prop::sample::select(vec![Operation::Nop, Operation::Barrier, Operation::UnmapAll]),
         (extents(), rights()).prop_map(|(pages, rights)| Operation::Map(pages, rights)),
         (extents(), rights()).prop_map(|(pages, rights)| Operation::Protect(pages, rights)),
+        (extents(), rights()).prop_map(|(pages, rights)| Operation::MapWritten(pages, rights)),
         extents().prop_map(Operation::Unmap),
+        (extents(), buffer()).prop_map(|(pages, at)| Operation::UnmapTelling(pages, at)),
+        (extents(), prop::option::of(buffer()))
+            .prop_map(|(pages, at)| Operation::Accessed(pages, at)),
         extents().prop_map(Operation::Copy),
         extents().prop_map(Operation::CountersClear),
         (extents(), any::<u64>()).prop_map(|(pages, word)| Operation::Fill(pages, word)),

@@ -9,16 +9,17 @@ use std::path::Path;
 
 use farside_card::interface::by_messages::{INTERRUPT, INTERRUPT_BYTES, INTERRUPTS_CAPABILITY};
 use farside_card::interface::{
-    ARG_BYTES, ARGS_MAX, ArgKind, CommandEntry, CompletionEntry, DmaAddr, ENTRIES_MAX, ENTRIES_MIN,
-    ENTRY_BYTES, ENTRY_WORDS, EXTENT_BYTES, EXTENTS_MAX, Extent, ExtentArg, ExtentList, FLAG_LIST,
-    FLAG_QUIET, FLAG_RANGE, FaultArg, FaultHead, FaultRecord, FaultWants, KernelArg,
-    LINK_HEADER_BYTES, LINK_LAST, LINK_MAGIC, LINK_PAYLOAD_BYTES, LINK_PAYLOAD_BYTES_MAX,
-    LINK_RANGES_MAX, LINK_UNIT_BYTES, LIST_PAGES_MAX, LinkAddress, LinkField, LinkHeader, LinkKind,
-    LinkVerdict, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, NoticeRecord, Opcode, Operation, PAGE_NUMBERS,
-    RANGES_PER_RECORD, RING_COUNT, RingHeader, RingKind, Status, VERSION, entry_address, pci,
-    reason_from_word, register,
+    ARG_BYTES, ARGS_MAX, ArgKind, BITS_BYTES_MAX, BITS_PAGES, CommandEntry, CompletionEntry,
+    DmaAddr, ENTRIES_MAX, ENTRIES_MIN, ENTRY_BYTES, ENTRY_WORDS, EXTENT_BYTES, EXTENTS_MAX, Extent,
+    ExtentArg, ExtentList, FLAG_LIST, FLAG_QUIET, FLAG_RANGE, FaultArg, FaultHead, FaultRecord,
+    FaultWants, KernelArg, LINK_HEADER_BYTES, LINK_LAST, LINK_MAGIC, LINK_PAYLOAD_BYTES,
+    LINK_PAYLOAD_BYTES_MAX, LINK_RANGES_MAX, LINK_UNIT_BYTES, LIST_PAGES_MAX, LinkAddress,
+    LinkField, LinkHeader, LinkKind, LinkVerdict, MAP_WRITTEN, MESSAGE_BYTES_MAX, NAME_BYTES_MAX,
+    NoticeRecord, Opcode, Operation, PAGE_NUMBERS, RANGES_PER_RECORD, RING_COUNT, RingHeader,
+    RingKind, Status, VERSION, entry_address, pci, reason_from_word, register,
 };
 use farside_card::link::{ReceiverConfig, SenderConfig};
+use farside_card::tables::{Place, Root, TableEntry};
 use farside_card::{Action, Geometry, JobEnd, Need, PAGES_MAX, Raised};
 use farside_types::{Access, Asid, FaultId, JobId, PageNo, PageRange, PeId, Rights};
 use rig::Rig;
@@ -112,6 +113,9 @@ fn scalars() -> BTreeMap<String, u64> {
         FLAG_QUIET,
         FLAG_RANGE,
         NAME_BYTES_MAX,
+        BITS_BYTES_MAX,
+        BITS_PAGES,
+        MAP_WRITTEN,
         MESSAGE_BYTES_MAX,
         EXTENT_BYTES,
         EXTENTS_MAX,
@@ -183,6 +187,8 @@ fn register_scalars() -> BTreeMap<String, u64> {
         register::FUNCTION,
         register::PAGE_SIZES,
         register::KERNELS,
+        register::TABLE_PAGES,
+        register::TABLE_PAGES_USED,
         register::CONTROL,
         register::STATUS,
         register::ERRORS,
@@ -201,6 +207,7 @@ fn register_scalars() -> BTreeMap<String, u64> {
         register::CAP_LINK,
         register::CAP_COUNTERS,
         register::CAP_GROUPS,
+        register::CAP_TABLES,
         register::CONTROL_ENABLE,
         register::CONTROL_RESET,
         register::STATUS_ENABLED,
@@ -342,7 +349,8 @@ fn commands_take_the_flags_and_asids_of_the_table() {
         let mut entry = [7, code, 0, 0, 0, 0, 0, 0];
         match Opcode::from_code(code as u16).unwrap() {
             Opcode::Map | Opcode::Protect => (entry[3], entry[6]) = (1, 1),
-            Opcode::Kernel | Opcode::Unmap | Opcode::Copy | Opcode::Fill => entry[3] = 1,
+            Opcode::Kernel | Opcode::Unmap | Opcode::Accessed => entry[3] = 1,
+            Opcode::Copy | Opcode::Fill => entry[3] = 1,
             Opcode::CountersClear | Opcode::LinkReceive | Opcode::LinkSend => entry[3] = 1,
             _ => {}
         }
@@ -442,6 +450,7 @@ fn records_have_the_fields_of_the_tables() {
         value: 7,
         pages: 5,
         detail: 6,
+        bits: [11, 12, 13],
     };
     let expected = [
         ("tag", 9),
@@ -450,8 +459,29 @@ fn records_have_the_fields_of_the_tables() {
         ("value", 7),
         ("pages", 5),
         ("detail", 6),
+        ("bits 0", 11),
+        ("bits 1", 12),
+        ("bits 2", 13),
     ];
     check_record("completion", &completion.to_entry(), &expected);
+    let root = Root::new(0x1234_5678, 6);
+    check_record("root", &[root.0], &[("valid", 1), ("levels", 6), ("table", 0x1234_5678)]);
+    let entry = TableEntry::leaf(Place::Own(0x9abc), Rights::ReadWrite, false, 9).used(true);
+    let expected = [
+        ("valid", 1),
+        ("writable", 1),
+        ("own memory", 1),
+        ("accessed", 1),
+        ("dirty", 1),
+        ("size", 9),
+        ("first", 0),
+        ("last", 0),
+        ("memory", 0),
+        ("number", 0x9abc),
+    ];
+    check_record("entry", &[entry.0], &expected);
+    let expected = [("valid", 1), ("table", 1), ("number", 0xffff_fffe)];
+    check_record("directory", &[TableEntry::directory(0xffff_fffe).0], &expected);
     let argument = KernelArg { kind: ArgKind::Write, element: 8, word: 0x7000, bytes: 64 };
     let expected = [("kind", 2), ("element bytes", 8), ("value or address", 0x7000), ("bytes", 64)];
     check_record("argument", &argument.to_words(), &expected);
@@ -515,12 +545,15 @@ fn no_record_is_left_out() {
         "argument",
         "command",
         "completion",
+        "directory",
+        "entry",
         "extent",
         "group",
         "launch",
         "notice",
         "page",
         "ranges",
+        "root",
     ];
     assert_eq!(records, BTreeSet::from(checked));
 }
@@ -552,7 +585,8 @@ fn registers_have_the_widths_and_the_access_of_the_tables() {
         let ring = rows("offset", "ring register").into_iter();
         table.extend(ring.map(|row| (register::ring(kind) + number(row[0]), row)));
     }
-    let rig = Rig::new();
+    let geometry = Geometry { table_pages: 64, ..Geometry::default() };
+    let rig = Rig::with_rings(geometry, [64, 64, 128, 64], 0);
     for (offset, row) in &table {
         let right = number(row[2]) as usize / 8;
         for bytes in [1, 2, 4, 8] {

@@ -104,6 +104,7 @@ pub(super) fn entries_with_one_mistake_are_refused_by_the_word(target: &mut dyn 
 
 /// Entries with one wrong word each, and its number.
 fn wrong_words(client: &mut Client) -> Vec<(Entry, u64)> {
+    let has_tables = client.can(register::CAP_TABLES);
     let own = DmaAddr::Own(0);
     let map = entry(NO_ASID, Operation::Map(pages_at(1, 1, own), Rights::Read));
     let unmap = entry(NO_ASID, Operation::Unmap(pages(1, 1)));
@@ -126,7 +127,7 @@ fn wrong_words(client: &mut Client) -> Vec<(Entry, u64)> {
         (with(map, 5, 1 << 32), 5),
         (with(map, 6, 0), 6),
         (with(map, 6, 2), 6),
-        (with(map, 7, 1), 7),
+        (with(map, 7, if has_tables { 2 } else { 1 }), 7),
         (with(unmap, 5, 1), 5),
         (with(unmap, 6, 1), 6),
         (with(resume, 3, 1), 3),

@@ -24,6 +24,7 @@ pub(super) fn a_function_names_itself_and_its_sizes(target: &mut dyn Target) -> 
         (register::CAP_DMA, "DMA_PAGES", register::DMA_PAGES),
         (register::CAP_DMA, "DMA_COMMANDS", register::DMA_COMMANDS),
         (register::CAP_GROUPS, "GROUP_RANGES", register::GROUP_RANGES),
+        (register::CAP_TABLES, "TABLE_PAGES", register::TABLE_PAGES),
         (register::CAP_COUNTERS, "COUNTER_GROUP_PAGES", register::COUNTER_GROUP_PAGES),
     ] {
         let value = target.read32(offset);

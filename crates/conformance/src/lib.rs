@@ -27,6 +27,7 @@ mod registers;
 mod reset;
 mod rings;
 mod spaces;
+mod tables;
 
 use std::time::Duration;
 
@@ -150,6 +151,13 @@ pub fn checks() -> &'static [Check] {
         notices::remote_accesses_are_noticed_once_until_they_are_cleared,
         notices::a_full_notice_ring_loses_nothing,
         spaces::two_address_spaces_know_nothing_of_each_other,
+        tables::mapped_pages_beyond_the_tlbs_do_not_fault,
+        tables::no_walk_cache_or_tlb_keeps_what_is_taken_away,
+        tables::aligned_runs_are_split_where_a_part_changes,
+        tables::an_unmap_tells_what_was_written,
+        tables::bits_of_many_pages_go_to_a_buffer,
+        tables::accessed_bits_are_read_and_cleared,
+        tables::full_tables_are_no_error,
         reset::a_reset_in_the_middle_of_everything_leaves_a_new_function,
         reset::a_reset_ends_a_failure,
     ]

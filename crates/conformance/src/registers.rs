@@ -10,7 +10,7 @@ use farside_card::interface::{RingKind, pci, register};
 const READ_ONLY: [u64; 4] =
     [register::MAGIC, register::FRAMES, register::STATUS, register::KERNELS];
 /// Offsets where no register begins.
-const HOLES: [u64; 6] = [0x050, 0x0fc, 0x118, 0x214, 0x3fc, 0x2000];
+const HOLES: [u64; 6] = [0x058, 0x0fc, 0x118, 0x214, 0x3fc, 0x2000];
 
 pub(super) fn reads_that_are_no_registers_give_ones_and_change_nothing(
     target: &mut dyn Target,

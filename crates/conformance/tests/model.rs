@@ -29,6 +29,23 @@ fn the_model_conforms() {
 }
 
 #[test]
+fn a_card_without_tables_conforms_and_its_tables_are_not_run() {
+    let mut model = Model::without_tables();
+    let mut not_run = 0;
+    for check in checks() {
+        match (check.run)(&mut model) {
+            Ok(Verdict::Passed) => {}
+            Ok(Verdict::NotRun(why)) => {
+                assert!(why.contains("CAP_TABLES"), "{}: {why}", check.name);
+                not_run += 1;
+            }
+            Err(error) => panic!("{}: {error}", check.name),
+        }
+    }
+    assert_eq!(not_run, 7);
+}
+
+#[test]
 fn every_check_starts_from_whatever_the_last_one_left() {
     let mut model = Model::new(None);
     for check in checks().iter().rev() {

@@ -227,7 +227,7 @@ impl SpaceBuilder {
             arena_bytes: self.arena,
             cards,
             pes: self.pes,
-            geometry: Default::default(),
+            geometry: farside_live::Geometry::software(),
             placement: scheme,
             tune: self.tune,
             peer: self.peer,

@@ -25,6 +25,7 @@ mod trace;
 mod watchdog;
 
 pub use error::LiveError;
+pub use farside_card::Geometry;
 pub use ring_card::{CardPlace, CardStream, Dial, Dialled, PlaceError, TransportError};
 pub use runtime::{GivenBack, Probe, Runtime, RuntimeConfig};
 #[cfg(feature = "mutations")]

@@ -36,6 +36,7 @@ const GEOMETRY: Geometry = Geometry {
     counter_groups_max: 16,
     dma_commands_max: 2,
     dma_pages_max: 8,
+    table_pages: 0,
 };
 
 /// See the module.
@@ -52,8 +53,10 @@ pub(super) struct FarSide {
 }
 
 impl FarSide {
-    /// A function in its known state.
+    /// A function in its known state. By its generation it has no translation tables, as cards of
+    /// before, some that are full soon, or more.
     pub(super) fn new(frames: u32, generation: u64, broken: Broken) -> FarSide {
+        let table_pages = [0, 3, 16][(generation % 3) as usize];
         let bus = FarBus::new(broken);
         let function = Function::new(FunctionConfig {
             card: 0,
@@ -65,7 +68,8 @@ impl FarSide {
             capabilities: register::CAP_DMA_BUS_TO_BUS,
         });
         FarSide {
-            model: Model::new(OWN, frames, GEOMETRY).expect("these sizes make a card"),
+            model: Model::new(OWN, frames, Geometry { table_pages, ..GEOMETRY })
+                .expect("these sizes make a card"),
             function,
             bus,
             doorbell: false,

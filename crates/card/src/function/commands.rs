@@ -16,12 +16,14 @@ use crate::interface::{
 use crate::{Answer, Card, Drained, Location, MappedRun, PeState};
 
 /// What a command comes to: its completion, or `None` if it completes later.
-type Outcome = Result<Option<CompletionEntry>, Refusal>;
+pub(super) type Outcome = Result<Option<CompletionEntry>, Refusal>;
 
 /// Words of an entry that a refusal names.
 mod word {
     pub(super) const HEAD: u64 = 1;
     pub(super) const REASON: u64 = 6;
+    pub(super) const BUFFER: u64 = 6;
+    pub(super) const MAP_FLAGS: u64 = 7;
 }
 
 const fn done(value: u64, pages: u64, detail: u64) -> Option<CompletionEntry> {
@@ -29,7 +31,7 @@ const fn done(value: u64, pages: u64, detail: u64) -> Option<CompletionEntry> {
     Some(CompletionEntry { value, pages, detail, ..plain })
 }
 
-fn pages_of(extent: &Extent) -> PageRange {
+pub(super) fn pages_of(extent: &Extent) -> PageRange {
     PageRange::new(PageNo(extent.page), extent.count.into())
 }
 
@@ -47,7 +49,10 @@ fn has_asid(operation: &Operation) -> bool {
         operation,
         Operation::Map(..)
             | Operation::Protect(..)
+            | Operation::MapWritten(..)
             | Operation::Unmap(_)
+            | Operation::UnmapTelling(..)
+            | Operation::Accessed(..)
             | Operation::UnmapAll
             | Operation::Launch { .. }
             | Operation::CountersClear(_)
@@ -87,16 +92,25 @@ impl Function {
                 self.ledger.wait_for_earlier(id);
                 Ok(None)
             }
-            Operation::Map(pages, rights) => self.map(asid, pages, rights, card, bus),
+            Operation::Map(pages, rights) => self.map(asid, pages, rights, false, card, bus),
+            Operation::MapWritten(pages, rights) => {
+                need_tables(card, Refusal::operand(word::MAP_FLAGS))?;
+                self.map(asid, pages, rights, true, card, bus)
+            }
             Operation::Protect(pages, rights) => {
                 let extents = self.spaced(asid, pages, Roles::PAGES, card, bus)?;
                 let drained = card.protect(id, asid, extents.iter().map(pages_of), rights);
                 Ok(when_drained(drained))
             }
-            Operation::Unmap(pages) => {
-                let extents = self.spaced(asid, pages, Roles::PAGES, card, bus)?;
-                let drained = card.unmap(id, asid, extents.iter().map(pages_of));
-                Ok(when_drained(drained))
+            Operation::Unmap(pages) => self.unmap(id, asid, pages, None, card, bus),
+            Operation::UnmapTelling(pages, buffer) => {
+                let first = if buffer.address == 0 { word::BUFFER + 1 } else { word::BUFFER };
+                need_tables(card, Refusal::operand(first))?;
+                self.unmap(id, asid, pages, Some(buffer), card, bus)
+            }
+            Operation::Accessed(pages, buffer) => {
+                need_tables(card, Refusal::mistake(Status::Unsupported, 0))?;
+                self.accessed(id, asid, pages, buffer, card, bus)
             }
             Operation::UnmapAll => {
                 self.check_asid(asid)?;
@@ -152,7 +166,7 @@ impl Function {
     }
 
     /// The extents of a command about an address space.
-    fn spaced(
+    pub(super) fn spaced(
         &mut self,
         asid: Asid,
         pages: ExtentArg,
@@ -169,6 +183,7 @@ impl Function {
         asid: Asid,
         pages: ExtentArg,
         rights: Rights,
+        written: bool,
         card: &mut Card,
         bus: &mut impl Bus,
     ) -> Outcome {
@@ -186,7 +201,12 @@ impl Function {
             .collect();
         // What the card checks was checked; a refusal here would be a fault of this crate, and is
         // answered as what it would mean.
-        card.map(asid, runs.iter().copied(), rights).map_err(|_| Refusal::operand(2))?;
+        let runs = runs.iter().copied();
+        let mapped = match written {
+            true => card.map_written(asid, runs, rights),
+            false => card.map(asid, runs, rights),
+        };
+        mapped.map_err(|_| Refusal::operand(2))?;
         Ok(done(0, extents.pages(), 0))
     }
 
@@ -234,6 +254,11 @@ impl Function {
         let found = found.ok_or(Refusal::state(Status::NoSuchKernel, 0))?;
         Ok(done(found as u64, 0, 0))
     }
+}
+
+/// What a card without tables does not know is refused as it would be by a card of before.
+fn need_tables(card: &Card, refusal: Refusal) -> Result<(), Refusal> {
+    card.tables().map(|_| ()).ok_or(refusal)
 }
 
 /// A drain completes now, or when the embedder tells.

@@ -49,6 +49,8 @@ impl Counts {
             self.dma_pages,
             stats.counter_groups_forgotten,
             stats.stale_answers,
+            stats.walks,
+            stats.table_full,
         ]
     }
 }

@@ -238,7 +238,8 @@ impl Function {
             }
         }
         let message_bytes = self.write_message(running.message, &end.message, bus);
-        let completion = CompletionEntry { tag: 0, status, message_bytes, value, pages: 0, detail };
+        let completion =
+            CompletionEntry { message_bytes, value, detail, ..CompletionEntry::plain(0, status) };
         self.ledger.finish(running.launch, completion);
         for abort in running.aborts {
             self.ledger.finish(abort, CompletionEntry::plain(0, Status::Ok));

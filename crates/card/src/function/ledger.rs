@@ -12,6 +12,8 @@ struct Open {
     barrier: bool,
     /// Its completion raises no interrupt, if it ends well.
     quiet: bool,
+    /// What it will complete with when it is drained.
+    promised: Option<CompletionEntry>,
 }
 
 /// A completion that was not written yet.
@@ -36,7 +38,7 @@ impl Ledger {
     pub(super) fn begin(&mut self, tag: u64, quiet: bool) -> CommandId {
         let id = CommandId(self.next);
         self.next += 1;
-        self.open.insert(id, Open { tag, barrier: false, quiet });
+        self.open.insert(id, Open { tag, barrier: false, quiet, promised: None });
         id
     }
 
@@ -46,6 +48,19 @@ impl Ledger {
             open.barrier = true;
         }
         self.complete_barriers();
+    }
+
+    /// The command will complete with this when it is drained.
+    pub(super) fn promise(&mut self, id: CommandId, completion: CompletionEntry) {
+        if let Some(open) = self.open.get_mut(&id) {
+            open.promised = Some(completion);
+        }
+    }
+
+    /// A command is drained.
+    pub(super) fn drained(&mut self, id: CommandId) {
+        let promised = self.open.get(&id).and_then(|open| open.promised);
+        self.finish(id, promised.unwrap_or(CompletionEntry::plain(0, Status::Ok)));
     }
 
     /// A command is over; its tag is put into the completion. One that is not under way, because a

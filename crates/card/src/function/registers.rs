@@ -68,7 +68,7 @@ impl Function {
         Some(match offset {
             register::MAGIC => Word::Narrow(register::MAGIC_VALUE),
             register::VERSION => Word::Narrow(VERSION),
-            register::CAPABILITIES => Word::Wide(self.config.capability_bits()),
+            register::CAPABILITIES => Word::Wide(self.capability_bits(card)),
             register::GENERATION => Word::Wide(self.config.generation),
             register::FRAMES => Word::Narrow(card.frames()),
             register::PES => Word::Narrow(geometry.pes.into()),
@@ -82,9 +82,16 @@ impl Function {
             register::CARD => Word::Narrow(self.config.card),
             register::FUNCTION => Word::Narrow(self.config.function),
             register::PAGE_SIZES => Word::Narrow(page_sizes(card)),
+            register::TABLE_PAGES if card.tables().is_some() => Word::Narrow(geometry.table_pages),
             register::KERNELS => Word::Narrow(self.config.kernels.len() as u32),
             _ => return None,
         })
+    }
+
+    /// What the function is configured to carry out, and what its card has.
+    fn capability_bits(&self, card: &Card) -> u64 {
+        let tables = if card.tables().is_some() { register::CAP_TABLES } else { 0 };
+        self.config.capability_bits() | tables
     }
 
     fn state_word(&self, card: &Card, offset: u64) -> Option<Word> {
@@ -96,6 +103,7 @@ impl Function {
             }),
             register::STATUS => Word::Narrow(self.status(card)),
             register::ERRORS => Word::Wide(self.errors.bits()),
+            register::TABLE_PAGES_USED => Word::Narrow(card.tables()?.used()),
             register::ERROR_DETAIL => Word::Wide(self.errors.detail()),
             _ => return None,
         })

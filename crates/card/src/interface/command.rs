@@ -13,6 +13,10 @@ pub const FLAG_RANGE: u16 = 1 << 1;
 /// Flag of every operation: if it ends well, its completion raises no interrupt by itself. The driver
 /// finds it with the next one, or when it looks.
 pub const FLAG_QUIET: u16 = 1 << 2;
+/// Bit of operand 5 of [`Opcode::Map`]: the pages count as written from the beginning.
+pub const MAP_WRITTEN: u64 = 1 << 0;
+/// Bytes of a buffer for the bits of pages.
+pub const BITS_BYTES_MAX: u32 = 1 << 23;
 /// Bytes of a kernel's name.
 pub const NAME_BYTES_MAX: u32 = 255;
 /// Bytes of a launch's message buffer.
@@ -29,6 +33,7 @@ pub enum Opcode {
     Protect = 0x11,
     Unmap = 0x12,
     UnmapAll = 0x13,
+    Accessed = 0x14,
     Resume = 0x20,
     Cancel = 0x21,
     Kernel = 0x30,
@@ -45,13 +50,14 @@ pub enum Opcode {
 
 impl Opcode {
     /// Every operation.
-    pub const ALL: [Opcode; 18] = [
+    pub const ALL: [Opcode; 19] = [
         Opcode::Nop,
         Opcode::Barrier,
         Opcode::Map,
         Opcode::Protect,
         Opcode::Unmap,
         Opcode::UnmapAll,
+        Opcode::Accessed,
         Opcode::Resume,
         Opcode::Cancel,
         Opcode::Kernel,
@@ -90,6 +96,15 @@ pub struct ExtentList {
     pub count: u32,
 }
 
+/// Where bits of pages go, for more pages than a completion has room for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BitsBuffer {
+    /// Bus address, a multiple of 8.
+    pub address: u64,
+    /// Bytes, a multiple of 8, at most [`BITS_BYTES_MAX`].
+    pub bytes: u32,
+}
+
 /// The faults of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FaultArg {
@@ -110,10 +125,16 @@ pub enum Operation {
     Barrier,
     /// Insert translations to `dst`.
     Map(ExtentArg, Rights),
+    /// [`Operation::Map`] of pages that count as written from the beginning: there is no other copy.
+    MapWritten(ExtentArg, Rights),
     /// Lower rights, and drain those who may write.
     Protect(ExtentArg, Rights),
     /// Take translations away, and drain.
     Unmap(ExtentArg),
+    /// [`Operation::Unmap`] that writes which pages were written to a buffer.
+    UnmapTelling(ExtentArg, BitsBuffer),
+    /// Read and clear the accessed bits of pages, into a buffer too where there is one.
+    Accessed(ExtentArg, Option<BitsBuffer>),
     /// Take every translation of the address space away, and drain.
     UnmapAll,
     /// Replay the accesses that wait for these faults.
@@ -235,7 +256,17 @@ impl Operation {
             Operation::Protect(pages, rights) => {
                 with_extents(Opcode::Protect, pages, rights_code(rights), 0)
             }
+            Operation::MapWritten(pages, rights) => {
+                with_extents(Opcode::Map, pages, rights_code(rights), MAP_WRITTEN)
+            }
             Operation::Unmap(pages) => with_extents(Opcode::Unmap, pages, 0, 0),
+            Operation::UnmapTelling(pages, buffer) => {
+                with_extents(Opcode::Unmap, pages, buffer.address, buffer.bytes.into())
+            }
+            Operation::Accessed(pages, buffer) => {
+                let buffer = buffer.unwrap_or(BitsBuffer { address: 0, bytes: 0 });
+                with_extents(Opcode::Accessed, pages, buffer.address, buffer.bytes.into())
+            }
             Operation::UnmapAll => bare(Opcode::UnmapAll),
             Operation::Resume(ref faults) => with_faults(Opcode::Resume, faults, 0),
             Operation::Cancel(ref faults, reason) => {
@@ -347,6 +378,31 @@ impl Operands {
         }
     }
 
+    /// The buffer of the last two words; none where both are 0.
+    fn buffer(&self) -> Result<Option<BitsBuffer>, DecodeError> {
+        let [.., address, bytes] = self.words;
+        if address == 0 && bytes == 0 {
+            return Ok(None);
+        }
+        if address % 8 != 0 {
+            return Err(self.wrong(4));
+        }
+        let bytes: u32 = self.narrow(5)?;
+        if bytes == 0 || bytes % 8 != 0 || bytes > BITS_BYTES_MAX {
+            return Err(self.wrong(5));
+        }
+        Ok(Some(BitsBuffer { address, bytes }))
+    }
+
+    fn map(&self) -> Result<Operation, DecodeError> {
+        let (extents, rights) = (self.extents()?, self.rights()?);
+        match self.words[5] {
+            0 => Ok(Operation::Map(extents, rights)),
+            MAP_WRITTEN => Ok(Operation::MapWritten(extents, rights)),
+            _ => Err(self.wrong(5)),
+        }
+    }
+
     fn launch(&self) -> Result<Operation, DecodeError> {
         self.allow(0)?;
         self.end(5)?;
@@ -373,15 +429,16 @@ impl Operands {
             Opcode::Nop => bare(Operation::Nop)?,
             Opcode::Barrier => bare(Operation::Barrier)?,
             Opcode::UnmapAll => bare(Operation::UnmapAll)?,
-            Opcode::Map => {
-                self.end(5)?;
-                Operation::Map(self.extents()?, self.rights()?)
-            }
+            Opcode::Map => self.map()?,
             Opcode::Protect => {
                 self.end(5)?;
                 Operation::Protect(self.extents()?, self.rights()?)
             }
-            Opcode::Unmap => Operation::Unmap(only_extents()?),
+            Opcode::Unmap => match self.buffer()? {
+                None => Operation::Unmap(self.extents()?),
+                Some(buffer) => Operation::UnmapTelling(self.extents()?, buffer),
+            },
+            Opcode::Accessed => Operation::Accessed(self.extents()?, self.buffer()?),
             Opcode::Copy => Operation::Copy(only_extents()?),
             Opcode::CountersClear => Operation::CountersClear(only_extents()?),
             Opcode::Fill => {

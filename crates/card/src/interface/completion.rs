@@ -78,7 +78,7 @@ impl Status {
     ];
 }
 
-/// A completion: words tag, status | message bytes << 32, value, pages, detail, 0, 0, 0.
+/// A completion: words tag, status | message bytes << 32, value, pages, detail, bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CompletionEntry {
     /// The command's tag.
@@ -93,18 +93,33 @@ pub struct CompletionEntry {
     pub pages: u64,
     /// What was wrong.
     pub detail: u64,
+    /// Of [`super::Opcode::Unmap`] and [`super::Opcode::Accessed`] that ended well: a bit for each of
+    /// the first pages, as far as `value` says.
+    pub bits: [u64; 3],
 }
+
+/// Pages whose bits are in a completion.
+pub const BITS_PAGES: u64 = 192;
 
 impl CompletionEntry {
     /// A command that ended well, or not, with nothing more to say.
     pub const fn plain(tag: u64, status: Status) -> CompletionEntry {
-        CompletionEntry { tag, status, message_bytes: 0, value: 0, pages: 0, detail: 0 }
+        CompletionEntry {
+            tag,
+            status,
+            message_bytes: 0,
+            value: 0,
+            pages: 0,
+            detail: 0,
+            bits: [0; 3],
+        }
     }
 
     /// The entry.
     pub const fn to_entry(self) -> Entry {
         let head = self.status as u64 | (self.message_bytes as u64) << 32;
-        [self.tag, head, self.value, self.pages, self.detail, 0, 0, 0]
+        let [a, b, c] = self.bits;
+        [self.tag, head, self.value, self.pages, self.detail, a, b, c]
     }
 
     /// The completion of an entry.
@@ -122,6 +137,7 @@ impl CompletionEntry {
             value: entry[2],
             pages: entry[3],
             detail: entry[4],
+            bits: [entry[5], entry[6], entry[7]],
         })
     }
 }

@@ -19,10 +19,10 @@ mod ring;
 
 pub use arg::{ARG_BYTES, ARGS_MAX, ArgKind, KernelArg};
 pub use command::{
-    CommandEntry, ExtentArg, ExtentList, FLAG_LIST, FLAG_QUIET, FLAG_RANGE, FaultArg,
-    MESSAGE_BYTES_MAX, NAME_BYTES_MAX, Opcode, Operation,
+    BITS_BYTES_MAX, BitsBuffer, CommandEntry, ExtentArg, ExtentList, FLAG_LIST, FLAG_QUIET,
+    FLAG_RANGE, FaultArg, MAP_WRITTEN, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, Opcode, Operation,
 };
-pub use completion::{CompletionEntry, Status};
+pub use completion::{BITS_PAGES, CompletionEntry, Status};
 pub use extent::{DmaAddr, EXTENT_BYTES, EXTENTS_MAX, Extent, LIST_PAGES_MAX};
 pub use fault_record::{FaultHead, FaultRecord, FaultWants, RANGES_PER_RECORD};
 pub use link_frame::{
@@ -40,7 +40,7 @@ pub use ring::{
 use thiserror::Error;
 
 /// Version of the interface: major in the upper half. A driver refuses another major.
-pub const VERSION: u32 = 1 << 16;
+pub const VERSION: u32 = 1 << 16 | 1;
 
 /// Pages of a 64-bit address space: page numbers are below it.
 pub const PAGE_NUMBERS: u64 = 1 << 52;

@@ -39,6 +39,12 @@ pub const PAGE_SIZES: u64 = 0x048;
 /// `u32`, read only: kernels on the card; their ids are 0 to n-1.
 pub const KERNELS: u64 = 0x04c;
 
+/// `u32`, read only: pages of the function's own memory for translation tables, which BAR2 does not
+/// show.
+pub const TABLE_PAGES: u64 = 0x050;
+/// `u32`, read only: of these, pages that are in use.
+pub const TABLE_PAGES_USED: u64 = 0x054;
+
 /// `u32`: [`CONTROL_ENABLE`], [`CONTROL_RESET`] (reads as 0).
 pub const CONTROL: u64 = 0x100;
 /// `u32`, read only: `STATUS_*`.
@@ -64,7 +70,7 @@ pub const RING_INDEX: u64 = 0x10;
 /// Counters, `u64` each, read only: [`counter`].
 pub const COUNTERS: u64 = 0x400;
 /// Names of the counters, in the order of their registers.
-pub const COUNTER_NAMES: [&str; 25] = [
+pub const COUNTER_NAMES: [&str; 27] = [
     "commands",
     "commands_refused",
     "foreign_frames_refused",
@@ -90,6 +96,8 @@ pub const COUNTER_NAMES: [&str; 25] = [
     "dma_pages",
     "counter_groups_forgotten",
     "stale_answers",
+    "walks",
+    "table_full",
 ];
 
 /// `u32`, write only, on a page of its own: something was put in the command ring, or room was made
@@ -109,6 +117,8 @@ pub const CAP_LINK: u64 = 1 << 2;
 pub const CAP_COUNTERS: u64 = 1 << 3;
 /// Grouped faults (`with`).
 pub const CAP_GROUPS: u64 = 1 << 4;
+/// Translation tables, with accessed and dirty bits.
+pub const CAP_TABLES: u64 = 1 << 5;
 
 /// The rings are used.
 pub const CONTROL_ENABLE: u32 = 1 << 0;

@@ -76,10 +76,14 @@ pub(crate) enum Flaw {
     DisableIgnored,
     /// Names of kernels are compared by their first letters.
     NamesCutShort,
+    /// It says that it has tables.
+    TablesOnlySaid,
+    /// Completions have no bits of pages.
+    BitsLost,
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Flaw; 26] = [
+    pub(crate) const ALL: [Flaw; 28] = [
         Flaw::CompletionLost,
         Flaw::FrameNotChecked,
         Flaw::DrainNotAwaited,
@@ -106,6 +110,8 @@ impl Flaw {
         Flaw::NonsenseIgnored,
         Flaw::DisableIgnored,
         Flaw::NamesCutShort,
+        Flaw::TablesOnlySaid,
+        Flaw::BitsLost,
     ];
 }
 
@@ -223,7 +229,10 @@ impl Bus for Wires {
                 return Ok(());
             }
         }
-        self.bytes[span].copy_from_slice(from);
+        self.bytes[span.clone()].copy_from_slice(from);
+        if self.has(Flaw::BitsLost) && self.ring_of(address) == Some(RingKind::Completion) {
+            self.bytes[span][5 * 8..].fill(0);
+        }
         Ok(())
     }
 
@@ -286,17 +295,24 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn new(flaw: Option<Flaw>) -> Model {
-        Model::with(flaw, &NAMES, register::CAP_DMA_BUS_TO_BUS)
+        let table_pages = if flaw == Some(Flaw::TablesOnlySaid) { 0 } else { 24 };
+        Model::with(flaw, &NAMES, register::CAP_DMA_BUS_TO_BUS, table_pages)
+    }
+
+    /// One of before there were tables.
+    pub(crate) fn without_tables() -> Model {
+        Model::with(None, &NAMES, register::CAP_DMA_BUS_TO_BUS, 0)
     }
 
     /// One that has no kernel, and no capability that it need not have.
     pub(crate) fn bare() -> Model {
-        Model::with(None, &[], 0)
+        Model::with(None, &[], 0, 0)
     }
 
-    fn with(flaw: Option<Flaw>, names: &[&str], capabilities: u64) -> Model {
+    fn with(flaw: Option<Flaw>, names: &[&str], capabilities: u64, table_pages: u32) -> Model {
         let unchecked = u32::from(flaw == Some(Flaw::FrameNotChecked)) * FRAMES;
-        let geometry = Geometry { dma_pages_max: 32, dma_commands_max: 4, ..Geometry::default() };
+        let geometry =
+            Geometry { dma_pages_max: 32, dma_commands_max: 4, table_pages, ..Geometry::default() };
         let config = FunctionConfig {
             card: 0,
             function: 1,
@@ -539,6 +555,9 @@ impl Target for Model {
         let mut bytes = [0; 8];
         self.function.read_register(&self.card, offset, &mut bytes);
         let value = u64::from_le_bytes(bytes);
+        if offset == register::CAPABILITIES && self.wires.has(Flaw::TablesOnlySaid) {
+            return value | register::CAP_TABLES;
+        }
         if offset == register::ERRORS && self.wires.has(Flaw::ErrorClearedByRead) {
             self.write_register(offset, &value.to_le_bytes());
         }

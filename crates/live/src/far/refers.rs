@@ -27,8 +27,11 @@ impl Refers {
         };
         let list = match operation {
             Operation::Map(extents, _)
+            | Operation::MapWritten(extents, _)
             | Operation::Protect(extents, _)
             | Operation::Unmap(extents)
+            | Operation::UnmapTelling(extents, _)
+            | Operation::Accessed(extents, _)
             | Operation::Copy(extents)
             | Operation::Fill(extents, _)
             | Operation::CountersClear(extents)
@@ -67,9 +70,13 @@ pub(super) fn command_of(entry: &Entry) -> Option<CommandEntry> {
 /// that a card elsewhere reaches.
 pub(super) fn stays_on_card(operation: &Operation, list: &[u8]) -> bool {
     let extents = match operation {
+        // A buffer for bits is memory of the driver's, which nobody would bring back to it.
+        Operation::UnmapTelling(..) | Operation::Accessed(_, Some(_)) => return false,
         Operation::Map(extents, _)
+        | Operation::MapWritten(extents, _)
         | Operation::Protect(extents, _)
         | Operation::Unmap(extents)
+        | Operation::Accessed(extents, None)
         | Operation::Fill(extents, _)
         | Operation::CountersClear(extents) => extents,
         Operation::Copy(_)

@@ -104,7 +104,7 @@ impl CardConfig {
             pes: 2,
             asids: 16,
             jobs_max: 256,
-            geometry: Geometry::default(),
+            geometry: Geometry::software(),
             grace: Duration::from_millis(200),
             limits: LeaseLimits::default(),
             kernels: Arc::new(Kernels::builtin()),

@@ -1,0 +1,204 @@
+//! The words of the tables, bit by bit, as section 8 of `docs/card-interface.md` lays them out.
+
+use farside_types::Rights;
+
+/// Bit of a valid word; the others of an invalid one mean nothing.
+const VALID: u64 = 1 << 0;
+const WRITABLE: u64 = 1 << 1;
+const OWN: u64 = 1 << 2;
+const ACCESSED: u64 = 1 << 3;
+const DIRTY: u64 = 1 << 4;
+const SIZE_SHIFT: u32 = 5;
+const SIZE_MASK: u64 = 0x1f << SIZE_SHIFT;
+/// Of a table above the leaf level: the number is that of the next table.
+const TABLE: u64 = 1 << 16;
+const NUMBER_SHIFT: u32 = 32;
+/// Of a root: where its height lies.
+const HEIGHT_SHIFT: u32 = 1;
+const HEIGHT_MASK: u64 = 0x7 << HEIGHT_SHIFT;
+
+/// Where an entry says that a page is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// A frame of the function's own memory.
+    Own(u32),
+    /// A page of the bus.
+    Bus(u32),
+}
+
+impl Place {
+    /// The place `pages` further on.
+    #[must_use]
+    pub fn offset(self, pages: u32) -> Place {
+        match self {
+            Place::Own(frame) => Place::Own(frame.wrapping_add(pages)),
+            Place::Bus(page) => Place::Bus(page.wrapping_add(pages)),
+        }
+    }
+
+    /// Its number.
+    pub fn number(self) -> u32 {
+        match self {
+            Place::Own(number) | Place::Bus(number) => number,
+        }
+    }
+}
+
+/// A word of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableEntry(pub u64);
+
+impl TableEntry {
+    /// The word that says nothing.
+    pub const INVALID: TableEntry = TableEntry(0);
+
+    /// An entry for a page, or for an aligned run of 512: part of a run of 2^`size` pages. One that
+    /// is `dirty` from the beginning counts as written.
+    pub fn leaf(place: Place, rights: Rights, dirty: bool, size: u32) -> TableEntry {
+        let own = if matches!(place, Place::Own(_)) { OWN } else { 0 };
+        let writable = if rights == Rights::ReadWrite { WRITABLE } else { 0 };
+        let dirty = if dirty { DIRTY } else { 0 };
+        let size = u64::from(size) << SIZE_SHIFT & SIZE_MASK;
+        TableEntry(
+            VALID | own | writable | dirty | size | u64::from(place.number()) << NUMBER_SHIFT,
+        )
+    }
+
+    /// An entry that leads to a table one level below.
+    pub fn directory(table: u32) -> TableEntry {
+        TableEntry(VALID | TABLE | u64::from(table) << NUMBER_SHIFT)
+    }
+
+    /// Whether it says anything.
+    pub fn is_valid(self) -> bool {
+        self.0 & VALID != 0
+    }
+
+    /// The table that a valid directory entry leads to.
+    pub fn table(self) -> Option<u32> {
+        (self.0 & (VALID | TABLE) == VALID | TABLE).then_some((self.0 >> NUMBER_SHIFT) as u32)
+    }
+
+    /// Where its (first) page is.
+    pub fn place(self) -> Place {
+        let number = (self.0 >> NUMBER_SHIFT) as u32;
+        if self.0 & OWN != 0 { Place::Own(number) } else { Place::Bus(number) }
+    }
+
+    /// What may be done with it.
+    pub fn rights(self) -> Rights {
+        if self.0 & WRITABLE != 0 { Rights::ReadWrite } else { Rights::Read }
+    }
+
+    /// What a TLB may hold of it: the right to write only where the page counts as written, so that
+    /// the first write walks and sets the bit.
+    pub fn rights_to_cache(self) -> Rights {
+        if self.is_dirty() { self.rights() } else { Rights::Read }
+    }
+
+    /// Whether it was used.
+    pub fn is_accessed(self) -> bool {
+        self.0 & ACCESSED != 0
+    }
+
+    /// Whether it was written, or counts as written.
+    pub fn is_dirty(self) -> bool {
+        self.0 & DIRTY != 0
+    }
+
+    /// Log2 of the pages of the aligned run of which it is part.
+    pub fn size(self) -> u32 {
+        ((self.0 & SIZE_MASK) >> SIZE_SHIFT) as u32
+    }
+
+    /// The entry in a run of another size.
+    #[must_use]
+    pub fn with_size(self, size: u32) -> TableEntry {
+        TableEntry(self.0 & !SIZE_MASK | u64::from(size) << SIZE_SHIFT & SIZE_MASK)
+    }
+
+    /// The entry without the right to write.
+    #[must_use]
+    pub fn read_only(self) -> TableEntry {
+        TableEntry(self.0 & !WRITABLE)
+    }
+
+    /// The entry after it was used.
+    #[must_use]
+    pub fn used(self, write: bool) -> TableEntry {
+        TableEntry(self.0 | ACCESSED | if write { DIRTY } else { 0 })
+    }
+
+    /// The entry as if it had not been used.
+    #[must_use]
+    pub fn unused(self) -> TableEntry {
+        TableEntry(self.0 & !ACCESSED)
+    }
+
+    /// The entry with the accessed and dirty bits of `old` too, if that was for the same place.
+    #[must_use]
+    pub fn inheriting(self, old: TableEntry) -> TableEntry {
+        if old.is_valid() && old.table().is_none() && old.place() == self.place() {
+            return TableEntry(self.0 | old.0 & (ACCESSED | DIRTY));
+        }
+        self
+    }
+
+    /// The entry of page `index` of a run of 512 whose entry this is.
+    #[must_use]
+    pub fn page_of_run(self, index: u32) -> TableEntry {
+        let number = u64::from(self.place().offset(index).number());
+        TableEntry(self.0 & u64::from(u32::MAX) | number << NUMBER_SHIFT)
+    }
+}
+
+/// The word with which walks of an address space begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Root(pub u64);
+
+impl Root {
+    /// A tree of `height` levels under `table`.
+    pub fn new(table: u32, height: u32) -> Root {
+        let height = u64::from(height) << HEIGHT_SHIFT & HEIGHT_MASK;
+        Root(VALID | height | u64::from(table) << NUMBER_SHIFT)
+    }
+
+    /// The top table and the levels from it down, if there is a tree.
+    pub fn top(self) -> Option<(u32, u32)> {
+        let height = ((self.0 & HEIGHT_MASK) >> HEIGHT_SHIFT) as u32;
+        (self.0 & VALID != 0 && height > 0).then_some(((self.0 >> NUMBER_SHIFT) as u32, height))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bits_lie_where_the_specification_says() {
+        let entry = TableEntry::leaf(Place::Own(0x1234), Rights::ReadWrite, false, 9);
+        assert_eq!(entry.0, 0x1234 << 32 | 9 << 5 | 0b111);
+        assert_eq!(entry.used(false).0 ^ entry.0, 1 << 3);
+        assert_eq!(entry.used(true).0 ^ entry.0, 0b11 << 3);
+        let bus = TableEntry::leaf(Place::Bus(u32::MAX), Rights::Read, true, 0);
+        assert_eq!(bus.0, 0xffff_ffff << 32 | 1 << 4 | 1);
+        assert_eq!(TableEntry::directory(7).0, 7 << 32 | 1 << 16 | 1);
+        assert_eq!(Root::new(7, 6).0, 7 << 32 | 6 << 1 | 1);
+    }
+
+    #[test]
+    fn a_tlb_gets_the_right_to_write_only_with_the_dirty_bit() {
+        let clean = TableEntry::leaf(Place::Own(1), Rights::ReadWrite, false, 0);
+        assert_eq!(clean.rights_to_cache(), Rights::Read);
+        assert_eq!(clean.used(true).rights_to_cache(), Rights::ReadWrite);
+        assert_eq!(clean.used(true).read_only().rights_to_cache(), Rights::Read);
+    }
+
+    #[test]
+    fn bits_are_inherited_only_from_the_same_place() {
+        let old = TableEntry::leaf(Place::Own(1), Rights::Read, false, 0).used(true);
+        let same = TableEntry::leaf(Place::Own(1), Rights::ReadWrite, false, 0);
+        let other = TableEntry::leaf(Place::Bus(1), Rights::ReadWrite, false, 0);
+        assert!(same.inheriting(old).is_dirty() && !other.inheriting(old).is_dirty());
+    }
+}

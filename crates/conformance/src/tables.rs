@@ -1,0 +1,252 @@
+//! Translation tables in card memory, by what commands and kernels see of them.
+
+use farside_types::{Asid, Rights};
+
+use super::client::{
+    Client, NO_ASID, PAGE, ensure, kernel, needs, pages, pages_at, same, words_at,
+};
+use super::{Outcome, Target, Verdict};
+use farside_card::interface::{
+    ArgKind, BITS_PAGES, BitsBuffer, CompletionEntry, DmaAddr, Extent, FaultArg, Operation, Status,
+    register,
+};
+
+/// More pages than the TLBs of any card here hold one by one.
+const MANY: u64 = 1400;
+/// Where they begin, in a table of the leaf level that they share with others.
+const START: u64 = 0x1234;
+
+/// The frame of a page of many: never the one behind that of the page before.
+fn frame_of(page: u64) -> u32 {
+    4 + (page * 7 % 56) as u32
+}
+
+/// Maps pages one by one, each to its frame.
+fn map_scattered(client: &mut Client, asid: Asid, first: u64, count: u64) -> Result<(), String> {
+    let extents: Vec<Extent> = (first..first + count)
+        .map(|page| Extent {
+            page,
+            count: 1,
+            src: DmaAddr::Bus(0),
+            dst: DmaAddr::Own(frame_of(page)),
+        })
+        .collect();
+    let list = client.list(&extents);
+    let done = client.ok(asid, Operation::Map(list, Rights::ReadWrite))?;
+    same("the pages of a MAP", done.pages, count)
+}
+
+/// Runs a kernel over pages, which must not fault.
+fn without_fault(
+    client: &mut Client,
+    asid: Asid,
+    kernel: u32,
+    kind: ArgKind,
+    first: u64,
+    count: u64,
+) -> Result<(), String> {
+    let raised = client.counter("faults_raised");
+    let launch = client.launch(asid, 1, kernel, &[words_at(kind, first, count * 512)])?;
+    client.serve(launch, |page| DmaAddr::Own(frame_of(page.0)))?;
+    same("faults on pages that are mapped", client.counter("faults_raised"), raised)
+}
+
+/// Runs a kernel over one page, which must fault, and cancels it.
+fn with_fault(
+    client: &mut Client,
+    asid: Asid,
+    kernel: u32,
+    kind: ArgKind,
+    page: u64,
+) -> Result<(), String> {
+    let launch = client.launch(asid, 2, kernel, &[words_at(kind, page, 512)])?;
+    let fault = client
+        .wait_fault()
+        .map_err(|error| format!("{error}: page {page:#x} of {asid:?} is used, and it is gone"))?;
+    client.ok(NO_ASID, Operation::Cancel(FaultArg::One(fault.id()), 1))?;
+    same("the launch", client.wait_for(launch)?.status, Status::KernelFault)
+}
+
+/// The pages among the first ones whose bits are set.
+fn ones(completion: &CompletionEntry) -> Vec<u64> {
+    let bit = |page: u64| completion.bits[(page / 64) as usize] >> (page % 64) & 1 == 1;
+    (0..completion.value.min(BITS_PAGES)).filter(|&page| bit(page)).collect()
+}
+
+pub(super) fn mapped_pages_beyond_the_tlbs_do_not_fault(target: &mut dyn Target) -> Outcome {
+    let mut client = Client::open(target)?;
+    needs!(client, CAP_TABLES);
+    let touch = kernel!(client, "farside.touch");
+    let (total, used) = (register::TABLE_PAGES, register::TABLE_PAGES_USED);
+    let (total, used) = (client.read32(total), client.read32(used));
+    ensure!(total > 0 && used <= total, "{used} of {total} table pages are in use");
+    map_scattered(&mut client, NO_ASID, START, MANY)?;
+    let walks = client.counter("walks");
+    for _ in 0..2 {
+        without_fault(&mut client, NO_ASID, touch, ArgKind::Write, START, MANY)?;
+    }
+    ensure!(client.counter("walks") > walks, "no walk was counted");
+    ensure!(client.read32(register::TABLE_PAGES_USED) > 0, "tables take no page");
+    client.finish()
+}
+
+pub(super) fn no_walk_cache_or_tlb_keeps_what_is_taken_away(target: &mut dyn Target) -> Outcome {
+    let mut client = Client::open(target)?;
+    needs!(client, CAP_TABLES);
+    let (touch, sum) = (kernel!(client, "farside.touch"), kernel!(client, "farside.sum"));
+    let other = if client.read32(register::ASIDS) > 1 { Asid(1) } else { NO_ASID };
+    map_scattered(&mut client, NO_ASID, START, 64)?;
+    without_fault(&mut client, NO_ASID, touch, ArgKind::Write, START, 64)?;
+    // One page of a table that goes on to be used.
+    client.ok(NO_ASID, Operation::Unmap(pages(START + 3, 1)))?;
+    without_fault(&mut client, NO_ASID, touch, ArgKind::Write, START + 4, 8)?;
+    with_fault(&mut client, NO_ASID, sum, ArgKind::Read, START + 3)?;
+    // A right that is taken away.
+    client.ok(NO_ASID, Operation::Protect(pages(START + 8, 2), Rights::Read))?;
+    without_fault(&mut client, NO_ASID, sum, ArgKind::Read, START + 8, 2)?;
+    with_fault(&mut client, NO_ASID, touch, ArgKind::Write, START + 9)?;
+    without_fault(&mut client, NO_ASID, touch, ArgKind::Write, START + 10, 2)?;
+    // A whole table, whose page goes to whoever needs one next.
+    client.ok(NO_ASID, Operation::UnmapAll)?;
+    map_scattered(&mut client, other, START + 0x10_0000, MANY)?;
+    without_fault(&mut client, other, touch, ArgKind::Write, START + 0x10_0000, 600)?;
+    for page in [START, START + 20, START + 63] {
+        with_fault(&mut client, NO_ASID, sum, ArgKind::Read, page)?;
+    }
+    client.finish()
+}
+
+pub(super) fn aligned_runs_are_split_where_a_part_changes(target: &mut dyn Target) -> Outcome {
+    let mut client = Client::open(target)?;
+    needs!(client, CAP_TABLES);
+    let (touch, sum) = (kernel!(client, "farside.touch"), kernel!(client, "farside.sum"));
+    // Bus pages may be the same for many; a run of 32 at a time is aligned alike.
+    for written in [false, true] {
+        let place = pages_at(32, 32, DmaAddr::Own(32));
+        let map = match written {
+            false => Operation::Map(place, Rights::ReadWrite),
+            true => Operation::MapWritten(place, Rights::ReadWrite),
+        };
+        client.ok(NO_ASID, map)?;
+        without_fault(&mut client, NO_ASID, touch, ArgKind::Write, 32, 32)?;
+        client.ok(NO_ASID, Operation::Unmap(pages(40, 1)))?;
+        client.ok(NO_ASID, Operation::Protect(pages(48, 1), Rights::Read))?;
+        with_fault(&mut client, NO_ASID, sum, ArgKind::Read, 40)?;
+        with_fault(&mut client, NO_ASID, touch, ArgKind::Write, 48)?;
+        for page in [32, 39, 41, 47, 49, 63] {
+            without_fault(&mut client, NO_ASID, touch, ArgKind::Write, page, 1)?;
+        }
+        client.ok(NO_ASID, Operation::UnmapAll)?;
+    }
+    client.finish()
+}
+
+pub(super) fn an_unmap_tells_what_was_written(target: &mut dyn Target) -> Outcome {
+    let mut client = Client::open(target)?;
+    needs!(client, CAP_TABLES);
+    let (touch, sum) = (kernel!(client, "farside.touch"), kernel!(client, "farside.sum"));
+    let hold = kernel!(client, "farside.hold");
+    map_scattered(&mut client, NO_ASID, START, 16)?;
+    without_fault(&mut client, NO_ASID, sum, ArgKind::Read, START, 16)?;
+    for page in [START + 2, START + 3, START + 15] {
+        without_fault(&mut client, NO_ASID, touch, ArgKind::Write, page, 1)?;
+    }
+    let told = client.ok(NO_ASID, Operation::Unmap(pages(START, 17)))?;
+    same("pages that are told", told.value, 17)?;
+    same("pages that were written", ones(&told), vec![2, 3, 15, 16])?;
+    // What is written until the drain ends is told.
+    client.target.write_frames(5 * PAGE, &[0; 8]);
+    client.map(NO_ASID, 5, 2, DmaAddr::Own(5), Rights::ReadWrite)?;
+    let launch = client.launch(NO_ASID, 3, hold, &[words_at(ArgKind::Write, 5, 1)])?;
+    client.until("the kernel to hold its page", |client| Ok(client.frame_words(5)[0] == 1))?;
+    let taken = client.submit(NO_ASID, Operation::Unmap(pages(5, 2)))?;
+    client.settle()?;
+    ensure!(!client.has_completed(taken)?, "an UNMAP completed while its page is held");
+    client.target.write_frames(5 * PAGE, &2u64.to_le_bytes());
+    let told = client.wait_ok(taken)?;
+    client.wait_ok(launch)?;
+    same("pages that were written", (told.value, ones(&told)), (2, vec![0]))?;
+    // What has no other copy counts as written.
+    let map = Operation::MapWritten(pages_at(9, 2, DmaAddr::Own(9)), Rights::ReadWrite);
+    client.ok(NO_ASID, map)?;
+    let told = client.ok(NO_ASID, Operation::Unmap(pages(9, 2)))?;
+    same("pages that count as written", ones(&told), vec![0, 1])?;
+    client.finish()
+}
+
+pub(super) fn bits_of_many_pages_go_to_a_buffer(target: &mut dyn Target) -> Outcome {
+    let mut client = Client::open(target)?;
+    needs!(client, CAP_TABLES);
+    let touch = kernel!(client, "farside.touch");
+    map_scattered(&mut client, NO_ASID, START, 256)?;
+    without_fault(&mut client, NO_ASID, touch, ArgKind::Write, START + 190, 4)?;
+    let address = client.target.unreachable();
+    let wild = BitsBuffer { address, bytes: 32 };
+    let refused = client.expect(
+        NO_ASID,
+        Operation::UnmapTelling(pages(START, 256), wild),
+        Status::BadAddress,
+    )?;
+    same("detail", refused.detail, address)?;
+    client.expect_errors(register::ERROR_COMMAND)?;
+    let buffer = BitsBuffer { address: client.target.allocate(64), bytes: 32 };
+    let told = client.ok(NO_ASID, Operation::UnmapTelling(pages(START, 256), buffer))?;
+    same("pages that are told", (told.value, ones(&told)), (256, vec![190, 191]))?;
+    let mut bytes = [0; 40];
+    client.target.read(buffer.address, &mut bytes);
+    let found = (0..320).filter(|page| bytes[page / 8] >> (page % 8) & 1 == 1);
+    same("pages of the buffer", found.collect::<Vec<_>>(), vec![190, 191, 192, 193])?;
+    client.finish()
+}
+
+pub(super) fn accessed_bits_are_read_and_cleared(target: &mut dyn Target) -> Outcome {
+    let mut client = Client::open(target)?;
+    needs!(client, CAP_TABLES);
+    let sum = kernel!(client, "farside.sum");
+    map_scattered(&mut client, NO_ASID, START, 16)?;
+    let accessed = Operation::Accessed(pages(START, 17), None);
+    for used in [vec![], vec![4, 9], vec![4]] {
+        for page in &used {
+            without_fault(&mut client, NO_ASID, sum, ArgKind::Read, START + page, 1)?;
+        }
+        let told = client.ok(NO_ASID, accessed.clone())?;
+        let with_unknown: Vec<u64> = used.into_iter().chain([16]).collect();
+        same("pages that are told", (told.value, told.pages), (17, 17))?;
+        same("pages that were used", ones(&told), with_unknown)?;
+    }
+    client.finish()
+}
+
+pub(super) fn full_tables_are_no_error(target: &mut dyn Target) -> Outcome {
+    let mut client = Client::open(target)?;
+    needs!(client, CAP_TABLES);
+    let touch = kernel!(client, "farside.touch");
+    // Each page so far from the others needs two tables at least.
+    let wanted = u64::from(client.read32(register::TABLE_PAGES));
+    if wanted > 60_000 {
+        return Ok(Verdict::NotRun(format!("{wanted} table pages are too many to fill")));
+    }
+    let far = |index: u64| (index + 1) << 27;
+    let extents: Vec<Extent> = (0..wanted)
+        .map(|index| Extent {
+            page: far(index),
+            count: 1,
+            src: DmaAddr::Bus(0),
+            dst: DmaAddr::Own(frame_of(index)),
+        })
+        .collect();
+    let full = client.counter("table_full");
+    let list = client.list(&extents);
+    client.ok(NO_ASID, Operation::Map(list, Rights::ReadWrite))?;
+    ensure!(client.counter("table_full") > full, "tables of {wanted} pages are not full");
+    let last = far(wanted - 1);
+    let told = client.ok(NO_ASID, Operation::Unmap(pages(last, 1)))?;
+    same("a page without an entry", (told.value, ones(&told)), (1, vec![0]))?;
+    with_fault(&mut client, NO_ASID, touch, ArgKind::Write, last)?;
+    client.ok(NO_ASID, Operation::UnmapAll)?;
+    let full = client.counter("table_full");
+    map_scattered(&mut client, NO_ASID, START, 600)?;
+    same("table_full after everything was unmapped", client.counter("table_full"), full)?;
+    without_fault(&mut client, NO_ASID, touch, ArgKind::Write, START, 600)?;
+    client.finish()
+}
