@@ -18,6 +18,9 @@ pub(crate) const BAD: Weather = Weather {
     cut: None,
 };
 
+/// Packets after which a program that has borrowed a card is at work on it.
+const SEARCHING: u64 = 1000;
+
 fn world(lease: Duration) -> (World, Relay) {
     let made = Network::with_relay(1);
     let (network, relay) =
@@ -98,13 +101,14 @@ fn a_cable_that_is_cut_for_three_seconds_within_a_lease_loses_nothing() {
     let (world, relay) = world(Duration::from_secs(10));
     for way in [Way::Both, Way::ToLender, Way::ToBorrower] {
         std::thread::scope(|scope| {
+            let before = relay.counted().carried;
             let searching = scope.spawn(|| exact(&world, 40));
-            let end = Instant::now() + Duration::from_secs(20);
-            while world.b.processes("demo").is_empty() {
+            // More than it takes to borrow and to open the card: the search is under way.
+            let end = Instant::now() + Duration::from_secs(60);
+            while relay.counted().carried < before + SEARCHING {
                 assert!(Instant::now() < end, "it does not begin");
                 std::thread::sleep(Duration::from_millis(5));
             }
-            std::thread::sleep(Duration::from_millis(500));
             let lost = relay.counted().lost;
             relay.set(Weather { cut: Some(way), ..Weather::default() });
             std::thread::sleep(Duration::from_secs(3));
