@@ -3,6 +3,7 @@
 //! Every method is one atomic step; the embedder calls them under one lock.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use farside_types::{
     Access, Asid, CancelReason, CardId, CommandId, FaultId, JobId, MemoryId, PageNo, PageRange,
@@ -14,11 +15,11 @@ use crate::grant::translate;
 use crate::key::clamp;
 use crate::mmu::{check, check_frames};
 use crate::need::validate_ranges;
-use crate::tables::{PageBits, TableWriter};
+use crate::tables::{BusPages, PageBits, TableWriter, Tables};
 use crate::{
     AccessId, AcquireError, CardStats, CounterNotice, Counters, DrainKind, Drained, Fault,
     FaultQueue, Geometry, GeometryError, Grant, InFlight, Level, Location, Lookup, MapError,
-    MappedRun, Mmu, Need, PeError, PeState, Pes, RaiseError, Raised, Waiter,
+    MappedRun, Mmu, Need, PeError, PeState, Pes, RaiseError, Raised, Waiter, WordUser, Words,
 };
 
 /// How a fault of one processing element ended. Whoever embeds the card hands it over.
@@ -63,6 +64,17 @@ fn clear_bits(bits: &mut PageBits, first: u64, range: PageRange, pages: PageRang
     }
 }
 
+/// The words that are accessed without the card's lock, once somebody has asked to. A copy of a card
+/// has tables of its own, which nobody has asked for.
+#[derive(Debug, Default)]
+struct Unlocked(Option<Arc<Words>>);
+
+impl Clone for Unlocked {
+    fn clone(&self) -> Unlocked {
+        Unlocked::default()
+    }
+}
+
 /// A card.
 #[derive(Clone, Debug)]
 pub struct Card {
@@ -74,6 +86,7 @@ pub struct Card {
     faults: FaultQueue,
     counters: Counters,
     pes: Pes,
+    words: Unlocked,
     stats: CardStats,
 }
 
@@ -97,6 +110,7 @@ impl Card {
                 geometry.counter_groups_max as usize,
             ),
             pes: Pes::new(geometry.pes),
+            words: Unlocked::default(),
             stats: CardStats::default(),
         })
     }
@@ -170,11 +184,73 @@ impl Card {
             return Err(error);
         }
         for run in runs {
-            self.mmu.insert_as(asid, run, rights, written)?;
+            let mut without_room = self.mmu.insert_as(asid, run, rights, written)?;
+            if without_room > 0 && self.reuse_tables() {
+                without_room = self.mmu.insert_as(asid, run, rights, written)?;
+            }
+            self.mmu.count_table_full(without_room);
             self.faults.fill(asid, run, rights);
             self.stats.pages_mapped += u64::from(run.count);
         }
+        // Nobody goes on where such a page was before.
+        self.drain_words();
         Ok(())
+    }
+
+    /// Of a card in the program, which reaches every memory without a bus: its tables have entries for
+    /// pages in all of them. To be said before anything is mapped.
+    pub fn reach_memories(&mut self) {
+        if let Some(tables) = self.mmu.tables_mut() {
+            tables.name_bus_pages(BusPages::Memories);
+        }
+    }
+
+    /// Counts accesses to a page in another memory that were made without the card's lock.
+    pub fn count_remote(&mut self, asid: Asid, page: PageNo, accesses: u32) {
+        self.stats.remote_accesses += u64::from(accesses);
+        self.counters.record(asid, page, accesses);
+    }
+
+    /// Lets somebody access words without the card's lock, by its tables; `None`
+    /// if it has none. Every method that takes pages away waits for the words that are under way.
+    pub fn share_tables(&mut self) -> Option<(Arc<Tables>, WordUser)> {
+        let tables = self.mmu.tables_mut()?.share();
+        let words = self.words.0.get_or_insert_default();
+        Some((tables, words.user()))
+    }
+
+    /// Waits for the words that are under way without the card's lock. Those that begin later find
+    /// what was changed before.
+    pub fn drain_words(&self) {
+        if let Some(words) = &self.words.0 {
+            words.drain();
+        }
+    }
+
+    /// Has who accesses words without the card's lock see with the next one what has changed beside the
+    /// tables.
+    pub fn disturb_words(&self) {
+        if let Some(words) = &self.words.0 {
+            words.disturb();
+        }
+    }
+
+    /// Counts walks that were made without the card's lock.
+    pub fn count_walks(&mut self, walks: u64) {
+        self.mmu.count_walks(walks);
+    }
+
+    /// Makes table pages free that nothing leads to any more. Returns whether there were some.
+    fn reuse_tables(&mut self) -> bool {
+        let Some(tables) = self.mmu.tables_mut().filter(|tables| tables.has_limbo()) else {
+            return false;
+        };
+        if let Some(words) = &self.words.0 {
+            words.renew();
+        }
+        let limbo = tables.take_limbo();
+        tables.reuse(limbo);
+        true
     }
 
     fn check_run(&self, run: &MappedRun) -> Result<(), MapError> {
@@ -217,6 +293,7 @@ impl Card {
             self.faults.invalidate(asid, range);
             first = first.saturating_add(range.count);
         }
+        self.drain_words();
         let drained = self.in_flight.drain(command, asid, ranges, DrainKind::Everyone);
         self.count_drain(drained)
     }
@@ -237,6 +314,7 @@ impl Card {
             self.mmu.protect(asid, range, rights);
             self.faults.protect(asid, range, rights);
         }
+        self.drain_words();
         let drained = self.in_flight.drain(command, asid, ranges, DrainKind::Writers);
         self.count_drain(drained)
     }
@@ -275,6 +353,7 @@ impl Card {
         let everything = PageRange::new(PageNo(0), crate::PAGES_MAX);
         self.mmu.invalidate_all(asid);
         self.faults.invalidate(asid, everything);
+        self.drain_words();
         let drained = self.in_flight.drain_all(command, asid);
         self.count_drain(drained)
     }
@@ -623,6 +702,9 @@ impl Card {
     /// Call it when nothing touches the card's memory any more.
     pub fn reset(&mut self) -> Aborted {
         self.mmu.clear();
+        if let Some(words) = &self.words.0 {
+            words.renew();
+        }
         self.counters.clear_all();
         let everyone = self.faults.remove(FaultId(0)..=FaultId(u64::MAX));
         let answers = everyone

@@ -32,8 +32,10 @@ mod need;
 mod pe;
 mod recency;
 mod stats;
+mod sync;
 pub mod tables;
 mod translation;
+mod words;
 
 pub use card::{Aborted, Answer, Card, Outcome};
 pub use counters::{CounterNotice, Counters};
@@ -49,3 +51,4 @@ pub use need::{Need, NeedError};
 pub use pe::{PeError, PeState, Pes};
 pub use stats::CardStats;
 pub use translation::{Location, MappedRun, Translation};
+pub use words::{InWord, WordUser, Words};

@@ -136,24 +136,28 @@ impl Mmu {
     /// # Errors
     /// [`MapError`] if the run is empty or has pages or frames that cannot be.
     pub fn insert(&mut self, asid: Asid, run: MappedRun, rights: Rights) -> Result<(), MapError> {
-        self.insert_as(asid, run, rights, false)
+        let without_room = self.insert_as(asid, run, rights, false)?;
+        self.count_table_full(without_room);
+        Ok(())
     }
 
-    /// [`Mmu::insert`] of pages that may count as written from the beginning.
+    /// [`Mmu::insert`] of pages that may count as written from the beginning. Gives how many found no
+    /// room in the tables.
     pub(crate) fn insert_as(
         &mut self,
         asid: Asid,
         run: MappedRun,
         rights: Rights,
         written: bool,
-    ) -> Result<(), MapError> {
+    ) -> Result<u64, MapError> {
         check(&run)?;
+        let mut pages_without_room = 0;
         let mut without_room = Vec::new();
         match &mut self.tables {
             Some(tables) => {
                 tables.map(asid, &run, rights, written, |part| without_room.push(part));
-                let pages: u64 = without_room.iter().map(|part| u64::from(part.count)).sum();
-                self.table_full += pages;
+                let pages = without_room.iter().map(|part: &MappedRun| u64::from(part.count));
+                pages_without_room = pages.sum();
             }
             None => without_room.push(run),
         }
@@ -161,7 +165,17 @@ impl Mmu {
         for part in without_room {
             self.cache(asid, part, rights);
         }
-        Ok(())
+        Ok(pages_without_room)
+    }
+
+    /// Counts pages that found no room in the tables.
+    pub(crate) fn count_table_full(&mut self, pages: u64) {
+        self.table_full += pages;
+    }
+
+    /// Counts walks that others have made.
+    pub(crate) fn count_walks(&mut self, walks: u64) {
+        self.walks += walks;
     }
 
     /// Takes translations into the TLBs, which know nothing of these pages. Long runs go to flexible
@@ -327,7 +341,7 @@ impl Mmu {
             None => Walk::Missing,
         };
         match walk {
-            Walk::Found(Walked { location, rights, pages }) => {
+            Walk::Found(Walked { location, rights, pages, .. }) => {
                 self.keep(key, pages, Translation { location, rights });
                 if let Some(l1) = self.l1_of(pe) {
                     self.l1[l1].insert(key, Translation { location, rights });
@@ -368,7 +382,7 @@ impl Mmu {
                 Walk::Found(walked) => Some(walked),
                 _ => None,
             };
-        let Walked { location, mut rights, pages: mut count } = walk(0)?;
+        let Walked { location, mut rights, pages: mut count, .. } = walk(0)?;
         let most = pages_max.min(self.flexible_pages_max.into()) as u32;
         while count < most {
             let next = walk(count).filter(|next| location.is_followed_by(count, next.location));

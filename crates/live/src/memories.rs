@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use farside_card::Location;
 use farside_svm::{Place, Run, StepError, StepErrorKind};
-use farside_types::{CardId, MemoryId, PageRange};
+use farside_types::{CardId, FrameNo, MemoryId, PAGE_SIZE, PageRange};
 
 use crate::arena::{Arena, ArenaError};
 use farside_linux::card_memory::{CardMemory, copy_pages, zero_pages};
@@ -83,6 +83,25 @@ impl Memories {
             }
         };
         found.expect("the driver names frames that exist, and are reached from here")
+    }
+
+    /// Where the bus pages from `number` 2^24 on are, as a card in the program names them
+    /// ([`farside_card::tables::BusPages::Memories`]).
+    pub(crate) fn stretch(&self, number: u8) -> Option<NonNull<u8>> {
+        const STRETCH_BYTES: usize = PAGE_SIZE << 24;
+        let host_from = 128;
+        match number.checked_sub(host_from) {
+            Some(stretch) => {
+                let first = PageRange::new(self.arena.base_page(), 1);
+                let base = self.arena.alias_ptr(first).ok()?;
+                NonNull::new(base.as_ptr().wrapping_add(usize::from(stretch) * STRETCH_BYTES))
+            }
+            None => {
+                let card = MemoryId(number).card()?;
+                let memory = self.cards.get(card.0 as usize).and_then(Frames::mapped)?;
+                memory.run_ptr(FrameNo(0), 1).ok()
+            }
+        }
     }
 
     /// Copies the pages of `runs`. The caller carries out a command of the driver, which holds

@@ -45,7 +45,17 @@ pub(crate) enum Use {
 }
 
 impl Use {
+    /// Its number among the uses of words.
+    #[inline(always)]
+    fn index(self) -> usize {
+        match self {
+            Use::Slice(access) | Use::Value(access) => usize::from(access.is_write()),
+            Use::Atomic => 2,
+        }
+    }
+
     /// Whether it writes.
+    #[inline(always)]
     pub(crate) fn access(self) -> Access {
         match self {
             Use::Slice(access) | Use::Value(access) => access,
@@ -62,6 +72,9 @@ pub struct Granted {
     start: u64,
     end: u64,
     lent: Lent,
+    /// Bits that addresses and lengths of shared words have not: a word's size less 1. All bits, where
+    /// there is no such word.
+    not_in_words: u64,
 }
 
 impl Granted {
@@ -71,7 +84,14 @@ impl Granted {
     /// From the launch of the job that gets this until it has ended, or was given up and its pages
     /// were taken out of use, nobody but the job touches these bytes otherwise than `lent` says.
     pub unsafe fn new(start: u64, bytes: u64, lent: Lent) -> Granted {
-        Granted { start, end: start.saturating_add(bytes), lent }
+        let not_in_words = match lent {
+            Lent::Read | Lent::Write => 0,
+            Lent::Shared { word: word @ (1 | 2 | 4 | 8) } if start % u64::from(word) == 0 => {
+                u64::from(word) - 1
+            }
+            Lent::Shared { .. } => u64::MAX,
+        };
+        Granted { start, end: start.saturating_add(bytes), lent, not_in_words }
     }
 
     /// The first byte.
@@ -96,36 +116,79 @@ impl Granted {
         meet && (self.lent != other.lent || self.lent == Lent::Write)
     }
 
+    /// No bytes.
+    pub(crate) const fn nothing() -> Granted {
+        Granted { start: 0, end: 0, lent: Lent::Read, not_in_words: 0 }
+    }
+
     /// Whether it has all of these bytes.
     #[inline]
     pub(crate) fn covers(&self, addr: u64, bytes: u64) -> bool {
-        addr >= self.start
-            && addr.wrapping_add(bytes) <= self.end
-            && addr <= self.end
-            && addr.wrapping_add(bytes) >= addr
+        let (at, all) = (addr.wrapping_sub(self.start), self.end - self.start);
+        at <= all && bytes <= all - at
     }
 
-    /// Whether bytes that it has may be used so. Gives the size of the words in which others change
+    /// Whether it has these bytes, and they may be used so. Gives the size of the words in which others change
     /// them meanwhile; 0 if nobody does.
     #[inline]
     pub(crate) fn allows(&self, addr: u64, bytes: u64, use_: Use) -> Option<u8> {
+        if !self.covers(addr, bytes) {
+            return None;
+        }
         match (self.lent, use_) {
             (Lent::Read, Use::Slice(access) | Use::Value(access)) if !access.is_write() => Some(0),
             (Lent::Write, _) => Some(0),
             (Lent::Shared { word }, Use::Value(_)) => {
-                (bytes % u64::from(word) == 0 && self.begins_word(addr, word)).then_some(word)
+                ((addr | bytes) & self.not_in_words == 0).then_some(word)
             }
             (Lent::Shared { word }, Use::Atomic) => {
-                (bytes == u64::from(word) && self.begins_word(addr, word)).then_some(word)
+                (bytes == u64::from(word) && addr & self.not_in_words == 0).then_some(word)
             }
             _ => None,
         }
     }
+}
 
-    /// Whether one of its words, which are aligned, begins there.
-    fn begins_word(&self, addr: u64, word: u8) -> bool {
-        let word = u64::from(word);
-        word.is_power_of_two() && word <= 8 && addr % word == 0 && self.start % word == 0
+/// A grant laid out for the check that every word makes: two comparisons for each aligned word of 1, 2, 4
+/// or 8 bytes. What it does not allow may be allowed all the same; [`Granted::allows`] says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QuickGrant {
+    start: u64,
+    /// From the first byte to the last one at which 8 bytes begin.
+    span: u64,
+    /// By what is done and by log2 of the size: bits that an address must not have.
+    refused: [[u64; 4]; 3],
+}
+
+impl QuickGrant {
+    /// One that allows nothing.
+    pub(crate) const NOTHING: QuickGrant =
+        QuickGrant { start: 0, span: 0, refused: [[u64::MAX; 4]; 3] };
+
+    pub(crate) fn new(grant: &Granted) -> QuickGrant {
+        let Some(span) = grant.bytes().checked_sub(8) else {
+            return QuickGrant::NOTHING;
+        };
+        let mut quick = QuickGrant { start: grant.start, span, ..QuickGrant::NOTHING };
+        for use_ in [Use::Value(Access::Read), Use::Value(Access::Write), Use::Atomic] {
+            for size in 0..4 {
+                let bytes = 1 << size;
+                // The first address from the start on where an aligned word begins.
+                let at = grant.start.next_multiple_of(bytes);
+                let whole = matches!(grant.allows(at, bytes, use_), Some(word) if word == 0 || u64::from(word) == bytes);
+                if whole {
+                    quick.refused[use_.index()][size] = bytes - 1;
+                }
+            }
+        }
+        quick
+    }
+
+    /// Whether a word of 2^`size` bytes, aligned, may be used so.
+    #[inline(always)]
+    pub(crate) fn allows(&self, addr: u64, size: u32, use_: Use) -> bool {
+        addr.wrapping_sub(self.start) <= self.span
+            && addr & self.refused[use_.index()][size as usize] == 0
     }
 }
 
@@ -302,6 +365,12 @@ impl Job {
         }
     }
 
+    /// Whether it has to stop.
+    #[inline]
+    pub(crate) fn has_to_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) != WANTED
+    }
+
     /// Why it has to stop, if it has to.
     #[inline]
     pub fn stopped(&self) -> Option<KernelError> {
@@ -360,6 +429,8 @@ impl Job {
         let pe = state.pe.filter(|_| state.result.is_none())?;
         // Set under the card's lock: from here on the kernel gets no memory any more.
         self.stop.store(Stop::Hung as u8, Ordering::SeqCst);
+        model.disturb_words();
+        model.drain_words();
         let holds = model.in_flight().holds(pe);
         drop(model);
         state.result = Some(Err(self.stop_error(Stop::Hung as u8)));

@@ -16,7 +16,8 @@ use farside_types::{Access, CardId, PAGE_SIZE, PageNo, PageRange, PeId, VirtAddr
 
 use crate::card::{Embedder, SoftCard};
 use crate::error::KernelError;
-use crate::job::{Job, Lent, Use};
+use crate::hot::Hot;
+use crate::job::{Granted, Job, Lent, QuickGrant, Use};
 use crate::record::{Recorder, Running, Taken};
 use crate::span::{AtomicSpan, Ptr, Word};
 use crate::view::{Request, Runs};
@@ -30,7 +31,11 @@ pub struct KernelContext {
     job: Arc<Job>,
     pe: PeId,
     /// The grant that served the last word: the first to be tried for the next.
-    last_grant: usize,
+    last_grant: Granted,
+    /// The same, for words.
+    quick: QuickGrant,
+    /// The way to words without the card's lock, once there was a word.
+    hot: Option<Hot>,
     /// Is told what the kernel accesses.
     recorder: Option<Arc<dyn Recorder>>,
 }
@@ -43,7 +48,8 @@ impl KernelContext {
         pe: PeId,
     ) -> Self {
         let recorder = embedder.recorder();
-        KernelContext { card, embedder, job, pe, last_grant: 0, recorder }
+        let (last_grant, quick) = (Granted::nothing(), QuickGrant::NOTHING);
+        KernelContext { card, embedder, job, pe, last_grant, quick, hot: None, recorder }
     }
 
     fn running(&self) -> Running {
@@ -152,7 +158,7 @@ impl KernelContext {
     ///
     /// # Errors
     /// As [`KernelContext::with`].
-    #[inline]
+    #[inline(always)]
     pub fn load<T: Pod>(&mut self, at: Ptr<T>) -> Result<T, KernelError> {
         self.access(at.addr(), size_of::<T>(), Use::Value(Access::Read), |byte, word| {
             // SAFETY: `access` gives the first of `size_of::<T>()` bytes within one page that
@@ -166,7 +172,7 @@ impl KernelContext {
     ///
     /// # Errors
     /// As [`KernelContext::with`].
-    #[inline]
+    #[inline(always)]
     pub fn store<T: Pod>(&mut self, at: Ptr<T>, value: T) -> Result<(), KernelError> {
         self.access(at.addr(), size_of::<T>(), Use::Value(Access::Write), |byte, word| {
             // SAFETY: as in `load`, with the right to write.
@@ -178,6 +184,7 @@ impl KernelContext {
     ///
     /// # Errors
     /// As [`KernelContext::with`].
+    #[inline(always)]
     pub fn fetch_add<W: Word>(
         &mut self,
         span: AtomicSpan<W>,
@@ -192,6 +199,7 @@ impl KernelContext {
     ///
     /// # Errors
     /// As [`KernelContext::with`].
+    #[inline(always)]
     pub fn compare_exchange<W: Word>(
         &mut self,
         span: AtomicSpan<W>,
@@ -229,14 +237,20 @@ impl KernelContext {
         Ok(value)
     }
 
+    #[inline(always)]
     fn word_addr<W: Word>(&self, span: AtomicSpan<W>, index: usize) -> Result<u64, KernelError> {
-        span.addr(index).ok_or_else(|| {
-            let why = format!("index {index} is behind the end of {} words", span.len());
-            KernelError::BadRequest { kernel: self.job.name.clone(), why }
-        })
+        span.addr(index).ok_or_else(|| self.behind_the_end(index, span.len()))
     }
 
-    /// Works on a word under the card's lock: `body` is short and calls nothing of the program.
+    #[cold]
+    fn behind_the_end(&self, index: usize, words: usize) -> KernelError {
+        let why = format!("index {index} is behind the end of {words} words");
+        KernelError::BadRequest { kernel: self.job.name.clone(), why }
+    }
+
+    /// Works on a word while nobody can take its page away: `body` is short and calls nothing of the
+    /// program.
+    #[inline(always)]
     fn word_at<W: Word, T>(
         &mut self,
         span: AtomicSpan<W>,
@@ -252,8 +266,28 @@ impl KernelContext {
     }
 
     /// Finds the byte at `addr` and works on it while nobody can take its page away.
-    #[inline]
+    #[inline(always)]
     fn access<T>(
+        &mut self,
+        addr: u64,
+        bytes: usize,
+        use_: Use,
+        body: impl FnOnce(NonNull<u8>, u8) -> T,
+    ) -> Result<T, KernelError> {
+        if let Some(hot) = &mut self.hot {
+            let is_word = matches!(bytes, 1 | 2 | 4 | 8);
+            if is_word && self.quick.allows(addr, bytes.trailing_zeros(), use_) {
+                if let Some(found) = hot.find(addr, use_.access()) {
+                    return Ok(body(found.byte, bytes as u8));
+                }
+            }
+        }
+        self.access_slowly(addr, bytes, use_, body)
+    }
+
+    /// [`KernelContext::access`] where something is not as it was for the word before.
+    #[inline(never)]
+    fn access_slowly<T>(
         &mut self,
         addr: u64,
         bytes: usize,
@@ -262,10 +296,29 @@ impl KernelContext {
     ) -> Result<T, KernelError> {
         let word = self.allowed(addr, bytes as u64, use_)?;
         let (at, access) = (VirtAddr(addr), use_.access());
-        if at.page_offset() + bytes > PAGE_SIZE {
+        if !is_within_page(addr, bytes) {
             return Err(self.straddles(at));
         }
         self.record(std::iter::once((at, bytes as u64, access)));
+        // What is recorded is told word by word.
+        if self.hot.is_none() && self.recorder.is_none() {
+            self.hot = Hot::new(&self.card, self.embedder.as_ref(), &self.job);
+        }
+        if let Some(hot) = &mut self.hot {
+            if let Some(found) = hot.walk(self.embedder.as_ref(), &self.job, addr, access) {
+                return Ok(body(found.byte, word));
+            }
+        }
+        self.access_locked(at, access, |byte| body(byte, word))
+    }
+
+    /// Works on a byte under the card's lock, after a fault if need be.
+    fn access_locked<T>(
+        &mut self,
+        at: VirtAddr,
+        access: Access,
+        body: impl FnOnce(NonNull<u8>) -> T,
+    ) -> Result<T, KernelError> {
         {
             let mut model = lock(&self.card.model);
             if let Some(stop) = self.job.stopped() {
@@ -275,14 +328,24 @@ impl KernelContext {
                 let base = self.embedder.pointer(location, 1);
                 // The card's lock keeps every invalidation out until the word is done.
                 // SAFETY: the access lies within the page.
-                return Ok(body(unsafe { byte_at(base, at.page_offset()) }, word));
+                let value = body(unsafe { byte_at(base, at.page_offset()) });
+                if location.memory != model.memory() {
+                    let uncounted = self.hot.as_mut().map_or(0, Hot::count_remote);
+                    model.count_remote(self.job.asid, at.page(), uncounted);
+                }
+                let noticed = model.has_notices();
+                drop(model);
+                if noticed {
+                    self.embedder.raised(&self.card);
+                }
+                return Ok(value);
             }
         }
         let grant = self.fault(Need::Page(at.page(), access))?;
         let held = Held { context: self, grant: &grant };
         let base = held.context.embedder.pointer(grant.runs[0].location, 1);
         // SAFETY: the access lies within the page, which is in flight until `held` is dropped.
-        let value = body(unsafe { byte_at(base, at.page_offset()) }, word);
+        let value = body(unsafe { byte_at(base, at.page_offset()) });
         drop(held);
         Ok(value)
     }
@@ -297,27 +360,24 @@ impl KernelContext {
     /// change them meanwhile; 0 if nobody does.
     #[inline]
     fn allowed(&mut self, addr: u64, bytes: u64, use_: Use) -> Result<u8, KernelError> {
-        let grants = &self.job.grants;
-        if let Some(grant) = grants.get(self.last_grant).filter(|g| g.covers(addr, bytes)) {
-            if let Some(word) = grant.allows(addr, bytes, use_) {
-                return Ok(word);
-            }
+        match self.last_grant.allows(addr, bytes, use_) {
+            Some(word) => Ok(word),
+            None => self.find_grant(addr, bytes, use_),
         }
-        self.find_grant(addr, bytes, use_)
     }
 
     #[cold]
     fn find_grant(&mut self, addr: u64, bytes: u64, use_: Use) -> Result<u8, KernelError> {
         let mut covers = None;
-        for (index, grant) in self.job.grants.iter().enumerate() {
-            if !grant.covers(addr, bytes) {
-                continue;
-            }
+        for grant in &self.job.grants {
             if let Some(word) = grant.allows(addr, bytes, use_) {
-                self.last_grant = index;
+                self.last_grant = *grant;
+                self.quick = QuickGrant::new(grant);
                 return Ok(word);
             }
-            covers = Some(*grant);
+            if grant.covers(addr, bytes) {
+                covers = Some(*grant);
+            }
         }
         Err(match covers.map(|grant| grant.lent()) {
             Some(Lent::Shared { word }) => self.shared(VirtAddr(addr), bytes, word, use_),
@@ -436,7 +496,7 @@ impl Drop for Held<'_> {
 ///
 /// # Safety
 /// `at` points to `size_of::<T>()` readable bytes within one page.
-#[inline]
+#[inline(always)]
 unsafe fn read_word<T: Pod>(at: NonNull<T>) -> T {
     let mut value = T::zeroed();
     let out = bytemuck::bytes_of_mut(&mut value);
@@ -468,13 +528,23 @@ unsafe fn read_word<T: Pod>(at: NonNull<T>) -> T {
 ///
 /// # Safety
 /// As [`read_word`]; the value begins at a word, aligned, and has whole ones.
-#[inline]
+#[inline(always)]
 unsafe fn read_value<T: Pod>(at: NonNull<T>, word: u8) -> T {
-    let word = usize::from(word);
-    if word == 0 || word == size_of::<T>() {
+    if word == 0 || usize::from(word) == size_of::<T>() {
         // SAFETY: passed on to the caller.
-        return unsafe { read_word(at) };
+        unsafe { read_word(at) }
+    } else {
+        // SAFETY: passed on to the caller.
+        unsafe { read_words(at, word.into()) }
     }
+}
+
+/// [`read_value`] of several words.
+///
+/// # Safety
+/// As [`read_value`].
+#[cold]
+unsafe fn read_words<T: Pod>(at: NonNull<T>, word: usize) -> T {
     let mut value = T::zeroed();
     for (index, part) in bytemuck::bytes_of_mut(&mut value).chunks_exact_mut(word).enumerate() {
         // SAFETY: the part lies within the value, aligned to its size.
@@ -495,14 +565,24 @@ unsafe fn read_value<T: Pod>(at: NonNull<T>, word: u8) -> T {
 ///
 /// # Safety
 /// As [`read_value`].
-#[inline]
+#[inline(always)]
 unsafe fn write_value<T: Pod>(at: NonNull<T>, value: T, word: u8) {
-    let word = usize::from(word);
-    if word == 0 || word == size_of::<T>() {
+    if word == 0 || usize::from(word) == size_of::<T>() {
         // SAFETY: passed on to the caller.
-        return unsafe { write_word(at, value) };
+        unsafe { write_word(at, value) }
+    } else {
+        // SAFETY: passed on to the caller.
+        unsafe { write_words(at, &value, word.into()) }
     }
-    for (index, part) in bytemuck::bytes_of(&value).chunks_exact(word).enumerate() {
+}
+
+/// [`write_value`] of several words.
+///
+/// # Safety
+/// As [`read_value`].
+#[cold]
+unsafe fn write_words<T: Pod>(at: NonNull<T>, value: &T, word: usize) {
+    for (index, part) in bytemuck::bytes_of(value).chunks_exact(word).enumerate() {
         // SAFETY: the part lies within the value, aligned to its size.
         unsafe {
             let at = at.cast::<u8>().add(index * word);
@@ -520,7 +600,7 @@ unsafe fn write_value<T: Pod>(at: NonNull<T>, value: T, word: u8) {
 ///
 /// # Safety
 /// `at` points to `size_of::<T>()` writable bytes within one page.
-#[inline]
+#[inline(always)]
 unsafe fn write_word<T: Pod>(at: NonNull<T>, value: T) {
     let bytes = bytemuck::bytes_of(&value);
     let aligned = at.as_ptr() as usize % size_of::<T>().max(1) == 0;
@@ -543,6 +623,12 @@ unsafe fn write_word<T: Pod>(at: NonNull<T>, value: T) {
             _ => bytes.as_ptr().copy_to_nonoverlapping(at.as_ptr().cast(), bytes.len()),
         }
     }
+}
+
+/// Whether all of these bytes are in one page.
+#[inline]
+fn is_within_page(addr: u64, bytes: usize) -> bool {
+    VirtAddr(addr).page_offset() + bytes <= PAGE_SIZE
 }
 
 /// The byte at `offset` of a page that starts at `base`.

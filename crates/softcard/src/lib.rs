@@ -11,6 +11,7 @@
 
 mod card;
 mod error;
+mod hot;
 mod job;
 mod kernel;
 pub mod kernels;

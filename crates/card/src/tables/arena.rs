@@ -12,6 +12,10 @@ use crate::{Location, PAGES_MAX};
 /// The words of one table page. It takes memory when it is used for the first time.
 type Page = OnceLock<Box<[AtomicU64; SLOTS]>>;
 
+/// Bus pages of the host's memory, and of each card's, as a card in the program has them.
+const HOST_PAGES: u32 = 1 << 31;
+const CARD_PAGES: u32 = 1 << 24;
+
 fn words(page: &Page) -> &[AtomicU64; SLOTS] {
     page.get_or_init(|| Box::new([const { AtomicU64::new(0) }; SLOTS]))
 }
@@ -28,6 +32,7 @@ const ROOT_PAGES: usize = (1 << 16) / SLOTS;
 #[derive(Debug)]
 pub struct Tables {
     own: MemoryId,
+    bus: BusPages,
     roots: Box<[Page]>,
     pages: Box<[Page]>,
 }
@@ -43,11 +48,22 @@ pub struct Slot<'a> {
     pub pages: u32,
 }
 
+/// The words of 512 aligned pages.
+#[derive(Clone, Copy, Debug)]
+pub enum Near<'a> {
+    /// One for each.
+    Leaf(&'a [AtomicU64; SLOTS]),
+    /// One for all of them, unless they have got a table since.
+    Run(&'a AtomicU64),
+}
+
 /// A page that a walk found. Its bits are set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Walked {
     /// Where it is.
     pub location: Location,
+    /// The same, as the entry says it.
+    pub place: Place,
     /// What a TLB may hold: the right to write only where the page counts as written.
     pub rights: Rights,
     /// Pages from it on that the same word is for.
@@ -63,6 +79,16 @@ pub enum Walk {
     InsufficientRights,
     /// The tables do not have the page.
     Missing,
+}
+
+/// What the numbers of bus pages stand for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BusPages {
+    /// A bus: what is not the card's own memory has the page's number, as a frame of the host's.
+    Bus,
+    /// A card in the program, which reaches every memory without a bus: frame f of the host is bus page
+    /// 2^31 + f, frame f of card c is (c + 1) 2^24 + f. Frames beyond that have no entries.
+    Memories,
 }
 
 /// Where a page's word is.
@@ -84,7 +110,13 @@ pub(super) fn slot_index(page: u64, level: u32) -> usize {
 impl Tables {
     /// No tables yet, in `table_pages` pages. `own` is the memory of the card itself.
     pub fn new(own: MemoryId, table_pages: u32) -> Tables {
-        Tables { own, roots: pages(ROOT_PAGES), pages: pages(table_pages as usize) }
+        let bus = BusPages::Bus;
+        Tables { own, bus, roots: pages(ROOT_PAGES), pages: pages(table_pages as usize) }
+    }
+
+    /// Says what bus pages stand for, before there are any.
+    pub(super) fn name_bus_pages(&mut self, bus: BusPages) {
+        self.bus = bus;
     }
 
     /// Table pages that there are.
@@ -147,20 +179,16 @@ impl Tables {
         Found::Leaf(table)
     }
 
-    /// The table of the leaf level that a page's word is in, for whoever remembers it: a walk cache,
-    /// by address space and page / 512. It may be asked for pages of those 512 with
-    /// [`Tables::slot_in`] until the writer's owner says that table pages are reused. An invalid
-    /// entry found this way says nothing: the walk is to be made again from the root.
-    pub fn leaf_table(&self, asid: Asid, page: PageNo) -> Option<u32> {
+    /// Where the words of a page and its neighbours are, for whoever remembers it: a walk cache, by
+    /// address space and page / 512. They may be read until the writer's owner says that table pages
+    /// are reused. An entry found this way that is not valid, or a directory entry, says nothing: the
+    /// walk is to be made again from the root.
+    pub fn near(&self, asid: Asid, page: PageNo) -> Option<Near<'_>> {
         match self.find(asid, page.0) {
-            Found::Leaf(table) => Some(table),
-            _ => None,
+            Found::Leaf(table) => Some(Near::Leaf(words(self.pages.get(table as usize)?))),
+            Found::Run { table, index } => Some(Near::Run(self.word(table, index)?)),
+            Found::Absent(_) => None,
         }
-    }
-
-    /// The word of a page in a table that [`Tables::leaf_table`] gave for it.
-    pub fn slot_in(&self, table: u32, page: PageNo) -> Option<&AtomicU64> {
-        self.word(table, slot_index(page.0, 0))
     }
 
     /// The word that decides about a page. It need not be valid.
@@ -208,28 +236,48 @@ impl Tables {
     }
 
     fn walked(&self, entry: TableEntry, slot: Slot<'_>) -> Walked {
-        let location = self.location(entry.place().offset(slot.skipped));
-        Walked { location, rights: entry.rights_to_cache(), pages: slot.pages - slot.skipped }
+        let place = entry.place().offset(slot.skipped);
+        let (location, rights) = (self.location(place), entry.rights_to_cache());
+        Walked { location, place, rights, pages: slot.pages - slot.skipped }
     }
 
     fn location(&self, place: Place) -> Location {
-        match place {
-            Place::Own(frame) => Location::new(self.own, FrameNo(frame)),
-            Place::Bus(page) => Location::new(MemoryId::HOST, FrameNo(page)),
+        match (place, self.bus) {
+            (Place::Own(frame), _) => Location::new(self.own, FrameNo(frame)),
+            (Place::Bus(page), BusPages::Bus) => Location::new(MemoryId::HOST, FrameNo(page)),
+            (Place::Bus(page), BusPages::Memories) if page & HOST_PAGES != 0 => {
+                Location::new(MemoryId::HOST, FrameNo(page & !HOST_PAGES))
+            }
+            (Place::Bus(page), BusPages::Memories) => {
+                let memory = MemoryId((page >> CARD_PAGES.trailing_zeros()) as u8);
+                Location::new(memory, FrameNo(page % CARD_PAGES))
+            }
         }
     }
 
-    /// The place of a location, unless it is in a memory that the words have no bits for.
+    /// The place of a location, unless it is where the words have no number for.
     pub(super) fn place(&self, location: Location) -> Option<Place> {
+        let frame = location.frame.0;
         if location.memory == self.own {
-            return Some(Place::Own(location.frame.0));
+            return Some(Place::Own(frame));
         }
-        (location.memory == MemoryId::HOST).then_some(Place::Bus(location.frame.0))
+        match self.bus {
+            BusPages::Bus => location.memory.is_host().then_some(Place::Bus(frame)),
+            BusPages::Memories if location.memory.is_host() => {
+                (frame < HOST_PAGES).then_some(Place::Bus(HOST_PAGES | frame))
+            }
+            BusPages::Memories => {
+                let memory = u32::from(location.memory.0);
+                let named = frame < CARD_PAGES && memory < HOST_PAGES / CARD_PAGES;
+                named.then_some(Place::Bus(memory * CARD_PAGES + frame))
+            }
+        }
     }
 
     /// The same words once more, shared with nobody.
     pub(super) fn copy(&self) -> Tables {
-        let copy = Tables::new(self.own, self.capacity());
+        let mut copy = Tables::new(self.own, self.capacity());
+        copy.name_bus_pages(self.bus);
         let pairs = self.roots.iter().zip(&copy.roots).chain(self.pages.iter().zip(&copy.pages));
         for (from, to) in pairs {
             let Some(from) = from.get() else { continue };

@@ -1,6 +1,6 @@
 //! The words of the tables, bit by bit, as section 8 of `docs/card-interface.md` lays them out.
 
-use farside_types::Rights;
+use farside_types::{Access, Rights};
 
 /// Bit of a valid word; the others of an invalid one mean nothing.
 const VALID: u64 = 1 << 0;
@@ -29,6 +29,7 @@ pub enum Place {
 impl Place {
     /// The place `pages` further on.
     #[must_use]
+    #[inline]
     pub fn offset(self, pages: u32) -> Place {
         match self {
             Place::Own(frame) => Place::Own(frame.wrapping_add(pages)),
@@ -80,6 +81,7 @@ impl TableEntry {
     }
 
     /// Where its (first) page is.
+    #[inline]
     pub fn place(self) -> Place {
         let number = (self.0 >> NUMBER_SHIFT) as u32;
         if self.0 & OWN != 0 { Place::Own(number) } else { Place::Bus(number) }
@@ -104,6 +106,17 @@ impl TableEntry {
     /// Whether it was written, or counts as written.
     pub fn is_dirty(self) -> bool {
         self.0 & DIRTY != 0
+    }
+
+    /// Where an access to page `index` of those that the entry is for goes without a walk: the entry
+    /// allows it, and its bits are set already.
+    #[inline]
+    pub fn place_for(self, access: Access, index: u32) -> Option<Place> {
+        let need = match access {
+            Access::Read => VALID | ACCESSED,
+            Access::Write => VALID | ACCESSED | WRITABLE | DIRTY,
+        };
+        (self.0 & (need | TABLE) == need).then(|| self.place().offset(index))
     }
 
     /// Log2 of the pages of the aligned run of which it is part.
@@ -192,6 +205,22 @@ mod tests {
         assert_eq!(clean.rights_to_cache(), Rights::Read);
         assert_eq!(clean.used(true).rights_to_cache(), Rights::ReadWrite);
         assert_eq!(clean.used(true).read_only().rights_to_cache(), Rights::Read);
+    }
+
+    #[test]
+    fn an_access_needs_no_walk_where_the_entry_allows_it_and_has_its_bits() {
+        use Access::{Read, Write};
+        let entry = TableEntry::leaf(Place::Own(7), Rights::ReadWrite, false, 0);
+        assert_eq!(entry.place_for(Read, 0), None, "nothing notes that it was used");
+        assert_eq!(entry.used(false).place_for(Read, 3), Some(Place::Own(10)));
+        assert_eq!(entry.used(false).place_for(Write, 0), None, "nothing notes the write");
+        assert_eq!(entry.used(true).place_for(Write, 0), Some(Place::Own(7)));
+        assert_eq!(entry.used(true).read_only().place_for(Write, 0), None);
+        assert_eq!(entry.used(true).read_only().place_for(Read, 0), Some(Place::Own(7)));
+        let bus = TableEntry::leaf(Place::Bus(7), Rights::ReadWrite, true, 0).used(true);
+        assert_eq!(bus.place_for(Write, 1), Some(Place::Bus(8)));
+        let table = TableEntry(TableEntry::directory(7).0 | entry.used(true).0);
+        assert_eq!(table.place_for(Read, 0), None, "a run that was split");
     }
 
     #[test]

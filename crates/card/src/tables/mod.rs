@@ -38,7 +38,7 @@ mod changes;
 mod entry;
 mod writer;
 
-pub use arena::{Slot, Tables, Walk, Walked};
+pub use arena::{BusPages, Near, Slot, Tables, Walk, Walked};
 pub use bits::PageBits;
 pub use entry::{Place, Root, TableEntry};
 pub use writer::{Limbo, TableWriter};

@@ -194,12 +194,11 @@ fn a_shared_table_page_waits_in_limbo_and_a_walk_that_remembers_it_finds_nothing
     let mut writer = TableWriter::new(OWN, 2);
     let tables = writer.share();
     map(&mut writer, 1, run(512, 1, own(8)), Rights::Read, false);
-    let leaf = tables.leaf_table(Asid(1), PageNo(512)).unwrap();
+    let Some(Near::Leaf(leaf)) = tables.near(Asid(1), PageNo(512)) else { panic!() };
     unmap(&mut writer, 1, 512, 1);
     assert!(!writer.reclaim(), "somebody may know them");
     assert_eq!(map(&mut writer, 2, run(0, 1, own(9)), Rights::Read, false), 1);
-    let word = tables.slot_in(leaf, PageNo(512)).unwrap();
-    assert!(!TableEntry(word.load(Ordering::Acquire)).is_valid());
+    assert!(!TableEntry(leaf[0].load(Ordering::Acquire)).is_valid());
     let limbo = writer.take_limbo();
     writer.reuse(limbo);
     assert_eq!(map(&mut writer, 2, run(0, 1, own(9)), Rights::Read, false), 0);

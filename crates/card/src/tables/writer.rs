@@ -8,7 +8,7 @@ use farside_types::{Asid, MemoryId, PageNo, PageRange};
 
 use super::arena::{Found, slot_index};
 use super::entry::{Root, TableEntry};
-use super::{HEIGHT_MAX, LEVEL_BITS, RUN_PAGES, SLOTS, Tables};
+use super::{BusPages, HEIGHT_MAX, LEVEL_BITS, RUN_PAGES, SLOTS, Tables};
 
 /// What leads to a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +69,13 @@ impl TableWriter {
             limbo: Vec::new(),
             doubted: BTreeMap::new(),
             reuse_at_once: true,
+        }
+    }
+
+    /// Says what the numbers of bus pages stand for, before anything is mapped or shared.
+    pub(crate) fn name_bus_pages(&mut self, bus: BusPages) {
+        if let Some(tables) = Arc::get_mut(&mut self.tables) {
+            tables.name_bus_pages(bus);
         }
     }
 

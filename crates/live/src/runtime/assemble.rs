@@ -12,6 +12,7 @@ use crate::error::LiveError;
 use crate::memories::{Frames, Memories};
 use crate::ring_card::{BusMap, CardPlace, Identity, RingCard, Sizes, Transport, connect};
 use farside_linux::card_memory::CardMemory;
+use farside_linux::lock::lock;
 use farside_softcard::SoftCard;
 
 /// How long a card that is being started may take to be there.
@@ -90,12 +91,12 @@ pub(super) fn assemble(config: &RuntimeConfig) -> Result<Parts, LiveError> {
     for (number, (card, place)) in found.into_iter().zip(&config.cards).enumerate() {
         let id = CardId(number as u8);
         ports.push(match card.far {
-            None => Port::InProgram(Arc::new(SoftCard::new(
-                id,
-                card.frames,
-                config.pes.saturating_add(SPARE_PES),
-                config.geometry,
-            )?)),
+            None => {
+                let pes = config.pes.saturating_add(SPARE_PES);
+                let soft = SoftCard::new(id, card.frames, pes, config.geometry)?;
+                lock(&soft.model).reach_memories();
+                Port::InProgram(Arc::new(soft))
+            }
             Some((transport, identity)) => {
                 let map = map.as_ref().expect("there is one if a card is elsewhere");
                 let ring = RingCard::new(id, place.clone(), Arc::clone(map));

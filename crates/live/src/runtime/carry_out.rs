@@ -154,8 +154,11 @@ impl Runtime {
             }
             Reply::JobDropped { job } => {
                 // One that runs already ends by itself, or is given up: it stays known until then.
-                if core.jobs.get(&job).is_some_and(|job| job.dropped()) {
+                let Some(known) = core.jobs.get(&job) else { return };
+                if known.dropped() {
                     core.jobs.remove(&job);
+                } else if let Port::InProgram(card) = &self.ports[known.card.0 as usize] {
+                    lock(&card.model).disturb_words();
                 }
             }
             Reply::CardSuspect { card, pages } => {

@@ -101,9 +101,14 @@ impl SoftCard {
         found.and_then(|at| queue.remove(at)).is_some()
     }
 
-    /// Ends the waiting of a job in faults, so that it sees that it has to stop.
+    /// Ends the waiting of a job in faults, and has it look up from its words, so that it sees that it
+    /// has to stop.
     pub fn interrupt(&self, job: JobId) {
-        let waiting = lock(&self.model).interrupt(job);
+        let mut model = lock(&self.model);
+        // Words that need no lock are accessed without a look at the job.
+        model.disturb_words();
+        let waiting = model.interrupt(job);
+        drop(model);
         self.answer(waiting.unwrap_or_default());
         self.space_in_queue.notify();
     }
