@@ -108,6 +108,7 @@ impl Setup {
         setup.config.keep_clean_copies = rng.chance(500);
         setup.config.capabilities.host_read_only = rng.chance(600);
         draw_limits(&mut rng, &mut setup.config);
+        setup.config.thrash.contests = seed / (12 * schemes) % 2 == 0;
         setup
     }
 

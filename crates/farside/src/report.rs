@@ -174,6 +174,15 @@ impl Report {
     fn trouble(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for NamedFight { fight, object } in self.fights.iter().take(BUSIEST) {
             let name = if object.is_empty() { "(unnamed)" } else { object };
+            if fight.settled > 0 {
+                writeln!(
+                    f,
+                    "fought over: {name}, between {:?}; its pages stay where they are, and are \
+                     reached from afar: give each card parts of its own to change",
+                    fight.agents
+                )?;
+                continue;
+            }
             writeln!(
                 f,
                 "false sharing or a fight: {} of {name} between {:?}: throttled {} times, \

@@ -204,6 +204,7 @@ impl Driver {
             Event::HostFault { page, access } => self.take_host_fault(page, access),
             Event::Launch { job, card, stream } => self.launch(job, card, stream),
             Event::JobDone { job } => self.job_done(job),
+            Event::JobHung { job } => self.job_hung(job),
             Event::JobCancel { job } => self.job_cancel(job),
             Event::Request { id, request } => self.take_request(id, request),
             Event::Done { command, epoch, result } => self.done(now, command, epoch, result),

@@ -134,6 +134,7 @@ const MOVES_MAX: u64 = 400;
 fn scenario_19_a_three_way_fight_is_throttled_pinned_released_and_named() -> Checked {
     let mut setup = Setup::plain(&[8, 8]);
     setup.config.thrash.pin_for = Span::from_micros(5_000);
+    setup.config.thrash.contests = false;
     let mut world = World::new(setup);
     let page = world.alloc(4)?.start.offset(2);
     three_fight_over(&mut world, page)?;
@@ -153,11 +154,28 @@ fn scenario_19_a_three_way_fight_is_throttled_pinned_released_and_named() -> Che
     Ok(())
 }
 
-/// What the bound of the scenario above stands on.
+#[test]
+fn a_three_way_fight_over_an_allocation_is_settled_and_named() -> Checked {
+    let mut setup = Setup::plain(&[8, 8]);
+    setup.config.thrash.window = Span::ZERO;
+    let mut world = World::new(setup);
+    let page = world.alloc(4)?.start.offset(2);
+    three_fight_over(&mut world, page)?;
+    let (stats, fights) = (world.driver.stats(), world.driver.fights());
+    assert_eq!(stats.settled_fights, 1, "{stats:?}");
+    assert!(stats.migrations < MOVES_MAX, "{stats:?}");
+    let fight = fights.first().expect("a fight is named");
+    assert_eq!((fight.page, fight.settled), (page, 1));
+    assert!(fight.agents.len() >= 2, "{fights:?}");
+    Ok(())
+}
+
+/// What the bounds of the two tests above stand on.
 #[test]
 fn control_19_a_fight_that_nobody_damps_moves_its_page_more_often() -> Checked {
     let mut setup = Setup::plain(&[8, 8]);
     setup.config.thrash.window = Span::ZERO;
+    setup.config.thrash.contests = false;
     let mut world = World::new(setup);
     let page = world.alloc(1)?.start;
     three_fight_over(&mut world, page)?;

@@ -66,6 +66,7 @@ impl Fixture {
         config.prefetch.density_percent = 100;
         // Pages that go back and forth are what is measured here, not a fight to be damped.
         config.thrash.throttle_after = u8::MAX;
+        config.thrash.contests = false;
         let driver = Driver::new(config, Box::new(OnTouch)).map_err(farside::LiveError::from)?;
         let (ranges, now) = (Vec::new(), Time::from_nanos(1));
         let mut fixture = Fixture { driver, ranges, now, next: 0, random: 0x9e37_79b9_7f4a_7c15 };

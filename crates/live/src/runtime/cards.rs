@@ -30,8 +30,20 @@ impl Embedder for Runtime {
         self.job_done(job.id);
     }
 
+    fn job_given_up(&self, card: &SoftCard, job: &Job, holds: bool) {
+        if holds {
+            self.job_hung(job.id);
+        } else {
+            self.job_over(card, job);
+        }
+    }
+
     fn pointer(&self, location: Location, count: u32) -> NonNull<u8> {
         self.memories.pointer(location, count)
+    }
+
+    fn bus_stretch(&self, number: u8) -> Option<NonNull<u8>> {
+        self.memories.stretch(number)
     }
 
     fn hint(&self, addr: VirtAddr) -> String {

@@ -105,6 +105,11 @@ impl Runtime {
         self.carry_out(core);
     }
 
+    /// A job was given up that still holds memory.
+    pub(crate) fn job_hung(&self, id: JobId) {
+        self.handle(Event::JobHung { job: id });
+    }
+
     /// A job that waits in its stream is no longer wanted.
     pub(crate) fn job_cancel(&self, id: JobId) {
         self.handle(Event::JobCancel { job: id });

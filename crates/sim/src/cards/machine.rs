@@ -291,6 +291,8 @@ fn config(spec: &CardsSpec) -> Config {
     config.limits.chain_pages = spec.driver.chain_pages;
     config.thrash = ThrashConfig {
         window: Span::from_nanos(spec.driver.thrash_window_ns),
+        // The first paper's driver moves what is asked for.
+        contests: false,
         ..ThrashConfig::default()
     };
     config.prefetch = PrefetchConfig {

@@ -521,6 +521,7 @@ fn config(buffers: &[Buffer], pages: u64, gpus: u8, percent: Option<u32>) -> Con
     config.capabilities = Capabilities::with_dma(usize::from(gpus), true);
     // Bounces are counted to 15: no fight is ever found.
     config.thrash.throttle_after = u8::MAX;
+    config.thrash.contests = false;
     config.prefetch =
         PrefetchConfig { host_fault_around: 1, density_percent: 100, ..Default::default() };
     config.keep_clean_copies = false;

@@ -293,6 +293,7 @@ fn config(spec: &Spec, buffers: &[Buffer]) -> Config {
     config.capabilities = Capabilities::with_dma(spec.gpus(), true);
     config.limits.fault_batch = spec.driver.fault_batch as usize;
     config.thrash.window = Span::from_nanos(spec.driver.thrash_window_ns);
+    config.thrash.contests = spec.driver.contests;
     config.prefetch = PrefetchConfig {
         // The CPU faults only before time starts.
         host_fault_around: BLOCK_PAGES as u32,

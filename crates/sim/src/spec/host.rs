@@ -51,6 +51,9 @@ pub struct DriverSpec {
     pub fault_batch: u32,
     /// Moves nearer to each other than this are a fight, in ns. Default 0: no thrash handling.
     pub thrash_window_ns: u64,
+    /// Settle what running GPUs fight over by allocations: its pages are mapped where they are, and the
+    /// access counters find out when that is over. Default false.
+    pub contests: bool,
     /// Tree prefetch: fill a subtree that is more than this full, in percent. Default 100: off.
     pub density_percent: u8,
     /// Keep the host's frame as a clean copy of a page that a GPU only reads. Default false.
@@ -62,6 +65,7 @@ impl Default for DriverSpec {
         DriverSpec {
             fault_batch: 256,
             thrash_window_ns: 0,
+            contests: false,
             density_percent: 100,
             keep_clean_copies: false,
         }

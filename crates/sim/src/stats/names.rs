@@ -79,6 +79,8 @@ const DRIVER: &[Entry<Stats>] = entries! { Stats:
     throttles = "driver.thrash.throttles", "pages",
         "Pages whose fault had to wait because GPUs fight over them.";
     thrash_pins = "driver.thrash.pins", "pages", "Pages pinned because GPUs fight over them.";
+    settled_fights = "driver.thrash.settled", "count",
+        "Allocations whose pages were mapped where they are because GPUs fight over them.";
     chains = "driver.chains", "count", "Migrations (chains of commands) started.";
     rollbacks = "driver.rollbacks", "count", "Chains rolled back after a failure.";
     late_completions = "driver.late_completions", "count",

@@ -67,6 +67,9 @@ pub struct ThrashConfig {
     pub pin_after: u8,
     /// How long such a pin lasts.
     pub pin_for: Span,
+    /// Settle what running cards fight over by allocations: its pages are mapped where they are,
+    /// however long each of them rested.
+    pub contests: bool,
 }
 
 /// What is brought along with a fault.
@@ -122,6 +125,7 @@ impl Default for ThrashConfig {
             minimum_residency: Span::from_micros(100),
             pin_after: 10,
             pin_for: Span::from_millis(50),
+            contests: true,
         }
     }
 }

@@ -42,6 +42,12 @@ pub enum Event<'a> {
         /// The job.
         job: JobId,
     },
+    /// A job was given up, and still holds memory. Nobody else is let at what its card has mapped
+    /// until that has been taken from it, or the job has ended after all ([`Event::JobDone`]).
+    JobHung {
+        /// The job.
+        job: JobId,
+    },
     /// A job that may not have started is no longer wanted.
     JobCancel {
         /// The job.

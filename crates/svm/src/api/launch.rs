@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use farside_types::{CardId, JobId, StreamId};
+use farside_types::{AgentSet, CardId, JobId, StreamId};
 use serde::{Deserialize, Serialize};
 
 use crate::api::command::RingOp;
@@ -12,6 +12,8 @@ use crate::{Driver, Reply};
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Launches {
     jobs: HashMap<JobId, (CardId, StreamId)>,
+    /// Jobs that were given up and still hold memory.
+    hung: BTreeMap<JobId, CardId>,
     /// Per stream: the job that runs, then those that wait for it.
     streams: BTreeMap<StreamId, VecDeque<JobId>>,
 }
@@ -38,7 +40,19 @@ impl Driver {
         self.issue_detached(card, RingOp::Launch { job });
     }
 
+    pub(crate) fn job_hung(&mut self, job: JobId) {
+        if let Some(&(card, _)) = self.launches.jobs.get(&job) {
+            self.launches.hung.insert(job, card);
+        }
+    }
+
+    /// Whether one of `agents` is a card on which a job hangs that holds memory.
+    pub(crate) fn hangs(&self, agents: AgentSet) -> bool {
+        self.launches.hung.values().any(|card| agents.contains(card.agent()))
+    }
+
     pub(crate) fn job_done(&mut self, job: JobId) {
+        self.launches.hung.remove(&job);
         let Some((card, stream)) = self.launches.jobs.remove(&job) else {
             return;
         };
@@ -95,6 +109,7 @@ impl Driver {
             .collect();
         jobs.sort();
         self.cards[card.0 as usize].running = 0;
+        self.launches.hung.retain(|_, other| *other != card);
         for (job, _) in &jobs {
             self.launches.jobs.remove(job);
             self.replies.push_back(Reply::JobDropped { job: *job });

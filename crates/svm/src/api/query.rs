@@ -101,6 +101,8 @@ pub struct Fight {
     pub throttles: u32,
     /// Times it was pinned.
     pub pins: u32,
+    /// Times that it showed that its whole allocation is fought over, which was settled then.
+    pub settled: u32,
 }
 
 impl Driver {

@@ -43,6 +43,8 @@ pub struct Stats {
     pub throttles: u64,
     /// Pages pinned because agents fight over them.
     pub thrash_pins: u64,
+    /// Allocations that running cards fought over until their pages were mapped where they were.
+    pub settled_fights: u64,
     /// Migrations (chains) started.
     pub chains: u64,
     /// Chains rolled back after a failure.

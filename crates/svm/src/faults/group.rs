@@ -97,7 +97,7 @@ impl Driver {
             };
             let (src, dst) = self.frames_for(page, &entry, &transition);
             let part = plan.add(transition, page, src, dst);
-            alike = self.holds_for_neighbours(&entry).then_some((entry, access, part));
+            alike = self.holds_for_neighbours(&entry, agent).then_some((entry, access, part));
         }
         Ok(plan)
     }

@@ -1,6 +1,7 @@
 //! From a fault to a plan: who needs which pages, and what is brought along.
 
 pub(crate) mod batch;
+pub(crate) mod contest;
 pub(crate) mod group;
 pub(crate) mod host;
 pub(crate) mod open;

@@ -145,7 +145,7 @@ impl Driver {
     }
 
     /// Whether one of `agents` is a card that runs a kernel.
-    fn runs(&self, agents: AgentSet) -> bool {
+    pub(crate) fn runs(&self, agents: AgentSet) -> bool {
         let mut cards = agents.iter().filter_map(AgentId::card);
         cards.any(|card| self.cards[card.0 as usize].running > 0)
     }

@@ -13,6 +13,9 @@ impl Driver {
     /// A card's accesses to a group reached the threshold: the scheme decides.
     pub(crate) fn counter_notice(&mut self, now: Time, card: CardId, pages: PageRange, count: u32) {
         let agent = card.agent();
+        if self.probe_contest(now, agent, pages) {
+            return;
+        }
         let view = CounterView { now, pages, agent, count };
         for decision in self.placement.on_counter(&view) {
             let range = match decision.scope {

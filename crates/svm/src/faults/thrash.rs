@@ -5,11 +5,12 @@
 //! end it, it is pinned where it is for a while and the others map it over the bus. Where one of
 //! them cannot (the CPU does not map card memory) it is pinned on the host.
 
-use farside_types::{Access, AgentId, AgentSet, PageNo, Reason, Time};
+use farside_types::{AgentSet, PageNo, Reason, Time};
 
 use crate::Driver;
 use crate::driver::Due;
 use crate::migration::plan::Plan;
+use crate::migration::planner::Asker;
 use crate::migration::transition::{Transition, location};
 use crate::placement::{Action, Decision};
 use crate::tables::page::{PageEntry, PageState, flag};
@@ -21,9 +22,9 @@ impl Driver {
         now: Time,
         page: PageNo,
         entry: &PageEntry,
-        agent: AgentId,
-        access: Access,
+        asker: Asker,
     ) -> Result<Option<Decision>, Time> {
+        let Asker { agent, access, .. } = asker;
         if entry.has(flag::THRASH_PINNED) {
             return Ok(Some(Decision::page(Action::MapRemote, Reason::Thrash)));
         }

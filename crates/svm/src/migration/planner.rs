@@ -108,14 +108,28 @@ impl Driver {
         if self.is_pinned_away(page, entry, agent, access) {
             return Err(Obstacle::Refuse(CancelReason::PinnedElsewhere));
         }
-        let decision = match self.settle_fight(now, page, entry, agent, access) {
+        let mut decision = match self.settle_fight(now, page, entry, asker) {
             Ok(Some(decision)) => decision,
             Ok(None) => self.decide(now, page, entry, agent, access, again),
             Err(later) => return Err(Obstacle::Wait(Until::Time(later))),
         };
-        let transition = self.transition(entry, agent, access, decision.action, decision.reason);
+        let plan = |driver: &Driver, Decision { action, reason, .. }| {
+            driver.transition(entry, agent, access, action, reason).map_err(Obstacle::Refuse)
+        };
+        let mut transition = plan(self, decision)?;
+        if let Some(settled) = self.settle_contest(now, page, entry, asker, &transition) {
+            decision = settled;
+            transition = plan(self, decision)?;
+        }
+        // A kernel that hangs may hold the page for itself: it has to be taken from its card first, and
+        // where that cannot be done nobody gets it.
+        let others = entry.directory.mappers().without(agent);
+        if transition.maps_remotely() && !entry.has(flag::PINNED) && self.hangs(others) {
+            decision = Decision::page(Action::Migrate, decision.reason);
+            transition = plan(self, decision)?;
+        }
         let reach = Reach { scope: decision.scope, firm: decision.firm };
-        transition.map(|transition| Some((transition, reach))).map_err(Obstacle::Refuse)
+        Ok(Some((transition, reach)))
     }
 
     /// Why `agent` may not have the page at all.
@@ -250,10 +264,11 @@ impl Driver {
 
     /// Whether what was found for a page holds for a neighbour with an equal entry: nobody fights
     /// over it, no pin or advice of its own applies, and the scheme looks at nothing else.
-    pub(crate) fn holds_for_neighbours(&self, entry: &PageEntry) -> bool {
+    pub(crate) fn holds_for_neighbours(&self, entry: &PageEntry, agent: AgentId) -> bool {
         let special = flag::PINNED | flag::THRASH_PINNED | flag::HINTED;
         self.placement.is_uniform()
             && !entry.has(special)
+            && !self.is_contested(entry, agent)
             && entry.directory.bounces() < self.config.thrash.throttle_after
     }
 }

@@ -65,6 +65,7 @@ impl Driver {
             }
             self.track_residency(&transition, run);
             self.enter_run(now, &transition, run, stayed);
+            self.note_taken(now, &transition, run.pages());
             self.record(now, &transition, run);
         }
         self.count(part);

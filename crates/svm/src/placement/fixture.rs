@@ -2,7 +2,8 @@
 //! where the pages are.
 
 use farside_types::{
-    Access, CardId, FaultId, MemoryId, MemorySet, PageNo, PageRange, RequestId, Span, Time,
+    Access, CardId, FaultId, JobId, MemoryId, MemorySet, PageNo, PageRange, RequestId, Span,
+    StreamId, Time,
 };
 
 use super::by_name;
@@ -114,6 +115,24 @@ impl Fixture {
             self.driver.handle(self.now, command.header().done(Ok(())));
         }
         self.driver.check().expect("the driver's tables agree");
+    }
+
+    /// A kernel begins on a card, and ends with [`Fixture::end`] of its number.
+    pub(crate) fn launch(&mut self, card: u8) -> JobId {
+        self.next += 1;
+        let (job, stream) = (JobId(self.next), StreamId(self.next as u32));
+        self.handle(Event::Launch { job, card: CardId(card), stream });
+        job
+    }
+
+    pub(crate) fn end(&mut self, job: JobId) {
+        self.handle(Event::JobDone { job });
+    }
+
+    /// Pages moved, or copied, so far.
+    pub(crate) fn moved(&self) -> u64 {
+        let moves = &self.driver.stats().moves;
+        moves.iter().filter(|((from, _), _)| from.is_some()).map(|(_, pages)| pages).sum()
     }
 
     /// From now on things happen one microsecond after the other.

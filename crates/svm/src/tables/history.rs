@@ -56,6 +56,7 @@ impl History {
             agents: AgentSet::EMPTY,
             throttles: 0,
             pins: 0,
+            settled: 0,
         });
         fight.agents = fight.agents.union(agents);
         Some(fight)
@@ -64,7 +65,7 @@ impl History {
     /// Fights, worst first.
     pub(crate) fn fights(&self) -> Vec<Fight> {
         let mut list: Vec<Fight> = self.fights.values().cloned().collect();
-        list.sort_by_key(|fight| std::cmp::Reverse((fight.pins, fight.throttles)));
+        list.sort_by_key(|fight| std::cmp::Reverse((fight.settled, fight.pins, fight.throttles)));
         list
     }
 

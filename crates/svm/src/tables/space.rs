@@ -7,6 +7,7 @@ use farside_types::{AgentSet, BLOCK_PAGES, MemoryId, PageNo, PageRange, VirtAddr
 use serde::{Deserialize, Serialize};
 
 use crate::api::query::{ObjectId, ObjectView};
+use crate::faults::contest::Contest;
 
 /// An allocation.
 #[derive(Serialize, Deserialize)]
@@ -17,6 +18,7 @@ pub(crate) struct Object {
     pub(crate) bytes: u64,
     pub(crate) pages_moved: u64,
     pub(crate) hints: Vec<Hint>,
+    pub(crate) contest: Contest,
 }
 
 /// Advice for a part of an allocation.
@@ -137,7 +139,8 @@ impl Space {
         let range = PageRange::new(PageNo(start), pages);
         let id = ObjectId(self.next_id);
         self.next_id += 1;
-        let object = Object { id, name, range, bytes, pages_moved: 0, hints: Vec::new() };
+        let (hints, contest) = (Vec::new(), Contest::default());
+        let object = Object { id, name, range, bytes, pages_moved: 0, hints, contest };
         let slot = self.idle_slots.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1

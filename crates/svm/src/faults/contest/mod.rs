@@ -1,0 +1,185 @@
+//! Allocations that running cards fight over: seen by all of their pages, settled by one verdict
+//! (driver rule 10).
+//!
+//! A page that a card gets and one that runs loses is *taken*. Data that is handed on is taken once, by
+//! cards that run one after the other. In a fight what was taken is taken back while both run; so an
+//! allocation is fought over when that has happened to some of its pages, whichever they are, or when
+//! as many pages were taken as it has. From then on a page of it that a running card has is not taken:
+//! where it is only read, whoever asks gets a copy; otherwise it is mapped where it is, with its
+//! neighbours of the same card, so that 8192 pages do not each fight their own fight. Pages that nobody
+//! else has come as before.
+//!
+//! Patterns change, and the card that uses a page from afar counts its accesses. A notice moves its group
+//! there once, to see: if another running card wants a page of the allocation back, the fight goes
+//! on, and the next probe waits twice as long; if nobody does, the next notices move theirs at once.
+
+use farside_types::{AgentId, AgentSet, BLOCK_PAGES, PageNo, PageRange, Reason, Span, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::Driver;
+use crate::migration::planner::Asker;
+use crate::migration::transition::Transition;
+use crate::placement::{Action, Decision, Scope};
+use crate::tables::page::{PageEntry, flag};
+use crate::waiting::Work;
+
+/// What the program has said of a page comes first.
+const TOLD: u16 = flag::PINNED | flag::HINTED | flag::READ_MOSTLY;
+/// So many pages that are taken back make a fight. One may be an accident.
+const TAKEN_BACK: u64 = 2;
+/// How long the first probe waits.
+const PROBE_AFTER: Span = Span::from_millis(50);
+/// The longest that a probe waits.
+const PROBE_AFTER_MOST: Span = Span::from_millis(10_000);
+
+/// What is known of an allocation whose pages cards take from each other.
+#[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
+pub(crate) struct Contest {
+    /// Pages taken since cards last handed a page on.
+    taken: u64,
+    /// Those that had been taken before.
+    taken_back: u64,
+    settled: Option<Settled>,
+}
+
+/// A verdict, and what is done to find out whether it still holds.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Settled {
+    /// How long the next probe waits.
+    wait: Span,
+    /// When that was decided.
+    since: Time,
+    /// A group was moved, and nobody has wanted anything back since.
+    unopposed: bool,
+}
+
+impl Contest {
+    /// So many pages were taken, of which some had been taken before. Whether that is a fight over an
+    /// allocation of `all` pages.
+    fn take(&mut self, pages: u64, back: u64, all: u64) -> bool {
+        self.taken += pages;
+        self.taken_back = self.taken_back.saturating_add(back);
+        self.taken_back >= TAKEN_BACK || self.taken >= all.max(4)
+    }
+
+    /// A card got pages that no running card has lost by it.
+    fn hand_on(&mut self) {
+        (self.taken, self.taken_back) = (0, 0);
+    }
+
+    fn settle(&mut self, now: Time) {
+        self.settled = Some(Settled { wait: PROBE_AFTER, since: now, unopposed: false });
+    }
+
+    /// A card wants a page that another one has, which runs.
+    fn oppose(&mut self, now: Time) {
+        if let Some(settled) = self.settled.as_mut().filter(|settled| settled.unopposed) {
+            settled.wait = Span((settled.wait.0 * 2).min(PROBE_AFTER_MOST.0));
+            settled.since = now;
+            settled.unopposed = false;
+        }
+    }
+
+    /// Whether what a counter tells may move its group.
+    fn probe(&mut self, now: Time) -> bool {
+        let Some(settled) = &mut self.settled else { return false };
+        let may = settled.unopposed || now.since(settled.since) >= settled.wait;
+        settled.unopposed = may;
+        may
+    }
+}
+
+impl Driver {
+    /// Pages have got a new place by a transition that was carried out: whether it took them from cards
+    /// that run, and how often that has happened, is noted for their allocation.
+    pub(crate) fn note_taken(&mut self, now: Time, transition: &Transition, pages: PageRange) {
+        let asked = matches!(transition.reason, Reason::Demand | Reason::Collapse);
+        let Some((taker, _)) = transition.map.filter(|(agent, _)| !agent.is_cpu() && asked) else {
+            return;
+        };
+        let losers = losers(transition, taker);
+        if !self.config.thrash.contests || losers.is_empty() {
+            return;
+        }
+        let running = self.runs(losers);
+        let (mut taken, mut back) = (0, 0);
+        self.table.for_each_mut(pages, |_, entry| {
+            if !entry.has(TOLD) {
+                taken += 1;
+                back += u64::from(entry.has(flag::TAKEN));
+                entry.set(flag::TAKEN, running);
+            }
+        });
+        let Some(object) = self.space.holding_mut(pages.start) else { return };
+        let contest = &mut object.contest;
+        if !running {
+            contest.hand_on();
+        } else if contest.take(taken, back, object.range.count) && contest.settled.is_none() {
+            contest.settle(now);
+            self.stats.settled_fights += 1;
+            if let Some(fight) = self.history.fight(pages.start, losers.with(taker)) {
+                fight.settled += 1;
+            }
+        }
+    }
+
+    /// What the contest over an allocation demands for one of its pages in the place of a transition
+    /// that was decided on; `None`: nothing.
+    pub(crate) fn settle_contest(
+        &mut self,
+        now: Time,
+        page: PageNo,
+        entry: &PageEntry,
+        Asker { agent, access, .. }: Asker,
+        decided: &Transition,
+    ) -> Option<Decision> {
+        // Without a way to reach each other's memory every use of a page needs it to move.
+        let losers = losers(decided, agent);
+        let reached = self.reaches(agent, entry.owner());
+        if agent.is_cpu() || entry.has(TOLD) || !self.runs(losers) || !reached {
+            return None;
+        }
+        let object = self.space.holding_mut(page)?;
+        object.contest.settled?;
+        object.contest.oppose(now);
+        let range = object.range;
+        let only_read = !access.is_write() && entry.directory.writers().is_empty();
+        let action = match (only_read, entry.owner().is_host()) {
+            (true, _) => Action::Duplicate,
+            (false, false) => Action::MapRemote,
+            // It moves once more, and is mapped there afterwards.
+            (false, true) => return None,
+        };
+        let block = PageRange::new(page.align_down(BLOCK_PAGES), BLOCK_PAGES).intersection(range);
+        let decision = Decision::page(action, Reason::Thrash);
+        Some(if only_read { decision } else { decision.over(Scope::Range(block)) })
+    }
+
+    /// A counter's notice about an allocation that was fought over: its group moves to see whether it
+    /// still is. `false`: it is the scheme's to decide.
+    pub(crate) fn probe_contest(&mut self, now: Time, agent: AgentId, pages: PageRange) -> bool {
+        let Some(object) = self.space.holding_mut(pages.start) else { return false };
+        if object.contest.settled.is_none() {
+            return false;
+        }
+        if object.contest.probe(now) {
+            let (action, reason) = (Action::Migrate, Reason::Counter);
+            self.work.push_back(Work::Move { range: pages, agent, action, reason });
+        }
+        true
+    }
+
+    /// Whether a contest may decide otherwise for a neighbour of a page, however alike they are.
+    pub(crate) fn is_contested(&self, entry: &PageEntry, agent: AgentId) -> bool {
+        let others: AgentSet = entry.directory.mappers().without(agent).without(AgentId::CPU);
+        self.config.thrash.contests && self.runs(others)
+    }
+}
+
+/// The cards that lose a page, or the right to write it, to one that gets it.
+fn losers(transition: &Transition, taker: AgentId) -> AgentSet {
+    transition.stop.union(transition.demote).without(taker).without(AgentId::CPU)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! Fights over allocations, under every scheme that live programs have.
+
+use farside_types::{Access, PageRange};
+
+use crate::Event;
+use crate::placement::SCHEMES;
+use crate::placement::fixture::Fixture;
+
+const FRAMES: u32 = 4096;
+
+/// Two cards, both of which run, and an allocation that the host has written.
+fn fixture(scheme: &str, pages: u64) -> Fixture {
+    let mut fixture = Fixture::new(scheme, 2, FRAMES, pages);
+    fixture.launch(0);
+    fixture.launch(1);
+    fixture.quick();
+    fixture
+}
+
+/// Numbers below `end` that look random.
+fn random(state: &mut u64, end: u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+    (*state >> 33) % end
+}
+
+/// Both cards change words all over the allocation.
+fn change_at_random(fixture: &mut Fixture, times: u64) {
+    let (mut state, pages) = (7, fixture.pages.count);
+    for _ in 0..times {
+        let card = random(&mut state, 2) as u8;
+        let page = fixture.page(random(&mut state, pages));
+        fixture.write(card, page);
+    }
+}
+
+#[test]
+fn one_page_that_two_cards_change_for_ever_moves_four_times_at_most() {
+    for scheme in SCHEMES {
+        let mut fixture = fixture(scheme.name, 1);
+        let (before, page) = (fixture.moved(), fixture.page(0));
+        for _ in 0..1000 {
+            fixture.write(0, page);
+            fixture.write(1, page);
+        }
+        assert!(fixture.moved() - before <= 4, "{}: {}", scheme.name, fixture.moved() - before);
+        assert_eq!(fixture.mapped_by(page), [0, 1], "{}", scheme.name);
+    }
+}
+
+#[test]
+fn control_without_contests_such_a_page_moves_with_every_access() {
+    let mut fixture = fixture("on-touch", 1);
+    fixture.driver.config.thrash.contests = false;
+    let (before, page) = (fixture.moved(), fixture.page(0));
+    for _ in 0..100 {
+        fixture.write(0, page);
+        fixture.write(1, page);
+    }
+    assert_eq!(fixture.moved() - before, 200);
+}
+
+#[test]
+fn one_verdict_is_enough_for_all_pages_of_an_allocation() {
+    for scheme in SCHEMES {
+        let mut fixture = fixture(scheme.name, 2048);
+        let before = fixture.moved();
+        change_at_random(&mut fixture, 50_000);
+        let moved = fixture.moved() - before;
+        // Each page comes from the host once, and the fight moves less than the allocation again.
+        assert!(moved <= 2 * 2048, "{}: {moved}", scheme.name);
+        assert!(fixture.driver.stats().settled_fights <= 1, "{}", scheme.name);
+        let settled = fixture.moved();
+        change_at_random(&mut fixture, 50_000);
+        assert_eq!(fixture.moved(), settled, "{}", scheme.name);
+    }
+}
+
+#[test]
+fn control_without_contests_every_page_fights_its_own_fight() {
+    let mut fixture = fixture("on-touch", 512);
+    fixture.driver.config.thrash.contests = false;
+    let before = fixture.moved();
+    change_at_random(&mut fixture, 20_000);
+    assert!(fixture.moved() - before > 9_000);
+}
+
+#[test]
+fn data_that_is_handed_on_moves_every_time() {
+    let mut fixture = Fixture::new("on-touch", 2, FRAMES, 64);
+    fixture.quick();
+    let before = fixture.moved();
+    for round in 0..20u8 {
+        let job = fixture.launch(round % 2);
+        for index in 0..64 {
+            let page = fixture.page(index);
+            fixture.write(round % 2, page);
+        }
+        fixture.end(job);
+    }
+    assert_eq!(fixture.moved() - before, 20 * 64);
+    assert_eq!(fixture.driver.stats().settled_fights, 0);
+}
+
+#[test]
+fn what_is_only_read_is_copied() {
+    let mut fixture = fixture("on-touch", 256);
+    let before = fixture.moved();
+    for round in 0..20u8 {
+        for index in 0..256 {
+            let page = fixture.page(index);
+            fixture.read(round % 2, page);
+        }
+    }
+    // There, back until it is seen, and copies for both.
+    let moved = fixture.moved() - before;
+    assert!(moved <= 4 * 256, "{moved}");
+    let page = fixture.page(9);
+    assert_eq!(fixture.mapped_by(page), [0, 1]);
+}
+
+/// A group that card 0 has and card 1 uses from afar, after a fight.
+fn settled() -> (Fixture, PageRange) {
+    let mut fixture = fixture("on-touch", 64);
+    change_at_random(&mut fixture, 5_000);
+    assert_eq!(fixture.driver.stats().settled_fights, 1);
+    let group = PageRange::new(fixture.page(0), 16);
+    (fixture, group)
+}
+
+fn owner(fixture: &Fixture, pages: PageRange) -> Vec<u8> {
+    pages.pages().flat_map(|page| fixture.copies(page)).collect()
+}
+
+#[test]
+fn a_counter_moves_its_group_only_after_a_while_and_then_freely_until_somebody_objects() {
+    let (mut fixture, group) = settled();
+    let before = owner(&fixture, group);
+    fixture.counter(1, group);
+    assert_eq!(owner(&fixture, group), before, "the fight was a moment ago");
+    fixture.later();
+    fixture.counter(1, group);
+    assert_eq!(owner(&fixture, group), [2; 16], "a probe");
+    let next = PageRange::new(fixture.page(16), 16);
+    fixture.counter(1, next);
+    assert_eq!(owner(&fixture, next), [2; 16], "nobody has objected");
+    // Card 0 wants one back: it is mapped there, and the next probe waits.
+    let page = fixture.page(3);
+    fixture.write(0, page);
+    assert_eq!((fixture.copies(page), fixture.mapped_by(page)), (vec![2], vec![0, 1]));
+    let third = PageRange::new(fixture.page(32), 16);
+    let before = owner(&fixture, third);
+    fixture.counter(1, third);
+    assert_eq!(owner(&fixture, third), before, "somebody has objected");
+}
+
+#[test]
+fn probes_into_a_fight_that_goes_on_become_rare() {
+    let (mut fixture, group) = settled();
+    let before = fixture.moved();
+    // A hundred seconds, a notice each second; card 0 goes on changing what is taken.
+    for second in 0..100u8 {
+        fixture.later();
+        fixture.counter(second % 2, group);
+        for page in group.pages() {
+            fixture.write(0, page);
+            fixture.write(1, page);
+        }
+    }
+    let moved = fixture.moved() - before;
+    assert!((16..=16 * 16).contains(&moved), "{moved}");
+}
+
+#[test]
+fn nobody_gets_at_what_a_kernel_holds_that_hangs() {
+    for scheme in SCHEMES {
+        let mut fixture = fixture(scheme.name, 4);
+        let page = fixture.page(0);
+        for _ in 0..4 {
+            fixture.write(0, page);
+            fixture.write(1, page);
+        }
+        let owner = fixture.copies(page)[0] - 1;
+        let hangs = fixture.launch(owner);
+        fixture.handle(Event::JobHung { job: hangs });
+        // Another page that its card has alone.
+        let held = fixture.page(1);
+        fixture.write(owner, held);
+        fixture.write(1 - owner, held);
+        assert_eq!(fixture.mapped_by(held), [1 - owner], "{}: it was taken", scheme.name);
+    }
+}
+
+#[test]
+fn what_the_program_has_said_of_a_page_comes_first() {
+    let mut fixture = fixture("on-touch", 4);
+    let page = fixture.page(0);
+    fixture.driver.table.get_mut(page).set(crate::tables::page::flag::READ_MOSTLY, true);
+    for _ in 0..20 {
+        fixture.write(0, page);
+        fixture.write(1, page);
+    }
+    assert_eq!(fixture.driver.stats().settled_fights, 0);
+    fixture.cpu(page, Access::Read);
+}
