@@ -11,6 +11,7 @@ mod lend;
 mod moves;
 mod raw;
 mod stream;
+mod words;
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -109,10 +110,11 @@ pub(crate) struct Effort {
 }
 
 /// All groups.
-pub(crate) const ALL: [Bench; 6] = [
+pub(crate) const ALL: [Bench; 7] = [
     Bench { name: "faults", run: |effort| Ok(faults::run(effort)?) },
     Bench { name: "moves", run: |effort| Ok(moves::run(effort)?) },
     Bench { name: "stream", run: |effort| Ok(stream::run(effort)?) },
+    Bench { name: "words", run: |effort| Ok(words::run(effort)?) },
     Bench { name: "driver", run: |effort| Ok(driver::run(effort)?) },
     Bench { name: "far", run: |effort| Ok(far::run(effort)?) },
     Bench { name: "lend", run: lend::run },
