@@ -75,6 +75,14 @@ impl Clone for Unlocked {
     }
 }
 
+impl Unlocked {
+    fn renew(&self) {
+        if let Some(words) = &self.0 {
+            words.renew();
+        }
+    }
+}
+
 /// A card.
 #[derive(Clone, Debug)]
 pub struct Card {
@@ -211,8 +219,8 @@ impl Card {
         self.counters.record(asid, page, accesses);
     }
 
-    /// Lets somebody access words without the card's lock, by its tables; `None`
-    /// if it has none. Every method that takes pages away waits for the words that are under way.
+    /// Lets somebody access words without the card's lock, by its tables; `None` if it has none. Every
+    /// method that takes pages away waits for the words that are under way.
     pub fn share_tables(&mut self) -> Option<(Arc<Tables>, WordUser)> {
         let tables = self.mmu.tables_mut()?.share();
         let words = self.words.0.get_or_insert_default();
@@ -245,9 +253,7 @@ impl Card {
         let Some(tables) = self.mmu.tables_mut().filter(|tables| tables.has_limbo()) else {
             return false;
         };
-        if let Some(words) = &self.words.0 {
-            words.renew();
-        }
+        self.words.renew();
         let limbo = tables.take_limbo();
         tables.reuse(limbo);
         true
@@ -702,9 +708,7 @@ impl Card {
     /// Call it when nothing touches the card's memory any more.
     pub fn reset(&mut self) -> Aborted {
         self.mmu.clear();
-        if let Some(words) = &self.words.0 {
-            words.renew();
-        }
+        self.words.renew();
         self.counters.clear_all();
         let everyone = self.faults.remove(FaultId(0)..=FaultId(u64::MAX));
         let answers = everyone

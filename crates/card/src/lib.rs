@@ -50,5 +50,7 @@ pub use mmu::{Level, Lookup, Mmu, RunHit};
 pub use need::{Need, NeedError};
 pub use pe::{PeError, PeState, Pes};
 pub use stats::CardStats;
+#[cfg(loom)]
+pub use sync::{Fence, without};
 pub use translation::{Location, MappedRun, Translation};
 pub use words::{InWord, WordUser, Words};

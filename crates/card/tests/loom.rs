@@ -8,8 +8,8 @@
 
 use std::panic::AssertUnwindSafe;
 
-use farside_card::Words;
 use farside_card::tables::{Place, TableEntry};
+use farside_card::{Fence, Words, without};
 use farside_types::{Access, Rights};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -111,6 +111,16 @@ fn control_an_entry_that_is_read_before_the_mark_loses_words() {
 #[test]
 fn control_a_move_that_does_not_wait_loses_words() {
     assert!(is_broken(|| moves(Without::Drain)));
+}
+
+#[test]
+fn control_a_mark_without_its_fence_loses_words() {
+    assert!(without(Fence::Mark, || is_broken(|| moves(Without::Nothing))));
+}
+
+#[test]
+fn control_a_drain_without_its_fence_loses_words() {
+    assert!(without(Fence::Drain, || is_broken(|| moves(Without::Nothing))));
 }
 
 /// A table page is reused beside a user that remembers where it is: it never takes what the page says

@@ -5,6 +5,7 @@
 use std::ptr::NonNull;
 
 use farside_card::Location;
+use farside_card::tables::{BusPages, STRETCH_PAGES};
 use farside_svm::{Place, Run, StepError, StepErrorKind};
 use farside_types::{CardId, FrameNo, MemoryId, PAGE_SIZE, PageRange};
 
@@ -85,23 +86,22 @@ impl Memories {
         found.expect("the driver names frames that exist, and are reached from here")
     }
 
-    /// Where the bus pages from `number` 2^24 on are, as a card in the program names them
-    /// ([`farside_card::tables::BusPages::Memories`]).
+    /// Where a stretch of the bus is, as a card in the program numbers its pages.
     pub(crate) fn stretch(&self, number: u8) -> Option<NonNull<u8>> {
-        const STRETCH_BYTES: usize = PAGE_SIZE << 24;
-        let host_from = 128;
-        match number.checked_sub(host_from) {
-            Some(stretch) => {
-                let first = PageRange::new(self.arena.base_page(), 1);
-                let base = self.arena.alias_ptr(first).ok()?;
-                NonNull::new(base.as_ptr().wrapping_add(usize::from(stretch) * STRETCH_BYTES))
-            }
+        let Location { memory, frame } =
+            BusPages::Memories.location(u32::from(number) * STRETCH_PAGES);
+        let first = match memory.card() {
             None => {
-                let card = MemoryId(number).card()?;
-                let memory = self.cards.get(card.0 as usize).and_then(Frames::mapped)?;
-                memory.run_ptr(FrameNo(0), 1).ok()
+                let first = PageRange::new(self.arena.base_page(), 1);
+                self.arena.alias_ptr(first).ok()?
             }
-        }
+            Some(card) => {
+                let memory = self.cards.get(card.0 as usize).and_then(Frames::mapped)?;
+                memory.run_ptr(FrameNo(0), 1).ok()?
+            }
+        };
+        // Behind the end there is nothing that a card could map.
+        NonNull::new(first.as_ptr().wrapping_add(frame.0 as usize * PAGE_SIZE))
     }
 
     /// Copies the pages of `runs`. The caller carries out a command of the driver, which holds

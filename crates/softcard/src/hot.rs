@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use farside_card::tables::{Near, Place, SLOTS, TableEntry, Tables, Walk};
+use farside_card::tables::{Near, Place, SLOTS, STRETCH_PAGES, TableEntry, Tables, Walk};
 use farside_card::{InWord, Location, WordUser};
 use farside_types::{Access, Asid, FrameNo, PAGE_SHIFT, PAGE_SIZE, VirtAddr};
 
@@ -48,7 +48,7 @@ struct Entries {
     asid: Asid,
     /// The first byte of the card's own memory.
     memory: NonNull<u8>,
-    /// Where stretches of 2^24 bus pages are, as far as they were used.
+    /// Where stretches of the bus are, as far as they were used.
     bus: [Option<NonNull<u8>>; BUS_STRETCHES],
     remote: Remote,
     remembered: [Stretch; REMEMBERED],
@@ -101,9 +101,8 @@ impl Stretch {
 }
 
 const NOWHERE: u64 = u64::MAX;
-/// Stretches of 2^24 pages on a bus of 2^32.
+/// Stretches of the bus.
 const BUS_STRETCHES: usize = 256;
-const BUS_STRETCH_SHIFT: u32 = 24;
 
 // SAFETY: the pointers are to words of `tables`, which are shared by their atomic operations and live
 // as long as it, and to the card's memory, which lives as long as its embedder, and is accessed only by
@@ -209,10 +208,10 @@ impl Entries {
     /// where that is.
     #[inline(never)]
     fn remote(&mut self, page: u32, addr: u64) -> Option<NonNull<u8>> {
-        let start = self.bus[(page >> BUS_STRETCH_SHIFT) as usize]?;
+        let start = self.bus[(page / STRETCH_PAGES) as usize]?;
         self.remote.left = self.remote.left.checked_sub(1)?;
         self.remote.uncounted += 1;
-        Some(self.byte(start, page % (1 << BUS_STRETCH_SHIFT), addr))
+        Some(self.byte(start, page % STRETCH_PAGES, addr))
     }
 
     /// The byte at `addr`, if the tables say where it is. Its entry's bits are set.
@@ -231,7 +230,7 @@ impl Entries {
         match found.place {
             Place::Own(frame) => Some(self.byte(self.memory, frame, addr)),
             Place::Bus(page) => {
-                let stretch = page >> BUS_STRETCH_SHIFT;
+                let stretch = page / STRETCH_PAGES;
                 let start = &mut self.bus[stretch as usize];
                 *start = start.or_else(|| embedder.bus_stretch(stretch as u8));
                 self.remote(page, addr)

@@ -175,8 +175,8 @@ impl QuickGrant {
                 let bytes = 1 << size;
                 // The first address from the start on where an aligned word begins.
                 let at = grant.start.next_multiple_of(bytes);
-                let whole = matches!(grant.allows(at, bytes, use_), Some(word) if word == 0 || u64::from(word) == bytes);
-                if whole {
+                let word = grant.allows(at, bytes, use_);
+                if word.is_some_and(|word| word == 0 || u64::from(word) == bytes) {
                     quick.refused[use_.index()][size] = bytes - 1;
                 }
             }
@@ -495,5 +495,52 @@ impl Job {
             self.finish_stopped();
         }
         !started
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn lent() -> impl Strategy<Value = Lent> {
+        let sizes = prop::sample::select(vec![0u8, 1, 2, 3, 4, 8, 16]);
+        let shared = sizes.prop_map(|word| Lent::Shared { word });
+        prop_oneof![Just(Lent::Read), Just(Lent::Write), shared]
+    }
+
+    proptest! {
+        /// What the quick check lets through the full one lets through too, in words of that size.
+        #[test]
+        fn a_quick_grant_allows_nothing_that_the_grant_does_not(
+            start in 0u64..40,
+            bytes in 0u64..40,
+            lent in lent(),
+            addr in 0u64..100,
+            size in 0u32..4,
+        ) {
+            // SAFETY: nobody accesses anything by it.
+            let grant = unsafe { Granted::new(start, bytes, lent) };
+            let quick = QuickGrant::new(&grant);
+            let uses = [Use::Value(Access::Read), Use::Value(Access::Write), Use::Atomic];
+            for use_ in uses {
+                if quick.allows(addr, size, use_) {
+                    let word = grant.allows(addr, 1 << size, use_);
+                    prop_assert!(word.is_some_and(|word| word == 0 || word == 1 << size), "{use_:?}");
+                    prop_assert_eq!(addr % (1 << size), 0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_quick_grant_allows_aligned_words_but_for_the_last_few_bytes() {
+        let word = Lent::Shared { word: 8 };
+        // SAFETY: nobody accesses anything by it.
+        let quick = QuickGrant::new(&unsafe { Granted::new(64, 64, word) });
+        assert!(quick.allows(64, 3, Use::Atomic) && quick.allows(120, 3, Use::Value(Access::Read)));
+        assert!(!quick.allows(128, 3, Use::Atomic) && !quick.allows(56, 3, Use::Atomic));
+        assert!(!quick.allows(64, 2, Use::Atomic), "words are 8 bytes");
     }
 }

@@ -5,16 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use farside_types::{Access, Asid, FrameNo, MemoryId, PageNo, Rights};
 
+use super::bus::BusPages;
 use super::entry::{Place, Root, TableEntry};
 use super::{HEIGHT_MAX, LEVEL_BITS, SLOTS};
 use crate::{Location, PAGES_MAX};
 
 /// The words of one table page. It takes memory when it is used for the first time.
 type Page = OnceLock<Box<[AtomicU64; SLOTS]>>;
-
-/// Bus pages of the host's memory, and of each card's, as a card in the program has them.
-const HOST_PAGES: u32 = 1 << 31;
-const CARD_PAGES: u32 = 1 << 24;
 
 fn words(page: &Page) -> &[AtomicU64; SLOTS] {
     page.get_or_init(|| Box::new([const { AtomicU64::new(0) }; SLOTS]))
@@ -79,16 +76,6 @@ pub enum Walk {
     InsufficientRights,
     /// The tables do not have the page.
     Missing,
-}
-
-/// What the numbers of bus pages stand for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BusPages {
-    /// A bus: what is not the card's own memory has the page's number, as a frame of the host's.
-    Bus,
-    /// A card in the program, which reaches every memory without a bus: frame f of the host is bus page
-    /// 2^31 + f, frame f of card c is (c + 1) 2^24 + f. Frames beyond that have no entries.
-    Memories,
 }
 
 /// Where a page's word is.
@@ -242,36 +229,18 @@ impl Tables {
     }
 
     fn location(&self, place: Place) -> Location {
-        match (place, self.bus) {
-            (Place::Own(frame), _) => Location::new(self.own, FrameNo(frame)),
-            (Place::Bus(page), BusPages::Bus) => Location::new(MemoryId::HOST, FrameNo(page)),
-            (Place::Bus(page), BusPages::Memories) if page & HOST_PAGES != 0 => {
-                Location::new(MemoryId::HOST, FrameNo(page & !HOST_PAGES))
-            }
-            (Place::Bus(page), BusPages::Memories) => {
-                let memory = MemoryId((page >> CARD_PAGES.trailing_zeros()) as u8);
-                Location::new(memory, FrameNo(page % CARD_PAGES))
-            }
+        match place {
+            Place::Own(frame) => Location::new(self.own, FrameNo(frame)),
+            Place::Bus(page) => self.bus.location(page),
         }
     }
 
     /// The place of a location, unless it is where the words have no number for.
     pub(super) fn place(&self, location: Location) -> Option<Place> {
-        let frame = location.frame.0;
         if location.memory == self.own {
-            return Some(Place::Own(frame));
+            return Some(Place::Own(location.frame.0));
         }
-        match self.bus {
-            BusPages::Bus => location.memory.is_host().then_some(Place::Bus(frame)),
-            BusPages::Memories if location.memory.is_host() => {
-                (frame < HOST_PAGES).then_some(Place::Bus(HOST_PAGES | frame))
-            }
-            BusPages::Memories => {
-                let memory = u32::from(location.memory.0);
-                let named = frame < CARD_PAGES && memory < HOST_PAGES / CARD_PAGES;
-                named.then_some(Place::Bus(memory * CARD_PAGES + frame))
-            }
-        }
+        self.bus.page(location).map(Place::Bus)
     }
 
     /// The same words once more, shared with nobody.

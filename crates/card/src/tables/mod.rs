@@ -34,12 +34,14 @@
 
 mod arena;
 mod bits;
+mod bus;
 mod changes;
 mod entry;
 mod writer;
 
-pub use arena::{BusPages, Near, Slot, Tables, Walk, Walked};
+pub use arena::{Near, Slot, Tables, Walk, Walked};
 pub use bits::PageBits;
+pub use bus::{BusPages, STRETCH_PAGES};
 pub use entry::{Place, Root, TableEntry};
 pub use writer::{Limbo, TableWriter};
 

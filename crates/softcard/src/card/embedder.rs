@@ -35,9 +35,9 @@ pub trait Embedder: Send + Sync + std::fmt::Debug {
     /// Where `count` pages from `location` on are. They follow one another in memory.
     fn pointer(&self, location: Location, count: u32) -> NonNull<u8>;
 
-    /// Where the 2^24 bus pages from `number` 2^24 on are, if what a card maps of them may be accessed
-    /// there without asking for it by [`Embedder::pointer`]. They follow one another, as far as they
-    /// are mapped.
+    /// Where a stretch of [`farside_card::tables::STRETCH_PAGES`] bus pages begins, if what a card maps
+    /// of it may be accessed there without asking for it by [`Embedder::pointer`]. The pages follow one
+    /// another, as far as they are mapped.
     fn bus_stretch(&self, number: u8) -> Option<NonNull<u8>> {
         let _ = number;
         None
