@@ -49,6 +49,33 @@ pub struct NamedFight {
     pub object: String,
 }
 
+impl fmt::Display for NamedFight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NamedFight { fight, object } = self;
+        let name = if object.is_empty() { "(unnamed)" } else { object };
+        let agents: Vec<String> = fight.agents.iter().map(|agent| agent.to_string()).collect();
+        let agents = match agents.as_slice() {
+            [alone] => alone.clone(),
+            [first, second] => format!("{first} and {second}"),
+            [first, .., last] => format!("{first} to {last} ({} agents)", agents.len()),
+            [] => "nobody".to_owned(),
+        };
+        if fight.settled > 0 {
+            return write!(
+                f,
+                "{name} by {agents}: its pages stay where they are, and are reached from afar; give \
+                 each card parts of its own to change"
+            );
+        }
+        write!(
+            f,
+            "{} of {name} by {agents}: held back {} times, pinned {} times; give each agent data on \
+             pages of its own",
+            fight.page, fight.throttles, fight.pins
+        )
+    }
+}
+
 impl Report {
     pub(crate) fn of(space: &Space) -> Report {
         let runtime = space.runtime();
@@ -172,23 +199,8 @@ impl Report {
     }
 
     fn trouble(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for NamedFight { fight, object } in self.fights.iter().take(BUSIEST) {
-            let name = if object.is_empty() { "(unnamed)" } else { object };
-            if fight.settled > 0 {
-                writeln!(
-                    f,
-                    "fought over: {name}, between {:?}; its pages stay where they are, and are \
-                     reached from afar: give each card parts of its own to change",
-                    fight.agents
-                )?;
-                continue;
-            }
-            writeln!(
-                f,
-                "false sharing or a fight: {} of {name} between {:?}: throttled {} times, \
-                 pinned {} times; give each agent data on pages of its own",
-                fight.page, fight.agents, fight.throttles, fight.pins
-            )?;
+        for fight in self.fights.iter().take(BUSIEST) {
+            writeln!(f, "fought over: {fight}")?;
         }
         for (card, pages) in &self.suspects {
             writeln!(f, "{card} did not let {pages} go in time: its kernel hangs")?;
@@ -198,5 +210,26 @@ impl Report {
             writeln!(f, "lost: {lost} pages were only on a card that is gone")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farside_svm::Fight;
+    use farside_types::{AgentSet, CardId, PageNo};
+
+    use super::*;
+
+    #[test]
+    fn a_fight_says_what_was_done_about_it_and_what_to_do() {
+        let agents = AgentSet::only(CardId(0).agent()).with(CardId(1).agent());
+        let fight = Fight { page: PageNo(7), agents, throttles: 2, pins: 1, settled: 0 };
+        let mut named = NamedFight { fight, object: "table".into() };
+        let pinned = named.to_string();
+        assert!(pinned.contains("held back 2 times, pinned 1 times"), "{pinned}");
+        named.fight.settled = 1;
+        let settled = named.to_string();
+        assert!(settled.contains("table by card 0 and card 1: its pages stay"), "{settled}");
+        assert!(!settled.contains("pinned"), "{settled}");
     }
 }

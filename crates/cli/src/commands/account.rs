@@ -184,19 +184,7 @@ fn busiest(f: &mut String, run: &RunOutcome) -> fmt::Result {
 
 fn trouble(f: &mut String, run: &RunOutcome) -> fmt::Result {
     for fight in run.report.fights.iter().take(BUSIEST) {
-        let name = if fight.object.is_empty() { "(unnamed)" } else { &fight.object };
-        let agents: Vec<String> = fight.fight.agents.iter().map(|a| a.to_string()).collect();
-        let agents = match agents.as_slice() {
-            [alone] => alone.clone(),
-            [first, second] => format!("{first} and {second}"),
-            [first, .., last] => format!("{first} to {last} ({} agents)", agents.len()),
-            [] => "nobody".to_owned(),
-        };
-        let told = format!(
-            "{} of {name} by {agents}: held back {} times, pinned {} times",
-            fight.fight.page, fight.fight.throttles, fight.fight.pins
-        );
-        f.push_str(&paragraph("  fought over: ", &told));
+        f.push_str(&paragraph("  fought over: ", &fight.to_string()));
     }
     for (card, pages) in &run.report.suspects {
         writeln!(f, "  {card} did not let {pages} go in time: its kernel hangs")?;
