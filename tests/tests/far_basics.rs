@@ -426,6 +426,9 @@ fn the_report_tells_of_cards_elsewhere() {
         let report = space.report();
         let moved: u64 = report.stats.moves.values().sum();
         assert!(moved >= 100, "{report}");
+        let flow = report.traffic.host_to_card;
+        assert_eq!(flow.pages, report.directions.host_to_card, "{report}");
+        assert!(flow.bandwidth().is_some(), "copies of the card's DMA take time: {report}");
         assert!(report.to_string().contains("reported"), "{report}");
     });
 }

@@ -97,8 +97,10 @@ fn cards_hand_pages_to_each_other_directly_and_through_a_bounce_buffer() {
             for card in [a, b, a, b] {
                 space.kernel("add").on(card).run(Write(&mut data), add_one).unwrap();
             }
-            let moved = space.report().stats.by_direction();
-            assert_eq!(moved.card_to_card, 1500, "peer {peer}");
+            let report = space.report();
+            assert_eq!(report.directions.card_to_card, 1500, "peer {peer}");
+            let flow = report.traffic.card_to_card;
+            assert!(flow.pages == 1500 && flow.bandwidth().is_some(), "peer {peer}: {flow:?}");
             assert!(data.iter().enumerate().all(|(i, &word)| word == i as u64 + 4), "peer {peer}");
             space.check().unwrap();
         }

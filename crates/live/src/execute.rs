@@ -4,6 +4,7 @@ use farside_svm::{Command, Header, HostOp, Mover, Run, Step, StepError, Transfer
 
 use crate::runtime::Runtime;
 use crate::trace;
+use crate::traffic::Copying;
 
 /// A command that a host processor carries out.
 #[derive(Clone, Debug)]
@@ -28,6 +29,14 @@ impl HostWork {
         match self {
             HostWork::Paging(step) => &step.header,
             HostWork::Transfer(_, step) => &step.header,
+        }
+    }
+
+    /// What it copies, if it does.
+    pub(crate) fn copying(&self) -> Option<Copying> {
+        match self {
+            HostWork::Paging(_) => None,
+            HostWork::Transfer(_, step) => Copying::of(&step.op),
         }
     }
 

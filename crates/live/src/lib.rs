@@ -22,6 +22,7 @@ mod runtime;
 mod threads;
 mod times;
 mod trace;
+mod traffic;
 mod watchdog;
 
 pub use error::LiveError;
@@ -32,3 +33,4 @@ pub use runtime::{GivenBack, Probe, Runtime, RuntimeConfig};
 pub use runtime::{Strike, Struck};
 pub use threads::Machine;
 pub use times::TimeSpent;
+pub use traffic::{Flow, Traffic};

@@ -76,8 +76,8 @@ impl Runtime {
     fn serve_faults(&self, soft: &SoftCard) {
         let _whole = AbortOnPanic::new();
         let card = soft.id;
-        let started = self.clock.now();
         let mut core = lock(&self.core);
+        let started = self.clock.now();
         let taken = lock(&soft.model).take_faults(256);
         if !taken.is_empty() {
             let faults: Vec<CardFault> = taken

@@ -11,6 +11,7 @@ use crate::execute::HostWork;
 use crate::ring_card::RingCard;
 use crate::threads::is_fault_reader;
 use crate::trace;
+use crate::traffic::Copying;
 use farside_linux::lock::lock;
 use farside_linux::signals::block_for_whole_thread;
 use farside_softcard::Job;
@@ -19,9 +20,10 @@ impl Runtime {
     /// Tells the driver and carries out what follows.
     pub(crate) fn handle(&self, event: Event<'_>) {
         let _whole = AbortOnPanic::new();
-        let started = self.clock.now();
         trace::event(&event);
         let mut core = lock(&self.core);
+        // Those who wait for the lock do not plan.
+        let started = self.clock.now();
         core.driver.0.handle(started, event);
         self.times.planned(self.clock.now().since(started));
         self.carry_out(core);
@@ -30,8 +32,8 @@ impl Runtime {
     /// Tells the driver several things at once.
     pub(crate) fn handle_all<'a>(&self, events: impl Iterator<Item = Event<'a>>) {
         let _whole = AbortOnPanic::new();
-        let now = self.clock.now();
         let mut core = lock(&self.core);
+        let now = self.clock.now();
         for event in events {
             trace::event(&event);
             core.driver.0.handle(now, event);
@@ -72,25 +74,29 @@ impl Runtime {
 
     /// Carries out commands until none is left.
     pub(super) fn carry_out<'a>(&'a self, mut core: MutexGuard<'a, Core>) {
-        let mut planned = None;
+        let mut planned = self.clock.now();
         loop {
             self.drain_driver(&mut core);
+            let started = self.clock.now();
+            self.times.commanded(started.since(planned));
             let Some(command) = core.host.pop_front() else {
                 break;
             };
             drop(core);
-            let started = planned.unwrap_or_else(|| self.clock.now());
+            let copying = command.copying();
+            copying.into_iter().for_each(|copying| self.traffic.begin(copying, started));
             let result = self.execute(&command);
             if is_fault_reader() {
                 self.pulse.step();
             }
             let ended = self.clock.now();
             self.times.carried_out(&command, ended.since(started));
+            copying.into_iter().for_each(|it| self.traffic.end(it, result.is_ok(), ended));
             core = lock(&self.core);
+            let locked = self.clock.now();
             core.driver.0.handle(ended, command.header().done(result));
-            let now = self.clock.now();
-            self.times.planned(now.since(ended));
-            planned = Some(now);
+            planned = self.clock.now();
+            self.times.planned(planned.since(locked));
         }
         let wanted = core.driver.0.poll_timeout();
         let earlier = wanted.is_some_and(|at| core.next_look.is_none_or(|look| at < look));
@@ -214,6 +220,12 @@ impl Runtime {
                 }
                 let mut link = lock(&ring.link);
                 let started = link.as_mut().is_none_or(|link| link.transfer(&step));
+                if let Some(copying) = Copying::of(&step.op).filter(|_| started && link.is_some()) {
+                    let started_at = self.clock.now();
+                    self.traffic.begin(copying, started_at);
+                    let stale = core.copying.insert(step.header.id, (card, copying));
+                    stale.into_iter().for_each(|(_, it)| self.traffic.end(it, false, started_at));
+                }
                 return self.unless_started(core, started, &step.header);
             }
         }

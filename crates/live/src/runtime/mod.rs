@@ -42,6 +42,7 @@ use crate::execute::HostWork;
 use crate::memories::Memories;
 use crate::ring_card::{CardPlace, RingCard};
 use crate::times::{TimeSpent, Times};
+use crate::traffic::{Copying, Traffic, TrafficAccount};
 use crate::watchdog::Pulse;
 use assemble::{Parts, assemble};
 use farside_linux::clock::Clock;
@@ -90,6 +91,7 @@ pub struct Runtime {
     pub(crate) ports: Vec<Port>,
     core: Mutex<Core>,
     pub(crate) times: Times,
+    pub(crate) traffic: TrafficAccount,
     /// Wakes the fault reader: a timer moved, or the end.
     pub(crate) bell: rustix::fd::OwnedFd,
     /// The fault reader ends.
@@ -136,6 +138,8 @@ struct Core {
     host: VecDeque<HostWork>,
     /// Drains that wait for accesses in flight.
     draining: HashMap<CommandId, Epoch>,
+    /// Copies that cards were asked for, and which card does each.
+    copying: HashMap<CommandId, (CardId, Copying)>,
     answered: HashMap<RequestId, Result<Outcome, RequestError>>,
     jobs: HashMap<JobId, Arc<Job>>,
     /// Jobs with a time limit.
@@ -175,6 +179,7 @@ impl Runtime {
             driver: DriverBox(Driver::new(driver, config.placement)?),
             host: VecDeque::new(),
             draining: HashMap::new(),
+            copying: HashMap::new(),
             answered: HashMap::new(),
             jobs: HashMap::new(),
             limits: BTreeMap::new(),
@@ -191,6 +196,7 @@ impl Runtime {
             ports,
             core: Mutex::new(core),
             times: Times::default(),
+            traffic: TrafficAccount::default(),
             bell,
             closed: AtomicBool::new(false),
             recalled: AtomicBool::new(false),
@@ -281,6 +287,11 @@ impl Runtime {
     /// Where time went so far.
     pub fn times(&self) -> TimeSpent {
         self.times.spent()
+    }
+
+    /// What was copied so far, and how fast.
+    pub fn traffic(&self) -> Traffic {
+        self.traffic.sum()
     }
 
     /// Whether `bytes` bytes at `addr` lie in the space.

@@ -68,8 +68,8 @@ impl Runtime {
     /// Takes what a card has written to its rings to the driver.
     fn receive(&self, ring: &RingCard) {
         let _whole = AbortOnPanic::new();
-        let started = self.clock.now();
         let mut core = lock(&self.core);
+        let started = self.clock.now();
         let (received, broken) = match lock(&ring.link).as_mut() {
             Some(link) if link.has_news() || link.is_broken() => {
                 let received = link.receive();
@@ -109,6 +109,9 @@ impl Runtime {
         let driver = &mut core.driver.0;
         match said {
             Received::Done(command, epoch, result) => {
+                if let Some((_, copying)) = core.copying.remove(&command) {
+                    self.traffic.end(copying, result.is_ok(), now);
+                }
                 driver.handle(now, Event::Done { command, epoch, result });
             }
             Received::CameAlong => driver.came_along(),
@@ -208,7 +211,14 @@ impl Runtime {
     /// Tells the driver that a card is lost, and notes what others have to do until nobody touches
     /// its memory any more.
     fn handle_lost(&self, mut core: MutexGuard<'_, Core>, ring: &RingCard) {
-        core.driver.0.handle(self.clock.now(), Event::CardLost { card: ring.id });
+        let now = self.clock.now();
+        core.copying.retain(|_, &mut (by, copying)| {
+            if by == ring.id {
+                self.traffic.end(copying, false, now);
+            }
+            by != ring.id
+        });
+        core.driver.0.handle(now, Event::CardLost { card: ring.id });
         self.carry_out(core);
         let core = lock(&self.core);
         *lock(&ring.letting_go) = Some(self.open_commands(&core).collect());

@@ -39,6 +39,8 @@ pub struct Stats {
     pub evictions: u64,
     /// Pages that left a card without a copy, because a clean one existed.
     pub clean_departures: u64,
+    /// Pages that a card got and one that runs a kernel lost by it.
+    pub taken_from_running: u64,
     /// Pages whose fault had to wait because agents fight over them.
     pub throttles: u64,
     /// Pages pinned because agents fight over them.

@@ -240,6 +240,10 @@ impl Driver {
     }
 
     fn record(&mut self, now: Time, transition: &Transition, run: &Run) {
+        let evicted = transition.label == Label::Eviction;
+        if let Some(object) = self.space.holding_mut(run.page).filter(|_| evicted) {
+            object.pages_evicted += u64::from(run.count);
+        }
         if !transition.fills() {
             return;
         }
@@ -249,6 +253,10 @@ impl Driver {
         self.history.push(Moved { at: now, range, from, to: transition.at, reason });
         if let Some(object) = self.space.holding_mut(run.page) {
             object.pages_moved += u64::from(run.count);
+            let fetched = matches!(reason, Reason::Demand | Reason::Collapse);
+            if fetched && from.is_some() {
+                object.pages_fetched += u64::from(run.count);
+            }
         }
     }
 

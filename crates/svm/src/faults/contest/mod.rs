@@ -98,10 +98,13 @@ impl Driver {
             return;
         };
         let losers = losers(transition, taker);
+        let running = self.runs(losers);
+        if running {
+            self.stats.taken_from_running += pages.count;
+        }
         if !self.config.thrash.contests || losers.is_empty() {
             return;
         }
-        let running = self.runs(losers);
         let (mut taken, mut back) = (0, 0);
         self.table.for_each_mut(pages, |_, entry| {
             if !entry.has(TOLD) {

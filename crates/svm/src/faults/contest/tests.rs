@@ -57,6 +57,8 @@ fn control_without_contests_such_a_page_moves_with_every_access() {
         fixture.write(1, page);
     }
     assert_eq!(fixture.moved() - before, 200);
+    // The first came from the host.
+    assert_eq!(fixture.driver.stats().taken_from_running, 199);
 }
 
 #[test]
@@ -98,7 +100,8 @@ fn data_that_is_handed_on_moves_every_time() {
         fixture.end(job);
     }
     assert_eq!(fixture.moved() - before, 20 * 64);
-    assert_eq!(fixture.driver.stats().settled_fights, 0);
+    let stats = fixture.driver.stats();
+    assert_eq!((stats.settled_fights, stats.taken_from_running), (0, 0));
 }
 
 #[test]
