@@ -96,7 +96,10 @@ fn the_account_shows_what_a_reader_needs() {
         "in batches",
         "demand",
         "setup",
-        "allocate",
+        "planning",
+        "speed while copied",
+        "GB/s",
+        "walks of cards' tables",
         "copy",
         "finalize",
         "moved most, on demand",
@@ -327,6 +330,21 @@ fn a_reader_that_goes_away_is_no_failure() {
 
 /// Columns of a screen.
 const WIDTH: usize = 80;
+
+/// What is promised of a time is a ratio to something of the same run; counts are there for machines.
+#[test]
+fn no_row_of_the_bench_is_an_absolute_time() {
+    let printed = json(&["bench", "moves", "stream", "driver", "--samples", "1", "--json"]);
+    let rows = printed["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 6 + 3 + 4, "{printed}");
+    for row in rows {
+        let unit = row["unit"].as_str().expect("a unit");
+        assert!(unit.starts_with("x ") || unit == "B/page", "{row}");
+        assert!(row["reached"].as_f64() > Some(0.0), "{row}");
+    }
+    let moved = &rows[1]["counts"];
+    assert_eq!(moved["pages_card_to_card"].as_u64(), Some(2 * 8192), "{moved}");
+}
 
 #[test]
 fn no_line_is_longer_than_a_screen_is_wide() {

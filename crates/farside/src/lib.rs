@@ -49,6 +49,7 @@ mod error;
 mod launch;
 mod recording;
 mod report;
+mod slow;
 mod space;
 mod variables;
 
@@ -57,7 +58,9 @@ pub use buffer::Buffer;
 pub use call::{CallArgs, Value};
 pub use cards::{CARDS_VARIABLE, cards_of_environment, parse_cards};
 pub use error::Error;
-pub use farside_live::{CardPlace, CardStream, Dial, Dialled, GivenBack, LiveError, TimeSpent};
+pub use farside_live::{
+    CardPlace, CardStream, Dial, Dialled, Flow, GivenBack, LiveError, TimeSpent, Traffic,
+};
 pub use farside_softcard::kernels::{LibraryError, pieces};
 pub use farside_softcard::serve;
 pub use farside_softcard::{
@@ -72,7 +75,8 @@ pub use farside_types::{
 };
 pub use launch::{Job, Launch, Scope, Stream};
 pub use recording::RECORD_VARIABLE;
-pub use report::Report;
+pub use report::{Busy, CardAccount, NamedFight, Report};
+pub use slow::{Remedy, Slow};
 pub use space::{Space, SpaceBuilder};
 pub use variables::{
     UnknownVariable, VARIABLES, nearest, unknown_variables, warn_of_unknown_variables,

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-use farside_live::TimeSpent;
+use farside_live::{Flow, TimeSpent, Traffic};
 use farside_svm::{Directions, Fight, Moved, ObjectView, Stats};
 use farside_types::{CardId, PAGE_SIZE, PageRange, Reason};
 use serde::{Deserialize, Serialize};
 
 use crate::Space;
+use crate::slow::{self, Account, Slow};
 
 /// Allocations that a report lists.
 const BUSIEST: usize = 5;
@@ -21,14 +22,39 @@ pub struct Report {
     pub stats: Stats,
     /// Pages moved by direction.
     pub directions: Directions,
+    /// Pages copied, and how fast.
+    pub traffic: Traffic,
     /// Where time went.
     pub times: TimeSpent,
+    /// What the cards in this program have counted. `farside cards --json` has the counters of others.
+    pub cards: Vec<CardAccount>,
     /// The allocations of which most pages moved.
     pub busiest: Vec<Busy>,
     /// Pages that agents fought over, worst first.
     pub fights: Vec<NamedFight>,
     /// Cards that did not let pages go in time.
     pub suspects: Vec<(CardId, PageRange)>,
+    /// What is slow, why, and what to do; nothing where nothing is.
+    pub slow: Vec<Slow>,
+}
+
+/// What a card in the program has counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CardAccount {
+    /// The card.
+    pub card: CardId,
+    /// Walks of its page tables: lookups that no TLB could answer.
+    pub walks: u64,
+    /// Accesses to pages in other memories, over the bus; a page of a `with` counts once.
+    pub remote_accesses: u64,
+}
+
+impl CardAccount {
+    fn of(space: &Space, card: CardId) -> Option<CardAccount> {
+        let stats = space.runtime().card_stats(card)?;
+        let (walks, remote_accesses) = (stats.walks, stats.remote_accesses);
+        Some(CardAccount { card, walks, remote_accesses })
+    }
 }
 
 /// An allocation and its latest moves.
@@ -79,10 +105,12 @@ impl fmt::Display for NamedFight {
 impl Report {
     pub(crate) fn of(space: &Space) -> Report {
         let runtime = space.runtime();
-        let times = runtime.times();
+        let (times, traffic) = (runtime.times(), runtime.traffic());
+        let cards: Vec<_> = space.cards().filter_map(|card| CardAccount::of(space, card)).collect();
         let suspects = runtime.suspects().unwrap_or_default();
         let report = runtime.inspect(|driver| {
             let mut objects = driver.objects();
+            let slow = slow::findings(&Account::of(driver, &objects, space.cards(), cards.clone()));
             let name_of = |range: PageRange| {
                 let object = objects.iter().find(|object| object.range.overlaps(range));
                 object.map_or_else(String::new, |object| object.name.to_string())
@@ -105,7 +133,7 @@ impl Report {
                 .collect();
             let stats = driver.stats().clone();
             let directions = stats.by_direction();
-            Report { stats, directions, times, busiest, fights, suspects }
+            Report { stats, directions, traffic, times, cards, busiest, fights, suspects, slow }
         });
         report.unwrap_or_default()
     }
@@ -128,15 +156,20 @@ fn mib(pages: u64) -> f64 {
 impl Report {
     fn pages(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let d = self.directions;
-        writeln!(f, "pages moved          pages        MiB")?;
+        writeln!(f, "pages moved          pages        MiB    GB/s while copied")?;
+        let t = self.traffic;
         let rows = [
-            ("host → card", d.host_to_card),
-            ("card → host", d.card_to_host),
-            ("card → card", d.card_to_card),
-            ("zero filled", d.zero_filled),
+            ("host → card", d.host_to_card, t.host_to_card),
+            ("card → host", d.card_to_host, t.card_to_host),
+            ("card → card", d.card_to_card, t.card_to_card),
+            ("zero filled", d.zero_filled, Flow::default()),
         ];
-        for (name, pages) in rows {
-            writeln!(f, "  {name:<14} {pages:>9} {:>10.1}", mib(pages))?;
+        for (name, pages, flow) in rows {
+            write!(f, "  {name:<14} {pages:>9} {:>10.1}", mib(pages))?;
+            match flow.bandwidth() {
+                Some(bandwidth) => writeln!(f, " {:>7.2}", bandwidth / 1e9)?,
+                None => writeln!(f)?,
+            }
         }
         write!(f, "  why:")?;
         for (reason, pages) in &self.stats.by_reason {
@@ -162,16 +195,27 @@ impl Report {
             f,
             "chains: {} ({} rolled back), {} round trips to cards waited for",
             s.chains, s.rollbacks, s.awaited_trips
-        )
+        )?;
+        writeln!(f, "evicted: {} pages, {} without a copy", s.evictions, s.clean_departures)?;
+        writeln!(
+            f,
+            "fights: {} settled; {} pages taken from cards that ran",
+            s.settled_fights, s.taken_from_running
+        )?;
+        for CardAccount { card, walks, remote_accesses } in &self.cards {
+            writeln!(f, "{card}: {walks} table walks, {remote_accesses} accesses over the bus")?;
+        }
+        Ok(())
     }
 
     fn time(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let t = self.times;
-        let all = (t.setup + t.allocate + t.copy + t.finalize).0.max(1) as f64;
+        let all = (t.plan + t.command + t.setup + t.copy + t.finalize).0.max(1) as f64;
         write!(f, "time in migrations:")?;
         for (name, span) in [
+            ("planning", t.plan),
+            ("commands", t.command),
             ("setup", t.setup),
-            ("allocate", t.allocate),
             ("copy", t.copy),
             ("finalize", t.finalize),
         ] {
@@ -199,6 +243,9 @@ impl Report {
     }
 
     fn trouble(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for slow in &self.slow {
+            writeln!(f, "{slow}")?;
+        }
         for fight in self.fights.iter().take(BUSIEST) {
             writeln!(f, "fought over: {fight}")?;
         }

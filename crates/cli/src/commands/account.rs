@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use farside::{PAGE_SIZE, Reason, Report};
+use farside::{CardAccount, Flow, PAGE_SIZE, Reason, Report};
 use farside_types::Span;
 
 use super::demo::{Outcome, RunOutcome};
@@ -113,7 +113,13 @@ const PAGES: [Row; 4] = [
     ("zero filled", |r| pages(r.directions.zero_filled)),
 ];
 
-const EVENTS: [Row; 7] = [
+const SPEEDS: [Row; 3] = [
+    ("host → card", |r| speed(r.traffic.host_to_card)),
+    ("card → host", |r| speed(r.traffic.card_to_host)),
+    ("card → card", |r| speed(r.traffic.card_to_card)),
+];
+
+const EVENTS: [Row; 13] = [
     ("card faults", |r| r.stats.card_faults.to_string()),
     ("  in batches", |r| r.stats.fault_batches.to_string()),
     ("  only lacked a TLB entry", |r| r.stats.refills.to_string()),
@@ -121,11 +127,18 @@ const EVENTS: [Row; 7] = [
     ("host faults", |r| r.stats.host_faults.to_string()),
     ("migrations (chains)", |r| r.stats.chains.to_string()),
     ("round trips waited for", |r| r.stats.awaited_trips.to_string()),
+    ("pages evicted", |r| r.stats.evictions.to_string()),
+    ("  without a copy", |r| r.stats.clean_departures.to_string()),
+    ("fights settled", |r| r.stats.settled_fights.to_string()),
+    ("pages taken from running cards", |r| r.stats.taken_from_running.to_string()),
+    ("walks of cards' tables", |r| of_cards(r, |card| card.walks)),
+    ("accesses over the bus", |r| of_cards(r, |card| card.remote_accesses)),
 ];
 
-const TIMES: [Row; 4] = [
+const TIMES: [Row; 5] = [
+    ("planning", |r| share(r, r.times.plan)),
+    ("commands to cards", |r| share(r, r.times.command)),
     ("setup", |r| share(r, r.times.setup)),
-    ("allocate", |r| share(r, r.times.allocate)),
     ("copy", |r| share(r, r.times.copy)),
     ("finalize", |r| share(r, r.times.finalize)),
 ];
@@ -141,9 +154,10 @@ fn compared(f: &mut String, runs: &[RunOutcome]) -> fmt::Result {
     let some = |reason: &Reason| runs.iter().any(|run| moved(&run.report, *reason) > 0);
     let reasons = Reason::ALL.into_iter().filter(some);
     let reasons = reasons.map(|it| line(it.name(), &|report| pages(moved(report, it)))).collect();
-    let parts: [(&str, Vec<Vec<String>>); 4] = [
+    let parts: [(&str, Vec<Vec<String>>); 5] = [
         ("pages moved, by direction", fixed(&PAGES)),
         ("pages moved, by reason", reasons),
+        ("speed while copied", fixed(&SPEEDS)),
         ("faults and migrations", fixed(&EVENTS)),
         ("time in migrations", fixed(&TIMES)),
     ];
@@ -183,6 +197,10 @@ fn busiest(f: &mut String, run: &RunOutcome) -> fmt::Result {
 }
 
 fn trouble(f: &mut String, run: &RunOutcome) -> fmt::Result {
+    for slow in &run.report.slow {
+        f.push_str(&paragraph("  slow: ", &slow.reason));
+        f.push_str(&paragraph("    do: ", &slow.remedy.to_string()));
+    }
     for fight in run.report.fights.iter().take(BUSIEST) {
         f.push_str(&paragraph("  fought over: ", &fight.to_string()));
     }
@@ -196,9 +214,21 @@ fn pages(count: u64) -> String {
     format!("{count} ({})", size(count * PAGE_SIZE as u64))
 }
 
+fn speed(flow: Flow) -> String {
+    flow.bandwidth().map_or_else(|| "–".to_owned(), |speed| format!("{:.2} GB/s", speed / 1e9))
+}
+
+/// A counter of the cards in this program; those of others are in their registers.
+fn of_cards(report: &Report, counter: fn(&CardAccount) -> u64) -> String {
+    match report.cards.is_empty() {
+        true => "–".to_owned(),
+        false => report.cards.iter().map(counter).sum::<u64>().to_string(),
+    }
+}
+
 fn share(report: &Report, part: Span) -> String {
     let t = report.times;
-    let all = (t.setup + t.allocate + t.copy + t.finalize).0.max(1);
+    let all = (t.plan + t.command + t.setup + t.copy + t.finalize).0.max(1);
     format!("{part} ({:>2.0} %)", 100.0 * part.0 as f64 / all as f64)
 }
 

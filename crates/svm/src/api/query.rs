@@ -77,8 +77,12 @@ pub struct ObjectView {
     pub range: PageRange,
     /// Bytes asked for.
     pub bytes: u64,
-    /// Pages moved within it so far.
+    /// Pages moved within it so far, for whatever reason; those filled with zeros as well.
     pub pages_moved: u64,
+    /// Those of them that came from another memory because somebody touched them, or a neighbour.
+    pub pages_fetched: u64,
+    /// Pages of it that left a full card, with a copy or without.
+    pub pages_evicted: u64,
 }
 
 /// The allocation next to an address, for the message about a wild one.
@@ -126,6 +130,11 @@ impl Driver {
             writers: entry.directory.writers(),
             pinned: entry.has(flag::PINNED),
         }
+    }
+
+    /// Where the program wants a page to stay by its latest pin; nothing if it has none.
+    pub fn pinned_at(&self, page: PageNo) -> Option<MemoryId> {
+        self.pins.iter().rev().find(|pin| pin.range.contains(page)).map(|pin| pin.at)
     }
 
     /// Where the parts of a range are: merged, in ascending order.

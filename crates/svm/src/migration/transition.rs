@@ -296,7 +296,8 @@ impl Driver {
         agent.is_cpu() && (by_choice || !self.config.capabilities.host_read_only)
     }
 
-    pub(crate) fn reaches(&self, agent: AgentId, memory: MemoryId) -> bool {
+    /// Whether an agent can map a memory, its own or over the bus.
+    pub fn reaches(&self, agent: AgentId, memory: MemoryId) -> bool {
         self.config.capabilities.can_map(agent, memory)
     }
 

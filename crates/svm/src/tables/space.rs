@@ -17,6 +17,8 @@ pub(crate) struct Object {
     pub(crate) range: PageRange,
     pub(crate) bytes: u64,
     pub(crate) pages_moved: u64,
+    pub(crate) pages_fetched: u64,
+    pub(crate) pages_evicted: u64,
     pub(crate) hints: Vec<Hint>,
     pub(crate) contest: Contest,
 }
@@ -37,6 +39,8 @@ impl Object {
             range: self.range,
             bytes: self.bytes,
             pages_moved: self.pages_moved,
+            pages_fetched: self.pages_fetched,
+            pages_evicted: self.pages_evicted,
         }
     }
 
@@ -140,7 +144,18 @@ impl Space {
         let id = ObjectId(self.next_id);
         self.next_id += 1;
         let (hints, contest) = (Vec::new(), Contest::default());
-        let object = Object { id, name, range, bytes, pages_moved: 0, hints, contest };
+        let (pages_moved, pages_fetched, pages_evicted) = (0, 0, 0);
+        let object = Object {
+            id,
+            name,
+            range,
+            bytes,
+            pages_moved,
+            pages_fetched,
+            pages_evicted,
+            hints,
+            contest,
+        };
         let slot = self.idle_slots.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() as u32 - 1
