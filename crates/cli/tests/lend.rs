@@ -551,6 +551,8 @@ fn the_bench_of_leases_measures_every_row() {
     assert_eq!(rows.len(), 23, "{printed}");
     // The view may have converged by the time of the first look.
     assert!(rows.iter().all(|row| row["reached"].as_f64() >= Some(0.0)), "{printed}");
+    let absolute = |row: &Value| ["ns", "µs", "ms", "s"].map(Value::from).contains(&row["unit"]);
+    assert!(!rows.iter().any(absolute), "a time is a ratio: {printed}");
     let left: Vec<_> = std::fs::read_dir(&folder.0).expect("the folder").flatten().collect();
     assert!(left.is_empty(), "{left:?}");
 }

@@ -9,6 +9,7 @@ use farside_live::arena::Arena;
 use farside_types::{FrameNo, PAGE_SIZE, PageRange, Rights};
 
 use super::card_process::{CardProcess, Echo, ticks_of};
+use super::counts::Counts;
 use super::raw::{Raw, Resolve};
 use super::{Effort, Row, Target, median, pin, timed, two_cpus};
 
@@ -80,7 +81,8 @@ fn card_fault(effort: Effort, same: bool) -> Result<Row, Error> {
     } else {
         "card fault, card's process on another core"
     };
-    Ok(Row::new(name, ours / theirs, Target::AtMost(1.5), "x limit", detail))
+    let row = Row::new(name, ours / theirs, Target::AtMost(1.5), "x limit", detail);
+    Ok(row.counting(Counts::of(&space)))
 }
 
 fn timed_result(body: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
@@ -91,13 +93,13 @@ fn timed_result(body: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> 
 
 /// What a fault costs at the least: a round trip to another process, and for the page between, to
 /// take it out of the program's mappings and to copy it to a card's memory.
-struct Limit {
+pub(super) struct Limit {
     arena: Arena,
     card: CardMemory,
 }
 
 impl Limit {
-    fn new() -> Result<Limit, LiveError> {
+    pub(super) fn new() -> Result<Limit, LiveError> {
         let arena = Arena::new((PAGES * PAGE_SIZE) as u64)?;
         let card = CardMemory::new(PAGES as u32)?;
         card.warm(FrameNo(0), PAGES as u32)?;
@@ -105,7 +107,7 @@ impl Limit {
     }
 
     /// Microseconds a page.
-    fn measure(&self, round_trip: impl Fn()) -> Result<f64, LiveError> {
+    pub(super) fn measure(&self, round_trip: impl Fn()) -> Result<f64, LiveError> {
         let all = PageRange::new(self.arena.base_page(), PAGES as u64);
         self.arena.map_zero(all, Rights::ReadWrite)?;
         let start = self.arena.base_page().addr().0 as *mut u8;
@@ -165,7 +167,8 @@ fn host_fault_while_running(effort: Effort, same: bool) -> Result<Row, Error> {
     } else {
         "host fault, kernel running on the card, another core"
     };
-    Ok(Row::new(name, ours / limit, Target::AtMost(1.0), "x limit", detail))
+    let row = Row::new(name, ours / limit, Target::AtMost(1.0), "x limit", detail);
+    Ok(row.counting(Counts::of(&space)))
 }
 
 /// Touches every page and gives the median of the single touches in microseconds.
@@ -210,7 +213,8 @@ fn large_copies(effort: Effort) -> Result<Vec<Row>, Error> {
         let rate = |seconds: f64| LARGE as f64 / seconds / 1e9;
         let detail =
             format!("{:.2} GB/s; memcpy of memory files {:.2} GB/s", rate(seconds), rate(bare));
-        Row::new(name, bare / seconds, Target::AtLeast(0.9), "x memcpy", detail)
+        let row = Row::new(name, bare / seconds, Target::AtLeast(0.9), "x memcpy", detail);
+        row.counting(Counts::of(&space))
     };
     Ok(vec![
         row("32 MB host to card by the card's DMA", median(down)),

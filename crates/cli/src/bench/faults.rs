@@ -5,6 +5,7 @@ use std::time::Instant;
 use farside::{Buffer, Error, Space};
 use farside_types::{PAGE_SIZE, PageRange};
 
+use super::counts::Counts;
 use super::raw::{Raw, Resolve};
 use super::{Effort, Row, Target, median, pin, timed, two_cpus};
 
@@ -82,7 +83,7 @@ fn idle_card(effort: Effort, same: bool) -> Result<Row, Error> {
     } else {
         "host fault, page of an idle card, handler on another core"
     };
-    Ok(fault_row(name, ours, theirs))
+    Ok(fault_row(name, ours, theirs).counting(Counts::of(&space)))
 }
 
 fn fault_row(name: &'static str, ours: Vec<f64>, theirs: Vec<f64>) -> Row {
@@ -111,7 +112,7 @@ fn first_touch(effort: Effort, same: bool) -> Result<Row, Error> {
     } else {
         "first touch, handler on another core"
     };
-    Ok(fault_row(name, ours, theirs))
+    Ok(fault_row(name, ours, theirs).counting(Counts::of(&space)))
 }
 
 /// Touches every page in order and gives the bytes a second.
@@ -148,5 +149,6 @@ fn sequential(effort: Effort) -> Result<Row, Error> {
     let (ours, theirs) = (median(ours), median(theirs));
     let detail = format!("{:.0} MB/s; raw userfaultfd {:.0} MB/s", ours / 1e6, theirs / 1e6);
     let name = "sequential touch, 64-page fault-around";
-    Ok(Row::new(name, ours / theirs, Target::AtLeast(0.9), "x raw", detail))
+    let row = Row::new(name, ours / theirs, Target::AtLeast(0.9), "x raw", detail);
+    Ok(row.counting(Counts::of(&space)))
 }

@@ -1,14 +1,19 @@
 //! `farside bench`: each promised number beside the limit it is measured against, in one run.
 //!
-//! All numbers are ratios of medians: this machine's speed cancels out. Threads are pinned: the
-//! program to one processor, those who answer its faults to another.
+//! A time is a ratio of medians, to something that is measured in the same run, so that this machine's
+//! speed cancels out: a copy of a page, a bare call, a load that misses every cache, a plain thread. What
+//! is counted (calls, moves, bytes of a table) is promised as a number. Threads are pinned: the program to
+//! one processor, those who answer its faults to another.
 
+mod cache_miss;
 mod card_process;
+mod counts;
 mod driver;
 mod far;
 mod faults;
 mod lend;
 mod moves;
+mod programs;
 mod raw;
 mod stream;
 mod words;
@@ -17,6 +22,8 @@ use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+
+use counts::Counts;
 
 /// One promised number.
 #[derive(Clone, Debug, Serialize)]
@@ -27,12 +34,14 @@ pub(crate) struct Row {
     pub(crate) reached: Option<f64>,
     /// What was promised.
     pub(crate) target: Target,
-    /// What the number means: `x` a ratio, or a unit.
+    /// What the number means: `x` a ratio to what follows, or what was counted.
     pub(crate) unit: &'static str,
     /// What it was compared with, and both sides in absolute terms; or why it was not measured.
     pub(crate) detail: String,
     /// Whether the promise is kept in this run; nothing if it was not measured.
     pub(crate) kept: Option<bool>,
+    /// What the driver counted meanwhile; nothing where no driver was there.
+    pub(crate) counts: Counts,
 }
 
 /// A promise.
@@ -58,12 +67,13 @@ impl Row {
             Target::AtLeast(least) => reached >= least,
         };
         let name = name.into();
-        Row { name, reached: Some(reached), target, unit, detail, kept: Some(kept) }
+        let (reached, kept, counts) = (Some(reached), Some(kept), Counts::default());
+        Row { name, reached, target, unit, detail, kept, counts }
     }
 
-    /// The same row with more to say.
-    pub(crate) fn noting(mut self, more: &str) -> Row {
-        self.detail.push_str(more);
+    /// The same row with what was counted while it was measured.
+    pub(crate) fn counting(mut self, counts: Counts) -> Row {
+        self.counts = counts;
         self
     }
 }
@@ -110,11 +120,12 @@ pub(crate) struct Effort {
 }
 
 /// All groups.
-pub(crate) const ALL: [Bench; 7] = [
+pub(crate) const ALL: [Bench; 8] = [
     Bench { name: "faults", run: |effort| Ok(faults::run(effort)?) },
     Bench { name: "moves", run: |effort| Ok(moves::run(effort)?) },
     Bench { name: "stream", run: |effort| Ok(stream::run(effort)?) },
     Bench { name: "words", run: |effort| Ok(words::run(effort)?) },
+    Bench { name: "programs", run: |effort| Ok(programs::run(effort)?) },
     Bench { name: "driver", run: |effort| Ok(driver::run(effort)?) },
     Bench { name: "far", run: |effort| Ok(far::run(effort)?) },
     Bench { name: "lend", run: lend::run },

@@ -1,14 +1,18 @@
-//! User-managed moves: processor time there and back, and software time per page.
+//! User-managed moves: processor time there and back, and the software's time beside a page's copy and
+//! the kernel's bare calls.
 
-use farside::{Error, MemoryId, Space, TimeSpent};
+use farside::{Error, LiveError, MemoryId, Space, TimeSpent};
 use farside_linux::card_memory::{CardMemory, copy_pages};
 use farside_live::arena::Arena;
-use farside_types::{FrameNo, PAGE_SIZE, Rights};
+use farside_types::{FrameNo, PAGE_SIZE, Rights, Span};
 
+use super::counts::Counts;
 use super::{Effort, Row, Target, median, pin, processor_time, timed, two_cpus};
 
 const BLOCK: usize = 2 << 20;
 const LARGE: usize = 32 << 20;
+/// Pages of it.
+const PAGES: f64 = (LARGE / PAGE_SIZE) as f64;
 
 pub(crate) fn run(effort: Effort) -> Result<Vec<Row>, Error> {
     let (program, server) = two_cpus();
@@ -33,6 +37,7 @@ fn there_and_back(space: &Space, effort: Effort) -> Result<Row, Error> {
     buffer.fill(1);
     let card = space.card(0)?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let before = Counts::of(space);
     for _ in 0..8 * effort.samples {
         buffer[0] += 1;
         let mut moved = Ok(0);
@@ -51,28 +56,32 @@ fn there_and_back(space: &Space, effort: Effort) -> Result<Row, Error> {
     let (ours, theirs) = (median(ours) * 1e6, median(theirs) * 1e6);
     let detail = format!("{ours:.0} µs of processor time; two memcpys {theirs:.0} µs");
     let name = "user-managed 2 MiB there and back, idle card";
-    Ok(Row::new(name, ours / theirs, Target::AtMost(3.2), "x memcpy", detail))
+    let row = Row::new(name, ours / theirs, Target::AtMost(1.3), "x memcpy", detail);
+    Ok(row.counting(Counts::of(space).since(&before)))
 }
 
-/// Software time of one move, in microseconds per page.
+/// Software time of one move, in nanoseconds per page.
 #[derive(Clone, Copy)]
 struct Software {
+    plan: f64,
+    command: f64,
     setup: f64,
-    allocate: f64,
     finalize: f64,
 }
 
 impl Software {
-    fn between(before: TimeSpent, after: TimeSpent, pages: f64) -> Software {
+    fn between(before: TimeSpent, after: TimeSpent) -> Software {
+        let each = |span: Span| span.as_nanos() as f64 / PAGES;
         Software {
-            setup: (after.setup - before.setup).as_micros_f64() / pages,
-            allocate: (after.allocate - before.allocate).as_micros_f64() / pages,
-            finalize: (after.finalize - before.finalize).as_micros_f64() / pages,
+            plan: each(after.plan - before.plan),
+            command: each(after.command - before.command),
+            setup: each(after.setup - before.setup),
+            finalize: each(after.finalize - before.finalize),
         }
     }
 
     fn sum(&self) -> f64 {
-        self.setup + self.allocate + self.finalize
+        self.plan + self.command + self.setup + self.finalize
     }
 }
 
@@ -85,59 +94,83 @@ fn middle(mut samples: Vec<Software>) -> Software {
 fn software(space: &Space, effort: Effort) -> Result<Vec<Row>, Error> {
     let mut buffer = space.alloc::<u64>(LARGE / 8)?;
     let (first, second) = (space.card(0)?.into(), space.card(1)?.into());
-    let pages = (LARGE / PAGE_SIZE) as f64;
+    let bare = Bare::new()?;
     let mut samples: [Vec<Software>; 3] = Default::default();
+    let mut limits: [Vec<f64>; 3] = Default::default();
+    let before = Counts::of(space);
     for round in 0..2 * effort.samples {
         buffer.fill(round as u64 + 1);
         let route: [MemoryId; 3] = [first, second, MemoryId::HOST];
         for (step, to) in route.into_iter().enumerate() {
             let before = space.report().times;
             space.migrate(&buffer, to)?;
-            samples[step].push(Software::between(before, space.report().times, pages));
+            samples[step].push(Software::between(before, space.report().times));
         }
+        let measured = bare.measure()?;
+        limits.iter_mut().zip(measured).for_each(|(limit, sample)| limit.push(sample));
     }
+    let counts = Counts::of(space).since(&before);
     let [out, across, back] = samples.map(middle);
-    let row = |name, time: Software, most| {
-        let ns = |micros: f64| micros * 1e3;
-        let detail = format!(
-            "setup {:.0} + allocate {:.0} + finalize {:.0} ns at 32 MB; the paper's driver 370 ns",
-            ns(time.setup),
-            ns(time.allocate),
-            ns(time.finalize)
-        );
-        Row::new(name, time.sum(), Target::AtMost(most), "µs/page", detail)
+    let [unmap, map, copy] = limits.map(median);
+    let driver = |name, time: Software| {
+        let detail = format!("{:.0} ns; to copy a page {copy:.0} ns", time.plan);
+        let row = Row::new(name, time.plan / copy, Target::AtMost(0.1), "x copy", detail);
+        row.counting(counts.clone())
     };
-    let (unmap, map) = kernel_calls(effort)?;
-    let out_floor = format!("; the kernel's unmap alone {unmap:.0} ns");
-    let back_floor = format!("; the kernel's map alone {map:.0} ns");
+    let software = |name, time: Software, call: f64, what: &str| {
+        let detail = format!(
+            "planning {:.0} + commands {:.0} + setup {:.0} + finalize {:.0} ns; {what} alone {call:.0} ns",
+            time.plan, time.command, time.setup, time.finalize
+        );
+        Row::new(name, time.sum() / call, Target::AtMost(1.15), "x bare calls", detail)
+    };
     Ok(vec![
-        row("software time per page, card → card", across, 0.03),
-        row("software time per page, host → card", out, 0.15).noting(&out_floor),
-        row("software time per page, card → host", back, 0.25).noting(&back_floor),
+        driver("driver's part of a page of 32 MB, card → card", across),
+        driver("driver's part of a page of 32 MB, host → card", out),
+        driver("driver's part of a page of 32 MB, card → host", back),
+        software("a page of 32 MB but its copy, host → card", out, unmap, "`madvise`"),
+        software("a page of 32 MB but its copy, card → host", back, map, "`UFFDIO_CONTINUE`"),
     ])
 }
 
-/// What the kernel takes to unmap and to map 32 MB that were touched, in nanoseconds per page: the
-/// floor of moves between host and card.
-fn kernel_calls(effort: Effort) -> Result<(f64, f64), Error> {
-    let arena = Arena::new(LARGE as u64).map_err(farside::LiveError::from)?;
-    let pages = arena.pages();
-    arena.map_zero(pages, Rights::ReadWrite).map_err(farside::LiveError::from)?;
-    let alias = arena.alias_ptr(pages).map_err(farside::LiveError::from)?;
-    let program = arena.program_ptr(pages.start).map_err(farside::LiveError::from)?;
-    let (mut unmaps, mut maps) = (Vec::new(), Vec::new());
-    for _ in 0..2 * effort.samples {
+/// What a move of 32 MB cannot do without: the kernel's calls, and a copy between warm memories.
+struct Bare {
+    arena: Arena,
+    from: CardMemory,
+    to: CardMemory,
+}
+
+impl Bare {
+    fn new() -> Result<Bare, LiveError> {
+        let arena = Arena::new(LARGE as u64)?;
+        arena.map_zero(arena.pages(), Rights::ReadWrite)?;
+        let memory = || {
+            let memory = CardMemory::new(PAGES as u32)?;
+            memory.warm(FrameNo(0), PAGES as u32)?;
+            Ok::<_, LiveError>(memory)
+        };
+        Ok(Bare { arena, from: memory()?, to: memory()? })
+    }
+
+    /// To unmap and to map pages that were touched, and to copy them, in nanoseconds per page.
+    fn measure(&self) -> Result<[f64; 3], LiveError> {
+        let pages = self.arena.pages();
+        let alias = self.arena.alias_ptr(pages)?;
+        let program = self.arena.program_ptr(pages.start)?;
         for start in [alias, program] {
             // SAFETY: all pages are mapped in both mappings, and nothing else uses them.
             unsafe { start.as_ptr().write_bytes(1, LARGE) };
         }
         let mut outcome = Ok(());
-        unmaps.push(timed(|| outcome = arena.unmap(pages)));
-        outcome.map_err(farside::LiveError::from)?;
+        let unmap = timed(|| outcome = self.arena.unmap(pages));
+        outcome?;
         let mut outcome = Ok(Default::default());
-        maps.push(timed(|| outcome = arena.map(pages, Rights::ReadWrite)));
-        outcome.map_err(farside::LiveError::from)?;
+        let map = timed(|| outcome = self.arena.map(pages, Rights::ReadWrite));
+        outcome?;
+        // SAFETY: both memories have that many pages, and nothing else uses them.
+        let copy = timed(|| unsafe {
+            copy_pages(self.from.base(), self.to.base(), PAGES as usize);
+        });
+        Ok([unmap, map, copy].map(|seconds| seconds * 1e9 / PAGES))
     }
-    let per_page = |samples| median(samples) * 1e9 / pages.count as f64;
-    Ok((per_page(unmaps), per_page(maps)))
 }

@@ -7,6 +7,7 @@ use std::time::Instant;
 use farside::{AtomicSpan, Error, KernelContext, KernelError, Shared, Space};
 use farside_types::PAGE_SIZE;
 
+use super::counts::Counts;
 use super::{Effort, Row, Target, median, pin, timed, two_cpus};
 
 /// 32 MiB of words: more than any TLB covers.
@@ -144,7 +145,7 @@ fn on_one_card(effort: Effort) -> Result<Vec<Row>, Error> {
     // The cached words are in pages of their own, which nobody writes.
     let table = space.alloc_atomic::<AtomicU64>(TABLE + SMALL, "table")?;
     space.migrate(&table, space.card(0)?)?;
-    let faults_before = space.report().stats.card_faults;
+    let before = Counts::of(&space);
     let samples = effort.samples;
     let kernel = move |k: &mut KernelContext, table: AtomicSpan<AtomicU64>| {
         let plain: Vec<AtomicU64> = (0..TABLE + SMALL).map(|_| AtomicU64::new(0)).collect();
@@ -156,7 +157,7 @@ fn on_one_card(effort: Effort) -> Result<Vec<Row>, Error> {
         Ok((ours.medians(), theirs.medians()))
     };
     let (ours, theirs) = space.kernel("words").run(Shared(&table), kernel)?;
-    let faults = space.report().stats.card_faults - faults_before;
+    let counts = Counts::of(&space).since(&before);
     let row = |name: &'static str, ours: f64, theirs: f64| {
         let detail = format!("{ours:.1} ns; plain {theirs:.1} ns");
         Row::new(name, ours / theirs, Target::AtMost(4.0), "x plain", detail)
@@ -175,11 +176,12 @@ fn on_one_card(effort: Effort) -> Result<Vec<Row>, Error> {
         ),
         Row::new(
             "calls of the driver for all of these",
-            faults as f64,
+            counts.get("card_faults") as f64,
             Target::AtMost(0.0),
             "faults",
             format!("{} words", 4 * OPERATIONS * (samples + 1)),
-        ),
+        )
+        .counting(counts),
     ])
 }
 
@@ -217,10 +219,8 @@ fn same_words(effort: Effort) -> Result<Vec<Row>, Error> {
             });
         }));
     }
-    let moves: u64 = {
-        let stats = space.report().stats;
-        stats.moves.iter().filter(|((from, _), _)| from.is_some()).map(|(_, pages)| pages).sum()
-    };
+    let counts = Counts::of(&space);
+    let moves = counts.pages_moved();
     let pages = WORDS / PAGE;
     let (ours, theirs) = (median(ours), median(theirs));
     let detail = format!("{:.1} ns an add; plain {:.1} ns", each(ours) / 2.0, each(theirs) / 2.0);
@@ -238,6 +238,7 @@ fn same_words(effort: Effort) -> Result<Vec<Row>, Error> {
             Target::AtMost(4.0),
             "moves",
             format!("{moves} moves of {pages} pages in {} launches", 2 * (effort.samples + 1)),
-        ),
+        )
+        .counting(counts),
     ])
 }

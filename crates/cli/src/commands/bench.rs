@@ -10,9 +10,11 @@ use crate::bench::{ALL, Effort, Row, Target};
 
 /// Measure every promised number beside its limit, in one run
 ///
-/// Each number is a ratio of medians: what Farside needs against a bare userfaultfd handler, a bare
-/// memcpy or a plain slice on this machine, at this moment. Threads are pinned. A number that falls
-/// short is marked MISS; the command itself fails only if something cannot be measured.
+/// Each time is a ratio of medians: what Farside needs against a bare userfaultfd handler, a copy of
+/// the same pages, a bare call, a load that misses every cache or a plain thread, on this machine, at
+/// this moment. What is counted (calls, moves, bytes) is promised as a number; --json has all counts.
+/// Threads are pinned. A number that falls short is marked MISS; the command itself fails only if
+/// something cannot be measured.
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
     /// Groups to measure; all of them unless named

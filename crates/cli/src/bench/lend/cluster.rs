@@ -34,7 +34,7 @@ pub(super) fn run(effort: Effort, folder: &Path) -> Result<Vec<Row>, BenchError>
             format!("{}: view converges", named(&plan)),
             outcome.converged.as_secs_f64(),
             AtMost(2.0),
-            "s",
+            "simulated s",
             described(&plan, &outcome, took),
         ),
         Row::new(

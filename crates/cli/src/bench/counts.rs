@@ -1,0 +1,55 @@
+//! What happened while a row was measured: counts, which no load of the machine changes.
+
+use std::collections::BTreeMap;
+
+use farside::Space;
+use serde::Serialize;
+
+/// Counters of a space's driver, by name.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Counts(BTreeMap<&'static str, u64>);
+
+impl Counts {
+    /// All that was counted so far.
+    pub(crate) fn of(space: &Space) -> Counts {
+        let stats = space.report().stats;
+        let moved = stats.by_direction();
+        let named = [
+            ("card_faults", stats.card_faults),
+            ("host_faults", stats.host_faults),
+            ("refills", stats.refills),
+            ("pages_host_to_card", moved.host_to_card),
+            ("pages_card_to_host", moved.card_to_host),
+            ("pages_card_to_card", moved.card_to_card),
+            ("pages_zero_filled", moved.zero_filled),
+            ("pages_mapped_remotely", stats.remote_maps),
+            ("pages_evicted", stats.evictions),
+            ("pages_evicted_without_a_copy", stats.clean_departures),
+            ("pages_taken_from_running", stats.taken_from_running),
+            ("fights_settled", stats.settled_fights),
+            ("chains", stats.chains),
+            ("awaited_trips", stats.awaited_trips),
+        ];
+        Counts(named.into())
+    }
+
+    /// What was counted since.
+    pub(crate) fn since(self, before: &Counts) -> Counts {
+        let since = |(name, count)| (name, count - before.get(name));
+        Counts(self.0.into_iter().map(since).collect())
+    }
+
+    /// One of them; 0 if there is none of that name.
+    pub(crate) fn get(&self, name: &str) -> u64 {
+        self.0.get(name).copied().unwrap_or(0)
+    }
+
+    /// Pages that went from a memory to another.
+    pub(crate) fn pages_moved(&self) -> u64 {
+        ["pages_host_to_card", "pages_card_to_host", "pages_card_to_card"]
+            .iter()
+            .map(|name| self.get(name))
+            .sum()
+    }
+}
