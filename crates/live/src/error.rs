@@ -254,6 +254,8 @@ mod tests {
             range: PageRange::new(PageNo(16), 1),
             bytes: 100,
             pages_moved: 0,
+            pages_fetched: 0,
+            pages_evicted: 0,
         };
         let near =
             |addr| hint(VirtAddr(addr), Some(Nearest { object: object.clone(), distance: 0 }));

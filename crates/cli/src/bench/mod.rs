@@ -125,7 +125,7 @@ pub(crate) const ALL: [Bench; 8] = [
     Bench { name: "moves", run: |effort| Ok(moves::run(effort)?) },
     Bench { name: "stream", run: |effort| Ok(stream::run(effort)?) },
     Bench { name: "words", run: |effort| Ok(words::run(effort)?) },
-    Bench { name: "programs", run: |effort| Ok(programs::run(effort)?) },
+    Bench { name: "programs", run: programs::run },
     Bench { name: "driver", run: |effort| Ok(driver::run(effort)?) },
     Bench { name: "far", run: |effort| Ok(far::run(effort)?) },
     Bench { name: "lend", run: lend::run },

@@ -18,7 +18,7 @@ pub(super) fn find(account: &Account) -> Option<Slow> {
     };
     let worst = account.moved.iter().filter(suffers).max_by_key(|object| came_back(object))?;
     let name = name_of(&worst.view);
-    let mib = came_back(worst) * PAGE_SIZE as u64 >> 20;
+    let mib = (came_back(worst) * PAGE_SIZE as u64) >> 20;
     let reason = format!("{mib} MiB of {name} left full cards and came back later");
     let bytes = account.bytes_on_cards.next_multiple_of(1 << 20);
     Some(Slow { reason, remedy: Remedy::CardMemory { bytes } })

@@ -289,8 +289,14 @@ impl Runtime {
         self.times.spent()
     }
 
-    /// What was copied so far, and how fast.
+    /// What was copied so far, and how fast; nothing after a fork, where a thread that is not there may
+    /// hold the account.
     pub fn traffic(&self) -> Traffic {
+        if self.check_process().is_err() {
+            return Traffic::default();
+        }
+        // A signal handler may touch shared memory, and whoever brings the page enters its copy.
+        let _signals = BlockedSignals::block();
         self.traffic.sum()
     }
 

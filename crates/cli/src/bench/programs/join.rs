@@ -8,7 +8,7 @@ use farside::{
 };
 
 use super::super::counts::Counts;
-use super::super::{Effort, Row, Target, median, timed};
+use super::super::{BenchError, Effort, Row, Target, median, timed};
 
 const ORDERS: u64 = 2 << 20;
 const LINES: u64 = 10 << 20;
@@ -174,7 +174,7 @@ fn plain(orders: &[u64], lines: &[u64]) -> (f64, u64) {
     (seconds, sum)
 }
 
-pub(super) fn run(effort: Effort) -> Result<Vec<Row>, Error> {
+pub(super) fn run(effort: Effort) -> Result<Vec<Row>, BenchError> {
     let row = |key: u64, value: u64| key << 32 | value | 1;
     let orders: Vec<u64> = (0..ORDERS).map(|at| row(at, at % 1000)).collect();
     // Every third line has no order.
@@ -185,7 +185,9 @@ pub(super) fn run(effort: Effort) -> Result<Vec<Row>, Error> {
     for _ in 0..effort.samples {
         let (seconds, sum, counted) = ours(&orders, &lines)?;
         let (plain_seconds, expected) = plain(&orders, &lines);
-        assert_eq!(sum, expected, "the join is wrong");
+        if sum != expected {
+            return Err(BenchError::Failed(format!("the join gave {sum}, not {expected}")));
+        }
         times.push(seconds);
         plain_times.push(plain_seconds);
         moved.push((counted.pages_moved() * PAGE_SIZE as u64) as f64);

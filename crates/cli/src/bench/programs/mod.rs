@@ -6,11 +6,9 @@ mod join;
 mod kmeans;
 mod random;
 
-use farside::Error;
+use super::{BenchError, Effort, Row};
 
-use super::{Effort, Row};
-
-pub(super) fn run(effort: Effort) -> Result<Vec<Row>, Error> {
+pub(super) fn run(effort: Effort) -> Result<Vec<Row>, BenchError> {
     let mut rows = join::run(effort)?;
     rows.extend(kmeans::run(effort)?);
     rows.push(random::run(effort)?);
