@@ -209,3 +209,21 @@ fn where_nothing_is_slow_nothing_is_said() {
         assert_nothing_slow(&space.report());
     });
 }
+
+#[test]
+fn what_the_program_moves_itself_is_no_fight() {
+    within(LIMIT, "managed", || {
+        let space = builder().cards(1).card_memory(1 << 20).build().unwrap();
+        let mut words = space.alloc_named::<u64>(64 * PAGE, "words").unwrap();
+        let card = space.card(0).unwrap();
+        for round in 1..=16 {
+            space.migrate(&words, card).unwrap();
+            space.kernel("add").on(card).run(Write(&mut words), add_one).unwrap();
+            // The host fetches it by its faults.
+            assert!(words.iter().all(|&word| word == round));
+        }
+        let report = space.report();
+        assert!(report.busiest[0].object.pages_fetched >= 15 * 64, "{report}");
+        assert_nothing_slow(&report);
+    });
+}
