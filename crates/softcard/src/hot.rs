@@ -46,17 +46,9 @@ pub(crate) struct Found<'a> {
 
 /// [`Found`] of the first few words of a run.
 pub(crate) struct FoundRun<'a> {
-    bytes: [NonNull<u8>; BATCH],
-    found: usize,
-    _words: InWord<'a>,
-}
-
-impl FoundRun<'_> {
     /// The first byte of each.
-    #[inline(always)]
-    pub(crate) fn bytes(&self) -> &[NonNull<u8>] {
-        &self.bytes[..self.found]
-    }
+    pub(crate) bytes: &'a [NonNull<u8>],
+    _words: InWord<'a>,
 }
 
 /// Where entries are, and the memory that they name.
@@ -159,10 +151,15 @@ impl Hot {
     }
 
     /// [`Hot::find`] for the bytes at `addrs`, up to the first that it does not find, and for no more than
-    /// [`BATCH`]. All of them stay: whoever takes one of their pages away waits for the mark that covers them.
+    /// [`BATCH`], for which `bytes` has room. All of them stay: whoever takes one of their pages away waits
+    /// for the mark that covers them.
     #[inline(always)]
-    pub(crate) fn find_run(&mut self, addrs: &[u64], access: Access) -> FoundRun<'_> {
-        let mut bytes = [NonNull::dangling(); BATCH];
+    pub(crate) fn find_run<'a>(
+        &'a mut self,
+        addrs: &[u64],
+        access: Access,
+        bytes: &'a mut [NonNull<u8>; BATCH],
+    ) -> FoundRun<'a> {
         let mut found = 0;
         let words = self.user.begin();
         if words.is_undisturbed() {
@@ -173,7 +170,7 @@ impl Hot {
                 found += 1;
             }
         }
-        FoundRun { bytes, found, _words: words }
+        FoundRun { bytes: &bytes[..found], _words: words }
     }
 
     /// [`Hot::find`] with a walk of the tables, which sets the bits of the entry.
@@ -276,6 +273,7 @@ impl Entries {
 
     fn forget(&mut self) {
         self.remembered.iter_mut().for_each(|stretch| stretch.number = NOWHERE);
+        self.bus = [None; BUS_STRETCHES];
     }
 }
 

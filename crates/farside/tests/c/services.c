@@ -261,7 +261,7 @@ static uint64_t run_of(const farside_argument *arguments, uint64_t *addresses)
 /* (run): the sum of its words. */
 KERNEL(gather)
 {
-    uint64_t addresses[RUN_MAX], values[RUN_MAX] = { 0 };
+    uint64_t addresses[RUN_MAX] = { 0 }, values[RUN_MAX] = { 0 };
     uint64_t words = run_of(arguments, addresses);
     uint32_t bytes = (uint32_t)arguments[3].word;
     int32_t error = farside_gather(ctx, addresses, bytes, words, values);
@@ -275,7 +275,7 @@ KERNEL(gather)
 /* (run of u64): its words become 1, 2 and so on. */
 KERNEL(scatter)
 {
-    uint64_t addresses[RUN_MAX], values[RUN_MAX];
+    uint64_t addresses[RUN_MAX] = { 0 }, values[RUN_MAX] = { 0 };
     uint64_t words = run_of(arguments, addresses);
     (void)count, (void)result;
     for (uint64_t i = 0; i < words; i++)
@@ -286,7 +286,7 @@ KERNEL(scatter)
 /* (run, value whether it wants to know): adds 1, 2 and so on; gives the sum of what there was. */
 KERNEL(fetch_add_all)
 {
-    uint64_t addresses[RUN_MAX], amounts[RUN_MAX], was[RUN_MAX] = { 0 };
+    uint64_t addresses[RUN_MAX] = { 0 }, amounts[RUN_MAX] = { 0 }, was[RUN_MAX] = { 0 };
     uint64_t words = run_of(arguments, addresses);
     (void)count;
     for (uint64_t i = 0; i < words; i++)
@@ -301,7 +301,8 @@ KERNEL(fetch_add_all)
 /* (run, value expected): replaces it by 1, 2 and so on; gives how many there were. */
 KERNEL(compare_exchange_all)
 {
-    uint64_t addresses[RUN_MAX], expected[RUN_MAX], desired[RUN_MAX], was[RUN_MAX];
+    uint64_t addresses[RUN_MAX] = { 0 }, expected[RUN_MAX] = { 0 };
+    uint64_t desired[RUN_MAX] = { 0 }, was[RUN_MAX] = { 0 };
     uint64_t words = run_of(arguments, addresses);
     (void)count;
     for (uint64_t i = 0; i < words; i++)

@@ -204,6 +204,7 @@ impl KernelContext {
     }
 
     /// [`KernelContext::run`], with `N` words on the kernel's stack at a time.
+    #[inline(always)]
     fn run_staged<const N: usize, I: Copy + Zeroable, O: Copy + Zeroable>(
         &mut self,
         each: Each,
@@ -212,10 +213,10 @@ impl KernelContext {
         work: impl Fn(NonNull<u8>, u8, I) -> O,
         mut give: impl FnMut(usize, O),
     ) -> Result<(), KernelError> {
+        let (mut addrs, mut operands) = ([0; N], [I::zeroed(); N]);
+        let mut outcomes = [O::zeroed(); N];
         let mut done = 0;
         while done < count {
-            let (mut addrs, mut operands) = ([0; N], [I::zeroed(); N]);
-            let mut outcomes = [O::zeroed(); N];
             let wanted = N.min(count - done);
             let (staged, taken) =
                 stage(wanted, &mut addrs, &mut operands, |at| take(self, done + at));
@@ -272,11 +273,12 @@ impl KernelContext {
         if allowed == 0 {
             return 0;
         }
-        let found = hot.find_run(&addrs[..allowed], use_.access());
-        for ((&byte, &operand), outcome) in found.bytes().iter().zip(operands).zip(outcomes) {
+        let mut bytes = [NonNull::dangling(); BATCH];
+        let found = hot.find_run(&addrs[..allowed], use_.access(), &mut bytes);
+        for ((&byte, &operand), outcome) in found.bytes.iter().zip(operands).zip(outcomes) {
             *outcome = work(byte, each.bytes as u8, operand);
         }
-        found.bytes().len()
+        found.bytes.len()
     }
 
     fn check_lengths(&self, run: &str, words: usize, values: usize) -> Result<(), KernelError> {
@@ -291,6 +293,7 @@ impl KernelContext {
 
 /// Copies the addresses and operands of `wanted` words to the kernel's stack, as far as there are
 /// some.
+#[inline(always)]
 fn stage<I>(
     wanted: usize,
     addrs: &mut [u64],
