@@ -100,6 +100,16 @@ typedef struct farside_services {
     int32_t (*checkpoint)(farside_context *ctx);
     int32_t (*fail)(farside_context *ctx, const char *message);
     uint32_t (*card)(farside_context *ctx);
+    /* Since the second edition. */
+    int32_t (*gather)(farside_context *ctx, const uint64_t *addresses, uint32_t bytes,
+                      uint64_t count, void *values);
+    int32_t (*scatter)(farside_context *ctx, const uint64_t *addresses, uint32_t bytes,
+                       uint64_t count, const void *values);
+    int32_t (*fetch_add_all)(farside_context *ctx, const uint64_t *addresses, uint32_t bytes,
+                             uint64_t count, const uint64_t *amounts, uint64_t *was);
+    int32_t (*compare_exchange_all)(farside_context *ctx, const uint64_t *addresses,
+                                    uint32_t bytes, uint64_t count, const uint64_t *expected,
+                                    const uint64_t *desired, uint64_t *was);
 } farside_services;
 
 /* The processing element that a kernel runs on. What follows the table is the runtime's. */
@@ -199,6 +209,46 @@ static inline int32_t farside_compare_exchange(farside_context *ctx, uint64_t ad
                                                uint64_t desired, uint64_t *was)
 {
     return ctx->services->compare_exchange(ctx, address, bytes, expected, desired, was);
+}
+
+/* Runs of words: the services above for count words, wherever they are, and several times as fast
+ * where they are far apart. addresses[i] is where word i is; all have as many bytes. The words are
+ * accessed in this order, each as if alone: one that is named twice is accessed twice. Where a
+ * service fails, the words before the one that its error names are done, those behind it are not.
+ * No array of a run may be missing, unless count is 0, but for was, which may be NULL.
+ *
+ * A card of the first edition has no such services: FARSIDE_HAS(ctx, gather). */
+
+/* values[i] becomes word i. */
+static inline int32_t farside_gather(farside_context *ctx, const uint64_t *addresses,
+                                     uint32_t bytes, uint64_t count, void *values)
+{
+    return ctx->services->gather(ctx, addresses, bytes, count, values);
+}
+
+/* Word i becomes values[i]; of a word that is named twice the later value stays. */
+static inline int32_t farside_scatter(farside_context *ctx, const uint64_t *addresses,
+                                      uint32_t bytes, uint64_t count, const void *values)
+{
+    return ctx->services->scatter(ctx, addresses, bytes, count, values);
+}
+
+/* Adds amounts[i] to word i, wrapping. */
+static inline int32_t farside_fetch_add_all(farside_context *ctx, const uint64_t *addresses,
+                                            uint32_t bytes, uint64_t count,
+                                            const uint64_t *amounts, uint64_t *was)
+{
+    return ctx->services->fetch_add_all(ctx, addresses, bytes, count, amounts, was);
+}
+
+/* Replaces word i by desired[i] if it is expected[i]. */
+static inline int32_t farside_compare_exchange_all(farside_context *ctx,
+                                                   const uint64_t *addresses, uint32_t bytes,
+                                                   uint64_t count, const uint64_t *expected,
+                                                   const uint64_t *desired, uint64_t *was)
+{
+    return ctx->services->compare_exchange_all(ctx, addresses, bytes, count, expected, desired,
+                                               was);
 }
 
 /* All the memory of an argument, to be read. */

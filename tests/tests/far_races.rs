@@ -73,13 +73,34 @@ fn nothing_is_lost_between_a_card_in_the_program_and_one_elsewhere() {
     });
 }
 
+#[test]
+fn nothing_is_lost_by_runs_of_words_on_card_processes() {
+    const TEST: &str = "nothing_is_lost_by_runs_of_words_on_card_processes";
+    const PAGES: usize = 48;
+    serve_if_asked(narrow(PAGES));
+    within(LIMIT, TEST, || {
+        let folder = TempDir::new();
+        let cards: Vec<_> =
+            (0..2).map(|card| CardProcess::start(TEST, &config(&folder, card))).collect();
+        let places = cards.iter().map(CardProcess::place);
+        let race = on_cards(places, "access-counter", PAGES).by_runs();
+        let counts = race.run(seconds()).unwrap();
+        assert!(counts.iter().all(|&count| count > 0), "somebody starved: {counts:?}");
+        race.space().check().unwrap();
+    });
+}
+
 /// Runs the race in a child with a rule broken.
 fn control(test: &str, mutation: Mutation) {
+    control_of(test, mutation, |race| race);
+}
+
+fn control_of(test: &str, mutation: Mutation, kind: fn(Race) -> Race) {
     must_be_caught(test, || {
         let folder = TempDir::new();
         let servers = [0, 1].map(|card| serve(narrow(12)(config(&folder, card))));
         (0..20).try_for_each(|_| {
-            let race = on_cards(servers.iter().map(place), "on-touch", 12);
+            let race = kind(on_cards(servers.iter().map(place), "on-touch", 12));
             race.space().mutate(mutation).map_err(|error| error.to_string())?;
             race.run(Duration::from_millis(400)).map(drop)
         })
@@ -99,6 +120,15 @@ fn control_not_waiting_for_the_accesses_of_a_card_elsewhere_loses_writes() {
     control(
         "control_not_waiting_for_the_accesses_of_a_card_elsewhere_loses_writes",
         Mutation::SkipDrain,
+    );
+}
+
+#[test]
+fn control_not_waiting_for_runs_on_a_card_elsewhere_loses_writes() {
+    control_of(
+        "control_not_waiting_for_runs_on_a_card_elsewhere_loses_writes",
+        Mutation::SkipDrain,
+        Race::by_runs,
     );
 }
 

@@ -64,6 +64,19 @@ fn nothing_is_lost_under_first_touch() {
     race(3, "first-touch");
 }
 
+#[test]
+fn nothing_is_lost_by_runs_of_words() {
+    within(LIMIT, "runs", || {
+        for scheme in ["on-touch", "access-counter"] {
+            let race = on_cards(2, scheme, 48).by_runs();
+            let counts = race.run(seconds()).unwrap();
+            assert!(counts.iter().all(|&count| count > 0), "somebody starved: {counts:?}");
+            assert!(race.space().report().stats.migrations > 100, "the pages did not move");
+            race.space().check().unwrap();
+        }
+    });
+}
+
 /// Runs the race in a child with a rule broken.
 fn control(test: &str, mutation: Mutation) {
     must_be_caught(test, || {

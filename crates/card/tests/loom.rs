@@ -55,6 +55,8 @@ fn is_broken(model: impl Fn() + Sync + Send + 'static) -> bool {
 #[derive(Clone, Copy, PartialEq)]
 enum Without {
     Nothing,
+    /// The user goes on with its run under another mark than the one with which it read the entries.
+    OneMark,
     /// The user reads the entry before its mark.
     Mark,
     /// Whoever moves the page does not wait.
@@ -121,6 +123,69 @@ fn control_a_mark_without_its_fence_loses_words() {
 #[test]
 fn control_a_drain_without_its_fence_loses_words() {
     assert!(without(Fence::Drain, || is_broken(|| moves(Without::Nothing))));
+}
+
+/// Two pages are moved, one after the other, beside a run that adds to a word of each: its one mark covers
+/// both, whichever is moved.
+fn moves_two(without: Without) {
+    let pages = Arc::new([Machine::new(), Machine::new()]);
+    // One card's: what drains for the one page waits for users of the other.
+    let words = std::sync::Arc::clone(&pages[0].words);
+    let mut user = words.user();
+    let adds = thread::spawn({
+        let pages = Arc::clone(&pages);
+        move || {
+            let mut run = user.begin();
+            let found = [0, 1].map(|page: usize| {
+                let entry = TableEntry(pages[page].entry.load(Ordering::Acquire));
+                entry.place_for(Access::Write, 0)
+            });
+            if without == Without::OneMark {
+                drop(run);
+                run = user.begin();
+            }
+            for (page, place) in pages.iter().zip(found) {
+                if let Some(Place::Own(frame)) = place {
+                    let frame = &page.frames[frame as usize];
+                    frame.store(frame.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+                }
+            }
+            drop(run);
+            found.map(|place| u64::from(place.is_some()))
+        }
+    });
+    for page in pages.iter() {
+        page.entry.store(TableEntry::INVALID.0, Ordering::Release);
+        if without != Without::Drain {
+            words.drain();
+        }
+        let bytes = page.frames[HERE as usize].load(Ordering::Relaxed);
+        page.frames[THERE as usize].store(bytes, Ordering::Relaxed);
+    }
+    let added = adds.join().unwrap();
+    let found =
+        [0, 1].map(|page: usize| pages[page].frames[THERE as usize].load(Ordering::Relaxed));
+    assert_eq!(found, added, "one is lost");
+}
+
+#[test]
+fn no_word_of_a_run_is_lost_beside_moves_of_its_pages() {
+    assert!(!is_broken(|| moves_two(Without::Nothing)));
+}
+
+#[test]
+fn control_a_run_that_outlives_the_mark_of_its_entries_loses_words() {
+    assert!(is_broken(|| moves_two(Without::OneMark)));
+}
+
+#[test]
+fn control_moves_that_do_not_wait_for_a_run_lose_words() {
+    assert!(is_broken(|| moves_two(Without::Drain)));
+}
+
+#[test]
+fn control_a_run_whose_mark_has_no_fence_loses_words() {
+    assert!(without(Fence::Mark, || is_broken(|| moves_two(Without::Nothing))));
 }
 
 /// A table page is reused beside a user that remembers where it is: it never takes what the page says

@@ -249,6 +249,77 @@ fn atomic_operations_change_a_word_and_tell_what_it_was() {
 }
 
 #[test]
+fn runs_of_words_are_gathered_and_scattered() {
+    let space = services();
+    let mut data = space.alloc::<u64>(600).unwrap();
+    data.iter_mut().enumerate().for_each(|(at, word)| *word = at as u64 * 3);
+    let run = |count: u64, step: u64, bytes: u32| (Value(count), Value(step), Value(bytes));
+    let gather = |data: &[u64], (count, step, bytes)| {
+        call(&space, "t.gather", (Read(data), count, step, bytes))
+    };
+    // The last words of the first run are on another page.
+    for (count, step, bytes) in [(100, 48, 8), (100, 8, 4), (100, 8, 2), (80, 8, 1)] {
+        let words = (0..count).map(|index| index * step / 8 * 3);
+        assert_eq!(gather(&data, run(count, step, bytes)).unwrap(), words.sum::<u64>(), "{bytes}");
+    }
+    assert_eq!(gather(&data, run(0, 8, 8)).unwrap(), 0);
+    let why = refused(gather(&data, run(3, 8, 5)));
+    assert_eq!(why, "farside_gather of 5 bytes; words have 1, 2, 4 or 8 bytes");
+    let wild = gather(&data[..50], run(51, 8, 8)).unwrap_err().to_string();
+    assert!(wild.contains("(word 50 of the 51 of a gather; those before it are done)"), "{wild}");
+    let args = (Write(&mut data), Value(128u64), Value(8u64), Value(8u32));
+    call(&space, "t.scatter", args).unwrap();
+    let written = |at| if at < 128 { at + 1 } else { at * 3 };
+    assert!((0..600).all(|at| data[at] == written(at as u64)));
+    let args = (Write(&mut data), Value(1u64), Value(8u64), Value(16u32));
+    assert!(refused(call(&space, "t.scatter", args)).contains("farside_scatter of 16 bytes"));
+}
+
+#[test]
+fn runs_of_words_are_changed_atomically() {
+    let space = services();
+    let words = space.alloc_atomic::<AtomicU64>(600, "words").unwrap();
+    let halves = space.alloc_atomic::<AtomicU32>(600, "halves").unwrap();
+    let run = |step: u64, bytes: u32| (Value(100u64), Value(step), Value(bytes));
+    for (turn, asks) in [(0, 1u32), (1, 1), (2, 0)] {
+        let (count, step, bytes) = run(40, 8);
+        let args = (Shared(&words), count, step, bytes, Value(asks));
+        let was = call(&space, "t.fetch_add_all", args).unwrap();
+        assert_eq!(was, if asks == 1 { turn * 5050 } else { 0 });
+    }
+    assert!((0..100).all(|at| words[at * 5].load(SeqCst) == 3 * (at as u64 + 1)));
+    // One word, again and again: each counts.
+    let (count, step, bytes) = run(0, 4);
+    let args = (Shared(&halves), count, step, bytes, Value(0u32));
+    call(&space, "t.fetch_add_all", args).unwrap();
+    assert_eq!(halves[0].load(SeqCst), 5050);
+    let exchange = |step: u64, expected: u64| {
+        let (count, step, bytes) = run(step, 4);
+        let args = (Shared(&halves), count, step, bytes, Value(expected));
+        call(&space, "t.compare_exchange_all", args)
+    };
+    assert_eq!(exchange(4, 0).unwrap(), 99);
+    assert_eq!(exchange(0, 5050).unwrap(), 1);
+    assert_eq!(halves[0].load(SeqCst), 1);
+    assert!((1..100).all(|at| halves[at].load(SeqCst) == at as u32 + 1));
+
+    let (count, step, bytes) = run(6, 4);
+    let args = (Shared(&halves), count, step, bytes, Value(0u32));
+    let why = refused(call(&space, "t.fetch_add_all", args));
+    assert!(why.contains("not aligned") && why.contains("word 1 of the 100"), "{why}");
+    assert_eq!(halves[0].load(SeqCst), 2, "the word before it");
+    let (count, step, bytes) = run(8, 2);
+    let args = (Shared(&words), count, step, bytes, Value(0u32));
+    assert!(refused(call(&space, "t.fetch_add_all", args)).contains("words have 4 or 8 bytes"));
+    for array in 0..5u32 {
+        let args = |words: u64| (Shared(&halves), Value(words), Value(array));
+        let why = refused(call(&space, "t.null_array", args(1)));
+        assert!(why.contains("NULL for an array"), "{array}: {why}");
+        assert_eq!(call(&space, "t.null_array", args(0)).unwrap(), 0, "{array}: no words");
+    }
+}
+
+#[test]
 fn ranges_are_streamed_in_order_and_in_lock_step() {
     let space = services();
     let (mut from, mut to) = (space.alloc::<u64>(MANY).unwrap(), space.alloc::<u64>(MANY).unwrap());

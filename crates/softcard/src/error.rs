@@ -111,6 +111,21 @@ pub enum KernelError {
     },
 }
 
+impl KernelError {
+    /// The error of word `at` of the `words` of a run, with what became of the others, where there is
+    /// room to say so.
+    #[cold]
+    pub(crate) fn in_run(mut self, run: &str, at: usize, words: usize) -> KernelError {
+        if let KernelError::WildAddress { hint: text, .. }
+        | KernelError::BadRequest { why: text, .. } = &mut self
+        {
+            let place = format!(" (word {at} of the {words} of a {run}; those before it are done)");
+            text.push_str(&place);
+        }
+        self
+    }
+}
+
 fn verb(access: Access) -> &'static str {
     match access {
         Access::Read => "load",

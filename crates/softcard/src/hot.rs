@@ -21,6 +21,9 @@ use crate::card::{Embedder, SoftCard};
 use crate::job::Job;
 use farside_linux::lock::lock;
 
+/// Words that are found under one mark at most: about as many as a processor waits for at the same time.
+pub(crate) const BATCH: usize = 32;
+
 /// Stretches of 512 pages that an element remembers: 512 MiB.
 const REMEMBERED: usize = 256;
 const STRETCH_SHIFT: u32 = PAGE_SHIFT + SLOTS.trailing_zeros();
@@ -39,6 +42,13 @@ pub(crate) struct Hot {
 pub(crate) struct Found<'a> {
     pub(crate) byte: NonNull<u8>,
     _word: InWord<'a>,
+}
+
+/// [`Found`] of the first few words of a run.
+pub(crate) struct FoundRun<'a> {
+    /// The first byte of each.
+    pub(crate) bytes: &'a [NonNull<u8>],
+    _words: InWord<'a>,
 }
 
 /// Where entries are, and the memory that they name.
@@ -138,6 +148,29 @@ impl Hot {
         }
         let byte = self.entries.find(addr, access)?;
         Some(Found { byte, _word: word })
+    }
+
+    /// [`Hot::find`] for the bytes at `addrs`, up to the first that it does not find, and for no more than
+    /// [`BATCH`], for which `bytes` has room. All of them stay: whoever takes one of their pages away waits
+    /// for the mark that covers them.
+    #[inline(always)]
+    pub(crate) fn find_run<'a>(
+        &'a mut self,
+        addrs: &[u64],
+        access: Access,
+        bytes: &'a mut [NonNull<u8>; BATCH],
+    ) -> FoundRun<'a> {
+        let mut found = 0;
+        let words = self.user.begin();
+        if words.is_undisturbed() {
+            for (slot, &addr) in bytes.iter_mut().zip(addrs) {
+                let Some(byte) = self.entries.find(addr, access) else { break };
+                prefetch(byte);
+                *slot = byte;
+                found += 1;
+            }
+        }
+        FoundRun { bytes: &bytes[..found], _words: words }
     }
 
     /// [`Hot::find`] with a walk of the tables, which sets the bits of the entry.
@@ -240,7 +273,22 @@ impl Entries {
 
     fn forget(&mut self) {
         self.remembered.iter_mut().for_each(|stretch| stretch.number = NOWHERE);
+        self.bus = [None; BUS_STRETCHES];
     }
+}
+
+/// Has the processor fetch a byte that is needed soon, also where atomic operations, which wait for one
+/// another, are what needs it.
+#[inline(always)]
+fn prefetch(byte: NonNull<u8>) {
+    // Other processors do without: their atomic operations need not wait for one another.
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch changes nothing that anybody sees, and does not fault, wherever it goes.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(byte.as_ptr().cast());
+    }
+    let _ = byte;
 }
 
 impl Drop for Hot {

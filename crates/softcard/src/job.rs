@@ -161,12 +161,14 @@ pub(crate) struct QuickGrant {
 }
 
 impl QuickGrant {
-    /// One that allows nothing.
+    /// One that allows nothing: its one address has every bit that is refused.
     pub(crate) const NOTHING: QuickGrant =
-        QuickGrant { start: 0, span: 0, refused: [[u64::MAX; 4]; 3] };
+        QuickGrant { start: u64::MAX, span: 0, refused: [[u64::MAX; 4]; 3] };
 
     pub(crate) fn new(grant: &Granted) -> QuickGrant {
-        let Some(span) = grant.bytes().checked_sub(8) else {
+        // Address 0 has no bit that could be refused. No memory is there, but a client may say so.
+        let span = grant.bytes().checked_sub(8).filter(|_| grant.start > 0);
+        let Some(span) = span else {
             return QuickGrant::NOTHING;
         };
         let mut quick = QuickGrant { start: grant.start, span, ..QuickGrant::NOTHING };
@@ -531,6 +533,20 @@ mod tests {
                     prop_assert_eq!(addr % (1 << size), 0);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn no_quick_grant_allows_address_0_to_whom_the_grant_does_not() {
+        let uses = [Use::Value(Access::Read), Use::Value(Access::Write), Use::Atomic];
+        // SAFETY: nobody accesses anything by them.
+        let grants = unsafe {
+            [Granted::new(0, 0, Lent::Read), Granted::new(0, 64, Lent::Read), Granted::nothing()]
+        };
+        for (grant, use_) in grants.iter().flat_map(|grant| uses.map(|use_| (grant, use_))) {
+            let may = grant.allows(0, 1, use_).is_some();
+            assert!(may || !QuickGrant::new(grant).allows(0, 0, use_), "{grant:?} {use_:?}");
+            assert!(!QuickGrant::NOTHING.allows(0, 0, use_), "{use_:?}");
         }
     }
 

@@ -2,9 +2,12 @@
 //!
 //! Two ways lead to memory. [`KernelContext::with`] takes whole ranges at once and gives slices at
 //! streaming speed: translate once per run of pages, then work on the slice. Single words go
-//! through [`KernelContext::load`] and its like: the way to follow pointers.
+//! through [`KernelContext::load`] and its like: the way to follow pointers. Many words, wherever they are,
+//! go in runs: [`KernelContext::gather`] and its like.
 //!
 //! A kernel reaches what its launch was given and nothing else; every other address ends the job.
+
+mod runs;
 
 use std::ptr::NonNull;
 use std::sync::Arc;

@@ -25,6 +25,8 @@ pub struct Race {
     space: Space,
     words: Buffer<AtomicU64>,
     pages: usize,
+    /// What runs on the cards.
+    kernel: &'static str,
     stop: AtomicBool,
 }
 
@@ -35,7 +37,13 @@ impl Race {
         let builder = builder.address_space(16 << 20).placement(scheme).kernels(test_kernels());
         let space = builder.build().expect("a space of these cards");
         let words = space.alloc_atomic(pages * PAGE, "fought over").expect("room for the pages");
-        Race { space, words, pages, stop: AtomicBool::new(false) }
+        Race { space, words, pages, kernel: "test.race", stop: AtomicBool::new(false) }
+    }
+
+    /// The same where kernels use nothing but runs of words.
+    #[must_use]
+    pub fn by_runs(self) -> Race {
+        Race { kernel: "test.race_runs", ..self }
     }
 
     /// The space, to be looked at or broken.
@@ -65,7 +73,7 @@ impl Race {
         while !self.stop.load(SeqCst) {
             seed += 1;
             let args = (Shared(&self.words[..]), Value(agent as u64), Value(TURNS), Value(seed));
-            let done = self.space.kernel("test.race").on(card).call(args);
+            let done = self.space.kernel(self.kernel).on(card).call(args);
             count += done.expect("a kernel of the race ends well");
         }
         count

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use farside::{AtomicSpan, Error, KernelContext, KernelError, Shared, Space};
+use farside::{AtomicSpan, Error, KernelContext, KernelError, Ptr, Shared, Space};
 use farside_types::PAGE_SIZE;
 
 use super::counts::Counts;
@@ -17,6 +17,8 @@ const SMALL: usize = 1024;
 /// Words of a page.
 const PAGE: usize = PAGE_SIZE / 8;
 const OPERATIONS: usize = 1 << 20;
+/// Words of a run.
+const RUN: usize = 256;
 
 pub(crate) fn run(effort: Effort) -> Result<Vec<Row>, Error> {
     let mut rows = on_one_card(effort)?;
@@ -45,6 +47,8 @@ struct Samples {
     cached: Vec<f64>,
     loads: Vec<f64>,
     adds: Vec<f64>,
+    gathers: Vec<f64>,
+    add_runs: Vec<f64>,
     pages: Vec<f64>,
 }
 
@@ -53,6 +57,8 @@ struct Medians {
     cached: f64,
     loads: f64,
     adds: f64,
+    gathers: f64,
+    add_runs: f64,
     pages: f64,
 }
 
@@ -63,6 +69,8 @@ impl Samples {
             cached: of(self.cached),
             loads: of(self.loads),
             adds: of(self.adds),
+            gathers: of(self.gathers),
+            add_runs: of(self.add_runs),
             pages: of(self.pages),
         }
     }
@@ -73,6 +81,9 @@ trait Words {
     type Error;
     fn load(&mut self, index: usize) -> Result<u64, Self::Error>;
     fn add(&mut self, index: usize) -> Result<u64, Self::Error>;
+    /// The sum of the words of a run.
+    fn gather(&mut self, run: &[usize]) -> Result<u64, Self::Error>;
+    fn add_run(&mut self, run: &[usize]) -> Result<(), Self::Error>;
 }
 
 struct InKernel<'a>(&'a mut KernelContext, AtomicSpan<AtomicU64>);
@@ -89,6 +100,19 @@ impl Words for InKernel<'_> {
     fn add(&mut self, index: usize) -> Result<u64, KernelError> {
         self.0.fetch_add(self.1, index, 1)
     }
+
+    fn gather(&mut self, run: &[usize]) -> Result<u64, KernelError> {
+        let (mut at, mut found) = ([Ptr::NULL; RUN], [0; RUN]);
+        at.iter_mut().zip(run).for_each(|(at, &index)| *at = self.1.ptr(index));
+        self.0.gather(&at[..run.len()], &mut found[..run.len()])?;
+        Ok(found.iter().fold(0, |sum, &word| sum.wrapping_add(word)))
+    }
+
+    fn add_run(&mut self, run: &[usize]) -> Result<(), KernelError> {
+        let mut adds = [(0, 1); RUN];
+        adds.iter_mut().zip(run).for_each(|(add, &index)| add.0 = index);
+        self.0.fetch_add_all(self.1, &adds[..run.len()], None)
+    }
 }
 
 struct Plain<'a>(&'a [AtomicU64]);
@@ -104,6 +128,18 @@ impl Words for Plain<'_> {
     #[inline(always)]
     fn add(&mut self, index: usize) -> Result<u64, KernelError> {
         Ok(self.0[index].fetch_add(1, Ordering::AcqRel))
+    }
+
+    fn gather(&mut self, run: &[usize]) -> Result<u64, KernelError> {
+        let words = run.iter().map(|&index| self.0[index].load(Ordering::Acquire));
+        Ok(words.fold(0, u64::wrapping_add))
+    }
+
+    fn add_run(&mut self, run: &[usize]) -> Result<(), KernelError> {
+        for &index in run {
+            self.0[index].fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(())
     }
 }
 
@@ -128,6 +164,20 @@ fn sample<W: Words>(words: &mut W, samples: &mut Samples) -> Result<(), W::Error
         found = found.wrapping_add(words.add(random(&mut state))?);
     }
     samples.adds.push(start.elapsed().as_secs_f64());
+    let draw = |run: &mut [usize], state: &mut u64| run.fill_with(|| random(state));
+    let mut run = [0; RUN];
+    let start = Instant::now();
+    for _ in 0..OPERATIONS / RUN {
+        draw(&mut run, &mut state);
+        found = found.wrapping_add(words.gather(&run)?);
+    }
+    samples.gathers.push(start.elapsed().as_secs_f64());
+    let start = Instant::now();
+    for _ in 0..OPERATIONS / RUN {
+        draw(&mut run, &mut state);
+        words.add_run(&run)?;
+    }
+    samples.add_runs.push(start.elapsed().as_secs_f64());
     // A different page each time: no TLB knows it any more when its turn comes again.
     let start = Instant::now();
     for index in 0..OPERATIONS {
@@ -158,15 +208,19 @@ fn on_one_card(effort: Effort) -> Result<Vec<Row>, Error> {
     };
     let (ours, theirs) = space.kernel("words").run(Shared(&table), kernel)?;
     let counts = Counts::of(&space).since(&before);
-    let row = |name: &'static str, ours: f64, theirs: f64| {
+    let row_of = |name: &'static str, most: f64, ours: f64, theirs: f64| {
         let detail = format!("{ours:.1} ns; plain {theirs:.1} ns");
-        Row::new(name, ours / theirs, Target::AtMost(4.0), "x plain", detail)
+        Row::new(name, ours / theirs, Target::AtMost(most), "x plain", detail)
     };
+    let row = |name, ours, theirs| row_of(name, 4.0, ours, theirs);
+    let row_of_runs = |name, ours, theirs| row_of(name, 2.5, ours, theirs);
     let misses = format!("{:.1} ns; a random load {:.1} ns", ours.pages, theirs.loads);
     Ok(vec![
         row("a word in a kernel, cached, one after the other", ours.cached, theirs.cached),
         row("random loads from a table of 32 MiB on one card", ours.loads, theirs.loads),
         row("random atomic adds to it", ours.adds, theirs.adds),
+        row_of_runs("random loads from it, gathered by runs of 256", ours.gathers, theirs.gathers),
+        row_of_runs("random atomic adds to it, by runs of 256", ours.add_runs, theirs.add_runs),
         Row::new(
             "a word of a page that no TLB knows",
             ours.pages / theirs.loads,
@@ -179,7 +233,7 @@ fn on_one_card(effort: Effort) -> Result<Vec<Row>, Error> {
             counts.get("card_faults") as f64,
             Target::AtMost(0.0),
             "faults",
-            format!("{} words", 4 * OPERATIONS * (samples + 1)),
+            format!("{} words", 6 * OPERATIONS * (samples + 1)),
         )
         .counting(counts),
     ])

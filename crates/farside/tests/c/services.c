@@ -246,6 +246,88 @@ KERNEL(given)
     return FARSIDE_OK;
 }
 
+#define RUN_MAX 128
+
+/* The run of these tests: (memory, value count, value bytes between words, value bytes of a word).
+ * Gives its length; addresses of words that follow one another. */
+static uint64_t run_of(const farside_argument *arguments, uint64_t *addresses)
+{
+    uint64_t count = arguments[1].word < RUN_MAX ? arguments[1].word : RUN_MAX;
+    for (uint64_t i = 0; i < count; i++)
+        addresses[i] = arguments[0].word + i * arguments[2].word;
+    return count;
+}
+
+/* (run): the sum of its words. */
+KERNEL(gather)
+{
+    uint64_t addresses[RUN_MAX] = { 0 }, values[RUN_MAX] = { 0 };
+    uint64_t words = run_of(arguments, addresses);
+    uint32_t bytes = (uint32_t)arguments[3].word;
+    int32_t error = farside_gather(ctx, addresses, bytes, words, values);
+    (void)count;
+    for (uint64_t i = 0; !error && i < words; i++)
+        for (uint32_t byte = 0; byte < bytes; byte++)
+            *result += (uint64_t)((uint8_t *)values)[i * bytes + byte] << 8 * byte;
+    return error;
+}
+
+/* (run of u64): its words become 1, 2 and so on. */
+KERNEL(scatter)
+{
+    uint64_t addresses[RUN_MAX] = { 0 }, values[RUN_MAX] = { 0 };
+    uint64_t words = run_of(arguments, addresses);
+    (void)count, (void)result;
+    for (uint64_t i = 0; i < words; i++)
+        values[i] = i + 1;
+    return farside_scatter(ctx, addresses, (uint32_t)arguments[3].word, words, values);
+}
+
+/* (run, value whether it wants to know): adds 1, 2 and so on; gives the sum of what there was. */
+KERNEL(fetch_add_all)
+{
+    uint64_t addresses[RUN_MAX] = { 0 }, amounts[RUN_MAX] = { 0 }, was[RUN_MAX] = { 0 };
+    uint64_t words = run_of(arguments, addresses);
+    (void)count;
+    for (uint64_t i = 0; i < words; i++)
+        amounts[i] = i + 1;
+    int32_t error = farside_fetch_add_all(ctx, addresses, (uint32_t)arguments[3].word, words,
+                                          amounts, arguments[4].word ? was : NULL);
+    for (uint64_t i = 0; i < words; i++)
+        *result += was[i];
+    return error;
+}
+
+/* (run, value expected): replaces it by 1, 2 and so on; gives how many there were. */
+KERNEL(compare_exchange_all)
+{
+    uint64_t addresses[RUN_MAX] = { 0 }, expected[RUN_MAX] = { 0 };
+    uint64_t desired[RUN_MAX] = { 0 }, was[RUN_MAX] = { 0 };
+    uint64_t words = run_of(arguments, addresses);
+    (void)count;
+    for (uint64_t i = 0; i < words; i++)
+        expected[i] = arguments[4].word, desired[i] = i + 1;
+    int32_t error = farside_compare_exchange_all(ctx, addresses, (uint32_t)arguments[3].word,
+                                                 words, expected, desired, was);
+    for (uint64_t i = 0; !error && i < words; i++)
+        *result += was[i] == expected[i];
+    return error;
+}
+
+/* (memory, value words, value array): passes NULL for one array of a run. */
+KERNEL(null_array)
+{
+    uint64_t word = arguments[0].word, words = arguments[1].word, value = 0;
+    (void)count, (void)result;
+    switch (arguments[2].word) {
+    case 0: return farside_gather(ctx, NULL, 8, words, &value);
+    case 1: return farside_gather(ctx, &word, 8, words, NULL);
+    case 2: return farside_scatter(ctx, &word, 8, words, NULL);
+    case 3: return farside_fetch_add_all(ctx, &word, 8, words, NULL, NULL);
+    default: return farside_compare_exchange_all(ctx, &word, 8, words, NULL, &value, NULL);
+    }
+}
+
 static const farside_kernel kernels[] = {
     { "t.load", load },
     { "t.store", store },
@@ -266,6 +348,11 @@ static const farside_kernel kernels[] = {
     { "t.spin", spin },
     { "t.card", card },
     { "t.given", given },
+    { "t.gather", gather },
+    { "t.scatter", scatter },
+    { "t.fetch_add_all", fetch_add_all },
+    { "t.compare_exchange_all", compare_exchange_all },
+    { "t.null_array", null_array },
 };
 
 FARSIDE_EXPORT_KERNELS(kernels)

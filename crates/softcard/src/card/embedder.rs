@@ -37,7 +37,9 @@ pub trait Embedder: Send + Sync + std::fmt::Debug {
 
     /// Where a stretch of [`farside_card::tables::STRETCH_PAGES`] bus pages begins, if what a card maps
     /// of it may be accessed there without asking for it by [`Embedder::pointer`]. The pages follow one
-    /// another, as far as they are mapped.
+    /// another, as far as they are mapped. Holds until the card's words were disturbed and drained.
+    ///
+    /// It is asked for by words that are under way, for which others wait: it takes no lock.
     fn bus_stretch(&self, number: u8) -> Option<NonNull<u8>> {
         let _ = number;
         None

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use farside_card::interface::{KernelArg, MESSAGE_BYTES_MAX};
 
 use super::ranges::{CRange, Ranges};
-use super::{KernelArgs, KernelFunction};
+use super::{KernelArgs, KernelFunction, c_runs};
 use crate::error::KernelError;
 use crate::kernel::KernelContext;
 use crate::span::{AtomicSpan, Ptr, Word};
@@ -23,8 +23,8 @@ use crate::span::{AtomicSpan, Ptr, Word};
 /// The version of the interface that this runtime speaks.
 pub(super) const ABI_VERSION: u32 = 1;
 
-const OK: i32 = 0;
-const ERROR: i32 = 1;
+pub(super) const OK: i32 = 0;
+pub(super) const ERROR: i32 = 1;
 
 /// `farside_argument`.
 #[repr(C)]
@@ -71,6 +71,19 @@ struct Services {
     checkpoint: unsafe extern "C" fn(*const Context<'_>) -> i32,
     fail: unsafe extern "C" fn(*const Context<'_>, *const c_char) -> i32,
     card: unsafe extern "C" fn(*const Context<'_>) -> u32,
+    gather: unsafe extern "C" fn(*const Context<'_>, *const u64, u32, u64, *mut c_void) -> i32,
+    scatter: unsafe extern "C" fn(*const Context<'_>, *const u64, u32, u64, *const c_void) -> i32,
+    fetch_add_all:
+        unsafe extern "C" fn(*const Context<'_>, *const u64, u32, u64, *const u64, *mut u64) -> i32,
+    compare_exchange_all: unsafe extern "C" fn(
+        *const Context<'_>,
+        *const u64,
+        u32,
+        u64,
+        *const u64,
+        *const u64,
+        *mut u64,
+    ) -> i32,
 }
 
 static SERVICES: Services = Services {
@@ -84,6 +97,10 @@ static SERVICES: Services = Services {
     checkpoint,
     fail,
     card,
+    gather: c_runs::gather,
+    scatter: c_runs::scatter,
+    fetch_add_all: c_runs::fetch_add_all,
+    compare_exchange_all: c_runs::compare_exchange_all,
 };
 
 /// `farside_context`: C sees the first field only.
@@ -92,7 +109,7 @@ pub(super) struct Context<'a> {
     services: &'static Services,
     /// Taken out while a service runs.
     kernel: Cell<Option<&'a mut KernelContext>>,
-    args: &'a KernelArgs,
+    pub(super) args: &'a KernelArgs,
     /// The first error.
     error: Cell<Option<KernelError>>,
     card: u32,
@@ -154,7 +171,10 @@ impl<'a> Context<'a> {
     }
 
     /// Runs a service.
-    fn serve(&self, service: impl FnOnce(&mut KernelContext) -> Result<i32, KernelError>) -> i32 {
+    pub(super) fn serve(
+        &self,
+        service: impl FnOnce(&mut KernelContext) -> Result<i32, KernelError>,
+    ) -> i32 {
         if self.has_failed() {
             return ERROR;
         }
@@ -187,7 +207,7 @@ fn said(panic: &(dyn Any + Send)) -> String {
 ///
 /// # Safety
 /// `context` is null or what the kernel was given, and the kernel has not returned.
-unsafe fn of<'c, 'a>(context: *const Context<'a>) -> Option<&'c Context<'a>> {
+pub(super) unsafe fn of<'c, 'a>(context: *const Context<'a>) -> Option<&'c Context<'a>> {
     // SAFETY: passed on to the caller.
     unsafe { context.as_ref() }
 }
@@ -352,7 +372,7 @@ unsafe extern "C" fn card(context: *const Context<'_>) -> u32 {
 }
 
 /// The word at an address, for atomic operations.
-fn word<W: Word>(args: &KernelArgs, address: u64) -> Result<AtomicSpan<W>, KernelError> {
+pub(super) fn word<W: Word>(args: &KernelArgs, address: u64) -> Result<AtomicSpan<W>, KernelError> {
     if address % size_of::<W>() as u64 != 0 {
         let bytes = size_of::<W>();
         return Err(args.bad(format!(
@@ -364,7 +384,7 @@ fn word<W: Word>(args: &KernelArgs, address: u64) -> Result<AtomicSpan<W>, Kerne
 }
 
 #[cold]
-fn wrong_size(args: &KernelArgs, service: &str, bytes: u32, sizes: &str) -> KernelError {
+pub(super) fn wrong_size(args: &KernelArgs, service: &str, bytes: u32, sizes: &str) -> KernelError {
     args.bad(format!("farside_{service} of {bytes} bytes; words have {sizes} bytes"))
 }
 

@@ -11,6 +11,7 @@
 mod args;
 pub mod builtin;
 mod c_abi;
+mod c_runs;
 mod error;
 mod library;
 mod pieces;

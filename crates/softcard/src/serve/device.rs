@@ -188,7 +188,7 @@ impl Device for FunctionDevice {
     }
 
     fn dma_map(&mut self, map: DmaMap) -> Result<(), Errno> {
-        self.leased.windows.map(map)
+        self.leased.map(map)
     }
 
     fn dma_unmap(&mut self, unmap: DmaUnmap) -> Result<(), Errno> {

@@ -11,6 +11,7 @@ use farside_card::interface::{KernelArg, Status};
 use farside_card::{Action, BusError, Card, Function, FunctionConfig, Location, TransferFailed};
 use farside_types::{Asid, CardId, CommandId, FrameNo, JobId, PAGE_SIZE, PeId, VirtAddr};
 use farside_vfio_user::unix::Interrupts;
+use farside_vfio_user::{DmaMap, Errno};
 
 use super::bus::ClientBus;
 use super::channel::Report;
@@ -44,7 +45,7 @@ const STEPS_MAX: u32 = 16;
 pub(super) struct LeasedFunction {
     own: Weak<LeasedFunction>,
     front: Mutex<Function>,
-    card: Arc<SoftCard>,
+    pub(super) card: Arc<SoftCard>,
     pub(super) memory: CardMemory,
     pub(super) windows: Windows,
     /// Of these, those that are reached by messages.
@@ -176,6 +177,19 @@ impl LeasedFunction {
     /// Whether messages to the client are needed: for its memory, or to tell it of interrupts.
     pub(super) fn needs_messages(&self) -> bool {
         self.windows.has_by_messages() || self.staging.tells_interrupts()
+    }
+
+    /// Adds a window of the client's. When this returns no word goes by a pointer to memory that is
+    /// reached by messages.
+    pub(super) fn map(&self, map: DmaMap) -> Result<(), Errno> {
+        self.windows.map(map)?;
+        if self.windows.has_by_messages() {
+            // Those that are under way may have asked for a stretch before; the others ask again.
+            let model = lock(&self.card.model);
+            model.disturb_words();
+            model.drain_words();
+        }
+        Ok(())
     }
 
     /// Gives back what kernels have changed in memory that is reached by messages.
@@ -541,6 +555,10 @@ impl Embedder for LeasedFunction {
             }
         }
         self.windows.pointer(address)
+    }
+
+    fn bus_stretch(&self, number: u8) -> Option<NonNull<u8>> {
+        self.windows.stretch(number)
     }
 
     fn wait_instead(&self, _card: &SoftCard, ready: &mut dyn FnMut() -> bool) -> bool {

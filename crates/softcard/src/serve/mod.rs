@@ -35,6 +35,8 @@ mod supervisor;
 #[cfg(test)]
 mod tests;
 mod windows;
+#[cfg(test)]
+mod words_tests;
 mod worker;
 
 use std::os::fd::OwnedFd;

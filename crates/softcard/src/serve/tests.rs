@@ -56,7 +56,7 @@ impl Fixture {
     ) {
         let fd = Some(memory.file().try_clone_to_owned().unwrap());
         let map = DmaMap { address, size, readable: true, writable, fd, offset };
-        self.leased.windows.map(map).unwrap();
+        self.leased.map(map).unwrap();
     }
 
     fn write_register(&self, offset: u64, bytes: &[u8]) {

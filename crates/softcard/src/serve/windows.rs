@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use farside_card::BusError;
+use farside_card::tables::STRETCH_PAGES;
 use farside_types::PAGE_SIZE;
 use farside_vfio_user::{DmaMap, DmaUnmap, Errno};
 use rustix::fs::SealFlags;
@@ -218,7 +219,8 @@ impl Windows {
     }
 
     /// Takes windows away: all that lie in the range. When this returns nothing reaches the client's
-    /// memory through them any more.
+    /// memory through them any more, words of kernels included, which look at no window: the system
+    /// changes what a mapping leads to only when no processor has an access under way there.
     pub(super) fn unmap(&self, unmap: DmaUnmap) {
         let (first, end) = match unmap {
             DmaUnmap::Range { address, size } => (address, address.saturating_add(size)),
@@ -286,6 +288,16 @@ impl Windows {
         // windows once; beyond the bus there never is one.
         let offset = address.min(BUS_BYTES - PAGE) as usize;
         NonNull::new(self.bus.base().wrapping_add(offset)).expect("a mapping is not at address 0")
+    }
+
+    /// Where a stretch of the bus is, if kernels may access words there by pointers alone: not while there
+    /// is memory that has to be staged first. Takes no lock.
+    ///
+    /// The pointers outlive windows, as those of [`Windows::pointer`] do: when [`Windows::unmap`] returns,
+    /// they lead nowhere, because the system has taken the memory from under them.
+    pub(super) fn stretch(&self, number: u8) -> Option<NonNull<u8>> {
+        let start = u64::from(number) * u64::from(STRETCH_PAGES) * PAGE;
+        (start < BUS_BYTES && !self.has_by_messages()).then(|| self.pointer(start))
     }
 
     /// Works on bytes while their window stays.
@@ -446,6 +458,13 @@ fn check_file(file: impl AsFd, offset: u64, bytes: u64) -> Result<FileId, Errno>
 mod tests {
     use super::*;
     use crate::serve::stray;
+
+    impl Windows {
+        /// What a control does in place of [`Windows::unmap`]: the memory stays where it is.
+        pub(in crate::serve) fn forget_only(&self, address: u64) {
+            self.write().remove(address);
+        }
+    }
     use farside_linux::mapping::memory_file;
 
     const BUS: u64 = 0x1_0000_0000;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use farside::{KernelArgs, KernelContext, KernelError, Kernels, WriteView};
+use farside::{KernelArgs, KernelContext, KernelError, Kernels, Ptr, WriteView};
 
 use crate::Prng;
 
@@ -17,6 +17,7 @@ const PAGE: usize = 512;
 /// | `test.affine` | shared `u64`, values `u64` a, b | w = a w + b for the first word of each page |
 /// | `test.meet` | shared `u64`, value `u64` n | adds 1 to the first word, waits until it is n |
 /// | `test.race` | shared `u64`, values `u64` agent, turns, seed | counts in pages at random |
+/// | `test.race_runs` | shared `u64`, values `u64` agent, turns, seed | the same, by runs of words |
 /// | `test.fail` | none | fails |
 /// | `test.panic` | none | panics |
 /// | `test.crash` | none | writes to address 0 |
@@ -35,6 +36,7 @@ pub fn test_kernels() -> Kernels {
     let kernels = with(Kernels::builtin(), "test.affine", affine);
     let kernels = with(kernels, "test.meet", meet);
     let kernels = with(kernels, "test.race", race);
+    let kernels = with(kernels, "test.race_runs", race_runs);
     let kernels = with(kernels, "test.fail", |k, _| Err(k.fail("it was asked to")));
     let kernels = with(kernels, "test.panic", |_, _| panic!("it was asked to"));
     let kernels = with(kernels, "test.crash", crash);
@@ -92,6 +94,29 @@ fn race(k: &mut KernelContext, args: &KernelArgs) -> Outcome {
         }
     }
     Ok(turns)
+}
+
+/// [`race`] by runs, each over some of the pages, one behind the other. No run has a page twice: who gathers
+/// and scatters a word twice counts it once.
+fn race_runs(k: &mut KernelContext, args: &KernelArgs) -> Outcome {
+    let words = args.shared::<AtomicU64>(0)?;
+    let agent = args.value::<u64>(1)? as usize;
+    let (turns, seed) = (args.value::<u64>(2)?, args.value::<u64>(3)?);
+    let mut rng = Prng::new(seed);
+    let pages = (words.len() / PAGE) as u64;
+    let mut done = 0;
+    while done < turns {
+        let (first, count) = (rng.below(pages), 1 + rng.below(pages));
+        let run = || (first..first + count).map(|page| (page % pages) as usize * PAGE);
+        k.fetch_add_all(words, &run().map(|page| (page, 1)).collect::<Vec<_>>(), None)?;
+        let own: Vec<Ptr<u64>> = run().map(|page| words.ptr(page + agent)).collect();
+        let mut values = vec![0; own.len()];
+        k.gather(&own, &mut values)?;
+        values.iter_mut().for_each(|value| *value += 1);
+        k.scatter(&own, &values)?;
+        done += count;
+    }
+    Ok(done)
 }
 
 fn crash(_: &mut KernelContext, _: &KernelArgs) -> Outcome {

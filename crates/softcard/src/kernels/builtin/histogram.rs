@@ -25,8 +25,7 @@ pub(super) fn histogram(k: &mut KernelContext, args: &KernelArgs) -> Result<u64,
         })?;
     }
     // Once per bin, at the end: other cards fight for that page too.
-    for (bin, count) in counts.into_iter().enumerate().filter(|(_, count)| *count > 0) {
-        k.fetch_add(bins, bin, count)?;
-    }
+    let counted = counts.into_iter().enumerate().filter(|(_, count)| *count > 0);
+    k.fetch_add_all(bins, &counted.collect::<Vec<_>>(), None)?;
     Ok(bytes.len() as u64)
 }

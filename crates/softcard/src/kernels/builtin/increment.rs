@@ -9,6 +9,9 @@ use crate::kernel::KernelContext;
 use crate::kernels::{KernelArgs, pieces};
 use crate::view::WriteView;
 
+/// Shared words that are named at a time.
+const RUN: usize = 1024;
+
 /// Adds 1 to each word, wrapping: by slices if it has them alone, else by atomic operations.
 pub(super) fn increment(k: &mut KernelContext, args: &KernelArgs) -> Result<u64, KernelError> {
     args.takes(1)?;
@@ -30,8 +33,9 @@ fn increment_own(k: &mut KernelContext, args: &KernelArgs) -> Result<u64, Kernel
 
 fn increment_shared(k: &mut KernelContext, args: &KernelArgs) -> Result<u64, KernelError> {
     let words = args.shared::<AtomicU64>(0)?;
-    for index in 0..words.len() {
-        k.fetch_add(words, index, 1)?;
+    for start in (0..words.len()).step_by(RUN) {
+        let run = start..words.len().min(start + RUN);
+        k.fetch_add_all(words, &run.map(|index| (index, 1)).collect::<Vec<_>>(), None)?;
     }
     Ok(words.len() as u64)
 }
