@@ -39,6 +39,8 @@ pub struct Stats {
     pub evictions: u64,
     /// Pages that left a card without a copy, because a clean one existed.
     pub clean_departures: u64,
+    /// Pages that left a full card soon after they came, and so spared others that were there before.
+    pub spared: u64,
     /// Pages whose fault had to wait because agents fight over them.
     pub throttles: u64,
     /// Pages pinned because agents fight over them.
