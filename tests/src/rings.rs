@@ -2,7 +2,7 @@
 
 use farside_svm::{Command, Executor, RingOp, Run, Step, StepError, StepErrorKind};
 use farside_types::{
-    CancelReason, CardId, FaultId, FrameNo, JobId, MemoryId, PageNo, Rights, Span, Time,
+    CancelReason, CardId, CommandId, FaultId, FrameNo, JobId, MemoryId, PageNo, Rights, Span, Time,
 };
 
 use crate::access::{Cargo, Fault, Flight, Who};

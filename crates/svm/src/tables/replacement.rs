@@ -21,7 +21,7 @@ pub(crate) const STRETCH: u32 = 512;
 /// Frames looked at for each page that has to leave.
 const LOOKS_PER_ARRIVAL: u32 = 2;
 /// The share of newcomers is at least one part of so many, and at most one of four.
-const LEAST_SHARE: u32 = 64;
+const LEAST_SHARE: u32 = 128;
 const MOST_SHARE: u32 = 4;
 
 const fn least_share(frames: u32) -> u32 {
