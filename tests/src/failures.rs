@@ -114,6 +114,7 @@ impl Machine {
                 let pages: Vec<PageNo> = flat(runs).map(|(page, ..)| page).collect();
                 self.card_mut(card).not_mapped.extend(pages);
             }
+            RingOp::Accessed { .. } => {}
             RingOp::Launch { job } => self.job_mut(*job).state = JobState::Asked,
             RingOp::Resume { faults } | RingOp::Cancel { faults, .. } => {
                 for id in faults.iter() {

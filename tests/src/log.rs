@@ -70,7 +70,7 @@ pub(crate) fn describe(command: &Command) -> String {
             RingOp::Resume { faults } => _ = write!(text, " {faults:?}"),
             RingOp::Cancel { faults, reason } => _ = write!(text, " {faults:?} {reason:?}"),
             RingOp::Launch { job } => _ = write!(text, " {job}"),
-            RingOp::Unmap { .. } => {}
+            RingOp::Unmap { .. } | RingOp::Accessed { .. } => {}
         },
         Command::Transfer(_, step) => match &step.op {
             TransferOp::Copy { from, to, .. } => _ = write!(text, " {from:?} to {to:?}"),

@@ -42,6 +42,7 @@ pub(crate) enum Parcel {
     JobCancel(JobId),
     Request(RequestId, Request),
     Done(CommandId, Epoch, Result<(), StepError>),
+    Used(CommandId, u64, u64, Vec<u64>),
     CounterNotice(CardId, PageRange, u32),
     CardLost(CardId),
     CardReset(CardId),

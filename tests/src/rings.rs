@@ -2,13 +2,13 @@
 
 use farside_svm::{Command, Executor, RingOp, Run, Step, StepError, StepErrorKind};
 use farside_types::{
-    CancelReason, CardId, FaultId, FrameNo, JobId, MemoryId, PageNo, Rights, Span, Time,
+    CancelReason, CardId, CommandId, FaultId, FrameNo, JobId, MemoryId, PageNo, Rights, Span, Time,
 };
 
 use crate::access::{Cargo, Fault, Flight, Who};
 use crate::card::Queued;
 use crate::job::{JobFailure, JobState};
-use crate::machine::{Machine, Work};
+use crate::machine::{Machine, Parcel, Work};
 use crate::memory::Translation;
 use crate::violation::{Violation, ensure};
 
@@ -109,6 +109,10 @@ impl Machine {
             RingOp::Map { runs, memory, rights } => {
                 self.map(card, head, runs, *memory, *rights).map(|()| true)
             }
+            RingOp::Accessed { runs } => {
+                self.tell_use(header.id, runs);
+                Ok(true)
+            }
             RingOp::Resume { faults } => self.resume(card, faults).map(|()| true),
             RingOp::Cancel { faults, reason } => {
                 self.cancel(card, faults, *reason);
@@ -116,6 +120,16 @@ impl Machine {
             }
             RingOp::Launch { job } => self.start(card, *job).map(|()| true),
         }
+    }
+
+    /// Says which pages were used, which nobody knows here: some, and not of all.
+    fn tell_use(&mut self, command: CommandId, runs: &[Run]) {
+        let pages = flat(runs).count() as u64;
+        let first = self.rng.below(pages);
+        let told = self.rng.below(pages - first + 1);
+        let bits = (0..told.div_ceil(64)).map(|_| self.rng.bits()).collect();
+        let parcel = Parcel::Used(command, first, told, bits);
+        self.agenda.at(self.now, Work::Deliver(parcel));
     }
 
     /// Takes translations away; true when nothing is in flight through them.
@@ -294,7 +308,7 @@ impl Machine {
                 self.accept_answers(id, card, faults, Some(*reason))?;
             }
             RingOp::Launch { job } => self.accept_launch(card, *job)?,
-            RingOp::Unmap { .. } | RingOp::Protect { .. } => {}
+            RingOp::Unmap { .. } | RingOp::Protect { .. } | RingOp::Accessed { .. } => {}
         }
         Ok(())
     }

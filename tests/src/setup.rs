@@ -1,7 +1,7 @@
 //! What a world is made with: a configuration, a scheme, knobs and a seed.
 
 use farside_svm::placement::{self, ParameterKind, SchemeInfo};
-use farside_svm::{Capabilities, Config, Mutation};
+use farside_svm::{Capabilities, Config, Eviction, Mutation};
 use farside_types::{CardId, PageNo, PageRange, Span};
 
 use crate::hostility::Hostility;
@@ -108,6 +108,8 @@ impl Setup {
         setup.config.keep_clean_copies = rng.chance(500);
         setup.config.capabilities.host_read_only = rng.chance(600);
         draw_limits(&mut rng, &mut setup.config);
+        // By numbers of its own, so that worlds of old seeds are what they were but for this.
+        draw_eviction(&mut Prng::new(!seed), &mut setup.config);
         setup.config.thrash.contests = seed / (12 * schemes) % 2 == 0;
         setup
     }
@@ -219,6 +221,13 @@ fn draw_limits(rng: &mut Prng, config: &mut Config) {
     config.prefetch.density_percent = if rng.chance(500) { 51 } else { 100 };
     config.prefetch.density_leaf_pages = 1 << rng.between(0, 4);
     config.thrash.pin_for = Span::from_micros(2_000);
+}
+
+/// Who leaves, and which cards tell what is used.
+fn draw_eviction(rng: &mut Prng, config: &mut Config) {
+    config.eviction = if rng.chance(700) { Eviction::Lirs } else { Eviction::Clock };
+    let cards = (0..config.card_frames.len() as u8).map(|card| CardId(card).memory());
+    config.capabilities.tells_use = cards.filter(|_| rng.chance(500)).collect();
 }
 
 #[cfg(test)]

@@ -246,6 +246,9 @@ impl World {
             &Parcel::JobCancel(job) => Event::JobCancel { job },
             Parcel::Request(id, request) => Event::Request { id: *id, request: request.clone() },
             &Parcel::Done(command, epoch, result) => Event::Done { command, epoch, result },
+            &Parcel::Used(command, first, pages, ref bits) => {
+                Event::Used { command, first, pages, bits }
+            }
             &Parcel::CounterNotice(card, pages, count) => {
                 Event::CounterNotice { card, pages, count }
             }

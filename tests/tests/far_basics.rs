@@ -415,6 +415,31 @@ fn a_card_that_is_too_small_evicts() {
     });
 }
 
+/// The card is asked by its ring what it uses.
+#[test]
+fn of_a_loop_over_more_than_a_card_has_stays_what_fits() {
+    within(LIMIT, "loop", || {
+        let folder = TempDir::new();
+        let server = serve(CardConfig { frames: 96, ..config(&folder, 0) });
+        let space = builder([place(&server)]).build().unwrap();
+        let mut data = space.alloc::<u64>(144 * PAGE).unwrap();
+        let expected = fill_pattern(&mut data, 1);
+        let passes = 8;
+        for _ in 0..passes {
+            let mut sum = 0u64;
+            for part in data.chunks(8 * PAGE) {
+                let part = space.kernel("farside.sum").call(Read(part)).unwrap();
+                sum = sum.wrapping_add(part);
+            }
+            assert_eq!(sum, expected);
+        }
+        let came = space.report().stats.by_direction().host_to_card;
+        let bound = 144 + (passes - 1) * (144 - 96);
+        assert!(came <= bound + passes * 24, "{came} pages came, Belady's bound is {bound}");
+        space.check().unwrap();
+    });
+}
+
 #[test]
 fn the_report_tells_of_cards_elsewhere() {
     within(LIMIT, "report", || {

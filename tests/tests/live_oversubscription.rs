@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use farside::{KernelContext, KernelError, Read, ReadView, Space, Write, WriteSpan, WriteView};
-use farside_svm::Mutation;
+use farside_svm::{Eviction, Mutation};
 use harness::live::{must_be_caught, seconds, within};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -102,6 +102,46 @@ fn single_words_are_reached_beyond_a_cards_memory() {
         }
         assert!(space.report().stats.evictions > 0);
         space.check().unwrap();
+    });
+}
+
+/// Pages that come to a card that reads half as much again as it holds, in so many passes.
+fn loop_over(space: &Space, passes: u64) -> u64 {
+    let mut data = space.alloc::<u64>(CARD * 3 / 2 * PAGE).unwrap();
+    data.iter_mut().enumerate().for_each(|(i, word)| *word = i as u64);
+    let n = data.len() as u64;
+    let sum = space.kernel("loop").run(Read(&data), move |k, data| {
+        let mut sum = 0;
+        for _ in 0..passes {
+            for at in (0..data.len()).step_by(4 * PAGE) {
+                let part = data.slice(at..at + 4 * PAGE);
+                sum += k.with(part, |part: ReadView<u64>| part.iter().sum::<u64>())?;
+            }
+        }
+        Ok(sum)
+    });
+    assert_eq!(sum.unwrap(), passes * n * (n - 1) / 2);
+    space.check().unwrap();
+    space.report().stats.by_direction().host_to_card
+}
+
+#[test]
+fn of_a_loop_over_more_than_a_card_has_stays_what_fits() {
+    within(LIMIT, "loop", || {
+        let (pages, card, passes) = (CARD as u64 * 3 / 2, CARD as u64, 8);
+        let came = loop_over(&space(1, 1), passes);
+        let bound = pages + (passes - 1) * (pages - card);
+        assert!(came <= bound + passes * card / 8, "{came} pages came, Belady's bound is {bound}");
+    });
+}
+
+#[test]
+fn control_with_a_clock_nothing_of_it_stays() {
+    within(LIMIT, "loop", || {
+        let builder = Space::builder().cards(1).card_memory((CARD * 4096) as u64);
+        let builder = builder.processing_elements(1).address_space(32 << 20);
+        let space = builder.tune(|config| config.eviction = Eviction::Clock).build().unwrap();
+        assert_eq!(loop_over(&space, 8), 8 * CARD as u64 * 3 / 2);
     });
 }
 

@@ -144,6 +144,10 @@ impl Driver {
                 state.frames.total()
             ));
         }
+        if let (Some(order), true) = (&state.frames.replacement, quiet) {
+            let holds = |frame| state.frames.page_in(frame).is_some();
+            order.check(holds).map_err(|wrong| format!("{memory}: {wrong}"))?;
+        }
         if quiet && state.residency.pages() != u64::from(held) {
             let map = state.residency.pages();
             return Err(format!("{memory}: {map} pages in the residency map, {held} in frames"));

@@ -147,7 +147,7 @@ impl Driver {
             .card_frames
             .iter()
             .map(|&frames| CardState {
-                frames: Frames::new(frames),
+                frames: Frames::of_card(frames, config.eviction),
                 residency: Residency::new(config.arena.start),
                 replicas: HashMap::default(),
                 running: 0,
@@ -208,6 +208,9 @@ impl Driver {
             Event::JobCancel { job } => self.job_cancel(job),
             Event::Request { id, request } => self.take_request(id, request),
             Event::Done { command, epoch, result } => self.done(now, command, epoch, result),
+            Event::Used { command, first, pages, bits } => {
+                self.stayers_told(command, first, pages, bits);
+            }
             Event::CounterNotice { card, pages, count } => {
                 self.counter_notice(now, card, pages, count);
             }

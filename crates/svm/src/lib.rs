@@ -28,7 +28,7 @@ pub use api::command::{
     Command, Executor, FaultIds, Header, HostOp, Mover, Phase, Place, RingOp, Run, Runs, Step,
     TransferOp, Wait,
 };
-pub use api::config::{Config, ConfigError, Limits, PrefetchConfig, ThrashConfig};
+pub use api::config::{Config, ConfigError, Eviction, Limits, PrefetchConfig, ThrashConfig};
 pub use api::event::{Advice, CardFault, Event, Need, Request, StepError, StepErrorKind};
 pub use api::query::{Fight, Located, Moved, Nearest, ObjectId, ObjectView, PageView};
 pub use api::reply::{Outcome, Reply, RequestError};

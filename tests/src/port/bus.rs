@@ -149,6 +149,7 @@ impl FarBus {
             Operation::Kernel { .. }
             | Operation::Launch { .. }
             | Operation::Abort(_)
+            | Operation::Accessed(..)
             | Operation::Copy(_)
             | Operation::Fill(..) => Some(Taken::Other),
             _ => None,

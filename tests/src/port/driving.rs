@@ -121,6 +121,10 @@ impl Machine {
                 self.agenda
                     .at(now, crate::machine::Work::Deliver(Parcel::CardFaults(card, faults)));
             }
+            Said::Used(command, first, pages, bits) => {
+                let told = Parcel::Used(command, first, pages, bits);
+                self.agenda.at(self.now, crate::machine::Work::Deliver(told));
+            }
             Said::Notice(pages, count) => {
                 self.deliver(Parcel::CounterNotice(card, pages, count));
             }

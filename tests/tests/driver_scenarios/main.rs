@@ -10,10 +10,12 @@ mod faults;
 mod memory;
 mod regressions;
 
-use farside_svm::{PageState, Request};
+use farside_svm::{Eviction, PageState, Request};
 use farside_types::{CardId, MemoryId, PageRange, StreamId};
 use harness::{Failure, WordAccess, World};
 
+/// Who leaves a full card, in either way.
+const EVICTIONS: [Eviction; 2] = [Eviction::Lirs, Eviction::Clock];
 const A: CardId = CardId(0);
 const B: CardId = CardId(1);
 const C: CardId = CardId(2);

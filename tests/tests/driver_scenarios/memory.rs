@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use farside_svm::{Outcome, Request, RequestError};
+use farside_svm::{Eviction, Outcome, Request, RequestError};
 use farside_types::{CancelReason, MemoryId, PAGE_SIZE, PageNo, PageRange, StreamId, VirtAddr};
 use harness::{Failure, Fate, JobFailure, Script, Setup, World};
 
-use super::{A, Checked, all_at, loads, migrate, sub, write_all, writes};
+use super::{A, Checked, EVICTIONS, all_at, loads, migrate, sub, write_all, writes};
 
 #[test]
 fn scenario_31_a_full_card_evicts_and_nothing_is_lost() -> Checked {
@@ -81,8 +81,10 @@ fn scenario_31_what_cannot_fit_is_refused_and_stays_where_it_is() -> Checked {
 
 /// A world whose card is full of pages that have not gone home when others asked for room, and what asked
 /// has been refused. Nothing fails any more.
-fn full_of_pages_that_did_not_leave() -> Result<(World, PageRange), Failure> {
-    let mut world = World::new(Setup::plain(&[8]));
+fn full_of_pages_that_did_not_leave(eviction: Eviction) -> Result<(World, PageRange), Failure> {
+    let mut setup = Setup::plain(&[8]);
+    setup.config.eviction = eviction;
+    let mut world = World::new(setup);
     let range = world.alloc(16)?;
     let comes = sub(range, 8, 8);
     write_all(&mut world, range)?;
@@ -97,17 +99,23 @@ fn full_of_pages_that_did_not_leave() -> Result<(World, PageRange), Failure> {
 
 #[test]
 fn pages_that_did_not_leave_a_full_card_do_so_for_the_next_request() -> Checked {
-    let (mut world, comes) = full_of_pages_that_did_not_leave()?;
-    migrate(&mut world, comes, A.memory())
+    for eviction in EVICTIONS {
+        let (mut world, comes) = full_of_pages_that_did_not_leave(eviction)?;
+        migrate(&mut world, comes, A.memory())?;
+    }
+    Ok(())
 }
 
 #[test]
 fn pages_that_did_not_leave_a_full_card_do_so_for_the_next_kernel() -> Checked {
-    let (mut world, comes) = full_of_pages_that_did_not_leave()?;
-    let job = world.launch(A, StreamId(0), Script::accesses(writes(comes), 1))?;
-    world.drive()?;
-    assert_eq!(world.job(job).failed, None);
-    assert!(all_at(&world, comes, A.memory()));
+    for eviction in EVICTIONS {
+        let (mut world, comes) = full_of_pages_that_did_not_leave(eviction)?;
+        let job = world.launch(A, StreamId(0), Script::accesses(writes(comes), 1))?;
+        world.drive()?;
+        assert_eq!(world.job(job).failed, None);
+        // What is used once does not stay where something else does.
+        assert_eq!(all_at(&world, comes, A.memory()), eviction == Eviction::Clock);
+    }
     Ok(())
 }
 

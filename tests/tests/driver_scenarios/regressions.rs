@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use farside_svm::{
-    Advice, Command, Outcome, PageState, Reply, Request, RequestError, StepErrorKind,
+    Advice, Command, Eviction, Outcome, PageState, Reply, Request, RequestError, StepErrorKind,
 };
 use farside_types::{MemoryId, MemorySet, PAGE_SIZE, PageRange, StreamId};
 use harness::{Failure, Fate, Sabotage, Script, Setup, World};
 
-use super::{A, B, C, Checked, all_at, all_in, loads, migrate, stream, sub, write_all, writes};
+use super::{
+    A, B, C, Checked, EVICTIONS, all_at, all_in, loads, migrate, stream, sub, write_all, writes,
+};
 
 #[test]
 fn regression_freed_addresses_that_were_poisoned_are_fresh_when_they_are_allocated_again() -> Checked
@@ -239,8 +241,13 @@ fn regression_a_write_to_replicas_on_a_card_that_goes_away_meanwhile_panics_nobo
 
 /// A world whose card is full of pages that the program could not free: the host did not give their
 /// frames back.
-fn full_of_half_freed_pages(pinned: bool) -> Result<(World, PageRange), Failure> {
-    let mut world = World::new(Setup::plain(&[8]));
+fn full_of_half_freed_pages(
+    pinned: bool,
+    eviction: Eviction,
+) -> Result<(World, PageRange), Failure> {
+    let mut setup = Setup::plain(&[8]);
+    setup.config.eviction = eviction;
+    let mut world = World::new(setup);
     let range = world.alloc(8)?;
     write_all(&mut world, range)?;
     let to = A.memory();
@@ -258,8 +265,10 @@ fn full_of_half_freed_pages(pinned: bool) -> Result<(World, PageRange), Failure>
 
 #[test]
 fn regression_pages_whose_free_has_failed_leave_a_full_card_for_a_request() -> Checked {
-    for pinned in [false, true] {
-        let (mut world, freed) = full_of_half_freed_pages(pinned)?;
+    for (pinned, eviction) in
+        [false, true].into_iter().flat_map(|pinned| EVICTIONS.map(|eviction| (pinned, eviction)))
+    {
+        let (mut world, freed) = full_of_half_freed_pages(pinned, eviction)?;
         let range = world.alloc(8)?;
         write_all(&mut world, range)?;
         migrate(&mut world, range, A.memory())?;
@@ -273,13 +282,16 @@ fn regression_pages_whose_free_has_failed_leave_a_full_card_for_a_request() -> C
 
 #[test]
 fn regression_pages_whose_free_has_failed_leave_a_full_card_for_a_kernel() -> Checked {
-    let (mut world, _) = full_of_half_freed_pages(false)?;
-    let range = world.alloc(8)?;
-    let job = world.launch(A, stream(A), Script::accesses(writes(range), 1))?;
-    world.drive()?;
-    assert_eq!(world.job(job).failed, None);
-    assert!(all_at(&world, range, A.memory()));
-    world.tidy_up()
+    for eviction in EVICTIONS {
+        let (mut world, _) = full_of_half_freed_pages(false, eviction)?;
+        let range = world.alloc(8)?;
+        let job = world.launch(A, stream(A), Script::accesses(writes(range), 1))?;
+        world.drive()?;
+        assert_eq!(world.job(job).failed, None);
+        assert_eq!(all_at(&world, range, A.memory()), eviction == Eviction::Clock);
+        world.tidy_up()?;
+    }
+    Ok(())
 }
 
 /// A translation that the card gets while it lets the page go too late is as good as the one that it

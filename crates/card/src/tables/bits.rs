@@ -2,7 +2,7 @@
 
 /// What a command has found out about its pages, in the order in which it names them. A page that
 /// nothing is known of has its bit set.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PageBits {
     words: Vec<u64>,
     told: u64,

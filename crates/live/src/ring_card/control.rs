@@ -186,6 +186,14 @@ impl Control {
         }
     }
 
+    /// Reads words of a block, from its word `first` on, as far as the block goes.
+    pub(crate) fn read_words(&self, block: &Block, first: usize, words: u64) -> Vec<u64> {
+        let start = self.block_offset(block) + first as u64 * 8;
+        let end = self.block_offset(block) + BLOCK_BYTES as u64;
+        let words = (start..end).step_by(8).take(words as usize);
+        words.map(|at| self.word64(at).load(Ordering::Relaxed)).collect()
+    }
+
     /// Reads bytes of a block, from its word `first` on, as far as the block goes.
     pub(crate) fn read_block(&self, block: &Block, first: usize, bytes: usize) -> Vec<u8> {
         let room = BLOCK_BYTES - (first * 8).min(BLOCK_BYTES);

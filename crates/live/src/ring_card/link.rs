@@ -53,6 +53,13 @@ pub(super) enum Pending {
         id: CommandId,
         block: Option<Block>,
     },
+    /// Whether pages of a driver's command, from page `first` on, were used.
+    Used {
+        id: CommandId,
+        block: Block,
+        first: u64,
+        pages: u64,
+    },
     /// A move beside the rings: no completion is about it.
     Move {
         id: CommandId,
@@ -242,12 +249,17 @@ impl Link {
         let sent = self.pending.values().any(|pending| match pending {
             Pending::Launch { job: launched, .. } => is_it(launched),
             Pending::Kernel { jobs, .. } => jobs.iter().any(is_it),
-            Pending::Command { .. } | Pending::Move { .. } | Pending::Abort => false,
+            Pending::Command { .. }
+            | Pending::Used { .. }
+            | Pending::Move { .. }
+            | Pending::Abort => false,
         });
         let waits = self.backlog.iter().any(|waiting| match waiting {
             Waiting::Launch(launched) => is_it(launched),
             Waiting::Kernel(_, jobs) => jobs.iter().any(is_it),
-            Waiting::Pages(..) | Waiting::Faults(..) | Waiting::Abort(_) => false,
+            Waiting::Pages(..) | Waiting::Used(..) | Waiting::Faults(..) | Waiting::Abort(_) => {
+                false
+            }
         });
         sent || waits || self.parked.iter().any(is_it)
     }

@@ -13,6 +13,7 @@ use farside_types::{
 };
 
 use super::link::{Link, Pending};
+use super::submit::USED_WORD;
 use super::transport::{LaunchNews, Moved, PageMover};
 use crate::runtime::ASID;
 use farside_softcard::Job;
@@ -23,6 +24,8 @@ use farside_softcard::KernelError;
 pub(crate) enum Received {
     /// A command of the driver has completed.
     Done(CommandId, Epoch, Result<(), StepError>),
+    /// Which pages of a command, from this one on, were used, and how many this is about. The command completes next.
+    Used(CommandId, u64, u64, Vec<u64>),
     /// The bytes of the command that completes next had been asked for before: it has waited for nobody.
     CameAlong,
     /// A job has ended; `bool`: it may still touch memory, because it hangs.
@@ -198,6 +201,15 @@ impl Link {
         match self.pending.remove(&completion.tag) {
             Some(Pending::Command { id, block }) => {
                 block.into_iter().for_each(|block| self.control.release(block));
+                received.extend(self.part_done(id, &completion));
+            }
+            Some(Pending::Used { id, block, first, pages }) => {
+                if completion.status == Status::Ok {
+                    let told = pages.min(completion.value);
+                    let bits = self.control.read_words(&block, USED_WORD, told.div_ceil(64));
+                    received.push(Received::Used(id, first, told, bits));
+                }
+                self.control.release(block);
                 received.extend(self.part_done(id, &completion));
             }
             Some(Pending::Kernel { name, block, jobs }) => {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use farside_card::interface::{
-    ARG_BYTES, CommandEntry, DmaAddr, EXTENT_BYTES, Extent, ExtentArg, ExtentList, FaultArg,
-    Operation, RingHeader, RingKind, reason_to_word,
+    ARG_BYTES, BitsBuffer, CommandEntry, DmaAddr, EXTENT_BYTES, Extent, ExtentArg, ExtentList,
+    FaultArg, Operation, RingHeader, RingKind, reason_to_word,
 };
 use farside_svm::{Header, Place, RingOp, Run, Step, TransferOp, Wait};
 use farside_types::{CommandId, FaultId, JobId, Reason, Rights};
@@ -21,6 +21,12 @@ use farside_softcard::Job;
 
 /// Extents of one list: a block of the control memory.
 const LIST_EXTENTS: usize = BLOCK_BYTES / EXTENT_BYTES as usize;
+/// Pages of one question whether they were used; the bits are at the end of the list's block.
+const USED_PAGES: u64 = 512;
+/// The first word of these bits.
+pub(super) const USED_WORD: usize = (BLOCK_BYTES - USED_PAGES as usize / 8) / 8;
+/// Extents before them.
+const USED_EXTENTS: usize = USED_WORD * 8 / EXTENT_BYTES as usize;
 /// Fault ids of one list.
 const LIST_FAULTS: usize = BLOCK_BYTES / 8;
 /// First word of the message buffer in a launch's block; the arguments are before it.
@@ -33,6 +39,8 @@ const MESSAGE_BYTES: u32 = (BLOCK_BYTES / 2) as u32;
 pub(super) enum Waiting {
     /// A part of a driver's command.
     Pages(CommandId, PageOp, Vec<Extent>),
+    /// Whether pages were used: of a driver's command, those from this one on.
+    Used(CommandId, u64, Vec<Extent>),
     /// Faults to be resumed or cancelled.
     Faults(CommandId, Option<u32>, Vec<FaultId>),
     /// A kernel to be looked up, and the jobs that run it.
@@ -98,6 +106,7 @@ impl Link {
                     (OWN, map.frame(card, memory, run.dst))
                 });
             }
+            RingOp::Accessed { runs } => self.ask_use(id, runs),
             RingOp::Resume { faults } => self.faults(id, None, faults),
             RingOp::Cancel { faults, reason } => {
                 self.faults(id, Some(reason_to_word(*reason)), faults);
@@ -223,6 +232,27 @@ impl Link {
         }
         if !part.is_empty() {
             self.backlog.push_back(Waiting::Pages(id, op, part));
+        }
+    }
+
+    /// As [`Link::pages`], in parts whose answers have room behind their lists.
+    fn ask_use(&mut self, id: CommandId, runs: &[Run]) {
+        let (mut part, mut pages, mut first) = (Vec::new(), 0u64, 0u64);
+        for run in runs {
+            let mut taken = 0;
+            while taken < run.count {
+                let count = (run.count - taken).min((USED_PAGES - pages) as u32);
+                let page = run.page.0 + u64::from(taken);
+                part.push(Extent { page, count, src: OWN, dst: OWN });
+                (taken, pages) = (taken + count, pages + u64::from(count));
+                if pages == USED_PAGES || part.len() == USED_EXTENTS {
+                    self.backlog.push_back(Waiting::Used(id, first, std::mem::take(&mut part)));
+                    (first, pages) = (first + pages, 0);
+                }
+            }
+        }
+        if !part.is_empty() {
+            self.backlog.push_back(Waiting::Used(id, first, part));
         }
     }
 
@@ -366,6 +396,22 @@ impl Link {
                     None => return Err(Waiting::Pages(id, op, extents)),
                 };
                 self.put(op.operation(arg), Pending::Command { id, block });
+            }
+            Waiting::Used(id, first, extents) => {
+                let Some(block) = self.control.take_block() else {
+                    return Err(Waiting::Used(id, first, extents));
+                };
+                let words = extents.iter().flat_map(|extent| extent.to_words());
+                self.control.write_block(&block, 0, words);
+                let address = self.control.block_bus(&block);
+                let list = ExtentArg::List(ExtentList { address, count: extents.len() as u32 });
+                let bits = BitsBuffer {
+                    address: address + USED_WORD as u64 * 8,
+                    bytes: (USED_PAGES / 8) as u32,
+                };
+                let pages = extents.iter().map(|extent| u64::from(extent.count)).sum();
+                let pending = Pending::Used { id, block, first, pages };
+                self.put(Operation::Accessed(list, Some(bits)), pending);
             }
             Waiting::Faults(id, reason, ids) => {
                 let (arg, block) = match self.fault_ids(&ids) {

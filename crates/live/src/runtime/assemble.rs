@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use farside_card::Geometry;
+use farside_card::interface::register::CAP_TABLES;
 use farside_svm::{Capabilities, Config};
 use farside_types::{CardId, FrameNo, MemoryId, MemorySet, PAGE_SIZE};
 
@@ -47,6 +49,17 @@ impl Found {
         self.far.as_ref().is_some_and(|(transport, _)| transport.is_by_messages())
     }
 
+    /// Whether it tells which of its pages were used. Where a link is between, nothing is written to this side
+    /// for a question only.
+    fn tells_use(&self, in_program: Geometry) -> bool {
+        match &self.far {
+            None => in_program.table_pages > 0,
+            Some((_, identity)) => {
+                identity.capabilities & CAP_TABLES != 0 && !self.is_behind_link()
+            }
+        }
+    }
+
     /// Whether pages are moved beside its rings, by a link.
     fn is_behind_link(&self) -> bool {
         self.far.as_ref().is_some_and(|(transport, _)| transport.mover().is_some())
@@ -63,6 +76,9 @@ pub(super) fn assemble(config: &RuntimeConfig) -> Result<Parts, LiveError> {
     let mut driver = Config::embedded(arena.pages(), frames);
     driver.capabilities.host_read_only = arena.support().host_read_only;
     set_capabilities(&mut driver.capabilities, &found, config.peer);
+    let numbered = (0u8..).map(CardId).zip(&found);
+    let telling = numbered.filter(|(_, card)| card.tells_use(config.geometry));
+    driver.capabilities.tells_use = telling.map(|(id, _)| id.memory()).collect();
     if found.iter().any(|card| card.far.is_some()) {
         // The card copies one piece while the host takes the next out of its mappings.
         driver.limits.chain_pages = FAR_CHAIN_PAGES;

@@ -3,6 +3,7 @@
 use std::sync::{Arc, MutexGuard};
 
 use farside_card::Drained;
+use farside_card::tables::PageBits;
 use farside_svm::{Command, Event, Header, Mover, Reply, RingOp, Step, StepErrorKind, TransferOp};
 use farside_types::{CardId, JobId, PageNo, Time};
 
@@ -192,12 +193,17 @@ impl Runtime {
                 return self.ring_command(core, ring, &step);
             }
         };
-        let mut drained = Drained::Now;
+        let (mut drained, mut used) = (Drained::Now, PageBits::default());
         let result = self.unless_struck(command, || {
             let job = |job| core.jobs.get(&job).cloned();
-            drained = super::soft_ring::carry_out(soft, step.header.id, &step.op, job);
+            drained = super::soft_ring::carry_out(soft, step.header.id, &step.op, job, &mut used);
             Ok(())
         });
+        if used.told() > 0 {
+            let (command, pages) = (step.header.id, used.told());
+            let told = Event::Used { command, first: 0, pages, bits: used.words() };
+            core.driver.0.handle(self.clock.now(), told);
+        }
         if drained == Drained::Now || result.is_err() {
             core.driver.0.handle(self.clock.now(), step.header.done(result));
         } else {

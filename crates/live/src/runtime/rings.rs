@@ -114,6 +114,9 @@ impl Runtime {
                 }
                 driver.handle(now, Event::Done { command, epoch, result });
             }
+            Received::Used(command, first, pages, bits) => {
+                driver.handle(now, Event::Used { command, first, pages, bits: &bits });
+            }
             Received::CameAlong => driver.came_along(),
             Received::Faults(faults) => {
                 driver.handle(now, Event::CardFaults { card, faults: &faults });

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use farside_card::tables::PageBits;
 use farside_card::{Answer, Drained, Location, MappedRun};
 use farside_linux::lock::lock;
 use farside_softcard::{Job, SoftCard};
@@ -10,13 +11,15 @@ use farside_types::{CommandId, JobId, MemoryId, Rights};
 
 use super::ASID;
 
-/// Carries out a command of a card's ring. `job` finds the job of a launch. [`Drained::Now`]: it is
+/// Carries out a command of a card's ring. `job` finds the job of a launch, `used` is what a
+/// [`RingOp::Accessed`] tells. [`Drained::Now`]: it is
 /// done; else it is when the drain of this id ends.
 pub(super) fn carry_out(
     card: &SoftCard,
     id: CommandId,
     op: &RingOp,
     job: impl FnOnce(JobId) -> Option<Arc<Job>>,
+    used: &mut PageBits,
 ) -> Drained {
     match op {
         RingOp::Unmap { runs } => {
@@ -29,6 +32,12 @@ pub(super) fn carry_out(
         }
         RingOp::Map { runs, memory, rights } => {
             map(card, runs, *memory, *rights);
+            Drained::Now
+        }
+        RingOp::Accessed { runs } => {
+            let mut bits = PageBits::new(op.pages(), op.pages());
+            lock(&card.model).take_accessed(ASID, runs.iter().map(Run::pages), &mut bits);
+            *used = bits;
             Drained::Now
         }
         RingOp::Resume { faults } => {

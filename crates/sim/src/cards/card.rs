@@ -152,6 +152,7 @@ impl CardMachine {
                 return Ok(self.take_away(card, command));
             }
             RingOp::Map { runs, memory, rights } => self.map(card, runs, *memory, *rights)?,
+            RingOp::Accessed { .. } => {}
             RingOp::Resume { faults } => {
                 for &fault in faults.iter() {
                     self.resume(card, fault)?;

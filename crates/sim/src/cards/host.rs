@@ -166,7 +166,10 @@ impl CardMachine {
                 self.setup_cost(step.header.wait, runs)
             }
             RingOp::Map { runs, .. } => self.map_cost(runs, false),
-            RingOp::Resume { .. } | RingOp::Cancel { .. } | RingOp::Launch { .. } => Span::ZERO,
+            RingOp::Accessed { .. }
+            | RingOp::Resume { .. }
+            | RingOp::Cancel { .. }
+            | RingOp::Launch { .. } => Span::ZERO,
         }
     }
 

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 use farside_svm::placement::OnTouch;
 use farside_svm::{
-    Capabilities, Command, Config, Driver, Event, PrefetchConfig, Reply, Stats, ThrashConfig,
+    Capabilities, Command, Config, Driver, Event, Eviction, PrefetchConfig, Reply, Stats,
+    ThrashConfig,
 };
 use farside_types::{
     Access, CardId, CommandId, Epoch, FrameNo, JobId, MemoryId, MemorySet, PageNo, PageRange, PeId,
@@ -300,6 +301,7 @@ fn config(spec: &CardsSpec) -> Config {
         density_percent: spec.driver.density_percent,
         ..PrefetchConfig::default()
     };
+    config.eviction = Eviction::Clock;
     config.keep_clean_copies = false;
     config
 }

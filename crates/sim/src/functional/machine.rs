@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use farside_svm::placement::{PlacementScheme, Sample};
 use farside_svm::{
-    Capabilities, CardFault, Command, Config, Driver, Event, Need, Outcome, PrefetchConfig, Reply,
-    Request, RingOp, Run, Stats, TransferOp,
+    Capabilities, CardFault, Command, Config, Driver, Event, Eviction, Need, Outcome,
+    PrefetchConfig, Reply, Request, RingOp, Run, Stats, TransferOp,
 };
 use farside_types::{
     Access as Kind, BLOCK_PAGES, CancelReason, CardId, FaultId, JobId, MAX_CARDS, MemoryId, PageNo,
@@ -417,6 +417,7 @@ impl Machine {
             RingOp::Protect { runs, rights } => {
                 numbers(runs).for_each(|page| mapped[page] = mapped[page].with(*rights));
             }
+            RingOp::Accessed { .. } => {}
             RingOp::Resume { .. } => self.answered = Some(Ok(())),
             RingOp::Cancel { reason, .. } => self.answered = Some(Err(*reason)),
             RingOp::Launch { job } => *running = Some(*job),
@@ -524,6 +525,7 @@ fn config(buffers: &[Buffer], pages: u64, gpus: u8, percent: Option<u32>) -> Con
     config.thrash.contests = false;
     config.prefetch =
         PrefetchConfig { host_fault_around: 1, density_percent: 100, ..Default::default() };
+    config.eviction = Eviction::Clock;
     config.keep_clean_copies = false;
     // Everything is done at once; a limit that is over soon does not stay in the driver's tables.
     config.limits.drain = Span::from_micros(1);

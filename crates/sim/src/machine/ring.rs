@@ -81,6 +81,7 @@ impl Machine {
             RingOp::Unmap { runs } => self.take_away(gpu, runs, None, own)?,
             RingOp::Protect { runs, rights } => self.take_away(gpu, runs, Some(*rights), own)?,
             RingOp::Map { .. }
+            | RingOp::Accessed { .. }
             | RingOp::Resume { .. }
             | RingOp::Cancel { .. }
             | RingOp::Launch { .. } => own,
@@ -96,7 +97,10 @@ impl Machine {
         let special = match op {
             RingOp::Unmap { .. } | RingOp::Protect { .. } => spec.invalidate_ns,
             RingOp::Launch { .. } => spec.launch_ns,
-            RingOp::Map { .. } | RingOp::Resume { .. } | RingOp::Cancel { .. } => 0,
+            RingOp::Map { .. }
+            | RingOp::Accessed { .. }
+            | RingOp::Resume { .. }
+            | RingOp::Cancel { .. } => 0,
         };
         Span::from_nanos(spec.base_ns + special + spec.page_ns * op.pages())
     }
@@ -176,7 +180,7 @@ impl Machine {
                 }
             }
             RingOp::Launch { job } => self.launch(gpu, *job),
-            RingOp::Unmap { .. } | RingOp::Protect { .. } => {}
+            RingOp::Unmap { .. } | RingOp::Protect { .. } | RingOp::Accessed { .. } => {}
         }
         let seen = self.queue.now() + Span::from_nanos(self.spec.command.complete_ns);
         self.queue.push(seen, SimEvent::Done { command: header.id, epoch: header.epoch });

@@ -270,6 +270,12 @@ pub enum RingOp {
         /// What the card may do.
         rights: Rights,
     },
+    /// Read and clear the accessed bits of these pages. [`crate::Event::Used`] says which were used since,
+    /// before the completion. Only for cards that can tell ([`crate::Capabilities::tells_use`]).
+    Accessed {
+        /// Which pages.
+        runs: Runs,
+    },
     /// Replay the accesses that raised these faults. The card takes the translations for them
     /// in ring order, so each makes progress whatever is invalidated afterwards.
     Resume {
@@ -345,9 +351,10 @@ impl RingOp {
     /// The pages it is about, if it is about pages.
     pub fn runs(&self) -> &[Run] {
         match self {
-            RingOp::Unmap { runs } | RingOp::Protect { runs, .. } | RingOp::Map { runs, .. } => {
-                runs
-            }
+            RingOp::Unmap { runs }
+            | RingOp::Protect { runs, .. }
+            | RingOp::Map { runs, .. }
+            | RingOp::Accessed { runs } => runs,
             RingOp::Resume { .. } | RingOp::Cancel { .. } | RingOp::Launch { .. } => &[],
         }
     }
@@ -368,6 +375,7 @@ impl RingOp {
             RingOp::Unmap { .. } => "card-unmap",
             RingOp::Protect { .. } => "card-protect",
             RingOp::Map { .. } => "card-map",
+            RingOp::Accessed { .. } => "card-accessed",
             RingOp::Resume { .. } => "card-resume",
             RingOp::Cancel { .. } => "card-cancel",
             RingOp::Launch { .. } => "card-launch",

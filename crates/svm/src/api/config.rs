@@ -20,9 +20,22 @@ pub struct Config {
     pub thrash: ThrashConfig,
     /// What is brought along with a fault.
     pub prefetch: PrefetchConfig,
+    /// Which pages leave a full card.
+    pub eviction: Eviction,
     /// Keep the host's frame as a clean copy when a card reads a page (it can then leave the card
     /// without a copy). The card gets a second, cheap fault on its first write.
     pub keep_clean_copies: bool,
+}
+
+/// Which pages leave a full card first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Eviction {
+    /// A hand that goes round: who was not mapped, or asked for its translation, since it last passed
+    /// (second chance; Corbató 1968). A scan of more than fits takes everything with it.
+    Clock,
+    /// Who came last and was not used again, in shorter time than others: LIRS (Jiang and Zhang, SIGMETRICS
+    /// 2002), by what cards tell of the use of their pages. Scans spare what fits.
+    Lirs,
 }
 
 /// Bounds.
@@ -42,7 +55,7 @@ pub struct Limits {
     pub requests: usize,
     /// How often a fault whose copy fails is tried.
     pub attempts: u8,
-    /// Pages evicted at once when a card is full.
+    /// Pages evicted at once when a card is full, at most; an eighth of its memory if that is less.
     pub evict_pages: u32,
     /// How long an awaited drain may take.
     pub drain: Span,
@@ -94,6 +107,7 @@ impl Config {
             limits: Limits::default(),
             thrash: ThrashConfig::default(),
             prefetch: PrefetchConfig::default(),
+            eviction: Eviction::Lirs,
             keep_clean_copies: true,
         }
     }

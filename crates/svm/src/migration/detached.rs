@@ -5,6 +5,7 @@
 //! | poison a page for the CPU | again, some times; then the program hears that its threads wait for ever |
 //! | answer faults of a card | again, some times; then the card has to be reset |
 //! | insert translations | the access faults again; a card that fails some in a row has to be reset |
+//! | read which pages were used | they count as used |
 //! | take translations of bytes that are gone | the card has to be reset |
 //! | launch | the job is dropped |
 
@@ -35,6 +36,7 @@ enum What {
     Answer(CardId, RingOp),
     Map(CardId),
     Unmap(CardId, Runs),
+    Accessed(CardId, Runs),
     Launch(CardId, JobId),
 }
 
@@ -44,6 +46,7 @@ impl Driver {
         let what = match &op {
             RingOp::Resume { .. } | RingOp::Cancel { .. } => What::Answer(card, op.clone()),
             RingOp::Unmap { runs } => What::Unmap(card, runs.clone()),
+            RingOp::Accessed { runs } => What::Accessed(card, runs.clone()),
             RingOp::Launch { job } => What::Launch(card, *job),
             RingOp::Map { .. } | RingOp::Protect { .. } => What::Map(card),
         };
@@ -57,6 +60,15 @@ impl Driver {
         let reason = Reason::Demand;
         self.commands.push_back(order.with(Header { id, epoch, wait, phase, reason }));
         self.detached.push_back(Detached { command: id, what, failures });
+    }
+
+    /// The card and the pages of a [`RingOp::Accessed`] that is under way.
+    pub(crate) fn asked_about(&self, command: CommandId) -> Option<(CardId, Runs)> {
+        let asked = self.detached.iter().find(|detached| detached.command == command)?;
+        match &asked.what {
+            What::Accessed(card, runs) => Some((*card, runs.clone())),
+            _ => None,
+        }
     }
 
     /// A command of no chain was answered.
@@ -83,7 +95,7 @@ impl Driver {
             What::Unmap(card, runs) => {
                 self.confirm(AgentSet::only(card.agent()), runs.iter().map(Run::pages));
             }
-            What::Answer(..) | What::Launch(..) => {}
+            What::Answer(..) | What::Launch(..) | What::Accessed(..) => {}
         }
     }
 
@@ -101,6 +113,7 @@ impl Driver {
             What::Poison(page) => self.issue_poison(page, failures),
             What::Map(card) => self.map_answered(card, false),
             What::Launch(_, job) => self.launch_failed(job),
+            What::Accessed(..) => {}
             // The card is gone, and what it was told with it.
             What::Answer(card, _) | What::Unmap(card, _)
                 if kind == StepErrorKind::CardGone || self.is_dead(card.memory()) => {}
@@ -162,9 +175,11 @@ impl Driver {
     /// A card is gone: what it was told by nobody's chain is answered by nobody.
     pub(crate) fn forget_detached(&mut self, card: CardId) {
         self.detached.retain(|detached| match detached.what {
-            What::Answer(on, _) | What::Map(on) | What::Unmap(on, _) | What::Launch(on, _) => {
-                on != card
-            }
+            What::Answer(on, _)
+            | What::Map(on)
+            | What::Unmap(on, _)
+            | What::Accessed(on, _)
+            | What::Launch(on, _) => on != card,
             What::Poison(_) => true,
         });
     }

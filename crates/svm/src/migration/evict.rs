@@ -1,9 +1,9 @@
 //! Room on a card: frames for those who come, eviction of those who were there.
 //!
 //! The contract of oversubscription (driver rule 9):
-//! - a card that is full sends pages to the host, at least [`crate::Limits::evict_pages`] at a time
-//!   (an eighth of its memory at most), by a clock hand over its frames: pages used since the hand
-//!   last passed get a second round;
+//! - a card that is full sends pages to the host, some at a time ([`crate::Limits::evict_pages`]): those
+//!   that came last first, as [`crate::Eviction::Lirs`] has it, then, or with [`crate::Eviction::Clock`] alone,
+//!   by a clock hand over its frames: pages used since the hand last passed get a second round;
 //! - pages stay that are pinned there, cannot go to the host now, are on the move, or are wanted by a
 //!   request under way or by a grouped fault that waits for room;
 //! - a page whose way home has failed twice stays too, until somebody is refused because of that, or it
@@ -16,16 +16,15 @@
 //!   them again, and from groups that wait; a fault takes them from any request. So only what can
 //!   never be had is refused ([`farside_types::CancelReason::OutOfMemory`]).
 
-use farside_types::{CancelReason, CardId, FrameNo, PageNo, PageRange, Time};
+use farside_types::{CancelReason, CardId, FrameNo, PageRange, Time};
 
 use crate::Driver;
 use crate::api::command::Run;
 use crate::api::event::Need;
-use crate::api::requests::Pin;
+use crate::driver::CardState;
 use crate::faults::open::OpenFault;
 use crate::migration::plan::Plan;
-use crate::mutation::Mutation;
-use crate::tables::page::{PageEntry, PageState, flag};
+use crate::tables::page::{PageEntry, flag};
 use crate::waiting::{Until, Work};
 
 impl Driver {
@@ -38,8 +37,9 @@ impl Driver {
     /// Takes frames for all pages of `runs`; the caller has made sure that there are as many.
     pub(crate) fn take_frames(&mut self, card: CardId, pages: u32, runs: &mut Vec<Run>) {
         let mut placed = Vec::with_capacity(runs.len());
-        let table = &self.table;
-        let frames = &mut self.cards[card.0 as usize].frames;
+        let (table, now) = (&self.table, self.now);
+        let CardState { frames, running, .. } = &mut self.cards[card.0 as usize];
+        let share = frames.replacement.as_ref().map_or(0, |order| order.share(*running));
         let mut pieces: Vec<(FrameNo, u32)> = Vec::new();
         for run in runs.iter() {
             pieces.clear();
@@ -52,6 +52,10 @@ impl Driver {
                 let index = table.index(page);
                 for i in 0..count {
                     frames.assign(frame.offset(i), index + i);
+                    if let Some(order) = &mut frames.replacement {
+                        let away = table.get(page.offset(u64::from(i))).away(now);
+                        order.arrived(frame.offset(i), away, share);
+                    }
                 }
                 done += count;
             }
@@ -70,8 +74,11 @@ impl Driver {
         for item in work {
             self.park(item, Until::Frames(card));
         }
-        let state = &self.cards[card.0 as usize];
+        let state = &mut self.cards[card.0 as usize];
         let coming = state.frames.free() + state.evicting;
+        if let Some(order) = &mut state.frames.replacement {
+            order.want(pages);
+        }
         if pages > coming {
             self.evict(now, card, pages - coming, None);
         }
@@ -81,9 +88,8 @@ impl Driver {
     /// Sends at least `need` pages of `card` away, if as many may go. Whoever is first in a line
     /// that stands still may take from others.
     fn evict(&mut self, now: Time, card: CardId, need: u32, first: Option<Work>) -> bool {
-        let total = self.cards[card.0 as usize].frames.total();
-        let batch = self.config.limits.evict_pages.min(total / 8).max(1);
-        let victims = self.victims(card, need.max(batch), first);
+        let victims = self.victims(card, need.max(self.batch(card)), first);
+        self.look_at_stayers(now, card, victims.len() as u32);
         let mut plan = Plan::default();
         let mut alike: Option<(PageEntry, usize)> = None;
         for page in victims {
@@ -107,80 +113,8 @@ impl Driver {
         any
     }
 
-    /// Up to `wanted` pages that may leave `card`, ascending.
-    fn victims(&mut self, card: CardId, wanted: u32, first: Option<Work>) -> Vec<PageNo> {
-        let mut victims = Vec::new();
-        let total = self.cards[card.0 as usize].frames.total();
-        // Twice round: the first round takes the second chance away, the second round evicts.
-        for _ in 0..2 * u64::from(total) {
-            if victims.len() as u32 >= wanted {
-                break;
-            }
-            let frames = &mut self.cards[card.0 as usize].frames;
-            let frame = frames.advance_hand();
-            let Some(index) = frames.page_in(frame) else {
-                continue;
-            };
-            let page = self.table.page_at(index);
-            if self.may_leave(card, page, first) {
-                victims.push(page);
-            }
-        }
-        victims.sort_unstable();
-        victims.dedup();
-        victims
-    }
-
-    fn may_leave(&mut self, card: CardId, page: PageNo, first: Option<Work>) -> bool {
-        let entry = self.table.get(page);
-        let pinned =
-            self.is_pinned_at(page, entry, card) && !self.mutated.on(Mutation::EvictPinned);
-        let held = !matches!(entry.state, PageState::Card | PageState::Replicated);
-        // It has left already; its old frame is about to be given back by the chain that took it.
-        let copies = entry.directory.copies();
-        let gone = !copies.contains(card.memory());
-        // The host's frame may still be written by a card that did not answer.
-        let homeless = entry.has(flag::HOST_UNSAFE) && copies.without(card.memory()).is_empty();
-        if pinned
-            || held
-            || gone
-            || homeless
-            || self.is_being_poisoned(page, entry)
-            || entry.has(flag::STAYS)
-            || self.is_being_freed(page, entry)
-            || entry.has(flag::PLANNED)
-        {
-            return false;
-        }
-        if entry.has(flag::REFERENCED) {
-            self.table.get_mut(page).set(flag::REFERENCED, false);
-            return false;
-        }
-        let waiting = self.waiting.queue(Until::Frames(card));
-        match first {
-            None => {
-                let mut groups = waiting.filter_map(|work| self.waiting_fault(work));
-                !self.is_requested(page, card.memory(), u64::MAX)
-                    && !groups.any(|group| group.needs(page))
-            }
-            Some(Work::Request(id)) => {
-                let own = self.serial_of(id).saturating_add(1);
-                !self.is_requested(page, card.memory(), own)
-            }
-            Some(work) => !self.waiting_fault(work).is_some_and(|group| group.needs(page)),
-        }
-    }
-
-    /// Whether the program has pinned the page to `card`. One that is pinned elsewhere, and came here
-    /// because its user does not reach it there, is no better than others; a pin ends with its
-    /// allocation, also where the free fails.
-    fn is_pinned_at(&self, page: PageNo, entry: &PageEntry, card: CardId) -> bool {
-        let here = |pin: &Pin| pin.at == card.memory() && pin.range.contains(page);
-        entry.has(flag::PINNED) && self.pins.iter().any(here)
-    }
-
     /// The fault, if a grouped one, that waits for room.
-    fn waiting_fault(&self, work: Work) -> Option<&OpenFault> {
+    pub(super) fn waiting_fault(&self, work: Work) -> Option<&OpenFault> {
         let Work::Fault(key) = work else { return None };
         self.faults.get(key).filter(|fault| matches!(fault.need, Need::Group(_)))
     }

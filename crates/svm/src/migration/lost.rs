@@ -153,7 +153,7 @@ impl Driver {
     /// The card's tables start anew. Frames that chains still hold are forgotten with them.
     fn forget_card(&mut self, card: CardId) {
         let state = &mut self.cards[card.0 as usize];
-        state.frames = Frames::new(state.frames.total());
+        state.frames = Frames::of_card(state.frames.total(), self.config.eviction);
         state.residency = Residency::new(self.config.arena.start);
         state.replicas.clear();
         self.quarantine.retain(|entry| !matches!(entry.held, Held::Frames(on, ..) if on == card));

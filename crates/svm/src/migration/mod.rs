@@ -15,3 +15,4 @@ pub(crate) mod stages;
 pub(crate) mod start;
 pub(crate) mod stop;
 pub(crate) mod transition;
+pub(crate) mod victims;

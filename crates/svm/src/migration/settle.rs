@@ -216,6 +216,8 @@ impl Driver {
                 let count = if fight && again { entry.directory.bounces() + 1 } else { 0 };
                 // What the program asked for is no fight, and ends one.
                 entry.directory.set_bounces(count.min(15));
+            }
+            if moved || transition.makes_room {
                 entry.stamp(now);
             }
             if takes_frame {

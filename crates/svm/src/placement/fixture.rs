@@ -1,6 +1,8 @@
 //! A driver whose commands all succeed at once: tests of schemes say who touches what and look at
 //! where the pages are.
 
+use std::collections::HashSet;
+
 use farside_types::{
     Access, CardId, FaultId, JobId, MemoryId, MemorySet, PageNo, PageRange, RequestId, Span,
     StreamId, Time,
@@ -8,7 +10,7 @@ use farside_types::{
 
 use super::by_name;
 use crate::api::event::{CardFault, Need, Request};
-use crate::{Config, Driver, Event, Outcome, PrefetchConfig};
+use crate::{Command, Config, Driver, Event, Outcome, PrefetchConfig, RingOp, Step};
 
 /// Between two things that happen.
 const APART: Span = Span::from_millis(1_000);
@@ -20,6 +22,8 @@ pub(crate) struct Fixture {
     now: Time,
     step: Span,
     next: u64,
+    /// Pages that cards have used since they were last asked.
+    used: HashSet<(CardId, PageNo)>,
 }
 
 impl Fixture {
@@ -43,7 +47,14 @@ impl Fixture {
             PrefetchConfig { host_fault_around: 1, density_percent: 100, density_leaf_pages: 16 };
         let driver = Driver::new(config, by_name(text).unwrap()).unwrap();
         let empty = PageRange::new(arena.start, 0);
-        let mut fixture = Fixture { driver, pages: empty, now: Time::ZERO, step: APART, next: 0 };
+        let mut fixture = Fixture {
+            driver,
+            pages: empty,
+            now: Time::ZERO,
+            step: APART,
+            next: 0,
+            used: HashSet::new(),
+        };
         fixture.pages = fixture.allocate(pages);
         fixture
     }
@@ -90,7 +101,9 @@ impl Fixture {
         let agent = CardId(card).agent();
         let view = self.driver.page(page);
         let held = if access.is_write() { view.writers } else { view.mappers };
+        self.used.insert((CardId(card), page));
         if held.contains(agent) {
+            self.now = self.now + self.step;
             return;
         }
         self.next += 1;
@@ -112,6 +125,14 @@ impl Fixture {
         self.now = self.now + self.step;
         self.driver.handle(self.now, event);
         while let Some(command) = self.driver.poll_command() {
+            if let Command::Ring(card, Step { header, op: RingOp::Accessed { runs } }) = &command {
+                let pages = runs.iter().flat_map(|run| run.pages().pages());
+                let used: Vec<bool> = pages.map(|page| self.used.remove(&(*card, page))).collect();
+                let word = |bits: &[bool]| bits.iter().rev().fold(0, |w, &b| w << 1 | u64::from(b));
+                let bits: Vec<u64> = used.chunks(64).map(word).collect();
+                let (command, pages) = (header.id, used.len() as u64);
+                self.driver.handle(self.now, Event::Used { command, first: 0, pages, bits: &bits });
+            }
             self.driver.handle(self.now, command.header().done(Ok(())));
         }
         self.driver.check().expect("the driver's tables agree");
@@ -133,6 +154,11 @@ impl Fixture {
     pub(crate) fn moved(&self) -> u64 {
         let moves = &self.driver.stats().moves;
         moves.iter().filter(|((from, _), _)| from.is_some()).map(|(_, pages)| pages).sum()
+    }
+
+    /// Pages that came from the host so far.
+    pub(crate) fn brought(&self) -> u64 {
+        self.driver.stats().by_direction().host_to_card
     }
 
     /// From now on things happen one microsecond after the other.

@@ -8,6 +8,9 @@
 use farside_types::FrameNo;
 use serde::{Deserialize, Serialize};
 
+use crate::Eviction;
+use crate::tables::replacement::Replacement;
+
 /// No page. Zero, so that frames that were never used take no memory of the process.
 const FREE: u32 = 0;
 /// Out of use until the cards that may still write to it are reset.
@@ -27,6 +30,8 @@ pub(crate) struct Frames {
     untouched: u32,
     /// Where the eviction hand stands.
     hand: u32,
+    /// Who stays when the card is full, where more is asked than the hand.
+    pub(crate) replacement: Option<Replacement>,
 }
 
 impl Frames {
@@ -41,9 +46,16 @@ impl Frames {
             pages: vec![FREE; total as usize],
             untouched: 0,
             hand: 0,
+            replacement: None,
         };
         frames.give_back(0, total);
         frames
+    }
+
+    /// Frames of a card whose pages leave in this order.
+    pub(crate) fn of_card(total: u32, eviction: Eviction) -> Frames {
+        let replacement = (eviction == Eviction::Lirs).then(|| Replacement::new(total));
+        Frames { replacement, ..Frames::new(total) }
     }
 
     pub(crate) fn total(&self) -> u32 {
@@ -99,6 +111,7 @@ impl Frames {
 
     /// Frees frames that held pages, or that were taken and not used.
     pub(crate) fn release(&mut self, frame: FrameNo, count: u32) {
+        self.left(frame, count);
         self.pages[frame.0 as usize..(frame.0 + count) as usize].fill(FREE);
         self.give_back(frame.0, count);
     }
@@ -130,8 +143,15 @@ impl Frames {
 
     /// Keeps frames out of use: something may still write to them.
     pub(crate) fn quarantine(&mut self, frame: FrameNo, count: u32) {
+        self.left(frame, count);
         self.pages[frame.0 as usize..(frame.0 + count) as usize].fill(QUARANTINED);
         self.quarantined += count;
+    }
+
+    fn left(&mut self, frame: FrameNo, count: u32) {
+        if let Some(replacement) = &mut self.replacement {
+            replacement.left(frame, count);
+        }
     }
 
     /// Frees frames that were out of use: nothing writes to them any more.
@@ -164,7 +184,8 @@ impl Frames {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.untouched as usize * 4 + self.orders.iter().map(BitTree::bytes).sum::<usize>()
+        let order = self.replacement.as_ref().map_or(0, |order| order.bytes(self.untouched));
+        self.untouched as usize * 4 + self.orders.iter().map(BitTree::bytes).sum::<usize>() + order
     }
 }
 

@@ -5,5 +5,6 @@ pub(crate) mod hash;
 pub(crate) mod history;
 pub(crate) mod page;
 pub(crate) mod page_table;
+pub(crate) mod replacement;
 pub(crate) mod residency;
 pub(crate) mod space;

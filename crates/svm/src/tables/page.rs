@@ -189,13 +189,20 @@ impl PageEntry {
         self.moved_at = micros(now);
     }
 
+    /// For how long it was elsewhere, in microseconds, if it has bytes and has ever moved.
+    pub(crate) fn away(&self, now: Time) -> Option<u32> {
+        let known = self.moved_at != 0 && !self.directory.copies().is_empty();
+        known.then(|| micros(now).wrapping_sub(self.moved_at))
+    }
+
     /// Time since it came to where it is.
     pub(crate) fn residency(&self, now: Time) -> Span {
         Span::from_micros(u64::from(micros(now).wrapping_sub(self.moved_at)))
     }
 }
 
-fn micros(time: Time) -> u32 {
+/// Microseconds, wrapping after 71 minutes.
+pub(crate) fn micros(time: Time) -> u32 {
     (time.0 / 1_000_000) as u32
 }
 

@@ -1,0 +1,292 @@
+//! Which pages of a full card stay: LIRS (Jiang and Zhang, SIGMETRICS 2002), by what a card can tell.
+//!
+//! A page is a **stayer** or a **newcomer**. Stayers fill the memory but for a small share; who comes
+//! when that is taken is a newcomer, and newcomers leave first, in the order in which they came. So a
+//! scan passes through the share of the newcomers and spares the others, and of a loop over more than
+//! fits as much stays as fits.
+//!
+//! A newcomer becomes a stayer if its reuse distance, the time since it was last evicted, is shorter
+//! than the time for which some stayer is known not to have been used; these two change places. Whether
+//! a stayer was used is looked at in turns: a sweep over all frames goes on with what comes, so that a
+//! card that rests ages nothing. Where LIRS keeps a stack of all accesses, a frame here has a byte.
+
+use std::collections::VecDeque;
+
+use farside_types::FrameNo;
+use serde::{Deserialize, Serialize};
+
+/// Frames that are looked at together: a table of the card, so that an entry for all of its pages is not
+/// asked twice.
+pub(crate) const STRETCH: u32 = 512;
+/// Frames looked at for each page that has to leave.
+const LOOKS_PER_ARRIVAL: u32 = 2;
+/// The share of newcomers is at least one part of so many, and at most one of four.
+const LEAST_SHARE: u32 = 128;
+const MOST_SHARE: u32 = 4;
+
+const fn least_share(frames: u32) -> u32 {
+    if frames > LEAST_SHARE { frames / LEAST_SHARE } else { 1 }
+}
+
+/// Replacement on one card. Times are in microseconds, as pages have them.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Replacement {
+    marks: Vec<Mark>,
+    stayers: u32,
+    fresh: u32,
+    /// Whoever is in front leaves first. May name frames that are no newcomers' any more.
+    newcomers: VecDeque<FrameNo>,
+    /// Newcomers that were here before, since stayers were last looked at.
+    challengers: Vec<Challenger>,
+    sweep: Sweep,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+struct Challenger {
+    frame: FrameNo,
+    reuse: u32,
+}
+
+/// Standing of a frame's page, and for how many sweeps it was not used: 2 and 6 bits.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+struct Mark(u8);
+
+impl Mark {
+    const NONE: Mark = Mark(0);
+    const STAYER: Mark = Mark(1);
+    const NEWCOMER: Mark = Mark(2);
+    const IDLE_MAX: u8 = 63;
+
+    fn is(self, standing: Mark) -> bool {
+        self.0 & 3 == standing.0
+    }
+
+    fn idle(self) -> u8 {
+        self.0 >> 2
+    }
+
+    fn looked_at(self, used: bool) -> Mark {
+        let idle = if used { 0 } else { Mark::IDLE_MAX.min(self.idle() + 1) };
+        Mark(self.0 & 3 | idle << 2)
+    }
+}
+
+/// How far the look at stayers has come.
+#[derive(Default, Serialize, Deserialize)]
+struct Sweep {
+    hand: u32,
+    /// Frames that may be looked at.
+    credit: u32,
+    /// When this sweep and those before it began, the latest in front.
+    began: VecDeque<u32>,
+    /// Most pages that were wanted at once in this sweep, and in the one before.
+    wanted: u32,
+    wanted_before: u32,
+}
+
+impl Sweep {
+    /// For how long a page was not used that was found idle in so many sweeps in a row.
+    fn idle_for(&self, sweeps: u8) -> u32 {
+        let then = self.began.get(usize::from(sweeps)).or(self.began.back());
+        match (self.began.front(), then) {
+            (Some(now), Some(then)) => now.wrapping_sub(*then),
+            _ => 0,
+        }
+    }
+
+    fn begin(&mut self, now: u32) {
+        self.began.push_front(now);
+        self.began.truncate(usize::from(Mark::IDLE_MAX) + 1);
+        self.wanted_before = std::mem::take(&mut self.wanted);
+    }
+}
+
+impl Replacement {
+    pub(crate) fn new(frames: u32) -> Replacement {
+        Replacement {
+            marks: vec![Mark::NONE; frames as usize],
+            stayers: 0,
+            fresh: 0,
+            newcomers: VecDeque::new(),
+            challengers: Vec::new(),
+            sweep: Sweep::default(),
+        }
+    }
+
+    /// So many pages are wanted at once, by one of `running` jobs.
+    pub(crate) fn want(&mut self, pages: u32) {
+        self.sweep.wanted = self.sweep.wanted.max(pages);
+    }
+
+    /// Frames for newcomers: what each of `running` jobs works on, and what the next one wants.
+    pub(crate) fn share(&self, running: u32) -> u32 {
+        let total = self.marks.len() as u32;
+        let wanted = self.wanted().saturating_mul(running.saturating_add(1));
+        wanted.clamp(least_share(total), (total / MOST_SHARE).max(1))
+    }
+
+    /// Pages that leave at once, of those that no running job works on.
+    pub(crate) fn batch(&self, running: u32) -> u32 {
+        let busy = self.wanted().saturating_mul(running);
+        (self.share(running).saturating_sub(busy) / 2).max(1)
+    }
+
+    fn wanted(&self) -> u32 {
+        self.sweep.wanted.max(self.sweep.wanted_before)
+    }
+
+    /// A page has come into a frame. `reuse`: for how long it was elsewhere, if it was in use before.
+    pub(crate) fn arrived(&mut self, frame: FrameNo, reuse: Option<u32>, share: u32) {
+        self.left(frame, 1);
+        if self.stayers < self.marks.len() as u32 - share {
+            self.mark(frame, Mark::STAYER);
+            self.stayers += 1;
+            return;
+        }
+        self.mark(frame, Mark::NEWCOMER);
+        self.fresh += 1;
+        self.queue(frame);
+        // Where nobody has to leave, nobody looks.
+        if let Some(reuse) = reuse.filter(|_| self.challengers.len() < STRETCH as usize) {
+            self.challengers.push(Challenger { frame, reuse });
+        }
+    }
+
+    /// `frame` is the last of the newcomers. Stale names are dropped before they are many.
+    fn queue(&mut self, frame: FrameNo) {
+        if self.newcomers.len() > 2 * self.fresh as usize + 64 {
+            let marks = &self.marks;
+            self.newcomers.retain(|frame| marks[frame.0 as usize].is(Mark::NEWCOMER));
+        }
+        self.newcomers.push_back(frame);
+    }
+
+    /// Frames hold nothing any more, or something else.
+    pub(crate) fn left(&mut self, frame: FrameNo, count: u32) {
+        for mark in &mut self.marks[frame.0 as usize..(frame.0 + count) as usize] {
+            self.stayers -= u32::from(mark.is(Mark::STAYER));
+            self.fresh -= u32::from(mark.is(Mark::NEWCOMER));
+            *mark = Mark::NONE;
+        }
+    }
+
+    /// Newcomers that were not taken yet, and stale names of frames.
+    pub(crate) fn queued(&self) -> usize {
+        self.newcomers.len()
+    }
+
+    /// The newcomer whose turn it is to leave; if it cannot, it is the last to be asked again.
+    pub(crate) fn rotate(&mut self) -> Option<FrameNo> {
+        let found = self.newcomers.iter().position(|&frame| self.is_newcomer(frame))?;
+        let frame = self.newcomers.drain(..=found).next_back()?;
+        self.newcomers.push_back(frame);
+        Some(frame)
+    }
+
+    /// So many pages have to leave. The frames to look at next, if it is time.
+    pub(crate) fn look(&mut self, leave: u32, now: u32) -> Option<std::ops::Range<u32>> {
+        let total = self.marks.len() as u32;
+        // A small card has few newcomers at a time to change places with.
+        let stretch =
+            if total > STRETCH { STRETCH } else { LOOKS_PER_ARRIVAL * least_share(total) };
+        let credit = self.sweep.credit.saturating_add(leave.saturating_mul(LOOKS_PER_ARRIVAL));
+        self.sweep.credit = credit.min(total);
+        if self.sweep.credit < stretch || total == 0 {
+            return None;
+        }
+        self.sweep.credit -= stretch;
+        if self.sweep.hand >= total || self.sweep.began.is_empty() {
+            self.sweep.hand = 0;
+            self.sweep.begin(now);
+        }
+        let start = self.sweep.hand;
+        self.sweep.hand = (start + stretch).min(total);
+        Some(start..self.sweep.hand)
+    }
+
+    pub(crate) fn is_stayer(&self, frame: FrameNo) -> bool {
+        self.is(frame, Mark::STAYER)
+    }
+
+    pub(crate) fn is_newcomer(&self, frame: FrameNo) -> bool {
+        self.is(frame, Mark::NEWCOMER)
+    }
+
+    /// A stayer that was used when it was last looked at.
+    pub(crate) fn is_in_use(&self, frame: FrameNo) -> bool {
+        self.is_stayer(frame) && self.marks[frame.0 as usize].idle() == 0
+    }
+
+    /// Stayers were looked at. Those that were not used for longer than newcomers' reuse distances change
+    /// places with them.
+    pub(crate) fn looked_at(&mut self, seen: impl Iterator<Item = (FrameNo, bool)>) {
+        let mut idle: Vec<(u32, FrameNo)> = Vec::new();
+        for (frame, used) in
+            seen.filter(|&(frame, _)| self.is(frame, Mark::STAYER)).collect::<Vec<_>>()
+        {
+            let mark = self.marks[frame.0 as usize].looked_at(used);
+            self.marks[frame.0 as usize] = mark;
+            if mark.idle() > 0 {
+                idle.push((self.sweep.idle_for(mark.idle()), frame));
+            }
+        }
+        let mut challengers = std::mem::take(&mut self.challengers);
+        challengers.retain(|challenger| self.is(challenger.frame, Mark::NEWCOMER));
+        // Of several in one frame the last is there.
+        challengers.reverse();
+        challengers.sort_by_key(|challenger| challenger.frame);
+        challengers.dedup_by_key(|challenger| challenger.frame);
+        idle.sort_unstable_by_key(|&(time, frame)| (std::cmp::Reverse(time), frame));
+        challengers.sort_unstable_by_key(|challenger| (challenger.reuse, challenger.frame));
+        for (&(time, stayer), challenger) in idle.iter().zip(&challengers) {
+            // A look is a moment, and a page that is used once in a loop is idle for nearly all of it.
+            if time <= challenger.reuse.saturating_add(challenger.reuse / 4) {
+                break;
+            }
+            self.mark(challenger.frame, Mark::STAYER);
+            self.mark(stayer, Mark::NEWCOMER);
+            self.newcomers.push_front(stayer);
+        }
+    }
+
+    fn is(&self, frame: FrameNo, standing: Mark) -> bool {
+        self.marks[frame.0 as usize].is(standing)
+    }
+
+    fn mark(&mut self, frame: FrameNo, mark: Mark) {
+        self.marks[frame.0 as usize] = mark;
+    }
+
+    /// Bytes for frames below `untouched`.
+    pub(crate) fn bytes(&self, untouched: u32) -> usize {
+        untouched as usize * size_of::<Mark>()
+            + self.newcomers.capacity() * size_of::<FrameNo>()
+            + self.challengers.capacity() * size_of::<Challenger>()
+    }
+
+    /// That every frame with a page, and no other, has a standing.
+    ///
+    /// # Errors
+    /// What is not so.
+    pub(crate) fn check(&self, holds: impl Fn(FrameNo) -> bool) -> Result<(), String> {
+        let (mut stayers, mut fresh) = (0, 0);
+        for (frame, mark) in (0..).map(FrameNo).zip(&self.marks) {
+            stayers += u32::from(mark.is(Mark::STAYER));
+            fresh += u32::from(mark.is(Mark::NEWCOMER));
+            if mark.is(Mark::NONE) == holds(frame) {
+                return Err(format!(
+                    "{frame:?} holds a page: {}, its mark is {mark:?}",
+                    holds(frame)
+                ));
+            }
+            if mark.is(Mark::NEWCOMER) && !self.newcomers.contains(&frame) {
+                return Err(format!("{frame:?} is a newcomer's, and not in the queue"));
+            }
+        }
+        if (stayers, fresh) != (self.stayers, self.fresh) {
+            let counted = (self.stayers, self.fresh);
+            return Err(format!("{stayers} stayers and {fresh} newcomers, counted {counted:?}"));
+        }
+        Ok(())
+    }
+}
