@@ -7,7 +7,7 @@ use std::sync::atomic::{Ordering, fence};
 
 use farside_card::interface::{
     ARG_BYTES, BitsBuffer, CommandEntry, DmaAddr, EXTENT_BYTES, Extent, ExtentArg, ExtentList,
-    FaultArg, Operation, RingHeader, RingKind, reason_to_word,
+    FaultArg, Operation, RingHeader, RingKind, reason_to_word, register,
 };
 use farside_svm::{Header, Place, RingOp, Run, Step, TransferOp, Wait};
 use farside_types::{CommandId, FaultId, JobId, Reason, Rights};
@@ -235,8 +235,12 @@ impl Link {
         }
     }
 
-    /// As [`Link::pages`], in parts whose answers have room behind their lists.
+    /// As [`Link::pages`], in parts whose answers have room behind their lists. A card that came back without
+    /// tables is not asked.
     fn ask_use(&mut self, id: CommandId, runs: &[Run]) {
+        if self.identity.capabilities & register::CAP_TABLES == 0 {
+            return;
+        }
         let (mut part, mut pages, mut first) = (Vec::new(), 0u64, 0u64);
         for run in runs {
             let mut taken = 0;
