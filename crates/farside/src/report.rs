@@ -196,7 +196,11 @@ impl Report {
             "chains: {} ({} rolled back), {} round trips to cards waited for",
             s.chains, s.rollbacks, s.awaited_trips
         )?;
-        writeln!(f, "evicted: {} pages, {} without a copy", s.evictions, s.clean_departures)?;
+        writeln!(
+            f,
+            "evicted: {} pages, {} without a copy, {} that spared others",
+            s.evictions, s.clean_departures, s.spared
+        )?;
         writeln!(
             f,
             "fights: {} settled; {} pages taken from cards that ran",

@@ -26,6 +26,7 @@ impl Counts {
             ("pages_mapped_remotely", stats.remote_maps),
             ("pages_evicted", stats.evictions),
             ("pages_evicted_without_a_copy", stats.clean_departures),
+            ("pages_evicted_that_spared_others", stats.spared),
             ("pages_taken_from_running", stats.taken_from_running),
             ("fights_settled", stats.settled_fights),
             ("chains", stats.chains),

@@ -119,7 +119,7 @@ const SPEEDS: [Row; 3] = [
     ("card → card", |r| speed(r.traffic.card_to_card)),
 ];
 
-const EVENTS: [Row; 13] = [
+const EVENTS: [Row; 14] = [
     ("card faults", |r| r.stats.card_faults.to_string()),
     ("  in batches", |r| r.stats.fault_batches.to_string()),
     ("  only lacked a TLB entry", |r| r.stats.refills.to_string()),
@@ -129,6 +129,7 @@ const EVENTS: [Row; 13] = [
     ("round trips waited for", |r| r.stats.awaited_trips.to_string()),
     ("pages evicted", |r| r.stats.evictions.to_string()),
     ("  without a copy", |r| r.stats.clean_departures.to_string()),
+    ("  that spared others", |r| r.stats.spared.to_string()),
     ("fights settled", |r| r.stats.settled_fights.to_string()),
     ("pages taken from running cards", |r| r.stats.taken_from_running.to_string()),
     ("walks of cards' tables", |r| of_cards(r, |card| card.walks)),
