@@ -46,7 +46,11 @@ mod buffer;
 mod call;
 mod cards;
 mod error;
+mod for_each;
 mod launch;
+mod moving;
+mod order;
+mod pieces;
 mod recording;
 mod report;
 mod space;
@@ -57,7 +61,9 @@ pub use buffer::Buffer;
 pub use call::{CallArgs, Value};
 pub use cards::{CARDS_VARIABLE, cards_of_environment, parse_cards};
 pub use error::Error;
-pub use farside_live::{CardPlace, CardStream, Dial, Dialled, GivenBack, LiveError, TimeSpent};
+pub use farside_live::{
+    CardPlace, CardShare, CardStream, Dial, Dialled, GivenBack, LiveError, MoveError, TimeSpent,
+};
 pub use farside_softcard::kernels::{LibraryError, pieces};
 pub use farside_softcard::serve;
 pub use farside_softcard::{
@@ -70,7 +76,11 @@ pub use farside_svm::{
 pub use farside_types::{
     AgentId, CardId, MemoryId, PAGE_SIZE, PageNo, PageRange, Reason, VirtAddr,
 };
-pub use launch::{Job, Launch, Scope, Stream};
+pub use for_each::{ForEach, Pieces, Progress, ScopedForEach, Shares};
+pub use launch::{Job, Launch, Scope, ScopedLaunch, Stream};
+pub use moving::{MoveLaunch, Moving};
+pub use order::Precedes;
+pub use pieces::{Indices, PieceArgs, Split};
 pub use recording::RECORD_VARIABLE;
 pub use report::Report;
 pub use space::{Space, SpaceBuilder};
