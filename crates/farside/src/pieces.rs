@@ -60,7 +60,7 @@ pub trait PieceArgs: sealed::Sealed {
     /// Appends the records, for so many indices.
     ///
     /// # Errors
-    /// [`Uneven`] memory.
+    /// Memory that has not as many values for each index.
     fn parts(&self, indices: u64, parts: &mut Vec<Part>) -> Result<(), Uneven>;
 
     /// What a kernel gets for the arguments of a piece, from number `at` on, which is counted on.
