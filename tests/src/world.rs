@@ -17,7 +17,7 @@ use crate::access::WordAccess;
 use crate::checker::{check_nothing_waits, check_quiet};
 use crate::failures::{Sabotage, Saboteur};
 use crate::hostility::Hostility;
-use crate::job::{Job, JobState, Script};
+use crate::job::{Job, JobFailure, JobState, Script};
 use crate::log::describe;
 use crate::machine::{Machine, Parcel, Work};
 use crate::oracle::OpenRequest;
@@ -378,6 +378,9 @@ impl World {
         );
         if job.state == JobState::Asked {
             job.state = JobState::Dropped;
+        } else {
+            // The news of its end went with the card: nobody knows that it was a good one.
+            job.failed.get_or_insert(JobFailure::CardGone);
         }
         Ok(())
     }
