@@ -86,6 +86,8 @@ pub struct Job {
     pub card: CardId,
     /// Its stream.
     pub stream: StreamId,
+    /// Jobs that have to end well before it starts.
+    pub after: Vec<JobId>,
     /// What it does.
     pub script: Script,
     /// How far it is.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use farside_svm::Capabilities;
-use farside_svm::{CardFault, Command, Config, Header, Limits, Request, StepError};
+use farside_svm::{CardFault, Command, Config, Header, Limits, Request, StepError, Task};
 use farside_types::{
     Access, CardId, CommandId, Epoch, FaultId, JobId, MemoryId, PageNo, PageRange, RequestId, Span,
     StreamId, Time,
@@ -37,7 +37,7 @@ use crate::violation::Violation;
 pub(crate) enum Parcel {
     CardFaults(CardId, Vec<CardFault>),
     HostFault(PageNo, Access),
-    Launch(JobId, CardId, StreamId),
+    Launch(JobId, CardId, StreamId, Vec<Task>),
     JobDone(JobId),
     JobCancel(JobId),
     Request(RequestId, Request),
@@ -293,6 +293,7 @@ impl Machine {
         &mut self,
         card: CardId,
         stream: StreamId,
+        after: Vec<JobId>,
         script: crate::job::Script,
     ) -> (JobId, Parcel) {
         let id = JobId(self.number());
@@ -300,6 +301,7 @@ impl Machine {
             id,
             card,
             stream,
+            after: after.clone(),
             script,
             state: JobState::Asked,
             failed: None,
@@ -308,7 +310,8 @@ impl Machine {
             waits: 0,
         };
         self.jobs.insert(id, job);
-        (id, Parcel::Launch(id, card, stream))
+        let after = after.into_iter().map(Task::Job).collect();
+        (id, Parcel::Launch(id, card, stream, after))
     }
 }
 

@@ -95,7 +95,8 @@ impl Hand {
     }
 
     fn launch(&mut self) -> Result<JobId, Violation> {
-        let (job, _) = self.machine.ask_launch(CARD, StreamId(0), Script::default().lingering());
+        let (job, _) =
+            self.machine.ask_launch(CARD, StreamId(0), Vec::new(), Script::default().lingering());
         self.run(RingOp::Launch { job })?;
         Ok(job)
     }

@@ -373,6 +373,8 @@ impl Machine {
                     || self.cards.iter().any(|card| card.doubtful)
             }
             RequestError::Lost { page, .. } => asked(page) && self.may_be_lost(page),
+            // Requests of this program come after nothing.
+            RequestError::NotBegun { .. } => false,
             RequestError::TooManyRequests { .. } => self.requests.len() >= self.limits.requests,
         }
     }

@@ -8,7 +8,7 @@ use farside_types::{
     VirtAddr,
 };
 
-use crate::job::{JobState, JobStep, Script};
+use crate::job::{Job, JobState, JobStep, Script};
 use crate::machine::{Machine, Parcel, Work};
 use crate::violation::Violation;
 use crate::world::World;
@@ -63,7 +63,8 @@ impl World {
         }
         let stream = StreamId(machine.rng.below(self.setup.streams) as u32);
         let script = machine.random_script();
-        let (_, parcel) = machine.ask_launch(card, stream, script);
+        let after = machine.random_predecessors();
+        let (_, parcel) = machine.ask_launch(card, stream, after, script);
         self.deliver(parcel)
     }
 
@@ -111,6 +112,20 @@ impl Machine {
             .collect();
         let width = self.rng.between(1, 6) as u32;
         Script { steps: script.into(), width, lingers: false }
+    }
+
+    /// Jobs that the next one is to come after: now and then one or two of those that have not ended, or
+    /// have just ended.
+    fn random_predecessors(&mut self) -> Vec<JobId> {
+        if !self.rng.chance(250) {
+            return Vec::new();
+        }
+        // Whoever launches knows of those that have ended how.
+        let well =
+            |job: &&Job| !job.is_over() || job.state == JobState::Done && job.failed.is_none();
+        let recent: Vec<JobId> =
+            self.jobs.values().rev().take(4).filter(well).map(|job| job.id).collect();
+        (0..2).filter_map(|_| self.rng.pick(&recent)).collect()
     }
 
     /// A `with` of one to three ranges, now and then too large.

@@ -1,6 +1,6 @@
 //! Commands of a card, carried out in the order of its ring.
 
-use farside_svm::{Command, Executor, RingOp, Run, Step, StepError, StepErrorKind};
+use farside_svm::{Command, Executor, RingOp, Run, Step, StepError, StepErrorKind, Task};
 use farside_types::{
     CancelReason, CardId, CommandId, FaultId, FrameNo, JobId, MemoryId, PageNo, Rights, Span, Time,
 };
@@ -281,9 +281,34 @@ impl Machine {
                 unfinished.id
             )));
         }
+        for other in self.job_mut(id).after.clone() {
+            let other = self.job_mut(other);
+            ensure!(
+                other.state == JobState::Done && other.failed.is_none(),
+                "{id} was started, and {}, which it comes after, is {:?} ({:?})",
+                other.id,
+                other.state,
+                other.failed
+            );
+        }
         self.job_mut(id).state = JobState::Running;
         self.card_mut(card).running += 1;
         self.wake_card(card);
+        Ok(())
+    }
+
+    /// A job that never starts: it came after one that has failed.
+    pub(crate) fn not_run(&mut self, id: JobId, because: Task) -> Result<(), Violation> {
+        let Task::Job(other) = because else {
+            return Err(Violation(format!("{id} comes after {because}, which is no job")));
+        };
+        ensure!(self.job_mut(id).after.contains(&other), "{id} does not come after {other}");
+        let other = self.job_mut(other);
+        let failed = other.failed.is_some() || other.state == JobState::Dropped;
+        ensure!(failed, "{id} does not start because of {}, which has not failed", other.id);
+        let job = self.job_mut(id);
+        ensure!(job.state == JobState::Asked, "{id} is not to start, but it is {:?}", job.state);
+        job.state = JobState::Dropped;
         Ok(())
     }
 

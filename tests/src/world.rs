@@ -17,7 +17,7 @@ use crate::access::WordAccess;
 use crate::checker::{check_nothing_waits, check_quiet};
 use crate::failures::{Sabotage, Saboteur};
 use crate::hostility::Hostility;
-use crate::job::{Job, JobState, Script};
+use crate::job::{Job, JobFailure, JobState, Script};
 use crate::log::describe;
 use crate::machine::{Machine, Parcel, Work};
 use crate::oracle::OpenRequest;
@@ -241,10 +241,14 @@ impl World {
         let event = match &parcel {
             Parcel::CardFaults(card, faults) => Event::CardFaults { card: *card, faults },
             &Parcel::HostFault(page, access) => Event::HostFault { page, access },
-            &Parcel::Launch(job, card, stream) => Event::Launch { job, card, stream },
+            &Parcel::Launch(job, card, stream, ref after) => {
+                Event::Launch { job, card, stream, after }
+            }
             &Parcel::JobDone(job) => Event::JobDone { job },
             &Parcel::JobCancel(job) => Event::JobCancel { job },
-            Parcel::Request(id, request) => Event::Request { id: *id, request: request.clone() },
+            Parcel::Request(id, request) => {
+                Event::Request { id: *id, request: request.clone(), after: &[] }
+            }
             &Parcel::Done(command, epoch, result) => Event::Done { command, epoch, result },
             &Parcel::Used(command, first, pages, ref bits) => {
                 Event::Used { command, first, pages, bits }
@@ -256,6 +260,11 @@ impl World {
             &Parcel::CardReset(card) => Event::CardReset { card },
             &Parcel::Link(from, to, works) => Event::Link { from, to, works },
         };
+        if let &Parcel::JobDone(job) = &parcel {
+            if self.machine.job_mut(job).failed.is_some() {
+                self.driver.handle(now, Event::JobFailed { job });
+            }
+        }
         self.driver.handle(now, event);
         self.pump()?;
         self.check_survivors(&survivors)
@@ -349,6 +358,7 @@ impl World {
                 return Ok(());
             }
             Reply::JobDropped { job } => self.drop_job(*job)?,
+            Reply::JobNotRun { job, because } => self.machine.not_run(*job, *because)?,
             Reply::CardSuspect { card, pages } => self.suspect(*card, *pages)?,
             Reply::CardBroken { card } => self.machine.broken(*card)?,
             Reply::ThreadsStuck { page, .. } => self.machine.stuck(*page)?,
@@ -371,6 +381,9 @@ impl World {
         );
         if job.state == JobState::Asked {
             job.state = JobState::Dropped;
+        } else {
+            // The news of its end went with the card: nobody knows that it was a good one.
+            job.failed.get_or_insert(JobFailure::CardGone);
         }
         Ok(())
     }
@@ -456,12 +469,13 @@ impl World {
         Ok(())
     }
 
-    /// Every job has ended, unless one of its stream lingers before it.
+    /// Every job has ended, unless one lingers that it comes after.
     fn check_jobs(&self) -> Result<(), Violation> {
         let mut held: Vec<StreamId> = Vec::new();
         for job in self.machine.jobs.values().filter(|job| !job.is_over()) {
             let lingers = job.script.lingers && job.state == JobState::Running;
-            let waits = job.state == JobState::Asked && held.contains(&job.stream);
+            let behind = job.after.iter().any(|other| !self.machine.jobs[other].is_over());
+            let waits = job.state == JobState::Asked && (behind || held.contains(&job.stream));
             ensure!(
                 lingers || waits,
                 "{} of {} never ended: {:?}, {} steps to go",
@@ -554,7 +568,7 @@ impl World {
         stream: StreamId,
         script: Script,
     ) -> Result<JobId, Failure> {
-        let (id, parcel) = self.machine.ask_launch(card, stream, script);
+        let (id, parcel) = self.machine.ask_launch(card, stream, Vec::new(), script);
         self.machine.stamp += 1;
         self.deliver(parcel).map_err(|violation| self.fail(violation))?;
         Ok(id)

@@ -30,7 +30,7 @@ impl Fixture {
     fn ask(&mut self, request: Request) -> Result<Outcome, RequestError> {
         self.next += 1;
         let id = RequestId(self.next);
-        self.driver.handle(Time::from_nanos(self.next), Event::Request { id, request });
+        self.driver.handle(Time::from_nanos(self.next), Event::Request { id, request, after: &[] });
         self.carry_out();
         let reply = self.driver.poll_reply();
         self.driver.check().unwrap();
@@ -173,9 +173,9 @@ fn no_room_for_one_more_open_request() {
     let range = fixture.alloc(2).unwrap();
     let to = CARD.memory();
     let request = Request::Migrate { range, to };
-    fixture.driver.handle(Time::ZERO, Event::Request { id: RequestId(100), request });
+    fixture.driver.handle(Time::ZERO, Event::Request { id: RequestId(100), request, after: &[] });
     let request = Request::Trim;
-    fixture.driver.handle(Time::ZERO, Event::Request { id: RequestId(101), request });
+    fixture.driver.handle(Time::ZERO, Event::Request { id: RequestId(101), request, after: &[] });
     let refused = Err(RequestError::TooManyRequests { open: 1 });
     assert_eq!(
         fixture.driver.poll_reply(),

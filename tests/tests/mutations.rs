@@ -41,6 +41,8 @@ harness::mutations! {
         retry_forever: RetryForever,
         lost_reads_as_zero: LostReadsAsZero,
         ignore_stream_order: IgnoreStreamOrder,
+        ignore_order: IgnoreOrder,
+        run_after_failure: RunAfterFailure,
         leave_unconfirmed: LeaveUnconfirmed,
         forget_failed_answers: ForgetFailedAnswers,
     }

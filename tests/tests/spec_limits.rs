@@ -34,7 +34,7 @@ impl Fixture {
     fn ask(&mut self, request: Request) {
         self.next += 1;
         let now = Time::from_nanos(self.next);
-        self.driver.handle(now, Event::Request { id: RequestId(self.next), request });
+        self.driver.handle(now, Event::Request { id: RequestId(self.next), request, after: &[] });
     }
 
     fn done(&mut self, request: Request) -> Outcome {

@@ -1,8 +1,12 @@
 //! What can go wrong.
 
-use farside_live::LiveError;
+use std::ops::Range;
+use std::sync::Arc;
+
+use farside_live::{LiveError, MoveError};
 use farside_softcard::{KernelError, KernelsError};
 use farside_svm::RequestError;
+use farside_types::CardId;
 use thiserror::Error;
 
 /// Why something did not work. The message says what to do about it.
@@ -22,6 +26,33 @@ pub enum Error {
     /// A kernel.
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    /// A piece of a parallel launch; after the first that fails no other is begun.
+    #[error("indices {} to {} on {card} failed: {error}", .indices.start, .indices.end)]
+    Piece {
+        /// Where it ran.
+        card: CardId,
+        /// Its indices.
+        indices: Range<u64>,
+        /// Why it failed.
+        #[source]
+        error: KernelError,
+    },
+    /// A move that was not begun.
+    #[error(transparent)]
+    Move(MoveError),
+    /// Memory that a parallel launch cannot split.
+    #[error(
+        "kernel `{kernel}` was not launched: {values} values cannot be split over {indices} indices; \
+         lend as many values for each index, or all of them to every piece (`Read`, `Shared`)"
+    )]
+    Uneven {
+        /// The kernel.
+        kernel: Arc<str>,
+        /// The values.
+        values: u64,
+        /// The indices.
+        indices: u64,
+    },
     /// A kernel's name, or a library of kernels.
     #[error(transparent)]
     Kernels(#[from] KernelsError),

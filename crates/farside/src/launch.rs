@@ -1,15 +1,18 @@
 //! Launching kernels: blocking, or with a handle inside a scope.
 
+use std::future::Future;
 use std::marker::PhantomData;
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use farside_live::LiveError;
+use farside_live::{LiveError, Parallel, Predecessor};
 use farside_softcard::{Granted, KernelArgs, KernelContext, KernelError};
 use farside_types::{CardId, Span, StreamId, VirtAddr};
 
-use crate::{Args, CallArgs, Error, Space};
+use crate::{Args, CallArgs, Error, Precedes, Space};
 
 /// Launches of one stream run in the order in which they were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,19 +23,21 @@ pub struct Stream(pub(crate) StreamId);
 #[must_use = "nothing runs before `run` or `launch`"]
 pub struct Launch<'a> {
     space: &'a Space,
-    name: Arc<str>,
+    pub(crate) name: Arc<str>,
     card: CardId,
     stream: Option<Stream>,
     limit: Option<Duration>,
+    pub(crate) after: Vec<Predecessor>,
 }
 
 /// A job, and where its kernel leaves its value.
 type Started<T> = (Arc<farside_softcard::Job>, Arc<Mutex<Option<T>>>);
 
-/// A kernel that was launched with a scope.
+/// A kernel that was launched with a scope. It can be waited for, looked at, and awaited as a future. Dropped, it
+/// goes on, and the scope waits for it.
 #[derive(Debug)]
 pub struct Job<'scope, T> {
-    job: Arc<farside_softcard::Job>,
+    pub(crate) job: Arc<farside_softcard::Job>,
     space: Space,
     value: Arc<Mutex<Option<T>>>,
     scope: PhantomData<&'scope ()>,
@@ -42,11 +47,34 @@ pub struct Job<'scope, T> {
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
     space: &'env Space,
-    jobs: Mutex<Vec<Arc<farside_softcard::Job>>>,
+    jobs: Mutex<Vec<Kept>>,
     /// Invariant in both, as `std::thread::Scope` is. Were it not so in `'scope`, a scope would pass for
     /// a shorter one, and what is lent would be free again before its kernel has ended.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
+}
+
+/// What a scope waits for.
+#[derive(Debug)]
+pub(crate) enum Kept {
+    Job(Arc<farside_softcard::Job>),
+    Pieces(Arc<Parallel>),
+}
+
+impl Kept {
+    /// Whether it has ended by `deadline`. Lets go of what its kernel captured, here.
+    fn has_ended(&self, deadline: Option<Instant>) -> bool {
+        match self {
+            Kept::Job(job) => job.wait(deadline).is_some(),
+            Kept::Pieces(pieces) => pieces.wait(deadline).is_some(),
+        }
+    }
+}
+
+impl From<Arc<Parallel>> for Kept {
+    fn from(pieces: Arc<Parallel>) -> Kept {
+        Kept::Pieces(pieces)
+    }
 }
 
 /// A launch inside a scope.
@@ -59,7 +87,14 @@ pub struct ScopedLaunch<'scope, 'env: 'scope> {
 
 impl<'a> Launch<'a> {
     pub(crate) fn new(space: &'a Space, name: &str) -> Launch<'a> {
-        Launch { space, name: name.into(), card: CardId(0), stream: None, limit: None }
+        Launch {
+            space,
+            name: name.into(),
+            card: CardId(0),
+            stream: None,
+            limit: None,
+            after: Vec::new(),
+        }
     }
 
     /// Where it runs; card 0 unless said otherwise.
@@ -77,6 +112,13 @@ impl<'a> Launch<'a> {
     /// How long it may take, waiting included.
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
+        self
+    }
+
+    /// Does not start before `other` has ended, on whatever card that runs; see [`Precedes`]. Several are all
+    /// waited for. What comes behind it in its stream waits as well.
+    pub fn after(mut self, other: &impl Precedes) -> Self {
+        self.after.push(other.predecessor());
         self
     }
 
@@ -142,11 +184,11 @@ impl<'a> Launch<'a> {
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
         });
         let job = runtime.call(self.card, args, self.limit(), returned);
-        runtime.launch(Arc::clone(&job), self.stream_id())?;
+        runtime.launch(Arc::clone(&job), self.stream_id(), &self.after)?;
         Ok((job, value))
     }
 
-    fn limit(&self) -> Option<Span> {
+    pub(crate) fn limit(&self) -> Option<Span> {
         let nanos = |limit: Duration| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
         self.limit.map(|limit| Span::from_nanos(nanos(limit)))
     }
@@ -185,13 +227,13 @@ impl<'a> Launch<'a> {
         });
         let (limit, stream) = (self.limit(), self.stream_id());
         let job = runtime.closure(card, self.name, grants, limit, body);
-        runtime.launch(Arc::clone(&job), stream)?;
+        runtime.launch(Arc::clone(&job), stream, &self.after)?;
         Ok((job, value))
     }
 
     /// Whether all that is lent is shared memory, and no byte of it is lent in two ways. Rust sees to
     /// the second, unless the program has made its slices from raw pointers.
-    fn check(&self, grants: &[Granted]) -> Result<(), LiveError> {
+    pub(crate) fn check(&self, grants: &[Granted]) -> Result<(), LiveError> {
         let runtime = self.space.runtime();
         let outside = |grant: &&Granted| !runtime.contains(VirtAddr(grant.start()), grant.bytes());
         if let Some(grant) = grants.iter().find(outside) {
@@ -226,7 +268,7 @@ fn finish<T>(
     let result = job.wait(deadline)?;
     Some(result.map_err(Error::from).map(|()| {
         let value = value.lock().unwrap_or_else(PoisonError::into_inner).take();
-        value.expect("a kernel that ended well left its value, and it is taken once")
+        value.expect("a kernel that ended well leaves its value, which is given once")
     }))
 }
 
@@ -264,6 +306,28 @@ impl<T> Job<'_, T> {
     }
 }
 
+impl<T> Future for Job<'_, T> {
+    type Output = Result<T, Error>;
+
+    /// # Panics
+    /// If it is asked again when it has given the value.
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.space.await_end(self.job.end(), context) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(())) => {
+                finish(&self.job, &self.value, None).map_or(Poll::Pending, Poll::Ready)
+            }
+            Err(error) => Poll::Ready(Err(error.into())),
+        }
+    }
+}
+
+impl<T> Drop for Job<'_, T> {
+    fn drop(&mut self) {
+        self.job.end().forget();
+    }
+}
+
 impl<'scope, 'env> Scope<'scope, 'env> {
     pub(crate) fn enter<T>(
         space: &'env Space,
@@ -277,7 +341,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         let here = space.runtime().check_process().is_ok();
         let jobs = std::mem::take(&mut *scope.jobs.lock().unwrap_or_else(PoisonError::into_inner));
         for job in jobs.iter().filter(|_| here) {
-            let _ = job.wait(None);
+            job.has_ended(None);
         }
         outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
@@ -287,18 +351,28 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         ScopedLaunch { scope: self, launch: Launch::new(self.space, name) }
     }
 
+    /// Its space.
+    pub fn space(&self) -> &'env Space {
+        self.space
+    }
+
     /// Takes a job in: the scope does not end before it.
     fn adopt<T>(&self, (job, value): Started<T>) -> Job<'scope, T> {
+        self.keep(Kept::Job(Arc::clone(&job)));
+        Job { job, space: self.space.clone(), value, scope: PhantomData }
+    }
+
+    /// Does not end before this.
+    pub(crate) fn keep(&self, kept: Kept) {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         if jobs.len() == jobs.capacity() {
             // Those that have ended need no waiting for. `wait` lets go of what they captured, here.
             let now = Some(Instant::now());
-            jobs.retain(|job| job.wait(now).is_none());
+            jobs.retain(|job| !job.has_ended(now));
             let room = jobs.len() + JOBS_KEPT;
             jobs.reserve(room);
         }
-        jobs.push(Arc::clone(&job));
-        Job { job, space: self.space.clone(), value, scope: PhantomData }
+        jobs.push(kept);
     }
 }
 
@@ -318,6 +392,32 @@ impl<'scope, 'env> ScopedLaunch<'scope, 'env> {
     /// See [`Launch::time_limit`].
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.launch = self.launch.time_limit(limit);
+        self
+    }
+
+    /// Does not start before `other` has ended, on whatever card that runs; see [`Precedes`].
+    ///
+    /// ```
+    /// # use std::sync::atomic::AtomicU64;
+    /// # use farside::{Shared, Space};
+    /// # fn main() -> Result<(), farside::Error> {
+    /// # let space = Space::builder().build()?;
+    /// # let (a, b) = (space.card(0)?, space.card(1)?);
+    /// let word = space.alloc_atomic::<AtomicU64>(1, "word")?;
+    /// let value = space.scope(|s| {
+    ///     let to_card = s.space().migrate_async(&word, a).start()?;
+    ///     let first = s.kernel("first").on(a).after(&to_card);
+    ///     let first = first.launch(Shared(&word), |k, word| k.store(word.ptr(0), 20))?;
+    ///     let second = s.kernel("second").on(b).after(&first);
+    ///     let second = second.launch(Shared(&word), |k, word| Ok(2 * k.load(word.ptr(0))? + 2))?;
+    ///     second.wait()
+    /// })?;
+    /// assert_eq!(value, 42);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn after(mut self, other: &impl Precedes) -> Self {
+        self.launch = self.launch.after(other);
         self
     }
 

@@ -46,7 +46,11 @@ mod buffer;
 mod call;
 mod cards;
 mod error;
+mod for_each;
 mod launch;
+mod moving;
+mod order;
+mod pieces;
 mod recording;
 mod report;
 mod slow;
@@ -59,7 +63,8 @@ pub use call::{CallArgs, Value};
 pub use cards::{CARDS_VARIABLE, cards_of_environment, parse_cards};
 pub use error::Error;
 pub use farside_live::{
-    CardPlace, CardStream, Dial, Dialled, Flow, GivenBack, LiveError, TimeSpent, Traffic,
+    CardPlace, CardShare, CardStream, Dial, Dialled, Flow, GivenBack, LiveError, MoveError,
+    TimeSpent, Traffic,
 };
 pub use farside_softcard::kernels::{LibraryError, pieces};
 pub use farside_softcard::serve;
@@ -73,7 +78,11 @@ pub use farside_svm::{
 pub use farside_types::{
     AgentId, CardId, MemoryId, PAGE_SIZE, PageNo, PageRange, Reason, VirtAddr,
 };
-pub use launch::{Job, Launch, Scope, Stream};
+pub use for_each::{ForEach, Pieces, Progress, ScopedForEach, Shares};
+pub use launch::{Job, Launch, Scope, ScopedLaunch, Stream};
+pub use moving::{MoveLaunch, Moving};
+pub use order::Precedes;
+pub use pieces::{Indices, PieceArgs, Split};
 pub use recording::RECORD_VARIABLE;
 pub use report::{Busy, CardAccount, NamedFight, Report};
 pub use slow::{Remedy, Slow};

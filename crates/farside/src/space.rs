@@ -1,5 +1,6 @@
 //! The space: shared memory, cards, and what the program may ask of them.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +12,9 @@ use farside_svm::{Advice, Config, Located, Moved, Outcome, PlacementScheme, Requ
 use farside_types::{Access, CardId, MemoryId, PAGE_SIZE, PageRange, Rights, StreamId, VirtAddr};
 
 use crate::cards::cards_of_environment;
+use crate::for_each::ForEach;
 use crate::launch::{Launch, Scope, Stream};
+use crate::moving::MoveLaunch;
 use crate::recording::{self, Finish, Recording};
 use crate::{Buffer, Error, Report};
 
@@ -352,6 +355,31 @@ impl Space {
         Launch::new(self, name)
     }
 
+    /// A kernel to be launched over a range of indices, cut into pieces that run on all processing elements of several
+    /// cards. Each card begins with a run of its own, so that pages stay where they are used; one that has nothing
+    /// left takes from the far end of who has most left, so that a slow card holds nobody up. Every index is run
+    /// exactly once, or the launch fails.
+    ///
+    /// ```
+    /// # use std::sync::atomic::AtomicU64;
+    /// # use farside::{Read, Shared, Space, Split, Value, Write};
+    /// # fn main() -> Result<(), farside::Error> {
+    /// # let space = Space::builder().cards(2).build()?;
+    /// let (mut x, mut y) = (space.alloc::<f32>(1 << 20)?, space.alloc::<f32>(1 << 20)?);
+    /// x.fill(1.5);
+    /// let saxpy = space.for_each("farside.saxpy", 0..1 << 20);
+    /// let shares = saxpy.call((Value(2.0f32), Split(&x), Write(&mut y)))?;
+    /// assert_eq!((y[0], y[(1 << 20) - 1]), (3.0, 3.0));
+    /// for share in &shares.cards {
+    ///     println!("{}: {} pieces, {} of them stolen", share.card, share.pieces, share.stolen);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn for_each(&self, name: &str, indices: Range<u64>) -> ForEach<'_> {
+        ForEach::new(self, name, indices)
+    }
+
     /// Launches kernels that borrow buffers: all of them have ended when this returns.
     ///
     /// ```
@@ -429,6 +457,40 @@ impl Space {
     pub fn prefetch<T>(&self, slice: &[T], to: impl Into<MemoryId>) -> Result<u64, Error> {
         let to = to.into();
         self.request_for(slice, |range| Request::Prefetch { range, to, access: Access::Write })
+    }
+
+    /// Moves the pages of `slice` as [`Space::migrate`] does, without waiting: nothing moves before
+    /// [`MoveLaunch::start`], which gives a handle.
+    ///
+    /// ```
+    /// # use farside::Space;
+    /// # fn main() -> Result<(), farside::Error> {
+    /// # let space = Space::builder().build()?;
+    /// # let card = space.card(0)?;
+    /// let data = space.alloc::<u64>(1 << 16)?;
+    /// let moving = space.migrate_async(&data, card).start()?;
+    /// // Something else, meanwhile.
+    /// assert_eq!(moving.wait()?, 128);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn migrate_async<T>(&self, slice: &[T], to: impl Into<MemoryId>) -> MoveLaunch<'_> {
+        self.move_async(slice, to.into(), |range, to| Request::Migrate { range, to })
+    }
+
+    /// Brings the pages of `slice` to a memory as [`Space::prefetch`] does, without waiting.
+    pub fn prefetch_async<T>(&self, slice: &[T], to: impl Into<MemoryId>) -> MoveLaunch<'_> {
+        let request = |range, to| Request::Prefetch { range, to, access: Access::Write };
+        self.move_async(slice, to.into(), request)
+    }
+
+    fn move_async<T>(
+        &self,
+        slice: &[T],
+        to: MemoryId,
+        request: fn(PageRange, MemoryId) -> Request,
+    ) -> MoveLaunch<'_> {
+        MoveLaunch { space: self, range: self.pages(slice), request, to, after: Vec::new() }
     }
 
     /// Tells how `slice` will be used.

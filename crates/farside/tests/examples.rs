@@ -22,6 +22,11 @@ fn the_examples_run() {
     assert!(pointers.contains("the sum is 199990000") && pointers.contains("kernel `wild`"));
     let stream = example("stream");
     assert!(stream.contains("time limit") && stream.contains("was cancelled"), "{stream}");
+    let parallel = example("parallel");
+    assert!(
+        parallel.contains("64 pieces are") && parallel.contains("counted 16777216 bytes"),
+        "{parallel}"
+    );
     let hints = example("hints");
     assert!(hints.contains("Replicated") && hints.contains("(user)"), "{hints}");
     let named = example("named_kernels");

@@ -19,6 +19,7 @@ pub mod lease;
 mod memories;
 pub mod ring_card;
 mod runtime;
+mod shares;
 mod threads;
 mod times;
 mod trace;
@@ -27,8 +28,12 @@ mod watchdog;
 
 pub use error::LiveError;
 pub use farside_card::Geometry;
+pub use farside_linux::ending::Ending;
 pub use ring_card::{CardPlace, CardStream, Dial, Dialled, PlaceError, TransportError};
-pub use runtime::{GivenBack, Probe, Runtime, RuntimeConfig};
+pub use runtime::{
+    CardShare, GivenBack, MakePiece, Move, MoveError, Parallel, ParallelLaunch, PieceError,
+    PieceWork, Predecessor, Probe, Runtime, RuntimeConfig,
+};
 #[cfg(feature = "mutations")]
 pub use runtime::{Strike, Struck};
 pub use threads::Machine;

@@ -86,6 +86,7 @@ impl Drop for Machine {
             card.join();
         }
         runtime.end_direct_links();
+        runtime.dismiss_porter();
         runtime.await_rings();
         runtime.closed.store(true, Ordering::SeqCst);
         runtime.ring_bell();

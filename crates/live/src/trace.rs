@@ -55,7 +55,7 @@ pub(crate) fn event(event: &Event<'_>) {
         Event::HostFault { page, access } => {
             trace!(target: "farside::fault", %page, ?access);
         }
-        Event::Request { id, request: Request::Migrate { range, to } } => {
+        Event::Request { id, request: Request::Migrate { range, to }, .. } => {
             trace!(target: "farside::migration", request = id.0, pages = %range, %to);
         }
         _ => {}

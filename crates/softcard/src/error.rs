@@ -82,6 +82,20 @@ pub enum KernelError {
         /// Why it is gone, behind a colon; empty where nobody knows more.
         why: String,
     },
+    /// It was to come after something that has failed, and never started.
+    #[error(
+        "kernel `{kernel}` on {card} was not run: {after}, which it was to come after, failed: {why}"
+    )]
+    NotRun {
+        /// The kernel.
+        kernel: Arc<str>,
+        /// The card.
+        card: CardId,
+        /// What failed: the first that did, where one came after the other.
+        after: String,
+        /// Why that failed.
+        why: String,
+    },
     /// The card has no kernel of this name.
     #[error(
         "{card} has no kernel `{kernel}`; `farside cards --kernels` lists those it has, `farside \

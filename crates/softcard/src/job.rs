@@ -1,6 +1,6 @@
 //! A job: one launched kernel, from its launch to its result.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -12,9 +12,9 @@ use crate::card::{Embedder, SoftCard};
 use crate::error::KernelError;
 use crate::kernel::KernelContext;
 use crate::kernels::KernelArgs;
+use farside_linux::ending::Ending;
 use farside_linux::lock::lock;
 use farside_linux::signals::BlockedSignals;
-use farside_linux::wait::Gate;
 
 /// What a kernel runs: takes its context, says how it ended.
 pub type KernelBody = Box<dyn FnOnce(&mut KernelContext) -> Result<(), KernelError> + Send>;
@@ -244,10 +244,9 @@ pub struct Job {
     stop: AtomicU8,
     /// Why its card is gone, where that is known.
     why_gone: OnceLock<String>,
-    /// Whether the state has a result.
-    done: AtomicBool,
+    /// The state has a result.
+    end: Ending,
     state: Mutex<State>,
-    gate: Gate,
 }
 
 #[derive(Default)]
@@ -313,22 +312,21 @@ impl Job {
             value: AtomicU64::new(0),
             stop: AtomicU8::new(WANTED),
             why_gone: OnceLock::new(),
-            done: AtomicBool::new(false),
+            end: Ending::default(),
             state: Mutex::new(State::default()),
-            gate: Gate::new(),
         }
     }
 
     /// Waits for the end, until `deadline` at most (`None`: for ever). `None`: it still runs.
     pub fn wait(&self, deadline: Option<Instant>) -> Option<Result<(), KernelError>> {
-        let result = self.gate.wait(deadline, || {
-            if !self.done.load(Ordering::SeqCst) {
-                return None;
-            }
+        if !self.end.wait(deadline) {
+            return None;
+        }
+        let result = {
             // The runtime takes this lock as well: no handler of the program may run under it.
             let _signals = BlockedSignals::block();
-            lock(&self.state).result.clone()
-        })?;
+            lock(&self.state).result.clone()?
+        };
         // A kernel that never ran may have captured a space or a buffer. They go here, in a thread
         // of the program, and never in one of the runtime's, which would wait for itself.
         let body = {
@@ -337,6 +335,11 @@ impl Job {
         };
         drop(body);
         Some(result)
+    }
+
+    /// Its end.
+    pub fn end(&self) -> &Ending {
+        &self.end
     }
 
     /// What the kernel of a served job returned.
@@ -414,7 +417,7 @@ impl Job {
 
     /// Whether it has a result.
     pub fn is_done(&self) -> bool {
-        self.done.load(Ordering::SeqCst)
+        self.end.has_come()
     }
 
     /// Enters the reason why it was stopped as its result.
@@ -441,8 +444,7 @@ impl Job {
         tracing::error!(job = ?self, holds, "a kernel hangs; its processing element is given up");
         card.replace(embedder, thread);
         embedder.job_given_up(card, self, holds);
-        self.done.store(true, Ordering::SeqCst);
-        self.gate.notify();
+        self.end.come();
         Some(holds)
     }
 
@@ -473,8 +475,7 @@ impl Job {
     ) {
         lock(&self.state).result.get_or_insert(result);
         embedder.job_over(card, self);
-        self.done.store(true, Ordering::SeqCst);
-        self.gate.notify();
+        self.end.come();
     }
 
     /// How it ended, if it has.
@@ -485,8 +486,7 @@ impl Job {
     /// Enters the result and wakes those who wait.
     pub fn finish(&self, result: Result<(), KernelError>) {
         lock(&self.state).result.get_or_insert(result);
-        self.done.store(true, Ordering::SeqCst);
-        self.gate.notify();
+        self.end.come();
     }
 
     /// The driver has dropped it: it never starts, or its card is gone. Gives whether it has ended.

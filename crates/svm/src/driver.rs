@@ -7,6 +7,7 @@ use farside_types::{FrameNo, MemoryId, MemorySet, PageNo, PageRange, RequestId, 
 use serde::{Deserialize, Serialize};
 
 use crate::api::launch::Launches;
+use crate::api::order::Orders;
 use crate::api::requests::{OpenRequest, Pin};
 use crate::faults::batch::Scratch;
 use crate::faults::group::Reservation;
@@ -52,6 +53,7 @@ pub struct Driver {
     pub(crate) requests: BTreeMap<RequestId, OpenRequest>,
     pub(crate) pins: Vec<Pin>,
     pub(crate) launches: Launches,
+    pub(crate) orders: Orders,
     /// To be planned before `handle` returns.
     pub(crate) work: VecDeque<Work>,
     /// Waits for something to happen.
@@ -171,6 +173,7 @@ impl Driver {
             requests: BTreeMap::new(),
             pins: Vec::new(),
             launches: Launches::default(),
+            orders: Orders::default(),
             work: VecDeque::new(),
             detached: VecDeque::new(),
             late_stops: Vec::new(),
@@ -202,11 +205,13 @@ impl Driver {
         match event {
             Event::CardFaults { card, faults } => self.take_faults(now, card, faults),
             Event::HostFault { page, access } => self.take_host_fault(page, access),
-            Event::Launch { job, card, stream } => self.launch(job, card, stream),
+            Event::Launch { job, card, stream, after } => self.launch(job, card, stream, after),
+            Event::LaunchParts { job } => self.launch_parts(job),
+            Event::JobFailed { job } => self.job_failed(job),
             Event::JobDone { job } => self.job_done(job),
             Event::JobHung { job } => self.job_hung(job),
             Event::JobCancel { job } => self.job_cancel(job),
-            Event::Request { id, request } => self.take_request(id, request),
+            Event::Request { id, request, after } => self.take_request(id, request, after),
             Event::Done { command, epoch, result } => self.done(now, command, epoch, result),
             Event::Used { command, first, pages, bits } => {
                 self.stayers_told(command, first, pages, bits);
@@ -288,6 +293,7 @@ impl Driver {
             && self.chains.are_idle()
             && self.faults.len() == 0
             && self.requests.is_empty()
+            && self.orders.held() == 0
             && self.commands.is_empty()
     }
 

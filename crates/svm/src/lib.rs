@@ -30,6 +30,7 @@ pub use api::command::{
 };
 pub use api::config::{Config, ConfigError, Eviction, Limits, PrefetchConfig, ThrashConfig};
 pub use api::event::{Advice, CardFault, Event, Need, Request, StepError, StepErrorKind};
+pub use api::order::Task;
 pub use api::query::{Fight, Located, Moved, Nearest, ObjectId, ObjectView, PageView};
 pub use api::reply::{Outcome, Reply, RequestError};
 pub use api::stats::{Directions, Stats};

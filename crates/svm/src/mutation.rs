@@ -46,6 +46,10 @@ pub enum Mutation {
     LostReadsAsZero,
     /// Starts launches of one stream together (launch order).
     IgnoreStreamOrder,
+    /// Starts a launch before those that it is to come after have ended (launch order).
+    IgnoreOrder,
+    /// Starts what was to come after something that has failed (launch order).
+    RunAfterFailure,
     /// Takes an agent out of a page's directory although its unmap failed (rule 2).
     LeaveUnconfirmed,
     /// Forgets a command of no chain that failed (rule 8).
@@ -54,7 +58,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// Every mutation.
-    pub const ALL: [Mutation; 22] = [
+    pub const ALL: [Mutation; 24] = [
         Mutation::SkipDrain,
         Mutation::CopyBeforeUnmap,
         Mutation::MapBeforeCopy,
@@ -75,6 +79,8 @@ impl Mutation {
         Mutation::RetryForever,
         Mutation::LostReadsAsZero,
         Mutation::IgnoreStreamOrder,
+        Mutation::IgnoreOrder,
+        Mutation::RunAfterFailure,
         Mutation::LeaveUnconfirmed,
         Mutation::ForgetFailedAnswers,
     ];

@@ -10,6 +10,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::api::launch::Launches;
+use crate::api::order::Orders;
 use crate::api::requests::{OpenRequest, Pin};
 use crate::driver::{CardState, Timer};
 use crate::faults::group::Reservation;
@@ -69,6 +70,7 @@ fields! {
     requests: BTreeMap<RequestId, OpenRequest>,
     pins: Vec<Pin>,
     launches: Launches,
+    orders: Orders,
     work: VecDeque<Work>,
     stuck: MemorySet,
     distrusted: MemorySet,

@@ -171,8 +171,13 @@ impl Driver {
 
     /// Plans until nothing is left that can be planned now.
     pub(crate) fn pump(&mut self, now: Time) {
-        while let Some(work) = self.work.pop_front() {
-            self.plan(now, work);
+        loop {
+            while let Some(work) = self.work.pop_front() {
+                self.plan(now, work);
+            }
+            if !self.tell_of_end() {
+                return;
+            }
         }
     }
 

@@ -87,7 +87,7 @@ impl Fixture {
     fn request(&mut self, request: Request) -> Option<Outcome> {
         self.next += 1;
         let id = RequestId(self.next);
-        self.driver.handle(self.now, Event::Request { id, request });
+        self.driver.handle(self.now, Event::Request { id, request, after: &[] });
         self.carry_out();
         match self.driver.poll_reply() {
             Some(Reply::Request { result: Ok(outcome), .. }) => Some(outcome),

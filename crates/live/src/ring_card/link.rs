@@ -243,6 +243,11 @@ impl Link {
         self.commands.keys().copied()
     }
 
+    /// Processing elements of the card.
+    pub(crate) fn elements(&self) -> u32 {
+        self.identity.pes
+    }
+
     /// Whether a job is with the card, or on its way there.
     pub(crate) fn knows(&self, job: JobId) -> bool {
         let is_it = |other: &Arc<Job>| other.id == job;

@@ -4,7 +4,9 @@ use std::sync::{Arc, MutexGuard};
 
 use farside_card::Drained;
 use farside_card::tables::PageBits;
-use farside_svm::{Command, Event, Header, Mover, Reply, RingOp, Step, StepErrorKind, TransferOp};
+use farside_svm::{
+    Command, Event, Header, Mover, Reply, RingOp, Step, StepErrorKind, Task, TransferOp,
+};
 use farside_types::{CardId, JobId, PageNo, Time};
 
 use super::{Core, Port, Runtime};
@@ -80,7 +82,7 @@ impl Runtime {
             self.drain_driver(&mut core);
             let started = self.clock.now();
             self.times.commanded(started.since(planned));
-            let Some(command) = core.host.pop_front() else {
+            let Some(command) = core.next_host_work(&self.porter) else {
                 break;
             };
             drop(core);
@@ -99,6 +101,11 @@ impl Runtime {
             planned = self.clock.now();
             self.times.planned(planned.since(locked));
         }
+        self.mind_timeout(&mut core);
+    }
+
+    /// Has the fault reader look at the clock when the driver wants to be called.
+    pub(super) fn mind_timeout(&self, core: &mut Core) {
         let wanted = core.driver.0.poll_timeout();
         let earlier = wanted.is_some_and(|at| core.next_look.is_none_or(|look| at < look));
         if earlier {
@@ -114,7 +121,7 @@ impl Runtime {
     }
 
     /// Takes the driver's commands and replies: ring commands are carried out here, in order.
-    fn drain_driver(&self, core: &mut Core) {
+    pub(super) fn drain_driver(&self, core: &mut Core) {
         loop {
             if let Some(command) = core.driver.0.poll_command() {
                 match command {
@@ -156,17 +163,26 @@ impl Runtime {
         match reply {
             Reply::Request { id, .. } if core.foresight.is_unawaited(id) => {}
             Reply::Request { id, result } => {
-                core.answered.insert(id, result);
-                self.replies.notify();
+                if let Some(result) = core.end_move(id, result) {
+                    core.answered.insert(id, result);
+                    self.replies.notify();
+                }
             }
             Reply::JobDropped { job } => {
                 // One that runs already ends by itself, or is given up: it stays known until then.
                 let Some(known) = core.jobs.get(&job) else { return };
                 if known.dropped() {
-                    core.jobs.remove(&job);
+                    self.forget_job(core, job);
                 } else if let Port::InProgram(card) = &self.ports[known.card.0 as usize] {
                     lock(&card.model).disturb_words();
                 }
+            }
+            Reply::JobNotRun { job, because } => {
+                let why = core.why_not_begun(Task::Job(job), because);
+                if let Some(known) = core.jobs.get(&job) {
+                    known.finish(Err(Runtime::not_run(known, why)));
+                }
+                self.forget_job(core, job);
             }
             Reply::CardSuspect { card, pages } => {
                 tracing::error!(%card, %pages, "a card did not let pages go in time");
@@ -296,11 +312,13 @@ impl Runtime {
     fn refuse_job(&self, core: &mut Core, ring: &RingCard, job: JobId, header: &Header) {
         let now = self.clock.now();
         core.driver.0.handle(now, header.done(Ok(())));
+        core.driver.0.handle(now, Event::JobFailed { job });
         core.driver.0.handle(now, Event::JobDone { job });
-        if let Some(job) = core.jobs.remove(&job) {
+        if let Some(job) = core.jobs.get(&job) {
             job.note_why_gone(&lock(&ring.why_gone));
             job.finish(Err(job.dropped_error()));
         }
+        self.forget_job(core, job);
     }
 }
 

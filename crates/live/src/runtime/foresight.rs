@@ -288,7 +288,11 @@ impl Runtime {
         });
         let wanted: Vec<(RequestId, Request)> = wanted.collect();
         let mut open: HashSet<RequestId> = wanted.iter().map(|(id, _)| *id).collect();
-        self.handle_all(wanted.into_iter().map(|(id, request)| Event::Request { id, request }));
+        self.handle_all(wanted.into_iter().map(|(id, request)| Event::Request {
+            id,
+            request,
+            after: &[],
+        }));
         let until = Instant::now() + WAIT_LIMIT;
         self.replies.wait(Some(until), || {
             let mut core = lock(&self.core);

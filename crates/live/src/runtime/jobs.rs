@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use farside_svm::Event;
-use farside_types::{CardId, JobId, Span, Time};
+use farside_svm::{Event, Task};
+use farside_types::{CardId, JobId, Span, StreamId, Time};
 
 use super::carry_out::AbortOnPanic;
-use super::{ASID, Port, Runtime};
+use super::order::{Predecessor, open_tasks};
+use super::{ASID, Core, Port, Runtime};
 use crate::error::LiveError;
 use farside_linux::lock::lock;
 use farside_linux::signals::BlockedSignals;
@@ -44,7 +45,7 @@ impl Runtime {
         Job::call(id, (card, ASID), args, self.deadline(limit), returned)
     }
 
-    fn deadline(&self, limit: Option<Span>) -> Option<Time> {
+    pub(super) fn deadline(&self, limit: Option<Span>) -> Option<Time> {
         limit.map(|span| self.clock.now() + span)
     }
 
@@ -66,11 +67,16 @@ impl Runtime {
         }
     }
 
-    /// Enters a job and tells the driver.
+    /// Enters a job and tells the driver. It starts when all of `after` have ended well.
     ///
     /// # Errors
     /// [`LiveError::WrongProcess`] after a fork; [`LiveError::ClosureElsewhere`].
-    pub fn launch(&self, job: Arc<Job>, stream: farside_types::StreamId) -> Result<(), LiveError> {
+    pub fn launch(
+        &self,
+        job: Arc<Job>,
+        stream: StreamId,
+        after: &[Predecessor],
+    ) -> Result<(), LiveError> {
         self.check_process()?;
         if self.is_far(job.card) && job.is_closure() {
             let (kernel, card) = (Arc::clone(&job.name), job.card);
@@ -78,36 +84,85 @@ impl Runtime {
         }
         let _signals = BlockedSignals::block();
         let _whole = AbortOnPanic::new();
-        if self.is_far(job.card) {
+        // What it needs may be made by those that it comes after.
+        if self.is_far(job.card) && after.is_empty() {
             self.bring_expected(&job);
         }
-        let (id, card, limit) = (job.id, job.card, job.deadline);
         let mut core = lock(&self.core);
-        core.jobs.insert(id, job);
-        if let Some(at) = limit {
-            core.limits.insert((at, id), ());
-            if core.next_look.is_none_or(|look| at < look) {
-                core.next_look = Some(at);
-                self.ring_bell();
+        match open_tasks(after) {
+            Err(failed) => job.finish(Err(Runtime::not_run(&job, failed))),
+            Ok(tasks) => {
+                self.enter(&mut core, job, stream, after, &tasks);
+                self.carry_out(core);
             }
         }
-        core.driver.0.handle(self.clock.now(), Event::Launch { job: id, card, stream });
-        self.carry_out(core);
         Ok(())
+    }
+
+    /// Enters a job that comes after `tasks`, those of `after` that have not ended.
+    pub(super) fn enter(
+        &self,
+        core: &mut Core,
+        job: Arc<Job>,
+        stream: StreamId,
+        after: &[Predecessor],
+        tasks: &[Task],
+    ) {
+        let (id, card, limit) = (job.id, job.card, job.deadline);
+        core.jobs.insert(id, job);
+        core.remember_order(Task::Job(id), after, tasks);
+        if let Some(at) = limit {
+            self.look_at(core, at, id);
+        }
+        let event = Event::Launch { job: id, card, stream, after: tasks };
+        core.driver.0.handle(self.clock.now(), event);
+    }
+
+    /// A job is known no longer: it has ended, in whatever way. The driver has been told.
+    pub(super) fn forget_job(&self, core: &mut Core, id: JobId) {
+        core.after.remove(&Task::Job(id));
+        if let Some(job) = core.jobs.remove(&id) {
+            self.piece_over(core, &job);
+        }
     }
 
     /// A job has ended in whatever way and touches memory no more.
     pub(crate) fn job_done(&self, id: JobId) {
         let _whole = AbortOnPanic::new();
         let mut core = lock(&self.core);
-        core.jobs.remove(&id);
-        core.driver.0.handle(self.clock.now(), Event::JobDone { job: id });
+        let now = self.clock.now();
+        // One that was stopped before it began has no result yet.
+        let ended_well = |job: &Arc<Job>| {
+            job.result().map_or_else(|| job.stopped().is_none(), |result| result.is_ok())
+        };
+        if !core.jobs.get(&id).is_none_or(ended_well) {
+            core.driver.0.handle(now, Event::JobFailed { job: id });
+        }
+        core.driver.0.handle(now, Event::JobDone { job: id });
+        self.forget_job(&mut core, id);
         self.carry_out(core);
     }
 
     /// A job was given up that still holds memory.
     pub(crate) fn job_hung(&self, id: JobId) {
-        self.handle(Event::JobHung { job: id });
+        let _whole = AbortOnPanic::new();
+        let mut core = lock(&self.core);
+        core.driver.0.handle(self.clock.now(), Event::JobHung { job: id });
+        if let Some(job) = core.jobs.get(&id).cloned() {
+            self.piece_over(&mut core, &job);
+        }
+        self.carry_out(core);
+    }
+
+    /// Jobs whose results are errors, although their card may still be busy with them.
+    pub(super) fn jobs_failed(&self, jobs: &[Arc<Job>]) {
+        let _whole = AbortOnPanic::new();
+        let mut core = lock(&self.core);
+        for job in jobs {
+            core.driver.0.handle(self.clock.now(), Event::JobFailed { job: job.id });
+            self.piece_over(&mut core, job);
+        }
+        self.carry_out(core);
     }
 
     /// A job that waits in its stream is no longer wanted.
@@ -117,7 +172,10 @@ impl Runtime {
 
     /// Looks at a job that was cancelled again at `at`.
     pub(crate) fn look_again(&self, at: Time, id: JobId) {
-        let mut core = lock(&self.core);
+        self.look_at(&mut lock(&self.core), at, id);
+    }
+
+    fn look_at(&self, core: &mut Core, at: Time, id: JobId) {
         core.limits.insert((at, id), ());
         if core.next_look.is_none_or(|look| at < look) {
             core.next_look = Some(at);

@@ -18,22 +18,31 @@ mod direct;
 mod foresight;
 mod give_back;
 mod jobs;
+mod moves;
+mod order;
+mod parallel;
 pub(crate) mod rings;
 mod strike;
+mod wakes;
 
 pub use give_back::GivenBack;
+pub use moves::{Move, MoveError};
+pub use order::Predecessor;
+pub use parallel::{CardShare, MakePiece, Parallel, ParallelLaunch, PieceError, PieceWork};
 #[cfg(feature = "mutations")]
 pub use strike::{Strike, Struck};
 mod soft_ring;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::task::Waker;
 use std::time::Duration;
 
 use farside_card::Geometry;
 use farside_svm::{
-    Command, Config, Driver, Event, Outcome, PlacementScheme, Request, RequestError,
+    Command, Config, Driver, Event, Outcome, PlacementScheme, Request, RequestError, Task,
 };
 use farside_types::{Asid, CardId, CommandId, Epoch, JobId, PageRange, RequestId, Time, VirtAddr};
 
@@ -108,6 +117,11 @@ pub struct Runtime {
     direct: OnceLock<direct::Changes>,
     /// Threads that wait for a reply wait here.
     replies: Gate,
+    /// Processing elements of each card in the program.
+    pes: u16,
+    porter: moves::Porter,
+    /// To the thread that calls wakers, once there is one.
+    caller: Mutex<Option<Sender<Waker>>>,
     next_id: AtomicU64,
     pid: rustix::process::Pid,
     /// Is told what kernels access.
@@ -142,6 +156,12 @@ struct Core {
     copying: HashMap<CommandId, (CardId, Copying)>,
     answered: HashMap<RequestId, Result<Outcome, RequestError>>,
     jobs: HashMap<JobId, Arc<Job>>,
+    /// Those of them that are pieces of a parallel launch.
+    pieces: HashMap<JobId, Arc<Parallel>>,
+    /// Moves that nobody need wait for.
+    moves: HashMap<RequestId, Arc<Move>>,
+    /// Whom jobs and moves wait for that have not begun.
+    after: HashMap<Task, Vec<Predecessor>>,
     /// Jobs with a time limit.
     limits: BTreeMap<(Time, JobId), ()>,
     /// When the fault reader will look at the clock next.
@@ -182,6 +202,9 @@ impl Runtime {
             copying: HashMap::new(),
             answered: HashMap::new(),
             jobs: HashMap::new(),
+            pieces: HashMap::new(),
+            moves: HashMap::new(),
+            after: HashMap::new(),
             limits: BTreeMap::new(),
             next_look: None,
             sleeps_quietly: false,
@@ -206,6 +229,9 @@ impl Runtime {
             taking_back: Mutex::new(()),
             direct: OnceLock::new(),
             replies: Gate::new(),
+            pes: config.pes,
+            porter: moves::Porter::default(),
+            caller: Mutex::new(None),
             next_id: AtomicU64::new(1),
             pid: rustix::process::getpid(),
             recorder: config.recorder,
@@ -269,7 +295,7 @@ impl Runtime {
         // A signal handler may touch shared memory; on this thread it would wait for itself.
         let _signals = BlockedSignals::block();
         let id = RequestId(self.fresh_id());
-        self.handle(Event::Request { id, request });
+        self.handle(Event::Request { id, request, after: &[] });
         Ok(self.replies.wait_for(|| lock(&self.core).answered.remove(&id))?)
     }
 

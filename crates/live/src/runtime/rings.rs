@@ -127,14 +127,17 @@ impl Runtime {
             Received::JobEnded(job, result, hangs) => {
                 // As for a card in the program: one that hangs and holds memory keeps its card
                 // running, so that every drain of that memory is waited for and times out.
+                if result.is_err() {
+                    driver.handle(now, Event::JobFailed { job: job.id });
+                }
                 if !hangs {
                     driver.handle(now, Event::JobDone { job: job.id });
                 }
-                core.jobs.remove(&job.id);
                 if core.is_behind_link(card) {
                     core.foresight.ended(&job);
                 }
                 job.finish(self.explained(core, result));
+                self.forget_job(core, job.id);
             }
         }
     }
@@ -267,10 +270,11 @@ impl Runtime {
             self.ring_bell();
         }
         tracing::error!(card = %ring.id, place = %ring.place, why, "a card is going to be reset");
-        for job in jobs {
+        for job in &jobs {
             job.mark(Stop::CardGone);
             job.finish(Err(KernelError::Hung { kernel: Arc::clone(&job.name), card: ring.id }));
         }
+        self.jobs_failed(&jobs);
         self.recover(ring.id);
     }
 

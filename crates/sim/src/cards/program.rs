@@ -221,7 +221,7 @@ impl CardMachine {
         let launched = self.now();
         let state = JobState { card, work, launched, ended: None, faults: 0, batches: 0 };
         self.jobs.insert(job, state);
-        self.handle(Event::Launch { job, card, stream: StreamId(u32::from(card.0)) })?;
+        self.handle(Event::Launch { job, card, stream: StreamId(u32::from(card.0)), after: &[] })?;
         Ok(job)
     }
 
@@ -265,7 +265,7 @@ impl CardMachine {
     fn ask(&mut self, request: Request) -> Result<RequestId, CardsError> {
         self.next_id += 1;
         let id = RequestId(self.next_id);
-        self.handle(Event::Request { id, request })?;
+        self.handle(Event::Request { id, request, after: &[] })?;
         Ok(id)
     }
 

@@ -186,7 +186,7 @@ impl Machine {
             let pages = buffer_pages(buffer);
             let bytes = pages.next_multiple_of(BLOCK_PAGES) * u64::from(PAGE_LINES) * LINE_BYTES;
             let request = Request::Alloc { bytes, name: Arc::from(buffer.name.as_str()) };
-            self.handle(Event::Request { id: RequestId(index as u64), request })?;
+            self.handle(Event::Request { id: RequestId(index as u64), request, after: &[] })?;
             let range = match self.replied.take() {
                 Some(Reply::Request { result: Ok(Outcome::Allocated(range)), .. }) => range,
                 Some(Reply::Request { result: Err(source), .. }) => {
@@ -219,7 +219,12 @@ impl Machine {
         for gpu in 0..self.gpus.len() {
             let (job, card) = (JobId(self.jobs), self.gpus[gpu].card);
             self.jobs += 1;
-            self.handle(Event::Launch { job, card, stream: StreamId(u32::from(card.0)) })?;
+            self.handle(Event::Launch {
+                job,
+                card,
+                stream: StreamId(u32::from(card.0)),
+                after: &[],
+            })?;
             if self.gpus[gpu].job != Some(job) {
                 return Err(self.broken(format!("launch {launch} does not start on {card}")));
             }

@@ -338,7 +338,12 @@ impl Machine {
         for gpu in 0..self.gpus.len() {
             let job = JobId(u64::from(launch) * self.gpus.len() as u64 + gpu as u64);
             let card = CardId(gpu as u8);
-            self.handle(Event::Launch { job, card, stream: StreamId(u32::from(card.0)) })?;
+            self.handle(Event::Launch {
+                job,
+                card,
+                stream: StreamId(u32::from(card.0)),
+                after: &[],
+            })?;
         }
         Ok(())
     }

@@ -130,7 +130,7 @@ impl Machine {
             let bytes = pages(&self.spec, buffer) * PAGE_SIZE as u64;
             let request = Request::Alloc { bytes, name: Arc::from(buffer.name.as_str()) };
             let id = RequestId(index as u64);
-            self.driver.handle(Time::ZERO, Event::Request { id, request });
+            self.driver.handle(Time::ZERO, Event::Request { id, request, after: &[] });
             self.dispatch_all()?;
             let range = match self.driver.poll_reply() {
                 Some(Reply::Request { result: Ok(Outcome::Allocated(range)), .. }) => range,

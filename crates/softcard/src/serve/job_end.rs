@@ -30,6 +30,7 @@ pub(super) fn job_end(job: &Job) -> JobEnd {
         | KernelError::TimedOut { .. }
         | KernelError::Dropped { .. }
         | KernelError::NotOnCard { .. }
+        | KernelError::NotRun { .. }
         | KernelError::Busy { .. } => JobEnd::failed(Status::Aborted, String::new()),
     }
 }

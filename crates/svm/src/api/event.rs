@@ -8,6 +8,7 @@ use farside_types::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::api::order::Task;
 use crate::placement::Sample;
 
 /// Something that happened. The driver is told through [`crate::Driver::handle`].
@@ -36,6 +37,21 @@ pub enum Event<'a> {
         card: CardId,
         /// Launches of one stream run in order; other streams do not wait.
         stream: StreamId,
+        /// It starts when these have ended well, and never if one of them does not. What the driver
+        /// does not know has ended well.
+        after: &'a [Task],
+    },
+    /// The program wants a launch in parts, each of which is told of by [`Event::Launch`]: others can
+    /// wait for the end of all of them, which is told by [`Event::JobDone`].
+    LaunchParts {
+        /// Names all of it from here on.
+        job: JobId,
+    },
+    /// A job will not end well: what comes after it never begins. It may go on for a while, and its end
+    /// is told as that of any other.
+    JobFailed {
+        /// The job.
+        job: JobId,
     },
     /// A job ended, in whatever way. Its faults are cancelled by the card itself.
     JobDone {
@@ -59,6 +75,8 @@ pub enum Event<'a> {
         id: RequestId,
         /// What it asks for.
         request: Request,
+        /// It begins when these have ended well, as a launch does.
+        after: &'a [Task],
     },
     /// A command completed or failed.
     Done {
@@ -140,7 +158,7 @@ pub enum Need {
 }
 
 /// A request of the program.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request {
     /// Reserve address space. Pages are fresh: zero, and nowhere yet.
     Alloc {
@@ -205,7 +223,7 @@ pub enum Request {
 }
 
 /// How a range will be used. As in CUDA's `cudaMemAdvise`, advice is kept until it is taken back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Advice {
     /// Mostly read: copies are kept wherever it is read.
     ReadMostly(bool),

@@ -6,43 +6,100 @@ use farside_types::{AgentSet, CardId, JobId, StreamId};
 use serde::{Deserialize, Serialize};
 
 use crate::api::command::RingOp;
+use crate::api::order::Task;
 use crate::mutation::Mutation;
 use crate::{Driver, Reply};
 
+/// A job that has not ended.
+#[derive(Serialize, Deserialize)]
+struct Launched {
+    /// Where it runs; nowhere, if it is one in parts, which are jobs of their own.
+    on: Option<(CardId, StreamId)>,
+    started: bool,
+    /// It will not end well.
+    failed: bool,
+}
+
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Launches {
-    jobs: HashMap<JobId, (CardId, StreamId)>,
+    jobs: HashMap<JobId, Launched>,
     /// Jobs that were given up and still hold memory.
     hung: BTreeMap<JobId, CardId>,
     /// Per stream: the job that runs, then those that wait for it.
     streams: BTreeMap<StreamId, VecDeque<JobId>>,
 }
 
+impl Launches {
+    /// Whether a job has not ended.
+    pub(crate) fn knows(&self, job: JobId) -> bool {
+        self.jobs.contains_key(&job)
+    }
+
+    /// Whether a job that has not ended will not end well.
+    pub(crate) fn has_failed(&self, job: JobId) -> bool {
+        self.jobs.get(&job).is_some_and(|job| job.failed)
+    }
+
+    /// Whether nobody of its stream is before it.
+    fn is_first(&self, job: JobId, stream: StreamId) -> bool {
+        self.streams.get(&stream).and_then(|queue| queue.front()) == Some(&job)
+    }
+}
+
 impl Driver {
-    pub(crate) fn launch(&mut self, job: JobId, card: CardId, stream: StreamId) {
+    pub(crate) fn launch(&mut self, job: JobId, card: CardId, stream: StreamId, after: &[Task]) {
         if !self.is_usable(card.memory()) || self.distrusted.contains(card.memory()) {
             self.replies.push_back(Reply::JobDropped { job });
             return;
         }
-        self.launches.jobs.insert(job, (card, stream));
-        let queue = self.launches.streams.entry(stream).or_default();
-        queue.push_back(job);
-        if queue.len() == 1 || self.mutated.on(Mutation::IgnoreStreamOrder) {
-            self.start_job(job);
+        if let Err(because) = self.order(Task::Job(job), after) {
+            self.replies.push_back(Reply::JobNotRun { job, because });
+            return;
         }
+        let launched = Launched { on: Some((card, stream)), started: false, failed: false };
+        self.launches.jobs.insert(job, launched);
+        self.launches.streams.entry(stream).or_default().push_back(job);
+        self.start_in_turn(job);
     }
 
-    fn start_job(&mut self, job: JobId) {
-        let Some(&(card, _)) = self.launches.jobs.get(&job) else {
+    /// A launch in parts: each of these is told of as a launch of its own.
+    pub(crate) fn launch_parts(&mut self, job: JobId) {
+        let launched = Launched { on: None, started: true, failed: false };
+        self.launches.jobs.insert(job, launched);
+    }
+
+    /// Starts a job that is the first of its stream and waits for nobody else.
+    pub(crate) fn start_in_turn(&mut self, job: JobId) {
+        let Some(&Launched { on: Some((card, stream)), started: false, .. }) =
+            self.launches.jobs.get(&job)
+        else {
             return;
         };
+        let turn =
+            self.launches.is_first(job, stream) || self.mutated.on(Mutation::IgnoreStreamOrder);
+        let held = self.orders.holds(Task::Job(job)) && !self.mutated.on(Mutation::IgnoreOrder);
+        if !turn || held {
+            return;
+        }
+        if let Some(launched) = self.launches.jobs.get_mut(&job) {
+            launched.started = true;
+        }
         self.cards[card.0 as usize].running += 1;
         self.issue_detached(card, RingOp::Launch { job });
     }
 
     pub(crate) fn job_hung(&mut self, job: JobId) {
-        if let Some(&(card, _)) = self.launches.jobs.get(&job) {
+        if let Some(&Launched { on: Some((card, _)), .. }) = self.launches.jobs.get(&job) {
             self.launches.hung.insert(job, card);
+        }
+        self.job_failed(job);
+    }
+
+    /// A job will not end well: who waits for that waits no longer.
+    pub(crate) fn job_failed(&mut self, job: JobId) {
+        if let Some(launched) = self.launches.jobs.get_mut(&job) {
+            launched.failed = true;
+            self.task_ended(Task::Job(job), false);
         }
     }
 
@@ -53,70 +110,79 @@ impl Driver {
 
     pub(crate) fn job_done(&mut self, job: JobId) {
         self.launches.hung.remove(&job);
-        let Some((card, stream)) = self.launches.jobs.remove(&job) else {
+        let Some(Launched { on, started, failed }) = self.launches.jobs.remove(&job) else {
             return;
         };
-        let card = &mut self.cards[card.0 as usize];
-        card.running = card.running.saturating_sub(1);
+        self.leave_order(Task::Job(job));
+        self.task_ended(Task::Job(job), !failed);
+        let Some((card, stream)) = on else { return };
+        if started {
+            let card = &mut self.cards[card.0 as usize];
+            card.running = card.running.saturating_sub(1);
+        }
         self.leave_stream(job, stream);
     }
 
     /// A card did not take a job that it was given.
     pub(crate) fn launch_failed(&mut self, job: JobId) {
-        if self.launches.jobs.contains_key(&job) {
+        if self.launches.knows(job) {
             self.replies.push_back(Reply::JobDropped { job });
+            self.job_failed(job);
             self.job_done(job);
         }
     }
 
     /// Only a job that has not started can be cancelled here; the card aborts one that runs.
     pub(crate) fn job_cancel(&mut self, job: JobId) {
-        let Some(&(_, stream)) = self.launches.jobs.get(&job) else {
-            return;
-        };
-        let first = self.launches.streams.get(&stream).and_then(|queue| queue.front());
-        if first != Some(&job) {
-            self.launches.jobs.remove(&job);
-            self.leave_stream(job, stream);
+        if self.launches.jobs.get(&job).is_some_and(|launched| !launched.started)
+            && self.forget_job(job)
+        {
             self.replies.push_back(Reply::JobDropped { job });
         }
+    }
+
+    /// Forgets a job that never started. Gives whether there was one.
+    pub(crate) fn forget_job(&mut self, job: JobId) -> bool {
+        let there = self.launches.knows(job);
+        self.job_failed(job);
+        self.job_done(job);
+        there
     }
 
     fn leave_stream(&mut self, job: JobId, stream: StreamId) {
         let Some(queue) = self.launches.streams.get_mut(&stream) else {
             return;
         };
-        let was_first = queue.front() == Some(&job);
         queue.retain(|&other| other != job);
-        let next = queue.front().copied();
-        match next {
+        match queue.front().copied() {
             None => {
                 self.launches.streams.remove(&stream);
             }
-            Some(next) if was_first => self.start_job(next),
-            Some(_) => {}
+            Some(next) => self.start_in_turn(next),
         }
     }
 
     /// The card is gone: its jobs, started or not, are dropped.
     pub(crate) fn drop_jobs(&mut self, card: CardId) {
-        let mut jobs: Vec<(JobId, StreamId)> = self
+        let on_card = |launched: &Launched| launched.on.is_some_and(|(on, _)| on == card);
+        let mut jobs: Vec<JobId> = self
             .launches
             .jobs
             .iter()
-            .filter(|(_, (on, _))| *on == card)
-            .map(|(&job, &(_, stream))| (job, stream))
+            .filter(|(_, launched)| on_card(launched))
+            .map(|(&job, _)| job)
             .collect();
         jobs.sort();
         self.cards[card.0 as usize].running = 0;
-        self.launches.hung.retain(|_, other| *other != card);
-        for (job, _) in &jobs {
-            self.launches.jobs.remove(job);
+        // None of them starts when the one before it is gone.
+        for job in &jobs {
             self.replies.push_back(Reply::JobDropped { job: *job });
+            self.launches.jobs.entry(*job).and_modify(|launched| launched.started = true);
         }
-        for (job, stream) in jobs {
-            self.leave_stream(job, stream);
+        for job in jobs {
+            self.forget_job(job);
         }
+        self.cards[card.0 as usize].running = 0;
     }
 }
 
@@ -134,7 +200,7 @@ mod tests {
         let config = Config::embedded(arena, vec![8]);
         let mut driver = Driver::new(config, by_name("on-touch").unwrap()).unwrap();
         let (job, card, stream) = (JobId(1), CardId(0), StreamId(0));
-        driver.handle(Time::ZERO, Event::Launch { job, card, stream });
+        driver.handle(Time::ZERO, Event::Launch { job, card, stream, after: &[] });
         let launch = driver.poll_command().unwrap();
         driver.handle(Time::ZERO, Event::CardReset { card });
         assert_eq!(driver.poll_reply(), Some(Reply::JobDropped { job }));

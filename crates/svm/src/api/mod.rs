@@ -6,6 +6,7 @@ pub(crate) mod command;
 pub(crate) mod config;
 pub(crate) mod event;
 pub(crate) mod launch;
+pub(crate) mod order;
 pub(crate) mod query;
 pub(crate) mod reply;
 pub(crate) mod requests;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::api::event::StepErrorKind;
+use crate::api::order::Task;
 
 /// An answer, or news, for the program. Polled with [`crate::Driver::poll_reply`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,6 +21,13 @@ pub enum Reply {
     JobDropped {
         /// The job.
         job: JobId,
+    },
+    /// A job never starts, because one that it was to come after has not ended well.
+    JobNotRun {
+        /// The job.
+        job: JobId,
+        /// What has not.
+        because: Task,
     },
     /// A card did not drain, or its page DMA or link did not answer, in time. What it may still
     /// read or write is quarantined, wherever that is; reset the card to use it again.
@@ -168,6 +176,12 @@ pub enum RequestError {
     Freed {
         /// The page.
         page: PageNo,
+    },
+    /// It was to come after something that has not ended well.
+    #[error("it was not begun: {because}, which it was to come after, did not end well")]
+    NotBegun {
+        /// What has not.
+        because: Task,
     },
     /// Too many chains are open.
     #[error("{open} requests are open, the most there may be; wait for some of them")]

@@ -78,7 +78,7 @@ impl Fixture {
 
     fn ask(&mut self, request: Request) -> Result<Outcome, crate::RequestError> {
         self.next += 1;
-        self.handle(Event::Request { id: RequestId(self.next), request });
+        self.handle(Event::Request { id: RequestId(self.next), request, after: &[] });
         loop {
             match self.driver.poll_reply().expect("requests are answered") {
                 crate::Reply::Request { result, .. } => return result,
@@ -142,7 +142,7 @@ impl Fixture {
     pub(crate) fn launch(&mut self, card: u8) -> JobId {
         self.next += 1;
         let (job, stream) = (JobId(self.next), StreamId(self.next as u32));
-        self.handle(Event::Launch { job, card: CardId(card), stream });
+        self.handle(Event::Launch { job, card: CardId(card), stream, after: &[] });
         job
     }
 

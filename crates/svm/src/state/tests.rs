@@ -61,7 +61,7 @@ impl World {
         let (start, now) = (driver.config().arena.start, Time::ZERO);
         let mut world = World { driver, out: Vec::new(), log: Vec::new(), start, now, next: 0 };
         let request = Request::Alloc { bytes: PAGES * 4096, name: "data".into() };
-        world.handle(Event::Request { id: RequestId(0), request });
+        world.handle(Event::Request { id: RequestId(0), request, after: &[] });
         while !world.out.is_empty() {
             world.take(&Step::Answer { which: 0 });
         }
@@ -119,7 +119,7 @@ impl World {
             Step::Migrate { page: at, pages, to } => {
                 let to = farside_types::MemoryId(to);
                 let request = Request::Migrate { range: range(at, pages), to };
-                self.handle(Event::Request { id: RequestId(self.next), request });
+                self.handle(Event::Request { id: RequestId(self.next), request, after: &[] });
             }
             Step::Answer { which } => {
                 if !self.out.is_empty() {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Driver;
 use crate::api::event::Request;
+use crate::api::order::Task;
 use crate::api::reply::{Outcome, Reply, RequestError};
 use crate::waiting::Work;
 
@@ -79,11 +80,21 @@ impl RequestKind {
 }
 
 impl Driver {
-    pub(crate) fn take_request(&mut self, id: RequestId, request: Request) {
-        if self.requests.len() >= self.config.limits.requests {
-            let open = self.requests.len();
+    pub(crate) fn take_request(&mut self, id: RequestId, request: Request, after: &[Task]) {
+        let open = self.requests.len() + self.orders.held();
+        if open >= self.config.limits.requests {
             return self.reply(id, Err(RequestError::TooManyRequests { open }));
         }
+        if let Err(because) = self.order(Task::Request(id), after) {
+            return self.reply(id, Err(RequestError::NotBegun { because }));
+        }
+        if self.orders.holds(Task::Request(id)) {
+            return self.hold_request(id, request);
+        }
+        self.begin_request(id, request);
+    }
+
+    pub(crate) fn begin_request(&mut self, id: RequestId, request: Request) {
         let result = match request {
             Request::Alloc { bytes, name } => self.alloc(id, bytes, name),
             Request::Free { addr } => self.free(id, addr),
@@ -122,7 +133,8 @@ impl Driver {
         self.work.push_back(Work::Request(id));
     }
 
-    fn reply(&mut self, id: RequestId, result: Result<Outcome, RequestError>) {
+    pub(crate) fn reply(&mut self, id: RequestId, result: Result<Outcome, RequestError>) {
+        self.task_ended(Task::Request(id), result.is_ok());
         self.replies.push_back(Reply::Request { id, result });
     }
 
