@@ -52,10 +52,10 @@ impl Driver {
                 let index = table.index(page);
                 for i in 0..count {
                     frames.assign(frame.offset(i), index + i);
-                    if let Some(order) = &mut frames.replacement {
-                        let away = table.get(page.offset(u64::from(i))).away(now);
-                        order.arrived(frame.offset(i), away, share);
-                    }
+                }
+                if let Some(order) = &mut frames.replacement {
+                    let away = |i| table.get(page.offset(u64::from(i))).away(now);
+                    order.arrived(frame, count, share, away);
                 }
                 done += count;
             }

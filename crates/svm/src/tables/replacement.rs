@@ -135,14 +135,26 @@ impl Replacement {
         self.sweep.wanted.max(self.sweep.wanted_before)
     }
 
-    /// A page has come into a frame. `reuse`: for how long it was elsewhere, if it was in use before.
-    pub(crate) fn arrived(&mut self, frame: FrameNo, reuse: Option<u32>, share: u32) {
-        self.left(frame, 1);
-        if self.stayers < self.marks.len() as u32 - share {
-            self.mark(frame, Mark::STAYER);
-            self.stayers += 1;
-            return;
-        }
+    /// Pages have come into frames that were free. `reuse` says of each for how long it was elsewhere, if it
+    /// was in use before.
+    pub(crate) fn arrived(
+        &mut self,
+        frame: FrameNo,
+        count: u32,
+        share: u32,
+        reuse: impl Fn(u32) -> Option<u32>,
+    ) {
+        let total = self.marks.len() as u32;
+        let stay = total.saturating_sub(share).saturating_sub(self.stayers).min(count);
+        let marks = &mut self.marks[frame.0 as usize..(frame.0 + count) as usize];
+        debug_assert!(marks.iter().all(|mark| *mark == Mark::NONE), "{frame:?} is not free");
+        marks[..stay as usize].fill(Mark::STAYER);
+        self.stayers += stay;
+        (stay..count).for_each(|index| self.comes(frame.offset(index), reuse(index)));
+    }
+
+    /// A newcomer.
+    fn comes(&mut self, frame: FrameNo, reuse: Option<u32>) {
         self.mark(frame, Mark::NEWCOMER);
         self.fresh += 1;
         self.queue(frame);
@@ -163,11 +175,12 @@ impl Replacement {
 
     /// Frames hold nothing any more, or something else.
     pub(crate) fn left(&mut self, frame: FrameNo, count: u32) {
-        for mark in &mut self.marks[frame.0 as usize..(frame.0 + count) as usize] {
-            self.stayers -= u32::from(mark.is(Mark::STAYER));
-            self.fresh -= u32::from(mark.is(Mark::NEWCOMER));
-            *mark = Mark::NONE;
-        }
+        let marks = &mut self.marks[frame.0 as usize..(frame.0 + count) as usize];
+        let of =
+            |standing| marks.iter().map(|mark: &Mark| u32::from(mark.is(standing))).sum::<u32>();
+        self.stayers -= of(Mark::STAYER);
+        self.fresh -= of(Mark::NEWCOMER);
+        marks.fill(Mark::NONE);
     }
 
     /// Newcomers that were not taken yet, and stale names of frames.
