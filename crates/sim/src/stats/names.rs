@@ -76,6 +76,10 @@ const DRIVER: &[Entry<Stats>] = entries! { Stats:
     evictions = "driver.evictions", "pages", "Pages that left a full GPU.";
     clean_departures = "driver.clean_departures", "pages",
         "Pages that left a GPU without a copy, because a clean one existed.";
+    taken_from_running = "driver.taken", "pages",
+        "Pages that a GPU got and one that runs a kernel lost by it.";
+    spared = "driver.spared", "pages",
+        "Pages that left a full GPU soon after they came, and so spared others.";
     throttles = "driver.thrash.throttles", "pages",
         "Pages whose fault had to wait because GPUs fight over them.";
     thrash_pins = "driver.thrash.pins", "pages", "Pages pinned because GPUs fight over them.";

@@ -76,7 +76,7 @@ impl Fixture {
         self.ask(Request::Free { addr }).expect("it is an allocation");
     }
 
-    fn ask(&mut self, request: Request) -> Result<Outcome, crate::RequestError> {
+    pub(crate) fn ask(&mut self, request: Request) -> Result<Outcome, crate::RequestError> {
         self.next += 1;
         self.handle(Event::Request { id: RequestId(self.next), request, after: &[] });
         loop {

@@ -33,8 +33,9 @@ impl Driver {
         let mut victims = self.newcomers(card, wanted, first);
         self.stats.spared += victims.len() as u64;
         let total = self.cards[card.0 as usize].frames.total();
-        // Twice round: the first round takes the second chance away, the second round evicts.
+        // Twice round: the first spares what was used, and the second nobody.
         for step in 0..2 * u64::from(total) {
+            let spares_used = step < u64::from(total);
             if victims.len() as u32 >= wanted {
                 break;
             }
@@ -44,12 +45,12 @@ impl Driver {
                 continue;
             };
             let spares = |order: &Replacement| {
-                order.is_newcomer(frame) || (step < u64::from(total) && order.is_in_use(frame))
+                order.is_newcomer(frame) || (spares_used && order.is_in_use(frame))
             };
             let page = self.table.page_at(index);
             if !frames.replacement.as_ref().is_some_and(spares)
                 && self.may_leave(card, page, first)
-                && !self.takes_second_chance(page)
+                && !(spares_used && self.takes_second_chance(page))
             {
                 victims.push(page);
             }

@@ -1,10 +1,11 @@
 //! What stays on a full card, by misses: under LIRS, and under the clock as the control.
 
-use farside_types::MemoryId;
+use farside_types::{CardId, MemoryId, PageRange};
 
-use crate::Eviction;
+use crate::api::event::Request;
 use crate::placement::fixture::Fixture;
 use crate::tables::frames::Frames;
+use crate::{Eviction, Outcome};
 
 const FRAMES: u64 = 256;
 
@@ -125,6 +126,20 @@ fn a_hot_half_is_found_though_the_cold_half_came_first() {
     let missed = misses(&mut fixture, accesses(10_000));
     let best = 10_000 / 10 * (1024 - FRAMES) / 1024;
     assert!(missed <= 2 * best, "{missed} misses of 10,000 accesses, {best} at best");
+}
+
+#[test]
+fn regression_a_card_full_of_pages_in_use_makes_room_for_a_request() {
+    for eviction in [Eviction::Lirs, Eviction::Clock] {
+        let mut fixture = fixture(eviction, 2 * FRAMES);
+        passes(&mut fixture, 0..FRAMES, 2);
+        // Whoever is to be refused otherwise asks once.
+        let found = fixture.driver.victims(CardId(0), FRAMES as u32, None);
+        assert_eq!(found.len() as u64, FRAMES, "{eviction:?}");
+        let range = PageRange::new(fixture.page(FRAMES), FRAMES);
+        let moved = fixture.ask(Request::Migrate { range, to: MemoryId(1) });
+        assert_eq!(moved, Ok(Outcome::Done { pages_moved: FRAMES }), "{eviction:?}");
+    }
 }
 
 #[test]
