@@ -298,11 +298,18 @@ impl RingCard {
         why
     }
 
-    /// Whether it answers a message.
-    pub(crate) fn answers(&self) -> bool {
-        let Some(transport) = self.transport() else { return false };
+    /// The connection, if its card answers no more. Whoever asks may have waited for that until there is
+    /// another, which is not to blame.
+    pub(crate) fn silent(&self) -> Option<Arc<dyn Transport>> {
+        let transport = self.transport()?;
         // A device that is gone answers with all ones.
-        read_u32(transport.as_ref(), register::MAGIC).is_ok_and(|magic| magic != u32::MAX)
+        let magic = read_u32(transport.as_ref(), register::MAGIC);
+        (!magic.is_ok_and(|magic| magic != u32::MAX)).then_some(transport)
+    }
+
+    /// Whether this is the connection that it has now.
+    pub(crate) fn is_connected_by(&self, transport: &Arc<dyn Transport>) -> bool {
+        self.transport().is_some_and(|now| Arc::ptr_eq(&now, transport))
     }
 
     pub(crate) fn transport(&self) -> Option<Arc<dyn Transport>> {

@@ -253,6 +253,13 @@ impl Runtime {
     /// A card does not answer, or answers nonsense. Its jobs fail and the connection is given up; but
     /// it may still write, so what it may write to stays out of use until it has been reset.
     pub(crate) fn suspect(&self, ring: &RingCard, why: &str) {
+        if let Some(connection) = ring.transport() {
+            self.suspect_by(ring, &connection, why);
+        }
+    }
+
+    /// The same where it was seen by this connection, which may be a former one by now.
+    fn suspect_by(&self, ring: &RingCard, connection: &Arc<dyn Transport>, why: &str) {
         if ring.ends_with_its_connection() {
             tracing::error!(card = %ring.id, place = %ring.place, why, "a card is stopped");
             // Once it is stopped it writes no more.
@@ -262,7 +269,7 @@ impl Runtime {
             self.open_jobs().into_iter().filter(|job| job.card == ring.id).collect();
         {
             let _order = lock(&self.core);
-            if !ring.is_connected() {
+            if !ring.is_connected() || !ring.is_connected_by(connection) {
                 return;
             }
             ring.drop_connection();
@@ -289,8 +296,8 @@ impl Runtime {
             let name = format!("farside-ask-{}", card.0);
             let started = std::thread::Builder::new().name(name).spawn(move || {
                 block_for_whole_thread();
-                if !ring.answers() {
-                    runtime.suspect(&ring, "it does not answer");
+                if let Some(silent) = ring.silent() {
+                    runtime.suspect_by(&ring, &silent, "it does not answer");
                 }
             });
             if let Err(error) = started {
@@ -388,8 +395,8 @@ impl Runtime {
     /// nobody waits for has no time limit, so that one of them stands still is noticed only here.
     fn ask_others(&self, lost: &RingCard) {
         for ring in self.rings().filter(|ring| ring.id != lost.id && ring.is_connected()) {
-            if !ring.answers() {
-                self.suspect(ring, "it does not answer, and another card waits for it");
+            if let Some(silent) = ring.silent() {
+                self.suspect_by(ring, &silent, "it does not answer, and another card waits for it");
             }
         }
     }
