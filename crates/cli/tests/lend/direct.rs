@@ -31,7 +31,8 @@ impl Lenders {
         let leases = b.json(&["who"])["held"].clone();
         let places = leases.as_array().unwrap().iter().map(|lease| lease["place"].as_str());
         let places: Vec<&str> = places.map(Option::unwrap).collect();
-        let program = ["demo", "--bundled", "--on-demand", "--quiet", "--iterations=100"];
+        // So often that what goes before the lenders' ends have found each other is little.
+        let program = ["demo", "--bundled", "--on-demand", "--quiet", "--iterations=400"];
         let output = b.command(&program).env("FARSIDE_CARDS", places.join(",")).output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         // An end that is killed with its lease may not come to it.
