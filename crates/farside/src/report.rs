@@ -198,7 +198,7 @@ impl Report {
         )?;
         writeln!(
             f,
-            "evicted: {} pages, {} without a copy, {} that spared others",
+            "evicted: {} pages, {} without a copy, {} newcomers that spared others",
             s.evictions, s.clean_departures, s.spared
         )?;
         writeln!(

@@ -79,7 +79,7 @@ const DRIVER: &[Entry<Stats>] = entries! { Stats:
     taken_from_running = "driver.taken", "pages",
         "Pages that a GPU got and one that runs a kernel lost by it.";
     spared = "driver.spared", "pages",
-        "Pages that left a full GPU soon after they came, and so spared others.";
+        "Of the pages that left a full GPU, newcomers, which spared those that stay.";
     throttles = "driver.thrash.throttles", "pages",
         "Pages whose fault had to wait because GPUs fight over them.";
     thrash_pins = "driver.thrash.pins", "pages", "Pages pinned because GPUs fight over them.";

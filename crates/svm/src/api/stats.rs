@@ -41,7 +41,7 @@ pub struct Stats {
     pub clean_departures: u64,
     /// Pages that a card got and one that runs a kernel lost by it.
     pub taken_from_running: u64,
-    /// Pages that left a full card soon after they came, and so spared others that were there before.
+    /// Of the pages that left a full card, newcomers, which spared those that stay.
     pub spared: u64,
     /// Pages whose fault had to wait because agents fight over them.
     pub throttles: u64,

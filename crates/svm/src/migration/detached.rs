@@ -5,7 +5,7 @@
 //! | poison a page for the CPU | again, some times; then the program hears that its threads wait for ever |
 //! | answer faults of a card | again, some times; then the card has to be reset |
 //! | insert translations | the access faults again; a card that fails some in a row has to be reset |
-//! | read which pages were used | they count as used |
+//! | read which pages were used | nothing is learnt of them |
 //! | take translations of bytes that are gone | the card has to be reset |
 //! | launch | the job is dropped |
 

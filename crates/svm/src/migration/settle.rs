@@ -78,11 +78,11 @@ impl Driver {
             let names_source = transition.fill == Fill::Copy || transition.map.is_none();
             let from = (names_source && transition.from.card() == Some(card)).then_some(run.src);
             match from {
-                Some(frame) => self.drop_frames(id, card, frame, run.count),
+                Some(frame) => self.drop_frames(id, transition, card, frame, run.count),
                 None => {
                     for page in run.pages().pages() {
                         let frame = self.table.get(page).frame;
-                        self.drop_frames(id, card, frame, 1);
+                        self.drop_frames(id, transition, card, frame, 1);
                     }
                 }
             }
@@ -109,7 +109,7 @@ impl Driver {
                     };
                     let frame = self.frame_at(page, &entry, memory);
                     self.cards[card.0 as usize].replicas.remove(&self.table.index(page));
-                    self.drop_frames(id, card, frame, 1);
+                    self.drop_frames(id, &transition, card, frame, 1);
                 }
                 let flags = entry.flags & (flag::POISONED | flag::HOST_UNSAFE) | flag::DOOMED;
                 let state = PageState::Tombstone;
@@ -130,12 +130,18 @@ impl Driver {
     fn drop_frames(
         &mut self,
         id: ChainId,
+        transition: &Transition,
         card: CardId,
         frame: farside_types::FrameNo,
         count: u32,
     ) {
         if self.is_dead(card.memory()) {
             return;
+        }
+        if let (Label::Eviction, Some(order)) =
+            (transition.label, &self.cards[card.0 as usize].frames.replacement)
+        {
+            self.stats.spared += u64::from(order.newcomers_in(frame, count));
         }
         if self.mutated.on(Mutation::FreeBeforeDrain) {
             self.cards[card.0 as usize].frames.release(frame, count);
@@ -156,7 +162,7 @@ impl Driver {
                 let frame = self.frame_at(page, &entry, memory);
                 self.cards[card.0 as usize].replicas.remove(&page_index);
                 if !transition.after.contains(memory) {
-                    self.drop_frames(id, card, frame, 1);
+                    self.drop_frames(id, transition, card, frame, 1);
                 } else if memory == transition.owner {
                     kept = Some(frame);
                 } else {

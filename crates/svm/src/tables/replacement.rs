@@ -113,7 +113,7 @@ impl Replacement {
         }
     }
 
-    /// So many pages are wanted at once, by one of `running` jobs.
+    /// So many pages are wanted at once.
     pub(crate) fn want(&mut self, pages: u32) {
         self.sweep.wanted = self.sweep.wanted.max(pages);
     }
@@ -223,6 +223,11 @@ impl Replacement {
 
     pub(crate) fn is_newcomer(&self, frame: FrameNo) -> bool {
         self.is(frame, Mark::NEWCOMER)
+    }
+
+    /// Newcomers' frames among these.
+    pub(crate) fn newcomers_in(&self, frame: FrameNo, count: u32) -> u32 {
+        (0..count).map(|index| u32::from(self.is_newcomer(frame.offset(index)))).sum()
     }
 
     /// A stayer that was used when it was last looked at.

@@ -31,7 +31,6 @@ impl Driver {
         first: Option<Work>,
     ) -> Vec<PageNo> {
         let mut victims = self.newcomers(card, wanted, first);
-        self.stats.spared += victims.len() as u64;
         let total = self.cards[card.0 as usize].frames.total();
         // Twice round: the first spares what was used, and the second nobody.
         for step in 0..2 * u64::from(total) {
@@ -103,7 +102,10 @@ impl Driver {
         for (index, frame) in held {
             push_page(&mut runs, self.table.page_at(index), frame, frame);
         }
-        if self.config.capabilities.tells_use.contains(card.memory()) && !runs.is_empty() {
+        if runs.is_empty() {
+            return;
+        }
+        if self.config.capabilities.tells_use.contains(card.memory()) {
             self.issue_detached(card, RingOp::Accessed { runs: runs.into() });
         } else {
             self.stayers_looked_at(card, flat(&runs).map(|(page, frame)| (page, frame, false)));
