@@ -57,6 +57,7 @@ soak: setup
 	@echo "seeds from $(SOAK_SEED) on: make soak SOAK_SEED=$(SOAK_SEED) repeats them"
 	FARSIDE_SEED=$(SOAK_SEED).. FARSIDE_STEPS=$(SOAK_STEPS) FARSIDE_SECONDS=$(SOAK_SECONDS) \
 		cargo test --locked --no-fail-fast -p farside-tests
+	@scripts/lend/faults.sh --all || [ $$? -eq 77 ]
 
 # Of Cargo.toml; rustup fetches it where it is missing.
 RUST_OLDEST = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

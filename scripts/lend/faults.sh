@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # faults.sh [--all]: kills, stops, cuts off and slows every process of a lease at its named steps, in network
 # namespaces; leases over a cable that loses and reorders packets; floods of callers. Of the steps a sample that
-# takes a minute; with --all everything, which takes ten.
+# takes a minute, as `make test` does; with --all everything, as `make soak` does.
 #
 # FARSIDE_SEED chooses the sample, FARSIDE_SECONDS how long it is. Exit codes: 0 all passed, 1 something failed, 77
 # it was not run, because there can be no namespaces here.

@@ -105,16 +105,7 @@ macro_rules! tuples {
     )+};
 }
 
-tuples!(
-    (A),
-    (A, B),
-    (A, B, C),
-    (A, B, C, D),
-    (A, B, C, D, E),
-    (A, B, C, D, E, F),
-    (A, B, C, D, E, F, G),
-    (A, B, C, D, E, F, G, H)
-);
+for_tuples!(tuples);
 
 #[cfg(test)]
 mod tests {

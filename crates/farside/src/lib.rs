@@ -41,6 +41,9 @@
 //! interrupt `malloc`: whoever brings the page allocates, and would wait for the interrupted thread,
 //! which waits for the page. Pin what such a handler needs to the host ([`Space::pin`]).
 
+#[macro_use]
+mod tuples;
+
 mod args;
 mod buffer;
 mod call;

@@ -89,8 +89,8 @@ impl fmt::Display for NamedFight {
         if fight.settled > 0 {
             return write!(
                 f,
-                "{name} by {agents}: its pages stay where they are, and are reached from afar; give \
-                 each card parts of its own to change"
+                "{name} by {agents}: its pages stay where they are; who only reads gets copies, others \
+                 reach them from afar; give each card parts of its own to change"
             );
         }
         write!(

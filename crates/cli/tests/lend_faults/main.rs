@@ -294,7 +294,7 @@ fn a_sample_of_the_faults_at_the_steps_of_a_lease() {
 }
 
 #[test]
-#[ignore = "scripts/lend/faults.sh --all runs it; it takes half an hour"]
+#[ignore = "scripts/lend/faults.sh --all runs it, as make soak does"]
 fn every_fault_at_every_step_of_a_lease() {
     let cases = Case::all();
     eprintln!("{} cases", cases.len());
