@@ -86,8 +86,8 @@ impl Driver {
             self.may_plan(page, &entry, Some(key))?;
             let known = alike.filter(|(like, of, _)| *of == access && entry.is_like(like));
             if let Some((_, _, part)) = known {
-                let (src, dst) = self.frames_for(page, &entry, &plan.parts[part].transition);
-                plan.add_to(part, page, src, dst);
+                let run = self.run_of(page, &entry, &plan.parts[part].transition);
+                plan.add_to(part, run);
                 continue;
             }
             let resolved = self.resolve(now, page, &entry, Asker { agent, access, again })?;
@@ -95,8 +95,8 @@ impl Driver {
                 Some((transition, _)) => transition,
                 None => self.held_transition(&entry, agent),
             };
-            let (src, dst) = self.frames_for(page, &entry, &transition);
-            let part = plan.add(transition, page, src, dst);
+            let run = self.run_of(page, &entry, &transition);
+            let part = plan.add(transition, run);
             alike = self.holds_for_neighbours(&entry, agent).then_some((entry, access, part));
         }
         Ok(plan)

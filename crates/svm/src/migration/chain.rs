@@ -256,27 +256,27 @@ impl Chain {
 
 /// Appends a page to runs, merging where pages and frames go on.
 pub(crate) fn push_page(runs: &mut Vec<Run>, page: PageNo, src: FrameNo, dst: FrameNo) {
-    if let Some(last) = runs.last_mut() {
-        let n = last.count;
-        let goes_on = last.page.0 + u64::from(n) == page.0
-            && last.src.0 + n == src.0
-            && last.dst.0 + n == dst.0;
-        if goes_on {
-            last.count += 1;
-            return;
-        }
+    push_run(runs, Run { page, count: 1, src, dst });
+}
+
+/// Appends pages to runs, merging where pages and frames go on.
+pub(crate) fn push_run(runs: &mut Vec<Run>, run: Run) {
+    match runs.last_mut() {
+        Some(last) if goes_on(last, &run) => last.count += run.count,
+        _ => runs.push(run),
     }
-    runs.push(Run { page, count: 1, src, dst });
+}
+
+/// Whether pages and frames of `b` are those behind `a`.
+fn goes_on(a: &Run, b: &Run) -> bool {
+    a.page.0 + u64::from(a.count) == b.page.0
+        && a.src.0 + a.count == b.src.0
+        && a.dst.0 + a.count == b.dst.0
 }
 
 /// Sorts runs and merges those that go on from each other.
 pub(crate) fn tidy(runs: &mut Vec<Run>) {
     runs.sort_unstable_by_key(|run| run.page);
-    let goes_on = |a: &Run, b: &Run| {
-        a.page.0 + u64::from(a.count) == b.page.0
-            && a.src.0 + a.count == b.src.0
-            && a.dst.0 + a.count == b.dst.0
-    };
     runs.dedup_by(|next, run| {
         let joins = goes_on(run, next);
         if joins {

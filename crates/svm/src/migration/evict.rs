@@ -49,10 +49,7 @@ impl Driver {
             for &(frame, count) in &pieces {
                 let page = run.page.offset(u64::from(done));
                 placed.push(Run { page, count, src: run.src.offset(done), dst: frame });
-                let index = table.index(page);
-                for i in 0..count {
-                    frames.assign(frame.offset(i), index + i);
-                }
+                frames.assign(frame, count, table.index(page));
                 if let Some(order) = &mut frames.replacement {
                     let away = |i| table.get(page.offset(u64::from(i))).away(now);
                     order.arrived(frame, count, share, away);
@@ -99,13 +96,13 @@ impl Driver {
             let entry = *self.table.get(page);
             // Neighbours are mostly alike: what was found for one holds for the next.
             if let Some((_, part)) = alike.filter(|(like, _)| entry.is_like(like)) {
-                let (src, dst) = self.frames_for(page, &entry, &plan.parts[part].transition);
-                plan.add_to(part, page, src, dst);
+                let run = self.run_of(page, &entry, &plan.parts[part].transition);
+                plan.add_to(part, run);
                 continue;
             }
             if let Some(transition) = self.eviction_transition(&entry, card.memory()) {
-                let (src, dst) = self.frames_for(page, &entry, &transition);
-                alike = Some((entry, plan.add(transition, page, src, dst)));
+                let run = self.run_of(page, &entry, &transition);
+                alike = Some((entry, plan.add(transition, run)));
             }
         }
         let any = !plan.parts.is_empty();

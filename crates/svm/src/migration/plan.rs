@@ -1,11 +1,11 @@
 //! A plan: pages by what has to happen to them. The planner makes it, the migrator takes it.
 
-use farside_types::{Access, FrameNo, PageNo};
+use farside_types::{Access, PageNo};
 
 use crate::api::command::Run;
 use crate::api::event::Need;
 use crate::faults::open::{FaultKey, Faults};
-use crate::migration::chain::{cut_runs, push_page};
+use crate::migration::chain::{cut_runs, push_run};
 use crate::migration::planner::Reach;
 use crate::migration::transition::Transition;
 
@@ -63,24 +63,18 @@ impl Plan {
         })
     }
 
-    /// Adds `page`; its frames in the runs are `src` and `dst`. Gives the part's number.
-    pub(crate) fn add(
-        &mut self,
-        transition: Transition,
-        page: PageNo,
-        src: FrameNo,
-        dst: FrameNo,
-    ) -> usize {
+    /// Adds pages that nothing has entered yet. Gives the part's number.
+    pub(crate) fn add(&mut self, transition: Transition, run: Run) -> usize {
         let at = self.part_of(transition);
-        self.add_to(at, page, src, dst);
+        self.add_to(at, run);
         at
     }
 
-    /// Adds `page` to part number `at`.
-    pub(crate) fn add_to(&mut self, at: usize, page: PageNo, src: FrameNo, dst: FrameNo) {
+    /// Adds pages to part number `at`.
+    pub(crate) fn add_to(&mut self, at: usize, run: Run) {
         let part = &mut self.parts[at];
-        push_page(&mut part.runs, page, src, dst);
-        part.pages += 1;
+        push_run(&mut part.runs, run);
+        part.pages += run.count;
     }
 }
 

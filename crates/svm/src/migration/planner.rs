@@ -4,11 +4,10 @@
 //! a [`Plan`]. Pages with one transition travel together; a request over several source memories thus
 //! splits by itself.
 
-use farside_types::{
-    Access, AgentId, CancelReason, FrameNo, MemoryId, PageNo, PageRange, Reason, Time,
-};
+use farside_types::{Access, AgentId, CancelReason, MemoryId, PageNo, PageRange, Reason, Time};
 
 use crate::Driver;
+use crate::api::command::Run;
 use crate::api::query::ObjectId;
 use crate::faults::open::FaultKey;
 use crate::migration::plan::{Plan, Wider};
@@ -237,19 +236,14 @@ impl Driver {
         page: PageNo,
         entry: &PageEntry,
     ) -> usize {
-        let (src, dst) = self.frames_for(page, entry, &transition);
+        let run = self.run_of(page, entry, &transition);
         self.table.get_mut(page).set(flag::PLANNED, true);
-        plan.add(transition, page, src, dst)
+        plan.add(transition, run)
     }
 
-    /// The frames that a run names: where the bytes come from, and where they go or are mapped.
-    /// Frames that are yet to be found on a card stand as the source's for the time being.
-    pub(crate) fn frames_for(
-        &self,
-        page: PageNo,
-        entry: &PageEntry,
-        transition: &Transition,
-    ) -> (FrameNo, FrameNo) {
+    /// A page with the frames that its run names: where the bytes come from, and where they go or are
+    /// mapped. Frames that are yet to be found on a card stand as the source's for the time being.
+    pub(crate) fn run_of(&self, page: PageNo, entry: &PageEntry, transition: &Transition) -> Run {
         let host = self.table.host_frame(page);
         let (fresh, maps) = (transition.before.is_empty(), transition.map.is_some());
         let src = match transition.fill {
@@ -259,7 +253,8 @@ impl Driver {
             Fill::Nothing if maps => self.frame_at(page, entry, transition.at),
             Fill::Nothing => self.frame_at(page, entry, transition.from),
         };
-        (src, if transition.at.is_host() { host } else { src })
+        let dst = if transition.at.is_host() { host } else { src };
+        Run { page, count: 1, src, dst }
     }
 
     /// Whether what was found for a page holds for a neighbour with an equal entry: nobody fights

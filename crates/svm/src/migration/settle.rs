@@ -1,7 +1,7 @@
 //! Settling a chain: its pages enter their new state in page table, directory, residency maps and
 //! frames, and whoever waited goes on.
 
-use farside_types::{AgentId, AgentSet, CardId, MemoryId, Reason, Time};
+use farside_types::{AgentId, AgentSet, CardId, MemoryId, MemorySet, Reason, Span, Time};
 
 use crate::Driver;
 use crate::api::command::{FaultIds, Order, RingOp, Run, Wait};
@@ -51,12 +51,7 @@ impl Driver {
         if transition.end == End::Free {
             return self.apply_free(id, part, stayed);
         }
-        let replicas =
-            transition.before.union(transition.after).iter().filter(|m| !m.is_host()).count() > 1
-                || (transition.owner.is_host() && transition.after.len() > 1)
-                || (!transition.before.is_empty()
-                    && transition.from.is_host()
-                    && transition.before.len() > 1);
+        let replicas = has_replicas(&transition);
         for run in part.runs.iter() {
             if replicas {
                 self.move_frames_slowly(id, &transition, run);
@@ -71,7 +66,7 @@ impl Driver {
         self.count(part);
     }
 
-    /// Frames of pages that have one card's frame at most before and after: by whole runs.
+    /// Frames of pages that no card has beside their owner, before and after: by whole runs.
     fn move_frames(&mut self, id: ChainId, transition: &Transition, run: &Run) {
         if let Some(card) = transition.dropped().iter().find_map(MemoryId::card) {
             // The runs name the source's frames, unless they name what is mapped.
@@ -195,54 +190,28 @@ impl Driver {
 
     /// The new entries of a run.
     fn enter_run(&mut self, now: Time, transition: &Transition, run: &Run, stayed: AgentSet) {
-        let gained = transition.fills();
+        let entering = Entering {
+            now,
+            transition,
+            stop: transition.stop.minus(stayed),
+            demote: transition.demote.minus(stayed),
+            window: self.config.thrash.window,
+        };
         let takes_frame =
-            gained && transition.at == transition.owner && !transition.owner.is_host();
-        let moved = gained || transition.collapses;
-        let window = self.config.thrash.window;
-        let dead = self.dead;
-        let mut scrub = false;
+            entering.gained() && transition.at == transition.owner && !transition.owner.is_host();
+        // Neighbours are mostly alike: what becomes of one becomes of the next.
+        let mut before = PageEntry::default();
+        let mut after = entering.entry(before);
         let mut frame = run.dst;
         self.table.for_each_mut(run.pages(), |_, entry| {
-            let directory = &mut entry.directory;
-            directory.unmap(transition.stop.minus(stayed));
-            directory.protect(transition.demote.minus(stayed));
-            directory.set_copies(transition.after);
-            if let Some((agent, rights)) = transition.map {
-                directory.map(agent, rights);
-                entry.flags |= flag::REFERENCED;
+            if entry.moved_at != before.moved_at || !entry.is_like(&before) {
+                before = *entry;
+                after = entering.entry(before);
             }
-            if transition.stop.contains(AgentId::CPU) {
-                entry.set(flag::POISONED, false);
-            }
-            if moved {
-                let fight =
-                    transition.reason == Reason::Demand || transition.reason == Reason::Collapse;
-                let again = entry.moved_at != 0 && entry.residency(now) < window;
-                let count = if fight && again { entry.directory.bounces() + 1 } else { 0 };
-                // What the program asked for is no fight, and ends one.
-                entry.directory.set_bounces(count.min(15));
-            }
-            if moved || transition.makes_room {
-                entry.stamp(now);
-            }
-            if takes_frame {
-                entry.frame = frame;
-            }
-            entry.owner = transition.owner.0;
-            entry.set(flag::STAYS | flag::EVICTION_FAILED, false);
-            if transition.after.contains(MemoryId::HOST) {
-                entry.set(flag::HOST_BACKED, true);
-            }
-            if transition.end == End::ReleaseHost {
-                entry.set(flag::HOST_BACKED, false);
-            }
-            entry.state = entry.settled_state();
-            entry.chain = ChainId::NONE;
-            scrub |= !transition.after.and(dead).is_empty();
+            *entry = PageEntry { frame: if takes_frame { frame } else { entry.frame }, ..after };
             frame = frame.offset(1);
         });
-        if scrub {
+        if !transition.after.and(self.dead).is_empty() {
             self.scrub(run.pages());
         }
     }
@@ -325,5 +294,69 @@ impl Driver {
                 self.promise_mappings(run.pages());
             }
         }
+    }
+}
+
+/// Whether a card has, or had, a copy of pages that another memory owns.
+fn has_replicas(transition: &Transition) -> bool {
+    let Transition { before, after, owner, from, .. } = *transition;
+    let moves = before.len() <= 1 && after.len() <= 1;
+    let cards = before.union(after).without(MemoryId::HOST).len();
+    let beside_host = |memories: MemorySet, owner: MemoryId| memories.len() > 1 && owner.is_host();
+    !moves && (cards > 1 || beside_host(after, owner) || beside_host(before, from))
+}
+
+/// What becomes of the entries of pages that a transition has brought to their new state.
+struct Entering<'a> {
+    now: Time,
+    transition: &'a Transition,
+    /// Who has let go, and who may only read now.
+    stop: AgentSet,
+    demote: AgentSet,
+    /// How soon a move after another is one of a fight.
+    window: Span,
+}
+
+impl Entering<'_> {
+    /// Whether a memory has got the bytes.
+    fn gained(&self) -> bool {
+        self.transition.fills()
+    }
+
+    /// The entry of a page that had `entry`, in the same frame.
+    fn entry(&self, mut entry: PageEntry) -> PageEntry {
+        let transition = self.transition;
+        entry.directory.unmap(self.stop);
+        entry.directory.protect(self.demote);
+        entry.directory.set_copies(transition.after);
+        if let Some((agent, rights)) = transition.map {
+            entry.directory.map(agent, rights);
+            entry.set(flag::REFERENCED, true);
+        }
+        if transition.stop.contains(AgentId::CPU) {
+            entry.set(flag::POISONED, false);
+        }
+        let moved = self.gained() || transition.collapses;
+        if moved {
+            let fight = matches!(transition.reason, Reason::Demand | Reason::Collapse);
+            let again = entry.moved_at != 0 && entry.residency(self.now) < self.window;
+            // What the program asked for is no fight, and ends one.
+            let count = if fight && again { entry.directory.bounces() + 1 } else { 0 };
+            entry.directory.set_bounces(count.min(15));
+        }
+        if moved || transition.makes_room {
+            entry.stamp(self.now);
+        }
+        entry.owner = transition.owner.0;
+        entry.set(flag::STAYS | flag::EVICTION_FAILED, false);
+        if transition.after.contains(MemoryId::HOST) {
+            entry.set(flag::HOST_BACKED, true);
+        }
+        if transition.end == End::ReleaseHost {
+            entry.set(flag::HOST_BACKED, false);
+        }
+        entry.state = entry.settled_state();
+        entry.chain = ChainId::NONE;
+        entry
     }
 }

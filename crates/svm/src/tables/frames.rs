@@ -160,11 +160,12 @@ impl Frames {
         self.release(frame, count);
     }
 
-    /// Notes that the frame holds the page of this index.
-    #[inline]
-    pub(crate) fn assign(&mut self, frame: FrameNo, page_index: u32) {
-        self.pages[frame.0 as usize] = page_index + 1;
-        self.untouched = self.untouched.max(frame.0 + 1);
+    /// Notes that frames hold the pages from this index on.
+    pub(crate) fn assign(&mut self, frame: FrameNo, count: u32, page_index: u32) {
+        let end = frame.0 + count;
+        let pages = &mut self.pages[frame.0 as usize..end as usize];
+        pages.iter_mut().zip(page_index + 1..).for_each(|(page, index)| *page = index);
+        self.untouched = self.untouched.max(end);
     }
 
     /// Index of the page in a frame; `None` for free and quarantined ones.
@@ -285,7 +286,7 @@ mod tests {
     fn quarantined_frames_are_neither_free_nor_listed_as_a_page() {
         let mut frames = Frames::new(8);
         assert!(take(&mut frames, 8).is_some());
-        frames.assign(FrameNo(2), 7);
+        frames.assign(FrameNo(2), 1, 7);
         frames.quarantine(FrameNo(2), 4);
         assert_eq!((frames.free(), frames.quarantined()), (0, 4));
         assert_eq!(frames.page_in(FrameNo(2)), None);

@@ -158,6 +158,20 @@ impl PageEntry {
         of(self) == of(other)
     }
 
+    /// Whether what holds for the page may not hold for the next that is like it: it has frames that
+    /// its entry does not name, or waits for what is known of pages singly.
+    pub(crate) fn is_alone(&self) -> bool {
+        let elsewhere = self.directory.copies().without(MemoryId::HOST).without(self.owner());
+        !elsewhere.is_empty() || self.has(flag::POISONED) || self.state == PageState::Moving
+    }
+
+    /// Whether this page is like the page `behind` places before it, in a frame as far behind that
+    /// page's, where it is on a card.
+    pub(crate) fn continues(&self, first: &PageEntry, behind: u32) -> bool {
+        let next = self.owner().is_host() || self.frame.0 == first.frame.0.wrapping_add(behind);
+        next && self.is_like(first)
+    }
+
     /// Whether both pages are in the same memories and mapped by the same agents with the same
     /// rights.
     pub(crate) fn is_mapped_like(&self, other: &PageEntry) -> bool {

@@ -120,6 +120,23 @@ impl PageTable {
         })
     }
 
+    /// How many pages at the start of `range`, and of its block, are alike, and if on a card in frames
+    /// that go on; at least one.
+    pub(crate) fn stretch(&self, range: PageRange) -> u64 {
+        let within = (range.start.0 - self.arena.start.0) % BLOCK_PAGES;
+        let end = (within + range.count).min(BLOCK_PAGES);
+        let Some(Some(block)) = self.blocks.get(self.slot(range.start)) else {
+            return end - within;
+        };
+        let entries = &block[within as usize..end as usize];
+        let first = &entries[0];
+        if first.is_alone() {
+            return 1;
+        }
+        let behind = entries.iter().zip(0..).take_while(|(entry, at)| entry.continues(first, *at));
+        behind.count() as u64
+    }
+
     /// Does the same to every entry of `range`: once for a block that nobody has touched.
     pub(crate) fn update(&mut self, range: PageRange, mut change: impl FnMut(&mut PageEntry)) {
         let end = range.end().0.saturating_sub(self.arena.start.0).div_ceil(BLOCK_PAGES);
@@ -165,8 +182,10 @@ impl PageTable {
 
 #[cfg(test)]
 mod tests {
+    use farside_types::{MemoryId, MemorySet};
+
     use super::*;
-    use crate::tables::page::flag;
+    use crate::tables::page::{PageState, flag};
 
     const ARENA: PageRange = PageRange::new(PageNo(512), 8 * BLOCK_PAGES);
 
@@ -190,5 +209,36 @@ mod tests {
         assert_eq!(blocks, [0, 3, 6]);
         let middle = PageRange::new(PageNo(512 + BLOCK_PAGES), 7 * BLOCK_PAGES);
         assert_eq!(table.untouched_pages(middle), 2 * BLOCK_PAGES);
+    }
+
+    #[test]
+    fn a_stretch_ends_where_a_page_is_not_like_the_first_or_its_frame_does_not_follow() {
+        let mut table = PageTable::new(ARENA);
+        let range = PageRange::new(PageNo(512 + 10), 600);
+        assert_eq!(table.stretch(range), 502, "to the end of a block that nobody touched");
+        let mut frame = FrameNo(700);
+        table.for_each_mut(range, |_, entry| {
+            entry.directory.set_copies(MemorySet::only(MemoryId(1)));
+            (entry.state, entry.owner, entry.frame) = (PageState::Card, 1, frame);
+            frame = frame.offset(1);
+        });
+        assert_eq!(table.stretch(range), 502);
+        let from = |at: u64| PageRange::new(range.start.offset(at), range.count - at);
+        // Another frame than the next one.
+        table.get_mut(range.start.offset(7)).frame = FrameNo(3);
+        assert_eq!(
+            (table.stretch(range), table.stretch(from(7)), table.stretch(from(8))),
+            (7, 1, 494)
+        );
+        // Another right.
+        table.get_mut(range.start.offset(20)).set(flag::READ_ONLY, true);
+        assert_eq!(
+            (table.stretch(from(8)), table.stretch(from(20)), table.stretch(from(21))),
+            (12, 1, 481)
+        );
+        // Its copies' frames are not in the entries.
+        let replicated = [MemoryId(1), MemoryId(2)].into_iter().collect();
+        table.for_each_mut(from(30), |_, entry| entry.directory.set_copies(replicated));
+        assert_eq!((table.stretch(from(21)), table.stretch(from(30))), (9, 1));
     }
 }

@@ -5,6 +5,7 @@ use farside_types::{
 };
 
 use crate::Driver;
+use crate::api::command::Run;
 use crate::api::reply::RequestError;
 use crate::api::requests::{Pin, RequestKind};
 use crate::migration::chain::{Part, Purpose, cut_runs};
@@ -57,9 +58,10 @@ impl Driver {
         let mut plan = Plan::default();
         let mut seen = 0;
         let mut alike: Option<(PageEntry, Option<Transition>)> = None;
-        let most = u64::from(self.config.limits.chain_pages);
-        for page in range.pages().take(most as usize) {
-            let left = PageRange::new(page, range.end().0 - page.0);
+        let most = range.count.min(u64::from(self.config.limits.chain_pages));
+        while seen < most {
+            let page = range.start.offset(seen);
+            let left = PageRange::new(page, range.count - seen);
             if seen > 0 && self.is_passed(kind, left) {
                 break;
             }
@@ -79,16 +81,22 @@ impl Driver {
                 },
             };
             alike = Some((entry, transition));
+            let stretch = PageRange::new(page, self.stretch(PageRange::new(page, most - seen)));
             match transition {
                 Some(transition) => {
-                    let (src, dst) = self.frames_for(page, &entry, &transition);
-                    plan.add(transition, page, src, dst);
+                    let run = self.run_of(page, &entry, &transition);
+                    plan.add(transition, Run { count: stretch.count as u32, ..run });
                 }
-                None => self.mark_pin(kind, PageRange::page(page)),
+                None => self.mark_pin(kind, stretch),
             }
-            seen += 1;
+            seen += stretch.count;
         }
         Walk::Ready(plan, seen)
+    }
+
+    /// How many pages at the start of `range` need the same as its first, in frames that go on.
+    fn stretch(&self, range: PageRange) -> u64 {
+        if self.reservations.is_empty() { self.table.stretch(range) } else { 1 }
     }
 
     /// Whether a request has nothing to do for the first pages of `range`, because nobody has
