@@ -118,6 +118,16 @@ impl Userfaultfd {
         Ok(RangeOperations(arg.ioctls))
     }
 
+    /// Reports accesses to `range` no more. Threads that wait there go on, and find what is in the file.
+    ///
+    /// # Errors
+    /// [`UffdError::Range`]; ENOMEM where the process may have no more mappings.
+    pub fn unregister(&self, range: PageRange) -> Result<(), UffdError> {
+        let mut arg = bytes(range);
+        self.call(abi::request::UNREGISTER, &mut arg)
+            .map_err(|errno| failure("unregister", range, 0, errno))
+    }
+
     /// Protects mapped pages of `range` against writes, or lifts the protection and wakes the
     /// threads that wait. Pages that are not mapped keep the protection for when they are (it is
     /// dropped by mapping them writable).

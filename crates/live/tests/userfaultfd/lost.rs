@@ -67,6 +67,6 @@ fn poison_takes_pages_in_any_state_and_stale_bytes_never_come_back() {
     );
     // A new life for the pages: zeros, nothing else.
     arena.map_zero(range, Rights::ReadWrite).unwrap();
-    assert_eq!(sum(arena, 6), 0);
+    assert_eq!(sum(arena, 0, 6), 0);
     assert_writes_fault(arena, &[1, 2], false);
 }

@@ -4,6 +4,7 @@
 //! leaked, because a thread that a broken promise leaves asleep must not meet unmapped memory.
 
 mod faults;
+mod large;
 mod lost;
 mod races;
 mod rights;
@@ -118,10 +119,13 @@ impl<T> Pending<T> {
     }
 }
 
-/// The sum of the first words of the first `count` pages, read within the limit.
+/// The sum of the first words of `count` pages, read within the limit.
 #[track_caller]
-fn sum(arena: &'static Arena, count: u64) -> u64 {
-    start(move || (0..count).map(|page| word(arena, page).load(Ordering::Relaxed)).sum()).finishes()
+fn sum(arena: &'static Arena, first: u64, count: u64) -> u64 {
+    start(move || {
+        (first..first + count).map(|page| word(arena, page).load(Ordering::Relaxed)).sum()
+    })
+    .finishes()
 }
 
 #[track_caller]

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use farside_linux::card_memory::{CardMemory, copy_pages};
 use farside_live::arena::Arena;
-use farside_types::{FrameNo, PAGE_SIZE, PageRange, Rights};
+use farside_types::{BLOCK_PAGES, FrameNo, PAGE_SIZE, PageRange, Rights};
 
+use super::large::{block, large_arena};
 use super::{LIMIT, Pending, arena, pages, start, sum, word};
 
 const RACE_PAGES: u64 = 4;
@@ -32,12 +33,12 @@ struct Writer {
 }
 
 impl Writer {
-    fn start(arena: &'static Arena) -> Writer {
+    fn start(arena: &'static Arena, first: u64) -> Writer {
         let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (stopped, count) = (Arc::clone(&stop), Arc::clone(&written));
         let thread = start(move || {
             while !stopped.load(Ordering::Relaxed) {
-                for page in 0..RACE_PAGES {
+                for page in first..first + RACE_PAGES {
                     word(arena, page).fetch_add(1, Ordering::Relaxed);
                     count.fetch_add(1, Ordering::Relaxed);
                 }
@@ -64,23 +65,34 @@ impl Writer {
     }
 }
 
-/// Sends the pages to a card and back `cycles` times under a racing writer. Gives the number of
-/// increments that are not in memory afterwards.
+/// Sends pages to a card and back `cycles` times under a racing writer. Gives the number of increments
+/// that are not in memory afterwards.
 fn increments_lost(first: First, cycles: u32) -> u64 {
     let arena = arena();
     let range = pages(arena, 0, RACE_PAGES);
-    let card = CardMemory::new(RACE_PAGES as u32).unwrap();
     arena.map_zero(range, Rights::ReadWrite).unwrap();
-    let writer = Writer::start(arena);
+    increments_lost_in(arena, 0, &[range], first, cycles)
+}
+
+/// The same with these ranges one after the other; all hold the writer's pages, which begin at `at`.
+fn increments_lost_in(
+    arena: &'static Arena,
+    at: u64,
+    ranges: &[PageRange],
+    first: First,
+    cycles: u32,
+) -> u64 {
+    let card = CardMemory::new(BLOCK_PAGES as u32).unwrap();
+    let writer = Writer::start(arena, at);
     let end = Instant::now() + RACE;
-    for _ in 0..cycles {
+    for range in ranges.iter().cycle().take(cycles as usize * ranges.len()) {
         writer.makes_progress();
-        there_and_back(arena, range, &card, &writer, first);
+        there_and_back(arena, *range, &card, &writer, first);
         if Instant::now() > end {
             break;
         }
     }
-    writer.finish() - sum(arena, RACE_PAGES)
+    writer.finish() - sum(arena, at, RACE_PAGES)
 }
 
 fn there_and_back(
@@ -119,6 +131,24 @@ fn there_and_back(
 #[test]
 fn a_writer_that_races_with_migration_loses_nothing() {
     assert_eq!(increments_lost(First::StopWriters, 4_000), 0);
+}
+
+#[test]
+fn a_writer_that_races_with_a_large_block_that_is_opened_and_closed_loses_nothing() {
+    let ((arena, _), first) = (large_arena(), First::StopWriters);
+    let (whole, at) = (block(arena), BLOCK_PAGES + 100);
+    // As a whole, in part, and as a whole again when it was taken apart.
+    let ranges = [whole, pages(arena, at, RACE_PAGES), whole];
+    arena.map_zero(whole, Rights::ReadWrite).unwrap();
+    assert_eq!(increments_lost_in(arena, at, &ranges, first, 2_000), 0);
+}
+
+#[test]
+fn negative_control_copying_a_large_block_before_stopping_writers_loses_increments() {
+    let (arena, _) = large_arena();
+    arena.map_zero(block(arena), Rights::ReadWrite).unwrap();
+    let lost = increments_lost_in(arena, BLOCK_PAGES, &[block(arena)], First::Copy, 50);
+    assert!(lost > 0, "the race test cannot see a lost increment");
 }
 
 #[test]

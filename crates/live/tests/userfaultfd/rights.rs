@@ -27,7 +27,7 @@ fn zero_fill_shows_no_old_bytes_after_release() {
     let installed = arena.map_zero(range, Rights::ReadWrite).unwrap();
     assert_eq!(installed, Installed { mapped: 8, present: 0 });
     assert_eq!(reader.finishes(), 0);
-    assert_eq!(sum(arena, 8), 0);
+    assert_eq!(sum(arena, 0, 8), 0);
 }
 
 #[test]

@@ -18,11 +18,15 @@
 //! Memory that the kernel writes by itself (O_DIRECT, io_uring fixed buffers) is not stopped by
 //! unmapping: pages in such use must be pinned to the host.
 
+mod large;
+
 use core::ptr::NonNull;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use farside_types::{BLOCK_SIZE, FrameNo, PAGE_SIZE, PageNo, PageRange, Rights, VirtAddr};
+use farside_types::{
+    BLOCK_PAGES, BLOCK_SIZE, FrameNo, PAGE_SIZE, PageNo, PageRange, Rights, VirtAddr,
+};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use rustix::mm::Advice;
@@ -33,6 +37,8 @@ use farside_linux::uffd::{
     FeatureSet, Holes, Install, Installed, Present, RangeOperations, RegisterMode, UffdError,
     Userfaultfd,
 };
+
+pub use large::LargePages;
 
 /// Address space of an arena unless told otherwise: 64 GiB. It costs nothing until used.
 pub const DEFAULT_ARENA_BYTES: u64 = 64 << 30;
@@ -157,8 +163,10 @@ pub struct Arena {
     uffd: Userfaultfd,
     file: OwnedFd,
     pages: PageRange,
+    mode: RegisterMode,
     operations: RangeOperations,
     support: ArenaSupport,
+    large: large::Blocks,
     /// Frames stay where they are; see [`Arena::keep_frames`].
     keeps_frames: AtomicBool,
 }
@@ -199,8 +207,10 @@ impl Arena {
         let mut arena = Arena {
             program,
             alias,
+            mode,
             operations,
             pages,
+            large: large::Blocks::new(pages.count / BLOCK_PAGES),
             support: ArenaSupport {
                 host_read_only: false,
                 poison: uffd.enabled().contains(feature::POISON) && operations.has(nr::POISON),
@@ -290,6 +300,16 @@ impl Arena {
     /// # Errors
     /// [`ArenaError::Bounds`], [`ArenaError::Call`].
     pub fn unmap(&self, range: PageRange) -> Result<(), ArenaError> {
+        self.checked("unmap", range)?;
+        if self.has_large(range) {
+            self.unmap_by_blocks(range)
+        } else {
+            self.drop_translations(range)
+        }
+    }
+
+    /// Empties the page table of `range`, but for poison and marks of protection.
+    fn drop_translations(&self, range: PageRange) -> Result<(), ArenaError> {
         let start = self.checked("unmap", range)?;
         if range.is_empty() {
             return Ok(());
@@ -360,6 +380,9 @@ impl Arena {
     pub fn protect(&self, range: PageRange, rights: Rights) -> Result<(), ArenaError> {
         self.checked("protect", range)?;
         self.require_read_only("protect pages")?;
+        if self.has_large(range) {
+            return self.protect_by_blocks(range, rights);
+        }
         Ok(self.uffd.write_protect(range, rights == Rights::Read)?)
     }
 
@@ -376,7 +399,7 @@ impl Arena {
     /// # Errors
     /// [`ArenaError::Bounds`], [`ArenaError::Call`].
     pub fn release(&self, range: PageRange) -> Result<(), ArenaError> {
-        let start = self.checked("release", range)?;
+        self.checked("release", range)?;
         if range.is_empty() {
             return Ok(());
         }
@@ -387,6 +410,12 @@ impl Arena {
             unsafe { alias.as_ptr().write_bytes(0, range.bytes() as usize) };
             return Ok(());
         }
+        if self.has_large(range) { self.punch_by_blocks(range) } else { self.punch(range) }
+    }
+
+    /// Makes a hole of `range` in the file.
+    fn punch(&self, range: PageRange) -> Result<(), ArenaError> {
+        let start = self.checked("release", range)?;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         retry(|| rustix::fs::fallocate(&self.file, flags, start as u64, range.bytes()))
             .map_err(|errno| ArenaError::Call { call: "fallocate(PUNCH_HOLE)", range, errno })
@@ -448,9 +477,25 @@ impl Arena {
         if write_protect {
             self.require_read_only("map pages read only")?;
         }
-        let present =
-            if self.operations.has(nr::WRITEPROTECT) { Present::Protect } else { Present::Keep };
-        Ok(self.uffd.install(range, Install { operation, write_protect, holes, present })?)
+        let how = self.how(operation, rights, holes);
+        if self.has_large(range) {
+            return self.install_by_blocks(range, how);
+        }
+        Ok(self.uffd.install(range, how)?)
+    }
+
+    /// How pages are mapped.
+    fn how(&self, operation: &'static str, rights: Rights, holes: Holes) -> Install {
+        let protects = self.operations.has(nr::WRITEPROTECT);
+        let present = if protects { Present::Protect } else { Present::Keep };
+        Install { operation, write_protect: rights == Rights::Read, holes, present }
+    }
+
+    /// Has userfaultfd watch `range` again, of which it was told not to.
+    fn register(&self, range: PageRange) -> Result<(), ArenaError> {
+        // SAFETY: as in `new`: the range is of the program mapping, which this arena owns.
+        unsafe { self.uffd.register(range, self.mode) }?;
+        Ok(())
     }
 
     fn require_read_only(&self, operation: &'static str) -> Result<(), ArenaError> {
