@@ -90,6 +90,8 @@ pub(crate) struct Machine {
     /// Grows with every step; dates facts.
     pub(crate) stamp: u64,
     pub(crate) rng: Prng,
+    /// For what was not drawn from the beginning: worlds of old seeds are what they were but for that.
+    pub(crate) also: Prng,
     pub(crate) agenda: Agenda<Work>,
     pub(crate) log: Log,
     pub(crate) arena: PageRange,
@@ -138,6 +140,7 @@ impl Machine {
             now: Time::ZERO,
             stamp: 1,
             rng: Prng::new(seed),
+            also: Prng::new(!seed),
             agenda: Agenda::new(),
             log: Log::default(),
             arena,

@@ -193,11 +193,12 @@ impl Machine {
 
     fn random_advice(&mut self, memory: MemoryId) -> Advice {
         let on = self.rng.chance(500);
-        match self.rng.below(3) {
+        let drawn = match self.rng.below(3) {
             0 => Advice::ReadMostly(on),
             1 => Advice::Preferred(on.then_some(memory)),
             _ => Advice::AccessedBy(AgentId(memory.0), on),
-        }
+        };
+        if self.also.chance(250) { Advice::WholeBlocks(on) } else { drawn }
     }
 
     /// Empty, overflowing, foreign, across allocations: none of it may do harm.

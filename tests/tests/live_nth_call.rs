@@ -9,7 +9,7 @@ use farside::{
     WriteSpan, WriteView,
 };
 use farside_svm::Mutation;
-use harness::live::nth_call::{NthCall, PAGING_CALLS};
+use harness::live::nth_call::{NthCall, OF_ALL_PAGES, PAGING_CALLS};
 use harness::live::{Child, must_be_caught, role, within};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -24,6 +24,12 @@ const ERRNOS: [i32; 3] = [libc::ENOMEM, libc::EINVAL, libc::EEXIST];
 
 fn open() -> Result<Space, farside::Error> {
     Space::builder().cards(2).card_memory(1 << 20).address_space(16 << 20).build()
+}
+
+/// A space whose allocations are in large pages.
+fn open_large() -> Result<Space, farside::Error> {
+    let builder = Space::builder().cards(2).card_memory(3 << 20).address_space(16 << 20);
+    builder.large_pages(true).build()
 }
 
 fn add_one(k: &mut KernelContext, data: WriteSpan<u64>) -> Result<(), KernelError> {
@@ -63,7 +69,7 @@ fn work(space: &Space, data: &mut Buffer<u64>, mut count: u64) -> u64 {
         let _ = space.migrate(data, MemoryId::HOST);
     }
     // Memory that comes and goes.
-    if let Ok(mut other) = space.alloc::<u64>(PAGES * PAGE) {
+    if let Ok(mut other) = space.alloc::<u64>(data.len()) {
         assert_eq!(value(&other), 0, "new memory is zero");
         let _ = space.kernel("add").run(Write(&mut other), add_one);
         other.fill(7);
@@ -87,8 +93,8 @@ fn count(calls: &NthCall, run: impl FnOnce()) -> [u64; PAGING_CALLS.len()] {
     std::array::from_fn(|kind| after[kind] - before[kind])
 }
 
-fn fill(space: &Space) -> Buffer<u64> {
-    let mut data = space.alloc::<u64>(PAGES * PAGE).unwrap();
+fn fill(space: &Space, pages: usize) -> Buffer<u64> {
+    let mut data = space.alloc::<u64>(pages * PAGE).unwrap();
     data.fill(1);
     data
 }
@@ -98,19 +104,25 @@ fn kind_of(name: &str) -> usize {
     PAGING_CALLS.iter().position(|call| call.name == name).expect("there is such a kind")
 }
 
-fn one_after_the_other(calls: &NthCall) {
+/// Gives how often a call of each kind failed.
+fn one_after_the_other(
+    calls: &NthCall,
+    open: fn() -> Result<Space, farside::Error>,
+    pages: usize,
+    kinds: std::ops::Range<usize>,
+) -> [u64; PAGING_CALLS.len()] {
     let counts = count(calls, || {
         let space = open().unwrap();
-        let mut data = fill(&space);
+        let mut data = fill(&space, pages);
         assert_eq!(work(&space, &mut data, 1), 7);
     });
     let mut failed = [0; PAGING_CALLS.len()];
-    for (kind, call) in PAGING_CALLS.iter().enumerate() {
+    for (kind, call) in PAGING_CALLS.iter().enumerate().filter(|(kind, _)| kinds.contains(kind)) {
         for nth in 1..=counts[kind].min(NTH_MAX) {
             for errno in ERRNOS {
                 eprintln!("{} number {nth} fails with {errno}", call.name);
                 let space = open().unwrap();
-                let mut data = fill(&space);
+                let mut data = fill(&space, pages);
                 calls.fail(kind, nth, errno);
                 let count = work(&space, &mut data, 1);
                 failed[kind] += u64::from(calls.end());
@@ -119,9 +131,21 @@ fn one_after_the_other(calls: &NthCall) {
         }
         println!("{}: {} calls, {} times one failed", call.name, counts[kind], failed[kind]);
     }
+    failed
+}
+
+fn by_small_pages(calls: &NthCall) {
+    let failed = one_after_the_other(calls, open, PAGES, 0..OF_ALL_PAGES);
     // Poison takes a page that is lost, which ends a program.
     let poison = kind_of("UFFDIO_POISON");
-    assert!((0..failed.len()).all(|kind| failed[kind] > 0 || kind == poison), "{failed:?}");
+    assert!((0..OF_ALL_PAGES).all(|kind| failed[kind] > 0 || kind == poison), "{failed:?}");
+}
+
+/// Two blocks, of which the second is not all used.
+fn by_large_pages(calls: &NthCall) {
+    let failed = one_after_the_other(calls, open_large, 516, 0..PAGING_CALLS.len());
+    let of_large = OF_ALL_PAGES..PAGING_CALLS.len();
+    assert!(of_large.into_iter().all(|kind| failed[kind] > 0), "{failed:?}");
 }
 
 fn while_a_space_opens(calls: &NthCall) {
@@ -136,7 +160,7 @@ fn while_a_space_opens(calls: &NthCall) {
                 failed += u64::from(calls.end());
                 match opened {
                     Ok(space) => {
-                        let mut data = fill(&space);
+                        let mut data = fill(&space, PAGES);
                         all_works(&space, &mut data, 1);
                     }
                     Err(error) => assert!(error.to_string().contains("os error"), "{error}"),
@@ -150,7 +174,7 @@ fn while_a_space_opens(calls: &NthCall) {
 /// A page is lost with its card, the call that poisons it fails at first, and a thread reads it.
 fn read_a_lost_page(calls: &NthCall, errno: i32) {
     let space = open().unwrap();
-    let mut data = fill(&space);
+    let mut data = fill(&space, PAGES);
     space.kernel("add").on(CardId(0)).run(Write(&mut data), add_one).unwrap();
     calls.fail(kind_of("UFFDIO_POISON"), 1, errno);
     space.fail_card(CardId(0)).unwrap();
@@ -166,7 +190,13 @@ fn in_a_child(test: &'static str, body: fn(&NthCall)) {
 
 #[test]
 fn whichever_call_fails_nothing_is_lost_and_nothing_hangs() {
-    in_a_child("whichever_call_fails_nothing_is_lost_and_nothing_hangs", one_after_the_other);
+    in_a_child("whichever_call_fails_nothing_is_lost_and_nothing_hangs", by_small_pages);
+}
+
+#[test]
+fn whichever_call_fails_nothing_is_lost_and_nothing_hangs_in_large_pages() {
+    const TEST: &str = "whichever_call_fails_nothing_is_lost_and_nothing_hangs_in_large_pages";
+    in_a_child(TEST, by_large_pages);
 }
 
 #[test]
@@ -199,7 +229,7 @@ fn control_an_unmap_that_failed_and_is_believed_is_noticed() {
         for nth in 1..=NTH_MAX {
             let space = open().unwrap();
             space.mutate(Mutation::LeaveUnconfirmed).unwrap();
-            let mut data = fill(&space);
+            let mut data = fill(&space, PAGES);
             calls.fail(kind_of("madvise(DONTNEED)"), nth, libc::ENOMEM);
             let count = work(&space, &mut data, 1);
             calls.end();

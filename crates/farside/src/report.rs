@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use farside_live::arena::LargePages;
 use farside_live::{Flow, TimeSpent, Traffic};
 use farside_svm::{Directions, Fight, Moved, ObjectView, Stats};
 use farside_types::{CardId, PAGE_SIZE, PageRange, Reason};
@@ -26,6 +27,8 @@ pub struct Report {
     pub traffic: Traffic,
     /// Where time went.
     pub times: TimeSpent,
+    /// Blocks of 2 MiB that were to be large pages, and those that have become some.
+    pub large_pages: LargePages,
     /// What the cards in this program have counted. `farside cards --json` has the counters of others.
     pub cards: Vec<CardAccount>,
     /// The allocations of which most pages moved.
@@ -107,6 +110,7 @@ impl Report {
         let runtime = space.runtime();
         let (times, traffic) = (runtime.times(), runtime.traffic());
         let cards: Vec<_> = space.cards().filter_map(|card| CardAccount::of(space, card)).collect();
+        let large_pages = runtime.large_pages();
         let suspects = runtime.suspects().unwrap_or_default();
         let report = runtime.inspect(|driver| {
             let mut objects = driver.objects();
@@ -133,7 +137,18 @@ impl Report {
                 .collect();
             let stats = driver.stats().clone();
             let directions = stats.by_direction();
-            Report { stats, directions, traffic, times, cards, busiest, fights, suspects, slow }
+            Report {
+                stats,
+                directions,
+                traffic,
+                times,
+                large_pages,
+                cards,
+                busiest,
+                fights,
+                suspects,
+                slow,
+            }
         });
         report.unwrap_or_default()
     }
@@ -206,6 +221,12 @@ impl Report {
             "fights: {} settled; {} pages taken from cards that ran",
             s.settled_fights, s.taken_from_running
         )?;
+        let LargePages { wanted, had } = self.large_pages;
+        if wanted > 0 {
+            write!(f, "large pages: {had} of {wanted} blocks of 2 MiB")?;
+            let rest = if had < wanted { "; the others have pages of 4 KiB" } else { "" };
+            writeln!(f, "{rest}")?;
+        }
         for CardAccount { card, walks, remote_accesses } in &self.cards {
             writeln!(f, "{card}: {walks} table walks, {remote_accesses} accesses over the bus")?;
         }

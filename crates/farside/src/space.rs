@@ -23,6 +23,7 @@ use crate::{Buffer, Error, Report};
 pub struct Space {
     machine: Arc<Machine>,
     kernels: Arc<Kernels>,
+    large_pages: bool,
     /// Behind the machine: it is dropped when no kernel runs any more.
     recording: Option<Arc<Finish>>,
 }
@@ -39,6 +40,7 @@ pub struct SpaceBuilder {
     placement: Result<Box<dyn PlacementScheme>, placement::SchemeError>,
     peer: bool,
     warm: bool,
+    large_pages: bool,
     core_dumps: bool,
     grace: Duration,
     tune: fn(&mut Config),
@@ -58,6 +60,7 @@ impl Default for SpaceBuilder {
             placement: Ok(Box::new(placement::OnTouch)),
             peer: true,
             warm: false,
+            large_pages: false,
             core_dumps: false,
             grace: Duration::from_millis(200),
             tune: |_| {},
@@ -133,6 +136,14 @@ impl SpaceBuilder {
     #[must_use]
     pub fn warm(mut self, on: bool) -> Self {
         self.warm = on;
+        self
+    }
+
+    /// Have every allocation of 2 MiB and more in large pages, as [`Space::alloc_large`] has. Off by
+    /// default.
+    #[must_use]
+    pub fn large_pages(mut self, on: bool) -> Self {
+        self.large_pages = on;
         self
     }
 
@@ -243,7 +254,7 @@ impl SpaceBuilder {
         let machine = Arc::new(Machine::start(runtime, self.pes)?);
         machine.runtime().look_up(&kernels.names().collect::<Vec<_>>());
         let recording = recording.map(|recording| Arc::new(Finish(recording)));
-        Ok(Space { machine, kernels, recording })
+        Ok(Space { machine, kernels, large_pages: self.large_pages, recording })
     }
 }
 
@@ -308,6 +319,24 @@ impl Space {
         Ok(unsafe { Buffer::over(self.clone(), start, len) })
     }
 
+    /// Like [`Space::alloc_named`], in large pages: the allocation moves in blocks of 2 MiB, so that a fault
+    /// brings 512 pages at once, and the host keeps a block in one piece of its memory, which it takes from the
+    /// program and gives back by a few calls. For data that is used in large parts; where single words
+    /// of it are used, each brings 2 MiB.
+    ///
+    /// All of its memory is taken at once. It needs no setting of the system and no memory set aside, as
+    /// hugetlb does, but Linux 6.1. Blocks for which there is no large page, and what is less than a
+    /// block at the end, have pages of 4 KiB: a warning is logged, and [`Report::large_pages`] counts
+    /// them. A space can have allocations of both kinds.
+    ///
+    /// # Errors
+    /// As [`Space::alloc`].
+    pub fn alloc_large<T: Pod>(&self, len: usize, name: &str) -> Result<Buffer<T>, Error> {
+        let start = self.reserve_in::<T>(len, name, true)?;
+        // SAFETY: just allocated for `len` values; `T` takes any bytes.
+        Ok(unsafe { Buffer::over(self.clone(), start, len) })
+    }
+
     /// Shared memory for `len` atomic words, zero.
     ///
     /// # Errors
@@ -319,6 +348,10 @@ impl Space {
     }
 
     fn reserve<T>(&self, len: usize, name: &str) -> Result<VirtAddr, Error> {
+        self.reserve_in::<T>(len, name, self.large_pages)
+    }
+
+    fn reserve_in<T>(&self, len: usize, name: &str, large: bool) -> Result<VirtAddr, Error> {
         if align_of::<T>() > PAGE_SIZE {
             let value = format!("{} bytes", align_of::<T>());
             let why = "memory is given in pages of 4096 bytes, and aligned to them only";
@@ -330,6 +363,9 @@ impl Space {
         let request = Request::Alloc { bytes, name: name.into() };
         match self.runtime().request(request)? {
             Outcome::Allocated(range) => {
+                if large {
+                    self.make_large(range)?;
+                }
                 if let Some(Finish(recording)) = self.recording.as_deref() {
                     recording.allocated(range);
                 }
@@ -337,6 +373,14 @@ impl Space {
             }
             Outcome::Done { .. } => unreachable!("an allocation is answered with its range"),
         }
+    }
+
+    fn make_large(&self, range: PageRange) -> Result<(), Error> {
+        let made = self.runtime().make_large(range);
+        if made.is_err() {
+            self.runtime().request(Request::Free { addr: range.start.addr() })?;
+        }
+        Ok(made?)
     }
 
     /// Ends the recording that [`SpaceBuilder::record`] began and completes its file; later

@@ -28,8 +28,9 @@ const fn madvise(name: &'static str, advice: libc::c_int) -> PagingCall {
     PagingCall { name, number: libc::SYS_madvise, argument: 2, value: advice as u32 }
 }
 
-/// The calls by which pages are moved.
-pub const PAGING_CALLS: [PagingCall; 6] = [
+/// The calls by which pages are moved; those behind the sixth are of large pages alone, but for REGISTER
+/// when a space opens.
+pub const PAGING_CALLS: [PagingCall; 11] = [
     madvise("madvise(DONTNEED)", libc::MADV_DONTNEED),
     PagingCall {
         name: "fallocate(PUNCH_HOLE)",
@@ -41,7 +42,15 @@ pub const PAGING_CALLS: [PagingCall; 6] = [
     ioctl("UFFDIO_ZEROPAGE", request::ZEROPAGE),
     ioctl("UFFDIO_WRITEPROTECT", request::WRITEPROTECT),
     ioctl("UFFDIO_POISON", request::POISON),
+    ioctl("UFFDIO_REGISTER", request::REGISTER),
+    ioctl("UFFDIO_UNREGISTER", request::UNREGISTER),
+    madvise("madvise(HUGEPAGE)", libc::MADV_HUGEPAGE),
+    madvise("madvise(COLLAPSE)", 25),
+    madvise("madvise(POPULATE_WRITE)", libc::MADV_POPULATE_WRITE),
 ];
+
+/// The kinds without which no page moves, large or not.
+pub const OF_ALL_PAGES: usize = 6;
 
 #[derive(Debug)]
 struct Plan {

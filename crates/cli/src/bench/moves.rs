@@ -21,43 +21,50 @@ pub(crate) fn run(effort: Effort) -> Result<Vec<Row>, Error> {
         Space::builder().cards(2).card_memory(2 * LARGE as u64).warm(true).build()?
     };
     let _pinned = pin(program);
-    let mut rows = vec![there_and_back(&space, effort)?];
+    let mut rows = there_and_back(&space, effort)?;
     rows.extend(software(&space, effort)?);
     Ok(rows)
 }
 
-fn there_and_back(space: &Space, effort: Effort) -> Result<Row, Error> {
-    let pages = (BLOCK / PAGE_SIZE) as u32;
-    let (a, b) = (CardMemory::new(pages), CardMemory::new(pages));
-    let (a, b) = (a.map_err(farside::LiveError::from)?, b.map_err(farside::LiveError::from)?);
-    for memory in [&a, &b] {
-        memory.warm(FrameNo(0), pages).map_err(farside::LiveError::from)?;
-    }
-    let mut buffer = space.alloc::<u64>(BLOCK / 8)?;
-    buffer.fill(1);
+/// A block goes to a card and back by each kind of pages, in turns with two memcpys and the bare calls.
+fn there_and_back(space: &Space, effort: Effort) -> Result<Vec<Row>, Error> {
     let card = space.card(0)?;
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let mut large = space.alloc_large::<u64>(BLOCK / 8, "large")?;
+    let mut small = space.alloc::<u64>(BLOCK / 8)?;
+    let bare = Bare::new(BLOCK)?;
+    let (mut ours, mut copies, mut calls) = ([Vec::new(), Vec::new()], Vec::new(), Vec::new());
+    for buffer in [&mut large, &mut small] {
+        buffer.fill(1);
+    }
     let before = Counts::of(space);
     for _ in 0..8 * effort.samples {
-        buffer[0] += 1;
-        let mut moved = Ok(0);
-        ours.push(processor_time(|| {
-            moved =
-                space.migrate(&buffer, card).and_then(|_| space.migrate(&buffer, MemoryId::HOST));
-        }));
-        moved?;
-        theirs.push(processor_time(|| {
-            for (from, to) in [(&a, &b), (&b, &a)] {
-                // SAFETY: both memories have `pages` pages, and nothing else touches them.
-                unsafe { copy_pages(from.base(), to.base(), pages as usize) };
-            }
-        }));
+        for (kind, buffer) in [&mut large, &mut small].into_iter().enumerate() {
+            buffer[0] += 1;
+            let mut moved = Ok(0);
+            ours[kind].push(processor_time(|| {
+                moved =
+                    space.migrate(buffer, card).and_then(|_| space.migrate(buffer, MemoryId::HOST));
+            }));
+            moved?;
+        }
+        copies.push(processor_time(|| bare.copy_there_and_back()));
+        let [unmap, map, _] = bare.measure()?;
+        calls.push((unmap + map) * 1e-9 * bare.pages());
     }
-    let (ours, theirs) = (median(ours) * 1e6, median(theirs) * 1e6);
-    let detail = format!("{ours:.0} µs of processor time; two memcpys {theirs:.0} µs");
-    let name = "user-managed 2 MiB there and back, idle card";
-    let row = Row::new(name, ours / theirs, Target::AtMost(1.3), "x memcpy", detail);
-    Ok(row.counting(Counts::of(space).since(&before)))
+    let [large, small] = ours.map(|samples| median(samples) * 1e6);
+    let (copies, calls) = (median(copies) * 1e6, median(calls) * 1e6);
+    let detail = format!("{large:.0} µs of processor time; two memcpys {copies:.0} µs");
+    let name = "2 MiB there and back, idle card, large pages";
+    let by_large = Row::new(name, large / copies, Target::AtMost(1.3), "x memcpy", detail);
+    let detail = format!(
+        "{small:.0} µs of processor time; two memcpys {copies:.0} µs, `madvise` and \
+         `UFFDIO_CONTINUE` {calls:.0} µs"
+    );
+    let name = "2 MiB there and back, idle card, pages of 4 KiB";
+    let limit = "x memcpy and bare calls";
+    let by_small = Row::new(name, small / (copies + calls), Target::AtMost(1.3), limit, detail);
+    let counts = Counts::of(space).since(&before);
+    Ok(vec![by_large.counting(counts.clone()), by_small.counting(counts)])
 }
 
 /// Software time of one move, in nanoseconds per page.
@@ -94,7 +101,7 @@ fn middle(mut samples: Vec<Software>) -> Software {
 fn software(space: &Space, effort: Effort) -> Result<Vec<Row>, Error> {
     let mut buffer = space.alloc::<u64>(LARGE / 8)?;
     let (first, second) = (space.card(0)?.into(), space.card(1)?.into());
-    let bare = Bare::new()?;
+    let bare = Bare::new(LARGE)?;
     let mut samples: [Vec<Software>; 3] = Default::default();
     let mut limits: [Vec<f64>; 3] = Default::default();
     let before = Counts::of(space);
@@ -133,7 +140,7 @@ fn software(space: &Space, effort: Effort) -> Result<Vec<Row>, Error> {
     ])
 }
 
-/// What a move of 32 MB cannot do without: the kernel's calls, and a copy between warm memories.
+/// What a move cannot do without: the kernel's calls, and a copy between warm memories.
 struct Bare {
     arena: Arena,
     from: CardMemory,
@@ -141,15 +148,27 @@ struct Bare {
 }
 
 impl Bare {
-    fn new() -> Result<Bare, LiveError> {
-        let arena = Arena::new(LARGE as u64)?;
+    fn new(bytes: usize) -> Result<Bare, LiveError> {
+        let arena = Arena::new(bytes as u64)?;
         arena.map_zero(arena.pages(), Rights::ReadWrite)?;
         let memory = || {
-            let memory = CardMemory::new(PAGES as u32)?;
-            memory.warm(FrameNo(0), PAGES as u32)?;
+            let frames = (bytes / PAGE_SIZE) as u32;
+            let memory = CardMemory::new(frames)?;
+            memory.warm(FrameNo(0), frames)?;
             Ok::<_, LiveError>(memory)
         };
         Ok(Bare { arena, from: memory()?, to: memory()? })
+    }
+
+    fn pages(&self) -> f64 {
+        self.arena.pages().count as f64
+    }
+
+    fn copy_there_and_back(&self) {
+        for (from, to) in [(&self.from, &self.to), (&self.to, &self.from)] {
+            // SAFETY: both memories have that many pages, and nothing else uses them.
+            unsafe { copy_pages(from.base(), to.base(), self.pages() as usize) };
+        }
     }
 
     /// To unmap and to map pages that were touched, and to copy them, in nanoseconds per page.
@@ -159,7 +178,7 @@ impl Bare {
         let program = self.arena.program_ptr(pages.start)?;
         for start in [alias, program] {
             // SAFETY: all pages are mapped in both mappings, and nothing else uses them.
-            unsafe { start.as_ptr().write_bytes(1, LARGE) };
+            unsafe { start.as_ptr().write_bytes(1, pages.bytes() as usize) };
         }
         let mut outcome = Ok(());
         let unmap = timed(|| outcome = self.arena.unmap(pages));
@@ -169,8 +188,8 @@ impl Bare {
         outcome?;
         // SAFETY: both memories have that many pages, and nothing else uses them.
         let copy = timed(|| unsafe {
-            copy_pages(self.from.base(), self.to.base(), PAGES as usize);
+            copy_pages(self.from.base(), self.to.base(), pages.count as usize);
         });
-        Ok([unmap, map, copy].map(|seconds| seconds * 1e9 / PAGES))
+        Ok([unmap, map, copy].map(|seconds| seconds * 1e9 / self.pages()))
     }
 }

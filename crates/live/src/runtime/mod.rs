@@ -18,6 +18,7 @@ mod direct;
 mod foresight;
 mod give_back;
 mod jobs;
+mod large;
 mod moves;
 mod order;
 mod parallel;
@@ -100,6 +101,7 @@ pub struct Runtime {
     pub(crate) ports: Vec<Port>,
     core: Mutex<Core>,
     pub(crate) times: Times,
+    large: large::LargeCount,
     pub(crate) traffic: TrafficAccount,
     /// Wakes the fault reader: a timer moved, or the end.
     pub(crate) bell: rustix::fd::OwnedFd,
@@ -219,6 +221,7 @@ impl Runtime {
             ports,
             core: Mutex::new(core),
             times: Times::default(),
+            large: large::LargeCount::default(),
             traffic: TrafficAccount::default(),
             bell,
             closed: AtomicBool::new(false),

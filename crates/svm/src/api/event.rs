@@ -231,6 +231,10 @@ pub enum Advice {
     Preferred(Option<MemoryId>),
     /// The agent keeps a mapping, also when the pages live elsewhere, where it can.
     AccessedBy(AgentId, bool),
+    /// Allocations of which the range has a part move in whole blocks of 2 MiB: a fault brings the block of
+    /// its page, and a page that makes room takes its block along. Where there is no room for all of a
+    /// block, a part of it moves.
+    WholeBlocks(bool),
 }
 
 /// Why a command failed.

@@ -49,7 +49,11 @@ impl Driver {
             fault.decided = true;
         }
         match plan {
-            Ok(plan) => {
+            Ok(mut plan) => {
+                // After a failure the group goes alone: what failed may have been a neighbour.
+                if self.faults.get(key).is_some_and(|fault| fault.attempts == 0) {
+                    self.bring_blocks(card.agent(), &mut plan);
+                }
                 if self.start_group(now, key, plan) {
                     self.end_reservation(key);
                 }

@@ -8,3 +8,6 @@ pub(crate) mod open;
 pub(crate) mod prefetch;
 pub(crate) mod proposals;
 pub(crate) mod thrash;
+
+#[cfg(test)]
+mod whole_blocks;

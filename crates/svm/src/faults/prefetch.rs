@@ -7,7 +7,8 @@ use farside_types::{
 
 use crate::Driver;
 use crate::migration::chain::tidy;
-use crate::migration::plan::Plan;
+use crate::migration::plan::{OpenPart, Plan, Wider};
+use crate::migration::planner::Reach;
 use crate::migration::transition::{Fill, Transition};
 use crate::placement::{Action, Scope};
 use crate::tables::page::{PageEntry, PageState, flag};
@@ -124,6 +125,38 @@ impl Driver {
         let part = self.enter(plan, same, page, &entry);
         plan.parts[part].prefetched += 1;
         true
+    }
+
+    /// A group's pages bring their blocks along, where their allocations move in blocks, as far as there is
+    /// room.
+    pub(crate) fn bring_blocks(&mut self, agent: AgentId, plan: &mut Plan) {
+        if !self.space.has_blocks() {
+            return;
+        }
+        let filled = plan.parts.iter().filter(|part| part.transition.fills());
+        let blocks: Vec<Wider> = filled.flat_map(|part| self.blocks_around(part)).collect();
+        blocks.into_iter().for_each(|wider| plan.widen(wider));
+        // None of the group's own pages enters twice.
+        self.mark_planned(plan, true);
+        self.widen(agent, plan);
+        self.mark_planned(plan, false);
+    }
+
+    /// The blocks of a part's pages that move as a whole.
+    fn blocks_around(&self, part: &OpenPart) -> impl Iterator<Item = Wider> {
+        let transition = part.transition;
+        let access = if transition.after.len() == 1 { Access::Write } else { Access::Read };
+        let pages = part.runs.iter().flat_map(|run| run.pages().pages());
+        pages.filter_map(move |page| {
+            let scope = Scope::Range(self.space.block_of(page)?);
+            Some(Wider { page, access, transition, reach: Reach { scope, firm: true } })
+        })
+    }
+
+    fn mark_planned(&mut self, plan: &Plan, on: bool) {
+        for run in plan.parts.iter().flat_map(|part| &part.runs) {
+            self.table.for_each_mut(run.pages(), |_, entry| entry.set(flag::PLANNED, on));
+        }
     }
 
     fn may_come_along(

@@ -8,6 +8,7 @@ use crate::faults::open::{FaultKey, Faults};
 use crate::migration::chain::{cut_runs, push_run};
 use crate::migration::planner::Reach;
 use crate::migration::transition::Transition;
+use crate::placement::Scope;
 
 /// Parts under construction: pages by transition.
 #[derive(Default)]
@@ -36,6 +37,18 @@ pub(crate) struct OpenPart {
 }
 
 impl Plan {
+    /// Notes a decision that reaches further than its page, once for pages beside each other.
+    pub(crate) fn widen(&mut self, wider: Wider) {
+        let says_the_same = |last: &Wider| {
+            let Wider { access, transition, reach, .. } = last;
+            matches!(reach.scope, Scope::Range(_))
+                && (*access, *transition, *reach) == (wider.access, wider.transition, wider.reach)
+        };
+        if !self.wider.last().is_some_and(says_the_same) {
+            self.wider.push(wider);
+        }
+    }
+
     /// Adds pages that are mapped where they are.
     pub(crate) fn add_run(&mut self, transition: Transition, run: Run) {
         let at = self.part_of(transition);

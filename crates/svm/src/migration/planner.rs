@@ -77,10 +77,22 @@ impl Driver {
             return Ok(Planned::Resident);
         };
         let part = self.enter(plan, transition, page, entry);
+        let reach = self.at_least_a_block(page, reach);
         if reach.scope != Scope::Page {
-            plan.wider.push(Wider { page, access: asker.access, transition, reach });
+            plan.widen(Wider { page, access: asker.access, transition, reach });
         }
         Ok(Planned::In(part))
+    }
+
+    /// What an allocation that moves in whole blocks makes of a decision's reach.
+    fn at_least_a_block(&self, page: PageNo, reach: Reach) -> Reach {
+        let Some(block) = self.space.block_of(page) else { return reach };
+        match reach.scope {
+            Scope::Object => reach,
+            Scope::Range(range) if range.covers(block) => reach,
+            // Whoever has some of it mapped and runs has to stop for the page anyway.
+            _ => Reach { scope: Scope::Range(block), firm: true },
+        }
     }
 
     /// What has to happen to a page that may be planned; nothing, if who asks has it mapped with enough

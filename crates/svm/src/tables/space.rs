@@ -21,6 +21,8 @@ pub(crate) struct Object {
     pub(crate) pages_evicted: u64,
     pub(crate) hints: Vec<Hint>,
     pub(crate) contest: Contest,
+    /// It moves in whole blocks of 2 MiB.
+    pub(crate) whole_blocks: bool,
 }
 
 /// Advice for a part of an allocation.
@@ -111,6 +113,8 @@ pub(crate) struct Space {
     /// fault asks for its allocation: a few words beside each other instead of a walk of the tree.
     by_block: Vec<Here>,
     first_block: u64,
+    /// Whether there was ever an allocation that moves in blocks: without, no fault asks.
+    any_in_blocks: bool,
 }
 
 impl Space {
@@ -123,6 +127,7 @@ impl Space {
             next_id: 0,
             by_block: Vec::new(),
             first_block: arena.start.block().0,
+            any_in_blocks: false,
         }
     }
 
@@ -155,6 +160,7 @@ impl Space {
             pages_evicted,
             hints,
             contest,
+            whole_blocks: false,
         };
         let slot = self.idle_slots.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -210,6 +216,29 @@ impl Space {
     pub(crate) fn holding_mut(&mut self, page: PageNo) -> Option<&mut Object> {
         let slot = self.slot_of(page)?;
         self.slots[slot].as_mut()
+    }
+
+    /// Has the allocations of `range` move in whole blocks, or not.
+    pub(crate) fn move_in_blocks(&mut self, range: PageRange, on: bool) {
+        self.any_in_blocks |= on;
+        let mut page = range.start;
+        while page < range.end() {
+            let Some(object) = self.holding_mut(page) else { return };
+            object.whole_blocks = on;
+            page = object.range.end();
+        }
+    }
+
+    /// Whether an allocation may move in blocks.
+    pub(crate) fn has_blocks(&self) -> bool {
+        self.any_in_blocks
+    }
+
+    /// The block of `page` inside its allocation, if that moves in blocks.
+    pub(crate) fn block_of(&self, page: PageNo) -> Option<PageRange> {
+        let object = self.any_in_blocks.then(|| self.holding(page))?;
+        let block = PageRange::new(page.align_down(BLOCK_PAGES), BLOCK_PAGES);
+        object.filter(|object| object.whole_blocks).map(|object| block.intersection(object.range))
     }
 
     /// Allocations in ascending order.

@@ -42,6 +42,13 @@ impl Driver {
                     self.promise_mappings(range);
                 }
             }
+            Advice::WholeBlocks(on) => {
+                self.space.move_in_blocks(range, on);
+                if on {
+                    // Large pages have frames from the beginning, which a trim gives back.
+                    self.table.update(range, |entry| entry.set(flag::HOST_BACKED, true));
+                }
+            }
         }
         self.placement.on_hint(range, advice);
         self.reply_done(id, 0);

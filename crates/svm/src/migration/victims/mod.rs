@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use farside_types::{CardId, CommandId, FrameNo, PageNo, Time};
+use farside_types::{CardId, CommandId, FrameNo, PageNo, PageRange, Time};
 
 use crate::Driver;
 use crate::api::command::{RingOp, Run};
@@ -54,9 +54,20 @@ impl Driver {
                 victims.push(page);
             }
         }
+        self.take_blocks_along(card, &mut victims, first);
         victims.sort_unstable();
         victims.dedup();
         victims
+    }
+
+    /// Adds the blocks of pages whose allocations move in blocks.
+    fn take_blocks_along(&self, card: CardId, victims: &mut Vec<PageNo>, first: Option<Work>) {
+        let mut blocks: Vec<PageRange> =
+            victims.iter().filter_map(|&page| self.space.block_of(page)).collect();
+        blocks.sort_unstable_by_key(|block| block.start);
+        blocks.dedup();
+        let pages = blocks.into_iter().flat_map(PageRange::pages);
+        victims.extend(pages.filter(|&page| self.may_leave(card, page, first)));
     }
 
     /// Up to `wanted` newcomers that may leave, those that came first.
