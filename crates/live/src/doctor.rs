@@ -83,7 +83,7 @@ impl Report {
             cpus(features),
             memory(features),
             limits(features),
-            huge_pages(features),
+            large_pages(features),
         ];
         Report { checks }
     }
@@ -313,15 +313,17 @@ fn limits(features: &Features) -> Check {
     }
 }
 
-fn huge_pages(features: &Features) -> Check {
-    // Nothing needs them yet, so their absence is no fault of the machine.
-    ok(
-        "huge pages",
-        match features.huge_pages {
-            0 => "none reserved; none are needed".to_owned(),
-            count => format!("{count} of 2 MiB reserved; none are needed"),
-        },
-    )
+fn large_pages(features: &Features) -> Check {
+    const NAME: &str = "large pages";
+    match &features.arena {
+        Ok(trial) if !trial.large_pages => degraded(
+            NAME,
+            "blocks of 2 MiB that are asked for have pages of 4 KiB",
+            "Linux 6.1 and later make large pages of a memory file (MADV_COLLAPSE), where memory is not in \
+             too small pieces (/proc/buddyinfo).",
+        ),
+        _ => ok(NAME, "of memory like any other, for those who ask for them"),
+    }
 }
 
 fn mebibytes(bytes: u64) -> String {
@@ -334,6 +336,8 @@ mod tests {
     use crate::features::ArenaTrial;
     use farside_linux::uffd::{FeatureSet, Support};
 
+    const TRIAL: ArenaTrial = ArenaTrial { host_read_only: true, poison: true, large_pages: true };
+
     fn complete() -> Features {
         Features {
             kernel: KernelVersion::parse("6.18.0"),
@@ -341,14 +345,13 @@ mod tests {
                 opened_by: OpenedBy::Syscall,
                 features: FeatureSet((1 << 17) - 1),
             }),
-            arena: Ok(ArenaTrial { host_read_only: true, poison: true }),
+            arena: Ok(TRIAL),
             root: true,
             cap_sys_ptrace: true,
             unprivileged_userfaultfd: Some(false),
             device: DeviceAccess::Granted,
             memfd: true,
             cpus: 2,
-            huge_pages: 0,
             memory_available_bytes: Some(8 << 30),
             memory_limit_bytes: None,
             address_space_limit_bytes: None,
@@ -372,11 +375,12 @@ mod tests {
     #[test]
     fn each_missing_feature_degrades_its_own_check_only() {
         type Spoil = fn(&mut Features);
-        let cases: [(&str, Spoil); 7] = [
-            ("lost pages", |f| f.arena = Ok(ArenaTrial { host_read_only: true, poison: false })),
+        let cases: [(&str, Spoil); 8] = [
+            ("lost pages", |f| f.arena = Ok(ArenaTrial { poison: false, ..TRIAL })),
             ("read-only host pages", |f| {
-                f.arena = Ok(ArenaTrial { host_read_only: false, poison: true });
+                f.arena = Ok(ArenaTrial { host_read_only: false, ..TRIAL });
             }),
+            ("large pages", |f| f.arena = Ok(ArenaTrial { large_pages: false, ..TRIAL })),
             ("system calls on shared memory", |f| {
                 f.userfaultfd = Ok(Support {
                     opened_by: OpenedBy::UserModeOnly,

@@ -61,6 +61,8 @@ pub struct ArenaTrial {
     pub host_read_only: bool,
     /// Lost pages can be poisoned.
     pub poison: bool,
+    /// Blocks of 2 MiB can be large pages.
+    pub large_pages: bool,
 }
 
 /// Everything that was found.
@@ -84,8 +86,6 @@ pub struct Features {
     pub memfd: bool,
     /// Processors this process may use.
     pub cpus: usize,
-    /// Huge pages of 2 MiB in the kernel's pool.
-    pub huge_pages: u64,
     /// Memory the machine can give, in bytes, if known.
     pub memory_available_bytes: Option<u64>,
     /// The lowest memory limit of this process's control groups, in bytes, if there is one.
@@ -110,7 +110,6 @@ impl Features {
             device: device_access(),
             memfd: rustix::fs::memfd_create("farside-probe", MemfdFlags::CLOEXEC).is_ok(),
             cpus: cpu_count(),
-            huge_pages: meminfo("HugePages_Total:").unwrap_or(0),
             memory_available_bytes: meminfo("MemAvailable:").map(|kib| kib.saturating_mul(1024)),
             memory_limit_bytes: control_group_limit(),
             address_space_limit_bytes: getrlimit(Resource::As).current,
@@ -122,7 +121,12 @@ impl Features {
 fn try_arena() -> Result<ArenaTrial, String> {
     let arena = Arena::new(BLOCK_SIZE as u64).map_err(|error| error.to_string())?;
     let support = arena.support();
-    Ok(ArenaTrial { host_read_only: support.host_read_only, poison: support.poison })
+    let large = arena.make_large(arena.pages()).map_err(|error| error.to_string())?;
+    Ok(ArenaTrial {
+        host_read_only: support.host_read_only,
+        poison: support.poison,
+        large_pages: large.had == large.wanted,
+    })
 }
 
 fn read(path: &str) -> Option<String> {

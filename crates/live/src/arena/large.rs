@@ -66,6 +66,7 @@ pub(super) struct Blocks {
     /// Whether a block was ever large: without, nobody looks further.
     any: AtomicBool,
     open: AtomicU32,
+    open_max: u32,
 }
 
 impl Blocks {
@@ -75,6 +76,7 @@ impl Blocks {
             locks: [const { Mutex::new(()) }; LOCKS],
             any: AtomicBool::new(false),
             open: AtomicU32::new(0),
+            open_max: OPEN_MAX,
         }
     }
 }
@@ -291,7 +293,7 @@ impl Block<'_> {
     /// Takes the block out of userfaultfd's care and maps it; `false`: it is as it was.
     fn open(&self) -> bool {
         let count = &self.arena.large.open;
-        if count.fetch_add(1, Ordering::SeqCst) >= OPEN_MAX {
+        if count.fetch_add(1, Ordering::SeqCst) >= self.arena.large.open_max {
             count.fetch_sub(1, Ordering::SeqCst);
             return false;
         }
@@ -354,5 +356,40 @@ impl Block<'_> {
         if let Err(errno) = unsafe { rustix::mm::madvise(self.start().cast(), bytes, advice) } {
             tracing::debug!(%errno, block = %self.pages, ?advice, "advice was refused");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use farside_types::BLOCK_SIZE;
+
+    use super::*;
+
+    #[test]
+    fn blocks_beyond_the_limit_are_mapped_by_small_pages() {
+        let mut arena = Arena::new(4 * BLOCK_SIZE as u64).unwrap();
+        let all = arena.pages();
+        let LargePages { wanted, had } = arena.make_large(all).unwrap();
+        assert_eq!(wanted, 4);
+        arena.large.open_max = 2;
+        let open = |arena: &Arena| arena.large.open.load(Ordering::SeqCst);
+        let most = had.min(2) as u32;
+        for _ in 0..3 {
+            arena.map_zero(all, Rights::ReadWrite).unwrap();
+            assert_eq!(open(&arena), most);
+            // SAFETY: all of it is mapped, and this thread is the only one that uses it.
+            unsafe { arena.program.base().write_bytes(7, 4 * BLOCK_SIZE) };
+            arena.unmap(all).unwrap();
+            assert_eq!(open(&arena), 0);
+        }
+        // Without a limit that is met, as many are open as are large.
+        arena.large.open_max = 8;
+        arena.map(all, Rights::ReadWrite).unwrap();
+        assert_eq!(u64::from(open(&arena)), had);
+        // To give frames back closes, and there are no large pages after it.
+        arena.release(all).unwrap();
+        assert_eq!(open(&arena), 0);
+        arena.map_zero(all, Rights::ReadWrite).unwrap();
+        assert_eq!(open(&arena), 0);
     }
 }
