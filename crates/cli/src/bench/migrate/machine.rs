@@ -9,6 +9,7 @@ use farside::{
     Write, WriteSpan,
 };
 use farside_sim::cards::{Layout, Transport};
+use farside_softcard::kernels::PIECE_BYTES;
 use farside_types::PAGE_SIZE;
 
 use super::super::counts::Counts;
@@ -17,8 +18,7 @@ use super::samples::{Migration, Steps};
 
 /// Values of a page.
 pub(super) const PAGE: usize = PAGE_SIZE / size_of::<u64>();
-/// Pages that the kernel takes at a time: as many as the accelerator of the paper faults on together, whose
-/// IOMMU has 16 reads in flight (section V-A).
+/// Pages that the accelerator of the paper faults on together: its IOMMU has 16 reads in flight (section V-A).
 const BATCH_PAGES: usize = 16;
 /// Bytes of each card: the largest array and room for it to move.
 const CARD_BYTES: u64 = 64 << 20;
@@ -45,10 +45,32 @@ fn initial(index: usize) -> u64 {
     (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
+/// How much of its array the accelerator takes at a time, and faults on together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Batch {
+    /// What kernels take that let the library cut their ranges (`pieces`): 2 MiB.
+    Piece,
+    /// What the paper's accelerator can.
+    Sixteen,
+}
+
+impl Batch {
+    const fn values(self) -> usize {
+        match self {
+            Batch::Piece => PIECE_BYTES / size_of::<u64>(),
+            Batch::Sixteen => BATCH_PAGES * PAGE,
+        }
+    }
+}
+
 /// Reads and updates all values consecutively, as the paper's synthetic workload does (section V-A). Gives
 /// the sum of what it has read.
-fn update(k: &mut KernelContext, mut values: WriteSpan<u64>) -> Result<u64, KernelError> {
-    let (len, step) = (values.len(), BATCH_PAGES * PAGE);
+fn update(
+    k: &mut KernelContext,
+    mut values: WriteSpan<u64>,
+    batch: Batch,
+) -> Result<u64, KernelError> {
+    let (len, step) = (values.len(), batch.values());
     let mut sum = 0u64;
     for start in (0..len).step_by(step) {
         let part = values.slice(start..len.min(start + step));
@@ -186,14 +208,20 @@ impl Machine {
     ///
     /// # Errors
     /// [`BenchError::Failed`] if the kernel has read something else than what is there.
-    pub(super) fn accelerate(&self, array: &mut Array, managed: usize) -> Result<f64, BenchError> {
+    pub(super) fn accelerate(
+        &self,
+        array: &mut Array,
+        managed: usize,
+        batch: Batch,
+    ) -> Result<f64, BenchError> {
         let (expected, updated) = (array.sum(), array.updated.clone());
         let start = Instant::now();
         if managed > 0 {
             self.space.migrate(&array.buffer[..managed * PAGE], self.target)?;
         }
         let launch = self.space.kernel("update").on(self.target);
-        let found = launch.run(Write(&mut array.buffer[updated]), update)?;
+        let found = launch
+            .run(Write(&mut array.buffer[updated]), move |k, values| update(k, values, batch))?;
         let micros = start.elapsed().as_secs_f64() * 1e6;
         array.launches += 1;
         if found != expected {

@@ -20,7 +20,7 @@ use indicatif::ProgressBar;
 
 use super::{BenchError, Effort, Outcome, Row, Target, pin, two_cpus};
 use crate::commands::bar;
-use machine::{Array, Machine};
+use machine::{Array, Batch, Machine};
 use samples::{Cell, Measured, Samples};
 
 /// The largest of the sizes: 32 MB.
@@ -63,14 +63,17 @@ fn rounds_across(effort: Effort) -> usize {
 
 /// On demand against user managed.
 fn promised(measured: &Measured) -> Row {
-    let Cell { on_demand, user_managed, counts, .. } = &measured.cells[LARGEST];
+    let Cell { on_demand, by_sixteen, user_managed, counts, .. } = &measured.cells[LARGEST];
     let transport = measured.transport;
     let printed = paper::on_demand(transport)[LARGEST] / paper::user_managed(transport)[LARGEST];
     let detail = format!(
-        "{:.1} ms, {} faults; user managed {:.1} ms; the paper {printed:.1}x",
+        "{:.1} ms, {} faults; user managed {:.1} ms; on demand by 16 pages, as in the paper, {:.1} ms, \
+         {:.2}x; the paper {printed:.1}x",
         on_demand / 1e3,
         counts.get("card_faults"),
         user_managed / 1e3,
+        by_sixteen / 1e3,
+        by_sixteen / user_managed,
     );
     let way = if transport == Transport::Bounce { "by a bounce buffer" } else { "peer to peer" };
     let name = format!("on demand against user managed, 32 MB, card → card, {way}");
@@ -113,9 +116,9 @@ fn by_turns(
             if round == 0 {
                 // What is used for the first time costs more; and things have to be where they should.
                 check_layouts(machine, array)?;
-                one_round(machine, array, &mut Samples::default())?;
+                one_round(machine, array, &mut Samples::default(), round)?;
             } else {
-                one_round(machine, array, samples)?;
+                one_round(machine, array, samples, round)?;
             }
         }
         progress.inc(1);
@@ -134,22 +137,30 @@ fn check_layouts(machine: &Machine, array: &Array) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Every experiment once.
+/// Every experiment once. Those of the accelerator begin with another one in each round: who comes first finds
+/// processors and caches that have done something else.
 fn one_round(
     machine: &Machine,
     array: &mut Array,
     samples: &mut Samples,
+    round: usize,
 ) -> Result<(), BenchError> {
     let pages = array.pages();
-    machine.place(array, Layout::Contiguous)?;
-    let before = machine.counts();
-    samples.on_demand.push(machine.accelerate(array, 0)?);
-    samples.counts = machine.counts().since(&before);
-    machine.place(array, Layout::Contiguous)?;
-    samples.user_managed.push(machine.accelerate(array, pages)?);
-    if pages > 1 {
+    for step in 0..4 {
         machine.place(array, Layout::Contiguous)?;
-        samples.mixed.push(machine.accelerate(array, pages / 2)?);
+        match (round + step) % 4 {
+            0 => {
+                let before = machine.counts();
+                samples.on_demand.push(machine.accelerate(array, 0, Batch::Piece)?);
+                samples.counts = machine.counts().since(&before);
+            }
+            1 => samples.by_sixteen.push(machine.accelerate(array, 0, Batch::Sixteen)?),
+            2 => samples.user_managed.push(machine.accelerate(array, pages, Batch::Piece)?),
+            _ if pages > 1 => {
+                samples.mixed.push(machine.accelerate(array, pages / 2, Batch::Piece)?);
+            }
+            _ => {}
+        }
     }
     machine.place(array, Layout::Contiguous)?;
     samples.contiguous.push(machine.to_target(array)?);

@@ -48,6 +48,8 @@ impl Migration {
 #[derive(Debug, Default)]
 pub(super) struct Samples {
     pub(super) on_demand: Vec<f64>,
+    /// On demand, 16 pages at a time.
+    pub(super) by_sixteen: Vec<f64>,
     pub(super) user_managed: Vec<f64>,
     /// Half of the pages migrated before.
     pub(super) mixed: Vec<f64>,
@@ -63,6 +65,8 @@ pub(super) struct Samples {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cell {
     pub(super) on_demand: f64,
+    /// On demand, 16 pages at a time.
+    pub(super) by_sixteen: f64,
     pub(super) user_managed: f64,
     /// Nothing where there is no half.
     pub(super) mixed: Option<f64>,
@@ -82,6 +86,7 @@ impl Samples {
     pub(super) fn medians(self) -> Cell {
         Cell {
             on_demand: median(self.on_demand),
+            by_sixteen: median(self.by_sixteen),
             user_managed: median(self.user_managed),
             mixed: (!self.mixed.is_empty()).then(|| median(self.mixed)),
             contiguous: middle(self.contiguous),
@@ -158,11 +163,12 @@ pub(super) mod tests {
         Migration { time: part(4.0), steps }
     }
 
-    /// Something with easy numbers: on demand a µs a page, by half 0.6, user managed 0.5, a migration 0.4, of
+    /// Something with easy numbers: on demand a µs a page, by 16 pages 2, by half 0.6, user managed 0.5, a migration 0.4, of
     /// scattered pages 0.6, from the host 0.5, to it 0.4; all of it times `factor`.
     pub(in super::super) fn measured(transport: Transport, factor: f64) -> Measured {
         let cell = |pages: f64| Cell {
             on_demand: pages * factor,
+            by_sixteen: 2.0 * pages * factor,
             user_managed: 0.5 * pages * factor,
             mixed: (pages > 1.0).then_some(0.6 * pages * factor),
             contiguous: migration(pages, factor),
@@ -179,6 +185,7 @@ pub(super) mod tests {
         let of = |time: f64| Migration { time, ..migration(time, 1.0) };
         let samples = Samples {
             on_demand: vec![3.0, 1.0, 2.0],
+            by_sixteen: vec![4.0],
             user_managed: vec![5.0],
             contiguous: [9.0, 7.0, 8.0].map(of).to_vec(),
             ..Samples::default()

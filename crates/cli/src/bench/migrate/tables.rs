@@ -42,7 +42,7 @@ pub(super) fn text(bounce: &Measured, peer: &Measured) -> String {
     let sizes = "l".to_owned() + &"r".repeat(SIZES.len());
     let parts = [
         (
-            "Table I: the synthetic accelerator, on demand, half of each, user managed",
+            "Table I: the synthetic accelerator; on demand by 16 pages; half of each",
             sizes.clone(),
             table_1(both),
         ),
@@ -74,6 +74,10 @@ fn table_1(both: [&Measured; 2]) -> Vec<Vec<String>> {
             &of(way, |cell| cell.on_demand),
         ));
         rows.push(times(PAPER.to_owned(), &paper::on_demand(way.transport)));
+    }
+    for way in both {
+        let label = format!("by 16 ({})", way.transport.name());
+        rows.push(times(label, &of(way, |cell| cell.by_sixteen)));
     }
     for way in both {
         let cells = way.cells.iter().map(|cell| cell.mixed.map_or("-".to_owned(), micros));
