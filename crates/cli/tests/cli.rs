@@ -346,15 +346,51 @@ fn no_row_of_the_bench_is_an_absolute_time() {
     assert_eq!(moved["pages_card_to_card"].as_u64(), Some(2 * 8192), "{moved}");
 }
 
+/// The first paper's tables, live: every check of the data is the command's own, so that it ends well says that
+/// all of it was right.
+#[test]
+fn the_first_papers_tables_are_measured_live_and_written_as_files() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("migrate");
+    let out = folder.to_str().unwrap();
+    let printed = json(&["bench", "migrate", "--samples", "1", "--json", "--out", out]);
+    let rows = printed["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 2 + 4, "{printed}");
+    for row in rows {
+        assert!(row["unit"].as_str().is_some_and(|unit| unit.starts_with("x ")), "{row}");
+        assert!(row["reached"].as_f64() > Some(0.0), "{row}");
+    }
+    for row in &rows[..2] {
+        let counts = &row["counts"];
+        assert_eq!(counts["pages_card_to_card"].as_u64(), Some(8192), "{row}");
+        assert_eq!(counts["card_faults"].as_u64(), Some(16), "2 MiB at a time: {row}");
+    }
+    let report = &printed["reports"]["migrate"];
+    let of = |source: &str| {
+        let rows = report["rows"].as_array().expect("rows");
+        rows.iter().filter(|row| row["source"] == source).count()
+    };
+    assert_eq!((of("Table I"), of("Table II"), of("Figure 5")), (24, 12, 6));
+    let written = std::fs::read_to_string(folder.join("report.json")).expect("it was written");
+    let written: Value = serde_json::from_str(&written).expect("JSON");
+    assert_eq!(&written, report, "the files have what was printed");
+    for name in ["figure-4", "figure-5", "figure-6b", "figure-6c", "figure-7", "on-demand"] {
+        for kind in ["png", "svg"] {
+            let file = folder.join(format!("{name}.{kind}"));
+            assert!(file.metadata().is_ok_and(|file| file.len() > 1000), "{}", file.display());
+        }
+    }
+}
+
 #[test]
 fn no_line_is_longer_than_a_screen_is_wide() {
     let tapasco = Path::new(env!("CARGO_TARGET_TMPDIR")).join("width-tapasco");
     let sim = ["sim", "--quiet", "--workload", "st", "--bytes", "256K"];
-    let commands: [&[&str]; 15] = [
+    let commands: [&[&str]; 16] = [
         &["doctor"],
         &["demo", "--bundled"],
         &["demo", "--bundled", "--on-demand", "--cards", "16", "--placement", "access-counter"],
         &["bench", "driver", "--samples", "1"],
+        &["bench", "migrate", "--samples", "1"],
         &["cards"],
         &["schemes"],
         &[&sim[..], &["--scheme", "all"]].concat(),

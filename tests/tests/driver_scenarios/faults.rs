@@ -1,8 +1,8 @@
 //! Faults: who is served, who is told that it cannot be, and who fights.
 
 use farside_svm::Request;
-use farside_types::{Access, CancelReason, PageNo, Rights, Span, StreamId, VirtAddr};
-use harness::{JobFailure, JobStep, Script, Setup, WordAccess, World};
+use farside_types::{Access, CancelReason, PageNo, PageRange, Rights, Span, StreamId, VirtAddr};
+use harness::{Failure, JobFailure, JobStep, Script, Setup, WordAccess, World};
 
 use super::{A, B, Checked, loads, stream, sub, write_all, writes};
 
@@ -55,6 +55,47 @@ fn scenario_14_ten_thousand_equal_faults_are_one_migration() -> Checked {
     assert_eq!(stats.by_direction().host_to_card, 1);
     assert_eq!(stats.card_faults, 10_000);
     assert_eq!(world.word(range.start, 0), 10_001);
+    Ok(())
+}
+
+/// 64 pages that a card has written, whose host faults bring windows of 16.
+fn on_a_card_with_windows() -> Result<(World, PageRange), Failure> {
+    let mut setup = Setup::plain(&[64]);
+    setup.config.prefetch.host_fault_around = 16;
+    let mut world = World::new(setup);
+    let range = world.alloc(64)?;
+    world.launch(A, StreamId(0), Script::accesses(writes(range), 1))?;
+    world.drive()?;
+    Ok((world, range))
+}
+
+/// Pages that the CPU reads, in this order; gives the faults, and the pages that came.
+fn read_in_order(world: &mut World, pages: &[PageNo]) -> Result<(u64, u64), Failure> {
+    for &page in pages {
+        world.cpu([WordAccess::load(page, 0)]);
+        world.drive()?;
+    }
+    let stats = world.driver.stats();
+    Ok((stats.host_faults, stats.by_direction().card_to_host))
+}
+
+#[test]
+fn a_host_that_goes_through_memory_gets_windows_and_one_that_jumps_gets_pages() -> Checked {
+    let (mut world, range) = on_a_card_with_windows()?;
+    let in_order: Vec<PageNo> = range.pages().collect();
+    let read = read_in_order(&mut world, &in_order)?;
+    assert_eq!(read, (5, 64), "a page, what is left of its window, and three windows");
+
+    let (mut world, range) = on_a_card_with_windows()?;
+    let backwards: Vec<PageNo> = range.pages().rev().collect();
+    assert_eq!(read_in_order(&mut world, &backwards)?, (5, 64));
+
+    let (mut world, range) = on_a_card_with_windows()?;
+    let jumps = [40, 8, 24, 56].map(|page| range.start.offset(page));
+    assert_eq!(read_in_order(&mut world, &jumps)?, (4, 4), "nothing that nobody wants");
+    // Who comes back to a window wants more of it.
+    let back = [range.start.offset(10), range.start.offset(3)];
+    assert_eq!(read_in_order(&mut world, &back)?, (5, 4 + 15));
     Ok(())
 }
 

@@ -12,6 +12,7 @@ mod driver;
 mod far;
 mod faults;
 mod lend;
+mod migrate;
 mod moves;
 mod programs;
 mod raw;
@@ -21,6 +22,7 @@ mod words;
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
+use farside_cli::reproduce::Report;
 use serde::Serialize;
 
 use counts::Counts;
@@ -83,7 +85,24 @@ pub(crate) struct Bench {
     /// Its name on the command line.
     pub(crate) name: &'static str,
     /// Measures.
-    pub(crate) run: fn(Effort) -> Result<Vec<Row>, BenchError>,
+    pub(crate) run: fn(Effort) -> Result<Outcome, BenchError>,
+}
+
+/// What a group gives.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// The promised numbers.
+    pub(crate) rows: Vec<Row>,
+    /// What else there is to see: tables for a terminal.
+    pub(crate) text: String,
+    /// The same with figures, for files and programs.
+    pub(crate) report: Option<Report>,
+}
+
+impl From<Vec<Row>> for Outcome {
+    fn from(rows: Vec<Row>) -> Outcome {
+        Outcome { rows, ..Outcome::default() }
+    }
 }
 
 /// Why something cannot be measured.
@@ -120,15 +139,16 @@ pub(crate) struct Effort {
 }
 
 /// All groups.
-pub(crate) const ALL: [Bench; 8] = [
-    Bench { name: "faults", run: |effort| Ok(faults::run(effort)?) },
-    Bench { name: "moves", run: |effort| Ok(moves::run(effort)?) },
-    Bench { name: "stream", run: |effort| Ok(stream::run(effort)?) },
-    Bench { name: "words", run: |effort| Ok(words::run(effort)?) },
-    Bench { name: "programs", run: programs::run },
-    Bench { name: "driver", run: |effort| Ok(driver::run(effort)?) },
-    Bench { name: "far", run: |effort| Ok(far::run(effort)?) },
-    Bench { name: "lend", run: lend::run },
+pub(crate) const ALL: [Bench; 9] = [
+    Bench { name: "faults", run: |effort| Ok(faults::run(effort)?.into()) },
+    Bench { name: "moves", run: |effort| Ok(moves::run(effort)?.into()) },
+    Bench { name: "migrate", run: migrate::run },
+    Bench { name: "stream", run: |effort| Ok(stream::run(effort)?.into()) },
+    Bench { name: "words", run: |effort| Ok(words::run(effort)?.into()) },
+    Bench { name: "programs", run: |effort| Ok(programs::run(effort)?.into()) },
+    Bench { name: "driver", run: |effort| Ok(driver::run(effort)?.into()) },
+    Bench { name: "far", run: |effort| Ok(far::run(effort)?.into()) },
+    Bench { name: "lend", run: |effort| Ok(lend::run(effort)?.into()) },
 ];
 
 /// The median; the samples are not empty.

@@ -1,6 +1,10 @@
 //! `farside bench`: the promised numbers.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
 use clap::Args;
+use farside_cli::reproduce::Report;
 use serde::Serialize;
 
 use super::Failure;
@@ -26,11 +30,17 @@ pub(crate) struct Bench {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
+    /// Where the tables and figures of `migrate` go, as files
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
 struct Json {
     rows: Vec<Row>,
+    /// By the name of its group: tables and figures, where a group has them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    reports: BTreeMap<&'static str, Report>,
 }
 
 fn groups() -> Vec<&'static str> {
@@ -41,19 +51,25 @@ impl Bench {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let effort = Effort { samples: self.samples.into() };
         let wanted = |name: &str| self.groups.is_empty() || self.groups.iter().any(|g| g == name);
-        let mut rows = Vec::new();
+        let (mut rows, mut reports) = (Vec::new(), BTreeMap::new());
         for bench in ALL.iter().filter(|bench| wanted(bench.name)) {
-            let measured = (bench.run)(effort)?;
+            let outcome = (bench.run)(effort)?;
             if !self.json {
-                for row in &measured {
+                for row in &outcome.rows {
                     print(&text(row))?;
                 }
+                print(&outcome.text)?;
             }
-            rows.extend(measured);
+            if let (Some(report), Some(folder)) = (&outcome.report, &self.out) {
+                report.write(folder)?;
+            }
+            rows.extend(outcome.rows);
+            reports.extend(outcome.report.map(|report| (bench.name, report)));
         }
         if self.json {
-            return print_json(&Json { rows });
+            return print_json(&Json { rows, reports });
         }
+        print(&self.files(!reports.is_empty()))?;
         let measured: Vec<bool> = rows.iter().filter_map(|row| row.kept).collect();
         let kept = measured.iter().filter(|&&kept| kept).count();
         let left_out = match rows.len() - measured.len() {
@@ -61,6 +77,22 @@ impl Bench {
             count => format!("; {count} not measured"),
         };
         print(&format!("\n{kept} of {} promises kept in this run{left_out}\n", measured.len()))
+    }
+}
+
+impl Bench {
+    /// Where tables and figures are, or how to get them, if there are any.
+    fn files(&self, any: bool) -> String {
+        match &self.out {
+            _ if !any => String::new(),
+            Some(folder) => {
+                let files = "every number is in report.md, report.csv and report.json; figures are beside them";
+                "\n".to_owned() + &paragraph("", &format!("{}: {files}", folder.display()))
+            }
+            None => {
+                "\n".to_owned() + &paragraph("", "`--out FOLDER` writes them with Figures 4 to 7")
+            }
+        }
     }
 }
 

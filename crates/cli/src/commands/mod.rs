@@ -36,7 +36,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use failure::Failure;
+pub(crate) use progress::bar;
 pub(crate) use service::EndSignals;
+pub(crate) use text::{paragraph, table};
 
 /// One virtual address space over host memory and accelerators.
 ///

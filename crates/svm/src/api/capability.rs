@@ -126,8 +126,12 @@ impl Capabilities {
     /// Pages of the aligned window that a fault brings along when bytes go from `from` to `at`; `usual`
     /// where neither is far.
     pub fn window(&self, from: MemoryId, at: MemoryId, usual: u32) -> u32 {
-        let is_far = self.far.contains(from) || self.far.contains(at);
-        if is_far { usual.max(self.far_window_pages) } else { usual }
+        if self.is_far(from, at) { usual.max(self.far_window_pages) } else { usual }
+    }
+
+    /// Whether one of two memories is at the other end of a link between hosts.
+    pub fn is_far(&self, from: MemoryId, at: MemoryId) -> bool {
+        self.far.contains(from) || self.far.contains(at)
     }
 
     /// Whether `agent` can map frames of `memory`.

@@ -88,7 +88,8 @@ pub struct ThrashConfig {
 /// What is brought along with a fault.
 #[derive(Clone, Copy, Debug)]
 pub struct PrefetchConfig {
-    /// Host faults bring the aligned window of this many pages (a power of two; 1: only the page).
+    /// Host faults bring the aligned window of this many pages (a power of two; 1: only the page), if the host
+    /// has one of them, or one next to them, mapped: else only the page.
     pub host_fault_around: u32,
     /// A card's fault brings the largest subtree of its block that is to be more than this full,
     /// in percent (NVIDIA's driver: 51). 100 and above: only the faulted pages.

@@ -76,23 +76,38 @@ impl Driver {
         }
     }
 
-    /// A host fault brings the aligned window around it.
+    /// A host fault brings the aligned window around it, where the host has a page of that, or next to it, mapped:
+    /// who goes through memory in order has, who jumps about has not, and would use nothing of it. From and
+    /// to memories behind a link the window comes in any case, since another fault costs a round trip.
     pub(crate) fn fault_around(&mut self, page: PageNo, access: Access, plan: &mut Plan) {
-        let mapped = self.table.get(page).directory.mappers().contains(AgentId::CPU);
-        let Some(part) = plan.parts.first().filter(|_| !mapped) else { return };
+        let is_mapped = self.maps_on_host(page);
+        let Some(part) = plan.parts.first().filter(|_| !is_mapped) else { return };
         let transition = part.transition;
+        let capabilities = &self.config.capabilities;
         let usual = self.config.prefetch.host_fault_around;
-        let around =
-            u64::from(self.config.capabilities.window(transition.from, transition.at, usual));
-        if around == 1 {
+        let around = u64::from(capabilities.window(transition.from, transition.at, usual));
+        let window = PageRange::new(page.align_down(around), around);
+        let is_far = capabilities.is_far(transition.from, transition.at);
+        if around == 1 || !(is_far || self.is_used_by_host(window)) {
             return;
         }
-        for neighbour in PageRange::new(page.align_down(around), around).pages() {
+        for neighbour in window.pages() {
             if self.config.arena.contains(neighbour) {
                 self.bring_along(plan, &transition, neighbour, AgentId::CPU, access, false);
             }
         }
         tidy_prefetched(plan);
+    }
+
+    fn maps_on_host(&self, page: PageNo) -> bool {
+        self.table.get(page).directory.mappers().contains(AgentId::CPU)
+    }
+
+    /// Whether the host has a page of a window mapped, or one next to it.
+    fn is_used_by_host(&self, window: PageRange) -> bool {
+        let first = PageNo(window.start.0.saturating_sub(1));
+        let wider = PageRange::new(first, window.end().0 + 1 - first.0);
+        wider.intersection(self.config.arena).pages().any(|page| self.maps_on_host(page))
     }
 
     /// Enters `page` if it is in the same situation as the page of `transition`. Unless it is `firm`,

@@ -1,35 +1,22 @@
 //! The paper's figures.
 
-use farside_sim::cards::paper::{self, SIZES};
-use farside_sim::cards::{Migration, Transport};
+use farside_sim::cards::Transport;
+use farside_sim::cards::paper::{self, Micros, SIZES};
 
-use super::measured::{Measured, percent};
+use super::times::{Times, Way};
 use crate::reproduce::{Axis, Bar, Drawing, Figure, Series};
-
-/// All of them.
-pub(super) fn all(measured: &Measured) -> Vec<Figure> {
-    let mut figures = vec![figure_4(measured), figure_5(measured)];
-    for (name, transport) in [
-        ("figure-6a", Transport::Ethernet),
-        ("figure-6b", Transport::Bounce),
-        ("figure-6c", Transport::Peer),
-    ] {
-        figures.push(figure_6(measured, name, transport));
-    }
-    figures.push(figure_7(measured));
-    figures
-}
 
 pub(super) fn axis(label: &str) -> Axis {
     Axis { label: label.to_owned(), ..Axis::default() }
 }
 
-pub(super) fn size_names() -> Vec<String> {
+/// The sizes of buffers, as the paper writes them.
+pub fn size_names() -> Vec<String> {
     SIZES.iter().map(|size| size.name.to_owned()).collect()
 }
 
 /// Bars by size of buffer, relative to something.
-fn relative(name: &str, title: &str, y: &str, note: &str, series: Vec<Series>) -> Figure {
+pub fn relative(name: &str, title: &str, y: &str, note: &str, series: Vec<Series>) -> Figure {
     Figure {
         name: name.to_owned(),
         title: title.to_owned(),
@@ -40,91 +27,78 @@ fn relative(name: &str, title: &str, y: &str, note: &str, series: Vec<Series>) -
     }
 }
 
-/// One value per size.
-fn series(
+/// How much faster than `base`, for each size; with what the paper prints, as times as well.
+fn speedups(
     label: String,
-    ours: impl Fn(usize) -> f64,
-    paper: Option<&dyn Fn(usize) -> f64>,
+    base: &Micros,
+    times: &Micros,
+    paper: Option<(Micros, Micros)>,
 ) -> Series {
-    let sizes = 0..SIZES.len();
-    let paper = paper.map(|paper| sizes.clone().map(|size| Some(paper(size))).collect());
-    let values = sizes.map(|size| Some(ours(size))).collect();
-    Series { label, values, paper: paper.unwrap_or_default() }
+    let over = |base: &Micros, times: &Micros| {
+        base.iter().zip(times).map(|(base, time)| Some(base / time)).collect()
+    };
+    let paper = paper.map_or(Vec::new(), |(base, times)| over(&base, &times));
+    Series { label, values: over(base, times), paper }
 }
 
-fn figure_4(measured: &Measured) -> Figure {
-    let base = |size| measured.on_demand(Transport::Bounce, size);
-    let printed = |size: usize| paper::on_demand(Transport::Bounce)[size];
-    let mut bars = Vec::new();
-    for transport in [Transport::Peer, Transport::Ethernet] {
-        let ours = |size| base(size) / measured.on_demand(transport, size);
-        let theirs = |size| printed(size) / paper::on_demand(transport)[size];
-        bars.push(series(format!("ODPM ({})", transport.name()), ours, Some(&theirs)));
-    }
-    for transport in Transport::ALL {
-        let ours = |size| base(size) / measured.user_managed(transport, size);
-        let theirs = |size| printed(size) / paper::user_managed(transport)[size];
-        bars.push(series(format!("UMPM ({})", transport.name()), ours, Some(&theirs)));
-    }
-    let note = "Baseline: ODPM over PCIe with a bounce buffer. On-demand bars are predicted.";
+/// Figure 4: speedups of the synthetic accelerator over that with pages on demand through a bounce buffer.
+pub fn figure_4(times: &Times, note: &str) -> Figure {
+    let base = &times.bounce.on_demand;
+    let printed = paper::on_demand(Transport::Bounce);
+    let on_demand = |way: &Way| {
+        let paper = Some((printed, paper::on_demand(way.transport)));
+        speedups(format!("ODPM ({})", way.transport.name()), base, &way.on_demand, paper)
+    };
+    let user_managed = |way: &Way| {
+        let paper = Some((printed, paper::user_managed(way.transport)));
+        speedups(format!("UMPM ({})", way.transport.name()), base, &way.user_managed, paper)
+    };
+    let bars = times.direct.iter().map(on_demand).chain(times.ways().map(user_managed)).collect();
     relative("figure-4", "Figure 4: the synthetic accelerator", "speedup", note, bars)
 }
 
-fn figure_5(measured: &Measured) -> Figure {
-    let base = |size| measured.migration(Transport::Bounce, size);
-    let printed = |size: usize| paper::migration(Transport::Bounce)[size];
+/// Figure 5: speedups of migrations from card to card over those of contiguous pages through a bounce buffer.
+pub fn figure_5(times: &Times) -> Figure {
+    let base = &times.bounce.contiguous;
     let mut bars = Vec::new();
-    for transport in Transport::ALL {
-        let name = transport.name();
-        let scattered =
-            |size| base(size) / measured.cell(transport, size).scattered.time.as_micros_f64();
-        if transport != Transport::Bounce {
-            let ours = |size| base(size) / measured.migration(transport, size);
-            let theirs = |size| printed(size) / paper::migration(transport)[size];
-            bars.push(series(format!("{name}, contiguous"), ours, Some(&theirs)));
+    for way in times.ways() {
+        let name = way.transport.name();
+        if way.transport != Transport::Bounce {
+            let paper = (paper::migration(Transport::Bounce), paper::migration(way.transport));
+            bars.push(speedups(format!("{name}, contiguous"), base, &way.contiguous, Some(paper)));
         }
-        bars.push(series(format!("{name}, scattered"), scattered, None));
+        bars.push(speedups(format!("{name}, scattered"), base, &way.scattered, None));
     }
     let note = "Baseline: PCIe with a bounce buffer, contiguous source pages.";
     relative("figure-5", "Figure 5: migrations from card to card", "speedup", note, bars)
 }
 
-fn figure_6(measured: &Measured, name: &str, transport: Transport) -> Figure {
-    let bar = |group: usize, label: &str, migration: &Migration| {
-        let steps = migration.steps;
-        let parts = [steps.setup, steps.allocate, steps.dma, steps.finalize];
-        let parts = parts.iter().map(|&step| percent(step, migration)).collect();
-        Bar { group, label: label.to_owned(), parts }
+/// Figure 6: the steps of migrations by one transport, as shares of the whole in percent.
+pub fn figure_6(transport: Transport, parts: &[&str], bars: Vec<Bar>) -> Figure {
+    let letter = match transport {
+        Transport::Ethernet => 'a',
+        Transport::Bounce => 'b',
+        Transport::Peer => 'c',
     };
-    let mut bars = Vec::new();
-    for group in 0..SIZES.len() {
-        let cell = measured.cell(transport, group);
-        bars.push(bar(group, "cont.", &cell.contiguous));
-        bars.push(bar(group, "scat.", &cell.scattered));
-    }
-    let parts = ["setup", "allocate", "DMA", "finalize"].map(str::to_owned).to_vec();
-    let y = Axis { to: Some(100.0), ..axis("share of the migration in %") };
+    let parts = parts.iter().map(|&part| part.to_owned()).collect();
     Figure {
-        name: name.to_owned(),
+        name: format!("figure-6{letter}"),
         title: format!("Figure 6: steps of a migration, {}", transport.name()),
         note: Some("Source pages contiguous and scattered.".to_owned()),
         x: axis("buffer"),
-        y,
+        y: Axis { to: Some(100.0), ..axis("share of the migration in %") },
         drawing: Drawing::Stacked { groups: size_names(), parts, bars },
     }
 }
 
-fn figure_7(measured: &Measured) -> Figure {
-    let base = |size| measured.host(size).to_card.time.as_micros_f64();
-    let mut bars: Vec<Series> = Transport::ALL
-        .iter()
-        .map(|&transport| {
-            let ours = |size| base(size) / measured.migration(transport, size);
-            series(format!("card to card ({})", transport.name()), ours, None)
-        })
-        .collect();
-    let to_host = |size| base(size) / measured.host(size).from_card.time.as_micros_f64();
-    bars.push(series("card to host".to_owned(), to_host, None));
-    let note = "Baseline: host to card, whose constants are assumed from the paper's text.";
+/// Figure 7: speedups of all migrations over those from the host to a card.
+pub fn figure_7(times: &Times, note: &str) -> Figure {
+    let base = &times.to_card;
+    let bar = |way: &Way| {
+        let label = format!("card to card ({})", way.transport.name());
+        speedups(label, base, &way.contiguous, None)
+    };
+    let mut bars: Vec<Series> = times.ways().map(bar).collect();
+    bars.push(speedups("card to host".to_owned(), base, &times.from_card, None));
     relative("figure-7", "Figure 7: from and to the host", "speedup", note, bars)
 }

@@ -5,6 +5,10 @@ use farside_sim::cards::paper::{self, Micros, SIZES};
 use farside_sim::cards::{CardsError, CardsSpec, JobReport, Layout, Migration, Transport};
 use farside_types::Span;
 
+use super::figures;
+use super::times::{Times, Way};
+use crate::reproduce::{Bar, Figure};
+
 /// The experiments on one machine, by transport and size.
 pub(super) struct Measured {
     pub(super) spec: CardsSpec,
@@ -76,6 +80,60 @@ impl Measured {
 
     pub(super) fn user_managed(&self, transport: Transport, size: usize) -> f64 {
         self.cell(transport, size).user_managed.time.as_micros_f64()
+    }
+
+    /// What the paper's tables and figures show.
+    pub(super) fn times(&self) -> Times {
+        let [bounce, direct @ ..] = Transport::ALL.map(|transport| self.way(transport));
+        let host = |time: fn(&Host) -> Span| {
+            std::array::from_fn(|size| time(self.host(size)).as_micros_f64())
+        };
+        Times {
+            bounce,
+            direct: direct.to_vec(),
+            to_card: host(|host| host.to_card.time),
+            from_card: host(|host| host.from_card.time),
+        }
+    }
+
+    fn way(&self, transport: Transport) -> Way {
+        let micros = |time: fn(&Cell) -> Span| -> Micros {
+            std::array::from_fn(|size| time(self.cell(transport, size)).as_micros_f64())
+        };
+        Way {
+            transport,
+            on_demand: micros(|cell| cell.on_demand.time),
+            user_managed: micros(|cell| cell.user_managed.time),
+            contiguous: micros(|cell| cell.contiguous.time),
+            scattered: micros(|cell| cell.scattered.time),
+        }
+    }
+
+    /// All figures of the paper.
+    pub(super) fn figures(&self) -> Vec<Figure> {
+        let times = self.times();
+        let note = "Baseline: ODPM over PCIe with a bounce buffer. On-demand bars are predicted.";
+        let mut all = vec![figures::figure_4(&times, note), figures::figure_5(&times)];
+        let order = [Transport::Ethernet, Transport::Bounce, Transport::Peer];
+        all.extend(order.map(|transport| self.figure_6(transport)));
+        let note = "Baseline: host to card, whose constants are assumed from the paper's text.";
+        all.push(figures::figure_7(&times, note));
+        all
+    }
+
+    fn figure_6(&self, transport: Transport) -> Figure {
+        let bar = |group: usize, label: &str, migration: &Migration| {
+            let steps = migration.steps;
+            let parts = [steps.setup, steps.allocate, steps.dma, steps.finalize];
+            let parts = parts.iter().map(|&step| percent(step, migration)).collect();
+            Bar { group, label: label.to_owned(), parts }
+        };
+        let of_size = |size: usize| {
+            let cell = self.cell(transport, size);
+            [bar(size, "cont.", &cell.contiguous), bar(size, "scat.", &cell.scattered)]
+        };
+        let bars = (0..SIZES.len()).flat_map(of_size).collect();
+        figures::figure_6(transport, &["setup", "allocate", "DMA", "finalize"], bars)
     }
 
     pub(super) fn mean_errors(&self) -> MeanErrors {

@@ -5,14 +5,16 @@
 //! whose constants are fitted to Table II and to the user-managed rows of Table I.
 
 mod beyond;
-mod figures;
+pub mod figures;
 mod measured;
-mod tables;
+pub mod tables;
+mod times;
 
 use farside_sim::cards::CardsError;
 
 use super::Report;
 use measured::Measured;
+pub use times::{Times, Way};
 
 /// Runs all experiments and compares them with the paper. Takes some seconds.
 ///
@@ -22,7 +24,7 @@ pub fn report() -> Result<Report, CardsError> {
     let measured = Measured::new("as-published")?;
     let ours = Measured::new("farside")?;
     let mut rows = tables::rows(&measured);
-    let mut figures = figures::all(&measured);
+    let mut figures = measured.figures();
     let beyond = beyond::run(&measured, &ours)?;
     rows.extend(beyond.rows);
     figures.extend(beyond.figures);

@@ -4,6 +4,7 @@ use farside_sim::cards::Transport::{self, Bounce, Ethernet, Peer};
 use farside_sim::cards::paper::{self, Micros, SIZES};
 
 use super::measured::{Measured, percent};
+use super::times::{Times, Way};
 use crate::reproduce::Row;
 
 /// Columns of the tables by name.
@@ -15,44 +16,60 @@ const MB_32: usize = 5;
 
 /// All of them, in the order of the paper.
 pub(super) fn rows(measured: &Measured) -> Vec<Row> {
-    let mut rows = table("ODPM", "Table I", paper::on_demand, |t, s| measured.on_demand(t, s));
-    rows.extend(table("UMPM", "Table I", paper::user_managed, |t, s| measured.user_managed(t, s)));
+    let times = measured.times();
+    let mut rows = table_1(&times);
     rows.extend(demand_text(measured));
-    rows.extend(table("migration", "Table II", paper::migration, |t, s| measured.migration(t, s)));
+    rows.extend(table_2(&times));
     rows.extend(speed_text(measured));
+    rows.extend(figure_5_rows(&times));
     rows.extend(step_text(measured));
-    rows.extend(host_text(measured));
+    rows.extend(figure_7_rows(&times));
     rows
 }
 
-pub(super) fn row(what: &str, unit: &str, paper: Option<f64>, ours: f64, source: &str) -> Row {
+/// A row of a report.
+pub fn row(what: &str, unit: &str, paper: Option<f64>, ours: f64, source: &str) -> Row {
     let (what, unit, source) = (what.to_owned(), unit.to_owned(), source.to_owned());
     Row { what, unit, paper, ours, source }
 }
 
-/// A time, in the unit that the paper would print it in.
-pub(super) fn time(what: &str, paper: Option<f64>, ours: f64, source: &str) -> Row {
+/// A time given in µs, in the unit that the paper would print it in.
+pub fn time(what: &str, paper: Option<f64>, ours: f64, source: &str) -> Row {
     if paper.unwrap_or(ours) < 100.0 {
         return row(what, "µs", paper, ours, source);
     }
     row(what, "ms", paper.map(|micros| micros / 1e3), ours / 1e3, source)
 }
 
-fn table(
+fn table<'a>(
     what: &str,
     source: &str,
+    ways: impl Iterator<Item = &'a Way>,
     paper: fn(Transport) -> Micros,
-    ours: impl Fn(Transport, usize) -> f64,
+    ours: fn(&Way) -> &Micros,
 ) -> Vec<Row> {
     let mut rows = Vec::new();
-    for transport in Transport::ALL {
+    for way in ways {
         for (column, size) in SIZES.iter().enumerate() {
-            let what = format!("{what} ({}), {}", transport.name(), size.name);
-            let printed = Some(paper(transport)[column]);
-            rows.push(time(&what, printed, ours(transport, column), source));
+            let what = format!("{what} ({}), {}", way.transport.name(), size.name);
+            let printed = Some(paper(way.transport)[column]);
+            rows.push(time(&what, printed, ours(way)[column], source));
         }
     }
     rows
+}
+
+/// Table I: the synthetic accelerator.
+pub fn table_1(times: &Times) -> Vec<Row> {
+    let mut rows = table("ODPM", "Table I", times.ways(), paper::on_demand, |way| &way.on_demand);
+    let user_managed = paper::user_managed;
+    rows.extend(table("UMPM", "Table I", times.ways(), user_managed, |way| &way.user_managed));
+    rows
+}
+
+/// Table II: migrations from card to card.
+pub fn table_2(times: &Times) -> Vec<Row> {
+    table("migration", "Table II", times.ways(), paper::migration, |way| &way.contiguous)
 }
 
 fn demand_text(measured: &Measured) -> Vec<Row> {
@@ -66,33 +83,38 @@ fn demand_text(measured: &Measured) -> Vec<Row> {
     ]
 }
 
+/// What the text says of Figure 5.
+const FIGURE_5: &str = "Section V-B, Figure 5";
+
 fn speed_text(measured: &Measured) -> Vec<Row> {
-    let source = "Section V-B, Figure 5";
     let over =
         |transport, size| measured.migration(Bounce, size) / measured.migration(transport, size);
-    let mut rows = vec![
-        row(
-            "PCIe E2E over PCIe, 32 kB: the highest",
-            "x",
-            Some(24.6 / 16.4),
-            over(Peer, KB_32),
-            source,
-        ),
-        row("Ethernet over PCIe, 1 MB", "x", Some(0.31 / 0.21), over(Ethernet, MB_1), "Section VI"),
-    ];
-    for transport in [Peer, Ethernet] {
+    let highest = "PCIe E2E over PCIe, 32 kB: the highest";
+    let ethernet = "Ethernet over PCIe, 1 MB";
+    vec![
+        row(highest, "x", Some(24.6 / 16.4), over(Peer, KB_32), FIGURE_5),
+        row(ethernet, "x", Some(0.31 / 0.21), over(Ethernet, MB_1), "Section VI"),
+    ]
+}
+
+/// Figure 5: direct transports over the bounce buffer, scattered pages over contiguous ones.
+pub fn figure_5_rows(times: &Times) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for way in &times.direct {
+        let (bounce, direct) = (paper::migration(Bounce), paper::migration(way.transport));
         for (column, size) in SIZES.iter().enumerate() {
-            let printed = paper::migration(Bounce)[column] / paper::migration(transport)[column];
-            let what = format!("{} over PCIe, {}", transport.name(), size.name);
-            rows.push(row(&what, "x", Some(printed), over(transport, column), "Figure 5"));
+            let printed = bounce[column] / direct[column];
+            let ours = times.bounce.contiguous[column] / way.contiguous[column];
+            let what = format!("{} over PCIe, {}", way.transport.name(), size.name);
+            rows.push(row(&what, "x", Some(printed), ours, "Figure 5"));
         }
     }
-    for transport in Transport::ALL {
+    for way in times.ways() {
         for (column, size) in SIZES.iter().enumerate() {
-            let cell = measured.cell(transport, column);
-            let ratio = cell.scattered.time.0 as f64 / cell.contiguous.time.0 as f64;
-            let what = format!("scattered over contiguous, {}, {}", transport.name(), size.name);
-            rows.push(row(&what, "x", None, ratio, source));
+            let ratio = way.scattered[column] / way.contiguous[column];
+            let name = way.transport.name();
+            let what = format!("scattered over contiguous, {name}, {}", size.name);
+            rows.push(row(&what, "x", None, ratio, FIGURE_5));
         }
     }
     rows
@@ -141,22 +163,21 @@ fn step_text(measured: &Measured) -> Vec<Row> {
     rows
 }
 
-fn host_text(measured: &Measured) -> Vec<Row> {
+/// Figure 7: migrations over those from the host to a card.
+pub fn figure_7_rows(times: &Times) -> Vec<Row> {
     let source = "Section V-D, Figure 7";
     let mut rows = Vec::new();
-    for transport in Transport::ALL {
+    for way in times.ways() {
         for (column, size) in SIZES.iter().enumerate() {
-            let host = measured.host(column).to_card.time.as_micros_f64();
-            let ours = host / measured.migration(transport, column);
+            let ours = times.to_card[column] / way.contiguous[column];
             // "A maximum observed speedup of almost 1.4x for 32 MB and Ethernet transfers."
-            let printed = (transport == Ethernet && column == MB_32).then_some(1.4);
-            let what = format!("{} over host to card, {}", transport.name(), size.name);
+            let printed = (way.transport == Ethernet && column == MB_32).then_some(1.4);
+            let what = format!("{} over host to card, {}", way.transport.name(), size.name);
             rows.push(row(&what, "x", printed, ours, source));
         }
     }
     for (column, size) in SIZES.iter().enumerate() {
-        let host = measured.host(column);
-        let ours = host.to_card.time.0 as f64 / host.from_card.time.0 as f64;
+        let ours = times.to_card[column] / times.from_card[column];
         let what = format!("card to host over host to card, {}", size.name);
         rows.push(row(&what, "x", None, ours, source));
     }
