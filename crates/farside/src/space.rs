@@ -28,7 +28,7 @@ pub struct Space {
 }
 
 /// How a space is opened. The defaults: 2 cards in the program, 64 MiB of memory and one processing
-/// element each, on-touch placement.
+/// element each, the placement scheme [`placement::DEFAULT`].
 #[derive(Debug)]
 pub struct SpaceBuilder {
     cards: usize,
@@ -55,7 +55,7 @@ impl Default for SpaceBuilder {
             card_memory: 64 << 20,
             pes: 1,
             arena: farside_live::arena::DEFAULT_ARENA_BYTES,
-            placement: Ok(Box::new(placement::OnTouch)),
+            placement: placement::by_name(placement::DEFAULT),
             peer: true,
             warm: false,
             core_dumps: false,

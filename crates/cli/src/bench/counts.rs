@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use farside::Space;
 use serde::Serialize;
 
+use super::{BenchError, timed};
+
 /// Counters of a space's driver, by name.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(transparent)]
@@ -52,5 +54,48 @@ impl Counts {
             .iter()
             .map(|name| self.get(name))
             .sum()
+    }
+}
+
+/// One run of a program on cards.
+#[derive(Clone, Debug)]
+pub(crate) struct Ran {
+    pub(crate) seconds: f64,
+    pub(crate) counts: Counts,
+}
+
+impl Ran {
+    /// Measures `body`; gives its value too.
+    ///
+    /// # Errors
+    /// Those of `body`.
+    pub(crate) fn measure<T, E>(
+        space: &Space,
+        body: impl FnOnce() -> Result<T, E>,
+    ) -> Result<(Ran, T), E> {
+        let before = Counts::of(space);
+        let mut value = None;
+        let seconds = timed(|| value = Some(body()));
+        let counts = Counts::of(space).since(&before);
+        let value = value.expect("what was timed has run")?;
+        Ok((Ran { seconds, counts }, value))
+    }
+
+    /// The run, if what came out is right.
+    ///
+    /// # Errors
+    /// [`BenchError::Failed`].
+    pub(crate) fn checked(self, program: &str, right: bool) -> Result<Ran, BenchError> {
+        let wrong = || BenchError::Failed(format!("{program} on cards gave a wrong result"));
+        right.then_some(self).ok_or_else(wrong)
+    }
+
+    /// This run, and another one behind it.
+    pub(crate) fn then(mut self, next: Ran) -> Ran {
+        self.seconds += next.seconds;
+        for (name, count) in next.counts.0 {
+            *self.counts.0.entry(name).or_default() += count;
+        }
+        self
     }
 }

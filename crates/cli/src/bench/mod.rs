@@ -15,6 +15,7 @@ mod lend;
 mod moves;
 mod programs;
 mod raw;
+mod schemes;
 mod stream;
 mod words;
 
@@ -24,6 +25,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use counts::Counts;
+pub(crate) use schemes::Standing;
 
 /// One promised number.
 #[derive(Clone, Debug, Serialize)]
@@ -42,6 +44,9 @@ pub(crate) struct Row {
     pub(crate) kept: Option<bool>,
     /// What the driver counted meanwhile; nothing where no driver was there.
     pub(crate) counts: Counts,
+    /// All that took part, where several schemes did.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) standings: Vec<Standing>,
 }
 
 /// A promise.
@@ -68,12 +73,18 @@ impl Row {
         };
         let name = name.into();
         let (reached, kept, counts) = (Some(reached), Some(kept), Counts::default());
-        Row { name, reached, target, unit, detail, kept, counts }
+        Row { name, reached, target, unit, detail, kept, counts, standings: Vec::new() }
     }
 
     /// The same row with what was counted while it was measured.
     pub(crate) fn counting(mut self, counts: Counts) -> Row {
         self.counts = counts;
+        self
+    }
+
+    /// The same row with all that took part.
+    pub(crate) fn beside(mut self, standings: Vec<Standing>) -> Row {
+        self.standings = standings;
         self
     }
 }
@@ -120,12 +131,13 @@ pub(crate) struct Effort {
 }
 
 /// All groups.
-pub(crate) const ALL: [Bench; 8] = [
+pub(crate) const ALL: [Bench; 9] = [
     Bench { name: "faults", run: |effort| Ok(faults::run(effort)?) },
     Bench { name: "moves", run: |effort| Ok(moves::run(effort)?) },
     Bench { name: "stream", run: |effort| Ok(stream::run(effort)?) },
     Bench { name: "words", run: |effort| Ok(words::run(effort)?) },
     Bench { name: "programs", run: programs::run },
+    Bench { name: "schemes", run: schemes::run },
     Bench { name: "driver", run: |effort| Ok(driver::run(effort)?) },
     Bench { name: "far", run: |effort| Ok(far::run(effort)?) },
     Bench { name: "lend", run: lend::run },

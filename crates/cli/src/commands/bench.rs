@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::Failure;
 use super::output::{print, print_json};
-use super::text::paragraph;
-use crate::bench::{ALL, Effort, Row, Target};
+use super::text::{paragraph, table};
+use crate::bench::{ALL, Effort, Row, Standing, Target};
 
 /// Measure every promised number beside its limit, in one run
 ///
@@ -80,5 +80,27 @@ fn text(row: &Row) -> String {
         None => format!("NOT MEASURED ({sign} {bound} {})", row.unit),
     };
     let reached = format!("{reached}: {}", row.detail);
-    paragraph(mark, &row.name) + &paragraph("      ", &reached)
+    paragraph(mark, &row.name) + &paragraph("      ", &reached) + &beside(&row.standings)
+}
+
+/// All that took part, each a line.
+fn beside(standings: &[Standing]) -> String {
+    if standings.is_empty() {
+        return String::new();
+    }
+    let header = ["scheme", "time", "x", "MiB moved", "x", "faults", "refills"].map(String::from);
+    let line = |standing: &Standing| {
+        let count = |name| standing.counts.get(name).to_string();
+        vec![
+            standing.scheme.to_owned(),
+            format!("{:.1} ms", standing.seconds * 1e3),
+            format!("{:.2}", standing.time),
+            format!("{:.2}", standing.bytes / f64::from(1 << 20)),
+            format!("{:.2}", standing.moved),
+            count("card_faults"),
+            count("refills"),
+        ]
+    };
+    let lines = [header.to_vec()].into_iter().chain(standings.iter().map(line));
+    table("lrrrrrr", lines).lines().fold(String::new(), |text, line| text + "      " + line + "\n")
 }

@@ -31,7 +31,7 @@ pub use farside::{Farside, FarsideConfig};
 pub use first_touch::FirstTouch;
 pub use grit::{Grit, GritConfig, cache_bits, table_entry_bits};
 pub use names::{
-    NAMES, NamedScheme, ONLY_SIMULATED, SCHEMES, SchemeError, SchemeInfo, all, by_name, find,
+    DEFAULT, NAMES, NamedScheme, ONLY_SIMULATED, SCHEMES, SchemeError, SchemeInfo, all, by_name, find,
 };
 pub use on_touch::OnTouch;
 pub use parameters::{Parameter, ParameterKind, Parameters};
