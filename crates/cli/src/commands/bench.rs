@@ -88,17 +88,17 @@ fn beside(standings: &[Standing]) -> String {
     if standings.is_empty() {
         return String::new();
     }
-    let header = ["scheme", "time", "x", "MiB moved", "x", "faults", "refills"].map(String::from);
+    let header = ["scheme", "time", "x", "MiB moved", "in all", "x", "faults"].map(String::from);
     let line = |standing: &Standing| {
-        let count = |name| standing.counts.get(name).to_string();
+        let mib = |bytes: f64| format!("{:.2}", bytes / f64::from(1 << 20));
         vec![
             standing.scheme.to_owned(),
             format!("{:.1} ms", standing.seconds * 1e3),
             format!("{:.2}", standing.time),
-            format!("{:.2}", standing.bytes / f64::from(1 << 20)),
-            format!("{:.2}", standing.moved),
-            count("card_faults"),
-            count("refills"),
+            mib(standing.moved),
+            mib(standing.bytes),
+            format!("{:.2}", standing.share),
+            standing.counts.get("card_faults").to_string(),
         ]
     };
     let lines = [header.to_vec()].into_iter().chain(standings.iter().map(line));

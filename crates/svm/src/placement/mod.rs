@@ -173,11 +173,12 @@ pub trait PlacementScheme: fmt::Debug + Send {
     /// Its name, as the command line spells it.
     fn name(&self) -> &'static str;
 
-    /// Whether [`PlacementScheme::on_fault`] depends on nothing but who asks, for what, and where the page
-    /// is and is mapped: then one answer holds for alike neighbours of a batch. A scheme that looks
-    /// at the page, the allocation, the time or the past keeps the default.
-    fn is_uniform(&self) -> bool {
-        false
+    /// Pages of an aligned run in which an answer of [`PlacementScheme::on_fault`] depends on nothing but who
+    /// asks, for what, and where the page is and is mapped: one answer then holds for those of a grouped fault
+    /// that are alike. A scheme that looks at each page keeps the default; one that looks at none gives
+    /// `u64::MAX`. A power of two, or that.
+    fn grain(&self) -> u64 {
+        1
     }
 
     /// An agent faulted.

@@ -185,7 +185,9 @@ impl Farside {
             } else {
                 PageRange::new(fault.page.align_down(GROUP_PAGES), GROUP_PAGES)
             };
-            decision = Decision { firm, ..decision.over(Scope::Range(range)) };
+            if range.count > 1 {
+                decision = Decision { firm, ..decision.over(Scope::Range(range)) };
+            }
             self.groups.note(range.intersection(fault.object_pages), card);
         } else {
             self.groups.note(PageRange::page(fault.page), card);
@@ -197,6 +199,11 @@ impl Farside {
 impl PlacementScheme for Farside {
     fn name(&self) -> &'static str {
         "farside"
+    }
+
+    /// What is known is known of groups.
+    fn grain(&self) -> u64 {
+        GROUP_PAGES
     }
 
     fn on_fault(&mut self, fault: &FaultView) -> Decision {
