@@ -11,7 +11,7 @@ use farside_types::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Advice, ObjectId};
+use crate::{Advice, Evidence, ObjectId};
 
 mod access_counter;
 mod duplication;
@@ -200,6 +200,13 @@ pub trait PlacementScheme: fmt::Debug + Send {
     fn mode(&self, page: PageNo) -> PageMode {
         let _ = page;
         PageMode::OnTouch
+    }
+
+    /// How `page` of `object` is placed now, `held` by a card or not, and what that was learnt from; a scheme that
+    /// learns nothing keeps the default.
+    fn explain(&self, page: PageNo, object: ObjectId, held: bool) -> (PageMode, Vec<Evidence>) {
+        let _ = (object, held);
+        (self.mode(page), Vec::new())
     }
 
     /// Accesses to tables of its own in memory since this was last asked: the machine charges

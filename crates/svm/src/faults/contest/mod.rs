@@ -16,6 +16,7 @@
 use farside_types::{AgentId, AgentSet, BLOCK_PAGES, PageNo, PageRange, Reason, Span, Time};
 use serde::{Deserialize, Serialize};
 
+use crate::api::why::Contested;
 use crate::Driver;
 use crate::migration::planner::Asker;
 use crate::migration::transition::Transition;
@@ -45,6 +46,10 @@ pub(crate) struct Contest {
 /// A verdict, and what is done to find out whether it still holds.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Settled {
+    /// Those whose moves showed it.
+    agents: AgentSet,
+    /// Pages that they had taken until then, and those that had been taken before.
+    taken: [u64; 2],
     /// How long the next probe waits.
     wait: Span,
     /// When that was decided.
@@ -67,8 +72,16 @@ impl Contest {
         (self.taken, self.taken_back) = (0, 0);
     }
 
-    fn settle(&mut self, now: Time) {
-        self.settled = Some(Settled { wait: PROBE_AFTER, since: now, unopposed: false });
+    fn settle(&mut self, now: Time, agents: AgentSet) {
+        let taken = [self.taken, self.taken_back];
+        let (wait, since) = (PROBE_AFTER, now);
+        self.settled = Some(Settled { agents, taken, wait, since, unopposed: false });
+    }
+
+    /// The verdict, if there is one.
+    pub(crate) fn settled(&self) -> Option<Contested> {
+        let Settled { agents, taken: [taken, taken_back], wait, since, .. } = self.settled?;
+        Some(Contested { agents, taken, taken_back, since, probe_after: wait })
     }
 
     /// A card wants a page that another one has, which runs.
@@ -118,7 +131,7 @@ impl Driver {
         if !running {
             contest.hand_on();
         } else if contest.take(taken, back, object.range.count) && contest.settled.is_none() {
-            contest.settle(now);
+            contest.settle(now, losers.with(taker));
             self.stats.settled_fights += 1;
             if let Some(fight) = self.history.fight(pages.start, losers.with(taker)) {
                 fight.settled += 1;

@@ -29,7 +29,7 @@ use super::parameters::Parameters;
 use super::{
     Action, CounterView, Decision, FaultView, PageMode, PlacementScheme, SchemeError, Scope,
 };
-use crate::ObjectId;
+use crate::{Evidence, ObjectId};
 use crate::tables::hash::IndexHash;
 
 mod groups;
@@ -243,6 +243,31 @@ impl PlacementScheme for Farside {
             (false, false) if group.had != 0 => PageMode::Duplication,
             _ => PageMode::OnTouch,
         }
+    }
+
+    /// A group that is mapped over the bus stays; of an allocation whose readers write, a page that no card has
+    /// moves to who asks; every other read gets a copy.
+    fn explain(&self, page: PageNo, object: ObjectId, held: bool) -> (PageMode, Vec<Evidence>) {
+        let group = self.groups.get(page);
+        let object = self.objects.get(&object).copied().unwrap_or_default();
+        let copied = held || !self.config.objects || object.keeps_copies();
+        let mode = match (group.remote, copied) {
+            (true, _) => PageMode::AccessCounter,
+            (false, true) => PageMode::Duplication,
+            (false, false) => PageMode::OnTouch,
+        };
+        let mut evidence = Vec::new();
+        if group.had != 0 {
+            evidence.push(Evidence::Group(group.facts(page)));
+        }
+        if object.read_first > 0 {
+            evidence.push(Evidence::Object(object.facts()));
+        }
+        // It was decided for all of its allocation.
+        if !group.remote && !copied {
+            evidence.reverse();
+        }
+        (mode, evidence)
     }
 
     fn save_state(&self) -> super::SchemeState {
