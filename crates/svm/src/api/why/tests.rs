@@ -100,7 +100,9 @@ fn a_fight_that_the_driver_settled_comes_before_the_scheme() {
         assert!(contested.taken > 2 && contested.since > Time::ZERO);
         let still_on_the_host = why(&fixture, fixture.page(40));
         assert_eq!(still_on_the_host.by, Judge::Scheme, "it comes as before");
-        jobs.map(|job| fixture.end(job));
+        for job in jobs {
+            fixture.end(job);
+        }
     }
 }
 
