@@ -479,6 +479,7 @@ impl Card {
         let own = self.memory();
         for run in runs.iter().filter(|run| run.location.memory != own) {
             self.stats.remote_accesses += u64::from(run.count);
+            self.stats.remote_pages += u64::from(run.count);
             self.counters.record_range(asid, run.pages());
         }
         let access = self.in_flight.begin(pe, asid, needs);

@@ -51,6 +51,8 @@ pub struct CardStats {
     pub drains_waited: u64,
     /// Accesses to pages in other memories; a page of an acquired range counts once.
     pub remote_accesses: u64,
+    /// Those of them that were pages of acquired ranges; the others are words.
+    pub remote_pages: u64,
     /// Counter groups reported.
     pub counter_notices: u64,
     /// Counter groups not counted, or no longer, because too many were.

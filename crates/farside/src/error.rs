@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use farside_live::{LiveError, MoveError};
 use farside_softcard::{KernelError, KernelsError};
-use farside_svm::RequestError;
-use farside_types::CardId;
+use farside_svm::{Nearest, RequestError};
+use farside_types::{CardId, VirtAddr};
 use thiserror::Error;
 
 /// Why something did not work. The message says what to do about it.
@@ -67,6 +67,14 @@ pub enum Error {
         /// Why not.
         why: String,
     },
+    /// An address that is in no allocation of the space.
+    #[error("{addr} is in no allocation of this space{nearest}; pass an address inside a buffer")]
+    NotAllocated {
+        /// The address.
+        addr: VirtAddr,
+        /// The nearest allocation, in brackets.
+        nearest: String,
+    },
     /// A setting that cannot work.
     #[error("{what} is {value}, which cannot work: {why}")]
     Setting {
@@ -77,6 +85,18 @@ pub enum Error {
         /// Why not.
         why: &'static str,
     },
+}
+
+impl Error {
+    pub(crate) fn not_allocated(addr: VirtAddr, nearest: Option<Nearest>) -> Error {
+        let nearest =
+            nearest.map_or(" (nothing is allocated)".to_owned(), |Nearest { object, .. }| {
+                let name = if object.name.is_empty() { "unnamed" } else { &object.name };
+                let start = object.range.start.addr();
+                format!(" (the nearest is `{name}`, {start}..{})", VirtAddr(start.0 + object.bytes))
+            });
+        Error::NotAllocated { addr, nearest }
+    }
 }
 
 impl From<RequestError> for Error {

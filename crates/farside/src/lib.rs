@@ -76,7 +76,8 @@ pub use farside_softcard::{
     ReadView, Word, WriteSpan, WriteView,
 };
 pub use farside_svm::{
-    Advice, Fight, Located, Moved, ObjectView, PageState, PlacementScheme, Stats, placement,
+    Advice, Contested, Evidence, Fight, GroupFacts, Judge, Located, Moved, ObjectFacts, ObjectView,
+    PageState, PlacementScheme, Stats, Verdict, Why, placement,
 };
 pub use farside_types::{
     AgentId, CardId, MemoryId, PAGE_SIZE, PageNo, PageRange, Reason, VirtAddr,

@@ -50,13 +50,15 @@ pub struct CardAccount {
     pub walks: u64,
     /// Accesses to pages in other memories, over the bus; a page of a `with` counts once.
     pub remote_accesses: u64,
+    /// Those of them that were pages of a `with`; the others are words.
+    pub remote_pages: u64,
 }
 
 impl CardAccount {
     fn of(space: &Space, card: CardId) -> Option<CardAccount> {
         let stats = space.runtime().card_stats(card)?;
         let (walks, remote_accesses) = (stats.walks, stats.remote_accesses);
-        Some(CardAccount { card, walks, remote_accesses })
+        Some(CardAccount { card, walks, remote_accesses, remote_pages: stats.remote_pages })
     }
 }
 
@@ -227,7 +229,7 @@ impl Report {
             let rest = if had < wanted { "; the others have pages of 4 KiB" } else { "" };
             writeln!(f, "{rest}")?;
         }
-        for CardAccount { card, walks, remote_accesses } in &self.cards {
+        for CardAccount { card, walks, remote_accesses, .. } in &self.cards {
             writeln!(f, "{card}: {walks} table walks, {remote_accesses} accesses over the bus")?;
         }
         Ok(())

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use bytemuck::Pod;
 use farside_live::{CardPlace, GivenBack, LiveError, Machine, Runtime, RuntimeConfig};
 use farside_softcard::{Kernels, KernelsError, Recorder, Word};
-use farside_svm::{Advice, Config, Located, Moved, Outcome, PlacementScheme, Request, placement};
+use farside_svm::{
+    Advice, Config, Located, Moved, Outcome, PlacementScheme, Request, Why, placement,
+};
 use farside_types::{Access, CardId, MemoryId, PAGE_SIZE, PageRange, Rights, StreamId, VirtAddr};
 
 use crate::cards::cards_of_environment;
@@ -29,7 +31,7 @@ pub struct Space {
 }
 
 /// How a space is opened. The defaults: 2 cards in the program, 64 MiB of memory and one processing
-/// element each, on-touch placement.
+/// element each, the placement scheme [`placement::DEFAULT`].
 #[derive(Debug)]
 pub struct SpaceBuilder {
     cards: usize,
@@ -57,7 +59,7 @@ impl Default for SpaceBuilder {
             card_memory: 64 << 20,
             pes: 1,
             arena: farside_live::arena::DEFAULT_ARENA_BYTES,
-            placement: Ok(Box::new(placement::OnTouch)),
+            placement: placement::by_name(placement::DEFAULT),
             peer: true,
             warm: false,
             large_pages: false,
@@ -598,6 +600,37 @@ impl Space {
     pub fn history<T>(&self, slice: &[T]) -> Result<Vec<Moved>, Error> {
         let range = self.pages(slice)?;
         Ok(self.runtime().inspect(|driver| driver.history(range))?)
+    }
+
+    /// Why the page at `address` is placed as it is: where it is, what is done about who asks for it next, who
+    /// decides that and what it was learnt from.
+    ///
+    /// ```
+    /// # use farside::{Read, Space, Verdict};
+    /// # fn main() -> Result<(), farside::Error> {
+    /// # let space = Space::builder().cards(2).build()?;
+    /// let mut input = space.alloc_named::<u64>(4096, "input")?;
+    /// input.fill(7);
+    /// for card in space.cards() {
+    ///     space.kernel("sum").on(card).run(Read(&input), |k, input| {
+    ///         k.with(input, |input| input.iter().sum::<u64>())
+    ///     })?;
+    /// }
+    /// let why = space.why(input.addr())?;
+    /// assert_eq!(why.verdict, Verdict::Copies); // nobody takes it from anybody
+    /// println!("{why}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NotAllocated`] for an address that is in no allocation, with the nearest one.
+    pub fn why(&self, address: VirtAddr) -> Result<Why, Error> {
+        let why = self.runtime().inspect(|driver| match driver.why(address) {
+            Some(why) => Ok(why),
+            None => Err(Error::not_allocated(address, driver.nearest(address))),
+        })?;
+        Ok(why?)
     }
 
     /// What happened so far: counters, times, fights, the busiest allocations. In a child made by

@@ -34,6 +34,7 @@ pub use api::order::Task;
 pub use api::query::{Fight, Located, Moved, Nearest, ObjectId, ObjectView, PageView};
 pub use api::reply::{Outcome, Reply, RequestError};
 pub use api::stats::{Directions, Stats};
+pub use api::why::{Contested, Evidence, GroupFacts, Judge, ObjectFacts, Verdict, Why};
 pub use driver::Driver;
 pub use mutation::Mutation;
 pub use placement::PlacementScheme;

@@ -16,6 +16,7 @@ mod migrate;
 mod moves;
 mod programs;
 mod raw;
+mod schemes;
 mod stream;
 mod words;
 
@@ -26,6 +27,7 @@ use farside_cli::reproduce::Report;
 use serde::Serialize;
 
 use counts::Counts;
+pub(crate) use schemes::Standing;
 
 /// One promised number.
 #[derive(Clone, Debug, Serialize)]
@@ -44,6 +46,9 @@ pub(crate) struct Row {
     pub(crate) kept: Option<bool>,
     /// What the driver counted meanwhile; nothing where no driver was there.
     pub(crate) counts: Counts,
+    /// All that took part, where several schemes did.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) standings: Vec<Standing>,
 }
 
 /// A promise.
@@ -70,12 +75,18 @@ impl Row {
         };
         let name = name.into();
         let (reached, kept, counts) = (Some(reached), Some(kept), Counts::default());
-        Row { name, reached, target, unit, detail, kept, counts }
+        Row { name, reached, target, unit, detail, kept, counts, standings: Vec::new() }
     }
 
     /// The same row with what was counted while it was measured.
     pub(crate) fn counting(mut self, counts: Counts) -> Row {
         self.counts = counts;
+        self
+    }
+
+    /// The same row with all that took part.
+    pub(crate) fn beside(mut self, standings: Vec<Standing>) -> Row {
+        self.standings = standings;
         self
     }
 }
@@ -139,13 +150,14 @@ pub(crate) struct Effort {
 }
 
 /// All groups.
-pub(crate) const ALL: [Bench; 9] = [
+pub(crate) const ALL: [Bench; 10] = [
     Bench { name: "faults", run: |effort| Ok(faults::run(effort)?.into()) },
     Bench { name: "moves", run: |effort| Ok(moves::run(effort)?.into()) },
     Bench { name: "migrate", run: migrate::run },
     Bench { name: "stream", run: |effort| Ok(stream::run(effort)?.into()) },
     Bench { name: "words", run: |effort| Ok(words::run(effort)?.into()) },
     Bench { name: "programs", run: |effort| Ok(programs::run(effort)?.into()) },
+    Bench { name: "schemes", run: |effort| Ok(schemes::run(effort)?.into()) },
     Bench { name: "driver", run: |effort| Ok(driver::run(effort)?.into()) },
     Bench { name: "far", run: |effort| Ok(far::run(effort)?.into()) },
     Bench { name: "lend", run: |effort| Ok(lend::run(effort)?.into()) },

@@ -28,7 +28,7 @@ fn sum(values: &[u64]) -> u64 {
     values.iter().fold(0, |sum, &value| sum.wrapping_add(value))
 }
 
-fn sum_span(k: &mut KernelContext, span: ReadSpan<u64>) -> Result<u64, KernelError> {
+pub(super) fn sum_span(k: &mut KernelContext, span: ReadSpan<u64>) -> Result<u64, KernelError> {
     let mut total = 0u64;
     for start in (0..span.len()).step_by(STEP) {
         let part = span.slice(start..(start + STEP).min(span.len()));
@@ -69,7 +69,7 @@ fn resident(space: &Space, effort: Effort) -> Result<Row, Error> {
     Ok(Row::new(name, theirs / ours, Target::AtLeast(0.9), "x slice", detail).counting(counts))
 }
 
-fn add_one(k: &mut KernelContext, mut span: WriteSpan<u64>) -> Result<(), KernelError> {
+pub(super) fn add_one(k: &mut KernelContext, mut span: WriteSpan<u64>) -> Result<(), KernelError> {
     let len = span.len();
     for start in (0..len).step_by(STEP) {
         let part = span.slice(start..(start + STEP).min(len));

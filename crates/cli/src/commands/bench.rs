@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::Failure;
 use super::output::{print, print_json};
-use super::text::paragraph;
-use crate::bench::{ALL, Effort, Row, Target};
+use super::text::{paragraph, table};
+use crate::bench::{ALL, Effort, Row, Standing, Target};
 
 /// Measure every promised number beside its limit, in one run
 ///
@@ -112,5 +112,27 @@ fn text(row: &Row) -> String {
         None => format!("NOT MEASURED ({sign} {bound} {})", row.unit),
     };
     let reached = format!("{reached}: {}", row.detail);
-    paragraph(mark, &row.name) + &paragraph("      ", &reached)
+    paragraph(mark, &row.name) + &paragraph("      ", &reached) + &beside(&row.standings)
+}
+
+/// All that took part, each a line.
+fn beside(standings: &[Standing]) -> String {
+    if standings.is_empty() {
+        return String::new();
+    }
+    let header = ["scheme", "time", "x", "MiB moved", "in all", "x", "faults"].map(String::from);
+    let line = |standing: &Standing| {
+        let mib = |bytes: f64| format!("{:.2}", bytes / f64::from(1 << 20));
+        vec![
+            standing.scheme.to_owned(),
+            format!("{:.1} ms", standing.seconds * 1e3),
+            format!("{:.2}", standing.time),
+            mib(standing.moved),
+            mib(standing.bytes),
+            format!("{:.2}", standing.share),
+            standing.counts.get("card_faults").to_string(),
+        ]
+    };
+    let lines = [header.to_vec()].into_iter().chain(standings.iter().map(line));
+    table("lrrrrrr", lines).lines().fold(String::new(), |text, line| text + "      " + line + "\n")
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use farside::{Report, Space, Stats};
+use farside::{Report, Space, Stats, placement};
 use farside_cli::graph::reference::{
     BfsSource, PageRank, UNREACHED, best_source, bfs_levels, chase_checksum, chase_cycle,
     pagerank as host_pagerank,
@@ -69,7 +69,7 @@ pub(crate) struct Demo {
     card_memory: Option<u64>,
 
     /// Placement scheme: see `farside schemes`
-    #[arg(long, value_name = "SCHEME", default_value = "on-touch")]
+    #[arg(long, value_name = "SCHEME", default_value = placement::DEFAULT)]
     placement: String,
 
     /// Iterations of PageRank

@@ -32,7 +32,7 @@ pub(crate) use linked::LinkedGraph;
 pub(crate) use mail::Mail;
 pub(crate) use pagerank::{Ranks, pagerank};
 pub(crate) use parts::Parts;
-pub(crate) use segments::Budget;
+pub(crate) use segments::{Budget, contiguous};
 pub(crate) use session::{Mode, Session};
 
 #[cfg(test)]

@@ -22,8 +22,8 @@ impl PlacementScheme for Gps {
         "gps"
     }
 
-    fn is_uniform(&self) -> bool {
-        true
+    fn grain(&self) -> u64 {
+        u64::MAX
     }
 
     fn on_fault(&mut self, _fault: &FaultView) -> Decision {

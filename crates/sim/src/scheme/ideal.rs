@@ -17,8 +17,8 @@ impl PlacementScheme for Ideal {
         "ideal"
     }
 
-    fn is_uniform(&self) -> bool {
-        true
+    fn grain(&self) -> u64 {
+        u64::MAX
     }
 
     fn on_fault(&mut self, _fault: &FaultView) -> Decision {

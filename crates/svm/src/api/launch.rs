@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use farside_types::{AgentSet, CardId, JobId, StreamId};
+use farside_types::{AgentSet, CardId, JobId, StreamId, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::api::command::RingOp;
@@ -27,6 +27,8 @@ pub(crate) struct Launches {
     hung: BTreeMap<JobId, CardId>,
     /// Per stream: the job that runs, then those that wait for it.
     streams: BTreeMap<StreamId, VecDeque<JobId>>,
+    /// When the last of those that ran ended: what runs later may use memory in another way.
+    pub(crate) quiet_at: Time,
 }
 
 impl Launches {
@@ -119,6 +121,9 @@ impl Driver {
         if started {
             let card = &mut self.cards[card.0 as usize];
             card.running = card.running.saturating_sub(1);
+            if self.cards.iter().all(|card| card.running == 0) {
+                self.launches.quiet_at = self.now;
+            }
         }
         self.leave_stream(job, stream);
     }

@@ -11,3 +11,4 @@ pub(crate) mod query;
 pub(crate) mod reply;
 pub(crate) mod requests;
 pub(crate) mod stats;
+pub(crate) mod why;

@@ -84,12 +84,14 @@ impl Driver {
     ) -> Result<Plan, Obstacle> {
         let again = self.faults.get(key).is_some_and(|fault| fault.decided);
         let mut plan = Plan::default();
-        let mut alike: Option<(PageEntry, Access, usize)> = None;
+        let mut alike: Option<(PageEntry, Access, PageRange, usize)> = None;
         for (page, access) in sorted_pages(ranges) {
             let entry = *self.table.get(page);
             self.may_plan(page, &entry, Some(key))?;
-            let known = alike.filter(|(like, of, _)| *of == access && entry.is_like(like));
-            if let Some((_, _, part)) = known {
+            let known = alike.filter(|(like, of, pages, _)| {
+                pages.contains(page) && *of == access && entry.is_like(like)
+            });
+            if let Some((.., part)) = known {
                 let run = self.run_of(page, &entry, &plan.parts[part].transition);
                 plan.add_to(part, run);
                 continue;
@@ -101,7 +103,7 @@ impl Driver {
             };
             let run = self.run_of(page, &entry, &transition);
             let part = plan.add(transition, run);
-            alike = self.holds_for_neighbours(&entry, agent).then_some((entry, access, part));
+            alike = Some((entry, access, self.holds_for(page, &entry, agent), part));
         }
         Ok(plan)
     }

@@ -269,13 +269,17 @@ impl Driver {
         Run { page, count: 1, src, dst }
     }
 
-    /// Whether what was found for a page holds for a neighbour with an equal entry: nobody fights
+    /// The pages for which holds what was found for one of them, if their entries are equal: nobody fights
     /// over it, no pin or advice of its own applies, and the scheme looks at nothing else.
-    pub(crate) fn holds_for_neighbours(&self, entry: &PageEntry, agent: AgentId) -> bool {
+    pub(crate) fn holds_for(&self, page: PageNo, entry: &PageEntry, agent: AgentId) -> PageRange {
         let special = flag::PINNED | flag::THRASH_PINNED | flag::HINTED;
-        self.placement.is_uniform()
-            && !entry.has(special)
-            && !self.is_contested(entry, agent)
-            && entry.directory.bounces() < self.config.thrash.throttle_after
+        let alone = entry.has(special)
+            || self.is_contested(entry, agent)
+            || entry.directory.bounces() >= self.config.thrash.throttle_after;
+        match self.placement.grain() {
+            _ if alone => PageRange::page(page),
+            u64::MAX => self.config.arena,
+            grain => PageRange::new(page.align_down(grain), grain),
+        }
     }
 }

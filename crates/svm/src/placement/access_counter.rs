@@ -33,8 +33,8 @@ impl PlacementScheme for AccessCounter {
         "access-counter"
     }
 
-    fn is_uniform(&self) -> bool {
-        true
+    fn grain(&self) -> u64 {
+        u64::MAX
     }
 
     fn mode(&self, _page: PageNo) -> PageMode {

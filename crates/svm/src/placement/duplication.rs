@@ -13,8 +13,8 @@ impl PlacementScheme for Duplication {
         "duplication"
     }
 
-    fn is_uniform(&self) -> bool {
-        true
+    fn grain(&self) -> u64 {
+        u64::MAX
     }
 
     fn mode(&self, _page: PageNo) -> PageMode {

@@ -13,8 +13,8 @@ impl PlacementScheme for FirstTouch {
         "first-touch"
     }
 
-    fn is_uniform(&self) -> bool {
-        true
+    fn grain(&self) -> u64 {
+        u64::MAX
     }
 
     fn on_fault(&mut self, fault: &FaultView) -> Decision {

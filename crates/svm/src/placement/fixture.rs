@@ -22,6 +22,7 @@ pub(crate) struct Fixture {
     now: Time,
     step: Span,
     next: u64,
+    running: Vec<JobId>,
     /// Pages that cards have used since they were last asked.
     used: HashSet<(CardId, PageNo)>,
 }
@@ -53,6 +54,7 @@ impl Fixture {
             now: Time::ZERO,
             step: APART,
             next: 0,
+            running: Vec::new(),
             used: HashSet::new(),
         };
         fixture.pages = fixture.allocate(pages);
@@ -143,10 +145,17 @@ impl Fixture {
         self.next += 1;
         let (job, stream) = (JobId(self.next), StreamId(self.next as u32));
         self.handle(Event::Launch { job, card: CardId(card), stream, after: &[] });
+        self.running.push(job);
         job
     }
 
+    /// Kernels that were launched and have not ended.
+    pub(crate) fn running(&self) -> Vec<JobId> {
+        self.running.clone()
+    }
+
     pub(crate) fn end(&mut self, job: JobId) {
+        self.running.retain(|&other| other != job);
         self.handle(Event::JobDone { job });
     }
 

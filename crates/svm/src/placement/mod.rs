@@ -11,7 +11,7 @@ use farside_types::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Advice, ObjectId};
+use crate::{Advice, Evidence, ObjectId};
 
 mod access_counter;
 mod duplication;
@@ -31,7 +31,8 @@ pub use farside::{Farside, FarsideConfig};
 pub use first_touch::FirstTouch;
 pub use grit::{Grit, GritConfig, cache_bits, table_entry_bits};
 pub use names::{
-    NAMES, NamedScheme, ONLY_SIMULATED, SCHEMES, SchemeError, SchemeInfo, all, by_name, find,
+    DEFAULT, NAMES, NamedScheme, ONLY_SIMULATED, SCHEMES, SchemeError, SchemeInfo, all, by_name,
+    find,
 };
 pub use on_touch::OnTouch;
 pub use parameters::{Parameter, ParameterKind, Parameters};
@@ -173,11 +174,12 @@ pub trait PlacementScheme: fmt::Debug + Send {
     /// Its name, as the command line spells it.
     fn name(&self) -> &'static str;
 
-    /// Whether [`PlacementScheme::on_fault`] depends on nothing but who asks, for what, and where the page
-    /// is and is mapped: then one answer holds for alike neighbours of a batch. A scheme that looks
-    /// at the page, the allocation, the time or the past keeps the default.
-    fn is_uniform(&self) -> bool {
-        false
+    /// Pages of an aligned run in which an answer of [`PlacementScheme::on_fault`] depends on nothing but who
+    /// asks, for what, and where the page is and is mapped: one answer then holds for those of a grouped fault
+    /// that are alike. A scheme that looks at each page keeps the default; one that looks at none gives
+    /// `u64::MAX`. A power of two, or that.
+    fn grain(&self) -> u64 {
+        1
     }
 
     /// An agent faulted.
@@ -199,6 +201,13 @@ pub trait PlacementScheme: fmt::Debug + Send {
     fn mode(&self, page: PageNo) -> PageMode {
         let _ = page;
         PageMode::OnTouch
+    }
+
+    /// How `page` of `object` is placed now, `held` by a card or not, and what that was learnt from; a scheme that
+    /// learns nothing keeps the default.
+    fn explain(&self, page: PageNo, object: ObjectId, held: bool) -> (PageMode, Vec<Evidence>) {
+        let _ = (object, held);
+        (self.mode(page), Vec::new())
     }
 
     /// Accesses to tables of its own in memory since this was last asked: the machine charges

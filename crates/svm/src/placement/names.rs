@@ -53,6 +53,9 @@ pub const SCHEMES: [NamedScheme; 6] = [
     },
 ];
 
+/// The scheme that a program's space has unless it asks for another.
+pub const DEFAULT: &str = "farside";
+
 /// Names of [`SCHEMES`].
 pub const NAMES: [&str; SCHEMES.len()] = {
     let mut names = [""; SCHEMES.len()];

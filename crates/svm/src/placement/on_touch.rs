@@ -4,7 +4,7 @@ use farside_types::Reason;
 
 use super::{Action, Decision, FaultView, PlacementScheme};
 
-/// On-touch migration. The default: the best for private and for producer-consumer data.
+/// On-touch migration: the best for private and for producer-consumer data.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OnTouch;
 
@@ -13,8 +13,8 @@ impl PlacementScheme for OnTouch {
         "on-touch"
     }
 
-    fn is_uniform(&self) -> bool {
-        true
+    fn grain(&self) -> u64 {
+        u64::MAX
     }
 
     fn on_fault(&mut self, _fault: &FaultView) -> Decision {

@@ -3,18 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use farside::{
-    AtomicSpan, Error, KernelContext, KernelError, PAGE_SIZE, Read, ReadSpan, ReadView, Shared,
-    Space,
+    AtomicSpan, Buffer, Error, KernelContext, KernelError, PAGE_SIZE, Read, ReadSpan, ReadView,
+    Shared, Space,
 };
 
-use super::super::counts::Counts;
+use super::super::counts::{Counts, Ran};
 use super::super::{BenchError, Effort, Row, Target, median, timed};
 
-const ORDERS: u64 = 2 << 20;
-const LINES: u64 = 10 << 20;
-const SLOTS: usize = 4 << 20;
-/// Bytes of orders, lines and table.
-const DATA: u64 = 8 * (ORDERS + LINES + SLOTS as u64);
 /// Rows that a kernel takes at a time.
 const PIECE: usize = 4096;
 
@@ -22,13 +17,16 @@ fn key(row: u64) -> u64 {
     row >> 32
 }
 
-fn slot(row: u64) -> usize {
+/// Where a row is looked for first, in a table of at most 2^22 slots.
+fn hash(row: u64) -> usize {
     (key(row).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 42) as usize
 }
 
 /// The table as a kernel and as a plain thread have it.
 trait Table {
     type Error;
+    /// Slots, a power of two.
+    fn slots(&self) -> usize;
     /// Puts a row into an empty slot; `false`: it is not empty.
     fn put(&mut self, at: usize, row: u64) -> Result<bool, Self::Error>;
     fn get(&mut self, at: usize) -> Result<u64, Self::Error>;
@@ -38,6 +36,10 @@ struct InKernel<'a>(&'a mut KernelContext, AtomicSpan<AtomicU64>);
 
 impl Table for InKernel<'_> {
     type Error = KernelError;
+
+    fn slots(&self) -> usize {
+        self.1.len()
+    }
 
     #[inline(always)]
     fn put(&mut self, at: usize, row: u64) -> Result<bool, KernelError> {
@@ -55,6 +57,10 @@ struct Plain<'a>(&'a [AtomicU64]);
 impl Table for Plain<'_> {
     type Error = std::convert::Infallible;
 
+    fn slots(&self) -> usize {
+        self.0.len()
+    }
+
     #[inline(always)]
     fn put(&mut self, at: usize, row: u64) -> Result<bool, Self::Error> {
         let put = self.0[at].compare_exchange(0, row, Ordering::AcqRel, Ordering::Acquire);
@@ -69,10 +75,11 @@ impl Table for Plain<'_> {
 
 #[inline(always)]
 fn build<T: Table>(table: &mut T, rows: &[u64]) -> Result<(), T::Error> {
+    let mask = table.slots() - 1;
     for &row in rows {
-        let mut at = slot(row);
+        let mut at = hash(row) & mask;
         while !table.put(at, row)? {
-            at = (at + 1) % SLOTS;
+            at = (at + 1) & mask;
         }
     }
     Ok(())
@@ -81,12 +88,13 @@ fn build<T: Table>(table: &mut T, rows: &[u64]) -> Result<(), T::Error> {
 /// Gives the sum over the pairs that belong together.
 #[inline(always)]
 fn probe<T: Table>(table: &mut T, rows: &[u64]) -> Result<u64, T::Error> {
+    let mask = table.slots() - 1;
     let mut sum = 0u64;
     for &row in rows {
-        let mut at = slot(row);
+        let mut at = hash(row) & mask;
         let mut found = table.get(at)?;
         while found != 0 && key(found) != key(row) {
-            at = (at + 1) % SLOTS;
+            at = (at + 1) & mask;
             found = table.get(at)?;
         }
         sum = sum.wrapping_add(if found == 0 { 0 } else { found ^ row });
@@ -143,55 +151,97 @@ fn on_cards(
     })
 }
 
-/// One run on cards: seconds, the sum, and what was counted.
-fn ours(orders: &[u64], lines: &[u64]) -> Result<(f64, u64, Counts), Error> {
-    let space = Space::builder().cards(2).card_memory(64 << 20).warm(true).build()?;
-    let mut shared_orders = space.alloc_named::<u64>(orders.len(), "orders")?;
-    let mut shared_lines = space.alloc_named::<u64>(lines.len(), "lines")?;
-    let table = space.alloc_atomic::<AtomicU64>(SLOTS, "table")?;
-    shared_orders.copy_from_slice(orders);
-    shared_lines.copy_from_slice(lines);
-    let before = Counts::of(&space);
-    let mut result = Ok(0);
-    let seconds = timed(|| {
-        result = on_cards(&space, &shared_orders, &table, build_on_card)
-            .and_then(|_| on_cards(&space, &shared_lines, &table, probe_on_card));
-    });
-    Ok((seconds, result?, Counts::of(&space).since(&before)))
+/// Orders, and lines of which two thirds belong to one of them.
+pub(in crate::bench) struct Problem {
+    orders: Vec<u64>,
+    lines: Vec<u64>,
+    slots: usize,
 }
 
-/// The same on one plain thread.
-fn plain(orders: &[u64], lines: &[u64]) -> (f64, u64) {
-    // Written, so that the first touch of its pages is not measured.
-    let table: Vec<AtomicU64> = (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
-    table.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-    let mut sum = 0;
-    let seconds = timed(|| {
-        let Ok(()) = build(&mut Plain(&table), orders);
-        let Ok(found) = probe(&mut Plain(&table), lines);
-        sum = found;
-    });
-    (seconds, sum)
+/// Orders, lines and an empty table in shared memory.
+pub(in crate::bench) struct SharedProblem {
+    orders: Buffer<u64>,
+    lines: Buffer<u64>,
+    table: Buffer<AtomicU64>,
+}
+
+impl Problem {
+    /// `slots` is a power of two, more than the orders and at most 2^22.
+    pub(in crate::bench) fn new(orders: u64, lines: u64, slots: usize) -> Problem {
+        let row = |key: u64, value: u64| key << 32 | value | 1;
+        // Every third line has no order.
+        let line = |at: u64| row(at * 7_919 % (orders * 3 / 2), at % 100);
+        Problem {
+            orders: (0..orders).map(|at| row(at, at % 1000)).collect(),
+            lines: (0..lines).map(line).collect(),
+            slots,
+        }
+    }
+
+    /// Bytes of orders, lines and table.
+    fn bytes(&self) -> u64 {
+        8 * (self.orders.len() + self.lines.len() + self.slots) as u64
+    }
+
+    pub(in crate::bench) fn share(&self, space: &Space) -> Result<SharedProblem, Error> {
+        let mut orders = space.alloc_named::<u64>(self.orders.len(), "orders")?;
+        let mut lines = space.alloc_named::<u64>(self.lines.len(), "lines")?;
+        let table = space.alloc_atomic::<AtomicU64>(self.slots, "table")?;
+        orders.copy_from_slice(&self.orders);
+        lines.copy_from_slice(&self.lines);
+        Ok(SharedProblem { orders, lines, table })
+    }
+
+    /// One run on cards, and the sum.
+    fn on(&self, space: &Space) -> Result<(Ran, u64), Error> {
+        let shared = self.share(space)?;
+        Ran::measure(space, || shared.on_cards(space))
+    }
+
+    /// One run on cards that gave the right sum.
+    pub(in crate::bench) fn on_and_checked(&self, space: &Space) -> Result<Ran, BenchError> {
+        let (ran, sum) = self.on(space)?;
+        ran.checked("join", sum == self.plain().1)
+    }
+
+    /// The same on one plain thread: seconds and the sum.
+    pub(in crate::bench) fn plain(&self) -> (f64, u64) {
+        // Written, so that the first touch of its pages is not measured.
+        let table: Vec<AtomicU64> = (0..self.slots).map(|_| AtomicU64::new(0)).collect();
+        table.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        let mut sum = 0;
+        let seconds = timed(|| {
+            let Ok(()) = build(&mut Plain(&table), &self.orders);
+            let Ok(found) = probe(&mut Plain(&table), &self.lines);
+            sum = found;
+        });
+        (seconds, sum)
+    }
+}
+
+impl SharedProblem {
+    /// Builds and probes. Gives the sum.
+    pub(in crate::bench) fn on_cards(&self, space: &Space) -> Result<u64, Error> {
+        on_cards(space, &self.orders, &self.table, build_on_card)?;
+        on_cards(space, &self.lines, &self.table, probe_on_card)
+    }
 }
 
 pub(super) fn run(effort: Effort) -> Result<Vec<Row>, BenchError> {
-    let row = |key: u64, value: u64| key << 32 | value | 1;
-    let orders: Vec<u64> = (0..ORDERS).map(|at| row(at, at % 1000)).collect();
-    // Every third line has no order.
-    let line = |at: u64| row(at * 7_919 % (ORDERS * 3 / 2), at % 100);
-    let lines: Vec<u64> = (0..LINES).map(line).collect();
+    let problem = Problem::new(2 << 20, 10 << 20, 4 << 20);
     let (mut times, mut plain_times, mut moved) = (Vec::new(), Vec::new(), Vec::new());
     let mut counts = Counts::default();
     for _ in 0..effort.samples {
-        let (seconds, sum, counted) = ours(&orders, &lines)?;
-        let (plain_seconds, expected) = plain(&orders, &lines);
+        let space = Space::builder().cards(2).card_memory(64 << 20).warm(true).build()?;
+        let (ran, sum) = problem.on(&space)?;
+        let (plain_seconds, expected) = problem.plain();
         if sum != expected {
             return Err(BenchError::Failed(format!("the join gave {sum}, not {expected}")));
         }
-        times.push(seconds);
+        times.push(ran.seconds);
         plain_times.push(plain_seconds);
-        moved.push((counted.pages_moved() * PAGE_SIZE as u64) as f64);
-        counts = counted;
+        moved.push((ran.counts.pages_moved() * PAGE_SIZE as u64) as f64);
+        counts = ran.counts;
     }
     let most = moved.iter().copied().fold(0.0, f64::max);
     let (ours, theirs, moved) = (median(times), median(plain_times), median(moved));
@@ -201,7 +251,7 @@ pub(super) fn run(effort: Effort) -> Result<Vec<Row>, BenchError> {
         "{:.0} MiB between memories, at most {:.0}; orders, lines and table have {:.0}",
         mib(moved),
         mib(most),
-        mib(DATA as f64)
+        mib(problem.bytes() as f64)
     );
     let ratio = ours / theirs;
     Ok(vec![
@@ -209,7 +259,7 @@ pub(super) fn run(effort: Effort) -> Result<Vec<Row>, BenchError> {
             .counting(counts.clone()),
         Row::new(
             "hash join, bytes moved",
-            moved / DATA as f64,
+            moved / problem.bytes() as f64,
             Target::AtMost(3.0),
             "x the data",
             bytes,

@@ -8,7 +8,7 @@ use farside::{
 use farside_linux::card_memory::{CardMemory, copy_pages};
 use farside_types::FrameNo;
 
-use super::super::counts::Counts;
+use super::super::counts::{Counts, Ran};
 use super::super::{BenchError, Effort, Row, Target, median, timed};
 use super::belady;
 
@@ -94,7 +94,7 @@ fn on_cards(
     let mut centres = *first;
     for _ in 0..PASSES {
         let of_each = points.len() / CARDS;
-        let parts = points.chunks(of_each).zip(labels.chunks_mut(POINTS / CARDS));
+        let parts = points.chunks(of_each).zip(labels.chunks_mut(of_each / DIMENSIONS));
         let sums = space.scope(|scope| {
             let launch = |(card, (points, labels))| {
                 let args = (Read(points), Write(labels));
@@ -113,7 +113,8 @@ fn on_cards(
 fn plain(points: &[f32], labels: &mut [u32], first: &Centres) -> Centres {
     let mut centres = *first;
     for _ in 0..PASSES {
-        let parts = points.chunks(points.len() / CARDS).zip(labels.chunks_mut(POINTS / CARDS));
+        let of_each = points.len() / CARDS;
+        let parts = points.chunks(of_each).zip(labels.chunks_mut(of_each / DIMENSIONS));
         let sums = parts.fold(Sums::default(), |all, (points, labels)| {
             let mut sums = Sums::default();
             for (label, point) in labels.iter_mut().zip(points.chunks_exact(DIMENSIONS)) {
@@ -126,10 +127,10 @@ fn plain(points: &[f32], labels: &mut [u32], first: &Centres) -> Centres {
     centres
 }
 
-/// Points around as many middles as there are centres.
-fn points() -> Vec<f32> {
+/// So many points around as many middles as there are centres.
+fn points(count: usize) -> Vec<f32> {
     let mut state = 1u64;
-    let mut points = vec![0.0; POINTS * DIMENSIONS];
+    let mut points = vec![0.0; count * DIMENSIONS];
     for (number, point) in points.chunks_exact_mut(DIMENSIONS).enumerate() {
         for (dimension, x) in point.iter_mut().enumerate() {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -147,29 +148,43 @@ fn bound() -> u64 {
     CARDS as u64 * belady::fetches(&accesses, CARD_MEMORY as usize / PAGE_SIZE)
 }
 
-/// One run on cards: seconds, pages of points that were moved, what was counted, and the centres.
-struct Ran {
-    seconds: f64,
-    pages: u64,
-    counts: Counts,
-    centres: Centres,
+/// Points, and the centres to begin with.
+pub(in crate::bench) struct Problem {
+    points: Vec<f32>,
+    first: Centres,
 }
 
-fn ours(all: &[f32], first: &Centres) -> Result<Ran, Error> {
-    let space = Space::builder().cards(CARDS).card_memory(CARD_MEMORY).warm(true).build()?;
-    let mut points = space.alloc_named::<f32>(all.len(), "points")?;
-    let mut labels = space.alloc_named::<u32>(POINTS, "labels")?;
-    points.copy_from_slice(all);
-    let moved = || {
-        let busiest = space.report().busiest;
-        let points = busiest.iter().find(|busy| &*busy.object.name == "points");
-        points.map_or(0, |busy| busy.object.pages_moved)
-    };
-    let (before, moved_before) = (Counts::of(&space), moved());
-    let mut result = Ok(*first);
-    let seconds = timed(|| result = on_cards(&space, &points, &mut labels, first));
-    let (pages, counts) = (moved() - moved_before, Counts::of(&space).since(&before));
-    Ok(Ran { seconds, pages, counts, centres: result? })
+impl Problem {
+    pub(in crate::bench) fn new(count: usize) -> Problem {
+        let points = points(count);
+        let mut first = Centres::default();
+        let some = points.chunks_exact(DIMENSIONS);
+        first.iter_mut().zip(some).for_each(|(centre, point)| centre.copy_from_slice(point));
+        Problem { points, first }
+    }
+
+    /// One run on cards, the pages of points that were moved, and the centres.
+    fn on(&self, space: &Space) -> Result<(Ran, u64, Centres), Error> {
+        let mut points = space.alloc_named::<f32>(self.points.len(), "points")?;
+        let mut labels = space.alloc_named::<u32>(self.points.len() / DIMENSIONS, "labels")?;
+        points.copy_from_slice(&self.points);
+        let moved = || {
+            let busiest = space.report().busiest;
+            let points = busiest.iter().find(|busy| &*busy.object.name == "points");
+            points.map_or(0, |busy| busy.object.pages_moved)
+        };
+        let before = moved();
+        let run = || on_cards(space, &points, &mut labels, &self.first);
+        let (ran, centres) = Ran::measure(space, run)?;
+        Ok((ran, moved() - before, centres))
+    }
+
+    /// One run on cards that found the right centres.
+    pub(in crate::bench) fn on_and_checked(&self, space: &Space) -> Result<Ran, BenchError> {
+        let (ran, _, centres) = self.on(space)?;
+        let mut labels = vec![0; self.points.len() / DIMENSIONS];
+        ran.checked("k-means", centres == plain(&self.points, &mut labels, &self.first))
+    }
 }
 
 /// Seconds to copy so many pages, as much at a time as a card holds, between warm memories.
@@ -193,23 +208,23 @@ fn warm_memory() -> Result<CardMemory, Error> {
 }
 
 pub(super) fn run(effort: Effort) -> Result<Vec<Row>, BenchError> {
-    let (points, mut labels) = (points(), vec![0; POINTS]);
-    let mut first = Centres::default();
-    first.iter_mut().zip(points.chunks_exact(DIMENSIONS)).for_each(|(c, p)| c.copy_from_slice(p));
+    let (problem, mut labels) = (Problem::new(POINTS), vec![0; POINTS]);
     let (bound, memories) = (bound(), (warm_memory()?, warm_memory()?));
     let (mut times, mut pages) = (Vec::new(), Vec::new());
     let (mut plain_times, mut copies) = (Vec::new(), Vec::new());
     let mut counts = Counts::default();
     for _ in 0..effort.samples {
-        let ran = ours(&points, &first)?;
-        let mut expected = first;
-        plain_times.push(timed(|| expected = plain(&points, &mut labels, &first)));
-        if ran.centres != expected {
+        let space = Space::builder().cards(CARDS).card_memory(CARD_MEMORY).warm(true).build()?;
+        let (ran, points_moved, centres) = problem.on(&space)?;
+        let mut expected = problem.first;
+        let Problem { points, first } = &problem;
+        plain_times.push(timed(|| expected = plain(points, &mut labels, first)));
+        if centres != expected {
             return Err(BenchError::Failed("k-means on cards found other centres".to_owned()));
         }
         copies.push(copied(bound, &memories.0, &memories.1));
         times.push(ran.seconds);
-        pages.push(ran.pages as f64);
+        pages.push(points_moved as f64);
         counts = ran.counts;
     }
     let (ours, pages) = (median(times), median(pages));

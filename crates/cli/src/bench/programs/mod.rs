@@ -2,8 +2,8 @@
 //! to more than a card holds.
 
 mod belady;
-mod join;
-mod kmeans;
+pub(super) mod join;
+pub(super) mod kmeans;
 mod random;
 
 use super::{BenchError, Effort, Row};

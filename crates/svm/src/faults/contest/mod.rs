@@ -9,14 +9,17 @@
 //! neighbours of the same card, so that 8192 pages do not each fight their own fight. Pages that nobody
 //! else has come as before.
 //!
-//! Patterns change, and the card that uses a page from afar counts its accesses. A notice moves its group
-//! there once, to see: if another running card wants a page of the allocation back, the fight goes
-//! on, and the next probe waits twice as long; if nobody does, the next notices move theirs at once.
+//! Patterns change, and the card that uses a page from afar counts its accesses. A notice copies its group
+//! there once, to see: whoever only reads takes nothing from anybody, and who writes a copy has the page alone.
+//! If another running card then wants a page of the allocation for itself, the fight goes on, and the next probe
+//! waits twice as long; if none does, the next notices copy theirs at once. What kernels do when none has run for
+//! a moment is another thing than what they fought over: the first probe need not wait then.
 
 use farside_types::{AgentId, AgentSet, BLOCK_PAGES, PageNo, PageRange, Reason, Span, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::Driver;
+use crate::api::why::Contested;
 use crate::migration::planner::Asker;
 use crate::migration::transition::Transition;
 use crate::placement::{Action, Decision, Scope};
@@ -45,12 +48,18 @@ pub(crate) struct Contest {
 /// A verdict, and what is done to find out whether it still holds.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Settled {
+    /// Those whose moves showed it.
+    agents: AgentSet,
+    /// Pages that they had taken until then, and those that had been taken before.
+    taken: [u64; 2],
     /// How long the next probe waits.
     wait: Span,
     /// When that was decided.
     since: Time,
-    /// A group was moved, and nobody has wanted anything back since.
-    unopposed: bool,
+    /// Whom a group was copied to, and nobody has wanted anything back since.
+    unopposed: Option<AgentId>,
+    /// Somebody has, at some time.
+    opposed: bool,
 }
 
 impl Contest {
@@ -67,24 +76,36 @@ impl Contest {
         (self.taken, self.taken_back) = (0, 0);
     }
 
-    fn settle(&mut self, now: Time) {
-        self.settled = Some(Settled { wait: PROBE_AFTER, since: now, unopposed: false });
+    fn settle(&mut self, now: Time, agents: AgentSet) {
+        let taken = [self.taken, self.taken_back];
+        let (wait, since) = (PROBE_AFTER, now);
+        self.settled =
+            Some(Settled { agents, taken, wait, since, unopposed: None, opposed: false });
     }
 
-    /// A card wants a page that another one has, which runs.
-    fn oppose(&mut self, now: Time) {
-        if let Some(settled) = self.settled.as_mut().filter(|settled| settled.unopposed) {
+    /// The verdict, if there is one.
+    pub(crate) fn settled(&self) -> Option<Contested> {
+        let Settled { agents, taken: [taken, taken_back], wait, since, .. } = self.settled?;
+        Some(Contested { agents, taken, taken_back, since, probe_after: wait })
+    }
+
+    /// A card wants to write a page that another one has, which runs. What was copied to it, it may write.
+    fn oppose(&mut self, now: Time, agent: AgentId) {
+        let wants_back = |settled: &&mut Settled| settled.unopposed.is_some_and(|to| to != agent);
+        if let Some(settled) = self.settled.as_mut().filter(wants_back) {
             settled.wait = Span((settled.wait.0 * 2).min(PROBE_AFTER_MOST.0));
             settled.since = now;
-            settled.unopposed = false;
+            (settled.unopposed, settled.opposed) = (None, true);
         }
     }
 
-    /// Whether what a counter tells may move its group.
-    fn probe(&mut self, now: Time) -> bool {
+    /// Whether what a counter tells may copy its group to `agent`. No kernel ran at `quiet_at`.
+    fn probe(&mut self, now: Time, quiet_at: Time, agent: AgentId) -> bool {
         let Some(settled) = &mut self.settled else { return false };
-        let may = settled.unopposed || now.since(settled.since) >= settled.wait;
-        settled.unopposed = may;
+        let waited = now.since(settled.since) >= settled.wait;
+        let another_phase = quiet_at > settled.since && !settled.opposed;
+        let may = settled.unopposed.is_some() || waited || another_phase;
+        settled.unopposed = settled.unopposed.or(may.then_some(agent));
         may
     }
 }
@@ -118,7 +139,7 @@ impl Driver {
         if !running {
             contest.hand_on();
         } else if contest.take(taken, back, object.range.count) && contest.settled.is_none() {
-            contest.settle(now);
+            contest.settle(now, losers.with(taker));
             self.stats.settled_fights += 1;
             if let Some(fight) = self.history.fight(pages.start, losers.with(taker)) {
                 fight.settled += 1;
@@ -144,7 +165,9 @@ impl Driver {
         }
         let object = self.space.holding_mut(page)?;
         object.contest.settled?;
-        object.contest.oppose(now);
+        if access.is_write() {
+            object.contest.oppose(now, agent);
+        }
         let range = object.range;
         let only_read = !access.is_write() && entry.directory.writers().is_empty();
         let action = match (only_read, entry.owner().is_host()) {
@@ -158,15 +181,16 @@ impl Driver {
         Some(if only_read { decision } else { decision.over(Scope::Range(block)) })
     }
 
-    /// A counter's notice about an allocation that was fought over: its group moves to see whether it
+    /// A counter's notice about an allocation that was fought over: its group is copied to see whether it
     /// still is. `false`: it is the scheme's to decide.
     pub(crate) fn probe_contest(&mut self, now: Time, agent: AgentId, pages: PageRange) -> bool {
+        let quiet_at = self.launches.quiet_at;
         let Some(object) = self.space.holding_mut(pages.start) else { return false };
         if object.contest.settled.is_none() {
             return false;
         }
-        if object.contest.probe(now) {
-            let (action, reason) = (Action::Migrate, Reason::Counter);
+        if object.contest.probe(now, quiet_at, agent) {
+            let (action, reason) = (Action::Duplicate, Reason::Counter);
             self.work.push_back(Work::Move { range: pages, agent, action, reason });
         }
         true

@@ -1,6 +1,6 @@
 //! Fights over allocations, under every scheme that live programs have.
 
-use farside_types::{Access, PageRange};
+use farside_types::{Access, PageNo, PageRange};
 
 use crate::Event;
 use crate::placement::SCHEMES;
@@ -130,30 +130,91 @@ fn settled() -> (Fixture, PageRange) {
     (fixture, group)
 }
 
+/// Whether a card has all of these, and nobody has lost any that had them `before`.
+fn has(fixture: &Fixture, card: u8, pages: PageRange, before: &[u8]) -> bool {
+    let kept = |(page, owner)| {
+        let copies = fixture.copies(page);
+        copies.contains(&(card + 1)) && copies.contains(owner)
+    };
+    pages.pages().zip(before).all(kept)
+}
+
 fn owner(fixture: &Fixture, pages: PageRange) -> Vec<u8> {
     pages.pages().flat_map(|page| fixture.copies(page)).collect()
 }
 
 #[test]
-fn a_counter_moves_its_group_only_after_a_while_and_then_freely_until_somebody_objects() {
+fn a_counter_copies_its_group_only_after_a_while_and_then_freely_until_somebody_objects() {
     let (mut fixture, group) = settled();
     let before = owner(&fixture, group);
     fixture.counter(1, group);
     assert_eq!(owner(&fixture, group), before, "the fight was a moment ago");
     fixture.later();
     fixture.counter(1, group);
-    assert_eq!(owner(&fixture, group), [2; 16], "a probe");
+    assert!(has(&fixture, 1, group, &before), "a probe");
     let next = PageRange::new(fixture.page(16), 16);
+    let of_next = owner(&fixture, next);
     fixture.counter(1, next);
-    assert_eq!(owner(&fixture, next), [2; 16], "nobody has objected");
-    // Card 0 wants one back: it is mapped there, and the next probe waits.
-    let page = fixture.page(3);
-    fixture.write(0, page);
-    assert_eq!((fixture.copies(page), fixture.mapped_by(page)), (vec![2], vec![0, 1]));
+    assert!(has(&fixture, 1, next, &of_next), "nobody has objected");
+    // What was copied to card 1 it writes, and has it alone: that is what was to be seen.
+    let copied = |page: &PageNo| fixture.copies(*page) == [1, 2];
+    let written = group.pages().find(copied).expect("card 0 had one");
+    fixture.write(1, written);
+    assert_eq!((fixture.copies(written), fixture.mapped_by(written)), (vec![2], vec![1]));
+    let fourth = PageRange::new(fixture.page(48), 16);
+    let of_fourth = owner(&fixture, fourth);
+    fixture.counter(1, fourth);
+    assert!(has(&fixture, 1, fourth, &of_fourth), "nobody else has objected");
+    // Card 0 wants that one back: it is mapped there, and the next probe waits.
+    fixture.write(0, written);
+    assert_eq!((fixture.copies(written), fixture.mapped_by(written)), (vec![2], vec![0, 1]));
     let third = PageRange::new(fixture.page(32), 16);
     let before = owner(&fixture, third);
     fixture.counter(1, third);
     assert_eq!(owner(&fixture, third), before, "somebody has objected");
+}
+
+#[test]
+fn what_is_only_read_after_a_fight_is_copied_as_soon_as_kernels_have_ended() {
+    let (mut fixture, group) = settled();
+    let jobs = fixture.running();
+    for job in jobs {
+        fixture.end(job);
+    }
+    fixture.launch(0);
+    fixture.launch(1);
+    let (before, of_group) = (fixture.moved(), owner(&fixture, group));
+    fixture.counter(1, group);
+    assert!(has(&fixture, 1, group, &of_group), "nobody has waited");
+    for page in group.pages() {
+        fixture.read(0, page);
+        fixture.read(1, page);
+    }
+    let next = PageRange::new(fixture.page(16), 16);
+    let of_next = owner(&fixture, next);
+    fixture.counter(0, next);
+    assert!(has(&fixture, 0, next, &of_next), "both take part");
+    assert!(fixture.moved() - before <= 32, "and nothing went to and fro");
+}
+
+#[test]
+fn a_fight_that_goes_on_after_kernels_have_ended_is_probed_once() {
+    let (mut fixture, group) = settled();
+    let before = fixture.moved();
+    for round in 0..20u8 {
+        for job in fixture.running() {
+            fixture.end(job);
+        }
+        fixture.launch(0);
+        fixture.launch(1);
+        fixture.counter(round % 2, group);
+        for page in group.pages() {
+            fixture.write(0, page);
+            fixture.write(1, page);
+        }
+    }
+    let moved = fixture.moved() - before;
+    assert!(moved <= 4 * 16, "{moved}");
 }
 
 #[test]

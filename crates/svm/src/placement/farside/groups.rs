@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
-use farside_types::{AgentId, BLOCK_PAGES, GROUP_PAGES, PageNo, PageRange, Time};
+use farside_types::{AgentId, AgentSet, BLOCK_PAGES, GROUP_PAGES, PageNo, PageRange, Time};
 use serde::{Deserialize, Serialize};
+
+use crate::GroupFacts;
 
 use super::{bit, index_in_block};
 use crate::tables::hash::IndexHash;
@@ -33,6 +35,17 @@ impl Group {
     /// It is taken from somebody, before it had rested or afterwards.
     pub(super) fn fought(&mut self, rested: bool) {
         self.fights = if rested { 0 } else { self.fights.saturating_add(1) };
+    }
+
+    /// For who asks why about one of its pages.
+    pub(super) fn facts(&self, page: PageNo) -> GroupFacts {
+        GroupFacts {
+            pages: PageRange::new(page.align_down(GROUP_PAGES), GROUP_PAGES),
+            had: AgentSet(self.had),
+            written: self.written,
+            fights: self.fights,
+            taken_at: (self.taken_at > Time::ZERO).then_some(self.taken_at),
+        }
     }
 }
 

@@ -29,8 +29,8 @@ use super::parameters::Parameters;
 use super::{
     Action, CounterView, Decision, FaultView, PageMode, PlacementScheme, SchemeError, Scope,
 };
-use crate::ObjectId;
 use crate::tables::hash::IndexHash;
+use crate::{Evidence, ObjectId};
 
 mod groups;
 mod objects;
@@ -185,7 +185,9 @@ impl Farside {
             } else {
                 PageRange::new(fault.page.align_down(GROUP_PAGES), GROUP_PAGES)
             };
-            decision = Decision { firm, ..decision.over(Scope::Range(range)) };
+            if range.count > 1 {
+                decision = Decision { firm, ..decision.over(Scope::Range(range)) };
+            }
             self.groups.note(range.intersection(fault.object_pages), card);
         } else {
             self.groups.note(PageRange::page(fault.page), card);
@@ -197,6 +199,11 @@ impl Farside {
 impl PlacementScheme for Farside {
     fn name(&self) -> &'static str {
         "farside"
+    }
+
+    /// What is known is known of groups.
+    fn grain(&self) -> u64 {
+        GROUP_PAGES
     }
 
     fn on_fault(&mut self, fault: &FaultView) -> Decision {
@@ -236,6 +243,31 @@ impl PlacementScheme for Farside {
             (false, false) if group.had != 0 => PageMode::Duplication,
             _ => PageMode::OnTouch,
         }
+    }
+
+    /// A group that is mapped over the bus stays; of an allocation whose readers write, a page that no card has
+    /// moves to who asks; every other read gets a copy.
+    fn explain(&self, page: PageNo, object: ObjectId, held: bool) -> (PageMode, Vec<Evidence>) {
+        let group = self.groups.get(page);
+        let object = self.objects.get(&object).copied().unwrap_or_default();
+        let copied = held || !self.config.objects || object.keeps_copies();
+        let mode = match (group.remote, copied) {
+            (true, _) => PageMode::AccessCounter,
+            (false, true) => PageMode::Duplication,
+            (false, false) => PageMode::OnTouch,
+        };
+        let mut evidence = Vec::new();
+        if group.had != 0 {
+            evidence.push(Evidence::Group(group.facts(page)));
+        }
+        if object.read_first > 0 {
+            evidence.push(Evidence::Object(object.facts()));
+        }
+        // It was decided for all of its allocation.
+        if !group.remote && !copied {
+            evidence.reverse();
+        }
+        (mode, evidence)
     }
 
     fn save_state(&self) -> super::SchemeState {

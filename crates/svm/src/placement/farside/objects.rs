@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::ObjectFacts;
+
 /// Pages found out before anything is concluded.
 const EVIDENCE: u32 = 4;
 
@@ -19,5 +21,11 @@ impl Object {
     /// not written by their reader.
     pub(super) fn keeps_copies(&self) -> bool {
         self.written_by_reader < EVIDENCE || self.written_by_reader * 4 < self.read_first
+    }
+
+    /// For who asks why.
+    pub(super) fn facts(self) -> ObjectFacts {
+        let Object { read_first, written_by_reader } = self;
+        ObjectFacts { read_first, written_by_reader }
     }
 }
