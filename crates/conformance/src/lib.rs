@@ -157,7 +157,10 @@ pub fn checks() -> &'static [Check] {
         tables::an_unmap_tells_what_was_written,
         tables::bits_of_many_pages_go_to_a_buffer,
         tables::accessed_bits_are_read_and_cleared,
+        tables::an_unmap_beside_a_kernel_is_the_end_of_its_walks,
+        tables::two_address_spaces_have_tables_and_bits_of_their_own,
         tables::full_tables_are_no_error,
+        tables::what_finds_no_room_in_the_tables_is_served_by_faults,
         reset::a_reset_in_the_middle_of_everything_leaves_a_new_function,
         reset::a_reset_ends_a_failure,
     ]

@@ -217,14 +217,97 @@ pub(super) fn accessed_bits_are_read_and_cleared(target: &mut dyn Target) -> Out
     client.finish()
 }
 
-pub(super) fn full_tables_are_no_error(target: &mut dyn Target) -> Outcome {
+/// Words that kernels have touched: the sum of the first words of the frames that pages of many have.
+fn touched(client: &mut Client) -> u64 {
+    (4..60).map(|frame| client.frame_words(frame)[0]).sum()
+}
+
+fn forget_touched(client: &mut Client) {
+    for frame in 4..60 {
+        client.target.write_frames(frame * PAGE, &[0; 8]);
+    }
+}
+
+pub(super) fn an_unmap_beside_a_kernel_is_the_end_of_its_walks(target: &mut dyn Target) -> Outcome {
+    /// Pages of the bus, and of one `UNMAP`.
+    const PAGES: u64 = 256;
+    const PART: u64 = 64;
     let mut client = Client::open(target)?;
     needs!(client, CAP_TABLES);
     let touch = kernel!(client, "farside.touch");
+    let bus = client.bus_pages(PAGES as usize);
+    for round in 0..8u64 {
+        forget_touched(&mut client);
+        (0..PAGES).for_each(|page| client.write_words((u64::from(bus) + page) * PAGE, &[0]));
+        client.map(NO_ASID, START, PAGES as u32, DmaAddr::Bus(bus), Rights::ReadWrite)?;
+        let range = [words_at(ArgKind::Write, START, PAGES * 512)];
+        let launch = client.launch(NO_ASID, round, touch, &range)?;
+        // Everything is taken away while the kernel comes by, in another order each time.
+        let mut left = Vec::new();
+        for part in 0..PAGES / PART {
+            let first = (part + round) * PART % PAGES;
+            let unmap = Operation::Unmap(pages(START + first, PART as u32));
+            let told = client.submit(NO_ASID, unmap)?;
+            let told = client.wait_ok(told)?;
+            for page in 0..PART {
+                let word = client.bus_words(bus + (first + page) as u32)[0];
+                let is_told = ones(&told).contains(&page);
+                ensure!(word == 0 || is_told, "page {} was written, untold", first + page);
+                left.push((first + page, word));
+            }
+        }
+        client.serve(launch, |page| DmaAddr::Own(frame_of(page.0)))?;
+        for &(page, word) in &left {
+            let now = client.bus_words(bus + page as u32)[0];
+            same("a word of a page that was taken away", now, word)?;
+        }
+        let before: u64 = left.iter().map(|(_, word)| word).sum();
+        same("pages that were touched", before + touched(&mut client), PAGES)?;
+        client.ok(NO_ASID, Operation::UnmapAll)?;
+    }
+    client.finish()
+}
+
+pub(super) fn two_address_spaces_have_tables_and_bits_of_their_own(
+    target: &mut dyn Target,
+) -> Outcome {
+    let mut client = Client::open(target)?;
+    needs!(client, CAP_TABLES);
+    let (touch, sum) = (kernel!(client, "farside.touch"), kernel!(client, "farside.sum"));
+    if client.read32(register::ASIDS) < 2 {
+        return Ok(Verdict::NotRun("the function has one address space".into()));
+    }
+    let (one, other) = (Asid(0), Asid(1));
+    // The same pages in frames and with rights of their own.
+    client.map(one, START, 16, DmaAddr::Own(4), Rights::ReadWrite)?;
+    client.map(other, START, 16, DmaAddr::Own(24), Rights::Read)?;
+    without_fault(&mut client, one, touch, ArgKind::Write, START + 2, 1)?;
+    without_fault(&mut client, other, sum, ArgKind::Read, START + 5, 1)?;
+    with_fault(&mut client, other, touch, ArgKind::Write, START + 2)?;
+    for (asid, used) in [(one, vec![2]), (other, vec![5])] {
+        let told = client.ok(asid, Operation::Accessed(pages(START + 2, 14), None))?;
+        let used: Vec<u64> = used.into_iter().map(|page: u64| page - 2).collect();
+        // Somebody asked for page 2 in vain: whether that counts as use is the card's.
+        let found = ones(&told).into_iter().filter(|&page| asid == one || page != 0);
+        same("pages that were used", found.collect::<Vec<_>>(), used)?;
+    }
+    // What is taken from one is there in the other, with its bits.
+    let told = client.ok(other, Operation::Unmap(pages(START, 16)))?;
+    same("pages that were written", ones(&told), vec![])?;
+    without_fault(&mut client, one, sum, ArgKind::Read, START, 16)?;
+    client.ok(other, Operation::UnmapAll)?;
+    let told = client.ok(one, Operation::Unmap(pages(START, 16)))?;
+    same("pages that were written", ones(&told), vec![2])?;
+    client.finish()
+}
+
+/// Maps pages so far from one another that the tables have no room for all of them. Gives the last one, or
+/// the table pages that are too many to fill.
+fn fill_tables(client: &mut Client) -> Result<Result<u64, u64>, String> {
     // Each page so far from the others needs two tables at least.
     let wanted = u64::from(client.read32(register::TABLE_PAGES));
     if wanted > 60_000 {
-        return Ok(Verdict::NotRun(format!("{wanted} table pages are too many to fill")));
+        return Ok(Err(wanted));
     }
     let far = |index: u64| (index + 1) << 27;
     let extents: Vec<Extent> = (0..wanted)
@@ -239,7 +322,22 @@ pub(super) fn full_tables_are_no_error(target: &mut dyn Target) -> Outcome {
     let list = client.list(&extents);
     client.ok(NO_ASID, Operation::Map(list, Rights::ReadWrite))?;
     ensure!(client.counter("table_full") > full, "tables of {wanted} pages are not full");
-    let last = far(wanted - 1);
+    Ok(Ok(far(wanted - 1)))
+}
+
+/// Why tables are not filled.
+fn too_many(wanted: u64) -> Outcome {
+    Ok(Verdict::NotRun(format!("{wanted} table pages are too many to fill")))
+}
+
+pub(super) fn full_tables_are_no_error(target: &mut dyn Target) -> Outcome {
+    let mut client = Client::open(target)?;
+    needs!(client, CAP_TABLES);
+    let touch = kernel!(client, "farside.touch");
+    let last = match fill_tables(&mut client)? {
+        Ok(last) => last,
+        Err(wanted) => return too_many(wanted),
+    };
     let told = client.ok(NO_ASID, Operation::Unmap(pages(last, 1)))?;
     same("a page without an entry", (told.value, ones(&told)), (1, vec![0]))?;
     with_fault(&mut client, NO_ASID, touch, ArgKind::Write, last)?;
@@ -248,5 +346,39 @@ pub(super) fn full_tables_are_no_error(target: &mut dyn Target) -> Outcome {
     map_scattered(&mut client, NO_ASID, START, 600)?;
     same("table_full after everything was unmapped", client.counter("table_full"), full)?;
     without_fault(&mut client, NO_ASID, touch, ArgKind::Write, START, 600)?;
+    client.finish()
+}
+
+pub(super) fn what_finds_no_room_in_the_tables_is_served_by_faults(
+    target: &mut dyn Target,
+) -> Outcome {
+    let mut client = Client::open(target)?;
+    needs!(client, CAP_TABLES);
+    let touch = kernel!(client, "farside.touch");
+    if let Err(wanted) = fill_tables(&mut client)? {
+        return too_many(wanted);
+    }
+    let total = client.read32(register::TABLE_PAGES);
+    let used = client.read32(register::TABLE_PAGES_USED);
+    ensure!(used <= total, "{used} of {total} table pages are in use");
+    // All address spaces have the quota together.
+    let other = if client.read32(register::ASIDS) > 1 { Asid(1) } else { NO_ASID };
+    for asid in [NO_ASID, other] {
+        let first = START + 0x20_0000;
+        forget_touched(&mut client);
+        let full = client.counter("table_full");
+        map_scattered(&mut client, asid, first, MANY)?;
+        ensure!(client.counter("table_full") > full, "there was room for {asid:?} after all");
+        for _ in 0..2 {
+            let range = [words_at(ArgKind::Write, first, MANY * 512)];
+            let launch = client.launch(asid, 1, touch, &range)?;
+            let done = client.serve(launch, |page| DmaAddr::Own(frame_of(page.0)))?;
+            same("the launch", done.status, Status::Ok)?;
+        }
+        same("pages that were touched", touched(&mut client), 2 * MANY)?;
+        let told = client.ok(asid, Operation::Unmap(pages(first, 64)))?;
+        same("pages without an entry", ones(&told).len(), 64)?;
+        with_fault(&mut client, asid, touch, ArgKind::Write, first + 1)?;
+    }
     client.finish()
 }

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::Driver;
 use crate::migration::planner::Asker;
 use crate::migration::transition::Transition;
+use crate::mutation::{Mutated, Mutation};
 use crate::placement::{Action, Decision, Scope};
 use crate::tables::page::{PageEntry, flag};
 use crate::waiting::Work;
@@ -72,7 +73,10 @@ impl Contest {
     }
 
     /// A card wants a page that another one has, which runs.
-    fn oppose(&mut self, now: Time) {
+    fn oppose(&mut self, now: Time, mutated: Mutated) {
+        if mutated.on(Mutation::IgnoreObjections) {
+            return;
+        }
         if let Some(settled) = self.settled.as_mut().filter(|settled| settled.unopposed) {
             settled.wait = Span((settled.wait.0 * 2).min(PROBE_AFTER_MOST.0));
             settled.since = now;
@@ -81,9 +85,10 @@ impl Contest {
     }
 
     /// Whether what a counter tells may move its group.
-    fn probe(&mut self, now: Time) -> bool {
+    fn probe(&mut self, now: Time, mutated: Mutated) -> bool {
         let Some(settled) = &mut self.settled else { return false };
-        let may = settled.unopposed || now.since(settled.since) >= settled.wait;
+        let waited = now.since(settled.since) >= settled.wait || mutated.on(Mutation::ProbeAtOnce);
+        let may = (settled.unopposed || waited) && !mutated.on(Mutation::NeverProbe);
         settled.unopposed = may;
         may
     }
@@ -102,7 +107,8 @@ impl Driver {
         if running {
             self.stats.taken_from_running += pages.count;
         }
-        if !self.config.thrash.contests || losers.is_empty() {
+        let is_fought = self.config.thrash.contests && !self.mutated.on(Mutation::FightForever);
+        if !is_fought || losers.is_empty() {
             return;
         }
         let (mut taken, mut back) = (0, 0);
@@ -142,11 +148,17 @@ impl Driver {
         if agent.is_cpu() || entry.has(TOLD) || !self.runs(losers) || !reached {
             return None;
         }
+        let mutated = self.mutated;
         let object = self.space.holding_mut(page)?;
         object.contest.settled?;
-        object.contest.oppose(now);
+        if mutated.on(Mutation::VerdictPerPage) && !entry.has(flag::TAKEN) {
+            return None;
+        }
+        object.contest.oppose(now, mutated);
         let range = object.range;
-        let only_read = !access.is_write() && entry.directory.writers().is_empty();
+        let only_read = !access.is_write()
+            && entry.directory.writers().is_empty()
+            && !mutated.on(Mutation::ReadersShareOneCopy);
         let action = match (only_read, entry.owner().is_host()) {
             (true, _) => Action::Duplicate,
             (false, false) => Action::MapRemote,
@@ -155,17 +167,19 @@ impl Driver {
         };
         let block = PageRange::new(page.align_down(BLOCK_PAGES), BLOCK_PAGES).intersection(range);
         let decision = Decision::page(action, Reason::Thrash);
-        Some(if only_read { decision } else { decision.over(Scope::Range(block)) })
+        let alone = only_read || mutated.on(Mutation::MapPageByPage);
+        Some(if alone { decision } else { decision.over(Scope::Range(block)) })
     }
 
     /// A counter's notice about an allocation that was fought over: its group moves to see whether it
     /// still is. `false`: it is the scheme's to decide.
     pub(crate) fn probe_contest(&mut self, now: Time, agent: AgentId, pages: PageRange) -> bool {
+        let mutated = self.mutated;
         let Some(object) = self.space.holding_mut(pages.start) else { return false };
         if object.contest.settled.is_none() {
             return false;
         }
-        if object.contest.probe(now) {
+        if object.contest.probe(now, mutated) {
             let (action, reason) = (Action::Migrate, Reason::Counter);
             self.work.push_back(Work::Move { range: pages, agent, action, reason });
         }
