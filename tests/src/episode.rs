@@ -37,6 +37,13 @@ pub fn run_episode(setup: Setup, steps: u64) -> Result<u64, Failure> {
 }
 
 impl World {
+    /// Pages that cards behind rings could find no room for in their tables, since they came last.
+    #[cfg(test)]
+    fn pages_without_room(&self) -> u64 {
+        let ports = self.machine.cards.iter().filter_map(|card| card.port.as_ref());
+        ports.map(|port| port.table_full()).sum()
+    }
+
     /// Rounds until `steps` steps are done.
     fn episode(&mut self, steps: u64) -> Result<(), Failure> {
         while self.steps() < steps {
@@ -101,5 +108,21 @@ impl World {
             return Err(self.fail(Violation(format!("freeing {range} failed: {error}"))));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_of_random_runs_with_rings_have_full_tables_and_room_too() {
+        let full = |seed| {
+            let mut world = World::new(Setup::random_rings(seed, Hostility::none()));
+            world.episode(2_000).unwrap_or_else(|failure| panic!("{failure}"));
+            world.pages_without_room() > 0
+        };
+        let found: Vec<bool> = (10_000..10_012).map(full).collect();
+        assert!(found.contains(&true) && found.contains(&false), "{found:?}");
     }
 }

@@ -118,6 +118,12 @@ impl Port {
         self.far.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Pages that found no room in the card's tables.
+    #[cfg(test)]
+    pub(crate) fn table_full(&self) -> u64 {
+        self.far().counter("table_full")
+    }
+
     fn pe_of(&self, job: JobId) -> Option<PeId> {
         self.pes.iter().find(|(_, stand)| stand.job == job).map(|(&pe, _)| pe)
     }

@@ -192,6 +192,22 @@ impl Tables {
         }
     }
 
+    /// Reads of table pages that a walk makes for a page, one after the other: a word of each table on the
+    /// way, as far as there are tables. The root word is not one of them.
+    pub fn reads(&self, asid: Asid, page: PageNo) -> u32 {
+        let Some((mut table, height)) = self.top(asid) else { return 0 };
+        if height > HEIGHT_MAX || page.0 >> (LEVEL_BITS * height) != 0 {
+            return 0;
+        }
+        for level in (1..height).rev() {
+            match self.load(table, slot_index(page.0, level)).table() {
+                Some(next) => table = next,
+                None => return height - level,
+            }
+        }
+        height
+    }
+
     /// The word that decides about a page. It need not be valid.
     pub fn entry(&self, asid: Asid, page: PageNo) -> Option<Slot<'_>> {
         let (table, index, level) = match self.find(asid, page.0) {

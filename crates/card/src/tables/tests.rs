@@ -63,6 +63,20 @@ fn a_tree_grows_as_high_as_its_last_page_needs() {
 }
 
 #[test]
+fn a_walk_reads_a_word_of_each_table_on_its_way() {
+    let mut writer = TableWriter::new(OWN, 64);
+    let reads = |writer: &TableWriter, page| writer.tables().reads(Asid(1), PageNo(page));
+    assert_eq!(reads(&writer, 5), 0, "no tree");
+    map(&mut writer, 1, run(5, 1, own(0)), Rights::Read, false);
+    assert_eq!((reads(&writer, 5), reads(&writer, 600)), (1, 0), "one table, and beyond it");
+    map(&mut writer, 1, run(1 << 20, 1, own(1)), Rights::Read, false);
+    map(&mut writer, 1, run(1024, 512, own(512)), Rights::ReadWrite, true);
+    assert_eq!(reads(&writer, 1 << 20), 3);
+    assert_eq!(reads(&writer, 1030), 2, "a run of 512 has its entry above the leaves");
+    assert_eq!(reads(&writer, 2 << 18), 1, "the word on top leads nowhere");
+}
+
+#[test]
 fn a_million_pages_take_at_most_8_1_bytes_each() {
     const PAGES: u32 = 1_000_000;
     let mut writer = TableWriter::new(OWN, PAGES / 512 + 16);
