@@ -37,11 +37,11 @@ pub fn run_episode(setup: Setup, steps: u64) -> Result<u64, Failure> {
 }
 
 impl World {
-    /// Pages that cards behind rings could find no room for in their tables, since they came last.
+    /// Walks of the tables of each card behind rings, and pages that found no room there, since it came last.
     #[cfg(test)]
-    fn pages_without_room(&self) -> u64 {
+    fn tables(&self) -> impl Iterator<Item = (u64, u64)> {
         let ports = self.machine.cards.iter().filter_map(|card| card.port.as_ref());
-        ports.map(|port| port.table_full()).sum()
+        ports.map(|port| port.tables())
     }
 
     /// Rounds until `steps` steps are done.
@@ -117,12 +117,15 @@ mod tests {
 
     #[test]
     fn cards_of_random_runs_with_rings_have_full_tables_and_room_too() {
-        let full = |seed| {
+        let tables = |seed| {
             let mut world = World::new(Setup::random_rings(seed, Hostility::none()));
             world.episode(2_000).unwrap_or_else(|failure| panic!("{failure}"));
-            world.pages_without_room() > 0
+            world.tables().map(|(walks, full)| (walks > 0, full > 0)).collect::<Vec<_>>()
         };
-        let found: Vec<bool> = (10_000..10_012).map(full).collect();
-        assert!(found.contains(&true) && found.contains(&false), "{found:?}");
+        let found: Vec<(bool, bool)> = (10_000..10_012).flat_map(tables).collect();
+        let (room, no_room, none) = ((true, false), (false, true), (false, false));
+        for kind in [room, no_room, none] {
+            assert!(found.contains(&kind), "walks and full: {kind:?} is not in {found:?}");
+        }
     }
 }

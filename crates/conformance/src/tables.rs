@@ -90,6 +90,28 @@ pub(super) fn mapped_pages_beyond_the_tlbs_do_not_fault(target: &mut dyn Target)
     client.finish()
 }
 
+pub(super) fn no_byte_of_the_tables_is_in_the_memory_that_a_client_sees(
+    target: &mut dyn Target,
+) -> Outcome {
+    /// At each end of the memory, of more frames than twice as many.
+    const FRAMES: u64 = 1024;
+    /// Words that would be entries: valid, writable, of frames that there are not.
+    const BYTE: u8 = 0x77;
+    let mut client = Client::open(target)?;
+    needs!(client, CAP_TABLES);
+    let touch = kernel!(client, "farside.touch");
+    map_scattered(&mut client, NO_ASID, START, MANY)?;
+    let frames = u64::from(client.frames());
+    for frame in (0..frames).filter(|frame| *frame < FRAMES || frames - frame <= FRAMES) {
+        client.target.write_frames(frame * PAGE, &[BYTE; PAGE as usize]);
+    }
+    without_fault(&mut client, NO_ASID, touch, ArgKind::Write, START, MANY)?;
+    let touched = (START..START + MANY).filter(|&page| frame_of(page) == 9).count() as u64;
+    let word = u64::from_le_bytes([BYTE; 8]) + touched;
+    same("the word of a frame that pages have", client.frame_words(9)[0], word)?;
+    client.finish()
+}
+
 pub(super) fn no_walk_cache_or_tlb_keeps_what_is_taken_away(target: &mut dyn Target) -> Outcome {
     let mut client = Client::open(target)?;
     needs!(client, CAP_TABLES);
@@ -172,6 +194,40 @@ pub(super) fn an_unmap_tells_what_was_written(target: &mut dyn Target) -> Outcom
     let told = client.ok(NO_ASID, Operation::Unmap(pages(9, 2)))?;
     same("pages that count as written", ones(&told), vec![0, 1])?;
     client.finish()
+}
+
+pub(super) fn bits_outlive_faults_rights_and_new_entries_for_the_same_place(
+    target: &mut dyn Target,
+) -> Outcome {
+    let mut client = Client::open(target)?;
+    needs!(client, CAP_TABLES);
+    let (touch, increment) =
+        (kernel!(client, "farside.touch"), kernel!(client, "farside.increment"));
+    // Written by what a fault was answered with.
+    let range = [words_at(ArgKind::Write, START, 2 * 512)];
+    let launch = client.launch(NO_ASID, 1, increment, &range)?;
+    client.serve(launch, |page| DmaAddr::Own(frame_of(page.0)))?;
+    client.map(NO_ASID, START + 2, 1, DmaAddr::Own(frame_of(START + 2)), Rights::ReadWrite)?;
+    let told = client.ok(NO_ASID, Operation::Accessed(pages(START, 3), None))?;
+    same("pages that were used", ones(&told), vec![0, 1])?;
+    // Mapped where it is once more, with fewer rights and with all of them; and elsewhere.
+    client.ok(NO_ASID, Operation::Protect(pages(START, 2), Rights::Read))?;
+    for rights in [Rights::Read, Rights::ReadWrite] {
+        client.map(NO_ASID, START, 1, DmaAddr::Own(frame_of(START)), rights)?;
+    }
+    client.map(NO_ASID, START + 1, 1, DmaAddr::Own(frame_of(START + 2)), Rights::ReadWrite)?;
+    let told = client.ok(NO_ASID, Operation::Unmap(pages(START, 3)))?;
+    same("pages that were written", ones(&told), vec![0])?;
+    without_bits_after_an_unmap(&mut client, touch)?;
+    client.finish()
+}
+
+/// What was taken away has no bits when it is mapped anew.
+fn without_bits_after_an_unmap(client: &mut Client, touch: u32) -> Result<(), String> {
+    map_scattered(client, NO_ASID, START, 3)?;
+    without_fault(client, NO_ASID, touch, ArgKind::Write, START + 1, 1)?;
+    let told = client.ok(NO_ASID, Operation::Unmap(pages(START, 3)))?;
+    same("pages that were written", ones(&told), vec![1])
 }
 
 pub(super) fn bits_of_many_pages_go_to_a_buffer(target: &mut dyn Target) -> Outcome {
@@ -380,5 +436,13 @@ pub(super) fn what_finds_no_room_in_the_tables_is_served_by_faults(
         same("pages without an entry", ones(&told).len(), 64)?;
         with_fault(&mut client, asid, touch, ArgKind::Write, first + 1)?;
     }
+    // What was written without an entry is so when it gets one.
+    let page = START + 0x20_0000 + 100;
+    client.map(NO_ASID, page, 1, DmaAddr::Own(frame_of(page)), Rights::ReadWrite)?;
+    without_fault(&mut client, NO_ASID, touch, ArgKind::Write, page, 1)?;
+    client.ok(NO_ASID, Operation::Unmap(pages(1 << 27, 60_000 << 15)))?;
+    client.map(NO_ASID, page, 1, DmaAddr::Own(frame_of(page)), Rights::ReadWrite)?;
+    let told = client.ok(NO_ASID, Operation::Unmap(pages(page, 1)))?;
+    same("a page that was written without an entry", ones(&told), vec![0])?;
     client.finish()
 }

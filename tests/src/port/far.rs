@@ -56,8 +56,8 @@ pub(super) struct FarSide {
 
 impl FarSide {
     /// A function in its known state. By its generation it has no translation tables, as cards of
-    /// before, some with room for nothing or for half of the arena, or more; and now and then its driver does not know
-    /// what tables are.
+    /// before, some with room for nothing or for half of the arena, or more; and now and then its driver does
+    /// not know what tables are.
     pub(super) fn new(frames: u32, generation: u64, broken: Broken) -> FarSide {
         let table_pages = [0, 1, 2, 16][(generation % 4) as usize];
         let bus = FarBus::new(broken);

@@ -118,10 +118,11 @@ impl Port {
         self.far.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Pages that found no room in the card's tables.
+    /// Walks of the card's tables, and pages that found no room there.
     #[cfg(test)]
-    pub(crate) fn table_full(&self) -> u64 {
-        self.far().counter("table_full")
+    pub(crate) fn tables(&self) -> (u64, u64) {
+        let far = self.far();
+        (far.counter("walks"), far.counter("table_full"))
     }
 
     fn pe_of(&self, job: JobId) -> Option<PeId> {
