@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::Driver;
 use crate::migration::planner::Asker;
 use crate::migration::transition::Transition;
-use crate::mutation::{Mutated, Mutation};
+use crate::mutation::Mutation;
 use crate::placement::{Action, Decision, Scope};
 use crate::tables::page::{PageEntry, flag};
 use crate::waiting::Work;
@@ -73,10 +73,7 @@ impl Contest {
     }
 
     /// A card wants a page that another one has, which runs.
-    fn oppose(&mut self, now: Time, mutated: Mutated) {
-        if mutated.on(Mutation::IgnoreObjections) {
-            return;
-        }
+    fn oppose(&mut self, now: Time) {
         if let Some(settled) = self.settled.as_mut().filter(|settled| settled.unopposed) {
             settled.wait = Span((settled.wait.0 * 2).min(PROBE_AFTER_MOST.0));
             settled.since = now;
@@ -85,10 +82,9 @@ impl Contest {
     }
 
     /// Whether what a counter tells may move its group.
-    fn probe(&mut self, now: Time, mutated: Mutated) -> bool {
+    fn probe(&mut self, now: Time) -> bool {
         let Some(settled) = &mut self.settled else { return false };
-        let waited = now.since(settled.since) >= settled.wait || mutated.on(Mutation::ProbeAtOnce);
-        let may = (settled.unopposed || waited) && !mutated.on(Mutation::NeverProbe);
+        let may = settled.unopposed || now.since(settled.since) >= settled.wait;
         settled.unopposed = may;
         may
     }
@@ -154,7 +150,9 @@ impl Driver {
         if mutated.on(Mutation::VerdictPerPage) && !entry.has(flag::TAKEN) {
             return None;
         }
-        object.contest.oppose(now, mutated);
+        if !mutated.on(Mutation::IgnoreObjections) {
+            object.contest.oppose(now);
+        }
         let range = object.range;
         let only_read = !access.is_write()
             && entry.directory.writers().is_empty()
@@ -179,7 +177,8 @@ impl Driver {
         if object.contest.settled.is_none() {
             return false;
         }
-        if object.contest.probe(now, mutated) {
+        let may = object.contest.probe(now) || mutated.on(Mutation::ProbeAtOnce);
+        if may && !mutated.on(Mutation::NeverProbe) {
             let (action, reason) = (Action::Migrate, Reason::Counter);
             self.work.push_back(Work::Move { range: pages, agent, action, reason });
         }
