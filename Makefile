@@ -7,9 +7,10 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 # What `make demo` and `make bench` pass on: make demo ARGS="--cards 4"
 ARGS ?=
 
-# How long the long tests are: steps of each seed, seconds of each race.
+# How long the long tests are: steps of each seed, seconds of each race, cases of comparisons.
 SOAK_STEPS ?= 200000
 SOAK_SECONDS ?= 60
+SOAK_CASES ?= 4000
 # Other seeds each time; make soak SOAK_SEED=n repeats those of a run.
 SOAK_SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
@@ -57,6 +58,8 @@ soak: setup
 	@echo "seeds from $(SOAK_SEED) on: make soak SOAK_SEED=$(SOAK_SEED) repeats them"
 	FARSIDE_SEED=$(SOAK_SEED).. FARSIDE_STEPS=$(SOAK_STEPS) FARSIDE_SECONDS=$(SOAK_SECONDS) \
 		cargo test --locked --no-fail-fast -p farside-tests
+	FARSIDE_SECONDS=$(SOAK_SECONDS) FUZZ_SECONDS=$(SOAK_SECONDS) PROPTEST_CASES=$(SOAK_CASES) \
+		cargo test --locked --no-fail-fast -p farside-card
 	@scripts/lend/faults.sh --all || [ $$? -eq 77 ]
 
 # Of Cargo.toml; rustup fetches it where it is missing.

@@ -196,6 +196,9 @@ check "clippy of the fuzzers" cargo clippy --locked --manifest-path crates/vfio-
 cp Cargo.lock crates/lend/fuzz/Cargo.lock
 check "clippy of lending's fuzzers" cargo clippy --manifest-path crates/lend/fuzz/Cargo.toml \
     --no-default-features --target-dir target/fuzz -- -D warnings
+cp Cargo.lock crates/card/fuzz/Cargo.lock
+check "clippy of the card's fuzzer" cargo clippy --manifest-path crates/card/fuzz/Cargo.toml \
+    --no-default-features --target-dir target/fuzz -- -D warnings
 RUSTDOCFLAGS="-D warnings" check documentation cargo doc --locked --workspace --no-deps
 if check "build tests" bash -c build_tests && check "all have budgets" bash -c all_have_budgets; then
     while read -r folder budget; do

@@ -37,6 +37,13 @@ pub fn run_episode(setup: Setup, steps: u64) -> Result<u64, Failure> {
 }
 
 impl World {
+    /// Walks of the tables of each card behind rings, and pages that found no room there, since it came last.
+    #[cfg(test)]
+    fn tables(&self) -> impl Iterator<Item = (u64, u64)> {
+        let ports = self.machine.cards.iter().filter_map(|card| card.port.as_ref());
+        ports.map(|port| port.tables())
+    }
+
     /// Rounds until `steps` steps are done.
     fn episode(&mut self, steps: u64) -> Result<(), Failure> {
         while self.steps() < steps {
@@ -101,5 +108,24 @@ impl World {
             return Err(self.fail(Violation(format!("freeing {range} failed: {error}"))));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_of_random_runs_with_rings_have_full_tables_and_room_too() {
+        let tables = |seed| {
+            let mut world = World::new(Setup::random_rings(seed, Hostility::none()));
+            world.episode(2_000).unwrap_or_else(|failure| panic!("{failure}"));
+            world.tables().map(|(walks, full)| (walks > 0, full > 0)).collect::<Vec<_>>()
+        };
+        let found: Vec<(bool, bool)> = (10_000..10_012).flat_map(tables).collect();
+        let (room, no_room, none) = ((true, false), (false, true), (false, false));
+        for kind in [room, no_room, none] {
+            assert!(found.contains(&kind), "walks and full: {kind:?} is not in {found:?}");
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! A storm: cards and programs are killed, and cards stand still, at random, while programs check
 //! all their results. Afterwards everything works, and nothing is left behind.
 //!
+//! One card has translation tables, one is of before there were any, and one has no room for a page in them.
+//!
 //! Ten seconds, or ten times `FARSIDE_SECONDS`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -11,7 +13,7 @@ use farside_softcard::serve::CardConfig;
 use harness::Prng;
 use harness::live::served::{
     CardProcess, Census, Exercise, Program, TempDir, config, expect_loss, serve_if_asked,
-    test_kernels,
+    test_kernels, with_table_pages,
 };
 use harness::live::{role, seconds, within};
 
@@ -116,10 +118,13 @@ fn kill_programs(role: &str, seed: u64, stop: &AtomicBool) -> u64 {
 
 #[test]
 fn cards_and_programs_killed_at_random_harm_nobody_else() {
-    serve_if_asked(|config| CardConfig {
-        functions: 8,
-        grace: Duration::from_millis(50),
-        ..config
+    serve_if_asked(|config| {
+        let config = CardConfig { functions: 8, grace: Duration::from_millis(50), ..config };
+        match config.folder.to_string_lossy().chars().last() {
+            Some('1') => with_table_pages(config, 0),
+            Some('2') => with_table_pages(config, 1),
+            _ => config,
+        }
     });
     be_a_program_if_asked();
     let time = 10 * seconds();

@@ -5,8 +5,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use farside_card::Geometry;
 use farside_card::interface::{
-    ArgKind, DmaAddr, Extent, ExtentArg, KernelArg, Operation, Status, pci,
+    ArgKind, DmaAddr, Extent, ExtentArg, KernelArg, Operation, Status, pci, register,
 };
 use farside_linux::shared::SharedMemory;
 use farside_softcard::serve::{
@@ -35,9 +36,13 @@ struct Fixture {
 
 impl Fixture {
     fn start(limits: LeaseLimits) -> Fixture {
+        Fixture::with(|config| CardConfig { limits, ..config })
+    }
+
+    fn with(change: impl FnOnce(CardConfig) -> CardConfig) -> Fixture {
         let folder = TempDir::new();
         let grace = Duration::from_millis(20);
-        let server = serve(CardConfig { limits, grace, ..config(&folder, 0) });
+        let server = serve(change(CardConfig { grace, ..config(&folder, 0) }));
         let modest = RawClient::connect(&server.config().folder.join(socket_name(MODEST)));
         Fixture { server, _folder: folder, modest }
     }
@@ -207,6 +212,38 @@ fn a_kernel_has_no_more_memory_of_its_own_than_its_lease_may() {
         assert!((MAY_MIB / 2..=MAY_MIB + STACKS_MIB).contains(&got), "{got} MiB");
         // It was refused, and nothing else happened.
         assert!(is_alive(&mut raw));
+        drop(raw);
+        fixture.await_free();
+        fixture.goes_on();
+    });
+}
+
+/// Tables are of the function's quota, not of what its worker may have beside it.
+#[test]
+fn a_client_that_fills_its_tables_keeps_its_lease() {
+    // 293 MiB, and what the worker may have without them: its own, and stacks.
+    const TABLE_PAGES: u32 = 75_000;
+    const OWN_MIB: u64 = 1;
+    const FAR: u64 = 1 << 27;
+    within(LIMIT, "tables", || {
+        let fixture = Fixture::with(|config| {
+            let geometry = Geometry { table_pages: TABLE_PAGES, ..config.geometry };
+            let limits = LeaseLimits { own_bytes: OWN_MIB << 20, ..LeaseLimits::default() };
+            CardConfig { geometry, limits, ..config }
+        });
+        let status = read_status(fixture.card()).unwrap();
+        assert_eq!(status.table_bytes, u64::from(TABLE_PAGES) << 12);
+        let mut raw = fixture.greedy();
+        // Each page needs three tables of its own.
+        let nowhere = DmaAddr::Bus(0);
+        let extent = |page| Extent { page, count: 1, src: nowhere, dst: DmaAddr::Own(1) };
+        let extents: Vec<Extent> = (1..=26_000).map(|index| extent(index * FAR)).collect();
+        let list = raw.list(&extents);
+        let mapped = raw.run(0, Operation::Map(list, Rights::ReadWrite)).unwrap();
+        assert_eq!(mapped.status, Status::Ok);
+        let full = register::COUNTER_NAMES.iter().position(|&name| name == "table_full").unwrap();
+        assert!(raw.read64(register::counter(full)).unwrap() > 0, "its tables are not full");
+        assert!(is_alive(&mut raw), "its lease has ended");
         drop(raw);
         fixture.await_free();
         fixture.goes_on();

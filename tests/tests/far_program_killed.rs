@@ -14,6 +14,7 @@ use farside_vfio_user::unix::UnixClient;
 use harness::Prng;
 use harness::live::served::{
     Exercise, Program, STEPS, TempDir, await_status, config, place, serve, test_kernels,
+    with_table_pages,
 };
 use harness::live::{Child, role, seconds, within};
 
@@ -92,10 +93,11 @@ fn await_users(servers: &[CardServer], users: usize) {
     }
 }
 
-/// Two cards; a neighbour that has a function of each, and `body`, which has the other.
+/// Two cards, of which one has translation tables and the other is of before there were any; a neighbour
+/// that has a function of each, and `body`, which has the other.
 fn beside_a_neighbour(body: impl FnOnce(&[CardServer])) {
     let folder = TempDir::new();
-    let servers = [serve(config(&folder, 0)), serve(config(&folder, 1))];
+    let servers = [serve(config(&folder, 0)), serve(with_table_pages(config(&folder, 1), 0))];
     let (space, stop) =
         (builder(servers.iter().map(place)).build().unwrap(), AtomicBool::new(false));
     std::thread::scope(|s| {

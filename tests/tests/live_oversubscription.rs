@@ -1,8 +1,12 @@
 //! More memory than a card has, live: it is streamed through, or refused with a reason.
 
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use farside::{KernelContext, KernelError, Read, ReadView, Space, Write, WriteSpan, WriteView};
+use farside::{
+    AtomicSpan, KernelContext, KernelError, Read, ReadView, Shared, Space, Write, WriteSpan,
+    WriteView,
+};
 use farside_svm::{Eviction, Mutation};
 use harness::live::{must_be_caught, seconds, within};
 
@@ -12,14 +16,24 @@ const PAGE: usize = 512;
 /// Pages of a card.
 const CARD: usize = 128;
 
+/// Pages for the tables of a card: none, as on cards of before; no room for any page, because a tree has
+/// tables above its leaves; room for one leaf or two; all that it needs.
+const TABLES: [Option<u32>; 4] = [Some(0), Some(1), Some(4), None];
+
 fn space(cards: usize, pes: u16) -> Space {
-    Space::builder()
+    space_with(cards, pes, None)
+}
+
+fn space_with(cards: usize, pes: u16, table_pages: Option<u32>) -> Space {
+    let builder = Space::builder()
         .cards(cards)
         .card_memory((CARD * 4096) as u64)
         .processing_elements(pes)
-        .address_space(32 << 20)
-        .build()
-        .unwrap()
+        .address_space(32 << 20);
+    match table_pages {
+        Some(pages) => builder.card_table_pages(pages).build().unwrap(),
+        None => builder.build().unwrap(),
+    }
 }
 
 /// Adds one to every word, `step` pages at a time.
@@ -35,6 +49,13 @@ fn stream(k: &mut KernelContext, mut data: WriteSpan<u64>, step: usize) -> Resul
 #[test]
 fn twice_a_cards_memory_is_read_and_written_through_it() {
     within(LIMIT, "stream", || stream_twice_a_card(&space(2, 1)));
+}
+
+#[test]
+fn twice_a_cards_memory_streams_through_whatever_tables_it_has() {
+    within(LIMIT * TABLES.len() as u32, "stream with tables", || {
+        TABLES.into_iter().for_each(|pages| stream_twice_a_card(&space_with(2, 1, pages)));
+    });
 }
 
 #[test]
@@ -80,28 +101,77 @@ fn stream_twice_a_card(space: &Space) {
 }
 
 #[test]
-fn single_words_are_reached_beyond_a_cards_memory() {
-    within(LIMIT, "words", || {
-        let space = space(1, 1);
-        let mut data = space.alloc::<u64>(3 * CARD * PAGE).unwrap();
-        space
-            .kernel("words")
-            .run(Write(&mut data), |k, data| {
-                for round in 0..2u64 {
-                    for page in 0..3 * CARD {
-                        let at = data.ptr(page * PAGE);
-                        let value = k.load(at)?;
-                        k.store(at, value + page as u64 + round)?;
-                    }
+fn single_words_are_reached_beyond_a_cards_memory_whatever_tables_it_has() {
+    within(LIMIT * TABLES.len() as u32, "words", || {
+        TABLES.into_iter().for_each(|pages| single_words(&space_with(1, 1, pages)));
+    });
+}
+
+fn single_words(space: &Space) {
+    let mut data = space.alloc::<u64>(3 * CARD * PAGE).unwrap();
+    space
+        .kernel("words")
+        .run(Write(&mut data), |k, data| {
+            for round in 0..2u64 {
+                for page in 0..3 * CARD {
+                    let at = data.ptr(page * PAGE);
+                    let value = k.load(at)?;
+                    k.store(at, value + page as u64 + round)?;
                 }
-                Ok(())
-            })
-            .unwrap();
-        for page in 0..3 * CARD {
-            assert_eq!(data[page * PAGE], 2 * page as u64 + 1);
+            }
+            Ok(())
+        })
+        .unwrap();
+    for page in 0..3 * CARD {
+        assert_eq!(data[page * PAGE], 2 * page as u64 + 1);
+    }
+    assert!(space.report().stats.evictions > 0);
+    space.check().unwrap();
+}
+
+/// Words of pages all over a card that has them all. Gives how often the driver was asked for a page that was
+/// there.
+fn refills(table_pages: Option<u32>) -> u64 {
+    // More than the TLBs know one by one, in pieces that take no entry of flexible length.
+    const PAGES: usize = 4096;
+    let builder = Space::builder().cards(1).card_memory(32 << 20).address_space(64 << 20);
+    let builder = match table_pages {
+        Some(pages) => builder.card_table_pages(pages),
+        None => builder,
+    };
+    let space = builder.build().unwrap();
+    let words = space.alloc_atomic::<AtomicU64>(PAGES * PAGE, "words").unwrap();
+    // Every other page first, so that no run of frames is one of pages.
+    for odd in [0, 1] {
+        for page in (odd..PAGES).step_by(2) {
+            let one = &words[page * PAGE..(page + 1) * PAGE];
+            space.migrate(one, space.card(0).unwrap()).unwrap();
         }
-        assert!(space.report().stats.evictions > 0);
-        space.check().unwrap();
+    }
+    let before = space.report().stats;
+    let body = |k: &mut KernelContext, words: AtomicSpan<AtomicU64>| {
+        for round in 0..2 {
+            for page in 0..PAGES {
+                k.fetch_add(words, page * 7 % PAGES * PAGE + round, 1)?;
+            }
+        }
+        Ok(())
+    };
+    space.kernel("words").run(Shared(&words), body).unwrap();
+    let after = space.report().stats;
+    let touched = words.chunks(PAGE).map(|page| page[0].load(SeqCst) + page[1].load(SeqCst));
+    assert!(touched.eq(std::iter::repeat_n(2, PAGES)));
+    space.check().unwrap();
+    after.refills - before.refills
+}
+
+#[test]
+fn pages_that_find_no_room_in_the_tables_are_served_by_refills_and_others_ask_nobody() {
+    within(LIMIT, "refills", || {
+        let [none, no_room, some, all] = TABLES.map(refills);
+        assert!(none > 0 && no_room > 0, "{none} and {no_room} refills without tables");
+        assert!(some > 0 && some < no_room, "{some} refills with few tables, {no_room} without");
+        assert_eq!(all, 0);
     });
 }
 

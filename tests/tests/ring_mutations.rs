@@ -36,6 +36,10 @@ harness::mutations! {
         lose_fault: LoseFault,
         keep_translation: KeepTranslation,
         copy_late: CopyLate,
+        keep_table_entry: KeepTableEntry,
+        keep_tlb_entry: KeepTlbEntry,
+        keep_table_right: KeepTableRight,
+        walk_ignores_rights: WalkIgnoresRights,
     }
 }
 

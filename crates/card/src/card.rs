@@ -14,6 +14,7 @@ use crate::fault::Open;
 use crate::grant::translate;
 use crate::key::clamp;
 use crate::mmu::{check, check_frames};
+use crate::mutation::CardMutation;
 use crate::need::validate_ranges;
 use crate::tables::{BusPages, PageBits, TableWriter, Tables};
 use crate::{
@@ -123,6 +124,14 @@ impl Card {
         })
     }
 
+    /// Breaks one rule of the tables on purpose, before they are shared (feature `mutations`).
+    #[cfg(any(test, feature = "mutations"))]
+    pub fn mutate(&mut self, mutation: CardMutation) {
+        if let Some(tables) = self.mmu.tables_mut() {
+            tables.mutate(mutation);
+        }
+    }
+
     /// Which card.
     pub fn id(&self) -> CardId {
         self.id
@@ -192,11 +201,7 @@ impl Card {
             return Err(error);
         }
         for run in runs {
-            let mut without_room = self.mmu.insert_as(asid, run, rights, written)?;
-            if without_room > 0 && self.reuse_tables() {
-                without_room = self.mmu.insert_as(asid, run, rights, written)?;
-            }
-            self.mmu.count_table_full(without_room);
+            self.mmu.insert_as(asid, run, rights, written)?;
             self.faults.fill(asid, run, rights);
             self.stats.pages_mapped += u64::from(run.count);
         }
@@ -222,8 +227,8 @@ impl Card {
     /// Lets somebody access words without the card's lock, by its tables; `None` if it has none. Every
     /// method that takes pages away waits for the words that are under way.
     pub fn share_tables(&mut self) -> Option<(Arc<Tables>, WordUser)> {
-        let tables = self.mmu.tables_mut()?.share();
         let words = self.words.0.get_or_insert_default();
+        let tables = self.mmu.tables_mut()?.share(Arc::clone(words));
         Some((tables, words.user()))
     }
 
@@ -246,17 +251,6 @@ impl Card {
     /// Counts walks that were made without the card's lock.
     pub fn count_walks(&mut self, walks: u64) {
         self.mmu.count_walks(walks);
-    }
-
-    /// Makes table pages free that nothing leads to any more. Returns whether there were some.
-    fn reuse_tables(&mut self) -> bool {
-        let Some(tables) = self.mmu.tables_mut().filter(|tables| tables.has_limbo()) else {
-            return false;
-        };
-        self.words.renew();
-        let limbo = tables.take_limbo();
-        tables.reuse(limbo);
-        true
     }
 
     fn check_run(&self, run: &MappedRun) -> Result<(), MapError> {
@@ -299,7 +293,9 @@ impl Card {
             self.faults.invalidate(asid, range);
             first = first.saturating_add(range.count);
         }
-        self.drain_words();
+        if !self.mmu.is_mutated(CardMutation::UnmapLeavesWords) {
+            self.drain_words();
+        }
         let drained = self.in_flight.drain(command, asid, ranges, DrainKind::Everyone);
         self.count_drain(drained)
     }
@@ -320,7 +316,9 @@ impl Card {
             self.mmu.protect(asid, range, rights);
             self.faults.protect(asid, range, rights);
         }
-        self.drain_words();
+        if !self.mmu.is_mutated(CardMutation::ProtectLeavesWords) {
+            self.drain_words();
+        }
         let drained = self.in_flight.drain(command, asid, ranges, DrainKind::Writers);
         self.count_drain(drained)
     }
@@ -344,7 +342,7 @@ impl Card {
         }
     }
 
-    /// The tables, if the card has some: to walk them, share them and give table pages back.
+    /// The tables, if the card has some: to walk them and share them.
     pub fn tables_mut(&mut self) -> Option<&mut TableWriter> {
         self.mmu.tables_mut()
     }

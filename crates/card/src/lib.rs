@@ -28,6 +28,7 @@ mod l1;
 mod l2;
 pub mod link;
 mod mmu;
+mod mutation;
 mod need;
 mod pe;
 mod recency;
@@ -47,6 +48,8 @@ pub use grant::Grant;
 pub use in_flight::{AccessId, DrainKind, Drained, InFlight};
 pub use key::PAGES_MAX;
 pub use mmu::{Level, Lookup, Mmu, RunHit};
+#[cfg(any(test, feature = "mutations"))]
+pub use mutation::CardMutation;
 pub use need::{Need, NeedError};
 pub use pe::{PeError, PeState, Pes};
 pub use stats::CardStats;

@@ -13,6 +13,7 @@ use crate::geometry::{Geometry, GeometryError};
 use crate::key::{Key, KeyRange, clamp};
 use crate::l1::L1;
 use crate::l2::L2;
+use crate::mutation::CardMutation;
 use crate::stats::CardStats;
 use crate::tables::{TableWriter, Walk, Walked};
 use crate::{Location, MapError, MappedRun, PAGES_MAX, Translation};
@@ -125,7 +126,7 @@ impl Mmu {
         self.tables.as_ref()
     }
 
-    /// [`Mmu::tables`], to share them and to give table pages back.
+    /// [`Mmu::tables`], to share them.
     pub fn tables_mut(&mut self) -> Option<&mut TableWriter> {
         self.tables.as_mut()
     }
@@ -136,28 +137,24 @@ impl Mmu {
     /// # Errors
     /// [`MapError`] if the run is empty or has pages or frames that cannot be.
     pub fn insert(&mut self, asid: Asid, run: MappedRun, rights: Rights) -> Result<(), MapError> {
-        let without_room = self.insert_as(asid, run, rights, false)?;
-        self.count_table_full(without_room);
-        Ok(())
+        self.insert_as(asid, run, rights, false)
     }
 
-    /// [`Mmu::insert`] of pages that may count as written from the beginning. Gives how many found no
-    /// room in the tables.
+    /// [`Mmu::insert`] of pages that may count as written from the beginning.
     pub(crate) fn insert_as(
         &mut self,
         asid: Asid,
         run: MappedRun,
         rights: Rights,
         written: bool,
-    ) -> Result<u64, MapError> {
+    ) -> Result<(), MapError> {
         check(&run)?;
-        let mut pages_without_room = 0;
         let mut without_room = Vec::new();
         match &mut self.tables {
             Some(tables) => {
                 tables.map(asid, &run, rights, written, |part| without_room.push(part));
                 let pages = without_room.iter().map(|part: &MappedRun| u64::from(part.count));
-                pages_without_room = pages.sum();
+                self.table_full += pages.sum::<u64>();
             }
             None => without_room.push(run),
         }
@@ -165,12 +162,12 @@ impl Mmu {
         for part in without_room {
             self.cache(asid, part, rights);
         }
-        Ok(pages_without_room)
+        Ok(())
     }
 
-    /// Counts pages that found no room in the tables.
-    pub(crate) fn count_table_full(&mut self, pages: u64) {
-        self.table_full += pages;
+    /// Whether a rule of the tables is broken on purpose.
+    pub(crate) fn is_mutated(&self, mutation: CardMutation) -> bool {
+        self.tables.as_ref().is_some_and(|tables| tables.tables().mutated.on(mutation))
     }
 
     /// Counts walks that others have made.
@@ -211,8 +208,12 @@ impl Mmu {
     /// Lowers the rights of every known page of a range. Rights never grow this way.
     pub fn protect(&mut self, asid: Asid, range: PageRange, rights: Rights) {
         let keys = KeyRange::new(asid, range);
-        if let Some(tables) = self.tables.as_mut().filter(|_| rights == Rights::Read) {
+        let leaves = self.is_mutated(CardMutation::ProtectLeavesTable);
+        if let Some(tables) = self.tables.as_mut().filter(|_| rights == Rights::Read && !leaves) {
             tables.protect(asid, range);
+        }
+        if self.is_mutated(CardMutation::ProtectLeavesTlbs) {
+            return;
         }
         for l1 in &mut self.l1 {
             l1.protect(keys, rights);
@@ -234,10 +235,13 @@ impl Mmu {
         range: PageRange,
         mut each: impl FnMut(PageRange, bool),
     ) {
-        if let Some(tables) = &mut self.tables {
+        let leaves = self.is_mutated(CardMutation::UnmapLeavesTable);
+        if let Some(tables) = self.tables.as_mut().filter(|_| !leaves) {
             tables.unmap(asid, range, |pages, entry| each(pages, entry.is_dirty()));
         }
-        self.remove(KeyRange::new(asid, range));
+        if !self.is_mutated(CardMutation::UnmapLeavesTlbs) {
+            self.remove(KeyRange::new(asid, range));
+        }
     }
 
     /// Forgets every page of an address space.
@@ -264,6 +268,9 @@ impl Mmu {
                 None => used.push(pages),
             }
         });
+        if self.is_mutated(CardMutation::AccessedLeavesTlbs) {
+            return;
+        }
         for pages in used {
             self.remove(KeyRange::new(asid, pages));
         }
@@ -271,6 +278,9 @@ impl Mmu {
 
     /// Sets the bits of pages that are used by other ways than the TLBs.
     pub(crate) fn touch(&mut self, asid: Asid, pages: PageRange, access: Access) {
+        if self.is_mutated(CardMutation::ResumeSetsNoBits) {
+            return;
+        }
         let Some(tables) = &self.tables else { return };
         for page in pages.pages() {
             let _ = tables.tables().walk(asid, page, access);

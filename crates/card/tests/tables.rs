@@ -487,8 +487,16 @@ fn compare(geometry: Geometry, ample: bool, steps: Vec<Step>) -> Result<(), Test
     Ok(())
 }
 
+/// 200, or as many as `PROPTEST_CASES` says.
+fn cases() -> ProptestConfig {
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => ProptestConfig::default(),
+        None => ProptestConfig::with_cases(200),
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(cases())]
 
     #[test]
     fn tlbs_and_tables_together_say_what_a_map_of_pages_says(steps in steps()) {

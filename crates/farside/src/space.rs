@@ -37,6 +37,7 @@ pub struct SpaceBuilder {
     cards: usize,
     places: Option<Vec<CardPlace>>,
     card_memory: u64,
+    table_pages: Option<u32>,
     pes: u16,
     arena: u64,
     placement: Result<Box<dyn PlacementScheme>, placement::SchemeError>,
@@ -57,6 +58,7 @@ impl Default for SpaceBuilder {
             cards: 2,
             places: None,
             card_memory: 64 << 20,
+            table_pages: None,
             pes: 1,
             arena: farside_live::arena::DEFAULT_ARENA_BYTES,
             placement: placement::by_name(placement::DEFAULT),
@@ -94,6 +96,15 @@ impl SpaceBuilder {
     #[must_use]
     pub fn card_memory(mut self, bytes: u64) -> Self {
         self.card_memory = bytes;
+        self
+    }
+
+    /// Pages of each card in the program for its translation tables, beside its memory; 0: cards without
+    /// tables, which know what their TLBs hold. As many as their memory needs, unless set. Pages that find
+    /// no room in the tables are served by faults: slower, and otherwise the same.
+    #[must_use]
+    pub fn card_table_pages(mut self, pages: u32) -> Self {
+        self.table_pages = Some(pages);
         self
     }
 
@@ -239,11 +250,13 @@ impl SpaceBuilder {
             None => None,
         };
         let cards = places.unwrap_or_else(|| vec![CardPlace::InProgram { frames }; self.cards]);
+        let mut geometry = farside_live::Geometry::software();
+        geometry.table_pages = self.table_pages.unwrap_or(geometry.table_pages);
         let config = RuntimeConfig {
             arena_bytes: self.arena,
             cards,
             pes: self.pes,
-            geometry: farside_live::Geometry::software(),
+            geometry,
             placement: scheme,
             tune: self.tune,
             peer: self.peer,

@@ -2,7 +2,9 @@
 //! fitted to Table II and to the user-managed rows of Table I; all else is predicted.
 
 use farside_sim::cards::paper::{self, SIZES};
-use farside_sim::cards::{CardMachine, CardsSpec, Layout, Topology, Transport, Work, measure};
+use farside_sim::cards::{
+    CardMachine, CardsSpec, JobReport, Layout, Topology, Transport, Work, measure,
+};
 use farside_types::{CardId, PageRange, Span};
 
 const KB_4: u64 = 1;
@@ -333,6 +335,64 @@ fn translations_that_the_mmu_has_lost_come_back_without_a_move() {
     assert!(report.faults > 0);
     assert_eq!(machine.driver_stats().migrations, moved);
     assert_eq!(machine.driver_stats().refills, report.faults);
+}
+
+/// A list through more pieces of memory than the MMU has entries for, on cards with so many table pages.
+fn lost_translations(table_pages: u32) -> (JobReport, CardMachine) {
+    let mut spec = farside(Transport::Ethernet);
+    spec.mmu.table_pages = table_pages;
+    let mut machine = CardMachine::new(spec).unwrap();
+    let array = machine.allocate(4_096 * 4_096, "list").unwrap();
+    machine.place(array, CardId(1), Layout::Scattered).unwrap();
+    let job = machine.run(CardId(1), Work::chase(array, 8_192)).unwrap();
+    (job, machine)
+}
+
+#[test]
+fn cards_with_tables_walk_where_others_ask_the_driver() {
+    let (without, _) = lost_translations(0);
+    let (with, machine) = lost_translations(64);
+    assert_eq!((with.faults, without.walks), (0, 0));
+    assert!(without.faults > 1_000 && with.walks > 1_000, "{without:?} {with:?}");
+    assert!(with.time.0 * 10 < without.time.0, "{without:?} {with:?}");
+    let stats = machine.card_stats(CardId(1)).unwrap();
+    assert_eq!((stats.walks, stats.misses, stats.table_full), (with.walks, 0, 0));
+}
+
+#[test]
+fn a_walk_takes_a_read_for_each_level() {
+    // Its three levels are 216 cycles of 300 MHz, behind the lookups of the TLBs.
+    let slower = |cycles| {
+        let mut spec = farside(Transport::Ethernet);
+        (spec.mmu.table_pages, spec.mmu.walk_level_cycles) = (64, cycles);
+        let mut machine = CardMachine::new(spec).unwrap();
+        let array = machine.allocate(4_096 * 4_096, "list").unwrap();
+        machine.place(array, CardId(1), Layout::Scattered).unwrap();
+        machine.run(CardId(1), Work::chase(array, 8_192)).unwrap()
+    };
+    let (free, walks) = (slower(0), slower(72));
+    assert_eq!((free.faults, free.walks), (walks.faults, walks.walks));
+    let each = (walks.time.0 - free.time.0) / walks.walks;
+    assert_eq!(each, 3 * 72 * 1_000_000 / 300);
+}
+
+#[test]
+fn tables_that_are_full_send_the_rest_to_the_driver() {
+    let (some, machine) = lost_translations(4);
+    assert!(some.faults > 0 && some.walks > 0, "{some:?}");
+    assert!(machine.card_stats(CardId(1)).unwrap().table_full > 0);
+}
+
+#[test]
+fn the_first_papers_cards_have_no_tables_and_the_cost_of_a_walk_changes_nothing() {
+    let mut other = published(Transport::Ethernet);
+    other.mmu.walk_level_cycles = 1_000;
+    assert_eq!(other.mmu.table_pages, 0);
+    for pages in [KB_4, MB_1] {
+        let run = |spec: &CardsSpec| measure::update_on_demand(spec, pages).unwrap();
+        assert_eq!(run(&other), run(&published(Transport::Ethernet)));
+        assert_eq!(run(&other).walks, 0);
+    }
 }
 
 #[test]

@@ -54,10 +54,36 @@ pub enum Mutation {
     LeaveUnconfirmed,
     /// Forgets a command of no chain that failed (rule 8).
     ForgetFailedAnswers,
+    /// Fights over an allocation are never settled (rule 10).
+    FightForever,
+    /// A verdict is for the pages that were fought over, and not for their allocation (rule 10).
+    VerdictPerPage,
+    /// A page of a settled fight is mapped where it is without its neighbours (rule 10).
+    MapPageByPage,
+    /// What is only read in a fight is mapped where it is, and not copied (rule 10).
+    ReadersShareOneCopy,
+    /// A counter moves its group back into a fight at once (rule 10).
+    ProbeAtOnce,
+    /// A settled fight stays settled, whatever counters tell (rule 10).
+    NeverProbe,
+    /// Who wants back what a probe has moved is not heard (rule 10).
+    IgnoreObjections,
 }
 
 impl Mutation {
-    /// Every mutation.
+    /// Those that break the rules of fights: every byte stays right, so what sees them is a count of moves
+    /// (`faults/contest/tests.rs`).
+    pub const FIGHTS: [Mutation; 7] = [
+        Mutation::FightForever,
+        Mutation::VerdictPerPage,
+        Mutation::MapPageByPage,
+        Mutation::ReadersShareOneCopy,
+        Mutation::ProbeAtOnce,
+        Mutation::NeverProbe,
+        Mutation::IgnoreObjections,
+    ];
+
+    /// Every other mutation: random runs see it.
     pub const ALL: [Mutation; 24] = [
         Mutation::SkipDrain,
         Mutation::CopyBeforeUnmap,
@@ -89,23 +115,23 @@ impl Mutation {
 /// Which mutation a driver runs with; the default is none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mutated {
-    #[cfg(feature = "mutations")]
+    #[cfg(any(test, feature = "mutations"))]
     active: Option<Mutation>,
 }
 
 impl Mutated {
-    #[cfg(feature = "mutations")]
+    #[cfg(any(test, feature = "mutations"))]
     pub(crate) fn set(&mut self, mutation: Mutation) {
         self.active = Some(mutation);
     }
 
     /// Whether the rule that `mutation` breaks is broken.
     #[inline(always)]
-    #[cfg_attr(not(feature = "mutations"), allow(unused_variables))]
+    #[cfg_attr(not(any(test, feature = "mutations")), allow(unused_variables))]
     pub(crate) fn on(self, mutation: Mutation) -> bool {
-        #[cfg(feature = "mutations")]
+        #[cfg(any(test, feature = "mutations"))]
         return self.active == Some(mutation);
-        #[cfg(not(feature = "mutations"))]
+        #[cfg(not(any(test, feature = "mutations")))]
         return false;
     }
 }

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use farside::CardPlace;
+use farside_card::Geometry;
 use farside_softcard::serve::{CardConfig, CardServer, CardStatus, read_status};
 
 pub use census::{Census, switches_of};
@@ -91,6 +92,12 @@ pub fn config(folder: &TempDir, card: u32) -> CardConfig {
 fn config_in(folder: PathBuf) -> CardConfig {
     let kernels = Arc::new(test_kernels());
     CardConfig { functions: 2, frames: 4096, kernels, ..CardConfig::new(folder) }
+}
+
+/// The card with so many pages for translation tables; 0: one of before there were tables.
+pub fn with_table_pages(config: CardConfig, table_pages: u32) -> CardConfig {
+    let geometry = Geometry { table_pages, ..config.geometry };
+    CardConfig { geometry, ..config }
 }
 
 /// A card served by threads of this process.

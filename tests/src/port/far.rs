@@ -50,13 +50,16 @@ pub(super) struct FarSide {
     pub(super) running: BTreeSet<JobId>,
     /// Copies and fills that were begun and have not ended.
     pub(super) copying: BTreeSet<CommandId>,
+    /// The driver is one of before there were tables: it does not know of them.
+    old_driver: bool,
 }
 
 impl FarSide {
     /// A function in its known state. By its generation it has no translation tables, as cards of
-    /// before, some that are full soon, or more.
+    /// before, some with room for nothing or for half of the arena, or more; and now and then its driver does
+    /// not know what tables are.
     pub(super) fn new(frames: u32, generation: u64, broken: Broken) -> FarSide {
-        let table_pages = [0, 3, 16][(generation % 3) as usize];
+        let table_pages = [0, 1, 2, 16][(generation % 4) as usize];
         let bus = FarBus::new(broken);
         let function = Function::new(FunctionConfig {
             card: 0,
@@ -67,14 +70,19 @@ impl FarSide {
             kernels: Arc::from([KERNEL.to_owned()]),
             capabilities: register::CAP_DMA_BUS_TO_BUS,
         });
+        let mut model = Model::new(OWN, frames, Geometry { table_pages, ..GEOMETRY })
+            .expect("these sizes make a card");
+        if let Some(mutation) = broken.tables() {
+            model.mutate(mutation);
+        }
         FarSide {
-            model: Model::new(OWN, frames, Geometry { table_pages, ..GEOMETRY })
-                .expect("these sizes make a card"),
+            model,
             function,
             bus,
             doorbell: false,
             running: BTreeSet::new(),
             copying: BTreeSet::new(),
+            old_driver: generation / 4 % 4 == 3,
         }
     }
 
@@ -136,6 +144,10 @@ impl FarSide {
 impl Far for FarSide {
     fn read(&mut self, offset: u64, into: &mut [u8]) {
         self.function.read_register(&self.model, offset, into);
+        if self.old_driver && offset == register::CAPABILITIES {
+            let without = register::CAP_TABLES.to_le_bytes().map(|byte| !byte);
+            into.iter_mut().zip(without).for_each(|(byte, mask)| *byte &= mask);
+        }
     }
 
     fn write(&mut self, offset: u64, from: &[u8]) {

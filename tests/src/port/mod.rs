@@ -118,6 +118,13 @@ impl Port {
         self.far.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Walks of the card's tables, and pages that found no room there.
+    #[cfg(test)]
+    pub(crate) fn tables(&self) -> (u64, u64) {
+        let far = self.far();
+        (far.counter("walks"), far.counter("table_full"))
+    }
+
     fn pe_of(&self, job: JobId) -> Option<PeId> {
         self.pes.iter().find(|(_, stand)| stand.job == job).map(|(&pe, _)| pe)
     }

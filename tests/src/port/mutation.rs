@@ -1,6 +1,8 @@
 //! Rules of the ring protocol that the harness can break on purpose, to see that it notices.
 
-/// A broken rule. Each breaks now and then, not always.
+use farside_card::CardMutation;
+
+/// A broken rule. Each breaks now and then, not always, but for those of the card's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingMutation {
     /// The driver publishes commands and does not ring the doorbell.
@@ -23,11 +25,19 @@ pub enum RingMutation {
     KeepTranslation,
     /// A copy is said to be done before it is.
     CopyLate,
+    /// An `UNMAP` leaves the entries of the card's tables.
+    KeepTableEntry,
+    /// An `UNMAP` leaves what the TLBs have from the tables.
+    KeepTlbEntry,
+    /// A `PROTECT` leaves the right to write in the card's tables.
+    KeepTableRight,
+    /// A walk of the tables does not look at rights.
+    WalkIgnoresRights,
 }
 
 impl RingMutation {
     /// All of them.
-    pub const ALL: [RingMutation; 10] = [
+    pub const ALL: [RingMutation; 14] = [
         RingMutation::ForgetDoorbell,
         RingMutation::ForgetInterrupt,
         RingMutation::PublishBeforeEntry,
@@ -38,7 +48,22 @@ impl RingMutation {
         RingMutation::LoseFault,
         RingMutation::KeepTranslation,
         RingMutation::CopyLate,
+        RingMutation::KeepTableEntry,
+        RingMutation::KeepTlbEntry,
+        RingMutation::KeepTableRight,
+        RingMutation::WalkIgnoresRights,
     ];
+
+    /// The rule of the card's tables that it is.
+    fn of_tables(self) -> Option<CardMutation> {
+        match self {
+            RingMutation::KeepTableEntry => Some(CardMutation::UnmapLeavesTable),
+            RingMutation::KeepTlbEntry => Some(CardMutation::UnmapLeavesTlbs),
+            RingMutation::KeepTableRight => Some(CardMutation::ProtectLeavesTable),
+            RingMutation::WalkIgnoresRights => Some(CardMutation::WalkIgnoresRights),
+            _ => None,
+        }
+    }
 }
 
 /// The rule that is broken, and how often it could have been.
@@ -51,6 +76,11 @@ pub(super) struct Broken {
 impl Broken {
     pub(super) fn new(mutation: Option<RingMutation>) -> Broken {
         Broken { mutation, chances: 0 }
+    }
+
+    /// The rule of the card's tables that is broken, if it is one of theirs. It is always broken.
+    pub(super) fn tables(&self) -> Option<CardMutation> {
+        self.mutation.and_then(RingMutation::of_tables)
     }
 
     /// Whether this rule is broken at all.

@@ -8,6 +8,7 @@ use farside_types::{Access, Asid, FrameNo, MemoryId, PageNo, Rights};
 use super::bus::BusPages;
 use super::entry::{Place, Root, TableEntry};
 use super::{HEIGHT_MAX, LEVEL_BITS, SLOTS};
+use crate::mutation::{CardMutation, Mutated};
 use crate::{Location, PAGES_MAX};
 
 /// The words of one table page. It takes memory when it is used for the first time.
@@ -32,6 +33,7 @@ pub struct Tables {
     bus: BusPages,
     roots: Box<[Page]>,
     pages: Box<[Page]>,
+    pub(crate) mutated: Mutated,
 }
 
 /// The word that decides about a page.
@@ -97,8 +99,18 @@ pub(super) fn slot_index(page: u64, level: u32) -> usize {
 impl Tables {
     /// No tables yet, in `table_pages` pages. `own` is the memory of the card itself.
     pub fn new(own: MemoryId, table_pages: u32) -> Tables {
-        let bus = BusPages::Bus;
-        Tables { own, bus, roots: pages(ROOT_PAGES), pages: pages(table_pages as usize) }
+        Tables {
+            own,
+            bus: BusPages::Bus,
+            roots: pages(ROOT_PAGES),
+            pages: pages(table_pages as usize),
+            mutated: Mutated::default(),
+        }
+    }
+
+    #[cfg(any(test, feature = "mutations"))]
+    pub(super) fn mutate(&mut self, mutation: CardMutation) {
+        self.mutated.set(mutation);
     }
 
     /// Says what bus pages stand for, before there are any.
@@ -124,6 +136,7 @@ impl Tables {
     }
 
     pub(super) fn root(&self, asid: Asid) -> Option<&AtomicU64> {
+        let asid = if self.mutated.on(CardMutation::SpacesShareTables) { Asid(0) } else { asid };
         let page = self.roots.get(usize::from(asid.0) / SLOTS)?;
         words(page).get(usize::from(asid.0) % SLOTS)
     }
@@ -138,6 +151,7 @@ impl Tables {
     }
 
     pub(super) fn top(&self, asid: Asid) -> Option<(u32, u32)> {
+        let asid = if self.mutated.on(CardMutation::SpacesShareTables) { Asid(0) } else { asid };
         let page = self.roots.get(usize::from(asid.0) / SLOTS)?.get()?;
         let word = page.get(usize::from(asid.0) % SLOTS)?;
         Root(word.load(Ordering::Acquire)).top()
@@ -178,6 +192,22 @@ impl Tables {
         }
     }
 
+    /// Reads of table pages that a walk makes for a page, one after the other: a word of each table on the
+    /// way, as far as there are tables. The root word is not one of them.
+    pub fn reads(&self, asid: Asid, page: PageNo) -> u32 {
+        let Some((mut table, height)) = self.top(asid) else { return 0 };
+        if height > HEIGHT_MAX || page.0 >> (LEVEL_BITS * height) != 0 {
+            return 0;
+        }
+        for level in (1..height).rev() {
+            match self.load(table, slot_index(page.0, level)).table() {
+                Some(next) => table = next,
+                None => return height - level,
+            }
+        }
+        height
+    }
+
     /// The word that decides about a page. It need not be valid.
     pub fn entry(&self, asid: Asid, page: PageNo) -> Option<Slot<'_>> {
         let (table, index, level) = match self.find(asid, page.0) {
@@ -207,11 +237,15 @@ impl Tables {
             if !entry.is_valid() || entry.table().is_some() {
                 return Walk::Missing;
             }
-            if !entry.rights().allows(access) {
+            if !entry.rights().allows(access) && !self.mutated.on(CardMutation::WalkIgnoresRights) {
                 return Walk::InsufficientRights;
             }
-            let used = entry.used(access.is_write());
+            let used = self.used(entry, access);
             if used == entry {
+                return Walk::Found(self.walked(used, slot));
+            }
+            if self.mutated.on(CardMutation::WalkSetsBitsBlindly) {
+                slot.word.fetch_or(used.0 & !seen, Ordering::AcqRel);
                 return Walk::Found(self.walked(used, slot));
             }
             match slot.word.compare_exchange_weak(seen, used.0, Ordering::AcqRel, Ordering::Acquire)
@@ -222,13 +256,26 @@ impl Tables {
         }
     }
 
+    /// An entry after an access.
+    fn used(&self, entry: TableEntry, access: Access) -> TableEntry {
+        let used = entry.used(access.is_write() && !self.mutated.on(CardMutation::DirtyNotSet));
+        match self.mutated.on(CardMutation::AccessedNotSet) && !entry.is_accessed() {
+            true => used.unused(),
+            false => used,
+        }
+    }
+
     fn walked(&self, entry: TableEntry, slot: Slot<'_>) -> Walked {
         let place = entry.place().offset(slot.skipped);
-        let (location, rights) = (self.location(place), entry.rights_to_cache());
+        let rights = match self.mutated.on(CardMutation::TlbWritesUnseen) {
+            true => entry.rights(),
+            false => entry.rights_to_cache(),
+        };
+        let location = self.location(place);
         Walked { location, place, rights, pages: slot.pages - slot.skipped }
     }
 
-    fn location(&self, place: Place) -> Location {
+    pub(super) fn location(&self, place: Place) -> Location {
         match place {
             Place::Own(frame) => Location::new(self.own, FrameNo(frame)),
             Place::Bus(page) => self.bus.location(page),
@@ -247,6 +294,7 @@ impl Tables {
     pub(super) fn copy(&self) -> Tables {
         let mut copy = Tables::new(self.own, self.capacity());
         copy.name_bus_pages(self.bus);
+        copy.mutated = self.mutated;
         let pairs = self.roots.iter().zip(&copy.roots).chain(self.pages.iter().zip(&copy.pages));
         for (from, to) in pairs {
             let Some(from) = from.get() else { continue };

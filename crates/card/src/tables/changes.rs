@@ -7,6 +7,7 @@ use super::entry::{Place, TableEntry};
 use super::{LEVEL_BITS, RUN_PAGES, SLOTS, TableWriter};
 use crate::MappedRun;
 use crate::key::clamp;
+use crate::mutation::CardMutation;
 
 /// Pages within 512 aligned ones, and where their words are.
 #[derive(Clone, Copy)]
@@ -33,8 +34,8 @@ type Change = fn(TableEntry) -> TableEntry;
 impl TableWriter {
     /// Writes entries for a run in the place of what was there. An entry for the place where a page
     /// was before keeps its accessed and dirty bits. `written`: the pages count as written from the
-    /// beginning. So do those that may have been written while they had no entry, because they found no
-    /// room before. `without_room` is told what finds none.
+    /// beginning. Those that found no room before count as written and as used: they may have been while
+    /// they had no entry. `without_room` is told what finds none.
     pub fn map(
         &mut self,
         asid: Asid,
@@ -48,9 +49,13 @@ impl TableWriter {
         while at < pages.end().0 {
             let end = pages.end().0.min((at / RUN_PAGES + 1) * RUN_PAGES);
             let Some(part) = run.clip(PageRange::new(PageNo(at), end - at)) else { return };
-            let counts_as_written = written || self.doubts(asid, part.pages());
-            if !self.map_part(asid, &part, rights, counts_as_written) {
-                self.unmap(asid, part.pages(), |_, _| {});
+            let doubted = self.doubts(asid, part.pages());
+            let entry = TableEntry::leaf(Place::Own(0), rights, written || doubted, 0);
+            let entry = if doubted { entry.used(true) } else { entry };
+            if !self.map_part(asid, &part, entry) {
+                if !self.tables.mutated.on(CardMutation::FullTableKeepsOld) {
+                    self.unmap(asid, part.pages(), |_, _| {});
+                }
                 self.doubt(asid, part.pages());
                 without_room(part);
             }
@@ -58,17 +63,17 @@ impl TableWriter {
         }
     }
 
-    /// [`TableWriter::map`] of pages of the same 512. Returns whether there was room.
-    fn map_part(&mut self, asid: Asid, run: &MappedRun, rights: Rights, written: bool) -> bool {
+    /// [`TableWriter::map`] of pages of the same 512, whose entries are as `entry`, but for place and size.
+    /// Returns whether there was room.
+    fn map_part(&mut self, asid: Asid, run: &MappedRun, entry: TableEntry) -> bool {
         let Some(place) = self.tables().place(run.location) else {
             return false;
         };
         let whole = u64::from(run.count) == RUN_PAGES && place.number() as usize % SLOTS == 0;
-        if whole && (written || rights == Rights::Read) {
-            let entry = TableEntry::leaf(place, rights, written, LEVEL_BITS);
-            if self.map_run(asid, run.page.0, entry) {
-                return true;
-            }
+        let hides = self.tables.mutated.on(CardMutation::RunHidesBits);
+        let as_one = whole && (entry.is_dirty() || entry.rights() == Rights::Read || hides);
+        if as_one && self.map_run(asid, run.page.0, entry.at(place).with_size(LEVEL_BITS)) {
+            return true;
         }
         let Some(table) = self.leaf_for(asid, run.page.0) else {
             return false;
@@ -79,26 +84,29 @@ impl TableWriter {
         for index in first..end {
             let place = place.offset((index - first) as u32);
             let size = size_at(index, first..end, place);
-            let entry = TableEntry::leaf(place, rights, written, size);
-            self.update(table, index, |old| entry.inheriting(old));
+            self.inherit(table, index, entry.at(place).with_size(size));
         }
         true
     }
 
+    /// Writes an entry in the place of another, of which it keeps the bits if the page stays in its place.
+    fn inherit(&mut self, table: u32, index: usize, entry: TableEntry) {
+        let forgets = self.tables.mutated.on(CardMutation::MapForgetsBits);
+        self.update(table, index, |old| if forgets { entry } else { entry.inheriting(old) });
+    }
+
     /// One entry above the leaf level. Returns whether there was room, and whether none of the pages
     /// has bits of its own that one entry could not keep.
-    fn map_run(&mut self, asid: Asid, page: u64, entry: TableEntry) -> bool {
+    fn map_run(&mut self, asid: Asid, page: u64, mut entry: TableEntry) -> bool {
         if let Found::Leaf(table) = self.tables.find(asid, page) {
+            let each =
+                |slot| entry.page_of_run(slot as u32).inheriting(self.tables.load(table, slot));
             // Read-only pages may have been written before.
-            let lost = !entry.is_dirty()
-                && (0..SLOTS).any(|slot| {
-                    entry
-                        .page_of_run(slot as u32)
-                        .inheriting(self.tables.load(table, slot))
-                        .is_dirty()
-                });
-            if lost {
+            if !entry.is_dirty() && (0..SLOTS).any(|slot| each(slot).is_dirty()) {
                 return false;
+            }
+            if (0..SLOTS).any(|slot| each(slot).is_accessed()) {
+                entry = entry.used(false);
             }
         }
         let Some(above) = self.directory_for(asid, page) else {
@@ -111,7 +119,7 @@ impl TableWriter {
             }
             self.unlink(table);
         }
-        self.update(above, index, |old| entry.inheriting(old));
+        self.inherit(above, index, entry);
         true
     }
 
@@ -231,6 +239,9 @@ impl TableWriter {
     /// Entries outside of `slots` that are in a run with one inside are in no run any more: what is
     /// inside is about to change.
     fn unjoin(&mut self, table: u32, slots: std::ops::Range<usize>) {
+        if self.tables.mutated.on(CardMutation::PartOfRunKeepsSize) {
+            return;
+        }
         let edges = [slots.start, slots.end - 1];
         for edge in edges {
             let entry = self.tables.load(table, edge);

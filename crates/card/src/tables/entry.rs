@@ -56,13 +56,9 @@ impl TableEntry {
     /// An entry for a page, or for an aligned run of 512: part of a run of 2^`size` pages. One that
     /// is `dirty` from the beginning counts as written.
     pub fn leaf(place: Place, rights: Rights, dirty: bool, size: u32) -> TableEntry {
-        let own = if matches!(place, Place::Own(_)) { OWN } else { 0 };
         let writable = if rights == Rights::ReadWrite { WRITABLE } else { 0 };
         let dirty = if dirty { DIRTY } else { 0 };
-        let size = u64::from(size) << SIZE_SHIFT & SIZE_MASK;
-        TableEntry(
-            VALID | own | writable | dirty | size | u64::from(place.number()) << NUMBER_SHIFT,
-        )
+        TableEntry(VALID | writable | dirty).at(place).with_size(size)
     }
 
     /// An entry that leads to a table one level below.
@@ -124,6 +120,14 @@ impl TableEntry {
         ((self.0 & SIZE_MASK) >> SIZE_SHIFT) as u32
     }
 
+    /// The entry of a page elsewhere.
+    #[must_use]
+    pub fn at(self, place: Place) -> TableEntry {
+        let own = if matches!(place, Place::Own(_)) { OWN } else { 0 };
+        let rest = self.0 & u64::from(u32::MAX) & !OWN;
+        TableEntry(rest | own | u64::from(place.number()) << NUMBER_SHIFT)
+    }
+
     /// The entry in a run of another size.
     #[must_use]
     pub fn with_size(self, size: u32) -> TableEntry {
@@ -160,8 +164,7 @@ impl TableEntry {
     /// The entry of page `index` of a run of 512 whose entry this is.
     #[must_use]
     pub fn page_of_run(self, index: u32) -> TableEntry {
-        let number = u64::from(self.place().offset(index).number());
-        TableEntry(self.0 & u64::from(u32::MAX) | number << NUMBER_SHIFT)
+        self.at(self.place().offset(index))
     }
 }
 

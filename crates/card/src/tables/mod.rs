@@ -22,10 +22,11 @@
 //!   still comes to one, through a directory entry of before or a walk cache, finds nothing valid
 //!   there. It says "missing" only when it walked from the root. It may then be late, and its fault
 //!   is looked at again under the lock.
-//! - **A table page is not reused while a walk may know it.** Unlinked ones lie in limbo until the
-//!   embedder gives them back with [`TableWriter::reuse`]: after it has cleared the walk caches and
-//!   has seen every walk end that was under way. Where walks are made under the writer's own lock
-//!   and nothing is cached, there is nothing to wait for ([`TableWriter::new`]).
+//! - **A table page is not reused while a walk may know it.** Unlinked ones lie in limbo until a table
+//!   page is needed. Then every user forgets what it remembers of the tables, and the words that were
+//!   under way have ended ([`crate::Words::renew`]), before one of them is used again. Where walks are
+//!   made under the writer's own lock and nothing is cached, there is nothing to wait for
+//!   ([`TableWriter::new`]).
 //!
 //! # A full table is no error
 //!
@@ -43,7 +44,7 @@ pub use arena::{Near, Slot, Tables, Walk, Walked};
 pub use bits::PageBits;
 pub use bus::{BusPages, STRETCH_PAGES};
 pub use entry::{Place, Root, TableEntry};
-pub use writer::{Limbo, TableWriter};
+pub use writer::TableWriter;
 
 /// Words of a table page.
 pub const SLOTS: usize = 512;
@@ -54,5 +55,9 @@ pub const HEIGHT_MAX: u32 = 6;
 /// Pages of a run that takes one entry above the leaf level.
 pub(crate) const RUN_PAGES: u64 = SLOTS as u64;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
+#[cfg(test)]
+mod mutation_tests;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,8 @@ use farside_types::{Asid, MemoryId, PageNo, PageRange};
 use super::arena::{Found, slot_index};
 use super::entry::{Root, TableEntry};
 use super::{BusPages, HEIGHT_MAX, LEVEL_BITS, RUN_PAGES, SLOTS, Tables};
+use crate::Words;
+use crate::mutation::CardMutation;
 
 /// What leads to a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,11 +37,6 @@ struct Node {
 
 const UNLINKED: Node = Node { parent: None, valid: 0, suspected: false };
 
-/// Table pages that nothing leads to any more, and that a walk may still know.
-#[derive(PartialEq, Eq, Debug)]
-#[must_use = "table pages in limbo are lost unless they are given back"]
-pub struct Limbo(Vec<u32>);
-
 /// Changes tables. There is one for each [`Tables`].
 #[derive(Debug)]
 pub struct TableWriter {
@@ -49,12 +46,13 @@ pub struct TableWriter {
     free: Vec<u32>,
     /// Tables that lost their last entry, and may have got one since.
     suspects: Vec<u32>,
+    /// Tables that nothing leads to any more, and that a walk may still know.
     limbo: Vec<u32>,
     /// First and end of the pages of an address space of which some found no room, or were forgotten,
     /// and were not unmapped since.
     doubted: BTreeMap<Asid, (u64, u64)>,
-    /// Nobody walks while the tables are changed, and nobody remembers tables.
-    reuse_at_once: bool,
+    /// Who walks while the tables are changed, and may remember them. `None`: nobody does.
+    users: Option<Arc<Words>>,
 }
 
 impl TableWriter {
@@ -68,8 +66,15 @@ impl TableWriter {
             suspects: Vec::new(),
             limbo: Vec::new(),
             doubted: BTreeMap::new(),
-            reuse_at_once: true,
+            users: None,
         }
+    }
+
+    /// Breaks one rule on purpose, before the tables are shared (feature `mutations`).
+    #[cfg(any(test, feature = "mutations"))]
+    pub(crate) fn mutate(&mut self, mutation: CardMutation) {
+        let tables = Arc::get_mut(&mut self.tables).expect("nobody shares the tables yet");
+        tables.mutate(mutation);
     }
 
     /// Says what the numbers of bus pages stand for, before anything is mapped or shared.
@@ -79,10 +84,10 @@ impl TableWriter {
         }
     }
 
-    /// From now on others walk the tables at any time: unlinked table pages wait in limbo until
-    /// [`TableWriter::reuse`].
-    pub fn share(&mut self) -> Arc<Tables> {
-        self.reuse_at_once = false;
+    /// From now on these users walk the tables at any time, each under its mark, and may remember where
+    /// tables are until they are disturbed: no table page is used again before ([`Words::renew`]).
+    pub fn share(&mut self, users: Arc<Words>) -> Arc<Tables> {
+        self.users = Some(users);
         Arc::clone(&self.tables)
     }
 
@@ -103,23 +108,8 @@ impl TableWriter {
         self.nodes.capacity() * size_of::<Node>() + numbers * size_of::<u32>()
     }
 
-    /// Whether unlinked table pages wait for [`TableWriter::take_limbo`].
-    pub fn has_limbo(&self) -> bool {
-        !self.limbo.is_empty()
-    }
-
-    /// What was unlinked so far. Clear every walk cache, wait for the end of every walk that is under
-    /// way, then [`TableWriter::reuse`] it.
-    pub fn take_limbo(&mut self) -> Limbo {
-        Limbo(std::mem::take(&mut self.limbo))
-    }
-
-    /// No walk knows these any more.
-    pub fn reuse(&mut self, limbo: Limbo) {
-        self.free.extend(limbo.0);
-    }
-
-    /// Unlinks every table without a valid entry. Returns whether a table page became free.
+    /// Unlinks every table without a valid entry, and sees to it that no walk knows one of them any more.
+    /// Returns whether a table page is free.
     pub fn reclaim(&mut self) -> bool {
         while let Some(table) = self.suspects.pop() {
             self.nodes[table as usize].suspected = false;
@@ -127,9 +117,12 @@ impl TableWriter {
                 self.unlink(table);
             }
         }
-        if self.reuse_at_once {
-            let limbo = self.take_limbo();
-            self.reuse(limbo);
+        if !self.limbo.is_empty() {
+            let early = self.tables.mutated.on(CardMutation::ReuseTablesEarly);
+            if let Some(users) = self.users.as_ref().filter(|_| !early) {
+                users.renew();
+            }
+            self.free.append(&mut self.limbo);
         }
         !self.free.is_empty()
     }
@@ -143,6 +136,9 @@ impl TableWriter {
 
     /// These pages are not in the tables, and may be used and written all the same.
     pub(super) fn doubt(&mut self, asid: Asid, pages: PageRange) {
+        if self.tables.mutated.on(CardMutation::TrustPagesWithoutRoom) {
+            return;
+        }
         let (first, end) = (pages.start.0, pages.end().0);
         let bounds = self.doubted.entry(asid).or_insert((first, end));
         *bounds = (bounds.0.min(first), bounds.1.max(end));
@@ -197,6 +193,12 @@ impl TableWriter {
             return TableEntry::INVALID;
         };
         let mut seen = word.load(Ordering::Acquire);
+        if self.tables.mutated.on(CardMutation::ChangeInTwoSteps) {
+            let new = change(TableEntry(seen));
+            word.store(new.0, Ordering::Release);
+            self.count(table, TableEntry(seen).is_valid(), new.is_valid());
+            return TableEntry(seen);
+        }
         loop {
             let new = change(TableEntry(seen));
             match word.compare_exchange_weak(seen, new.0, Ordering::AcqRel, Ordering::Acquire) {
@@ -353,7 +355,11 @@ impl TableWriter {
         // Invalid first: no walk changes the one any more while its bits are copied.
         let run = self.put(above, index, TableEntry::INVALID);
         for slot in 0..SLOTS {
-            self.put(table, slot, run.page_of_run(slot as u32));
+            let index = match self.tables.mutated.on(CardMutation::SplitForgetsFrames) {
+                true => 0,
+                false => slot as u32,
+            };
+            self.put(table, slot, run.page_of_run(index));
         }
         self.nodes[table as usize].parent = Some(Parent::slot(above, index));
         self.put(above, index, TableEntry::directory(table));
@@ -385,8 +391,7 @@ impl TableWriter {
 impl Clone for TableWriter {
     /// Tables of their own with the same entries; nobody shares them.
     fn clone(&self) -> TableWriter {
-        let mut free = self.free.clone();
-        free.extend(&self.limbo);
+        let free = self.free.iter().chain(&self.limbo).copied().collect();
         TableWriter {
             tables: Arc::new(self.tables.copy()),
             nodes: self.nodes.clone(),
@@ -394,7 +399,7 @@ impl Clone for TableWriter {
             suspects: self.suspects.clone(),
             limbo: Vec::new(),
             doubted: self.doubted.clone(),
-            reuse_at_once: true,
+            users: None,
         }
     }
 }

@@ -218,6 +218,7 @@ mod tests {
             card: 5,
             pid: 17,
             memory_bytes: 64 << 20,
+            table_bytes: 0,
             processing_elements: 2,
             kernels: vec!["k".to_owned()],
             functions: vec![function(0, Some(user)), function(1, None), function(2, None)],

@@ -10,7 +10,8 @@ use farside_card::interface::{
     entry_from_bytes, entry_to_bytes, pci, register,
 };
 use farside_card::{
-    Action, Bus, BusError, Card, Function, FunctionConfig, Geometry, Location, TransferFailed,
+    Action, Bus, BusError, Card, CardMutation, Function, FunctionConfig, Geometry, Location,
+    TransferFailed,
 };
 use farside_conformance::Target;
 use farside_types::{CardId, CommandId};
@@ -297,6 +298,13 @@ impl Model {
     pub(crate) fn new(flaw: Option<Flaw>) -> Model {
         let table_pages = if flaw == Some(Flaw::TablesOnlySaid) { 0 } else { 24 };
         Model::with(flaw, &NAMES, register::CAP_DMA_BUS_TO_BUS, table_pages)
+    }
+
+    /// One whose card breaks a rule of its tables.
+    pub(crate) fn mutated(mutation: CardMutation) -> Model {
+        let mut model = Model::new(None);
+        model.card.mutate(mutation);
+        model
     }
 
     /// One of before there were tables.

@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 pub(crate) struct Random(u64);
 
 impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -33,7 +37,7 @@ pub(crate) fn rounds(
     let end = Instant::now() + Duration::from_secs(seconds.unwrap_or(0));
     let (mut seed, mut good) = (0, 0);
     while seed < least || Instant::now() < end {
-        let input = input(&mut Random(seed));
+        let input = input(&mut Random::new(seed));
         match std::panic::catch_unwind(|| run(&input)) {
             Ok(count) => good += count,
             Err(_) => panic!("{name}: seed {seed} broke it with {input:02x?}"),

@@ -7,8 +7,8 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use farside_card::{
-    AccessId, AcquireError, Answer, Drained, Geometry, Grant, Level, Location, MappedRun, Outcome,
-    Raised,
+    AccessId, AcquireError, Answer, CardStats, Drained, Geometry, Grant, Level, Location,
+    MappedRun, Outcome, Raised,
 };
 use farside_svm::{CardFault, Command, Need, RingOp, Run, Step};
 use farside_types::{
@@ -75,6 +75,11 @@ impl Card {
         faults.into_iter().map(|fault| CardFault { id: fault.id, need: need(fault.need) }).collect()
     }
 
+    /// What its model has counted.
+    pub(super) fn stats(&self) -> CardStats {
+        self.model.stats()
+    }
+
     /// The pages that accesses stand in faults for.
     pub(super) fn waiting(&self) -> impl Iterator<Item = PageNo> + '_ {
         self.ports.iter().flatten().filter(|port| port.flight.is_none()).map(|port| port.page)
@@ -95,6 +100,7 @@ fn geometry(spec: &CardsSpec) -> Geometry {
         flexible_pages_max: sizes.flexible_pages_max,
         flexible_pages_min: sizes.flexible_pages_min,
         fault_entries: sizes.fault_entries,
+        table_pages: sizes.table_pages,
         ..Geometry::default()
     }
 }
@@ -259,6 +265,22 @@ impl CardMachine {
         }
     }
 
+    /// Reads of tables that a walk for a page makes; none on a card without tables.
+    fn reads_of_walk(&self, card: CardId, page: PageNo) -> u64 {
+        let tables = self.cards[usize::from(card.0)].model.tables();
+        tables.map_or(0, |tables| tables.tables().reads(ASID, page).into())
+    }
+
+    /// What a card's memory management unit has counted: hits of each TLB, walks of the tables, pages that
+    /// found no room there, misses.
+    ///
+    /// # Errors
+    /// [`CardsError::NoSuchCard`].
+    pub fn card_stats(&self, card: CardId) -> Result<CardStats, CardsError> {
+        self.known(card)?;
+        Ok(self.cards[usize::from(card.0)].stats())
+    }
+
     /// As [`CardMachine::access`], at a port.
     fn translate(
         &mut self,
@@ -269,15 +291,20 @@ impl CardMachine {
     ) -> Result<Span, CardsError> {
         let spec = &self.spec;
         let (near, far) = (spec.cycles(spec.mmu.l1_cycles), spec.cycles(spec.mmu.l2_cycles));
+        let walk = spec.cycles(spec.mmu.walk_level_cycles * self.reads_of_walk(card, page));
         match self.card(card).model.acquire_page(port, ASID, page, access) {
             Ok((grant, level)) => {
-                let lookup = if level == Level::L1 { near } else { near + far };
+                let lookup = match level {
+                    Level::L1 => near,
+                    Level::L2 | Level::Flexible => near + far,
+                    Level::Table => near + far + walk,
+                };
                 self.begin(card, page, access, &grant, lookup)?;
                 Ok(lookup)
             }
             Err(AcquireError::NotResident) => {
                 self.raise(card, port, page, access)?;
-                Ok(near + far)
+                Ok(near + far + walk)
             }
             Err(error) => Err(self.broken(format!("{card}: {error}"))),
         }

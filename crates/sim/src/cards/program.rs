@@ -73,6 +73,8 @@ pub struct JobReport {
     pub faults: u64,
     /// Batches that they came in.
     pub batches: u64,
+    /// Walks of the card's tables that found the page.
+    pub walks: u64,
 }
 
 /// How pages lie in a card's memory (section V-B).
@@ -93,6 +95,8 @@ pub(super) struct JobState {
     pub(super) ended: Option<Time>,
     pub(super) faults: u64,
     pub(super) batches: u64,
+    /// Walks of its card: before it, and from its end on those that it made.
+    pub(super) walks: u64,
 }
 
 impl CardMachine {
@@ -219,7 +223,8 @@ impl CardMachine {
         self.next_id += 1;
         let job = JobId(self.next_id);
         let launched = self.now();
-        let state = JobState { card, work, launched, ended: None, faults: 0, batches: 0 };
+        let walks = self.card_stats(card)?.walks;
+        let state = JobState { card, work, launched, ended: None, faults: 0, batches: 0, walks };
         self.jobs.insert(job, state);
         self.handle(Event::Launch { job, card, stream: StreamId(u32::from(card.0)), after: &[] })?;
         Ok(job)
@@ -235,6 +240,7 @@ impl CardMachine {
         let now = self.now();
         if let Some(state) = self.jobs.get_mut(&job) {
             state.ended = Some(now);
+            state.walks = self.cards[usize::from(state.card.0)].stats().walks - state.walks;
         }
         self.handle(Event::JobDone { job })
     }
@@ -281,5 +287,6 @@ impl CardMachine {
 fn report(states: &mut BTreeMap<JobId, JobState>, id: JobId) -> Option<JobReport> {
     let state = states.remove(&id)?;
     let time = state.ended?.since(state.launched);
-    Some(JobReport { time, faults: state.faults, batches: state.batches })
+    let JobState { faults, batches, walks, .. } = state;
+    Some(JobReport { time, faults, batches, walks })
 }

@@ -120,6 +120,14 @@ pub struct MmuSpec {
     pub reads_in_flight: u32,
     /// Writes that may be in flight. Default 16 (section IV-A).
     pub writes_in_flight: u32,
+    /// Pages of the card's memory for translation tables (docs/card-interface.md, section 8), beside
+    /// `machine.memory_pages`. Default 0: the paper's cards have none, and know what their TLBs hold.
+    pub table_pages: u32,
+    /// A read of a table in the card's memory, in cycles; a walk makes one for each level, one after the
+    /// other. Default 72: reads of on-board memory of the thesis on memory management for Fletcher
+    /// (conclusions), whose walker has no cache either; that these cycles are as long is assumed.
+    /// Walks do not wait for each other; assumed.
+    pub walk_level_cycles: u64,
 }
 
 /// `[dma]`: the page DMA. Commands of one direction are carried out in order.
@@ -288,6 +296,8 @@ impl Default for MmuSpec {
             fault_entries: 48,
             reads_in_flight: 16,
             writes_in_flight: 16,
+            table_pages: 0,
+            walk_level_cycles: 72,
         }
     }
 }
@@ -511,6 +521,8 @@ impl CardsSpec {
             ("mmu.fault_entries", n(mmu.fault_entries), 1, 1 << 20),
             ("mmu.reads_in_flight", n(mmu.reads_in_flight), 1, 65_535),
             ("mmu.writes_in_flight", n(mmu.writes_in_flight), 1, 65_535),
+            ("mmu.table_pages", n(mmu.table_pages), 0, 1 << 24),
+            ("mmu.walk_level_cycles", mmu.walk_level_cycles, 0, 1_000_000),
             ("dma.commands_max", n(dma.commands_max), 1, 1 << 16),
             ("dma.pages_max", n(dma.pages_max), 1, 1 << 20),
             ("dma.command_ns", dma.command_ns, 0, LATENCY),

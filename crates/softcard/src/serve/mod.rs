@@ -77,7 +77,7 @@ pub struct CardConfig {
     pub card: u32,
     /// Functions: clients at a time.
     pub functions: u16,
-    /// Frames of each function.
+    /// Frames of each function. What [`Geometry::table_pages`] gives its tables comes on top.
     pub frames: u32,
     /// Processing elements of each function.
     pub pes: u16,

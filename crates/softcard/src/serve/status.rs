@@ -15,8 +15,11 @@ pub struct CardStatus {
     pub card: u32,
     /// The process that it ends with.
     pub pid: u32,
-    /// Bytes of memory of each function.
+    /// Bytes of memory of each function, as its client sees it.
     pub memory_bytes: u64,
+    /// Bytes that are set apart for the translation tables of each function, beside that.
+    #[serde(default)]
+    pub table_bytes: u64,
     /// Processing elements of each function.
     pub processing_elements: u16,
     /// Names of its kernels.

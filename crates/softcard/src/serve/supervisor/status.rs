@@ -141,10 +141,12 @@ impl Reader {
 }
 
 fn status_of(config: &CardConfig, owner: u32, slots: &[Slot]) -> CardStatus {
+    let bytes = |pages: u32| u64::from(pages) * farside_types::PAGE_SIZE as u64;
     CardStatus {
         card: config.card,
         pid: owner,
-        memory_bytes: u64::from(config.frames) * farside_types::PAGE_SIZE as u64,
+        memory_bytes: bytes(config.frames),
+        table_bytes: bytes(config.geometry.table_pages_for(config.frames)),
         processing_elements: config.pes,
         kernels: config.kernels.names().map(str::to_owned).collect(),
         functions: slots.iter().map(Slot::status).collect(),

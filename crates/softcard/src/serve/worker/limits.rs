@@ -25,7 +25,10 @@ const THREAD_BYTES: u64 = 3 << 20;
 /// Threads of a worker beside its processing elements and spares: the first, and the copier.
 const OTHER_THREADS: u64 = 2;
 
-/// What one lease may have, beside the memory of its function.
+/// What a table page takes of the worker's memory, with what is kept beside it.
+const TABLE_PAGE_BYTES: u64 = PAGE_SIZE as u64 + 128;
+
+/// What one lease may have, beside the memory of its function, which is its frames and its tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaseLimits {
     /// Bytes of memory of the worker's own: what the server and its kernels allocate.
@@ -63,7 +66,8 @@ pub(super) fn set(config: &CardConfig) -> io::Result<()> {
     let threads = u64::from(config.pes) + SPARE_THREADS_MAX as u64 + OTHER_THREADS;
     // What the process has from its parent is shared with it until it is written.
     let inherited = data_bytes()?;
-    limit(Resource::Data, inherited + limits.own_bytes + threads * THREAD_BYTES)?;
+    let tables = u64::from(config.geometry.table_pages_for(config.frames)) * TABLE_PAGE_BYTES;
+    limit(Resource::Data, inherited + limits.own_bytes + tables + threads * THREAD_BYTES)?;
     limit(Resource::Nofile, DESCRIPTORS)?;
     // A core would hold the client's memory, and all of the bus's address space.
     limit(Resource::Core, 0)?;

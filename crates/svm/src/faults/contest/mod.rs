@@ -22,6 +22,7 @@ use crate::Driver;
 use crate::api::why::Contested;
 use crate::migration::planner::Asker;
 use crate::migration::transition::Transition;
+use crate::mutation::Mutation;
 use crate::placement::{Action, Decision, Scope};
 use crate::tables::page::{PageEntry, flag};
 use crate::waiting::Work;
@@ -123,7 +124,8 @@ impl Driver {
         if running {
             self.stats.taken_from_running += pages.count;
         }
-        if !self.config.thrash.contests || losers.is_empty() {
+        let is_fought = self.config.thrash.contests && !self.mutated.on(Mutation::FightForever);
+        if !is_fought || losers.is_empty() {
             return;
         }
         let (mut taken, mut back) = (0, 0);
@@ -163,13 +165,19 @@ impl Driver {
         if agent.is_cpu() || entry.has(TOLD) || !self.runs(losers) || !reached {
             return None;
         }
+        let mutated = self.mutated;
         let object = self.space.holding_mut(page)?;
         object.contest.settled?;
-        if access.is_write() {
+        if mutated.on(Mutation::VerdictPerPage) && !entry.has(flag::TAKEN) {
+            return None;
+        }
+        if access.is_write() && !mutated.on(Mutation::IgnoreObjections) {
             object.contest.oppose(now, agent);
         }
         let range = object.range;
-        let only_read = !access.is_write() && entry.directory.writers().is_empty();
+        let only_read = !access.is_write()
+            && entry.directory.writers().is_empty()
+            && !mutated.on(Mutation::ReadersShareOneCopy);
         let action = match (only_read, entry.owner().is_host()) {
             (true, _) => Action::Duplicate,
             (false, false) => Action::MapRemote,
@@ -178,18 +186,20 @@ impl Driver {
         };
         let block = PageRange::new(page.align_down(BLOCK_PAGES), BLOCK_PAGES).intersection(range);
         let decision = Decision::page(action, Reason::Thrash);
-        Some(if only_read { decision } else { decision.over(Scope::Range(block)) })
+        let alone = only_read || mutated.on(Mutation::MapPageByPage);
+        Some(if alone { decision } else { decision.over(Scope::Range(block)) })
     }
 
     /// A counter's notice about an allocation that was fought over: its group is copied to see whether it
     /// still is. `false`: it is the scheme's to decide.
     pub(crate) fn probe_contest(&mut self, now: Time, agent: AgentId, pages: PageRange) -> bool {
-        let quiet_at = self.launches.quiet_at;
+        let (quiet_at, mutated) = (self.launches.quiet_at, self.mutated);
         let Some(object) = self.space.holding_mut(pages.start) else { return false };
         if object.contest.settled.is_none() {
             return false;
         }
-        if object.contest.probe(now, quiet_at, agent) {
+        let may = object.contest.probe(now, quiet_at, agent) || mutated.on(Mutation::ProbeAtOnce);
+        if may && !mutated.on(Mutation::NeverProbe) {
             let (action, reason) = (Action::Duplicate, Reason::Counter);
             self.work.push_back(Work::Move { range: pages, agent, action, reason });
         }

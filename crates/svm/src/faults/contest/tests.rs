@@ -1,16 +1,27 @@
-//! Fights over allocations, under every scheme that live programs have.
+//! Fights over allocations, under every scheme that live programs have, and with each of their rules
+//! broken, which the test of that rule must see.
+
+use std::cell::Cell;
 
 use farside_types::{Access, PageNo, PageRange};
 
-use crate::Event;
 use crate::placement::SCHEMES;
 use crate::placement::fixture::Fixture;
+use crate::{Event, Mutation};
 
 const FRAMES: u32 = 4096;
+
+thread_local! {
+    /// The rule that drivers of this thread break.
+    static BROKEN: Cell<Option<Mutation>> = const { Cell::new(None) };
+}
 
 /// Two cards, both of which run, and an allocation that the host has written.
 fn fixture(scheme: &str, pages: u64) -> Fixture {
     let mut fixture = Fixture::new(scheme, 2, FRAMES, pages);
+    if let Some(broken) = BROKEN.get() {
+        fixture.driver.mutated.set(broken);
+    }
     fixture.launch(0);
     fixture.launch(1);
     fixture.quick();
@@ -107,6 +118,8 @@ fn data_that_is_handed_on_moves_every_time() {
 #[test]
 fn what_is_only_read_is_copied() {
     let mut fixture = fixture("on-touch", 256);
+    // As in live programs: what a card reads may leave it without a copy, so nobody may write it.
+    fixture.driver.config.keep_clean_copies = true;
     let before = fixture.moved();
     for round in 0..20u8 {
         for index in 0..256 {
@@ -118,7 +131,31 @@ fn what_is_only_read_is_copied() {
     let moved = fixture.moved() - before;
     assert!(moved <= 4 * 256, "{moved}");
     let page = fixture.page(9);
-    assert_eq!(fixture.mapped_by(page), [0, 1]);
+    assert_eq!((fixture.mapped_by(page), fixture.copies(page)), (vec![0, 1], vec![0, 1, 2]));
+}
+
+#[test]
+fn pages_that_nobody_has_fought_over_are_settled_with_those_that_were() {
+    let mut fixture = fixture("on-touch", 512);
+    // Card 0 has all of it, and two pages of it are fought over.
+    for index in 0..512 {
+        let page = fixture.page(index);
+        fixture.write(0, page);
+    }
+    for index in [3, 4] {
+        let page = fixture.page(index);
+        fixture.write(1, page);
+        fixture.write(0, page);
+    }
+    assert_eq!(fixture.driver.stats().settled_fights, 1);
+    let (moved, faults) = (fixture.moved(), fixture.driver.stats().card_faults);
+    for index in 0..512 {
+        let page = fixture.page(index);
+        fixture.write(1, page);
+    }
+    assert_eq!(fixture.moved(), moved, "a page moves though the fight is settled");
+    let faults = fixture.driver.stats().card_faults - faults;
+    assert!(faults <= 8, "{faults} faults, where those of a block are mapped together");
 }
 
 /// A group that card 0 has and card 1 uses from afar, after a fight.
@@ -265,4 +302,41 @@ fn what_the_program_has_said_of_a_page_comes_first() {
     }
     assert_eq!(fixture.driver.stats().settled_fights, 0);
     fixture.cpu(page, Access::Read);
+}
+
+/// Whether a test sees that a rule is broken.
+fn sees(broken: Mutation, test: fn()) -> bool {
+    BROKEN.set(Some(broken));
+    let seen = std::panic::catch_unwind(test).is_err();
+    BROKEN.set(None);
+    seen
+}
+
+#[test]
+fn control_each_broken_rule_of_fights_is_seen_by_its_test() {
+    let controls: [(Mutation, fn()); Mutation::FIGHTS.len()] = [
+        (Mutation::FightForever, one_page_that_two_cards_change_for_ever_moves_four_times_at_most),
+        (
+            Mutation::VerdictPerPage,
+            pages_that_nobody_has_fought_over_are_settled_with_those_that_were,
+        ),
+        (
+            Mutation::MapPageByPage,
+            pages_that_nobody_has_fought_over_are_settled_with_those_that_were,
+        ),
+        (Mutation::ReadersShareOneCopy, what_is_only_read_is_copied),
+        (
+            Mutation::ProbeAtOnce,
+            a_counter_moves_its_group_only_after_a_while_and_then_freely_until_somebody_objects,
+        ),
+        (
+            Mutation::NeverProbe,
+            a_counter_moves_its_group_only_after_a_while_and_then_freely_until_somebody_objects,
+        ),
+        (Mutation::IgnoreObjections, probes_into_a_fight_that_goes_on_become_rare),
+    ];
+    for ((broken, test), known) in controls.into_iter().zip(Mutation::FIGHTS) {
+        assert_eq!(broken, known);
+        assert!(sees(broken, test), "{broken:?} was not seen");
+    }
 }
