@@ -327,11 +327,11 @@ fn control_each_broken_rule_of_fights_is_seen_by_its_test() {
         (Mutation::ReadersShareOneCopy, what_is_only_read_is_copied),
         (
             Mutation::ProbeAtOnce,
-            a_counter_moves_its_group_only_after_a_while_and_then_freely_until_somebody_objects,
+            a_counter_copies_its_group_only_after_a_while_and_then_freely_until_somebody_objects,
         ),
         (
             Mutation::NeverProbe,
-            a_counter_moves_its_group_only_after_a_while_and_then_freely_until_somebody_objects,
+            a_counter_copies_its_group_only_after_a_while_and_then_freely_until_somebody_objects,
         ),
         (Mutation::IgnoreObjections, probes_into_a_fight_that_goes_on_become_rare),
     ];
