@@ -74,7 +74,7 @@ fn border_rows(way: &Measured) -> Vec<Row> {
         ("migration", across.contiguous.time, one.contiguous.time),
     ];
     let rows = pairs.map(|(what, across, one)| {
-        let ratio = format!("{what} ({name}), 4 kB, across a page border over one page");
+        let ratio = format!("{what} ({name}), 4 kB: across a border over one page");
         let what = format!("{what} ({name}), 4 kB across a page border");
         [
             time(&what, None, across, "Section V-B"),
@@ -167,7 +167,7 @@ mod tests {
         for (what, wanted) in [
             ("PCIe E2E over PCIe, 32 MB", 2.0),
             ("scattered over contiguous, PCIe, 1 MB", 1.5),
-            ("migration (PCIe), 4 kB, across a page border over one page", 2.0),
+            ("migration (PCIe), 4 kB: across a border over one page", 2.0),
             ("card to host over host to card, 4 MB", 1.25),
             ("DMA, PCIe E2E, 32 MB: about", 25.0),
             ("software of a page of 32 MB, PCIe E2E", 0.2),
