@@ -159,10 +159,10 @@ fn one_round(
         }
     }
     machine.place(array, Layout::Contiguous)?;
-    samples.contiguous.push(machine.to_target(array)?);
+    samples.contiguous.push(machine.source_to_target(array)?);
     machine.place(array, Layout::Scattered)?;
-    samples.scattered.push(machine.to_target(array)?);
-    samples.to_host.push(machine.to_host(array)?);
-    samples.from_host.push(machine.from_host(array)?);
+    samples.scattered.push(machine.source_to_target(array)?);
+    samples.to_host.push(machine.target_to_host(array)?);
+    samples.from_host.push(machine.host_to_source(array)?);
     Ok(())
 }

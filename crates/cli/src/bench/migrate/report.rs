@@ -101,7 +101,7 @@ fn step_rows(way: &Measured) -> Vec<Row> {
 /// Figure 6 of one transport.
 fn steps(way: &Measured) -> Figure {
     let bar = |group: usize, label: &str, migration: &Migration| {
-        let parts = STEPS.iter().map(|(_, _, step)| share(migration, *step)).collect();
+        let parts = STEPS.iter().map(|step| share(migration, step.time)).collect();
         Bar { group, label: label.to_owned(), parts }
     };
     let of_size = |size: usize| {
@@ -109,7 +109,7 @@ fn steps(way: &Measured) -> Figure {
         [contiguous, bar(size, "scat.", way.scattered(size))]
     };
     let bars = (0..SIZES.len()).flat_map(of_size).collect();
-    figure_6(way.transport, &STEPS.map(|(name, _, _)| name), bars)
+    figure_6(way.transport, &STEPS.map(|step| step.name), bars)
 }
 
 /// What half of the pages on demand cost.
