@@ -232,17 +232,17 @@ impl Machine {
     }
 
     /// Migrates the pages of an array's values from the source card to the target.
-    pub(super) fn to_target(&self, array: &Array) -> Result<Migration, BenchError> {
+    pub(super) fn source_to_target(&self, array: &Array) -> Result<Migration, BenchError> {
         self.migrate(array, self.target.into())
     }
 
     /// Migrates them from the host to the source card.
-    pub(super) fn from_host(&self, array: &Array) -> Result<Migration, BenchError> {
+    pub(super) fn host_to_source(&self, array: &Array) -> Result<Migration, BenchError> {
         self.migrate(array, self.source.into())
     }
 
     /// Migrates them to the host.
-    pub(super) fn to_host(&self, array: &Array) -> Result<Migration, BenchError> {
+    pub(super) fn target_to_host(&self, array: &Array) -> Result<Migration, BenchError> {
         self.migrate(array, MemoryId::HOST)
     }
 

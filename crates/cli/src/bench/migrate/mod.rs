@@ -37,7 +37,7 @@ pub(crate) fn run(effort: Effort) -> Result<Outcome, BenchError> {
     let [bounce, peer] = machines;
     let machines = [bounce?, peer?];
     let rounds: usize = SIZES.iter().map(|size| 1 + rounds(effort, size.pages)).sum();
-    let progress = bar((rounds + 1 + rounds_across(effort)) as u64, false);
+    let progress = bar(rounds as u64 + 1, false);
     let [bounce, peer] = {
         let _pinned = pin(program);
         measure(&machines, effort, &progress)?
@@ -54,11 +54,6 @@ pub(crate) fn run(effort: Effort) -> Result<Outcome, BenchError> {
 /// How often an array of so many pages is measured.
 fn rounds(effort: Effort, pages: u64) -> usize {
     effort.samples * (PAGES_PER_SAMPLE / pages).clamp(1, REPEATED_MAX) as usize
-}
-
-/// The same of 4 kB across a border.
-fn rounds_across(effort: Effort) -> usize {
-    1 + rounds(effort, 2)
 }
 
 /// On demand against user managed.
@@ -81,7 +76,7 @@ fn promised(measured: &Measured) -> Row {
     row.counting(counts.clone())
 }
 
-/// All experiments, the transports in turns.
+/// All experiments.
 fn measure(
     machines: &[Machine; 2],
     effort: Effort,
@@ -90,29 +85,32 @@ fn measure(
     let mut measured = machines.each_ref().map(|machine| Measured::new(machine.transport));
     for (index, size) in SIZES.iter().enumerate() {
         progress.set_message(format!("migrations of {}", size.name));
-        let pages = size.pages as usize;
-        let whole = |machine: &Machine| Array::aligned(machine, pages);
-        let cells = by_turns(machines, whole, rounds(effort, size.pages), progress)?;
-        measured.iter_mut().zip(cells).for_each(|(into, cell)| into.cells[index] = cell);
+        let mut arrays = Vec::new();
+        for machine in machines {
+            arrays.push((machine, Array::aligned(machine, size.pages as usize)?));
+        }
+        // 4 kB across a page border are compared with those on a page.
+        if index == 0 {
+            for machine in machines {
+                arrays.push((machine, Array::across_a_border(machine)?));
+            }
+        }
+        let mut cells = by_turns(&mut arrays, rounds(effort, size.pages), progress)?.into_iter();
+        measured.iter_mut().zip(cells.by_ref()).for_each(|(into, cell)| into.cells[index] = cell);
+        measured.iter_mut().zip(cells).for_each(|(into, cell)| into.border = cell);
     }
-    progress.set_message("4 kB across a page border");
-    let cells = by_turns(machines, Array::across_a_border, rounds(effort, 2), progress)?;
-    measured.iter_mut().zip(cells).for_each(|(into, cell)| into.border = cell);
     Ok(measured)
 }
 
-/// The experiments on an array of each machine, in turns, `rounds` times.
+/// The experiments on each of some arrays, in turns, `rounds` times.
 fn by_turns(
-    machines: &[Machine; 2],
-    array: impl Fn(&Machine) -> Result<Array, farside::Error>,
+    arrays: &mut [(&Machine, Array)],
     rounds: usize,
     progress: &ProgressBar,
-) -> Result<[Cell; 2], BenchError> {
-    let [first, second] = machines;
-    let mut arrays = [array(first)?, array(second)?];
-    let mut samples: [Samples; 2] = Default::default();
+) -> Result<Vec<Cell>, BenchError> {
+    let mut samples: Vec<Samples> = arrays.iter().map(|_| Samples::default()).collect();
     for round in 0..=rounds {
-        for ((machine, array), samples) in machines.iter().zip(&mut arrays).zip(&mut samples) {
+        for ((machine, array), samples) in arrays.iter_mut().zip(&mut samples) {
             if round == 0 {
                 // What is used for the first time costs more; and things have to be where they should.
                 check_layouts(machine, array)?;
@@ -123,10 +121,8 @@ fn by_turns(
         }
         progress.inc(1);
     }
-    for (machine, array) in machines.iter().zip(&arrays) {
-        array.check(machine)?;
-    }
-    Ok(samples.map(Samples::medians))
+    arrays.iter().try_for_each(|(machine, array)| array.check(machine))?;
+    Ok(samples.into_iter().map(Samples::medians).collect())
 }
 
 fn check_layouts(machine: &Machine, array: &Array) -> Result<(), BenchError> {
@@ -163,10 +159,10 @@ fn one_round(
         }
     }
     machine.place(array, Layout::Contiguous)?;
-    samples.contiguous.push(machine.to_target(array)?);
+    samples.contiguous.push(machine.source_to_target(array)?);
     machine.place(array, Layout::Scattered)?;
-    samples.scattered.push(machine.to_target(array)?);
-    samples.to_host.push(machine.to_host(array)?);
-    samples.from_host.push(machine.from_host(array)?);
+    samples.scattered.push(machine.source_to_target(array)?);
+    samples.to_host.push(machine.target_to_host(array)?);
+    samples.from_host.push(machine.host_to_source(array)?);
     Ok(())
 }

@@ -74,7 +74,7 @@ fn border_rows(way: &Measured) -> Vec<Row> {
         ("migration", across.contiguous.time, one.contiguous.time),
     ];
     let rows = pairs.map(|(what, across, one)| {
-        let ratio = format!("{what} ({name}), 4 kB, across a page border over one page");
+        let ratio = format!("{what} ({name}), 4 kB: across a border over one page");
         let what = format!("{what} ({name}), 4 kB across a page border");
         [
             time(&what, None, across, "Section V-B"),
@@ -101,7 +101,7 @@ fn step_rows(way: &Measured) -> Vec<Row> {
 /// Figure 6 of one transport.
 fn steps(way: &Measured) -> Figure {
     let bar = |group: usize, label: &str, migration: &Migration| {
-        let parts = STEPS.iter().map(|(_, _, step)| share(migration, *step)).collect();
+        let parts = STEPS.iter().map(|step| share(migration, step.time)).collect();
         Bar { group, label: label.to_owned(), parts }
     };
     let of_size = |size: usize| {
@@ -109,7 +109,7 @@ fn steps(way: &Measured) -> Figure {
         [contiguous, bar(size, "scat.", way.scattered(size))]
     };
     let bars = (0..SIZES.len()).flat_map(of_size).collect();
-    figure_6(way.transport, &STEPS.map(|(name, _, _)| name), bars)
+    figure_6(way.transport, &STEPS.map(|step| step.name), bars)
 }
 
 /// What half of the pages on demand cost.
@@ -167,7 +167,7 @@ mod tests {
         for (what, wanted) in [
             ("PCIe E2E over PCIe, 32 MB", 2.0),
             ("scattered over contiguous, PCIe, 1 MB", 1.5),
-            ("migration (PCIe), 4 kB, across a page border over one page", 2.0),
+            ("migration (PCIe), 4 kB: across a border over one page", 2.0),
             ("card to host over host to card, 4 MB", 1.25),
             ("DMA, PCIe E2E, 32 MB: about", 25.0),
             ("software of a page of 32 MB, PCIe E2E", 0.2),
