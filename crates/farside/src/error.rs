@@ -89,11 +89,12 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn not_allocated(addr: VirtAddr, nearest: Option<Nearest>) -> Error {
-        let nearest = nearest.map_or(" (nothing is allocated)".to_owned(), |Nearest { object, .. }| {
-            let name = if object.name.is_empty() { "unnamed" } else { &object.name };
-            let start = object.range.start.addr();
-            format!(" (the nearest is `{name}`, {start}..{})", VirtAddr(start.0 + object.bytes))
-        });
+        let nearest =
+            nearest.map_or(" (nothing is allocated)".to_owned(), |Nearest { object, .. }| {
+                let name = if object.name.is_empty() { "unnamed" } else { &object.name };
+                let start = object.range.start.addr();
+                format!(" (the nearest is `{name}`, {start}..{})", VirtAddr(start.0 + object.bytes))
+            });
         Error::NotAllocated { addr, nearest }
     }
 }

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use bytemuck::Pod;
 use farside_live::{CardPlace, GivenBack, LiveError, Machine, Runtime, RuntimeConfig};
 use farside_softcard::{Kernels, KernelsError, Recorder, Word};
-use farside_svm::{Advice, Config, Located, Moved, Outcome, PlacementScheme, Request, Why, placement};
+use farside_svm::{
+    Advice, Config, Located, Moved, Outcome, PlacementScheme, Request, Why, placement,
+};
 use farside_types::{Access, CardId, MemoryId, PAGE_SIZE, PageRange, Rights, StreamId, VirtAddr};
 
 use crate::cards::cards_of_environment;

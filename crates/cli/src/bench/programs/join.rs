@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use farside::{
-    AtomicSpan, Buffer, Error, KernelContext, KernelError, PAGE_SIZE, Read, ReadSpan, ReadView, Shared,
-    Space,
+    AtomicSpan, Buffer, Error, KernelContext, KernelError, PAGE_SIZE, Read, ReadSpan, ReadView,
+    Shared, Space,
 };
 
 use super::super::counts::{Counts, Ran};

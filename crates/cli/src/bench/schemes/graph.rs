@@ -50,7 +50,8 @@ impl Problem {
     pub(super) fn search(&self, space: &Space) -> Result<Ran, BenchError> {
         let session = session(space)?;
         let csr = SharedCsr::new(space, &self.reverse, &self.parts, session.budget())?;
-        let mut mail = Mail::new(space, "frontier", &Mail::<u32>::capacity(&self.reverse, &self.parts))?;
+        let mut mail =
+            Mail::new(space, "frontier", &Mail::<u32>::capacity(&self.reverse, &self.parts))?;
         let mut levels = Levels::new(space, &self.parts)?;
         let search = || bfs_csr(&session, &csr, &mut mail, &mut levels, 0, &|| {});
         let (ran, found) = Ran::measure(space, search)?;
@@ -88,8 +89,7 @@ impl Cycle {
     fn walk(&self, space: &Space) -> Result<Ran, BenchError> {
         let session = session(space)?;
         let linked = LinkedGraph::new(space, &self.nodes, &self.parts, &self.next, SEED)?;
-        let (ran, found) =
-            Ran::measure(space, || chase(&session, &linked, self.plan, &|| {}))?;
+        let (ran, found) = Ran::measure(space, || chase(&session, &linked, self.plan, &|| {}))?;
         ran.checked("chase", found == self.checksum)
     }
 }

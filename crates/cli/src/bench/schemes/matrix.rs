@@ -3,8 +3,8 @@
 
 use farside::{Error, KernelContext, KernelError, Read, ReadSpan, Write, WriteSpan};
 
-use super::Program;
 use super::super::counts::Ran;
+use super::Program;
 use crate::workloads::contiguous;
 
 const SIZE: usize = 768;

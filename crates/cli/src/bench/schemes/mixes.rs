@@ -5,9 +5,9 @@ use farside::Space;
 use super::super::BenchError;
 use super::super::counts::Ran;
 use super::super::programs::{join, kmeans};
+use super::Program;
 use super::graph::Problem;
 use super::streams::{is_sum, stream, values};
-use super::Program;
 
 pub(super) fn programs() -> Result<Vec<Program>, BenchError> {
     let rows = join::Problem::new(1 << 18, 5 << 18, 1 << 19);

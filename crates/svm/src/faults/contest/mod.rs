@@ -18,8 +18,8 @@
 use farside_types::{AgentId, AgentSet, BLOCK_PAGES, PageNo, PageRange, Reason, Span, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::api::why::Contested;
 use crate::Driver;
+use crate::api::why::Contested;
 use crate::migration::planner::Asker;
 use crate::migration::transition::Transition;
 use crate::placement::{Action, Decision, Scope};
@@ -79,7 +79,8 @@ impl Contest {
     fn settle(&mut self, now: Time, agents: AgentSet) {
         let taken = [self.taken, self.taken_back];
         let (wait, since) = (PROBE_AFTER, now);
-        self.settled = Some(Settled { agents, taken, wait, since, unopposed: None, opposed: false });
+        self.settled =
+            Some(Settled { agents, taken, wait, since, unopposed: None, opposed: false });
     }
 
     /// The verdict, if there is one.
