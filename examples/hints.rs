@@ -39,6 +39,7 @@ fn main() -> Result<(), Error> {
         let place = part.owner.map_or_else(|| "nowhere".to_owned(), |memory| memory.to_string());
         println!("{} of the log: {:?}, on {place}", part.range, part.state);
     }
+    println!("\n{}\n", space.why(log.addr())?);
     space.unpin(&log)?;
     assert!(log.iter().all(|&x| x == 7));
 

@@ -9,7 +9,7 @@ use farside_types::{
 use serde::{Deserialize, Serialize};
 
 use crate::api::query::{Moved, ObjectId, ObjectView};
-use crate::placement::PageMode;
+use crate::placement::{PageMode, PlacedView};
 use crate::tables::page::{PageEntry, flag};
 use crate::{Driver, PageState};
 
@@ -46,7 +46,7 @@ pub struct Why {
 pub enum Verdict {
     /// It moves there.
     Moves,
-    /// Who reads gets a copy, who writes gets it alone.
+    /// Who reads gets a copy; a write takes the other copies away.
     Copies,
     /// It stays, and is reached from afar.
     Stays,
@@ -185,20 +185,25 @@ impl Driver {
         if let Some(at) = hint.and_then(|hint| hint.preferred) {
             return (Verdict::Stays, Judge::Program, vec![Evidence::Preferred { at }]);
         }
-        let id = object.map_or(ObjectId::default(), |object| object.id);
-        let held = !entry.directory.copies().without(MemoryId::HOST).is_empty();
-        let (mode, mut evidence) = self.placement.explain(page, id, held);
+        let copies = entry.directory.copies();
+        let placed = PlacedView {
+            page,
+            object: object.map_or(ObjectId::default(), |object| object.id),
+            owner: (!copies.is_empty()).then(|| entry.owner()),
+            copies,
+        };
+        let (mode, mut evidence) = self.placement.explain(&placed);
         let settled = object.and_then(|object| object.contest.settled());
         let Some(contested) = settled.filter(|_| self.config.thrash.contests) else {
             return (mode.into(), Judge::Scheme, evidence);
         };
         evidence.insert(0, Evidence::Contested(contested));
-        // What nobody else has, and what is on the host, comes as before.
-        let on_card = !entry.directory.copies().is_empty() && !entry.owner().is_host();
-        match (on_card, entry.directory.writers().is_empty()) {
-            (true, false) => (Verdict::Stays, Judge::Driver, evidence),
-            (true, true) => (Verdict::Copies, Judge::Driver, evidence),
-            (false, _) => (mode.into(), Judge::Scheme, evidence),
+        // As `Driver::settle_contest` does; what no card has comes as before.
+        let held = placed.is_on_card();
+        match (entry.directory.writers().is_empty(), entry.owner().is_host()) {
+            (true, _) if held => (Verdict::Copies, Judge::Driver, evidence),
+            (false, false) if held => (Verdict::Stays, Judge::Driver, evidence),
+            _ => (mode.into(), Judge::Scheme, evidence),
         }
     }
 }
@@ -287,7 +292,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Verdict::Moves => "it moves to the card that asks",
-            Verdict::Copies => "who reads gets a copy, who writes gets it alone",
+            Verdict::Copies => "who reads gets a copy; a write takes the others away",
             Verdict::Stays => "it stays, and is reached from afar",
         })
     }

@@ -5,8 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::parameters::Parameters;
 use super::{
-    Action, CounterView, Decision, FaultView, PageMode, PlacementScheme, SchemeError, Scope,
+    Action, CounterView, Decision, FaultView, PageMode, PlacedView, PlacementScheme, SchemeError,
+    Scope,
 };
+use crate::Evidence;
 
 /// Access-counter migration. The threshold (256 on Volta) is the card's: the driver hears of a
 /// group when it is reached.
@@ -39,6 +41,11 @@ impl PlacementScheme for AccessCounter {
 
     fn mode(&self, _page: PageNo) -> PageMode {
         PageMode::AccessCounter
+    }
+
+    fn explain(&self, page: &PlacedView) -> (PageMode, Vec<Evidence>) {
+        let there = page.owner.is_some_and(|owner| !owner.is_host() || self.map_host);
+        (if there { PageMode::AccessCounter } else { PageMode::OnTouch }, Vec::new())
     }
 
     fn on_fault(&mut self, fault: &FaultView) -> Decision {

@@ -2,7 +2,8 @@
 
 use farside_types::{MemoryId, Reason};
 
-use super::{Action, Decision, FaultView, PlacementScheme};
+use super::{Action, Decision, FaultView, PageMode, PlacedView, PlacementScheme};
+use crate::Evidence;
 
 /// First-touch placement. Later accesses of others go over the bus, where they can.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +16,11 @@ impl PlacementScheme for FirstTouch {
 
     fn grain(&self) -> u64 {
         u64::MAX
+    }
+
+    fn explain(&self, page: &PlacedView) -> (PageMode, Vec<Evidence>) {
+        let there = page.owner.is_some_and(|owner| !owner.is_host());
+        (if there { PageMode::AccessCounter } else { PageMode::OnTouch }, Vec::new())
     }
 
     fn on_fault(&mut self, fault: &FaultView) -> Decision {

@@ -121,6 +121,26 @@ pub struct FaultView {
     pub again: bool,
 }
 
+/// A page of which somebody asks how it is placed.
+#[derive(Clone, Copy, Debug)]
+pub struct PlacedView {
+    /// The page.
+    pub page: PageNo,
+    /// The allocation it belongs to.
+    pub object: ObjectId,
+    /// Where it is; `None` if it was never written.
+    pub owner: Option<MemoryId>,
+    /// Memories with a valid copy.
+    pub copies: MemorySet,
+}
+
+impl PlacedView {
+    /// Whether some card has a copy.
+    pub fn is_on_card(&self) -> bool {
+        !self.copies.without(MemoryId::HOST).is_empty()
+    }
+}
+
 /// A group of pages whose remote accesses reached the threshold.
 #[derive(Clone, Copy, Debug)]
 pub struct CounterView {
@@ -203,11 +223,10 @@ pub trait PlacementScheme: fmt::Debug + Send {
         PageMode::OnTouch
     }
 
-    /// How `page` of `object` is placed now, `held` by a card or not, and what that was learnt from; a scheme that
+    /// How a page is placed now, and what that was learnt from; a scheme that places every page alike and
     /// learns nothing keeps the default.
-    fn explain(&self, page: PageNo, object: ObjectId, held: bool) -> (PageMode, Vec<Evidence>) {
-        let _ = (object, held);
-        (self.mode(page), Vec::new())
+    fn explain(&self, page: &PlacedView) -> (PageMode, Vec<Evidence>) {
+        (self.mode(page.page), Vec::new())
     }
 
     /// Accesses to tables of its own in memory since this was last asked: the machine charges

@@ -3,6 +3,7 @@
 use farside_types::{CardId, GROUP_PAGES};
 
 use super::*;
+use crate::placement::SCHEMES;
 use crate::placement::fixture::Fixture;
 use crate::{Advice, Request};
 
@@ -145,4 +146,62 @@ fn an_address_without_an_allocation_has_no_answer() {
     assert_eq!(fixture.driver.why(VirtAddr(u64::MAX)), None);
     fixture.free();
     assert_eq!(fixture.driver.why(fixture.page(0).addr()), None, "it was freed");
+}
+
+/// What a card found that did not have a page, as far as it can be seen.
+fn found(fixture: &Fixture, page: PageNo, card: u8, write: bool, before: &Why) -> Vec<Verdict> {
+    let after = fixture.driver.page(page);
+    let home = CardId(card).memory();
+    let mut fits = Vec::new();
+    if after.owner == before.owner && !after.copies.contains(home) {
+        fits.push(Verdict::Stays);
+    }
+    if after.owner == Some(home) {
+        fits.push(Verdict::Moves);
+    }
+    let kept = before.copies.minus(after.copies).is_empty() && after.copies.contains(home);
+    if if write { after.copies.len() == 1 } else { kept } {
+        fits.push(Verdict::Copies);
+    }
+    fits
+}
+
+#[test]
+fn what_is_said_is_what_is_done() {
+    const PAGES: u64 = 48;
+    for (scheme, fights) in
+        SCHEMES.iter().flat_map(|scheme| [(scheme.name, false), (scheme.name, true)])
+    {
+        let text = if scheme == "farside" { "farside:residency_us=1000000" } else { scheme };
+        let mut fixture = Fixture::new(text, 3, 1024, PAGES);
+        if fights {
+            for card in 0..3 {
+                fixture.launch(card);
+            }
+        }
+        fixture.quick();
+        let (mut state, mut asked) = (11u64, 0);
+        let mut random = |end: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % end
+        };
+        for _ in 0..1_500 {
+            let (page, card) = (fixture.page(random(PAGES)), random(3) as u8);
+            let write = random(3) == 0;
+            let (before, mode) = (why(&fixture, page), fixture.driver.page_mode(page));
+            let touch = if write { Fixture::write } else { Fixture::read };
+            let has = before.copies.contains(CardId(card).memory())
+                || before.mappers.contains(CardId(card).agent());
+            touch(&mut fixture, card, page);
+            // A fault that was itself what was missing changes what is done, and nobody could say so before.
+            if has || fixture.driver.page_mode(page) != mode {
+                continue;
+            }
+            asked += 1;
+            let found = found(&fixture, page, card, write, &before);
+            let said = before.verdict;
+            assert!(found.contains(&said), "{text}: {before}\nsaid {said:?}, found {found:?}");
+        }
+        assert!(asked > 50, "{text}: {asked}");
+    }
 }

@@ -94,7 +94,8 @@ impl Contest {
 
     /// A card wants to write a page that another one has, which runs. What was copied to it, it may write.
     fn oppose(&mut self, now: Time, agent: AgentId) {
-        let wants_back = |settled: &&mut Box<Settled>| settled.unopposed.is_some_and(|to| to != agent);
+        let wants_back =
+            |settled: &&mut Box<Settled>| settled.unopposed.is_some_and(|to| to != agent);
         if let Some(settled) = self.settled.as_mut().filter(wants_back) {
             settled.wait = Span((settled.wait.0 * 2).min(PROBE_AFTER_MOST.0));
             settled.since = now;

@@ -27,7 +27,8 @@ use serde::{Deserialize, Serialize};
 
 use super::parameters::Parameters;
 use super::{
-    Action, CounterView, Decision, FaultView, PageMode, PlacementScheme, SchemeError, Scope,
+    Action, CounterView, Decision, FaultView, PageMode, PlacedView, PlacementScheme, SchemeError,
+    Scope,
 };
 use crate::tables::hash::IndexHash;
 use crate::{Evidence, ObjectId};
@@ -245,26 +246,27 @@ impl PlacementScheme for Farside {
         }
     }
 
-    /// A group that is mapped over the bus stays; of an allocation whose readers write, a page that no card has
-    /// moves to who asks; every other read gets a copy.
-    fn explain(&self, page: PageNo, object: ObjectId, held: bool) -> (PageMode, Vec<Evidence>) {
-        let group = self.groups.get(page);
-        let object = self.objects.get(&object).copied().unwrap_or_default();
-        let copied = held || !self.config.objects || object.keeps_copies();
-        let mode = match (group.remote, copied) {
-            (true, _) => PageMode::AccessCounter,
+    /// A page of a group that is mapped over the bus stays where it is alone; of an allocation whose readers
+    /// write, a page that no card has moves to who asks; every other read gets a copy.
+    fn explain(&self, page: &PlacedView) -> (PageMode, Vec<Evidence>) {
+        let group = self.groups.get(page.page);
+        let object = self.objects.get(&page.object).copied().unwrap_or_default();
+        let held = page.is_on_card();
+        let copied = !self.config.objects || object.keeps_copies();
+        let mode = match (group.remote && held, held || copied) {
+            (true, _) if page.copies.len() == 1 => PageMode::AccessCounter,
+            (true, _) | (false, false) => PageMode::OnTouch,
             (false, true) => PageMode::Duplication,
-            (false, false) => PageMode::OnTouch,
         };
         let mut evidence = Vec::new();
         if group.had != 0 {
-            evidence.push(Evidence::Group(group.facts(page)));
+            evidence.push(Evidence::Group(group.facts(page.page)));
         }
         if object.read_first > 0 {
             evidence.push(Evidence::Object(object.facts()));
         }
         // It was decided for all of its allocation.
-        if !group.remote && !copied {
+        if !held && !copied {
             evidence.reverse();
         }
         (mode, evidence)

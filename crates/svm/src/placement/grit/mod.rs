@@ -17,8 +17,10 @@ use serde::{Deserialize, Serialize};
 
 use super::parameters::Parameters;
 use super::{
-    Action, CounterView, Decision, FaultView, PageMode, PlacementScheme, SchemeError, Scope,
+    Action, CounterView, Decision, FaultView, PageMode, PlacedView, PlacementScheme, SchemeError,
+    Scope,
 };
+use crate::Evidence;
 
 mod neighbours;
 mod pa_cache;
@@ -147,6 +149,17 @@ impl PlacementScheme for Grit {
 
     fn mode(&self, page: PageNo) -> PageMode {
         self.bits.mode(page)
+    }
+
+    fn explain(&self, page: &PlacedView) -> (PageMode, Vec<Evidence>) {
+        let there = page.owner.is_some_and(|owner| !owner.is_host());
+        let alone = page.copies.without(MemoryId::HOST).len() == 1;
+        let mode = match self.bits.mode(page.page) {
+            // One on the host moves, and so does what is left of a duplication.
+            PageMode::AccessCounter if !(there && alone) => PageMode::OnTouch,
+            mode => mode,
+        };
+        (mode, Vec::new())
     }
 
     fn table_accesses(&mut self) -> u32 {
