@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use farside::{Space, Write};
-use farside_card::interface::{DmaAddr, Extent, ExtentArg, ExtentList, Operation};
+use farside_card::interface::{BitsBuffer, DmaAddr, Extent, ExtentArg, ExtentList, Operation};
 use farside_softcard::serve::{CardConfig, read_status, socket_name};
 use farside_types::{JobId, Rights};
 use farside_vfio_user::unix::UnixClient;
@@ -132,8 +132,30 @@ fn operation(random: &mut Prng) -> Operation {
     }
 }
 
+/// Now and then, in the place of what was drawn, something about translation tables: by numbers of its own,
+/// so that the clients of old seeds are what they were but for this.
+fn about_tables(random: &mut Prng) -> Option<Operation> {
+    let buffer = |random: &mut Prng| BitsBuffer {
+        address: address(random) & !7,
+        bytes: 8 << random.below(22),
+    };
+    Some(match random.below(12) {
+        0 => Operation::MapWritten(pages(random), Rights::ReadWrite),
+        1 => Operation::Protect(pages(random), Rights::Read),
+        2 => Operation::UnmapTelling(pages(random), buffer(random)),
+        3 => Operation::Accessed(pages(random), None),
+        4 => Operation::Accessed(pages(random), Some(buffer(random))),
+        _ => return None,
+    })
+}
+
 /// One thing that a client does; `false` when its connection is over.
-fn act(raw: &mut RawClient, random: &mut Prng, socket: &Path, tried: &mut Tried) -> bool {
+fn act(
+    raw: &mut RawClient,
+    [random, tables]: [&mut Prng; 2],
+    socket: &Path,
+    tried: &mut Tried,
+) -> bool {
     tried.messages += 1;
     let kind = random.below(KINDS);
     match random.below(8) {
@@ -161,7 +183,8 @@ fn act(raw: &mut RawClient, random: &mut Prng, socket: &Path, tried: &mut Tried)
         _ => {
             for _ in 0..random.below(40) {
                 tried.commands += 1;
-                raw.push(random.below(20) as u16, operation(random));
+                let (asid, drawn) = (random.below(20) as u16, operation(random));
+                raw.push(asid, about_tables(tables).unwrap_or(drawn));
             }
             while raw.poll().is_some() {}
             still_open(raw.ring())
@@ -175,7 +198,7 @@ fn still_open(outcome: Result<(), farside_vfio_user::unix::CallError>) -> bool {
 }
 
 /// One client, from its coming to its going.
-fn client(socket: &Path, random: &mut Prng, tried: &mut Tried) {
+fn client(socket: &Path, [random, tables]: [&mut Prng; 2], tried: &mut Tried) {
     tried.clients += 1;
     if random.below(4) == 0 {
         let Ok(mut stream) = UnixStream::connect(socket) else { return };
@@ -187,7 +210,7 @@ fn client(socket: &Path, random: &mut Prng, tried: &mut Tried) {
     let _ = client.set_time_limit(Duration::from_millis(500));
     let Ok(mut raw) = RawClient::over(client) else { return };
     for _ in 0..random.below(200) {
-        if !act(&mut raw, random, socket, tried) {
+        if !act(&mut raw, [random, tables], socket, tried) {
             return;
         }
     }
@@ -252,10 +275,11 @@ fn hostile_clients_at_random_end_their_own_leases_and_nothing_else() {
                 count
             });
             let end = Instant::now() + time;
-            let mut random = Prng::new(seed);
+            let (mut random, mut tables) = (Prng::new(seed), Prng::new(!seed));
             while Instant::now() < end && !works.is_finished() && !asks.is_finished() {
                 let function = 1 + random.below(u64::from(FUNCTIONS) - 1) as u32;
-                client(&card.join(socket_name(function)), &mut random, &mut tried);
+                let chances = [&mut random, &mut tables];
+                client(&card.join(socket_name(function)), chances, &mut tried);
             }
             stop.store(true, SeqCst);
             (works.join().unwrap(), asks.join().unwrap())

@@ -71,6 +71,15 @@ impl Driver {
         }
     }
 
+    /// Pages that a card was asked about, and has not told of yet.
+    pub(crate) fn pages_asked(&self, card: CardId) -> u64 {
+        let asked = self.detached.iter().filter_map(|detached| match &detached.what {
+            What::Accessed(on, runs) if *on == card => Some(runs),
+            _ => None,
+        });
+        asked.flat_map(|runs| runs.iter()).map(|run| u64::from(run.count)).sum()
+    }
+
     /// A command of no chain was answered.
     pub(crate) fn detached_done(&mut self, command: CommandId, result: Result<(), StepError>) {
         // Rings answer in order, so it is one of the first.

@@ -25,6 +25,8 @@ pub(crate) struct Fixture {
     running: Vec<JobId>,
     /// Pages that cards have used since they were last asked.
     used: HashSet<(CardId, PageNo)>,
+    /// Cards do not tell what they have used: pages that they were asked about meanwhile.
+    pub(crate) unanswered: Option<u64>,
 }
 
 impl Fixture {
@@ -56,6 +58,7 @@ impl Fixture {
             next: 0,
             running: Vec::new(),
             used: HashSet::new(),
+            unanswered: None,
         };
         fixture.pages = fixture.allocate(pages);
         fixture
@@ -128,6 +131,10 @@ impl Fixture {
         self.driver.handle(self.now, event);
         while let Some(command) = self.driver.poll_command() {
             if let Command::Ring(card, Step { header, op: RingOp::Accessed { runs } }) = &command {
+                if let Some(pages) = &mut self.unanswered {
+                    *pages += runs.iter().map(|run| u64::from(run.count)).sum::<u64>();
+                    continue;
+                }
                 let pages = runs.iter().flat_map(|run| run.pages().pages());
                 let used: Vec<bool> = pages.map(|page| self.used.remove(&(*card, page))).collect();
                 let word = |bits: &[bool]| bits.iter().rev().fold(0, |w, &b| w << 1 | u64::from(b));

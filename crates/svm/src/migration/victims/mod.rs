@@ -100,7 +100,13 @@ impl Driver {
     }
 
     /// So many pages leave `card`: perhaps it is time to see whether those that stay are in use.
+    ///
+    /// A card that is slow to tell is not asked about all of its pages twice: what has to be done soon would
+    /// wait behind questions.
     pub(super) fn look_at_stayers(&mut self, now: Time, card: CardId, leaving: u32) {
+        if self.pages_asked(card) >= u64::from(self.config.card_frames[card.0 as usize]) / 2 {
+            return;
+        }
         let frames = &mut self.cards[card.0 as usize].frames;
         let Some(order) = &mut frames.replacement else { return };
         let Some(stretch) = order.look(leaving, micros(now)) else { return };

@@ -162,3 +162,13 @@ fn a_card_that_does_not_tell_is_served_no_worse_than_by_a_clock() {
     assert!(lirs.0 <= clock.0, "the hot pages: {lirs:?} misses, a clock's are {clock:?}");
     assert!(lirs.1 * 100 <= clock.1 * 105, "at random: {lirs:?} misses, a clock's are {clock:?}");
 }
+
+#[test]
+fn a_card_that_is_slow_to_tell_is_asked_about_each_of_its_pages_once_at_most() {
+    let mut fixture = fixture(Eviction::Lirs, 1024);
+    passes(&mut fixture, 0..1024, 1);
+    fixture.unanswered = Some(0);
+    passes(&mut fixture, 0..1024, 6);
+    let asked = fixture.unanswered.unwrap_or(0);
+    assert!((1..=FRAMES).contains(&asked), "{asked} pages of {FRAMES}");
+}
