@@ -84,6 +84,7 @@ fn a_million_pages_take_at_most_8_1_bytes_each() {
     let bytes = writer.tables().bytes() + writer.bytes_beside();
     let each = bytes as f64 / f64::from(PAGES);
     assert!(each <= 8.1, "{each} bytes a page");
+    println!("{each:.3} bytes a page");
     assert_eq!(location(&writer, 1, (1 << 30) + 999_999), Some(own(1_000_000)));
 }
 
