@@ -582,11 +582,10 @@ impl Space {
     /// # Errors
     /// [`Error::NotAllocated`] for an address that is in no allocation, with the nearest one.
     pub fn why(&self, address: VirtAddr) -> Result<Why, Error> {
-        let why = self.runtime().inspect(|driver| match driver.why(address) {
+        self.runtime().inspect(|driver| match driver.why(address) {
             Some(why) => Ok(why),
             None => Err(Error::not_allocated(address, driver.nearest(address))),
-        })?;
-        Ok(why?)
+        })?
     }
 
     /// What happened so far: counters, times, fights, the busiest allocations. In a child made by

@@ -36,13 +36,14 @@ const PROBE_AFTER: Span = Span::from_millis(50);
 const PROBE_AFTER_MOST: Span = Span::from_millis(10_000);
 
 /// What is known of an allocation whose pages cards take from each other.
-#[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub(crate) struct Contest {
     /// Pages taken since cards last handed a page on.
     taken: u64,
     /// Those that had been taken before.
     taken_back: u64,
-    settled: Option<Settled>,
+    /// Few allocations have one.
+    settled: Option<Box<Settled>>,
 }
 
 /// A verdict, and what is done to find out whether it still holds.
@@ -79,20 +80,21 @@ impl Contest {
     fn settle(&mut self, now: Time, agents: AgentSet) {
         let taken = [self.taken, self.taken_back];
         let (wait, since) = (PROBE_AFTER, now);
-        self.settled =
-            Some(Settled { agents, taken, wait, since, unopposed: None, opposed: false });
+        let settled = Settled { agents, taken, wait, since, unopposed: None, opposed: false };
+        self.settled = Some(Box::new(settled));
     }
 
     /// The verdict, if there is one.
     pub(crate) fn settled(&self) -> Option<Contested> {
-        let Settled { agents, taken: [taken, taken_back], wait, since, .. } = self.settled?;
+        let settled = self.settled.as_deref()?;
+        let Settled { agents, taken: [taken, taken_back], wait, since, .. } = *settled;
         Some(Contested { agents, taken, taken_back, since, probe_after: wait })
     }
 
     /// A card wants to write a page that another one has, which runs. What was copied to it, it may write.
     fn oppose(&mut self, now: Time, agent: AgentId) {
         let wants_back = |settled: &&mut Settled| settled.unopposed.is_some_and(|to| to != agent);
-        if let Some(settled) = self.settled.as_mut().filter(wants_back) {
+        if let Some(settled) = self.settled.as_deref_mut().filter(wants_back) {
             settled.wait = Span((settled.wait.0 * 2).min(PROBE_AFTER_MOST.0));
             settled.since = now;
             (settled.unopposed, settled.opposed) = (None, true);
@@ -164,7 +166,7 @@ impl Driver {
             return None;
         }
         let object = self.space.holding_mut(page)?;
-        object.contest.settled?;
+        object.contest.settled.as_ref()?;
         if access.is_write() {
             object.contest.oppose(now, agent);
         }
