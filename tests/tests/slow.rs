@@ -73,9 +73,10 @@ fn fetched(report: &Report) -> u64 {
     d.host_to_card + d.card_to_host + d.card_to_card
 }
 
-/// Two cards change the same 16 pages by turns.
+/// Two cards change the same 16 pages by turns. The default scheme would leave them where they are after a while.
 fn by_turns(prepare: impl Fn(&Space, &Buffer<u64>)) -> Report {
-    let space = builder().cards(2).card_memory(1 << 20).build().unwrap();
+    let builder = builder().cards(2).card_memory(1 << 20).placement("on-touch");
+    let space = builder.build().unwrap();
     let mut words = space.alloc_named::<u64>(16 * PAGE, "words").unwrap();
     words.fill(0);
     prepare(&space, &words);

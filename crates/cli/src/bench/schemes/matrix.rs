@@ -26,7 +26,7 @@ pub(super) fn program() -> Program {
             let halves = a.chunks(half).zip(product.chunks_mut(half));
             space.scope(|scope| {
                 let launch = |(card, (a, product))| {
-                    let args = (Read(a), Read(&*b), Write(product));
+                    let args = (Read(a), Read(&b), Write(product));
                     scope.kernel("multiply").on(card).launch(args, multiply_in_kernel)
                 };
                 let jobs = space.cards().zip(halves).map(launch);

@@ -30,13 +30,15 @@ const LINE: u64 = 64;
 /// The default may take so many times what the best other one takes, and move so many times its bytes.
 const MOST: f64 = 1.1;
 
+type Run = dyn Fn(&Space) -> Result<Ran, BenchError>;
+
 /// A program, and the cards that suit it.
 struct Program {
     name: &'static str,
     /// Bytes of each card.
     card_memory: u64,
     /// Runs once in a new space, measures, and checks what comes out.
-    run: Box<dyn Fn(&Space) -> Result<Ran, BenchError>>,
+    run: Box<Run>,
 }
 
 impl Program {

@@ -3,7 +3,6 @@
 
 use farside::{Error, KernelContext, KernelError, Read, ReadSpan, Space, Write, WriteSpan};
 
-use super::super::BenchError;
 use super::super::counts::Ran;
 use super::Program;
 use crate::workloads::contiguous;

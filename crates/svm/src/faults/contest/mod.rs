@@ -43,7 +43,7 @@ pub(crate) struct Contest {
     taken: u64,
     /// Those that had been taken before.
     taken_back: u64,
-    /// Apart, as most allocations are fought over by nobody.
+    /// Few allocations have one.
     settled: Option<Box<Settled>>,
 }
 
@@ -81,22 +81,21 @@ impl Contest {
     fn settle(&mut self, now: Time, agents: AgentSet) {
         let taken = [self.taken, self.taken_back];
         let (wait, since) = (PROBE_AFTER, now);
-        let verdict = Settled { agents, taken, wait, since, unopposed: None, opposed: false };
-        self.settled = Some(Box::new(verdict));
+        let settled = Settled { agents, taken, wait, since, unopposed: None, opposed: false };
+        self.settled = Some(Box::new(settled));
     }
 
     /// The verdict, if there is one.
     pub(crate) fn settled(&self) -> Option<Contested> {
-        let verdict = self.settled.as_deref()?;
-        let Settled { agents, taken: [taken, taken_back], wait, since, .. } = *verdict;
+        let settled = self.settled.as_deref()?;
+        let Settled { agents, taken: [taken, taken_back], wait, since, .. } = *settled;
         Some(Contested { agents, taken, taken_back, since, probe_after: wait })
     }
 
     /// A card wants to write a page that another one has, which runs. What was copied to it, it may write.
     fn oppose(&mut self, now: Time, agent: AgentId) {
-        let wants_back =
-            |settled: &&mut Box<Settled>| settled.unopposed.is_some_and(|to| to != agent);
-        if let Some(settled) = self.settled.as_mut().filter(wants_back) {
+        let wants_back = |settled: &&mut Settled| settled.unopposed.is_some_and(|to| to != agent);
+        if let Some(settled) = self.settled.as_deref_mut().filter(wants_back) {
             settled.wait = Span((settled.wait.0 * 2).min(PROBE_AFTER_MOST.0));
             settled.since = now;
             (settled.unopposed, settled.opposed) = (None, true);
