@@ -16,11 +16,11 @@ fn cards(cards: &[u8]) -> AgentSet {
 }
 
 fn group(why: &Why) -> GroupFacts {
-    let groups = why.evidence.iter().filter_map(|evidence| match evidence {
+    let mut groups = why.evidence.iter().filter_map(|evidence| match evidence {
         Evidence::Group(group) => Some(*group),
         _ => None,
     });
-    groups.last().expect("the scheme knows the group")
+    groups.next_back().expect("the scheme knows the group")
 }
 
 #[test]
