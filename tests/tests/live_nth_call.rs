@@ -199,6 +199,33 @@ fn whichever_call_fails_nothing_is_lost_and_nothing_hangs_in_large_pages() {
     in_a_child(TEST, by_large_pages);
 }
 
+/// Memory that the kernel does not watch any more is not given to anybody: what a card writes there would not
+/// be seen.
+fn allocate_what_is_not_watched(calls: &NthCall) {
+    for errno in ERRNOS {
+        let builder = Space::builder().cards(2).card_memory(3 << 20).address_space(16 << 20);
+        let space = builder.build().unwrap();
+        calls.fail(kind_of("UFFDIO_REGISTER"), 1, errno);
+        let refused = space.alloc_large::<u64>(512 * PAGE, "large").map(drop);
+        assert!(calls.end());
+        assert!(refused.unwrap_err().to_string().contains("os error"));
+        for _ in 0..3 {
+            let mut data = fill(&space, 512);
+            space.kernel("add").on(CardId(0)).run(Write(&mut data), add_one).unwrap();
+            assert_eq!(value(&data), 2, "what the card has written");
+        }
+        space.check().unwrap();
+    }
+}
+
+#[test]
+fn memory_that_is_not_watched_any_more_is_given_to_nobody() {
+    in_a_child(
+        "memory_that_is_not_watched_any_more_is_given_to_nobody",
+        allocate_what_is_not_watched,
+    );
+}
+
 #[test]
 fn whichever_call_fails_while_a_space_opens_it_opens_or_says_why() {
     const TEST: &str = "whichever_call_fails_while_a_space_opens_it_opens_or_says_why";

@@ -345,7 +345,8 @@ impl Space {
     /// them. A space can have allocations of both kinds.
     ///
     /// # Errors
-    /// As [`Space::alloc`].
+    /// As [`Space::alloc`]; [`LiveError::Arena`] where the kernel takes no more mappings of the process
+    /// (`vm.max_map_count`).
     pub fn alloc_large<T: Pod>(&self, len: usize, name: &str) -> Result<Buffer<T>, Error> {
         let start = self.reserve_in::<T>(len, name, true)?;
         // SAFETY: just allocated for `len` values; `T` takes any bytes.
@@ -379,7 +380,8 @@ impl Space {
         match self.runtime().request(request)? {
             Outcome::Allocated(range) => {
                 if large {
-                    self.make_large(range)?;
+                    // Not freed where this fails: nobody may have addresses that are not watched.
+                    self.runtime().make_large(range)?;
                 }
                 if let Some(Finish(recording)) = self.recording.as_deref() {
                     recording.allocated(range);
@@ -388,14 +390,6 @@ impl Space {
             }
             Outcome::Done { .. } => unreachable!("an allocation is answered with its range"),
         }
-    }
-
-    fn make_large(&self, range: PageRange) -> Result<(), Error> {
-        let made = self.runtime().make_large(range);
-        if made.is_err() {
-            self.runtime().request(Request::Free { addr: range.start.addr() })?;
-        }
-        Ok(made?)
     }
 
     /// Ends the recording that [`SpaceBuilder::record`] began and completes its file; later

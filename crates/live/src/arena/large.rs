@@ -94,8 +94,8 @@ impl Arena {
     /// must be new: nobody knows of it, and no byte of it was written.
     ///
     /// # Errors
-    /// [`ArenaError::Bounds`], and [`ArenaError::Uffd`] if the range cannot be watched any more: then it
-    /// must not be used. That there are no large pages is no error.
+    /// [`ArenaError::Bounds`], and [`ArenaError::Uffd`] if the range cannot be watched any more: nobody may
+    /// ever use it then. That there are no large pages is no error.
     pub fn make_large(&self, range: PageRange) -> Result<LargePages, ArenaError> {
         self.checked("make large", range)?;
         let whole: Vec<PageRange> = self.pieces(range).filter(is_whole).collect();
@@ -118,14 +118,14 @@ impl Arena {
     /// Whether a new block has become a large page.
     fn collapse(&self, block: PageRange) -> bool {
         let Ok(alias) = self.alias_ptr(block) else { return false };
-        // SAFETY: the alias covers the block, which nobody uses yet. One of its pages has to be there
-        // for the kernel to make a large one of it.
-        unsafe { alias.as_ptr().write_volatile(0) };
         let start = alias.as_ptr();
-        // SAFETY: as above; the advice changes no contents.
+        // SAFETY: the alias covers the block, which nobody uses yet; the advice changes no contents.
         let advise =
             |advice| unsafe { rustix::mm::madvise(start.cast(), block.bytes() as usize, advice) };
-        let made = advise(Advice::LinuxHugepage).and_then(|()| match collapse(start, block) {
+        // One of its pages has to be there for the kernel to make a large one of it.
+        let one = self.fill(PageRange::page(block.start));
+        let advised = one.and_then(|()| advise(Advice::LinuxHugepage));
+        let made = advised.and_then(|()| match collapse(start, block) {
             // The kernel also looks at who watches the page behind the block.
             Err(Errno::BUSY) => self.fill(block).and_then(|()| collapse(start, block)),
             other => other,
@@ -141,11 +141,11 @@ impl Arena {
         true
     }
 
-    /// Puts all small pages of a new block into the file.
-    fn fill(&self, block: PageRange) -> Result<(), Errno> {
-        let offset = (block.start.0 - self.pages.start.0) * PAGE_SIZE as u64;
+    /// Puts small pages into the file, zero, where there are none.
+    fn fill(&self, pages: PageRange) -> Result<(), Errno> {
+        let offset = (pages.start.0 - self.pages.start.0) * PAGE_SIZE as u64;
         let flags = FallocateFlags::empty();
-        retry(|| rustix::fs::fallocate(&self.file, flags, offset, block.bytes()))
+        retry(|| rustix::fs::fallocate(&self.file, flags, offset, pages.bytes()))
     }
 
     /// Whether blocks of `range` are large, or were.

@@ -21,8 +21,8 @@ impl Runtime {
     /// these in large pages as far as it can.
     ///
     /// # Errors
-    /// [`LiveError::Arena`] if the kernel does not watch the pages any more: the allocation is to be
-    /// freed then. [`LiveError::WrongProcess`] after a fork.
+    /// [`LiveError::Arena`] if the kernel does not watch the pages any more: the allocation must be neither used nor
+    /// freed then, so that nobody gets its addresses. [`LiveError::WrongProcess`] after a fork.
     pub fn make_large(&self, range: PageRange) -> Result<(), LiveError> {
         self.check_process()?;
         let LargePages { wanted, had } = self.memories.arena.make_large(range)?;
