@@ -177,7 +177,7 @@ fn rows(program: &Program, all: &[Runs]) -> [Row; 2] {
     let counts = standings[ours].counts.clone();
     let target = Target::AtMost(MOST);
     [
-        Row::new(name("time"), time, target, "x the best other", detail)
+        Row::new(name("time"), time, target, "x the best other, run by run", detail)
             .counting(counts.clone())
             .beside(standings),
         Row::new(name("bytes"), share, target, "x the least", bytes).counting(counts),
