@@ -120,13 +120,15 @@ step() {
 }
 
 # Builds all tests; afterwards $scratch/tests has a line for each program of tests: the folder of its
-# crate, and the program.
+# crate, and the program. $scratch/farside names the command, which was built for them.
 build_tests() {
     cargo test --locked --workspace --no-run --message-format=json-render-diagnostics \
         >"$scratch/built" || return
     sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\1 \2/p' \
         "$scratch/built" >"$scratch/tests"
-    [ -s "$scratch/tests" ]
+    sed -n 's/.*"target":{"kind":\["bin"\][^}]*"name":"farside",.*"test":false}.*"executable":"\([^"]*\)".*/\1/p' "$scratch/built" |
+        head -n 1 >"$scratch/farside"
+    [ -s "$scratch/tests" ] && [ -s "$scratch/farside" ]
 }
 
 # run_tests FOLDER: the tests of the crate in that folder, as cargo runs them.
@@ -212,6 +214,11 @@ fi
 # What runs without a lock, in every order that loom finds. A build of its own: loom replaces the atomics.
 RUSTFLAGS="--cfg loom" check loom cargo test --locked --release -p farside-card --test loom \
     --target-dir target/loom -q
+# Built alone, the command's crates have other features than the tests have, and all of them would be built again.
+if [ -s "$scratch/farside" ]; then
+    FARSIDE_BIN=$(<"$scratch/farside")
+    export FARSIDE_BIN
+fi
 test_script lend "$LEND_LIMIT_S"
 test_script systemd "$SYSTEMD_LIMIT_S"
 test_script ray "$RAY_LIMIT_S"
