@@ -346,6 +346,30 @@ fn no_row_of_the_bench_is_an_absolute_time() {
     assert_eq!(moved["pages_card_to_card"].as_u64(), Some(2 * 8192), "{moved}");
 }
 
+/// Both sides of a comparison are this program: every row of one is a row of the other, and is printed.
+#[test]
+fn the_bench_is_compared_with_that_of_another_program_by_turns() {
+    let this = env!("CARGO_BIN_EXE_farside");
+    let args = ["bench", "driver", "--samples", "1", "--against", this, "--pairs", "1"];
+    let printed = json(&[&args[..], &["--json"]].concat());
+    let rows = printed["rows"].as_array().expect("rows");
+    assert_eq!((rows.len(), &printed["not_compared"]), (4, &Value::Array(Vec::new())), "{printed}");
+    for row in rows {
+        assert_eq!(row["factors"].as_array().map(Vec::len), Some(1), "{row}");
+        assert_eq!(row["verdict"], "alike", "one pair tells nothing: {row}");
+    }
+    let tables = rows.last().expect("a row");
+    assert_eq!(tables["factor"].as_f64(), Some(1.0), "bytes of tables are counted: {tables}");
+    let text = done(&args);
+    fits(&args, &text);
+    assert!(text.contains("0 of 4 rows worse, 0 better, in 1 pair"), "{text}");
+
+    let missing = refused(1, &["bench", "driver", "--against", "/nowhere/farside"]);
+    assert!(missing.contains("/nowhere/farside: No such file"), "{missing}");
+    let other = refused(1, &["bench", "driver", "--pairs", "1", "--against", "/bin/echo"]);
+    assert!(other.contains("/bin/echo: what `bench --json` printed"), "{other}");
+}
+
 /// The first paper's tables, live: every check of the data is the command's own, so that it ends well says that
 /// all of it was right.
 #[test]

@@ -5,6 +5,7 @@
 //! is counted (calls, moves, bytes of a table) is promised as a number. Threads are pinned: the program to
 //! one processor, those who answer its faults to another.
 
+pub(crate) mod against;
 mod cache_miss;
 mod card_process;
 mod counts;
@@ -24,7 +25,7 @@ use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use farside_cli::reproduce::Report;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use counts::Counts;
 pub(crate) use schemes::Standing;
@@ -52,7 +53,7 @@ pub(crate) struct Row {
 }
 
 /// A promise.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Target {
     /// At most this.

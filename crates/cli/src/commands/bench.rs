@@ -1,7 +1,8 @@
 //! `farside bench`: the promised numbers.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use farside_cli::reproduce::Report;
@@ -9,7 +10,10 @@ use serde::Serialize;
 
 use super::Failure;
 use super::output::{print, print_json};
+use super::progress::bar;
+use super::sweep::this_program;
 use super::text::{paragraph, table};
+use crate::bench::against::{CHANCE, Compared, Comparison, Verdict, compare, pair};
 use crate::bench::{ALL, Effort, Row, Standing, Target};
 
 /// Measure every promised number beside its limit, in one run
@@ -33,6 +37,12 @@ pub(crate) struct Bench {
     /// Where the tables and figures of `migrate` go, as files
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
+    /// Compare with another `farside`, an older one for example: both measure by turns
+    #[arg(long, value_name = "PROGRAM", conflicts_with = "out")]
+    against: Option<PathBuf>,
+    /// How many turns each of them gets
+    #[arg(long, default_value = "11", requires = "against")]
+    pairs: NonZeroU16,
 }
 
 #[derive(Serialize)]
@@ -49,6 +59,9 @@ fn groups() -> Vec<&'static str> {
 
 impl Bench {
     pub(crate) fn run(&self) -> Result<(), Failure> {
+        if let Some(other) = &self.against {
+            return self.compare_with(other);
+        }
         let effort = Effort { samples: self.samples.into() };
         let wanted = |name: &str| self.groups.is_empty() || self.groups.iter().any(|g| g == name);
         let (mut rows, mut reports) = (Vec::new(), BTreeMap::new());
@@ -81,6 +94,27 @@ impl Bench {
 }
 
 impl Bench {
+    /// Measures by turns with another program, and says which rows differ.
+    fn compare_with(&self, other: &Path) -> Result<(), Failure> {
+        let this = this_program()?;
+        let mut args = self.groups.clone();
+        args.extend(["--samples".into(), self.samples.to_string()]);
+        let turns = self.pairs.get();
+        let bar = bar(turns.into(), self.json);
+        let mut pairs = Vec::new();
+        for turn in 0..turns {
+            bar.set_message(format!("pair {} of {turns}", turn + 1));
+            pairs.push(pair([&this, other], &args, turn % 2 == 1)?);
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        let comparison = compare(&pairs);
+        if self.json {
+            return print_json(&comparison);
+        }
+        print(&compared(&comparison, turns))
+    }
+
     /// Where tables and figures are, or how to get them, if there are any.
     fn files(&self, any: bool) -> String {
         match &self.out {
@@ -135,4 +169,46 @@ fn beside(standings: &[Standing]) -> String {
     };
     let lines = [header.to_vec()].into_iter().chain(standings.iter().map(line));
     table("lrrrrrr", lines).lines().fold(String::new(), |text, line| text + "      " + line + "\n")
+}
+
+/// What a comparison says, for people.
+fn compared(comparison: &Comparison, pairs: u16) -> String {
+    let mut text = String::new();
+    for row in &comparison.rows {
+        text += &compared_row(row);
+    }
+    if !comparison.not_compared.is_empty() {
+        let names = comparison.not_compared.join("; ");
+        text += &paragraph(
+            "-     ",
+            &format!("only one of the programs has, or in another unit: {names}"),
+        );
+    }
+    let of = |verdict| comparison.rows.iter().filter(|row| row.verdict == verdict).count();
+    let (worse, better, all) = (of(Verdict::Worse), of(Verdict::Better), comparison.rows.len());
+    let turns = if pairs == 1 { "1 pair".to_owned() } else { format!("{pairs} pairs") };
+    let summary = format!(
+        "{worse} of {all} rows worse, {better} better, in {turns}. A row that is neither is called one or the \
+         other by chance in at most {:.0} of 100 cases, each.",
+        CHANCE * 100.0
+    );
+    text + "\n" + &paragraph("", &summary)
+}
+
+fn compared_row(row: &Compared) -> String {
+    let mark = match row.verdict {
+        Verdict::Alike => "=     ",
+        Verdict::Better => "better",
+        Verdict::Worse => "WORSE ",
+    };
+    let (least, most) = (row.factors[0], row.factors[row.factors.len() - 1]);
+    let (worse_in, pairs) = (row.worse_in, row.factors.len());
+    let mut text = format!(
+        "{:.3} times the other's cost ({least:.3} to {most:.3}); more in {worse_in} of {pairs}",
+        row.factor
+    );
+    for count in &row.counts {
+        text += &format!("; {} {} in place of {}", count.name, count.ours, count.theirs);
+    }
+    paragraph(&format!("{mark} "), &row.name) + &paragraph("       ", &text)
 }

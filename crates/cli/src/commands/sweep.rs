@@ -129,7 +129,7 @@ impl Workers {
 }
 
 /// The program that runs, for the processes of cells.
-fn this_program() -> Result<PathBuf, Failure> {
+pub(super) fn this_program() -> Result<PathBuf, Failure> {
     std::env::current_exe()
         .map_err(|error| Failure::Usage(format!("cannot find the program's own file: {error}")))
 }
