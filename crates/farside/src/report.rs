@@ -189,7 +189,7 @@ impl Report {
             }
         }
         write!(f, "  why:")?;
-        for (reason, pages) in &self.stats.by_reason {
+        for (reason, pages) in self.stats.by_reason.iter() {
             write!(f, " {reason} {pages}")?;
         }
         writeln!(f)

@@ -3,29 +3,38 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 
-use farside_types::{FrameNo, MemoryId, MemorySet, PageNo, PageRange, RequestId, Span, Time};
+use farside_types::{
+    BLOCK_PAGES, FaultId, FrameNo, MemoryId, MemorySet, PageNo, PageRange, RequestId, Shelved,
+    Span, Time,
+};
 use serde::{Deserialize, Serialize};
 
+use crate::api::command::Run;
 use crate::api::launch::Launches;
 use crate::api::order::Orders;
 use crate::api::requests::{OpenRequest, Pin};
-use crate::faults::batch::Scratch;
 use crate::faults::group::Reservation;
 use crate::faults::host::Blocked;
-use crate::faults::open::Faults;
+use crate::faults::open::{FaultKey, Faults};
+use crate::migration::chain::Left;
 use crate::migration::chains::{ChainId, Chains};
 use crate::migration::detached::Detached;
 use crate::mutation::Mutated;
 #[cfg(feature = "mutations")]
 use crate::mutation::Mutation;
 use crate::placement::PlacementScheme;
+use crate::scratch::Scratch;
 use crate::tables::frames::Frames;
 use crate::tables::history::History;
 use crate::tables::page_table::PageTable;
 use crate::tables::residency::Residency;
+use crate::tables::sorted::SortedMap;
 use crate::tables::space::Space;
 use crate::waiting::{Waiting, Work};
 use crate::{Command, Config, ConfigError, Event, Reply, Stats};
+
+/// Chains, and what waits for one, that there is room for from the start.
+const USUAL: usize = 64;
 
 /// One virtual address space over host memory and the memories of the cards.
 ///
@@ -66,7 +75,7 @@ pub struct Driver {
     pub(crate) lingering: Vec<PageRange>,
     /// Pages at which threads of the program are blocked. Work for others is stale: the threads went on
     /// when the page was mapped for one of them.
-    pub(crate) blocked: BTreeMap<PageNo, Blocked>,
+    pub(crate) blocked: SortedMap<PageNo, Blocked>,
     pub(crate) bounce_free: Vec<u8>,
     pub(crate) reservations: Vec<Reservation>,
     pub(crate) timers: BinaryHeap<Reverse<Timer>>,
@@ -138,6 +147,18 @@ impl Ord for Timer {
     }
 }
 
+/// Lists of runs and of faults that are under way at once, from the start. Each has room for the pages of a
+/// block, of which no two are beside each other.
+const LISTS: usize = 2 * USUAL;
+
+/// Makes the lists that commands carry, once for all drivers of the process.
+fn stock_shelves() {
+    Run::shelf().stock(LISTS, BLOCK_PAGES as usize / 2);
+    FaultId::shelf().stock(LISTS / 4, BLOCK_PAGES as usize / 2);
+    Left::shelf().stock(LISTS / 4, BLOCK_PAGES as usize);
+    FaultKey::shelf().stock(LISTS / 4, BLOCK_PAGES as usize / 2);
+}
+
 impl Driver {
     /// A driver over an empty space.
     ///
@@ -145,6 +166,7 @@ impl Driver {
     /// [`ConfigError`] names the value that cannot work.
     pub fn new(config: Config, placement: Box<dyn PlacementScheme>) -> Result<Driver, ConfigError> {
         config.check()?;
+        stock_shelves();
         let cards = config
             .card_frames
             .iter()
@@ -167,30 +189,30 @@ impl Driver {
             stuck: MemorySet::EMPTY,
             distrusted: MemorySet::EMPTY,
             quarantine: Vec::new(),
-            chains: Chains::default(),
-            waiting: Waiting::default(),
-            faults: Faults::default(),
+            chains: Chains::with_room(USUAL),
+            waiting: Waiting::with_room(USUAL),
+            faults: Faults::with_room(4 * USUAL),
             requests: BTreeMap::new(),
             pins: Vec::new(),
             launches: Launches::default(),
             orders: Orders::default(),
-            work: VecDeque::new(),
-            detached: VecDeque::new(),
+            work: VecDeque::with_capacity(config.limits.fault_batch),
+            detached: VecDeque::with_capacity(config.limits.fault_batch),
             late_stops: Vec::new(),
             lingering: Vec::new(),
-            blocked: BTreeMap::new(),
+            blocked: SortedMap::with_room(config.limits.fault_batch),
             bounce_free: (0..config.capabilities.bounce_slots).collect(),
             reservations: Vec::new(),
-            timers: BinaryHeap::new(),
+            timers: BinaryHeap::with_capacity(4 * USUAL),
             timer_count: 0,
-            commands: VecDeque::new(),
-            replies: VecDeque::new(),
+            commands: VecDeque::with_capacity(config.limits.fault_batch),
+            replies: VecDeque::with_capacity(USUAL),
             next_command: 0,
             next_request: 0,
             history: History::new(config.limits.history),
-            stats: Stats::default(),
+            stats: Stats::roomy(config.card_frames.len()),
             mutated: Mutated::default(),
-            scratch: Scratch::default(),
+            scratch: Scratch::new(&config.limits),
             config,
             placement,
         };

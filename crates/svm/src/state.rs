@@ -23,6 +23,7 @@ use crate::migration::stop::LateStop;
 use crate::placement::{PlacementScheme, SchemeState};
 use crate::tables::history::History;
 use crate::tables::page_table::PageTable;
+use crate::tables::sorted::SortedMap;
 use crate::tables::space::Space;
 use crate::waiting::{Waiting, Work};
 use crate::{Command, Config, Driver, Reply, Stats};
@@ -77,7 +78,7 @@ fields! {
     detached: VecDeque<Detached>,
     late_stops: Vec<LateStop>,
     lingering: Vec<PageRange>,
-    blocked: BTreeMap<PageNo, Blocked>,
+    blocked: SortedMap<PageNo, Blocked>,
     bounce_free: Vec<u8>,
     reservations: Vec<Reservation>,
     timers: BinaryHeap<std::cmp::Reverse<Timer>>,
@@ -134,47 +135,6 @@ impl Driver {
         }
         driver.take(state.0)?;
         Ok(driver)
-    }
-}
-
-/// Blocks of entries, most of them absent: the present ones with their numbers.
-pub(crate) mod blocks {
-    use serde::de::Error as _;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    type Blocks<T, const N: usize> = Vec<Option<Box<[T; N]>>>;
-
-    pub(crate) fn serialize<T: Serialize, S: Serializer, const N: usize>(
-        blocks: &Blocks<T, N>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        let numbered = blocks.iter().enumerate();
-        let present = numbered.filter_map(|(at, block)| Some((at, block.as_ref()?.as_slice())));
-        // Compact formats need to know beforehand how many there are.
-        serializer.collect_seq(present.collect::<Vec<_>>())
-    }
-
-    pub(crate) fn deserialize<'de, T, D: Deserializer<'de>, const N: usize>(
-        deserializer: D,
-    ) -> Result<Blocks<T, N>, D::Error>
-    where
-        T: Deserialize<'de>,
-    {
-        let mut blocks: Blocks<T, N> = Vec::new();
-        for (at, entries) in Vec::<(usize, Vec<T>)>::deserialize(deserializer)? {
-            let block: Box<[T; N]> = entries
-                .into_boxed_slice()
-                .try_into()
-                .map_err(|_| D::Error::custom(format!("block {at} has not {N} entries")))?;
-            if at >= 1 << 23 {
-                return Err(D::Error::custom(format!("there is no block {at}")));
-            }
-            if at >= blocks.len() {
-                blocks.resize_with(at + 1, || None);
-            }
-            blocks[at] = Some(block);
-        }
-        Ok(blocks)
     }
 }
 

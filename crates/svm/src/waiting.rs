@@ -1,7 +1,7 @@
 //! What waits, and for what. Work that nothing can be done about now is parked until what it waits for
 //! has happened, and then planned again from the start: it holds nothing meanwhile.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use farside_types::{AgentId, CancelReason, CardId, PageRange, Reason, RequestId, Time};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -13,6 +13,7 @@ use crate::faults::open::FaultKey;
 use crate::migration::chains::ChainId;
 use crate::mutation::Mutation;
 use crate::placement::Action;
+use crate::tables::sorted::SortedMap;
 
 /// Something to be planned, now or when what it waits for has happened.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -57,13 +58,25 @@ pub(crate) enum Obstacle {
     Refuse(CancelReason),
 }
 
+/// Room for those who wait in one queue, from the start.
+const QUEUE_ROOM: usize = 16;
+
 /// All that waits, but for what waits for time: that is among the timers.
 #[derive(Default)]
 pub(crate) struct Waiting {
-    queues: BTreeMap<Until, VecDeque<Work>>,
+    queues: SortedMap<Until, VecDeque<Work>>,
+    /// Queues in which nobody waits any more, for the next ones.
+    idle: Vec<VecDeque<Work>>,
 }
 
 impl Waiting {
+    /// With room for `queues` queues, of a few each.
+    pub(crate) fn with_room(queues: usize) -> Waiting {
+        let mut idle = Vec::with_capacity(2 * queues);
+        idle.resize_with(queues, || VecDeque::with_capacity(QUEUE_ROOM));
+        Waiting { queues: SortedMap::with_room(queues), idle }
+    }
+
     /// Whether nobody waits for it.
     pub(crate) fn is_empty(&self, until: Until) -> bool {
         !self.queues.contains_key(&until)
@@ -80,7 +93,8 @@ impl Waiting {
     }
 
     fn push(&mut self, work: Work, until: Until) {
-        let queue = self.queues.entry(until).or_default();
+        let idle = &mut self.idle;
+        let queue = self.queues.get_or_insert_with(until, || idle.pop().unwrap_or_default());
         // An open fault waits in one place: it need not be looked for among thousands.
         let known = !matches!(work, Work::Fault(_)) && queue.contains(&work);
         debug_assert!(known || queue.back() != Some(&work), "{work:?} waits twice, {until:?}");
@@ -94,14 +108,22 @@ impl Waiting {
         let queue = self.queues.get_mut(&until)?;
         let first = queue.pop_front();
         if queue.is_empty() {
-            self.queues.remove(&until);
+            self.end(until);
         }
         first
     }
 
-    /// Takes all out who wait for it, if there are any.
-    pub(crate) fn take(&mut self, until: Until) -> Option<VecDeque<Work>> {
-        self.queues.remove(&until)
+    /// Moves all who wait for it to the end of `work`.
+    fn take(&mut self, until: Until, work: &mut VecDeque<Work>) {
+        if let Some(queue) = self.queues.get_mut(&until) {
+            work.extend(queue.drain(..));
+            self.end(until);
+        }
+    }
+
+    /// Nobody waits for it any more.
+    fn end(&mut self, until: Until) {
+        self.idle.extend(self.queues.remove(&until));
     }
 
     /// Takes `work` out, which no longer waits for it.
@@ -109,7 +131,7 @@ impl Waiting {
         let Some(queue) = self.queues.get_mut(&until) else { return };
         queue.retain(|&other| other != work);
         if queue.is_empty() {
-            self.queues.remove(&until);
+            self.end(until);
         }
     }
 
@@ -129,14 +151,14 @@ impl Waiting {
 /// As a list: not every format has maps with such keys.
 impl Serialize for Waiting {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(&self.queues)
+        serializer.collect_seq(self.queues.iter())
     }
 }
 
 impl<'de> Deserialize<'de> for Waiting {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Waiting, D::Error> {
         let queues = Vec::<(Until, VecDeque<Work>)>::deserialize(deserializer)?;
-        Ok(Waiting { queues: queues.into_iter().collect() })
+        Ok(Waiting { queues: queues.into_iter().collect(), ..Waiting::default() })
     }
 }
 
@@ -152,9 +174,7 @@ impl Driver {
 
     /// It has happened: all who waited for it are planned, in their order.
     pub(crate) fn wake(&mut self, until: Until) {
-        if let Some(queue) = self.waiting.take(until) {
-            self.work.extend(queue);
-        }
+        self.waiting.take(until, &mut self.work);
     }
 
     /// A chain has ended: those who wait for frames or for a chain are planned again, in order.

@@ -4,6 +4,8 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::{Shelf, Shelved};
+
 /// Most cards in one space. With the host this makes 17 memories, and 17 bits in a set.
 pub const MAX_CARDS: usize = 16;
 
@@ -280,5 +282,12 @@ impl From<CardId> for MemoryId {
 impl From<CardId> for AgentId {
     fn from(card: CardId) -> AgentId {
         card.agent()
+    }
+}
+
+impl Shelved for FaultId {
+    fn shelf() -> &'static Shelf<FaultId> {
+        static SHELF: Shelf<FaultId> = Shelf::new();
+        &SHELF
     }
 }

@@ -1,4 +1,5 @@
-//! The words of Farside as types: addresses, pages, ranges, identifiers, rights and reasons.
+//! The words of Farside as types: addresses, pages, ranges, identifiers, rights and reasons, and the lists
+//! that they travel in.
 //!
 //! This crate owns no behaviour beyond arithmetic that cannot overflow silently. Every other
 //! crate speaks in these types, so that a page number is never taken for a frame number.
@@ -6,6 +7,7 @@
 mod address;
 mod error;
 mod ids;
+mod list;
 mod range;
 mod reason;
 mod rights;
@@ -20,6 +22,7 @@ pub use ids::{
     AgentId, AgentSet, Asid, CardId, CommandId, Epoch, FaultId, JobId, MAX_CARDS, MemoryId,
     MemorySet, PeId, RequestId, StreamId,
 };
+pub use list::{List, Shelf, Shelved};
 pub use range::{PageRange, RangeError};
 pub use reason::Reason;
 pub use rights::{Access, Rights};

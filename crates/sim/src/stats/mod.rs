@@ -209,11 +209,11 @@ pub(crate) fn since(after: &Stats, before: &Stats) -> Stats {
         chains: after.chains - before.chains,
         ..after.clone()
     };
-    for (key, pages) in &before.moves {
-        stats.moves.entry(*key).and_modify(|now| *now -= pages);
+    for (key, pages) in before.moves.iter() {
+        stats.moves.get_mut(key).into_iter().for_each(|now| *now -= pages);
     }
-    for (key, pages) in &before.by_reason {
-        stats.by_reason.entry(*key).and_modify(|now| *now -= pages);
+    for (key, pages) in before.by_reason.iter() {
+        stats.by_reason.get_mut(key).into_iter().for_each(|now| *now -= pages);
     }
     stats.moves.retain(|_, pages| *pages > 0);
     stats.by_reason.retain(|_, pages| *pages > 0);

@@ -9,11 +9,9 @@
 //!
 //! Every command is answered by one [`crate::Event::Done`], also those that nobody waits for.
 
-use std::sync::Arc;
-
 use farside_types::{
-    CancelReason, CardId, CommandId, Epoch, FaultId, FrameNo, JobId, MemoryId, PageNo, PageRange,
-    Reason, Rights,
+    CancelReason, CardId, CommandId, Epoch, FaultId, FrameNo, JobId, List, MemoryId, PageNo,
+    PageRange, Reason, Rights, Shelf, Shelved,
 };
 use serde::{Deserialize, Serialize};
 
@@ -172,7 +170,7 @@ impl Phase {
 }
 
 /// `count` virtually contiguous pages whose frames are contiguous as well, at both ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Run {
     /// First page.
     pub page: PageNo,
@@ -191,11 +189,18 @@ impl Run {
     }
 }
 
+impl Shelved for Run {
+    fn shelf() -> &'static Shelf<Run> {
+        static SHELF: Shelf<Run> = Shelf::new();
+        &SHELF
+    }
+}
+
 /// The pages of one command, ascending, without overlap. Shared by the steps of a chain.
-pub type Runs = Arc<[Run]>;
+pub type Runs = List<Run>;
 
 /// The faults that one command answers. Shared with whoever has to answer them again.
-pub type FaultIds = Arc<[FaultId]>;
+pub type FaultIds = List<FaultId, 4>;
 
 /// One end of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -242,7 +242,7 @@ impl Driver {
             .map(|card| {
                 card.frames.bytes()
                     + card.residency.bytes()
-                    + card.replicas.capacity() * size_of::<(u32, FrameNo)>()
+                    + card.replicas.len() * size_of::<(u32, FrameNo)>()
             })
             .sum();
         self.table.bytes() + self.space.bytes() + self.history.bytes() + cards

@@ -1,9 +1,9 @@
 //! What the driver counts. Times come from the machine: the driver has no clock.
 
-use std::collections::BTreeMap;
-
 use farside_types::{MemoryId, Reason};
 use serde::{Deserialize, Serialize};
+
+use crate::SortedMap;
 
 /// Counters since the driver was made. All in pages or events; never reset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,9 +24,9 @@ pub struct Stats {
     pub cancelled_faults: u64,
     /// Pages moved, by source and destination; a page filled with zeros counts as from nowhere.
     #[serde(with = "moves_as_list")]
-    pub moves: BTreeMap<(Option<MemoryId>, MemoryId), u64>,
+    pub moves: SortedMap<(Option<MemoryId>, MemoryId), u64>,
     /// Pages moved, copied or filled, by reason.
-    pub by_reason: BTreeMap<Reason, u64>,
+    pub by_reason: SortedMap<Reason, u64>,
     /// Pages that changed their only location.
     pub migrations: u64,
     /// Copies made beside an existing one.
@@ -73,7 +73,7 @@ mod moves_as_list {
         pages: u64,
     }
 
-    type Table = BTreeMap<(Option<MemoryId>, MemoryId), u64>;
+    type Table = SortedMap<(Option<MemoryId>, MemoryId), u64>;
 
     pub(super) fn serialize<S: Serializer>(table: &Table, out: S) -> Result<S::Ok, S::Error> {
         out.collect_seq(table.iter().map(|(&(from, to), &pages)| Move { from, to, pages }))
@@ -86,10 +86,17 @@ mod moves_as_list {
 }
 
 impl Stats {
+    /// With room for all that is counted between `cards` cards and the host.
+    pub(crate) fn roomy(cards: usize) -> Stats {
+        let moves = SortedMap::with_room((cards + 1) * (cards + 2));
+        let by_reason = SortedMap::with_room(Reason::ALL.len());
+        Stats { moves, by_reason, ..Stats::default() }
+    }
+
     /// Pages moved from hosts to cards, cards to host, card to card.
     pub fn by_direction(&self) -> Directions {
         let mut sum = Directions::default();
-        for (&(from, to), &pages) in &self.moves {
+        for (&(from, to), &pages) in self.moves.iter() {
             let field = match (from, to.is_host()) {
                 (None, _) => &mut sum.zero_filled,
                 (Some(MemoryId::HOST), _) => &mut sum.host_to_card,

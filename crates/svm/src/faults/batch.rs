@@ -6,20 +6,14 @@ use farside_types::{
 };
 
 use crate::Driver;
-use crate::api::command::{RingOp, Run};
+use crate::api::command::{FaultIds, RingOp, Run};
 use crate::api::event::{CardFault, Need};
 use crate::faults::open::{FaultKey, OpenFault};
 use crate::migration::plan::Plan;
 use crate::migration::planner::{Asker, Planned};
+use crate::scratch::Singles;
 use crate::tables::page::{PageEntry, PageState, flag};
 use crate::waiting::{Obstacle, Until, Work};
-
-/// Buffers that are used again, so that a batch does not allocate them.
-#[derive(Default)]
-pub(crate) struct Scratch {
-    singles: Vec<(PageNo, Access, FaultKey)>,
-    resumed: Vec<FaultId>,
-}
 
 impl Driver {
     /// Takes a batch of faults of one card in.
@@ -29,22 +23,16 @@ impl Driver {
         }
         for batch in faults.chunks(self.config.limits.fault_batch) {
             self.stats.fault_batches += 1;
-            let mut singles = std::mem::take(&mut self.scratch.singles);
+            let mut singles = self.scratch.singles.take();
             for fault in batch {
                 self.stats.card_faults += 1;
                 self.take_fault(card, fault, &mut singles);
             }
-            self.serve_singles(now, card, &mut singles);
-            self.scratch.singles = singles;
+            self.serve_singles(now, card, singles);
         }
     }
 
-    fn take_fault(
-        &mut self,
-        card: CardId,
-        fault: &CardFault,
-        singles: &mut Vec<(PageNo, Access, FaultKey)>,
-    ) {
+    fn take_fault(&mut self, card: CardId, fault: &CardFault, singles: &mut Singles) {
         let (id, need) = (fault.id, fault.need.clone());
         let open = OpenFault { card, id, need, attempts: 0, passes: 0, decided: false };
         if self.faults.len() >= self.config.limits.faults {
@@ -71,7 +59,7 @@ impl Driver {
             self.serve_group(now, first, card, &ranges);
             return;
         }
-        let mut singles = std::mem::take(&mut self.scratch.singles);
+        let mut singles = self.scratch.singles.take();
         let mut next = Some(first);
         while let Some(key) = next {
             if let Some(OpenFault { need: Need::Page(page, access), .. }) = self.faults.get(key) {
@@ -79,8 +67,7 @@ impl Driver {
             }
             next = if alone { None } else { self.next_single_of(card) };
         }
-        self.serve_singles(now, card, &mut singles);
-        self.scratch.singles = singles;
+        self.serve_singles(now, card, singles);
     }
 
     fn next_single_of(&mut self, card: CardId) -> Option<FaultKey> {
@@ -97,20 +84,14 @@ impl Driver {
         Some(key)
     }
 
-    /// Serves single-page faults of one card together. Empties `singles`.
-    fn serve_singles(
-        &mut self,
-        now: Time,
-        card: CardId,
-        singles: &mut Vec<(PageNo, Access, FaultKey)>,
-    ) {
+    /// Serves single-page faults of one card together.
+    fn serve_singles(&mut self, now: Time, card: CardId, mut singles: Singles) {
         // The strongest access of a page comes first and speaks for the others.
         singles.sort_unstable_by_key(|&(page, access, key)| {
             (page, std::cmp::Reverse(access), key.slot)
         });
-        let mut plan = Plan::default();
-        let mut refills = Plan::default();
-        let mut resumed = std::mem::take(&mut self.scratch.resumed);
+        let (mut plan, mut refills) = (self.scratch.plans.take(), self.scratch.plans.take());
+        let mut resumed = FaultIds::new();
         let mut last: Option<(PageNo, Result<Answer, Obstacle>)> = None;
         for &(page, access, key) in singles.iter() {
             let answer = match last {
@@ -123,11 +104,10 @@ impl Driver {
             last = Some((page, answer));
             self.attach(key, access, answer, &mut plan, &mut resumed);
         }
-        singles.clear();
+        self.scratch.singles.keep(singles);
         self.widen(card.agent(), &mut plan);
         self.prefetch_around(card, &mut plan);
-        self.refill(card, refills, &mut resumed);
-        self.scratch.resumed = resumed;
+        self.refill(card, refills, resumed);
         self.start_plan(now, plan, None);
     }
 
@@ -164,7 +144,7 @@ impl Driver {
         access: Access,
         answer: Result<Answer, Obstacle>,
         plan: &mut Plan,
-        resumed: &mut Vec<FaultId>,
+        resumed: &mut FaultIds,
     ) {
         match answer {
             Ok(Answer::Refill) => {
@@ -216,19 +196,17 @@ impl Driver {
     }
 
     /// Gives translations of resident pages back and resumes their faults.
-    fn refill(&mut self, card: CardId, refills: Plan, resumed: &mut Vec<FaultId>) {
-        for part in refills.parts {
+    fn refill(&mut self, card: CardId, mut refills: Plan, resumed: FaultIds) {
+        for part in refills.parts.drain(..) {
             let Some((_, rights)) = part.transition.map else {
                 continue;
             };
-            let op = RingOp::Map { runs: part.runs.into(), memory: part.transition.at, rights };
+            let op = RingOp::Map { runs: part.runs, memory: part.transition.at, rights };
             self.issue_detached(card, op);
         }
+        self.scratch.plans.keep(refills);
         if !resumed.is_empty() {
-            let faults = resumed.as_slice().into();
-            resumed.clear();
-            let op = RingOp::Resume { faults };
-            self.issue_detached(card, op);
+            self.issue_detached(card, RingOp::Resume { faults: resumed });
         }
     }
 

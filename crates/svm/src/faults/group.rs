@@ -44,17 +44,20 @@ impl Driver {
         if pages > self.config.limits.group_pages || pages > usable {
             return self.cancel(key, CancelReason::GroupTooLarge);
         }
-        let plan = self.plan_group(now, key, card.agent(), ranges);
+        let (mut plan, mut wanted) = (self.scratch.plans.take(), self.scratch.wanted.take());
+        sort_pages(ranges, &mut wanted);
+        let planned = self.plan_group(now, key, card.agent(), &wanted, &mut plan);
+        self.scratch.wanted.keep(wanted);
         if let Some(fault) = self.faults.get_mut(key) {
             fault.decided = true;
         }
-        match plan {
-            Ok(mut plan) => {
+        match planned {
+            Ok(()) => {
                 // After a failure the group goes alone: what failed may have been a neighbour.
                 if self.faults.get(key).is_some_and(|fault| fault.attempts == 0) {
                     self.bring_blocks(card.agent(), &mut plan);
                 }
-                if self.start_group(now, key, plan) {
+                if self.start_group(now, key, &mut plan) {
                     self.end_reservation(key);
                 }
             }
@@ -66,6 +69,7 @@ impl Driver {
             }
             Err(Obstacle::Refuse(reason)) => self.cancel(key, reason),
         }
+        self.scratch.plans.keep(plan);
     }
 
     /// A fault that wants nothing has all that it wants.
@@ -80,12 +84,12 @@ impl Driver {
         now: Time,
         key: FaultKey,
         agent: AgentId,
-        ranges: &[(PageRange, Access)],
-    ) -> Result<Plan, Obstacle> {
+        wanted: &[(PageNo, Access)],
+        plan: &mut Plan,
+    ) -> Result<(), Obstacle> {
         let again = self.faults.get(key).is_some_and(|fault| fault.decided);
-        let mut plan = Plan::default();
         let mut alike: Option<(PageEntry, Access, PageRange, usize)> = None;
-        for (page, access) in sorted_pages(ranges) {
+        for &(page, access) in wanted {
             let entry = *self.table.get(page);
             self.may_plan(page, &entry, Some(key))?;
             let known = alike.filter(|(like, of, pages, _)| {
@@ -105,7 +109,7 @@ impl Driver {
             let part = plan.add(transition, run);
             alike = Some((entry, access, self.holds_for(page, &entry, agent), part));
         }
-        Ok(plan)
+        Ok(())
     }
 
     /// Notes that a group had to wait; from some number of times on it reserves its pages.
@@ -139,14 +143,12 @@ impl Driver {
 }
 
 /// Pages of a group in ascending order, each once, with its strongest access.
-fn sorted_pages(ranges: &[(PageRange, Access)]) -> Vec<(PageNo, Access)> {
-    let mut pages: Vec<(PageNo, Access)> = ranges
-        .iter()
-        .flat_map(|&(range, access)| range.pages().map(move |page| (page, access)))
-        .collect();
+fn sort_pages(ranges: &[(PageRange, Access)], pages: &mut Vec<(PageNo, Access)>) {
+    for &(range, access) in ranges {
+        pages.extend(range.pages().map(|page| (page, access)));
+    }
     pages.sort_unstable_by_key(|&(page, access)| (page, std::cmp::Reverse(access)));
     pages.dedup_by_key(|(page, _)| *page);
-    pages
 }
 
 #[cfg(test)]

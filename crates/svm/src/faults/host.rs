@@ -40,7 +40,7 @@ impl Driver {
     pub(crate) fn take_host_fault(&mut self, page: PageNo, access: Access) {
         self.stats.host_faults += 1;
         let newest = self.stats.host_faults;
-        let threads = self.blocked.entry(page).or_insert(Blocked { access, newest });
+        let threads = self.blocked.get_or_insert_with(page, || Blocked { access, newest });
         *threads = Blocked { access: access.max(threads.access), newest };
         self.work.push_back(Work::HostFault(HostFault { page, access, attempts: 0 }));
     }
@@ -51,14 +51,19 @@ impl Driver {
         if self.blocked.get(&page).is_none_or(|threads| threads.access < access) {
             return;
         }
-        match self.plan_host(now, fault) {
-            Ok(plan) => self.start_plan(now, plan, Some(fault)),
-            Err(Obstacle::Wait(until)) => self.park(Work::HostFault(fault), until),
-            Err(Obstacle::Refuse(_)) => self.poison(page),
+        let mut plan = self.scratch.plans.take();
+        let obstacle = match self.plan_host(now, fault, &mut plan) {
+            Ok(()) => return self.start_plan(now, plan, Some(fault)),
+            Err(obstacle) => obstacle,
+        };
+        self.scratch.plans.keep(plan);
+        match obstacle {
+            Obstacle::Wait(until) => self.park(Work::HostFault(fault), until),
+            Obstacle::Refuse(_) => self.poison(page),
         }
     }
 
-    fn plan_host(&mut self, now: Time, fault: HostFault) -> Result<Plan, Obstacle> {
+    fn plan_host(&mut self, now: Time, fault: HostFault, plan: &mut Plan) -> Result<(), Obstacle> {
         let HostFault { page, access, attempts } = fault;
         let entry = *self.table.get(page);
         self.may_plan(page, &entry, None)?;
@@ -69,17 +74,16 @@ impl Driver {
             return Err(Obstacle::Refuse(CancelReason::CopyFailed));
         }
         let asker = Asker { agent: AgentId::CPU, access, again: attempts > 0 };
-        let mut plan = Plan::default();
-        if let Planned::Resident = self.plan_page(now, page, &entry, asker, &mut plan)? {
+        if let Planned::Resident = self.plan_page(now, page, &entry, asker, plan)? {
             let transition = self.held_transition(&entry, AgentId::CPU);
-            self.enter(&mut plan, transition, page, &entry);
+            self.enter(plan, transition, page, &entry);
         }
         // After a failure the page goes alone: what failed may have been a neighbour.
         if attempts == 0 {
-            self.widen(AgentId::CPU, &mut plan);
-            self.fault_around(page, access, &mut plan);
+            self.widen(AgentId::CPU, plan);
+            self.fault_around(page, access, plan);
         }
-        Ok(plan)
+        Ok(())
     }
 
     /// Threads that were blocked at pages before they were mapped for them go on. (Those that came while
@@ -91,16 +95,11 @@ impl Driver {
         let known = self.chains[id].host_faults;
         for part in &self.chains[id].parts {
             let Some((AgentId::CPU, rights)) = part.transition.map else { continue };
-            for run in part.runs.iter() {
-                let pages = self.blocked.range(run.pages().start..run.pages().end());
-                let gone: Vec<PageNo> = pages
-                    .filter(|(_, threads)| rights.allows(threads.access) && threads.newest <= known)
-                    .map(|(&page, _)| page)
-                    .collect();
-                for page in gone {
-                    self.blocked.remove(&page);
-                }
-            }
+            let runs = &part.runs;
+            self.blocked.retain(|&page, threads| {
+                let served = rights.allows(threads.access) && threads.newest <= known;
+                !(served && runs.iter().any(|run| run.pages().contains(page)))
+            });
         }
     }
 }

@@ -1,16 +1,26 @@
 //! The faults of cards that are open.
 
-use farside_types::{CardId, FaultId, PageNo};
+use farside_types::{CardId, FaultId, List, PageNo, Shelf, Shelved};
 use serde::{Deserialize, Serialize};
 
 use crate::api::event::Need;
 
 /// Names an open fault; stale after it was answered.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug, Serialize, Deserialize)]
 pub(crate) struct FaultKey {
     pub(crate) slot: u32,
     pub(crate) life: u32,
 }
+
+impl Shelved for FaultKey {
+    fn shelf() -> &'static Shelf<FaultKey> {
+        static SHELF: Shelf<FaultKey> = Shelf::new();
+        &SHELF
+    }
+}
+
+/// Open faults that are served together.
+pub(crate) type FaultKeys = List<FaultKey, 4>;
 
 /// An access of a card that stands still.
 #[derive(Serialize, Deserialize)]
@@ -44,6 +54,11 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
+    /// None yet, with room for `faults` of them.
+    pub(crate) fn with_room(faults: usize) -> Faults {
+        Faults { slots: Vec::with_capacity(faults), free: Vec::with_capacity(faults) }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }

@@ -7,7 +7,7 @@ use farside_types::{
 
 use crate::Driver;
 use crate::migration::chain::tidy;
-use crate::migration::plan::{OpenPart, Plan, Wider};
+use crate::migration::plan::{OpenPart, Plan, Wider, widen};
 use crate::migration::planner::Reach;
 use crate::migration::transition::{Fill, Transition};
 use crate::placement::{Action, Scope};
@@ -27,9 +27,12 @@ impl Driver {
             if !transition.fills() || transition.at != card.memory() {
                 continue;
             }
-            for block in blocks_of(plan, part) {
+            let mut blocks = self.scratch.pages.take();
+            blocks_of(plan, part, &mut blocks);
+            for &block in &blocks {
                 self.prefetch_block(card, plan, &transition, block, &mut budget);
             }
+            self.scratch.pages.keep(blocks);
         }
         tidy_prefetched(plan);
     }
@@ -60,13 +63,10 @@ impl Driver {
                 occupied[from..from + len].fill(true);
             }
         }
-        let pages = occupied.iter().zip(faulted).enumerate();
-        let extra: Vec<PageNo> = pages
-            .filter(|(_, (occupied, faulted))| **occupied && !faulted)
-            .map(|(i, _)| block.offset(i as u64))
-            .collect();
+        let pages = PageRange::new(block, BLOCK_PAGES).pages().zip(occupied.iter().zip(&faulted));
+        let extra = pages.filter(|(_, (occupied, faulted))| **occupied && !**faulted);
         let access = if transition.after.len() == 1 { Access::Write } else { Access::Read };
-        for page in extra {
+        for (page, _) in extra {
             if *budget == 0 {
                 break;
             }
@@ -148,9 +148,9 @@ impl Driver {
         if !self.space.has_blocks() {
             return;
         }
-        let filled = plan.parts.iter().filter(|part| part.transition.fills());
-        let blocks: Vec<Wider> = filled.flat_map(|part| self.blocks_around(part)).collect();
-        blocks.into_iter().for_each(|wider| plan.widen(wider));
+        let Plan { parts, wider } = plan;
+        let filled = parts.iter().filter(|part| part.transition.fills());
+        filled.flat_map(|part| self.blocks_around(part)).for_each(|each| widen(wider, each));
         // None of the group's own pages enters twice.
         self.mark_planned(plan, true);
         self.widen(agent, plan);
@@ -200,7 +200,8 @@ impl Driver {
 
     /// Applies decisions that reach further than their page.
     pub(crate) fn widen(&mut self, agent: AgentId, plan: &mut Plan) {
-        for wider in std::mem::take(&mut plan.wider) {
+        let mut decisions = std::mem::take(&mut plan.wider);
+        for wider in decisions.drain(..) {
             let Some(object) = self.space.holding(wider.page) else {
                 continue;
             };
@@ -230,6 +231,7 @@ impl Driver {
                 self.bring_along(plan, &transition, page, agent, wider.access, wider.reach.firm);
             }
         }
+        plan.wider = decisions;
         tidy_prefetched(plan);
     }
 }
@@ -247,18 +249,13 @@ fn action_of(transition: &Transition) -> Action {
 }
 
 /// First pages of the blocks that the runs of a part touch.
-fn blocks_of(plan: &Plan, part: usize) -> Vec<PageNo> {
-    let mut blocks: Vec<PageNo> = plan.parts[part]
-        .runs
-        .iter()
-        .flat_map(|run| {
-            let last = run.pages().end().0 - 1;
-            (run.page.block().0..=PageNo(last).block().0).map(|b| PageNo(b * BLOCK_PAGES))
-        })
-        .collect();
+fn blocks_of(plan: &Plan, part: usize, blocks: &mut Vec<PageNo>) {
+    blocks.extend(plan.parts[part].runs.iter().flat_map(|run| {
+        let last = run.pages().end().0 - 1;
+        (run.page.block().0..=PageNo(last).block().0).map(|b| PageNo(b * BLOCK_PAGES))
+    }));
     blocks.sort_unstable();
     blocks.dedup();
-    blocks
 }
 
 /// The largest aligned subtree around `start` that is occupied to more than `percent`.

@@ -3,7 +3,6 @@
 use farside_types::{Access, AgentId, CardId, PageRange, Reason, Time};
 
 use crate::Driver;
-use crate::migration::plan::Plan;
 use crate::migration::transition::location;
 use crate::placement::{Action, CounterView, Proposal, Scope};
 use crate::tables::page::{PageEntry, flag};
@@ -17,7 +16,9 @@ impl Driver {
             return;
         }
         let view = CounterView { now, pages, agent, count };
-        for decision in self.placement.on_counter(&view) {
+        let mut decisions = self.scratch.decisions.take();
+        self.placement.on_counter(&view, &mut decisions);
+        for decision in decisions.drain(..) {
             let range = match decision.scope {
                 Scope::Page | Scope::Group => pages,
                 Scope::Range(range) => range,
@@ -28,6 +29,7 @@ impl Driver {
             let (action, reason) = (decision.action, decision.reason);
             self.work.push_back(Work::Move { range, agent, action, reason });
         }
+        self.scratch.decisions.keep(decisions);
     }
 
     /// The scheme's tick.
@@ -57,7 +59,7 @@ impl Driver {
         if !self.is_usable(agent.home()) {
             return;
         }
-        let mut plan = Plan::default();
+        let mut plan = self.scratch.plans.take();
         for page in range.intersection(self.config.arena).pages() {
             let entry = *self.table.get(page);
             let busy = self.may_plan(page, &entry, None).is_err();

@@ -9,7 +9,6 @@ use farside_types::{AgentSet, PageNo, Reason, Time};
 
 use crate::Driver;
 use crate::driver::Due;
-use crate::migration::plan::Plan;
 use crate::migration::planner::Asker;
 use crate::migration::transition::{Transition, location};
 use crate::placement::{Action, Decision};
@@ -88,7 +87,7 @@ impl Driver {
         }
         let mut transition = Transition::unchanged(copies, owner, Reason::Thrash);
         transition.stop = remote;
-        let mut plan = Plan::default();
+        let mut plan = self.scratch.plans.take();
         self.enter(&mut plan, transition, page, &entry);
         self.start_plan(now, plan, None);
     }

@@ -13,10 +13,10 @@ impl Driver {
     /// Cuts a part into pieces that fit a bounce buffer.
     pub(crate) fn plan_hops(&mut self, id: ChainId, part: u16, runs: Runs) {
         let most = self.config.capabilities.bounce_pages;
-        let mut left = runs.to_vec();
+        let mut left = runs;
         while !left.is_empty() {
             let behind = cut_runs(&mut left, most);
-            let hop = Hop { part, runs: left.into(), inbound: false };
+            let hop = Hop { part, runs: left, inbound: false };
             self.chains[id].hops.push_back(hop);
             left = behind;
         }
@@ -104,7 +104,9 @@ impl Driver {
     /// There may be no bounce buffer in use any more that could become free: each of those who wait
     /// for one looks for itself.
     pub(crate) fn wake_bounce_waiters(&mut self, now: Time) {
-        for next in self.waiting.take(Until::BounceBuffer).unwrap_or_default() {
+        let waiting = self.waiting.queue(Until::BounceBuffer).count();
+        for _ in 0..waiting {
+            let Some(next) = self.waiting.pop(Until::BounceBuffer) else { return };
             self.plan(now, next);
         }
     }

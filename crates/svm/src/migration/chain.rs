@@ -12,17 +12,17 @@
 //! only when every command of the chain has been answered.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use farside_types::{
-    AgentId, CardId, CommandId, FrameNo, MemoryId, MemorySet, PageNo, RequestId, Time,
+    AgentId, CardId, CommandId, FrameNo, List, MemoryId, MemorySet, PageNo, RequestId, Shelf,
+    Shelved, Time,
 };
 use serde::{Deserialize, Serialize};
 
 use crate::api::command::{Executor, FaultIds, Phase, Run, Runs};
 use crate::api::event::StepErrorKind;
 use crate::faults::host::HostFault;
-use crate::faults::open::FaultKey;
+use crate::faults::open::FaultKeys;
 use crate::migration::stop::Holder;
 use crate::migration::transition::Transition;
 
@@ -37,9 +37,9 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    pub(crate) fn new(transition: Transition, runs: Vec<Run>) -> Part {
+    pub(crate) fn new(transition: Transition, runs: Runs) -> Part {
         let pages = runs.iter().map(|run| run.count).sum();
-        Part { transition, runs: Arc::from(runs), pages, prefetched: 0 }
+        Part { transition, runs, pages, prefetched: 0 }
     }
 
     pub(crate) fn first_page(&self) -> PageNo {
@@ -149,7 +149,7 @@ pub(crate) enum FailedStep {
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Purpose {
     /// Faults of a card that it answers.
-    pub(crate) faults: Vec<FaultKey>,
+    pub(crate) faults: FaultKeys,
     /// The host fault that it answers.
     pub(crate) host: Option<HostFault>,
     /// The request that it is a part of.
@@ -157,10 +157,35 @@ pub(crate) struct Purpose {
 }
 
 impl Purpose {
-    pub(crate) fn of_faults(faults: Vec<FaultKey>) -> Purpose {
+    pub(crate) fn of_faults(faults: FaultKeys) -> Purpose {
         Purpose { faults, ..Purpose::default() }
     }
 }
+
+/// Frames that pages have left.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Left {
+    pub(crate) card: CardId,
+    pub(crate) frame: FrameNo,
+    pub(crate) count: u32,
+}
+
+/// None.
+impl Default for Left {
+    fn default() -> Left {
+        Left { card: CardId(0), frame: FrameNo(0), count: 0 }
+    }
+}
+
+impl Shelved for Left {
+    fn shelf() -> &'static Shelf<Left> {
+        static SHELF: Shelf<Left> = Shelf::new();
+        &SHELF
+    }
+}
+
+/// Parts that a slot has room for from the start.
+const USUAL: usize = 2;
 
 /// The migration of some pages.
 #[derive(Serialize, Deserialize)]
@@ -175,7 +200,7 @@ pub(crate) struct Chain {
     pub(crate) armed: Option<Time>,
     pub(crate) failure: Option<Failure>,
     /// Frames that become free when every command has been answered.
-    pub(crate) release: Vec<(CardId, FrameNo, u32)>,
+    pub(crate) release: List<Left, 4>,
     /// Cards that did not answer in time and may still use those frames: quarantine them instead.
     pub(crate) suspects: MemorySet,
     /// Agents that did not let go.
@@ -189,17 +214,18 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
+    /// An empty slot with room for a chain of the usual size.
     pub(crate) fn idle() -> Chain {
         Chain {
             epoch: 0,
             stage: Stage::Idle,
-            parts: Vec::new(),
-            pending: Vec::new(),
+            parts: Vec::with_capacity(USUAL),
+            pending: Vec::with_capacity(4 * USUAL),
             purpose: Purpose::default(),
             deadline: None,
             armed: None,
             failure: None,
-            release: Vec::new(),
+            release: List::new(),
             suspects: MemorySet::EMPTY,
             holders: Vec::new(),
             answer: None,
@@ -213,22 +239,26 @@ impl Chain {
         self.stage == Stage::Idle
     }
 
-    /// It begins.
-    pub(crate) fn begin(&mut self, parts: Vec<Part>, purpose: Purpose) {
+    /// It begins, with the parts that it has.
+    pub(crate) fn begin(&mut self, purpose: Purpose) {
         self.stage = Stage::Setup;
-        self.parts = parts;
         self.purpose = purpose;
     }
 
-    /// It has ended: its slot is as new, in its next life.
+    /// It has ended: its slot is as new, in its next life, and has the room that it had.
     pub(crate) fn end(&mut self) {
-        let pending = std::mem::take(&mut self.pending);
-        *self = Chain {
-            epoch: self.epoch.wrapping_add(1),
-            pending,
-            armed: self.armed,
-            ..Chain::idle()
-        };
+        self.epoch = self.epoch.wrapping_add(1);
+        self.stage = Stage::Idle;
+        self.parts.clear();
+        self.pending.clear();
+        self.purpose = Purpose::default();
+        (self.deadline, self.failure, self.answer) = (None, None, None);
+        self.release = List::new();
+        self.suspects = MemorySet::EMPTY;
+        self.holders.clear();
+        self.hops.clear();
+        self.bounce = None;
+        self.host_faults = 0;
     }
 
     /// Notes why it fails; the first reason counts.
@@ -244,23 +274,23 @@ impl Chain {
 
     /// Frames that leave; neighbours are merged.
     pub(crate) fn let_go(&mut self, card: CardId, frame: FrameNo, count: u32) {
-        if let Some((last_card, last, n)) = self.release.last_mut() {
-            if *last_card == card && last.0 + *n == frame.0 {
-                *n += count;
+        if let Some(last) = self.release.last_mut() {
+            if last.card == card && last.frame.0 + last.count == frame.0 {
+                last.count += count;
                 return;
             }
         }
-        self.release.push((card, frame, count));
+        self.release.push(Left { card, frame, count });
     }
 }
 
 /// Appends a page to runs, merging where pages and frames go on.
-pub(crate) fn push_page(runs: &mut Vec<Run>, page: PageNo, src: FrameNo, dst: FrameNo) {
+pub(crate) fn push_page(runs: &mut Runs, page: PageNo, src: FrameNo, dst: FrameNo) {
     push_run(runs, Run { page, count: 1, src, dst });
 }
 
 /// Appends pages to runs, merging where pages and frames go on.
-pub(crate) fn push_run(runs: &mut Vec<Run>, run: Run) {
+pub(crate) fn push_run(runs: &mut Runs, run: Run) {
     match runs.last_mut() {
         Some(last) if goes_on(last, &run) => last.count += run.count,
         _ => runs.push(run),
@@ -275,19 +305,27 @@ fn goes_on(a: &Run, b: &Run) -> bool {
 }
 
 /// Sorts runs and merges those that go on from each other.
-pub(crate) fn tidy(runs: &mut Vec<Run>) {
+pub(crate) fn tidy(runs: &mut Runs) {
+    if runs.len() < 2 {
+        return;
+    }
     runs.sort_unstable_by_key(|run| run.page);
-    runs.dedup_by(|next, run| {
-        let joins = goes_on(run, next);
-        if joins {
-            run.count += next.count;
+    let all = &mut **runs;
+    let mut last = 0;
+    for at in 1..all.len() {
+        let next = all[at];
+        if goes_on(&all[last], &next) {
+            all[last].count += next.count;
+        } else {
+            last += 1;
+            all[last] = next;
         }
-        joins
-    });
+    }
+    runs.truncate(last + 1);
 }
 
 /// Cuts runs after `most` pages and gives what is behind.
-pub(crate) fn cut_runs(runs: &mut Vec<Run>, most: u32) -> Vec<Run> {
+pub(crate) fn cut_runs(runs: &mut Runs, most: u32) -> Runs {
     let mut left = most;
     for at in 0..runs.len() {
         let run = runs[at];
@@ -295,7 +333,8 @@ pub(crate) fn cut_runs(runs: &mut Vec<Run>, most: u32) -> Vec<Run> {
             left -= run.count;
             continue;
         }
-        let mut behind = runs.split_off(at);
+        let mut behind: Runs = runs[at..].into();
+        runs.truncate(at);
         if left > 0 {
             runs.push(Run { count: left, ..run });
             behind[0] = Run {
@@ -307,7 +346,7 @@ pub(crate) fn cut_runs(runs: &mut Vec<Run>, most: u32) -> Vec<Run> {
         }
         return behind;
     }
-    Vec::new()
+    Runs::new()
 }
 
 #[cfg(test)]
@@ -322,10 +361,10 @@ mod tests {
             src: FrameNo(src),
             dst: FrameNo(dst),
         };
-        let mut runs = vec![run(10, 4, 100, 200), run(20, 2, 300, 400)];
+        let mut runs: Runs = [run(10, 4, 100, 200), run(20, 2, 300, 400)].into();
         let behind = cut_runs(&mut runs, 3);
-        assert_eq!(runs, [run(10, 3, 100, 200)]);
-        assert_eq!(behind, [run(13, 1, 103, 203), run(20, 2, 300, 400)]);
+        assert_eq!(*runs, [run(10, 3, 100, 200)]);
+        assert_eq!(*behind, [run(13, 1, 103, 203), run(20, 2, 300, 400)]);
         assert!(cut_runs(&mut runs, 3).is_empty());
         assert_eq!(cut_runs(&mut runs, 0).len(), 1);
         assert!(runs.is_empty());
@@ -333,7 +372,7 @@ mod tests {
 
     #[test]
     fn pages_join_a_run_only_if_both_frames_go_on() {
-        let mut runs = Vec::new();
+        let mut runs = Runs::new();
         push_page(&mut runs, PageNo(1), FrameNo(1), FrameNo(5));
         push_page(&mut runs, PageNo(2), FrameNo(2), FrameNo(6));
         push_page(&mut runs, PageNo(3), FrameNo(3), FrameNo(9));

@@ -50,9 +50,19 @@ impl fmt::Display for ChainId {
 pub(crate) struct Chains {
     slots: Vec<Chain>,
     idle: Vec<ChainId>,
+    /// Slots to come, with room for what a chain has.
+    #[serde(skip)]
+    spare: Vec<Chain>,
 }
 
 impl Chains {
+    /// None yet, with room for `chains` of them.
+    pub(crate) fn with_room(chains: usize) -> Chains {
+        let spare = (0..chains).map(|_| Chain::idle()).collect();
+        let (slots, idle) = (Vec::with_capacity(chains), Vec::with_capacity(chains));
+        Chains { slots, idle, spare }
+    }
+
     /// Whether a chain can be started, where there are at most `most`.
     pub(crate) fn has_idle(&self, most: usize) -> bool {
         !self.idle.is_empty() || self.slots.len() < most
@@ -66,7 +76,7 @@ impl Chains {
     /// A slot for a new chain.
     pub(crate) fn take(&mut self) -> ChainId {
         self.idle.pop().unwrap_or_else(|| {
-            self.slots.push(Chain::idle());
+            self.slots.push(self.spare.pop().unwrap_or_else(Chain::idle));
             ChainId(self.slots.len() as u32 - 1)
         })
     }

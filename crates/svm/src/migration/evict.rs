@@ -19,11 +19,10 @@
 use farside_types::{CancelReason, CardId, FrameNo, PageRange, Time};
 
 use crate::Driver;
-use crate::api::command::Run;
+use crate::api::command::{Run, Runs};
 use crate::api::event::Need;
 use crate::driver::CardState;
 use crate::faults::open::OpenFault;
-use crate::migration::plan::Plan;
 use crate::tables::page::{PageEntry, flag};
 use crate::waiting::{Until, Work};
 
@@ -35,26 +34,25 @@ impl Driver {
     }
 
     /// Takes frames for all pages of `runs`; the caller has made sure that there are as many.
-    pub(crate) fn take_frames(&mut self, card: CardId, pages: u32, runs: &mut Vec<Run>) {
-        let mut placed = Vec::with_capacity(runs.len());
+    pub(crate) fn take_frames(&mut self, card: CardId, pages: u32, runs: &mut Runs) {
+        let mut placed = Runs::new();
         let (table, now) = (&self.table, self.now);
         let CardState { frames, running, .. } = &mut self.cards[card.0 as usize];
         let share = frames.replacement.as_ref().map_or(0, |order| order.share(*running));
-        let mut pieces: Vec<(FrameNo, u32)> = Vec::new();
         for run in runs.iter() {
-            pieces.clear();
-            let found = frames.allocate(run.count, |frame, count| pieces.push((frame, count)));
-            assert!(found, "{pages} frames were counted on {card}");
             let mut done = 0;
-            for &(frame, count) in &pieces {
+            let found = frames.allocate(run.count, |dst, count| {
                 let page = run.page.offset(u64::from(done));
-                placed.push(Run { page, count, src: run.src.offset(done), dst: frame });
-                frames.assign(frame, count, table.index(page));
-                if let Some(order) = &mut frames.replacement {
-                    let away = |i| table.get(page.offset(u64::from(i))).away(now);
-                    order.arrived(frame, count, share, away);
-                }
+                placed.push(Run { page, count, src: run.src.offset(done), dst });
                 done += count;
+            });
+            assert!(found, "{pages} frames were counted on {card}");
+        }
+        for run in &placed {
+            frames.assign(run.dst, run.count, table.index(run.page));
+            if let Some(order) = &mut frames.replacement {
+                let away = |i| table.get(run.page.offset(u64::from(i))).away(now);
+                order.arrived(run.dst, run.count, share, away);
             }
         }
         *runs = placed;
@@ -85,11 +83,12 @@ impl Driver {
     /// Sends at least `need` pages of `card` away, if as many may go. Whoever is first in a line
     /// that stands still may take from others.
     fn evict(&mut self, now: Time, card: CardId, need: u32, first: Option<Work>) -> bool {
-        let victims = self.victims(card, need.max(self.batch(card)), first);
+        let mut victims = self.scratch.pages.take();
+        self.victims(card, need.max(self.batch(card)), first, &mut victims);
         self.look_at_stayers(now, card, victims.len() as u32);
-        let mut plan = Plan::default();
+        let mut plan = self.scratch.plans.take();
         let mut alike: Option<(PageEntry, usize)> = None;
-        for page in victims {
+        for &page in &victims {
             if first.is_some() {
                 self.bring_again(page, card.memory());
             }
@@ -105,6 +104,7 @@ impl Driver {
                 alike = Some((entry, plan.add(transition, run)));
             }
         }
+        self.scratch.pages.keep(victims);
         let any = !plan.parts.is_empty();
         self.start_plan(now, plan, None);
         any

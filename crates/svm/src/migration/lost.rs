@@ -158,7 +158,8 @@ impl Driver {
         state.replicas.clear();
         self.quarantine.retain(|entry| !matches!(entry.held, Held::Frames(on, ..) if on == card));
         for chain in self.chains.iter_mut() {
-            chain.release.retain(|(on, ..)| *on != card);
+            chain.release =
+                chain.release.iter().filter(|left| left.card != card).copied().collect();
         }
     }
 
@@ -259,7 +260,7 @@ impl Driver {
         let from = entry.owner();
         let range = PageRange::page(page);
         let reason = farside_types::Reason::Lost;
-        *self.stats.by_reason.entry(reason).or_default() += 1;
+        *self.stats.by_reason.get_or_insert_with(reason, || 0) += 1;
         let at = self.now;
         let moved = crate::Moved { at, range, from: Some(from), to: from, reason };
         self.history.push(moved);

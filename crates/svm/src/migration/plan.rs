@@ -2,13 +2,14 @@
 
 use farside_types::{Access, PageNo};
 
-use crate::api::command::Run;
+use crate::api::command::{Run, Runs};
 use crate::api::event::Need;
-use crate::faults::open::{FaultKey, Faults};
+use crate::faults::open::{FaultKeys, Faults};
 use crate::migration::chain::{cut_runs, push_run};
 use crate::migration::planner::Reach;
 use crate::migration::transition::Transition;
 use crate::placement::Scope;
+use crate::scratch::Reused;
 
 /// Parts under construction: pages by transition.
 #[derive(Default)]
@@ -29,26 +30,25 @@ pub(crate) struct Wider {
 /// Pages with one transition, and what waits for them.
 pub(crate) struct OpenPart {
     pub(crate) transition: Transition,
-    pub(crate) runs: Vec<Run>,
+    pub(crate) runs: Runs,
     pub(crate) pages: u32,
-    pub(crate) faults: Vec<FaultKey>,
+    pub(crate) faults: FaultKeys,
     /// Pages that nobody asked for.
     pub(crate) prefetched: u32,
 }
 
-impl Plan {
-    /// Notes a decision that reaches further than its page, once for pages beside each other.
-    pub(crate) fn widen(&mut self, wider: Wider) {
-        let says_the_same = |last: &Wider| {
-            let Wider { access, transition, reach, .. } = last;
-            matches!(reach.scope, Scope::Range(_))
-                && (*access, *transition, *reach) == (wider.access, wider.transition, wider.reach)
-        };
-        if !self.wider.last().is_some_and(says_the_same) {
-            self.wider.push(wider);
-        }
+impl Reused for Plan {
+    fn empty(&mut self) {
+        self.parts.clear();
+        self.wider.clear();
     }
 
+    fn with_room(parts: usize) -> Plan {
+        Plan { parts: Vec::with_capacity(parts), wider: Vec::with_capacity(parts) }
+    }
+}
+
+impl Plan {
     /// Adds pages that are mapped where they are.
     pub(crate) fn add_run(&mut self, transition: Transition, run: Run) {
         let at = self.part_of(transition);
@@ -64,14 +64,8 @@ impl Plan {
     fn part_of(&mut self, transition: Transition) -> usize {
         let known = self.parts.iter().rposition(|part| part.transition == transition);
         known.unwrap_or_else(|| {
-            let runs = Vec::new();
-            self.parts.push(OpenPart {
-                transition,
-                runs,
-                pages: 0,
-                faults: Vec::new(),
-                prefetched: 0,
-            });
+            let (runs, faults) = (Runs::new(), FaultKeys::new());
+            self.parts.push(OpenPart { transition, runs, pages: 0, faults, prefetched: 0 });
             self.parts.len() - 1
         })
     }
@@ -91,15 +85,30 @@ impl Plan {
     }
 }
 
+/// Notes a decision that reaches further than its page, once for pages beside each other.
+pub(crate) fn widen(decisions: &mut Vec<Wider>, wider: Wider) {
+    let says_the_same = |last: &Wider| {
+        let Wider { access, transition, reach, .. } = last;
+        matches!(reach.scope, Scope::Range(_))
+            && (*access, *transition, *reach) == (wider.access, wider.transition, wider.reach)
+    };
+    if !decisions.last().is_some_and(says_the_same) {
+        decisions.push(wider);
+    }
+}
+
 /// Cuts a part after `most` pages and gives what is behind, each with the faults for its pages.
 pub(crate) fn cut_part(part: &mut OpenPart, most: u32, open: &Faults) -> OpenPart {
     let behind = cut_runs(&mut part.runs, most);
     let late = behind.first().map_or(PageNo(u64::MAX), |run| run.page);
-    let belongs_before = |key: &FaultKey| match open.get(*key).map(|fault| &fault.need) {
-        Some(Need::Page(page, _)) => *page < late,
-        _ => true,
-    };
-    let (before, after) = part.faults.drain(..).partition(belongs_before);
+    let (mut before, mut after) = (FaultKeys::new(), FaultKeys::new());
+    for &key in &part.faults {
+        let is_behind = match open.get(key).map(|fault| &fault.need) {
+            Some(Need::Page(page, _)) => *page >= late,
+            _ => false,
+        };
+        if is_behind { after.push(key) } else { before.push(key) }
+    }
     part.faults = before;
     let pages = part.pages.saturating_sub(most);
     part.pages -= pages;

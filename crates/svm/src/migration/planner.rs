@@ -10,7 +10,7 @@ use crate::Driver;
 use crate::api::command::Run;
 use crate::api::query::ObjectId;
 use crate::faults::open::FaultKey;
-use crate::migration::plan::{Plan, Wider};
+use crate::migration::plan::{Plan, Wider, widen};
 use crate::migration::transition::{Fill, Transition, location};
 use crate::mutation::Mutation;
 use crate::placement::{Action, Decision, FaultView, Scope};
@@ -79,7 +79,8 @@ impl Driver {
         let part = self.enter(plan, transition, page, entry);
         let reach = self.at_least_a_block(page, reach);
         if reach.scope != Scope::Page {
-            plan.widen(Wider { page, access: asker.access, transition, reach });
+            let wider = Wider { page, access: asker.access, transition, reach };
+            widen(&mut plan.wider, wider);
         }
         Ok(Planned::In(part))
     }

@@ -74,7 +74,7 @@ impl Driver {
     fn retry_faults(&mut self, id: ChainId) {
         let reason = self.cancel_reason(id);
         let faults = std::mem::take(&mut self.chains[id].purpose.faults);
-        for key in faults {
+        for &key in &faults {
             let Some(fault) = self.faults.get_mut(key) else {
                 continue;
             };

@@ -243,10 +243,10 @@ impl Driver {
         let stats = &mut self.stats;
         if transition.fills() {
             let from = (!transition.before.is_empty()).then_some(transition.from);
-            *stats.moves.entry((from, transition.at)).or_default() += pages;
-            *stats.by_reason.entry(transition.reason).or_default() += pages - around;
+            *stats.moves.get_or_insert_with((from, transition.at), || 0) += pages;
+            *stats.by_reason.get_or_insert_with(transition.reason, || 0) += pages - around;
             if around > 0 {
-                *stats.by_reason.entry(Reason::Prefetch).or_default() += around;
+                *stats.by_reason.get_or_insert_with(Reason::Prefetch, || 0) += around;
             }
         }
         match transition.label {
@@ -268,17 +268,16 @@ impl Driver {
     fn resume(&mut self, id: ChainId) {
         let faults = std::mem::take(&mut self.chains[id].purpose.faults);
         let mut card = None;
-        let mut ids = Vec::with_capacity(faults.len());
-        for key in faults {
+        let mut ids = FaultIds::new();
+        for &key in &faults {
             if let Some(fault) = self.faults.close(key) {
                 card = Some(fault.card);
                 ids.push(fault.id);
             }
         }
         let Some(card) = card else { return };
-        let faults: FaultIds = ids.into();
-        self.chains[id].answer = Some(faults.clone());
-        let order = Order::Ring(card, RingOp::Resume { faults });
+        self.chains[id].answer = Some(ids.clone());
+        let order = Order::Ring(card, RingOp::Resume { faults: ids });
         self.issue(id, 0, Role::Answer, Wait::Posted, order);
     }
 

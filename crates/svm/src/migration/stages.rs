@@ -11,7 +11,7 @@ use crate::api::command::{
     Command, Executor, Header, HostOp, Mover, Order, Place, RingOp, Runs, TransferOp, Wait,
 };
 use crate::api::event::StepErrorKind;
-use crate::migration::chain::{FailedStep, Part, Pending, Role, Stage, push_page};
+use crate::migration::chain::{FailedStep, Left, Part, Pending, Role, Stage, push_page};
 use crate::migration::chains::ChainId;
 use crate::migration::lost::Held;
 use crate::migration::transition::{End, Fill, Transition};
@@ -239,7 +239,7 @@ impl Driver {
         };
         let pages = || runs.iter().flat_map(|run| run.pages().pages());
         let any_held = pages().any(held);
-        let (mut to_map, mut to_protect) = (Vec::new(), Vec::new());
+        let (mut to_map, mut to_protect) = (Runs::new(), Runs::new());
         if any_held {
             for run in runs.iter() {
                 for (i, page) in run.pages().pages().enumerate() {
@@ -249,11 +249,11 @@ impl Driver {
             }
         }
         if !to_protect.is_empty() {
-            let order = Order::Host(HostOp::Protect { runs: to_protect.into(), rights });
+            let order = Order::Host(HostOp::Protect { runs: to_protect, rights });
             self.issue(id, part, Role::HostMap, Wait::Awaited, order);
         }
         if !any_held || !to_map.is_empty() {
-            let runs = if any_held { to_map.into() } else { runs };
+            let runs = if any_held { to_map } else { runs };
             let order = Order::Host(HostOp::Map { runs, rights });
             self.issue(id, part, Role::HostMap, Wait::Awaited, order);
         }
@@ -292,7 +292,7 @@ impl Driver {
         }
         chain.end();
         self.chains.give_back(id);
-        for (card, frame, count) in release {
+        for &Left { card, frame, count } in &release {
             if suspects.is_empty() {
                 self.cards[card.0 as usize].frames.release(frame, count);
             } else {

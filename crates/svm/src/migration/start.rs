@@ -1,7 +1,7 @@
 //! The migrator takes a plan: it finds frames, cuts the plan into chains and starts them. What finds no
 //! frames waits for them.
 
-use farside_types::{CardId, MemoryId, Time};
+use farside_types::{MemoryId, Time};
 
 use crate::Driver;
 use crate::api::capability::Transport;
@@ -18,26 +18,29 @@ use crate::waiting::{Until, Work};
 
 impl Driver {
     /// Splits a plan into chains and starts them; what finds no frames waits for them.
-    pub(crate) fn start_plan(&mut self, now: Time, plan: Plan, host: Option<HostFault>) {
-        let mut late = Vec::new();
-        for part in plan.parts {
-            late.extend(self.start_part(now, part, host));
+    pub(crate) fn start_plan(&mut self, now: Time, mut plan: Plan, host: Option<HostFault>) {
+        let mut late = self.scratch.plans.take();
+        for part in plan.parts.drain(..) {
+            late.parts.extend(self.start_part(now, part, host));
         }
+        self.scratch.plans.keep(plan);
         // Only now: what was taken no longer counts as free, its chains count as under way, and no
         // page of this plan is kept from eviction because its part has yet to begin.
-        for (card, part) in late {
-            let waiting = part.faults.into_iter().map(Work::Fault);
+        for part in late.parts.drain(..) {
+            let Some(card) = part.transition.needs_frames() else { continue };
+            let waiting = part.faults.iter().copied().map(Work::Fault);
             self.wait_for_frames(now, card, part.pages, waiting);
         }
+        self.scratch.plans.keep(late);
     }
 
-    /// Starts what there is room for and gives the rest, with the card that is full.
+    /// Starts what there is room for and gives the rest, for which its card has none.
     fn start_part(
         &mut self,
         now: Time,
         mut part: OpenPart,
         host: Option<HostFault>,
-    ) -> Option<(CardId, OpenPart)> {
+    ) -> Option<OpenPart> {
         for run in &part.runs {
             self.table.for_each_mut(run.pages(), |_, entry| entry.set(flag::PLANNED, false));
         }
@@ -45,7 +48,7 @@ impl Driver {
         if let Some(card) = part.transition.needs_frames() {
             let room = self.room(card);
             if part.pages > room {
-                late = Some((card, cut_part(&mut part, room, &self.faults)));
+                late = Some(cut_part(&mut part, room, &self.faults));
             }
             self.take_frames(card, part.pages, &mut part.runs);
         }
@@ -57,7 +60,7 @@ impl Driver {
             let of_part =
                 |fault: &HostFault| sealed.runs.iter().any(|run| run.pages().contains(fault.page));
             let host = host.filter(of_part);
-            self.start_chain(now, vec![sealed], Purpose { faults, host, request: None });
+            self.start_chain(now, [sealed], Purpose { faults, host, request: None });
             let Some(rest) = rest else { break };
             part = rest;
         }
@@ -76,7 +79,7 @@ impl Driver {
     }
 
     /// Starts a group's chain; `false` if it has to wait for frames.
-    pub(crate) fn start_group(&mut self, now: Time, key: FaultKey, mut plan: Plan) -> bool {
+    pub(crate) fn start_group(&mut self, now: Time, key: FaultKey, plan: &mut Plan) -> bool {
         let needed: u32 = plan
             .parts
             .iter()
@@ -90,21 +93,20 @@ impl Driver {
             self.wait_for_frames(now, card, needed, std::iter::once(Work::Fault(key)));
             return false;
         }
-        let mut parts = Vec::with_capacity(plan.parts.len());
-        for OpenPart { transition, mut runs, pages, .. } in plan.parts.drain(..) {
+        for OpenPart { transition, runs, pages, .. } in &mut plan.parts {
             if transition.needs_frames().is_some() {
-                self.take_frames(card, pages, &mut runs);
+                self.take_frames(card, *pages, runs);
             }
-            parts.push(Part::new(transition, runs));
         }
+        let parts = plan.parts.drain(..).map(|part| Part::new(part.transition, part.runs));
+        let mut purpose = Purpose::of_faults([key].into());
         if self.mutated.on(Mutation::ResumeGroupEarly) {
-            let mut purpose = Purpose::of_faults(vec![key]);
             for part in parts {
-                self.start_chain(now, vec![part], std::mem::take(&mut purpose));
+                self.start_chain(now, [part], std::mem::take(&mut purpose));
             }
             return true;
         }
-        self.start_chain(now, parts, Purpose::of_faults(vec![key]));
+        self.start_chain(now, parts, purpose);
         true
     }
 
@@ -114,23 +116,29 @@ impl Driver {
     }
 
     /// Takes the pages of `parts`, which no chain holds, and begins to move them.
-    pub(crate) fn start_chain(&mut self, now: Time, parts: Vec<Part>, purpose: Purpose) {
+    pub(crate) fn start_chain(
+        &mut self,
+        now: Time,
+        parts: impl IntoIterator<Item = Part>,
+        purpose: Purpose,
+    ) {
         if !self.has_idle_chain() {
-            return self.wait_for_chain(&parts, purpose);
+            return self.wait_for_chain(parts, purpose);
         }
         let id = self.chains.take();
         debug_assert!(self.chains[id].is_idle(), "{id} begins in a slot that is in use");
         debug_assert!(self.waiting.is_empty(Until::PagesFree(id)), "{id} begins awaited");
         self.stats.chains += 1;
-        for part in &parts {
-            self.hold_pages(id, part);
-        }
-        for part in parts.iter().filter(|part| part.transition.makes_room) {
-            for card in part.transition.dropped().iter().filter_map(MemoryId::card) {
-                self.cards[card.0 as usize].evicting += part.pages;
+        for part in parts {
+            self.hold_pages(id, &part);
+            if part.transition.makes_room {
+                for card in part.transition.dropped().iter().filter_map(MemoryId::card) {
+                    self.cards[card.0 as usize].evicting += part.pages;
+                }
             }
+            self.chains[id].parts.push(part);
         }
-        self.chains[id].begin(parts, purpose);
+        self.chains[id].begin(purpose);
         self.setup(now, id);
         self.advance(now, id);
     }
@@ -151,7 +159,7 @@ impl Driver {
 
     /// No chain is free: whoever wanted one is planned again when one is. Moves of the driver's own
     /// are dropped; what made them comes again.
-    fn wait_for_chain(&mut self, parts: &[Part], purpose: Purpose) {
+    fn wait_for_chain(&mut self, parts: impl IntoIterator<Item = Part>, purpose: Purpose) {
         debug_assert!(
             purpose.request.is_none(),
             "a request looks for a chain before it starts one"
@@ -162,7 +170,7 @@ impl Driver {
         if let Some(host) = purpose.host {
             self.park(Work::HostFault(host), Until::IdleChain);
         }
-        for key in purpose.faults {
+        for &key in &purpose.faults {
             self.park(Work::Fault(key), Until::IdleChain);
         }
     }

@@ -55,8 +55,8 @@ impl PlacementScheme for AccessCounter {
         Decision::page(action, Reason::Demand)
     }
 
-    fn on_counter(&mut self, notice: &CounterView) -> Vec<Decision> {
+    fn on_counter(&mut self, notice: &CounterView, decisions: &mut Vec<Decision>) {
         let scope = Scope::Range(notice.pages);
-        vec![Decision::page(Action::Migrate, Reason::Counter).over(scope)]
+        decisions.push(Decision::page(Action::Migrate, Reason::Counter).over(scope));
     }
 }

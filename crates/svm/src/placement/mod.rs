@@ -205,11 +205,16 @@ pub trait PlacementScheme: fmt::Debug + Send {
     /// An agent faulted.
     fn on_fault(&mut self, fault: &FaultView) -> Decision;
 
-    /// An access counter reached its threshold. What is to be done, for ranges that do not overlap;
-    /// [`Scope::Page`] and [`Scope::Group`] are the group of the notice.
-    fn on_counter(&mut self, notice: &CounterView) -> Vec<Decision> {
-        let _ = notice;
-        Vec::new()
+    /// An access counter reached its threshold. Adds what is to be done to `decisions`, for ranges that do
+    /// not overlap; [`Scope::Page`] and [`Scope::Group`] are the group of the notice.
+    fn on_counter(&mut self, notice: &CounterView, decisions: &mut Vec<Decision>) {
+        let _ = (notice, decisions);
+    }
+
+    /// Pages were allocated: what is learnt of them later needs room, and whoever faults on them must not
+    /// wait for an allocator.
+    fn on_alloc(&mut self, pages: PageRange) {
+        let _ = pages;
     }
 
     /// Pages were freed: what is known of them no longer holds.

@@ -1,10 +1,11 @@
 //! What moved lately, and who fought: bounded records for reports.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use farside_types::{AgentSet, PageNo, PageRange};
 use serde::{Deserialize, Serialize};
 
+use super::sorted::SortedMap;
 use crate::api::query::{Fight, Moved};
 
 /// Most pages whose fights are remembered.
@@ -15,12 +16,13 @@ const FIGHTS_MAX: usize = 1024;
 pub(crate) struct History {
     records: VecDeque<Moved>,
     limit: usize,
-    fights: BTreeMap<PageNo, Fight>,
+    fights: SortedMap<PageNo, Fight>,
 }
 
 impl History {
     pub(crate) fn new(limit: usize) -> History {
-        History { records: VecDeque::new(), limit, fights: BTreeMap::new() }
+        let (records, fights) = (VecDeque::with_capacity(limit), SortedMap::with_room(FIGHTS_MAX));
+        History { records, limit, fights }
     }
 
     /// Adds a record; one that continues the newest is merged into it.
@@ -51,7 +53,7 @@ impl History {
         if self.fights.len() >= FIGHTS_MAX && !self.fights.contains_key(&page) {
             return None;
         }
-        let fight = self.fights.entry(page).or_insert(Fight {
+        let fight = self.fights.get_or_insert_with(page, || Fight {
             page,
             agents: AgentSet::EMPTY,
             throttles: 0,
@@ -70,6 +72,6 @@ impl History {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.records.capacity() * size_of::<Moved>() + self.fights.len() * size_of::<Fight>()
+        self.records.len() * size_of::<Moved>() + self.fights.len() * size_of::<Fight>()
     }
 }

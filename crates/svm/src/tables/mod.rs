@@ -1,5 +1,6 @@
 //! What the driver knows: pages, frames, allocations, and where everything has been.
 
+pub(crate) mod blocks;
 pub(crate) mod frames;
 pub(crate) mod hash;
 pub(crate) mod history;
@@ -7,4 +8,5 @@ pub(crate) mod page;
 pub(crate) mod page_table;
 pub(crate) mod replacement;
 pub(crate) mod residency;
+pub(crate) mod sorted;
 pub(crate) mod space;

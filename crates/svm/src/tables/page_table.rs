@@ -4,6 +4,7 @@
 use farside_types::{BLOCK_PAGES, FrameNo, PageNo, PageRange};
 use serde::{Deserialize, Serialize};
 
+use crate::tables::blocks::Blocks;
 use crate::tables::page::PageEntry;
 
 type Block = [PageEntry; BLOCK_PAGES as usize];
@@ -12,8 +13,7 @@ type Block = [PageEntry; BLOCK_PAGES as usize];
 #[derive(Serialize, Deserialize)]
 pub(crate) struct PageTable {
     arena: PageRange,
-    #[serde(with = "crate::state::blocks")]
-    blocks: Vec<Option<Box<Block>>>,
+    blocks: Blocks<PageEntry, { BLOCK_PAGES as usize }>,
     /// By block: the entry of all its pages, where nobody has touched one of them.
     untouched: Vec<PageEntry>,
     absent: PageEntry,
@@ -22,7 +22,7 @@ pub(crate) struct PageTable {
 impl PageTable {
     pub(crate) fn new(arena: PageRange) -> PageTable {
         let absent = PageEntry::default();
-        PageTable { arena, blocks: Vec::new(), untouched: Vec::new(), absent }
+        PageTable { arena, blocks: Blocks::new(), untouched: Vec::new(), absent }
     }
 
     /// Index of a page in the arena; the host's frame of the page.
@@ -50,8 +50,8 @@ impl PageTable {
         let index = page.0 - self.arena.start.0;
         let slot = (index / BLOCK_PAGES) as usize;
         match self.blocks.get(slot) {
-            Some(Some(block)) => &block[(index % BLOCK_PAGES) as usize],
-            _ => self.untouched.get(slot).unwrap_or(&self.absent),
+            Some(block) => &block[(index % BLOCK_PAGES) as usize],
+            None => self.untouched.get(slot).unwrap_or(&self.absent),
         }
     }
 
@@ -67,11 +67,8 @@ impl PageTable {
     fn block_mut(&mut self, page: PageNo) -> &mut Block {
         assert!(self.arena.contains(page), "{page} is outside the arena");
         let slot = self.slot(page);
-        if slot >= self.blocks.len() {
-            self.blocks.resize_with(slot + 1, || None);
-        }
         let all = self.untouched.get(slot).copied().unwrap_or(self.absent);
-        self.blocks[slot].get_or_insert_with(|| Box::new([all; BLOCK_PAGES as usize]))
+        self.blocks.get_or_make(slot, || [all; BLOCK_PAGES as usize])
     }
 
     /// The block of `page`, which lies in the arena, counted from its start.
@@ -81,7 +78,18 @@ impl PageTable {
 
     /// Whether no page of the block that starts at `page` was ever touched.
     fn is_untouched(&self, page: PageNo) -> bool {
-        !matches!(self.blocks.get(self.slot(page)), Some(Some(_)))
+        self.blocks.get(self.slot(page)).is_none()
+    }
+
+    /// Makes room for the entries of `range`, so that nobody who touches a page has to.
+    pub(crate) fn make_room(&mut self, range: PageRange) {
+        let end = range.end().0.saturating_sub(self.arena.start.0).div_ceil(BLOCK_PAGES);
+        self.blocks.make_room(end as usize);
+    }
+
+    /// Pages of the blocks that there is room for.
+    pub(crate) fn pages(&self) -> u64 {
+        self.blocks.len() as u64 * BLOCK_PAGES
     }
 
     /// Pages at the start of `range` in whole blocks that nobody has touched.
@@ -125,7 +133,7 @@ impl PageTable {
     pub(crate) fn stretch(&self, range: PageRange) -> u64 {
         let within = (range.start.0 - self.arena.start.0) % BLOCK_PAGES;
         let end = (within + range.count).min(BLOCK_PAGES);
-        let Some(Some(block)) = self.blocks.get(self.slot(range.start)) else {
+        let Some(block) = self.blocks.get(self.slot(range.start)) else {
             return end - within;
         };
         let entries = &block[within as usize..end as usize];
@@ -173,10 +181,7 @@ impl PageTable {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        let used = self.blocks.iter().flatten().count();
-        self.blocks.capacity() * size_of::<Option<Box<Block>>>()
-            + used * size_of::<Block>()
-            + self.untouched.capacity() * size_of::<PageEntry>()
+        self.blocks.bytes() + self.untouched.capacity() * size_of::<PageEntry>()
     }
 }
 
@@ -195,7 +200,7 @@ mod tests {
         let most = PageRange::new(PageNo(512 + 100), 6 * BLOCK_PAGES);
         table.update(most, |entry| entry.set(flag::READ_ONLY, true));
         // Of the first and the last block only a part is meant.
-        assert_eq!(table.blocks.iter().flatten().count(), 2);
+        assert_eq!(table.blocks.present(), 2);
         assert!(most.pages().all(|page| table.get(page).has(flag::READ_ONLY)));
         assert!(!table.get(PageNo(512 + 99)).has(flag::READ_ONLY));
         assert!(!table.get(most.end()).has(flag::READ_ONLY));

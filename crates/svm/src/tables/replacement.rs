@@ -10,6 +10,7 @@
 //! a stayer was used is looked at in turns: a sweep over all frames goes on with what comes, so that a
 //! card that rests ages nothing. Where LIRS keeps a stack of all accesses, a frame here has a byte.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use farside_types::FrameNo;
@@ -18,6 +19,8 @@ use serde::{Deserialize, Serialize};
 /// Frames that are looked at together: a table of the card, so that an entry for all of its pages is not
 /// asked twice.
 pub(crate) const STRETCH: u32 = 512;
+/// Stale names that the queue of newcomers may hold beside as many as there are newcomers.
+const QUEUE_SPARE: usize = 64;
 /// Frames looked at for each page that has to leave.
 const LOOKS_PER_ARRIVAL: u32 = 2;
 /// The share of newcomers is at least one part of so many, and at most one of four.
@@ -39,6 +42,12 @@ pub(crate) struct Replacement {
     /// Newcomers that were here before, since stayers were last looked at.
     challengers: Vec<Challenger>,
     sweep: Sweep,
+    /// Stayers that were not used, for how long: only while a look is being entered.
+    #[serde(skip)]
+    idle: Vec<(u32, FrameNo)>,
+    /// Challengers, the latest of a frame first: as `idle`.
+    #[serde(skip)]
+    latest: Vec<(FrameNo, Reverse<u32>, u32)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -85,6 +94,14 @@ struct Sweep {
 }
 
 impl Sweep {
+    /// None yet, with room for as many as are remembered.
+    fn with_room() -> Sweep {
+        Sweep {
+            began: VecDeque::with_capacity(usize::from(Mark::IDLE_MAX) + 2),
+            ..Sweep::default()
+        }
+    }
+
     /// For how long a page was not used that was found idle in so many sweeps in a row.
     fn idle_for(&self, sweeps: u8) -> u32 {
         let then = self.began.get(usize::from(sweeps)).or(self.began.back());
@@ -107,9 +124,11 @@ impl Replacement {
             marks: vec![Mark::NONE; frames as usize],
             stayers: 0,
             fresh: 0,
-            newcomers: VecDeque::new(),
-            challengers: Vec::new(),
-            sweep: Sweep::default(),
+            newcomers: VecDeque::with_capacity(frames as usize + 2 * QUEUE_SPARE),
+            challengers: Vec::with_capacity(STRETCH as usize),
+            sweep: Sweep::with_room(),
+            idle: Vec::with_capacity(STRETCH as usize),
+            latest: Vec::with_capacity(STRETCH as usize),
         }
     }
 
@@ -166,7 +185,7 @@ impl Replacement {
 
     /// `frame` is the last of the newcomers. Stale names are dropped before they are many.
     fn queue(&mut self, frame: FrameNo) {
-        if self.newcomers.len() > 2 * self.fresh as usize + 64 {
+        if self.newcomers.len() > 2 * self.fresh as usize + QUEUE_SPARE {
             let marks = &self.marks;
             self.newcomers.retain(|frame| marks[frame.0 as usize].is(Mark::NEWCOMER));
         }
@@ -238,23 +257,19 @@ impl Replacement {
     /// Stayers were looked at. Those that were not used for longer than newcomers' reuse distances change
     /// places with them.
     pub(crate) fn looked_at(&mut self, seen: impl Iterator<Item = (FrameNo, bool)>) {
-        let mut idle: Vec<(u32, FrameNo)> = Vec::new();
-        for (frame, used) in
-            seen.filter(|&(frame, _)| self.is(frame, Mark::STAYER)).collect::<Vec<_>>()
-        {
+        let mut idle = std::mem::take(&mut self.idle);
+        for (frame, used) in seen {
+            if !self.is(frame, Mark::STAYER) {
+                continue;
+            }
             let mark = self.marks[frame.0 as usize].looked_at(used);
             self.marks[frame.0 as usize] = mark;
             if mark.idle() > 0 {
                 idle.push((self.sweep.idle_for(mark.idle()), frame));
             }
         }
-        let mut challengers = std::mem::take(&mut self.challengers);
-        challengers.retain(|challenger| self.is(challenger.frame, Mark::NEWCOMER));
-        // Of several in one frame the last is there.
-        challengers.reverse();
-        challengers.sort_by_key(|challenger| challenger.frame);
-        challengers.dedup_by_key(|challenger| challenger.frame);
-        idle.sort_unstable_by_key(|&(time, frame)| (std::cmp::Reverse(time), frame));
+        let mut challengers = self.settle_challengers();
+        idle.sort_unstable_by_key(|&(time, frame)| (Reverse(time), frame));
         challengers.sort_unstable_by_key(|challenger| (challenger.reuse, challenger.frame));
         for (&(time, stayer), challenger) in idle.iter().zip(&challengers) {
             // A look is a moment, and a page that is used once in a loop is idle for nearly all of it.
@@ -265,6 +280,24 @@ impl Replacement {
             self.mark(stayer, Mark::NEWCOMER);
             self.newcomers.push_front(stayer);
         }
+        challengers.clear();
+        idle.clear();
+        (self.challengers, self.idle) = (challengers, idle);
+    }
+
+    /// Takes the challengers that are newcomers still, one for each frame.
+    fn settle_challengers(&mut self) -> Vec<Challenger> {
+        let mut challengers = std::mem::take(&mut self.challengers);
+        let mut latest = std::mem::take(&mut self.latest);
+        let newcomers = challengers.iter().filter(|it| self.is(it.frame, Mark::NEWCOMER));
+        latest.extend((0u32..).zip(newcomers).map(|(at, it)| (it.frame, Reverse(at), it.reuse)));
+        latest.sort_unstable();
+        // Of several in one frame the last is there.
+        latest.dedup_by_key(|(frame, ..)| *frame);
+        challengers.clear();
+        challengers.extend(latest.drain(..).map(|(frame, _, reuse)| Challenger { frame, reuse }));
+        self.latest = latest;
+        challengers
     }
 
     fn is(&self, frame: FrameNo, standing: Mark) -> bool {
@@ -278,8 +311,8 @@ impl Replacement {
     /// Bytes for frames below `untouched`.
     pub(crate) fn bytes(&self, untouched: u32) -> usize {
         untouched as usize * size_of::<Mark>()
-            + self.newcomers.capacity() * size_of::<FrameNo>()
-            + self.challengers.capacity() * size_of::<Challenger>()
+            + self.newcomers.len() * size_of::<FrameNo>()
+            + self.challengers.len() * size_of::<Challenger>()
     }
 
     /// That every frame with a page, and no other, has a standing.

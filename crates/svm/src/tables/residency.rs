@@ -8,24 +8,28 @@
 use farside_types::{BLOCK_PAGES, PageNo, PageRange};
 use serde::{Deserialize, Serialize};
 
+use crate::tables::blocks::Blocks;
+
 const WORD: u64 = u64::BITS as u64;
 const WORDS: usize = (BLOCK_PAGES / WORD) as usize;
-
-type Block = [u64; WORDS];
 
 /// A set of pages of the arena, read as merged ranges.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Residency {
     start: PageNo,
-    #[serde(with = "crate::state::blocks")]
-    blocks: Vec<Option<Box<Block>>>,
+    blocks: Blocks<u64, WORDS>,
     pages: u64,
 }
 
 impl Residency {
     /// An empty map of an arena that starts at `start`.
     pub(crate) fn new(start: PageNo) -> Residency {
-        Residency { start, blocks: Vec::new(), pages: 0 }
+        Residency { start, blocks: Blocks::new(), pages: 0 }
+    }
+
+    /// Makes room for `range`, so that nobody who enters pages of it has to.
+    pub(crate) fn make_room(&mut self, range: PageRange) {
+        self.blocks.make_room((range.end().0 - self.start.0).div_ceil(BLOCK_PAGES) as usize);
     }
 
     pub(crate) fn pages(&self) -> u64 {
@@ -60,8 +64,8 @@ impl Residency {
 
     fn word(&self, index: u64) -> u64 {
         match self.blocks.get((index / BLOCK_PAGES) as usize) {
-            Some(Some(block)) => block[(index % BLOCK_PAGES / WORD) as usize],
-            _ => 0,
+            Some(block) => block[(index % BLOCK_PAGES / WORD) as usize],
+            None => 0,
         }
     }
 
@@ -94,10 +98,7 @@ impl Residency {
         let end = index + range.count;
         while index < end {
             let slot = (index / BLOCK_PAGES) as usize;
-            if slot >= self.blocks.len() {
-                self.blocks.resize_with(slot + 1, || None);
-            }
-            let block = self.blocks[slot].get_or_insert_with(|| Box::new([0; WORDS]));
+            let block = self.blocks.get_or_make(slot, || [0; WORDS]);
             let bit = index % WORD;
             let count = (WORD - bit).min(end - index);
             let mask = (u64::MAX >> (WORD - count)) << bit;
@@ -107,8 +108,7 @@ impl Residency {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        let used = self.blocks.iter().flatten().count();
-        self.blocks.capacity() * size_of::<Option<Box<Block>>>() + used * size_of::<Block>()
+        self.blocks.bytes()
     }
 }
 

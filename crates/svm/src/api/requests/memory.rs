@@ -10,6 +10,9 @@ use crate::api::reply::{Outcome, RequestError};
 use crate::api::requests::{OpenRequest, RequestKind};
 use crate::tables::page::{PageEntry, PageState, flag};
 
+/// Most pages with several copies of which room is made beforehand for a card's frames.
+const COPIES_MOST: u64 = 1 << 20;
+
 impl Driver {
     pub(crate) fn alloc(
         &mut self,
@@ -25,6 +28,7 @@ impl Driver {
             let largest_gap = self.space.largest_gap();
             return Err(RequestError::OutOfAddressSpace { pages, largest_gap });
         };
+        self.make_room(range);
         let mut poisoned = VecDeque::new();
         for page in self.table.touched(range).into_iter().flat_map(PageRange::pages) {
             if self.table.get(page).has(flag::POISONED) {
@@ -43,6 +47,20 @@ impl Driver {
             self.open(id, RequestKind::Alloc, range, poisoned);
         }
         Ok(())
+    }
+
+    /// Makes room in the tables for the pages of an allocation. Whoever touches one of them may have
+    /// interrupted the program's allocator, and nobody is to need it then.
+    fn make_room(&mut self, range: PageRange) {
+        self.table.make_room(range);
+        self.placement.on_alloc(range);
+        for card in &mut self.cards {
+            card.residency.make_room(range);
+            let copies = self.table.pages().min(card.frames.total().into()).min(COPIES_MOST);
+            let more = (copies as usize).saturating_sub(card.replicas.len());
+            // Without it there is room for them when they come.
+            let _ = card.replicas.try_reserve(more);
+        }
     }
 
     pub(crate) fn free(&mut self, id: RequestId, addr: VirtAddr) -> Result<(), RequestError> {

@@ -275,7 +275,7 @@ impl Driver {
                 request.chains += 1;
             }
             let purpose = Purpose { request: Some(id), ..Purpose::default() };
-            self.start_chain(now, vec![Part::new(part.transition, runs)], purpose);
+            self.start_chain(now, [Part::new(part.transition, runs)], purpose);
         }
         if let Some((card, missing)) = missing.filter(|_| !self.is_prefetch(id)) {
             self.wait_for_frames(now, card, missing, std::iter::once(Work::Request(id)));

@@ -43,8 +43,8 @@ pub(crate) struct Contest {
     taken: u64,
     /// Those that had been taken before.
     taken_back: u64,
-    /// Few allocations have one.
-    settled: Option<Box<Settled>>,
+    /// Few allocations have one. It lies here: whoever settles a fight serves a fault.
+    settled: Option<Settled>,
 }
 
 /// A verdict, and what is done to find out whether it still holds.
@@ -82,12 +82,12 @@ impl Contest {
         let taken = [self.taken, self.taken_back];
         let (wait, since) = (PROBE_AFTER, now);
         let settled = Settled { agents, taken, wait, since, unopposed: None, opposed: false };
-        self.settled = Some(Box::new(settled));
+        self.settled = Some(settled);
     }
 
     /// The verdict, if there is one.
     pub(crate) fn settled(&self) -> Option<Contested> {
-        let settled = self.settled.as_deref()?;
+        let settled = self.settled.as_ref()?;
         let Settled { agents, taken: [taken, taken_back], wait, since, .. } = *settled;
         Some(Contested { agents, taken, taken_back, since, probe_after: wait })
     }
@@ -95,7 +95,7 @@ impl Contest {
     /// A card wants to write a page that another one has, which runs. What was copied to it, it may write.
     fn oppose(&mut self, now: Time, agent: AgentId) {
         let wants_back = |settled: &&mut Settled| settled.unopposed.is_some_and(|to| to != agent);
-        if let Some(settled) = self.settled.as_deref_mut().filter(wants_back) {
+        if let Some(settled) = self.settled.as_mut().filter(wants_back) {
             settled.wait = Span((settled.wait.0 * 2).min(PROBE_AFTER_MOST.0));
             settled.since = now;
             (settled.unopposed, settled.opposed) = (None, true);

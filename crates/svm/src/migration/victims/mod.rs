@@ -6,7 +6,7 @@ mod tests;
 use farside_types::{CardId, CommandId, FrameNo, PageNo, PageRange, Time};
 
 use crate::Driver;
-use crate::api::command::{RingOp, Run};
+use crate::api::command::{RingOp, Run, Runs};
 use crate::api::requests::Pin;
 use crate::driver::CardState;
 use crate::migration::chain::push_page;
@@ -23,14 +23,15 @@ impl Driver {
         frames.replacement.as_ref().map_or(most, |order| order.batch(*running).min(most))
     }
 
-    /// Up to `wanted` pages that may leave `card`, ascending.
+    /// Finds up to `wanted` pages that may leave `card`, ascending.
     pub(super) fn victims(
         &mut self,
         card: CardId,
         wanted: u32,
         first: Option<Work>,
-    ) -> Vec<PageNo> {
-        let mut victims = self.newcomers(card, wanted, first);
+        victims: &mut Vec<PageNo>,
+    ) {
+        self.newcomers(card, wanted, first, victims);
         let total = self.cards[card.0 as usize].frames.total();
         // Twice round: the first spares what was used, and the second nobody.
         for step in 0..2 * u64::from(total) {
@@ -54,25 +55,31 @@ impl Driver {
                 victims.push(page);
             }
         }
-        self.take_blocks_along(card, &mut victims, first);
+        victims.sort_unstable();
+        self.take_blocks_along(card, victims, first);
         victims.sort_unstable();
         victims.dedup();
-        victims
     }
 
-    /// Adds the blocks of pages whose allocations move in blocks.
+    /// Adds the blocks of pages, which are ascending, whose allocations move in blocks.
     fn take_blocks_along(&self, card: CardId, victims: &mut Vec<PageNo>, first: Option<Work>) {
-        let mut blocks: Vec<PageRange> =
-            victims.iter().filter_map(|&page| self.space.block_of(page)).collect();
-        blocks.sort_unstable_by_key(|block| block.start);
-        blocks.dedup();
-        let pages = blocks.into_iter().flat_map(PageRange::pages);
-        victims.extend(pages.filter(|&page| self.may_leave(card, page, first)));
+        let mut last = PageRange::default();
+        for at in 0..victims.len() {
+            let block = self.space.block_of(victims[at]);
+            let Some(block) = block.filter(|block| *block != last) else { continue };
+            victims.extend(block.pages().filter(|&page| self.may_leave(card, page, first)));
+            last = block;
+        }
     }
 
-    /// Up to `wanted` newcomers that may leave, those that came first.
-    fn newcomers(&mut self, card: CardId, wanted: u32, first: Option<Work>) -> Vec<PageNo> {
-        let mut leaving = Vec::new();
+    /// Finds up to `wanted` newcomers that may leave, those that came first.
+    fn newcomers(
+        &mut self,
+        card: CardId,
+        wanted: u32,
+        first: Option<Work>,
+        leaving: &mut Vec<PageNo>,
+    ) {
         let frames = &self.cards[card.0 as usize].frames;
         for _ in 0..frames.replacement.as_ref().map_or(0, Replacement::queued) {
             if leaving.len() as u32 >= wanted {
@@ -88,7 +95,6 @@ impl Driver {
                 leaving.push(page);
             }
         }
-        leaving
     }
 
     /// Whether the page was used since the hand last passed; it counts once.
@@ -110,20 +116,22 @@ impl Driver {
         let frames = &mut self.cards[card.0 as usize].frames;
         let Some(order) = &mut frames.replacement else { return };
         let Some(stretch) = order.look(leaving, micros(now)) else { return };
-        let stayers: Vec<FrameNo> =
-            stretch.map(FrameNo).filter(|&frame| order.is_stayer(frame)).collect();
-        let held = stayers.into_iter().filter_map(|frame| Some((frames.page_in(frame)?, frame)));
-        let mut held: Vec<(u32, FrameNo)> = held.collect();
+        let mut held = self.scratch.held.take();
+        for frame in stretch.map(FrameNo) {
+            let is_stayer = frames.replacement.as_ref().is_some_and(|o| o.is_stayer(frame));
+            held.extend(frames.page_in(frame).filter(|_| is_stayer).map(|index| (index, frame)));
+        }
         held.sort_unstable();
-        let mut runs = Vec::new();
-        for (index, frame) in held {
+        let mut runs = Runs::new();
+        for &(index, frame) in &held {
             push_page(&mut runs, self.table.page_at(index), frame, frame);
         }
+        self.scratch.held.keep(held);
         if runs.is_empty() {
             return;
         }
         if self.config.capabilities.tells_use.contains(card.memory()) {
-            self.issue_detached(card, RingOp::Accessed { runs: runs.into() });
+            self.issue_detached(card, RingOp::Accessed { runs });
         } else {
             self.stayers_looked_at(card, flat(&runs).map(|(page, frame)| (page, frame, false)));
         }
@@ -153,7 +161,7 @@ impl Driver {
         card: CardId,
         told: impl Iterator<Item = (PageNo, FrameNo, bool)>,
     ) {
-        let mut seen = Vec::new();
+        let mut seen = self.scratch.seen.take();
         for (page, frame, used) in told {
             // Whose page has left meanwhile is another's frame.
             let frames = &self.cards[card.0 as usize].frames;
@@ -162,8 +170,9 @@ impl Driver {
             }
         }
         if let Some(order) = &mut self.cards[card.0 as usize].frames.replacement {
-            order.looked_at(seen.into_iter());
+            order.looked_at(seen.iter().copied());
         }
+        self.scratch.seen.keep(seen);
     }
 
     fn may_leave(&self, card: CardId, page: PageNo, first: Option<Work>) -> bool {

@@ -134,7 +134,8 @@ fn regression_a_card_full_of_pages_in_use_makes_room_for_a_request() {
         let mut fixture = fixture(eviction, 2 * FRAMES);
         passes(&mut fixture, 0..FRAMES, 2);
         // Whoever is to be refused otherwise asks once.
-        let found = fixture.driver.victims(CardId(0), FRAMES as u32, None);
+        let mut found = Vec::new();
+        fixture.driver.victims(CardId(0), FRAMES as u32, None, &mut found);
         assert_eq!(found.len() as u64, FRAMES, "{eviction:?}");
         let range = PageRange::new(fixture.page(FRAMES), FRAMES);
         let moved = fixture.ask(Request::Migrate { range, to: MemoryId(1) });

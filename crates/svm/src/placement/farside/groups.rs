@@ -28,6 +28,10 @@ pub(super) struct Group {
     pub(super) remote: bool,
 }
 
+/// Most blocks that room is made for at once: what nobody touches of it takes addresses only, but there may
+/// be a limit to those.
+const ROOM_MOST: u64 = 1 << 13;
+
 const UNKNOWN: Group =
     Group { had: 0, taken_at: Time::ZERO, fights: 0, written: false, remote: false };
 
@@ -53,7 +57,10 @@ impl Group {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Groups {
     /// Looked up only: no result depends on its order.
-    blocks: HashMap<u64, Vec<Group>, IndexHash>,
+    blocks: HashMap<u64, [Group; PER_BLOCK as usize], IndexHash>,
+    /// Blocks that allocations have been in: the first, and the one behind the last.
+    #[serde(skip)]
+    known: (u64, u64),
 }
 
 impl Groups {
@@ -63,9 +70,18 @@ impl Groups {
     }
 
     pub(super) fn get_mut(&mut self, page: PageNo) -> &mut Group {
-        let fresh = || vec![UNKNOWN; PER_BLOCK as usize];
-        let block = self.blocks.entry(page.block().0).or_insert_with(fresh);
+        let block = self.blocks.entry(page.block().0).or_insert([UNKNOWN; PER_BLOCK as usize]);
         &mut block[index_in_block(page)]
+    }
+
+    /// Makes room for the groups of `pages`.
+    pub(super) fn make_room(&mut self, pages: PageRange) {
+        let (first, end) = (pages.start.block().0, pages.end().0.div_ceil(BLOCK_PAGES));
+        self.known.0 = if self.known.1 == 0 { first } else { self.known.0.min(first) };
+        self.known.1 = self.known.1.max(end);
+        let absent = (self.known.1 - self.known.0).saturating_sub(self.blocks.len() as u64);
+        // Without it there is room for them when they come.
+        let _ = self.blocks.try_reserve(absent.min(ROOM_MOST) as usize);
     }
 
     /// `card` gets pages of `range`.

@@ -41,6 +41,9 @@ mod tests;
 use groups::{Group, Groups};
 use objects::Object;
 
+/// Allocations that there is room to learn of, whenever one is made.
+const OBJECTS: usize = 256;
+
 /// What the scheme is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FarsideConfig {
@@ -222,15 +225,20 @@ impl PlacementScheme for Farside {
         }
     }
 
-    fn on_counter(&mut self, notice: &CounterView) -> Vec<Decision> {
+    fn on_counter(&mut self, notice: &CounterView, decisions: &mut Vec<Decision>) {
         let group = self.groups.get(notice.pages.start);
         if !group.remote || !self.has_rested(notice.now, group) {
-            return Vec::new();
+            return;
         }
         let group = self.groups.get_mut(notice.pages.start);
         group.taken_at = notice.now;
         let scope = Scope::Range(notice.pages);
-        vec![Decision::page(Action::Migrate, Reason::Counter).over(scope)]
+        decisions.push(Decision::page(Action::Migrate, Reason::Counter).over(scope));
+    }
+
+    fn on_alloc(&mut self, pages: PageRange) {
+        self.groups.make_room(pages);
+        self.objects.reserve(OBJECTS);
     }
 
     fn on_free(&mut self, pages: PageRange) {

@@ -129,17 +129,19 @@ impl PlacementScheme for Grit {
     }
 
     /// The pages of the group that are under access-counter migration move.
-    fn on_counter(&mut self, notice: &CounterView) -> Vec<Decision> {
+    fn on_counter(&mut self, notice: &CounterView, decisions: &mut Vec<Decision>) {
         let counted = |page: &PageNo| self.bits.mode(*page) == PageMode::AccessCounter;
-        let mut runs: Vec<PageRange> = Vec::new();
+        let decide = |run| Decision::page(Action::Migrate, Reason::Counter).over(Scope::Range(run));
+        let mut run = PageRange::default();
         for page in notice.pages.pages().filter(counted) {
-            match runs.last_mut() {
-                Some(run) if run.end() == page => run.count += 1,
-                _ => runs.push(PageRange::page(page)),
+            if run.is_empty() || run.end() != page {
+                decisions.extend((!run.is_empty()).then(|| decide(run)));
+                run = PageRange::page(page);
+            } else {
+                run.count += 1;
             }
         }
-        let decide = |run| Decision::page(Action::Migrate, Reason::Counter).over(Scope::Range(run));
-        runs.into_iter().map(decide).collect()
+        decisions.extend((!run.is_empty()).then(|| decide(run)));
     }
 
     fn on_free(&mut self, pages: PageRange) {
