@@ -1,8 +1,6 @@
 //! The judge is judged: the machine, driven by hand without a driver, must let the right order
 //! pass and must see each wrong one.
 
-use std::sync::Arc;
-
 use farside_svm::{
     Command, FaultIds, Header, HostOp, Mover, Phase, Place, Request, RequestError, RingOp, Run,
     Runs, Step, StepErrorKind, TransferOp, Wait,
@@ -135,7 +133,7 @@ impl From<(Mover, TransferOp)> for Order {
 
 fn runs(page: PageNo, dst: u32) -> Runs {
     let src = FrameNo((page.0 - ARENA_START.0) as u32);
-    Arc::from([Run { page, count: 1, src, dst: FrameNo(dst) }])
+    [Run { page, count: 1, src, dst: FrameNo(dst) }].into()
 }
 
 fn host_runs(page: PageNo) -> Runs {

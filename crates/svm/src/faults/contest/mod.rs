@@ -30,7 +30,7 @@ use crate::waiting::Work;
 /// What the program has said of a page comes first.
 const TOLD: u16 = flag::PINNED | flag::HINTED | flag::READ_MOSTLY;
 /// So many pages that are taken back make a fight. One may be an accident.
-const TAKEN_BACK: u64 = 2;
+const TAKEN_BACK: u32 = 2;
 /// How long the first probe waits.
 const PROBE_AFTER: Span = Span::from_millis(50);
 /// The longest that a probe waits.
@@ -40,9 +40,9 @@ const PROBE_AFTER_MOST: Span = Span::from_millis(10_000);
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub(crate) struct Contest {
     /// Pages taken since cards last handed a page on.
-    taken: u64,
+    taken: u32,
     /// Those that had been taken before.
-    taken_back: u64,
+    taken_back: u32,
     /// Few allocations have one. It lies here: whoever settles a fight serves a fault.
     settled: Option<Settled>,
 }
@@ -53,7 +53,7 @@ struct Settled {
     /// Those whose moves showed it.
     agents: AgentSet,
     /// Pages that they had taken until then, and those that had been taken before.
-    taken: [u64; 2],
+    taken: [u32; 2],
     /// How long the next probe waits.
     wait: Span,
     /// When that was decided.
@@ -68,9 +68,10 @@ impl Contest {
     /// So many pages were taken, of which some had been taken before. Whether that is a fight over an
     /// allocation of `all` pages.
     fn take(&mut self, pages: u64, back: u64, all: u64) -> bool {
-        self.taken += pages;
-        self.taken_back = self.taken_back.saturating_add(back);
-        self.taken_back >= TAKEN_BACK || self.taken >= all.max(4)
+        let few = |pages: u64| u32::try_from(pages).unwrap_or(u32::MAX);
+        self.taken = self.taken.saturating_add(few(pages));
+        self.taken_back = self.taken_back.saturating_add(few(back));
+        self.taken_back >= TAKEN_BACK || u64::from(self.taken) >= all.max(4)
     }
 
     /// A card got pages that no running card has lost by it.
@@ -88,7 +89,8 @@ impl Contest {
     /// The verdict, if there is one.
     pub(crate) fn settled(&self) -> Option<Contested> {
         let settled = self.settled.as_ref()?;
-        let Settled { agents, taken: [taken, taken_back], wait, since, .. } = *settled;
+        let Settled { agents, taken, wait, since, .. } = *settled;
+        let [taken, taken_back] = taken.map(u64::from);
         Some(Contested { agents, taken, taken_back, since, probe_after: wait })
     }
 
