@@ -394,6 +394,7 @@ fn the_first_papers_tables_are_measured_live_and_written_as_files() {
         rows.iter().filter(|row| row["source"] == source).count()
     };
     assert_eq!((of("Table I"), of("Table II"), of("Figure 5")), (24, 12, 6));
+    let folder = folder.join("migrate");
     let written = std::fs::read_to_string(folder.join("report.json")).expect("it was written");
     let written: Value = serde_json::from_str(&written).expect("JSON");
     assert_eq!(&written, report, "the files have what was printed");

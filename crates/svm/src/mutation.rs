@@ -68,12 +68,18 @@ pub enum Mutation {
     NeverProbe,
     /// Who wants back what a probe has moved is not heard (rule 10).
     IgnoreObjections,
+    /// Cards that do not reach each other's memory take pages from each other for ever (rule 10).
+    FightWithoutPeers,
+    /// What the host and a running card take from each other is not seen as a fight (rule 10).
+    IgnoreTheHost,
+    /// A page that has been put on the host to end a fight goes to the next card that asks (rule 10).
+    LeaveCommonGround,
 }
 
 impl Mutation {
     /// Those that break the rules of fights: every byte stays right, so what sees them is a count of moves
     /// (`faults/contest/tests.rs`).
-    pub const FIGHTS: [Mutation; 7] = [
+    pub const FIGHTS: [Mutation; 10] = [
         Mutation::FightForever,
         Mutation::VerdictPerPage,
         Mutation::MapPageByPage,
@@ -81,6 +87,9 @@ impl Mutation {
         Mutation::ProbeAtOnce,
         Mutation::NeverProbe,
         Mutation::IgnoreObjections,
+        Mutation::FightWithoutPeers,
+        Mutation::IgnoreTheHost,
+        Mutation::LeaveCommonGround,
     ];
 
     /// Every other mutation: random runs see it.

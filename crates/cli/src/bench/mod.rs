@@ -158,7 +158,7 @@ pub(crate) const ALL: [Bench; 10] = [
     Bench { name: "stream", run: |effort| Ok(stream::run(effort)?.into()) },
     Bench { name: "words", run: |effort| Ok(words::run(effort)?.into()) },
     Bench { name: "programs", run: |effort| Ok(programs::run(effort)?.into()) },
-    Bench { name: "schemes", run: |effort| Ok(schemes::run(effort)?.into()) },
+    Bench { name: "schemes", run: schemes::run },
     Bench { name: "driver", run: |effort| Ok(driver::run(effort)?.into()) },
     Bench { name: "far", run: |effort| Ok(far::run(effort)?.into()) },
     Bench { name: "lend", run: |effort| Ok(lend::run(effort)?.into()) },

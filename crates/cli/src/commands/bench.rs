@@ -34,7 +34,7 @@ pub(crate) struct Bench {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
-    /// Where the tables and figures of `migrate` go, as files
+    /// Where the tables and figures of `migrate` and `schemes` go, a folder each
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     /// Compare with another `farside`, an older one for example: both measure by turns
@@ -74,7 +74,7 @@ impl Bench {
                 print(&outcome.text)?;
             }
             if let (Some(report), Some(folder)) = (&outcome.report, &self.out) {
-                report.write(folder)?;
+                report.write(&folder.join(bench.name))?;
             }
             rows.extend(outcome.rows);
             reports.extend(outcome.report.map(|report| (bench.name, report)));
@@ -82,7 +82,7 @@ impl Bench {
         if self.json {
             return print_json(&Json { rows, reports });
         }
-        print(&self.files(!reports.is_empty()))?;
+        print(&self.files(&reports))?;
         let measured: Vec<bool> = rows.iter().filter_map(|row| row.kept).collect();
         let kept = measured.iter().filter(|&&kept| kept).count();
         let left_out = match rows.len() - measured.len() {
@@ -116,17 +116,22 @@ impl Bench {
     }
 
     /// Where tables and figures are, or how to get them, if there are any.
-    fn files(&self, any: bool) -> String {
-        match &self.out {
-            _ if !any => String::new(),
+    fn files(&self, reports: &BTreeMap<&'static str, Report>) -> String {
+        if reports.is_empty() {
+            return String::new();
+        }
+        let text = match &self.out {
             Some(folder) => {
                 let files = "every number is in report.md, report.csv and report.json; figures are beside them";
-                "\n".to_owned() + &paragraph("", &format!("{}: {files}", folder.display()))
+                let folders = reports.keys().map(|name| folder.join(name).display().to_string());
+                format!("{}: {files}", folders.collect::<Vec<_>>().join(", "))
             }
             None => {
-                "\n".to_owned() + &paragraph("", "`--out FOLDER` writes them with Figures 4 to 7")
+                let figures = reports.values().map(|report| report.figures.len()).sum::<usize>();
+                format!("`--out FOLDER` writes tables, and {figures} figures")
             }
-        }
+        };
+        "\n".to_owned() + &paragraph("", &text)
     }
 }
 

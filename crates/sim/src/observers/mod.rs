@@ -26,6 +26,7 @@ fn action_name(action: Action) -> &'static str {
         Action::Migrate => "migrate",
         Action::Duplicate => "duplicate",
         Action::MapRemote => "map-remote",
+        Action::MapOnHost => "map-on-host",
     }
 }
 

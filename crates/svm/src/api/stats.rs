@@ -39,7 +39,7 @@ pub struct Stats {
     pub evictions: u64,
     /// Pages that left a card without a copy, because a clean one existed.
     pub clean_departures: u64,
-    /// Pages that a card got and one that runs a kernel lost by it.
+    /// Pages that an agent got and a card that runs a kernel lost by it.
     pub taken_from_running: u64,
     /// Of the pages that left a full card, newcomers, which spared those that stay.
     pub spared: u64,
@@ -47,7 +47,7 @@ pub struct Stats {
     pub throttles: u64,
     /// Pages pinned because agents fight over them.
     pub thrash_pins: u64,
-    /// Allocations that running cards fought over until their pages were mapped where they were.
+    /// Allocations that agents fought over while cards ran, until their pages were mapped where all reach them.
     pub settled_fights: u64,
     /// Migrations (chains) started.
     pub chains: u64,

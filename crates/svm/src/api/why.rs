@@ -85,7 +85,7 @@ pub enum Evidence {
         /// Moves in a row, counted up to 15.
         moves: u8,
     },
-    /// Running cards fought over its allocation.
+    /// Agents fought over its allocation while cards ran.
     Contested(Contested),
     /// What the scheme knows of its 64 KiB group.
     Group(GroupFacts),
@@ -98,7 +98,7 @@ pub enum Evidence {
 pub struct Contested {
     /// Those whose moves showed it.
     pub agents: AgentSet,
-    /// Pages that they took from cards that ran.
+    /// Pages that cards took from cards that ran.
     pub taken: u64,
     /// Those of them that had been taken before.
     pub taken_back: u64,
@@ -201,6 +201,7 @@ impl Driver {
         // As `Driver::settle_contest` does; what no card has comes as before.
         let held = placed.is_on_card();
         match (entry.directory.writers().is_empty(), entry.owner().is_host()) {
+            (_, true) if entry.has(flag::COMMON) => (Verdict::Stays, Judge::Driver, evidence),
             (true, _) if held => (Verdict::Copies, Judge::Driver, evidence),
             (false, false) if held => (Verdict::Stays, Judge::Driver, evidence),
             _ => (mode.into(), Judge::Scheme, evidence),

@@ -239,7 +239,9 @@ impl Driver {
 /// What is decided for neighbours that come along with pages of this transition.
 fn action_of(transition: &Transition) -> Action {
     let another_copy = transition.fill == Fill::Copy && !transition.relocates();
-    if transition.maps_remotely() && !transition.collapses {
+    if transition.meets_on_host() {
+        Action::MapOnHost
+    } else if transition.maps_remotely() && !transition.collapses {
         Action::MapRemote
     } else if another_copy || transition.reason == Reason::Collapse {
         Action::Duplicate

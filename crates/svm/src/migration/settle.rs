@@ -348,6 +348,9 @@ impl Entering<'_> {
         }
         entry.owner = transition.owner.0;
         entry.set(flag::STAYS | flag::EVICTION_FAILED, false);
+        if !transition.owner.is_host() {
+            entry.set(flag::COMMON, false);
+        }
         if transition.after.contains(MemoryId::HOST) {
             entry.set(flag::HOST_BACKED, true);
         }

@@ -121,6 +121,11 @@ impl Transition {
         self.map.is_some_and(|(agent, _)| agent.home() != self.at)
     }
 
+    /// Whether the page goes to the host and is mapped there over the bus.
+    pub(crate) fn meets_on_host(&self) -> bool {
+        self.maps_remotely() && self.relocates() && self.owner.is_host()
+    }
+
     /// Memories that lose their copy.
     pub(crate) fn dropped(&self) -> MemorySet {
         self.before.minus(self.after)
@@ -151,6 +156,19 @@ pub(crate) fn displaced(
         .collect()
 }
 
+/// The host alone has the page afterwards, whoever asked.
+fn plan_on_host(transition: &mut Transition) {
+    transition.after = MemorySet::only(MemoryId::HOST);
+    transition.owner = MemoryId::HOST;
+    transition.at = MemoryId::HOST;
+    if transition.before.contains(MemoryId::HOST) {
+        transition.label = Label::RemoteMap;
+    } else {
+        transition.fill = Fill::Copy;
+        transition.label = Label::Migration;
+    }
+}
+
 impl Driver {
     /// The transition that gives `agent` the page by `action`.
     pub(crate) fn transition(
@@ -167,6 +185,8 @@ impl Driver {
         let exclusive = access.is_write() || self.takes_alone(agent, action);
         if copies.is_empty() {
             self.plan_fresh(&mut transition, home);
+        } else if action == Action::MapOnHost && self.reaches(agent, MemoryId::HOST) {
+            plan_on_host(&mut transition);
         } else if copies.contains(home) {
             self.plan_at_home(&mut transition, home, exclusive, action);
         } else if action == Action::MapRemote && self.reaches(agent, entry.owner()) {

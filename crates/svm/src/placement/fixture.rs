@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 
 use farside_types::{
-    Access, CardId, FaultId, JobId, MemoryId, MemorySet, PageNo, PageRange, RequestId, Span,
-    StreamId, Time,
+    Access, AgentId, CardId, FaultId, JobId, MemoryId, MemorySet, PageNo, PageRange, RequestId,
+    Span, StreamId, Time,
 };
 
 use super::by_name;
@@ -118,6 +118,17 @@ impl Fixture {
 
     pub(crate) fn cpu(&mut self, page: PageNo, access: Access) {
         self.handle(Event::HostFault { page, access });
+    }
+
+    /// A thread of the program touches a page that it may or may not have mapped.
+    pub(crate) fn cpu_if_unmapped(&mut self, page: PageNo, access: Access) {
+        let view = self.driver.page(page);
+        let held = if access.is_write() { view.writers } else { view.mappers };
+        if held.contains(AgentId::CPU) {
+            self.now = self.now + self.step;
+        } else {
+            self.cpu(page, access);
+        }
     }
 
     /// A card's access counter of a group reached its threshold.

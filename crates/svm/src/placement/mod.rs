@@ -49,6 +49,10 @@ pub enum Action {
     /// Leave the page where it is and map it over the bus. Where the agent cannot map that memory
     /// the page is migrated instead.
     MapRemote,
+    /// Move the page to the host's memory, if it is not there, and map it there over the bus: where agents
+    /// meet that do not reach each other's memory. Where the agent cannot map the host's memory the page is
+    /// migrated instead.
+    MapOnHost,
 }
 
 /// How far a decision reaches.

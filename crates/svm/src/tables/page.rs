@@ -119,8 +119,11 @@ pub(crate) mod flag {
     pub(crate) const LOST: u16 = 1 << 11;
     /// Entered in the plan that is being made.
     pub(crate) const PLANNED: u16 = 1 << 10;
-    /// A card that runs has lost it to another since it was last handed on.
+    /// A card that runs has lost it to another agent since it was last handed on.
     pub(crate) const TAKEN: u16 = 1 << 12;
+    /// A card that runs has lost it to the host, or to another card that uses it there: all who fight over it
+    /// reach it on the host.
+    pub(crate) const COMMON: u16 = 1 << 13;
     /// Its eviction failed once.
     pub(crate) const EVICTION_FAILED: u16 = 1 << 14;
     /// Its eviction failed twice: it is no victim again until it has moved, or somebody was refused.

@@ -2,7 +2,8 @@
 //! others.
 //!
 //! A program is a file, or a function of [`programs`](super::programs) at a size of its own. The schemes take
-//! turns, so that what the machine does besides slows all of them; times are compared run by run.
+//! turns, so that what the machine does besides slows all of them; times are compared run by run, with the best of
+//! the others by other runs ([`rival`]).
 //!
 //! Bytes are all that goes from a memory to another: pages that move or are copied, and what cards reach in
 //! other memories, a line for each word and a page for each page of a `with`. Else a scheme that never moves
@@ -11,6 +12,8 @@
 mod graph;
 mod matrix;
 mod mixes;
+mod report;
+mod rival;
 mod stencil;
 mod streams;
 
@@ -21,7 +24,7 @@ use serde::Serialize;
 
 use super::counts::{Counts, Ran};
 use super::programs::{join, kmeans};
-use super::{BenchError, Effort, Row, Target, median};
+use super::{BenchError, Effort, Outcome, Row, Target, median};
 use crate::workloads::kernels;
 
 const CARDS: usize = 2;
@@ -104,16 +107,20 @@ pub(crate) struct Standing {
     pub(crate) counts: Counts,
 }
 
-pub(super) fn run(effort: Effort) -> Result<Vec<Row>, BenchError> {
-    let mut rows = Vec::new();
+pub(super) fn run(effort: Effort) -> Result<Outcome, BenchError> {
+    let (mut rows, mut all) = (Vec::new(), Vec::new());
     for program in programs()? {
-        rows.extend(compare(&program, effort)?);
+        let runs = measure(&program, effort)?;
+        let standings = standings(&runs);
+        rows.extend(promises(&program, &runs, &standings));
+        all.push((program.name, standings));
     }
-    Ok(rows)
+    let report = Some(report::report(&all));
+    Ok(Outcome { rows, report, ..Outcome::default() })
 }
 
-/// The two promises of a program.
-fn compare(program: &Program, effort: Effort) -> Result<[Row; 2], BenchError> {
+/// All schemes under a program, by turns.
+fn measure(program: &Program, effort: Effort) -> Result<Vec<Runs>, BenchError> {
     let fresh = |scheme: &&'static str| {
         let none = Vec::new;
         let (seconds, work, moved, bytes) = (none(), none(), none(), none());
@@ -132,7 +139,7 @@ fn compare(program: &Program, effort: Effort) -> Result<[Row; 2], BenchError> {
             all[at].counts = ran.counts;
         }
     }
-    Ok(rows(program, &all))
+    Ok(all)
 }
 
 fn run_once(program: &Program, scheme: &str) -> Result<Ran, BenchError> {
@@ -147,8 +154,8 @@ fn run_once(program: &Program, scheme: &str) -> Result<Ran, BenchError> {
     (program.run)(&space)
 }
 
-fn rows(program: &Program, all: &[Runs]) -> [Row; 2] {
-    let standings = standings(all);
+/// The two promises of a program.
+fn promises(program: &Program, all: &[Runs], standings: &[Standing]) -> [Row; 2] {
     let ours = at(all, placement::DEFAULT);
     let others = || (0..all.len()).filter(|&other| other != ours);
     let by = |key: fn(&Standing) -> f64| {
@@ -156,8 +163,9 @@ fn rows(program: &Program, all: &[Runs]) -> [Row; 2] {
         least.unwrap_or(ours)
     };
     let (fastest, least) = (by(|standing| standing.seconds), by(|standing| standing.bytes));
-    let pairs = all[ours].seconds.iter().zip(&all[fastest].seconds);
-    let time = median(pairs.map(|(ours, theirs)| ours / theirs).collect());
+    let theirs: Vec<&[f64]> = others().map(|other| &all[other].seconds[..]).collect();
+    let ratios = rival::ratios(&all[ours].seconds, &theirs);
+    let time = median(ratios.into_iter().map(|(_, ratio)| ratio).collect());
     let share = of_bytes(standings[ours].bytes, standings[least].bytes);
     let detail = format!(
         "{:.1} ms; {} takes {:.1} ms",
@@ -179,7 +187,7 @@ fn rows(program: &Program, all: &[Runs]) -> [Row; 2] {
     [
         Row::new(name("time"), time, target, "x the best other, run by run", detail)
             .counting(counts.clone())
-            .beside(standings),
+            .beside(standings.to_vec()),
         Row::new(name("bytes"), share, target, "x the least", bytes).counting(counts),
     ]
 }

@@ -1,13 +1,13 @@
 //! Allocations that running cards fight over: seen by all of their pages, settled by one verdict
 //! (driver rule 10).
 //!
-//! A page that a card gets and one that runs loses is *taken*. Data that is handed on is taken once, by
-//! cards that run one after the other. In a fight what was taken is taken back while both run; so an
+//! A page that an agent gets and a card that runs loses is *taken*. Data that is handed on is taken once, by
+//! agents that use it one after the other. In a fight what was taken is taken back while both run; so an
 //! allocation is fought over when that has happened to some of its pages, whichever they are, or when
-//! as many pages were taken as it has. From then on a page of it that a running card has is not taken:
-//! where it is only read, whoever asks gets a copy; otherwise it is mapped where it is, with its
-//! neighbours of the same card, so that 8192 pages do not each fight their own fight. Pages that nobody
-//! else has come as before.
+//! cards have taken as many pages as it has. From then on a page of it that a running card has is not taken:
+//! where it is only read, whoever asks gets a copy; otherwise it is mapped where all of them reach it
+//! ([`ground`]): where it is, with its neighbours of the same card, so that 8192 pages do not each fight their
+//! own fight, or on the host. Pages that nobody else has come as before.
 //!
 //! Patterns change, and the card that uses a page from afar counts its accesses. A notice copies its group
 //! there once, to see: whoever only reads takes nothing from anybody, and who writes a copy has the page alone.
@@ -26,6 +26,10 @@ use crate::mutation::Mutation;
 use crate::placement::{Action, Decision, Scope};
 use crate::tables::page::{PageEntry, flag};
 use crate::waiting::Work;
+
+mod ground;
+
+use ground::{Ground, is_common};
 
 /// What the program has said of a page comes first.
 const TOLD: u16 = flag::PINNED | flag::HINTED | flag::READ_MOSTLY;
@@ -66,15 +70,23 @@ struct Settled {
 
 impl Contest {
     /// So many pages were taken, of which some had been taken before. Whether that is a fight over an
+<<<<<<< HEAD
     /// allocation of `all` pages.
     fn take(&mut self, pages: u64, back: u64, all: u64) -> bool {
         let few = |pages: u64| u32::try_from(pages).unwrap_or(u32::MAX);
         self.taken = self.taken.saturating_add(few(pages));
         self.taken_back = self.taken_back.saturating_add(few(back));
         self.taken_back >= TAKEN_BACK || u64::from(self.taken) >= all.max(4)
+=======
+    /// allocation of `all` pages. The host may look at each page once while a kernel runs.
+    fn take(&mut self, taker: AgentId, pages: u64, back: u64, all: u64) -> bool {
+        self.taken += if taker.is_cpu() { 0 } else { pages };
+        self.taken_back = self.taken_back.saturating_add(back);
+        self.taken_back >= TAKEN_BACK || self.taken >= all.max(4)
+>>>>>>> 3250c11 (Fights end where cards do not reach each other and where the host takes part: on the host, where all of them map the page; bench schemes compares with the best other of the other half of the runs and draws)
     }
 
-    /// A card got pages that no running card has lost by it.
+    /// An agent got pages that no running card has lost by it.
     fn hand_on(&mut self) {
         (self.taken, self.taken_back) = (0, 0);
     }
@@ -94,7 +106,7 @@ impl Contest {
         Some(Contested { agents, taken, taken_back, since, probe_after: wait })
     }
 
-    /// A card wants to write a page that another one has, which runs. What was copied to it, it may write.
+    /// An agent wants a page for itself that a card has which runs. What was copied to it, it may write.
     fn oppose(&mut self, now: Time, agent: AgentId) {
         let wants_back = |settled: &&mut Settled| settled.unopposed.is_some_and(|to| to != agent);
         if let Some(settled) = self.settled.as_mut().filter(wants_back) {
@@ -119,10 +131,12 @@ impl Driver {
     /// Pages have got a new place by a transition that was carried out: whether it took them from cards
     /// that run, and how often that has happened, is noted for their allocation.
     pub(crate) fn note_taken(&mut self, now: Time, transition: &Transition, pages: PageRange) {
-        let asked = matches!(transition.reason, Reason::Demand | Reason::Collapse);
-        let Some((taker, _)) = transition.map.filter(|(agent, _)| !agent.is_cpu() && asked) else {
+        let asked = matches!(transition.reason, Reason::Demand | Reason::Collapse)
+            || transition.meets_on_host();
+        let Some((taker, _)) = transition.map.filter(|_| asked) else { return };
+        if taker.is_cpu() && self.mutated.on(Mutation::IgnoreTheHost) {
             return;
-        };
+        }
         let losers = losers(transition, taker);
         let running = self.runs(losers);
         if running {
@@ -133,18 +147,21 @@ impl Driver {
             return;
         }
         let (mut taken, mut back) = (0, 0);
+        let common = running && is_common(taker, transition.owner);
         self.table.for_each_mut(pages, |_, entry| {
             if !entry.has(TOLD) {
                 taken += 1;
                 back += u64::from(entry.has(flag::TAKEN));
                 entry.set(flag::TAKEN, running);
+                entry.set(flag::COMMON, common);
             }
         });
         let Some(object) = self.space.holding_mut(pages.start) else { return };
         let contest = &mut object.contest;
         if !running {
             contest.hand_on();
-        } else if contest.take(taken, back, object.range.count) && contest.settled.is_none() {
+        } else if contest.take(taker, taken, back, object.range.count) && contest.settled.is_none()
+        {
             contest.settle(now, losers.with(taker));
             self.stats.settled_fights += 1;
             if let Some(fight) = self.history.fight(pages.start, losers.with(taker)) {
@@ -160,13 +177,13 @@ impl Driver {
         now: Time,
         page: PageNo,
         entry: &PageEntry,
-        Asker { agent, access, .. }: Asker,
+        asker: Asker,
         decided: &Transition,
     ) -> Option<Decision> {
-        // Without a way to reach each other's memory every use of a page needs it to move.
+        let Asker { agent, access, .. } = asker;
         let losers = losers(decided, agent);
-        let reached = self.reaches(agent, entry.owner());
-        if agent.is_cpu() || entry.has(TOLD) || !self.runs(losers) || !reached {
+        let runs = self.runs(losers);
+        if entry.has(TOLD) || !(runs || entry.has(flag::COMMON)) {
             return None;
         }
         let mutated = self.mutated;
@@ -175,23 +192,24 @@ impl Driver {
         if mutated.on(Mutation::VerdictPerPage) && !entry.has(flag::TAKEN) {
             return None;
         }
-        if access.is_write() && !mutated.on(Mutation::IgnoreObjections) {
+        // The host has a page alone also to read it.
+        let takes = access.is_write() || agent.is_cpu();
+        if runs && takes && !mutated.on(Mutation::IgnoreObjections) {
             object.contest.oppose(now, agent);
         }
         let range = object.range;
-        let only_read = !access.is_write()
-            && entry.directory.writers().is_empty()
-            && !mutated.on(Mutation::ReadersShareOneCopy);
-        let action = match (only_read, entry.owner().is_host()) {
-            (true, _) => Action::Duplicate,
-            (false, false) => Action::MapRemote,
-            // It moves once more, and is mapped there afterwards.
-            (false, true) => return None,
-        };
+        if agent.is_cpu() {
+            return None;
+        }
+        let ground = self.ground(entry, asker, losers)?;
+        let decision = Decision::page(ground.action(), Reason::Thrash);
         let block = PageRange::new(page.align_down(BLOCK_PAGES), BLOCK_PAGES).intersection(range);
-        let decision = Decision::page(action, Reason::Thrash);
-        let alone = only_read || mutated.on(Mutation::MapPageByPage);
-        Some(if alone { decision } else { decision.over(Scope::Range(block)) })
+        Some(match ground {
+            _ if mutated.on(Mutation::MapPageByPage) => decision,
+            Ground::Copies | Ground::ToHost => decision,
+            Ground::There => decision.over(Scope::Range(block)),
+            Ground::OnHost => decision.over(Scope::Range(self.common_around(page, range))),
+        })
     }
 
     /// A counter's notice about an allocation that was fought over: its group is copied to see whether it

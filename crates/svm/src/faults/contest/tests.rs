@@ -5,6 +5,7 @@ use std::cell::Cell;
 
 use farside_types::{Access, PageNo, PageRange};
 
+use super::ground::tests as ground;
 use crate::placement::SCHEMES;
 use crate::placement::fixture::Fixture;
 use crate::{Event, Mutation};
@@ -17,7 +18,7 @@ thread_local! {
 }
 
 /// Two cards, both of which run, and an allocation that the host has written.
-fn fixture(scheme: &str, pages: u64) -> Fixture {
+pub(super) fn fixture(scheme: &str, pages: u64) -> Fixture {
     let mut fixture = Fixture::new(scheme, 2, FRAMES, pages);
     if let Some(broken) = BROKEN.get() {
         fixture.driver.mutated.set(broken);
@@ -29,13 +30,13 @@ fn fixture(scheme: &str, pages: u64) -> Fixture {
 }
 
 /// Numbers below `end` that look random.
-fn random(state: &mut u64, end: u64) -> u64 {
+pub(super) fn random(state: &mut u64, end: u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     (*state >> 33) % end
 }
 
 /// Both cards change words all over the allocation.
-fn change_at_random(fixture: &mut Fixture, times: u64) {
+pub(super) fn change_at_random(fixture: &mut Fixture, times: u64) {
     let (mut state, pages) = (7, fixture.pages.count);
     for _ in 0..times {
         let card = random(&mut state, 2) as u8;
@@ -334,6 +335,15 @@ fn control_each_broken_rule_of_fights_is_seen_by_its_test() {
             a_counter_copies_its_group_only_after_a_while_and_then_freely_until_somebody_objects,
         ),
         (Mutation::IgnoreObjections, probes_into_a_fight_that_goes_on_become_rare),
+        (Mutation::FightWithoutPeers, ground::cards_that_do_not_reach_each_other_meet_on_the_host),
+        (
+            Mutation::IgnoreTheHost,
+            ground::what_the_host_and_a_running_card_change_stays_on_the_host,
+        ),
+        (
+            Mutation::LeaveCommonGround,
+            ground::a_page_on_the_host_is_not_moved_by_the_next_card_that_asks,
+        ),
     ];
     for ((broken, test), known) in controls.into_iter().zip(Mutation::FIGHTS) {
         assert_eq!(broken, known);
