@@ -3,8 +3,16 @@
 use farside_types::{Access, CardId, MemoryId, PageNo, PageRange};
 
 use super::super::tests::{change_at_random, fixture, random};
+use crate::Mutation;
 use crate::placement::SCHEMES;
 use crate::placement::fixture::Fixture;
+
+/// What sees that a rule of meeting on the host is broken.
+pub(in super::super) const CONTROLS: [(Mutation, fn()); 3] = [
+    (Mutation::FightWithoutPeers, cards_that_do_not_reach_each_other_meet_on_the_host),
+    (Mutation::IgnoreTheHost, what_the_host_and_a_running_card_change_stays_on_the_host),
+    (Mutation::LeaveCommonGround, a_page_on_the_host_is_not_moved_by_the_next_card_that_asks),
+];
 
 /// Two cards that run and reach the host's memory, and not each other's.
 fn without_peers(scheme: &str, pages: u64) -> Fixture {
@@ -17,7 +25,7 @@ fn without_peers(scheme: &str, pages: u64) -> Fixture {
 }
 
 #[test]
-pub(in super::super) fn cards_that_do_not_reach_each_other_meet_on_the_host() {
+fn cards_that_do_not_reach_each_other_meet_on_the_host() {
     for scheme in SCHEMES {
         let mut fixture = without_peers(scheme.name, 1);
         let (before, page) = (fixture.moved(), fixture.page(0));
@@ -80,7 +88,7 @@ fn cards_without_a_place_to_meet_take_pages_from_each_other() {
 }
 
 #[test]
-pub(in super::super) fn what_the_host_and_a_running_card_change_stays_on_the_host() {
+fn what_the_host_and_a_running_card_change_stays_on_the_host() {
     for scheme in SCHEMES {
         let mut fixture = fixture(scheme.name, 1);
         let (before, page) = (fixture.moved(), fixture.page(0));
@@ -166,7 +174,7 @@ fn met() -> (Fixture, PageRange) {
 }
 
 #[test]
-pub(in super::super) fn a_page_on_the_host_is_not_moved_by_the_next_card_that_asks() {
+fn a_page_on_the_host_is_not_moved_by_the_next_card_that_asks() {
     let (mut fixture, pages) = met();
     let before = fixture.moved();
     for page in pages.pages() {
