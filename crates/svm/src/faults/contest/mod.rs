@@ -70,20 +70,14 @@ struct Settled {
 
 impl Contest {
     /// So many pages were taken, of which some had been taken before. Whether that is a fight over an
-<<<<<<< HEAD
-    /// allocation of `all` pages.
-    fn take(&mut self, pages: u64, back: u64, all: u64) -> bool {
-        let few = |pages: u64| u32::try_from(pages).unwrap_or(u32::MAX);
-        self.taken = self.taken.saturating_add(few(pages));
-        self.taken_back = self.taken_back.saturating_add(few(back));
-        self.taken_back >= TAKEN_BACK || u64::from(self.taken) >= all.max(4)
-=======
     /// allocation of `all` pages. The host may look at each page once while a kernel runs.
     fn take(&mut self, taker: AgentId, pages: u64, back: u64, all: u64) -> bool {
-        self.taken += if taker.is_cpu() { 0 } else { pages };
-        self.taken_back = self.taken_back.saturating_add(back);
-        self.taken_back >= TAKEN_BACK || self.taken >= all.max(4)
->>>>>>> 3250c11 (Fights end where cards do not reach each other and where the host takes part: on the host, where all of them map the page; bench schemes compares with the best other of the other half of the runs and draws)
+        let few = |pages: u64| u32::try_from(pages).unwrap_or(u32::MAX);
+        if !taker.is_cpu() {
+            self.taken = self.taken.saturating_add(few(pages));
+        }
+        self.taken_back = self.taken_back.saturating_add(few(back));
+        self.taken_back >= TAKEN_BACK || u64::from(self.taken) >= all.max(4)
     }
 
     /// An agent got pages that no running card has lost by it.
