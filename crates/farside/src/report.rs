@@ -94,7 +94,7 @@ impl fmt::Display for NamedFight {
         if fight.settled > 0 {
             return write!(
                 f,
-                "{name} by {agents}: its pages stay where they are; who only reads gets copies, others \
+                "{name} by {agents}: its pages stay where all reach them; who only reads gets copies, others \
                  reach them from afar; give each card parts of its own to change"
             );
         }
