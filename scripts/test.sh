@@ -131,19 +131,29 @@ build_tests() {
     [ -s "$scratch/tests" ] && [ -s "$scratch/farside" ]
 }
 
-# run_tests FOLDER: the tests of the crate in that folder, as cargo runs them.
+# run_tests FOLDER: the tests of the crate in that folder, as cargo runs them, but two programs at a time: they
+# wait for half of their time.
 run_tests() {
-    local folder=$PWD/$1 of program code=0 ran=0
-    while read -r of program; do
-        [ "$of" = "$folder" ] || continue
-        echo "   ${program##*/}"
-        (cd "$folder" && "$program" -q) </dev/null || code=1
-        ran=$((ran + 1))
-    done <"$scratch/tests"
-    if [ "$ran" -eq 0 ]; then
+    local folder=$PWD/$1 programs
+    programs=$(awk -v folder="$folder" '$1 == folder { print $2 }' "$scratch/tests")
+    if [ -z "$programs" ]; then
         echo "$1 has a budget in scripts/test.sh and no tests" >&2
         return 1
     fi
+    # shellcheck disable=SC2016 # for the inner shell
+    (cd "$folder" && xargs -n 1 -P 2 bash -c 'run_program "$0"' <<<"$programs")
+}
+
+# run_program PROGRAM: the tests of one program; what it prints comes at once, when it has ended.
+run_program() {
+    local log=$scratch/${1##*/}.log code=0
+    "$1" -q >"$log" 2>&1 </dev/null || code=1
+    (
+        flock 9
+        echo "   ${1##*/}"
+        cat "$log"
+    ) 9>"$scratch/printing"
+    rm "$log"
     return "$code"
 }
 
@@ -161,7 +171,7 @@ all_have_budgets() {
 # What cargo sets for the tests that it runs, and what the shells of the steps need.
 CARGO=$(command -v cargo)
 export CARGO BUDGETS scratch
-export -f build_tests run_tests all_have_budgets
+export -f build_tests run_tests run_program all_have_budgets
 
 # test_script NAME LIMIT: scripts/NAME/test.sh, and why it could not be run, if it could not.
 test_script() {
