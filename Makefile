@@ -14,13 +14,15 @@ SOAK_CASES ?= 4000
 # Other seeds each time; make soak SOAK_SEED=n repeats those of a run.
 SOAK_SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
-.PHONY: help setup demo demo-lend bench test qemu soak msrv statistics proto clean
+.PHONY: help setup demo demo-lend bench test qemu rtl rtl-long soak msrv statistics proto clean
 
 help:
 	@echo "make demo        build, then run the main job: graph workloads on two cards"
 	@echo "make demo-lend   lend a card from one network namespace to another, and take it back"
 	@echo "make test        format, lints, documentation and every test, with a budget of time"
 	@echo "make qemu        only the tests in virtual machines (docs/qemu.md)"
+	@echo "make rtl         only the tests of the VHDL (docs/rtl/README.md)"
+	@echo "make rtl-long    the same with all mistakes that they must find, and longer"
 	@echo "make bench       measure the promised numbers (docs/performance.md)"
 	@echo "make soak        the long mode of the randomised tests and of the races"
 	@echo "make setup       only check and install what the others need (FARSIDE_NO_INSTALL=1: only tell)"
@@ -52,6 +54,12 @@ test:
 
 qemu: setup
 	@scripts/qemu/test.sh
+
+rtl: setup
+	@scripts/rtl/test.sh
+
+rtl-long: setup
+	@scripts/rtl/test.sh --long
 
 soak: SOAK_SEED := $(SOAK_SEED)
 soak: setup

@@ -36,6 +36,7 @@ mod stats;
 mod sync;
 pub mod tables;
 mod translation;
+pub mod window;
 mod words;
 
 pub use card::{Aborted, Answer, Card, Outcome};

@@ -10,6 +10,12 @@ const ACCESSED: u64 = 1 << 3;
 const DIRTY: u64 = 1 << 4;
 const SIZE_SHIFT: u32 = 5;
 const SIZE_MASK: u64 = 0x1f << SIZE_SHIFT;
+/// Of pages of the card's window: of the first and the last page of an allocation, and the memory
+/// that the frame is in.
+const FIRST: u64 = 1 << 10;
+const LAST: u64 = 1 << 11;
+const MEMORY_SHIFT: u32 = 12;
+const MEMORY_MASK: u64 = 0xf << MEMORY_SHIFT;
 /// Of a table above the leaf level: the number is that of the next table.
 const TABLE: u64 = 1 << 16;
 const NUMBER_SHIFT: u32 = 32;
@@ -120,6 +126,34 @@ impl TableEntry {
         ((self.0 & SIZE_MASK) >> SIZE_SHIFT) as u32
     }
 
+    /// The memory of the card that a frame of its window is in.
+    pub fn memory(self) -> u8 {
+        ((self.0 & MEMORY_MASK) >> MEMORY_SHIFT) as u8
+    }
+
+    /// Whether an allocation of the window begins with its page.
+    pub fn is_first(self) -> bool {
+        self.0 & FIRST != 0
+    }
+
+    /// Whether an allocation of the window ends with its page.
+    pub fn is_last(self) -> bool {
+        self.0 & LAST != 0
+    }
+
+    /// The entry of a page of the window whose frame is in `memory`, 0 to 15.
+    #[must_use]
+    pub fn in_memory(self, memory: u8) -> TableEntry {
+        TableEntry(self.0 & !MEMORY_MASK | u64::from(memory) << MEMORY_SHIFT & MEMORY_MASK)
+    }
+
+    /// The entry of a page of the window with which an allocation begins or ends.
+    #[must_use]
+    pub fn bounding(self, first: bool, last: bool) -> TableEntry {
+        let bits = if first { FIRST } else { 0 } | if last { LAST } else { 0 };
+        TableEntry(self.0 & !(FIRST | LAST) | bits)
+    }
+
     /// The entry of a page elsewhere.
     #[must_use]
     pub fn at(self, place: Place) -> TableEntry {
@@ -200,6 +234,10 @@ mod tests {
         assert_eq!(bus.0, 0xffff_ffff << 32 | 1 << 4 | 1);
         assert_eq!(TableEntry::directory(7).0, 7 << 32 | 1 << 16 | 1);
         assert_eq!(Root::new(7, 6).0, 7 << 32 | 6 << 1 | 1);
+        let window = entry.in_memory(0xa).bounding(true, false);
+        assert_eq!(window.0 ^ entry.0, 0xa << 12 | 1 << 10);
+        assert_eq!((window.memory(), window.is_first(), window.is_last()), (0xa, true, false));
+        assert_eq!(window.in_memory(0).bounding(false, true).0 ^ entry.0, 1 << 11);
     }
 
     #[test]

@@ -1,0 +1,97 @@
+-- A queue of at most Depth_g words; the oldest is shown at the output.
+--
+-- What goes in is at the output one cycle later at the earliest. Depth_g need not be a power of two.
+-- The memory is read asynchronously, so that tools put it into look-up tables.
+
+library ieee;
+  use ieee.std_logic_1164.all;
+
+entity fifo is
+  generic (
+    Width_g : positive;
+    Depth_g : positive
+  );
+  port (
+    Clk       : in    std_logic;
+    Rst       : in    std_logic;
+    In_Valid  : in    std_logic;
+    In_Ready  : out   std_logic;
+    In_Data   : in    std_logic_vector(Width_g - 1 downto 0);
+    Out_Valid : out   std_logic;
+    Out_Ready : in    std_logic;
+    Out_Data  : out   std_logic_vector(Width_g - 1 downto 0);
+    -- How many words it holds.
+    Level     : out   natural range 0 to Depth_g
+  );
+end entity;
+
+architecture rtl of fifo is
+
+  -- Two at least: tools stumble over an index that has no bits.
+  function places return positive is
+  begin
+    if Depth_g = 1 then
+      return 2;
+    end if;
+    return Depth_g;
+  end function;
+
+  type Memory_t is array (0 to places - 1) of std_logic_vector(Width_g - 1 downto 0);
+
+  signal Memory : Memory_t;
+  signal First  : natural range 0 to places - 1;
+  signal Free   : natural range 0 to places - 1;
+  signal Held   : natural range 0 to Depth_g;
+  signal Push   : std_logic;
+  signal Pop    : std_logic;
+
+  function following (place : natural) return natural is
+  begin
+    if place = places - 1 then
+      return 0;
+    end if;
+    return place + 1;
+  end function;
+
+begin
+
+  In_Ready  <= '1' when Held /= Depth_g else '0';
+  Out_Valid <= '1' when Held /= 0 else '0';
+  Out_Data  <= Memory(First);
+  Level     <= Held;
+
+  Push <= '1' when In_Valid = '1' and Held /= Depth_g else '0';
+  Pop  <= '1' when Out_Ready = '1' and Held /= 0 else '0';
+
+  p_store : process (Clk) is
+  begin
+    if rising_edge(Clk) then
+      if Push = '1' then
+        Memory(Free) <= In_Data;
+      end if;
+    end if;
+  end process;
+
+  p_places : process (Clk) is
+  begin
+    if rising_edge(Clk) then
+      if Push = '1' then
+        Free <= following(Free);
+      end if;
+      if Pop = '1' then
+        First <= following(First);
+      end if;
+      if Push = '1' and Pop = '0' then
+        Held <= Held + 1;
+      elsif Push = '0' and Pop = '1' then
+        Held <= Held - 1;
+      end if;
+      if Rst = '1' then
+        First <= 0;
+        Free  <= 0;
+        Held  <= 0;
+      end if;
+    end if;
+  end process;
+
+end architecture;

@@ -1,0 +1,156 @@
+-- A translator and the walker of its own: what one reader or writer of the card's window needs.
+--
+-- Ports are those of the two; see translator.vhd and walker.vhd.
+
+library ieee;
+  use ieee.std_logic_1164.all;
+
+library work;
+  use work.window_pkg.all;
+
+entity window_mmu is
+  generic (
+    AddrBits_g : positive := 64;
+    PhysBits_g : positive := 40;
+    PageBits_g : positive := 12;
+    RootBits_g : positive := 13;
+    LeafBits_g : positive := 13;
+    TagBits_g  : positive := 8;
+    Depth_g    : positive := 32;
+    Walks_g    : positive := 32
+  );
+  port (
+    Clk          : in    std_logic;
+    Rst          : in    std_logic;
+    Window_Base  : in    std_logic_vector(AddrBits_g - 1 downto PageBits_g + RootBits_g + LeafBits_g);
+    Root_Addr    : in    std_logic_vector(PhysBits_g - 1 downto RootBits_g + WordShift_c);
+    -- Requests
+    In_Valid     : in    std_logic;
+    In_Ready     : out   std_logic;
+    In_Addr      : in    std_logic_vector(AddrBits_g - 1 downto 0);
+    In_Write     : in    std_logic;
+    In_Tag       : in    std_logic_vector(TagBits_g - 1 downto 0);
+    -- Answers
+    Out_Valid    : out   std_logic;
+    Out_Ready    : in    std_logic;
+    Out_Addr     : out   std_logic_vector(AddrBits_g - 1 downto 0);
+    Out_Write    : out   std_logic;
+    Out_Tag      : out   std_logic_vector(TagBits_g - 1 downto 0);
+    Out_InWindow : out   std_logic;
+    Out_Memory   : out   std_logic_vector(MemoryBits_c - 1 downto 0);
+    Out_Status   : out   Status_t;
+    -- Invalidation
+    Inval_Valid  : in    std_logic;
+    Inval_Ready  : out   std_logic;
+    Inval_First  : in    std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Inval_Last   : in    std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Inval_Done   : out   std_logic;
+    -- AXI4, reads of tables
+    Axi_ArValid  : out   std_logic;
+    Axi_ArReady  : in    std_logic;
+    Axi_ArId     : out   std_logic_vector(0 downto 0);
+    Axi_ArAddr   : out   std_logic_vector(PhysBits_g - 1 downto 0);
+    Axi_ArLen    : out   std_logic_vector(7 downto 0);
+    Axi_ArSize   : out   std_logic_vector(2 downto 0);
+    Axi_ArBurst  : out   std_logic_vector(1 downto 0);
+    Axi_RValid   : in    std_logic;
+    Axi_RReady   : out   std_logic;
+    Axi_RId      : in    std_logic_vector(0 downto 0);
+    Axi_RData    : in    std_logic_vector(WordBits_c - 1 downto 0);
+    Axi_RResp    : in    std_logic_vector(1 downto 0)
+  );
+end entity;
+
+architecture rtl of window_mmu is
+
+  signal WalkValid    : std_logic;
+  signal WalkReady    : std_logic;
+  signal WalkPage     : std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+  signal RespValid    : std_logic;
+  signal RespReady    : std_logic;
+  signal RespStatus   : Status_t;
+  signal RespWritable : std_logic;
+  signal RespMemory   : std_logic_vector(MemoryBits_c - 1 downto 0);
+  signal RespFrame    : std_logic_vector(PhysBits_g - PageBits_g - 1 downto 0);
+
+begin
+
+  i_translator : entity work.translator
+    generic map (
+      AddrBits_g   => AddrBits_g,
+      PhysBits_g   => PhysBits_g,
+      PageBits_g   => PageBits_g,
+      WindowBits_g => RootBits_g + LeafBits_g,
+      TagBits_g    => TagBits_g,
+      Depth_g      => Depth_g
+    )
+    port map (
+      Clk           => Clk,
+      Rst           => Rst,
+      Window_Base   => Window_Base,
+      In_Valid      => In_Valid,
+      In_Ready      => In_Ready,
+      In_Addr       => In_Addr,
+      In_Write      => In_Write,
+      In_Tag        => In_Tag,
+      Out_Valid     => Out_Valid,
+      Out_Ready     => Out_Ready,
+      Out_Addr      => Out_Addr,
+      Out_Write     => Out_Write,
+      Out_Tag       => Out_Tag,
+      Out_InWindow  => Out_InWindow,
+      Out_Memory    => Out_Memory,
+      Out_Status    => Out_Status,
+      Walk_Valid    => WalkValid,
+      Walk_Ready    => WalkReady,
+      Walk_Page     => WalkPage,
+      Resp_Valid    => RespValid,
+      Resp_Ready    => RespReady,
+      Resp_Status   => RespStatus,
+      Resp_Writable => RespWritable,
+      Resp_Memory   => RespMemory,
+      Resp_Frame    => RespFrame,
+      Inval_Valid   => Inval_Valid,
+      Inval_Ready   => Inval_Ready,
+      Inval_First   => Inval_First,
+      Inval_Last    => Inval_Last,
+      Inval_Done    => Inval_Done
+    );
+
+  i_walker : entity work.walker
+    generic map (
+      PhysBits_g => PhysBits_g,
+      PageBits_g => PageBits_g,
+      RootBits_g => RootBits_g,
+      LeafBits_g => LeafBits_g,
+      Walks_g    => Walks_g
+    )
+    port map (
+      Clk           => Clk,
+      Rst           => Rst,
+      Root_Addr     => Root_Addr,
+      Req_Valid     => WalkValid,
+      Req_Ready     => WalkReady,
+      Req_Page      => WalkPage,
+      Resp_Valid    => RespValid,
+      Resp_Ready    => RespReady,
+      Resp_Status   => RespStatus,
+      Resp_Writable => RespWritable,
+      Resp_Memory   => RespMemory,
+      Resp_Size     => open,
+      Resp_Frame    => RespFrame,
+      Axi_ArValid   => Axi_ArValid,
+      Axi_ArReady   => Axi_ArReady,
+      Axi_ArId      => Axi_ArId,
+      Axi_ArAddr    => Axi_ArAddr,
+      Axi_ArLen     => Axi_ArLen,
+      Axi_ArSize    => Axi_ArSize,
+      Axi_ArBurst   => Axi_ArBurst,
+      Axi_RValid    => Axi_RValid,
+      Axi_RReady    => Axi_RReady,
+      Axi_RId       => Axi_RId,
+      Axi_RData     => Axi_RData,
+      Axi_RResp     => Axi_RResp
+    );
+
+end architecture;

@@ -1,0 +1,179 @@
+-- Words of the card's window: its table entries, and how a walk or a translation ends.
+--
+-- The layout of a word is that of section 8 of docs/card-interface.md; the model of it is
+-- crates/card/src/window. Numbers of statuses are those of `WindowStatus` there.
+
+library ieee;
+  use ieee.std_logic_1164.all;
+  use ieee.numeric_std.all;
+
+package window_pkg is
+
+  constant WordBits_c    : positive := 64;
+  constant NumberBits_c  : positive := 32;
+  constant MemoryBits_c  : positive := 4;
+  constant SizeBits_c    : positive := 5;
+  -- Bytes of a word, as a power of two.
+  constant WordShift_c   : positive := 3;
+
+  -- Where the fields of a word lie.
+  constant ValidBit_c    : natural := 0;
+  constant WritableBit_c : natural := 1;
+  constant OwnBit_c      : natural := 2;
+  constant SizeLow_c     : natural := 5;
+  constant MemoryLow_c   : natural := 12;
+  constant TableBit_c    : natural := 16;
+  constant NumberLow_c   : natural := 32;
+
+  subtype Status_t is std_logic_vector(2 downto 0);
+
+  constant StatusOk_c        : Status_t := "000";
+  -- The word of the page, or of its table, is not valid.
+  constant StatusNotMapped_c : Status_t := "001";
+  -- A write to a page that may only be read.
+  constant StatusReadOnly_c  : Status_t := "010";
+  -- The memory has answered a read of the walk with an error.
+  constant StatusBusError_c  : Status_t := "011";
+  -- A valid word that no allocator writes: a frame beyond the memory, a run that is not aligned.
+  constant StatusBadEntry_c  : Status_t := "100";
+
+  -- What a word says about a page or a run.
+  type Entry_t is record
+    Status   : Status_t;
+    -- The number is that of a table.
+    IsTable  : std_logic;
+    Writable : std_logic;
+    Memory   : std_logic_vector(MemoryBits_c - 1 downto 0);
+    Size     : std_logic_vector(SizeBits_c - 1 downto 0);
+    Number   : std_logic_vector(NumberBits_c - 1 downto 0);
+  end record;
+
+  constant EntryBits_c : positive := 3 + 1 + 1 + MemoryBits_c + SizeBits_c + NumberBits_c;
+
+  subtype EntryVector_t is std_logic_vector(EntryBits_c - 1 downto 0);
+
+  -- A word of the leaf level. `frameBits`: of a frame's number; `sizeMax`: the largest run, as a
+  -- power of two of pages.
+  function leafEntry (
+    word      : std_logic_vector(WordBits_c - 1 downto 0);
+    readFailed : boolean;
+    frameBits : positive;
+    sizeMax   : natural
+  ) return Entry_t;
+
+  -- A word of the root: a table's, or the entry of a whole run of 2**`leafBits` pages.
+  function rootEntry (
+    word      : std_logic_vector(WordBits_c - 1 downto 0);
+    readFailed : boolean;
+    frameBits : positive;
+    tableBits : positive;
+    leafBits  : positive
+  ) return Entry_t;
+
+  function toVector (e : Entry_t) return EntryVector_t;
+
+  function toEntry (v : EntryVector_t) return Entry_t;
+
+end package;
+
+package body window_pkg is
+
+  -- Whether a number needs more bits than there are.
+  function isBeyond (number : std_logic_vector(NumberBits_c - 1 downto 0); bits : positive) return boolean is
+  begin
+    for i in number'range loop
+      if i >= bits and number(i) = '1' then
+        return true;
+      end if;
+    end loop;
+    return false;
+  end function;
+
+  -- Whether the lowest `bits` are not all 0.
+  function isUnaligned (number : std_logic_vector(NumberBits_c - 1 downto 0); bits : natural) return boolean is
+  begin
+    for i in number'range loop
+      if i < bits and number(i) = '1' then
+        return true;
+      end if;
+    end loop;
+    return false;
+  end function;
+
+  function fields (word : std_logic_vector(WordBits_c - 1 downto 0); readFailed : boolean) return Entry_t is
+    variable e : Entry_t;
+  begin
+    e.IsTable  := word(TableBit_c);
+    e.Writable := word(WritableBit_c);
+    e.Memory   := word(MemoryLow_c + MemoryBits_c - 1 downto MemoryLow_c);
+    e.Size     := word(SizeLow_c + SizeBits_c - 1 downto SizeLow_c);
+    e.Number   := word(NumberLow_c + NumberBits_c - 1 downto NumberLow_c);
+    if readFailed then
+      e.Status := StatusBusError_c;
+    elsif word(ValidBit_c) = '0' then
+      e.Status := StatusNotMapped_c;
+    else
+      e.Status := StatusOk_c;
+    end if;
+    return e;
+  end function;
+
+  function leafEntry (
+    word      : std_logic_vector(WordBits_c - 1 downto 0);
+    readFailed : boolean;
+    frameBits : positive;
+    sizeMax   : natural
+  ) return Entry_t is
+    variable e : Entry_t;
+  begin
+    e := fields(word, readFailed);
+    if e.Status = StatusOk_c then
+      if e.IsTable = '1' or word(OwnBit_c) = '0' or isBeyond(e.Number, frameBits)
+        or unsigned(e.Size) > sizeMax then
+        e.Status := StatusBadEntry_c;
+      end if;
+    end if;
+    return e;
+  end function;
+
+  function rootEntry (
+    word      : std_logic_vector(WordBits_c - 1 downto 0);
+    readFailed : boolean;
+    frameBits : positive;
+    tableBits : positive;
+    leafBits  : positive
+  ) return Entry_t is
+    variable e : Entry_t;
+  begin
+    e := fields(word, readFailed);
+    if e.Status = StatusOk_c then
+      if e.IsTable = '1' then
+        if isBeyond(e.Number, tableBits) then
+          e.Status := StatusBadEntry_c;
+        end if;
+      elsif word(OwnBit_c) = '0' or isBeyond(e.Number, frameBits) or isUnaligned(e.Number, leafBits)
+        or unsigned(e.Size) /= leafBits then
+        e.Status := StatusBadEntry_c;
+      end if;
+    end if;
+    return e;
+  end function;
+
+  function toVector (e : Entry_t) return EntryVector_t is
+  begin
+    return e.Status & e.IsTable & e.Writable & e.Memory & e.Size & e.Number;
+  end function;
+
+  function toEntry (v : EntryVector_t) return Entry_t is
+    variable e : Entry_t;
+  begin
+    e.Number   := v(NumberBits_c - 1 downto 0);
+    e.Size     := v(NumberBits_c + SizeBits_c - 1 downto NumberBits_c);
+    e.Memory   := v(NumberBits_c + SizeBits_c + MemoryBits_c - 1 downto NumberBits_c + SizeBits_c);
+    e.Writable := v(EntryBits_c - 5);
+    e.IsTable  := v(EntryBits_c - 4);
+    e.Status   := v(EntryBits_c - 1 downto EntryBits_c - 3);
+    return e;
+  end function;
+
+end package body;

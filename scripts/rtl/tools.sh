@@ -1,0 +1,21 @@
+# shellcheck shell=bash
+# Where the tools of rtl/ are, for the scripts that run them. Sourced, not run.
+
+# FARSIDE_RTL_TOOLS names another folder for the tools.
+RTL_TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")/rtl
+TOOLS=$(realpath -m "${FARSIDE_RTL_TOOLS:-$RTL_TARGET/tools}")
+readonly RTL_TARGET TOOLS
+export RTL_TARGET TOOLS
+
+readonly NOT_RUN=77
+
+say() { echo "rtl: $*" >&2; }
+not_run() {
+    say "NOT RUN: $*"
+    exit "$NOT_RUN"
+}
+
+export PATH="$TOOLS/bin:$TOOLS/python/bin:$TOOLS/verilator/usr/bin:$PATH"
+export VERILATOR_ROOT="$TOOLS/verilator/usr/share/verilator"
+export VUNIT_SIMULATOR=ghdl
+export YOWASP_CACHE_DIR="$TOOLS/cache"
