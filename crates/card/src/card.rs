@@ -6,13 +6,13 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use farside_types::{
-    Access, Asid, CancelReason, CardId, CommandId, FaultId, JobId, MemoryId, PageNo, PageRange,
-    PeId, Rights,
+    Access, Asid, CancelReason, CardId, CommandId, FaultId, JobId, List, MemoryId, PageNo,
+    PageRange, PeId, Rights, Shelved,
 };
 
 use crate::fault::Open;
 use crate::grant::translate;
-use crate::key::clamp;
+use crate::key::{KeyRange, clamp};
 use crate::mmu::{check, check_frames};
 use crate::mutation::CardMutation;
 use crate::need::validate_ranges;
@@ -20,7 +20,7 @@ use crate::tables::{BusPages, PageBits, TableWriter, Tables};
 use crate::{
     AccessId, AcquireError, CardStats, CounterNotice, Counters, DrainKind, Drained, Fault,
     FaultQueue, Geometry, GeometryError, Grant, InFlight, Level, Location, Lookup, MapError,
-    MappedRun, Mmu, Need, PeError, PeState, Pes, RaiseError, Raised, Waiter, WordUser, Words,
+    MappedRun, Mmu, Need, PeError, PeState, Pes, RaiseError, Raised, Waiter, Words,
 };
 
 /// How a fault of one processing element ended. Whoever embeds the card hands it over.
@@ -54,6 +54,22 @@ pub struct Aborted {
     pub answers: Vec<Answer>,
     /// Drains that completed because the job's accesses were ended.
     pub drains: Vec<CommandId>,
+}
+
+/// Lists of each kind that there are from the start, once for all cards of the process, and their room.
+const LISTS: usize = 16;
+const LIST_ROOM: usize = 256;
+
+/// Makes the lists that grants and drains are made of: a card in the program is told of them by whoever
+/// serves a fault, who must not need an allocator.
+fn stock_shelves() {
+    MappedRun::shelf().stock(LISTS, LIST_ROOM);
+    KeyRange::shelf().stock(LISTS, LIST_ROOM);
+    crate::in_flight::stock_shelf(LISTS, LIST_ROOM);
+    CommandId::shelf().stock(LISTS, LIST_ROOM);
+    PageRange::shelf().stock(LISTS, LIST_ROOM);
+    u64::shelf().stock(LISTS, LIST_ROOM);
+    u32::shelf().stock(LISTS, LIST_ROOM);
 }
 
 /// Clears the bits of those of `pages` that are in `range`, whose first page has bit `first`.
@@ -106,12 +122,13 @@ impl Card {
     /// [`GeometryError`] if the sizes make no card.
     pub fn new(id: CardId, frames: u32, geometry: Geometry) -> Result<Card, GeometryError> {
         let geometry = Geometry { table_pages: geometry.table_pages_for(frames), ..geometry };
+        stock_shelves();
         Ok(Card {
             id,
             frames,
             geometry,
             mmu: Mmu::with_tables(&geometry, id.memory())?,
-            in_flight: InFlight::new(),
+            in_flight: InFlight::with_room(geometry.pes),
             faults: FaultQueue::new(id, geometry.fault_entries as usize),
             counters: Counters::new(
                 geometry.counter_group,
@@ -212,10 +229,15 @@ impl Card {
 
     /// Of a card in the program, which reaches every memory without a bus: its tables have entries for
     /// pages in all of them. To be said before anything is mapped.
+    ///
+    /// Whoever maps pages in such a card may serve a fault of the program: the first tables are there from now
+    /// on, so that nobody has to allocate them.
     pub fn reach_memories(&mut self) {
         if let Some(tables) = self.mmu.tables_mut() {
             tables.name_bus_pages(BusPages::Memories);
+            tables.stock();
         }
+        self.words.0.get_or_insert_default();
     }
 
     /// Counts accesses to a page in another memory that were made without the card's lock.
@@ -226,10 +248,11 @@ impl Card {
 
     /// Lets somebody access words without the card's lock, by its tables; `None` if it has none. Every
     /// method that takes pages away waits for the words that are under way.
-    pub fn share_tables(&mut self) -> Option<(Arc<Tables>, WordUser)> {
+    /// Who does is a [`Words::user`] of these.
+    pub fn share_tables(&mut self) -> Option<(Arc<Tables>, Arc<Words>)> {
         let words = self.words.0.get_or_insert_default();
         let tables = self.mmu.tables_mut()?.share(Arc::clone(words));
-        Some((tables, words.user()))
+        Some((tables, Arc::clone(words)))
     }
 
     /// Waits for the words that are under way without the card's lock. Those that begin later find
@@ -375,6 +398,11 @@ impl Card {
         self.faults.take_batch(faults_max)
     }
 
+    /// Takes the oldest fault that was not taken yet.
+    pub fn next_fault(&mut self) -> Option<Fault> {
+        self.faults.next_fresh()
+    }
+
     /// Whether [`Card::take_faults`] would return any.
     pub fn has_faults(&self) -> bool {
         self.faults.has_fresh()
@@ -394,15 +422,19 @@ impl Card {
 
     /// [`Card::resume`] for every open fault whose id lies in a range.
     pub fn resume_range(&mut self, faults: RangeInclusive<FaultId>) -> Vec<Answer> {
-        let open = self.remove_faults(faults);
         let mut answers = Vec::new();
-        for entry in &open {
-            for waiter in &entry.waiters {
-                let outcome = self.replay(entry, waiter.pe, &waiter.need);
-                answers.push(self.answer(waiter.pe, waiter.job, outcome));
-            }
-        }
+        self.resume_into(faults, &mut answers);
         answers
+    }
+
+    /// [`Card::resume_range`], which adds to `answers`.
+    pub fn resume_into(&mut self, faults: RangeInclusive<FaultId>, answers: &mut Vec<Answer>) {
+        self.end_faults(faults, |card, entry| {
+            for waiter in &entry.waiters {
+                let outcome = card.replay(entry, waiter.pe, &waiter.need);
+                answers.push(card.answer(waiter.pe, waiter.job, outcome));
+            }
+        });
     }
 
     /// Ends the accesses that wait for a fault with an error.
@@ -416,21 +448,41 @@ impl Card {
         faults: RangeInclusive<FaultId>,
         reason: CancelReason,
     ) -> Vec<Answer> {
-        let open = self.remove_faults(faults);
         let mut answers = Vec::new();
-        for waiter in open.iter().flat_map(|entry| &entry.waiters) {
-            self.stats.cancels += 1;
-            answers.push(self.answer(waiter.pe, waiter.job, Outcome::Cancelled(reason)));
-        }
+        self.cancel_into(faults, reason, &mut answers);
         answers
     }
 
-    fn remove_faults(&mut self, faults: RangeInclusive<FaultId>) -> Vec<Open> {
-        let open = self.faults.remove(faults);
-        if open.is_empty() {
+    /// [`Card::cancel_range`], which adds to `answers`.
+    pub fn cancel_into(
+        &mut self,
+        faults: RangeInclusive<FaultId>,
+        reason: CancelReason,
+        answers: &mut Vec<Answer>,
+    ) {
+        self.end_faults(faults, |card, entry| {
+            for waiter in &entry.waiters {
+                card.stats.cancels += 1;
+                answers.push(card.answer(waiter.pe, waiter.job, Outcome::Cancelled(reason)));
+            }
+        });
+    }
+
+    /// Takes faults out, oldest first.
+    fn end_faults(
+        &mut self,
+        faults: RangeInclusive<FaultId>,
+        mut each: impl FnMut(&mut Card, &Open),
+    ) {
+        let mut any = false;
+        while let Some(entry) = self.faults.remove(&faults) {
+            each(self, &entry);
+            self.faults.recycle(entry);
+            any = true;
+        }
+        if !any {
             self.stats.stale_answers += 1;
         }
-        open
     }
 
     fn replay(&mut self, entry: &Open, pe: PeId, need: &Need) -> Outcome {
@@ -472,7 +524,7 @@ impl Card {
         pe: PeId,
         asid: Asid,
         needs: impl Iterator<Item = (PageRange, Access)>,
-        runs: Vec<MappedRun>,
+        runs: List<MappedRun>,
     ) -> Grant {
         let own = self.memory();
         for run in runs.iter().filter(|run| run.location.memory != own) {
@@ -494,6 +546,13 @@ impl Card {
         let notices = self.counters.take_some(notices_max);
         self.stats.counter_notices += notices.len() as u64;
         notices
+    }
+
+    /// Takes the oldest of [`Card::take_notices`].
+    pub fn next_notice(&mut self) -> Option<CounterNotice> {
+        let notice = self.counters.next_notice();
+        self.stats.counter_notices += u64::from(notice.is_some());
+        notice
     }
 
     /// Whether [`Card::take_notices`] would return any.
@@ -552,7 +611,7 @@ impl Card {
         let mut drains = Vec::new();
         let pes: Vec<PeId> = self.pes.of(job).collect();
         for pe in pes {
-            drains.append(&mut self.in_flight.end_all_of(pe));
+            drains.extend_from_slice(&self.in_flight.end_all_of(pe));
             self.pes.set(pe, PeState::Idle);
         }
         Ok(Aborted { answers, drains })
@@ -645,7 +704,7 @@ impl Card {
         };
         self.stats.grants_direct += 1;
         let need = std::iter::once((PageRange::page(page), access));
-        let runs = vec![MappedRun::new(page, 1, location)];
+        let runs = [MappedRun::new(page, 1, location)].into();
         Ok((self.grant(pe, asid, need, runs), level))
     }
 
@@ -693,7 +752,7 @@ impl Card {
 
     /// Gives memory back. Returns the drains that complete with it.
     #[must_use = "these drains are complete; report their commands"]
-    pub fn end(&mut self, access: AccessId) -> Vec<CommandId> {
+    pub fn end(&mut self, access: AccessId) -> List<CommandId> {
         self.in_flight.end(access)
     }
 
@@ -709,15 +768,18 @@ impl Card {
         self.mmu.clear();
         self.words.renew();
         self.counters.clear_all();
-        let everyone = self.faults.remove(FaultId(0)..=FaultId(u64::MAX));
-        let answers = everyone
-            .iter()
-            .flat_map(|entry| &entry.waiters)
-            .map(|waiter| Answer { pe: waiter.pe, job: waiter.job, outcome: Outcome::Aborted })
-            .collect();
+        let mut answers = Vec::new();
+        while let Some(entry) = self.faults.remove(&(FaultId(0)..=FaultId(u64::MAX))) {
+            let aborted = |waiter: &Waiter| Answer {
+                pe: waiter.pe,
+                job: waiter.job,
+                outcome: Outcome::Aborted,
+            };
+            answers.extend(entry.waiters.iter().map(aborted));
+        }
         let mut drains = Vec::new();
         for pe in (0..self.geometry.pes).map(PeId) {
-            drains.append(&mut self.in_flight.end_all_of(pe));
+            drains.extend_from_slice(&self.in_flight.end_all_of(pe));
             self.pes.set(pe, PeState::Idle);
         }
         Aborted { answers, drains }

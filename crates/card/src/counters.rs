@@ -23,6 +23,9 @@ pub struct CounterNotice {
 
 type Group = (Asid, u64);
 
+/// Groups that there is room to count from the start.
+const ROOM: usize = 1 << 12;
+
 /// The access counters of a card.
 #[derive(Clone, Debug)]
 pub struct Counters {
@@ -41,8 +44,8 @@ impl Counters {
             group_pages: group.pages(),
             threshold,
             groups_max,
-            counts: HashMap::new(),
-            notices: Vec::new(),
+            counts: HashMap::with_capacity(groups_max.min(ROOM)),
+            notices: Vec::with_capacity(ROOM / 16),
             forgotten: 0,
         }
     }
@@ -109,15 +112,24 @@ impl Counters {
     /// The oldest groups that reached the threshold and were not taken, at most `notices_max`.
     pub fn take_some(&mut self, notices_max: usize) -> Vec<CounterNotice> {
         let count = self.notices.len().min(notices_max);
-        let groups: Vec<Group> = self.notices.drain(..count).collect();
-        groups
-            .into_iter()
-            .map(|(asid, number)| CounterNotice {
-                asid,
-                pages: PageRange::new(PageNo(number * self.group_pages), self.group_pages),
-                count: self.counts.get(&(asid, number)).copied().unwrap_or(0),
-            })
-            .collect()
+        let taken = self.notices[..count].iter().map(|&group| self.notice(group)).collect();
+        self.notices.drain(..count);
+        taken
+    }
+
+    /// The oldest group that reached the threshold and was not taken.
+    pub fn next_notice(&mut self) -> Option<CounterNotice> {
+        let first = *self.notices.first()?;
+        self.notices.remove(0);
+        Some(self.notice(first))
+    }
+
+    fn notice(&self, (asid, number): Group) -> CounterNotice {
+        CounterNotice {
+            asid,
+            pages: PageRange::new(PageNo(number * self.group_pages), self.group_pages),
+            count: self.counts.get(&(asid, number)).copied().unwrap_or(0),
+        }
     }
 
     /// Sets the groups that overlap a range to zero; notices of them that were not taken are gone.

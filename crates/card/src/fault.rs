@@ -6,7 +6,7 @@
 
 use std::ops::RangeInclusive;
 
-use farside_types::{Access, Asid, CardId, FaultId, JobId, PageRange, PeId, Rights};
+use farside_types::{Access, Asid, CardId, FaultId, JobId, PageNo, PageRange, PeId, Rights};
 
 use crate::fills::Fills;
 use crate::key::{KeyRange, clamp};
@@ -46,6 +46,9 @@ pub struct Waiter {
     pub need: Need,
 }
 
+/// Entries that a queue has room for from the start.
+const ROOM: usize = 256;
+
 /// One open fault.
 #[derive(Clone, Debug)]
 pub(crate) struct Open {
@@ -58,8 +61,22 @@ pub(crate) struct Open {
 }
 
 impl Open {
+    /// What nobody needs.
+    const NOTHING: Need = Need::Page(PageNo(0), Access::Read);
+
+    /// An entry that nothing waits for.
+    fn closed() -> Open {
+        Open {
+            fault: Fault { id: FaultId(0), asid: Asid(0), need: Open::NOTHING },
+            waiters: Vec::with_capacity(4),
+            fills: Fills::with_room(),
+            taken: false,
+            hull: KeyRange { start: 0, end: 0 },
+        }
+    }
+
     /// The translation that the fault has kept for a page.
-    pub(crate) fn fill(&self, page: farside_types::PageNo) -> Option<(Translation, u32)> {
+    pub(crate) fn fill(&self, page: PageNo) -> Option<(Translation, u32)> {
         self.fills.find(page)
     }
 }
@@ -68,6 +85,8 @@ impl Open {
 #[derive(Clone, Debug)]
 pub struct FaultQueue {
     open: Vec<Open>,
+    /// Entries that are closed, for the next ones.
+    spare: Vec<Open>,
     capacity: usize,
     card: CardId,
     next: u64,
@@ -77,7 +96,9 @@ impl FaultQueue {
     /// An empty queue of at most `capacity` open faults. The card's number makes fault ids unique
     /// among cards.
     pub fn new(card: CardId, capacity: usize) -> FaultQueue {
-        FaultQueue { open: Vec::new(), capacity, card, next: 0 }
+        let entries = capacity.min(ROOM);
+        let spare = (0..entries).map(|_| Open::closed()).collect();
+        FaultQueue { open: Vec::with_capacity(entries), spare, capacity, card, next: 0 }
     }
 
     /// A processing element cannot go on. Equal single-page faults share an entry: a write joins a
@@ -100,27 +121,25 @@ impl FaultQueue {
         let empty = KeyRange { start: 0, end: 0 };
         let hull =
             need.ranges().fold(empty, |hull, (range, _)| hull.hull(KeyRange::new(asid, range)));
-        self.open.push(Open {
-            fault: Fault { id, asid, need: need.clone() },
-            waiters: vec![Waiter { pe, job, need }],
-            fills: Fills::default(),
-            taken: false,
-            hull,
-        });
+        let mut open = self.spare.pop().unwrap_or_else(Open::closed);
+        open.fault = Fault { id, asid, need: need.clone() };
+        open.waiters.push(Waiter { pe, job, need });
+        (open.taken, open.hull) = (false, hull);
+        self.open.push(open);
         Raised::Queued(id)
     }
 
     /// The faults that the driver has not taken yet, oldest first, at most `faults_max`. They stay
     /// open until they are resumed or cancelled.
     pub fn take_batch(&mut self, faults_max: usize) -> Vec<Fault> {
-        let fresh = self.open.iter_mut().filter(|open| !open.taken);
-        fresh
-            .take(faults_max)
-            .map(|open| {
-                open.taken = true;
-                open.fault.clone()
-            })
-            .collect()
+        std::iter::from_fn(|| self.next_fresh()).take(faults_max).collect()
+    }
+
+    /// The oldest fault that the driver has not taken yet; it has now.
+    pub(crate) fn next_fresh(&mut self) -> Option<Fault> {
+        let open = self.open.iter_mut().find(|open| !open.taken)?;
+        open.taken = true;
+        Some(open.fault.clone())
     }
 
     /// Keeps a new translation in every fault that needs pages of it.
@@ -154,18 +173,19 @@ impl FaultQueue {
         self.open.iter_mut().filter(move |open| open.hull.overlaps(keys))
     }
 
-    /// Takes faults out whose ids lie in a range, oldest first.
-    pub(crate) fn remove(&mut self, ids: RangeInclusive<FaultId>) -> Vec<Open> {
-        let mut removed = Vec::new();
-        let mut index = 0;
-        while index < self.open.len() {
-            if ids.contains(&self.open[index].fault.id) {
-                removed.push(self.open.remove(index));
-            } else {
-                index += 1;
-            }
-        }
-        removed
+    /// Takes the oldest fault out whose id lies in a range.
+    pub(crate) fn remove(&mut self, ids: &RangeInclusive<FaultId>) -> Option<Open> {
+        let at = self.open.iter().position(|open| ids.contains(&open.fault.id))?;
+        Some(self.open.remove(at))
+    }
+
+    /// An entry that was taken out is used no more.
+    pub(crate) fn recycle(&mut self, mut open: Open) {
+        open.waiters.clear();
+        open.fills.clear();
+        // The ranges of a group belong to whoever has raised it.
+        open.fault.need = Open::NOTHING;
+        self.spare.push(open);
     }
 
     /// The oldest fault that the driver has not taken yet, and the first who waits for it.
@@ -178,11 +198,14 @@ impl FaultQueue {
     pub fn forget_job(&mut self, job: JobId) -> Vec<Waiter> {
         let mut struck = Vec::new();
         for open in &mut self.open {
-            let (gone, stay) = open.waiters.drain(..).partition(|w| w.job == job);
-            open.waiters = stay;
-            struck.extend::<Vec<Waiter>>(gone);
+            while let Some(at) = open.waiters.iter().position(|waiter| waiter.job == job) {
+                struck.push(open.waiters.remove(at));
+            }
         }
-        self.open.retain(|open| !open.waiters.is_empty());
+        while let Some(at) = self.open.iter().position(|open| open.waiters.is_empty()) {
+            let open = self.open.remove(at);
+            self.recycle(open);
+        }
         struck
     }
 
@@ -221,7 +244,6 @@ fn serves(open: &Open, asid: Asid, need: &Need) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use farside_types::PageNo;
 
     fn raise(queue: &mut FaultQueue, pe: u16, page: u64, access: Access) -> Raised {
         let need = Need::Page(PageNo(page), access);
@@ -238,7 +260,7 @@ mod tests {
         let batch = queue.take_batch(256);
         assert_eq!(batch.len(), 1);
         let id = batch[0].id;
-        let open = queue.remove(id..=id).pop().unwrap();
+        let open = queue.remove(&(id..=id)).unwrap();
         assert_eq!(open.waiters.len(), 10_000, "every one of them is waiting");
     }
 
@@ -289,12 +311,12 @@ mod tests {
             waiting.retain(|&pe| raise(&mut queue, pe, pe.into(), Access::Read) == Raised::Full);
             assert!(queue.len() <= 48);
             for fault in queue.take_batch(16) {
-                let open = queue.remove(fault.id..=fault.id).pop().unwrap();
+                let open = queue.remove(&(fault.id..=fault.id)).unwrap();
                 served.extend(open.waiters.iter().map(|waiter| waiter.pe.0));
             }
         }
         while let Some(fault) = queue.take_batch(1).pop() {
-            let open = queue.remove(fault.id..=fault.id).pop().unwrap();
+            let open = queue.remove(&(fault.id..=fault.id)).unwrap();
             served.extend(open.waiters.iter().map(|waiter| waiter.pe.0));
         }
         served.sort_unstable();

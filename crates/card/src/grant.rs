@@ -1,6 +1,6 @@
 //! Memory that a processing element holds: translated, and in flight until it is ended.
 
-use farside_types::{Access, PageNo, PageRange, PeId};
+use farside_types::{Access, List, PageNo, PageRange, PeId};
 
 use crate::{AccessId, Location, MappedRun};
 
@@ -14,7 +14,7 @@ pub struct Grant {
     pub pe: PeId,
     /// Where the pages are: range by range in the order of the need, each range as few runs as its
     /// frames allow. Runs of different ranges are not merged.
-    pub runs: Vec<MappedRun>,
+    pub runs: List<MappedRun>,
 }
 
 /// Translates every page of `needs`, or nothing. `find` gives the location of a page with the
@@ -22,8 +22,8 @@ pub struct Grant {
 pub(crate) fn translate(
     needs: impl Iterator<Item = (PageRange, Access)>,
     mut find: impl FnMut(PageNo, Access, u64) -> Option<(Location, u32)>,
-) -> Option<Vec<MappedRun>> {
-    let mut runs: Vec<MappedRun> = Vec::new();
+) -> Option<List<MappedRun>> {
+    let mut runs: List<MappedRun> = List::new();
     for (range, access) in needs {
         let first = runs.len();
         let mut done = 0;

@@ -4,7 +4,7 @@
 //! that overlap its pages and began before it, and for no others, so it always ends. An access that
 //! stands in a fault has not begun: it counts as drained.
 
-use farside_types::{Access, Asid, CommandId, PageRange, PeId};
+use farside_types::{Access, Asid, CommandId, List, PageRange, PeId, Shelf, Shelved};
 
 use crate::key::KeyRange;
 
@@ -32,13 +32,35 @@ pub enum Drained {
     Waiting(usize),
 }
 
+/// Drains that there is room for from the start.
+const DRAINS: usize = 64;
+
 #[derive(Clone, Debug)]
 struct Flight {
     id: AccessId,
     pe: PeId,
-    uses: Vec<(KeyRange, Access)>,
+    uses: List<Used>,
     /// Serial numbers of the drains that wait for it.
-    awaited_by: Vec<u64>,
+    awaited_by: List<u64>,
+}
+
+/// Pages that an access uses, as keys.
+#[derive(Clone, Copy, Default, Debug)]
+struct Used {
+    keys: KeyRange,
+    writes: bool,
+}
+
+impl Shelved for Used {
+    fn shelf() -> &'static Shelf<Used> {
+        static SHELF: Shelf<Used> = Shelf::new();
+        &SHELF
+    }
+}
+
+/// Has lists of pages of accesses ready.
+pub(crate) fn stock_shelf(lists: usize, room: usize) {
+    Used::shelf().stock(lists, room);
 }
 
 #[derive(Clone, Debug)]
@@ -59,6 +81,12 @@ pub struct InFlight {
 }
 
 impl InFlight {
+    /// Nothing in flight, with room for an access of each of `pes` processing elements.
+    pub(crate) fn with_room(pes: u16) -> InFlight {
+        let flights = Vec::with_capacity(pes.into());
+        InFlight { flights, drains: Vec::with_capacity(DRAINS), ..InFlight::default() }
+    }
+
     /// Nothing in flight.
     pub fn new() -> InFlight {
         InFlight::default()
@@ -73,11 +101,15 @@ impl InFlight {
     ) -> AccessId {
         let id = AccessId(self.next_access);
         self.next_access += 1;
+        let used = |(range, access): (PageRange, Access)| Used {
+            keys: KeyRange::new(asid, range),
+            writes: access.is_write(),
+        };
         self.flights.push(Flight {
             id,
             pe,
-            uses: ranges.map(|(range, access)| (KeyRange::new(asid, range), access)).collect(),
-            awaited_by: Vec::new(),
+            uses: ranges.map(used).collect(),
+            awaited_by: List::new(),
         });
         id
     }
@@ -85,29 +117,29 @@ impl InFlight {
     /// An access has ended. Returns the commands of the drains that complete with it. An access
     /// that is unknown, because it was aborted, completes nothing.
     #[must_use = "these drains are complete; report their commands"]
-    pub fn end(&mut self, access: AccessId) -> Vec<CommandId> {
+    pub fn end(&mut self, access: AccessId) -> List<CommandId> {
         let found = self.flights.iter().position(|flight| flight.id == access);
         match found {
             Some(index) => self.land(index),
-            None => Vec::new(),
+            None => List::new(),
         }
     }
 
     /// Ends every access of a processing element. Returns the commands of the drains that complete
     /// with them.
     #[must_use = "these drains are complete; report their commands"]
-    pub fn end_all_of(&mut self, pe: PeId) -> Vec<CommandId> {
-        let mut complete = Vec::new();
+    pub fn end_all_of(&mut self, pe: PeId) -> List<CommandId> {
+        let mut complete = List::new();
         while let Some(index) = self.flights.iter().position(|flight| flight.pe == pe) {
-            complete.append(&mut self.land(index));
+            complete.extend(self.land(index).iter().copied());
         }
         complete
     }
 
-    fn land(&mut self, index: usize) -> Vec<CommandId> {
+    fn land(&mut self, index: usize) -> List<CommandId> {
         let flight = self.flights.swap_remove(index);
-        let mut complete = Vec::new();
-        for serial in flight.awaited_by {
+        let mut complete = List::new();
+        for &serial in &flight.awaited_by {
             let Some(at) = self.drains.iter().position(|drain| drain.serial == serial) else {
                 continue;
             };
@@ -131,7 +163,7 @@ impl InFlight {
         if self.flights.is_empty() {
             return Drained::Now;
         }
-        let mut keys: Vec<KeyRange> = ranges
+        let mut keys: List<KeyRange> = ranges
             .map(|range| KeyRange::new(asid, range))
             .filter(|keys| !keys.is_empty())
             .collect();
@@ -151,9 +183,10 @@ impl InFlight {
         let serial = self.next_drain;
         let mut left = 0;
         for flight in &mut self.flights {
-            let waits = flight.uses.iter().any(|&(used, access)| {
-                (kind == DrainKind::Everyone || access.is_write()) && hits(keys, used)
-            });
+            let waits = flight
+                .uses
+                .iter()
+                .any(|used| (kind == DrainKind::Everyone || used.writes) && hits(keys, used.keys));
             if waits {
                 flight.awaited_by.push(serial);
                 left += 1;
@@ -184,14 +217,20 @@ impl InFlight {
 }
 
 /// Joins ranges that overlap, so that starts and ends both ascend. `keys` is sorted.
-fn merge_overlaps(keys: &mut Vec<KeyRange>) {
-    keys.dedup_by(|next, kept| {
-        let overlap = next.start <= kept.end;
-        if overlap {
-            kept.end = kept.end.max(next.end);
+fn merge_overlaps(keys: &mut List<KeyRange>) {
+    let all = &mut **keys;
+    let mut kept = 0;
+    for at in 0..all.len() {
+        let next = all[at];
+        if at > 0 && next.start <= all[kept].end {
+            all[kept].end = all[kept].end.max(next.end);
+        } else {
+            kept += usize::from(at > 0);
+            all[kept] = next;
         }
-        overlap
-    });
+    }
+    let left = if keys.is_empty() { 0 } else { kept + 1 };
+    keys.truncate(left);
 }
 
 /// Whether one of `keys`, disjoint and ascending, overlaps `used`.

@@ -1,7 +1,7 @@
 //! Keys: an address-space id and a page in one word, so that a TLB compares one number and a range
 //! of pages of one address space is one interval of numbers.
 
-use farside_types::{Asid, PageNo, PageRange};
+use farside_types::{Asid, PageNo, PageRange, Shelf, Shelved};
 
 const PAGE_BITS: u32 = 48;
 
@@ -38,10 +38,17 @@ impl Key {
 }
 
 /// The keys from `start` up to, without, `end`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(crate) struct KeyRange {
     pub(crate) start: u64,
     pub(crate) end: u64,
+}
+
+impl Shelved for KeyRange {
+    fn shelf() -> &'static Shelf<KeyRange> {
+        static SHELF: Shelf<KeyRange> = Shelf::new();
+        &SHELF
+    }
 }
 
 impl KeyRange {

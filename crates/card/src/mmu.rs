@@ -6,7 +6,7 @@
 //! the first write to a page comes by the tables and sets its bit there. Pages that found no room in
 //! the tables are in the TLBs alone, as on a card without.
 
-use farside_types::{Access, Asid, MemoryId, PageNo, PageRange, PeId, Rights};
+use farside_types::{Access, Asid, List, MemoryId, PageNo, PageRange, PeId, Rights};
 
 use crate::flexible::Flexible;
 use crate::geometry::{Geometry, GeometryError};
@@ -259,7 +259,7 @@ impl Mmu {
         mut each: impl FnMut(PageRange, bool),
     ) {
         let Some(tables) = &mut self.tables else { return };
-        let mut used: Vec<PageRange> = Vec::new();
+        let mut used: List<PageRange> = List::new();
         tables.take_accessed(asid, range, |pages, accessed| {
             each(pages, accessed);
             match used.last_mut().filter(|last| last.end() == pages.start) {
@@ -271,7 +271,7 @@ impl Mmu {
         if self.is_mutated(CardMutation::AccessedLeavesTlbs) {
             return;
         }
-        for pages in used {
+        for &pages in &used {
             self.remove(KeyRange::new(asid, pages));
         }
     }

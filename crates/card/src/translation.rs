@@ -1,6 +1,6 @@
 //! Where a page is: locations, translations and runs of them.
 
-use farside_types::{FrameNo, MemoryId, PageNo, PageRange, Rights};
+use farside_types::{FrameNo, MemoryId, PageNo, PageRange, Rights, Shelf, Shelved};
 use serde::{Deserialize, Serialize};
 
 /// A frame of a memory.
@@ -59,6 +59,20 @@ pub struct MappedRun {
     pub count: u32,
     /// Where the first page is.
     pub location: Location,
+}
+
+/// Of no pages.
+impl Default for MappedRun {
+    fn default() -> MappedRun {
+        MappedRun::new(PageNo(0), 0, Location::new(MemoryId::HOST, FrameNo(0)))
+    }
+}
+
+impl Shelved for MappedRun {
+    fn shelf() -> &'static Shelf<MappedRun> {
+        static SHELF: Shelf<MappedRun> = Shelf::new();
+        &SHELF
+    }
 }
 
 impl MappedRun {

@@ -69,9 +69,12 @@ pub struct InWord<'a> {
     user: &'a mut WordUser,
 }
 
+/// Users that there is room for from the start.
+const USERS: usize = 64;
+
 impl Default for Words {
     fn default() -> Words {
-        Words { lines: Mutex::new(Vec::new()) }
+        Words { lines: Mutex::new(Vec::with_capacity(USERS)) }
     }
 }
 

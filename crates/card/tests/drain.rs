@@ -142,7 +142,7 @@ proptest! {
                 }
                 Step::End(index) if !reference.flights.is_empty() => {
                     let id = reference.flights[index.index(reference.flights.len())].0;
-                    let mut complete = flights.end(id);
+                    let mut complete = flights.end(id).to_vec();
                     complete.sort_unstable();
                     prop_assert_eq!(complete, reference.end(id));
                 }

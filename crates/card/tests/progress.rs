@@ -238,7 +238,7 @@ impl Pair {
         let Some((access, _)) = self.held.remove(&pe) else {
             return;
         };
-        let mut complete = self.card.end(access);
+        let mut complete = self.card.end(access).to_vec();
         complete.sort_unstable();
         for left in self.drains.values_mut() {
             left.remove(&access);

@@ -313,7 +313,7 @@ fn ports_that_share_an_l1_tlb_find_there_what_another_port_left() {
         let mut take = |pe| card.acquire_page(PeId(pe), Asid(1), PageNo(5), Access::Write);
         assert_eq!(take(0).unwrap().1, Level::L2, "the first one finds it below");
         let (grant, found) = take(1).unwrap();
-        assert_eq!((found, grant.runs), (level, vec![run]));
+        assert_eq!((found, grant.runs), (level, [run].into()));
         assert_eq!(take(1), Err(AcquireError::HoldsMemory { pe: PeId(1) }));
         assert!(matches!(take(2), Err(AcquireError::NoSuchPe { .. })));
         let page = std::iter::once(PageRange::page(PageNo(5)));

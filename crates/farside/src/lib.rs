@@ -37,9 +37,10 @@
 //! # Processes and signals
 //! A child made by `fork` does not have the shared memory: touching it ends the child with SIGSEGV,
 //! and every call on the space is refused with [`LiveError::WrongProcess`]; open a space of its own
-//! there. The parent's space goes on. Signal handlers may touch shared memory unless they may
-//! interrupt `malloc`: whoever brings the page allocates, and would wait for the interrupted thread,
-//! which waits for the page. Pin what such a handler needs to the host ([`Space::pin`]).
+//! there. The parent's space goes on. Signal handlers may touch shared memory, also where they have
+//! interrupted `malloc`: whoever brings a page of the host or of a card in the program allocates nothing. Only
+//! where another thread may be allocating, freeing, moving or launching at that moment, or cards are in other
+//! processes, pin what such a handler needs to the host ([`Space::pin`]).
 
 #[macro_use]
 mod tuples;

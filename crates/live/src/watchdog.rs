@@ -1,11 +1,12 @@
 //! A thread that waits for nobody, and so can say who waits for whom.
 //!
 //! Page faults are served by a thread of this process, which takes the driver's lock and allocates
-//! memory. A signal handler that touches shared memory while its own thread is inside `malloc` makes
-//! that thread wait for a page while it holds malloc's lock: the page never comes, because whoever
-//! brings it waits for that lock. Nobody can undo that; the [`Watchdog`] names it. It looks once a
-//! second, and from its start on it never allocates, takes no lock of the driver, and writes by system
-//! calls only.
+//! nothing. So a signal handler may touch shared memory while its own thread is inside `malloc`. But
+//! calls of the library allocate while they have the driver: where another thread is in one of them at
+//! that moment, it waits for malloc's lock, the page for the driver, and the handler, whose thread has
+//! malloc's lock, for the page. Nobody can undo that; the [`Watchdog`] names it. It looks once a second,
+//! and from its start on it never allocates, takes no lock of the driver, and writes by system calls
+//! only.
 //!
 //! It also lets rings of a doorbell go on that a card has made wait.
 
@@ -169,10 +170,10 @@ fn report(pulse: &Pulse) {
         left,
         "farside: deadlock: thread {thread} has waited for the page at {addr:#x} for {seconds} s, and \
          the thread that brings pages waits for a lock of this program. Most likely a signal handler \
-         has touched shared memory while its thread was inside malloc. A handler that may interrupt \
-         malloc must not touch shared memory: pin what it needs to the host with Space::pin, or give \
-         it memory of its own (docs/programming.md, \"fork, signals, O_DIRECT\"). The program does not \
-         go on; SIGTERM and SIGKILL end it."
+         has touched shared memory while its thread was inside malloc, and another thread was \
+         allocating, freeing, moving or launching. Where both may meet, pin what the handler needs to \
+         the host with Space::pin, or give it memory of its own (docs/programming.md, \"fork, signals, \
+         O_DIRECT\"). The program does not go on; SIGTERM and SIGKILL end it."
     );
     let unused = left.len();
     let _ = rustix::io::write(std::io::stderr(), &text[..text.len() - unused]);

@@ -125,10 +125,12 @@ impl Hot {
     /// The way to words of a job's address space; `None` if the card has no tables.
     pub(crate) fn new(card: &Arc<SoftCard>, embedder: &dyn Embedder, job: &Job) -> Option<Hot> {
         let mut model = lock(&card.model);
-        let (tables, user) = model.share_tables()?;
+        let (tables, words) = model.share_tables()?;
         let own = Location::new(model.memory(), FrameNo(0));
         let memory = embedder.pointer(own, model.frames());
         drop(model);
+        // Whoever serves a fault may wait for the card, and so nothing is allocated under its lock.
+        let user = words.user();
         let nothing = Stretch::new(NOWHERE, std::ptr::null(), 0);
         let remembered = [nothing; REMEMBERED];
         let (bus, remote) = ([None; BUS_STRETCHES], Remote::new());

@@ -291,3 +291,10 @@ impl Shelved for FaultId {
         &SHELF
     }
 }
+
+impl Shelved for CommandId {
+    fn shelf() -> &'static Shelf<CommandId> {
+        static SHELF: Shelf<CommandId> = Shelf::new();
+        &SHELF
+    }
+}

@@ -22,6 +22,20 @@ pub trait Shelved: Copy + Default + Send + Sync + 'static {
     fn shelf() -> &'static Shelf<Self>;
 }
 
+impl Shelved for u32 {
+    fn shelf() -> &'static Shelf<u32> {
+        static SHELF: Shelf<u32> = Shelf::new();
+        &SHELF
+    }
+}
+
+impl Shelved for u64 {
+    fn shelf() -> &'static Shelf<u64> {
+        static SHELF: Shelf<u64> = Shelf::new();
+        &SHELF
+    }
+}
+
 /// Where the memory of lists waits for the next ones.
 pub struct Shelf<T>(Mutex<Idle<T>>);
 
@@ -242,6 +256,12 @@ impl<T: Shelved + PartialEq, const FEW: usize> PartialEq for List<T, FEW> {
 }
 
 impl<T: Shelved + Eq, const FEW: usize> Eq for List<T, FEW> {}
+
+impl<T: Shelved + PartialEq, const FEW: usize, const N: usize> PartialEq<[T; N]> for List<T, FEW> {
+    fn eq(&self, other: &[T; N]) -> bool {
+        **self == *other
+    }
+}
 
 impl<T: Shelved + fmt::Debug, const FEW: usize> fmt::Debug for List<T, FEW> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

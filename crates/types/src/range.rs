@@ -4,7 +4,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{PAGE_SIZE, PageNo, VirtAddr};
+use crate::{PAGE_SIZE, PageNo, Shelf, Shelved, VirtAddr};
 
 /// `count` pages from `start` on. Never wraps around the address space.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -47,6 +47,13 @@ impl fmt::Display for RangeError {
 }
 
 impl std::error::Error for RangeError {}
+
+impl Shelved for PageRange {
+    fn shelf() -> &'static Shelf<PageRange> {
+        static SHELF: Shelf<PageRange> = Shelf::new();
+        &SHELF
+    }
+}
 
 impl PageRange {
     /// `count` pages from `start` on.

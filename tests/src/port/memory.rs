@@ -178,7 +178,7 @@ impl Machine {
         let Some(port) = self.port(card) else { return Ok(()) };
         let drained = port.far().model.end(access);
         if !drained.is_empty() {
-            port.drained.extend(drained);
+            port.drained.extend(drained.iter().copied());
             let now = self.now;
             self.step_at(now, card, Step::Drained);
         }

@@ -1,7 +1,7 @@
 //! The shared side of the tables: the words, and the walk that reads them.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use farside_types::{Access, Asid, FrameNo, MemoryId, PageNo, Rights};
 
@@ -14,13 +14,16 @@ use crate::{Location, PAGES_MAX};
 /// The words of one table page. It takes memory when it is used for the first time.
 type Page = OnceLock<Box<[AtomicU64; SLOTS]>>;
 
-fn words(page: &Page) -> &[AtomicU64; SLOTS] {
-    page.get_or_init(|| Box::new([const { AtomicU64::new(0) }; SLOTS]))
+fn fresh() -> Box<[AtomicU64; SLOTS]> {
+    Box::new([const { AtomicU64::new(0) }; SLOTS])
 }
 
 fn pages(count: usize) -> Box<[Page]> {
     (0..count).map(|_| Page::new()).collect()
 }
+
+/// Most pages of which the words are ready: 64 MiB of addresses.
+const READY: usize = 32;
 
 /// Root words, as many as there are address-space ids, in pages of their own.
 const ROOT_PAGES: usize = (1 << 16) / SLOTS;
@@ -33,6 +36,8 @@ pub struct Tables {
     bus: BusPages,
     roots: Box<[Page]>,
     pages: Box<[Page]>,
+    /// Words of pages to come.
+    ready: Mutex<Vec<Box<[AtomicU64; SLOTS]>>>,
     pub(crate) mutated: Mutated,
 }
 
@@ -104,6 +109,7 @@ impl Tables {
             bus: BusPages::Bus,
             roots: pages(ROOT_PAGES),
             pages: pages(table_pages as usize),
+            ready: Mutex::new(Vec::new()),
             mutated: Mutated::default(),
         }
     }
@@ -116,6 +122,18 @@ impl Tables {
     /// Says what bus pages stand for, before there are any.
     pub(super) fn name_bus_pages(&mut self, bus: BusPages) {
         self.bus = bus;
+    }
+
+    /// Has the words of the first pages ready: whoever uses them first need not allocate them.
+    pub(super) fn stock(&mut self) {
+        let pages = self.pages.len().min(READY) + 1;
+        let ready = self.ready.get_mut().unwrap_or_else(PoisonError::into_inner);
+        ready.resize_with(pages, fresh);
+    }
+
+    fn words<'a>(&self, page: &'a Page) -> &'a [AtomicU64; SLOTS] {
+        let ready = || self.ready.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        page.get_or_init(|| ready().unwrap_or_else(fresh))
     }
 
     /// Table pages that there are.
@@ -138,11 +156,11 @@ impl Tables {
     pub(super) fn root(&self, asid: Asid) -> Option<&AtomicU64> {
         let asid = if self.mutated.on(CardMutation::SpacesShareTables) { Asid(0) } else { asid };
         let page = self.roots.get(usize::from(asid.0) / SLOTS)?;
-        words(page).get(usize::from(asid.0) % SLOTS)
+        self.words(page).get(usize::from(asid.0) % SLOTS)
     }
 
     pub(super) fn word(&self, table: u32, index: usize) -> Option<&AtomicU64> {
-        words(self.pages.get(table as usize)?).get(index)
+        self.words(self.pages.get(table as usize)?).get(index)
     }
 
     pub(super) fn load(&self, table: u32, index: usize) -> TableEntry {
@@ -186,7 +204,7 @@ impl Tables {
     /// walk is to be made again from the root.
     pub fn near(&self, asid: Asid, page: PageNo) -> Option<Near<'_>> {
         match self.find(asid, page.0) {
-            Found::Leaf(table) => Some(Near::Leaf(words(self.pages.get(table as usize)?))),
+            Found::Leaf(table) => Some(Near::Leaf(self.words(self.pages.get(table as usize)?))),
             Found::Run { table, index } => Some(Near::Run(self.word(table, index)?)),
             Found::Absent(_) => None,
         }
@@ -298,7 +316,7 @@ impl Tables {
         let pairs = self.roots.iter().zip(&copy.roots).chain(self.pages.iter().zip(&copy.pages));
         for (from, to) in pairs {
             let Some(from) = from.get() else { continue };
-            for (from, to) in from.iter().zip(words(to)) {
+            for (from, to) in from.iter().zip(copy.words(to)) {
                 to.store(from.load(Ordering::Acquire), Ordering::Relaxed);
             }
         }

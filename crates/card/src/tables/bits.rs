@@ -1,10 +1,12 @@
 //! One bit for each page of a command, as its completion tells them.
 
+use farside_types::List;
+
 /// What a command has found out about its pages, in the order in which it names them. A page that
 /// nothing is known of has its bit set.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PageBits {
-    words: Vec<u64>,
+    words: List<u64, 8>,
     told: u64,
 }
 
@@ -12,7 +14,7 @@ impl PageBits {
     /// Bits of the first pages of `pages`, at most `most`; all are set.
     pub fn new(pages: u64, most: u64) -> PageBits {
         let told = pages.min(most);
-        let mut words = vec![u64::MAX; told.div_ceil(64) as usize];
+        let mut words: List<u64, 8> = (0..told.div_ceil(64)).map(|_| u64::MAX).collect();
         if let Some(last) = words.last_mut().filter(|_| told % 64 != 0) {
             *last = (1 << (told % 64)) - 1;
         }

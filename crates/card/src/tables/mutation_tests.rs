@@ -43,7 +43,8 @@ fn waits_for_words(prepare: impl FnOnce(&mut Card), take: fn(&mut Card)) -> bool
     let geometry = Geometry { table_pages: 4, ..Geometry::default() };
     let mut card = Card::new(CardId(0), 16, geometry).unwrap();
     prepare(&mut card);
-    let (_, mut user) = card.share_tables().expect("it has tables");
+    let (_, words) = card.share_tables().expect("it has tables");
+    let mut user = words.user();
     let run = MappedRun::new(PageNo(5), 1, Location::new(card.memory(), FrameNo(5)));
     card.map(Asid(0), [run].into_iter(), Rights::ReadWrite).unwrap();
     let word = user.begin();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use farside_types::{Asid, MemoryId, PageNo, PageRange};
+use farside_types::{Asid, List, MemoryId, PageNo, PageRange};
 
 use super::arena::{Found, slot_index};
 use super::entry::{Root, TableEntry};
@@ -35,7 +35,13 @@ struct Node {
     suspected: bool,
 }
 
+/// Tables that were made on the way to a page.
+type Made = List<u32, 8>;
+
 const UNLINKED: Node = Node { parent: None, valid: 0, suspected: false };
+
+/// Table pages in use that there is room to note from the start.
+const ROOM: usize = 1 << 12;
 
 /// Changes tables. There is one for each [`Tables`].
 #[derive(Debug)]
@@ -59,12 +65,13 @@ impl TableWriter {
     /// Empty tables that are walked only while nothing changes them, under the lock that the writer
     /// is under too.
     pub fn new(own: MemoryId, table_pages: u32) -> TableWriter {
+        let room = (table_pages as usize).min(ROOM);
         TableWriter {
             tables: Arc::new(Tables::new(own, table_pages)),
-            nodes: Vec::new(),
-            free: Vec::new(),
-            suspects: Vec::new(),
-            limbo: Vec::new(),
+            nodes: Vec::with_capacity(room),
+            free: Vec::with_capacity(room),
+            suspects: Vec::with_capacity(room),
+            limbo: Vec::with_capacity(room),
             doubted: BTreeMap::new(),
             users: None,
         }
@@ -81,6 +88,13 @@ impl TableWriter {
     pub(crate) fn name_bus_pages(&mut self, bus: BusPages) {
         if let Some(tables) = Arc::get_mut(&mut self.tables) {
             tables.name_bus_pages(bus);
+        }
+    }
+
+    /// Has the first tables ready, before they are shared.
+    pub(crate) fn stock(&mut self) {
+        if let Some(tables) = Arc::get_mut(&mut self.tables) {
+            tables.stock();
         }
     }
 
@@ -104,8 +118,8 @@ impl TableWriter {
     /// Bytes that the command side takes beside the tables themselves.
     pub fn bytes_beside(&self) -> usize {
         let lists = [&self.free, &self.suspects, &self.limbo];
-        let numbers: usize = lists.into_iter().map(|list| list.capacity()).sum();
-        self.nodes.capacity() * size_of::<Node>() + numbers * size_of::<u32>()
+        let numbers: usize = lists.into_iter().map(Vec::len).sum();
+        self.nodes.len() * size_of::<Node>() + numbers * size_of::<u32>()
     }
 
     /// Unlinks every table without a valid entry, and sees to it that no walk knows one of them any more.
@@ -279,7 +293,7 @@ impl TableWriter {
     /// Goes down to a level, making the tables that are missing. Reclaiming may take tables of the
     /// way, so it begins again after it; what it has made itself is never reclaimed meanwhile.
     fn make(&mut self, asid: Asid, page: u64, level: u32) -> Option<u32> {
-        let mut made = Vec::new();
+        let mut made = Made::new();
         let table = loop {
             match self.descend(asid, page, level, &mut made) {
                 Some(table) => break Some(table),
@@ -288,12 +302,12 @@ impl TableWriter {
             }
         };
         if table.is_none() {
-            made.into_iter().for_each(|table| self.suspect(table));
+            made.iter().for_each(|&table| self.suspect(table));
         }
         table
     }
 
-    fn descend(&mut self, asid: Asid, page: u64, level: u32, made: &mut Vec<u32>) -> Option<u32> {
+    fn descend(&mut self, asid: Asid, page: u64, level: u32, made: &mut Made) -> Option<u32> {
         let (mut table, height) = self.grown(asid, page, level, made)?;
         for above in (level + 1..height).rev() {
             let index = slot_index(page, above);
@@ -312,13 +326,7 @@ impl TableWriter {
     }
 
     /// The top table of a tree that reaches a page and has a table of this level.
-    fn grown(
-        &mut self,
-        asid: Asid,
-        page: u64,
-        level: u32,
-        made: &mut Vec<u32>,
-    ) -> Option<(u32, u32)> {
+    fn grown(&mut self, asid: Asid, page: u64, level: u32, made: &mut Made) -> Option<(u32, u32)> {
         let reaches = |height: u32| height > level && page >> (LEVEL_BITS * height) == 0;
         let Some((mut table, mut height)) = self.tables.top(asid) else {
             let height = (1..=HEIGHT_MAX).find(|&height| reaches(height))?;

@@ -9,13 +9,25 @@ use farside_svm::{CardFault, Event, Need};
 use farside_types::{CardId, CommandId, PageRange, Span, VirtAddr};
 
 use super::carry_out::AbortOnPanic;
-use super::{Port, Runtime};
+use super::{Core, Port, Runtime};
 use crate::error::{LiveError, hint};
 use farside_linux::lock::lock;
 use farside_linux::signals::BlockedSignals;
 use farside_softcard::Recorder;
 use farside_softcard::{Embedder, SoftCard};
 use farside_softcard::{Job, Stop};
+
+/// Faults of a card that are taken at once.
+pub(super) const FAULTS_AT_ONCE: usize = 256;
+
+/// A fault of a card in the program, as the driver is told of it.
+fn told(fault: farside_card::Fault) -> CardFault {
+    let need = match fault.need {
+        farside_card::Need::Page(page, access) => Need::Page(page, access),
+        farside_card::Need::Group(ranges) => Need::Group(ranges),
+    };
+    CardFault { id: fault.id, need }
+}
 
 impl Embedder for Runtime {
     fn raised(&self, card: &SoftCard) {
@@ -78,25 +90,19 @@ impl Runtime {
         let card = soft.id;
         let mut core = lock(&self.core);
         let started = self.clock.now();
-        let taken = lock(&soft.model).take_faults(256);
-        if !taken.is_empty() {
-            let faults: Vec<CardFault> = taken
-                .into_iter()
-                .map(|fault| CardFault {
-                    id: fault.id,
-                    need: match fault.need {
-                        farside_card::Need::Page(page, access) => Need::Page(page, access),
-                        farside_card::Need::Group(ranges) => Need::Group(ranges),
-                    },
-                })
-                .collect();
-            core.driver.0.handle(started, Event::CardFaults { card, faults: &faults });
+        let Core { driver, faults, notices, .. } = &mut *core;
+        {
+            let mut model = lock(&soft.model);
+            faults.extend(std::iter::from_fn(|| model.next_fault()).take(FAULTS_AT_ONCE).map(told));
+            notices.extend(std::iter::from_fn(|| model.next_notice()));
+        }
+        if !faults.is_empty() {
+            driver.0.handle(started, Event::CardFaults { card, faults });
+            faults.clear();
             self.times.planned(self.clock.now().since(started));
         }
-        let notices = lock(&soft.model).take_notices();
-        for notice in notices {
-            let farside_card::CounterNotice { pages, count, .. } = notice;
-            core.driver.0.handle(started, Event::CounterNotice { card, pages, count });
+        for farside_card::CounterNotice { pages, count, .. } in notices.drain(..) {
+            driver.0.handle(started, Event::CounterNotice { card, pages, count });
         }
         self.carry_out(core);
     }

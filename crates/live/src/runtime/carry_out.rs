@@ -210,9 +210,11 @@ impl Runtime {
             }
         };
         let (mut drained, mut used) = (Drained::Now, PageBits::default());
+        let Core { jobs, answers, .. } = &mut *core;
         let result = self.unless_struck(command, || {
-            let job = |job| core.jobs.get(&job).cloned();
-            drained = super::soft_ring::carry_out(soft, step.header.id, &step.op, job, &mut used);
+            let job = |job| jobs.get(&job).cloned();
+            let Step { header, op } = &step;
+            drained = super::soft_ring::carry_out(soft, header.id, op, job, &mut used, answers);
             Ok(())
         });
         if used.told() > 0 {

@@ -41,9 +41,10 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
-use farside_card::Geometry;
+use farside_card::{Answer, CounterNotice, Geometry};
 use farside_svm::{
-    Command, Config, Driver, Event, Outcome, PlacementScheme, Request, RequestError, Task,
+    CardFault, Command, Config, Driver, Event, Outcome, PlacementScheme, Request, RequestError,
+    Task,
 };
 use farside_types::{Asid, CardId, CommandId, Epoch, JobId, PageRange, RequestId, Time, VirtAddr};
 
@@ -146,6 +147,9 @@ pub(crate) enum Port {
     Ring(Arc<RingCard>),
 }
 
+/// Commands under way at once that there is room for from the start.
+const UNDER_WAY: usize = 256;
+
 /// What the lock protects.
 #[derive(Debug)]
 struct Core {
@@ -177,6 +181,11 @@ struct Core {
     broken: Vec<CardId>,
     /// What kernels on far cards need.
     foresight: foresight::Foresight,
+    /// Faults and notices of a card in the program, and answers to it, on their way: empty between two
+    /// calls, with the room that they had.
+    faults: Vec<CardFault>,
+    notices: Vec<CounterNotice>,
+    answers: Vec<Answer>,
 }
 
 /// The driver, which has no `Debug` of its own.
@@ -199,9 +208,9 @@ impl Runtime {
         let bell = rustix::event::eventfd(0, flags).map_err(LiveError::Bell)?;
         let core = Core {
             driver: DriverBox(Driver::new(driver, config.placement)?),
-            host: VecDeque::new(),
-            draining: HashMap::new(),
-            copying: HashMap::new(),
+            host: VecDeque::with_capacity(UNDER_WAY),
+            draining: HashMap::with_capacity(UNDER_WAY),
+            copying: HashMap::with_capacity(UNDER_WAY),
             answered: HashMap::new(),
             jobs: HashMap::new(),
             pieces: HashMap::new(),
@@ -214,6 +223,9 @@ impl Runtime {
             to_reset: Vec::new(),
             broken: Vec::new(),
             foresight: foresight::Foresight::default(),
+            faults: Vec::with_capacity(cards::FAULTS_AT_ONCE),
+            notices: Vec::with_capacity(cards::FAULTS_AT_ONCE),
+            answers: Vec::with_capacity(cards::FAULTS_AT_ONCE),
         };
         Ok(Runtime {
             memories,

@@ -12,7 +12,7 @@ use farside_types::{CommandId, JobId, MemoryId, Rights};
 use super::ASID;
 
 /// Carries out a command of a card's ring. `job` finds the job of a launch, `used` is what a
-/// [`RingOp::Accessed`] tells. [`Drained::Now`]: it is
+/// [`RingOp::Accessed`] tells, and `answers` is empty before and afterwards. [`Drained::Now`]: it is
 /// done; else it is when the drain of this id ends.
 pub(super) fn carry_out(
     card: &SoftCard,
@@ -20,6 +20,7 @@ pub(super) fn carry_out(
     op: &RingOp,
     job: impl FnOnce(JobId) -> Option<Arc<Job>>,
     used: &mut PageBits,
+    answers: &mut Vec<Answer>,
 ) -> Drained {
     match op {
         RingOp::Unmap { runs } => {
@@ -42,17 +43,16 @@ pub(super) fn carry_out(
         }
         RingOp::Resume { faults } => {
             let mut model = lock(&card.model);
-            let answers: Vec<Answer> = faults.iter().flat_map(|&f| model.resume(f)).collect();
+            faults.iter().for_each(|&fault| model.resume_into(fault..=fault, answers));
             drop(model);
-            card.answer(answers);
+            card.answer(answers.drain(..));
             Drained::Now
         }
         RingOp::Cancel { faults, reason } => {
             let mut model = lock(&card.model);
-            let answers: Vec<Answer> =
-                faults.iter().flat_map(|&f| model.cancel(f, *reason)).collect();
+            faults.iter().for_each(|&fault| model.cancel_into(fault..=fault, *reason, answers));
             drop(model);
-            card.answer(answers);
+            card.answer(answers.drain(..));
             Drained::Now
         }
         RingOp::Launch { job: id } => {

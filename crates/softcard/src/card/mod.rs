@@ -114,7 +114,7 @@ impl SoftCard {
     }
 
     /// Hands answers over to the processing elements.
-    pub fn answer(&self, answers: Vec<Answer>) {
+    pub fn answer(&self, answers: impl IntoIterator<Item = Answer>) {
         for answer in answers {
             let slot = &self.answers[answer.pe.0 as usize];
             *lock(&slot.outcome) = Some(answer.outcome);

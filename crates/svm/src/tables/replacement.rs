@@ -19,8 +19,6 @@ use serde::{Deserialize, Serialize};
 /// Frames that are looked at together: a table of the card, so that an entry for all of its pages is not
 /// asked twice.
 pub(crate) const STRETCH: u32 = 512;
-/// Stale names that the queue of newcomers may hold beside as many as there are newcomers.
-const QUEUE_SPARE: usize = 64;
 /// Frames looked at for each page that has to leave.
 const LOOKS_PER_ARRIVAL: u32 = 2;
 /// The share of newcomers is at least one part of so many, and at most one of four.
@@ -37,7 +35,8 @@ pub(crate) struct Replacement {
     marks: Vec<Mark>,
     stayers: u32,
     fresh: u32,
-    /// Whoever is in front leaves first. May name frames that are no newcomers' any more.
+    /// Whoever is in front leaves first. Names each newcomer's frame once, and may name once a frame that was
+    /// left since: whoever comes there has its place.
     newcomers: VecDeque<FrameNo>,
     /// Newcomers that were here before, since stayers were last looked at.
     challengers: Vec<Challenger>,
@@ -56,12 +55,15 @@ struct Challenger {
     reuse: u32,
 }
 
-/// Standing of a frame's page, and for how many sweeps it was not used: 2 and 6 bits.
+/// Standing of a frame's page, and of a stayer for how many sweeps it was not used: 2 and 6 bits. The bits of a
+/// frame without a page say whether the queue of newcomers names it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 struct Mark(u8);
 
 impl Mark {
     const NONE: Mark = Mark(0);
+    /// Of a frame without a page that the queue names.
+    const NAMED: Mark = Mark(1 << 2);
     const STAYER: Mark = Mark(1);
     const NEWCOMER: Mark = Mark(2);
     const IDLE_MAX: u8 = 63;
@@ -124,7 +126,7 @@ impl Replacement {
             marks: vec![Mark::NONE; frames as usize],
             stayers: 0,
             fresh: 0,
-            newcomers: VecDeque::with_capacity(frames as usize + 2 * QUEUE_SPARE),
+            newcomers: VecDeque::with_capacity(frames as usize),
             challengers: Vec::with_capacity(STRETCH as usize),
             sweep: Sweep::with_room(),
             idle: Vec::with_capacity(STRETCH as usize),
@@ -166,30 +168,39 @@ impl Replacement {
         let total = self.marks.len() as u32;
         let stay = total.saturating_sub(share).saturating_sub(self.stayers).min(count);
         let marks = &mut self.marks[frame.0 as usize..(frame.0 + count) as usize];
-        debug_assert!(marks.iter().all(|mark| *mark == Mark::NONE), "{frame:?} is not free");
+        debug_assert!(marks.iter().all(|mark| mark.is(Mark::NONE)), "{frame:?} is not free");
+        let any_named = marks[..stay as usize].contains(&Mark::NAMED);
         marks[..stay as usize].fill(Mark::STAYER);
         self.stayers += stay;
+        if any_named {
+            self.drop_stale_names();
+        }
         (stay..count).for_each(|index| self.comes(frame.offset(index), reuse(index)));
     }
 
     /// A newcomer.
     fn comes(&mut self, frame: FrameNo, reuse: Option<u32>) {
+        if self.marks[frame.0 as usize] != Mark::NAMED {
+            self.newcomers.push_back(frame);
+        }
         self.mark(frame, Mark::NEWCOMER);
         self.fresh += 1;
-        self.queue(frame);
         // Where nobody has to leave, nobody looks.
         if let Some(reuse) = reuse.filter(|_| self.challengers.len() < STRETCH as usize) {
             self.challengers.push(Challenger { frame, reuse });
         }
     }
 
-    /// `frame` is the last of the newcomers. Stale names are dropped before they are many.
-    fn queue(&mut self, frame: FrameNo) {
-        if self.newcomers.len() > 2 * self.fresh as usize + QUEUE_SPARE {
-            let marks = &self.marks;
-            self.newcomers.retain(|frame| marks[frame.0 as usize].is(Mark::NEWCOMER));
-        }
-        self.newcomers.push_back(frame);
+    /// The queue names newcomers' frames and no others.
+    fn drop_stale_names(&mut self) {
+        let marks = &mut self.marks;
+        self.newcomers.retain(|frame| {
+            let mark = &mut marks[frame.0 as usize];
+            if mark.is(Mark::NONE) {
+                *mark = Mark::NONE;
+            }
+            mark.is(Mark::NEWCOMER)
+        });
     }
 
     /// Frames hold nothing any more, or something else.
@@ -199,7 +210,9 @@ impl Replacement {
             |standing| marks.iter().map(|mark: &Mark| u32::from(mark.is(standing))).sum::<u32>();
         self.stayers -= of(Mark::STAYER);
         self.fresh -= of(Mark::NEWCOMER);
-        marks.fill(Mark::NONE);
+        for mark in marks {
+            *mark = if mark.is(Mark::NEWCOMER) { Mark::NAMED } else { Mark::NONE };
+        }
     }
 
     /// Newcomers that were not taken yet, and stale names of frames.
@@ -209,10 +222,16 @@ impl Replacement {
 
     /// The newcomer whose turn it is to leave; if it cannot, it is the last to be asked again.
     pub(crate) fn rotate(&mut self) -> Option<FrameNo> {
-        let found = self.newcomers.iter().position(|&frame| self.is_newcomer(frame))?;
-        let frame = self.newcomers.drain(..=found).next_back()?;
-        self.newcomers.push_back(frame);
-        Some(frame)
+        loop {
+            let frame = self.newcomers.pop_front()?;
+            if self.is_newcomer(frame) {
+                self.newcomers.push_back(frame);
+                return Some(frame);
+            }
+            // It was left.
+            debug_assert_eq!(self.marks[frame.0 as usize], Mark::NAMED, "{frame:?} is named");
+            self.mark(frame, Mark::NONE);
+        }
     }
 
     /// So many pages have to leave. The frames to look at next, if it is time.
@@ -271,12 +290,16 @@ impl Replacement {
         let mut challengers = self.settle_challengers();
         idle.sort_unstable_by_key(|&(time, frame)| (Reverse(time), frame));
         challengers.sort_unstable_by_key(|challenger| (challenger.reuse, challenger.frame));
-        for (&(time, stayer), challenger) in idle.iter().zip(&challengers) {
-            // A look is a moment, and a page that is used once in a loop is idle for nearly all of it.
-            if time <= challenger.reuse.saturating_add(challenger.reuse / 4) {
-                break;
-            }
-            self.mark(challenger.frame, Mark::STAYER);
+        // A look is a moment, and a page that is used once in a loop is idle for nearly all of it.
+        let gives_way = |&(&(time, _), challenger): &(&(u32, FrameNo), &Challenger)| {
+            time > challenger.reuse.saturating_add(challenger.reuse / 4)
+        };
+        let pairs = || idle.iter().zip(&challengers).take_while(gives_way);
+        pairs().for_each(|(_, challenger)| self.mark(challenger.frame, Mark::STAYER));
+        if pairs().next().is_some() {
+            self.drop_stale_names();
+        }
+        for (&(_, stayer), _) in pairs() {
             self.mark(stayer, Mark::NEWCOMER);
             self.newcomers.push_front(stayer);
         }
@@ -339,5 +362,40 @@ impl Replacement {
             return Err(format!("{stayers} stayers and {fresh} newcomers, counted {counted:?}"));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAMES: u32 = 64;
+
+    /// A full memory, of which one page after the other leaves and another comes into its frame.
+    #[test]
+    fn regression_the_queue_of_newcomers_names_each_frame_once_however_long_pages_come_and_go() {
+        let mut order = Replacement::new(FRAMES);
+        order.arrived(FrameNo(0), FRAMES, order.share(0), |_| None);
+        for round in 0..10_000u32 {
+            let frame = order.rotate().unwrap_or(FrameNo(0));
+            order.left(frame, 1);
+            order.arrived(frame, 1, order.share(0), |_| Some(round % 7));
+            if let Some(stretch) = order.look(1, round * 10) {
+                let seen: Vec<_> = stretch.map(|frame| (FrameNo(frame), frame % 3 == 0)).collect();
+                order.looked_at(seen.into_iter());
+            }
+            if round % 100 == 0 {
+                // A page of those that stay leaves, and comes again.
+                order.left(FrameNo(round / 100 % FRAMES), 1);
+                order.arrived(FrameNo(round / 100 % FRAMES), 1, order.share(1), |_| None);
+            }
+            assert!(order.queued() <= FRAMES as usize, "{} names, round {round}", order.queued());
+            let mut names: Vec<_> = order.newcomers.iter().collect();
+            names.sort_unstable();
+            names.dedup();
+            assert_eq!(names.len(), order.queued(), "a frame is named twice, round {round}");
+            order.check(|_| true).unwrap();
+        }
+        assert!(order.fresh > 0 && order.stayers > 0);
     }
 }

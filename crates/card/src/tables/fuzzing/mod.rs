@@ -180,7 +180,7 @@ impl Twin {
         let mut card = Card::new(CardId(0), 1 << 16, geometry).expect("the sizes make a card");
         prepare(&mut card);
         card.launch(FAULTING, JOB).expect("nobody runs");
-        let hot = card.share_tables();
+        let hot = card.share_tables().map(|(tables, words)| (tables, words.user()));
         Twin {
             card,
             pages: BTreeMap::new(),
