@@ -52,6 +52,7 @@ impl Machine {
         if let Who::Job(job) = who {
             self.job_mut(job).flights += 1;
         }
+        self.mark_written(agent, access.page, access.op.access());
         let cargo = Cargo::Word(access, translation);
         let flight = Flight { agent, who, cargo, grant: None };
         let id = self.number();
@@ -61,6 +62,14 @@ impl Machine {
         }
         self.later(Work::Fly(id));
         Ok(())
+    }
+
+    /// An access sets its bit in its card's tables before it begins.
+    pub(crate) fn mark_written(&mut self, agent: AgentId, page: PageNo, access: Access) {
+        let Some(card) = agent.card().filter(|_| access.is_write()) else { return };
+        if let Some((_, written)) = self.card_mut(card).written.get_mut(&page) {
+            *written = true;
+        }
     }
 
     /// An access of a card behind rings begins.

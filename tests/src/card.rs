@@ -51,6 +51,9 @@ pub(crate) struct Card {
     /// reset: the ring goes on, and the answers may come too late.
     pub(crate) late: BTreeSet<PageNo>,
     pub(crate) tlb: BTreeMap<PageNo, Translation>,
+    /// Entries of its translation tables, from which the TLB is filled: whether each says that its page was
+    /// written since it came. They stay when a translation falls out of the TLB.
+    pub(crate) written: BTreeMap<PageNo, (Translation, bool)>,
     pub(crate) ring: VecDeque<Queued>,
     /// The ring's next step is on the agenda.
     pub(crate) ring_scheduled: bool,
@@ -86,6 +89,7 @@ impl Card {
             given_up: BTreeSet::new(),
             late: BTreeSet::new(),
             tlb: BTreeMap::new(),
+            written: BTreeMap::new(),
             ring: VecDeque::new(),
             ring_scheduled: false,
             head_begun: false,
@@ -106,6 +110,9 @@ impl Card {
         }
         self.not_mapped.remove(&page);
         self.tlb.insert(page, entry);
+        let stays = |(former, written): &(Translation, bool)| *written && former.same_place(&entry);
+        let written = self.written.get(&page).is_some_and(stays);
+        self.written.insert(page, (entry, written));
     }
 
     /// A translation goes, if there is one, and with it what was known of an old one.
@@ -117,7 +124,7 @@ impl Card {
     /// Whether an invalidation of the page waits in the ring.
     pub(crate) fn will_unmap(&self, page: PageNo) -> bool {
         self.ring.iter().any(|queued| match &queued.step.op {
-            RingOp::Unmap { runs } => runs.iter().any(|run| run.pages().contains(page)),
+            RingOp::Unmap { runs, .. } => runs.iter().any(|run| run.pages().contains(page)),
             _ => false,
         })
     }

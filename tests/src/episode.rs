@@ -113,6 +113,8 @@ impl World {
 
 #[cfg(test)]
 mod tests {
+    use farside_svm::Stats;
+
     use super::*;
 
     #[test]
@@ -127,5 +129,18 @@ mod tests {
         for kind in [room, no_room, none] {
             assert!(found.contains(&kind), "walks and full: {kind:?} is not in {found:?}");
         }
+    }
+
+    #[test]
+    fn worlds_that_lend_have_pages_of_every_fate() {
+        let mut sum = [0; 4];
+        for seed in 3_000..3_024 {
+            let mut world = World::new(Setup::random(seed, Hostility::reordering()).lending());
+            world.episode(3_000).unwrap_or_else(|failure| panic!("{failure}"));
+            let Stats { lent, lent_written, lent_clean, evictions, .. } = world.driver.stats();
+            let found = [*lent, *lent_written, *lent_clean, *evictions];
+            sum.iter_mut().zip(found).for_each(|(sum, found)| *sum += found);
+        }
+        assert!(sum.iter().all(|&pages| pages >= 10), "lent, written, clean, evicted: {sum:?}");
     }
 }

@@ -16,6 +16,8 @@ pub struct Hostility {
     /// A copy or fill of a card's DMA or a link never answers in time; it acts, and is answered,
     /// very late.
     pub silent_copy: u32,
+    /// A card that is asked which pages it wrote tells it of some of them only.
+    pub untold: u32,
     /// Per hostile tick: a card's ring stands still until the card is reset.
     pub stalled_ring: u32,
     /// Per hostile tick: a card is lost, with its memory.
@@ -44,6 +46,7 @@ impl Hostility {
             host_failure: 0,
             ring_failure: 0,
             silent_copy: 0,
+            untold: 0,
             stalled_ring: 0,
             card_lost: 0,
             card_reset: 0,
@@ -60,6 +63,7 @@ impl Hostility {
         Hostility {
             delay_ns_max: 20_000,
             duplicate_completion: 50,
+            untold: 150,
             tlb_eviction: 200,
             spurious_notice: 100,
             wild_access: 3,

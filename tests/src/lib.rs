@@ -24,6 +24,7 @@ mod facts;
 mod failures;
 mod hostility;
 mod job;
+mod lending;
 pub mod live;
 pub mod log;
 mod losses;

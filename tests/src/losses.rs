@@ -184,6 +184,7 @@ impl Machine {
     fn drop_commands(&mut self, card: CardId) {
         let state = self.card_mut(card);
         state.tlb.clear();
+        state.written.clear();
         state.given_up.clear();
         state.not_mapped.clear();
         state.answers_refused = false;

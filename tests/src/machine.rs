@@ -42,7 +42,7 @@ pub(crate) enum Parcel {
     JobCancel(JobId),
     Request(RequestId, Request),
     Done(CommandId, Epoch, Result<(), StepError>),
-    Used(CommandId, u64, u64, Vec<u64>),
+    Told(CommandId, u64, u64, Vec<u64>),
     CounterNotice(CardId, PageRange, u32),
     CardLost(CardId),
     CardReset(CardId),
@@ -116,6 +116,8 @@ pub(crate) struct Machine {
     pub(crate) requests: BTreeMap<RequestId, OpenRequest>,
     /// What is allocated, as the driver's replies say.
     pub(crate) allocations: Vec<PageRange>,
+    /// Jobs change most of what they read.
+    pub(crate) updates: bool,
     /// Agents make accesses of their own.
     pub(crate) random_agents: bool,
     /// Fates of the next copies, before chance decides (for scenarios).
@@ -161,6 +163,7 @@ impl Machine {
             facts: Facts::new(arena),
             requests: BTreeMap::new(),
             allocations: Vec::new(),
+            updates: false,
             random_agents: false,
             planned_fates: VecDeque::new(),
             saboteur: Saboteur::default(),

@@ -196,7 +196,7 @@ fn a_posted_invalidation_on_an_idle_card_is_no_reason_to_object() -> Result<(), 
     let mut hand = Hand::new();
     hand.bring(PAGE, 3)?;
     hand.run(host_map(PAGE))?;
-    hand.give(RingOp::Unmap { runs: runs(PAGE, 3) })?;
+    hand.give(RingOp::Unmap { runs: runs(PAGE, 3), tells: false })?;
     hand.access(AgentId::CPU, WordAccess::store(PAGE, 0))?;
     hand.rest()?;
     assert!(hand.machine.translation(CARD.agent(), PAGE).is_none());
@@ -235,7 +235,7 @@ fn a_drain_waits_for_what_is_in_flight() -> Result<(), Violation> {
     hand.bring(PAGE, 3)?;
     let held = hand.machine.hit(CARD.agent(), PAGE, Access::Write).expect("mapped");
     hand.machine.hold_group(CARD, job, vec![(PAGE, Access::Write, held)]);
-    hand.give(RingOp::Unmap { runs: runs(PAGE, 3) })?;
+    hand.give(RingOp::Unmap { runs: runs(PAGE, 3), tells: false })?;
     let before = hand.told.len();
     while let Some((at, work)) = hand.machine.agenda.pop() {
         hand.machine.now = at;
@@ -386,7 +386,7 @@ fn a_lost_card_answers_everything_with_gone() -> Result<(), Violation> {
     let job = hand.launch()?;
     hand.bring(PAGE, 3)?;
     hand.machine.lose(CARD);
-    hand.run(RingOp::Unmap { runs: runs(PAGE, 3) })?;
+    hand.run(RingOp::Unmap { runs: runs(PAGE, 3), tells: false })?;
     assert!(hand.told.iter().any(|told| matches!(told, Parcel::Done(_, _, Err(_)))));
     assert_eq!(hand.machine.jobs[&job].state, JobState::Done);
     assert!(hand.machine.facts.was_lost(PAGE));

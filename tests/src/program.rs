@@ -8,6 +8,7 @@ use farside_types::{
     VirtAddr,
 };
 
+use crate::access::{WordAccess, WordOp};
 use crate::job::{Job, JobState, JobStep, Script};
 use crate::machine::{Machine, Parcel, Work};
 use crate::violation::Violation;
@@ -101,7 +102,7 @@ impl Machine {
     /// A kernel: mostly accesses, sometimes a group.
     fn random_script(&mut self) -> Script {
         let steps = self.rng.between(1, 40);
-        let script: Vec<JobStep> = (0..steps)
+        let mut script: Vec<JobStep> = (0..steps)
             .filter_map(|_| {
                 if self.rng.chance(100) {
                     self.random_group()
@@ -110,8 +111,28 @@ impl Machine {
                 }
             })
             .collect();
+        if self.updates {
+            script = self.with_updates(script);
+        }
         let width = self.rng.between(1, 6) as u32;
         Script { steps: script.into(), width, lingers: false }
+    }
+
+    /// The same steps, and behind most loads of a word one or more changes of it.
+    fn with_updates(&mut self, script: Vec<JobStep>) -> Vec<JobStep> {
+        let mut all = Vec::with_capacity(2 * script.len());
+        for step in script {
+            let changed = match &step {
+                JobStep::Access(WordAccess { page, word, op: WordOp::Load }) => {
+                    Some(WordAccess::increment(*page, *word))
+                }
+                _ => None,
+            };
+            all.push(step);
+            let changed = changed.filter(|_| self.also.chance(600));
+            all.extend(changed.map(JobStep::Access));
+        }
+        all
     }
 
     /// Jobs that the next one is to come after: now and then one or two of those that have not ended, or

@@ -104,7 +104,13 @@ impl Machine {
             self.card_mut(card).head_begun = true;
         }
         match op {
-            RingOp::Unmap { runs } => Ok(self.unmap(card, runs)),
+            RingOp::Unmap { runs, tells } => {
+                let drained = self.unmap(card, runs);
+                if drained {
+                    self.tell_written(card, header.id, runs, *tells);
+                }
+                Ok(drained)
+            }
             RingOp::Protect { runs, rights } => Ok(self.protect(card, runs, *rights)),
             RingOp::Map { runs, memory, rights } => {
                 self.map(card, head, runs, *memory, *rights).map(|()| true)
@@ -128,7 +134,28 @@ impl Machine {
         let first = self.rng.below(pages);
         let told = self.rng.below(pages - first + 1);
         let bits = (0..told.div_ceil(64)).map(|_| self.rng.bits()).collect();
-        let parcel = Parcel::Used(command, first, told, bits);
+        let parcel = Parcel::Told(command, first, told, bits);
+        self.agenda.at(self.now, Work::Deliver(parcel));
+    }
+
+    /// Pages are unmapped and drained. Says which of them were written, mostly of all of them: a card may not
+    /// know.
+    fn tell_written(&mut self, card: CardId, command: CommandId, runs: &[Run], tells: bool) {
+        let state = &mut self.cards[usize::from(card.0)];
+        let told = |(page, ..): (PageNo, FrameNo, FrameNo)| state.written.remove(&page);
+        let written = flat(runs).map(told).map(|told| told.is_none_or(|(_, written)| written));
+        let written: Vec<bool> = written.collect();
+        if !tells {
+            return;
+        }
+        let pages = written.len() as u64;
+        let part = self.also.chance(self.hostility.untold);
+        let first = if part { self.also.below(pages) } else { 0 };
+        let told = if part { self.also.below(pages - first + 1) } else { pages };
+        let word =
+            |bits: &[bool]| bits.iter().rev().fold(0, |word, &bit| word << 1 | u64::from(bit));
+        let bits = written[first as usize..][..told as usize].chunks(64).map(word).collect();
+        let parcel = Parcel::Told(command, first, told, bits);
         self.agenda.at(self.now, Work::Deliver(parcel));
     }
 
@@ -172,8 +199,10 @@ impl Machine {
         for (page, _, frame) in flat(runs) {
             let holder = self.memory(memory).frame(frame).map(|frame| frame.page);
             ensure!(holder.is_some(), "{id} maps {frame:?} of {memory}, which does not exist");
+            // It is taken away again before the card runs anything.
+            let harmless = self.cards[usize::from(card.0)].stale_is_harmless(page);
             ensure!(
-                dangling || holder == Some(Some(page)),
+                dangling || harmless || holder == Some(Some(page)),
                 "{id} maps {page} to {frame:?} of {memory}, where {holder:?} is"
             );
             let generation = head.generation;
@@ -247,6 +276,9 @@ impl Machine {
         job: JobId,
         held: Vec<(PageNo, farside_types::Access, Translation)>,
     ) {
+        for &(page, access, _) in &held {
+            self.mark_written(card.agent(), page, access);
+        }
         let accesses = self.rng.between(1, 5) as u32;
         self.job_mut(job).flights += 1;
         let cargo = Cargo::Group(held, accesses);
@@ -333,7 +365,11 @@ impl Machine {
                 self.accept_answers(id, card, faults, Some(*reason))?;
             }
             RingOp::Launch { job } => self.accept_launch(card, *job)?,
-            RingOp::Unmap { .. } | RingOp::Protect { .. } | RingOp::Accessed { .. } => {}
+            RingOp::Unmap { tells: true, .. } | RingOp::Accessed { .. } => ensure!(
+                self.capabilities.tells.contains(card.memory()),
+                "{id} asks {card}, which does not tell of its pages"
+            ),
+            RingOp::Unmap { .. } | RingOp::Protect { .. } => {}
         }
         Ok(())
     }

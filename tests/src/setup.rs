@@ -23,6 +23,10 @@ pub struct Setup {
     pub config: Config,
     /// The placement scheme, by name, with parameters if it has any.
     pub scheme: String,
+    /// How often, in permille, a page is lent that a card reads and may have on loan, whatever the scheme says.
+    pub lends: u32,
+    /// Jobs of the random program change most of what they read.
+    pub updates: bool,
     /// The knobs of the machine.
     pub hostility: Hostility,
     /// The rule that the driver breaks, if any.
@@ -53,6 +57,8 @@ impl Setup {
             seed: 1,
             config,
             scheme: "on-touch".to_owned(),
+            lends: 0,
+            updates: false,
             hostility: Hostility::none(),
             mutation: None,
             behind_rings: Vec::new(),
@@ -109,7 +115,7 @@ impl Setup {
         setup.config.capabilities.host_read_only = rng.chance(600);
         draw_limits(&mut rng, &mut setup.config);
         // By numbers of its own, so that worlds of old seeds are what they were but for this.
-        draw_eviction(&mut Prng::new(!seed), &mut setup.config);
+        setup.lends = draw_eviction(&mut Prng::new(!seed), &mut setup.config);
         setup.config.thrash.contests = seed / (12 * schemes) % 2 == 0;
         setup
     }
@@ -134,6 +140,17 @@ impl Setup {
         self
     }
 
+    /// The same world where every card tells what it wrote, most of what may be lent is, and much of that is
+    /// written.
+    #[must_use]
+    pub fn lending(mut self) -> Setup {
+        let cards = (0..self.config.card_frames.len() as u8).map(|card| CardId(card).memory());
+        self.config.capabilities.tells = cards.collect();
+        self.lends = 800;
+        self.updates = true;
+        self
+    }
+
     /// The same world with a broken rule of the ring protocol.
     #[must_use]
     pub fn ring_mutated(mut self, mutation: RingMutation) -> Setup {
@@ -152,10 +169,12 @@ impl Setup {
     pub(crate) fn describe(&self) -> String {
         let table = &self.config.capabilities;
         format!(
-            "seed {} scheme {} frames {:?} keep_clean_copies {} host_read_only {} cpu reaches {:?} \
+            "seed {} scheme {} lends {} tells {:?} frames {:?} keep_clean_copies {} host_read_only {} cpu reaches {:?} \
              dma {:?} limits {:?} {:?} {:?} rings {:?} mutation {:?} {:?} {:?}",
             self.seed,
             self.scheme,
+            self.lends,
+            table.tells,
             self.config.card_frames,
             self.config.keep_clean_copies,
             table.host_read_only,
@@ -223,11 +242,12 @@ fn draw_limits(rng: &mut Prng, config: &mut Config) {
     config.thrash.pin_for = Span::from_micros(2_000);
 }
 
-/// Who leaves, and which cards tell what is used.
-fn draw_eviction(rng: &mut Prng, config: &mut Config) {
+/// Who leaves, which cards tell what is used and written, and how often pages are lent.
+fn draw_eviction(rng: &mut Prng, config: &mut Config) -> u32 {
     config.eviction = if rng.chance(700) { Eviction::Lirs } else { Eviction::Clock };
     let cards = (0..config.card_frames.len() as u8).map(|card| CardId(card).memory());
-    config.capabilities.tells_use = cards.filter(|_| rng.chance(500)).collect();
+    config.capabilities.tells = cards.filter(|_| rng.chance(500)).collect();
+    if rng.chance(500) { 0 } else { rng.between(100, 1000) as u32 }
 }
 
 #[cfg(test)]

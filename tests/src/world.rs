@@ -18,6 +18,7 @@ use crate::checker::{check_nothing_waits, check_quiet};
 use crate::failures::{Sabotage, Saboteur};
 use crate::hostility::Hostility;
 use crate::job::{Job, JobFailure, JobState, Script};
+use crate::lending::Lending;
 use crate::log::describe;
 use crate::machine::{Machine, Parcel, Work};
 use crate::oracle::OpenRequest;
@@ -62,13 +63,17 @@ pub struct World {
 impl World {
     /// A world before its first step.
     pub fn new(setup: Setup) -> World {
-        let scheme = placement::by_name(&setup.scheme).expect("the scheme has a known name");
+        let mut scheme = placement::by_name(&setup.scheme).expect("the scheme has a known name");
+        if setup.lends > 0 {
+            scheme = Box::new(Lending::new(scheme, setup.seed, setup.lends));
+        }
         let mut driver =
             Driver::new(setup.config.clone(), scheme).expect("the configuration is valid");
         if let Some(mutation) = setup.mutation {
             driver.mutate(mutation);
         }
         let mut machine = Machine::new(&setup.config, setup.hostility.clone(), setup.seed);
+        machine.updates = setup.updates;
         for (card, _) in setup.behind_rings.iter().enumerate().filter(|(_, behind)| **behind) {
             let card = CardId(card as u8);
             machine.card_mut(card).behind_rings = true;
@@ -250,8 +255,8 @@ impl World {
                 Event::Request { id: *id, request: request.clone(), after: &[] }
             }
             &Parcel::Done(command, epoch, result) => Event::Done { command, epoch, result },
-            &Parcel::Used(command, first, pages, ref bits) => {
-                Event::Used { command, first, pages, bits }
+            &Parcel::Told(command, first, pages, ref bits) => {
+                Event::Told { command, first, pages, bits }
             }
             &Parcel::CounterNotice(card, pages, count) => {
                 Event::CounterNotice { card, pages, count }

@@ -136,6 +136,36 @@ fn a_card_that_is_full(world: &mut World) -> Checked {
     world.drive()
 }
 
+/// Pages on loan that are written, or not, come home from a card that runs: by the host, by others, off a full card.
+fn loans(world: &mut World) -> Checked {
+    let Some(range) = alloc(world, 6)? else { return Ok(()) };
+    host_writes(world, range)?;
+    let jobs = hold(world, &[A], &loads(range))?;
+    let written = PageRange::new(range.start.offset(1), 2);
+    jobs.iter().for_each(|&job| world.give_work(job, increments(written)));
+    world.drive()?;
+    ask(world, Request::Migrate { range: PageRange::new(range.start, 2), to: MemoryId::HOST })?;
+    card_writes(world, B, PageRange::new(range.start.offset(2), 2))?;
+    let Some(more) = alloc(world, 8)? else { return Ok(()) };
+    host_writes(world, more)?;
+    jobs.iter().for_each(|&job| world.give_work(job, loads(more)));
+    world.drive()?;
+    world.cpu(loads(range));
+    world.drive()?;
+    jobs.iter().for_each(|&job| world.give_work(job, loads(range)));
+    world.drive()?;
+    ask(world, Request::Free { addr: range.start.addr() })?;
+    let_go(world, jobs)?;
+    world.cpu(loads(more));
+    world.drive()
+}
+
+fn lending() -> Setup {
+    let mut setup = Setup::plain(&[8, 8]).lending();
+    setup.lends = 1000;
+    setup
+}
+
 fn groups(world: &mut World) -> Checked {
     let Some(range) = alloc(world, 6)? else { return Ok(()) };
     host_writes(world, PageRange::new(range.start, 3))?;
@@ -165,7 +195,7 @@ fn pages_that_end_with_an_error(world: &mut World) -> Checked {
 
 const PLAIN: fn() -> Setup = || Setup::plain(&[8, 8]);
 
-const SCENARIOS: [Scenario; 9] = [
+const SCENARIOS: [Scenario; 10] = [
     Scenario { name: "there and back", setup: PLAIN, play: there_and_back },
     Scenario {
         name: "there and back by page DMA",
@@ -181,6 +211,7 @@ const SCENARIOS: [Scenario; 9] = [
         play: what_the_program_asks_for,
     },
     Scenario { name: "a full card", setup: PLAIN, play: a_card_that_is_full },
+    Scenario { name: "loans", setup: lending, play: loans },
     Scenario { name: "groups", setup: PLAIN, play: groups },
     Scenario { name: "errors", setup: PLAIN, play: pages_that_end_with_an_error },
 ];

@@ -4,18 +4,26 @@
 use farside_svm::Mutation;
 use harness::{Hostility, Setup};
 
-/// Runs that a mutation may survive.
+/// Runs that a mutation may survive; of those of loans, which few pages of few worlds show, ten times as many.
 const RUNS: u64 = 60;
 
 /// Steps of each.
 const STEPS: u64 = 3_000;
 
 fn must_be_caught(mutation: Mutation) {
-    harness::must_be_caught(mutation, RUNS, STEPS, |run| {
+    let of_loans = Mutation::LOANS.contains(&mutation);
+    let runs = if of_loans { 10 * RUNS } else { RUNS };
+    harness::must_be_caught(mutation, runs, STEPS, |run| {
         // Reordering and breaking machines in turn; the seeds walk through every scheme and
         // transport.
         let hostility = if run % 2 == 0 { Hostility::reordering() } else { Hostility::breaking() };
-        Setup::random(5_000 + run * 7, hostility).mutated(mutation)
+        let setup = Setup::random(5_000 + run * 7, hostility).mutated(mutation);
+        if !of_loans {
+            return setup;
+        }
+        let mut setup = setup.lending();
+        setup.hostility.card_lost *= 5;
+        setup
     });
 }
 
@@ -45,5 +53,12 @@ harness::mutations! {
         run_after_failure: RunAfterFailure,
         leave_unconfirmed: LeaveUnconfirmed,
         forget_failed_answers: ForgetFailedAnswers,
+        untold_is_clean: UntoldIsClean,
+        written_is_clean: WrittenIsClean,
+        lent_stays_mapped: LentStaysMapped,
+        ignore_remote_writers: IgnoreRemoteWriters,
+        loan_outlives_unmap: LoanOutlivesUnmap,
+        loan_outlives_trim: LoanOutlivesTrim,
+        loan_outlives_card: LoanOutlivesCard,
     }
 }

@@ -34,6 +34,14 @@ fn a_machine_that_breaks() {
 }
 
 #[test]
+fn pages_on_loan() {
+    for (hostility, first) in [(Hostility::reordering(), 3_000), (Hostility::breaking(), 4_000)] {
+        let lending = |seed| Setup::random(seed, hostility.clone()).lending();
+        run_level("loans", first..first + SEEDS, STEPS, lending);
+    }
+}
+
+#[test]
 fn equal_seeds_take_equal_steps() {
     let run = || run_episode(Setup::random(7, Hostility::reordering()), 2_000);
     let (first, second) = (run(), run());

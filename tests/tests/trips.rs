@@ -2,7 +2,7 @@
 //! exact: a chain that waits once more, or once less, fails its test.
 
 use farside_svm::Request;
-use farside_types::{CardId, JobId, MemoryId, PageNo, PageRange, StreamId};
+use farside_types::{CardId, JobId, MemoryId, MemorySet, PageNo, PageRange, StreamId};
 use harness::{Failure, Fate, Script, Setup, WordAccess, World};
 
 const A: CardId = CardId(0);
@@ -72,6 +72,32 @@ fn a_host_fault_on_a_page_of_a_running_card_waits_once() -> Checked {
     let range = world.alloc(4)?;
     written_by_running(&mut world, A, range)?;
     assert_eq!(trips(&mut world, cpu_reads(range.start))?, 1);
+    Ok(())
+}
+
+#[test]
+fn a_page_on_loan_costs_no_trip_more() -> Checked {
+    for (runs, expected) in [(false, 0), (true, 1)] {
+        let mut setup = Setup::plain(&[32]);
+        setup.lends = 1000;
+        setup.config.capabilities.tells = MemorySet::only(A.memory());
+        let mut world = World::new(setup);
+        let range = world.alloc(4)?;
+        world.cpu(writes(range));
+        let read = |world: &mut World| {
+            let script = Script::accesses(loads(range), 1).lingering();
+            let job = world.launch(A, StreamId(0), script)?;
+            world.drive()?;
+            world.give_work(job, writes(range));
+            if !runs {
+                world.stop_job(job);
+            }
+            Ok(())
+        };
+        assert_eq!(trips(&mut world, read)?, 0);
+        assert_eq!(world.driver.stats().lent, 4);
+        assert_eq!(trips(&mut world, cpu_reads(range.start))?, expected);
+    }
     Ok(())
 }
 

@@ -220,6 +220,11 @@ impl Report {
         )?;
         writeln!(
             f,
+            "loans: {} pages, {} of them written without a fault, {} back without a copy",
+            s.lent, s.lent_written, s.lent_clean
+        )?;
+        writeln!(
+            f,
             "fights: {} settled; {} pages taken from cards that ran",
             s.settled_fights, s.taken_from_running
         )?;

@@ -98,8 +98,8 @@ pub enum Said {
     Done(CommandId, Epoch, Result<(), StepError>),
     /// A job has ended; `bool`: it may still touch memory, because it hangs.
     JobEnded(JobId, Result<(), KernelError>, bool),
-    /// Of pages of a command, from this one on and so many, which were used.
-    Used(CommandId, u64, u64, Vec<u64>),
+    /// Of pages of a command, from this one on and so many, which were used, or written.
+    Told(CommandId, u64, u64, Vec<u64>),
     /// Faults.
     Faults(Vec<CardFault>),
     /// A group of pages whose remote accesses reached the threshold.
@@ -166,8 +166,8 @@ impl RingDriver {
                 Received::JobEnded(job, result, hangs) => Said::JobEnded(job.id, result, hangs),
                 Received::Faults(faults) => Said::Faults(faults),
                 Received::Notice(pages, count) => Said::Notice(pages, count),
-                Received::Used(command, first, pages, bits) => {
-                    Said::Used(command, first, pages, bits)
+                Received::Told(command, first, pages, bits) => {
+                    Said::Told(command, first, pages, bits)
                 }
                 // It is about the command that comes next, and for the account alone.
                 Received::CameAlong => return None,

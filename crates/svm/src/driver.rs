@@ -235,8 +235,8 @@ impl Driver {
             Event::JobCancel { job } => self.job_cancel(job),
             Event::Request { id, request, after } => self.take_request(id, request, after),
             Event::Done { command, epoch, result } => self.done(now, command, epoch, result),
-            Event::Used { command, first, pages, bits } => {
-                self.stayers_told(command, first, pages, bits);
+            Event::Told { command, first, pages, bits } => {
+                self.told(command, first, pages, bits);
             }
             Event::CounterNotice { card, pages, count } => {
                 self.counter_notice(now, card, pages, count);

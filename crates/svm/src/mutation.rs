@@ -54,6 +54,20 @@ pub enum Mutation {
     LeaveUnconfirmed,
     /// Forgets a command of no chain that failed (rule 8).
     ForgetFailedAnswers,
+    /// Takes a lent page for clean of which the card told nothing (lent pages).
+    UntoldIsClean,
+    /// Takes a lent page for clean of which the card told that it was written (lent pages).
+    WrittenIsClean,
+    /// Leaves the host its mapping of a page that it lends (rule 2).
+    LentStaysMapped,
+    /// Believes the owner's bits of a lent page although others write it over the bus (lent pages).
+    IgnoreRemoteWriters,
+    /// A loan outlives the translation that it was made with (lent pages).
+    LoanOutlivesUnmap,
+    /// A loan outlives the host's frame (lent pages).
+    LoanOutlivesTrim,
+    /// The host's bytes of a lent page count as the page's when the card is lost (lent pages).
+    LoanOutlivesCard,
     /// Fights over an allocation are never settled (rule 10).
     FightForever,
     /// A verdict is for the pages that were fought over, and not for their allocation (rule 10).
@@ -92,8 +106,19 @@ impl Mutation {
         Mutation::LeaveCommonGround,
     ];
 
-    /// Every other mutation: random runs see it.
-    pub const ALL: [Mutation; 24] = [
+    /// Those that break the rules of loans. Worlds that lend much see them.
+    pub const LOANS: [Mutation; 7] = [
+        Mutation::UntoldIsClean,
+        Mutation::WrittenIsClean,
+        Mutation::LentStaysMapped,
+        Mutation::IgnoreRemoteWriters,
+        Mutation::LoanOutlivesUnmap,
+        Mutation::LoanOutlivesTrim,
+        Mutation::LoanOutlivesCard,
+    ];
+
+    /// Every mutation but those of fights: random runs see it.
+    pub const ALL: [Mutation; 31] = [
         Mutation::SkipDrain,
         Mutation::CopyBeforeUnmap,
         Mutation::MapBeforeCopy,
@@ -118,6 +143,13 @@ impl Mutation {
         Mutation::RunAfterFailure,
         Mutation::LeaveUnconfirmed,
         Mutation::ForgetFailedAnswers,
+        Mutation::UntoldIsClean,
+        Mutation::WrittenIsClean,
+        Mutation::LentStaysMapped,
+        Mutation::IgnoreRemoteWriters,
+        Mutation::LoanOutlivesUnmap,
+        Mutation::LoanOutlivesTrim,
+        Mutation::LoanOutlivesCard,
     ];
 }
 

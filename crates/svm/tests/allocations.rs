@@ -78,7 +78,7 @@ impl World {
     fn new(scheme: &str, frames: u32) -> World {
         let arena = PageRange::new(PageNo(1 << 20), 1 << 20);
         let mut config = Config::embedded(arena, vec![frames; 2]);
-        config.capabilities.tells_use = [MemoryId(1), MemoryId(2)].into_iter().collect();
+        config.capabilities.tells = [MemoryId(1), MemoryId(2)].into_iter().collect();
         let driver = Driver::new(config, by_name(scheme).unwrap()).unwrap();
         let pages = PageRange::new(arena.start, 0);
         let mut world = World { driver, pages, now: Time::ZERO, next: 0, asked: 0 };
@@ -109,12 +109,17 @@ impl World {
         self.now = self.now + Span::from_millis(1);
         self.driver.handle(self.now, event);
         while let Some(command) = self.driver.poll_command() {
-            if let Command::Ring(_, Step { header, op: RingOp::Accessed { runs } }) = &command {
-                let pages = runs.iter().map(|run| u64::from(run.count)).sum();
-                self.asked += pages;
-                // What is not told counts as used: some are not.
-                let used = Event::Used { command: header.id, first: 0, pages, bits: &[0x5555] };
-                self.driver.handle(self.now, used);
+            if let Command::Ring(_, Step { header, op }) = &command {
+                let asks = matches!(op, RingOp::Accessed { .. });
+                self.asked += if asks { op.pages() } else { 0 };
+                if asks || matches!(op, RingOp::Unmap { tells: true, .. }) {
+                    let (command, pages) = (header.id, op.pages());
+                    // What is not told counts as used, or written: some are not, by turns.
+                    self.next += 1;
+                    let bits = &[0x5555 << (self.next % 2)];
+                    let told = Event::Told { command, first: 0, pages, bits };
+                    self.driver.handle(self.now, told);
+                }
             }
             self.driver.handle(self.now, command.header().done(Ok(())));
         }
@@ -303,6 +308,24 @@ fn grouped_faults() {
         });
         assert_eq!(count, 0, "{scheme}");
     }
+}
+
+#[test]
+fn pages_on_loan_that_come_back_with_a_copy_and_without() {
+    let mut world = World::new("farside", 512);
+    host_writes_all(&mut world);
+    world.launch(0);
+    // What the card tells of the pages that leave it: every other one was written.
+    let calls = calls(|| {
+        for index in 0..PAGES {
+            world.card(0, [index], Access::Read);
+            world.card(0, [index], Access::Write);
+        }
+        (PAGES - 512..PAGES).for_each(|index| world.host(index, Access::Read));
+    });
+    let stats = world.driver.stats();
+    assert_eq!(calls, 0, "{stats:?}");
+    assert!(stats.lent_written > 100 && stats.lent_clean > 100, "{stats:?}");
 }
 
 #[test]

@@ -142,7 +142,9 @@ impl FarBus {
             Operation::Protect(pages, rights) => {
                 self.extents(pages).map(|pages| Taken::Protect(pages, rights))
             }
-            Operation::Unmap(pages) => self.extents(pages).map(Taken::Unmap),
+            Operation::Unmap(pages) | Operation::UnmapTelling(pages, _) => {
+                self.extents(pages).map(Taken::Unmap)
+            }
             Operation::Resume(faults) | Operation::Cancel(faults, _) => {
                 self.ids(faults).map(Taken::Answers)
             }

@@ -121,8 +121,8 @@ impl Machine {
                 self.agenda
                     .at(now, crate::machine::Work::Deliver(Parcel::CardFaults(card, faults)));
             }
-            Said::Used(command, first, pages, bits) => {
-                let told = Parcel::Used(command, first, pages, bits);
+            Said::Told(command, first, pages, bits) => {
+                let told = Parcel::Told(command, first, pages, bits);
                 self.agenda.at(self.now, crate::machine::Work::Deliver(told));
             }
             Said::Notice(pages, count) => {

@@ -9,6 +9,7 @@ mod failures;
 mod faults;
 mod memory;
 mod regressions;
+mod shadows;
 
 use farside_svm::{Eviction, PageState, Request};
 use farside_types::{CardId, MemoryId, PageRange, StreamId};

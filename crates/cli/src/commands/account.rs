@@ -119,7 +119,7 @@ const SPEEDS: [Row; 3] = [
     ("card → card", |r| speed(r.traffic.card_to_card)),
 ];
 
-const EVENTS: [Row; 14] = [
+const EVENTS: [Row; 17] = [
     ("card faults", |r| r.stats.card_faults.to_string()),
     ("  in batches", |r| r.stats.fault_batches.to_string()),
     ("  only lacked a TLB entry", |r| r.stats.refills.to_string()),
@@ -130,6 +130,9 @@ const EVENTS: [Row; 14] = [
     ("pages evicted", |r| r.stats.evictions.to_string()),
     ("  without a copy", |r| r.stats.clean_departures.to_string()),
     ("  that spared others", |r| r.stats.spared.to_string()),
+    ("pages lent", |r| r.stats.lent.to_string()),
+    ("  written without a fault", |r| r.stats.lent_written.to_string()),
+    ("  back without a copy", |r| r.stats.lent_clean.to_string()),
     ("fights settled", |r| r.stats.settled_fights.to_string()),
     ("pages taken from running cards", |r| r.stats.taken_from_running.to_string()),
     ("walks of cards' tables", |r| of_cards(r, |card| card.walks)),

@@ -53,10 +53,11 @@ pub(super) enum Pending {
         id: CommandId,
         block: Option<Block>,
     },
-    /// Whether pages of a driver's command, from page `first` on, were used.
-    Used {
+    /// A part of a driver's command that tells of its pages, from page `first` on. Without a block the bits are
+    /// in the completion.
+    Telling {
         id: CommandId,
-        block: Block,
+        block: Option<Block>,
         first: u64,
         pages: u64,
     },
@@ -255,14 +256,14 @@ impl Link {
             Pending::Launch { job: launched, .. } => is_it(launched),
             Pending::Kernel { jobs, .. } => jobs.iter().any(is_it),
             Pending::Command { .. }
-            | Pending::Used { .. }
+            | Pending::Telling { .. }
             | Pending::Move { .. }
             | Pending::Abort => false,
         });
         let waits = self.backlog.iter().any(|waiting| match waiting {
             Waiting::Launch(launched) => is_it(launched),
             Waiting::Kernel(_, jobs) => jobs.iter().any(is_it),
-            Waiting::Pages(..) | Waiting::Used(..) | Waiting::Faults(..) | Waiting::Abort(_) => {
+            Waiting::Pages(..) | Waiting::Telling(..) | Waiting::Faults(..) | Waiting::Abort(_) => {
                 false
             }
         });

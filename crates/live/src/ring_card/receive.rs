@@ -13,7 +13,7 @@ use farside_types::{
 };
 
 use super::link::{Link, Pending};
-use super::submit::USED_WORD;
+use super::submit::TOLD_WORD;
 use super::transport::{LaunchNews, Moved, PageMover};
 use crate::runtime::ASID;
 use farside_softcard::Job;
@@ -24,8 +24,8 @@ use farside_softcard::KernelError;
 pub(crate) enum Received {
     /// A command of the driver has completed.
     Done(CommandId, Epoch, Result<(), StepError>),
-    /// Which pages of a command, from this one on, were used, and how many this is about. The command completes next.
-    Used(CommandId, u64, u64, Vec<u64>),
+    /// Bits of pages of a command, from this one on, and of how many. The command completes next.
+    Told(CommandId, u64, u64, Vec<u64>),
     /// The bytes of the command that completes next had been asked for before: it has waited for nobody.
     CameAlong,
     /// A job has ended; `bool`: it may still touch memory, because it hangs.
@@ -203,13 +203,16 @@ impl Link {
                 block.into_iter().for_each(|block| self.control.release(block));
                 received.extend(self.part_done(id, &completion));
             }
-            Some(Pending::Used { id, block, first, pages }) => {
+            Some(Pending::Telling { id, block, first, pages }) => {
                 if completion.status == Status::Ok {
                     let told = pages.min(completion.value);
-                    let bits = self.control.read_words(&block, USED_WORD, told.div_ceil(64));
-                    received.push(Received::Used(id, first, told, bits));
+                    let bits = match &block {
+                        Some(block) => self.control.read_words(block, TOLD_WORD, told.div_ceil(64)),
+                        None => completion.bits.to_vec(),
+                    };
+                    received.push(Received::Told(id, first, told, bits));
                 }
-                self.control.release(block);
+                block.into_iter().for_each(|block| self.control.release(block));
                 received.extend(self.part_done(id, &completion));
             }
             Some(Pending::Kernel { name, block, jobs }) => {

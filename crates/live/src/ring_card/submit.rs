@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use farside_card::interface::{
-    ARG_BYTES, BitsBuffer, CommandEntry, DmaAddr, EXTENT_BYTES, Extent, ExtentArg, ExtentList,
-    FaultArg, Operation, RingHeader, RingKind, reason_to_word, register,
+    ARG_BYTES, BITS_PAGES, BitsBuffer, CommandEntry, DmaAddr, EXTENT_BYTES, Extent, ExtentArg,
+    ExtentList, FaultArg, Operation, RingHeader, RingKind, reason_to_word, register,
 };
 use farside_svm::{Header, Place, RingOp, Run, Step, TransferOp, Wait};
 use farside_types::{CommandId, FaultId, JobId, Reason, Rights};
@@ -21,12 +21,12 @@ use farside_softcard::Job;
 
 /// Extents of one list: a block of the control memory.
 const LIST_EXTENTS: usize = BLOCK_BYTES / EXTENT_BYTES as usize;
-/// Pages of one question whether they were used; the bits are at the end of the list's block.
-const USED_PAGES: u64 = 512;
+/// Pages of one command that tells bits of them; the bits are at the end of the list's block.
+const TOLD_PAGES: u64 = 512;
 /// The first word of these bits.
-pub(super) const USED_WORD: usize = (BLOCK_BYTES - USED_PAGES as usize / 8) / 8;
+pub(super) const TOLD_WORD: usize = (BLOCK_BYTES - TOLD_PAGES as usize / 8) / 8;
 /// Extents before them.
-const USED_EXTENTS: usize = USED_WORD * 8 / EXTENT_BYTES as usize;
+const TOLD_EXTENTS: usize = TOLD_WORD * 8 / EXTENT_BYTES as usize;
 /// Fault ids of one list.
 const LIST_FAULTS: usize = BLOCK_BYTES / 8;
 /// First word of the message buffer in a launch's block; the arguments are before it.
@@ -39,8 +39,8 @@ const MESSAGE_BYTES: u32 = (BLOCK_BYTES / 2) as u32;
 pub(super) enum Waiting {
     /// A part of a driver's command.
     Pages(CommandId, PageOp, Vec<Extent>),
-    /// Whether pages were used: of a driver's command, those from this one on.
-    Used(CommandId, u64, Vec<Extent>),
+    /// A part of a driver's command that tells of its pages, from this one of all on.
+    Telling(CommandId, Telling, u64, Vec<Extent>),
     /// Faults to be resumed or cancelled.
     Faults(CommandId, Option<u32>, Vec<FaultId>),
     /// A kernel to be looked up, and the jobs that run it.
@@ -59,6 +59,15 @@ pub(super) enum PageOp {
     Unmap,
     Copy,
     Fill,
+}
+
+/// What a card tells of pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Telling {
+    /// Which were used.
+    Used,
+    /// Which were written; they are unmapped.
+    Written,
 }
 
 impl PageOp {
@@ -96,7 +105,10 @@ impl Link {
     ) -> bool {
         let (id, before) = (step.header.id, self.backlog.len());
         match &step.op {
-            RingOp::Unmap { runs } => self.pages(id, PageOp::Unmap, runs, |_, _| (OWN, OWN)),
+            RingOp::Unmap { runs, tells } if *tells && self.has_tables() => {
+                self.ask(id, Telling::Written, runs);
+            }
+            RingOp::Unmap { runs, .. } => self.pages(id, PageOp::Unmap, runs, |_, _| (OWN, OWN)),
             RingOp::Protect { runs, rights } => {
                 self.pages(id, PageOp::Protect(*rights), runs, |_, _| (OWN, OWN));
             }
@@ -106,7 +118,8 @@ impl Link {
                     (OWN, map.frame(card, memory, run.dst))
                 });
             }
-            RingOp::Accessed { runs } => self.ask_use(id, runs),
+            RingOp::Accessed { runs } if self.has_tables() => self.ask(id, Telling::Used, runs),
+            RingOp::Accessed { .. } => {}
             RingOp::Resume { faults } => self.faults(id, None, faults),
             RingOp::Cancel { faults, reason } => {
                 self.faults(id, Some(reason_to_word(*reason)), faults);
@@ -235,28 +248,30 @@ impl Link {
         }
     }
 
-    /// As [`Link::pages`], in parts whose answers have room behind their lists. A card that came back without
-    /// tables is not asked.
-    fn ask_use(&mut self, id: CommandId, runs: &[Run]) {
-        if self.identity.capabilities & register::CAP_TABLES == 0 {
-            return;
-        }
+    /// Whether the card has tables, and so can tell of pages: it may have come back without.
+    fn has_tables(&self) -> bool {
+        self.identity.capabilities & register::CAP_TABLES != 0
+    }
+
+    /// As [`Link::pages`], in parts whose answers have room behind their lists.
+    fn ask(&mut self, id: CommandId, what: Telling, runs: &[Run]) {
         let (mut part, mut pages, mut first) = (Vec::new(), 0u64, 0u64);
         for run in runs {
             let mut taken = 0;
             while taken < run.count {
-                let count = (run.count - taken).min((USED_PAGES - pages) as u32);
+                let count = (run.count - taken).min((TOLD_PAGES - pages) as u32);
                 let page = run.page.0 + u64::from(taken);
                 part.push(Extent { page, count, src: OWN, dst: OWN });
                 (taken, pages) = (taken + count, pages + u64::from(count));
-                if pages == USED_PAGES || part.len() == USED_EXTENTS {
-                    self.backlog.push_back(Waiting::Used(id, first, std::mem::take(&mut part)));
+                if pages == TOLD_PAGES || part.len() == TOLD_EXTENTS {
+                    let part = std::mem::take(&mut part);
+                    self.backlog.push_back(Waiting::Telling(id, what, first, part));
                     (first, pages) = (first + pages, 0);
                 }
             }
         }
         if !part.is_empty() {
-            self.backlog.push_back(Waiting::Used(id, first, part));
+            self.backlog.push_back(Waiting::Telling(id, what, first, part));
         }
     }
 
@@ -401,21 +416,10 @@ impl Link {
                 };
                 self.put(op.operation(arg), Pending::Command { id, block });
             }
-            Waiting::Used(id, first, extents) => {
-                let Some(block) = self.control.take_block() else {
-                    return Err(Waiting::Used(id, first, extents));
-                };
-                let words = extents.iter().flat_map(|extent| extent.to_words());
-                self.control.write_block(&block, 0, words);
-                let address = self.control.block_bus(&block);
-                let list = ExtentArg::List(ExtentList { address, count: extents.len() as u32 });
-                let bits = BitsBuffer {
-                    address: address + USED_WORD as u64 * 8,
-                    bytes: (USED_PAGES / 8) as u32,
-                };
-                let pages = extents.iter().map(|extent| u64::from(extent.count)).sum();
-                let pending = Pending::Used { id, block, first, pages };
-                self.put(Operation::Accessed(list, Some(bits)), pending);
+            Waiting::Telling(id, what, first, extents) => {
+                if !self.send_telling(id, what, first, &extents) {
+                    return Err(Waiting::Telling(id, what, first, extents));
+                }
             }
             Waiting::Faults(id, reason, ids) => {
                 let (arg, block) = match self.fault_ids(&ids) {
@@ -452,6 +456,39 @@ impl Link {
             Waiting::Abort(job) => self.put(Operation::Abort(job), Pending::Abort),
         }
         Ok(())
+    }
+
+    /// Puts a command into the ring that tells of pages; `false` if no block is free. Few pages in one extent
+    /// need none: their bits are in the completion.
+    fn send_telling(
+        &mut self,
+        id: CommandId,
+        what: Telling,
+        first: u64,
+        extents: &[Extent],
+    ) -> bool {
+        let pages = extents.iter().map(|extent| u64::from(extent.count)).sum();
+        if let (&[extent], true) = (extents, pages <= BITS_PAGES) {
+            let pages_arg = ExtentArg::Inline(extent);
+            let operation = match what {
+                Telling::Used => Operation::Accessed(pages_arg, None),
+                Telling::Written => Operation::Unmap(pages_arg),
+            };
+            self.put(operation, Pending::Telling { id, block: None, first, pages });
+            return true;
+        }
+        let Some(block) = self.control.take_block() else { return false };
+        self.control.write_block(&block, 0, extents.iter().flat_map(|extent| extent.to_words()));
+        let address = self.control.block_bus(&block);
+        let list = ExtentArg::List(ExtentList { address, count: extents.len() as u32 });
+        let bits =
+            BitsBuffer { address: address + TOLD_WORD as u64 * 8, bytes: (TOLD_PAGES / 8) as u32 };
+        let operation = match what {
+            Telling::Used => Operation::Accessed(list, Some(bits)),
+            Telling::Written => Operation::UnmapTelling(list, bits),
+        };
+        self.put(operation, Pending::Telling { id, block: Some(block), first, pages });
+        true
     }
 
     fn launch_of(&mut self, job: &Job, block: &Block) -> Operation {

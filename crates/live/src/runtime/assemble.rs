@@ -49,9 +49,9 @@ impl Found {
         self.far.as_ref().is_some_and(|(transport, _)| transport.is_by_messages())
     }
 
-    /// Whether it tells which of its pages were used. Where a link is between, nothing is written to this side
+    /// Whether it tells which of its pages were used and written. Where a link is between, nothing is written to this side
     /// for a question only.
-    fn tells_use(&self, in_program: Geometry) -> bool {
+    fn tells(&self, in_program: Geometry) -> bool {
         match &self.far {
             None => in_program.table_pages > 0,
             Some((_, identity)) => {
@@ -77,8 +77,8 @@ pub(super) fn assemble(config: &RuntimeConfig) -> Result<Parts, LiveError> {
     driver.capabilities.host_read_only = arena.support().host_read_only;
     set_capabilities(&mut driver.capabilities, &found, config.peer);
     let numbered = (0u8..).map(CardId).zip(&found);
-    let telling = numbered.filter(|(_, card)| card.tells_use(config.geometry));
-    driver.capabilities.tells_use = telling.map(|(id, _)| id.memory()).collect();
+    let telling = numbered.filter(|(_, card)| card.tells(config.geometry));
+    driver.capabilities.tells = telling.map(|(id, _)| id.memory()).collect();
     if found.iter().any(|card| card.far.is_some()) {
         // The card copies one piece while the host takes the next out of its mappings.
         driver.limits.chain_pages = FAR_CHAIN_PAGES;

@@ -209,17 +209,17 @@ impl Runtime {
                 return self.ring_command(core, ring, &step);
             }
         };
-        let (mut drained, mut used) = (Drained::Now, PageBits::default());
+        let (mut drained, mut bits) = (Drained::Now, PageBits::default());
         let Core { jobs, answers, .. } = &mut *core;
         let result = self.unless_struck(command, || {
             let job = |job| jobs.get(&job).cloned();
             let Step { header, op } = &step;
-            drained = super::soft_ring::carry_out(soft, header.id, op, job, &mut used, answers);
+            drained = super::soft_ring::carry_out(soft, header.id, op, job, &mut bits, answers);
             Ok(())
         });
-        if used.told() > 0 {
-            let (command, pages) = (step.header.id, used.told());
-            let told = Event::Used { command, first: 0, pages, bits: used.words() };
+        if bits.told() > 0 {
+            let (command, pages) = (step.header.id, bits.told());
+            let told = Event::Told { command, first: 0, pages, bits: bits.words() };
             core.driver.0.handle(self.clock.now(), told);
         }
         if drained == Drained::Now || result.is_err() {

@@ -114,8 +114,8 @@ impl Runtime {
                 }
                 driver.handle(now, Event::Done { command, epoch, result });
             }
-            Received::Used(command, first, pages, bits) => {
-                driver.handle(now, Event::Used { command, first, pages, bits: &bits });
+            Received::Told(command, first, pages, bits) => {
+                driver.handle(now, Event::Told { command, first, pages, bits: &bits });
             }
             Received::CameAlong => driver.came_along(),
             Received::Faults(faults) => {

@@ -11,21 +11,25 @@ use farside_types::{CommandId, JobId, MemoryId, Rights};
 
 use super::ASID;
 
-/// Carries out a command of a card's ring. `job` finds the job of a launch, `used` is what a
-/// [`RingOp::Accessed`] tells, and `answers` is empty before and afterwards. [`Drained::Now`]: it is
-/// done; else it is when the drain of this id ends.
+/// Carries out a command of a card's ring. `job` finds the job of a launch, `told` is what the command tells of
+/// its pages, and `answers` is empty before and afterwards. [`Drained::Now`]: it is done; else it is when the
+/// drain of this id ends.
 pub(super) fn carry_out(
     card: &SoftCard,
     id: CommandId,
     op: &RingOp,
     job: impl FnOnce(JobId) -> Option<Arc<Job>>,
-    used: &mut PageBits,
+    told: &mut PageBits,
     answers: &mut Vec<Answer>,
 ) -> Drained {
     match op {
-        RingOp::Unmap { runs } => {
+        RingOp::Unmap { runs, tells } => {
             let ranges = runs.iter().map(|run| run.pages());
-            lock(&card.model).unmap(id, ASID, ranges)
+            if !tells {
+                return lock(&card.model).unmap(id, ASID, ranges);
+            }
+            *told = PageBits::new(op.pages(), op.pages());
+            lock(&card.model).unmap_telling(id, ASID, ranges, told)
         }
         RingOp::Protect { runs, rights } => {
             let ranges = runs.iter().map(|run| run.pages());
@@ -36,9 +40,8 @@ pub(super) fn carry_out(
             Drained::Now
         }
         RingOp::Accessed { runs } => {
-            let mut bits = PageBits::new(op.pages(), op.pages());
-            lock(&card.model).take_accessed(ASID, runs.iter().map(Run::pages), &mut bits);
-            *used = bits;
+            *told = PageBits::new(op.pages(), op.pages());
+            lock(&card.model).take_accessed(ASID, runs.iter().map(Run::pages), told);
             Drained::Now
         }
         RingOp::Resume { faults } => {

@@ -162,7 +162,7 @@ impl CardMachine {
 
     fn ring_cost(&self, step: &Step<RingOp>) -> Span {
         match &step.op {
-            RingOp::Unmap { runs } | RingOp::Protect { runs, .. } => {
+            RingOp::Unmap { runs, .. } | RingOp::Protect { runs, .. } => {
                 self.setup_cost(step.header.wait, runs)
             }
             RingOp::Map { runs, .. } => self.map_cost(runs, false),

@@ -416,7 +416,7 @@ impl Machine {
             RingOp::Map { runs, memory, rights } => {
                 numbers(runs).for_each(|page| mapped[page] = Mapping::new(*memory, *rights));
             }
-            RingOp::Unmap { runs } => {
+            RingOp::Unmap { runs, .. } => {
                 numbers(runs).for_each(|page| mapped[page] = Mapping::default());
             }
             RingOp::Protect { runs, rights } => {

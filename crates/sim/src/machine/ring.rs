@@ -78,7 +78,7 @@ impl Machine {
         };
         let own = self.queue.now() + self.ring_cost(&command.op);
         let end = match &command.op {
-            RingOp::Unmap { runs } => self.take_away(gpu, runs, None, own)?,
+            RingOp::Unmap { runs, .. } => self.take_away(gpu, runs, None, own)?,
             RingOp::Protect { runs, rights } => self.take_away(gpu, runs, Some(*rights), own)?,
             RingOp::Map { .. }
             | RingOp::Accessed { .. }

@@ -38,7 +38,7 @@ fn card_command(op: RingOp) -> Ordered<RingOp> {
 /// A command about the first page of the arena.
 fn unmap_first(machine: &Machine) -> Ordered<RingOp> {
     let run = Run { page: machine.arena, count: 1, src: FrameNo(0), dst: FrameNo(0) };
-    card_command(RingOp::Unmap { runs: [run].into() })
+    card_command(RingOp::Unmap { runs: [run].into(), tells: false })
 }
 
 /// Lets time pass until the ring of GPU 0 has ended a command; when that was.
@@ -131,7 +131,7 @@ fn commands_that_no_machine_can_do_are_refused() {
     let mut machine = machine();
     let outside = PageNo(machine.arena.0 + machine.arena_pages);
     let run = Run { page: outside, count: 1, src: FrameNo(0), dst: FrameNo(0) };
-    let command = card_command(RingOp::Unmap { runs: [run].into() });
+    let command = card_command(RingOp::Unmap { runs: [run].into(), tells: false });
     machine.submit(CardId(0), command).unwrap();
     let error = machine.step().unwrap_err().to_string();
     assert!(error.contains("outside of the arena"), "{error}");

@@ -69,7 +69,7 @@ impl Machine {
         if self.spec.engine.mode != EngineMode::Events {
             return false;
         }
-        let (RingOp::Unmap { runs } | RingOp::Protect { runs, .. }) = op else {
+        let (RingOp::Unmap { runs, .. } | RingOp::Protect { runs, .. }) = op else {
             return false;
         };
         let whole = self.spec.flush.mode == FlushMode::Pipeline;

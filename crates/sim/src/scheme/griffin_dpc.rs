@@ -248,6 +248,7 @@ mod tests {
             mappers: AgentSet::EMPTY,
             room: 64,
             protection: false,
+            may_lend: false,
             again: false,
         })
     }

@@ -29,8 +29,9 @@ pub struct Capabilities {
     /// Pages that a fault brings along at least, where a far memory is one end, if they are in the same
     /// situation: a power of two up to a block.
     pub far_window_pages: u32,
-    /// Memories whose cards tell which of their pages were used ([`crate::RingOp::Accessed`]).
-    pub tells_use: MemorySet,
+    /// Memories whose cards tell which of their pages were used ([`crate::RingOp::Accessed`]), and written
+    /// ([`crate::RingOp::Unmap`]).
+    pub tells: MemorySet,
     /// Bounce buffers in host memory.
     pub bounce_slots: u8,
     /// Pages of one bounce buffer (1024 in the paper's driver).
@@ -63,7 +64,7 @@ impl Capabilities {
             host_read_only: true,
             far: MemorySet::EMPTY,
             far_window_pages: 256,
-            tells_use: MemorySet::EMPTY,
+            tells: MemorySet::EMPTY,
             bounce_slots: 2,
             bounce_pages: 1024,
         }

@@ -258,6 +258,9 @@ pub enum RingOp {
     Unmap {
         /// Which pages.
         runs: Runs,
+        /// [`crate::Event::Told`] says before the completion which of them were written. Only for cards that
+        /// can tell ([`crate::Capabilities::tells`]).
+        tells: bool,
     },
     /// Lower the card's rights and drain accesses that used the old ones.
     Protect {
@@ -275,8 +278,8 @@ pub enum RingOp {
         /// What the card may do.
         rights: Rights,
     },
-    /// Read and clear the accessed bits of these pages. [`crate::Event::Used`] says which were used since,
-    /// before the completion. Only for cards that can tell ([`crate::Capabilities::tells_use`]).
+    /// Read and clear the accessed bits of these pages. [`crate::Event::Told`] says which were used since,
+    /// before the completion. Only for cards that can tell ([`crate::Capabilities::tells`]).
     Accessed {
         /// Which pages.
         runs: Runs,
@@ -356,7 +359,7 @@ impl RingOp {
     /// The pages it is about, if it is about pages.
     pub fn runs(&self) -> &[Run] {
         match self {
-            RingOp::Unmap { runs }
+            RingOp::Unmap { runs, .. }
             | RingOp::Protect { runs, .. }
             | RingOp::Map { runs, .. }
             | RingOp::Accessed { runs } => runs,
@@ -427,7 +430,7 @@ impl TransferOp {
 }
 
 /// Number of pages of runs.
-fn count_pages(runs: &[Run]) -> u64 {
+pub(crate) fn count_pages(runs: &[Run]) -> u64 {
     runs.iter().map(|run| u64::from(run.count)).sum()
 }
 

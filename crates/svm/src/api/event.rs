@@ -87,15 +87,17 @@ pub enum Event<'a> {
         /// Success, or what went wrong.
         result: Result<(), StepError>,
     },
-    /// What a [`crate::RingOp::Accessed`] has found. Said before the command is done.
-    Used {
+    /// What a [`crate::RingOp::Accessed`] has found, or a [`crate::RingOp::Unmap`] that tells. Said before the
+    /// command is done, when no access begins any more that would change it.
+    Told {
         /// Which command.
         command: CommandId,
         /// The first of its pages that this is about, counted in the order of its runs.
         first: u64,
         /// How many it is about.
         pages: u64,
-        /// A bit for each of them, from bit 0 of the first word on: whether it was used. What is missing was.
+        /// A bit for each of them, from bit 0 of the first word on: whether it was used, or written. What is
+        /// missing was.
         bits: &'a [u64],
     },
     /// A card's remote accesses to a group of pages reached the access counter's threshold.

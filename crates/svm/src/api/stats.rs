@@ -37,8 +37,14 @@ pub struct Stats {
     pub remote_maps: u64,
     /// Pages that left a full card.
     pub evictions: u64,
-    /// Pages that left a card without a copy, because a clean one existed.
+    /// Pages that left a full card without a copy, because a clean one existed.
     pub clean_departures: u64,
+    /// Pages lent to a card: it read them first and may write them at once, while the host keeps its bytes.
+    pub lent: u64,
+    /// Of these, pages of which the card told that it had written them: as many protection faults were saved.
+    pub lent_written: u64,
+    /// Lent pages that came back without a copy, because they were not written.
+    pub lent_clean: u64,
     /// Pages that an agent got and a card that runs a kernel lost by it.
     pub taken_from_running: u64,
     /// Of the pages that left a full card, newcomers, which spared those that stay.

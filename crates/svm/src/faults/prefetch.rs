@@ -13,6 +13,11 @@ use crate::migration::transition::{Fill, Transition};
 use crate::placement::{Action, Scope};
 use crate::tables::page::{PageEntry, PageState, flag};
 
+/// What comes along and is stopped for nobody.
+const ALONE: Reach = Reach { scope: Scope::Page, firm: false, lends: false };
+/// What comes along whoever is stopped for it.
+const FIRM: Reach = Reach { firm: true, ..ALONE };
+
 impl Driver {
     /// A card's fault brings the largest subtree of its block that is to be fuller than the
     /// threshold (as NVIDIA's driver does), as far as there is room.
@@ -65,12 +70,12 @@ impl Driver {
         }
         let pages = PageRange::new(block, BLOCK_PAGES).pages().zip(occupied.iter().zip(&faulted));
         let extra = pages.filter(|(_, (occupied, faulted))| **occupied && !**faulted);
-        let access = if transition.after.len() == 1 { Access::Write } else { Access::Read };
+        let access = access_of(transition);
         for (page, _) in extra {
             if *budget == 0 {
                 break;
             }
-            if self.bring_along(plan, transition, page, card.agent(), access, false) {
+            if self.bring_along(plan, transition, page, card.agent(), access, ALONE) {
                 *budget -= 1;
             }
         }
@@ -93,7 +98,7 @@ impl Driver {
         }
         for neighbour in window.pages() {
             if self.config.arena.contains(neighbour) {
-                self.bring_along(plan, &transition, neighbour, AgentId::CPU, access, false);
+                self.bring_along(plan, &transition, neighbour, AgentId::CPU, access, ALONE);
             }
         }
         tidy_prefetched(plan);
@@ -110,8 +115,8 @@ impl Driver {
         wider.intersection(self.config.arena).pages().any(|page| self.maps_on_host(page))
     }
 
-    /// Enters `page` if it is in the same situation as the page of `transition`. Unless it is `firm`,
-    /// pages that would be taken from running cards stay.
+    /// Enters `page` if it is in the same situation as the page of `transition`. Unless that is `firm`,
+    /// pages that would be taken from running cards stay; where it `lends`, those that cannot be lent.
     fn bring_along(
         &mut self,
         plan: &mut Plan,
@@ -119,7 +124,7 @@ impl Driver {
         page: PageNo,
         agent: AgentId,
         access: Access,
-        firm: bool,
+        reach: Reach,
     ) -> bool {
         let entry = *self.table.get(page);
         let alike = entry.directory.copies() == transition.before
@@ -127,14 +132,18 @@ impl Driver {
         if !alike || !self.may_come_along(&entry, page, agent, access) {
             return false;
         }
-        let read_only = entry.has(flag::READ_ONLY) && !agent.is_cpu();
-        let access = if read_only { Access::Read } else { access };
-        let action = action_of(transition);
-        let Ok(same) = self.transition(&entry, agent, access, action, transition.reason) else {
+        let lends = (transition.lends || reach.lends) && self.may_lend(&entry, agent);
+        if reach.lends && !lends {
+            return false;
+        }
+        let reads = lends || (entry.has(flag::READ_ONLY) && !agent.is_cpu());
+        let access = if reads { Access::Read } else { access };
+        let (action, reason) = (action_of(transition), transition.reason);
+        let Ok(same) = self.transition(&entry, agent, access, action, reason, lends) else {
             return false;
         };
         // Draining it could take as long as a kernel holds it; nobody asked for it.
-        if !firm && self.runs(same.stop.union(same.demote).without(agent)) {
+        if !reach.firm && self.runs(same.stop.union(same.demote).without(agent)) {
             return false;
         }
         let part = self.enter(plan, same, page, &entry);
@@ -160,11 +169,11 @@ impl Driver {
     /// The blocks of a part's pages that move as a whole.
     fn blocks_around(&self, part: &OpenPart) -> impl Iterator<Item = Wider> {
         let transition = part.transition;
-        let access = if transition.after.len() == 1 { Access::Write } else { Access::Read };
+        let access = access_of(&transition);
         let pages = part.runs.iter().flat_map(|run| run.pages().pages());
         pages.filter_map(move |page| {
             let scope = Scope::Range(self.space.block_of(page)?);
-            Some(Wider { page, access, transition, reach: Reach { scope, firm: true } })
+            Some(Wider { page, access, transition, reach: Reach { scope, ..FIRM } })
         })
     }
 
@@ -228,7 +237,7 @@ impl Driver {
                 if planned >= most {
                     break;
                 }
-                self.bring_along(plan, &transition, page, agent, wider.access, wider.reach.firm);
+                self.bring_along(plan, &transition, page, agent, wider.access, wider.reach);
             }
         }
         plan.wider = decisions;
@@ -248,6 +257,12 @@ fn action_of(transition: &Transition) -> Action {
     } else {
         Action::Migrate
     }
+}
+
+/// What neighbours that come along with pages of this transition are wanted for.
+fn access_of(transition: &Transition) -> Access {
+    let alone = transition.after.len() == 1 && !transition.lends;
+    if alone { Access::Write } else { Access::Read }
 }
 
 /// First pages of the blocks that the runs of a part touch.

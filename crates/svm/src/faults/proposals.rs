@@ -72,7 +72,7 @@ impl Driver {
                 continue;
             }
             let access = self.move_access(&entry, action);
-            if let Ok(transition) = self.transition(&entry, agent, access, action, reason) {
+            if let Ok(transition) = self.transition(&entry, agent, access, action, reason, false) {
                 self.enter(&mut plan, transition, page, &entry);
             }
         }

@@ -49,6 +49,15 @@ impl Driver {
         self.advance(now, id);
     }
 
+    /// A card has told of the pages of a command, which is not answered yet.
+    pub(crate) fn told(&mut self, command: CommandId, first: u64, pages: u64, bits: &[u64]) {
+        if ChainId::of(command) == ChainId::DETACHED {
+            self.stayers_told(command, first, pages, bits);
+        } else {
+            self.written_told(command, first, pages, bits);
+        }
+    }
+
     pub(crate) fn step_failed(&mut self, id: ChainId, pending: Pending, error: StepError) {
         if self.mutated.on(Mutation::IgnoreCopyFailure) {
             return;
@@ -69,10 +78,10 @@ impl Driver {
             self.suspect(id, pending.part, suspects);
             self.guard(id, pending, suspects);
         }
-        let chain = &mut self.chains[id];
-        let part = &chain.parts[pending.part as usize];
-        let page = nth_page(&part.runs, error.pages_done).unwrap_or(part.first_page());
-        chain.fail(pending.part, step, page, error.kind);
+        let part = &self.chains[id].parts[pending.part as usize];
+        let runs = if step == FailedStep::Copy { self.copied(part) } else { part.runs.clone() };
+        let page = nth_page(&runs, error.pages_done).unwrap_or(part.first_page());
+        self.chains[id].fail(pending.part, step, page, error.kind);
     }
 
     /// A card has inserted translations for a chain, or failed to.
@@ -160,7 +169,7 @@ impl Driver {
         if !into_host {
             return;
         }
-        let runs = part.runs.clone();
+        let runs = self.copied(part);
         for run in runs.iter() {
             self.table.for_each_mut(run.pages(), |_, entry| entry.set(flag::HOST_UNSAFE, true));
             self.put_in_quarantine(suspects, Held::Host(run.pages()));

@@ -185,7 +185,7 @@ impl Shelved for Left {
 }
 
 /// Parts that a slot has room for from the start.
-const USUAL: usize = 2;
+const USUAL: usize = 4;
 
 /// The migration of some pages.
 #[derive(Serialize, Deserialize)]

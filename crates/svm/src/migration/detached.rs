@@ -45,7 +45,7 @@ impl Driver {
     pub(crate) fn issue_detached(&mut self, card: CardId, op: RingOp) {
         let what = match &op {
             RingOp::Resume { .. } | RingOp::Cancel { .. } => What::Answer(card, op.clone()),
-            RingOp::Unmap { runs } => What::Unmap(card, runs.clone()),
+            RingOp::Unmap { runs, .. } => What::Unmap(card, runs.clone()),
             RingOp::Accessed { runs } => What::Accessed(card, runs.clone()),
             RingOp::Launch { job } => What::Launch(card, *job),
             RingOp::Map { .. } | RingOp::Protect { .. } => What::Map(card),

@@ -10,6 +10,7 @@ use crate::api::event::{StepError, StepErrorKind};
 use crate::faults::open::FaultKey;
 use crate::migration::chain::{Chain, Pending, Stage};
 use crate::migration::transition::displaced;
+use crate::mutation::Mutation;
 use crate::tables::frames::Frames;
 use crate::tables::page::{PageState, flag};
 use crate::tables::residency::Residency;
@@ -241,7 +242,7 @@ impl Driver {
         for card in agents.iter().filter_map(farside_types::AgentId::card) {
             if !self.is_dead(card.memory()) {
                 let runs = [Run { page, count: 1, src: frame, dst: frame }].as_slice().into();
-                let op = RingOp::Unmap { runs };
+                let op = RingOp::Unmap { runs, tells: false };
                 self.issue_detached(card, op);
             }
         }
@@ -249,10 +250,17 @@ impl Driver {
 
     /// A page's bytes are gone: accesses end with an error, never with zeros.
     pub(crate) fn lose(&mut self, page: PageNo) {
+        let entry = self.table.get_mut(page);
+        if entry.directory.is_lent() && self.mutated.on(Mutation::LoanOutlivesCard) {
+            let only = MemorySet::only(MemoryId::HOST);
+            return self.keep_copy(page, only, MemoryId::HOST);
+        }
         let mappers = self.table.get(page).directory.mappers();
         self.invalidate(page, mappers);
         let entry = self.table.get_mut(page);
         entry.set(flag::LOST, true);
+        // Nobody told whether it was written.
+        entry.directory.set_lent(false);
         entry.directory.set_copies(MemorySet::EMPTY);
         if entry.state != PageState::Moving {
             entry.state = entry.settled_state();

@@ -11,6 +11,7 @@ pub(crate) mod plan;
 pub(crate) mod planner;
 pub(crate) mod rollback;
 pub(crate) mod settle;
+pub(crate) mod shadow;
 pub(crate) mod stages;
 pub(crate) mod start;
 pub(crate) mod stop;

@@ -23,6 +23,8 @@ pub(crate) struct Reach {
     pub(crate) scope: Scope,
     /// Also over pages that running cards lose by it.
     pub(crate) firm: bool,
+    /// Over pages that can be lent, which are.
+    pub(crate) lends: bool,
 }
 
 /// Who asks for a page.
@@ -92,7 +94,7 @@ impl Driver {
             Scope::Object => reach,
             Scope::Range(range) if range.covers(block) => reach,
             // Whoever has some of it mapped and runs has to stop for the page anyway.
-            _ => Reach { scope: Scope::Range(block), firm: true },
+            _ => Reach { scope: Scope::Range(block), firm: true, ..reach },
         }
     }
 
@@ -125,8 +127,8 @@ impl Driver {
             Ok(None) => self.decide(now, page, entry, agent, access, again),
             Err(later) => return Err(Obstacle::Wait(Until::Time(later))),
         };
-        let plan = |driver: &Driver, Decision { action, reason, .. }| {
-            driver.transition(entry, agent, access, action, reason).map_err(Obstacle::Refuse)
+        let plan = |driver: &Driver, Decision { action, reason, lends, .. }| {
+            driver.transition(entry, agent, access, action, reason, lends).map_err(Obstacle::Refuse)
         };
         let mut transition = plan(self, decision)?;
         if let Some(settled) = self.settle_contest(now, page, entry, asker, &transition) {
@@ -140,7 +142,8 @@ impl Driver {
             decision = Decision::page(Action::Migrate, decision.reason);
             transition = plan(self, decision)?;
         }
-        let reach = Reach { scope: decision.scope, firm: decision.firm };
+        let Decision { scope, firm, lends, .. } = decision;
+        let reach = Reach { scope, firm, lends: lends && access.is_write() };
         Ok(Some((transition, reach)))
     }
 
@@ -224,6 +227,7 @@ impl Driver {
             mappers: entry.directory.mappers(),
             room: agent.card().map_or(u32::MAX, |card| self.room(card)),
             protection: entry.directory.mappers().contains(agent),
+            may_lend: self.may_lend(entry, agent),
             again,
         };
         self.placement.on_fault(&view)

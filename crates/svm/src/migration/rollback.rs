@@ -45,6 +45,7 @@ impl Driver {
         let transition = part.transition;
         let holders = self.holders(id, number);
         let lost = transition.needs_frames();
+        let lent = self.keeps_loans(&transition);
         let mut at = 0;
         for run in part.runs.iter() {
             if let Some(card) = lost {
@@ -57,6 +58,7 @@ impl Driver {
                 at += 1;
                 entry.directory.unmap(transition.stop.minus(holding));
                 entry.directory.protect(transition.demote.minus(holding));
+                entry.directory.set_lent(lent && entry.directory.is_lent());
                 if transition.makes_room {
                     entry.set(flag::STAYS, entry.has(flag::EVICTION_FAILED));
                     entry.set(flag::EVICTION_FAILED, true);

@@ -4,7 +4,7 @@
 use farside_types::{AgentId, AgentSet, CardId, MemoryId, MemorySet, Reason, Span, Time};
 
 use crate::Driver;
-use crate::api::command::{FaultIds, Order, RingOp, Run, Wait};
+use crate::api::command::{FaultIds, Order, RingOp, Run, Wait, count_pages};
 use crate::api::query::Moved;
 use crate::migration::chain::{Part, Role};
 use crate::migration::chains::ChainId;
@@ -52,6 +52,7 @@ impl Driver {
             return self.apply_free(id, part, stayed);
         }
         let replicas = has_replicas(&transition);
+        let copied = self.copied(part);
         for run in part.runs.iter() {
             if replicas {
                 self.move_frames_slowly(id, &transition, run);
@@ -61,9 +62,12 @@ impl Driver {
             self.track_residency(&transition, run);
             self.enter_run(now, &transition, run, stayed);
             self.note_taken(now, &transition, run.pages());
+            self.record_eviction(&transition, run);
+        }
+        for run in copied.iter().filter(|_| transition.fills()) {
             self.record(now, &transition, run);
         }
-        self.count(part);
+        self.count(part, count_pages(&copied));
     }
 
     /// Frames of pages that no card has beside their owner, before and after: by whole runs.
@@ -196,6 +200,7 @@ impl Driver {
             stop: transition.stop.minus(stayed),
             demote: transition.demote.minus(stayed),
             window: self.config.thrash.window,
+            keeps_loans: self.keeps_loans(transition),
         };
         let takes_frame =
             entering.gained() && transition.at == transition.owner && !transition.owner.is_host();
@@ -216,14 +221,14 @@ impl Driver {
         }
     }
 
-    fn record(&mut self, now: Time, transition: &Transition, run: &Run) {
+    fn record_eviction(&mut self, transition: &Transition, run: &Run) {
         let evicted = transition.label == Label::Eviction;
         if let Some(object) = self.space.holding_mut(run.page).filter(|_| evicted) {
             object.pages_evicted += u64::from(run.count);
         }
-        if !transition.fills() {
-            return;
-        }
+    }
+
+    fn record(&mut self, now: Time, transition: &Transition, run: &Run) {
         let from = (!transition.before.is_empty()).then_some(transition.from);
         let reason = transition.reason;
         let range = run.pages();
@@ -237,18 +242,22 @@ impl Driver {
         }
     }
 
-    pub(crate) fn count(&mut self, part: &Part) {
+    /// Counts what became of a part's pages, of which so many were copied or filled, if that was to be done.
+    fn count(&mut self, part: &Part, copied: u64) {
         let (transition, pages) = (&part.transition, u64::from(part.pages));
-        let around = u64::from(part.prefetched.min(part.pages));
+        let around = u64::from(part.prefetched).min(copied);
         let stats = &mut self.stats;
-        if transition.fills() {
+        if transition.fills() && copied > 0 {
             let from = (!transition.before.is_empty()).then_some(transition.from);
-            *stats.moves.get_or_insert_with((from, transition.at), || 0) += pages;
-            *stats.by_reason.get_or_insert_with(transition.reason, || 0) += pages - around;
+            *stats.moves.get_or_insert_with((from, transition.at), || 0) += copied;
+            *stats.by_reason.get_or_insert_with(transition.reason, || 0) += copied - around;
             if around > 0 {
                 *stats.by_reason.get_or_insert_with(Reason::Prefetch, || 0) += around;
             }
         }
+        stats.lent += if transition.lends { pages } else { 0 };
+        let clean = if transition.fills() { pages - copied } else { pages };
+        stats.lent_clean += if transition.reclaims { clean } else { 0 };
         match transition.label {
             Label::Migration => stats.migrations += pages,
             Label::Duplication => stats.duplications += pages,
@@ -256,9 +265,7 @@ impl Driver {
             Label::RemoteMap => stats.remote_maps += pages,
             Label::Eviction => {
                 stats.evictions += pages;
-                if !transition.fills() {
-                    stats.clean_departures += pages;
-                }
+                stats.clean_departures += clean;
             }
             Label::Rights => {}
         }
@@ -314,6 +321,8 @@ struct Entering<'a> {
     demote: AgentSet,
     /// How soon a move after another is one of a fight.
     window: Span,
+    /// What is lent stays lent.
+    keeps_loans: bool,
 }
 
 impl Entering<'_> {
@@ -351,6 +360,9 @@ impl Entering<'_> {
         if !transition.owner.is_host() {
             entry.set(flag::COMMON, false);
         }
+        entry
+            .directory
+            .set_lent(transition.lends || (self.keeps_loans && entry.directory.is_lent()));
         if transition.after.contains(MemoryId::HOST) {
             entry.set(flag::HOST_BACKED, true);
         }

@@ -56,7 +56,10 @@ impl Driver {
                 let runs = runs.clone();
                 match agent.card() {
                     None => self.stop_host(id, part, HostOp::Unmap { runs }),
-                    Some(card) => self.stop_card(id, part, card, RingOp::Unmap { runs }),
+                    Some(card) => {
+                        let tells = transition.reclaims && agent == transition.from.agent();
+                        self.stop_card(id, part, card, RingOp::Unmap { runs, tells });
+                    }
                 }
             }
             for agent in transition.demote.iter() {
@@ -169,6 +172,10 @@ impl Driver {
                     self.transfer(id, part, Role::Copy, by, op);
                 }
                 Fill::Copy => {
+                    let runs = if transition.reclaims { self.written(&runs) } else { runs };
+                    if runs.is_empty() {
+                        continue;
+                    }
                     match self.config.capabilities.transport(transition.from, transition.at, pages)
                     {
                         Transport::Direct(by) => {

@@ -144,8 +144,10 @@ impl Driver {
     }
 
     fn hold_pages(&mut self, id: ChainId, part: &Part) {
+        let stays_marked = self.stays_marked(&part.transition);
         for run in part.runs.iter() {
             self.table.for_each_mut(run.pages(), |page, entry| {
+                entry.directory.set_lent(stays_marked && entry.directory.is_lent());
                 debug_assert!(
                     entry.state != PageState::Moving && entry.chain == ChainId::NONE,
                     "{id} takes {page}, which {} holds",

@@ -40,6 +40,10 @@ pub(crate) struct Transition {
     /// It makes room on a full card: its pages count as room to come until it has ended, and are no
     /// victims again once it has failed twice.
     pub(crate) makes_room: bool,
+    /// The card may write the page at once, and the host keeps its bytes (`shadow.rs`).
+    pub(crate) lends: bool,
+    /// Lent pages come back: those that the card has not written need no copy.
+    pub(crate) reclaims: bool,
     /// Why.
     pub(crate) reason: Reason,
     /// What the statistics count it as. Nothing is decided by it.
@@ -101,6 +105,8 @@ impl Transition {
             end: End::Settle,
             collapses: false,
             makes_room: false,
+            lends: false,
+            reclaims: false,
             reason,
             label: Label::Rights,
         }
@@ -178,11 +184,13 @@ impl Driver {
         access: Access,
         action: Action,
         reason: Reason,
+        lends: bool,
     ) -> Result<Transition, CancelReason> {
         let home = agent.home();
         let copies = entry.directory.copies();
         let mut transition = Transition::unchanged(copies, entry.owner(), reason);
-        let exclusive = access.is_write() || self.takes_alone(agent, action);
+        transition.lends = lends && !access.is_write() && self.may_lend(entry, agent);
+        let exclusive = access.is_write() || transition.lends || self.takes_alone(agent, action);
         if copies.is_empty() {
             self.plan_fresh(&mut transition, home);
         } else if action == Action::MapOnHost && self.reaches(agent, MemoryId::HOST) {
@@ -202,6 +210,7 @@ impl Driver {
         } else {
             self.plan_migration(&mut transition, home, exclusive);
         }
+        transition.lends &= transition.after == MemorySet::only(home);
         if transition.at.is_host()
             && transition.fill != Fill::Nothing
             && entry.has(flag::HOST_UNSAFE)
@@ -294,6 +303,10 @@ impl Driver {
         let read_only = entry.has(flag::READ_ONLY) && !agent.is_cpu();
         let rights = if alone && !read_only { Rights::ReadWrite } else { Rights::Read };
         transition.map = Some((agent, rights));
+        transition.reclaims = self.reclaims(transition, entry);
+        if transition.lends && self.mutated.on(Mutation::LentStaysMapped) {
+            transition.stop = transition.stop.without(AgentId::CPU);
+        }
         let in_place = !transition.fills() && transition.at == agent.home();
         if self.mutated.on(Mutation::KeepStaleCopy) && in_place && alone {
             transition.after = transition.before;
@@ -360,6 +373,7 @@ impl Driver {
         transition.stop =
             displaced(entry.directory.mappers(), entry, transition.after, transition.owner);
         self.lift_poison(&mut transition, entry);
+        transition.reclaims = self.reclaims(&transition, entry);
         Some(transition)
     }
 

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 
 use farside_types::{
-    Access, AgentId, CardId, FaultId, JobId, MemoryId, MemorySet, PageNo, PageRange, RequestId,
-    Span, StreamId, Time,
+    Access, AgentId, CardId, CommandId, FaultId, JobId, MemoryId, MemorySet, PageNo, PageRange,
+    RequestId, Span, StreamId, Time,
 };
 
 use super::by_name;
@@ -25,6 +25,8 @@ pub(crate) struct Fixture {
     running: Vec<JobId>,
     /// Pages that cards have used since they were last asked.
     used: HashSet<(CardId, PageNo)>,
+    /// Pages that cards have written since they were mapped.
+    written: HashSet<(CardId, PageNo)>,
     /// Cards do not tell what they have used: pages that they were asked about meanwhile.
     pub(crate) unanswered: Option<u64>,
 }
@@ -58,6 +60,7 @@ impl Fixture {
             next: 0,
             running: Vec::new(),
             used: HashSet::new(),
+            written: HashSet::new(),
             unanswered: None,
         };
         fixture.pages = fixture.allocate(pages);
@@ -107,6 +110,9 @@ impl Fixture {
         let view = self.driver.page(page);
         let held = if access.is_write() { view.writers } else { view.mappers };
         self.used.insert((CardId(card), page));
+        if access.is_write() {
+            self.written.insert((CardId(card), page));
+        }
         if held.contains(agent) {
             self.now = self.now + self.step;
             return;
@@ -141,21 +147,33 @@ impl Fixture {
         self.now = self.now + self.step;
         self.driver.handle(self.now, event);
         while let Some(command) = self.driver.poll_command() {
-            if let Command::Ring(card, Step { header, op: RingOp::Accessed { runs } }) = &command {
-                if let Some(pages) = &mut self.unanswered {
-                    *pages += runs.iter().map(|run| u64::from(run.count)).sum::<u64>();
+            if let Command::Ring(card, Step { header, op }) = &command {
+                if let (RingOp::Accessed { .. }, Some(pages)) = (op, &mut self.unanswered) {
+                    *pages += op.pages();
                     continue;
                 }
-                let pages = runs.iter().flat_map(|run| run.pages().pages());
-                let used: Vec<bool> = pages.map(|page| self.used.remove(&(*card, page))).collect();
-                let word = |bits: &[bool]| bits.iter().rev().fold(0, |w, &b| w << 1 | u64::from(b));
-                let bits: Vec<u64> = used.chunks(64).map(word).collect();
-                let (command, pages) = (header.id, used.len() as u64);
-                self.driver.handle(self.now, Event::Used { command, first: 0, pages, bits: &bits });
+                self.tell(*card, header.id, op);
             }
             self.driver.handle(self.now, command.header().done(Ok(())));
         }
         self.driver.check().expect("the driver's tables agree");
+    }
+
+    /// A card tells of the pages of a command what it is asked.
+    fn tell(&mut self, card: CardId, command: CommandId, op: &RingOp) {
+        let (set, tells) = match op {
+            RingOp::Accessed { .. } => (&mut self.used, true),
+            RingOp::Unmap { tells, .. } => (&mut self.written, *tells),
+            _ => return,
+        };
+        let pages = op.runs().iter().flat_map(|run| run.pages().pages());
+        let found: Vec<bool> = pages.map(|page| set.remove(&(card, page))).collect();
+        let word = |bits: &[bool]| bits.iter().rev().fold(0, |w, &b| w << 1 | u64::from(b));
+        let bits: Vec<u64> = found.chunks(64).map(word).collect();
+        if tells {
+            let pages = found.len() as u64;
+            self.driver.handle(self.now, Event::Told { command, first: 0, pages, bits: &bits });
+        }
     }
 
     /// A kernel begins on a card, and ends with [`Fixture::end`] of its number.

@@ -80,12 +80,16 @@ pub struct Decision {
     /// Beyond the page itself, also pages that cards with a running kernel have mapped and would
     /// lose, or lose the right to write. Otherwise these stay as they are.
     pub firm: bool,
+    /// Where pages may be lent ([`FaultView::may_lend`]): one that is wanted for reading comes with the right to
+    /// write as well, so that its first write costs no fault, and the card is asked in the end whether it wrote. Of
+    /// one that is written, the others of the scope get that right which the card has beside the host.
+    pub lends: bool,
 }
 
 impl Decision {
     /// `action` for the page alone.
     pub const fn page(action: Action, reason: Reason) -> Decision {
-        Decision { action, scope: Scope::Page, reason, firm: false }
+        Decision { action, scope: Scope::Page, reason, firm: false, lends: false }
     }
 
     /// The same for `scope`.
@@ -120,6 +124,9 @@ pub struct FaultView {
     pub room: u32,
     /// The agent has it mapped, with too few rights (a page protection fault).
     pub protection: bool,
+    /// Who asks can have it on loan: it is a card that tells which pages it wrote, only the host has another copy,
+    /// and no other card maps it. Of a page on loan there is no other copy that counts: it is lost with the card.
+    pub may_lend: bool,
     /// The scheme was asked about this very fault before: it had to wait, for room or for a second
     /// try, and the page may be elsewhere now. Schemes that count faults count it once.
     pub again: bool,
@@ -219,6 +226,11 @@ pub trait PlacementScheme: fmt::Debug + Send {
     /// wait for an allocator.
     fn on_alloc(&mut self, pages: PageRange) {
         let _ = pages;
+    }
+
+    /// A card that had these pages on loan has told that it wrote all of them, or none.
+    fn on_written(&mut self, pages: PageRange, written: bool) {
+        let _ = (pages, written);
     }
 
     /// Pages were freed: what is known of them no longer holds.

@@ -30,13 +30,15 @@ pub enum PageState {
 }
 
 /// Who holds a page, in one word: agents that map it, those that may write, memories with a valid
-/// copy, and four bits that count recent moves.
+/// copy, a mark of a page on loan, and four bits that count recent moves.
 ///
-/// `mappers` bits 0-19, `writers` 20-39, `copies` 40-59, `bounces` 60-63.
+/// `mappers` bits 0-19, `writers` 20-39, `copies` 40-58, `lent` 59, `bounces` 60-63.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Directory(u64);
 
 const FIELD: u64 = (1 << 20) - 1;
+const COPIES: u64 = (1 << 19) - 1;
+const LENT: u64 = 1 << 59;
 
 impl Directory {
     pub(crate) fn mappers(self) -> AgentSet {
@@ -48,12 +50,23 @@ impl Directory {
     }
 
     pub(crate) fn copies(self) -> MemorySet {
-        MemorySet((self.0 >> 40 & FIELD) as u32)
+        MemorySet((self.0 >> 40 & COPIES) as u32)
     }
 
-    /// Mappers, writers and copies, without the count of moves.
+    /// Mappers, writers and copies alone.
     pub(crate) fn mapping(self) -> u64 {
-        self.0 & !(0xf << 60)
+        self.0 & !(0xf << 60 | LENT)
+    }
+
+    /// Whether the page is on loan to the card that has it: the host's frame has the bytes that it had when it
+    /// came, in nobody's map. While a chain holds the page: its card has told that it did not write it
+    /// (`crate::migration::shadow`).
+    pub(crate) fn is_lent(self) -> bool {
+        self.0 & LENT != 0
+    }
+
+    pub(crate) fn set_lent(&mut self, lent: bool) {
+        self.0 = if lent { self.0 | LENT } else { self.0 & !LENT };
     }
 
     pub(crate) fn bounces(self) -> u8 {
@@ -61,7 +74,7 @@ impl Directory {
     }
 
     pub(crate) fn set_copies(&mut self, copies: MemorySet) {
-        self.0 = self.0 & !(FIELD << 40) | u64::from(copies.0) << 40;
+        self.0 = self.0 & !(COPIES << 40) | u64::from(copies.0) << 40;
     }
 
     pub(crate) fn set_bounces(&mut self, bounces: u8) {
@@ -235,10 +248,13 @@ mod tests {
         word.map(far, Rights::ReadWrite);
         word.set_copies(MemorySet::only(MemoryId(16)));
         word.set_bounces(99);
+        word.set_lent(true);
         assert_eq!(word.mappers().len(), 2);
         assert_eq!(word.writers(), AgentSet::only(far));
         assert_eq!(word.copies(), MemorySet::only(MemoryId(16)));
-        assert_eq!(word.bounces(), 15);
+        assert!(word.is_lent());
+        word.set_lent(false);
+        assert_eq!((word.bounces(), word.is_lent(), word.copies().len()), (15, false, 1));
         word.protect(AgentSet::only(far));
         assert!(word.writers().is_empty());
         word.unmap(word.mappers());

@@ -15,6 +15,7 @@ const PAGE: usize = 512;
 /// | name | arguments | does |
 /// |---|---|---|
 /// | `test.affine` | shared `u64`, values `u64` a, b | w = a w + b for the first word of each page |
+/// | `test.sparse` | shared `u64`, value `u64` n | reads the first word of each page and adds 1 to every n-th, none if n is 0; gives their sum |
 /// | `test.meet` | shared `u64`, value `u64` n | adds 1 to the first word, waits until it is n |
 /// | `test.race` | shared `u64`, values `u64` agent, turns, seed | counts in pages at random |
 /// | `test.race_runs` | shared `u64`, values `u64` agent, turns, seed | the same, by runs of words |
@@ -34,6 +35,7 @@ pub fn test_kernels() -> Kernels {
         kernels.with(name, kernel).expect("the names of tests are sound and differ")
     };
     let kernels = with(Kernels::builtin(), "test.affine", affine);
+    let kernels = with(kernels, "test.sparse", sparse);
     let kernels = with(kernels, "test.meet", meet);
     let kernels = with(kernels, "test.race", race);
     let kernels = with(kernels, "test.race_runs", race_runs);
@@ -57,6 +59,20 @@ fn affine(k: &mut KernelContext, args: &KernelArgs) -> Outcome {
         k.store(words.ptr(page), value.wrapping_mul(a).wrapping_add(b))?;
     }
     Ok(0)
+}
+
+fn sparse(k: &mut KernelContext, args: &KernelArgs) -> Outcome {
+    let words = args.shared::<AtomicU64>(0)?;
+    let every = args.value::<u64>(1)? as usize;
+    let mut sum = 0u64;
+    for page in 0..words.len() / PAGE {
+        let value: u64 = k.load(words.ptr(page * PAGE))?;
+        sum = sum.wrapping_add(value);
+        if every > 0 && page % every == 0 {
+            k.store(words.ptr(page * PAGE), value + 1)?;
+        }
+    }
+    Ok(sum)
 }
 
 fn meet(k: &mut KernelContext, args: &KernelArgs) -> Outcome {

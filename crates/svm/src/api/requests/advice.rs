@@ -9,6 +9,7 @@ use crate::api::command::{RingOp, Run};
 use crate::api::event::Advice;
 use crate::api::reply::RequestError;
 use crate::api::requests::RequestKind;
+use crate::mutation::Mutation;
 use crate::tables::page::{PageEntry, PageState, flag};
 use crate::tables::space::Hint;
 
@@ -99,7 +100,11 @@ impl Driver {
         let read_only = entry.has(flag::READ_ONLY);
         let rights = if read_only { Rights::Read } else { Rights::ReadWrite };
         let frame = self.frame_at(page, entry, memory);
-        self.table.get_mut(page).directory.map(agent, rights);
+        // Its owner's bits do not tell what others write.
+        let lent = entry.directory.is_lent() && self.mutated.on(Mutation::IgnoreRemoteWriters);
+        let entry = self.table.get_mut(page);
+        entry.directory.map(agent, rights);
+        entry.directory.set_lent(lent);
         let runs = [Run { page, count: 1, src: frame, dst: frame }].as_slice().into();
         let op = RingOp::Map { runs, memory, rights };
         self.issue_detached(card, op);

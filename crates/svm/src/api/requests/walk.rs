@@ -204,7 +204,7 @@ impl Driver {
         };
         let reads = read_only || (prefetch && action == Action::Duplicate);
         let access = if reads { Access::Read } else { Access::Write };
-        let transition = self.transition(entry, to.agent(), access, action, reason);
+        let transition = self.transition(entry, to.agent(), access, action, reason, false);
         transition.map(Some).map_err(|_| RequestError::CopyFailed { page, from: entry.owner(), to })
     }
 

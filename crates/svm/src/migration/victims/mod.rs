@@ -130,7 +130,7 @@ impl Driver {
         if runs.is_empty() {
             return;
         }
-        if self.config.capabilities.tells_use.contains(card.memory()) {
+        if self.config.capabilities.tells.contains(card.memory()) {
             self.issue_detached(card, RingOp::Accessed { runs });
         } else {
             self.stayers_looked_at(card, flat(&runs).map(|(page, frame)| (page, frame, false)));

@@ -14,7 +14,7 @@ fn fixture(eviction: Eviction, pages: u64) -> Fixture {
     let mut fixture = Fixture::new("on-touch", 1, FRAMES as u32, pages);
     let driver = &mut fixture.driver;
     driver.config.eviction = eviction;
-    driver.config.capabilities.tells_use = [MemoryId(1)].into_iter().collect();
+    driver.config.capabilities.tells = [MemoryId(1)].into_iter().collect();
     driver.cards[0].frames = Frames::of_card(FRAMES as u32, eviction);
     fixture.launch(0);
     fixture.quick();
@@ -148,7 +148,7 @@ fn regression_a_card_full_of_pages_in_use_makes_room_for_a_request() {
 fn a_card_that_does_not_tell_is_served_no_worse_than_by_a_clock() {
     let run = |eviction| {
         let mut fixture = fixture(eviction, 150 + 20 * 200);
-        fixture.driver.config.capabilities.tells_use = [].into_iter().collect();
+        fixture.driver.config.capabilities.tells = [].into_iter().collect();
         let mut hot = 0;
         for round in 0..20 {
             hot += misses(&mut fixture, 0..150);

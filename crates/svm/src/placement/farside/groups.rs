@@ -26,6 +26,8 @@ pub(super) struct Group {
     pub(super) written: bool,
     /// It is mapped over the bus.
     pub(super) remote: bool,
+    /// Pages of it came back from a loan as they were, and no card has written it since.
+    pub(super) spared: bool,
 }
 
 /// Most blocks that room is made for at once: what nobody touches of it takes addresses only, but there may
@@ -33,9 +35,15 @@ pub(super) struct Group {
 const ROOM_MOST: u64 = 1 << 13;
 
 const UNKNOWN: Group =
-    Group { had: 0, taken_at: Time::ZERO, fights: 0, written: false, remote: false };
+    Group { had: 0, taken_at: Time::ZERO, fights: 0, written: false, remote: false, spared: false };
 
 impl Group {
+    /// A card writes it, or has.
+    pub(super) fn write(&mut self) {
+        self.written = true;
+        self.spared = false;
+    }
+
     /// It is taken from somebody, before it had rested or afterwards.
     pub(super) fn fought(&mut self, rested: bool) {
         self.fights = if rested { 0 } else { self.fights.saturating_add(1) };
@@ -125,6 +133,20 @@ impl Groups {
         }
         let (from, len) = (best.0 as u64 * GROUP_PAGES, best.1 as u64 * GROUP_PAGES);
         PageRange::new(page.align_down(BLOCK_PAGES).offset(from), len)
+    }
+
+    /// A card had pages of `range` on loan, and has written all of them, or none.
+    pub(super) fn told(&mut self, range: PageRange, written: bool) {
+        let mut page = range.start;
+        while page < range.end() {
+            let group = self.get_mut(page);
+            if written {
+                group.write()
+            } else {
+                group.spared = true
+            }
+            page = page.align_down(GROUP_PAGES).offset(GROUP_PAGES);
+        }
     }
 
     /// Pages that are freed are unknown again.

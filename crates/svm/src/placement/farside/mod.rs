@@ -12,6 +12,9 @@
 //!   was last taken from somebody. Where somebody has to be stopped, the group moves at once. Where
 //!   nobody has to, a fault brings as many pages as [`FarsideConfig::reach`] says, at most the
 //!   subtree of the block of which the card has more than half and nobody else has any.
+//! - **Loans.** A page of a group that a card has written before, or of an allocation whose readers write, is
+//!   lent to who reads it: its write costs no fault then. What comes back from a loan as it went is copied
+//!   the next time, until a card writes its group again. So input that is only read stays on the host.
 //! - **Minimum residency.** A group that has rested where it is moves as a whole, in one move that
 //!   stops its former user once: data is handed on. One that is taken back before it has rested is
 //!   fought over: at first only the page asked for moves, then the whole group is mapped over the
@@ -114,18 +117,29 @@ impl Farside {
         let home = fault.agent.home();
         let write = fault.access.is_write();
         let group = self.groups.get_mut(fault.page);
-        group.written |= write;
+        if write {
+            group.write();
+        }
+        let (written, spared) = (group.written, group.spared);
         let object = self.objects.entry(fault.object).or_default();
         if fault.copies.contains(home) {
             // Its only reader writes it: the copy on the host goes.
             object.written_by_reader += 1;
-        } else if !write {
+        }
+        let copies = !self.config.objects || object.keeps_copies();
+        let lends = !write && fault.may_lend && !spared && (written || !copies);
+        if !write && !lends && !fault.copies.contains(home) {
             object.read_first += 1;
         }
-        let copy = !write && (!self.config.objects || object.keeps_copies());
+        let copy = !write && copies;
         let action =
             if copy || fault.copies.contains(home) { Action::Duplicate } else { Action::Migrate };
-        self.decide(fault, action, true, false)
+        let decision = self.decide(fault, action, true, false);
+        if self.config.prefetch && fault.may_lend && fault.copies.contains(home) {
+            // What came with it is written next: one fault for rights is enough for the group.
+            return Decision { lends: true, ..decision.over(Scope::Group) };
+        }
+        Decision { lends, ..decision }
     }
 
     /// A page that other cards have, for reading.
@@ -154,7 +168,7 @@ impl Farside {
             return self.reach_over(fault);
         }
         group.remote = false;
-        group.written = true;
+        group.write();
         group.fought(rested);
         group.taken_at = fault.now;
         if group.fights > self.config.fights {
@@ -239,6 +253,10 @@ impl PlacementScheme for Farside {
     fn on_alloc(&mut self, pages: PageRange) {
         self.groups.make_room(pages);
         self.objects.reserve(OBJECTS);
+    }
+
+    fn on_written(&mut self, pages: PageRange, written: bool) {
+        self.groups.told(pages, written);
     }
 
     fn on_free(&mut self, pages: PageRange) {

@@ -1,6 +1,6 @@
 //! What the scheme does, through the driver.
 
-use farside_types::{GROUP_PAGES, PageRange};
+use farside_types::{Access, GROUP_PAGES, MemoryId, PageRange};
 
 use crate::placement::PageMode;
 use crate::placement::fixture::Fixture;
@@ -97,4 +97,102 @@ fn what_was_freed_is_unknown() {
     assert_eq!(fixture.driver.page_mode(fixture.page(0)), PageMode::OnTouch);
     fixture.read(1, fixture.page(0));
     assert_eq!(fixture.driver.page_mode(fixture.page(0)), PageMode::Duplication, "never written");
+}
+
+/// A card that tells what it writes.
+fn telling() -> Fixture {
+    let mut fixture = Fixture::new("farside", 1, 1024, 512);
+    fixture.driver.config.keep_clean_copies = true;
+    fixture.driver.config.capabilities.tells = [MemoryId(1)].into_iter().collect();
+    fixture
+}
+
+fn protection_faults(fixture: &Fixture) -> u64 {
+    fixture.driver.stats().protection_faults
+}
+
+/// A card reads each page, then writes it.
+fn update(fixture: &mut Fixture, pages: std::ops::Range<u64>) {
+    for index in pages {
+        let page = fixture.page(index);
+        fixture.read(0, page);
+        fixture.write(0, page);
+    }
+}
+
+#[test]
+fn what_is_read_and_then_written_costs_one_fault_for_rights_a_group_and_none_later() {
+    let mut fixture = telling();
+    update(&mut fixture, 0..48);
+    assert_eq!(protection_faults(&fixture), 3);
+    for _ in 0..2 {
+        for index in 0..48 {
+            let page = fixture.page(index);
+            fixture.cpu(page, Access::Read);
+        }
+        update(&mut fixture, 0..48);
+    }
+    assert_eq!(protection_faults(&fixture), 3);
+    let stats = fixture.driver.stats();
+    assert_eq!((stats.lent, stats.lent_written), (3 * 48 - 3, 2 * 48 - 3), "the rest is there yet");
+}
+
+#[test]
+fn an_allocation_whose_readers_write_is_lent_from_the_first_page_of_a_group_on() {
+    let mut fixture = telling();
+    update(&mut fixture, 0..512);
+    assert_eq!(protection_faults(&fixture), 4, "so much evidence is wanted");
+}
+
+#[test]
+fn what_is_only_read_is_never_lent() {
+    let mut fixture = telling();
+    for index in 0..512 {
+        let page = fixture.page(index);
+        fixture.read(0, page);
+    }
+    assert_eq!(fixture.driver.stats().lent, 0);
+    assert_eq!(fixture.copies(fixture.page(7)), [0, 1]);
+}
+
+#[test]
+fn a_group_that_came_back_as_it_went_is_copied_until_it_is_written_again() {
+    let mut fixture = telling();
+    update(&mut fixture, 0..16);
+    let (first, second) = (fixture.page(0), fixture.page(1));
+    for page in [first, second] {
+        fixture.cpu(page, Access::Read);
+    }
+    fixture.read(0, first);
+    assert_eq!(fixture.copies(first), [1], "lent");
+    fixture.cpu(first, Access::Read);
+    fixture.read(0, first);
+    assert_eq!(fixture.copies(first), [0, 1], "nobody has written it");
+    fixture.write(0, first);
+    fixture.read(0, second);
+    assert_eq!(fixture.copies(second), [1], "lent again");
+}
+
+#[test]
+fn what_came_along_for_reading_is_lent_in_its_place_when_a_page_of_its_group_is_written() {
+    let mut fixture = telling();
+    fixture.launch(0);
+    for index in 0..20 {
+        let page = fixture.page(index);
+        fixture.read(0, page);
+    }
+    let brought = fixture.brought();
+    for index in [3, 7, 0, 15] {
+        let page = fixture.page(index);
+        fixture.write(0, page);
+    }
+    let stats = fixture.driver.stats();
+    assert_eq!((protection_faults(&fixture), stats.lent, fixture.brought()), (1, 15, brought));
+    assert_eq!(fixture.copies(fixture.page(16)), [0, 1], "another group");
+    for index in 0..16 {
+        let page = fixture.page(index);
+        fixture.cpu(page, Access::Read);
+    }
+    let stats = fixture.driver.stats();
+    assert_eq!((stats.lent_written, stats.lent_clean), (3, 12));
 }
