@@ -126,11 +126,12 @@ impl Farside {
             // Its only reader writes it: the copy on the host goes.
             object.written_by_reader += 1;
         }
+        let first = !write && !fault.copies.contains(home);
+        object.read_first += u32::from(first);
         let copies = !self.config.objects || object.keeps_copies();
         let lends = !write && fault.may_lend && !spared && (written || !copies);
-        if !write && !lends && !fault.copies.contains(home) {
-            object.read_first += 1;
-        }
+        // Whether a page on loan is written its reader need not ask.
+        object.read_first -= u32::from(first && lends);
         let copy = !write && copies;
         let action =
             if copy || fault.copies.contains(home) { Action::Duplicate } else { Action::Migrate };
