@@ -88,8 +88,8 @@ MUTANTS = [
     Mutant(
         "an invalidation that waits for nothing is never done",
         "translator.vhd",
-        "if left_v = 0 then",
-        "if left_v = 0 and r.Draining = '1' then",
+        "if r.InvalValid = '1' or r.Draining = '1' then",
+        "if (r.InvalValid = '1' and QueueLevel /= 0) or r.Draining = '1' then",
         "proof:translator_bound",
     ),
     Mutant(
@@ -133,7 +133,7 @@ MUTANTS = [
         "walker.vhd",
         "if ReqAccept = '1' and RespAccept = '0' then",
         "if ReqAccept = '1' then",
-        "proof:walker_bound",
+        "proof:walker",
     ),
     Mutant(
         "a run that is not aligned is taken",

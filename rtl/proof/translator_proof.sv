@@ -148,10 +148,11 @@ module translator_proof (
   end
 
   // ---- the end within a bound
-  reg [3:0] age = 0, drain_age = 0;
+  reg [3:0] age = 0, offered = 0, drain_age = 0;
   always @(posedge clk) if (FAIR && started) begin
     age <= seen ? age + 1 : 0;
+    offered <= in_valid && !in_ready ? offered + 1 : 0;
     drain_age <= draining && !inval ? drain_age + 1 : 0;
-    assert (age <= BOUND && drain_age <= BOUND);
+    assert (age <= BOUND && offered <= BOUND && drain_age <= BOUND);
   end
 endmodule

@@ -76,6 +76,8 @@ module walker_proof (
     assert (r_ready);
     assert (under_way <= WALKS);
     if (req) assert (under_way < WALKS);
+    // A credit that is free can be had, unless reads stand in the way.
+    if (under_way < WALKS && !ar_valid && leafless == 0) assert (req_ready);
     if (resp) assert (under_way != 0);
     if (ar_root) assert (root_reads < rootless);
     if (ar_leaf) assert (leaf_reads < leafless);
@@ -161,10 +163,11 @@ module walker_proof (
     end
   end
 
-  // ---- a response within a bound
-  reg [3:0] age = 0;
+  // ---- a request is taken, and has its response, within a bound
+  reg [3:0] age = 0, offered = 0;
   always @(posedge clk) if (FAIR && started) begin
     age <= seen ? age + 1 : 0;
-    assert (age <= BOUND);
+    offered <= req_valid && !req_ready ? offered + 1 : 0;
+    assert (age <= BOUND && offered <= BOUND);
   end
 endmodule

@@ -117,6 +117,8 @@ begin
     variable answered_v  : natural := 0;
     variable faults_v    : natural := 0;
     variable cycle_v     : natural := 0;
+    -- The last in which a request was accepted or answered.
+    variable progress_v  : natural := 0;
     variable seed1_v     : positive := Seed_g;
     variable seed2_v     : positive := 4711;
     -- Requests accepted up to the last invalidation; it is done when they have been answered.
@@ -323,6 +325,7 @@ begin
       end if;
       if OutValid = '1' and OutReady = '1' then
         checkAnswer;
+        progress_v := cycle_v;
       end if;
       if InvalDone = '1' then
         check(draining_v, "an invalidation is done that was not asked for");
@@ -335,6 +338,7 @@ begin
         request_v := (InAddr, InWrite, InTag, floors_v(page_v), cycle_v);
         requests_v(accepted_v mod 256) := request_v;
         accepted_v := accepted_v + 1;
+        progress_v := cycle_v;
         InValid <= '0';
       end if;
       if InvalValid = '1' and InvalReady = '1' then
@@ -346,6 +350,7 @@ begin
         changed_v := false;
         InvalValid <= '0';
       end if;
+      check(cycle_v - progress_v < 20000, "nothing goes on");
     end procedure;
 
     procedure ask (page : natural; offset : natural; write : std_logic := '0') is
@@ -359,6 +364,7 @@ begin
 
     procedure askSomething is
       variable base_v : std_logic_vector(AddrBits_c - 1 downto Inside_c) := Base_c;
+      variable bit_v  : natural;
     begin
       if chance(50) then
         -- The page of before, or the next one.
@@ -368,7 +374,8 @@ begin
       end if;
       InWrite <= '1' when chance(40) else '0';
       if chance(10) then
-        base_v(Inside_c + pick(base_v'length)) := not base_v(Inside_c + pick(base_v'length));
+        bit_v := Inside_c + pick(base_v'length);
+        base_v(bit_v) := not base_v(bit_v);
         InAddr(AddrBits_c - 1 downto Inside_c) <= base_v;
       end if;
     end procedure;

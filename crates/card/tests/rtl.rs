@@ -19,6 +19,7 @@ fn shapes() -> Vec<Shape> {
         Shape {
             name: "default",
             geometry: geometry(12, &[13, 13], 40),
+            address_bits: 64,
             root_bits: 13,
             tag_bits: 8,
             requests: 33,
@@ -26,6 +27,7 @@ fn shapes() -> Vec<Shape> {
         Shape {
             name: "small",
             geometry: geometry(12, &[2, 3], 20),
+            address_bits: 32,
             root_bits: 2,
             tag_bits: 3,
             requests: 4,
@@ -33,6 +35,7 @@ fn shapes() -> Vec<Shape> {
         Shape {
             name: "one",
             geometry: geometry(18, &[3, 4], 36),
+            address_bits: 48,
             root_bits: 3,
             tag_bits: 1,
             requests: 2,

@@ -17,6 +17,8 @@ use netlist::{Inputs, Netlist, Outputs};
 pub(crate) struct Shape {
     pub(crate) name: &'static str,
     pub(crate) geometry: WindowGeometry,
+    /// Bits of an address as it comes in.
+    pub(crate) address_bits: u64,
     pub(crate) root_bits: u64,
     pub(crate) tag_bits: u64,
     /// Most requests that wait in the netlist: its queue, and the one at the output.
@@ -192,7 +194,9 @@ impl Lockstep<'_> {
         };
         let address = self.base | page << page_bits | self.random.below(1 << page_bits);
         if self.random.chance(8) {
-            address ^ 1 << self.shape.geometry.window_bits()
+            // Of another window: any one of the bits above is another.
+            let window_bits = u64::from(self.shape.geometry.window_bits());
+            address ^ 1 << (window_bits + self.random.below(self.shape.address_bits - window_bits))
         } else {
             address
         }
