@@ -60,7 +60,7 @@ fn rows(program: &str, standings: &[Standing]) -> Vec<Row> {
     standings.iter().flat_map(of).collect()
 }
 
-/// A group of bars for each program, a bar for each scheme. Some are many times worse than others.
+/// A group of bars for each program, a bar for each scheme. Bars begin at 0, which no logarithmic axis has.
 fn figure(
     name: &str,
     title: &str,
@@ -74,17 +74,47 @@ fn figure(
         values: programs.iter().map(|(_, all)| all.get(scheme).map(value)).collect(),
         paper: Vec::new(),
     };
-    let axis = |label: &str, log| Axis { label: label.to_owned(), log, ..Axis::default() };
+    let axis = |label: &str| Axis { label: label.to_owned(), ..Axis::default() };
     Figure {
         name: name.to_owned(),
         title: title.to_owned(),
         note: None,
-        x: axis("program", false),
-        y: axis(y, true),
+        x: axis("program"),
+        y: axis(y),
         drawing: Drawing::Bars {
             groups: programs.iter().map(|&(program, _)| program.to_owned()).collect(),
             series: (0..schemes).map(series).collect(),
             baseline: Some(1.0),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::counts::Counts;
+
+    fn standing(scheme: &'static str, seconds: f64, bytes: f64) -> Standing {
+        let counts = Counts::default();
+        let (time, share) = (seconds / 0.5, bytes / 1024.0);
+        Standing { scheme, seconds, time, work: seconds, moved: bytes, bytes, share, counts }
+    }
+
+    #[test]
+    fn every_scheme_has_a_bar_in_every_program_and_two_rows() {
+        let standings = || vec![standing("one", 0.5, 8192.0), standing("other", 1.0, 1024.0)];
+        let report = report(&[("stream", standings()), ("join beside stream", standings())]);
+        assert_eq!(report.rows.len(), 2 * 2 * 2);
+        assert_eq!(report.rows[0].what, "stream, one, time");
+        for (figure, wanted) in report.figures.iter().zip([[1.0, 2.0], [8.0, 1.0]]) {
+            let Drawing::Bars { groups, series, .. } = &figure.drawing else { panic!("bars") };
+            assert_eq!((groups.len(), series.len()), (2, 2));
+            for (series, value) in series.iter().zip(wanted) {
+                assert_eq!(series.values, [Some(value); 2], "{}", figure.name);
+            }
+            let drawn = figure.to_svg().expect("it can be drawn");
+            // Round numbers at the axis, names and a legend: as many texts as somebody can read.
+            assert!(drawn.matches("<text").count() < 30, "{}", figure.name);
+        }
     }
 }
