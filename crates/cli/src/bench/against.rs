@@ -143,6 +143,8 @@ fn compare_row(row: &Reading, pairs: &[Pair]) -> Option<Compared> {
     let factor = |[ours, theirs]: &[Reading; 2]| {
         let (ours, theirs) = (ours.reached?, theirs.reached?);
         Some(match row.target {
+            // Two counts of nothing, too.
+            _ if ours == theirs => 1.0,
             Target::AtMost(_) => ours / theirs,
             Target::AtLeast(_) => theirs / ours,
         })
@@ -250,6 +252,8 @@ mod tests {
     fn programs_that_are_alike_to_the_last_digit_are_alike() {
         let same = compare(&pairs(&[1.5; 11], &[1.5; 11], Target::AtMost(2.0)));
         assert_eq!((same.rows[0].verdict, same.rows[0].factor), (Verdict::Alike, 1.0));
+        let none = compare(&pairs(&[0.0; 11], &[0.0; 11], Target::AtMost(0.0)));
+        assert_eq!((none.rows[0].verdict, none.rows[0].factor), (Verdict::Alike, 1.0));
     }
 
     #[test]
