@@ -14,7 +14,7 @@ SOAK_CASES ?= 4000
 # Other seeds each time; make soak SOAK_SEED=n repeats those of a run.
 SOAK_SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
-.PHONY: help setup demo demo-lend bench test qemu rtl rtl-long soak msrv statistics proto clean
+.PHONY: help setup demo demo-lend bench test qemu rtl rtl-long rtl-report soak msrv statistics proto clean
 
 help:
 	@echo "make demo        build, then run the main job: graph workloads on two cards"
@@ -23,6 +23,7 @@ help:
 	@echo "make qemu        only the tests in virtual machines (docs/qemu.md)"
 	@echo "make rtl         only the tests of the VHDL (docs/rtl/README.md)"
 	@echo "make rtl-long    the same with all mistakes that they must find, and longer"
+	@echo "make rtl-report  what readers get through the VHDL (docs/rtl/performance.md)"
 	@echo "make bench       measure the promised numbers (docs/performance.md)"
 	@echo "make soak        the long mode of the randomised tests and of the races"
 	@echo "make setup       only check and install what the others need (FARSIDE_NO_INSTALL=1: only tell)"
@@ -60,6 +61,9 @@ rtl: setup
 
 rtl-long: setup
 	@scripts/rtl/test.sh --long
+
+rtl-report: setup
+	@scripts/rtl/report.sh
 
 soak: SOAK_SEED := $(SOAK_SEED)
 soak: setup

@@ -21,7 +21,10 @@ entity fifo is
     Out_Ready : in    std_logic;
     Out_Data  : out   std_logic_vector(Width_g - 1 downto 0);
     -- How many words it holds.
-    Level     : out   natural range 0 to Depth_g
+    Level     : out   natural range 0 to Depth_g;
+    -- Where the word that comes in next and the oldest have their places, until they leave.
+    In_Place  : out   natural range 0 to Depth_g;
+    Out_Place : out   natural range 0 to Depth_g
   );
 end entity;
 
@@ -59,6 +62,8 @@ begin
   Out_Valid <= '1' when Held /= 0 else '0';
   Out_Data  <= Memory(First);
   Level     <= Held;
+  In_Place  <= Free;
+  Out_Place <= First;
 
   Push <= '1' when In_Valid = '1' and Held /= Depth_g else '0';
   Pop  <= '1' when Out_Ready = '1' and Held /= 0 else '0';

@@ -1,9 +1,14 @@
 -- Walks the two levels of the window's page tables, up to Walks_g pages at a time.
 --
--- A walk reads the word of its page's table from the root, then the word of the page from that
--- table; where the root maps a whole run it ends there. Responses come in the order of requests.
--- A walk has a credit from its request to its response, so that whatever the memory answers is
--- taken at once: Axi_RReady is always 1. Nothing is kept from one walk to the next.
+-- The root is in block RAM. A walk reads its page's word there; where that leads to a table, the walk
+-- needs the line of the table which has the word of the page. A read brings a whole line. A walk whose
+-- line is held, or on its way, uses that and reads nothing. Responses come in the order of requests.
+-- Where walks go through a line, the next line of the table is read before it is needed.
+--
+-- Every line has its place before it is asked for, so that whatever the memory answers is taken at
+-- once: Axi_RReady is always 1. Drop is an invalidation of any page: no walk that is looked up in a later
+-- cycle uses a line which was asked for up to that cycle. A word that is a fault is kept for nobody who
+-- comes after its response.
 -- Timing, ports and generics: docs/rtl/walker.md.
 
 library ieee;
@@ -16,20 +21,30 @@ library work;
 entity walker is
   generic (
     -- Of a place in a memory of the card.
-    PhysBits_g : positive := 40;
+    PhysBits_g  : positive := 40;
     -- Bytes of a page, as a power of two.
-    PageBits_g : positive := 12;
+    PageBits_g  : positive := 12;
     -- Words of the root and of a table of the leaf level, as powers of two.
-    RootBits_g : positive := 13;
-    LeafBits_g : positive := 13;
+    RootBits_g  : positive := 13;
+    LeafBits_g  : positive := 13;
+    -- Of the data that the memory gives in a beat: a line. 64, 128, 256 or 512.
+    DataBits_g  : positive := 512;
     -- Walks under way.
-    Walks_g    : positive := 32
+    Walks_g     : positive := 32;
+    -- Lines that are held or on their way.
+    Lines_g     : positive := 32;
+    -- A walk that finds its line, and whose word is this one of the line or a later one, has the next
+    -- line read. None has, if the number is not one of a line's words.
+    AheadFrom_g : natural  := 4
   );
   port (
     Clk           : in    std_logic;
     Rst           : in    std_logic;
-    -- Where the root lies; it is aligned to its size.
-    Root_Addr     : in    std_logic_vector(PhysBits_g - 1 downto RootBits_g + WordShift_c);
+    -- Words of the root; not taken while it clears itself after a reset
+    Root_Valid    : in    std_logic;
+    Root_Ready    : out   std_logic;
+    Root_Index    : in    std_logic_vector(RootBits_g - 1 downto 0);
+    Root_Word     : in    std_logic_vector(WordBits_c - 1 downto 0);
     -- Pages to walk for
     Req_Valid     : in    std_logic;
     Req_Ready     : out   std_logic;
@@ -43,19 +58,25 @@ entity walker is
     -- Pages of the aligned run that the page is part of, as a power of two.
     Resp_Size     : out   std_logic_vector(SizeBits_c - 1 downto 0);
     Resp_Frame    : out   std_logic_vector(PhysBits_g - PageBits_g - 1 downto 0);
-    -- AXI4: reads of one word. Id 0: of the root; id 1: of tables of the leaf level.
+    -- For one cycle: pages are invalidated, no matter which.
+    Drop          : in    std_logic;
+    -- AXI4: reads of one line, answered in their order.
     Axi_ArValid   : out   std_logic;
     Axi_ArReady   : in    std_logic;
-    Axi_ArId      : out   std_logic_vector(0 downto 0);
     Axi_ArAddr    : out   std_logic_vector(PhysBits_g - 1 downto 0);
     Axi_ArLen     : out   std_logic_vector(7 downto 0);
     Axi_ArSize    : out   std_logic_vector(2 downto 0);
     Axi_ArBurst   : out   std_logic_vector(1 downto 0);
     Axi_RValid    : in    std_logic;
     Axi_RReady    : out   std_logic;
-    Axi_RId       : in    std_logic_vector(0 downto 0);
-    Axi_RData     : in    std_logic_vector(WordBits_c - 1 downto 0);
-    Axi_RResp     : in    std_logic_vector(1 downto 0)
+    Axi_RData     : in    std_logic_vector(DataBits_g - 1 downto 0);
+    Axi_RResp     : in    std_logic_vector(1 downto 0);
+    -- For counters, for one cycle each: a walk is looked up; it needs no read of its own; a line is read
+    -- that no walk has asked for; the response of the oldest walk is known.
+    Event_Walk    : out   std_logic;
+    Event_Found   : out   std_logic;
+    Event_Ahead   : out   std_logic;
+    Event_Resp    : out   std_logic
   );
 end entity;
 
@@ -63,63 +84,216 @@ architecture rtl of walker is
 
   constant FrameBits_c : positive := PhysBits_g - PageBits_g;
   constant TableBits_c : positive := PhysBits_g - LeafBits_g - WordShift_c;
+  constant PageBits_c  : positive := RootBits_g + LeafBits_g;
 
-  subtype Page_t is std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+  -- Words of a line.
+  constant Words_c    : positive := DataBits_g / WordBits_c;
+  constant LineBits_c : natural  := exponent(Words_c);
+  constant TagBits_c  : positive := PageBits_c - LineBits_c;
+  -- Of an entry as it is kept.
+  constant KeptBits_c : positive := AspectBits_c + FrameBits_c;
 
-  signal InFlight    : natural range 0 to Walks_g;
+  subtype Page_t is std_logic_vector(PageBits_c - 1 downto 0);
+
+  subtype Tag_t is std_logic_vector(TagBits_c - 1 downto 0);
+
+  -- What is kept of a walk that waits for its response: that it needs a line, then the number of its
+  -- word there and the line's place; or what the root says.
+  constant PlaceBits_c : positive := bitsOf(Lines_g);
+  constant UserBits_c  : positive := 1 + KeptBits_c;
+
+  signal Clearing    : std_logic;
+  signal WaitIn      : std_logic;
+  signal WaitReady   : std_logic;
+  signal WaitValid   : std_logic;
+  signal WaitTake    : std_logic;
+  signal WaitPage    : Page_t;
+
+  -- The line that is to be read before it is needed.
+  signal AheadValid  : std_logic;
+  signal AheadTag    : Tag_t;
+
+  -- What is looked up.
+  signal LookValid   : std_logic;
+  signal LookAhead   : std_logic;
+  signal LookPage    : Page_t;
+  signal LookTag     : Tag_t;
+  signal LookDone    : std_logic;
+  signal LookFree    : std_logic;
+  signal NextPage    : Page_t;
+  signal Root        : Entry_t;
+  signal NeedsLine   : std_logic;
+  signal Found       : std_logic;
+  signal FoundPlace  : natural range 0 to Lines_g - 1;
+  signal NextFree    : std_logic;
+  signal NextPlace   : natural range 0 to Lines_g - 1;
+  signal CanFetch    : std_logic;
+  signal Fetch       : std_logic;
+  signal Push        : std_logic;
+  signal UsePlace    : natural range 0 to Lines_g - 1;
+  signal UseValid    : std_logic;
+
   signal ArValid     : std_logic;
-  signal ArIsLeaf    : std_logic;
   signal ArAddr      : std_logic_vector(PhysBits_g - 1 downto 0);
   signal ArFree      : std_logic;
 
-  signal ReqReady    : std_logic;
-  signal ReqAccept   : std_logic;
-  signal PageOut     : Page_t;
+  signal UserIn      : std_logic_vector(UserBits_c - 1 downto 0);
+  signal UserOut     : std_logic_vector(UserBits_c - 1 downto 0);
+  signal UserRoom    : std_logic;
+  signal UserPlace   : natural range 0 to Walks_g;
+  signal OldValid    : std_logic;
+  signal OldPlace    : natural range 0 to Walks_g;
+  signal OldIsLine   : std_logic;
+  signal OldLine     : natural range 0 to Lines_g - 1;
+  signal OldWord     : natural range 0 to 2 * Words_c - 1;
 
-  signal ReadFailed  : boolean;
-  signal RootIn      : EntryVector_t;
-  signal RootInValid : std_logic;
-  signal RootOut     : EntryVector_t;
-  signal RootValid   : std_logic;
-  signal Root        : Entry_t;
-  signal RootTake    : std_logic;
-  signal NeedsLeaf   : std_logic;
-
-  signal MiddleIn    : EntryVector_t;
-  signal MiddleOut   : EntryVector_t;
-  signal MiddleValid : std_logic;
-  signal Middle      : Entry_t;
-
-  signal LeafIn      : EntryVector_t;
-  signal LeafInValid : std_logic;
-  signal LeafOut     : EntryVector_t;
-  signal LeafValid   : std_logic;
-  signal LeafReady   : std_logic;
+  signal ReadFailed  : std_logic;
+  signal LineIn      : std_logic_vector(Words_c * KeptBits_c - 1 downto 0);
+  signal LineOut     : std_logic_vector(Words_c * KeptBits_c - 1 downto 0);
+  signal LineReady   : std_logic;
+  signal LineDone    : std_logic;
+  signal LineFault   : std_logic;
 
   signal Result      : Entry_t;
+  signal Pop         : std_logic;
+  signal RespFree    : std_logic;
   signal RespValid   : std_logic;
-  signal RespAccept  : std_logic;
+  signal Resp        : Entry_t;
+
+  -- The number of the page's word in its line.
+  function wordOf (page : Page_t) return natural is
+  begin
+    if LineBits_c = 0 then
+      return 0;
+    end if;
+    return to_integer(unsigned(page(maximum(LineBits_c, 1) - 1 downto 0)));
+  end function;
+
+  -- Whether the page's line is the last one of its table.
+  function isLastLine (page : Page_t) return boolean is
+  begin
+    for i in LineBits_c to LeafBits_g - 1 loop
+      if page(i) = '0' then
+        return false;
+      end if;
+    end loop;
+    return true;
+  end function;
+
+  -- The first page of a line.
+  function firstPage (tag : Tag_t) return Page_t is
+    variable page_v : Page_t := (others => '0');
+  begin
+    page_v(PageBits_c - 1 downto LineBits_c) := tag;
+    return page_v;
+  end function;
 
 begin
 
+  assert DataBits_g = 64 or DataBits_g = 128 or DataBits_g = 256 or DataBits_g = 512
+    report "walker: a beat has 64, 128, 256 or 512 bits" severity failure;
+  assert PlaceBits_c + LineBits_c < KeptBits_c
+    report "walker: too many lines" severity failure;
+  assert LineBits_c <= LeafBits_g
+    report "walker: a table has at least the words of a line" severity failure;
   assert FrameBits_c <= NumberBits_c and TableBits_c <= NumberBits_c
     report "walker: numbers of frames and tables have at most 32 bits" severity failure;
   assert LeafBits_g < 2 ** SizeBits_c and FrameBits_c > LeafBits_g
     report "walker: a run of the root has at most 2**31 pages, and fewer than a memory has frames" severity failure;
-  assert PhysBits_g > RootBits_g + WordShift_c
-    report "walker: the root leaves no bit of the address" severity failure;
 
   ------------------------------------------------------------------------------------------------
-  -- Reads: of tables first, so that what began first ends first
+  -- Requests: two wait, so that nobody who asks waits for what is looked up
+  ------------------------------------------------------------------------------------------------
+  Req_Ready <= WaitReady and not Clearing;
+  WaitIn    <= Req_Valid and not Clearing;
+  WaitTake  <= LookFree;
+
+  i_waiting : entity work.fifo
+    generic map (
+      Width_g => PageBits_c,
+      Depth_g => 2
+    )
+    port map (
+      Clk       => Clk,
+      Rst       => Rst,
+      In_Valid  => WaitIn,
+      In_Ready  => WaitReady,
+      In_Data   => Req_Page,
+      Out_Valid => WaitValid,
+      Out_Ready => WaitTake,
+      Out_Data  => WaitPage,
+      Level     => open
+    );
+
+  ------------------------------------------------------------------------------------------------
+  -- The look: what the root says, and whether the line is there, in one cycle. The root is read in the
+  -- cycle before, again and again while it takes longer.
+  ------------------------------------------------------------------------------------------------
+  LookFree <= not LookValid or LookDone;
+  NextPage <= LookPage when LookFree = '0' else WaitPage when WaitValid = '1' else firstPage(AheadTag);
+
+  i_root : entity work.root_table
+    generic map (
+      RootBits_g  => RootBits_g,
+      LeafBits_g  => LeafBits_g,
+      FrameBits_g => FrameBits_c,
+      TableBits_g => TableBits_c
+    )
+    port map (
+      Clk         => Clk,
+      Rst         => Rst,
+      Clearing    => Clearing,
+      Write_Valid => Root_Valid,
+      Write_Ready => Root_Ready,
+      Write_Index => Root_Index,
+      Write_Word  => Root_Word,
+      Read_Index  => NextPage(PageBits_c - 1 downto LeafBits_g),
+      Read_Entry  => Root
+    );
+
+  LookTag   <= LookPage(PageBits_c - 1 downto LineBits_c);
+  NeedsLine <= '1' when Root.Status = StatusOk_c and Root.IsTable = '1' else '0';
+  CanFetch  <= ArFree and NextFree;
+  -- What nobody waits for is not waited for either.
+  LookDone  <= LookAhead or (UserRoom and (not NeedsLine or Found or CanFetch));
+  Fetch     <= LookValid and NeedsLine and not Found and CanFetch and (LookAhead or UserRoom);
+  Push      <= LookValid and LookDone and not LookAhead;
+  UsePlace  <= FoundPlace when Found = '1' else NextPlace;
+  UseValid  <= Push and NeedsLine;
+
+  Event_Walk  <= Push;
+  Event_Found <= Push and not Fetch;
+  Event_Ahead <= Fetch and LookAhead;
+
+  p_look : process (Clk) is
+  begin
+    if rising_edge(Clk) then
+      if LookFree = '1' then
+        LookValid <= WaitValid;
+        LookAhead <= '0';
+        -- Only if nothing is looked up now, which might want another line.
+        if WaitValid = '0' and LookValid = '0' and AheadValid = '1' then
+          LookValid  <= '1';
+          LookAhead  <= '1';
+          AheadValid <= '0';
+        end if;
+      end if;
+      LookPage <= NextPage;
+      if UseValid = '1' and Found = '1' and wordOf(LookPage) >= AheadFrom_g and not isLastLine(LookPage) then
+        AheadValid <= '1';
+        AheadTag   <= std_logic_vector(unsigned(LookTag) + 1);
+      end if;
+      if Rst = '1' then
+        LookValid  <= '0';
+        AheadValid <= '0';
+      end if;
+    end if;
+  end process;
+
+  ------------------------------------------------------------------------------------------------
+  -- Reads
   ------------------------------------------------------------------------------------------------
   ArFree <= not ArValid or Axi_ArReady;
-
-  NeedsLeaf <= '1' when RootValid = '1' and Root.Status = StatusOk_c and Root.IsTable = '1' else '0';
-  RootTake  <= ArFree when NeedsLeaf = '1' else RootValid;
-
-  ReqReady  <= '1' when ArFree = '1' and NeedsLeaf = '0' and InFlight /= Walks_g else '0';
-  Req_Ready <= ReqReady;
-  ReqAccept <= Req_Valid and ReqReady;
 
   p_reads : process (Clk) is
   begin
@@ -127,14 +301,10 @@ begin
       if Axi_ArReady = '1' then
         ArValid <= '0';
       end if;
-      if NeedsLeaf = '1' and ArFree = '1' then
-        ArValid  <= '1';
-        ArIsLeaf <= '1';
-        ArAddr   <= Root.Number(TableBits_c - 1 downto 0) & PageOut(LeafBits_g - 1 downto 0) & "000";
-      elsif ReqAccept = '1' then
-        ArValid  <= '1';
-        ArIsLeaf <= '0';
-        ArAddr   <= Root_Addr & Req_Page(RootBits_g + LeafBits_g - 1 downto LeafBits_g) & "000";
+      if Fetch = '1' then
+        ArValid <= '1';
+        ArAddr  <= Root.Number(TableBits_c - 1 downto 0) & LookPage(LeafBits_g - 1 downto 0) & "000";
+        ArAddr(LineBits_c + WordShift_c - 1 downto 0) <= (others => '0');
       end if;
       if Rst = '1' then
         ArValid <= '0';
@@ -143,139 +313,141 @@ begin
   end process;
 
   Axi_ArValid <= ArValid;
-  Axi_ArId(0) <= ArIsLeaf;
   Axi_ArAddr  <= ArAddr;
   Axi_ArLen   <= (others => '0');
-  Axi_ArSize  <= "011";
+  Axi_ArSize  <= std_logic_vector(to_unsigned(LineBits_c + WordShift_c, 3));
   Axi_ArBurst <= "01";
   Axi_RReady  <= '1';
 
-  p_credits : process (Clk) is
+  ------------------------------------------------------------------------------------------------
+  -- Lines
+  ------------------------------------------------------------------------------------------------
+  ReadFailed <= '1' when Axi_RResp /= "00" else '0';
+
+  p_line : process (all) is
   begin
-    if rising_edge(Clk) then
-      if ReqAccept = '1' and RespAccept = '0' then
-        InFlight <= InFlight + 1;
-      elsif ReqAccept = '0' and RespAccept = '1' then
-        InFlight <= InFlight - 1;
-      end if;
-      if Rst = '1' then
-        InFlight <= 0;
-      end if;
-    end if;
+    for i in 0 to Words_c - 1 loop
+      LineIn((i + 1) * KeptBits_c - 1 downto i * KeptBits_c) <= toVector(
+        leafEntry(Axi_RData((i + 1) * WordBits_c - 1 downto i * WordBits_c), ReadFailed = '1', FrameBits_c, LeafBits_g),
+        FrameBits_c);
+    end loop;
   end process;
 
-  ------------------------------------------------------------------------------------------------
-  -- What the root says. A queue is never full: each walk has one place in it.
-  ------------------------------------------------------------------------------------------------
-  i_pages : entity work.fifo
+  LineDone  <= Pop and OldIsLine;
+  LineFault <= '1' when Result.Status /= StatusOk_c else '0';
+
+  i_lines : entity work.line_store
     generic map (
-      Width_g => Page_t'length,
-      Depth_g => Walks_g
+      Lines_g    => Lines_g,
+      Words_g    => Words_c,
+      TagBits_g  => TagBits_c,
+      WordBits_g => KeptBits_c,
+      Users_g    => Walks_g + 1
     )
     port map (
-      Clk       => Clk,
-      Rst       => Rst,
-      In_Valid  => ReqAccept,
-      In_Ready  => open,
-      In_Data   => Req_Page,
-      Out_Valid => open,
-      Out_Ready => RootTake,
-      Out_Data  => PageOut,
-      Level     => open
+      Clk         => Clk,
+      Rst         => Rst,
+      Look_Tag    => LookTag,
+      Look_Found  => Found,
+      Look_Place  => FoundPlace,
+      Next_Free   => NextFree,
+      Next_Place  => NextPlace,
+      Fetch       => Fetch,
+      Use_Valid   => UseValid,
+      Use_Place   => UsePlace,
+      Use_User    => UserPlace,
+      Come_Valid  => Axi_RValid,
+      Come_Failed => ReadFailed,
+      Come_Words  => LineIn,
+      Read_Place  => OldLine,
+      Read_Ready  => LineReady,
+      Read_Words  => LineOut,
+      Read_Done   => LineDone,
+      Read_User   => OldPlace,
+      Read_Fault  => LineFault,
+      Drop        => Drop
     );
 
-  ReadFailed  <= Axi_RResp /= "00";
-  RootIn      <= toVector(rootEntry(Axi_RData, ReadFailed, FrameBits_c, TableBits_c, LeafBits_g));
-  RootInValid <= Axi_RValid and not Axi_RId(0);
-  Root        <= toEntry(RootOut);
-
-  i_root : entity work.fifo
-    generic map (
-      Width_g => EntryBits_c,
-      Depth_g => Walks_g
-    )
-    port map (
-      Clk       => Clk,
-      Rst       => Rst,
-      In_Valid  => RootInValid,
-      In_Ready  => open,
-      In_Data   => RootIn,
-      Out_Valid => RootValid,
-      Out_Ready => RootTake,
-      Out_Data  => RootOut,
-      Level     => open
-    );
-
-  -- The root's word; of a run, with the frame of the page.
-  p_middle : process (all) is
+  ------------------------------------------------------------------------------------------------
+  -- Walks that wait for their line and their response
+  ------------------------------------------------------------------------------------------------
+  p_user : process (all) is
     variable e_v : Entry_t;
   begin
+    -- Of a run, with the frame of the page.
     e_v := Root;
-    if Root.IsTable = '0' then
-      e_v.Number(LeafBits_g - 1 downto 0) := PageOut(LeafBits_g - 1 downto 0);
+    e_v.Number(LeafBits_g - 1 downto 0) := LookPage(LeafBits_g - 1 downto 0);
+    UserIn <= '0' & toVector(e_v, FrameBits_c);
+    if NeedsLine = '1' then
+      UserIn                           <= (others => '0');
+      UserIn(UserBits_c - 1)           <= '1';
+      UserIn(PlaceBits_c - 1 downto 0) <= std_logic_vector(to_unsigned(UsePlace, PlaceBits_c));
+      UserIn(PlaceBits_c + LineBits_c downto PlaceBits_c) <=
+        std_logic_vector(to_unsigned(wordOf(LookPage), LineBits_c + 1));
     end if;
-    MiddleIn <= toVector(e_v);
   end process;
 
-  i_middle : entity work.fifo
+  i_users : entity work.fifo
     generic map (
-      Width_g => EntryBits_c,
+      Width_g => UserBits_c,
       Depth_g => Walks_g
     )
     port map (
       Clk       => Clk,
       Rst       => Rst,
-      In_Valid  => RootTake,
-      In_Ready  => open,
-      In_Data   => MiddleIn,
-      Out_Valid => MiddleValid,
-      Out_Ready => RespAccept,
-      Out_Data  => MiddleOut,
-      Level     => open
+      In_Valid  => Push,
+      In_Ready  => UserRoom,
+      In_Data   => UserIn,
+      Out_Valid => OldValid,
+      Out_Ready => Pop,
+      Out_Data  => UserOut,
+      Level     => open,
+      In_Place  => UserPlace,
+      Out_Place => OldPlace
     );
 
-  Middle <= toEntry(MiddleOut);
-
-  ------------------------------------------------------------------------------------------------
-  -- What tables of the leaf level say
-  ------------------------------------------------------------------------------------------------
-  LeafIn      <= toVector(leafEntry(Axi_RData, ReadFailed, FrameBits_c, LeafBits_g));
-  LeafInValid <= Axi_RValid and Axi_RId(0);
-  LeafReady   <= RespAccept when Middle.Status = StatusOk_c and Middle.IsTable = '1' else '0';
-
-  i_leaf : entity work.fifo
-    generic map (
-      Width_g => EntryBits_c,
-      Depth_g => Walks_g
-    )
-    port map (
-      Clk       => Clk,
-      Rst       => Rst,
-      In_Valid  => LeafInValid,
-      In_Ready  => open,
-      In_Data   => LeafIn,
-      Out_Valid => LeafValid,
-      Out_Ready => LeafReady,
-      Out_Data  => LeafOut,
-      Level     => open
-    );
+  OldIsLine <= UserOut(UserBits_c - 1);
+  -- Of the same word, so that what the root says is never taken for a place.
+  OldLine   <= to_integer(unsigned(UserOut(PlaceBits_c - 1 downto 0))) when UserOut(UserBits_c - 1) = '1' else 0;
+  OldWord   <= to_integer(unsigned(UserOut(PlaceBits_c + LineBits_c downto PlaceBits_c)));
 
   p_result : process (all) is
   begin
-    Result    <= Middle;
-    RespValid <= MiddleValid;
-    if Middle.Status = StatusOk_c and Middle.IsTable = '1' then
-      Result    <= toEntry(LeafOut);
-      RespValid <= MiddleValid and LeafValid;
+    Result <= toEntry(UserOut(KeptBits_c - 1 downto 0), FrameBits_c);
+    if OldIsLine = '1' then
+      for i in 0 to Words_c - 1 loop
+        if OldWord = i then
+          Result <= toEntry(LineOut((i + 1) * KeptBits_c - 1 downto i * KeptBits_c), FrameBits_c);
+        end if;
+      end loop;
     end if;
   end process;
 
-  RespAccept    <= RespValid and Resp_Ready;
+  RespFree   <= not RespValid or Resp_Ready;
+  Pop        <= OldValid and RespFree and (not OldIsLine or LineReady);
+  Event_Resp <= Pop;
+
+  p_response : process (Clk) is
+  begin
+    if rising_edge(Clk) then
+      if Resp_Ready = '1' then
+        RespValid <= '0';
+      end if;
+      if Pop = '1' then
+        RespValid <= '1';
+        Resp      <= Result;
+      end if;
+      if Rst = '1' then
+        RespValid <= '0';
+      end if;
+    end if;
+  end process;
+
   Resp_Valid    <= RespValid;
-  Resp_Status   <= Result.Status;
-  Resp_Writable <= Result.Writable;
-  Resp_Memory   <= Result.Memory;
-  Resp_Size     <= Result.Size;
-  Resp_Frame    <= Result.Number(FrameBits_c - 1 downto 0);
+  Resp_Status   <= Resp.Status;
+  Resp_Writable <= Resp.Writable;
+  Resp_Memory   <= Resp.Memory;
+  Resp_Size     <= Resp.Size;
+  Resp_Frame    <= Resp.Number(FrameBits_c - 1 downto 0);
 
 end architecture;

@@ -1,6 +1,7 @@
 -- A translator and the walker of its own: what one reader or writer of the card's window needs.
 --
--- Ports are those of the two; see translator.vhd and walker.vhd.
+-- Ports are those of the two; see translator.vhd and walker.vhd. What invalidates the translator drops
+-- the walker's lines, in the same cycle: a walk that the translator begins afterwards finds none of them.
 
 library ieee;
   use ieee.std_logic_1164.all;
@@ -10,20 +11,27 @@ library work;
 
 entity window_mmu is
   generic (
-    AddrBits_g : positive := 64;
-    PhysBits_g : positive := 40;
-    PageBits_g : positive := 12;
-    RootBits_g : positive := 13;
-    LeafBits_g : positive := 13;
-    TagBits_g  : positive := 8;
-    Depth_g    : positive := 32;
-    Walks_g    : positive := 32
+    AddrBits_g  : positive := 64;
+    PhysBits_g  : positive := 40;
+    PageBits_g  : positive := 12;
+    RootBits_g  : positive := 13;
+    LeafBits_g  : positive := 13;
+    TagBits_g   : positive := 8;
+    Depth_g     : positive := 32;
+    DataBits_g  : positive := 512;
+    Walks_g     : positive := 32;
+    Lines_g     : positive := 32;
+    AheadFrom_g : natural  := 4
   );
   port (
     Clk          : in    std_logic;
     Rst          : in    std_logic;
     Window_Base  : in    std_logic_vector(AddrBits_g - 1 downto PageBits_g + RootBits_g + LeafBits_g);
-    Root_Addr    : in    std_logic_vector(PhysBits_g - 1 downto RootBits_g + WordShift_c);
+    -- Words of the root
+    Root_Valid   : in    std_logic;
+    Root_Ready   : out   std_logic;
+    Root_Index   : in    std_logic_vector(RootBits_g - 1 downto 0);
+    Root_Word    : in    std_logic_vector(WordBits_c - 1 downto 0);
     -- Requests
     In_Valid     : in    std_logic;
     In_Ready     : out   std_logic;
@@ -48,16 +56,19 @@ entity window_mmu is
     -- AXI4, reads of tables
     Axi_ArValid  : out   std_logic;
     Axi_ArReady  : in    std_logic;
-    Axi_ArId     : out   std_logic_vector(0 downto 0);
     Axi_ArAddr   : out   std_logic_vector(PhysBits_g - 1 downto 0);
     Axi_ArLen    : out   std_logic_vector(7 downto 0);
     Axi_ArSize   : out   std_logic_vector(2 downto 0);
     Axi_ArBurst  : out   std_logic_vector(1 downto 0);
     Axi_RValid   : in    std_logic;
     Axi_RReady   : out   std_logic;
-    Axi_RId      : in    std_logic_vector(0 downto 0);
-    Axi_RData    : in    std_logic_vector(WordBits_c - 1 downto 0);
-    Axi_RResp    : in    std_logic_vector(1 downto 0)
+    Axi_RData    : in    std_logic_vector(DataBits_g - 1 downto 0);
+    Axi_RResp    : in    std_logic_vector(1 downto 0);
+    -- For counters
+    Event_Walk   : out   std_logic;
+    Event_Found  : out   std_logic;
+    Event_Ahead  : out   std_logic;
+    Event_Resp   : out   std_logic
   );
 end entity;
 
@@ -72,6 +83,8 @@ architecture rtl of window_mmu is
   signal RespWritable : std_logic;
   signal RespMemory   : std_logic_vector(MemoryBits_c - 1 downto 0);
   signal RespFrame    : std_logic_vector(PhysBits_g - PageBits_g - 1 downto 0);
+  signal InvalReady   : std_logic;
+  signal Drop         : std_logic;
 
 begin
 
@@ -111,24 +124,33 @@ begin
       Resp_Memory   => RespMemory,
       Resp_Frame    => RespFrame,
       Inval_Valid   => Inval_Valid,
-      Inval_Ready   => Inval_Ready,
+      Inval_Ready   => InvalReady,
       Inval_First   => Inval_First,
       Inval_Last    => Inval_Last,
       Inval_Done    => Inval_Done
     );
 
+  Inval_Ready <= InvalReady;
+  Drop        <= Inval_Valid and InvalReady;
+
   i_walker : entity work.walker
     generic map (
-      PhysBits_g => PhysBits_g,
-      PageBits_g => PageBits_g,
-      RootBits_g => RootBits_g,
-      LeafBits_g => LeafBits_g,
-      Walks_g    => Walks_g
+      PhysBits_g  => PhysBits_g,
+      PageBits_g  => PageBits_g,
+      RootBits_g  => RootBits_g,
+      LeafBits_g  => LeafBits_g,
+      DataBits_g  => DataBits_g,
+      Walks_g     => Walks_g,
+      Lines_g     => Lines_g,
+      AheadFrom_g => AheadFrom_g
     )
     port map (
       Clk           => Clk,
       Rst           => Rst,
-      Root_Addr     => Root_Addr,
+      Root_Valid    => Root_Valid,
+      Root_Ready    => Root_Ready,
+      Root_Index    => Root_Index,
+      Root_Word     => Root_Word,
       Req_Valid     => WalkValid,
       Req_Ready     => WalkReady,
       Req_Page      => WalkPage,
@@ -139,18 +161,21 @@ begin
       Resp_Memory   => RespMemory,
       Resp_Size     => open,
       Resp_Frame    => RespFrame,
+      Drop          => Drop,
       Axi_ArValid   => Axi_ArValid,
       Axi_ArReady   => Axi_ArReady,
-      Axi_ArId      => Axi_ArId,
       Axi_ArAddr    => Axi_ArAddr,
       Axi_ArLen     => Axi_ArLen,
       Axi_ArSize    => Axi_ArSize,
       Axi_ArBurst   => Axi_ArBurst,
       Axi_RValid    => Axi_RValid,
       Axi_RReady    => Axi_RReady,
-      Axi_RId       => Axi_RId,
       Axi_RData     => Axi_RData,
-      Axi_RResp     => Axi_RResp
+      Axi_RResp     => Axi_RResp,
+      Event_Walk    => Event_Walk,
+      Event_Found   => Event_Found,
+      Event_Ahead   => Event_Ahead,
+      Event_Resp    => Event_Resp
     );
 
 end architecture;

@@ -48,9 +48,14 @@ package window_pkg is
     Number   : std_logic_vector(NumberBits_c - 1 downto 0);
   end record;
 
-  constant EntryBits_c : positive := 3 + 1 + 1 + MemoryBits_c + SizeBits_c + NumberBits_c;
+  -- Of an entry as it is kept, beside those of its number.
+  constant AspectBits_c : positive := 3 + 1 + 1 + MemoryBits_c + SizeBits_c;
 
-  subtype EntryVector_t is std_logic_vector(EntryBits_c - 1 downto 0);
+  -- Of the largest power of two that is no more than `n`, the exponent.
+  function exponent (n : positive) return natural;
+
+  -- Bits of the number of one of so many places; one at least, as tools stumble over vectors of none.
+  function bitsOf (places : positive) return positive;
 
   -- A word of the leaf level. `frameBits`: of a frame's number; `sizeMax`: the largest run, as a
   -- power of two of pages.
@@ -64,19 +69,38 @@ package window_pkg is
   -- A word of the root: a table's, or the entry of a whole run of 2**`leafBits` pages.
   function rootEntry (
     word      : std_logic_vector(WordBits_c - 1 downto 0);
-    readFailed : boolean;
     frameBits : positive;
     tableBits : positive;
     leafBits  : positive
   ) return Entry_t;
 
-  function toVector (e : Entry_t) return EntryVector_t;
+  -- An entry as it is kept, with the lowest `numberBits` of its number, and back.
+  function toVector (e : Entry_t; numberBits : positive) return std_logic_vector;
 
-  function toEntry (v : EntryVector_t) return Entry_t;
+  function toEntry (v : std_logic_vector; numberBits : positive) return Entry_t;
 
 end package;
 
 package body window_pkg is
+
+  function exponent (n : positive) return natural is
+    variable exponent_v : natural := 0;
+  begin
+    for i in 0 to 30 loop
+      if n / 2 ** i > 0 then
+        exponent_v := i;
+      end if;
+    end loop;
+    return exponent_v;
+  end function;
+
+  function bitsOf (places : positive) return positive is
+  begin
+    if places <= 2 then
+      return 1;
+    end if;
+    return exponent(places - 1) + 1;
+  end function;
 
   -- Whether a number needs more bits than there are.
   function isBeyond (number : std_logic_vector(NumberBits_c - 1 downto 0); bits : positive) return boolean is
@@ -133,19 +157,20 @@ package body window_pkg is
         e.Status := StatusBadEntry_c;
       end if;
     end if;
+    -- It leads nowhere: nothing is to be kept of that.
+    e.IsTable := '0';
     return e;
   end function;
 
   function rootEntry (
     word      : std_logic_vector(WordBits_c - 1 downto 0);
-    readFailed : boolean;
     frameBits : positive;
     tableBits : positive;
     leafBits  : positive
   ) return Entry_t is
     variable e : Entry_t;
   begin
-    e := fields(word, readFailed);
+    e := fields(word, false);
     if e.Status = StatusOk_c then
       if e.IsTable = '1' then
         if isBeyond(e.Number, tableBits) then
@@ -159,20 +184,24 @@ package body window_pkg is
     return e;
   end function;
 
-  function toVector (e : Entry_t) return EntryVector_t is
+  function toVector (e : Entry_t; numberBits : positive) return std_logic_vector is
+    variable v : std_logic_vector(AspectBits_c + numberBits - 1 downto 0);
   begin
-    return e.Status & e.IsTable & e.Writable & e.Memory & e.Size & e.Number;
+    v := e.Status & e.IsTable & e.Writable & e.Memory & e.Size & e.Number(numberBits - 1 downto 0);
+    return v;
   end function;
 
-  function toEntry (v : EntryVector_t) return Entry_t is
-    variable e : Entry_t;
+  function toEntry (v : std_logic_vector; numberBits : positive) return Entry_t is
+    constant Bits_c : std_logic_vector(AspectBits_c + numberBits - 1 downto 0) := v;
+    variable e      : Entry_t;
   begin
-    e.Number   := v(NumberBits_c - 1 downto 0);
-    e.Size     := v(NumberBits_c + SizeBits_c - 1 downto NumberBits_c);
-    e.Memory   := v(NumberBits_c + SizeBits_c + MemoryBits_c - 1 downto NumberBits_c + SizeBits_c);
-    e.Writable := v(EntryBits_c - 5);
-    e.IsTable  := v(EntryBits_c - 4);
-    e.Status   := v(EntryBits_c - 1 downto EntryBits_c - 3);
+    e.Number   := (others => '0');
+    e.Number(numberBits - 1 downto 0) := Bits_c(numberBits - 1 downto 0);
+    e.Size     := Bits_c(numberBits + SizeBits_c - 1 downto numberBits);
+    e.Memory   := Bits_c(numberBits + SizeBits_c + MemoryBits_c - 1 downto numberBits + SizeBits_c);
+    e.Writable := Bits_c(numberBits + AspectBits_c - 5);
+    e.IsTable  := Bits_c(numberBits + AspectBits_c - 4);
+    e.Status   := Bits_c(numberBits + AspectBits_c - 1 downto numberBits + AspectBits_c - 3);
     return e;
   end function;
 

@@ -1,170 +1,187 @@
-// What must hold of rtl/walker.vhd, for two words in the root and in a table, and two walks.
+// What must hold of rtl/walker.vhd, for two words in the root, four in a table, two in a line, two lines
+// and two walks.
 //
-// The memory answers in order for each id, at any time, with any word, and takes reads when it likes;
-// with FAIR it keeps nobody waiting, and a walk ends within a bound.
-// The watched walk is any one: its reads, its words and its response are compared with what
-// docs/card-interface.md says of them.
+// Whoever writes the root, asks, and drops the lines does so when he likes, and takes responses when he
+// likes; the memory answers in order, at any time. With FAIR it keeps nobody waiting, and a walk ends within
+// a bound. Word i of the root is not mapped, a run, or leads to table i or i + 2. The memory's words say
+// what they are: the frame has the word's number, its line, its table, and whether the line was read
+// after the watched event, a drop; which words are not valid, and which lines fail, is any constant.
 module walker_proof (
     input clk,
-    input watch, input req_valid, input [1:0] req_page, input resp_ready,
-    input ar_ready, input r_valid, input r_id, input [63:0] r_data, input [1:0] r_resp
+    input root_valid, input root_index, input [1:0] root_kind,
+    input watch, input req_valid, input [2:0] req_page, input resp_ready,
+    input drop, input mark,
+    input ar_ready, input r_valid
 );
   parameter FAIR = 0;
-  localparam WALKS = 2;
-  localparam BOUND = 12;
+  localparam WALKS = 2, LINES = 2;
+  // Walks that are read for, two that wait, one that is looked up, one whose response is shown.
+  localparam UNDER_WAY = WALKS + 4;
+  localparam BOUND = 14;
 
   reg started = 0;
   always @(posedge clk) started <= 1;
   wire rst = !started;
 
-  (* anyconst *) reg [1:0] root_addr;
+  // What is not valid, of each word, and what fails, of each line.
+  (* anyconst *) reg [15:0] invalid;
+  (* anyconst *) reg [7:0] fails;
 
-  wire req_ready, resp_valid, resp_writable, ar_valid, ar_id, r_ready;
+  wire root_ready, req_ready, resp_valid, resp_writable, ar_valid, r_ready;
+  wire event_walk, event_found, event_ahead, event_resp;
   wire [2:0] resp_status, ar_size;
   wire [3:0] resp_memory;
-  wire [4:0] resp_size, resp_frame;
-  wire [5:0] ar_addr;
+  wire [4:0] resp_size;
+  wire [5:0] resp_frame;
+  wire [6:0] ar_addr;
   wire [7:0] ar_len;
   wire [1:0] ar_burst;
 
+  // ---- the root: 0 not mapped, 1 the run of frames 60 and following, 2 and 3 tables
+  wire [31:0] root_number = root_kind[1] ? {30'b0, root_kind[0], root_index} : 60;
+  wire [63:0] root_word = {root_number, 15'b0, root_kind[1], 6'b0, 5'd2, 2'b0, 1'b1, 1'b0, root_kind != 0};
+  // What was written; what a walk sees that is looked up in this cycle.
+  reg [1:0] written [0:1], root [0:1];
+
+  // ---- reads under way, the oldest first: table and line, and whether it was read after the event
+  reg happened = 0;
+  reg [3:0] reading [0:2];
+  reg [1:0] reads = 0;
+  wire [2:0] line = reading[0][2:0];
+  wire fresh = reading[0][3];
+  function [63:0] word(input w, input [2:0] line, input fresh, input [15:0] invalid);
+    word = {27'b0, fresh, line, w, 29'b0, 1'b1, 1'b0, !invalid[{line, w}]};
+  endfunction
+  wire [127:0] r_data = {word(1, line, fresh, invalid), word(0, line, fresh, invalid)};
+  wire [1:0] r_resp = fails[line] ? 2 : 0;
+
   walker dut (
-      .Clk(clk), .Rst(rst), .Root_Addr(root_addr),
+      .Clk(clk), .Rst(rst),
+      .Root_Valid(root_valid), .Root_Ready(root_ready), .Root_Index(root_index), .Root_Word(root_word),
       .Req_Valid(req_valid), .Req_Ready(req_ready), .Req_Page(req_page),
       .Resp_Valid(resp_valid), .Resp_Ready(resp_ready), .Resp_Status(resp_status),
       .Resp_Writable(resp_writable), .Resp_Memory(resp_memory), .Resp_Size(resp_size),
-      .Resp_Frame(resp_frame),
-      .Axi_ArValid(ar_valid), .Axi_ArReady(ar_ready), .Axi_ArId(ar_id), .Axi_ArAddr(ar_addr),
+      .Resp_Frame(resp_frame), .Drop(drop),
+      .Axi_ArValid(ar_valid), .Axi_ArReady(ar_ready), .Axi_ArAddr(ar_addr),
       .Axi_ArLen(ar_len), .Axi_ArSize(ar_size), .Axi_ArBurst(ar_burst),
-      .Axi_RValid(r_valid), .Axi_RReady(r_ready), .Axi_RId(r_id), .Axi_RData(r_data),
-      .Axi_RResp(r_resp));
+      .Axi_RValid(r_valid), .Axi_RReady(r_ready), .Axi_RData(r_data), .Axi_RResp(r_resp),
+      .Event_Walk(event_walk), .Event_Found(event_found), .Event_Ahead(event_ahead),
+      .Event_Resp(event_resp));
 
+  wire root_write = root_valid && root_ready && started;
   wire req = req_valid && req_ready && started;
   wire resp = resp_valid && resp_ready && started;
-  wire ar_root = ar_valid && ar_ready && !ar_id && started;
-  wire ar_leaf = ar_valid && ar_ready && ar_id && started;
-  wire r_root = r_valid && !r_id && started;
-  wire r_leaf = r_valid && r_id && started;
+  wire ar = ar_valid && ar_ready && started;
+  wire r = r_valid && started;
+  wire dropped = drop && started;
 
-  // ---- words, by their bits
-  wire ok = r_resp == 0;
-  wire [31:0] number = r_data[63:32];
-  wire leads = ok && r_data[0] && r_data[16] && number < 4;
-  wire run_good = r_data[2] && number < 32 && !number[0] && r_data[9:5] == 1;
-  wire page_good = !r_data[16] && r_data[2] && number < 32 && r_data[9:5] <= 1;
-  wire [2:0] root_status = !ok ? 3 : !r_data[0] ? 1 : leads || !r_data[16] && run_good ? 0 : 4;
-  wire [2:0] leaf_status = !ok ? 3 : !r_data[0] ? 1 : page_good ? 0 : 4;
-
-  // Walks under way; those that have no word of the root yet, of which some were asked for; those that
-  // need a word of a table, and have none yet.
-  reg [1:0] under_way = 0, rootless = 0, root_reads = 0, leafless = 0, leaf_reads = 0;
   always @(posedge clk) begin
-    under_way <= under_way + req - resp;
-    rootless <= rootless + req - r_root;
-    root_reads <= root_reads + ar_root - r_root;
-    leafless <= leafless + (r_root && leads) - r_leaf;
-    leaf_reads <= leaf_reads + ar_leaf - r_leaf;
+    root[0] <= written[0];
+    root[1] <= written[1];
+    if (root_write) written[root_index] <= root_kind;
+    if (!started) begin
+      written[0] <= 0; written[1] <= 0;
+      root[0] <= 0; root[1] <= 0;
+    end
+    if (dropped && mark) happened <= 1;
   end
 
-  // ---- the memory
+  wire [1:0] free = reads - r;
+  always @(posedge clk) begin
+    reads <= reads + ar - r;
+    if (r) begin reading[0] <= reading[1]; reading[1] <= reading[2]; end
+    if (ar) reading[free] <= {happened, ar_addr[6:4]};
+  end
   always @* begin
-    assume (!r_valid || (r_id ? leaf_reads != 0 : root_reads != 0));
-    if (FAIR) assume (ar_ready && resp_ready && r_valid == (root_reads != 0 || leaf_reads != 0));
+    assume (!r_valid || reads != 0);
+    // Who changes the root does so before he has the lines dropped; then nothing changes any more.
+    assume (!(root_write && (happened || dropped && mark)));
+    if (FAIR) assume (ar_ready && resp_ready && r_valid == (reads != 0));
   end
 
-  // ---- whatever the memory answers is taken; credits are kept; nothing is read without need
+  // ---- whatever the memory answers is taken; there are no more walks and reads than places
+  reg [2:0] under_way = 0, unseen = 0;
   always @(posedge clk) if (started) begin
+    under_way <= under_way + req - resp;
+    unseen <= unseen + req - event_walk;
     assert (r_ready);
-    assert (under_way <= WALKS);
-    if (req) assert (under_way < WALKS);
-    // A credit that is free can be had, unless reads stand in the way.
-    if (under_way < WALKS && !ar_valid && leafless == 0) assert (req_ready);
+    assert (under_way <= UNDER_WAY && reads <= LINES);
+    if (event_walk) assert (unseen != 0);
     if (resp) assert (under_way != 0);
-    if (ar_root) assert (root_reads < rootless);
-    if (ar_leaf) assert (leaf_reads < leafless);
-    if (ar_valid) assert (ar_len == 0 && ar_size == 3 && ar_burst == 1);
+    if (ar_valid) assert (ar_len == 0 && ar_size == 4 && ar_burst == 1 && ar_addr[3:0] == 0);
   end
 
   // ---- what is shown stays until it is taken
   reg p_ar = 0, p_resp = 0;
   reg [6:0] p_ar_data;
-  reg [17:0] p_resp_data;
-  wire [17:0] resp_data = {resp_status, resp_writable, resp_memory, resp_size, resp_frame};
+  reg [18:0] p_resp_data;
+  wire [18:0] resp_data = {resp_status, resp_writable, resp_memory, resp_size, resp_frame};
   always @(posedge clk) begin
     p_ar <= started && ar_valid && !ar_ready;
-    p_ar_data <= {ar_id, ar_addr};
+    p_ar_data <= ar_addr;
     p_resp <= started && resp_valid && !resp_ready;
     p_resp_data <= resp_data;
-    if (started && p_ar) assert (ar_valid && {ar_id, ar_addr} == p_ar_data);
+    if (started && p_ar) assert (ar_valid && ar_addr == p_ar_data);
     if (started && p_resp) assert (resp_valid && resp_data == p_resp_data);
   end
 
-  // ---- the watched walk: how many come before it where it is next
-  reg watched = 0, seen = 0, root_asked, root_seen, needs_leaf, leaf_asked, leaf_seen;
-  reg [1:0] ahead, roots_ahead, root_reads_ahead, leaves_ahead, leaf_reads_ahead;
-  reg [1:0] page, table_number;
-  reg [2:0] status;
-  reg writable;
-  reg [3:0] memory;
-  reg [4:0] size, frame;
-  wire my_ar_root = seen && ar_root && !root_asked && root_reads_ahead == 0;
-  wire my_r_root = seen && r_root && !root_seen && roots_ahead == 0;
-  wire my_ar_leaf = seen && ar_leaf && needs_leaf && !leaf_asked && leaf_reads_ahead == 0;
-  wire my_r_leaf = seen && r_leaf && needs_leaf && !leaf_seen && leaves_ahead == 0;
-  wire mine = seen && resp && ahead == 0;
+  // ---- a line that is on its way is not read again, unless it was dropped: of any word of the root any line
+  (* anyconst *) reg [1:0] one;
+  reg one_known = 0, p_dropped = 0;
+  wire one_asked = ar_valid && !p_ar && ar_addr[5:4] == one && started;
+  wire one_came = r && reading[0][1:0] == one;
   always @(posedge clk) begin
-    if (ar_root) root_reads_ahead <= root_reads_ahead - 1;
-    if (r_root) roots_ahead <= roots_ahead - 1;
-    if (ar_leaf) leaf_reads_ahead <= leaf_reads_ahead - 1;
-    if (r_leaf) leaves_ahead <= leaves_ahead - 1;
+    p_dropped <= dropped;
+    if (one_asked) assert (!one_known);
+    one_known <= (one_known || one_asked && !p_dropped) && !dropped && !one_came;
+  end
+
+  // ---- the watched walk: how many come before it where it is next
+  reg watched = 0, seen = 0, looked_up, after;
+  reg [2:0] ahead, unseen_ahead, page;
+  reg [1:0] kind;
+  wire my_look = seen && event_walk && !looked_up && unseen_ahead == 0;
+  wire mine = seen && resp && ahead == 0;
+  // Its line in the table that it was led to, and in the other one.
+  wire [2:0] mine_line = {kind[0], page[2:1]}, other_line = {!kind[0], page[2:1]};
+  wire [2:0] mine_status = fails[mine_line] ? 3 : invalid[{mine_line, page[0]}] ? 1 : 0;
+  wire [2:0] other_status = fails[other_line] ? 3 : invalid[{other_line, page[0]}] ? 1 : 0;
+  always @(posedge clk) begin
+    if (event_walk) unseen_ahead <= unseen_ahead - 1;
     if (resp) ahead <= ahead - 1;
-    if (my_ar_root) begin
-      root_asked <= 1;
-      assert (ar_addr == {root_addr, page[1], 3'b000});
-    end
-    if (my_r_root) begin
-      assert (root_asked);
-      root_seen <= 1;
-      needs_leaf <= leads;
-      leaves_ahead <= leafless - r_leaf;
-      leaf_reads_ahead <= leafless - leaf_reads - ar_leaf;
-      table_number <= number[1:0];
-      status <= root_status;
-      writable <= r_data[1];
-      memory <= r_data[15:12];
-      size <= r_data[9:5];
-      frame <= {number[4:1], page[0]};
-    end
-    if (my_ar_leaf) begin
-      leaf_asked <= 1;
-      assert (ar_addr == {table_number, page[0], 3'b000});
-    end
-    if (my_r_leaf) begin
-      leaf_seen <= 1;
-      status <= leaf_status;
-      writable <= r_data[1];
-      memory <= r_data[15:12];
-      size <= r_data[9:5];
-      frame <= number[4:0];
+    if (my_look) begin
+      looked_up <= 1;
+      kind <= root[page[2]];
+      if (!root[page[2]][1]) assert (event_found);
     end
     if (mine) begin
-      assert (root_seen && (!needs_leaf || leaf_seen));
-      assert (resp_status == status);
-      if (status == 0) assert (resp_writable == writable && resp_memory == memory
-                               && resp_size == size && resp_frame == frame);
+      assert (looked_up);
+      if (kind == 0) assert (resp_status == 1);
+      if (kind == 1) assert (resp_status == 0 && resp_frame == {4'd15, page[1:0]} && resp_size == 2);
+      if (kind[1]) begin
+        // A line of before may be of the table of before; after the event there is none.
+        assert (resp_status == mine_status || !after && resp_status == other_status);
+        if (resp_status == 0) begin
+          assert ({resp_frame[5], resp_frame[2:0]} == {1'b0, page});
+          assert (resp_frame[3] == kind[0] || !after);
+          assert (!invalid[resp_frame[3:0]] && !fails[resp_frame[3:1]]);
+          assert (resp_frame[4] || !after);
+        end
+      end
       seen <= 0;
     end
     if (req && watch && !watched) begin
       {watched, seen} <= 2'b11;
       page <= req_page;
+      after <= happened;
       ahead <= under_way - resp;
-      roots_ahead <= rootless - r_root;
-      root_reads_ahead <= rootless - root_reads - ar_root;
-      {root_asked, root_seen, needs_leaf, leaf_asked, leaf_seen} <= 0;
+      unseen_ahead <= unseen - event_walk;
+      looked_up <= 0;
     end
   end
 
   // ---- a request is taken, and has its response, within a bound
-  reg [3:0] age = 0, offered = 0;
+  reg [4:0] age = 0, offered = 0;
   always @(posedge clk) if (FAIR && started) begin
     age <= seen ? age + 1 : 0;
     offered <= req_valid && !req_ready ? offered + 1 : 0;

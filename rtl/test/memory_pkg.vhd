@@ -5,7 +5,7 @@ library ieee;
 
 package memory_pkg is
 
-  -- Reads beyond are errors.
+  -- A power of two.
   constant MemoryWords_c : positive := 256;
 
   subtype Word_t is std_logic_vector(63 downto 0);
@@ -15,6 +15,11 @@ package memory_pkg is
     procedure write (index : natural; word : Word_t);
 
     impure function read (index : natural) return Word_t;
+
+    -- Whether reads of the word are errors; those of words beyond the memory always are.
+    procedure spoil (index : natural; spoilt : boolean);
+
+    impure function isSpoilt (index : natural) return boolean;
 
   end protected;
 
@@ -28,7 +33,10 @@ package body memory_pkg is
 
     type Words_t is array (0 to MemoryWords_c - 1) of Word_t;
 
+    type Flags_t is array (0 to MemoryWords_c - 1) of boolean;
+
     variable words : Words_t := (others => (others => '0'));
+    variable flags : Flags_t := (others => false);
 
     procedure write (index : natural; word : Word_t) is
     begin
@@ -38,6 +46,19 @@ package body memory_pkg is
     impure function read (index : natural) return Word_t is
     begin
       return words(index);
+    end function;
+
+    procedure spoil (index : natural; spoilt : boolean) is
+    begin
+      flags(index) := spoilt;
+    end procedure;
+
+    impure function isSpoilt (index : natural) return boolean is
+    begin
+      if index >= MemoryWords_c then
+        return true;
+      end if;
+      return flags(index);
     end function;
 
   end protected body;

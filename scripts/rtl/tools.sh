@@ -19,3 +19,13 @@ export PATH="$TOOLS/bin:$TOOLS/python/bin:$TOOLS/verilator/usr/bin:$PATH"
 export VERILATOR_ROOT="$TOOLS/verilator/usr/share/verilator"
 export VUNIT_SIMULATOR=ghdl
 export YOWASP_CACHE_DIR="$TOOLS/cache"
+
+# analyse SOURCES ENTITY...: reads what these entities are made of, for GHDL in the current folder.
+analyse() {
+    local sources=$1 entity
+    shift
+    ghdl -i --std=08 "$sources"/*.vhd
+    for entity in "$@"; do
+        ghdl -m --std=08 "$entity"
+    done
+}

@@ -38,6 +38,9 @@ pub enum WindowGeometryError {
     /// The window.
     #[error("a window has less than 2^64 bytes")]
     Window,
+    /// A walker that holds lines.
+    #[error("a walker has two levels of tables, and a line or more, which fit a table")]
+    Walker,
 }
 
 impl WindowGeometry {

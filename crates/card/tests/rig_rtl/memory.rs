@@ -7,92 +7,85 @@ use super::{Random, Shape};
 /// Tables of the leaf level that words of the root lead to.
 const TABLES: u64 = 6;
 
-/// A word on its way.
+/// A line on its way.
 struct Read {
     due: u64,
     /// `None`: the memory answers with an error.
-    word: Option<u64>,
+    words: Option<Vec<u64>>,
 }
 
-/// Words that were written, and the reads under way of each id. What was never written is random, and
-/// the same each time.
+/// Words that were written, and the reads under way. What was never written is random, and the same each
+/// time.
 pub(crate) struct Memory {
     words: HashMap<u64, u64>,
-    reads: [VecDeque<Read>; 2],
+    reads: VecDeque<Read>,
     seed: u64,
 }
 
 impl Memory {
     pub(crate) fn new(seed: u64) -> Memory {
-        Memory { words: HashMap::new(), reads: [VecDeque::new(), VecDeque::new()], seed }
+        Memory { words: HashMap::new(), reads: VecDeque::new(), seed }
     }
 
-    /// A read of the word at `address` was taken in cycle `now`.
-    pub(crate) fn read(&mut self, shape: &Shape, id: usize, address: u64, now: u64, latency: u64) {
+    /// A read of the line at `address` was taken, which ends in cycle `due`.
+    pub(crate) fn read(&mut self, shape: &Shape, address: u64, due: u64, random: &mut Random) {
+        let line = (0..1 << shape.line_bits).map(|word| self.word(shape, address + 8 * word));
+        let words: Vec<u64> = line.collect();
+        self.reads.push_back(Read { due, words: (!random.chance(2)).then_some(words) });
+    }
+
+    fn word(&mut self, shape: &Shape, address: u64) -> u64 {
         let mut random = Random::new(self.seed ^ address.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let fails = random.chance(2);
-        let word = *self.words.entry(address).or_insert_with(|| word(shape, id == 0, &mut random));
-        self.reads[id].push_back(Read { due: now + latency, word: (!fails).then_some(word) });
+        *self.words.entry(address).or_insert_with(|| leaf_word(shape, &mut random))
     }
 
-    /// Another word at `address`.
-    pub(crate) fn change(
-        &mut self,
-        shape: &Shape,
-        is_root: bool,
-        address: u64,
-        random: &mut Random,
-    ) {
-        self.words.insert(address, word(shape, is_root, random));
-    }
-
-    /// An address that was read, if there is one of the root or, as asked, of another table.
-    pub(crate) fn some_address(
-        &self,
-        of_root: bool,
-        root_bytes: u64,
-        random: &mut Random,
-    ) -> Option<u64> {
-        let mut known: Vec<u64> = self
-            .words
-            .keys()
-            .copied()
-            .filter(|&address| (address < root_bytes) == of_root)
-            .collect();
+    /// Another word where one was read, if any was.
+    pub(crate) fn change(&mut self, shape: &Shape, random: &mut Random) {
+        let mut known: Vec<u64> = self.words.keys().copied().collect();
         known.sort_unstable();
-        (!known.is_empty()).then(|| known[random.below(known.len() as u64) as usize])
+        if !known.is_empty() {
+            let address = known[random.below(known.len() as u64) as usize];
+            self.words.insert(address, leaf_word(shape, random));
+        }
     }
 
-    /// The id and the word of a read that is due.
-    pub(crate) fn due(&self, now: u64, random: &mut Random) -> Option<(usize, Option<u64>)> {
-        let is_due = |id: &usize| self.reads[*id].front().is_some_and(|read| read.due <= now);
-        let due: Vec<usize> = [0, 1].into_iter().filter(is_due).collect();
-        let id = *due.get(random.below(due.len().max(1) as u64) as usize)?;
-        Some((id, self.reads[id].front()?.word))
+    /// The line of the oldest read, if that is due.
+    pub(crate) fn due(&self, now: u64) -> Option<Option<&[u64]>> {
+        let read = self.reads.front().filter(|read| read.due <= now)?;
+        Some(read.words.as_deref())
     }
 
     /// It was taken.
-    pub(crate) fn taken(&mut self, id: usize) {
-        self.reads[id].pop_front();
+    pub(crate) fn taken(&mut self) -> Option<Vec<u64>> {
+        self.reads.pop_front().and_then(|read| read.words)
     }
 }
 
-/// A word as an allocator may write it, or, seldom, as none does; bits without a meaning are random.
-fn word(shape: &Shape, is_root: bool, random: &mut Random) -> u64 {
+/// A word of the root: most often of a table, else of a run.
+pub(crate) fn root_word(shape: &Shape, random: &mut Random) -> u64 {
     let leaf_bits = shape.window_page_bits() - shape.root_bits;
+    if random.chance(70) {
+        let table = 1 + random.below(TABLES);
+        word(random, leaf_bits, 1 << 16, table)
+    } else {
+        let run = random.below(1 << shape.frame_bits()) & !((1 << leaf_bits) - 1);
+        word(random, leaf_bits, 0, run)
+    }
+}
+
+/// A word of a page.
+fn leaf_word(shape: &Shape, random: &mut Random) -> u64 {
+    let leaf_bits = shape.window_page_bits() - shape.root_bits;
+    let size = random.below(leaf_bits + 1);
+    let frame = random.below(1 << shape.frame_bits());
+    word(random, size, 0, frame)
+}
+
+/// A word as an allocator may write it, or, seldom, as none does; bits without a meaning are random.
+fn word(random: &mut Random, mut size: u64, mut table: u64, mut number: u64) -> u64 {
     let rest = random.next() & 0xffff_fc18 & !(1 << 16) | random.next() & 0b10;
-    let frame_bits = shape.physical_bits() - u64::from(shape.geometry.page_bits());
     let mut valid = 1;
     let mut own = 1 << 2;
-    let mut table = 0;
-    let mut size = if is_root { leaf_bits } else { random.below(leaf_bits + 1) };
-    let mut number = random.below(1 << frame_bits);
-    if is_root && random.chance(70) {
-        table = 1 << 16;
-        number = 1 + random.below(TABLES);
-    } else if is_root {
-        number &= !((1 << leaf_bits) - 1);
-    }
     match random.below(25) {
         0 | 1 => valid = 0,
         2 => own = 0,

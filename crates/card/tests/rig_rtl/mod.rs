@@ -1,16 +1,17 @@
 //! What makes the stimuli, and compares.
 
 mod memory;
-mod netlist;
+pub(crate) mod netlist;
+pub(crate) mod throughput;
 
 use std::collections::VecDeque;
 use std::path::Path;
 
 use farside_card::window::{
-    WindowAnswer, WindowFault, WindowGeometry, WindowNeed, WindowTranslator, WindowWalk,
+    WindowAnswer, WindowFault, WindowGeometry, WindowLook, WindowTranslator, WindowWalker,
 };
 use farside_types::Access;
-use memory::Memory;
+use memory::{Memory, root_word};
 use netlist::{Inputs, Netlist, Outputs};
 
 /// A netlist's name and sizes.
@@ -21,6 +22,10 @@ pub(crate) struct Shape {
     pub(crate) address_bits: u64,
     pub(crate) root_bits: u64,
     pub(crate) tag_bits: u64,
+    /// Words of a line, as a power of two.
+    pub(crate) line_bits: u32,
+    pub(crate) lines: usize,
+    pub(crate) ahead_from: u64,
     /// Most requests that wait in the netlist: its queue, and the one at the output.
     pub(crate) requests: usize,
 }
@@ -31,8 +36,9 @@ impl Shape {
         u64::from(self.geometry.window_bits() - self.geometry.page_bits())
     }
 
-    pub(crate) fn physical_bits(&self) -> u64 {
-        u64::from(self.geometry.physical_bits())
+    /// Bits of a frame's number.
+    pub(crate) fn frame_bits(&self) -> u64 {
+        u64::from(self.geometry.physical_bits() - self.geometry.page_bits())
     }
 }
 
@@ -69,14 +75,11 @@ pub(crate) struct Counts {
     pub(crate) answers: u64,
     pub(crate) faults: u64,
     pub(crate) walks: u64,
+    /// Walks that needed no read of their own.
+    pub(crate) found: u64,
+    /// Lines that were read ahead.
+    pub(crate) ahead: u64,
     pub(crate) drains: u64,
-}
-
-/// A walk of the model, and the reads of it that the netlist has asked for.
-struct Walking {
-    walk: WindowWalk,
-    /// The word that is needed was asked for.
-    asked: bool,
 }
 
 /// The model, the netlist, the memory that both read, and what is at the ports.
@@ -84,7 +87,14 @@ pub(crate) struct Lockstep<'a> {
     shape: &'a Shape,
     netlist: Netlist,
     translator: WindowTranslator,
-    walks: VecDeque<Walking>,
+    walker: WindowWalker,
+    /// Pages that are to be walked for, and have not been looked up.
+    asked: VecDeque<u64>,
+    /// Lines that the walker asks for, and the netlist has not read.
+    reads: VecDeque<u64>,
+    /// Words of the root that the netlist has taken, and in which cycle: walks that are looked up two
+    /// cycles later see them.
+    root: VecDeque<(u64, u64, u64)>,
     memory: Memory,
     random: Random,
     inputs: Inputs,
@@ -108,7 +118,16 @@ impl Lockstep<'_> {
             shape,
             netlist: Netlist::load(&folder.join(format!("{}.so", shape.name))),
             translator: WindowTranslator::new(&shape.geometry, base),
-            walks: VecDeque::new(),
+            walker: WindowWalker::new(
+                &shape.geometry,
+                shape.line_bits,
+                shape.lines,
+                shape.ahead_from,
+            )
+            .expect("sizes of a walker"),
+            asked: VecDeque::new(),
+            reads: VecDeque::new(),
+            root: VecDeque::new(),
             memory: Memory::new(seed),
             random: Random::new(seed + 1),
             inputs: Inputs { window_base: base >> window_bits, rst: 1, ..Inputs::default() },
@@ -123,7 +142,24 @@ impl Lockstep<'_> {
         lockstep.netlist.look(&lockstep.inputs);
         lockstep.netlist.clock();
         lockstep.inputs.rst = 0;
+        lockstep.fill_root();
         lockstep
+    }
+
+    /// Every word of the root is written, but the last one, which stays as it is after a reset.
+    fn fill_root(&mut self) {
+        for index in 0..(1 << self.shape.root_bits) - 1 {
+            self.change_root(index);
+            while self.inputs.root_valid == 1 {
+                self.step();
+            }
+        }
+    }
+
+    fn change_root(&mut self, index: u64) {
+        self.inputs.root_valid = 1;
+        self.inputs.root_index = index;
+        self.inputs.root_word = root_word(self.shape, &mut self.random);
     }
 
     /// So many cycles.
@@ -141,7 +177,8 @@ impl Lockstep<'_> {
                 && self.inputs.inval_valid == 0
                 && self.translator.waiting() == 0
             {
-                assert!(self.walks.is_empty(), "a walk that nobody waits for");
+                assert_eq!(self.walker.under_way(), 0, "a walk that nobody waits for");
+                assert!(self.asked.is_empty(), "a walk that was not made");
                 return self.counts;
             }
             self.step();
@@ -168,11 +205,16 @@ impl Lockstep<'_> {
         }
     }
 
+    /// Another word of a table, or of the root: of the page that was asked for last, or of any.
     fn change(&mut self) {
-        let of_root = self.random.chance(30);
-        let root_bytes = 8 << self.shape.root_bits;
-        if let Some(address) = self.memory.some_address(of_root, root_bytes, &mut self.random) {
-            self.memory.change(self.shape, of_root, address, &mut self.random);
+        if self.random.chance(70) {
+            self.memory.change(self.shape, &mut self.random);
+        } else if self.inputs.root_valid == 0 {
+            let leaf_bits = self.shape.window_page_bits() - self.shape.root_bits;
+            let page = self.translated_page(self.inputs.in_addr).unwrap_or(0);
+            let any = self.random.below(1 << self.shape.root_bits);
+            let index = if self.random.chance(60) { page >> leaf_bits } else { any };
+            self.change_root(index);
         }
     }
 
@@ -207,25 +249,33 @@ impl Lockstep<'_> {
         let now = self.counts.cycles;
         self.inputs.out_ready = (!self.random.chance(self.stall)).into();
         self.inputs.ar_ready = (!self.random.chance(self.stall)).into();
-        let due =
-            self.memory.due(now, &mut self.random).filter(|_| !self.random.chance(self.stall));
+        let due = self.memory.due(now).filter(|_| !self.random.chance(self.stall));
         self.inputs.r_valid = due.is_some().into();
-        if let Some((id, word)) = due {
-            self.inputs.r_id = id as u8;
-            self.inputs.r_data = word.unwrap_or(u64::MAX);
-            self.inputs.r_resp = if word.is_some() { 0 } else { 2 };
+        if let Some(words) = due {
+            self.inputs.r_data = [u64::MAX; 8];
+            self.inputs.r_data[..words.map_or(0, <[u64]>::len)]
+                .copy_from_slice(words.unwrap_or_default());
+            self.inputs.r_resp = if words.is_some() { 0 } else { 2 };
         }
         let outputs = self.netlist.look(&self.inputs);
         assert_eq!(outputs.r_ready, 1, "whatever the memory answers is taken");
         // Told of answers of earlier cycles; the next invalidation may be taken already.
         self.drain(&outputs);
         self.accept(&outputs);
-        self.invalidate(&outputs);
-        self.read(&outputs, now);
-        if let Some((id, word)) = due {
-            self.take(id, word);
+        // A walk is looked up in what there was before this cycle.
+        self.look_up(&outputs, now);
+        self.respond(&outputs);
+        if self.inputs.r_valid == 1 {
+            let words = self.memory.taken();
+            self.walker.take(words.as_deref());
         }
+        self.read(&outputs, now);
+        self.invalidate(&outputs);
         self.answer(&outputs);
+        if self.inputs.root_valid == 1 && outputs.root_ready == 1 {
+            self.inputs.root_valid = 0;
+            self.root.push_back((now, self.inputs.root_index, self.inputs.root_word));
+        }
         self.netlist.clock();
         self.counts.cycles += 1;
     }
@@ -239,8 +289,7 @@ impl Lockstep<'_> {
         let access = if write { Access::Write } else { Access::Read };
         self.carried.push_back((self.inputs.in_tag, write));
         if let Some(page) = self.translator.accept(self.inputs.in_addr, access) {
-            let walk = WindowWalk::new(&self.shape.geometry, 0, page);
-            self.walks.push_back(Walking { walk, asked: false });
+            self.asked.push_back(page);
             self.counts.walks += 1;
         }
         assert!(self.carried.len() <= self.shape.requests, "more requests than places");
@@ -251,45 +300,55 @@ impl Lockstep<'_> {
             assert!(!self.draining, "the invalidation before it is not done");
             self.inputs.inval_valid = 0;
             self.translator.invalidate(self.inputs.inval_first, self.inputs.inval_last);
+            self.walker.invalidate();
             self.draining = true;
             self.drained_for = 0;
         }
     }
 
-    /// A read of the netlist is the next one of its level that a walk of the model needs.
+    /// A walk of the netlist finds its line where that of the model does, and only there.
+    fn look_up(&mut self, outputs: &Outputs, now: u64) {
+        while let Some(&(_, index, word)) = self.root.front().filter(|write| write.0 + 2 <= now) {
+            self.walker.write_root(index, word);
+            self.root.pop_front();
+        }
+        if outputs.event_walk == 1 {
+            let page = self.asked.pop_front().expect("a walk that nobody asked for");
+            let look = self.walker.walk(page);
+            let found = outputs.event_found == 1;
+            match look {
+                WindowLook::Found => assert!(found, "page {page} is at hand, and read again"),
+                WindowLook::Reads(address) => {
+                    assert!(!found, "page {page} is not at hand");
+                    self.reads.push_back(address);
+                }
+                WindowLook::Waits => panic!("page {page} takes the place of a line in use"),
+            }
+            self.counts.found += u64::from(found);
+        }
+        if outputs.event_ahead == 1 {
+            let address = self.walker.ahead().expect("a line is read ahead that may be needed");
+            self.reads.push_back(address);
+            self.counts.ahead += 1;
+        }
+    }
+
+    fn respond(&mut self, outputs: &Outputs) {
+        if outputs.event_resp == 1 {
+            let result = self.walker.respond().expect("a response before its line has come");
+            self.translator.walked(result);
+        }
+    }
+
+    /// A read of the netlist is the next one that the walker of the model asks for.
     fn read(&mut self, outputs: &Outputs, now: u64) {
         if outputs.ar_valid == 0 || self.inputs.ar_ready == 0 {
             return;
         }
-        let id = usize::from(outputs.ar_id);
-        let needs = self.walks.iter_mut().find_map(|walking| match walking.walk.need() {
-            WindowNeed::Word { address, level } if level == id && !walking.asked => {
-                Some((walking, address))
-            }
-            _ => None,
-        });
-        let (walking, address) = needs.expect("a read that no walk needs");
-        assert_eq!(outputs.ar_addr, address, "level {id}, {:?}", walking.walk);
-        walking.asked = true;
-        self.memory.read(self.shape, id, address, now, self.latency);
-    }
-
-    /// A word is that of the oldest walk that has asked for one of its level.
-    fn take(&mut self, id: usize, word: Option<u64>) {
-        self.memory.taken(id);
-        let waits = |walking: &&mut Walking| {
-            walking.asked
-                && matches!(walking.walk.need(), WindowNeed::Word { level, .. } if level == id)
-        };
-        let walking = self.walks.iter_mut().find(waits).expect("the memory answers what was asked");
-        walking.walk.take(word);
-        walking.asked = false;
-        while let Some(WindowNeed::Nothing(result)) =
-            self.walks.front().map(|walking| walking.walk.need())
-        {
-            self.translator.walked(result);
-            self.walks.pop_front();
-        }
+        let address = self.reads.pop_front().expect("a read that nobody needs");
+        assert_eq!(outputs.ar_addr, address);
+        assert_eq!(u32::from(outputs.ar_size), self.shape.line_bits + 3);
+        self.memory.read(self.shape, address, now + self.latency, &mut self.random);
     }
 
     fn answer(&mut self, outputs: &Outputs) {

@@ -10,20 +10,22 @@ use libloading::Library;
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Inputs {
     pub(crate) window_base: u64,
-    pub(crate) root_addr: u64,
     pub(crate) in_addr: u64,
     pub(crate) in_tag: u64,
     pub(crate) inval_first: u64,
     pub(crate) inval_last: u64,
-    pub(crate) r_data: u64,
+    pub(crate) root_index: u64,
+    pub(crate) root_word: u64,
+    /// As many as a beat has.
+    pub(crate) r_data: [u64; 8],
     pub(crate) rst: u8,
     pub(crate) in_valid: u8,
     pub(crate) in_write: u8,
     pub(crate) out_ready: u8,
     pub(crate) inval_valid: u8,
+    pub(crate) root_valid: u8,
     pub(crate) ar_ready: u8,
     pub(crate) r_valid: u8,
-    pub(crate) r_id: u8,
     pub(crate) r_resp: u8,
 }
 
@@ -42,9 +44,14 @@ pub(crate) struct Outputs {
     pub(crate) out_status: u8,
     pub(crate) inval_ready: u8,
     pub(crate) inval_done: u8,
+    pub(crate) root_ready: u8,
     pub(crate) ar_valid: u8,
-    pub(crate) ar_id: u8,
+    pub(crate) ar_size: u8,
     pub(crate) r_ready: u8,
+    pub(crate) event_walk: u8,
+    pub(crate) event_found: u8,
+    pub(crate) event_ahead: u8,
+    pub(crate) event_resp: u8,
 }
 
 /// The state of a netlist; only its library knows it.
