@@ -477,9 +477,13 @@ fn records_have_the_fields_of_the_tables() {
         ("first", 0),
         ("last", 0),
         ("memory", 0),
+        ("pages", 0),
         ("number", 0x9abc),
     ];
     check_record("entry", &[entry.0], &expected);
+    let window = entry.in_memory(5).bounding(true, true).of_pages(0x7001);
+    let bits = [("first", 1), ("last", 1), ("memory", 5), ("pages", 0x7000)];
+    bits.iter().for_each(|&(name, value)| assert_eq!(field(&[window.0], "entry", name), value));
     let expected = [("valid", 1), ("table", 1), ("number", 0xffff_fffe)];
     check_record("directory", &[TableEntry::directory(0xffff_fffe).0], &expected);
     let argument = KernelArg { kind: ArgKind::Write, element: 8, word: 0x7000, bytes: 64 };

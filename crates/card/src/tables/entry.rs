@@ -18,6 +18,9 @@ const MEMORY_SHIFT: u32 = 12;
 const MEMORY_MASK: u64 = 0xf << MEMORY_SHIFT;
 /// Of a table above the leaf level: the number is that of the next table.
 const TABLE: u64 = 1 << 16;
+/// Of the first page of an allocation of the window: its pages less one.
+const PAGES_SHIFT: u32 = 17;
+const PAGES_MASK: u64 = 0x7fff << PAGES_SHIFT;
 const NUMBER_SHIFT: u32 = 32;
 /// Of a root: where its height lies.
 const HEIGHT_SHIFT: u32 = 1;
@@ -141,6 +144,18 @@ impl TableEntry {
         self.0 & LAST != 0
     }
 
+    /// The pages of the allocation of the window that begins with its page, 1 to 32768.
+    pub fn pages(self) -> u32 {
+        ((self.0 & PAGES_MASK) >> PAGES_SHIFT) as u32 + 1
+    }
+
+    /// The entry of the first of `pages` pages, 1 to 32768, of an allocation of the window.
+    #[must_use]
+    pub fn of_pages(self, pages: u32) -> TableEntry {
+        let less_one = u64::from(pages.wrapping_sub(1)) << PAGES_SHIFT & PAGES_MASK;
+        TableEntry(self.0 & !PAGES_MASK | less_one)
+    }
+
     /// The entry of a page of the window whose frame is in `memory`, 0 to 15.
     #[must_use]
     pub fn in_memory(self, memory: u8) -> TableEntry {
@@ -238,6 +253,9 @@ mod tests {
         assert_eq!(window.0 ^ entry.0, 0xa << 12 | 1 << 10);
         assert_eq!((window.memory(), window.is_first(), window.is_last()), (0xa, true, false));
         assert_eq!(window.in_memory(0).bounding(false, true).0 ^ entry.0, 1 << 11);
+        assert_eq!((window.pages(), window.of_pages(1)), (1, window));
+        let long = window.of_pages(0x8000);
+        assert_eq!((long.0 ^ window.0, long.pages()), (0x7fff << 17, 0x8000));
     }
 
     #[test]

@@ -37,13 +37,18 @@ pub enum WindowFault {
         "a word of the tables names a frame or a table that does not exist, or a run that is not aligned"
     )]
     BadEntry = 4,
+    /// The page is touched for the first time, and no frame is left for it.
+    #[error("the memory has no frame left for the page")]
+    NoFrame = 5,
 }
 
 impl WindowFault {
     /// The fault of a status other than 0.
     pub fn from_status(status: u8) -> Option<WindowFault> {
-        use WindowFault::{BadEntry, BusError, NotMapped, ReadOnly};
-        [NotMapped, ReadOnly, BusError, BadEntry].into_iter().find(|&fault| fault as u8 == status)
+        use WindowFault::{BadEntry, BusError, NoFrame, NotMapped, ReadOnly};
+        [NotMapped, ReadOnly, BusError, BadEntry, NoFrame]
+            .into_iter()
+            .find(|&fault| fault as u8 == status)
     }
 }
 

@@ -10,6 +10,7 @@
 //! It is a model of `rtl/translator.vhd` and `rtl/walker.vhd`: without a clock, every answer is the
 //! same (`tests/rtl.rs`). It does no reads: a walk says which word or line it needs, and is given it.
 
+mod alloc;
 mod geometry;
 mod line;
 mod mapping;
@@ -17,6 +18,10 @@ mod translator;
 mod walk;
 mod walker;
 
+pub use alloc::{
+    AllocArbiter, AllocCounts, AllocError, AllocRequest, AllocStep, Allocator, AllocatorConfig,
+    AllocatorConfigError, SweepStep, TableBus, TableBusError, Touch, WindowPages,
+};
 pub use geometry::{WindowGeometry, WindowGeometryError, virtual_bytes_needed};
 pub use mapping::{WindowFault, WindowMapping};
 pub use translator::{WindowAnswer, WindowTranslator};

@@ -142,7 +142,7 @@ mod tests {
             assert_eq!(WindowFault::from_status(fault as u8), Some(fault));
         }
         assert_eq!(walk(&[table, Some(entry(0x100, 0).0)]).0, Err(BadEntry), "no such frame");
-        assert_eq!((WindowFault::from_status(0), WindowFault::from_status(5)), (None, None));
+        assert_eq!((WindowFault::from_status(0), WindowFault::from_status(6)), (None, None));
     }
 
     #[test]

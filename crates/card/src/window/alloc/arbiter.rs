@@ -1,0 +1,74 @@
+//! Who commands next: one arbiter for the host and the processing elements.
+
+use super::allocator::{AllocRequest, AllocStep, Allocator};
+use super::bus::TableBus;
+use super::status::AllocError;
+
+/// One place for a command of each requester; they are served in turn, so that nobody waits for ever.
+#[derive(Clone, Debug)]
+pub struct AllocArbiter {
+    waiting: Vec<Option<AllocRequest>>,
+    /// Whose command is under way.
+    served: Option<usize>,
+    /// Who is looked at first.
+    next: usize,
+}
+
+impl AllocArbiter {
+    /// For `requesters`, numbered from 0.
+    pub fn new(requesters: usize) -> AllocArbiter {
+        AllocArbiter { waiting: vec![None; requesters], served: None, next: 0 }
+    }
+
+    /// A command of a requester, who waits for its answer before the next. Whether it was taken.
+    pub fn ask(&mut self, requester: usize, request: AllocRequest) -> bool {
+        let is_served = self.served == Some(requester);
+        match self.waiting.get_mut(requester) {
+            Some(place) if place.is_none() && !is_served => {
+                *place = Some(request);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Begins the next command, if there is one and the allocator can. Returns whose it is.
+    pub fn begin(
+        &mut self,
+        allocator: &mut Allocator,
+        bus: &mut impl TableBus,
+    ) -> Option<(usize, AllocStep)> {
+        if self.served.is_some() || !allocator.is_ready() {
+            return None;
+        }
+        let count = self.waiting.len();
+        let requester = (0..count)
+            .map(|from| (self.next + from) % count)
+            .find(|&who| self.waiting[who].is_some())?;
+        let request = self.waiting[requester].take()?;
+        let step = allocator.handle(bus, request);
+        if step == AllocStep::Answer(Err(AllocError::Busy)) {
+            // The sweep has to go on first.
+            self.waiting[requester] = Some(request);
+            return None;
+        }
+        self.next = (requester + 1) % count;
+        if matches!(step, AllocStep::Invalidate(_)) {
+            self.served = Some(requester);
+        }
+        Some((requester, step))
+    }
+
+    /// The invalidation of the command under way is done. Returns whose it was, and its answer.
+    pub fn invalidated(
+        &mut self,
+        allocator: &mut Allocator,
+        bus: &mut impl TableBus,
+    ) -> Option<(usize, Result<u64, AllocError>)> {
+        let requester = self.served.take()?;
+        match allocator.invalidated(bus) {
+            AllocStep::Answer(answer) => Some((requester, answer)),
+            AllocStep::Invalidate(_) => None,
+        }
+    }
+}

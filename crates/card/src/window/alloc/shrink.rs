@@ -1,0 +1,197 @@
+//! Fewer pages: those behind die as if they had been freed.
+
+use super::allocator::{AllocStep, Allocator, Found, Kind, Pending};
+use super::bus::{TableBus, TableBusError, WindowPages};
+use super::mutation::AllocMutation;
+use super::regions::{Large, Part};
+use super::status::AllocError;
+use super::sweep::Dying;
+use super::tables::Table;
+use super::word::{PageState, PageWord, size_before};
+
+/// The longest run of frames in a table, as a power of two of pages.
+const RUN_SIZE_MAX: u32 = 6;
+
+impl Allocator {
+    pub(super) fn shrink(
+        &mut self,
+        bus: &mut impl TableBus,
+        found: &Found,
+        pages: u64,
+    ) -> Result<AllocStep, AllocError> {
+        let first = found.pages.first;
+        let cut = first + pages;
+        match found.kind {
+            Kind::Small { table, word } => {
+                let counted = (word, word.with_pages(pages));
+                self.cut_words(bus, table, first, cut, Some(counted))?;
+            }
+            Kind::Large(large) => {
+                self.cut_large(bus, large, first, cut)?;
+                let region = self.layout.region_of(first);
+                self.regions.set_large(region, Some(Large { pages, ..large }));
+            }
+        }
+        self.touches.words_changed();
+        let behind = WindowPages::new(cut, found.pages.count - pages);
+        let is_large = matches!(found.kind, Kind::Large(_));
+        self.dying.push_back(Dying::new(behind, is_large, false));
+        self.pending = Some(Pending::Answer(self.address_of(first)));
+        Ok(AllocStep::Invalidate(behind))
+    }
+
+    /// The words before `cut`: the last one is marked, and runs that go on behind it end there. Where
+    /// `counted`, the first word of the allocation changes from one to the other.
+    fn cut_words(
+        &mut self,
+        bus: &mut impl TableBus,
+        table: Table,
+        first: u64,
+        cut: u64,
+        counted: Option<(PageWord, PageWord)>,
+    ) -> Result<(), AllocError> {
+        let block = (cut - 1) >> RUN_SIZE_MAX << RUN_SIZE_MAX;
+        let pages =
+            first.max(block).max((cut - 1) >> self.layout.leaf_bits << self.layout.leaf_bits)..cut;
+        let begin = pages.start;
+        let read: Vec<_> =
+            pages.clone().map(|page| bus.read(self.word_address(table, page))).collect();
+        bus.wait()?;
+        let words = read.into_iter().collect::<Result<Vec<u64>, _>>()?;
+        let mut changes: Vec<(u64, u64, u64)> = Vec::new();
+        if let Some((old, new)) = counted.filter(|_| begin != first) {
+            changes.push((self.word_address(table, first), old.0, new.0));
+        }
+        for (page, old) in pages.zip(words) {
+            let counts = counted.filter(|_| page == first).map(|(_, new)| new);
+            let new = self.cut_word(page, cut, PageWord(old), counts);
+            if new.0 != old {
+                changes.push((self.word_address(table, page), old, new.0));
+            }
+        }
+        changes.iter().for_each(|&(address, _, new)| bus.write(address, new));
+        if bus.wait().is_ok() {
+            return Ok(());
+        }
+        changes.iter().for_each(|&(address, old, _)| bus.write(address, old));
+        if bus.wait().is_err() {
+            // It may have fewer pages now than it takes up: those stay in use.
+            self.counts.quarantined += 1;
+        }
+        self.touches.words_changed();
+        Err(AllocError::BusError)
+    }
+
+    fn cut_word(&self, page: u64, cut: u64, old: PageWord, counted: Option<PageWord>) -> PageWord {
+        let word = counted.unwrap_or(old);
+        if word.state() == PageState::Free {
+            return word;
+        }
+        let keeps = self.mutated.on(AllocMutation::CutKeepsSizes);
+        let size = word.entry().size();
+        let size = if keeps { size } else { size_before(page, size, cut) };
+        word.with_size(size).bounding(word.entry().is_first(), page + 1 == cut)
+    }
+
+    fn cut_large(
+        &mut self,
+        bus: &mut impl TableBus,
+        large: Large,
+        first: u64,
+        cut: u64,
+    ) -> Result<(), AllocError> {
+        let region = self.layout.region_of(cut - 1);
+        let is_whole = self.layout.within(cut) == 0;
+        match self.regions.part(region) {
+            Part::Nothing => Ok(()),
+            Part::Table(table) => self.cut_words(bus, table, first, cut, None),
+            Part::Run(frame) if is_whole => {
+                let is_first = region == self.layout.region_of(first);
+                let word =
+                    PageWord::mapped(large.memory, frame, large.rights, self.layout.leaf_bits);
+                self.redirect(
+                    bus,
+                    region,
+                    word.bounding(is_first, false).0,
+                    word.bounding(is_first, true).0,
+                )
+            }
+            Part::Run(frame) => self.split(bus, large, first, cut, frame),
+        }
+    }
+
+    /// Another word of the directory, or the old one.
+    fn redirect(
+        &mut self,
+        bus: &mut impl TableBus,
+        region: u64,
+        old: u64,
+        new: u64,
+    ) -> Result<(), AllocError> {
+        self.direct(bus, region, new).map_err(|error| {
+            if self.direct(bus, region, old).is_err() {
+                self.counts.quarantined += 1;
+            }
+            error.into()
+        })
+    }
+
+    /// A run of the directory gets a table, so that a part of it can go.
+    fn split(
+        &mut self,
+        bus: &mut impl TableBus,
+        large: Large,
+        first: u64,
+        cut: u64,
+        frame: u32,
+    ) -> Result<(), AllocError> {
+        let region = self.layout.region_of(cut);
+        let begin = region << self.layout.leaf_bits;
+        let Large { memory, rights, .. } = large;
+        let (table, _) = self.tables.take_any(&mut self.frames).ok_or(AllocError::NoFrames)?;
+        if self.write_split(bus, table, begin, first, cut, large, frame).is_err() {
+            self.tables.give_back(table, false, &mut self.frames);
+            return Err(AllocError::BusError);
+        }
+        let old = PageWord::mapped(memory, frame, rights, self.layout.leaf_bits);
+        let old = old.bounding(begin == first, false).0;
+        if self.direct(bus, region, self.link_word(table)).is_err() {
+            // Both say the same of every page. The table is free only if nothing leads to it.
+            if self.direct(bus, region, old).is_ok() {
+                self.tables.give_back(table, false, &mut self.frames);
+            } else {
+                self.counts.quarantined += 1;
+            }
+            return Err(AllocError::BusError);
+        }
+        self.regions.set_part(region, Part::Table(table));
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what the words of a run say")]
+    fn write_split(
+        &self,
+        bus: &mut impl TableBus,
+        table: Table,
+        begin: u64,
+        first: u64,
+        cut: u64,
+        large: Large,
+        frame: u32,
+    ) -> Result<(), TableBusError> {
+        let forgets = self.mutated.on(AllocMutation::SplitForgetsFrames);
+        let Large { memory, rights, .. } = large;
+        for within in 0..self.layout.region_pages() {
+            let page = begin + within;
+            let longest = RUN_SIZE_MAX.min(self.layout.leaf_bits);
+            let size = if page < cut { size_before(page, longest, cut) } else { 0 };
+            let frame = if forgets { frame } else { frame + within as u32 };
+            let word = PageWord::mapped(memory, frame, rights, size);
+            bus.write(
+                self.word_address(table, page),
+                word.bounding(page == first, page + 1 == cut).0,
+            );
+        }
+        bus.wait()
+    }
+}

@@ -1,0 +1,10 @@
+//! The allocator beside a map of allocations.
+
+mod budget;
+mod bus;
+mod faults;
+mod mutations;
+mod random;
+mod scenarios;
+mod seeds;
+mod world;
