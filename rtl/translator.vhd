@@ -1,13 +1,14 @@
 -- Translates the addresses of one reader or writer: those of the card's window to places in the
 -- card's memories; others go through as they are.
 --
--- It holds one translation, that of the page which was asked for last, and has the walks of up to
--- Depth_g requests under way. A request for the same page as the one before it shares that one's
--- walk, also while it is under way. Answers come in the order of the requests.
+-- It holds Entries_g translations, each of a page or of an aligned run of pages, and has up to Slots_g
+-- walks under way. A request for a page whose walk is under way waits for that walk, whatever was
+-- asked for in between. Answers come in the order of the requests.
 --
 -- An invalidation is in force from the cycle after it was taken: a request accepted from then on is
 -- answered by a walk that began after it. Inval_Done tells that every request which was accepted
--- before has been answered. Faults are answers with a status; they are never kept.
+-- before has been answered. Faults are answers with a status; one that was answered is an
+-- invalidation of its page.
 -- Timing, ports and generics: docs/rtl/translator.md.
 
 library ieee;
@@ -15,6 +16,7 @@ library ieee;
   use ieee.numeric_std.all;
 
 library work;
+  use work.index_pkg.all;
   use work.window_pkg.all;
 
 entity translator is
@@ -27,10 +29,18 @@ entity translator is
     PageBits_g   : positive := 12;
     -- Pages of the window, as a power of two.
     WindowBits_g : positive := 26;
+    -- Pages of the largest run that a walk finds, as a power of two.
+    RunBits_g    : positive := 13;
     -- Of what a request carries with it.
     TagBits_g    : positive := 8;
+    -- Translations that are held.
+    Entries_g    : positive := 8;
+    -- Walks under way.
+    Slots_g      : positive := 32;
     -- Requests that wait for their answer.
-    Depth_g      : positive := 32
+    Depth_g      : positive := 32;
+    -- For proofs: Twice says what it must never say, and costs what it takes to know.
+    Checks_g     : boolean := false
   );
   port (
     Clk           : in    std_logic;
@@ -62,6 +72,8 @@ entity translator is
     Resp_Status   : in    Status_t;
     Resp_Writable : in    std_logic;
     Resp_Memory   : in    std_logic_vector(MemoryBits_c - 1 downto 0);
+    -- Pages of the aligned run that the page is part of, as a power of two.
+    Resp_Size     : in    std_logic_vector(SizeBits_c - 1 downto 0);
     Resp_Frame    : in    std_logic_vector(PhysBits_g - PageBits_g - 1 downto 0);
     -- Invalidation of the pages from First to Last
     Inval_Valid   : in    std_logic;
@@ -69,7 +81,9 @@ entity translator is
     Inval_First   : in    std_logic_vector(WindowBits_g - 1 downto 0);
     Inval_Last    : in    std_logic_vector(WindowBits_g - 1 downto 0);
     -- For one cycle: what was accepted before the last invalidation has been answered.
-    Inval_Done    : out   std_logic
+    Inval_Done    : out   std_logic;
+    -- Never: two entries, or two slots, are for the page of In_Addr.
+    Twice         : out   std_logic
   );
 end entity;
 
@@ -77,46 +91,75 @@ architecture rtl of translator is
 
   constant FrameBits_c  : positive := PhysBits_g - PageBits_g;
   constant InsideBits_c : positive := PageBits_g + WindowBits_g;
+  constant EntryBits_c  : positive := bitsOf(Entries_g);
+  constant SlotBits_c   : positive := bitsOf(Slots_g);
 
   subtype Page_t is std_logic_vector(WindowBits_g - 1 downto 0);
   subtype Frame_t is std_logic_vector(FrameBits_c - 1 downto 0);
-  subtype Kind_t is std_logic_vector(1 downto 0);
+  subtype RunMask_t is std_logic_vector(RunBits_g - 1 downto 0);
+  subtype Memory_t is std_logic_vector(MemoryBits_c - 1 downto 0);
+  subtype Entries_t is std_logic_vector(Entries_g - 1 downto 0);
+  subtype Slots_t is std_logic_vector(Slots_g - 1 downto 0);
+  subtype Entry_t is natural range 0 to Entries_g - 1;
+  subtype Slot_t is natural range 0 to Slots_g - 1;
+  subtype Place_t is natural range 0 to Depth_g;
 
-  -- Not of the window.
-  constant Pass_c : Kind_t := "00";
-  -- The page of the request before it.
-  constant Same_c : Kind_t := "01";
-  -- A walk is made for it.
-  constant Walk_c : Kind_t := "10";
+  -- Where a page is, as it is kept with an entry or a slot.
+  constant WhereBits_c : positive := 1 + MemoryBits_c + FrameBits_c;
 
-  constant ItemBits_c : positive := Kind_t'length + 1 + TagBits_g + AddrBits_g;
+  -- With a place for every number: simulated, several entries hit for no time while signals settle.
+  type HeldRam_t is array (0 to 2 ** EntryBits_c - 1) of std_logic_vector(RunBits_g + WhereBits_c - 1 downto 0);
+
+  type ResultRam_t is array (0 to 2 ** SlotBits_c - 1) of std_logic_vector(Status_t'length + WhereBits_c - 1 downto 0);
+
+  type PageRam_t is array (0 to 2 ** SlotBits_c - 1) of Page_t;
+
+  type UserRam_t is array (0 to 2 ** SlotBits_c - 1) of std_logic_vector(bitsOf(Depth_g + 1) - 1 downto 0);
+
+  -- What a request that waits knows: the translation that was held, with the memory and whether it is
+  -- written to in vain, or the slot whose result is its own.
+  constant KnownBits_c : positive := maximum(MemoryBits_c + 1, SlotBits_c);
+
+  -- Of the window; waits for a slot; direction; what is known; tag; address.
+  constant ItemBits_c : positive := 3 + KnownBits_c + TagBits_g + AddrBits_g;
 
   type Result_t is record
     Status   : Status_t;
     Writable : std_logic;
-    Memory   : std_logic_vector(MemoryBits_c - 1 downto 0);
+    Memory   : Memory_t;
     Frame    : Frame_t;
   end record;
 
   type Registers_t is record
-    -- The page that was asked for last, if later requests may share its result.
-    LastValid  : std_logic;
-    LastPage   : Page_t;
-    -- Its result, once the request has gone on to the output.
-    Result     : Result_t;
     WalkValid  : std_logic;
     WalkPage   : Page_t;
+    -- The slot that the next walk takes, and that of the oldest walk under way.
+    NextSlot   : Slot_t;
+    OldestSlot : Slot_t;
+    -- Walks are under way that began before the last invalidation: those up to this slot.
+    IsElder    : std_logic;
+    ElderEnd   : Slot_t;
+    -- The result that came in the cycle before: of which slot, whether it is no fault, where the page is.
+    CameValid  : std_logic;
+    CameSlot   : Slot_t;
+    CameGood   : std_logic;
+    CameWhere  : std_logic_vector(WhereBits_c - 1 downto 0);
+    -- The entry that is filled next.
+    NextEntry  : Entry_t;
     OutValid   : std_logic;
     OutAddr    : std_logic_vector(AddrBits_g - 1 downto 0);
     OutWrite   : std_logic;
     OutTag     : std_logic_vector(TagBits_g - 1 downto 0);
     OutInside  : std_logic;
-    OutMemory  : std_logic_vector(MemoryBits_c - 1 downto 0);
+    OutMemory  : Memory_t;
     OutStatus  : Status_t;
-    -- The invalidation that was taken in the cycle before.
+    -- An invalidation was taken, or a fault was answered, in the cycle before; the first of the two.
     InvalValid : std_logic;
-    InvalFirst : Page_t;
-    InvalLast  : Page_t;
+    InvalAsked : std_logic;
+    -- Its pages, of an invalidation the smallest aligned run that has them all; or those of the result that
+    -- came.
+    DropPage   : Page_t;
+    DropMask   : Page_t;
     -- Answers that are still to come before the invalidation is done.
     Draining   : std_logic;
     Left       : natural range 0 to Depth_g + 1;
@@ -125,26 +168,86 @@ architecture rtl of translator is
 
   signal r : Registers_t;
 
+  -- Of the translations that are held, by entry; of the walks, by slot: what they have found, their
+  -- pages, and the place in the queue of the last request that waits for them.
+  signal HeldRam    : HeldRam_t;
+  signal ResultRam  : ResultRam_t;
+  signal PageRam    : PageRam_t;
+  signal UserRam    : UserRam_t;
+
   signal Accept      : std_logic;
-  signal IsInside      : std_logic;
+  signal IsInside    : std_logic;
   signal InReady     : std_logic;
   signal Page        : Page_t;
-  signal Stale       : std_logic;
-  signal Kind        : Kind_t;
+  signal Hits        : Entries_t;
+  signal Held        : std_logic_vector(RunBits_g + WhereBits_c - 1 downto 0);
+  signal HeldAddr    : std_logic_vector(AddrBits_g - 1 downto 0);
+  signal HeldFault   : std_logic;
+  signal IsHeld      : std_logic;
+  signal Founds      : Slots_t;
+  signal IsShared    : std_logic;
+  signal IsWalked    : std_logic;
+  signal UseSlot     : std_logic_vector(SlotBits_c - 1 downto 0);
+  signal UsesSlot    : std_logic;
+
   signal QueueReady  : std_logic;
   signal QueueIn     : std_logic_vector(ItemBits_c - 1 downto 0);
   signal QueueOut    : std_logic_vector(ItemBits_c - 1 downto 0);
   signal QueueLevel  : natural range 0 to Depth_g;
+  signal InPlace     : Place_t;
+  signal HeadPlace   : Place_t;
   signal HeadValid   : std_logic;
-  signal HeadKind    : Kind_t;
+  signal HeadInside  : std_logic;
+  signal HeadWaits   : std_logic;
   signal HeadWrite   : std_logic;
+  signal HeadKnown   : std_logic_vector(KnownBits_c - 1 downto 0);
+  signal HeadSlot    : Slot_t;
   signal HeadTag     : std_logic_vector(TagBits_g - 1 downto 0);
   signal HeadAddr    : std_logic_vector(AddrBits_g - 1 downto 0);
+  signal HeadResult  : Result_t;
+  signal HeadIsUser  : std_logic;
   signal OutFree     : std_logic;
   signal Load        : std_logic;
   signal Answered    : std_logic;
-  signal HeadResult  : Result_t;
+  signal FaultSeen   : std_logic;
+
+  signal SlotFree    : Slots_t;
+  signal SlotWalking : Slots_t;
+  signal SlotOpen    : Slots_t;
+  signal Walked      : std_logic;
+  signal WalkedPage  : Page_t;
+  signal RespWhere   : std_logic_vector(WhereBits_c - 1 downto 0);
+  signal RunMask     : RunMask_t;
+  signal Fill        : std_logic;
   signal InvalReady  : std_logic;
+  signal InvalTaken  : std_logic;
+
+  -- The bits that do not matter in the smallest aligned run with both pages.
+  function maskOf (first : Page_t; last : Page_t) return Page_t is
+    variable mask_v : Page_t := first xor last;
+  begin
+    -- A bit that differs makes those below it not matter; in steps of growing length, so that few follow
+    -- one another.
+    for step in 0 to 4 loop
+      for i in 0 to Page_t'high loop
+        if i + 2 ** step <= Page_t'high then
+          mask_v(i) := mask_v(i) or mask_v(i + 2 ** step);
+        end if;
+      end loop;
+    end loop;
+    return mask_v;
+  end function;
+
+  function isSeveral (bits : std_logic_vector) return std_logic is
+    variable one_v     : std_logic := '0';
+    variable several_v : std_logic := '0';
+  begin
+    for i in bits'range loop
+      several_v := several_v or (one_v and bits(i));
+      one_v := one_v or bits(i);
+    end loop;
+    return several_v;
+  end function;
 
 begin
 
@@ -152,24 +255,79 @@ begin
     report "translator: the window leaves no bit of the address for its base" severity failure;
   assert AddrBits_g >= PhysBits_g and PhysBits_g > PageBits_g and FrameBits_c <= NumberBits_c
     report "translator: frames have 1 to 32 bits and their addresses fit those that come in" severity failure;
+  assert RunBits_g < WindowBits_g and RunBits_g <= FrameBits_c and RunBits_g < 2 ** SizeBits_c
+    report "translator: a run has at most 2**31 pages, less than the window, and fits a memory" severity failure;
 
   ------------------------------------------------------------------------------------------------
-  -- Requests
+  -- Requests: what is held, or waited for already
   ------------------------------------------------------------------------------------------------
-  InReady  <= QueueReady and (not r.WalkValid or Walk_Ready);
+  InReady  <= QueueReady and (not r.WalkValid or Walk_Ready) and SlotFree(r.NextSlot);
   In_Ready <= InReady;
   Accept   <= In_Valid and InReady;
 
   IsInside <= '1' when In_Addr(AddrBits_g - 1 downto InsideBits_c) = Window_Base else '0';
-  Page   <= In_Addr(InsideBits_c - 1 downto PageBits_g);
-  Stale  <= '1' when r.InvalValid = '1' and unsigned(r.LastPage) >= unsigned(r.InvalFirst)
-            and unsigned(r.LastPage) <= unsigned(r.InvalLast) else '0';
+  Page     <= In_Addr(InsideBits_c - 1 downto PageBits_g);
 
-  Kind <= Pass_c when IsInside = '0' else
-          Same_c when r.LastValid = '1' and Stale = '0' and Page = r.LastPage else
-          Walk_c;
+  g_entries : for i in 0 to Entries_g - 1 generate
+    signal FillHere : std_logic;
+  begin
 
-  QueueIn <= Kind & In_Write & In_Tag & In_Addr;
+    FillHere <= '1' when r.NextEntry = i else '0';
+
+    i_entry : entity work.tlb_entry
+      generic map (
+        WindowBits_g => WindowBits_g,
+        RunBits_g    => RunBits_g
+      )
+      port map (
+        Clk         => Clk,
+        Rst         => Rst,
+        Look_Page   => Page,
+        Look_Hit    => Hits(i),
+        Inval_Valid => r.InvalValid,
+        Fill_Valid  => Fill,
+        Drop_Page   => r.DropPage,
+        Drop_Mask   => r.DropMask,
+        Fill_Here   => FillHere
+      );
+
+  end generate;
+
+  Held      <= HeldRam(to_integer(unsigned(indexOf(Hits, EntryBits_c))));
+  IsHeld    <= IsInside and or (Hits);
+  HeldFault <= In_Write and not Held(WhereBits_c - 1);
+
+  -- Within a run, pages and frames lie alike.
+  p_held : process (all) is
+  begin
+    HeldAddr <= In_Addr;
+    if IsHeld = '1' and HeldFault = '0' then
+      HeldAddr(PhysBits_g - 1 downto PageBits_g) <= Held(FrameBits_c - 1 downto 0);
+      for i in 0 to RunBits_g - 1 loop
+        if Held(WhereBits_c + i) = '1' then
+          HeldAddr(PageBits_g + i) <= In_Addr(PageBits_g + i);
+        end if;
+      end loop;
+    end if;
+  end process;
+
+  IsShared <= or (Founds);
+  IsWalked <= Accept and IsInside and not IsHeld and not IsShared;
+  UsesSlot <= Accept and IsInside and not IsHeld;
+  UseSlot  <= indexOf(Founds, SlotBits_c) when IsShared = '1' else
+              std_logic_vector(to_unsigned(r.NextSlot, SlotBits_c));
+
+  p_item : process (all) is
+    variable known_v : std_logic_vector(KnownBits_c - 1 downto 0);
+  begin
+    known_v := (others => '0');
+    if IsHeld = '1' then
+      known_v(MemoryBits_c downto 0) := HeldFault & Held(WhereBits_c - 2 downto FrameBits_c);
+    else
+      known_v(SlotBits_c - 1 downto 0) := UseSlot;
+    end if;
+    QueueIn <= IsInside & (IsInside and not IsHeld) & In_Write & known_v & In_Tag & HeldAddr;
+  end process;
 
   i_queue : entity work.fifo
     generic map (
@@ -185,25 +343,130 @@ begin
       Out_Valid => HeadValid,
       Out_Ready => Load,
       Out_Data  => QueueOut,
-      Level     => QueueLevel
+      Level     => QueueLevel,
+      In_Place  => InPlace,
+      Out_Place => HeadPlace
     );
+
+  ------------------------------------------------------------------------------------------------
+  -- Walks under way: each slot in its turn
+  ------------------------------------------------------------------------------------------------
+  g_slots : for i in 0 to Slots_g - 1 generate
+    signal Join   : std_logic;
+    signal Take   : std_logic;
+    signal IsNext : std_logic;
+    signal Close  : std_logic;
+    signal Leave  : std_logic;
+  begin
+
+    Join   <= UsesSlot and Founds(i);
+    Take   <= IsWalked when r.NextSlot = i else '0';
+    IsNext <= Walked when r.OldestSlot = i else '0';
+    Close  <= r.CameValid when r.CameSlot = i else '0';
+    Leave  <= Load and HeadWaits and HeadIsUser when HeadSlot = i else '0';
+
+    i_slot : entity work.miss_slot
+      generic map (
+        WindowBits_g => WindowBits_g
+      )
+      port map (
+        Clk         => Clk,
+        Rst         => Rst,
+        Look_Page   => Page,
+        Look_Found  => Founds(i),
+        Join        => Join,
+        Take        => Take,
+        Inval_Valid => r.InvalValid,
+        Inval_Page  => r.DropPage,
+        Inval_Mask  => r.DropMask,
+        Walked      => IsNext,
+        Close       => Close,
+        Leave       => Leave,
+        IsFree      => SlotFree(i),
+        IsWalking   => SlotWalking(i),
+        IsOpen      => SlotOpen(i)
+      );
+
+  end generate;
+
+  -- A result is taken at once, unless an invalidation is.
+  Resp_Ready <= not InvalTaken;
+  Walked     <= Resp_Valid and not InvalTaken;
+  WalkedPage <= PageRam(r.OldestSlot);
+  RespWhere  <= Resp_Writable & Resp_Memory & Resp_Frame;
+
+  -- Of a run only the page itself is kept, if there was any invalidation since the walk began, or the
+  -- frames do not lie as the pages do.
+  p_run : process (all) is
+    variable run_v : RunMask_t;
+  begin
+    for i in 0 to RunBits_g - 1 loop
+      run_v(i) := '1' when unsigned(Resp_Size) > i else '0';
+    end loop;
+    RunMask <= run_v;
+    if r.IsElder = '1' or r.InvalValid = '1'
+      or or (run_v and (Resp_Frame(RunBits_g - 1 downto 0) xor WalkedPage(RunBits_g - 1 downto 0))) = '1' then
+      RunMask <= (others => '0');
+    end if;
+  end process;
+
+  -- No fault is kept, and nothing that was invalidated meanwhile.
+  Fill <= r.CameValid and r.CameGood and SlotOpen(r.CameSlot);
+
+  p_memories : process (Clk) is
+  begin
+    if rising_edge(Clk) then
+      if IsWalked = '1' then
+        PageRam(r.NextSlot) <= Page;
+      end if;
+      if UsesSlot = '1' then
+        UserRam(to_integer(unsigned(UseSlot))) <= std_logic_vector(to_unsigned(InPlace, UserRam(0)'length));
+      end if;
+      if Walked = '1' then
+        ResultRam(r.OldestSlot) <= Resp_Status & RespWhere;
+      end if;
+      if Fill = '1' then
+        HeldRam(r.NextEntry) <= r.DropMask(RunBits_g - 1 downto 0) & r.CameWhere;
+      end if;
+    end if;
+  end process;
 
   ------------------------------------------------------------------------------------------------
   -- Answers
   ------------------------------------------------------------------------------------------------
-  HeadAddr  <= QueueOut(AddrBits_g - 1 downto 0);
-  HeadTag   <= QueueOut(AddrBits_g + TagBits_g - 1 downto AddrBits_g);
-  HeadWrite <= QueueOut(AddrBits_g + TagBits_g);
-  HeadKind  <= QueueOut(ItemBits_c - 1 downto ItemBits_c - Kind_t'length);
+  HeadAddr   <= QueueOut(AddrBits_g - 1 downto 0);
+  HeadTag    <= QueueOut(AddrBits_g + TagBits_g - 1 downto AddrBits_g);
+  HeadKnown  <= QueueOut(ItemBits_c - 4 downto AddrBits_g + TagBits_g);
+  HeadWrite  <= QueueOut(ItemBits_c - 3);
+  HeadWaits  <= QueueOut(ItemBits_c - 2);
+  HeadInside <= QueueOut(ItemBits_c - 1);
 
-  OutFree    <= not r.OutValid or Out_Ready;
-  Load       <= HeadValid and OutFree when HeadKind /= Walk_c else
-                HeadValid and OutFree and Resp_Valid;
-  Resp_Ready <= HeadValid and OutFree when HeadKind = Walk_c else '0';
-  Answered   <= r.OutValid and Out_Ready;
+  -- What else is known may be the number of no slot.
+  HeadSlot   <= to_integer(unsigned(HeadKnown(SlotBits_c - 1 downto 0)))
+                when HeadWaits = '1' else 0;
+  HeadIsUser <= '1' when unsigned(UserRam(HeadSlot)) = HeadPlace else '0';
 
-  HeadResult <= (Status => Resp_Status, Writable => Resp_Writable, Memory => Resp_Memory, Frame => Resp_Frame)
-                when HeadKind = Walk_c else r.Result;
+  OutFree   <= not r.OutValid or Out_Ready;
+  Answered  <= r.OutValid and Out_Ready;
+  FaultSeen <= Answered when r.OutStatus /= StatusOk_c else '0';
+
+  -- A result that comes in this cycle is used in it.
+  p_head : process (all) is
+    variable stored_v : std_logic_vector(Status_t'length + WhereBits_c - 1 downto 0);
+  begin
+    stored_v := ResultRam(HeadSlot);
+    Load <= HeadValid and OutFree;
+    if HeadWaits = '1' and SlotWalking(HeadSlot) = '1' then
+      stored_v := Resp_Status & RespWhere;
+      if Walked = '0' or r.OldestSlot /= HeadSlot then
+        Load <= '0';
+      end if;
+    end if;
+    HeadResult <= (Status   => stored_v(stored_v'high downto WhereBits_c),
+                   Writable => stored_v(WhereBits_c - 1),
+                   Memory   => stored_v(WhereBits_c - 2 downto FrameBits_c),
+                   Frame    => stored_v(FrameBits_c - 1 downto 0));
+  end process;
 
   Out_Valid    <= r.OutValid;
   Out_Addr     <= r.OutAddr;
@@ -216,36 +479,54 @@ begin
   Walk_Page    <= r.WalkPage;
 
   ------------------------------------------------------------------------------------------------
-  -- Invalidation
+  -- Invalidation; a fault that is answered in this cycle is one of its page, and goes first
   ------------------------------------------------------------------------------------------------
-  InvalReady  <= not r.InvalValid and not r.Draining;
+  InvalReady  <= not (r.InvalValid and r.InvalAsked) and not r.Draining and not FaultSeen;
   Inval_Ready <= InvalReady;
   Inval_Done  <= r.Done;
+  InvalTaken  <= (Inval_Valid and InvalReady) or FaultSeen;
+
+  g_checks : if Checks_g generate
+    Twice <= isSeveral(Hits) or isSeveral(Founds);
+  else generate
+    Twice <= '0';
+  end generate;
 
   p_registers : process (Clk) is
     variable left_v   : natural range 0 to Depth_g + 1;
     variable status_v : Status_t;
+    variable memory_v : Memory_t;
+    variable addr_v   : std_logic_vector(AddrBits_g - 1 downto 0);
   begin
     if rising_edge(Clk) then
 
-      -- The page that was asked for last. A fault that somebody has seen is forgotten.
-      if Accept = '1' and IsInside = '1' then
-        r.LastPage  <= Page;
-        r.LastValid <= '1';
-      elsif Stale = '1' then
-        r.LastValid <= '0';
-      end if;
-      if Answered = '1' and r.OutStatus /= StatusOk_c then
-        r.LastValid <= '0';
-      end if;
-
-      -- Its walk
+      -- Walks
       if Walk_Ready = '1' then
         r.WalkValid <= '0';
       end if;
-      if Accept = '1' and Kind = Walk_c then
+      if IsWalked = '1' then
         r.WalkValid <= '1';
         r.WalkPage  <= Page;
+        r.NextSlot  <= following(r.NextSlot, Slots_g);
+      end if;
+      if Walked = '1' then
+        r.OldestSlot <= following(r.OldestSlot, Slots_g);
+      end if;
+      if r.InvalValid = '1' then
+        r.ElderEnd <= r.NextSlot;
+        r.IsElder  <= or (SlotWalking);
+        if Walked = '1' and following(r.OldestSlot, Slots_g) = r.NextSlot then
+          r.IsElder <= '0';
+        end if;
+      elsif Walked = '1' and following(r.OldestSlot, Slots_g) = r.ElderEnd then
+        r.IsElder <= '0';
+      end if;
+      r.CameValid <= Walked;
+      r.CameSlot  <= r.OldestSlot;
+      r.CameGood  <= '1' when Resp_Status = StatusOk_c else '0';
+      r.CameWhere <= RespWhere;
+      if Fill = '1' then
+        r.NextEntry <= following(r.NextEntry, Entries_g);
       end if;
 
       -- The answer to the oldest request
@@ -253,35 +534,53 @@ begin
         r.OutValid <= '0';
       end if;
       if Load = '1' then
-        r.OutValid  <= '1';
-        r.OutAddr   <= HeadAddr;
-        r.OutWrite  <= HeadWrite;
-        r.OutTag    <= HeadTag;
-        r.OutInside <= '0';
-        r.OutMemory <= (others => '0');
-        r.OutStatus <= StatusOk_c;
-        if HeadKind /= Pass_c then
+        status_v := StatusOk_c;
+        memory_v := HeadKnown(MemoryBits_c - 1 downto 0);
+        addr_v   := HeadAddr;
+        if HeadWaits = '1' then
           status_v := HeadResult.Status;
+          memory_v := HeadResult.Memory;
           if status_v = StatusOk_c and HeadWrite = '1' and HeadResult.Writable = '0' then
             status_v := StatusReadOnly_c;
           end if;
-          r.Result    <= HeadResult;
-          r.OutInside <= '1';
-          r.OutStatus <= status_v;
           if status_v = StatusOk_c then
-            r.OutMemory <= HeadResult.Memory;
-            r.OutAddr   <= (others => '0');
-            r.OutAddr(PhysBits_g - 1 downto 0) <= HeadResult.Frame & HeadAddr(PageBits_g - 1 downto 0);
+            addr_v(PhysBits_g - 1 downto PageBits_g) := HeadResult.Frame;
           end if;
+        elsif HeadInside = '1' and HeadKnown(MemoryBits_c) = '1' then
+          status_v := StatusReadOnly_c;
         end if;
+        if HeadInside = '0' or status_v /= StatusOk_c then
+          memory_v := (others => '0');
+        else
+          addr_v(AddrBits_g - 1 downto PhysBits_g) := (others => '0');
+        end if;
+        r.OutValid  <= '1';
+        r.OutAddr   <= addr_v;
+        r.OutWrite  <= HeadWrite;
+        r.OutTag    <= HeadTag;
+        r.OutInside <= HeadInside;
+        r.OutMemory <= memory_v;
+        r.OutStatus <= status_v;
       end if;
 
-      -- Invalidation: those that were accepted up to the cycle in which it was taken are counted out.
-      r.InvalValid <= Inval_Valid and InvalReady;
-      r.InvalFirst <= Inval_First;
-      r.InvalLast  <= Inval_Last;
-      r.Done       <= '0';
-      if r.InvalValid = '1' or r.Draining = '1' then
+      -- What is not as it was
+      r.InvalValid <= InvalTaken;
+      r.InvalAsked <= not FaultSeen;
+      if FaultSeen = '1' then
+        r.DropPage <= r.OutAddr(InsideBits_c - 1 downto PageBits_g);
+        r.DropMask <= (others => '0');
+      elsif Inval_Valid = '1' and InvalReady = '1' then
+        r.DropPage <= Inval_First;
+        r.DropMask <= maskOf(Inval_First, Inval_Last);
+      else
+        r.DropPage <= WalkedPage;
+        r.DropMask <= (others => '0');
+        r.DropMask(RunBits_g - 1 downto 0) <= RunMask;
+      end if;
+
+      -- Those that were accepted up to the cycle in which an invalidation was taken are counted out.
+      r.Done <= '0';
+      if (r.InvalValid = '1' and r.InvalAsked = '1') or r.Draining = '1' then
         if r.Draining = '1' then
           left_v := r.Left;
         elsif r.OutValid = '1' then
@@ -302,8 +601,12 @@ begin
       end if;
 
       if Rst = '1' then
-        r.LastValid  <= '0';
         r.WalkValid  <= '0';
+        r.NextSlot   <= 0;
+        r.OldestSlot <= 0;
+        r.IsElder    <= '0';
+        r.CameValid  <= '0';
+        r.NextEntry  <= 0;
         r.OutValid   <= '0';
         r.InvalValid <= '0';
         r.Draining   <= '0';

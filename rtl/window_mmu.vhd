@@ -17,6 +17,7 @@ entity window_mmu is
     RootBits_g  : positive := 13;
     LeafBits_g  : positive := 13;
     TagBits_g   : positive := 8;
+    Entries_g   : positive := 8;
     Depth_g     : positive := 32;
     DataBits_g  : positive := 512;
     Walks_g     : positive := 32;
@@ -68,7 +69,8 @@ entity window_mmu is
     Event_Walk   : out   std_logic;
     Event_Found  : out   std_logic;
     Event_Ahead  : out   std_logic;
-    Event_Resp   : out   std_logic
+    Event_Resp   : out   std_logic;
+    Event_Walked : out   std_logic
   );
 end entity;
 
@@ -82,6 +84,7 @@ architecture rtl of window_mmu is
   signal RespStatus   : Status_t;
   signal RespWritable : std_logic;
   signal RespMemory   : std_logic_vector(MemoryBits_c - 1 downto 0);
+  signal RespSize     : std_logic_vector(SizeBits_c - 1 downto 0);
   signal RespFrame    : std_logic_vector(PhysBits_g - PageBits_g - 1 downto 0);
   signal InvalReady   : std_logic;
   signal Drop         : std_logic;
@@ -94,7 +97,10 @@ begin
       PhysBits_g   => PhysBits_g,
       PageBits_g   => PageBits_g,
       WindowBits_g => RootBits_g + LeafBits_g,
+      RunBits_g    => LeafBits_g,
       TagBits_g    => TagBits_g,
+      Entries_g    => Entries_g,
+      Slots_g      => Walks_g,
       Depth_g      => Depth_g
     )
     port map (
@@ -122,16 +128,21 @@ begin
       Resp_Status   => RespStatus,
       Resp_Writable => RespWritable,
       Resp_Memory   => RespMemory,
+      Resp_Size     => RespSize,
       Resp_Frame    => RespFrame,
       Inval_Valid   => Inval_Valid,
       Inval_Ready   => InvalReady,
       Inval_First   => Inval_First,
       Inval_Last    => Inval_Last,
-      Inval_Done    => Inval_Done
+      Inval_Done    => Inval_Done,
+      Twice         => open
     );
 
   Inval_Ready <= InvalReady;
   Drop        <= Inval_Valid and InvalReady;
+
+  -- The translator has taken the result of a walk.
+  Event_Walked <= RespValid and RespReady;
 
   i_walker : entity work.walker
     generic map (
@@ -159,7 +170,7 @@ begin
       Resp_Status   => RespStatus,
       Resp_Writable => RespWritable,
       Resp_Memory   => RespMemory,
-      Resp_Size     => open,
+      Resp_Size     => RespSize,
       Resp_Frame    => RespFrame,
       Drop          => Drop,
       Axi_ArValid   => Axi_ArValid,

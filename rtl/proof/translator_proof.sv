@@ -1,32 +1,35 @@
-// What must hold of rtl/translator.vhd, for pages of 2 bytes and a window of 4 of them.
+// What must hold of rtl/translator.vhd, for pages of 2 bytes, a window of 4 of them and runs of 2, two
+// entries, two slots and two places in the queue.
 //
 // Consumer, walker and invalidations do whatever the ports allow; with FAIR they keep nobody waiting, and
-// everything ends within a bound. The watched request is any one, the watched page any one. The walker's answers say what they are: `memory` is the page that was walked
-// for, bit 0 of `frame` whether the walk began after the watched event, bit 1 whether it is writable.
+// everything ends within a bound. The watched request is any one, the watched page any one. The walker's
+// answers say what they are: `memory` is the page that was walked for, then whether it is one of a run, then
+// bit 0 of `frame`. Bit 1 of `frame` is whether the walk began after the watched event, bit 2 whether it
+// is writable.
 // The watched event is any invalidation of the watched page, or an answer that says that it faulted.
 module translator_proof (
     input clk,
     input in_valid, input [3:0] in_addr, input in_write, input in_tag,
     input out_ready, input walk_ready,
-    input resp_valid, input [2:0] resp_status, input [2:0] resp_frame,
+    input resp_valid, input [2:0] resp_status, input [2:0] resp_frame, input resp_run,
     input inval_valid, input [1:0] inval_first, input [1:0] inval_last,
     input watch, input mark
 );
   parameter FAIR = 0;
-  localparam DEPTH = 2;
+  localparam DEPTH = 2, SLOTS = 2;
   // Cycles in which a request is answered, if nobody keeps it waiting.
-  localparam BOUND = 8;
+  localparam BOUND = 10;
 
   reg started = 0;
   always @(posedge clk) started <= 1;
   wire rst = !started;
 
-  wire in_ready, out_valid, out_write, out_tag, out_inwindow, walk_valid, resp_ready, inval_ready, inval_done;
+  wire in_ready, out_valid, out_write, out_tag, out_inwindow, walk_valid, resp_ready, inval_ready, inval_done, twice;
   wire [3:0] out_addr, out_memory;
   wire [2:0] out_status;
   wire [1:0] walk_page;
   wire [3:0] resp_memory;
-  wire resp_writable = resp_frame[1];
+  wire resp_writable = resp_frame[2];
 
   translator dut (
       .Clk(clk), .Rst(rst), .Window_Base(1'b1),
@@ -35,9 +38,10 @@ module translator_proof (
       .Out_Tag(out_tag), .Out_InWindow(out_inwindow), .Out_Memory(out_memory), .Out_Status(out_status),
       .Walk_Valid(walk_valid), .Walk_Ready(walk_ready), .Walk_Page(walk_page),
       .Resp_Valid(resp_valid), .Resp_Ready(resp_ready), .Resp_Status(resp_status),
-      .Resp_Writable(resp_writable), .Resp_Memory(resp_memory), .Resp_Frame(resp_frame),
+      .Resp_Writable(resp_writable), .Resp_Memory(resp_memory), .Resp_Size({4'b0, resp_run}),
+      .Resp_Frame(resp_frame),
       .Inval_Valid(inval_valid), .Inval_Ready(inval_ready), .Inval_First(inval_first),
-      .Inval_Last(inval_last), .Inval_Done(inval_done));
+      .Inval_Last(inval_last), .Inval_Done(inval_done), .Twice(twice));
 
   wire accept = in_valid && in_ready && started;
   wire answer = out_valid && out_ready && started;
@@ -55,7 +59,9 @@ module translator_proof (
     if (answer) assert (waiting != 0);
     if (started) begin
       assert (!(accept && !answer && waiting == DEPTH + 1));
-      assert (walks <= DEPTH + 1);
+      assert (walks <= SLOTS);
+      // No two entries, and no two slots, are for one page.
+      assert (!twice);
     end
   end
 
@@ -74,11 +80,12 @@ module translator_proof (
     if (resp) for (i = 0; i < 3; i = i + 1) under_way[i] <= under_way[i + 1];
     if (walk) under_way[free] <= {happened, walk_page};
   end
-  assign resp_memory = {2'b0, under_way[0][1:0]};
+  assign resp_memory = {resp_frame[0], resp_run, under_way[0][1:0]};
   always @* begin
     assume (!resp_valid || walks != 0);
-    assume (!resp_valid || resp_frame[0] == under_way[0][2]);
+    assume (!resp_valid || resp_frame[1] == under_way[0][2]);
     assume (resp_status <= 4 && resp_status != 2);
+    assume (inval_first <= inval_last);
     if (FAIR) assume (out_ready && walk_ready && resp_valid == (walks != 0));
   end
 
@@ -86,7 +93,7 @@ module translator_proof (
   reg p_out = 0, p_walk = 0, p_resp = 0;
   reg [13:0] p_out_data;
   reg [1:0] p_walk_page;
-  reg [5:0] p_resp_data;
+  reg [6:0] p_resp_data;
   wire [13:0] out_data = {out_addr, out_write, out_tag, out_inwindow, out_memory, out_status};
   always @(posedge clk) begin
     p_out <= started && out_valid && !out_ready;
@@ -94,17 +101,21 @@ module translator_proof (
     p_walk <= started && walk_valid && !walk_ready;
     p_walk_page <= walk_page;
     p_resp <= started && resp_valid && !resp_ready;
-    p_resp_data <= {resp_status, resp_frame};
+    p_resp_data <= {resp_status, resp_frame, resp_run};
     if (started && p_out) assert (out_valid && out_data == p_out_data);
     if (started && p_walk) assert (walk_valid && walk_page == p_walk_page);
   end
-  always @* if (p_resp) assume (resp_valid && {resp_status, resp_frame} == p_resp_data);
+  always @* if (p_resp) assume (resp_valid && {resp_status, resp_frame, resp_run} == p_resp_data);
 
   // ---- the watched request: how many are answered before it
   reg watched = 0, seen = 0, after, is_write, tag;
   reg [1:0] ahead;
   reg [3:0] addr;
   wire mine = answer && seen && ahead == 0;
+  // The page that was walked for, another one perhaps, whose run has this one: its frame lies as it does.
+  wire [1:0] walked_page = out_memory[1:0];
+  wire is_own = walked_page == addr[2:1];
+  wire is_of_run = out_memory[2] && walked_page[1] == addr[2] && out_memory[3] == walked_page[0];
   always @(posedge clk) begin
     if (accept && watch && !watched) begin
       {watched, seen} <= 2'b11;
@@ -123,10 +134,11 @@ module translator_proof (
       if (!addr[3]) assert (out_status == 0);
       if (addr[3] && out_status == 0) begin
         // The translation of its page, and its place within it.
-        assert (out_memory == addr[2:1] && out_addr[0] == addr[0]);
-        assert (!is_write || out_addr[2]);
+        assert (is_own || is_of_run);
+        assert (out_addr[1] == (is_own ? out_memory[3] : addr[1]) && out_addr[0] == addr[0]);
+        assert (!is_write || out_addr[3]);
         // Nothing from a walk that began before the event.
-        assert (!(after && addr[2:1] == page) || out_addr[1]);
+        assert (!(after && addr[2:1] == page) || out_addr[2]);
       end
       if (out_status == 2) assert (is_write);
     end

@@ -29,6 +29,18 @@ SHAPES = [
 GENERICS = ("Depth_g", "Walks_g", "Lines_g", "DataBits_g", "AheadFrom_g", "Stall_g")
 
 
+# The same of the translator alone: entries, slots, requests that wait, percent, and whether all of the
+# tests are for it; else those that are random, or measure how many walks there are.
+TRANSLATORS = [
+    (1, 1, 1, 30, False),
+    (3, 2, 5, 60, True),
+    (5, 7, 6, 20, False),
+    (32, 21, 32, 0, True),
+    (8, 32, 32, 30, False),
+    (8, 64, 64, 0, False),
+]
+
+
 def main():
     cli = VUnitCLI()
     cli.parser.add_argument("--sources", type=Path, default=HERE.parent)
@@ -48,6 +60,21 @@ def main():
                 continue
             names = {name.removesuffix("_g").lower(): value for name, value in generics.items()}
             test.add_config(name=",".join(f"{name}={value}" for name, value in names.items()), generics=generics)
+    for test in lib.test_bench("tb_translator").get_tests():
+        random = test.name.startswith("random requests, changes")
+        for entries, slots, depth, stall, is_for_all in TRANSLATORS:
+            if not is_for_all and not random and not test.name.startswith("as many walks"):
+                continue
+            test.add_config(
+                name=f"entries={entries},slots={slots},depth={depth},stall={stall}",
+                generics={
+                    "Entries_g": entries,
+                    "Slots_g": slots,
+                    "Depth_g": depth,
+                    # What is timed or counted is so without stalls.
+                    "Stall_g": stall if random else 0,
+                },
+            )
     vu.main()
 
 

@@ -166,8 +166,9 @@ begin
       return word_v;
     end function;
 
-    -- A word for a page, most often a good one; bits that say nothing are random.
-    impure function someLeaf return Word_t is
+    -- A word for a page, most often a good one; bits that say nothing are random. Its frame does not lie as
+    -- the page does, so that it is no run whatever it says: of runs see tb_translator.
+    impure function someLeaf (index : natural) return Word_t is
       variable word_v : Word_t := someBits;
     begin
       word_v(0)            := '1';
@@ -175,6 +176,7 @@ begin
       word_v(9 downto 5)   := std_logic_vector(to_unsigned(pick(4), 5));
       word_v(16)           := '0';
       word_v(63 downto 40) := (others => '0');
+      word_v(32)           := '1' when index mod 2 = 0 else '0';
       case pick(20) is
         when 0 | 1 | 2 =>
           word_v(0) := '0';
@@ -412,7 +414,8 @@ begin
     begin
       if chance(70) then
         -- A word of a table that several words of the root may lead to: of all its pages.
-        writeWord(8 + pick(8 * Tables_c), someLeaf);
+        first_v := 8 + pick(8 * Tables_c);
+        writeWord(first_v, someLeaf(first_v));
         first_v := 0;
         last_v := Pages_c - 1;
       else
@@ -569,8 +572,8 @@ begin
         end loop;
         info("a page of a held line: " & to_string(latency_v) & " cycles");
         check(reads_v = 1 or (Ahead_c and reads_v = 2), "reads for a line: " & to_string(reads_v));
-        -- Of any page, even of another line.
-        invalidate(0, 0);
+        -- Of a page, as the translator holds it too.
+        invalidate(8, 8);
         step;
         started_v := reads_v;
         askAndWait(8, 0);

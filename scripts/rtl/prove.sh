@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# prove.sh SOURCES OUT [TASK...]: the bounded proofs of rtl/proof/proof.sby, or only some of them.
+# prove.sh SOURCES OUT [TASK...]: the bounded proofs of rtl/proof/proof.sby but the long ones, or some of them.
 #
 # SOURCES has the entities, in the folder rtl/ or a copy of it. Entities are proved in small sizes.
 # Prints a line for each task. Exit codes: 0 all hold, 1 some do not (the traces are in OUT), 2 something
@@ -18,13 +18,14 @@ cd "$out"
 analyse "$sources" translator walker || exit 2
 # The sizes that the wrappers are written for.
 ghdl --synth --std=08 --out=verilog -gAddrBits_g=4 -gPhysBits_g=4 -gPageBits_g=1 -gWindowBits_g=2 \
-    -gTagBits_g=1 -gDepth_g=2 translator >translator.v 2>synth.log || { cat synth.log >&2 && exit 2; }
+    -gRunBits_g=1 -gTagBits_g=1 -gEntries_g=2 -gSlots_g=2 -gDepth_g=2 -gChecks_g=true translator \
+    >translator.v 2>synth.log || { cat synth.log >&2 && exit 2; }
 ghdl --synth --std=08 --out=verilog -gPhysBits_g=7 -gPageBits_g=1 -gRootBits_g=1 -gLeafBits_g=2 \
     -gDataBits_g=128 -gWalks_g=2 -gLines_g=2 -gAheadFrom_g=1 walker >walker.v 2>synth.log || { cat synth.log >&2 && exit 2; }
 
 if [ $# -eq 0 ]; then
     # shellcheck disable=SC2046 # one word for each task
-    set -- $(sed -n '/^\[tasks\]/,/^$/{/^[a-z_]*$/p}' proof.sby)
+    set -- $(sed -n '/^\[tasks\]/,/^$/{/_long /d;s/^\([a-z_]*\).*/\1/p}' proof.sby)
 fi
 code=0
 for task in "$@"; do

@@ -17,7 +17,7 @@ readonly PYTHON=$TOOLS/python/bin/python
 long=false
 [ "${1:-}" != --long ] || long=true
 # One mistake for each kind of check: that it finds any.
-mutants=("a result is kept over" "a walk more than" "a queue is full" "a frame beyond")
+mutants=("a result is kept over" "a walk more than" "a queue is full" "a frame beyond" "390 walks")
 cycles=1000000
 if $long; then
     mutants=()
@@ -53,6 +53,7 @@ area_is_as_written() {
 check "benches" "$PYTHON" rtl/test/run.py --output-path "$RTL_TARGET/vunit" -p 2
 check "model and VHDL in lockstep, $cycles cycles" netlists_in_lockstep
 check "bounded proofs" scripts/rtl/prove.sh rtl "$RTL_TARGET/proof"
+! $long || check "bounded proofs, longer" scripts/rtl/prove.sh rtl "$RTL_TARGET/proof-long" translator_long translator_bound_long
 check "mistakes are found" "$PYTHON" scripts/rtl/mutants.py "${mutants[@]}"
 check "area is as written" area_is_as_written
 if $long; then

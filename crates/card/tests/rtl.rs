@@ -8,6 +8,7 @@
 
 mod rig_rtl;
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use farside_card::window::WindowGeometry;
@@ -19,6 +20,7 @@ use rig_rtl::{Counts, Lockstep, Shape};
 fn shapes() -> Vec<Shape> {
     let geometry =
         |page, levels: &[u32], physical| WindowGeometry::new(page, levels, physical).unwrap();
+    let entries = |number| NonZeroUsize::new(number).expect("some");
     vec![
         Shape {
             name: "default",
@@ -29,6 +31,7 @@ fn shapes() -> Vec<Shape> {
             line_bits: 3,
             lines: 32,
             ahead_from: 4,
+            entries: entries(8),
             requests: 33,
         },
         Shape {
@@ -40,6 +43,7 @@ fn shapes() -> Vec<Shape> {
             line_bits: 1,
             lines: 3,
             ahead_from: 1,
+            entries: entries(3),
             requests: 4,
         },
         Shape {
@@ -51,6 +55,7 @@ fn shapes() -> Vec<Shape> {
             line_bits: 0,
             lines: 1,
             ahead_from: 0,
+            entries: entries(1),
             requests: 2,
         },
         Shape {
@@ -62,6 +67,7 @@ fn shapes() -> Vec<Shape> {
             line_bits: 2,
             lines: 5,
             ahead_from: 2,
+            entries: entries(5),
             requests: 8,
         },
     ]
@@ -135,6 +141,7 @@ fn rows() -> Vec<Row> {
         row("random, 4 beats, 21 walks, a read in 4 cycles", "walks21", random(4, 4), 0.0),
         row("random, 16 beats, 21 walks, a read in 4 cycles", "walks21", random(16, 4), 0.0),
         row("random in 32 pages, 16 beats, 21 walks", "walks21", in_32_pages, 0.99),
+        row("the same, 32 translations", "entries32", in_32_pages, 0.99),
     ]
 }
 

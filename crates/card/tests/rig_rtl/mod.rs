@@ -5,10 +5,12 @@ pub(crate) mod netlist;
 pub(crate) mod throughput;
 
 use std::collections::VecDeque;
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use farside_card::window::{
-    WindowAnswer, WindowFault, WindowGeometry, WindowLook, WindowTranslator, WindowWalker,
+    WindowAnswer, WindowFault, WindowGeometry, WindowLook, WindowMapping, WindowTranslator,
+    WindowWalker,
 };
 use farside_types::Access;
 use memory::{Memory, root_word};
@@ -26,6 +28,8 @@ pub(crate) struct Shape {
     pub(crate) line_bits: u32,
     pub(crate) lines: usize,
     pub(crate) ahead_from: u64,
+    /// Translations that are held.
+    pub(crate) entries: NonZeroUsize,
     /// Most requests that wait in the netlist: its queue, and the one at the output.
     pub(crate) requests: usize,
 }
@@ -88,6 +92,8 @@ pub(crate) struct Lockstep<'a> {
     netlist: Netlist,
     translator: WindowTranslator,
     walker: WindowWalker,
+    /// What the walker knows, and the translator has not taken.
+    results: VecDeque<Result<WindowMapping, WindowFault>>,
     /// Pages that are to be walked for, and have not been looked up.
     asked: VecDeque<u64>,
     /// Lines that the walker asks for, and the netlist has not read.
@@ -102,6 +108,8 @@ pub(crate) struct Lockstep<'a> {
     /// Tags and directions of the requests that wait.
     carried: VecDeque<(u64, bool)>,
     draining: bool,
+    /// The netlist's translator took a result in the cycle before.
+    taken: bool,
     /// Cycles since the model was drained while the netlist has not said so.
     drained_for: u64,
     /// Percent of the cycles in which something stalls, and cycles that the memory takes for a read.
@@ -117,7 +125,7 @@ impl Lockstep<'_> {
         let mut lockstep = Lockstep {
             shape,
             netlist: Netlist::load(&folder.join(format!("{}.so", shape.name))),
-            translator: WindowTranslator::new(&shape.geometry, base),
+            translator: WindowTranslator::new(&shape.geometry, base, shape.entries),
             walker: WindowWalker::new(
                 &shape.geometry,
                 shape.line_bits,
@@ -125,6 +133,7 @@ impl Lockstep<'_> {
                 shape.ahead_from,
             )
             .expect("sizes of a walker"),
+            results: VecDeque::new(),
             asked: VecDeque::new(),
             reads: VecDeque::new(),
             root: VecDeque::new(),
@@ -134,6 +143,7 @@ impl Lockstep<'_> {
             base,
             carried: VecDeque::new(),
             draining: false,
+            taken: false,
             drained_for: 0,
             stall: [0, 20, 60, 5][seed as usize % 4],
             latency: [71, 71, 3, 12][seed as usize % 4],
@@ -201,7 +211,8 @@ impl Lockstep<'_> {
             let first = if self.random.chance(50) { page } else { self.random.below(pages) };
             self.inputs.inval_valid = 1;
             self.inputs.inval_first = first;
-            self.inputs.inval_last = first + self.random.below(pages - first);
+            let most = if self.random.chance(70) { 4 } else { pages };
+            self.inputs.inval_last = first + self.random.below(most.min(pages - first));
         }
     }
 
@@ -262,6 +273,7 @@ impl Lockstep<'_> {
         // Told of answers of earlier cycles; the next invalidation may be taken already.
         self.drain(&outputs);
         self.accept(&outputs);
+        self.know(&outputs);
         // A walk is looked up in what there was before this cycle.
         self.look_up(&outputs, now);
         self.respond(&outputs);
@@ -336,7 +348,7 @@ impl Lockstep<'_> {
     fn respond(&mut self, outputs: &Outputs) {
         if outputs.event_resp == 1 {
             let result = self.walker.respond().expect("a response before its line has come");
-            self.translator.walked(result);
+            self.results.push_back(result);
         }
     }
 
@@ -349,6 +361,14 @@ impl Lockstep<'_> {
         assert_eq!(outputs.ar_addr, address);
         assert_eq!(u32::from(outputs.ar_size), self.shape.line_bits + 3);
         self.memory.read(self.shape, address, now + self.latency, &mut self.random);
+    }
+
+    /// The translator has the result of the oldest walk from the cycle on after it took it.
+    fn know(&mut self, outputs: &Outputs) {
+        if self.taken {
+            self.translator.walked(self.results.pop_front().expect("a result of no walk"));
+        }
+        self.taken = outputs.event_walked == 1;
     }
 
     fn answer(&mut self, outputs: &Outputs) {

@@ -52,6 +52,7 @@ pub(crate) struct Outputs {
     pub(crate) event_found: u8,
     pub(crate) event_ahead: u8,
     pub(crate) event_resp: u8,
+    pub(crate) event_walked: u8,
 }
 
 /// The state of a netlist; only its library knows it.

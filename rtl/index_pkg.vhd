@@ -1,0 +1,57 @@
+-- Which of several signals are set, and places of a ring.
+
+library ieee;
+  use ieee.std_logic_1164.all;
+
+package index_pkg is
+
+  -- The number of the bit that is set, of which there is at most one; 0 if there is none.
+  function indexOf (oneHot : std_logic_vector; bits : positive) return std_logic_vector;
+
+  -- Whether any bit is set. Tools build it from the groups of so many bits, then from groups of six of
+  -- these; that which fits one look-up table must be in a group, as they do not find out themselves.
+  function isAny (bits : std_logic_vector; group_size : positive) return std_logic;
+
+  -- The place that follows in a ring of so many.
+  function following (place : natural; places : positive) return natural;
+
+end package;
+
+package body index_pkg is
+
+  function indexOf (oneHot : std_logic_vector; bits : positive) return std_logic_vector is
+    variable index_v : std_logic_vector(bits - 1 downto 0) := (others => '0');
+  begin
+    for place in oneHot'low to oneHot'high loop
+      for b in index_v'range loop
+        if (place / 2 ** b) mod 2 = 1 then
+          index_v(b) := index_v(b) or oneHot(place);
+        end if;
+      end loop;
+    end loop;
+    return index_v;
+  end function;
+
+  function isAny (bits : std_logic_vector; group_size : positive) return std_logic is
+    constant Groups_c : positive := (bits'length + group_size - 1) / group_size;
+    variable bits_v   : std_logic_vector(bits'length - 1 downto 0) := bits;
+    variable groups_v : std_logic_vector(Groups_c - 1 downto 0) := (others => '0');
+  begin
+    for i in bits_v'reverse_range loop
+      groups_v(i / group_size) := groups_v(i / group_size) or bits_v(i);
+    end loop;
+    if Groups_c = 1 then
+      return groups_v(0);
+    end if;
+    return isAny(groups_v, 6);
+  end function;
+
+  function following (place : natural; places : positive) return natural is
+  begin
+    if place = places - 1 then
+      return 0;
+    end if;
+    return place + 1;
+  end function;
+
+end package body;
