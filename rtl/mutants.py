@@ -19,7 +19,7 @@ class Mutant(NamedTuple):
 
 
 RANDOM = "bench:*depth=5,walks=7*random*"
-
+STORE = "bench:*frames=100,*random*"
 
 
 def bench(test: str) -> str:
@@ -449,6 +449,91 @@ MUTANTS = [
         "if i >= bits and number(i) = '1' then",
         "if i > bits and number(i) = '1' then",
         "lockstep",
+    ),
+    # ---- the frame store
+    Mutant(
+        "a run is given because it is hinted at",
+        "frame_store.vhd",
+        "if (Word and mask_v) = mask_v then",
+        "if (Word and mask_v) = mask_v or r.HasHint = '1' then",
+        "proof:frame_store",
+    ),
+    Mutant(
+        "a frame comes back twice",
+        "frame_store.vhd",
+        "if (Word and mask_v) = (mask_v'range => '0') then",
+        "if true then",
+        "proof:frame_store",
+    ),
+    Mutant(
+        "frames that are promised are given",
+        "frame_store.vhd",
+        "if r.Give = '0' and r.Free < r.Count + resize(unsigned(Promised), FrameBits_g + 2) then",
+        "if r.Give = '0' and r.Free < r.Count then",
+        "proof:frame_store",
+    ),
+    Mutant(
+        "out of memory is told as success",
+        "frame_store.vhd",
+        "      v.Ok    := '0';\n      v.State := StateAnswer;",
+        "      v.Ok    := '1';\n      v.State := StateAnswer;",
+        "proof:frame_store",
+    ),
+    Mutant(
+        "a frame that is always in use is given",
+        "frame_store.vhd",
+        "(index = wordOf(used) and i >= bitOf(used))",
+        "index = wordOf(used)",
+        "proof:frame_store",
+    ),
+    Mutant(
+        "a frame beyond the memory is given",
+        "frame_store.vhd",
+        "(index = Frames_g / PerWord_c and i < Frames_g mod PerWord_c)",
+        "index = Frames_g / PerWord_c",
+        "proof:frame_store",
+    ),
+    Mutant(
+        "a run that is not aligned is given",
+        "frame_store.vhd",
+        "if isAligned(r.First, r.Size) and end_v <= Frames_g then",
+        "if end_v <= Frames_g then",
+        "proof:frame_store",
+    ),
+    Mutant(
+        "a word with a free frame counts as free",
+        "frame_store.vhd",
+        "all_v(WordIndex mod PerWord_c) := and r.Word;",
+        "all_v(WordIndex mod PerWord_c) := or r.Word;",
+        STORE,
+    ),
+    Mutant(
+        "words of a run are left out",
+        "frame_store.vhd",
+        "        if r.Left /= 0 then",
+        "        if r.Left > 1 then",
+        STORE,
+    ),
+    Mutant(
+        "a search begins with the run that was found last",
+        "frame_store.vhd",
+        "    if r.State /= StateClear and end_v /= Frames_g then\n      RoveIn <= end_v(FrameBits_g - 1 downto 0);",
+        "    if r.State /= StateClear and end_v /= Frames_g then\n      RoveIn <= r.First;",
+        STORE,
+    ),
+    Mutant(
+        "a search does not wrap",
+        "frame_store.vhd",
+        "      if r.Again = '1' then\n        refuse;",
+        "      if true then\n        refuse;",
+        STORE,
+    ),
+    Mutant(
+        "frames that came back are forgotten while few are free",
+        "frame_store.vhd",
+        "if r.Came = '1' and r.Free < Few_c then",
+        "if false then",
+        STORE,
     ),
     # ---- both
     Mutant(

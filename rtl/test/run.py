@@ -28,6 +28,23 @@ SHAPES = [
 ]
 GENERICS = ("Depth_g", "Walks_g", "Lines_g", "DataBits_g", "AheadFrom_g", "Stall_g")
 
+# Memories for which every test of the frame store runs: of one word, of odd sizes, of several summaries.
+STORES = [
+    # bits of a frame's number, frames, bits of a word and of the run in its summary, listed frames, stalls
+    (7, 100, 3, 1, 5, 0),
+    (6, 64, 2, 1, 1, 40),
+    (8, 223, 4, 2, 8, 0),
+    (5, 17, 6, 3, 3, 20),
+]
+STORE_GENERICS = ("FrameBits_g", "Frames_g", "WordBits_g", "MiddleBits_g", "List_g", "Stall_g")
+
+
+def configure(test, names, shape):
+    """The test with these generics, which are its name too."""
+    generics = dict(zip(names, shape))
+    words = {name.removesuffix("_g").lower(): value for name, value in generics.items()}
+    test.add_config(name=",".join(f"{name}={value}" for name, value in words.items()), generics=generics)
+
 
 # The same of the translator alone: entries, slots, requests that wait, percent, and whether all of the
 # tests are for it; else those that are random, or measure how many walks there are.
@@ -50,16 +67,11 @@ def main():
     lib = vu.add_library("farside")
     lib.add_source_files(str(args.sources / "*.vhd"))
     lib.add_source_files(str(HERE / "*.vhd"))
-    bench = lib.test_bench("tb_window_mmu")
-    for test in bench.get_tests():
+    for test in lib.test_bench("tb_window_mmu").get_tests():
         for shape in SHAPES:
-            generics = dict(zip(GENERICS, shape))
             # What is timed is timed without stalls.
-            random = test.name.startswith("random")
-            if not random and generics["Stall_g"] != 0:
-                continue
-            names = {name.removesuffix("_g").lower(): value for name, value in generics.items()}
-            test.add_config(name=",".join(f"{name}={value}" for name, value in names.items()), generics=generics)
+            if test.name.startswith("random") or shape[-1] == 0:
+                configure(test, GENERICS, shape)
     for test in lib.test_bench("tb_translator").get_tests():
         random = test.name.startswith("random requests, changes")
         for entries, slots, depth, stall, is_for_all in TRANSLATORS:
@@ -75,6 +87,9 @@ def main():
                     "Stall_g": stall if random else 0,
                 },
             )
+    for test in lib.test_bench("tb_frame_store").get_tests():
+        for shape in STORES:
+            configure(test, STORE_GENERICS, shape)
     vu.main()
 
 

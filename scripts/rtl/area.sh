@@ -17,6 +17,7 @@ translator Entries_g=8 Slots_g=21
 translator Entries_g=32 Slots_g=21
 walker
 window_mmu
+frame_store
 "
 
 sources=$PWD/rtl

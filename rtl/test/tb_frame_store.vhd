@@ -1,0 +1,301 @@
+-- Bench of the frame store: random requests, compared with what crates/card/src/window says of them.
+--
+-- What it gives is worked out from one bit a frame, written down once more on purpose: the hint, the list
+-- while few are free, the next run behind where the last search for that size ended.
+
+library ieee;
+  use ieee.std_logic_1164.all;
+  use ieee.numeric_std.all;
+  use ieee.math_real.all;
+
+library vunit_lib;
+  context vunit_lib.vunit_context;
+
+entity tb_frame_store is
+  generic (
+    runner_cfg   : string;
+    FrameBits_g  : positive := 7;
+    Frames_g     : positive := 100;
+    WordBits_g   : positive := 3;
+    MiddleBits_g : positive := 1;
+    List_g       : positive := 5;
+    Stall_g      : natural := 0;
+    Requests_g   : positive := 5000;
+    Seed_g       : positive := 1
+  );
+end entity;
+
+architecture sim of tb_frame_store is
+
+  constant Fixed_c  : natural := Frames_g / 10;
+  constant Few_c    : natural := Frames_g / 16;
+  constant Period_c : time := 4 ns;
+
+  signal Clk       : std_logic := '0';
+  signal Rst       : std_logic := '1';
+  signal Promised  : natural range 0 to 2 ** FrameBits_g := 0;
+  signal Free      : std_logic_vector(FrameBits_g downto 0);
+  signal OpValid   : std_logic := '0';
+  signal OpReady   : std_logic;
+  signal OpGive    : std_logic := '0';
+  signal OpSize    : natural range 0 to 31 := 0;
+  signal OpHasHint : std_logic := '0';
+  signal OpFirst   : natural range 0 to 2 ** FrameBits_g - 1 := 0;
+  signal RespValid : std_logic;
+  signal RespReady : std_logic := '0';
+  signal RespOk    : std_logic;
+  signal RespFirst : std_logic_vector(FrameBits_g - 1 downto 0);
+
+begin
+
+  Clk <= not Clk after Period_c / 2;
+
+  p_test : process is
+    type Flags_t is array (0 to Frames_g - 1) of boolean;
+
+    type Numbers_t is array (natural range <>) of natural;
+
+    variable used_v    : Flags_t;
+    variable free_v    : natural;
+    variable roving_v  : Numbers_t(0 to 31) := (others => 0);
+    variable list_v    : Numbers_t(0 to List_g - 1);
+    variable listed_v  : natural := 0;
+    variable seed1_v   : positive := Seed_g;
+    variable seed2_v   : positive := 99;
+    variable cycles_v  : natural;
+    variable taken_v   : natural := 0;
+    variable refused_v : natural := 0;
+    variable first_v   : natural;
+    variable size_v    : natural;
+    -- Frames that were given and not come back, for a while.
+    variable wants_v   : boolean := true;
+
+    impure function pick (below : positive) return natural is
+      variable x_v : real;
+    begin
+      uniform(seed1_v, seed2_v, x_v);
+      return natural(floor(x_v * real(below))) mod below;
+    end function;
+
+    impure function isAll (first, count : natural; value : boolean) return boolean is
+    begin
+      if first + count > Frames_g then
+        return false;
+      end if;
+      for i in first to first + count - 1 loop
+        if used_v(i) /= value then
+          return false;
+        end if;
+      end loop;
+      return true;
+    end function;
+
+    -- The first aligned free run from `from` on; Frames_g if there is none.
+    impure function find (size, from : natural) return natural is
+      variable first_v : natural := from;
+    begin
+      while first_v < Frames_g loop
+        if first_v mod 2 ** size = 0 and isAll(first_v, 2 ** size, false) then
+          return first_v;
+        end if;
+        first_v := first_v + 1;
+      end loop;
+      return Frames_g;
+    end function;
+
+    procedure look (size : natural; hasHint : boolean; hint : natural; first : out natural) is
+      variable found_v : natural;
+    begin
+      if hasHint and hint mod 2 ** size = 0 and isAll(hint, 2 ** size, false) then
+        first := hint;
+        return;
+      end if;
+      while size = 0 and free_v < Few_c and listed_v > 0 loop
+        found_v := list_v(0);
+        for i in 1 to List_g - 1 loop
+          list_v(i - 1) := list_v(i);
+        end loop;
+        listed_v := listed_v - 1;
+        if not used_v(found_v) then
+          first := found_v;
+          return;
+        end if;
+      end loop;
+      found_v := find(size, roving_v(size));
+      if found_v = Frames_g then
+        found_v := find(size, 0);
+      end if;
+      first := found_v;
+      if found_v < Frames_g then
+        roving_v(size) := (found_v + 2 ** size) mod Frames_g;
+      end if;
+    end procedure;
+
+    procedure ask (give : std_logic; size : natural; hasHint : boolean; first : natural) is
+    begin
+      OpValid   <= '1';
+      OpGive    <= give;
+      OpSize    <= size;
+      OpHasHint <= '1' when hasHint else '0';
+      OpFirst   <= first;
+      cycles_v := 0;
+      wait until rising_edge(Clk) and OpReady = '1';
+      OpValid <= '0';
+      loop
+        RespReady <= '0' when pick(100) < Stall_g else '1';
+        wait until rising_edge(Clk);
+        cycles_v := cycles_v + 1;
+        exit when RespValid = '1' and RespReady = '1';
+        check(cycles_v < 10000, "no answer");
+      end loop;
+      RespReady <= '0';
+    end procedure;
+
+    procedure take (size : natural; hasHint : boolean; hint : natural) is
+      variable first_v : natural := Frames_g;
+    begin
+      if size <= FrameBits_g and free_v >= Promised and free_v - Promised >= 2 ** size then
+        look(size, hasHint, hint, first_v);
+      end if;
+      ask('0', size, hasHint, hint);
+      check_equal(RespOk, first_v < Frames_g, "a run of 2**" & to_string(size));
+      if first_v < Frames_g then
+        check_equal(unsigned(RespFirst), first_v, "the run of 2**" & to_string(size));
+        for i in first_v to first_v + 2 ** size - 1 loop
+          used_v(i) := true;
+        end loop;
+        free_v := free_v - 2 ** size;
+        taken_v := taken_v + 1;
+      else
+        refused_v := refused_v + 1;
+      end if;
+    end procedure;
+
+    procedure give (size, first : natural) is
+      variable good_v : boolean := false;
+    begin
+      if size <= FrameBits_g then
+        good_v := first mod 2 ** size = 0 and isAll(first, 2 ** size, true);
+      end if;
+      ask('1', size, false, first);
+      check_equal(RespOk, good_v, "comes back");
+      if good_v then
+        for i in first to first + 2 ** size - 1 loop
+          used_v(i) := false;
+        end loop;
+        free_v := free_v + 2 ** size;
+        if size = 0 and free_v < Few_c and listed_v < List_g then
+          list_v(listed_v) := first;
+          listed_v := listed_v + 1;
+        end if;
+      end if;
+    end procedure;
+
+    impure function someSize return natural is
+    begin
+      case pick(10) is
+        when 0 to 4 =>
+          return 0;
+        when 5 =>
+          return pick(32);
+        when others =>
+          return pick(FrameBits_g + 1);
+      end case;
+    end function;
+
+  begin
+    test_runner_setup(runner, runner_cfg);
+    for i in used_v'range loop
+      used_v(i) := i < Fixed_c;
+    end loop;
+    free_v := Frames_g - Fixed_c;
+    for i in 1 to 4 loop
+      wait until rising_edge(Clk);
+    end loop;
+    Rst <= '0';
+
+    while test_suite loop
+
+      if run("random requests give what the model gives") then
+        for i in 1 to Requests_g loop
+          -- It goes through full and empty.
+          if free_v = 0 then
+            wants_v := false;
+          elsif free_v > Frames_g / 2 or pick(50) = 0 then
+            wants_v := true;
+          end if;
+          Promised <= pick(Frames_g) when pick(20) = 0 else 0;
+          wait for 0 ns;
+          size_v := someSize;
+          first_v := pick(2 ** FrameBits_g);
+          if pick(100) < 75 and size_v <= FrameBits_g then
+            first_v := first_v - first_v mod 2 ** size_v;
+          end if;
+          if pick(100) < 30 xor wants_v then
+            take(size_v, pick(3) = 0, first_v);
+          else
+            Promised <= 0;
+            give(size_v, first_v);
+          end if;
+          check_equal(unsigned(Free), free_v, "free frames");
+        end loop;
+        check(taken_v > Requests_g / 20 and refused_v > Requests_g / 100,
+          to_string(taken_v) & " given, " & to_string(refused_v) & " refused");
+
+      elsif run("frames are given in few cycles") then
+        take(0, true, Frames_g - 1);
+        check(cycles_v <= 5 or Stall_g > 0, "hinted at: " & to_string(cycles_v));
+        for i in 1 to 3 loop
+          take(0, false, 0);
+          check(cycles_v <= 12 or Stall_g > 0, "the next: " & to_string(cycles_v));
+        end loop;
+        give(0, Frames_g - 1);
+        check(cycles_v <= 5 or Stall_g > 0, "comes back: " & to_string(cycles_v));
+
+      elsif run("a full memory gives each frame once, and then none") then
+        for i in 1 to Frames_g - Fixed_c loop
+          take(0, false, 0);
+        end loop;
+        check_equal(taken_v, Frames_g - Fixed_c);
+        take(0, false, 0);
+        check_equal(refused_v, 1);
+        give(0, 3);
+        take(0, true, 5);
+        check_equal(unsigned(RespFirst), 3, "the one that came back");
+
+      end if;
+
+    end loop;
+
+    test_runner_cleanup(runner);
+  end process;
+
+  test_runner_watchdog(runner, 40 ms);
+
+  i_store : entity work.frame_store
+    generic map (
+      FrameBits_g  => FrameBits_g,
+      Frames_g     => Frames_g,
+      WordBits_g   => WordBits_g,
+      MiddleBits_g => MiddleBits_g,
+      List_g       => List_g
+    )
+    port map (
+      Clk        => Clk,
+      Rst        => Rst,
+      Fixed      => std_logic_vector(to_unsigned(Fixed_c, FrameBits_g)),
+      Promised   => std_logic_vector(to_unsigned(Promised, FrameBits_g + 1)),
+      Free       => Free,
+      Op_Valid   => OpValid,
+      Op_Ready   => OpReady,
+      Op_Give    => OpGive,
+      Op_Size    => std_logic_vector(to_unsigned(OpSize, 5)),
+      Op_HasHint => OpHasHint,
+      Op_First   => std_logic_vector(to_unsigned(OpFirst, FrameBits_g)),
+      Resp_Valid => RespValid,
+      Resp_Ready => RespReady,
+      Resp_Ok    => RespOk,
+      Resp_First => RespFirst
+    );
+
+end architecture;
