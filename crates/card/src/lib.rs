@@ -43,7 +43,9 @@ pub use card::{Aborted, Answer, Card, Outcome};
 pub use counters::{CounterNotice, Counters};
 pub use error::{AcquireError, MapError, RaiseError, TransferFailed};
 pub use fault::{Fault, FaultQueue, Raised, Waiter};
-pub use function::{Action, Bus, BusError, Function, FunctionConfig, JobEnd};
+pub use function::{
+    Action, Bus, BusError, Function, FunctionConfig, JobEnd, WindowAction, WindowConfig, WindowWait,
+};
 pub use geometry::{CounterGroup, Geometry, GeometryError};
 pub use grant::Grant;
 pub use in_flight::{AccessId, DrainKind, Drained, InFlight};

@@ -9,7 +9,10 @@ use farside_card::interface::{
     BitsBuffer, CommandEntry, DmaAddr, Entry, FaultArg, Opcode, Operation, RingHeader, RingKind,
     Status, entry_to_bytes, register,
 };
-use farside_card::{Action, Bus, Card, Geometry, JobEnd, Need, Outcome, Raised, TransferFailed};
+use farside_card::{
+    Action, Bus, Card, Geometry, JobEnd, Need, Outcome, Raised, TransferFailed, WindowAction,
+    WindowWait,
+};
 use farside_types::{Access, Asid, CommandId, FaultId, JobId, PageNo, PageRange, PeId, Rights};
 use proptest::prelude::*;
 use rig::{ASID, BASE, FRAMES, Rig, pages, pages_at};
@@ -111,6 +114,7 @@ struct Embedder {
     transfers: Vec<CommandId>,
     links: Vec<CommandId>,
     grants: Vec<farside_card::AccessId>,
+    waits: Vec<WindowWait>,
 }
 
 impl Embedder {
@@ -136,6 +140,12 @@ impl Embedder {
                 Action::StopCopies | Action::StopLinks | Action::Reset => {}
             }
         }
+        for action in rig.window_actions() {
+            match action {
+                WindowAction::Invalidate { wait, .. } => self.waits.extend(wait),
+                WindowAction::Allocated { .. } => panic!("no kernel allocates"),
+            }
+        }
     }
 
     fn end_access(&mut self, rig: &mut Rig) {
@@ -149,6 +159,12 @@ impl Embedder {
         if let Some((_, job)) = self.jobs.pop() {
             let end = JobEnd::returned(1);
             rig.function.job_ended(&mut rig.card, &mut rig.bus, job, &end);
+        }
+    }
+
+    fn invalidated(&mut self, rig: &mut Rig) {
+        if let Some(wait) = self.waits.pop() {
+            rig.function.window_invalidated(&mut rig.card, &mut rig.bus, wait);
         }
     }
 
@@ -223,7 +239,10 @@ proptest! {
                         embedder.grants.push(grant.access);
                     }
                 }
-                Step::EndAccess => embedder.end_access(&mut rig),
+                Step::EndAccess => {
+                    embedder.end_access(&mut rig);
+                    embedder.invalidated(&mut rig);
+                }
                 Step::EndJob => embedder.end_job(&mut rig),
                 Step::Copied(well) => embedder.copied(&mut rig, well),
                 Step::Sleep => drop(rig.sleeps()),
@@ -237,6 +256,7 @@ proptest! {
             embedder.end_access(&mut rig);
             embedder.end_job(&mut rig);
             embedder.copied(&mut rig, true);
+            embedder.invalidated(&mut rig);
             rig.take(RingKind::Fault);
             take(&mut rig, u32::MAX, &mut open);
         }

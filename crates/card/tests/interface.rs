@@ -111,6 +111,15 @@ fn operation() -> impl Strategy<Value = Operation> {
         (extents(), any::<u32>(), any::<u16>())
             .prop_map(|(extents, transfer, to)| Operation::LinkSend { extents, transfer, to }),
         any::<(u32, u16)>().prop_map(|(transfer, from)| Operation::LinkCancel { transfer, from }),
+        (any::<(u64, u8, bool)>(), rights()).prop_map(|((bytes, memory, lazy), rights)| {
+            Operation::Alloc { bytes, memory, rights, lazy }
+        }),
+        any::<(u64, u64, bool)>().prop_map(|(address, bytes, lazy)| Operation::Realloc {
+            address,
+            bytes,
+            lazy
+        }),
+        any::<u64>().prop_map(|address| Operation::Free { address }),
     ]
 }
 

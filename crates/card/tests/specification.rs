@@ -9,14 +9,14 @@ use std::path::Path;
 
 use farside_card::interface::by_messages::{INTERRUPT, INTERRUPT_BYTES, INTERRUPTS_CAPABILITY};
 use farside_card::interface::{
-    ARG_BYTES, ARGS_MAX, ArgKind, BITS_BYTES_MAX, BITS_PAGES, CommandEntry, CompletionEntry,
-    DmaAddr, ENTRIES_MAX, ENTRIES_MIN, ENTRY_BYTES, ENTRY_WORDS, EXTENT_BYTES, EXTENTS_MAX, Extent,
-    ExtentArg, ExtentList, FLAG_LIST, FLAG_QUIET, FLAG_RANGE, FaultArg, FaultHead, FaultRecord,
-    FaultWants, KernelArg, LINK_HEADER_BYTES, LINK_LAST, LINK_MAGIC, LINK_PAYLOAD_BYTES,
-    LINK_PAYLOAD_BYTES_MAX, LINK_RANGES_MAX, LINK_UNIT_BYTES, LIST_PAGES_MAX, LinkAddress,
-    LinkField, LinkHeader, LinkKind, LinkVerdict, MAP_WRITTEN, MESSAGE_BYTES_MAX, NAME_BYTES_MAX,
-    NoticeRecord, Opcode, Operation, PAGE_NUMBERS, RANGES_PER_RECORD, RING_COUNT, RingHeader,
-    RingKind, Status, VERSION, entry_address, pci, reason_from_word, register,
+    ALLOC_LAZY, ARG_BYTES, ARGS_MAX, ArgKind, BITS_BYTES_MAX, BITS_PAGES, CommandEntry,
+    CompletionEntry, DmaAddr, ENTRIES_MAX, ENTRIES_MIN, ENTRY_BYTES, ENTRY_WORDS, EXTENT_BYTES,
+    EXTENTS_MAX, Extent, ExtentArg, ExtentList, FLAG_LIST, FLAG_QUIET, FLAG_RANGE, FaultArg,
+    FaultHead, FaultRecord, FaultWants, KernelArg, LINK_HEADER_BYTES, LINK_LAST, LINK_MAGIC,
+    LINK_PAYLOAD_BYTES, LINK_PAYLOAD_BYTES_MAX, LINK_RANGES_MAX, LINK_UNIT_BYTES, LIST_PAGES_MAX,
+    LinkAddress, LinkField, LinkHeader, LinkKind, LinkVerdict, MAP_WRITTEN, MESSAGE_BYTES_MAX,
+    NAME_BYTES_MAX, NoticeRecord, Opcode, Operation, PAGE_NUMBERS, RANGES_PER_RECORD, RING_COUNT,
+    RingHeader, RingKind, Status, VERSION, entry_address, pci, reason_from_word, register,
 };
 use farside_card::link::{ReceiverConfig, SenderConfig};
 use farside_card::tables::{Place, Root, TableEntry};
@@ -115,6 +115,7 @@ fn scalars() -> BTreeMap<String, u64> {
         NAME_BYTES_MAX,
         BITS_BYTES_MAX,
         BITS_PAGES,
+        ALLOC_LAZY,
         MAP_WRITTEN,
         MESSAGE_BYTES_MAX,
         EXTENT_BYTES,
@@ -189,6 +190,12 @@ fn register_scalars() -> BTreeMap<String, u64> {
         register::KERNELS,
         register::TABLE_PAGES,
         register::TABLE_PAGES_USED,
+        register::WINDOW_BASE,
+        register::WINDOW_BYTES,
+        register::WINDOW_FRAMES,
+        register::WINDOW_FRAMES_FREE,
+        register::WINDOW_PAGE,
+        register::WINDOW_MEMORIES,
         register::CONTROL,
         register::STATUS,
         register::ERRORS,
@@ -208,6 +215,7 @@ fn register_scalars() -> BTreeMap<String, u64> {
         register::CAP_COUNTERS,
         register::CAP_GROUPS,
         register::CAP_TABLES,
+        register::CAP_ALLOC,
         register::CONTROL_ENABLE,
         register::CONTROL_RESET,
         register::STATUS_ENABLED,
@@ -351,6 +359,7 @@ fn commands_take_the_flags_and_asids_of_the_table() {
             Opcode::Map | Opcode::Protect => (entry[3], entry[6]) = (1, 1),
             Opcode::Kernel | Opcode::Unmap | Opcode::Accessed => entry[3] = 1,
             Opcode::Copy | Opcode::Fill => entry[3] = 1,
+            Opcode::Alloc => (entry[2], entry[6]) = (1, 1),
             Opcode::CountersClear | Opcode::LinkReceive | Opcode::LinkSend => entry[3] = 1,
             _ => {}
         }

@@ -28,6 +28,7 @@ mod reset;
 mod rings;
 mod spaces;
 mod tables;
+mod window;
 
 use std::time::Duration;
 
@@ -163,6 +164,9 @@ pub fn checks() -> &'static [Check] {
         tables::two_address_spaces_have_tables_and_bits_of_their_own,
         tables::full_tables_are_no_error,
         tables::what_finds_no_room_in_the_tables_is_served_by_faults,
+        window::allocations_are_apart_grow_and_come_back,
+        window::commands_for_the_window_that_make_no_sense_are_refused,
+        window::a_full_window_memory_is_an_error_and_serves_again,
         reset::a_reset_in_the_middle_of_everything_leaves_a_new_function,
         reset::a_reset_ends_a_failure,
     ]

@@ -46,6 +46,24 @@ fn a_card_without_tables_conforms_and_its_tables_are_not_run() {
     assert_eq!(not_run, 12);
 }
 
+/// An old card: its driver may know of windows.
+#[test]
+fn a_card_without_a_window_conforms_and_its_window_is_not_run() {
+    let mut model = Model::without_window();
+    let mut not_run = 0;
+    for check in checks() {
+        match (check.run)(&mut model) {
+            Ok(Verdict::Passed) => {}
+            Ok(Verdict::NotRun(why)) => {
+                assert!(why.contains("CAP_ALLOC"), "{}: {why}", check.name);
+                not_run += 1;
+            }
+            Err(error) => panic!("{}: {error}", check.name),
+        }
+    }
+    assert_eq!(not_run, 3);
+}
+
 #[test]
 fn every_check_starts_from_whatever_the_last_one_left() {
     let mut model = Model::new(None);

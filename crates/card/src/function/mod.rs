@@ -13,7 +13,8 @@
 //! a copy or fill has ended      -> copied
 //! a link transfer has ended     -> linked
 //!
-//! after each of these: carry out poll_action() until there is none
+//! after each of these: carry out poll_action() until there is none;
+//!                      with a window (with_window) poll_window_action() too
 //! before waiting:      prepare_to_sleep() until it is true, with process() after each false
 //! ```
 //!
@@ -37,10 +38,12 @@ mod ring;
 mod rings;
 mod tables;
 mod transfers;
+mod window;
 
 pub use action::{Action, JobEnd};
 pub use bus::{Bus, BusError};
 pub use config::FunctionConfig;
+pub use window::{WindowAction, WindowConfig, WindowWait};
 
 use std::collections::VecDeque;
 
@@ -55,6 +58,7 @@ use ledger::Ledger;
 use refusal::Refusal;
 use rings::{RingRegisters, Rings};
 use transfers::Transfers;
+use window::Window;
 
 /// Commands that may be under way at once; further ones stay in their ring. As many as the longest
 /// ring has entries.
@@ -89,6 +93,7 @@ pub struct Function {
     ledger: Ledger,
     jobs: Jobs,
     transfers: Transfers,
+    window: Option<Window>,
     actions: VecDeque<Action>,
     /// Commands were left in their ring because completions or open commands were too many.
     stalled: bool,
@@ -100,6 +105,7 @@ impl Function {
     /// A function in its known state: disabled, no rings, nothing under way.
     pub fn new(config: FunctionConfig) -> Function {
         Function {
+            window: None,
             config,
             phase: Phase::Disabled,
             registers: RingRegisters::default(),
@@ -210,6 +216,7 @@ impl Function {
             && self.transfers.is_empty()
             && card.in_flight().accesses() == 0
             && card.in_flight().drains_waiting() == 0
+            && self.window.as_ref().is_none_or(Window::is_quiet)
     }
 
     /// Whether something waits for room in a ring: commands, completions, faults or notices. Where it
@@ -226,6 +233,7 @@ impl Function {
     /// Begins and writes everything that can be, in every way that does not wait.
     fn settle(&mut self, card: &mut Card, bus: &mut impl Bus) {
         self.start_waiting(card, bus);
+        self.serve_window(bus);
         self.flush(card, bus);
         if std::mem::take(&mut self.stalled) {
             self.consume(card, bus);

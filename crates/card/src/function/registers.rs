@@ -83,6 +83,19 @@ impl Function {
             register::FUNCTION => Word::Narrow(self.config.function),
             register::PAGE_SIZES => Word::Narrow(page_sizes(card)),
             register::TABLE_PAGES if card.tables().is_some() => Word::Narrow(geometry.table_pages),
+            register::WINDOW_BYTES => {
+                Word::Wide(1 << self.window.as_ref()?.config().geometry.window_bits())
+            }
+            register::WINDOW_FRAMES => {
+                let memories = &self.window.as_ref()?.config().memories;
+                Word::Wide(memories.iter().map(|&frames| u64::from(frames)).sum())
+            }
+            register::WINDOW_PAGE => {
+                Word::Narrow(self.window.as_ref()?.config().geometry.page_bits())
+            }
+            register::WINDOW_MEMORIES => {
+                Word::Narrow(self.window.as_ref()?.config().memories.len() as u32)
+            }
             register::KERNELS => Word::Narrow(self.config.kernels.len() as u32),
             _ => return None,
         })
@@ -91,7 +104,8 @@ impl Function {
     /// What the function is configured to carry out, and what its card has.
     fn capability_bits(&self, card: &Card) -> u64 {
         let tables = if card.tables().is_some() { register::CAP_TABLES } else { 0 };
-        self.config.capability_bits() | tables
+        let window = if self.window.is_some() { register::CAP_ALLOC } else { 0 };
+        self.config.capability_bits() | tables | window
     }
 
     fn state_word(&self, card: &Card, offset: u64) -> Option<Word> {
@@ -104,6 +118,8 @@ impl Function {
             register::STATUS => Word::Narrow(self.status(card)),
             register::ERRORS => Word::Wide(self.errors.bits()),
             register::TABLE_PAGES_USED => Word::Narrow(card.tables()?.used()),
+            register::WINDOW_BASE => Word::Wide(self.window.as_ref()?.base()),
+            register::WINDOW_FRAMES_FREE => Word::Wide(self.window.as_ref()?.frames_free()),
             register::ERROR_DETAIL => Word::Wide(self.errors.detail()),
             _ => return None,
         })
@@ -162,6 +178,9 @@ impl Function {
             (register::COUNTER_THRESHOLD, Some(Word::Narrow(value))) if value > 0 => {
                 card.set_counter_threshold(value);
                 true
+            }
+            (register::WINDOW_BASE, Some(Word::Wide(base))) if self.phase == Phase::Disabled => {
+                self.window.as_mut().is_some_and(|window| window.set_base(base))
             }
             (offset, Some(word)) => self.write_ring(offset, word),
             (_, None) => false,

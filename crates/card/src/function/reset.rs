@@ -6,7 +6,7 @@
 
 use super::errors::Errors;
 use super::rings::RingRegisters;
-use super::{Action, Function, Phase};
+use super::{Action, Function, Phase, Window};
 use crate::Card;
 
 impl Function {
@@ -20,6 +20,9 @@ impl Function {
         self.ledger.clear();
         self.jobs.forget_waiting();
         self.transfers.forget_waiting();
+        if let Some(window) = &mut self.window {
+            window.forget_waiting();
+        }
         self.take_back_actions(card);
         self.stop_all(card);
         if self.transfers.any_copy() {
@@ -59,6 +62,7 @@ impl Function {
         if self.phase == (Phase::Resetting { asked: false })
             && self.jobs.none_runs()
             && self.transfers.none_runs()
+            && self.window.as_ref().is_none_or(Window::is_quiet)
         {
             self.phase = Phase::Resetting { asked: true };
             self.actions.push_back(Action::Reset);
@@ -76,6 +80,7 @@ impl Function {
         card.set_counter_threshold(card.geometry().counter_threshold);
         self.registers = RingRegisters::default();
         self.errors = Errors::default();
+        self.window.iter_mut().for_each(Window::renew);
         self.phase = Phase::Disabled;
     }
 }

@@ -225,7 +225,8 @@ impl Function {
             let faults = function.sleep_on_faults(rings, card, bus)?;
             Ok(commands && faults)
         });
-        sleeps.unwrap_or(true) && self.actions.is_empty()
+        let is_busy = self.window.as_ref().is_some_and(super::Window::is_busy);
+        sleeps.unwrap_or(true) && self.actions.is_empty() && !is_busy
     }
 
     /// Commands that cannot begin are waited for by waiting for what keeps them from it: room for

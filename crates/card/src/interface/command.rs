@@ -15,6 +15,9 @@ pub const FLAG_RANGE: u16 = 1 << 1;
 pub const FLAG_QUIET: u16 = 1 << 2;
 /// Bit of operand 5 of [`Opcode::Map`]: the pages count as written from the beginning.
 pub const MAP_WRITTEN: u64 = 1 << 0;
+/// Bit of operand 2 of [`Opcode::Alloc`] and [`Opcode::Realloc`]: pages get their frames when they are
+/// touched.
+pub const ALLOC_LAZY: u64 = 1 << 0;
 /// Bytes of a buffer for the bits of pages.
 pub const BITS_BYTES_MAX: u32 = 1 << 23;
 /// Bytes of a kernel's name.
@@ -46,11 +49,14 @@ pub enum Opcode {
     LinkReceive = 0x60,
     LinkSend = 0x61,
     LinkCancel = 0x62,
+    Alloc = 0x70,
+    Realloc = 0x71,
+    Free = 0x72,
 }
 
 impl Opcode {
     /// Every operation.
-    pub const ALL: [Opcode; 19] = [
+    pub const ALL: [Opcode; 22] = [
         Opcode::Nop,
         Opcode::Barrier,
         Opcode::Map,
@@ -70,6 +76,9 @@ impl Opcode {
         Opcode::LinkReceive,
         Opcode::LinkSend,
         Opcode::LinkCancel,
+        Opcode::Alloc,
+        Opcode::Realloc,
+        Opcode::Free,
     ];
 
     /// The operation of a code.
@@ -197,6 +206,31 @@ pub enum Operation {
         /// The card it would come from.
         from: u16,
     },
+    /// Give pages of the card's own window; `value` of the completion is the address.
+    Alloc {
+        /// Bytes; not 0.
+        bytes: u64,
+        /// The memory that frames come from.
+        memory: u8,
+        /// What may be done with them.
+        rights: Rights,
+        /// Pages get their frames when they are touched.
+        lazy: bool,
+    },
+    /// Give an allocation another size; `value` of the completion is its address then.
+    Realloc {
+        /// The address that it has.
+        address: u64,
+        /// Bytes; not 0.
+        bytes: u64,
+        /// Pages that are added get their frames when they are touched.
+        lazy: bool,
+    },
+    /// Take the pages of an allocation back.
+    Free {
+        /// Its address.
+        address: u64,
+    },
 }
 
 /// A command: words tag, opcode | flags << 16 | asid << 32, six operands.
@@ -295,6 +329,14 @@ impl Operation {
             Operation::LinkCancel { transfer, from } => {
                 (Opcode::LinkCancel, 0, [0, 0, 0, 0, transfer.into(), from.into()])
             }
+            Operation::Alloc { bytes, memory, rights, lazy } => {
+                let rights = rights_code(rights);
+                (Opcode::Alloc, 0, [bytes, memory.into(), lazy.into(), 0, rights, 0])
+            }
+            Operation::Realloc { address, bytes, lazy } => {
+                (Opcode::Realloc, 0, [address, bytes, lazy.into(), 0, 0, 0])
+            }
+            Operation::Free { address } => (Opcode::Free, 0, [address, 0, 0, 0, 0, 0]),
         }
     }
 }
@@ -403,6 +445,37 @@ impl Operands {
         }
     }
 
+    fn lazy(&self) -> Result<bool, DecodeError> {
+        match self.words[2] {
+            0 => Ok(false),
+            ALLOC_LAZY => Ok(true),
+            _ => Err(self.wrong(2)),
+        }
+    }
+
+    fn alloc(&self) -> Result<Operation, DecodeError> {
+        self.allow(0)?;
+        let (bytes, memory, lazy) = (self.words[0], self.narrow(1)?, self.lazy()?);
+        self.zero(3..4)?;
+        let rights = self.rights()?;
+        self.end(5)?;
+        Ok(Operation::Alloc { bytes, memory, rights, lazy })
+    }
+
+    fn realloc(&self) -> Result<Operation, DecodeError> {
+        self.allow(0)?;
+        let [address, bytes, ..] = self.words;
+        let lazy = self.lazy()?;
+        self.end(3)?;
+        Ok(Operation::Realloc { address, bytes, lazy })
+    }
+
+    fn free(&self) -> Result<Operation, DecodeError> {
+        self.allow(0)?;
+        self.end(1)?;
+        Ok(Operation::Free { address: self.words[0] })
+    }
+
     fn launch(&self) -> Result<Operation, DecodeError> {
         self.allow(0)?;
         self.end(5)?;
@@ -430,6 +503,9 @@ impl Operands {
             Opcode::Barrier => bare(Operation::Barrier)?,
             Opcode::UnmapAll => bare(Operation::UnmapAll)?,
             Opcode::Map => self.map()?,
+            Opcode::Alloc => self.alloc()?,
+            Opcode::Realloc => self.realloc()?,
+            Opcode::Free => self.free()?,
             Opcode::Protect => {
                 self.end(5)?;
                 Operation::Protect(self.extents()?, self.rights()?)

@@ -50,10 +50,20 @@ pub enum Status {
     /// The job was aborted and did not stop: its processing element was given up. `value` is 1 if
     /// it holds memory: drains of that memory complete only when it lets go, or by a reset.
     Hung = 20,
+    /// No place in the card's own window is long enough.
+    NoSpace = 21,
+    /// The memory has too few free frames.
+    NoFrames = 22,
+    /// No allocation of the window has the address.
+    NotAllocated = 23,
+    /// The address lies inside an allocation, and does not begin it.
+    InsideAllocation = 24,
+    /// The card could not reach the tables of its window.
+    TablesFailed = 25,
 }
 
 impl Status {
-    const ALL: [Status; 21] = [
+    const ALL: [Status; 26] = [
         Status::Ok,
         Status::UnknownOpcode,
         Status::BadOperand,
@@ -75,6 +85,11 @@ impl Status {
         Status::LinkBroken,
         Status::Unsupported,
         Status::Hung,
+        Status::NoSpace,
+        Status::NoFrames,
+        Status::NotAllocated,
+        Status::InsideAllocation,
+        Status::TablesFailed,
     ];
 }
 

@@ -19,8 +19,9 @@ mod ring;
 
 pub use arg::{ARG_BYTES, ARGS_MAX, ArgKind, KernelArg};
 pub use command::{
-    BITS_BYTES_MAX, BitsBuffer, CommandEntry, ExtentArg, ExtentList, FLAG_LIST, FLAG_QUIET,
-    FLAG_RANGE, FaultArg, MAP_WRITTEN, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, Opcode, Operation,
+    ALLOC_LAZY, BITS_BYTES_MAX, BitsBuffer, CommandEntry, ExtentArg, ExtentList, FLAG_LIST,
+    FLAG_QUIET, FLAG_RANGE, FaultArg, MAP_WRITTEN, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, Opcode,
+    Operation,
 };
 pub use completion::{BITS_PAGES, CompletionEntry, Status};
 pub use extent::{DmaAddr, EXTENT_BYTES, EXTENTS_MAX, Extent, LIST_PAGES_MAX};
@@ -40,7 +41,7 @@ pub use ring::{
 use thiserror::Error;
 
 /// Version of the interface: major in the upper half. A driver refuses another major.
-pub const VERSION: u32 = 1 << 16 | 1;
+pub const VERSION: u32 = 1 << 16 | 2;
 
 /// Pages of a 64-bit address space: page numbers are below it.
 pub const PAGE_NUMBERS: u64 = 1 << 52;

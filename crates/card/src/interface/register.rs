@@ -45,6 +45,20 @@ pub const TABLE_PAGES: u64 = 0x050;
 /// `u32`, read only: of these, pages that are in use.
 pub const TABLE_PAGES_USED: u64 = 0x054;
 
+/// `u64`: the address with which the card's own window begins, a multiple of [`WINDOW_BYTES`]. Writable
+/// while disabled, if nothing is allocated.
+pub const WINDOW_BASE: u64 = 0x058;
+/// `u64`, read only: bytes of the card's own window.
+pub const WINDOW_BYTES: u64 = 0x060;
+/// `u64`, read only: frames of the window's memories, each of a page of the window.
+pub const WINDOW_FRAMES: u64 = 0x068;
+/// `u64`, read only: of these, frames that nobody has.
+pub const WINDOW_FRAMES_FREE: u64 = 0x070;
+/// `u32`, read only: bytes of a page of the window, as a power of two.
+pub const WINDOW_PAGE: u64 = 0x078;
+/// `u32`, read only: memories of the window; their numbers are 0 to n-1.
+pub const WINDOW_MEMORIES: u64 = 0x07c;
+
 /// `u32`: [`CONTROL_ENABLE`], [`CONTROL_RESET`] (reads as 0).
 pub const CONTROL: u64 = 0x100;
 /// `u32`, read only: `STATUS_*`.
@@ -119,6 +133,8 @@ pub const CAP_COUNTERS: u64 = 1 << 3;
 pub const CAP_GROUPS: u64 = 1 << 4;
 /// Translation tables, with accessed and dirty bits.
 pub const CAP_TABLES: u64 = 1 << 5;
+/// The card's own window and the commands that allocate in it.
+pub const CAP_ALLOC: u64 = 1 << 6;
 
 /// The rings are used.
 pub const CONTROL_ENABLE: u32 = 1 << 0;

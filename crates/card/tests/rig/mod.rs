@@ -9,7 +9,10 @@ use farside_card::interface::{
     Operation, RingHeader, RingKind, Status, entry_address, entry_from_bytes, entry_to_bytes,
     register, ring_bytes,
 };
-use farside_card::{Action, Bus, BusError, Card, Function, FunctionConfig, Geometry};
+use farside_card::window::{AllocatorConfig, WindowGeometry};
+use farside_card::{
+    Action, Bus, BusError, Card, Function, FunctionConfig, Geometry, WindowAction, WindowConfig,
+};
 use farside_types::{Asid, CardId};
 
 /// First bus address of the driver's memory.
@@ -129,6 +132,14 @@ pub(crate) struct Rig {
     next_tag: u64,
 }
 
+/// A window of 64 MiB, and memory for 8 MiB of it.
+pub(crate) fn window() -> WindowConfig {
+    let geometry = WindowGeometry::new(12, &[5, 9], 40).unwrap();
+    let memories = vec![1024, 1024];
+    let config = AllocatorConfig { geometry, base: 1 << 40, memories, tables: 0, ready_tables: 1 };
+    WindowConfig::new(config, 4).unwrap()
+}
+
 pub(crate) fn config() -> FunctionConfig {
     FunctionConfig {
         card: 3,
@@ -160,7 +171,7 @@ impl Rig {
             }
             ring
         });
-        let function = Function::new(config());
+        let function = Function::new(config()).with_window(&window());
         let mut rig = Rig { card, function, bus, rings, free, next_tag: 1 };
         rig.set_up_rings();
         rig.write32(register::CONTROL, register::CONTROL_ENABLE);
@@ -251,6 +262,11 @@ impl Rig {
         }
         self.bus.set_word(ring.base + RingHeader::CONSUMER, ring.index);
         entries
+    }
+
+    /// What the embedder must do for the window.
+    pub(crate) fn window_actions(&mut self) -> Vec<WindowAction> {
+        std::iter::from_fn(|| self.function.poll_window_action()).collect()
     }
 
     pub(crate) fn completions(&mut self) -> Vec<CompletionEntry> {

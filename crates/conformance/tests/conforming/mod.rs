@@ -9,9 +9,10 @@ use farside_card::interface::{
     DmaAddr, ENTRY_BYTES, Entry, Extent, FLAG_QUIET, Opcode, RingHeader, RingKind, entry_address,
     entry_from_bytes, entry_to_bytes, pci, register,
 };
+use farside_card::window::{AllocatorConfig, WindowGeometry};
 use farside_card::{
     Action, Bus, BusError, Card, CardMutation, Function, FunctionConfig, Geometry, Location,
-    TransferFailed,
+    TransferFailed, WindowAction, WindowConfig,
 };
 use farside_conformance::Target;
 use farside_types::{CardId, CommandId};
@@ -21,6 +22,14 @@ const BASE: u64 = 0x1_0000_0000;
 const BUS_BYTES: usize = 4 << 20;
 const FRAMES: u32 = 64;
 const PAGE: usize = 4096;
+
+/// A window of 128 pages.
+fn window() -> WindowConfig {
+    let geometry = WindowGeometry::new(12, &[3, 4], 28).unwrap();
+    let config =
+        AllocatorConfig { geometry, base: 1 << 40, memories: vec![90], tables: 0, ready_tables: 2 };
+    WindowConfig::new(config, 4).unwrap()
+}
 
 /// Something that is broken on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,10 +90,12 @@ pub(crate) enum Flaw {
     TablesOnlySaid,
     /// Completions have no bits of pages.
     BitsLost,
+    /// Frees complete, and what was freed stays in use.
+    FreesIgnored,
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Flaw; 28] = [
+    pub(crate) const ALL: [Flaw; 29] = [
         Flaw::CompletionLost,
         Flaw::FrameNotChecked,
         Flaw::DrainNotAwaited,
@@ -113,6 +124,7 @@ impl Flaw {
         Flaw::NamesCutShort,
         Flaw::TablesOnlySaid,
         Flaw::BitsLost,
+        Flaw::FreesIgnored,
     ];
 }
 
@@ -185,6 +197,9 @@ impl Wires {
         let opcode = Opcode::from_code(entry[1] as u16);
         let shifts = matches!(opcode, Some(Opcode::Unmap | Opcode::UnmapAll));
         if self.has(Flaw::UnmapIgnored) && shifts {
+            *entry = [entry[0], Opcode::Nop as u64, 0, 0, 0, 0, 0, 0];
+        }
+        if self.has(Flaw::FreesIgnored) && opcode == Some(Opcode::Free) {
             *entry = [entry[0], Opcode::Nop as u64, 0, 0, 0, 0, 0, 0];
         }
         if self.has(Flaw::QuietIgnored) {
@@ -297,7 +312,7 @@ pub(crate) struct Model {
 impl Model {
     pub(crate) fn new(flaw: Option<Flaw>) -> Model {
         let table_pages = if flaw == Some(Flaw::TablesOnlySaid) { 0 } else { 24 };
-        Model::with(flaw, &NAMES, register::CAP_DMA_BUS_TO_BUS, table_pages)
+        Model::with(flaw, &NAMES, register::CAP_DMA_BUS_TO_BUS, table_pages, Some(window()))
     }
 
     /// One whose card breaks a rule of its tables.
@@ -309,15 +324,27 @@ impl Model {
 
     /// One of before there were tables.
     pub(crate) fn without_tables() -> Model {
-        Model::with(None, &NAMES, register::CAP_DMA_BUS_TO_BUS, 0)
+        Model::with(None, &NAMES, register::CAP_DMA_BUS_TO_BUS, 0, Some(window()))
+    }
+
+    /// One of before there was a window.
+    pub(crate) fn without_window() -> Model {
+        let table_pages = Geometry::TABLES_FOR_MEMORY;
+        Model::with(None, &NAMES, register::CAP_DMA_BUS_TO_BUS, table_pages, None)
     }
 
     /// One that has no kernel, and no capability that it need not have.
     pub(crate) fn bare() -> Model {
-        Model::with(None, &[], 0, 0)
+        Model::with(None, &[], 0, 0, None)
     }
 
-    fn with(flaw: Option<Flaw>, names: &[&str], capabilities: u64, table_pages: u32) -> Model {
+    fn with(
+        flaw: Option<Flaw>,
+        names: &[&str],
+        capabilities: u64,
+        table_pages: u32,
+        window: Option<WindowConfig>,
+    ) -> Model {
         let unchecked = u32::from(flaw == Some(Flaw::FrameNotChecked)) * FRAMES;
         let geometry =
             Geometry { dma_pages_max: 32, dma_commands_max: 4, table_pages, ..Geometry::default() };
@@ -330,9 +357,13 @@ impl Model {
             kernels: names.iter().map(|&name| name.to_owned()).collect(),
             capabilities,
         };
+        let mut function = Function::new(config);
+        if let Some(window) = window {
+            function = function.with_window(&window);
+        }
         Model {
             card: Card::new(CardId(0), FRAMES + unchecked, geometry).unwrap(),
-            function: Function::new(config),
+            function,
             wires: Wires {
                 bytes: vec![0; BUS_BYTES],
                 interrupts: Vec::new(),
@@ -378,6 +409,12 @@ impl Model {
                 | Action::LinkCancel { .. }
                 | Action::StopLinks => unreachable!("this card has no link"),
                 Action::Reset => self.reset(),
+            }
+        }
+        // Nobody holds a translation of the window.
+        while let Some(action) = self.function.poll_window_action() {
+            if let WindowAction::Invalidate { wait: Some(wait), .. } = action {
+                self.function.window_invalidated(&mut self.card, &mut self.wires, wait);
             }
         }
     }

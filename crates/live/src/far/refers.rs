@@ -51,7 +51,10 @@ impl Refers {
             | Operation::UnmapAll
             | Operation::Abort(_)
             | Operation::PeStatus(_)
-            | Operation::LinkCancel { .. } => None,
+            | Operation::LinkCancel { .. }
+            | Operation::Alloc { .. }
+            | Operation::Realloc { .. }
+            | Operation::Free { .. } => None,
         };
         let message = match operation {
             Operation::Launch { message, .. } => list_of(*message, 1),

@@ -226,6 +226,23 @@ impl Allocator {
         self.dying.iter().any(|dying| dying.pages.contains(page))
     }
 
+    /// Where the window begins.
+    pub fn base(&self) -> u64 {
+        self.config.base
+    }
+
+    /// Another begin of the window, while nothing is allocated in it. Whether it was taken: it must be a
+    /// multiple of the window's size.
+    pub fn set_base(&mut self, base: u64) -> bool {
+        let is_unused =
+            self.pending.is_none() && self.dying.is_empty() && self.regions.are_unused();
+        let is_aligned = base % (1 << self.config.geometry.window_bits()) == 0;
+        if is_unused && is_aligned {
+            self.config.base = base;
+        }
+        is_unused && is_aligned
+    }
+
     /// What it has done.
     pub fn counts(&self) -> AllocCounts {
         self.counts
@@ -288,7 +305,8 @@ impl Allocator {
             Some(Pending::Answer(address)) => Ok(address),
             Some(Pending::Move(moving)) => self.finish_move(bus, *moving),
         };
-        if let Some(dying) = self.dying.back_mut().filter(|dying| dying.stage == Stage::Draining) {
+        let mut dying = self.dying.iter_mut();
+        if let Some(dying) = dying.find(|dying| dying.stage == Stage::Draining) {
             dying.stage = Stage::Sweeping;
         }
         self.answer(ended.map(|address| AllocStep::Answer(Ok(address))))

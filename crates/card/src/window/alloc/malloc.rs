@@ -189,5 +189,6 @@ impl Allocator {
         self.places.give_back(place.within, pages);
         held.iter().for_each(|&page| self.places.take(self.layout.within(page), 1));
         self.note_used(place.region, |used| used.saturating_sub(pages) + held.len() as u64);
+        self.retire_unused(bus, place.region);
     }
 }

@@ -8,7 +8,7 @@ use super::malloc::Place;
 use super::mutation::AllocMutation;
 use super::regions::{Large, Part, Region};
 use super::status::AllocError;
-use super::sweep::Dying;
+use super::sweep::{Dying, Stage};
 use super::tables::Table;
 use super::word::{PageState, PageWord};
 
@@ -184,7 +184,7 @@ impl Allocator {
             }
             Err(error) => {
                 // It is where it was.
-                self.dying.pop_back();
+                self.dying.retain(|dying| dying.stage != Stage::Draining);
                 Err(error)
             }
         }

@@ -95,6 +95,13 @@ impl Regions {
         self.taken.find(count, 0, 0)
     }
 
+    /// Whether nobody has a page.
+    pub(super) fn are_unused(&self) -> bool {
+        let unused =
+            |state: &Region| matches!(state, Region::Empty | Region::Shared { used: 0, .. });
+        self.states.iter().all(unused)
+    }
+
     /// Whether `count` regions from `first` on are there, and empty.
     pub(super) fn are_empty(&self, first: u64, count: u64) -> bool {
         self.taken.is_clear(first, count)

@@ -40,6 +40,12 @@ impl Dying {
         let (stage, at) = (Stage::Draining, pages.first);
         Dying { pages, stage, is_large, keeps_frames, at, held: Vec::new() }
     }
+
+    /// A region that nobody has any more, of which only the invalidation is left.
+    fn swept(pages: WindowPages) -> Dying {
+        let swept = Dying::new(pages, false, false);
+        Dying { stage: Stage::Sweeping, at: pages.end(), ..swept }
+    }
 }
 
 /// What came of a step of the background.
@@ -264,6 +270,20 @@ impl Allocator {
             back += 1;
         }
         self.note_used(region, |used| used.saturating_sub(back));
+        self.retire_unused(bus, region);
+    }
+
+    /// A shared region in which nobody has a page after all: the last to leave it did so while another
+    /// was about to come, and did not.
+    pub(super) fn retire_unused(&mut self, bus: &mut impl TableBus, region: u64) {
+        let Region::Shared { table, used: 0 } = self.regions.state(region) else { return };
+        if table.is_fixed() {
+            return;
+        }
+        self.places.close(region);
+        self.retire_region(bus, region);
+        let begin = region << self.layout.leaf_bits;
+        self.dying.push_back(Dying::swept(WindowPages::new(begin, self.layout.region_pages())));
     }
 
     /// What can wait.

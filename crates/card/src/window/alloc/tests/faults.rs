@@ -45,6 +45,15 @@ fn whatever_access_fails_the_tables_make_sense() {
     assert!(failed > 500, "{failed} runs with refused commands");
 }
 
+/// The old place of others is swept while an allocation is about to move beside it; then it does not, because a
+/// word cannot be read, and its table is nobody's.
+#[test]
+fn a_table_that_nobody_came_to_after_all_is_given_back() {
+    let mut world = World::new(&shapes()[0]);
+    world.bus.failing = Failing::One(198, false);
+    run_to_the_end(&mut world, &inputs(52, STEPS)).unwrap();
+}
+
 #[test]
 fn an_initialisation_that_fails_is_tried_again() {
     for config in shapes() {

@@ -1,0 +1,380 @@
+//! The card's own window behind the function: who allocates, and the background.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use farside_types::{Access, CommandId, PeId};
+
+use super::refusal::Refusal;
+use super::{Bus, Function, Phase};
+use crate::Card;
+use crate::interface::{CompletionEntry, Status};
+use crate::window::{
+    AllocArbiter, AllocError, AllocRequest, AllocStep, Allocator, AllocatorConfig,
+    AllocatorConfigError, SweepStep, TableBus, TableBusError, Touch, WindowFault, WindowMapping,
+    WindowNeed, WindowPages, WindowWalk,
+};
+
+/// Steps of the background in one call, of 512 words each.
+const STEPS_PER_CALL: u32 = 64;
+/// The host among the requesters of the arbiter; processing elements follow.
+const HOST: usize = 0;
+
+/// A window that a function has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WindowConfig {
+    allocator: AllocatorConfig,
+    pes: u16,
+}
+
+impl WindowConfig {
+    /// A window with these sizes, for the host and `pes` processing elements.
+    ///
+    /// # Errors
+    ///
+    /// There is no allocator with such sizes.
+    pub fn new(allocator: AllocatorConfig, pes: u16) -> Result<WindowConfig, AllocatorConfigError> {
+        Allocator::new(&allocator)?;
+        Ok(WindowConfig { allocator, pes })
+    }
+
+    /// Its sizes.
+    pub fn allocator(&self) -> &AllocatorConfig {
+        &self.allocator
+    }
+}
+
+/// Who waits for an invalidation of pages of the window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WindowWait {
+    /// A command.
+    Command,
+    /// The sweep of what was freed.
+    Sweep,
+}
+
+/// Something that only the embedder of a card with a window can do. [`Function::poll_window_action`] gives
+/// them in order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WindowAction {
+    /// Pages of the window, counted from its begin, have changed: translators and walkers hold none of them any
+    /// more. Where somebody waits, [`Function::window_invalidated`] when accesses and walks that began before
+    /// have ended.
+    Invalidate {
+        /// Which.
+        pages: WindowPages,
+        /// Who waits.
+        wait: Option<WindowWait>,
+    },
+    /// The answer to [`Function::allocate`]: an address of the window, 0 of a free.
+    Allocated {
+        /// Whose.
+        pe: PeId,
+        /// What came of it.
+        result: Result<u64, AllocError>,
+    },
+}
+
+/// The tables' memory, which nobody else sees.
+#[derive(Clone, Default, Debug)]
+struct TableWords {
+    words: BTreeMap<u64, u64>,
+    made_valid: Vec<WindowPages>,
+}
+
+impl TableBus for TableWords {
+    fn read(&mut self, address: u64) -> Result<u64, TableBusError> {
+        Ok(self.words.get(&address).copied().unwrap_or(0))
+    }
+
+    fn write(&mut self, address: u64, word: u64) {
+        self.words.insert(address, word);
+    }
+
+    fn wait(&mut self) -> Result<(), TableBusError> {
+        Ok(())
+    }
+
+    fn made_valid(&mut self, pages: WindowPages) {
+        self.made_valid.push(pages);
+    }
+}
+
+/// The window of a function.
+#[derive(Clone, Debug)]
+pub(super) struct Window {
+    config: WindowConfig,
+    allocator: Allocator,
+    arbiter: AllocArbiter,
+    words: TableWords,
+    /// The host's commands, in the order of the ring; the first may be with the arbiter.
+    host: VecDeque<(CommandId, AllocRequest)>,
+    is_asked: bool,
+    actions: VecDeque<WindowAction>,
+    /// Invalidations that the embedder has not answered.
+    outstanding: u32,
+    /// The background has more to do.
+    has_more: bool,
+}
+
+impl Window {
+    pub(super) fn new(config: &WindowConfig) -> Option<Window> {
+        let mut allocator = Allocator::new(&config.allocator).ok()?;
+        let mut words = TableWords::default();
+        allocator.initialise(&mut words).ok()?;
+        Some(Window {
+            config: config.clone(),
+            allocator,
+            arbiter: AllocArbiter::new(usize::from(config.pes) + 1),
+            words,
+            host: VecDeque::new(),
+            is_asked: false,
+            actions: VecDeque::new(),
+            outstanding: 0,
+            has_more: true,
+        })
+    }
+
+    pub(super) fn is_quiet(&self) -> bool {
+        self.outstanding == 0
+    }
+
+    /// Whether it has more to do, or the embedder has.
+    pub(super) fn is_busy(&self) -> bool {
+        self.has_more || !self.actions.is_empty()
+    }
+
+    pub(super) fn renew(&mut self) {
+        if let Some(new) = Window::new(&self.config) {
+            *self = new;
+        }
+    }
+
+    /// Commands that were not begun never are, and what the embedder was not told of never happens.
+    pub(super) fn forget_waiting(&mut self) {
+        self.host.clear();
+        for action in std::mem::take(&mut self.actions) {
+            if matches!(action, WindowAction::Invalidate { wait: Some(_), .. }) {
+                self.outstanding -= 1;
+            }
+        }
+    }
+
+    pub(super) fn base(&self) -> u64 {
+        self.allocator.base()
+    }
+
+    pub(super) fn set_base(&mut self, base: u64) -> bool {
+        self.allocator.set_base(base)
+    }
+
+    pub(super) fn config(&self) -> &AllocatorConfig {
+        &self.config.allocator
+    }
+
+    pub(super) fn frames_free(&self) -> u64 {
+        let memories = 0..self.config.allocator.memories.len() as u8;
+        memories.map(|memory| self.allocator.free_frames(memory)).sum()
+    }
+
+    fn tell_made_valid(&mut self) {
+        let made_valid = std::mem::take(&mut self.words.made_valid);
+        let tell = |pages| WindowAction::Invalidate { pages, wait: None };
+        self.actions.extend(made_valid.into_iter().map(tell));
+    }
+
+    /// The next thing that can be done: who was answered, with what, or what must be invalidated.
+    fn step(&mut self) -> Option<Step> {
+        if !self.is_asked {
+            self.is_asked =
+                self.host.front().is_some_and(|&(_, request)| self.arbiter.ask(HOST, request));
+        }
+        match self.arbiter.begin(&mut self.allocator, &mut self.words) {
+            Some((who, AllocStep::Answer(result))) => Some(Step::Answer(who, result)),
+            Some((_, AllocStep::Invalidate(pages))) => {
+                Some(Step::Invalidate(pages, WindowWait::Command))
+            }
+            None => match self.allocator.sweep(&mut self.words) {
+                SweepStep::Idle => None,
+                SweepStep::More => Some(Step::Swept),
+                SweepStep::Invalidate(pages) => Some(Step::Invalidate(pages, WindowWait::Sweep)),
+            },
+        }
+    }
+}
+
+enum Step {
+    Answer(usize, Result<u64, AllocError>),
+    Invalidate(WindowPages, WindowWait),
+    Swept,
+}
+
+/// What the host's command is answered with.
+fn completion(
+    request: AllocRequest,
+    result: Result<u64, AllocError>,
+) -> Result<CompletionEntry, Refusal> {
+    let (bytes_word, address) = match request {
+        AllocRequest::Malloc { .. } => (2, 0),
+        AllocRequest::Realloc { address, .. } | AllocRequest::Free { address } => (3, address),
+    };
+    let value = result.map_err(|error| match error {
+        AllocError::ZeroSize | AllocError::TooLarge => Refusal::operand(bytes_word),
+        AllocError::UnknownMemory => Refusal::operand(3),
+        AllocError::NoSpace => Refusal::state(Status::NoSpace, 0),
+        AllocError::NoFrames => Refusal::state(Status::NoFrames, 0),
+        AllocError::NotAllocated => Refusal::mistake(Status::NotAllocated, address),
+        AllocError::Inside => Refusal::mistake(Status::InsideAllocation, address),
+        AllocError::BusError | AllocError::BadEntry => Refusal::state(Status::TablesFailed, 0),
+        AllocError::Initialising | AllocError::Busy => Refusal::state(Status::Busy, 0),
+    })?;
+    Ok(CompletionEntry { value, ..CompletionEntry::plain(0, Status::Ok) })
+}
+
+impl Function {
+    /// The function of a card that has a window of its own.
+    #[must_use]
+    pub fn with_window(self, config: &WindowConfig) -> Function {
+        Function { window: Window::new(config), ..self }
+    }
+
+    /// The next thing that the embedder must do for the window.
+    pub fn poll_window_action(&mut self) -> Option<WindowAction> {
+        self.window.as_mut()?.actions.pop_front()
+    }
+
+    /// A command of the driver's, which completes when it is answered.
+    pub(super) fn host_allocates(
+        &mut self,
+        id: CommandId,
+        request: AllocRequest,
+        bus: &mut impl Bus,
+    ) -> Result<(), Refusal> {
+        let unsupported = Refusal::mistake(Status::Unsupported, 0);
+        self.window.as_mut().ok_or(unsupported)?.host.push_back((id, request));
+        self.serve_window(bus);
+        Ok(())
+    }
+
+    /// A command of a kernel's, through the same arbiter. Answered by [`WindowAction::Allocated`]. `false`: there is
+    /// no window, or the processing element waits for an answer already.
+    pub fn allocate(
+        &mut self,
+        card: &mut Card,
+        bus: &mut impl Bus,
+        pe: PeId,
+        request: AllocRequest,
+    ) -> bool {
+        let asked = |window: &mut Window| window.arbiter.ask(usize::from(pe.0) + 1, request);
+        let is_asked = self.window.as_mut().is_some_and(asked);
+        self.settle(card, bus);
+        is_asked
+    }
+
+    /// A [`WindowAction::Invalidate`] that somebody waits for is done: no translator holds a page of it,
+    /// and every access and walk that began before has ended.
+    pub fn window_invalidated(&mut self, card: &mut Card, bus: &mut impl Bus, wait: WindowWait) {
+        let Some(window) = self.window.as_mut().filter(|window| window.outstanding > 0) else {
+            return;
+        };
+        window.outstanding -= 1;
+        if matches!(self.phase, Phase::Enabled | Phase::Disabled) {
+            match wait {
+                WindowWait::Sweep => window.allocator.swept(&mut window.words),
+                WindowWait::Command => {
+                    let answered =
+                        window.arbiter.invalidated(&mut window.allocator, &mut window.words);
+                    if let Some((who, result)) = answered {
+                        self.answer_allocation(who, result, bus);
+                    }
+                }
+            }
+        }
+        self.settle(card, bus);
+    }
+
+    /// Where a page of the window is, counted from its begin: found by a walk, or given a frame now. `None`:
+    /// there is no window.
+    pub fn window_translate(
+        &mut self,
+        page: u64,
+        access: Access,
+    ) -> Option<Result<WindowMapping, WindowFault>> {
+        let window = self.window.as_mut()?;
+        let geometry = window.config.allocator.geometry.clone();
+        if page >> (geometry.window_bits() - geometry.page_bits()) != 0 {
+            return Some(Err(WindowFault::NotMapped));
+        }
+        let ticket = window.allocator.ticket();
+        let mut walk = WindowWalk::new(&geometry, 0, page);
+        let mut seen = None;
+        let found = loop {
+            match walk.need() {
+                WindowNeed::Nothing(found) => break found,
+                WindowNeed::Word { address, level } => {
+                    let word = window.words.read(address).ok();
+                    seen = word.filter(|_| level + 1 == geometry.levels());
+                    walk.take(word);
+                }
+            }
+        };
+        if window.allocator.is_gated(page) {
+            return Some(Err(WindowFault::NotMapped));
+        }
+        Some(match found {
+            Err(WindowFault::NotMapped) => {
+                let touch = Touch { page, access, seen, ticket };
+                let touched = window.allocator.touch(&mut window.words, touch);
+                window.tell_made_valid();
+                touched
+            }
+            Ok(mapping) if !mapping.rights.allows(access) => Err(WindowFault::ReadOnly),
+            other => other,
+        })
+    }
+
+    /// Serves who waits for the allocator, and the background, in every way that does not wait.
+    pub(super) fn serve_window(&mut self, bus: &mut impl Bus) {
+        if !matches!(self.phase, Phase::Enabled | Phase::Disabled) {
+            return;
+        }
+        let mut steps = 0;
+        while let Some(window) = self.window.as_mut() {
+            window.has_more = steps == STEPS_PER_CALL;
+            if window.has_more {
+                return;
+            }
+            match window.step() {
+                None => return,
+                Some(Step::Swept) => steps += 1,
+                Some(Step::Answer(who, result)) => self.answer_allocation(who, result, bus),
+                Some(Step::Invalidate(pages, wait)) => {
+                    window.outstanding += 1;
+                    let wait = Some(wait);
+                    window.actions.push_back(WindowAction::Invalidate { pages, wait });
+                }
+            }
+        }
+    }
+
+    fn answer_allocation(
+        &mut self,
+        who: usize,
+        result: Result<u64, AllocError>,
+        bus: &mut impl Bus,
+    ) {
+        let Some(window) = self.window.as_mut() else { return };
+        // Before whoever asked knows of his pages.
+        window.tell_made_valid();
+        if who != HOST {
+            let pe = PeId((who - 1) as u16);
+            window.actions.push_back(WindowAction::Allocated { pe, result });
+            return;
+        }
+        window.is_asked = false;
+        let Some((id, request)) = window.host.pop_front() else { return };
+        match completion(request, result) {
+            Ok(completion) => self.ledger.finish(id, completion),
+            Err(refusal) => self.refuse(id, refusal, bus),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The card's own window: what is allocated there without a driver.
+
+use farside_types::Rights;
+
+use super::client::{Client, NO_ASID, ensure, needs, reset, same};
+use super::{Outcome, Target};
+use farside_card::interface::{Operation, Status, register};
+
+/// Pauses until what was freed must have been swept.
+const PAUSES_MAX: u32 = 10_000;
+
+/// The sizes of a window.
+struct Window {
+    base: u64,
+    bytes: u64,
+    page: u64,
+}
+
+impl Window {
+    fn of(client: &mut Client) -> Result<Window, String> {
+        let base = client.target.read64(register::WINDOW_BASE);
+        let bytes = client.target.read64(register::WINDOW_BYTES);
+        let page = 1 << client.read32(register::WINDOW_PAGE).min(63);
+        ensure!(bytes.is_power_of_two() && page <= bytes, "{bytes} bytes of {page} a page");
+        same("WINDOW_BASE beside its size", base % bytes, 0)?;
+        ensure!(client.read32(register::WINDOW_MEMORIES) > 0, "the window has no memory");
+        Ok(Window { base, bytes, page })
+    }
+}
+
+fn alloc(bytes: u64, lazy: bool) -> Operation {
+    Operation::Alloc { bytes, memory: 0, rights: Rights::ReadWrite, lazy }
+}
+
+fn allocate(client: &mut Client, bytes: u64) -> Result<u64, String> {
+    Ok(client.ok(NO_ASID, alloc(bytes, false))?.value)
+}
+
+fn free(client: &mut Client, address: u64) -> Result<(), String> {
+    client.ok(NO_ASID, Operation::Free { address }).map(drop)
+}
+
+/// Waits until as many frames are free.
+fn wait_free(client: &mut Client, frames: u64) -> Result<(), String> {
+    for _ in 0..PAUSES_MAX {
+        if client.target.read64(register::WINDOW_FRAMES_FREE) == frames {
+            return Ok(());
+        }
+        client.target.pause();
+    }
+    let free = client.target.read64(register::WINDOW_FRAMES_FREE);
+    Err(format!("{free} frames are free, and {frames} must be"))
+}
+
+pub(super) fn allocations_are_apart_grow_and_come_back(target: &mut dyn Target) -> Outcome {
+    let mut client = Client::open(target)?;
+    needs!(client, CAP_ALLOC);
+    let Window { base, bytes, page } = Window::of(&mut client)?;
+    // What is kept ready has its frames when something has come and gone.
+    let address = allocate(&mut client, 1)?;
+    free(&mut client, address)?;
+    client.settle()?;
+    let before = client.target.read64(register::WINDOW_FRAMES_FREE);
+    let total = client.target.read64(register::WINDOW_FRAMES);
+    ensure!(before > 16 && before <= total, "{before} of {total} frames are free");
+    let mut all: Vec<(u64, u64)> = Vec::new();
+    for pages in [1, 2, 1, 5, 3] {
+        all.push((allocate(&mut client, pages * page - page / 2)?, pages));
+    }
+    let lazy = client.ok(NO_ASID, alloc(4 * page, true))?.value;
+    all.push((lazy, 4));
+    for (index, new) in [(0, 2), (3, 2), (2, 1)] {
+        let (address, _) = all[index];
+        let realloc = Operation::Realloc { address, bytes: new * page, lazy: false };
+        all[index] = (client.ok(NO_ASID, realloc)?.value, new);
+    }
+    let mut sorted = all.clone();
+    sorted.sort_unstable();
+    for (index, &(address, pages)) in sorted.iter().enumerate() {
+        let end = sorted.get(index + 1).map_or(base + bytes, |next| next.0);
+        let is_inside = address >= base && address % page == 0 && address + pages * page <= end;
+        ensure!(is_inside, "{pages} pages at {address:#x} are not alone in the window");
+    }
+    let left = client.target.read64(register::WINDOW_FRAMES_FREE);
+    ensure!(left < before, "13 pages take no frame: {left} of {before} are free");
+    for (address, _) in all {
+        free(&mut client, address)?;
+    }
+    wait_free(&mut client, before)?;
+    client.finish()
+}
+
+pub(super) fn commands_for_the_window_that_make_no_sense_are_refused(
+    target: &mut dyn Target,
+) -> Outcome {
+    let mut client = Client::open(target)?;
+    if !client.can(register::CAP_ALLOC) {
+        // A card without a window, or of before there were any.
+        let done = client.run(NO_ASID, alloc(1, false))?;
+        let unknown = [Status::Unsupported, Status::UnknownOpcode].contains(&done.status);
+        ensure!(unknown, "ALLOC without a window completes with {:?}", done.status);
+    }
+    needs!(client, CAP_ALLOC);
+    let Window { base, bytes, page } = Window::of(&mut client)?;
+    let address = allocate(&mut client, 3 * page)?;
+    let none = client.read32(register::WINDOW_MEMORIES).min(255) as u8;
+    let rights = Rights::Read;
+    let of_none = Operation::Alloc { bytes: 1, memory: none, rights, lazy: false };
+    let free = |address| Operation::Free { address };
+    let realloc = |address, bytes| Operation::Realloc { address, bytes, lazy: false };
+    for (operation, status, detail) in [
+        (alloc(0, false), Status::BadOperand, 2),
+        (alloc(bytes + 1, true), Status::BadOperand, 2),
+        (alloc(u64::MAX, true), Status::BadOperand, 2),
+        (of_none, Status::BadOperand, 3),
+        (realloc(address, 0), Status::BadOperand, 3),
+        (free(address + 1), Status::InsideAllocation, address + 1),
+        (free(address + page), Status::InsideAllocation, address + page),
+        (realloc(address + page, 1), Status::InsideAllocation, address + page),
+        (free(base.wrapping_sub(page)), Status::NotAllocated, base.wrapping_sub(page)),
+        (free(base.wrapping_add(bytes)), Status::NotAllocated, base.wrapping_add(bytes)),
+        (free(0), Status::NotAllocated, 0),
+    ] {
+        let done = client.run(NO_ASID, operation.clone())?;
+        same(&format!("{operation:x?}"), (done.status, done.detail), (status, detail))?;
+        client.expect_errors(register::ERROR_COMMAND)?;
+    }
+    client.ok(NO_ASID, free(address))?;
+    let done = client.run(NO_ASID, free(address))?;
+    same("a second FREE", (done.status, done.detail), (Status::NotAllocated, address))?;
+    client.expect_errors(register::ERROR_COMMAND)?;
+    client.finish()
+}
+
+pub(super) fn a_full_window_memory_is_an_error_and_serves_again(
+    target: &mut dyn Target,
+) -> Outcome {
+    let mut client = Client::open(target)?;
+    needs!(client, CAP_ALLOC);
+    let Window { page, .. } = Window::of(&mut client)?;
+    let piece = (client.target.read64(register::WINDOW_FRAMES_FREE) / 8).max(1);
+    let mut all = Vec::new();
+    let status = loop {
+        let done = client.run(NO_ASID, alloc(piece * page, false))?;
+        match done.status {
+            Status::Ok => all.push(done.value),
+            other => break other,
+        }
+        ensure!(all.len() < 1000, "there is no end of the memory");
+    };
+    let is_full = matches!(status, Status::NoFrames | Status::NoSpace);
+    ensure!(is_full && all.len() > 2, "after {} pieces the memory is {status:?}", all.len());
+    same("ERRORS of a full memory", client.errors(), 0)?;
+    let free = client.target.read64(register::WINDOW_FRAMES_FREE);
+    client.ok(NO_ASID, Operation::Free { address: all[1] })?;
+    wait_free(&mut client, free + piece)?;
+    allocate(&mut client, piece * page)?;
+    // All of it is there again behind a reset.
+    drop(client);
+    reset(target)?;
+    let mut client = Client::open(target)?;
+    for _ in 0..3 {
+        allocate(&mut client, piece * page)?;
+    }
+    let base = client.target.read64(register::WINDOW_BASE);
+    client.target.write64(register::WINDOW_BASE, base);
+    client.expect_errors(register::ERROR_REGISTER)?;
+    client.finish()
+}
