@@ -35,6 +35,8 @@ STORES = [
     (6, 64, 2, 1, 1, 40),
     (8, 223, 4, 2, 8, 0),
     (5, 17, 6, 3, 3, 20),
+    # That of the model's trace.
+    (7, 100, 6, 3, 64, 10),
 ]
 STORE_GENERICS = ("FrameBits_g", "Frames_g", "WordBits_g", "MiddleBits_g", "List_g", "Stall_g")
 

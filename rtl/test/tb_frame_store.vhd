@@ -1,12 +1,16 @@
 -- Bench of the frame store: random requests, compared with what crates/card/src/window says of them.
 --
 -- What it gives is worked out from one bit a frame, written down once more on purpose: the hint, the list
--- while few are free, the next run behind where the last search for that size ended.
+-- while few are free, the next run behind where the last search for that size ended. A trace of the model
+-- itself (tests/frames_trace.rs there) is followed too, for a memory of the trace's size.
 
 library ieee;
   use ieee.std_logic_1164.all;
   use ieee.numeric_std.all;
   use ieee.math_real.all;
+
+library std;
+  use std.textio.all;
 
 library vunit_lib;
   context vunit_lib.vunit_context;
@@ -14,6 +18,7 @@ library vunit_lib;
 entity tb_frame_store is
   generic (
     runner_cfg   : string;
+    tb_path      : string;
     FrameBits_g  : positive := 7;
     Frames_g     : positive := 100;
     WordBits_g   : positive := 3;
@@ -69,6 +74,13 @@ begin
     variable size_v    : natural;
     -- Frames that were given and not come back, for a while.
     variable wants_v   : boolean := true;
+
+    type Trace_t is array (0 to 5) of integer;
+
+    file trace_f       : text;
+    variable line_v    : line;
+    variable trace_v   : Trace_t;
+    variable give_v    : std_logic;
 
     impure function pick (below : positive) return natural is
       variable x_v : real;
@@ -262,6 +274,27 @@ begin
         give(0, 3);
         take(0, true, 5);
         check_equal(unsigned(RespFirst), 3, "the one that came back");
+
+      elsif run("the model says the same") then
+        if Frames_g = 100 and Fixed_c = 10 and List_g = 64 then
+          file_open(trace_f, tb_path & "frame_store.trace", read_mode);
+          while not endfile(trace_f) loop
+            readline(trace_f, line_v);
+            for i in trace_v'range loop
+              read(line_v, trace_v(i));
+            end loop;
+            -- Gives back, size, hint, promised; whether, and which.
+            Promised <= trace_v(3);
+            give_v := '1' when trace_v(0) = 1 else '0';
+            ask(give_v, trace_v(1), trace_v(2) >= 0, maximum(trace_v(2), 0));
+            taken_v := taken_v + 1;
+            check_equal(RespOk, trace_v(4) = 1, "request " & to_string(taken_v));
+            if trace_v(4) = 1 then
+              check_equal(unsigned(RespFirst), trace_v(5), "request " & to_string(taken_v));
+            end if;
+          end loop;
+          check(taken_v >= 1000, "requests: " & to_string(taken_v));
+        end if;
 
       end if;
 

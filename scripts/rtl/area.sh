@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# area.sh: what the entities take on a device of the UltraScale+ family, by Yosys, as the table of
-# docs/rtl/area.md; it is left in target/rtl/area/table.md.
+# area.sh [--all]: what entities take on a device of the UltraScale+ family, by Yosys, as lines of the
+# table of docs/rtl/area.md; they are left in target/rtl/area/table.md. All of them take minutes.
 #
 # Counts are comparable only with the same version and options. LUTs: those of logic, then as memory,
 # where a RAM32M16 takes eight. Levels: the longest path through LUTs and carry chains between ports,
@@ -11,7 +11,12 @@ cd "$(dirname "$0")/../.."
 source scripts/rtl/tools.sh
 
 # entity, then its generics
-readonly ENTITIES="
+readonly SOME="
+translator Entries_g=8 Slots_g=21
+walker
+frame_store
+"
+readonly ALL="
 translator Entries_g=1 Slots_g=8
 translator Entries_g=8 Slots_g=21
 translator Entries_g=32 Slots_g=21
@@ -19,6 +24,8 @@ walker
 window_mmu
 frame_store
 "
+entities=$SOME
+[ "${1:-}" != --all ] || entities=$ALL
 
 sources=$PWD/rtl
 work=$RTL_TARGET/area
@@ -66,7 +73,7 @@ table() {
     echo "|---|---|---|---|---|---|---|"
     while read -r -a words; do
         [ ${#words[@]} -eq 0 ] || area "${words[@]}"
-    done <<<"$ENTITIES"
+    done <<<"$entities"
 }
 
 table >"$work/table.md"

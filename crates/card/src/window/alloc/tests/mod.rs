@@ -3,6 +3,7 @@
 mod budget;
 mod bus;
 mod faults;
+mod frames_trace;
 mod mutations;
 mod random;
 mod scenarios;
