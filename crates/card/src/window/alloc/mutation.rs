@@ -51,6 +51,8 @@ pub(super) enum AllocMutation {
     SplitForgetsFrames,
     /// Pages that stay when a run is cut keep its size.
     CutKeepsSizes,
+    /// Of a run that is cut only the pages behind are invalidated.
+    CutTellsBehindOnly,
     /// Pages can be written, whatever was asked for.
     RightsForgotten,
     /// After a failed write everything is given back at once.
@@ -60,7 +62,7 @@ pub(super) enum AllocMutation {
 #[cfg(test)]
 impl AllocMutation {
     /// Every mutation.
-    pub(super) const ALL: [AllocMutation; 24] = {
+    pub(super) const ALL: [AllocMutation; 25] = {
         use AllocMutation::*;
         [
             FirstFrameFreesFrameZero,
@@ -85,6 +87,7 @@ impl AllocMutation {
             MoveKeepsSizes,
             SplitForgetsFrames,
             CutKeepsSizes,
+            CutTellsBehindOnly,
             RightsForgotten,
             FailedWriteIsForgotten,
         ]

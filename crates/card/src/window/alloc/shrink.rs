@@ -21,27 +21,32 @@ impl Allocator {
     ) -> Result<AllocStep, AllocError> {
         let first = found.pages.first;
         let cut = first + pages;
-        match found.kind {
+        let begin = match found.kind {
             Kind::Small { table, word } => {
                 let counted = (word, word.with_pages(pages));
-                self.cut_words(bus, table, first, cut, Some(counted))?;
+                self.cut_words(bus, table, first, cut, Some(counted))?
             }
             Kind::Large(large) => {
-                self.cut_large(bus, large, first, cut)?;
+                let begin = self.cut_large(bus, large, first, cut)?;
                 let region = self.layout.region_of(first);
                 self.regions.set_large(region, Some(Large { pages, ..large }));
+                begin
             }
-        }
+        };
         self.touches.words_changed();
         let behind = WindowPages::new(cut, found.pages.count - pages);
         let is_large = matches!(found.kind, Kind::Large(_));
         self.dying.push_back(Dying::new(behind, is_large, false));
         self.pending = Some(Pending::Answer(self.address_of(first)));
-        Ok(AllocStep::Invalidate(behind))
+        // Of a run that was cut all pages: a walk of one that stays may have found all of it.
+        let tells_behind = self.mutated.on(AllocMutation::CutTellsBehindOnly);
+        let begin = if tells_behind { cut } else { begin };
+        Ok(AllocStep::Invalidate(WindowPages::new(begin, behind.end() - begin)))
     }
 
     /// The words before `cut`: the last one is marked, and runs that go on behind it end there. Where
-    /// `counted`, the first word of the allocation changes from one to the other.
+    /// `counted`, the first word of the allocation changes from one to the other. Returns the first page of the
+    /// run that is cut, or `cut`.
     fn cut_words(
         &mut self,
         bus: &mut impl TableBus,
@@ -49,7 +54,7 @@ impl Allocator {
         first: u64,
         cut: u64,
         counted: Option<(PageWord, PageWord)>,
-    ) -> Result<(), AllocError> {
+    ) -> Result<u64, AllocError> {
         let block = (cut - 1) >> RUN_SIZE_MAX << RUN_SIZE_MAX;
         let pages =
             first.max(block).max((cut - 1) >> self.layout.leaf_bits << self.layout.leaf_bits)..cut;
@@ -62,16 +67,20 @@ impl Allocator {
         if let Some((old, new)) = counted.filter(|_| begin != first) {
             changes.push((self.word_address(table, first), old.0, new.0));
         }
+        let mut cut_from = cut;
         for (page, old) in pages.zip(words) {
             let counts = counted.filter(|_| page == first).map(|(_, new)| new);
             let new = self.cut_word(page, cut, PageWord(old), counts);
+            if new.entry().size() != PageWord(old).entry().size() {
+                cut_from = cut_from.min(page);
+            }
             if new.0 != old {
                 changes.push((self.word_address(table, page), old, new.0));
             }
         }
         changes.iter().for_each(|&(address, _, new)| bus.write(address, new));
         if bus.wait().is_ok() {
-            return Ok(());
+            return Ok(cut_from);
         }
         changes.iter().for_each(|&(address, old, _)| bus.write(address, old));
         if bus.wait().is_err() {
@@ -99,24 +108,24 @@ impl Allocator {
         large: Large,
         first: u64,
         cut: u64,
-    ) -> Result<(), AllocError> {
+    ) -> Result<u64, AllocError> {
         let region = self.layout.region_of(cut - 1);
         let is_whole = self.layout.within(cut) == 0;
         match self.regions.part(region) {
-            Part::Nothing => Ok(()),
+            Part::Nothing => Ok(cut),
             Part::Table(table) => self.cut_words(bus, table, first, cut, None),
             Part::Run(frame) if is_whole => {
                 let is_first = region == self.layout.region_of(first);
                 let word =
                     PageWord::mapped(large.memory, frame, large.rights, self.layout.leaf_bits);
-                self.redirect(
-                    bus,
-                    region,
-                    word.bounding(is_first, false).0,
-                    word.bounding(is_first, true).0,
-                )
+                let marked = |is_last| word.bounding(is_first, is_last).0;
+                self.redirect(bus, region, marked(false), marked(true))?;
+                Ok(cut)
             }
-            Part::Run(frame) => self.split(bus, large, first, cut, frame),
+            Part::Run(frame) => {
+                self.split(bus, large, first, cut, frame)?;
+                Ok(region << self.layout.leaf_bits)
+            }
         }
     }
 

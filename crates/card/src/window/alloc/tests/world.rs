@@ -60,6 +60,12 @@ pub(super) struct World {
     next_token: u64,
 }
 
+/// Whether a translation of a page, with the run that it tells of, has to do with others.
+fn overlaps(page: u64, held: &WindowMapping, pages: WindowPages) -> bool {
+    let begin = page >> held.size << held.size;
+    begin < pages.end() && pages.first < begin + (1 << held.size)
+}
+
 pub(super) fn config(levels: &[u32], memories: &[u32]) -> AllocatorConfig {
     let geometry = WindowGeometry::new(12, levels, 28).unwrap();
     let base = 1 << (geometry.window_bits() + 1);
@@ -276,14 +282,14 @@ impl World {
             let walk = self.walking.remove(index);
             self.end(walk)?;
         }
-        self.held.retain(|&page, _| !pages.contains(page));
+        self.held.retain(|&page, held| !overlaps(page, held, pages));
         Ok(())
     }
 
     /// Pages that were made valid: whatever walks find that began before is kept for nobody.
     fn take_made_valid(&mut self) {
         for pages in std::mem::take(&mut self.bus.made_valid) {
-            self.held.retain(|&page, _| !pages.contains(page));
+            self.held.retain(|&page, held| !overlaps(page, held, pages));
             for walk in self.walking.iter_mut().filter(|walk| pages.contains(walk.page)) {
                 walk.is_kept = false;
             }
@@ -385,10 +391,19 @@ impl World {
         Ok(result)
     }
 
+    /// What somebody holds for a page: its own translation, or that of a run around it.
+    fn held(&self, page: u64) -> Option<WindowMapping> {
+        let around = |(at, held): &(&u64, &WindowMapping)| **at >> held.size == page >> held.size;
+        let (&at, &held) = self.held.iter().find(around)?;
+        let frame = (u64::from(held.frame) + page).wrapping_sub(at) as u32;
+        Some(WindowMapping { frame, ..held })
+    }
+
     /// An access to page `index` of what begins at `first`, or anywhere.
     pub(super) fn access(&mut self, page: u64, access: Access) -> Checked {
-        let result = match self.held.get(&page) {
-            Some(&mapping) => Ok(mapping),
+        let held = self.held(page);
+        let result = match held {
+            Some(mapping) => Ok(mapping),
             None => {
                 let walk = self.walk(page);
                 self.finish(walk, access)?
@@ -396,14 +411,23 @@ impl World {
         };
         let token = self.next_token;
         self.next_token += 1;
-        let is_dying = self.waiting.as_ref().is_some_and(|(_, pages)| pages.contains(page));
+        let stays = |waiting: &Waiting| match *waiting {
+            Waiting::Free(_) => false,
+            Waiting::Realloc { first, pages, .. } => {
+                let shrinks = self.live.get(&first).is_some_and(|of| pages < of.pages);
+                shrinks && (first..first + pages).contains(&page)
+            }
+        };
+        let waits = self.waiting.as_ref();
+        let is_dying =
+            waits.is_some_and(|(waiting, pages)| pages.contains(page) && !stays(waiting));
         let around = self.live.range_mut(..=page).next_back();
         let found = around.filter(|(first, allocation)| page < **first + allocation.pages);
         let Some((first, allocation)) = found.filter(|_| !is_dying) else {
             return match result {
                 Err(WindowFault::NotMapped | WindowFault::BusError) => Ok(()),
                 _ if self.is_quarantining() => Ok(()),
-                _ if is_dying && self.held.contains_key(&page) => Ok(()),
+                _ if is_dying && held.is_some() => Ok(()),
                 other => Err(format!("page {page} is nobody's, and is {other:?}")),
             };
         };
@@ -461,7 +485,7 @@ impl World {
                     self.check_page(first, allocation, &walk, &mut frames)?;
                 }
             }
-            if let Some(held) = self.held.get(&page).filter(|&&held| walk.found != Ok(held)) {
+            if let Some(held) = self.held(page).filter(|&held| walk.found != Ok(held)) {
                 let runs_alike = walk.found.is_ok_and(|found| found.frame == held.frame);
                 let is_lost = self.is_quarantining()
                     && self.expected(self.address(page)) == Err(AllocError::NotAllocated);
