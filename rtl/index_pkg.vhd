@@ -1,4 +1,4 @@
--- Which of several signals are set, and places of a ring.
+-- Which of several signals are set, aligned runs, and places of a ring.
 
 library ieee;
   use ieee.std_logic_1164.all;
@@ -11,6 +11,10 @@ package index_pkg is
   -- Whether any bit is set. Tools build it from the groups of so many bits, then from groups of six of
   -- these; that which fits one look-up table must be in a group, as they do not find out themselves.
   function isAny (bits : std_logic_vector; group_size : positive) return std_logic;
+
+  -- The bits that do not matter in the smallest aligned run with both pages: those below and at the highest
+  -- one that differs.
+  function maskOf (first : std_logic_vector; last : std_logic_vector) return std_logic_vector;
 
   -- The place that follows in a ring of so many.
   function following (place : natural; places : positive) return natural;
@@ -44,6 +48,20 @@ package body index_pkg is
       return groups_v(0);
     end if;
     return isAny(groups_v, 6);
+  end function;
+
+  function maskOf (first : std_logic_vector; last : std_logic_vector) return std_logic_vector is
+    variable mask_v : std_logic_vector(first'length - 1 downto 0) := first xor last;
+  begin
+    -- In steps of growing length, so that few follow one another.
+    for step in 0 to 4 loop
+      for i in 0 to mask_v'high loop
+        if i + 2 ** step <= mask_v'high then
+          mask_v(i) := mask_v(i) or mask_v(i + 2 ** step);
+        end if;
+      end loop;
+    end loop;
+    return mask_v;
   end function;
 
   function following (place : natural; places : positive) return natural is

@@ -222,22 +222,6 @@ architecture rtl of translator is
   signal InvalReady  : std_logic;
   signal InvalTaken  : std_logic;
 
-  -- The bits that do not matter in the smallest aligned run with both pages.
-  function maskOf (first : Page_t; last : Page_t) return Page_t is
-    variable mask_v : Page_t := first xor last;
-  begin
-    -- A bit that differs makes those below it not matter; in steps of growing length, so that few follow
-    -- one another.
-    for step in 0 to 4 loop
-      for i in 0 to Page_t'high loop
-        if i + 2 ** step <= Page_t'high then
-          mask_v(i) := mask_v(i) or mask_v(i + 2 ** step);
-        end if;
-      end loop;
-    end loop;
-    return mask_v;
-  end function;
-
   function isSeveral (bits : std_logic_vector) return std_logic is
     variable one_v     : std_logic := '0';
     variable several_v : std_logic := '0';
@@ -450,7 +434,8 @@ begin
   Answered  <= r.OutValid and Out_Ready;
   FaultSeen <= Answered when r.OutStatus /= StatusOk_c else '0';
 
-  -- A result that comes in this cycle is used in it.
+  -- A result that comes in this cycle is used in it: as answers are in order, the walk that the oldest
+  -- request waits for is the oldest one under way.
   p_head : process (all) is
     variable stored_v : std_logic_vector(Status_t'length + WhereBits_c - 1 downto 0);
   begin
@@ -458,7 +443,7 @@ begin
     Load <= HeadValid and OutFree;
     if HeadWaits = '1' and SlotWalking(HeadSlot) = '1' then
       stored_v := Resp_Status & RespWhere;
-      if Walked = '0' or r.OldestSlot /= HeadSlot then
+      if Walked = '0' then
         Load <= '0';
       end if;
     end if;

@@ -59,6 +59,13 @@ TRANSLATORS = [
     (8, 64, 64, 0, False),
 ]
 
+# Of the L2 TLB, the last for all of its tests: set's bits, ways, requests that wait, percent.
+L2_TLBS = [
+    (1, 1, 1, 30),
+    (3, 3, 5, 60),
+    (4, 4, 16, 0),
+]
+
 
 def main():
     cli = VUnitCLI()
@@ -92,6 +99,18 @@ def main():
     for test in lib.test_bench("tb_frame_store").get_tests():
         for shape in STORES:
             configure(test, STORE_GENERICS, shape)
+    for test in lib.test_bench("tb_l2_tlb").get_tests():
+        random = test.name.startswith("random")
+        for sets, ways, depth, stall in L2_TLBS if random else L2_TLBS[-1:]:
+            test.add_config(
+                name=f"setbits={sets},ways={ways},depth={depth},stall={stall}",
+                generics={
+                    "SetBits_g": sets,
+                    "Ways_g": ways,
+                    "Depth_g": depth,
+                    "Stall_g": stall if random else 0,
+                },
+            )
     vu.main()
 
 

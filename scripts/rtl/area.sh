@@ -20,6 +20,7 @@ readonly ALL="
 translator Entries_g=1 Slots_g=8
 translator Entries_g=8 Slots_g=21
 translator Entries_g=32 Slots_g=21
+l2_tlb
 walker
 window_mmu
 frame_store
@@ -61,8 +62,8 @@ def count(prefix):
     return sum(number for cell, number in cells.items() if cell.startswith(prefix))
 
 
-memory = 8 * count("RAM32M16") + 4 * (count("RAM32M") - count("RAM32M16")) + 8 * count("RAM64M8")
-other = count("RAM") - count("RAM32M") - count("RAM64M8") - count("RAMB36")
+memory = 8 * count("RAM32M16") + 4 * (count("RAM32M") - count("RAM32M16")) + 8 * count("RAM64M8") + 4 * count("RAM256X1S")
+other = count("RAM") - count("RAM32M") - count("RAM64M8") - count("RAM256X1S") - count("RAMB36")
 assert other == 0, cells
 print(f"| {entity.strip()} | {sum(count(f'LUT{n}') for n in range(1, 7))} | {memory} | {count('FD')} | {count('CARRY')} | {count('RAMB36')} | {levels} |")
 END
