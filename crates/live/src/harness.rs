@@ -15,7 +15,7 @@ use rustix::event::EventfdFlags;
 
 use crate::error::LiveError;
 use crate::ring_card::{
-    BusMap, DmaPiece, Link, Received, Sizes, Transport, TransportError, Watch, identify,
+    BusMap, DmaPiece, Heard, Link, Received, Sizes, Transport, TransportError, Watch, identify,
 };
 use farside_linux::lock::lock;
 use farside_linux::shared::SharedMemory;
@@ -155,25 +155,29 @@ impl RingDriver {
 
     /// Publishes what was put into the ring.
     pub fn flush(&mut self) {
-        self.link.flush();
+        self.link.flush(false);
     }
 
     /// Takes what the card has written.
     pub fn receive(&mut self) -> Vec<Said> {
-        let said = |received| {
+        let answer = |received| {
             Some(match received {
                 Received::Done(command, epoch, result) => Said::Done(command, epoch, result),
                 Received::JobEnded(job, result, hangs) => Said::JobEnded(job.id, result, hangs),
-                Received::Faults(faults) => Said::Faults(faults),
-                Received::Notice(pages, count) => Said::Notice(pages, count),
                 Received::Told(command, first, pages, bits) => {
-                    Said::Told(command, first, pages, bits)
+                    Said::Told(command, first, pages, bits.to_vec())
                 }
                 // It is about the command that comes next, and for the account alone.
                 Received::CameAlong => return None,
             })
         };
-        self.link.receive().into_iter().filter_map(said).collect()
+        let mut heard = Heard::default();
+        self.link.receive(&mut heard);
+        let Heard { answers, faults, notices } = heard;
+        let mut said: Vec<Said> = answers.into_iter().filter_map(answer).collect();
+        said.extend((!faults.is_empty()).then_some(Said::Faults(faults)));
+        said.extend(notices.into_iter().map(|(pages, count)| Said::Notice(pages, count)));
+        said
     }
 
     /// Says that an interrupt is wanted for the next entry. `false`: there is one already.

@@ -118,8 +118,7 @@ fn read_faults(runtime: &Runtime, mut sources: Sources) {
     let mut turns = 0;
     runtime.pulse.begin();
     while !runtime.closed.load(Ordering::SeqCst) {
-        let next = runtime.look_at_clock();
-        let mut left = next.map(|at| runtime.clock.until(at));
+        let mut left = runtime.look_at_clock();
         if has_rings {
             runtime.look_after_suspects();
             runtime.look_after_recalls();

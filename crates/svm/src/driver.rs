@@ -1,11 +1,11 @@
 //! The driver: the one entry for events and the one exit for commands.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use farside_types::{
-    BLOCK_PAGES, FaultId, FrameNo, MemoryId, MemorySet, PageNo, PageRange, RequestId, Shelved,
-    Span, Time,
+    BLOCK_PAGES, FaultId, FrameNo, IndexMap, MemoryId, MemorySet, PageNo, PageRange, RequestId,
+    Shelved, Span, Time,
 };
 use serde::{Deserialize, Serialize};
 
@@ -97,7 +97,7 @@ pub(crate) struct CardState {
     pub(crate) frames: Frames,
     pub(crate) residency: Residency,
     /// Frames of copies that are not the page's main location, by page index.
-    pub(crate) replicas: HashMap<u32, FrameNo, crate::tables::hash::IndexHash>,
+    pub(crate) replicas: IndexMap<u32, FrameNo>,
     /// Jobs that were launched and have not ended.
     pub(crate) running: u32,
     /// Frames that evictions under way will free.
@@ -173,7 +173,7 @@ impl Driver {
             .map(|&frames| CardState {
                 frames: Frames::of_card(frames, config.eviction),
                 residency: Residency::new(config.arena.start),
-                replicas: HashMap::default(),
+                replicas: IndexMap::default(),
                 running: 0,
                 evicting: 0,
                 maps_failed: 0,

@@ -6,6 +6,7 @@
 
 mod address;
 mod error;
+mod hash;
 mod ids;
 mod list;
 mod range;
@@ -18,6 +19,7 @@ pub use address::{
     PageNo, VirtAddr,
 };
 pub use error::CancelReason;
+pub use hash::{IndexHasher, IndexMap};
 pub use ids::{
     AgentId, AgentSet, Asid, CardId, CommandId, Epoch, FaultId, JobId, MAX_CARDS, MemoryId,
     MemorySet, PeId, RequestId, StreamId,

@@ -1,5 +1,7 @@
 //! Runs of pages in commands and in lists in memory.
 
+use farside_types::{Shelf, Shelved};
+
 use super::{DecodeError, PAGE_NUMBERS};
 
 /// Bytes of an extent in a list.
@@ -58,6 +60,20 @@ pub struct Extent {
     pub src: DmaAddr,
     /// Where they go, or are mapped to.
     pub dst: DmaAddr,
+}
+
+impl Default for Extent {
+    /// No pages.
+    fn default() -> Extent {
+        Extent { page: 0, count: 0, src: DmaAddr::Bus(0), dst: DmaAddr::Bus(0) }
+    }
+}
+
+impl Shelved for Extent {
+    fn shelf() -> &'static Shelf<Extent> {
+        static SHELF: Shelf<Extent> = Shelf::new();
+        &SHELF
+    }
 }
 
 impl Extent {

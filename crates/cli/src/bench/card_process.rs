@@ -49,6 +49,11 @@ impl CardProcess {
         CardPlace::Socket(self.folder.clone())
     }
 
+    /// Its process, those that it has made, and so on.
+    pub(crate) fn family(&self) -> Vec<u32> {
+        family_of(self.child.id())
+    }
+
     /// Processor time that its threads, and those of the processes that it has made, have taken, in
     /// clock ticks of the kernel.
     pub(crate) fn ticks(&self) -> u64 {

@@ -10,6 +10,7 @@ use farside_types::{FrameNo, PAGE_SIZE, PageRange, Rights};
 
 use super::card_process::{CardProcess, Echo, ticks_of};
 use super::counts::Counts;
+use super::far_steps;
 use super::raw::{Raw, Resolve};
 use super::{Effort, Row, Target, median, pin, timed, two_cpus};
 
@@ -18,7 +19,7 @@ const PAGES: usize = 2048;
 /// Bytes of the large copies.
 const LARGE: usize = 32 << 20;
 /// Words of a page.
-const WORDS: usize = PAGE_SIZE / size_of::<u64>();
+pub(super) const WORDS: usize = PAGE_SIZE / size_of::<u64>();
 
 pub(crate) fn run(effort: Effort) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
@@ -28,6 +29,7 @@ pub(crate) fn run(effort: Effort) -> Result<Vec<Row>, Error> {
     }
     rows.extend(large_copies(effort)?);
     rows.push(at_rest()?);
+    rows.extend(far_steps::run()?);
     Ok(rows)
 }
 
@@ -37,7 +39,7 @@ fn cpus(same: bool) -> (usize, usize) {
 }
 
 /// A space on cards elsewhere that moves single pages.
-fn space_of_single_pages(places: Vec<CardPlace>) -> Result<Space, Error> {
+pub(super) fn space_of_single_pages(places: Vec<CardPlace>) -> Result<Space, Error> {
     let tune = |config: &mut farside_svm::Config| {
         config.prefetch.host_fault_around = 1;
         config.prefetch.density_percent = 100;
@@ -47,7 +49,7 @@ fn space_of_single_pages(places: Vec<CardPlace>) -> Result<Space, Error> {
 }
 
 /// A list with one node at the beginning of each page.
-fn link_pages(list: &mut Buffer<u64>, pages: usize) -> u64 {
+pub(super) fn link_pages(list: &mut Buffer<u64>, pages: usize) -> u64 {
     let first = list.as_ptr() as u64;
     for page in 0..pages {
         let next = if page + 1 == pages { 0 } else { first + ((page + 1) * PAGE_SIZE) as u64 };

@@ -11,6 +11,7 @@ mod card_process;
 mod counts;
 mod driver;
 mod far;
+mod far_steps;
 mod faults;
 mod lend;
 mod migrate;
@@ -18,6 +19,7 @@ mod moves;
 mod programs;
 mod raw;
 mod schemes;
+mod steps;
 mod stream;
 mod words;
 
@@ -77,6 +79,18 @@ impl Row {
         let name = name.into();
         let (reached, kept, counts) = (Some(reached), Some(kept), Counts::default());
         Row { name, reached, target, unit, detail, kept, counts, standings: Vec::new() }
+    }
+
+    /// A row that this machine cannot measure, and why.
+    pub(crate) fn not_measured(
+        name: impl Into<Cow<'static, str>>,
+        target: Target,
+        unit: &'static str,
+        why: String,
+    ) -> Row {
+        let name = name.into();
+        let (reached, kept, counts) = (None, None, Counts::default());
+        Row { name, reached, target, unit, detail: why, kept, counts, standings: Vec::new() }
     }
 
     /// The same row with what was counted while it was measured.

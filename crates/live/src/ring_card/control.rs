@@ -8,6 +8,7 @@ use farside_card::interface::{
 };
 use farside_types::PAGE_SIZE;
 
+use super::receive::BitWords;
 use farside_linux::mapping::{Mapping, MemoryError, memory_file};
 
 const WHAT: &str = "farside-rings";
@@ -62,6 +63,8 @@ pub(crate) struct Control {
     file: OwnedFd,
     bus: u64,
     sizes: Sizes,
+    /// Where each ring lies.
+    offsets: [u64; RING_COUNT],
     free: Vec<u16>,
 }
 
@@ -74,7 +77,9 @@ impl Control {
     pub(crate) fn new(bus: u64, sizes: Sizes) -> Result<Control, MemoryError> {
         let file = memory_file(WHAT, sizes.bytes())?;
         let mapping = Mapping::new(WHAT, &file, sizes.bytes() as usize, PAGE_SIZE)?;
-        Ok(Control { mapping, file, bus, sizes, free: (0..sizes.blocks).rev().collect() })
+        let offsets = RingKind::ALL.map(|kind| sizes.ring_offset(kind));
+        let free = (0..sizes.blocks).rev().collect();
+        Ok(Control { mapping, file, bus, sizes, offsets, free })
     }
 
     /// Its size in bytes.
@@ -99,7 +104,11 @@ impl Control {
 
     /// Bus address of a ring.
     pub(crate) fn ring_bus(&self, kind: RingKind) -> u64 {
-        self.bus + self.sizes.ring_offset(kind)
+        self.bus + self.ring_offset(kind)
+    }
+
+    fn ring_offset(&self, kind: RingKind) -> u64 {
+        self.offsets[kind.index()]
     }
 
     fn word32(&self, offset: u64) -> &AtomicU32 {
@@ -117,12 +126,12 @@ impl Control {
 
     /// A word of a ring's header.
     pub(crate) fn header(&self, kind: RingKind, word: u64) -> &AtomicU32 {
-        self.word32(self.sizes.ring_offset(kind) + word)
+        self.word32(self.ring_offset(kind) + word)
     }
 
     fn entry_offset(&self, kind: RingKind, index: u32) -> u64 {
         let slot = u64::from(index % self.entries(kind));
-        self.sizes.ring_offset(kind) + RingHeader::BYTES + slot * ENTRY_BYTES
+        self.ring_offset(kind) + RingHeader::BYTES + slot * ENTRY_BYTES
     }
 
     /// Puts an entry into a slot that the other side does not look at.
@@ -187,7 +196,7 @@ impl Control {
     }
 
     /// Reads words of a block, from its word `first` on, as far as the block goes.
-    pub(crate) fn read_words(&self, block: &Block, first: usize, words: u64) -> Vec<u64> {
+    pub(crate) fn read_words(&self, block: &Block, first: usize, words: u64) -> BitWords {
         let start = self.block_offset(block) + first as u64 * 8;
         let end = self.block_offset(block) + BLOCK_BYTES as u64;
         let words = (start..end).step_by(8).take(words as usize);

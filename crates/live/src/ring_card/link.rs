@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use farside_card::interface::{RING_COUNT, RingKind, VERSION, pci, register};
-use farside_types::{CardId, CommandId, Epoch, JobId};
+use farside_types::{CardId, CommandId, Epoch, IndexMap, JobId};
 
 use super::bus_map::BusMap;
 use super::control::{Block, Control, Sizes};
@@ -94,13 +94,13 @@ pub(crate) struct Link {
     pub(super) next_tag: u64,
     /// Completions to come that raise no interrupt.
     pub(super) quiet_pending: u32,
-    pub(super) pending: HashMap<u64, Pending>,
-    pub(super) commands: HashMap<CommandId, InFlight>,
+    pub(super) pending: IndexMap<u64, Pending>,
+    pub(super) commands: IndexMap<CommandId, InFlight>,
     pub(super) backlog: Backlog,
     /// Jobs whose turn has come and that wait for a block.
     pub(super) parked: VecDeque<Arc<Job>>,
     /// What jobs that were not sent yet are believed to make.
-    pub(super) made: HashMap<JobId, Vec<Range<u64>>>,
+    pub(super) made: IndexMap<JobId, Vec<Range<u64>>>,
     /// Launches that are in the ring and not published, with what they are believed to make.
     pub(super) launched: Vec<(u64, Vec<Range<u64>>)>,
     /// Kernels that were looked up.
@@ -118,6 +118,13 @@ pub(super) const OPEN_MAX: usize = 1 << 16;
 
 /// How long a card may take to come to its known state.
 const RESET_LIMIT: Duration = Duration::from_secs(5);
+
+/// Commands under way at once that there is room for from the start.
+const UNDER_WAY: usize = 256;
+
+fn with_room<K, V>() -> IndexMap<K, V> {
+    IndexMap::with_capacity_and_hasher(UNDER_WAY, Default::default())
+}
 
 /// Looks whether a function is a card that this version can drive, and what it has.
 ///
@@ -218,11 +225,11 @@ impl Link {
             room_made: false,
             next_tag: 1,
             quiet_pending: 0,
-            pending: HashMap::new(),
-            commands: HashMap::new(),
-            backlog: Backlog::new(),
+            pending: with_room(),
+            commands: with_room(),
+            backlog: Backlog::with_capacity(UNDER_WAY),
             parked: VecDeque::new(),
-            made: HashMap::new(),
+            made: IndexMap::default(),
             launched: Vec::new(),
             kernels: HashMap::new(),
             broken: false,

@@ -45,7 +45,7 @@ pub(crate) use link::identify;
 pub use messages::{CardStream, Dial, Dialled};
 pub use place::connect;
 pub use place::{CardPlace, PlaceError};
-pub(crate) use receive::Received;
+pub(crate) use receive::{Heard, Received};
 #[cfg(feature = "harness")]
 pub(crate) use receive::{fault_of, fault_on_card};
 pub use transport::TransportError;

@@ -9,7 +9,7 @@ use farside_card::interface::{
 };
 use farside_svm::{CardFault, Need, StepError, StepErrorKind};
 use farside_types::{
-    Access, CancelReason, CardId, CommandId, Epoch, FaultId, PageNo, PageRange, VirtAddr,
+    Access, CancelReason, CardId, CommandId, Epoch, FaultId, List, PageNo, PageRange, VirtAddr,
 };
 
 use super::link::{Link, Pending};
@@ -25,15 +25,33 @@ pub(crate) enum Received {
     /// A command of the driver has completed.
     Done(CommandId, Epoch, Result<(), StepError>),
     /// Bits of pages of a command, from this one on, and of how many. The command completes next.
-    Told(CommandId, u64, u64, Vec<u64>),
+    Told(CommandId, u64, u64, BitWords),
     /// The bytes of the command that completes next had been asked for before: it has waited for nobody.
     CameAlong,
     /// A job has ended; `bool`: it may still touch memory, because it hangs.
     JobEnded(Arc<Job>, Result<(), KernelError>, bool),
+}
+
+/// Bits of pages; those that are in a completion need no memory of their own.
+pub(crate) type BitWords = List<u64, 3>;
+
+/// What a card has said since it was listened to before, in the order in which the driver is told. It is
+/// kept from one time to the next, with the room that it has.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// Answers to commands.
+    pub(crate) answers: Vec<Received>,
     /// Faults.
-    Faults(Vec<CardFault>),
-    /// A group of pages whose remote accesses reached the threshold.
-    Notice(PageRange, u32),
+    pub(crate) faults: Vec<CardFault>,
+    /// Groups of pages whose remote accesses reached the threshold, with how many there were.
+    pub(crate) notices: Vec<(PageRange, u32)>,
+}
+
+impl Heard {
+    /// Whether the card has said nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.answers.is_empty() && self.faults.is_empty() && self.notices.is_empty()
+    }
 }
 
 /// The part of a fault's id that the card gives; the card's number is the rest.
@@ -57,31 +75,30 @@ const INCOMING: [RingKind; 3] = [RingKind::Completion, RingKind::Fault, RingKind
 
 impl Link {
     /// Takes what the card has written so far: as much as the rings hold, even if it goes on writing.
-    pub(crate) fn receive(&mut self) -> Vec<Received> {
-        let mut received = Vec::new();
+    pub(crate) fn receive(&mut self, heard: &mut Heard) {
+        let Heard { answers, faults, notices } = heard;
         self.awake();
         let moved = self.transport.mover().map_or_else(Vec::new, PageMover::moved);
-        moved.into_iter().for_each(|moved| self.moved(moved, &mut received));
+        moved.into_iter().for_each(|moved| self.moved(moved, answers));
         for _ in 0..self.control.entries(RingKind::Completion) {
             let Some(entry) = self.next(RingKind::Completion) else { break };
-            self.completed(&entry, &mut received);
+            self.completed(&entry, answers);
         }
-        self.receive_faults(&mut received);
+        self.receive_faults(faults);
         for _ in 0..self.control.entries(RingKind::Notice) {
             let Some(entry) = self.next(RingKind::Notice) else { break };
             match NoticeRecord::from_entry(&entry) {
                 Ok(notice) if notice.asid == ASID && notice.pages.count <= NOTICE_PAGES_MAX => {
-                    received.push(Received::Notice(notice.pages, notice.count));
+                    notices.push((notice.pages, notice.count));
                 }
                 _ => self.nonsense("notice", &entry),
             }
         }
         self.send_backlog();
-        received
     }
 
     /// Says that entries need no interrupt, because they are looked for.
-    fn awake(&self) {
+    pub(super) fn awake(&self) {
         for kind in INCOMING {
             self.control.header(kind, RingHeader::CONSUMER_SLEEPS).store(0, Ordering::Relaxed);
         }
@@ -141,8 +158,7 @@ impl Link {
         Some(entry)
     }
 
-    fn receive_faults(&mut self, received: &mut Vec<Received>) {
-        let mut faults = Vec::new();
+    fn receive_faults(&mut self, faults: &mut Vec<CardFault>) {
         for _ in 0..self.control.entries(RingKind::Fault) {
             let Some(entry) = self.next(RingKind::Fault) else { break };
             match FaultRecord::from_entry(&entry) {
@@ -151,9 +167,6 @@ impl Link {
                 }
                 _ => self.nonsense("fault", &entry),
             }
-        }
-        if !faults.is_empty() {
-            received.push(Received::Faults(faults));
         }
     }
 
@@ -208,7 +221,7 @@ impl Link {
                     let told = pages.min(completion.value);
                     let bits = match &block {
                         Some(block) => self.control.read_words(block, TOLD_WORD, told.div_ceil(64)),
-                        None => completion.bits.to_vec(),
+                        None => completion.bits[..told.div_ceil(64) as usize].into(),
                     };
                     received.push(Received::Told(id, first, told, bits));
                 }

@@ -10,7 +10,7 @@ use farside_card::interface::{
     ExtentList, FaultArg, Operation, RingHeader, RingKind, reason_to_word, register,
 };
 use farside_svm::{Header, Place, RingOp, Run, Step, TransferOp, Wait};
-use farside_types::{CommandId, FaultId, JobId, Reason, Rights};
+use farside_types::{CommandId, FaultId, JobId, List, Reason, Rights};
 
 use super::control::{BLOCK_BYTES, Block};
 use super::link::{InFlight, Link, OPEN_MAX, Pending};
@@ -38,11 +38,11 @@ const MESSAGE_BYTES: u32 = (BLOCK_BYTES / 2) as u32;
 #[derive(Debug)]
 pub(super) enum Waiting {
     /// A part of a driver's command.
-    Pages(CommandId, PageOp, Vec<Extent>),
+    Pages(CommandId, PageOp, List<Extent>),
     /// A part of a driver's command that tells of its pages, from this one of all on.
-    Telling(CommandId, Telling, u64, Vec<Extent>),
+    Telling(CommandId, Telling, u64, List<Extent>),
     /// Faults to be resumed or cancelled.
-    Faults(CommandId, Option<u32>, Vec<FaultId>),
+    Faults(CommandId, Option<u32>, List<FaultId>),
     /// A kernel to be looked up, and the jobs that run it.
     Kernel(Arc<str>, Vec<Arc<Job>>),
     /// A job to be launched.
@@ -222,7 +222,7 @@ impl Link {
         ends: impl Fn(&Run, u32) -> (DmaAddr, DmaAddr),
     ) {
         let pages_max = op.pages_max(self.identity.dma_pages);
-        let (mut part, mut room, mut done) = (Vec::new(), pages_max, 0u32);
+        let (mut part, mut room, mut done) = (List::new(), pages_max, 0u32);
         for run in runs {
             let (src, dst) = ends(run, done);
             let mut taken = 0;
@@ -255,7 +255,7 @@ impl Link {
 
     /// As [`Link::pages`], in parts whose answers have room behind their lists.
     fn ask(&mut self, id: CommandId, what: Telling, runs: &[Run]) {
-        let (mut part, mut pages, mut first) = (Vec::new(), 0u64, 0u64);
+        let (mut part, mut pages, mut first) = (List::new(), 0u64, 0u64);
         for run in runs {
             let mut taken = 0;
             while taken < run.count {
@@ -566,12 +566,16 @@ impl Link {
         }
     }
 
-    /// Publishes what was put into the ring, and tells the card if it sleeps.
-    pub(crate) fn flush(&mut self) {
+    /// Publishes what was put into the ring, and tells the card if it sleeps. `listens`: whoever calls
+    /// looks for answers before it sleeps ([`Link::may_sleep`]), so that none needs an interrupt.
+    pub(crate) fn flush(&mut self, listens: bool) {
         let header = |word| self.control.header(RingKind::Command, word);
         let published = header(RingHeader::PRODUCER).load(Ordering::Relaxed);
         if published == self.produced && !self.room_made {
             return;
+        }
+        if listens {
+            self.awake();
         }
         let launched = std::mem::take(&mut self.launched);
         if !launched.is_empty() {

@@ -90,6 +90,7 @@ impl Runtime {
         let card = soft.id;
         let mut core = lock(&self.core);
         let started = self.clock.now();
+        let mut planned = started;
         let Core { driver, faults, notices, .. } = &mut *core;
         {
             let mut model = lock(&soft.model);
@@ -99,12 +100,13 @@ impl Runtime {
         if !faults.is_empty() {
             driver.0.handle(started, Event::CardFaults { card, faults });
             faults.clear();
-            self.times.planned(self.clock.now().since(started));
+            planned = self.clock.now();
+            self.times.planned(planned.since(started));
         }
         for farside_card::CounterNotice { pages, count, .. } in notices.drain(..) {
             driver.0.handle(started, Event::CounterNotice { card, pages, count });
         }
-        self.carry_out(core);
+        self.carry_out_from(core, planned);
     }
 
     /// The cards that did not let pages go in time, with the first pages concerned.

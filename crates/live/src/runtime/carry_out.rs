@@ -7,7 +7,7 @@ use farside_card::tables::PageBits;
 use farside_svm::{
     Command, Event, Header, Mover, Reply, RingOp, Step, StepErrorKind, Task, TransferOp,
 };
-use farside_types::{CardId, JobId, PageNo, Time};
+use farside_types::{CardId, JobId, PageNo, Span, Time};
 
 use super::{Core, Port, Runtime};
 use crate::execute::HostWork;
@@ -28,8 +28,9 @@ impl Runtime {
         // Those who wait for the lock do not plan.
         let started = self.clock.now();
         core.driver.0.handle(started, event);
-        self.times.planned(self.clock.now().since(started));
-        self.carry_out(core);
+        let planned = self.clock.now();
+        self.times.planned(planned.since(started));
+        self.carry_out_from(core, planned);
     }
 
     /// Tells the driver several things at once.
@@ -41,12 +42,13 @@ impl Runtime {
             trace::event(&event);
             core.driver.0.handle(now, event);
         }
-        self.times.planned(self.clock.now().since(now));
-        self.carry_out(core);
+        let planned = self.clock.now();
+        self.times.planned(planned.since(now));
+        self.carry_out_from(core, planned);
     }
 
-    /// Lets the driver do what is due and says when it wants to be called again.
-    pub(crate) fn look_at_clock(&self) -> Option<Time> {
+    /// Lets the driver do what is due and says how soon it wants to be called again.
+    pub(crate) fn look_at_clock(&self) -> Option<Span> {
         let _whole = AbortOnPanic::new();
         let now = self.clock.now();
         let mut core = lock(&self.core);
@@ -56,7 +58,7 @@ impl Runtime {
         if core.limits.is_empty() && core.driver.0.poll_timeout().is_none_or(|at| at > now) {
             // The common case, on the way of every fault: nothing is due.
             core.next_look = core.driver.0.poll_timeout();
-            return core.next_look;
+            return core.next_look.map(|at| at.since(now));
         }
         core.driver.0.handle_timeout(now);
         let due: Vec<JobId> =
@@ -72,12 +74,18 @@ impl Runtime {
         let limit = core.limits.keys().next().map(|&(at, _)| at);
         let next = [core.driver.0.poll_timeout(), limit].into_iter().flatten().min();
         core.next_look = next;
-        next
+        next.map(|at| self.clock.until(at))
     }
 
     /// Carries out commands until none is left.
-    pub(super) fn carry_out<'a>(&'a self, mut core: MutexGuard<'a, Core>) {
-        let mut planned = self.clock.now();
+    pub(super) fn carry_out<'a>(&'a self, core: MutexGuard<'a, Core>) {
+        let now = self.clock.now();
+        self.carry_out_from(core, now);
+    }
+
+    /// The same where it is known how late it is: a look at the clock costs as much as many a step.
+    pub(super) fn carry_out_from<'a>(&'a self, mut core: MutexGuard<'a, Core>, now: Time) {
+        let mut planned = now;
         loop {
             self.drain_driver(&mut core);
             let started = self.clock.now();
@@ -95,8 +103,12 @@ impl Runtime {
             let ended = self.clock.now();
             self.times.carried_out(&command, ended.since(started));
             copying.into_iter().for_each(|it| self.traffic.end(it, result.is_ok(), ended));
-            core = lock(&self.core);
-            let locked = self.clock.now();
+            // Those who wait for the lock do not plan.
+            let locked;
+            (core, locked) = match self.core.try_lock() {
+                Ok(core) => (core, ended),
+                Err(_) => (lock(&self.core), self.clock.now()),
+            };
             core.driver.0.handle(ended, command.header().done(result));
             planned = self.clock.now();
             self.times.planned(planned.since(locked));
@@ -140,20 +152,21 @@ impl Runtime {
     /// Publishes what was put into rings, with one doorbell for all of it.
     fn flush_rings(&self, core: &mut Core) {
         let (mut quiet, mut broken) = (false, false);
+        let is_reader = is_fault_reader();
         for ring in self.rings() {
             if let Some(link) = lock(&ring.link).as_mut() {
-                link.flush();
+                link.flush(is_reader);
                 quiet |= link.expects_quiet_news();
                 broken |= link.is_broken();
             }
         }
-        if broken && !is_fault_reader() {
+        if broken && !is_reader {
             // It gives the connection up.
             self.ring_bell();
         }
         // The fault reader asks before it sleeps. What another thread adds while it sleeps would
         // otherwise be found with the next event, which may wait for just that.
-        if quiet && core.sleeps_quietly && !is_fault_reader() {
+        if quiet && core.sleeps_quietly && !is_reader {
             core.sleeps_quietly = false;
             self.ring_bell();
         }

@@ -62,7 +62,7 @@ impl Runtime {
         for ring in self.rings().filter(|ring| core.is_behind_link(ring.id)) {
             if let Some(link) = lock(&ring.link).as_mut() {
                 names.iter().take(LOOKED_UP_MAX).for_each(|name| link.look_up(name));
-                link.flush();
+                link.flush(false);
             }
         }
     }

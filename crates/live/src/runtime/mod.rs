@@ -46,12 +46,14 @@ use farside_svm::{
     CardFault, Command, Config, Driver, Event, Outcome, PlacementScheme, Request, RequestError,
     Task,
 };
-use farside_types::{Asid, CardId, CommandId, Epoch, JobId, PageRange, RequestId, Time, VirtAddr};
+use farside_types::{
+    Asid, CardId, CommandId, Epoch, IndexMap, JobId, PageRange, RequestId, Time, VirtAddr,
+};
 
 use crate::error::LiveError;
 use crate::execute::HostWork;
 use crate::memories::Memories;
-use crate::ring_card::{CardPlace, RingCard};
+use crate::ring_card::{CardPlace, Heard, RingCard};
 use crate::times::{TimeSpent, Times};
 use crate::traffic::{Copying, Traffic, TrafficAccount};
 use crate::watchdog::Pulse;
@@ -157,15 +159,15 @@ struct Core {
     /// Commands for the host's processors that nobody has taken yet.
     host: VecDeque<HostWork>,
     /// Drains that wait for accesses in flight.
-    draining: HashMap<CommandId, Epoch>,
+    draining: IndexMap<CommandId, Epoch>,
     /// Copies that cards were asked for, and which card does each.
-    copying: HashMap<CommandId, (CardId, Copying)>,
-    answered: HashMap<RequestId, Result<Outcome, RequestError>>,
-    jobs: HashMap<JobId, Arc<Job>>,
+    copying: IndexMap<CommandId, (CardId, Copying)>,
+    answered: IndexMap<RequestId, Result<Outcome, RequestError>>,
+    jobs: IndexMap<JobId, Arc<Job>>,
     /// Those of them that are pieces of a parallel launch.
-    pieces: HashMap<JobId, Arc<Parallel>>,
+    pieces: IndexMap<JobId, Arc<Parallel>>,
     /// Moves that nobody need wait for.
-    moves: HashMap<RequestId, Arc<Move>>,
+    moves: IndexMap<RequestId, Arc<Move>>,
     /// Whom jobs and moves wait for that have not begun.
     after: HashMap<Task, Vec<Predecessor>>,
     /// Jobs with a time limit.
@@ -186,6 +188,8 @@ struct Core {
     faults: Vec<CardFault>,
     notices: Vec<CounterNotice>,
     answers: Vec<Answer>,
+    /// What a card behind rings has said, likewise.
+    heard: Heard,
 }
 
 /// The driver, which has no `Debug` of its own.
@@ -209,12 +213,12 @@ impl Runtime {
         let core = Core {
             driver: DriverBox(Driver::new(driver, config.placement)?),
             host: VecDeque::with_capacity(UNDER_WAY),
-            draining: HashMap::with_capacity(UNDER_WAY),
-            copying: HashMap::with_capacity(UNDER_WAY),
-            answered: HashMap::new(),
-            jobs: HashMap::new(),
-            pieces: HashMap::new(),
-            moves: HashMap::new(),
+            draining: IndexMap::with_capacity_and_hasher(UNDER_WAY, Default::default()),
+            copying: IndexMap::with_capacity_and_hasher(UNDER_WAY, Default::default()),
+            answered: IndexMap::default(),
+            jobs: IndexMap::default(),
+            pieces: IndexMap::default(),
+            moves: IndexMap::default(),
             after: HashMap::new(),
             limits: BTreeMap::new(),
             next_look: None,
@@ -226,6 +230,7 @@ impl Runtime {
             faults: Vec::with_capacity(cards::FAULTS_AT_ONCE),
             notices: Vec::with_capacity(cards::FAULTS_AT_ONCE),
             answers: Vec::with_capacity(cards::FAULTS_AT_ONCE),
+            heard: Heard::default(),
         };
         Ok(Runtime {
             memories,

@@ -6,12 +6,12 @@ use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use farside_svm::Event;
-use farside_types::{CardId, CommandId, PAGE_SIZE, Span};
+use farside_types::{CardId, CommandId, PAGE_SIZE, Span, Time};
 
 use super::carry_out::AbortOnPanic;
 use super::{Core, Port, Runtime};
 use crate::error::{LiveError, hint};
-use crate::ring_card::{Link, Received, RingCard, Transport, TransportError, connect};
+use crate::ring_card::{Heard, Link, Received, RingCard, Transport, TransportError, connect};
 use farside_linux::card_memory::CardMemory;
 use farside_linux::lock::lock;
 use farside_linux::signals::block_for_whole_thread;
@@ -70,42 +70,56 @@ impl Runtime {
         let _whole = AbortOnPanic::new();
         let mut core = lock(&self.core);
         let started = self.clock.now();
-        let (received, broken) = match lock(&ring.link).as_mut() {
+        let mut heard = std::mem::take(&mut core.heard);
+        let broken = match lock(&ring.link).as_mut() {
             Some(link) if link.has_news() || link.is_broken() => {
-                let received = link.receive();
-                if received.iter().any(|said| self.is_foreign(said)) {
+                link.receive(&mut heard);
+                // Pages that no card can have counted.
+                let ours = self.memories.arena.pages();
+                if heard.notices.iter().any(|&(pages, _)| !ours.covers(pages)) {
                     link.set_broken();
+                    heard.notices.retain(|&(pages, _)| ours.covers(pages));
                 }
-                (received, link.is_broken())
+                link.is_broken()
             }
-            _ => return,
+            _ => {
+                core.heard = heard;
+                return;
+            }
         };
-        if !received.is_empty() {
+        if !heard.is_empty() {
             ring.has_spoken();
         }
-        for said in received.into_iter().filter(|said| !self.is_foreign(said)) {
-            self.take_in(&mut core, ring.id, said);
-        }
-        self.times.planned(self.clock.now().since(started));
-        self.carry_out(core);
+        self.take_in(&mut core, ring.id, &mut heard, started);
+        core.heard = heard;
+        let planned = self.clock.now();
+        self.times.planned(planned.since(started));
+        self.carry_out_from(core, planned);
         if broken {
             self.suspect(ring, "it writes nonsense to its rings");
         }
     }
 
-    /// Whether it is about pages that no card can have counted.
-    fn is_foreign(&self, said: &Received) -> bool {
-        matches!(said, Received::Notice(pages, _) if !self.memories.arena.pages().covers(*pages))
-    }
-
-    fn take_in(&self, core: &mut Core, card: CardId, said: Received) {
-        let now = self.clock.now();
-        if let Received::Faults(faults) = &said {
+    /// Tells the driver what a card has said.
+    fn take_in(&self, core: &mut Core, card: CardId, heard: &mut Heard, now: Time) {
+        for answer in heard.answers.drain(..) {
+            self.take_answer(core, card, answer, now);
+        }
+        if !heard.faults.is_empty() {
+            let faults = &heard.faults;
             if core.is_behind_link(card) {
                 let Core { foresight, jobs, .. } = core;
                 foresight.faulted(faults, jobs.values().filter(|job| job.card == card));
             }
+            core.driver.0.handle(now, Event::CardFaults { card, faults });
+            heard.faults.clear();
         }
+        for (pages, count) in heard.notices.drain(..) {
+            core.driver.0.handle(now, Event::CounterNotice { card, pages, count });
+        }
+    }
+
+    fn take_answer(&self, core: &mut Core, card: CardId, said: Received, now: Time) {
         let driver = &mut core.driver.0;
         match said {
             Received::Done(command, epoch, result) => {
@@ -118,12 +132,6 @@ impl Runtime {
                 driver.handle(now, Event::Told { command, first, pages, bits: &bits });
             }
             Received::CameAlong => driver.came_along(),
-            Received::Faults(faults) => {
-                driver.handle(now, Event::CardFaults { card, faults: &faults });
-            }
-            Received::Notice(pages, count) => {
-                driver.handle(now, Event::CounterNotice { card, pages, count });
-            }
             Received::JobEnded(job, result, hangs) => {
                 // As for a card in the program: one that hangs and holds memory keeps its card
                 // running, so that every drain of that memory is waited for and times out.
@@ -178,7 +186,7 @@ impl Runtime {
             return false;
         };
         let never_was = link.abort(job.id);
-        link.flush();
+        link.flush(false);
         never_was
     }
 

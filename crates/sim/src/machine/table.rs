@@ -1,15 +1,15 @@
 //! Tables by small numbers that the way of every access looks into.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::hash::Hash;
 
+use farside_types::IndexMap;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::state::{Reader, Refused, State, Writer};
 
 /// A hash table without a seed. Whoever asks for its order sorts it.
-pub(crate) type Table<K, V> = HashMap<K, V, BuildHasherDefault<SmallHash>>;
+pub(crate) type Table<K, V> = IndexMap<K, V>;
 
 /// In the order of keys, so that equal states are equal bytes.
 impl<K, V> State for Table<K, V>
@@ -27,33 +27,6 @@ where
         let entries: Vec<(K, V)> = from.value()?;
         *self = entries.into_iter().collect();
         Ok(())
-    }
-}
-
-/// A hash of small numbers: GPUs, pages, faults.
-#[derive(Default)]
-pub(crate) struct SmallHash(u64);
-
-impl Hasher for SmallHash {
-    fn finish(&self) -> u64 {
-        self.0 ^ (self.0 >> 32)
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
-    }
-
-    fn write_u8(&mut self, value: u8) {
-        self.write_u64(u64::from(value));
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(u64::from(value));
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        // 2^64 over the golden ratio.
-        self.0 = (self.0.rotate_left(23) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
 

@@ -9,6 +9,7 @@
 //! in it (`ep_poll_callback` of Linux tells) goes on to the thread's. Each ring is an edge, and the
 //! count is never read: set back by one of them, it would make the other's edge look like none.
 
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -51,9 +52,9 @@ impl Doorbell {
 
     /// Sleeps until it rings. For the element that listens.
     pub(super) fn wait(&self) {
-        let mut events = Vec::with_capacity(1);
+        let mut event = [MaybeUninit::uninit()];
         // Every outcome means: look.
-        let _ = epoll::wait(&self.own, rustix::buffer::spare_capacity(&mut events), None);
+        let _ = epoll::wait(&self.own, &mut event, None);
     }
 
     /// Wakes the element that listens, if one does.

@@ -400,7 +400,9 @@ impl LeasedFunction {
             self.with_front(|front, card, bus| front.process(card, bus));
         }
         // What came until now is served here; whatever comes later rings for the function's thread.
-        self.serve_doorbell();
+        if !self.with(|front, card, bus| front.prepare_to_sleep(card, bus)) {
+            self.serve_doorbell();
+        }
     }
 
     /// Looks for commands for about as long as a wake-up takes, if a processor is free for that. The

@@ -2,7 +2,6 @@
 
 pub(crate) mod blocks;
 pub(crate) mod frames;
-pub(crate) mod hash;
 pub(crate) mod history;
 pub(crate) mod page;
 pub(crate) mod page_table;

@@ -1,14 +1,13 @@
 //! What is known of each 64 KiB group, and how far around a fault one card is at home.
 
-use std::collections::HashMap;
-
-use farside_types::{AgentId, AgentSet, BLOCK_PAGES, GROUP_PAGES, PageNo, PageRange, Time};
+use farside_types::{
+    AgentId, AgentSet, BLOCK_PAGES, GROUP_PAGES, IndexMap, PageNo, PageRange, Time,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::GroupFacts;
 
 use super::{bit, index_in_block};
-use crate::tables::hash::IndexHash;
 
 /// Groups of a block.
 pub(super) const PER_BLOCK: u64 = BLOCK_PAGES / GROUP_PAGES;
@@ -65,7 +64,7 @@ impl Group {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Groups {
     /// Looked up only: no result depends on its order.
-    blocks: HashMap<u64, [Group; PER_BLOCK as usize], IndexHash>,
+    blocks: IndexMap<u64, [Group; PER_BLOCK as usize]>,
     /// Blocks that allocations have been in: the first, and the one behind the last.
     #[serde(skip)]
     known: (u64, u64),

@@ -23,9 +23,9 @@
 //! Nothing of it knows a program; the constants are those of the machine ([`FarsideConfig`]). Each
 //! ingredient can be switched off.
 
-use std::collections::HashMap;
-
-use farside_types::{AgentId, GROUP_PAGES, MemoryId, PageNo, PageRange, Reason, Span, Time};
+use farside_types::{
+    AgentId, GROUP_PAGES, IndexMap, MemoryId, PageNo, PageRange, Reason, Span, Time,
+};
 use serde::{Deserialize, Serialize};
 
 use super::parameters::Parameters;
@@ -33,7 +33,6 @@ use super::{
     Action, CounterView, Decision, FaultView, PageMode, PlacedView, PlacementScheme, SchemeError,
     Scope,
 };
-use crate::tables::hash::IndexHash;
 use crate::{Evidence, ObjectId};
 
 mod groups;
@@ -78,13 +77,13 @@ pub struct Farside {
     config: FarsideConfig,
     groups: Groups,
     /// Looked up only: no result depends on its order.
-    objects: HashMap<ObjectId, Object, IndexHash>,
+    objects: IndexMap<ObjectId, Object>,
 }
 
 impl Farside {
     /// With these parts.
     pub fn new(config: FarsideConfig) -> Farside {
-        Farside { config, groups: Groups::default(), objects: HashMap::default() }
+        Farside { config, groups: Groups::default(), objects: IndexMap::default() }
     }
 
     pub(super) fn from_parameters(parameters: &mut Parameters<'_>) -> Result<Farside, SchemeError> {

@@ -1,12 +1,9 @@
 //! Scheme bits and group bits of every page, as the page table keeps them (GRIT, tables IV and V).
 
-use std::collections::HashMap;
-
-use farside_types::{BLOCK_PAGES, PageNo, PageRange};
+use farside_types::{BLOCK_PAGES, IndexMap, PageNo, PageRange};
 use serde::{Deserialize, Serialize};
 
 use crate::placement::PageMode;
-use crate::tables::hash::IndexHash;
 
 /// Scheme bits (table IV).
 const ON_TOUCH: u8 = 0b01;
@@ -21,7 +18,7 @@ const GROUP_SHIFT: u8 = 2;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct SchemeBits {
     /// By block number. Looked up only: no result depends on its order.
-    blocks: HashMap<u64, Vec<u8>, IndexHash>,
+    blocks: IndexMap<u64, Vec<u8>>,
 }
 
 impl SchemeBits {

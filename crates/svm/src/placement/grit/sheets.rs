@@ -1,17 +1,13 @@
 //! Something small for each of many pages: a sheet for a block of neighbours is there once one of them
 //! has it.
 
-use std::collections::HashMap;
-
-use farside_types::{BLOCK_PAGES, PageNo, PageRange};
+use farside_types::{BLOCK_PAGES, IndexMap, PageNo, PageRange};
 use serde::{Deserialize, Serialize};
-
-use crate::tables::hash::IndexHash;
 
 /// At most one `T` for each page. No result depends on the order of the sheets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Sheets<T> {
-    sheets: HashMap<u64, Box<[Option<T>]>, IndexHash>,
+    sheets: IndexMap<u64, Box<[Option<T>]>>,
 }
 
 /// A page's block and its place there.
@@ -21,7 +17,7 @@ fn place(page: PageNo) -> (u64, usize) {
 
 impl<T: Copy> Sheets<T> {
     pub(super) fn new() -> Sheets<T> {
-        Sheets { sheets: HashMap::default() }
+        Sheets { sheets: IndexMap::default() }
     }
 
     pub(super) fn get(&self, page: PageNo) -> Option<T> {
