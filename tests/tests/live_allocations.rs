@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use farside::{
-    AtomicSpan, Buffer, CardId, KernelContext, KernelError, Shared, Space, SpaceBuilder,
+    AtomicSpan, Buffer, CardId, KernelContext, KernelError, Shared, Space, SpaceBuilder, Value,
 };
+use farside_softcard::serve::CardConfig;
+use harness::live::served::{CardProcess, TempDir, config, serve_if_asked, test_kernels};
 use harness::live::within;
 
 struct Counting;
@@ -166,6 +168,48 @@ fn a_page_that_a_card_and_the_host_take_from_each_other() {
     assert!(space.report().stats.host_faults > 16);
 }
 
+/// Faults on both sides of a card of another process, whose commands and answers travel by rings. The launch
+/// of a kernel allocates, however many pages it faults on.
+fn faults_of_a_card_in_a_process_of_its_own() {
+    let folder = TempDir::new();
+    let config = CardConfig { frames: 2 * PAGES as u32, ..config(&folder, 0) };
+    let card = CardProcess::start("serves_a_card", &config);
+    let tune = |config: &mut farside_svm::Config| {
+        config.prefetch.host_fault_around = 1;
+        config.prefetch.density_percent = 100;
+    };
+    let space = builder().cards_at([card.place()]).kernels(test_kernels()).tune(tune).build();
+    let space = space.unwrap();
+    let words = words(&space);
+    let one = Value(1u64);
+    let mut pass = |pages: usize| {
+        let some = &words[..pages * PAGE];
+        let card = calls(|| {
+            space.kernel("test.affine").call((Shared(some), one, one)).unwrap();
+        });
+        // One after the other: a window of pages comes with a fault.
+        let host =
+            calls(|| some.iter().step_by(PAGE).for_each(|word| _ = word.fetch_add(1, SeqCst)));
+        (card, host)
+    };
+    let mut clean = || {
+        let before = space.report().stats;
+        let (few, many) = (pass(16), pass(PAGES));
+        let after = space.report().stats;
+        assert!(after.card_faults - before.card_faults > PAGES as u64 / 2);
+        assert!(after.host_faults - before.host_faults > PAGES as u64 / 2);
+        (few.1, many.1) == (0, 0) && few.0 == many.0
+    };
+    // A card that is slow to answer has more chains under way than there were before, which are kept.
+    assert!((0..20).any(|_| clean()), "every pass allocates");
+}
+
+/// The card's process of the test above.
+#[test]
+fn serves_a_card() {
+    serve_if_asked(|config| config);
+}
+
 fn control_an_allocation_is_counted() {
     let space = builder().cards(1).build().unwrap();
     let words = words(&space);
@@ -185,6 +229,7 @@ fn nobody_who_serves_a_fault_calls_the_allocator() {
         faults_of_a_card_in_the_program_from_the_first_on();
         faults_and_evictions_of_a_full_card();
         a_page_that_a_card_and_the_host_take_from_each_other();
+        faults_of_a_card_in_a_process_of_its_own();
         control_an_allocation_is_counted();
     });
 }

@@ -299,12 +299,13 @@ mod tests {
             }
         };
         let thread = std::thread::Builder::new().name("is-stepped".to_owned()).spawn(body).unwrap();
-        let id = threads_named("is-stepped", &[std::process::id()])[0];
         let run = |calls| {
             order.send(calls).unwrap();
             is_done.recv_timeout(Duration::from_secs(20)).unwrap();
         };
+        // A thread gives itself its name.
         run(1);
+        let id = threads_named("is-stepped", &[std::process::id()])[0];
         let Some(stepper) = Stepper::start(id) else {
             panic!("a thread cannot be stepped through")
         };
