@@ -182,7 +182,7 @@ fn faults_of_a_card_in_a_process_of_its_own() {
     let space = space.unwrap();
     let words = words(&space);
     let one = Value(1u64);
-    let mut pass = |pages: usize| {
+    let pass = |pages: usize| {
         let some = &words[..pages * PAGE];
         let card = calls(|| {
             space.kernel("test.affine").call((Shared(some), one, one)).unwrap();
@@ -192,7 +192,7 @@ fn faults_of_a_card_in_a_process_of_its_own() {
             calls(|| some.iter().step_by(PAGE).for_each(|word| _ = word.fetch_add(1, SeqCst)));
         (card, host)
     };
-    let mut clean = || {
+    let clean = || {
         let before = space.report().stats;
         let (few, many) = (pass(16), pass(PAGES));
         let after = space.report().stats;
