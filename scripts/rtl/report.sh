@@ -15,4 +15,5 @@ FARSIDE_RTL_NETLISTS=$out cargo test --locked --quiet --workspace --test rtl -- 
     a_reader_gets_what_is_promised >"$out/log" 2>&1 ||
     { cat "$out/log" >&2 && exit 1; }
 grep -E '^(\||a miss)' "$out/log" | tee "$out/table.md"
-grep '^|' "$out/table.md" | diff <(grep '^|' docs/rtl/performance.md) -
+# The other table of the page sets them beside what is asked for.
+grep '^|' "$out/table.md" | diff <(sed -n '/^| load /,/^$/{/^|/p}' docs/rtl/performance.md) -
