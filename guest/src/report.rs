@@ -1,5 +1,5 @@
-//! What the host reads: `FARSIDE-GUEST ok NAME`, `FARSIDE-GUEST FAILED NAME: WHY`, and at the end
-//! `FARSIDE-GUEST done`.
+//! What the host reads: `FARSIDE-GUEST ok NAME`, `FARSIDE-GUEST FAILED NAME: WHY`, `FARSIDE-GUEST not run NAME: WHY`,
+//! and at the end `FARSIDE-GUEST done`.
 
 use std::process::ExitCode;
 
@@ -30,6 +30,11 @@ impl Report {
                 None
             }
         }
+    }
+
+    /// Says why something that this machine does not have was not tried.
+    pub(crate) fn not_run(&self, name: &str, why: &str) {
+        println!("FARSIDE-GUEST not run {name}: {}", why.replace('\n', " "));
     }
 
     /// Runs checks one after the other; one that fails does not keep the others from running.

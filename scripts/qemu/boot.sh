@@ -11,7 +11,7 @@
 #   --limit SECONDS  the longest the guest may run (120)
 #
 # PROGRAM is statically linked and prints to its standard output "FARSIDE-GUEST ok NAME" or
-# "FARSIDE-GUEST FAILED NAME: WHY" for each check and "FARSIDE-GUEST done" at its end. The exit code is 0
+# "FARSIDE-GUEST FAILED NAME: WHY" or "FARSIDE-GUEST not run NAME: WHY" for each check and "FARSIDE-GUEST done" at its end. The exit code is 0
 # only if it came to its end, passed something and failed nothing.
 #
 # The guest has no network and no disk; its memory is a shared memory file, which a vfio-user server
@@ -105,7 +105,7 @@ ended_well() {
 code=0
 boot "$@" || code=$?
 tr -d '\r' <"$log/results.log" >"$log/results.txt" 2>/dev/null || : >"$log/results.txt"
-sed -n 's/^FARSIDE-GUEST \(ok\|FAILED\) /\1 /p' "$log/results.txt"
+sed -n 's/^FARSIDE-GUEST \(ok\|FAILED\|not run\) /\1 /p' "$log/results.txt"
 if ! ended_well "$code"; then
     for part in qemu console; do
         say "the end of $part.log:"
