@@ -122,11 +122,13 @@ impl Driver {
     ) -> Result<Answer, Obstacle> {
         let entry = *self.table.get(page);
         self.may_plan(page, &entry, Some(key))?;
-        if entry.directory.mappers().contains(agent) && access.is_write() {
+        let again = self.faults.get(key).is_some_and(|fault| fault.decided);
+        let planned = self.plan_page(now, page, &entry, Asker { agent, access, again }, plan)?;
+        // One that has to wait first, while its page rests, is counted when it has its turn.
+        if !again && entry.directory.mappers().contains(agent) && access.is_write() {
             self.stats.protection_faults += 1;
         }
-        let again = self.faults.get(key).is_some_and(|fault| fault.decided);
-        match self.plan_page(now, page, &entry, Asker { agent, access, again }, plan)? {
+        match planned {
             Planned::Resident => {
                 self.table.get_mut(page).set(flag::REFERENCED, true);
                 self.refill_run(agent, page, &entry, refills);

@@ -92,3 +92,35 @@ impl Driver {
         self.start_plan(now, plan, None);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use farside_types::Access;
+
+    use crate::placement::fixture::Fixture;
+
+    #[test]
+    fn a_fault_for_rights_that_has_to_wait_while_its_page_rests_counts_once() {
+        let mut fixture = Fixture::new("duplication", 1, 64, 1);
+        fixture.driver.config.thrash =
+            crate::ThrashConfig { contests: false, ..Default::default() };
+        fixture.launch(0);
+        fixture.quick();
+        let page = fixture.page(0);
+        // The card reads it and then wants to write it, each time behind the host.
+        for _ in 0..3 {
+            fixture.read(0, page);
+            fixture.write(0, page);
+            fixture.cpu(page, Access::Write);
+        }
+        fixture.read(0, page);
+        let before = fixture.driver.stats().clone();
+        fixture.write(0, page);
+        assert_eq!(fixture.driver.stats().throttles - before.throttles, 1, "it has to wait");
+        fixture.later();
+        fixture.timers();
+        let after = fixture.driver.stats();
+        assert_eq!(after.protection_faults - before.protection_faults, 1);
+        assert!(fixture.driver.page(page).writers.contains(farside_types::CardId(0).agent()));
+    }
+}

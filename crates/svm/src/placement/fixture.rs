@@ -146,6 +146,16 @@ impl Fixture {
     pub(crate) fn handle(&mut self, event: Event<'_>) {
         self.now = self.now + self.step;
         self.driver.handle(self.now, event);
+        self.carry_out();
+    }
+
+    /// Has the driver do what is due by now.
+    pub(crate) fn timers(&mut self) {
+        self.driver.handle_timeout(self.now);
+        self.carry_out();
+    }
+
+    fn carry_out(&mut self) {
         while let Some(command) = self.driver.poll_command() {
             if let Command::Ring(card, Step { header, op }) = &command {
                 if let (RingOp::Accessed { .. }, Some(pages)) = (op, &mut self.unanswered) {
