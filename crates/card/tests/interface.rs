@@ -2,10 +2,10 @@
 //! without a panic; what is decoded can be computed with.
 
 use farside_card::interface::{
-    ArgKind, BITS_BYTES_MAX, BitsBuffer, CommandEntry, CompletionEntry, DmaAddr, Entry, Extent,
-    ExtentArg, ExtentList, FaultArg, FaultHead, FaultRecord, FaultWants, KernelArg, NoticeRecord,
-    Opcode, Operation, PAGE_NUMBERS, Status, entry_from_bytes, entry_to_bytes, reason_from_word,
-    reason_to_word,
+    AllocRequest, ArgKind, BITS_BYTES_MAX, BitsBuffer, CommandEntry, CompletionEntry, DmaAddr,
+    Entry, Extent, ExtentArg, ExtentList, FaultArg, FaultHead, FaultRecord, FaultWants, KernelArg,
+    NoticeRecord, Opcode, Operation, PAGE_NUMBERS, Status, entry_from_bytes, entry_to_bytes,
+    reason_from_word, reason_to_word,
 };
 use farside_types::{Access, Asid, FaultId, JobId, PageNo, PageRange, PeId, Rights};
 use proptest::prelude::*;
@@ -112,14 +112,12 @@ fn operation() -> impl Strategy<Value = Operation> {
             .prop_map(|(extents, transfer, to)| Operation::LinkSend { extents, transfer, to }),
         any::<(u32, u16)>().prop_map(|(transfer, from)| Operation::LinkCancel { transfer, from }),
         (any::<(u64, u8, bool)>(), rights()).prop_map(|((bytes, memory, lazy), rights)| {
-            Operation::Alloc { bytes, memory, rights, lazy }
+            Operation::Allocate(AllocRequest::Malloc { bytes, memory, rights, lazy })
         }),
-        any::<(u64, u64, bool)>().prop_map(|(address, bytes, lazy)| Operation::Realloc {
-            address,
-            bytes,
-            lazy
+        any::<(u64, u64, bool)>().prop_map(|(address, bytes, lazy)| {
+            Operation::Allocate(AllocRequest::Realloc { address, bytes, lazy })
         }),
-        any::<u64>().prop_map(|address| Operation::Free { address }),
+        any::<u64>().prop_map(|address| Operation::Allocate(AllocRequest::Free { address })),
     ]
 }
 

@@ -2,8 +2,8 @@
 
 mod rig;
 
-use farside_card::interface::{CompletionEntry, Operation, Status, register};
-use farside_card::window::{AllocError, AllocRequest, WindowFault};
+use farside_card::interface::{AllocRequest, CompletionEntry, Operation, Status, register};
+use farside_card::window::{AllocError, WindowFault};
 use farside_card::{Action, Function, WindowAction, WindowWait};
 use farside_types::{Access, Asid, PeId, Rights};
 use rig::{Rig, config};
@@ -13,7 +13,12 @@ const BASE: u64 = 1 << 40;
 const PAGE: u64 = 4096;
 
 fn alloc(pages: u64, lazy: bool) -> Operation {
-    Operation::Alloc { bytes: pages * PAGE, memory: 1, rights: Rights::ReadWrite, lazy }
+    Operation::Allocate(AllocRequest::Malloc {
+        bytes: pages * PAGE,
+        memory: 1,
+        rights: Rights::ReadWrite,
+        lazy,
+    })
 }
 
 /// Invalidations that somebody waits for.
@@ -54,7 +59,7 @@ fn a_free_completes_when_its_invalidation_is_done_and_then_the_sweep_follows() {
     let address = given(&mut rig, 5, false);
     let first = (address - BASE) / PAGE;
     assert!(rig.function.window_translate(first, Access::Write).unwrap().is_ok());
-    assert_eq!(run(&mut rig, Operation::Free { address }), None);
+    assert_eq!(run(&mut rig, Operation::Allocate(AllocRequest::Free { address })), None);
     assert_eq!(rig.read32(register::STATUS) & register::STATUS_QUIET, 0);
     let gone = Some(Err(WindowFault::NotMapped));
     assert_eq!(rig.function.window_translate(first + 4, Access::Read), gone);
@@ -69,7 +74,7 @@ fn a_free_completes_when_its_invalidation_is_done_and_then_the_sweep_follows() {
     assert_eq!(waits(&mut rig), [(first, 5, WindowWait::Sweep)]);
     invalidated(&mut rig, WindowWait::Sweep);
     let address = done[1].value;
-    assert_eq!(run(&mut rig, Operation::Free { address }), None);
+    assert_eq!(run(&mut rig, Operation::Allocate(AllocRequest::Free { address })), None);
     for wait in [WindowWait::Command, WindowWait::Sweep] {
         assert_eq!(waits(&mut rig).len(), 1);
         invalidated(&mut rig, wait);
@@ -88,7 +93,8 @@ fn a_lazy_page_gets_its_frame_and_a_moved_one_keeps_it() {
     let touched = rig.function.window_translate(first + 1, Access::Write).unwrap().unwrap();
     assert_eq!(rig.function.window_translate(first + 1, Access::Read).unwrap(), Ok(touched));
     given(&mut rig, 1, false);
-    let realloc = Operation::Realloc { address, bytes: 4 * PAGE, lazy: true };
+    let realloc =
+        Operation::Allocate(AllocRequest::Realloc { address, bytes: 4 * PAGE, lazy: true });
     assert_eq!(run(&mut rig, realloc), None);
     assert_eq!(waits(&mut rig), [(first, 3, WindowWait::Command)]);
     invalidated(&mut rig, WindowWait::Command);
@@ -121,7 +127,7 @@ fn kernels_and_the_driver_are_served_in_turn_through_one_arbiter() {
     let read_only = Some(Err(WindowFault::ReadOnly));
     assert_eq!(rig.function.window_translate(page, Access::Write), read_only);
     // The driver's free is under way: the kernel waits, and asks once.
-    assert_eq!(run(&mut rig, Operation::Free { address }), None);
+    assert_eq!(run(&mut rig, Operation::Allocate(AllocRequest::Free { address })), None);
     assert!(ask(&mut rig, 2, AllocRequest::Free { address }));
     assert!(!ask(&mut rig, 2, request) && !ask(&mut rig, 9, request));
     assert_eq!(waits(&mut rig).len(), 1);
@@ -136,7 +142,7 @@ fn a_reset_ends_when_invalidations_have_and_leaves_an_empty_window() {
     let mut rig = Rig::new();
     let before = rig.read64(register::WINDOW_FRAMES_FREE);
     let address = given(&mut rig, 5, false);
-    assert_eq!(run(&mut rig, Operation::Free { address }), None);
+    assert_eq!(run(&mut rig, Operation::Allocate(AllocRequest::Free { address })), None);
     assert_eq!(waits(&mut rig).len(), 1);
     rig.submit(NO_ASID, alloc(1, false));
     rig.doorbell();
@@ -151,7 +157,7 @@ fn a_reset_ends_when_invalidations_have_and_leaves_an_empty_window() {
     rig.set_up_rings();
     rig.write32(register::CONTROL, register::CONTROL_ENABLE);
     let address = given(&mut rig, 5, false);
-    assert_eq!(run(&mut rig, Operation::Free { address }), None);
+    assert_eq!(run(&mut rig, Operation::Allocate(AllocRequest::Free { address })), None);
     rig.write32(register::CONTROL, register::CONTROL_RESET);
     assert_eq!(rig.actions(), [Action::Reset]);
     rig.function.reset_done(&mut rig.card);
@@ -191,8 +197,8 @@ fn a_card_without_a_window_refuses_its_commands() {
     assert_eq!(rig.read64(register::CAPABILITIES) & register::CAP_ALLOC, 0);
     for operation in [
         alloc(1, false),
-        Operation::Realloc { address: BASE, bytes: 1, lazy: false },
-        Operation::Free { address: BASE },
+        Operation::Allocate(AllocRequest::Realloc { address: BASE, bytes: 1, lazy: false }),
+        Operation::Allocate(AllocRequest::Free { address: BASE }),
     ] {
         let done = run(&mut rig, operation).unwrap();
         assert_eq!(done.status, Status::Unsupported);

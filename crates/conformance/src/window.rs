@@ -4,7 +4,7 @@ use farside_types::Rights;
 
 use super::client::{Client, NO_ASID, ensure, needs, reset, same};
 use super::{Outcome, Target};
-use farside_card::interface::{Operation, Status, register};
+use farside_card::interface::{AllocRequest, Operation, Status, register};
 
 /// Pauses until what was freed must have been swept.
 const PAUSES_MAX: u32 = 10_000;
@@ -29,7 +29,7 @@ impl Window {
 }
 
 fn alloc(bytes: u64, lazy: bool) -> Operation {
-    Operation::Alloc { bytes, memory: 0, rights: Rights::ReadWrite, lazy }
+    Operation::Allocate(AllocRequest::Malloc { bytes, memory: 0, rights: Rights::ReadWrite, lazy })
 }
 
 fn allocate(client: &mut Client, bytes: u64) -> Result<u64, String> {
@@ -37,7 +37,7 @@ fn allocate(client: &mut Client, bytes: u64) -> Result<u64, String> {
 }
 
 fn free(client: &mut Client, address: u64) -> Result<(), String> {
-    client.ok(NO_ASID, Operation::Free { address }).map(drop)
+    client.ok(NO_ASID, Operation::Allocate(AllocRequest::Free { address })).map(drop)
 }
 
 /// Waits until as many frames are free.
@@ -71,7 +71,8 @@ pub(super) fn allocations_are_apart_grow_and_come_back(target: &mut dyn Target) 
     all.push((lazy, 4));
     for (index, new) in [(0, 2), (3, 2), (2, 1)] {
         let (address, _) = all[index];
-        let realloc = Operation::Realloc { address, bytes: new * page, lazy: false };
+        let realloc =
+            Operation::Allocate(AllocRequest::Realloc { address, bytes: new * page, lazy: false });
         all[index] = (client.ok(NO_ASID, realloc)?.value, new);
     }
     let mut sorted = all.clone();
@@ -105,9 +106,11 @@ pub(super) fn commands_for_the_window_that_make_no_sense_are_refused(
     let address = allocate(&mut client, 3 * page)?;
     let none = client.read32(register::WINDOW_MEMORIES).min(255) as u8;
     let rights = Rights::Read;
-    let of_none = Operation::Alloc { bytes: 1, memory: none, rights, lazy: false };
-    let free = |address| Operation::Free { address };
-    let realloc = |address, bytes| Operation::Realloc { address, bytes, lazy: false };
+    let of_none =
+        Operation::Allocate(AllocRequest::Malloc { bytes: 1, memory: none, rights, lazy: false });
+    let free = |address| Operation::Allocate(AllocRequest::Free { address });
+    let realloc =
+        |address, bytes| Operation::Allocate(AllocRequest::Realloc { address, bytes, lazy: false });
     for (operation, status, detail) in [
         (alloc(0, false), Status::BadOperand, 2),
         (alloc(bytes + 1, true), Status::BadOperand, 2),
@@ -152,7 +155,7 @@ pub(super) fn a_full_window_memory_is_an_error_and_serves_again(
     ensure!(is_full && all.len() > 2, "after {} pieces the memory is {status:?}", all.len());
     same("ERRORS of a full memory", client.errors(), 0)?;
     let free = client.target.read64(register::WINDOW_FRAMES_FREE);
-    client.ok(NO_ASID, Operation::Free { address: all[1] })?;
+    client.ok(NO_ASID, Operation::Allocate(AllocRequest::Free { address: all[1] }))?;
     wait_free(&mut client, free + piece)?;
     allocate(&mut client, piece * page)?;
     // All of it is there again behind a reset.

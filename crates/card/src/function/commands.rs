@@ -13,7 +13,6 @@ use crate::interface::{
     CommandEntry, CompletionEntry, DmaAddr, Entry, Extent, ExtentArg, ExtentList, FaultArg,
     Operation, Status, reason_from_word,
 };
-use crate::window::AllocRequest;
 use crate::{Answer, Card, Drained, Location, MappedRun, PeState};
 
 /// What a command comes to: its completion, or `None` if it completes later.
@@ -156,17 +155,7 @@ impl Function {
                 self.link(id, extents, LinkWork::Send { transfer, to }, card, bus)
             }
             Operation::LinkCancel { transfer, from } => self.link_cancel(id, transfer, from),
-            Operation::Alloc { bytes, memory, rights, lazy } => {
-                let request = AllocRequest::Malloc { bytes, memory, rights, lazy };
-                self.host_allocates(id, request, bus).map(|()| None)
-            }
-            Operation::Realloc { address, bytes, lazy } => {
-                let request = AllocRequest::Realloc { address, bytes, lazy };
-                self.host_allocates(id, request, bus).map(|()| None)
-            }
-            Operation::Free { address } => {
-                self.host_allocates(id, AllocRequest::Free { address }, bus).map(|()| None)
-            }
+            Operation::Allocate(request) => self.host_allocates(id, request, bus).map(|()| None),
         }
     }
 

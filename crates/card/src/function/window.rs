@@ -7,11 +7,11 @@ use farside_types::{Access, CommandId, PeId};
 use super::refusal::Refusal;
 use super::{Bus, Function, Phase};
 use crate::Card;
-use crate::interface::{CompletionEntry, Status};
+use crate::interface::{AllocRequest, CompletionEntry, Status};
 use crate::window::{
-    AllocArbiter, AllocError, AllocRequest, AllocStep, Allocator, AllocatorConfig,
-    AllocatorConfigError, SweepStep, TableBus, TableBusError, Touch, WindowFault, WindowMapping,
-    WindowNeed, WindowPages, WindowWalk,
+    AllocArbiter, AllocError, AllocStep, Allocator, AllocatorConfig, AllocatorConfigError,
+    SweepStep, TableBus, TableBusError, Touch, WindowFault, WindowMapping, WindowNeed, WindowPages,
+    WindowWalk,
 };
 
 /// Steps of the background in one call, of 512 words each.

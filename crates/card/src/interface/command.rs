@@ -4,7 +4,7 @@ use std::ops::{Range, RangeInclusive};
 
 use farside_types::{Asid, FaultId, JobId, PeId, Rights};
 
-use super::{DecodeError, Entry, Extent};
+use super::{AllocRequest, DecodeError, Entry, Extent};
 
 /// Flag: words 0 and 1 of the operands are the bus address and the length of a list.
 pub const FLAG_LIST: u16 = 1 << 0;
@@ -206,31 +206,8 @@ pub enum Operation {
         /// The card it would come from.
         from: u16,
     },
-    /// Give pages of the card's own window; `value` of the completion is the address.
-    Alloc {
-        /// Bytes; not 0.
-        bytes: u64,
-        /// The memory that frames come from.
-        memory: u8,
-        /// What may be done with them.
-        rights: Rights,
-        /// Pages get their frames when they are touched.
-        lazy: bool,
-    },
-    /// Give an allocation another size; `value` of the completion is its address then.
-    Realloc {
-        /// The address that it has.
-        address: u64,
-        /// Bytes; not 0.
-        bytes: u64,
-        /// Pages that are added get their frames when they are touched.
-        lazy: bool,
-    },
-    /// Take the pages of an allocation back.
-    Free {
-        /// Its address.
-        address: u64,
-    },
+    /// Something of the allocator of the card's own window; `value` of the completion is the address.
+    Allocate(AllocRequest),
 }
 
 /// A command: words tag, opcode | flags << 16 | asid << 32, six operands.
@@ -329,14 +306,16 @@ impl Operation {
             Operation::LinkCancel { transfer, from } => {
                 (Opcode::LinkCancel, 0, [0, 0, 0, 0, transfer.into(), from.into()])
             }
-            Operation::Alloc { bytes, memory, rights, lazy } => {
+            Operation::Allocate(AllocRequest::Malloc { bytes, memory, rights, lazy }) => {
                 let rights = rights_code(rights);
                 (Opcode::Alloc, 0, [bytes, memory.into(), lazy.into(), 0, rights, 0])
             }
-            Operation::Realloc { address, bytes, lazy } => {
+            Operation::Allocate(AllocRequest::Realloc { address, bytes, lazy }) => {
                 (Opcode::Realloc, 0, [address, bytes, lazy.into(), 0, 0, 0])
             }
-            Operation::Free { address } => (Opcode::Free, 0, [address, 0, 0, 0, 0, 0]),
+            Operation::Allocate(AllocRequest::Free { address }) => {
+                (Opcode::Free, 0, [address, 0, 0, 0, 0, 0])
+            }
         }
     }
 }
@@ -453,27 +432,27 @@ impl Operands {
         }
     }
 
-    fn alloc(&self) -> Result<Operation, DecodeError> {
+    fn alloc(&self) -> Result<AllocRequest, DecodeError> {
         self.allow(0)?;
         let (bytes, memory, lazy) = (self.words[0], self.narrow(1)?, self.lazy()?);
         self.zero(3..4)?;
         let rights = self.rights()?;
         self.end(5)?;
-        Ok(Operation::Alloc { bytes, memory, rights, lazy })
+        Ok(AllocRequest::Malloc { bytes, memory, rights, lazy })
     }
 
-    fn realloc(&self) -> Result<Operation, DecodeError> {
+    fn realloc(&self) -> Result<AllocRequest, DecodeError> {
         self.allow(0)?;
         let [address, bytes, ..] = self.words;
         let lazy = self.lazy()?;
         self.end(3)?;
-        Ok(Operation::Realloc { address, bytes, lazy })
+        Ok(AllocRequest::Realloc { address, bytes, lazy })
     }
 
-    fn free(&self) -> Result<Operation, DecodeError> {
+    fn free(&self) -> Result<AllocRequest, DecodeError> {
         self.allow(0)?;
         self.end(1)?;
-        Ok(Operation::Free { address: self.words[0] })
+        Ok(AllocRequest::Free { address: self.words[0] })
     }
 
     fn launch(&self) -> Result<Operation, DecodeError> {
@@ -503,9 +482,9 @@ impl Operands {
             Opcode::Barrier => bare(Operation::Barrier)?,
             Opcode::UnmapAll => bare(Operation::UnmapAll)?,
             Opcode::Map => self.map()?,
-            Opcode::Alloc => self.alloc()?,
-            Opcode::Realloc => self.realloc()?,
-            Opcode::Free => self.free()?,
+            Opcode::Alloc => Operation::Allocate(self.alloc()?),
+            Opcode::Realloc => Operation::Allocate(self.realloc()?),
+            Opcode::Free => Operation::Allocate(self.free()?),
             Opcode::Protect => {
                 self.end(5)?;
                 Operation::Protect(self.extents()?, self.rights()?)

@@ -4,6 +4,7 @@
 //! entry of a ring is eight words of 64 bits. Encoding never fails; decoding takes any bytes and
 //! either gives a value or says what is wrong with it.
 
+mod alloc_request;
 mod arg;
 pub mod by_messages;
 mod command;
@@ -17,6 +18,7 @@ mod reason;
 pub mod register;
 mod ring;
 
+pub use alloc_request::AllocRequest;
 pub use arg::{ARG_BYTES, ARGS_MAX, ArgKind, KernelArg};
 pub use command::{
     ALLOC_LAZY, BITS_BYTES_MAX, BitsBuffer, CommandEntry, ExtentArg, ExtentList, FLAG_LIST,

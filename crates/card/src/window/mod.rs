@@ -19,7 +19,7 @@ mod walk;
 mod walker;
 
 pub use alloc::{
-    AllocArbiter, AllocCounts, AllocError, AllocRequest, AllocStep, Allocator, AllocatorConfig,
+    AllocArbiter, AllocCounts, AllocError, AllocStep, Allocator, AllocatorConfig,
     AllocatorConfigError, SweepStep, TableBus, TableBusError, Touch, WindowPages,
 };
 pub use geometry::{WindowGeometry, WindowGeometryError, virtual_bytes_needed};

@@ -52,9 +52,7 @@ impl Refers {
             | Operation::Abort(_)
             | Operation::PeStatus(_)
             | Operation::LinkCancel { .. }
-            | Operation::Alloc { .. }
-            | Operation::Realloc { .. }
-            | Operation::Free { .. } => None,
+            | Operation::Allocate(_) => None,
         };
         let message = match operation {
             Operation::Launch { message, .. } => list_of(*message, 1),

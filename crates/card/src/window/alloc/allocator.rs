@@ -16,6 +16,7 @@ use super::sweep::{Dying, Stage};
 use super::tables::{Table, TableStore};
 use super::touch::Touches;
 use super::word::{PageState, PageWord};
+use crate::interface::AllocRequest;
 use crate::tables::TableEntry;
 
 /// First pages that may be barred.
@@ -24,36 +25,6 @@ const BARRED_MAX: usize = 16;
 pub(super) const DYING_MAX: usize = 4;
 /// Bytes of a word, as a power of two.
 pub(super) const WORD_SHIFT: u32 = 3;
-
-/// A command to the allocator.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AllocRequest {
-    /// Pages for `bytes` bytes.
-    Malloc {
-        /// Bytes; not 0.
-        bytes: u64,
-        /// The memory that frames come from.
-        memory: u8,
-        /// What may be done with them.
-        rights: Rights,
-        /// Pages get their frames when they are touched.
-        lazy: bool,
-    },
-    /// Another size for the allocation at `address`.
-    Realloc {
-        /// The first of the allocation.
-        address: u64,
-        /// Bytes; not 0.
-        bytes: u64,
-        /// Pages that are added get their frames when they are touched.
-        lazy: bool,
-    },
-    /// The allocation at `address` is used no more.
-    Free {
-        /// The first of the allocation.
-        address: u64,
-    },
-}
 
 /// What comes of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

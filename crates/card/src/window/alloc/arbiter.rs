@@ -1,8 +1,9 @@
 //! Who commands next: one arbiter for the host and the processing elements.
 
-use super::allocator::{AllocRequest, AllocStep, Allocator};
+use super::allocator::{AllocStep, Allocator};
 use super::bus::TableBus;
 use super::status::AllocError;
+use crate::interface::AllocRequest;
 
 /// One place for a command of each requester; they are served in turn, so that nobody waits for ever.
 #[derive(Clone, Debug)]

@@ -39,7 +39,7 @@ mod tests;
 mod touch;
 mod word;
 
-pub use allocator::{AllocRequest, AllocStep, Allocator};
+pub use allocator::{AllocStep, Allocator};
 pub use arbiter::AllocArbiter;
 pub use bus::{TableBus, TableBusError, WindowPages};
 pub use config::{AllocatorConfig, AllocatorConfigError};

@@ -3,9 +3,10 @@
 use farside_types::{Access, Rights};
 
 use super::super::super::WindowGeometry;
-use super::super::{AllocError, AllocRequest, AllocStep, AllocatorConfig, SweepStep, Touch};
+use super::super::{AllocError, AllocStep, AllocatorConfig, SweepStep, Touch};
 use super::bus::Cost;
 use super::world::World;
+use crate::interface::AllocRequest;
 
 const RW: Rights = Rights::ReadWrite;
 

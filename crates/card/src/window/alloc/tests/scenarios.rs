@@ -4,10 +4,9 @@ use farside_types::{Access, Rights};
 
 use super::super::super::WindowFault;
 use super::super::mutation::AllocMutation;
-use super::super::{
-    AllocArbiter, AllocError, AllocRequest, AllocStep, AllocatorConfig, SweepStep, Touch,
-};
+use super::super::{AllocArbiter, AllocError, AllocStep, AllocatorConfig, SweepStep, Touch};
 use super::world::{World, config};
+use crate::interface::AllocRequest;
 
 const RW: Rights = Rights::ReadWrite;
 

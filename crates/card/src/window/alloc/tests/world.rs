@@ -8,9 +8,10 @@ use super::super::super::{WindowFault, WindowGeometry, WindowMapping, WindowNeed
 use super::super::mutation::AllocMutation;
 use super::super::word::{PageState, PageWord};
 use super::super::{
-    AllocError, AllocRequest, AllocStep, Allocator, AllocatorConfig, SweepStep, Touch, WindowPages,
+    AllocError, AllocStep, Allocator, AllocatorConfig, SweepStep, Touch, WindowPages,
 };
 use super::bus::{Failing, TestBus};
+use crate::interface::AllocRequest;
 
 /// What went wrong.
 pub(super) type Checked = Result<(), String>;
