@@ -96,10 +96,14 @@ fn counting(
         body()?;
         return Ok(None);
     };
-    let settled = || steppers.iter().map(Stepper::settled).fold(Steps::default(), Steps::and);
+    let settled = || {
+        let each = steppers.iter().map(Stepper::settled);
+        each.collect::<Option<Vec<Steps>>>()
+            .map(|all| all.into_iter().fold(Steps::default(), Steps::and))
+    };
     let before = settled();
     body()?;
-    Ok(Some(settled().since(before)))
+    Ok(settled().zip(before).map(|(after, before)| after.since(before)))
 }
 
 /// What one fault more takes: the difference of two runs.
@@ -118,7 +122,7 @@ fn between(
 fn row(name: &'static str, before: f64, sides: [Option<Taken>; 2]) -> Row {
     let (target, unit) = (Target::AtMost(0.5), "x commit c74ecaf");
     let [Some(program), Some(card)] = sides else {
-        let why = "NOT COUNTED: this system does not let threads be stepped through (ptrace)";
+        let why = "NOT COUNTED: threads cannot be stepped through here (ptrace)";
         return Row::not_measured(name, target, unit, why.to_owned());
     };
     let detail = format!(

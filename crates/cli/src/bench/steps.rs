@@ -84,6 +84,7 @@ impl Drop for Page {
 
 /// How long a thread must do nothing to count as having done all that it had to.
 const QUIET: Duration = Duration::from_millis(50);
+const SETTLE_LIMIT: Duration = Duration::from_secs(20);
 const ATTACH_LIMIT: Duration = Duration::from_secs(2);
 
 impl Stepper {
@@ -111,24 +112,30 @@ impl Stepper {
 
     fn is_attached(&self) -> bool {
         let end = Instant::now() + ATTACH_LIMIT;
-        let state = || self.counts.shared().state.load(Ordering::SeqCst);
-        while state() == BEGINS && Instant::now() < end {
+        while self.state() == BEGINS && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
         }
-        state() == STEPS
+        self.state() == STEPS
     }
 
-    /// What the thread has done so far, once it does nothing more.
-    pub(super) fn settled(&self) -> Steps {
+    fn state(&self) -> u64 {
+        self.counts.shared().state.load(Ordering::SeqCst)
+    }
+
+    /// What the thread has done so far, once it does nothing more. `None` if it always does something, or
+    /// is not stepped through any more.
+    pub(super) fn settled(&self) -> Option<Steps> {
+        let end = Instant::now() + SETTLE_LIMIT;
         let mut last = self.now();
-        loop {
+        while Instant::now() < end {
             std::thread::sleep(QUIET);
             let now = self.now();
             if now == last {
-                return now;
+                return (self.state() == STEPS).then_some(now);
             }
             last = now;
         }
+        None
     }
 
     fn now(&self) -> Steps {
@@ -310,9 +317,9 @@ mod tests {
             panic!("a thread cannot be stepped through")
         };
         let taken = |calls| {
-            let before = stepper.settled();
+            let before = stepper.settled().unwrap();
             run(calls);
-            stepper.settled().since(before)
+            stepper.settled().unwrap().since(before)
         };
         let [few, more] = [taken(10), taken(30)];
         drop(stepper);

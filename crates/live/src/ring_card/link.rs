@@ -16,6 +16,7 @@ use super::transport::{
     DmaPiece, Transport, TransportError, read_u32, read_u64, write_u32, write_u64,
 };
 use crate::error::LiveError;
+use crate::runtime::{UNDER_WAY, for_commands};
 use farside_softcard::Job;
 
 /// What a card says of itself.
@@ -119,13 +120,6 @@ pub(super) const OPEN_MAX: usize = 1 << 16;
 /// How long a card may take to come to its known state.
 const RESET_LIMIT: Duration = Duration::from_secs(5);
 
-/// Commands under way at once that there is room for from the start.
-const UNDER_WAY: usize = 256;
-
-fn with_room<K, V>() -> IndexMap<K, V> {
-    IndexMap::with_capacity_and_hasher(UNDER_WAY, Default::default())
-}
-
 /// Looks whether a function is a card that this version can drive, and what it has.
 ///
 /// # Errors
@@ -225,8 +219,8 @@ impl Link {
             room_made: false,
             next_tag: 1,
             quiet_pending: 0,
-            pending: with_room(),
-            commands: with_room(),
+            pending: for_commands(),
+            commands: for_commands(),
             backlog: Backlog::with_capacity(UNDER_WAY),
             parked: VecDeque::new(),
             made: IndexMap::default(),

@@ -150,7 +150,12 @@ pub(crate) enum Port {
 }
 
 /// Commands under way at once that there is room for from the start.
-const UNDER_WAY: usize = 256;
+pub(crate) const UNDER_WAY: usize = 256;
+
+/// A table of commands, or of what belongs to each.
+pub(crate) fn for_commands<K, V>() -> IndexMap<K, V> {
+    IndexMap::with_capacity_and_hasher(UNDER_WAY, Default::default())
+}
 
 /// What the lock protects.
 #[derive(Debug)]
@@ -213,8 +218,8 @@ impl Runtime {
         let core = Core {
             driver: DriverBox(Driver::new(driver, config.placement)?),
             host: VecDeque::with_capacity(UNDER_WAY),
-            draining: IndexMap::with_capacity_and_hasher(UNDER_WAY, Default::default()),
-            copying: IndexMap::with_capacity_and_hasher(UNDER_WAY, Default::default()),
+            draining: for_commands(),
+            copying: for_commands(),
             answered: IndexMap::default(),
             jobs: IndexMap::default(),
             pieces: IndexMap::default(),
