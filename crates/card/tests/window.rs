@@ -134,6 +134,8 @@ fn kernels_and_the_driver_are_served_in_turn_through_one_arbiter() {
     invalidated(&mut rig, WindowWait::Command);
     let refused = WindowAction::Allocated { pe: PeId(2), result: Err(AllocError::NotAllocated) };
     assert!(rig.window_actions().contains(&refused));
+    let answers = rig.function.window_counts().unwrap().answers;
+    assert_eq!((answers[0], answers[AllocError::NotAllocated as usize]), (2, 1));
     assert_eq!(rig.completions()[0].status, Status::Ok);
 }
 
@@ -205,6 +207,7 @@ fn a_card_without_a_window_refuses_its_commands() {
     }
     assert_eq!(rig.read64(register::WINDOW_BASE), u64::MAX);
     assert_eq!(rig.function.window_translate(0, Access::Read), None);
+    assert_eq!(rig.function.window_counts(), None);
     let request = AllocRequest::Free { address: BASE };
     assert!(!rig.function.allocate(&mut rig.card, &mut rig.bus, PeId(0), request));
 }

@@ -9,9 +9,9 @@ use super::{Bus, Function, Phase};
 use crate::Card;
 use crate::interface::{AllocRequest, CompletionEntry, Status};
 use crate::window::{
-    AllocArbiter, AllocError, AllocStep, Allocator, AllocatorConfig, AllocatorConfigError,
-    SweepStep, TableBus, TableBusError, Touch, WindowFault, WindowMapping, WindowNeed, WindowPages,
-    WindowWalk,
+    AllocArbiter, AllocCounts, AllocError, AllocStep, Allocator, AllocatorConfig,
+    AllocatorConfigError, SweepStep, TableBus, TableBusError, Touch, WindowFault, WindowMapping,
+    WindowNeed, WindowPages, WindowWalk,
 };
 
 /// Steps of the background in one call, of 512 words each.
@@ -235,6 +235,11 @@ impl Function {
     #[must_use]
     pub fn with_window(self, config: &WindowConfig) -> Function {
         Function { window: Window::new(config), ..self }
+    }
+
+    /// What the window's allocator has done since the last reset; `None`: there is no window.
+    pub fn window_counts(&self) -> Option<AllocCounts> {
+        self.window.as_ref().map(|window| window.allocator.counts())
     }
 
     /// The next thing that the embedder must do for the window.

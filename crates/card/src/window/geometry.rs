@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 /// Bytes of a word of a table, as a power of two.
-const WORD_SHIFT: u32 = 3;
+pub(super) const WORD_SHIFT: u32 = 3;
 /// Bits of a frame's or a table's number in a word.
 const NUMBER_BITS: u32 = 32;
 /// Most pages of a run, as a power of two: what the word's *size* can say.

@@ -2,13 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::geometry::WORD_SHIFT;
 use super::line::Lines;
 use super::{
     WindowFault, WindowGeometry, WindowGeometryError, WindowMapping, WindowNeed, WindowWalk,
 };
-
-/// Bytes of a word, as a power of two.
-const WORD_SHIFT: u32 = 3;
 
 /// What becomes of a walk when it is looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

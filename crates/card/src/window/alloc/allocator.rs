@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use farside_types::Rights;
 
+use super::super::geometry::WORD_SHIFT;
 use super::bus::{TableBus, TableBusError, WindowPages};
 use super::config::{AllocatorConfig, AllocatorConfigError, Layout};
 use super::frames::FrameStore;
@@ -23,8 +24,6 @@ use crate::tables::TableEntry;
 const BARRED_MAX: usize = 16;
 /// Ranges that may be dying at once.
 pub(super) const DYING_MAX: usize = 4;
-/// Bytes of a word, as a power of two.
-pub(super) const WORD_SHIFT: u32 = 3;
 
 /// What comes of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -221,7 +220,7 @@ impl Allocator {
 
     /// Frames of a memory that nobody has.
     pub fn free_frames(&self, memory: u8) -> u64 {
-        if self.frames.knows(memory) { self.frames.free(memory) } else { 0 }
+        self.frames.free(memory)
     }
 
     /// Frames that tables have, beside those that are always there.
@@ -254,7 +253,7 @@ impl Allocator {
         if self.barred.len() > BARRED_MAX {
             return Err(AllocError::BusError);
         }
-        self.take_trailing_mark(bus)?;
+        self.take_trailing_mark(bus);
         match request {
             AllocRequest::Malloc { bytes, memory, rights, lazy } => {
                 let pages = self.pages_of(bytes)?;
@@ -345,7 +344,7 @@ impl Allocator {
             Region::Shared { table, .. } => {
                 let word = bus.read(self.word_address(table, page));
                 if opens && self.places.open_region() != Some(region) {
-                    self.places.open(region, &self.layout, bus)?;
+                    self.open(bus, region)?;
                 } else {
                     bus.wait()?;
                 }
@@ -358,12 +357,12 @@ impl Allocator {
                 if !(is_begin && word.entry().is_first() || takes_any) {
                     return Err(AllocError::Inside);
                 }
-                let pages = u64::from(word.entry().pages());
-                if self.layout.within(page) + pages > self.layout.region_pages() {
+                let pages = WindowPages::new(page, word.entry().pages().into());
+                let fits = self.layout.region_of(pages.end() - 1) == region;
+                if !fits || !self.is_sound(word) || opens && !self.are_taken(pages) {
                     return Err(AllocError::BadEntry);
                 }
-                let kind = Kind::Small { table, word };
-                Ok(Found { pages: WindowPages::new(page, pages), kind })
+                Ok(Found { pages, kind: Kind::Small { table, word } })
             }
         }
     }
@@ -381,24 +380,24 @@ impl Allocator {
         Ok(Found { pages, kind: Kind::Large(large) })
     }
 
-    /// Takes the mark of the last page from one that is it no more.
-    pub(super) fn take_trailing_mark(
-        &mut self,
-        bus: &mut impl TableBus,
-    ) -> Result<(), TableBusError> {
-        let Some(page) = self.trailing else { return Ok(()) };
-        if let Some(table) = self.regions.table(self.layout.region_of(page)) {
-            let address = self.word_address(table, page);
-            let word = bus.read(address);
-            bus.wait()?;
-            let word = PageWord(word?);
-            if word.entry().is_last() {
-                bus.write(address, word.bounding(word.entry().is_first(), false).0);
-                bus.wait()?;
-            }
-        }
-        self.trailing = None;
+    /// Takes the mark of the last page from one that is it no more. It means nothing to a walk: where it cannot be
+    /// taken away it stays, and is counted.
+    pub(super) fn take_trailing_mark(&mut self, bus: &mut impl TableBus) {
+        let Some(page) = self.trailing.take() else { return };
+        self.counts.marks_left += u64::from(self.unmark(bus, page).is_err());
         self.touches.words_changed();
+    }
+
+    fn unmark(&self, bus: &mut impl TableBus, page: u64) -> Result<(), TableBusError> {
+        let Some(table) = self.regions.table(self.layout.region_of(page)) else { return Ok(()) };
+        let address = self.word_address(table, page);
+        let word = bus.read(address);
+        bus.wait()?;
+        let word = PageWord(word?);
+        if word.entry().is_last() {
+            bus.write(address, word.bounding(word.entry().is_first(), false).0);
+            bus.wait()?;
+        }
         Ok(())
     }
 }

@@ -2,16 +2,14 @@
 
 use farside_types::Rights;
 
-use super::allocator::{Allocator, Hint, WORD_SHIFT};
+use super::super::geometry::WORD_SHIFT;
+use super::allocator::{Allocator, Hint};
 use super::bus::{TableBus, TableBusError, WindowPages};
 use super::mutation::AllocMutation;
 use super::status::AllocError;
 use super::tables::Table;
-use super::word::PageWord;
+use super::word::{PageWord, RUN_SIZES};
 use crate::tables::TableEntry;
-
-/// Lengths of runs of frames in a table, as powers of two: a word of the frames' bits, a beat of words, one.
-const RUNS: [u32; 3] = [6, 3, 0];
 
 /// What the words of an allocation's pages say.
 #[derive(Clone, Copy, Debug)]
@@ -82,8 +80,8 @@ impl Allocator {
         if backing.lazy {
             return None;
         }
-        let longest = if self.layout.levels == 1 { 0 } else { self.layout.leaf_bits };
-        let sizes = RUNS
+        let longest = self.layout.run_size_max();
+        let sizes = RUN_SIZES
             .iter()
             .filter(|&&size| size <= longest && left >= 1 << size && page % (1 << size) == 0);
         for &size in sizes {

@@ -67,6 +67,12 @@ impl Bits {
         }
     }
 
+    /// How many are set.
+    pub(super) fn count(&self) -> u64 {
+        let beyond = self.words.len() as u64 * WORD_BITS - self.len;
+        self.words.iter().map(|word| u64::from(word.count_ones())).sum::<u64>() - beyond
+    }
+
     /// The length of the longest row of clear bits.
     pub(super) fn longest(&self) -> u64 {
         let (mut longest, mut from) = (0, 0);
@@ -126,6 +132,8 @@ mod tests {
             prop_assert_eq!(bits.find(count, align, from), slow_find(&bits, count, align, from));
             let longest = (1..=len).rev().find(|&n| slow_find(&bits, n, 0, 0).is_some());
             prop_assert_eq!(bits.longest(), longest.unwrap_or(0));
+            let set = (0..len).filter(|&index| bits.is_set(index)).count() as u64;
+            prop_assert_eq!(bits.count(), set);
             let again = Bits::of_words(bits.words().to_vec(), len);
             prop_assert_eq!(again, bits);
         }

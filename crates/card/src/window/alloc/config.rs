@@ -3,14 +3,14 @@
 use thiserror::Error;
 
 use super::super::WindowGeometry;
+use super::super::geometry::WORD_SHIFT;
+use super::word::RUN_SIZE_MAX;
 
 /// Most bits of a region's pages: what a first word's count can say.
 const LEAF_BITS_MAX: u32 = 15;
 /// Most bits of the number of regions.
 const REGION_BITS_MAX: u32 = 20;
 const MEMORIES_MAX: usize = 16;
-/// Bytes of a word, as a power of two.
-const WORD_SHIFT: u32 = 3;
 /// Words of a table at the least, so that a bitmap has whole words.
 const BITMAP_WORD_BITS: u64 = 64;
 
@@ -118,6 +118,11 @@ impl Layout {
     /// Pages of a region.
     pub(super) fn region_pages(&self) -> u64 {
         1 << self.leaf_bits
+    }
+
+    /// The longest run of frames that words of a table tell of, as a power of two.
+    pub(super) fn run_size_max(&self) -> u32 {
+        if self.levels == 1 { 0 } else { RUN_SIZE_MAX.min(self.leaf_bits) }
     }
 
     pub(super) fn region_of(&self, page: u64) -> u64 {

@@ -88,17 +88,23 @@ impl FrameStore {
         self.memories.get(usize::from(memory)).is_some_and(|memory| memory.frames != 0)
     }
 
-    /// Frames that can be had.
+    /// Whether a memory has such a frame.
+    pub(super) fn has(&self, memory: u8, frame: u32) -> bool {
+        let frames = self.memories.get(usize::from(memory)).map_or(0, |memory| memory.frames);
+        u64::from(frame) < frames
+    }
+
+    /// Frames that can be had: none of a memory that there is not.
     pub(super) fn available(&self, memory: u8) -> u64 {
         if self.mutated.on(AllocMutation::OutOfMemoryIsSuccess) {
             return u64::MAX;
         }
-        self.memories[usize::from(memory)].available()
+        self.memories.get(usize::from(memory)).map_or(0, Memory::available)
     }
 
     /// Frames that nobody has.
     pub(super) fn free(&self, memory: u8) -> u64 {
-        self.memories[usize::from(memory)].free
+        self.memories.get(usize::from(memory)).map_or(0, |memory| memory.free)
     }
 
     /// The first `count` frames are for something that is always there.

@@ -15,18 +15,18 @@ impl Allocator {
     ) -> Result<AllocStep, AllocError> {
         let found = self.locate(bus, address, false)?;
         let is_large = matches!(found.kind, Kind::Large(_));
-        self.dying.push_back(Dying::new(found.pages, is_large, false));
+        self.dying.push_back(Dying::freed(found.pages, is_large));
         if let Kind::Small { table, word } = found.kind {
             let at = self.word_address(table, found.pages.first);
             bus.write(at, word.freed().0);
             if bus.wait().is_err() {
-                // Whether it is marked is not known: it is marked as before, or is quarantined.
+                // Whether it is marked is not known. As it was before, nothing has changed; else it goes, and the
+                // sweep finds out page by page what can be used again.
                 bus.write(at, word.0);
-                if bus.wait().is_err() {
-                    self.counts.quarantined += found.pages.count;
+                if bus.wait().is_ok() {
+                    self.dying.pop_back();
+                    return Err(AllocError::BusError);
                 }
-                self.dying.pop_back();
-                return Err(AllocError::BusError);
             }
         }
         self.touches.words_changed();

@@ -112,7 +112,7 @@ impl Allocator {
         let open = self.places.open_region().filter(|&open| self.regions.room(open) >= pages);
         let Some(region) = open.or_else(|| self.regions.with_room(pages)) else { return Ok(None) };
         let Region::Shared { table, .. } = self.regions.state(region) else { return Ok(None) };
-        self.places.open(region, &self.layout, bus)?;
+        self.open(bus, region)?;
         // It has room, unless memory was changed by somebody else.
         let within = self.places.find(pages).ok_or(AllocError::BadEntry)?;
         Ok(Some(Place { region, table, within, is_new: false }))
@@ -182,7 +182,7 @@ impl Allocator {
         if held.contains(&first) {
             self.bar(first);
         }
-        if self.places.open(place.region, &self.layout, bus).is_err() {
+        if self.open(bus, place.region).is_err() {
             self.counts.quarantined += pages - held.len() as u64;
             return;
         }

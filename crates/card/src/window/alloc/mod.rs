@@ -13,6 +13,7 @@
 //! | other sizes | `realloc.rs`, `shrink.rs` |
 //! | what was freed | `free.rs`, `sweep.rs` |
 //! | first touches | `touch.rs` |
+//! | words that nobody can have written | `sound.rs` |
 //! | what is where, errors and counts | `config.rs`, `status.rs` |
 
 mod allocator;
@@ -31,6 +32,7 @@ mod realloc;
 mod regions;
 mod room_tree;
 mod shrink;
+mod sound;
 mod status;
 mod sweep;
 mod tables;

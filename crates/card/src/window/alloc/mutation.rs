@@ -1,5 +1,5 @@
 //! Checked-in mutations of the allocator: each is a mistake, several of them the thesis's own, and a test
-//! must catch each (`tests/mutations.rs`).
+//! must catch each (`tests/mutations.rs` says where).
 //!
 //! Outside of the crate's tests the question [`AllocMutated::on`] is a constant `false`.
 
@@ -57,12 +57,20 @@ pub(super) enum AllocMutation {
     RightsForgotten,
     /// After a failed write everything is given back at once.
     FailedWriteIsForgotten,
+    /// Words are used as they are read.
+    WordsAreTrusted,
+    /// Bitmaps are used as they are read.
+    BitmapsAreTrusted,
+    /// The sweep goes on into the next allocation where a count says so.
+    SweepTakesOthers,
+    /// A word may give back the frames of tables.
+    WordsFreeTables,
 }
 
 #[cfg(test)]
 impl AllocMutation {
     /// Every mutation.
-    pub(super) const ALL: [AllocMutation; 25] = {
+    pub(super) const ALL: [AllocMutation; 29] = {
         use AllocMutation::*;
         [
             FirstFrameFreesFrameZero,
@@ -90,6 +98,10 @@ impl AllocMutation {
             CutTellsBehindOnly,
             RightsForgotten,
             FailedWriteIsForgotten,
+            WordsAreTrusted,
+            BitmapsAreTrusted,
+            SweepTakesOthers,
+            WordsFreeTables,
         ]
     };
 }

@@ -1,12 +1,10 @@
 //! Places: which pages of a region are in use. One region's bitmap lies on the chip.
 
+use super::super::geometry::WORD_SHIFT;
 use super::bits::Bits;
 use super::bus::{TableBus, TableBusError};
 use super::config::Layout;
-
-/// Alignments that a place may have, as powers of two of pages: those of runs of frames.
-const ALIGNMENTS: [u32; 3] = [6, 3, 0];
-const WORD_SHIFT: u32 = 3;
+use super::word::RUN_SIZES;
 
 /// The open region.
 #[derive(Clone, Debug)]
@@ -87,12 +85,22 @@ impl Places {
     pub(super) fn find(&self, pages: u64) -> Option<u64> {
         let open = self.open.as_ref()?;
         let fits = |align: &&u32| pages >= 1 << **align;
-        ALIGNMENTS.iter().filter(fits).find_map(|&align| open.bits.find(pages, align, 0))
+        RUN_SIZES.iter().filter(fits).find_map(|&align| open.bits.find(pages, align, 0))
     }
 
     /// Whether `count` pages of the open region are free.
     pub(super) fn are_free(&self, first: u64, count: u64) -> bool {
         self.open.as_ref().is_some_and(|open| open.bits.is_clear(first, count))
+    }
+
+    /// Whether a page of the open region is in use.
+    pub(super) fn is_taken(&self, page: u64) -> bool {
+        self.open.as_ref().is_some_and(|open| open.bits.is_set(page))
+    }
+
+    /// Pages of the open region in use.
+    pub(super) fn used(&self) -> u64 {
+        self.open.as_ref().map_or(0, |open| open.bits.count())
     }
 
     pub(super) fn take(&mut self, first: u64, count: u64) {

@@ -1,5 +1,7 @@
 //! Another size: in place, or elsewhere. Words move, never data.
 
+use farside_types::Rights;
+
 use super::allocator::{AllocStep, Allocator, Kind, Pending};
 use super::backing::{Backing, Written};
 use super::bus::{TableBus, WindowPages};
@@ -155,7 +157,7 @@ impl Allocator {
 
     fn begin_move(&mut self, moving: Move, is_large: bool) -> AllocStep {
         let old = moving.old;
-        self.dying.push_back(Dying::new(old, is_large, true));
+        self.dying.push_back(Dying::moved(old, is_large));
         self.pending = Some(Pending::Move(Box::new(moving)));
         AllocStep::Invalidate(old)
     }
@@ -203,7 +205,7 @@ impl Allocator {
             self.frames.unreserve(backing.memory, extra);
         }
         let page = self.first_page(place);
-        let words = match self.words_of(bus, old) {
+        let words = match self.words_of(bus, old, (backing.memory, backing.rights)) {
             Ok(words) => words,
             Err(error) => {
                 self.unplace(bus, place, pages, &[]);
@@ -233,27 +235,26 @@ impl Allocator {
         plan: Plan,
     ) -> Result<u64, AllocError> {
         let page = first << self.layout.leaf_bits;
-        let copied = self.words_of(bus, old).and_then(|words| {
-            let written = self.copy(bus, old, words, page, table, None);
-            let linked = bus.wait().and_then(|()| self.direct(bus, first, self.link_word(table)));
-            if linked.is_ok() { Ok(written) } else { self.uncopy(bus, first, &written) }
-        });
-        let written = match copied {
-            Ok(written) => written,
+        let regions = self.regions_for(pages);
+        let words = match self.words_of(bus, old, (backing.memory, backing.rights)) {
+            Ok(words) => words,
             Err(error) => {
                 self.cancel(&plan, backing.memory);
-                self.give_up_region(bus, first, table, error);
-                self.empty_claimed(first, 1, self.regions_for(pages));
-                return Err(AllocError::BusError);
+                self.give_up(bus, first, regions, table, &[]);
+                return Err(error);
             }
         };
+        let written = self.copy(bus, old, words, page, table, None);
+        let linked = bus.wait().and_then(|()| self.direct(bus, first, self.link_word(table)));
+        if linked.is_err() {
+            self.cancel(&plan, backing.memory);
+            self.give_up(bus, first, regions, table, &written);
+            return Err(AllocError::BusError);
+        }
         let added = WindowPages::new(old.count, pages - old.count);
         if let Err(error) = self.carry_out(bus, first, plan, added, backing) {
-            let held = self.uncopy(bus, first, &written).is_err();
-            let why = if held { AllocError::BadEntry } else { error };
-            self.give_up_region(bus, first, table, why);
-            self.empty_claimed(first, 1, self.regions_for(pages));
-            return Err(AllocError::BusError);
+            self.give_up(bus, first, regions, table, &written);
+            return Err(error);
         }
         self.regions.set_part(first, Part::Table(table));
         let Backing { memory, rights, .. } = backing;
@@ -261,32 +262,24 @@ impl Allocator {
         Ok(page)
     }
 
-    /// Takes copied words away. `BadEntry`: some stay.
-    fn uncopy(
+    /// Regions to which nothing moved after all. The first one is quarantined if copied words stay in its table.
+    fn give_up(
         &mut self,
         bus: &mut impl TableBus,
         first: u64,
-        written: &[Written],
-    ) -> Result<Vec<Written>, AllocError> {
-        let is_held = !self.unwrite(bus, written).is_empty() || self.unlink(bus, first).is_err();
-        Err(if is_held { AllocError::BadEntry } else { AllocError::BusError })
-    }
-
-    /// A region to which nothing moved after all; quarantined if words stay in its table.
-    fn give_up_region(
-        &mut self,
-        bus: &mut impl TableBus,
-        region: u64,
+        regions: u64,
         table: Table,
-        why: AllocError,
+        written: &[Written],
     ) {
-        if why == AllocError::BadEntry || self.unlink(bus, region).is_err() {
+        let is_held = !self.unwrite(bus, written).is_empty();
+        if self.unlink(bus, first).is_err() || is_held {
             self.counts.quarantined += self.layout.region_pages();
-            self.regions.set(region, Region::Retiring { table: None }, 0);
+            self.regions.set(first, Region::Retiring { table: None }, 0);
         } else {
             self.tables.give_back(table, false, &mut self.frames);
-            self.regions.set(region, Region::Empty, 0);
+            self.regions.set(first, Region::Empty, 0);
         }
+        self.empty_claimed(first, 1, regions);
     }
 
     /// Regions from the `from`th on that were claimed, and are not quarantined, are nobody's.
@@ -298,10 +291,12 @@ impl Allocator {
         }
     }
 
+    /// The words of a small allocation.
     fn words_of(
         &self,
         bus: &mut impl TableBus,
         pages: WindowPages,
+        like: (u8, Rights),
     ) -> Result<Vec<PageWord>, AllocError> {
         let region = self.layout.region_of(pages.first);
         let table = self.regions.table(region).ok_or(AllocError::BadEntry)?;
@@ -309,7 +304,9 @@ impl Allocator {
         let words: Vec<_> = range.map(|page| bus.read(self.word_address(table, page))).collect();
         bus.wait()?;
         let words: Result<Vec<u64>, _> = words.into_iter().collect();
-        Ok(words?.into_iter().map(PageWord).collect())
+        let words: Vec<PageWord> = words?.into_iter().map(PageWord).collect();
+        let is_sound = self.are_alike(pages.first, pages.first, &words, like, false);
+        if is_sound { Ok(words) } else { Err(AllocError::BadEntry) }
     }
 
     /// Writes words where the pages are now: of a small allocation of `count` pages, or of a large one, where

@@ -85,6 +85,19 @@ impl Regions {
         self.rooms.get(region as usize)
     }
 
+    /// Pages in use of a shared region.
+    pub(super) fn used(&self, region: u64) -> Option<u64> {
+        match self.state(region) {
+            Region::Shared { used, .. } => Some(used),
+            _ => None,
+        }
+    }
+
+    /// Nothing more is given out of a region.
+    pub(super) fn fill(&mut self, region: u64) {
+        self.rooms.set(region as usize, 0);
+    }
+
     /// The first shared region with a row of `pages` free ones.
     pub(super) fn with_room(&self, pages: u64) -> Option<u64> {
         self.rooms.first(pages).map(|region| region as u64)

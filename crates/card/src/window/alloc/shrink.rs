@@ -1,5 +1,7 @@
 //! Fewer pages: those behind die as if they had been freed.
 
+use farside_types::Rights;
+
 use super::allocator::{AllocStep, Allocator, Found, Kind, Pending};
 use super::bus::{TableBus, TableBusError, WindowPages};
 use super::mutation::AllocMutation;
@@ -7,10 +9,7 @@ use super::regions::{Large, Part};
 use super::status::AllocError;
 use super::sweep::Dying;
 use super::tables::Table;
-use super::word::{PageState, PageWord, size_before};
-
-/// The longest run of frames in a table, as a power of two of pages.
-const RUN_SIZE_MAX: u32 = 6;
+use super::word::{PageState, PageWord, RUN_SIZE_MAX, size_before};
 
 impl Allocator {
     pub(super) fn shrink(
@@ -24,7 +23,8 @@ impl Allocator {
         let begin = match found.kind {
             Kind::Small { table, word } => {
                 let counted = (word, word.with_pages(pages));
-                self.cut_words(bus, table, first, cut, Some(counted))?
+                let like = (found.memory(), found.rights());
+                self.cut_words(bus, table, first, cut, like, Some(counted))?
             }
             Kind::Large(large) => {
                 let begin = self.cut_large(bus, large, first, cut)?;
@@ -36,7 +36,7 @@ impl Allocator {
         self.touches.words_changed();
         let behind = WindowPages::new(cut, found.pages.count - pages);
         let is_large = matches!(found.kind, Kind::Large(_));
-        self.dying.push_back(Dying::new(behind, is_large, false));
+        self.dying.push_back(Dying::cut(behind, is_large));
         self.pending = Some(Pending::Answer(self.address_of(first)));
         // Of a run that was cut all pages: a walk of one that stays may have found all of it.
         let tells_behind = self.mutated.on(AllocMutation::CutTellsBehindOnly);
@@ -53,16 +53,23 @@ impl Allocator {
         table: Table,
         first: u64,
         cut: u64,
+        like: (u8, Rights),
         counted: Option<(PageWord, PageWord)>,
     ) -> Result<u64, AllocError> {
         let block = (cut - 1) >> RUN_SIZE_MAX << RUN_SIZE_MAX;
         let pages =
             first.max(block).max((cut - 1) >> self.layout.leaf_bits << self.layout.leaf_bits)..cut;
         let begin = pages.start;
+        // Of a small one also the first word behind, which would tell that its count is wrong.
+        let read_end = cut + u64::from(counted.is_some());
         let read: Vec<_> =
-            pages.clone().map(|page| bus.read(self.word_address(table, page))).collect();
+            (begin..read_end).map(|page| bus.read(self.word_address(table, page))).collect();
         bus.wait()?;
-        let words = read.into_iter().collect::<Result<Vec<u64>, _>>()?;
+        let words: Result<Vec<u64>, _> = read.into_iter().collect();
+        let words: Vec<PageWord> = words?.into_iter().map(PageWord).collect();
+        if !self.are_alike(first, begin, &words, like, counted.is_none()) {
+            return Err(AllocError::BadEntry);
+        }
         let mut changes: Vec<(u64, u64, u64)> = Vec::new();
         if let Some((old, new)) = counted.filter(|_| begin != first) {
             changes.push((self.word_address(table, first), old.0, new.0));
@@ -70,12 +77,12 @@ impl Allocator {
         let mut cut_from = cut;
         for (page, old) in pages.zip(words) {
             let counts = counted.filter(|_| page == first).map(|(_, new)| new);
-            let new = self.cut_word(page, cut, PageWord(old), counts);
-            if new.entry().size() != PageWord(old).entry().size() {
+            let new = self.cut_word(page, cut, old, counts);
+            if new.entry().size() != old.entry().size() {
                 cut_from = cut_from.min(page);
             }
-            if new.0 != old {
-                changes.push((self.word_address(table, page), old, new.0));
+            if new != old {
+                changes.push((self.word_address(table, page), old.0, new.0));
             }
         }
         changes.iter().for_each(|&(address, _, new)| bus.write(address, new));
@@ -113,7 +120,9 @@ impl Allocator {
         let is_whole = self.layout.within(cut) == 0;
         match self.regions.part(region) {
             Part::Nothing => Ok(cut),
-            Part::Table(table) => self.cut_words(bus, table, first, cut, None),
+            Part::Table(table) => {
+                self.cut_words(bus, table, first, cut, (large.memory, large.rights), None)
+            }
             Part::Run(frame) if is_whole => {
                 let is_first = region == self.layout.region_of(first);
                 let word =
@@ -192,7 +201,7 @@ impl Allocator {
         let Large { memory, rights, .. } = large;
         for within in 0..self.layout.region_pages() {
             let page = begin + within;
-            let longest = RUN_SIZE_MAX.min(self.layout.leaf_bits);
+            let longest = self.layout.run_size_max();
             let size = if page < cut { size_before(page, longest, cut) } else { 0 };
             let frame = if forgets { frame } else { frame + within as u32 };
             let word = PageWord::mapped(memory, frame, rights, size);

@@ -57,8 +57,11 @@ pub struct AllocCounts {
     pub swept: u64,
     /// Pages that stay in use until a reset, because a word could not be read or written.
     pub quarantined: u64,
-    /// Words that named frames which were not in use.
+    /// Words of what was swept that nobody can have written there: of a frame that is not in use or that a table
+    /// has, or of another allocation.
     pub bad_words: u64,
+    /// Marks of the last page that could not be taken from a page which is it no more. They mean nothing to a walk.
+    pub marks_left: u64,
 }
 
 impl AllocCounts {

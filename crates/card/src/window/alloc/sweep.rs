@@ -27,6 +27,8 @@ pub(super) struct Dying {
     pub(super) pages: WindowPages,
     pub(super) stage: Stage,
     is_large: bool,
+    /// Its first page begins an allocation.
+    begins: bool,
     /// Its frames have moved elsewhere.
     keeps_frames: bool,
     /// The next page to sweep.
@@ -36,15 +38,35 @@ pub(super) struct Dying {
 }
 
 impl Dying {
-    pub(super) fn new(pages: WindowPages, is_large: bool, keeps_frames: bool) -> Dying {
+    /// A whole allocation.
+    pub(super) fn freed(pages: WindowPages, is_large: bool) -> Dying {
         let (stage, at) = (Stage::Draining, pages.first);
-        Dying { pages, stage, is_large, keeps_frames, at, held: Vec::new() }
+        let (begins, keeps_frames) = (true, false);
+        Dying { pages, stage, is_large, begins, keeps_frames, at, held: Vec::new() }
+    }
+
+    /// One whose frames are elsewhere now.
+    pub(super) fn moved(pages: WindowPages, is_large: bool) -> Dying {
+        Dying { keeps_frames: true, ..Dying::freed(pages, is_large) }
+    }
+
+    /// The pages that one has lost.
+    pub(super) fn cut(pages: WindowPages, is_large: bool) -> Dying {
+        Dying { begins: false, ..Dying::freed(pages, is_large) }
     }
 
     /// A region that nobody has any more, of which only the invalidation is left.
     fn swept(pages: WindowPages) -> Dying {
-        let swept = Dying::new(pages, false, false);
+        let swept = Dying::freed(pages, false);
         Dying { stage: Stage::Sweeping, at: pages.end(), ..swept }
+    }
+}
+
+impl Dying {
+    /// Whether a word is of another allocation: the count of pages was not that of the allocation.
+    fn is_anothers(&self, page: u64, word: PageWord) -> bool {
+        let begins = self.begins && page == self.pages.first;
+        !self.is_large && word.entry().is_first() && !begins
     }
 }
 
@@ -95,8 +117,7 @@ impl Allocator {
         let end = dying.pages.end().min(region_end);
         if let Some(table) = self.regions.table(region) {
             let count = STEP_WORDS.min(end - dying.at);
-            self.sweep_table(bus, dying, table, count);
-            dying.at += count;
+            dying.at = self.sweep_table(bus, dying, table, count);
             return;
         }
         if let Part::Run(frame) = self.regions.part(region) {
@@ -131,24 +152,33 @@ impl Allocator {
         }
     }
 
+    /// Returns the page to go on with.
     fn sweep_table(
         &mut self,
         bus: &mut impl TableBus,
         dying: &mut Dying,
         table: Table,
         count: u64,
-    ) {
+    ) -> u64 {
         let pages = dying.at..dying.at + count;
+        let mut next = pages.end;
         let words: Vec<_> =
             pages.map(|page| (page, bus.read(self.word_address(table, page)))).collect();
         let mut swept = Vec::new();
         // A wait without writes cannot fail.
         let _ = bus.wait();
         let leaves = self.mutated.on(AllocMutation::SweepLeavesWords);
+        let stops = !self.mutated.on(AllocMutation::SweepTakesOthers);
         for (page, word) in words {
             match word {
                 Err(_) => self.hold(dying, page),
                 Ok(0) => {}
+                Ok(word) if stops && dying.is_anothers(page, PageWord(word)) => {
+                    self.counts.bad_words += 1;
+                    next = dying.pages.end();
+                    dying.held.extend(page..next);
+                    break;
+                }
                 Ok(word) => {
                     if !leaves {
                         bus.write(self.word_address(table, page), 0);
@@ -166,6 +196,7 @@ impl Allocator {
             }
         }
         self.counts.swept += count;
+        next
     }
 
     fn hold(&mut self, dying: &mut Dying, page: u64) {
@@ -187,7 +218,9 @@ impl Allocator {
             return;
         }
         let Some((memory, frame)) = word.frame() else { return };
-        if !self.frames.give_back(memory, frame, 0) {
+        let is_tables = self.tables.has_frame(memory, frame)
+            && !self.mutated.on(AllocMutation::WordsFreeTables);
+        if is_tables || !self.frames.give_back(memory, frame, 0) {
             self.counts.bad_words += 1;
         }
     }
@@ -202,7 +235,11 @@ impl Allocator {
         }
         let region = self.layout.region_of(dying.pages.first);
         let Region::Shared { table, used } = self.regions.state(region) else { return };
-        if used == dying.pages.count && dying.held.is_empty() && !table.is_fixed() {
+        if used != dying.pages.count || !dying.held.is_empty() || table.is_fixed() {
+            return;
+        }
+        // The bitmap decides: a word may say more pages than the allocation has.
+        if self.open(bus, region).is_ok() && self.are_taken(dying.pages) {
             self.places.close(region);
             self.retire_region(bus, region);
         }
@@ -258,7 +295,7 @@ impl Allocator {
     }
 
     fn free_places(&mut self, bus: &mut impl TableBus, region: u64, dying: &Dying) {
-        if self.places.open(region, &self.layout, bus).is_err() {
+        if self.open(bus, region).is_err() {
             self.counts.quarantined += dying.pages.count;
             return;
         }
@@ -266,8 +303,8 @@ impl Allocator {
         let pages = dying.pages.first..dying.pages.end();
         let mut back = 0;
         for page in pages.filter(|page| !dying.held.contains(page)) {
+            back += u64::from(self.places.is_taken(page - begin));
             self.places.give_back(page - begin, 1);
-            back += 1;
         }
         self.note_used(region, |used| used.saturating_sub(back));
         self.retire_unused(bus, region);
@@ -292,7 +329,8 @@ impl Allocator {
             return SweepStep::Idle;
         }
         let done = if self.trailing.is_some() {
-            self.take_trailing_mark(bus).is_ok()
+            self.take_trailing_mark(bus);
+            true
         } else if self.places.is_changed() {
             self.places.write_back(&self.layout, bus).is_ok()
         } else {

@@ -1,10 +1,11 @@
 //! The table store: leaf tables, packed into frames.
 
+use std::collections::BTreeSet;
+
+use super::super::geometry::WORD_SHIFT;
 use super::bits::Bits;
 use super::config::Layout;
 use super::frames::FrameStore;
-
-const WORD_SHIFT: u32 = 3;
 
 /// A table of the leaf level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +46,10 @@ pub(super) struct TableStore {
     tables_per_chunk: u64,
     /// `None`: has been given back, its place may be used again.
     chunks: Vec<Option<Chunk>>,
+    /// The first frames of chunks.
+    chunk_frames: BTreeSet<u32>,
+    /// Frames from 0 on of what is always there.
+    fixed_frames: u64,
     ready: Vec<Table>,
     ready_max: usize,
 }
@@ -60,6 +65,8 @@ impl TableStore {
             chunk_size: chunk_shift - layout.page_bits,
             tables_per_chunk: 1 << (chunk_shift - table_shift),
             chunks: Vec::new(),
+            chunk_frames: BTreeSet::new(),
+            fixed_frames: layout.fixed_frames,
             ready: Vec::new(),
             // A window of one level has no tables but its root.
             ready_max: if layout.levels == 1 { 0 } else { ready_max as usize },
@@ -105,6 +112,7 @@ impl TableStore {
 
     fn add_chunk(&mut self, frames: &mut FrameStore) -> Option<usize> {
         let frame = frames.take(self.memory, self.chunk_size, None)?;
+        self.chunk_frames.insert(frame);
         let chunk = Some(Chunk { frame, taken: Bits::new(self.tables_per_chunk), tables: 0 });
         let index = self.chunks.iter().position(Option::is_none).unwrap_or(self.chunks.len());
         if index == self.chunks.len() {
@@ -127,6 +135,7 @@ impl TableStore {
         chunk.tables -= 1;
         if chunk.tables == 0 {
             frames.give_back(self.memory, chunk.frame, self.chunk_size);
+            self.chunk_frames.remove(&chunk.frame);
             self.chunks[index] = None;
         }
     }
@@ -139,6 +148,13 @@ impl TableStore {
     /// A table to be zeroed, to be given back then.
     pub(super) fn take_to_zero(&mut self, frames: &mut FrameStore) -> Option<Table> {
         self.take_unready(frames)
+    }
+
+    /// Whether a frame is one of those that tables have.
+    pub(super) fn has_frame(&self, memory: u8, frame: u32) -> bool {
+        let first = frame >> self.chunk_size << self.chunk_size;
+        memory == self.memory
+            && (u64::from(frame) < self.fixed_frames || self.chunk_frames.contains(&first))
     }
 
     /// Frames that tables take.
@@ -193,6 +209,10 @@ mod tests {
         let (table, is_zero) = tables.take(&mut frames).unwrap();
         assert_eq!((table.address, tables.number(table), is_zero), (4 << 12, 1, false));
         assert_eq!((tables.frames(), frames.free(0)), (4, 59));
+        let has: Vec<u32> = (0..64).filter(|&frame| tables.has_frame(0, frame)).collect();
+        let fixed: Vec<u32> = (0..tables.fixed_frames as u32).collect();
+        assert_eq!(has, [&fixed[..], &[4, 5, 6, 7]].concat());
+        assert!(!tables.has_frame(1, 4));
     }
 
     #[test]

@@ -222,6 +222,9 @@ impl Allocator {
         table: Table,
         word: PageWord,
     ) -> Result<WindowMapping, WindowFault> {
+        if word.is_allocated() && !self.is_sound(word) {
+            return Err(WindowFault::BadEntry);
+        }
         match word.state() {
             PageState::Mapped => return Ok(mapping(word)),
             PageState::Free | PageState::Freed => return Err(WindowFault::NotMapped),

@@ -9,6 +9,12 @@ const RESERVED: u64 = 1 << 3;
 const FREED: u64 = 1 << 4;
 const VALID: u64 = 1;
 
+/// Lengths of runs of frames in a table, as powers of two, and alignments of places: a word of the frames' bits, a beat
+/// of words, one.
+pub(super) const RUN_SIZES: [u32; 3] = [RUN_SIZE_MAX, 3, 0];
+/// The longest of them.
+pub(super) const RUN_SIZE_MAX: u32 = 6;
+
 /// What a word says about its page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PageState {

@@ -18,15 +18,28 @@ pub(super) struct Cost {
     pub(super) on_chip: u64,
 }
 
+/// Whether a write that is answered with an error arrives all the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Arrives {
+    Never,
+    Always,
+    /// Some do.
+    Some,
+}
+
 /// Which accesses are answered with an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Failing {
     #[default]
     None,
-    /// The access with this number; whether a write arrives all the same.
-    One(u64, bool),
+    /// The access with this number.
+    One(u64, Arrives),
+    /// So many from this one on.
+    Some(u64, u64, Arrives),
     /// All from this one on.
-    From(u64, bool),
+    From(u64, Arrives),
+    /// All to this address.
+    At(u64, Arrives),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -56,14 +69,21 @@ impl TestBus {
     }
 
     /// Whether the next access fails, and if so whether it arrives.
-    fn fails(&mut self) -> Option<bool> {
+    fn fails(&mut self, address: u64) -> Option<bool> {
         let number = self.accesses;
         self.accesses += 1;
-        match self.failing {
-            Failing::One(at, arrives) if at == number => Some(arrives),
-            Failing::From(at, arrives) if at <= number => Some(arrives),
-            _ => None,
-        }
+        let arrives = match self.failing {
+            Failing::One(at, arrives) if at == number => arrives,
+            Failing::Some(at, count, arrives) if (at..at + count).contains(&number) => arrives,
+            Failing::From(at, arrives) if at <= number => arrives,
+            Failing::At(at, arrives) if at == address => arrives,
+            _ => return None,
+        };
+        Some(match arrives {
+            Arrives::Never => false,
+            Arrives::Always => true,
+            Arrives::Some => number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 0,
+        })
     }
 }
 
@@ -75,7 +95,7 @@ impl TableBus for TestBus {
         } else {
             self.reads.insert(address >> BEAT_SHIFT);
         }
-        match self.fails() {
+        match self.fails(address) {
             Some(_) => Err(TableBusError),
             None => Ok(self.peek(address)),
         }
@@ -89,7 +109,7 @@ impl TableBus for TestBus {
             self.writes.insert(address >> BEAT_SHIFT);
         }
         self.last_written = address;
-        let failure = self.fails();
+        let failure = self.fails(address);
         self.has_failed |= failure.is_some();
         if failure != Some(false) {
             self.words.insert(address, word);

@@ -1,13 +1,24 @@
 //! Errors of the memory of the tables, at every access.
 
-use super::bus::Failing;
-use super::random::{run, run_to_the_end, shapes};
+use farside_types::Rights;
+
+use super::super::AllocError;
+use super::bus::{Arrives, Failing};
+use super::random::{Input, run, run_to_the_end, shapes};
 use super::seeds::inputs;
-use super::world::World;
+use super::world::{Checked, World};
 
 const STEPS: usize = 60;
 
-/// One access fails, or all from one on until the steps end: nothing is given twice, no answer is wrong, and
+/// Steps while accesses fail; then nothing fails any more, and everything is freed.
+pub(super) fn run_failing(world: &mut World, failing: Failing, inputs: &[Input]) -> Checked {
+    world.bus.failing = failing;
+    run(world, inputs)?;
+    world.bus.failing = Failing::None;
+    run_to_the_end(world, &[])
+}
+
+/// One access fails, a few, or all from one on until the steps end: nothing is given twice, no answer is wrong, and
 /// what was allocated stays; pages may stay in use.
 #[test]
 fn whatever_access_fails_the_tables_make_sense() {
@@ -22,21 +33,17 @@ fn whatever_access_fails_the_tables_make_sense() {
             for nth in 0..24 {
                 let at = begin + accesses * nth / 24 + seed % 7;
                 for failing in [
-                    Failing::One(at, false),
-                    Failing::One(at, true),
-                    Failing::From(at, false),
-                    Failing::From(at, true),
+                    Failing::One(at, Arrives::Never),
+                    Failing::One(at, Arrives::Always),
+                    Failing::Some(at, 2 + nth, Arrives::Some),
+                    Failing::From(at, Arrives::Never),
+                    Failing::From(at, Arrives::Always),
+                    Failing::From(at, Arrives::Some),
                 ] {
                     let mut world = World::new(config);
-                    world.bus.failing = failing;
-                    run(&mut world, &steps)
-                        .and_then(|()| {
-                            world.bus.failing = Failing::None;
-                            run_to_the_end(&mut world, &[])
-                        })
-                        .unwrap_or_else(|error| {
-                            panic!("shape {shape}, seed {seed}, {failing:?}: {error}")
-                        });
+                    run_failing(&mut world, failing, &steps).unwrap_or_else(|error| {
+                        panic!("shape {shape}, seed {seed}, {failing:?}: {error}")
+                    });
                     failed += u64::from(world.allocator.counts().answers[8] > 0);
                 }
             }
@@ -45,12 +52,57 @@ fn whatever_access_fails_the_tables_make_sense() {
     assert!(failed > 500, "{failed} runs with refused commands");
 }
 
+/// A page that is the last no more keeps its mark if the word cannot be written; commands go on.
+#[test]
+fn a_mark_that_cannot_be_taken_away_stays_and_is_counted() {
+    for arrives in [Arrives::Never, Arrives::Always, Arrives::Some] {
+        let mut world = World::new(&shapes()[0]);
+        let malloc = |world: &mut World| world.malloc(3, 0, Rights::ReadWrite, false).unwrap();
+        let address = malloc(&mut world).unwrap();
+        let page = (address - world.config.base) >> 12;
+        let table = world.allocator.regions.table(0).unwrap();
+        let last = world.allocator.word_address(table, page + 2);
+        assert_eq!(world.realloc(address, 4, false).unwrap(), Some(Ok(address)));
+        world.bus.failing = Failing::At(last, arrives);
+        for _ in 0..3 {
+            assert!(malloc(&mut world).is_ok(), "{arrives:?}");
+        }
+        assert_eq!(world.allocator.counts().marks_left, 1);
+        world.bus.failing = Failing::None;
+        assert_eq!(world.realloc(address, 2, false).unwrap(), None);
+        run_to_the_end(&mut world, &[]).unwrap();
+        assert_eq!(world.allocator.counts().answers[8], 0);
+    }
+}
+
+/// Where the mark of a free is in memory although the write has failed, and cannot be taken back, the free goes on.
+#[test]
+fn a_free_whose_mark_cannot_be_taken_back_goes_on() {
+    for shift in 0..16 {
+        let mut world = World::new(&shapes()[0]);
+        let address = world.malloc(3, 0, Rights::ReadWrite, false).unwrap().unwrap();
+        world.bus.accesses += shift;
+        // The read of the first word, the mark, the word as it was.
+        world.bus.failing = Failing::Some(world.bus.accesses + 1, 2, Arrives::Some);
+        assert_eq!(world.free(address), Ok(None));
+        world.bus.failing = Failing::None;
+        run_to_the_end(&mut world, &[]).unwrap();
+        assert_eq!(world.allocator.counts().quarantined, 0);
+    }
+    // With one error it is as it was.
+    let mut world = World::new(&shapes()[0]);
+    let address = world.malloc(3, 0, Rights::ReadWrite, false).unwrap().unwrap();
+    world.bus.failing = Failing::One(world.bus.accesses + 1, Arrives::Always);
+    assert_eq!(world.free(address), Ok(Some(Err(AllocError::BusError))));
+    world.check().unwrap();
+}
+
 /// The old place of others is swept while an allocation is about to move beside it; then it does not, because a
 /// word cannot be read, and its table is nobody's.
 #[test]
 fn a_table_that_nobody_came_to_after_all_is_given_back() {
     let mut world = World::new(&shapes()[0]);
-    world.bus.failing = Failing::One(198, false);
+    world.bus.failing = Failing::One(198, Arrives::Never);
     run_to_the_end(&mut world, &inputs(52, STEPS)).unwrap();
 }
 
@@ -58,10 +110,10 @@ fn a_table_that_nobody_came_to_after_all_is_given_back() {
 fn an_initialisation_that_fails_is_tried_again() {
     for config in shapes() {
         let mut world = World::uninitialised(&config);
-        world.bus.failing = Failing::One(3, false);
+        world.bus.failing = Failing::One(3, Arrives::Never);
         assert!(world.allocator.initialise(&mut world.bus).is_err());
-        let malloc = world.malloc(1, 0, farside_types::Rights::Read, false).unwrap();
-        assert_eq!(malloc, Err(super::super::AllocError::Initialising));
+        let malloc = world.malloc(1, 0, Rights::Read, false).unwrap();
+        assert_eq!(malloc, Err(AllocError::Initialising));
         assert!(world.allocator.initialise(&mut world.bus).is_ok());
         run_to_the_end(&mut world, &inputs(1, STEPS)).unwrap();
     }

@@ -2,6 +2,7 @@
 
 mod budget;
 mod bus;
+mod corrupted;
 mod faults;
 mod frames_trace;
 mod mutations;

@@ -3,31 +3,55 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::super::mutation::AllocMutation;
-use super::bus::Failing;
+use super::bus::{Arrives, Failing};
+use super::faults::run_failing;
 use super::random::{run_to_the_end, shapes};
 use super::seeds::inputs;
-use super::world::World;
+use super::world::{Checked, World};
 
-/// Mistakes that need a certain order of things: their tests are in `scenarios.rs`.
-const ELSEWHERE: [AllocMutation; 3] =
-    [AllocMutation::RegionForEach, AllocMutation::DirectoryFirst, AllocMutation::MoveKeepsSizes];
+/// Mistakes that need a certain order of things, or memory that somebody else has changed: their tests are in
+/// `scenarios.rs` and `corrupted.rs`.
+const ELSEWHERE: [AllocMutation; 7] = [
+    AllocMutation::RegionForEach,
+    AllocMutation::DirectoryFirst,
+    AllocMutation::MoveKeepsSizes,
+    AllocMutation::WordsAreTrusted,
+    AllocMutation::BitmapsAreTrusted,
+    AllocMutation::SweepTakesOthers,
+    AllocMutation::WordsFreeTables,
+];
 /// Inputs that a mistake may survive, for each of the shapes.
 const INPUTS: u64 = 300;
 const STEPS: usize = 150;
 
-/// Whether something goes wrong with these steps.
-fn catches(mutation: AllocMutation, seed: u64) -> bool {
+/// Mistakes that only errors of memory show.
+const OF_ERRORS: [AllocMutation; 2] =
+    [AllocMutation::FailedWriteIsForgotten, AllocMutation::TouchIgnoresErrors];
+
+fn world(seed: u64, mutation: Option<AllocMutation>) -> World {
     let shapes = shapes();
     let mut world = World::new(&shapes[seed as usize % shapes.len()]);
-    world.mutate(mutation);
-    if matches!(mutation, AllocMutation::FailedWriteIsForgotten | AllocMutation::TouchIgnoresErrors)
-    {
-        let at = world.bus.accesses + seed % 97 * 5;
-        world.bus.failing =
-            if seed & 1 == 0 { Failing::From(at, true) } else { Failing::One(at, false) };
-    }
-    let ended = catch_unwind(AssertUnwindSafe(|| run_to_the_end(&mut world, &inputs(seed, STEPS))));
-    match ended {
+    mutation.into_iter().for_each(|mutation| world.mutate(mutation));
+    world
+}
+
+/// Steps, and everything is freed.
+fn without_errors(seed: u64, mutation: Option<AllocMutation>) -> Checked {
+    run_to_the_end(&mut world(seed, mutation), &inputs(seed, STEPS))
+}
+
+/// The same, where some accesses fail.
+fn with_errors(seed: u64, mutation: Option<AllocMutation>) -> Checked {
+    let mut world = world(seed, mutation);
+    let at = world.bus.accesses + seed % 97 * 5;
+    let failing = Failing::Some(at, 1 + seed % 40, Arrives::Some);
+    run_failing(&mut world, failing, &inputs(seed, STEPS))
+}
+
+/// Whether something goes wrong with these steps.
+fn catches(mutation: AllocMutation, seed: u64) -> bool {
+    let check = if OF_ERRORS.contains(&mutation) { with_errors } else { without_errors };
+    match catch_unwind(AssertUnwindSafe(|| check(seed, Some(mutation)))) {
         Ok(Ok(())) => false,
         Ok(Err(error)) => {
             println!("{mutation:?} caught with seed {seed}: {error}");
@@ -50,9 +74,8 @@ fn every_mistake_is_caught() {
 #[test]
 fn without_a_mistake_there_is_nothing_to_catch() {
     for seed in 0..INPUTS {
-        let shapes = shapes();
-        let mut world = World::new(&shapes[seed as usize % shapes.len()]);
-        run_to_the_end(&mut world, &inputs(seed, STEPS))
-            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        for check in [without_errors, with_errors] {
+            check(seed, None).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
     }
 }

@@ -193,8 +193,10 @@ impl World {
     fn check_refusal(&self, expected: Result<u64, AllocError>, error: AllocError) -> Checked {
         match (expected, error) {
             (_, AllocError::Busy | AllocError::BusError) => Ok(()),
-            // Nobody knows what its first word is.
-            (Ok(_), AllocError::NotAllocated) if self.is_quarantining() => Ok(()),
+            // Nobody knows what its words are.
+            (Ok(_), AllocError::NotAllocated | AllocError::BadEntry) if self.is_quarantining() => {
+                Ok(())
+            }
             // A page that is quarantined may look as if it were in an allocation.
             (Err(AllocError::NotAllocated), AllocError::Inside) if self.is_quarantining() => Ok(()),
             (Err(expected), error) if expected == error => Ok(()),
@@ -349,6 +351,11 @@ impl World {
                 }
             }
         }
+    }
+
+    /// What a walk of a page finds.
+    pub(super) fn translation(&mut self, page: u64) -> Result<WindowMapping, WindowFault> {
+        self.walk(page).found
     }
 
     /// A walk that ends later.
@@ -547,7 +554,8 @@ impl World {
             || !is_first
             || u64::from(word.entry().pages()) == allocation.pages;
         // A mark of the last page that could not be written is no harm.
-        let any_last = self.bus.failing != Failing::None || self.is_quarantining();
+        let is_left = self.allocator.counts().marks_left != 0;
+        let any_last = is_left || self.bus.failing != Failing::None || self.is_quarantining();
         let marks =
             word.entry().is_first() == is_first && (any_last || word.entry().is_last() == is_last);
         if word.state() != PageState::Mapped || !counts || !marks {
