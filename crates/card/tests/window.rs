@@ -167,6 +167,59 @@ fn a_reset_ends_when_invalidations_have_and_leaves_an_empty_window() {
     assert_eq!(rig.read32(register::STATUS), register::STATUS_QUIET);
 }
 
+/// What kernels were answered.
+fn answers(rig: &mut Rig) -> Vec<(u16, Result<u64, AllocError>)> {
+    let answer = |action| match action {
+        WindowAction::Allocated { pe, result } => Some((pe.0, result)),
+        WindowAction::Invalidate { .. } => None,
+    };
+    rig.window_actions().into_iter().filter_map(answer).collect()
+}
+
+#[test]
+fn a_kernel_that_asks_or_waits_where_nobody_serves_is_told_so() {
+    let mut rig = Rig::new();
+    let request = AllocRequest::Malloc { bytes: 1, memory: 0, rights: Rights::Read, lazy: false };
+    let ask = |rig: &mut Rig, pe, request| {
+        rig.function.allocate(&mut rig.card, &mut rig.bus, PeId(pe), request)
+    };
+    let stopped = |pe| (pe, Err(AllocError::Stopped));
+    // One command is under way, one waits for it: the function fails.
+    let address = given(&mut rig, 3, false);
+    assert!(ask(&mut rig, 1, AllocRequest::Free { address }) && ask(&mut rig, 2, request));
+    assert_eq!(answers(&mut rig), []);
+    rig.function.report(register::ERROR_CARD, 0, &mut rig.bus);
+    assert_eq!(answers(&mut rig), [stopped(1), stopped(2)]);
+    // It has failed.
+    assert!(ask(&mut rig, 2, request) && !ask(&mut rig, 9, request));
+    assert_eq!(answers(&mut rig), [stopped(2)]);
+    invalidated(&mut rig, WindowWait::Command);
+    assert_eq!(answers(&mut rig), []);
+    assert!(rig.sleeps());
+    // It is being reset; the answer is there when the reset has ended.
+    rig.write32(register::CONTROL, register::CONTROL_RESET);
+    assert_eq!(rig.actions(), [Action::Reset]);
+    assert!(ask(&mut rig, 3, request));
+    rig.function.reset_done(&mut rig.card);
+    assert_eq!(answers(&mut rig), [stopped(3)]);
+    // It serves again; a kernel that was not told of its page before a reset has none.
+    assert!(ask(&mut rig, 3, request));
+    rig.write32(register::CONTROL, register::CONTROL_RESET);
+    assert_eq!(answers(&mut rig), [stopped(3)]);
+    rig.function.reset_done(&mut rig.card);
+    assert!(ask(&mut rig, 3, request));
+    assert!(matches!(answers(&mut rig)[..], [(3, Ok(_))]));
+}
+
+/// What the background had to do is not to be done any more.
+#[test]
+fn a_function_that_has_failed_sleeps() {
+    let mut rig = Rig::new();
+    rig.function = Function::new(config()).with_window(&rig::window());
+    rig.function.report(register::ERROR_CARD, 0, &mut rig.bus);
+    assert!(rig.sleeps());
+}
+
 #[test]
 fn the_window_begins_where_the_driver_says_while_nothing_is_allocated() {
     let mut rig = Rig::new();

@@ -81,6 +81,13 @@ enum Phase {
     Resetting { asked: bool },
 }
 
+impl Phase {
+    /// Whether what waits is begun.
+    fn serves(self) -> bool {
+        matches!(self, Phase::Enabled | Phase::Disabled)
+    }
+}
+
 /// The register-and-ring front of a card.
 #[derive(Clone, Debug)]
 pub struct Function {
@@ -190,8 +197,7 @@ impl Function {
     pub fn report(&mut self, error: u64, detail: u64, bus: &mut impl Bus) {
         let resetting = matches!(self.phase, Phase::Resetting { .. });
         if error & register::ERROR_CARD != 0 && !resetting {
-            self.close_rings();
-            self.phase = Phase::Failed;
+            self.stop_until_reset();
         }
         if self.errors.set(error, detail) {
             self.interrupt(pci::ERROR_VECTOR, bus);
@@ -243,7 +249,7 @@ impl Function {
     }
 
     fn start_waiting(&mut self, card: &mut Card, bus: &mut impl Bus) {
-        if matches!(self.phase, Phase::Enabled | Phase::Disabled) {
+        if self.phase.serves() {
             self.start_waiting_jobs(card);
             self.start_waiting_transfers(card, bus);
         }

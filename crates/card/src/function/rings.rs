@@ -1,7 +1,7 @@
 //! The four rings of a function: their registers, and what is done with them while it is enabled.
 
 use super::ring::{Consumer, Producer, RingError};
-use super::{Bus, Function, OPEN_MAX, Phase, WORK_PER_CALL};
+use super::{Bus, Function, OPEN_MAX, Phase, WORK_PER_CALL, Window};
 use crate::Card;
 use crate::interface::{RING_COUNT, RingKind, register};
 
@@ -98,9 +98,15 @@ impl Function {
         self.stalled = false;
     }
 
-    fn fail(&mut self, error: RingError, bus: &mut impl Bus) {
+    /// It touches no memory until it is reset.
+    pub(super) fn stop_until_reset(&mut self) {
         self.close_rings();
         self.phase = Phase::Failed;
+        self.window.iter_mut().for_each(Window::stop);
+    }
+
+    fn fail(&mut self, error: RingError, bus: &mut impl Bus) {
+        self.stop_until_reset();
         match error {
             RingError::Bus(error) => self.report(register::ERROR_BUS, error.address, bus),
             RingError::Nonsense(address) => self.report(register::ERROR_RING, address, bus),
@@ -225,7 +231,7 @@ impl Function {
             let faults = function.sleep_on_faults(rings, card, bus)?;
             Ok(commands && faults)
         });
-        let is_busy = self.window.as_ref().is_some_and(super::Window::is_busy);
+        let is_busy = self.window.as_ref().is_some_and(Window::is_busy);
         sleeps.unwrap_or(true) && self.actions.is_empty() && !is_busy
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use farside_types::{Access, CommandId, PeId};
 
 use super::refusal::Refusal;
-use super::{Bus, Function, Phase};
+use super::{Bus, Function};
 use crate::Card;
 use crate::interface::{AllocRequest, CompletionEntry, Status};
 use crate::window::{
@@ -143,19 +143,44 @@ impl Window {
         self.has_more || !self.actions.is_empty()
     }
 
+    /// As new, but for answers that the embedder was not told of.
     pub(super) fn renew(&mut self) {
         if let Some(new) = Window::new(&self.config) {
-            *self = new;
+            *self = Window { actions: std::mem::take(&mut self.actions), ..new };
         }
     }
 
-    /// Commands that were not begun never are, and what the embedder was not told of never happens.
+    /// Nothing is served any more: kernels that wait for an answer are told so.
+    pub(super) fn stop(&mut self) {
+        self.has_more = false;
+        for requester in self.arbiter.stop() {
+            self.answer_kernel(requester, Err(AllocError::Stopped));
+        }
+    }
+
+    /// Commands that were not begun never are, and what the embedder was not told of never happens. A kernel that
+    /// was not told of its pages has none.
     pub(super) fn forget_waiting(&mut self) {
         self.host.clear();
         for action in std::mem::take(&mut self.actions) {
-            if matches!(action, WindowAction::Invalidate { wait: Some(_), .. }) {
-                self.outstanding -= 1;
+            match action {
+                WindowAction::Invalidate { wait, .. } => {
+                    self.outstanding -= u32::from(wait.is_some());
+                }
+                WindowAction::Allocated { pe, .. } => {
+                    let result = Err(AllocError::Stopped);
+                    self.actions.push_back(WindowAction::Allocated { pe, result });
+                }
             }
+        }
+        self.stop();
+    }
+
+    /// The answer to a requester, unless it is the host.
+    fn answer_kernel(&mut self, requester: usize, result: Result<u64, AllocError>) {
+        if requester != HOST {
+            let pe = PeId((requester - 1) as u16);
+            self.actions.push_back(WindowAction::Allocated { pe, result });
         }
     }
 
@@ -225,7 +250,9 @@ fn completion(
         AllocError::NotAllocated => Refusal::mistake(Status::NotAllocated, address),
         AllocError::Inside => Refusal::mistake(Status::InsideAllocation, address),
         AllocError::BusError | AllocError::BadEntry => Refusal::state(Status::TablesFailed, 0),
-        AllocError::Initialising | AllocError::Busy => Refusal::state(Status::Busy, 0),
+        AllocError::Initialising | AllocError::Busy | AllocError::Stopped => {
+            Refusal::state(Status::Busy, 0)
+        }
     })?;
     Ok(CompletionEntry { value, ..CompletionEntry::plain(0, Status::Ok) })
 }
@@ -260,8 +287,9 @@ impl Function {
         Ok(())
     }
 
-    /// A command of a kernel's, through the same arbiter. Answered by [`WindowAction::Allocated`]. `false`: there is
-    /// no window, or the processing element waits for an answer already.
+    /// A command of a kernel's, through the same arbiter. Always answered by [`WindowAction::Allocated`]: with
+    /// [`AllocError::Stopped`] where the function has failed or is being reset, then or while the kernel waits.
+    /// `false`: there is no window or no such processing element, or it waits for an answer already.
     pub fn allocate(
         &mut self,
         card: &mut Card,
@@ -269,8 +297,12 @@ impl Function {
         pe: PeId,
         request: AllocRequest,
     ) -> bool {
-        let asked = |window: &mut Window| window.arbiter.ask(usize::from(pe.0) + 1, request);
-        let is_asked = self.window.as_mut().is_some_and(asked);
+        let serves = self.phase.serves();
+        let Some(window) = &mut self.window else { return false };
+        let is_asked = window.arbiter.ask(usize::from(pe.0) + 1, request);
+        if !serves {
+            window.stop();
+        }
         self.settle(card, bus);
         is_asked
     }
@@ -282,7 +314,7 @@ impl Function {
             return;
         };
         window.outstanding -= 1;
-        if matches!(self.phase, Phase::Enabled | Phase::Disabled) {
+        if self.phase.serves() {
             match wait {
                 WindowWait::Sweep => window.allocator.swept(&mut window.words),
                 WindowWait::Command => {
@@ -339,7 +371,7 @@ impl Function {
 
     /// Serves who waits for the allocator, and the background, in every way that does not wait.
     pub(super) fn serve_window(&mut self, bus: &mut impl Bus) {
-        if !matches!(self.phase, Phase::Enabled | Phase::Disabled) {
+        if !self.phase.serves() {
             return;
         }
         let mut steps = 0;
@@ -371,8 +403,7 @@ impl Function {
         // Before whoever asked knows of his pages.
         window.tell_made_valid();
         if who != HOST {
-            let pe = PeId((who - 1) as u16);
-            window.actions.push_back(WindowAction::Allocated { pe, result });
+            window.answer_kernel(who, result);
             return;
         }
         window.is_asked = false;

@@ -33,6 +33,14 @@ impl AllocArbiter {
         }
     }
 
+    /// Nobody is served any more. Returns who waits, for a command to begin or to end; none of them will be answered here.
+    pub fn stop(&mut self) -> Vec<usize> {
+        let served = self.served.take();
+        let waiting = self.waiting.iter_mut().enumerate();
+        let waiting = waiting.filter_map(|(who, place)| place.take().map(|_| who));
+        served.into_iter().chain(waiting).collect()
+    }
+
     /// Begins the next command, if there is one and the allocator can. Returns whose it is.
     pub fn begin(
         &mut self,

@@ -34,7 +34,8 @@ impl Allocator {
         if !self.frames.knows(memory) {
             return Err(AllocError::UnknownMemory);
         }
-        if !lazy && self.frames.available(memory) < pages {
+        let kept_back = if self.mutated.on(AllocMutation::FramesAreKeptBack) { 2 } else { 0 };
+        if !lazy && self.frames.available(memory) < pages + kept_back {
             return Err(AllocError::NoFrames);
         }
         let forgets = self.mutated.on(AllocMutation::RightsForgotten);
@@ -110,7 +111,9 @@ impl Allocator {
             return Ok(None);
         }
         let open = self.places.open_region().filter(|&open| self.regions.room(open) >= pages);
-        let Some(region) = open.or_else(|| self.regions.with_room(pages)) else { return Ok(None) };
+        let only_open = self.mutated.on(AllocMutation::OpenRegionOnly);
+        let other = || self.regions.with_room(pages).filter(|_| !only_open);
+        let Some(region) = open.or_else(other) else { return Ok(None) };
         let Region::Shared { table, .. } = self.regions.state(region) else { return Ok(None) };
         self.open(bus, region)?;
         // It has room, unless memory was changed by somebody else.
@@ -189,6 +192,8 @@ impl Allocator {
         self.places.give_back(place.within, pages);
         held.iter().for_each(|&page| self.places.take(self.layout.within(page), 1));
         self.note_used(place.region, |used| used.saturating_sub(pages) + held.len() as u64);
-        self.retire_unused(bus, place.region);
+        if !self.mutated.on(AllocMutation::UnusedRegionStays) {
+            self.retire_unused(bus, place.region);
+        }
     }
 }

@@ -65,12 +65,18 @@ pub(super) enum AllocMutation {
     SweepTakesOthers,
     /// A word may give back the frames of tables.
     WordsFreeTables,
+    /// Room is looked for in the open region alone.
+    OpenRegionOnly,
+    /// Two frames more than the pages are asked for.
+    FramesAreKeptBack,
+    /// A region that nobody came to after all keeps its table.
+    UnusedRegionStays,
 }
 
 #[cfg(test)]
 impl AllocMutation {
     /// Every mutation.
-    pub(super) const ALL: [AllocMutation; 29] = {
+    pub(super) const ALL: [AllocMutation; 32] = {
         use AllocMutation::*;
         [
             FirstFrameFreesFrameZero,
@@ -102,6 +108,9 @@ impl AllocMutation {
             BitmapsAreTrusted,
             SweepTakesOthers,
             WordsFreeTables,
+            OpenRegionOnly,
+            FramesAreKeptBack,
+            UnusedRegionStays,
         ]
     };
 }

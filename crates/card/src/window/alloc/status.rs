@@ -39,10 +39,13 @@ pub enum AllocError {
     /// Too much is being swept, or a command is under way.
     #[error("the allocator is busy: again when the sweep has gone on")]
     Busy = 11,
+    /// Nobody serves commands any more.
+    #[error("the card has failed or is being reset: it carries out no commands")]
+    Stopped = 12,
 }
 
 /// Statuses, success too.
-const STATUSES: usize = 12;
+const STATUSES: usize = 13;
 
 /// What an allocator has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

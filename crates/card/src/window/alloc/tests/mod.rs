@@ -7,6 +7,7 @@ mod faults;
 mod frames_trace;
 mod mutations;
 mod random;
+mod refusals;
 mod scenarios;
 mod seeds;
 mod world;

@@ -10,8 +10,8 @@ use super::seeds::inputs;
 use super::world::{Checked, World};
 
 /// Mistakes that need a certain order of things, or memory that somebody else has changed: their tests are in
-/// `scenarios.rs` and `corrupted.rs`.
-const ELSEWHERE: [AllocMutation; 7] = [
+/// `scenarios.rs`, `faults.rs` and `corrupted.rs`.
+const ELSEWHERE: [AllocMutation; 8] = [
     AllocMutation::RegionForEach,
     AllocMutation::DirectoryFirst,
     AllocMutation::MoveKeepsSizes,
@@ -19,6 +19,7 @@ const ELSEWHERE: [AllocMutation; 7] = [
     AllocMutation::BitmapsAreTrusted,
     AllocMutation::SweepTakesOthers,
     AllocMutation::WordsFreeTables,
+    AllocMutation::UnusedRegionStays,
 ];
 /// Inputs that a mistake may survive, for each of the shapes.
 const INPUTS: u64 = 300;

@@ -125,19 +125,10 @@ fn check_malloc(
     memory: u8,
     lazy: bool,
 ) -> Checked {
-    let layout = &world.allocator.layout;
-    let window = layout.regions * layout.region_pages();
     let is_there = match answer {
-        Ok(_) => is_known && size <= window,
-        Err(AllocError::Busy | AllocError::NoSpace | AllocError::BusError) => true,
-        Err(AllocError::TooLarge) => size > window,
+        Ok(_) => is_known && size <= world.pages(),
         Err(AllocError::UnknownMemory) => !is_known,
-        // A table may need a few.
-        Err(AllocError::NoFrames) => {
-            let free = world.allocator.free_frames(memory);
-            lazy || free < size + 64 || world.allocator.free_frames(0) < 64
-        }
-        Err(_) => false,
+        Err(error) => world.may_refuse(error, size, memory, lazy),
     };
     if is_there { Ok(()) } else { Err(format!("malloc of {size} is answered {answer:?}")) }
 }

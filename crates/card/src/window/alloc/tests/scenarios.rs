@@ -139,7 +139,7 @@ fn commands_that_make_no_sense_are_errors_and_counted() {
     let config = config(&[3, 4], &[160, 0, 70]);
     let mut world = World::uninitialised(&config);
     let base = config.base;
-    let mut expected = [0; 12];
+    let mut expected = [0; 13];
     let mut check = |world: &mut World, request, error: AllocError| {
         let before = format!("{:?}", (&world.bus.words, world.allocator.free_frames(0)));
         let step = world.allocator.handle(&mut world.bus, request);

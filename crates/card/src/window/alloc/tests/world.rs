@@ -22,6 +22,8 @@ pub(super) struct Allocation {
     pub(super) pages: u64,
     pub(super) memory: u8,
     pub(super) rights: Rights,
+    /// It has regions for itself, and keeps them.
+    pub(super) is_large: bool,
     /// Pages that have got a frame, and what was written there.
     touched: BTreeMap<u64, u64>,
     /// Pages that must have a frame.
@@ -118,6 +120,11 @@ impl World {
         Ok(offset >> 12)
     }
 
+    /// Pages that the sweep waits for.
+    pub(super) fn ending(&self) -> Option<WindowPages> {
+        self.ending
+    }
+
     pub(super) fn is_waiting(&self) -> bool {
         self.waiting.is_some()
     }
@@ -138,7 +145,8 @@ impl World {
         if let Ok(address) = answer {
             let first = self.page(address)?;
             let eager = if lazy { BTreeSet::new() } else { (0..pages).collect() };
-            let allocation = Allocation { pages, memory, rights, touched: BTreeMap::new(), eager };
+            let (touched, is_large) = (BTreeMap::new(), self.is_large(pages));
+            let allocation = Allocation { pages, memory, rights, is_large, touched, eager };
             self.add(first, allocation)?;
         }
         self.take_made_valid();
@@ -192,7 +200,9 @@ impl World {
 
     fn check_refusal(&self, expected: Result<u64, AllocError>, error: AllocError) -> Checked {
         match (expected, error) {
-            (_, AllocError::Busy | AllocError::BusError) => Ok(()),
+            (_, AllocError::Busy | AllocError::BusError) if self.may_refuse(error, 1, 0, true) => {
+                Ok(())
+            }
             // Nobody knows what its words are.
             (Ok(_), AllocError::NotAllocated | AllocError::BadEntry) if self.is_quarantining() => {
                 Ok(())
@@ -226,12 +236,13 @@ impl World {
         let request = AllocRequest::Realloc { address, bytes: pages << 12, lazy };
         match self.allocator.handle(&mut self.bus, request) {
             AllocStep::Answer(Err(error)) => {
-                let is_full = matches!(error, AllocError::NoSpace | AllocError::NoFrames);
-                let window = self.allocator.layout.regions * self.allocator.layout.region_pages();
-                if expected.is_ok() && is_full || pages > window && error == AllocError::TooLarge {
-                    return Ok(Some(Err(error)));
+                let is_right = match expected {
+                    Ok(first) => self.may_refuse_realloc(error, first, pages, lazy),
+                    Err(_) => error == AllocError::TooLarge && pages > self.pages(),
+                };
+                if !is_right {
+                    self.check_refusal(expected, error)?;
                 }
-                self.check_refusal(expected, error)?;
                 Ok(Some(Err(error)))
             }
             AllocStep::Answer(Ok(address)) => {
@@ -252,6 +263,7 @@ impl World {
         let mut allocation = self.live.remove(&first).ok_or("it is gone")?;
         let old = allocation.pages;
         allocation.pages = pages;
+        allocation.is_large |= self.is_large(pages);
         allocation.touched.retain(|&index, _| index < pages);
         allocation.eager.retain(|&index| index < pages);
         if !lazy {
@@ -275,7 +287,9 @@ impl World {
             (Waiting::Realloc { first, pages, lazy }, Ok(address)) => {
                 self.resized(first, address, pages, lazy)?;
             }
-            (_, Err(_)) => {}
+            (_, Err(AllocError::BusError)) if self.bus.failing != Failing::None => {}
+            (_, Err(_)) if self.is_quarantining() => {}
+            (waiting, Err(error)) => return Err(format!("{waiting:?} ends with {error:?}")),
         }
         Ok(Some(answer))
     }
