@@ -24,18 +24,27 @@ pub struct Script {
     pub width: u32,
     /// Keeps running with nothing to do when its steps are done, until it is told to stop.
     pub lingers: bool,
+    /// The program has said that it writes nothing.
+    pub only_reads: bool,
 }
 
 impl Script {
     /// These accesses, `width` of them at a time.
     pub fn accesses(accesses: impl IntoIterator<Item = WordAccess>, width: u32) -> Script {
         let steps = accesses.into_iter().map(JobStep::Access).collect();
-        Script { steps, width, lingers: false }
+        Script { steps, width, ..Script::default() }
     }
 
     /// One group.
     pub fn group(ranges: Vec<(PageRange, Access)>) -> Script {
-        Script { steps: [JobStep::Group(ranges)].into(), width: 1, lingers: false }
+        Script { steps: [JobStep::Group(ranges)].into(), width: 1, ..Script::default() }
+    }
+
+    /// Of which the program says that it writes nothing.
+    #[must_use]
+    pub fn reading(mut self) -> Script {
+        self.only_reads = true;
+        self
     }
 
     /// Runs until told to stop.

@@ -37,7 +37,8 @@ use crate::violation::Violation;
 pub(crate) enum Parcel {
     CardFaults(CardId, Vec<CardFault>),
     HostFault(PageNo, Access),
-    Launch(JobId, CardId, StreamId, Vec<Task>),
+    /// With whether it only reads.
+    Launch(JobId, CardId, StreamId, Vec<Task>, bool),
     JobDone(JobId),
     JobCancel(JobId),
     Request(RequestId, Request),
@@ -303,6 +304,7 @@ impl Machine {
         script: crate::job::Script,
     ) -> (JobId, Parcel) {
         let id = JobId(self.number());
+        let only_reads = script.only_reads;
         let job = Job {
             id,
             card,
@@ -317,7 +319,7 @@ impl Machine {
         };
         self.jobs.insert(id, job);
         let after = after.into_iter().map(Task::Job).collect();
-        (id, Parcel::Launch(id, card, stream, after))
+        (id, Parcel::Launch(id, card, stream, after, only_reads))
     }
 }
 

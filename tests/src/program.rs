@@ -115,7 +115,7 @@ impl Machine {
             script = self.with_updates(script);
         }
         let width = self.rng.between(1, 6) as u32;
-        Script { steps: script.into(), width, lingers: false }
+        Script { steps: script.into(), width, ..Script::default() }
     }
 
     /// The same steps, and behind most loads of a word one or more changes of it.

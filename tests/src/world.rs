@@ -243,11 +243,13 @@ impl World {
         let now = self.machine.now;
         self.note(&parcel);
         let survivors = self.survivors_of(&parcel);
+        let whole = [self.driver.config().arena];
         let event = match &parcel {
             Parcel::CardFaults(card, faults) => Event::CardFaults { card: *card, faults },
             &Parcel::HostFault(page, access) => Event::HostFault { page, access },
-            &Parcel::Launch(job, card, stream, ref after) => {
-                Event::Launch { job, card, stream, after }
+            &Parcel::Launch(job, card, stream, ref after, only_reads) => {
+                let writes = if only_reads { &[][..] } else { &whole };
+                Event::Launch { job, card, stream, after, writes }
             }
             &Parcel::JobDone(job) => Event::JobDone { job },
             &Parcel::JobCancel(job) => Event::JobCancel { job },

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use farside::{Buffer, CardId, Read, Shared, Space, SpaceBuilder, Stats, Value};
+use farside::{Buffer, CardId, PageState, Read, Shared, Space, SpaceBuilder, Stats, Value, Write};
 use farside_softcard::serve::{CardConfig, CardServer};
 use farside_svm::Mutation;
 use harness::live::served::{
@@ -199,4 +199,36 @@ fn read_input_and_write_output(space: &Space) -> Buffer<AtomicU64> {
     }
     assert!(stats(space).lent > 0, "the output is lent: {:?}", stats(space));
     input
+}
+
+/// The card writes pages, the host writes them anew, a kernel of the card reads them, and the card fails.
+fn written_anew_read_and_lost(space: &Space) -> Result<(), String> {
+    let mut words = space.alloc::<u64>(20 * PAGE).unwrap();
+    space.kernel("farside.increment").call(Write(&mut words)).unwrap();
+    words.fill(5);
+    let sum = space.kernel("farside.sum").call(Read(&words)).unwrap();
+    assert_eq!(sum, 5 * words.len() as u64);
+    space.fail_card(CardId(0)).unwrap();
+    let parts = space.locate(&words).unwrap();
+    match parts.iter().find(|part| part.state == PageState::Lost) {
+        Some(part) => Err(format!("what the host had written is lost: {part:?}")),
+        None if words.iter().all(|&word| word == 5) => Ok(()),
+        None => Err("the host reads something else than it has written".to_owned()),
+    }
+}
+
+#[test]
+fn what_the_host_has_written_is_not_lost_with_a_card_whose_kernel_reads_it() {
+    within(LIMIT, "written anew", || {
+        on_every_card(|space| written_anew_read_and_lost(space).unwrap());
+    });
+}
+
+#[test]
+fn control_what_is_lent_to_a_kernel_that_reads_is_lost_with_the_card() {
+    must_be_caught("control_what_is_lent_to_a_kernel_that_reads_is_lost_with_the_card", || {
+        let space = in_program();
+        space.mutate(Mutation::LendToReaders).map_err(|error| error.to_string())?;
+        written_anew_read_and_lost(&space)
+    });
 }

@@ -349,8 +349,12 @@ fn what_is_pinned_to_the_host_stays_there_and_a_card_that_cannot_map_it_is_told(
 #[track_caller]
 fn await_card(space: &Space, card: CardId, works: bool) {
     let end = Instant::now() + Duration::from_secs(20);
-    while space.kernel("farside.nop").on(card).call(()).is_ok() != works {
-        assert!(Instant::now() < end, "{card} does not come to work: {works}");
+    loop {
+        let answer = space.kernel("farside.nop").on(card).call(());
+        if answer.is_ok() == works {
+            return;
+        }
+        assert!(Instant::now() < end, "{card} does not come to work: {works}; {answer:?}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -367,6 +371,7 @@ fn a_connection_that_is_cut_in_the_middle_of_a_transfer_loses_that_cards_pages_o
         let (mut lost, mut cuts) = (0, 0);
         for round in 0..12 {
             let mut exercise = Exercise::new(&space, 80);
+            let made = relay.connections();
             // From the middle of a header to the middle of the last transfer of some rounds.
             let most = 1 << rng.between(4, 21);
             relay.cut_after(rng.between(1, most));
@@ -380,7 +385,6 @@ fn a_connection_that_is_cut_in_the_middle_of_a_transfer_loses_that_cards_pages_o
             expect_loss(&error);
             assert!(relay.was_cut());
             cuts += 1;
-            let made = relay.connections();
             relay.mend();
             await_card(&space, victim, true);
             assert!(relay.connections() > made, "the card was not dialled again");

@@ -104,6 +104,11 @@ impl Granted {
         self.lent
     }
 
+    /// Whether the job may write them.
+    pub fn may_be_written(&self) -> bool {
+        self.lent != Lent::Read
+    }
+
     /// How many bytes.
     pub fn bytes(&self) -> u64 {
         self.end - self.start

@@ -227,7 +227,9 @@ impl Driver {
         match event {
             Event::CardFaults { card, faults } => self.take_faults(now, card, faults),
             Event::HostFault { page, access } => self.take_host_fault(page, access),
-            Event::Launch { job, card, stream, after } => self.launch(job, card, stream, after),
+            Event::Launch { job, card, stream, after, writes } => {
+                self.launch(job, (card, stream), after, writes);
+            }
             Event::LaunchParts { job } => self.launch_parts(job),
             Event::JobFailed { job } => self.job_failed(job),
             Event::JobDone { job } => self.job_done(job),

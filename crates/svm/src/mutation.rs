@@ -68,6 +68,8 @@ pub enum Mutation {
     LoanOutlivesTrim,
     /// The host's bytes of a lent page count as the page's when the card is lost (lent pages).
     LoanOutlivesCard,
+    /// Lends what the jobs of a card only read: it is lost with the card. No rule is broken, so scenarios see it.
+    LendToReaders,
     /// Fights over an allocation are never settled (rule 10).
     FightForever,
     /// A verdict is for the pages that were fought over, and not for their allocation (rule 10).

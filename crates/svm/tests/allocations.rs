@@ -155,7 +155,8 @@ impl World {
     fn launch(&mut self, card: u8) {
         self.next += 1;
         let (job, stream) = (JobId(self.next), StreamId(card.into()));
-        self.tell(Event::Launch { job, card: CardId(card), stream, after: &[] });
+        let writes = &[self.driver.config().arena];
+        self.tell(Event::Launch { job, card: CardId(card), stream, after: &[], writes });
     }
 }
 

@@ -235,7 +235,7 @@ fn scenario_38_cards_that_each_hold_half_of_what_the_other_wants_both_end() -> C
         let group = |order: [usize; 2]| {
             let ranges = order.map(|i| (both[i], Access::Write)).to_vec();
             let steps = vec![JobStep::Group(ranges); 30];
-            Script { steps: steps.into(), width: 1, lingers: false }
+            Script { steps: steps.into(), width: 1, ..Script::default() }
         };
         let a = world.launch(A, stream(A), group([0, 1]))?;
         let b = world.launch(B, stream(B), group([1, 0]))?;

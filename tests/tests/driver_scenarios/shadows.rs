@@ -55,6 +55,54 @@ fn a_page_that_is_read_may_be_written_at_once_and_nobody_else_maps_it() -> Check
     Ok(())
 }
 
+/// What the host has after a kernel has read it that the program lets write nothing, and the card is lost.
+fn read_and_lost(setup: Setup) -> Checked {
+    let mut world = World::new(setup);
+    let range = world.alloc(2)?;
+    write_all(&mut world, range)?;
+    let script = Script::accesses(loads(range), 1).reading().lingering();
+    world.launch(A, stream(A), script)?;
+    world.drive()?;
+    assert_eq!(moved(&world, MemoryId::HOST, A.memory()), 2);
+    world.lose_card(A)?;
+    assert!(
+        all_in(&world, range, PageState::Host),
+        "what a kernel only reads is lost with its card"
+    );
+    read_by_host(&mut world, range)
+}
+
+#[test]
+fn what_a_kernel_only_reads_is_not_lost_with_its_card() -> Checked {
+    read_and_lost(lending(&[8]))
+}
+
+#[test]
+#[should_panic(expected = "is lost with its card")]
+fn control_what_is_lent_to_readers_is_lost() {
+    let _ = read_and_lost(lending(&[8]).mutated(Mutation::LendToReaders));
+}
+
+#[test]
+fn what_a_kernel_may_write_is_lent_to_those_that_read_it_meanwhile_and_after_its_end_no_more()
+-> Checked {
+    let mut world = World::new(lending(&[8]));
+    let range = world.alloc(3)?;
+    write_all(&mut world, range)?;
+    let writer = world.launch(A, stream(A), Script::default().lingering())?;
+    let reads = |page| Script::accesses(loads(sub(range, page, 1)), 1).reading();
+    let own = StreamId(7);
+    world.launch(A, own, reads(0))?;
+    world.drive()?;
+    assert_eq!(world.driver.stats().lent, 1);
+    world.stop_job(writer);
+    world.drive()?;
+    world.launch(A, own, reads(1))?;
+    world.drive()?;
+    assert_eq!(world.driver.stats().lent, 1, "nobody could write it");
+    read_by_host(&mut world, range)
+}
+
 #[test]
 fn control_without_bits_the_first_write_is_a_fault() -> Checked {
     let mut setup = lending(&[8]);

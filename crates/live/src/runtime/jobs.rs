@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use farside_svm::{Event, Task};
-use farside_types::{CardId, JobId, Span, StreamId, Time};
+use farside_types::{CardId, JobId, PageRange, Span, StreamId, Time, VirtAddr};
 
 use super::carry_out::AbortOnPanic;
 use super::order::{Predecessor, open_tasks};
@@ -109,12 +109,13 @@ impl Runtime {
         tasks: &[Task],
     ) {
         let (id, card, limit) = (job.id, job.card, job.deadline);
+        let writes = writes_of(&job);
         core.jobs.insert(id, job);
         core.remember_order(Task::Job(id), after, tasks);
         if let Some(at) = limit {
             self.look_at(core, at, id);
         }
-        let event = Event::Launch { job: id, card, stream, after: tasks };
+        let event = Event::Launch { job: id, card, stream, after: tasks, writes: &writes };
         core.driver.0.handle(self.clock.now(), event);
     }
 
@@ -242,4 +243,12 @@ impl Runtime {
         let _signals = BlockedSignals::block();
         lock(&self.core).jobs.values().cloned().collect()
     }
+}
+
+/// The pages that a job may write.
+fn writes_of(job: &Job) -> Vec<PageRange> {
+    let written = job.grants.iter().filter(|grant| grant.may_be_written());
+    written
+        .filter_map(|grant| PageRange::covering(VirtAddr(grant.start()), grant.bytes()).ok())
+        .collect()
 }

@@ -226,7 +226,8 @@ impl CardMachine {
         let walks = self.card_stats(card)?.walks;
         let state = JobState { card, work, launched, ended: None, faults: 0, batches: 0, walks };
         self.jobs.insert(job, state);
-        self.handle(Event::Launch { job, card, stream: StreamId(u32::from(card.0)), after: &[] })?;
+        let (stream, arena) = (StreamId(u32::from(card.0)), self.driver.config().arena);
+        self.handle(Event::Launch { job, card, stream, after: &[], writes: &[arena] })?;
         Ok(job)
     }
 

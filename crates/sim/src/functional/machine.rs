@@ -216,6 +216,7 @@ impl Machine {
     /// Ends the launch that runs, if one does, and starts the next on every GPU.
     pub(super) fn begin_launch(&mut self, launch: u64) -> Result<(), ReplayError> {
         self.end_launch()?;
+        let arena = self.driver.config().arena;
         for gpu in 0..self.gpus.len() {
             let (job, card) = (JobId(self.jobs), self.gpus[gpu].card);
             self.jobs += 1;
@@ -224,6 +225,7 @@ impl Machine {
                 card,
                 stream: StreamId(u32::from(card.0)),
                 after: &[],
+                writes: &[arena],
             })?;
             if self.gpus[gpu].job != Some(job) {
                 return Err(self.broken(format!("launch {launch} does not start on {card}")));

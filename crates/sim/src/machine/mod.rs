@@ -335,6 +335,7 @@ impl Machine {
             return Ok(());
         }
         self.prepare(launch)?;
+        let arena = self.driver.config().arena;
         for gpu in 0..self.gpus.len() {
             let job = JobId(u64::from(launch) * self.gpus.len() as u64 + gpu as u64);
             let card = CardId(gpu as u8);
@@ -343,6 +344,7 @@ impl Machine {
                 card,
                 stream: StreamId(u32::from(card.0)),
                 after: &[],
+                writes: &[arena],
             })?;
         }
         Ok(())

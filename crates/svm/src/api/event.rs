@@ -40,6 +40,8 @@ pub enum Event<'a> {
         /// It starts when these have ended well, and never if one of them does not. What the driver
         /// does not know has ended well.
         after: &'a [Task],
+        /// The pages that it may write, as far as the program has said: what it only reads is never lent to it.
+        writes: &'a [PageRange],
     },
     /// The program wants a launch in parts, each of which is told of by [`Event::Launch`]: others can
     /// wait for the end of all of them, which is told by [`Event::JobDone`].

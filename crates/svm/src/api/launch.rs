@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use farside_types::{AgentSet, CardId, JobId, StreamId, Time};
+use farside_types::{AgentSet, CardId, JobId, PageNo, PageRange, StreamId, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::api::command::RingOp;
@@ -18,11 +18,15 @@ struct Launched {
     started: bool,
     /// It will not end well.
     failed: bool,
+    /// What it may write.
+    writes: Box<[PageRange]>,
 }
 
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Launches {
     jobs: HashMap<JobId, Launched>,
+    /// What those that have started may write. They are few, and looked through at faults.
+    writing: Vec<(CardId, JobId, PageRange)>,
     /// Jobs that were given up and still hold memory.
     hung: BTreeMap<JobId, CardId>,
     /// Per stream: the job that runs, then those that wait for it.
@@ -42,6 +46,11 @@ impl Launches {
         self.jobs.get(&job).is_some_and(|job| job.failed)
     }
 
+    /// Whether a job that runs on a card may write a page.
+    pub(crate) fn may_write(&self, card: CardId, page: PageNo) -> bool {
+        self.writing.iter().any(|&(on, _, range)| on == card && range.contains(page))
+    }
+
     /// Whether nobody of its stream is before it.
     fn is_first(&self, job: JobId, stream: StreamId) -> bool {
         self.streams.get(&stream).and_then(|queue| queue.front()) == Some(&job)
@@ -49,7 +58,13 @@ impl Launches {
 }
 
 impl Driver {
-    pub(crate) fn launch(&mut self, job: JobId, card: CardId, stream: StreamId, after: &[Task]) {
+    pub(crate) fn launch(
+        &mut self,
+        job: JobId,
+        (card, stream): (CardId, StreamId),
+        after: &[Task],
+        writes: &[PageRange],
+    ) {
         if !self.is_usable(card.memory()) || self.distrusted.contains(card.memory()) {
             self.replies.push_back(Reply::JobDropped { job });
             return;
@@ -58,7 +73,8 @@ impl Driver {
             self.replies.push_back(Reply::JobNotRun { job, because });
             return;
         }
-        let launched = Launched { on: Some((card, stream)), started: false, failed: false };
+        let on = Some((card, stream));
+        let launched = Launched { on, started: false, failed: false, writes: writes.into() };
         self.launches.jobs.insert(job, launched);
         self.launches.streams.entry(stream).or_default().push_back(job);
         self.start_in_turn(job);
@@ -66,7 +82,7 @@ impl Driver {
 
     /// A launch in parts: each of these is told of as a launch of its own.
     pub(crate) fn launch_parts(&mut self, job: JobId) {
-        let launched = Launched { on: None, started: true, failed: false };
+        let launched = Launched { on: None, started: true, failed: false, writes: Box::default() };
         self.launches.jobs.insert(job, launched);
     }
 
@@ -85,6 +101,8 @@ impl Driver {
         }
         if let Some(launched) = self.launches.jobs.get_mut(&job) {
             launched.started = true;
+            let writes = launched.writes.iter().map(|&range| (card, job, range));
+            self.launches.writing.extend(writes);
         }
         self.cards[card.0 as usize].running += 1;
         self.issue_detached(card, RingOp::Launch { job });
@@ -112,9 +130,10 @@ impl Driver {
 
     pub(crate) fn job_done(&mut self, job: JobId) {
         self.launches.hung.remove(&job);
-        let Some(Launched { on, started, failed }) = self.launches.jobs.remove(&job) else {
+        let Some(Launched { on, started, failed, .. }) = self.launches.jobs.remove(&job) else {
             return;
         };
+        self.launches.writing.retain(|&(_, writer, _)| writer != job);
         self.leave_order(Task::Job(job));
         self.task_ended(Task::Job(job), !failed);
         let Some((card, stream)) = on else { return };
@@ -205,7 +224,7 @@ mod tests {
         let config = Config::embedded(arena, vec![8]);
         let mut driver = Driver::new(config, by_name("on-touch").unwrap()).unwrap();
         let (job, card, stream) = (JobId(1), CardId(0), StreamId(0));
-        driver.handle(Time::ZERO, Event::Launch { job, card, stream, after: &[] });
+        driver.handle(Time::ZERO, Event::Launch { job, card, stream, after: &[], writes: &[] });
         let launch = driver.poll_command().unwrap();
         driver.handle(Time::ZERO, Event::CardReset { card });
         assert_eq!(driver.poll_reply(), Some(Reply::JobDropped { job }));

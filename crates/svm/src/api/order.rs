@@ -190,7 +190,7 @@ mod tests {
 
         fn launch(&mut self, job: u64, after: &[Task]) {
             let (card, stream) = (CardId((job % 2) as u8), StreamId(job as u32));
-            self.tell(Event::Launch { job: JobId(job), card, stream, after });
+            self.tell(Event::Launch { job: JobId(job), card, stream, after, writes: &[] });
         }
 
         fn ends(&mut self, job: u64, well: bool) {
@@ -294,7 +294,7 @@ mod tests {
         f.launch(1, &[]);
         for (id, after) in [(2, &[job(1)][..]), (3, &[])] {
             let (card, stream) = (CardId(0), StreamId(77));
-            f.tell(Event::Launch { job: JobId(id), card, stream, after });
+            f.tell(Event::Launch { job: JobId(id), card, stream, after, writes: &[] });
         }
         assert_eq!(f.started(), [1]);
         f.ends(1, true);

@@ -132,7 +132,7 @@ impl Driver {
         if !alike || !self.may_come_along(&entry, page, agent, access) {
             return false;
         }
-        let lends = (transition.lends || reach.lends) && self.may_lend(&entry, agent);
+        let lends = (transition.lends || reach.lends) && self.may_lend(page, &entry, agent);
         if reach.lends && !lends {
             return false;
         }

@@ -227,10 +227,12 @@ impl Driver {
             mappers: entry.directory.mappers(),
             room: agent.card().map_or(u32::MAX, |card| self.room(card)),
             protection: entry.directory.mappers().contains(agent),
-            may_lend: self.may_lend(entry, agent),
+            may_lend: self.may_lend(page, entry, agent),
             again,
         };
-        self.placement.on_fault(&view)
+        let mut decision = self.placement.on_fault(&view);
+        decision.lends &= view.may_lend || access.is_write();
+        decision
     }
 
     /// A preferred location keeps the page; agents that reach it map it there.

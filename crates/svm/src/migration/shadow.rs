@@ -25,7 +25,7 @@
 //! The directory marks a page on loan (`is_lent`). While a chain holds a page that it reclaims, the mark says what the
 //! card has told: that it is clean.
 
-use farside_types::{AgentId, AgentSet, CommandId, MemoryId, MemorySet, PageRange};
+use farside_types::{AgentId, AgentSet, CommandId, MemoryId, MemorySet, PageNo, PageRange};
 
 use crate::Driver;
 use crate::api::command::{Run, Runs};
@@ -46,17 +46,21 @@ const NEVER: u16 = flag::PINNED
 
 impl Driver {
     /// Whether a page can be lent to `agent`: only the host has it, or this card has a copy beside it, no other
-    /// card maps it, and the card tells what it has written.
-    pub(crate) fn may_lend(&self, entry: &PageEntry, agent: AgentId) -> bool {
+    /// card maps it, the card tells what it has written, and a job that runs there may write it. What the jobs of a
+    /// card only read stays the host's as well, whatever was written there before: it is not lost with the card.
+    pub(crate) fn may_lend(&self, page: PageNo, entry: &PageEntry, agent: AgentId) -> bool {
         let (copies, home) = (entry.directory.copies(), agent.home());
         let here = copies.contains(home);
         let cards = entry.directory.mappers().without(AgentId::CPU);
         let others = if here { cards.without(agent) } else { cards };
-        !agent.is_cpu()
-            && self.config.capabilities.tells.contains(home)
+        let Some(card) = agent.card() else { return false };
+        let writes =
+            self.launches.may_write(card, page) || self.mutated.on(Mutation::LendToReaders);
+        self.config.capabilities.tells.contains(home)
             && copies.without(home) == MemorySet::only(MemoryId::HOST)
             && others.is_empty()
             && !entry.has(NEVER)
+            && writes
     }
 
     /// Whether a transition brings a page home that is on loan, so that its card's bits say whether it has

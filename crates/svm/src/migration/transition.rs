@@ -189,7 +189,7 @@ impl Driver {
         let home = agent.home();
         let copies = entry.directory.copies();
         let mut transition = Transition::unchanged(copies, entry.owner(), reason);
-        transition.lends = lends && !access.is_write() && self.may_lend(entry, agent);
+        transition.lends = lends && !access.is_write();
         let exclusive = access.is_write() || transition.lends || self.takes_alone(agent, action);
         if copies.is_empty() {
             self.plan_fresh(&mut transition, home);

@@ -190,7 +190,8 @@ impl Fixture {
     pub(crate) fn launch(&mut self, card: u8) -> JobId {
         self.next += 1;
         let (job, stream) = (JobId(self.next), StreamId(self.next as u32));
-        self.handle(Event::Launch { job, card: CardId(card), stream, after: &[] });
+        let writes = &[self.driver.config.arena];
+        self.handle(Event::Launch { job, card: CardId(card), stream, after: &[], writes });
         self.running.push(job);
         job
     }
