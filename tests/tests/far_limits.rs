@@ -2,7 +2,7 @@
 //! what it had is given back.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use farside_card::Geometry;
@@ -15,7 +15,9 @@ use farside_softcard::serve::{
 };
 use farside_types::{JobId, Rights};
 use farside_vfio_user::unix::CallError;
-use harness::live::served::{RawClient, TempDir, await_status, config, family_of, serve};
+use harness::live::served::{
+    CardProcess, RawClient, TempDir, await_status, config, family_of, serve, serve_if_asked,
+};
 use harness::live::within;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Pid, Signal, kill_process};
@@ -29,9 +31,19 @@ const MODEST: u32 = 0;
 
 /// A card with a modest client beside the one that goes too far.
 struct Fixture {
-    server: CardServer,
-    _folder: TempDir,
+    server: Server,
+    folder: TempDir,
     modest: RawClient,
+}
+
+/// Ends the card when dropped.
+enum Server {
+    Here { _server: CardServer },
+    Elsewhere { _process: CardProcess },
+}
+
+fn with_grace(config: CardConfig) -> CardConfig {
+    CardConfig { grace: Duration::from_millis(20), ..config }
 }
 
 impl Fixture {
@@ -41,14 +53,24 @@ impl Fixture {
 
     fn with(change: impl FnOnce(CardConfig) -> CardConfig) -> Fixture {
         let folder = TempDir::new();
-        let grace = Duration::from_millis(20);
-        let server = serve(change(CardConfig { grace, ..config(&folder, 0) }));
-        let modest = RawClient::connect(&server.config().folder.join(socket_name(MODEST)));
-        Fixture { server, _folder: folder, modest }
+        let _server = serve(change(with_grace(config(&folder, 0))));
+        Fixture::of(Server::Here { _server }, folder)
     }
 
-    fn card(&self) -> &Path {
-        &self.server.config().folder
+    /// A card in a child of `test`, which serves it as it likes.
+    fn elsewhere(test: &str) -> Fixture {
+        let folder = TempDir::new();
+        let _process = CardProcess::start(test, &config(&folder, 0));
+        Fixture::of(Server::Elsewhere { _process }, folder)
+    }
+
+    fn of(server: Server, folder: TempDir) -> Fixture {
+        let modest = RawClient::connect(&config(&folder, 0).folder.join(socket_name(MODEST)));
+        Fixture { server, folder, modest }
+    }
+
+    fn card(&self) -> PathBuf {
+        config(&self.folder, 0).folder
     }
 
     fn greedy(&self) -> RawClient {
@@ -60,12 +82,15 @@ impl Fixture {
     }
 
     fn status(&self) -> FunctionStatus {
-        read_status(self.card()).expect("the status is told").functions.swap_remove(GREEDY as usize)
+        read_status(&self.card())
+            .expect("the status is told")
+            .functions
+            .swap_remove(GREEDY as usize)
     }
 
     #[track_caller]
     fn await_free(&self) {
-        await_status(self.card(), |status| status.functions[GREEDY as usize].user.is_none());
+        await_status(&self.card(), |status| status.functions[GREEDY as usize].user.is_none());
     }
 
     /// The function works for the next one, and the neighbour was not harmed.
@@ -191,14 +216,20 @@ fn a_lease_in_which_too_many_kernels_hang_ends_and_their_threads_with_it() {
     });
 }
 
+/// The card is served by a process that does nothing else: what a worker has from its parent is no part of its limit,
+/// and what of it is free can be used.
 #[test]
 fn a_kernel_has_no_more_memory_of_its_own_than_its_lease_may() {
+    const NAME: &str = "a_kernel_has_no_more_memory_of_its_own_than_its_lease_may";
     const MAY_MIB: u64 = 16;
     // Room for stacks, which a kernel can have as well: see `LeaseLimits::own_bytes`.
     const STACKS_MIB: u64 = (2 + 64 + 2) * 3;
+    serve_if_asked(|config| {
+        let limits = LeaseLimits { own_bytes: MAY_MIB << 20, ..LeaseLimits::default() };
+        CardConfig { limits, ..with_grace(config) }
+    });
     within(LIMIT, "memory of kernels", || {
-        let own_bytes = MAY_MIB << 20;
-        let fixture = Fixture::start(LeaseLimits { own_bytes, ..LeaseLimits::default() });
+        let fixture = Fixture::elsewhere(NAME);
         let mut raw = fixture.greedy();
         let mut eat = |mib| {
             let eats = raw.launch(1, "test.eat", &[value(mib)]).unwrap();
@@ -231,7 +262,7 @@ fn a_client_that_fills_its_tables_keeps_its_lease() {
             let limits = LeaseLimits { own_bytes: OWN_MIB << 20, ..LeaseLimits::default() };
             CardConfig { geometry, limits, ..config }
         });
-        let status = read_status(fixture.card()).unwrap();
+        let status = read_status(&fixture.card()).unwrap();
         assert_eq!(status.table_bytes, u64::from(TABLE_PAGES) << 12);
         let mut raw = fixture.greedy();
         // Each page needs three tables of its own.
