@@ -36,6 +36,8 @@ package window_pkg is
   constant StatusBusError_c  : Status_t := "011";
   -- A valid word that no allocator writes: a frame beyond the memory, a run that is not aligned.
   constant StatusBadEntry_c  : Status_t := "100";
+  -- Comes from the allocator alone: a page is touched for the first time, and no frame is left.
+  constant StatusNoFrame_c   : Status_t := "101";
 
   -- What a word says about a page or a run.
   type Entry_t is record

@@ -66,6 +66,19 @@ L2_TLBS = [
     (4, 4, 16, 0),
 ]
 
+# Of the allocator: the trace and its sizes (bits of a page, of the root, of a leaf table and of a frame's number,
+# frames), cycles of an access, percent.
+ALLOCATORS = [
+    ("small", 9, 3, 5, 7, 100, 3, 30),
+    ("runs", 8, 2, 7, 9, 300, 5, 0),
+    # For what follows no trace: those of accesses, and small ones.
+    ("none", 12, 7, 9, 12, 4096, 71, 0),
+    ("none", 9, 3, 5, 7, 100, 3, 30),
+]
+ALLOCATOR_GENERICS = (
+    "Trace_g", "PageBits_g", "RootBits_g", "LeafBits_g", "FrameBits_g", "Frames_g", "Latency_g", "Stall_g"
+)
+
 
 def main():
     cli = VUnitCLI()
@@ -99,6 +112,11 @@ def main():
     for test in lib.test_bench("tb_frame_store").get_tests():
         for shape in STORES:
             configure(test, STORE_GENERICS, shape)
+    for test in lib.test_bench("tb_allocator").get_tests():
+        follows, timed = test.name.startswith("the model"), test.name.startswith("operations")
+        for shape in ALLOCATORS:
+            if follows == (shape[0] != "none") and (follows or timed == (shape[-1] == 0)):
+                configure(test, ALLOCATOR_GENERICS, shape)
     for test in lib.test_bench("tb_l2_tlb").get_tests():
         random = test.name.startswith("random")
         for sets, ways, depth, stall in L2_TLBS if random else L2_TLBS[-1:]:

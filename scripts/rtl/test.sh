@@ -17,7 +17,7 @@ readonly PYTHON=$TOOLS/python/bin/python
 long=false
 [ "${1:-}" != --long ] || long=true
 # One mistake for each kind of check: that it finds any.
-mutants=("a result is kept over" "a walk more than" "a queue is full" "a frame beyond the memory is taken" "390 walks")
+mutants=("a result is kept over" "a walk more than" "a queue is full" "a frame beyond the memory is taken" "390 walks" "an empty table stays linked")
 cycles=1000000
 if $long; then
     mutants=()

@@ -1,5 +1,6 @@
 //! The allocator beside a map of allocations.
 
+mod allocator_trace;
 mod budget;
 mod bus;
 mod corrupted;

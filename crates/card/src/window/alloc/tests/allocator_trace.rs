@@ -1,0 +1,248 @@
+//! What the allocator does with runs of commands, touches and steps of the background, for the bench of the
+//! one in VHDL (`rtl/test/tb_allocator.vhd`), which has to do the same.
+//!
+//! A line is one thing that happens, then lines of what comes of it: pages that became valid, an invalidation
+//! that is begun, words of memory that are others now.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use farside_types::{Access, Rights};
+
+use super::super::super::{WindowFault, WindowGeometry};
+use super::super::{AllocError, AllocStep, Allocator, AllocatorConfig, SweepStep, Touch};
+use super::bus::TestBus;
+use super::random::Input;
+use super::seeds::inputs;
+use crate::interface::AllocRequest;
+
+const STEPS: usize = 800;
+
+/// Sizes of the traces: bits of a page, words of the tables as powers of two, frames.
+const SHAPES: [(&str, u32, [u32; 2], u32); 2] =
+    [("small", 9, [3, 5], 100), ("runs", 8, [2, 7], 300)];
+
+struct Tracer {
+    allocator: Allocator,
+    bus: TestBus,
+    before: BTreeMap<u64, u64>,
+    text: String,
+    /// Addresses of allocations, and how many pages they have.
+    live: Vec<(u64, u64)>,
+    page_bytes: u64,
+    window_bytes: u64,
+    region_pages: u64,
+}
+
+impl Tracer {
+    fn new(page_bits: u32, levels: [u32; 2], frames: u32) -> Tracer {
+        let geometry = WindowGeometry::new(page_bits, &levels, 20).unwrap();
+        let window_bytes = 1 << geometry.window_bits();
+        let base = 5 * window_bytes;
+        let memories = vec![frames];
+        let config = AllocatorConfig { geometry, base, memories, tables: 0, ready_tables: 2 };
+        let mut allocator = Allocator::new(&config).unwrap();
+        let mut bus = TestBus::default();
+        allocator.initialise(&mut bus).unwrap();
+        let before = bus.words.clone();
+        let (page_bytes, region_pages) = (1 << page_bits, 1 << levels[1]);
+        let (text, live) = (String::new(), Vec::new());
+        Tracer { allocator, bus, before, text, live, page_bytes, window_bytes, region_pages }
+    }
+
+    fn line(&mut self, what: char, numbers: &[u64]) {
+        write!(self.text, "{what}").unwrap();
+        numbers.iter().for_each(|number| write!(self.text, " {number:x}").unwrap());
+        self.text.push('\n');
+    }
+
+    /// What has come of the last line.
+    fn effects(&mut self) {
+        for pages in std::mem::take(&mut self.bus.made_valid) {
+            self.line('v', &[pages.first, pages.end() - 1]);
+        }
+        let words = self.bus.words.clone();
+        let before = std::mem::replace(&mut self.before, words.clone());
+        let mut zeroes: Option<(u64, u64)> = None;
+        let changed = |&(address, word): &(u64, u64)| before.get(&address) != Some(&word);
+        for (address, word) in words.into_iter().filter(changed) {
+            match &mut zeroes {
+                Some((_, end)) if word == 0 && *end == address => *end += 8,
+                _ if word == 0 => {
+                    self.zeroes(zeroes.replace((address, address + 8)));
+                }
+                _ => {
+                    self.zeroes(zeroes.take());
+                    self.line('w', &[address, word]);
+                }
+            }
+        }
+        self.zeroes(zeroes);
+    }
+
+    /// Words one after the other that are 0 now.
+    fn zeroes(&mut self, range: Option<(u64, u64)>) {
+        if let Some((begin, end)) = range {
+            self.line('z', &[begin, end - 8]);
+        }
+    }
+
+    fn malloc(&mut self, bytes: u64, memory: u8, writable: bool, lazy: bool) {
+        let rights = if writable { Rights::ReadWrite } else { Rights::Read };
+        let request = AllocRequest::Malloc { bytes, memory, rights, lazy };
+        let AllocStep::Answer(answer) = self.allocator.handle(&mut self.bus, request) else {
+            unreachable!("a malloc waits for no invalidation")
+        };
+        let (status, address) = (status(answer), answer.unwrap_or(0));
+        let flags = u64::from(writable) | u64::from(lazy) << 1;
+        self.line('m', &[bytes, memory.into(), flags, status, address]);
+        self.effects();
+        if answer.is_ok() {
+            self.live.push((address, bytes.div_ceil(self.page_bytes)));
+        }
+    }
+
+    fn free(&mut self, address: u64, input: Input) {
+        let pages = match self.allocator.handle(&mut self.bus, AllocRequest::Free { address }) {
+            AllocStep::Answer(answer) => {
+                self.line('f', &[address, status(answer)]);
+                self.effects();
+                return;
+            }
+            AllocStep::Invalidate(pages) => pages,
+        };
+        self.live.retain(|&(live, _)| live != address);
+        self.line('F', &[address]);
+        self.line('i', &[pages.first, pages.end() - 1]);
+        self.effects();
+        // A step that begins no invalidation of its own.
+        let after = self.allocator.clone().sweep(&mut self.bus.clone());
+        if input[2] < 100 && after == SweepStep::More {
+            self.step(input);
+        }
+        if input[3] < 100 {
+            // Half of them a page that was freed.
+            let page = pages.first + u64::from(input[1]) % pages.count;
+            self.touch(if input[3] % 4 < 2 { self.some_page(input) } else { page }, input[3]);
+        }
+        assert_eq!(self.allocator.invalidated(&mut self.bus), AllocStep::Answer(Ok(0)));
+        self.line('d', &[]);
+        self.effects();
+    }
+
+    fn step(&mut self, input: Input) {
+        let step = self.allocator.sweep(&mut self.bus);
+        if step == SweepStep::Idle {
+            return;
+        }
+        self.line('b', &[]);
+        let SweepStep::Invalidate(pages) = step else {
+            self.effects();
+            return;
+        };
+        self.line('i', &[pages.first, pages.end() - 1]);
+        self.effects();
+        if input[3] < 100 {
+            self.touch(self.some_page(input), input[3]);
+        }
+        self.allocator.swept(&mut self.bus);
+        self.line('e', &[]);
+        self.effects();
+    }
+
+    fn touch(&mut self, page: u64, c: u8) {
+        let access = if c % 2 == 0 { Access::Read } else { Access::Write };
+        let touch = Touch { page, access, seen: None, ticket: 0 };
+        let found = self.allocator.touch(&mut self.bus, touch);
+        let status = found.err().map_or(0, |fault: WindowFault| fault as u64);
+        let (frame, aspect) = found.map_or((0, 0), |mapping| {
+            let writable = u64::from(mapping.rights == Rights::ReadWrite);
+            (mapping.frame, writable | u64::from(mapping.size) << 8)
+        });
+        self.line('t', &[page, u64::from(c % 2), status, frame.into(), aspect]);
+        self.effects();
+    }
+
+    /// Of an allocation, or the one behind it.
+    fn some_page(&self, [_, a, b, _]: Input) -> u64 {
+        let (address, pages) = self.pick(a).unwrap_or((5 * self.window_bytes, 1));
+        let page = (address - 5 * self.window_bytes) / self.page_bytes + u64::from(b) % (pages + 1);
+        page % (self.window_bytes / self.page_bytes)
+    }
+
+    fn pick(&self, a: u8) -> Option<(u64, u64)> {
+        self.live.get(usize::from(a) % self.live.len().max(1)).copied()
+    }
+
+    fn some_bytes(&self, b: u8, c: u8) -> u64 {
+        let pages = match b {
+            0..4 => return u64::from(b / 2),
+            4 => return u64::MAX - u64::from(c),
+            5 => return self.window_bytes + 1 + u64::from(c),
+            6..180 => 1 + u64::from(c) % 6,
+            _ => 1 + u64::from(c) % (self.region_pages - 1),
+        };
+        pages * self.page_bytes - u64::from(b) % self.page_bytes
+    }
+
+    fn some_address(&self, a: u8, b: u8, c: u8) -> u64 {
+        let (address, pages) = self.pick(a).unwrap_or((5 * self.window_bytes, 1));
+        match b {
+            0..20 => address + u64::from(c) % pages * self.page_bytes,
+            20..30 => address + u64::from(c),
+            30..40 => 5 * self.window_bytes + u64::from(c) % self.region_pages * self.page_bytes,
+            40..45 => address ^ self.window_bytes,
+            _ => address,
+        }
+    }
+
+    /// Goes through full and empty.
+    fn go(&mut self, input @ [what, a, b, c]: Input, fills: bool) {
+        match what {
+            _ if !self.allocator.is_ready() => self.step(input),
+            0..100 => self.step(input),
+            100..140 => self.touch(self.some_page(input), c),
+            _ if fills == (what < 230) => {
+                let memory = u8::from(a < 3);
+                self.malloc(self.some_bytes(b, c), memory, a % 4 != 0, a % 3 == 0);
+            }
+            _ => self.free(self.some_address(a, b, c), input),
+        }
+    }
+}
+
+fn status(answer: Result<u64, AllocError>) -> u64 {
+    answer.err().map_or(0, |error| error as u64)
+}
+
+fn trace(seed: u64, page_bits: u32, levels: [u32; 2], frames: u32) -> Tracer {
+    let mut tracer = Tracer::new(page_bits, levels, frames);
+    let mut fills = true;
+    for input in inputs(seed, STEPS) {
+        let refused: u64 = tracer.allocator.counts().answers[4..6].iter().sum();
+        tracer.go(input, fills);
+        let is_full = tracer.allocator.counts().answers[4..6].iter().sum::<u64>() != refused;
+        fills = if fills { !(is_full && input[3] < 64) } else { tracer.live.is_empty() };
+    }
+    tracer
+}
+
+/// `FARSIDE_WRITE_TRACE=1` writes the files anew.
+#[test]
+fn the_bench_has_what_the_model_does() {
+    for (index, (name, page_bits, levels, frames)) in SHAPES.into_iter().enumerate() {
+        let file = format!("../../rtl/test/allocator_{name}.trace");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+        let tracer = trace(index as u64 + 1, page_bits, levels, frames);
+        if std::env::var_os("FARSIDE_WRITE_TRACE").is_some() {
+            std::fs::write(&path, &tracer.text).unwrap();
+        }
+        let counts = tracer.allocator.counts();
+        assert!(counts.answers[0] > 100 && counts.touched > 10, "{name}: {counts:?}");
+        for refused in [1, 2, 3, 5, 6, 7] {
+            assert!(counts.answers[refused] > 0, "{name}: none with status {refused}");
+        }
+        assert!(std::fs::read_to_string(path).unwrap() == tracer.text, "it is of another model");
+    }
+}

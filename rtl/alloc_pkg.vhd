@@ -1,0 +1,133 @@
+-- Commands of the allocator, how they end, and the words of the leaf level as it writes them.
+--
+-- docs/rtl/allocator.md has the words and the statuses; the model is crates/card/src/window/alloc
+-- (`word.rs`, `status.rs`).
+
+library ieee;
+  use ieee.std_logic_1164.all;
+  use ieee.numeric_std.all;
+
+library work;
+  use work.window_pkg.all;
+
+package alloc_pkg is
+
+  subtype AllocStatus_t is std_logic_vector(3 downto 0);
+
+  constant AllocOk_c            : AllocStatus_t := x"0";
+  constant AllocZeroSize_c      : AllocStatus_t := x"1";
+  constant AllocTooLarge_c      : AllocStatus_t := x"2";
+  constant AllocUnknownMemory_c : AllocStatus_t := x"3";
+  constant AllocNoSpace_c       : AllocStatus_t := x"4";
+  constant AllocNoFrames_c      : AllocStatus_t := x"5";
+  constant AllocNotAllocated_c  : AllocStatus_t := x"6";
+  constant AllocInside_c        : AllocStatus_t := x"7";
+  constant AllocBusError_c      : AllocStatus_t := x"8";
+  constant AllocInitialising_c  : AllocStatus_t := x"9";
+  constant AllocBadEntry_c      : AllocStatus_t := x"a";
+
+  -- Longest runs of frames in a table, as powers of two: a word of the frames' bits, a beat of words.
+  constant RunLong_c  : natural := 6;
+  constant RunShort_c : natural := 3;
+
+  -- Bits of a leaf word, beside those of window_pkg. The first two mean something in words that are not valid.
+  constant ReservedBit_c : natural := 3;
+  constant FreedBit_c    : natural := 4;
+  constant FirstBit_c    : natural := 10;
+  constant LastBit_c     : natural := 11;
+  constant PagesLow_c    : natural := 17;
+  constant PagesBits_c   : positive := 15;
+
+  subtype TableWord_t is std_logic_vector(WordBits_c - 1 downto 0);
+
+  type PageState_t is (PageFree, PageMapped, PageReserved, PageFreed);
+
+  function stateOf (word : TableWord_t) return PageState_t;
+
+  -- Whether the page has a frame, or had one before it was freed.
+  function hasFrame (word : TableWord_t) return boolean;
+
+  -- A page in a frame, or reserved: one that gets it when it is touched.
+  function pageWord (
+    frame    : unsigned;
+    lazy     : std_logic;
+    writable : std_logic;
+    memory   : std_logic_vector(MemoryBits_c - 1 downto 0);
+    size     : natural
+  ) return TableWord_t;
+
+  -- The same word, of the first page of so many, or of another; of the last one, or of another.
+  function marked (word : TableWord_t; first : boolean; last : boolean; pages : unsigned) return TableWord_t;
+
+  -- The word of the directory that leads to a table.
+  function directoryWord (number : std_logic_vector) return TableWord_t;
+
+end package;
+
+package body alloc_pkg is
+
+  function stateOf (word : TableWord_t) return PageState_t is
+  begin
+    if word(ValidBit_c) = '1' then
+      return PageMapped;
+    elsif word(FreedBit_c) = '1' then
+      return PageFreed;
+    elsif word(ReservedBit_c) = '1' then
+      return PageReserved;
+    end if;
+    return PageFree;
+  end function;
+
+  function hasFrame (word : TableWord_t) return boolean is
+  begin
+    return word(ValidBit_c) = '1' or (word(FreedBit_c) = '1' and word(ReservedBit_c) = '0');
+  end function;
+
+  function pageWord (
+    frame    : unsigned;
+    lazy     : std_logic;
+    writable : std_logic;
+    memory   : std_logic_vector(MemoryBits_c - 1 downto 0);
+    size     : natural
+  ) return TableWord_t is
+    variable word_v : TableWord_t := (others => '0');
+  begin
+    word_v(ValidBit_c)    := not lazy;
+    word_v(ReservedBit_c) := lazy;
+    word_v(WritableBit_c) := writable;
+    word_v(OwnBit_c)      := '1';
+    word_v(SizeLow_c + SizeBits_c - 1 downto SizeLow_c) := std_logic_vector(to_unsigned(size, SizeBits_c));
+    word_v(MemoryLow_c + MemoryBits_c - 1 downto MemoryLow_c) := memory;
+    if lazy = '0' then
+      word_v(NumberLow_c + NumberBits_c - 1 downto NumberLow_c) := std_logic_vector(resize(frame, NumberBits_c));
+    end if;
+    return word_v;
+  end function;
+
+  function marked (word : TableWord_t; first : boolean; last : boolean; pages : unsigned) return TableWord_t is
+    variable word_v : TableWord_t := word;
+  begin
+    word_v(FirstBit_c) := '0';
+    word_v(LastBit_c)  := '0';
+    if first then
+      word_v(FirstBit_c) := '1';
+      word_v(PagesLow_c + PagesBits_c - 1 downto PagesLow_c) :=
+        std_logic_vector(resize(pages - 1, PagesBits_c));
+    end if;
+    if last then
+      word_v(LastBit_c) := '1';
+    end if;
+    return word_v;
+  end function;
+
+  function directoryWord (number : std_logic_vector) return TableWord_t is
+    variable word_v : TableWord_t := (others => '0');
+  begin
+    word_v(ValidBit_c) := '1';
+    word_v(TableBit_c) := '1';
+    word_v(NumberLow_c + NumberBits_c - 1 downto NumberLow_c) :=
+      std_logic_vector(resize(unsigned(number), NumberBits_c));
+    return word_v;
+  end function;
+
+end package body;

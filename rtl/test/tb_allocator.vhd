@@ -1,0 +1,712 @@
+-- Bench of the allocator: it does what the model did, as the model's traces say (tests/allocator_trace.rs in
+-- crates/card/src/window/alloc): every status, address and frame, every invalidation, every word of memory
+-- after each operation. And how long operations take, and that no access that fails makes it hang or do harm.
+
+library ieee;
+  use ieee.std_logic_1164.all;
+  use ieee.numeric_std.all;
+  use ieee.math_real.all;
+
+library std;
+  use std.textio.all;
+
+library vunit_lib;
+  context vunit_lib.vunit_context;
+
+library work;
+  use work.alloc_pkg.all;
+  use work.window_pkg.all;
+  use work.table_memory_pkg.all;
+
+entity tb_allocator is
+  generic (
+    runner_cfg  : string;
+    tb_path     : string;
+    -- The trace's name, "none" for the tests that follow none, and its sizes.
+    Trace_g     : string := "small";
+    PageBits_g  : positive := 9;
+    RootBits_g  : positive := 3;
+    LeafBits_g  : positive := 5;
+    FrameBits_g : positive := 7;
+    Frames_g    : positive := 100;
+    Latency_g   : positive := 71;
+    Stall_g     : natural := 0;
+    Seed_g      : positive := 1
+  );
+end entity;
+
+architecture sim of tb_allocator is
+
+  constant AddrBits_c   : positive := 48;
+  constant WindowBits_c : positive := RootBits_g + LeafBits_g;
+  constant BaseLow_c    : positive := PageBits_g + WindowBits_c;
+  constant Window_c     : natural := 5;
+  constant Period_c     : time := 4 ns;
+  constant Invals_c     : positive := 10000;
+
+  type Pages_t is record
+    first : natural;
+    last  : natural;
+  end record;
+
+  type Pages_All_t is array (0 to Invals_c - 1) of Pages_t;
+
+  signal Clk         : std_logic := '0';
+  signal Rst         : std_logic := '1';
+  signal Now         : natural := 0;
+  signal Base        : std_logic_vector(AddrBits_c - 1 downto BaseLow_c);
+  signal Pause       : std_logic := '1';
+  signal Busy        : std_logic;
+  signal StepDone    : std_logic;
+  signal Broken      : std_logic;
+  signal CmdValid    : std_logic := '0';
+  signal CmdReady    : std_logic;
+  signal CmdFree     : std_logic := '0';
+  signal CmdBytes    : std_logic_vector(63 downto 0) := (others => '0');
+  signal CmdAddr     : std_logic_vector(AddrBits_c - 1 downto 0) := (others => '0');
+  signal CmdMemory   : std_logic_vector(3 downto 0) := (others => '0');
+  signal CmdWritable : std_logic := '0';
+  signal CmdLazy     : std_logic := '0';
+  signal RespValid   : std_logic;
+  signal RespReady   : std_logic := '0';
+  signal RespStatus  : AllocStatus_t;
+  signal RespAddr    : std_logic_vector(AddrBits_c - 1 downto 0);
+  signal TouchValid  : std_logic := '0';
+  signal TouchReady  : std_logic;
+  signal TouchPage   : std_logic_vector(WindowBits_c - 1 downto 0) := (others => '0');
+  signal TouchWrite  : std_logic := '0';
+  signal FoundValid  : std_logic;
+  signal FoundReady  : std_logic := '0';
+  signal FoundStatus : Status_t;
+  signal FoundWrites : std_logic;
+  signal FoundMemory : std_logic_vector(3 downto 0);
+  signal FoundSize   : std_logic_vector(4 downto 0);
+  signal FoundFrame  : std_logic_vector(FrameBits_g - 1 downto 0);
+  signal GatePage    : std_logic_vector(WindowBits_c - 1 downto 0) := (others => '0');
+  signal GateClosed  : std_logic;
+  signal RootValid   : std_logic;
+  signal RootReady   : std_logic := '0';
+  signal RootIndex   : std_logic_vector(RootBits_g - 1 downto 0);
+  signal RootWord    : std_logic_vector(63 downto 0);
+  signal InvalValid  : std_logic;
+  signal InvalReady  : std_logic := '0';
+  signal InvalFirst  : std_logic_vector(WindowBits_c - 1 downto 0);
+  signal InvalLast   : std_logic_vector(WindowBits_c - 1 downto 0);
+  signal InvalDone   : std_logic := '0';
+  -- Invalidations that were taken, with their pages, that were done, and that may be done.
+  signal Taken       : natural := 0;
+  signal Invals      : Pages_All_t;
+  signal Done        : natural := 0;
+  signal Allowed     : natural := 0;
+  signal AwValid     : std_logic;
+  signal AwReady     : std_logic;
+  signal AwAddr      : std_logic_vector(39 downto 0);
+  signal WValid      : std_logic;
+  signal WReady      : std_logic;
+  signal WData       : std_logic_vector(63 downto 0);
+  signal BValid      : std_logic;
+  signal BReady      : std_logic;
+  signal BResp       : std_logic_vector(1 downto 0);
+  signal ArValid     : std_logic;
+  signal ArReady     : std_logic;
+  signal ArAddr      : std_logic_vector(39 downto 0);
+  signal RValid      : std_logic;
+  signal RReady      : std_logic;
+  signal RData       : std_logic_vector(63 downto 0);
+  signal RResp       : std_logic_vector(1 downto 0);
+
+begin
+
+  Clk  <= not Clk after Period_c / 2;
+  Now  <= Now + 1 when rising_edge(Clk);
+  Base <= std_logic_vector(to_unsigned(Window_c, Base'length));
+
+  -- Root and translators.
+  p_others : process is
+    variable seed1_v : positive := Seed_g;
+    variable seed2_v : positive := 11;
+    variable wait_v  : natural := 0;
+
+    impure function stalls return boolean is
+      variable x_v : real;
+    begin
+      uniform(seed1_v, seed2_v, x_v);
+      return x_v * 100.0 < real(Stall_g);
+    end function;
+
+  begin
+    wait until rising_edge(Clk);
+    if RootValid = '1' and RootReady = '1' then
+      Tables.write(to_integer(unsigned(RootIndex)), RootWord);
+    end if;
+    RootReady <= '0' when stalls else '1';
+    InvalDone <= '0';
+    if InvalValid = '1' and InvalReady = '1' then
+      Invals(Taken) <= (to_integer(unsigned(InvalFirst)), to_integer(unsigned(InvalLast)));
+      Taken      <= Taken + 1;
+      InvalReady <= '0';
+    elsif Taken = Done then
+      InvalReady <= '0' when stalls else '1';
+    elsif Taken /= Done and Done < Allowed and InvalDone = '0' and not stalls then
+      InvalDone <= '1';
+      Done      <= Done + 1;
+    end if;
+  end process;
+
+  p_test : process is
+    variable seed1_v    : positive := Seed_g;
+    variable seed2_v    : positive := 99;
+    file trace_f        : text;
+    variable line_v     : line;
+    variable what_v     : character;
+    variable count_v    : natural := 0;
+    variable expected_v : Pages_All_t;
+    -- Invalidations so far; those behind one that is not done; one is not done; and those compared.
+    variable invals_v   : natural := 0;
+    variable behind_v   : natural := 0;
+    variable drains_v   : boolean := false;
+    variable checked_v  : natural := 0;
+    variable a_v        : unsigned(63 downto 0);
+    variable b_v        : unsigned(63 downto 0);
+    variable c_v        : unsigned(63 downto 0);
+    variable d_v        : unsigned(63 downto 0);
+    variable e_v        : unsigned(63 downto 0);
+    variable start_v    : natural;
+    variable status_v   : AllocStatus_t;
+    variable addr_v     : std_logic_vector(AddrBits_c - 1 downto 0);
+    variable first_v    : std_logic_vector(AddrBits_c - 1 downto 0);
+    variable cycles_v   : natural;
+    variable steps_v    : natural;
+
+    impure function pick (below : positive) return natural is
+      variable x_v : real;
+    begin
+      uniform(seed1_v, seed2_v, x_v);
+      return natural(floor(x_v * real(below))) mod below;
+    end function;
+
+    procedure tick is
+    begin
+      wait until rising_edge(Clk);
+    end procedure;
+
+    -- The next number of the line.
+    procedure number (value : out unsigned(63 downto 0)) is
+      variable char_v  : character;
+      variable good_v  : boolean := true;
+      variable value_v : unsigned(63 downto 0) := (others => '0');
+    begin
+      read(line_v, char_v, good_v);
+      check(good_v and char_v = ' ', "a number in line " & to_string(count_v));
+      loop
+        exit when line_v'length = 0;
+        exit when line_v(line_v'low) = ' ';
+        read(line_v, char_v, good_v);
+        value_v := shift_left(value_v, 4);
+        if char_v >= 'a' then
+          value_v := value_v + (character'pos(char_v) - character'pos('a') + 10);
+        else
+          value_v := value_v + (character'pos(char_v) - character'pos('0'));
+        end if;
+      end loop;
+      value := value_v;
+    end procedure;
+
+    procedure reset is
+    begin
+      for i in 0 to 2 ** RootBits_g - 1 loop
+        Tables.write(i, (63 downto 0 => '0'));
+        Tables.expect(i, (63 downto 0 => '0'));
+      end loop;
+      Rst   <= '1';
+      Pause <= '1';
+      for i in 1 to 4 loop
+        tick;
+      end loop;
+      Rst <= '0';
+      -- The stores are cleared.
+      loop
+        tick;
+        exit when Busy = '0';
+      end loop;
+    end procedure;
+
+    -- A command is taken.
+    procedure command (free : std_logic; bytes : unsigned(63 downto 0); addr : std_logic_vector; memory : natural; flags : std_logic_vector(1 downto 0)) is
+    begin
+      CmdFree     <= free;
+      CmdBytes    <= std_logic_vector(bytes);
+      CmdAddr     <= addr;
+      CmdMemory   <= std_logic_vector(to_unsigned(memory, 4));
+      CmdWritable <= flags(0);
+      CmdLazy     <= flags(1);
+      CmdValid    <= '1';
+      loop
+        tick;
+        exit when CmdReady = '1';
+      end loop;
+      CmdValid <= '0';
+      start_v := Now;
+    end procedure;
+
+    procedure answer (status : out AllocStatus_t; addr : out std_logic_vector) is
+    begin
+      loop
+        RespReady <= '1' when pick(100) >= Stall_g else '0';
+        tick;
+        exit when RespValid = '1' and RespReady = '1';
+      end loop;
+      RespReady <= '0';
+      status := RespStatus;
+      addr   := RespAddr;
+      cycles_v := Now - start_v;
+    end procedure;
+
+    procedure touch (page : natural; writes : std_logic) is
+    begin
+      TouchPage  <= std_logic_vector(to_unsigned(page, WindowBits_c));
+      TouchWrite <= writes;
+      TouchValid <= '1';
+      loop
+        tick;
+        exit when TouchReady = '1';
+      end loop;
+      TouchValid <= '0';
+      start_v := Now;
+      loop
+        FoundReady <= '1' when pick(100) >= Stall_g else '0';
+        tick;
+        exit when FoundValid = '1' and FoundReady = '1';
+      end loop;
+      FoundReady <= '0';
+      cycles_v := Now - start_v;
+    end procedure;
+
+    procedure invalidation (drains : boolean) is
+    begin
+      number(a_v);
+      number(b_v);
+      expected_v(invals_v) := (to_integer(a_v), to_integer(b_v));
+      invals_v := invals_v + 1;
+      if drains then
+        drains_v := true;
+      elsif drains_v then
+        behind_v := behind_v + 1;
+      else
+        Allowed <= invals_v;
+      end if;
+    end procedure;
+
+    -- Everything that was begun is done: the same words are in memory, and the same pages were invalidated.
+    procedure settle is
+    begin
+      loop
+        exit when Taken = invals_v - behind_v and (drains_v or Done = invals_v);
+        tick;
+      end loop;
+      for i in 1 to 3 loop
+        tick;
+      end loop;
+      loop
+        exit when Busy = '0';
+        tick;
+      end loop;
+      for i in checked_v to Taken - 1 loop
+        check(Invals(i) = expected_v(i), "pages " & to_string(Invals(i).first) & " to " & to_string(Invals(i).last)
+          & " are invalidated, of " & to_string(expected_v(i).first) & " to " & to_string(expected_v(i).last)
+          & ", line " & to_string(count_v));
+      end loop;
+      checked_v := Taken;
+      if Tables.different /= 0 then
+        for i in 0 to TableWords_c - 1 loop
+          if Tables.read(i) /= Tables.expected(i) then
+            info("word " & to_hstring(to_unsigned(8 * i, 32)) & " is " & to_hstring(Tables.read(i))
+              & ", not " & to_hstring(Tables.expected(i)));
+          end if;
+        end loop;
+      end if;
+      check_equal(Tables.different, 0, "other words, line " & to_string(count_v));
+      check_equal(Broken, '0', "broken");
+    end procedure;
+
+    -- Walks of a page are answered with *not mapped*.
+    procedure isGated (page : natural) is
+    begin
+      GatePage <= std_logic_vector(to_unsigned(page, WindowBits_c));
+      tick;
+      wait for 0 ns;
+      check_equal(GateClosed, '1', "the gate to page " & to_string(page) & ", line " & to_string(count_v));
+    end procedure;
+
+    -- An invalidation is done, and those behind it.
+    procedure letGo is
+    begin
+      isGated(expected_v(invals_v - behind_v - 1).first);
+      isGated(expected_v(invals_v - behind_v - 1).last);
+      drains_v := false;
+      behind_v := 0;
+      Allowed  <= invals_v;
+    end procedure;
+
+    procedure background is
+    begin
+      Pause <= '0';
+      loop
+        tick;
+        exit when StepDone = '1';
+      end loop;
+      Pause <= '1';
+    end procedure;
+
+    procedure follow is
+    begin
+      readline(trace_f, line_v);
+      count_v := count_v + 1;
+      read(line_v, what_v);
+      if what_v /= 'v' and what_v /= 'i' and what_v /= 'w' and what_v /= 'z' then
+        settle;
+      end if;
+      case what_v is
+        when 'm' =>
+          number(a_v);
+          number(b_v);
+          number(c_v);
+          number(d_v);
+          number(e_v);
+          command('0', a_v, (AddrBits_c - 1 downto 0 => '1'), to_integer(b_v), std_logic_vector(c_v(1 downto 0)));
+          answer(status_v, addr_v);
+          check_equal(unsigned(status_v), to_integer(d_v), "status, line " & to_string(count_v));
+          check(unsigned(addr_v) = e_v, "address " & to_hstring(addr_v) & ", line " & to_string(count_v));
+        when 'f' | 'F' =>
+          number(a_v);
+          command('1', (others => '1'), std_logic_vector(a_v(AddrBits_c - 1 downto 0)), 9, "11");
+          if what_v = 'f' then
+            number(d_v);
+            answer(status_v, addr_v);
+            check_equal(unsigned(status_v), to_integer(d_v), "status, line " & to_string(count_v));
+          end if;
+        when 'd' =>
+          check_equal(RespValid, '0', "answered too early, line " & to_string(count_v));
+          letGo;
+          answer(status_v, addr_v);
+          check_equal(unsigned(status_v), 0, "status, line " & to_string(count_v));
+        when 'e' =>
+          letGo;
+        when 'b' =>
+          background;
+        when 't' =>
+          number(a_v);
+          number(b_v);
+          number(c_v);
+          number(d_v);
+          number(e_v);
+          touch(to_integer(a_v), b_v(0));
+          check_equal(unsigned(FoundStatus), to_integer(c_v), "status, line " & to_string(count_v));
+          if c_v = 0 then
+            check_equal(unsigned(FoundFrame), to_integer(d_v), "frame, line " & to_string(count_v));
+            check_equal(FoundWrites, e_v(0), "rights, line " & to_string(count_v));
+            check_equal(unsigned(FoundSize), to_integer(e_v(12 downto 8)), "size, line " & to_string(count_v));
+            check_equal(unsigned(FoundMemory), 0, "memory, line " & to_string(count_v));
+          end if;
+        when 'v' =>
+          invalidation(false);
+        when 'i' =>
+          invalidation(true);
+        when 'w' =>
+          number(a_v);
+          number(b_v);
+          Tables.expect(to_integer(a_v) / 8, std_logic_vector(b_v));
+        when 'z' =>
+          number(a_v);
+          number(b_v);
+          for i in to_integer(a_v) / 8 to to_integer(b_v) / 8 loop
+            Tables.expect(i, (63 downto 0 => '0'));
+          end loop;
+        when others =>
+          check(false, "line " & to_string(count_v) & " of the trace");
+      end case;
+    end procedure;
+
+    -- Steps of the background, until there is nothing to do.
+    procedure rest (steps : natural) is
+    begin
+      for i in 1 to steps loop
+        background;
+        loop
+          tick;
+          exit when Busy = '0' and Taken = Done;
+        end loop;
+      end loop;
+    end procedure;
+
+    -- A malloc of so many pages, and a free; how long it took.
+    procedure malloc (pages : positive; lazy : std_logic) is
+    begin
+      command('0', shift_left(to_unsigned(pages, 64), PageBits_g), (AddrBits_c - 1 downto 0 => '0'), 0, lazy & '1');
+      answer(status_v, addr_v);
+      cycles_v := Now - start_v;
+    end procedure;
+
+    procedure free (addr : std_logic_vector) is
+    begin
+      command('1', (others => '0'), addr, 0, "00");
+      answer(status_v, addr_v);
+    end procedure;
+
+    procedure inTime (what : string; limit : positive) is
+    begin
+      check_equal(unsigned(status_v), 0, what);
+      check(cycles_v <= limit, what & ": " & to_string(cycles_v) & " cycles");
+      info(what & ": " & to_string(cycles_v) & " cycles");
+      -- Its invalidation is shown two cycles later.
+      for i in 1 to 3 loop
+        tick;
+      end loop;
+      loop
+        tick;
+        exit when Busy = '0' and Taken = Done;
+      end loop;
+    end procedure;
+
+    -- Accesses fail from one on. Whoever is answered with an error may ask again when they do no more,
+    -- unless a word was to be written.
+    procedure survive (from : natural) is
+      variable failed_v : natural := 0;
+
+      procedure again is
+      begin
+        if unsigned(status_v) = 0 then
+          check(Broken = '0' and not Tables.isSpoilt, "ends well, although a word was not written");
+        else
+          check_equal(status_v, AllocBusError_c, "status");
+          failed_v := failed_v + 1;
+        end if;
+      end procedure;
+
+    begin
+      Tables.fail(from);
+      for i in 1 to 3 loop
+        malloc(2, '0');
+        again;
+        if Broken = '0' and unsigned(status_v) = 0 then
+          first_v := addr_v;
+        end if;
+      end loop;
+      malloc(3, '1');
+      again;
+      if unsigned(status_v) = 0 then
+        touch(to_integer(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g))), '1');
+        check(FoundStatus = StatusOk_c or FoundStatus = StatusBusError_c, "a touch");
+        failed_v := failed_v + 1 when FoundStatus /= StatusOk_c;
+      end if;
+      free(first_v);
+      if failed_v = 0 then
+        again;
+      end if;
+      -- Whether the sweep fails or not, the next command is answered.
+      Pause <= '0';
+      for i in 1 to 500 loop
+        tick;
+      end loop;
+      Pause <= '1';
+      Tables.fail(-1);
+      malloc(1, '0');
+      check((unsigned(status_v) /= 0) = (Broken = '1'), "what is broken does no more, and else all is well");
+      check(Broken = '1' or not Tables.isSpoilt, "a word was not written, and nobody knows");
+      check(status_v = AllocOk_c or status_v = AllocBusError_c, "status");
+    end procedure;
+
+    -- A touch, and a free, whose read fails, or whose write, or none of them.
+    procedure failOne (from : natural) is
+    begin
+      malloc(3, '1');
+      Tables.fail(from);
+      touch(to_integer(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g))), '1');
+      check((FoundStatus = StatusOk_c) = (from = 2), "a touch");
+      check(FoundStatus = StatusOk_c or FoundStatus = StatusBusError_c, "a touch");
+      check((Broken = '1') = (from = 1), "a touch, and all that follows");
+      if Broken = '0' then
+        Tables.fail(from);
+        free(addr_v);
+        check((status_v = AllocOk_c) = (from = 2), "a free");
+        check(status_v = AllocOk_c or status_v = AllocBusError_c, "a free");
+      else
+        free(addr_v);
+        check_equal(status_v, AllocBusError_c, "a free of what is broken");
+      end if;
+      Tables.fail(-1);
+    end procedure;
+
+  begin
+    test_runner_setup(runner, runner_cfg);
+    while test_suite loop
+      reset;
+      Allowed <= 1000000 when Trace_g = "none" else 0;
+
+      if run("the model does the same") then
+        file_open(trace_f, tb_path & "allocator_" & Trace_g & ".trace", read_mode);
+        while not endfile(trace_f) loop
+          follow;
+        end loop;
+        settle;
+        check(count_v > 1000 and invals_v > 100, "lines: " & to_string(count_v));
+        info(to_string(Now) & " cycles");
+
+      elsif run("operations take few cycles") then
+        -- Two tables become ready.
+        rest(2);
+        malloc(1, '0');
+        inTime("malloc, the first in an empty space", 150);
+        malloc(1, '0');
+        inTime("malloc", 150);
+        first_v := addr_v;
+        malloc(64, '0');
+        inTime("malloc, 64 pages, contiguous frames", 200);
+        malloc(5, '1');
+        inTime("malloc, lazy", 150);
+        touch(to_integer(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g))) + 2, '1');
+        check(FoundStatus = StatusOk_c, "a touch");
+        inTime("first touch", 170);
+        steps_v := Taken;
+        command('1', (others => '0'), first_v, 0, "00");
+        loop
+          tick;
+          exit when Taken /= steps_v;
+        end loop;
+        cycles_v := Now - start_v;
+        info("free, mark visible: " & to_string(cycles_v) & " cycles");
+        check(cycles_v <= 170, "free, mark visible: " & to_string(cycles_v) & " cycles");
+        answer(status_v, addr_v);
+        inTime("free", 180);
+        start_v := Now;
+        rest(2);
+        cycles_v := Now - start_v;
+        inTime("sweep of one page", 320);
+
+      elsif run("commands while the stores are cleared are refused") then
+        Rst <= '1';
+        tick;
+        Rst <= '0';
+        malloc(1, '0');
+        check_equal(status_v, AllocInitialising_c);
+        loop
+          tick;
+          exit when Busy = '0';
+        end loop;
+        malloc(1, '0');
+        check_equal(status_v, AllocOk_c);
+
+      elsif run("an access that fails harms nobody") then
+        for from in 0 to 39 loop
+          survive(4 * from + pick(4));
+          reset;
+        end loop;
+        for from in 0 to 2 loop
+          failOne(from);
+          reset;
+        end loop;
+      end if;
+
+    end loop;
+    test_runner_cleanup(runner);
+  end process;
+
+  test_runner_watchdog(runner, 1 ms);
+
+  i_memory : entity work.table_memory
+    generic map (
+      AddrBits_g => 40,
+      Latency_g  => Latency_g,
+      Stall_g    => Stall_g,
+      Seed_g     => Seed_g
+    )
+    port map (
+      Clk     => Clk,
+      AwValid => AwValid,
+      AwReady => AwReady,
+      AwAddr  => AwAddr,
+      WValid  => WValid,
+      WReady  => WReady,
+      WData   => WData,
+      BValid  => BValid,
+      BReady  => BReady,
+      BResp   => BResp,
+      ArValid => ArValid,
+      ArReady => ArReady,
+      ArAddr  => ArAddr,
+      RValid  => RValid,
+      RReady  => RReady,
+      RData   => RData,
+      RResp   => RResp
+    );
+
+  i_allocator : entity work.allocator
+    generic map (
+      AddrBits_g  => AddrBits_c,
+      PageBits_g  => PageBits_g,
+      RootBits_g  => RootBits_g,
+      LeafBits_g  => LeafBits_g,
+      FrameBits_g => FrameBits_g,
+      Frames_g    => Frames_g
+    )
+    port map (
+      Clk            => Clk,
+      Rst            => Rst,
+      Window_Base    => Base,
+      Pause          => Pause,
+      Busy           => Busy,
+      Step_Done      => StepDone,
+      Broken         => Broken,
+      Cmd_Valid      => CmdValid,
+      Cmd_Ready      => CmdReady,
+      Cmd_Free       => CmdFree,
+      Cmd_Bytes      => CmdBytes,
+      Cmd_Addr       => CmdAddr,
+      Cmd_Memory     => CmdMemory,
+      Cmd_Writable   => CmdWritable,
+      Cmd_Lazy       => CmdLazy,
+      Resp_Valid     => RespValid,
+      Resp_Ready     => RespReady,
+      Resp_Status    => RespStatus,
+      Resp_Addr      => RespAddr,
+      Touch_Valid    => TouchValid,
+      Touch_Ready    => TouchReady,
+      Touch_Page     => TouchPage,
+      Touch_Write    => TouchWrite,
+      Found_Valid    => FoundValid,
+      Found_Ready    => FoundReady,
+      Found_Status   => FoundStatus,
+      Found_Writable => FoundWrites,
+      Found_Memory   => FoundMemory,
+      Found_Size     => FoundSize,
+      Found_Frame    => FoundFrame,
+      Gate_Page      => GatePage,
+      Gate_Closed    => GateClosed,
+      Root_Valid     => RootValid,
+      Root_Ready     => RootReady,
+      Root_Index     => RootIndex,
+      Root_Word      => RootWord,
+      Inval_Valid    => InvalValid,
+      Inval_Ready    => InvalReady,
+      Inval_First    => InvalFirst,
+      Inval_Last     => InvalLast,
+      Inval_Done     => InvalDone,
+      Axi_AwValid    => AwValid,
+      Axi_AwReady    => AwReady,
+      Axi_AwAddr     => AwAddr,
+      Axi_WValid     => WValid,
+      Axi_WReady     => WReady,
+      Axi_WData      => WData,
+      Axi_BValid     => BValid,
+      Axi_BReady     => BReady,
+      Axi_BResp      => BResp,
+      Axi_ArValid    => ArValid,
+      Axi_ArReady    => ArReady,
+      Axi_ArAddr     => ArAddr,
+      Axi_RValid     => RValid,
+      Axi_RReady     => RReady,
+      Axi_RData      => RData,
+      Axi_RResp      => RResp
+    );
+
+end architecture;
