@@ -8,6 +8,9 @@ package index_pkg is
   -- The number of the bit that is set, of which there is at most one; 0 if there is none.
   function indexOf (oneHot : std_logic_vector; bits : positive) return std_logic_vector;
 
+  -- The number of the lowest bit that is set; that of the last place, or more, if there is none.
+  function lowestOf (bits_set : std_logic_vector; bits : positive) return std_logic_vector;
+
   -- Whether any bit is set. Tools build it from the groups of so many bits, then from groups of six of
   -- these; that which fits one look-up table must be in a group, as they do not find out themselves.
   function isAny (bits : std_logic_vector; group_size : positive) return std_logic;
@@ -34,6 +37,27 @@ package body index_pkg is
       end loop;
     end loop;
     return index_v;
+  end function;
+
+  function lowestOf (bits_set : std_logic_vector; bits : positive) return std_logic_vector is
+    type Places_t is array (0 to 2 ** bits - 1) of std_logic_vector(bits - 1 downto 0);
+    variable some_v   : std_logic_vector(2 ** bits - 1 downto 0) := (others => '0');
+    variable places_v : Places_t := (others => (others => '0'));
+  begin
+    some_v(bits_set'length - 1 downto 0) := bits_set;
+    -- Of each pair of halves the lower one, if it has any.
+    for level in 0 to bits - 1 loop
+      for i in 0 to 2 ** (bits - level - 1) - 1 loop
+        if some_v(2 * i) = '1' then
+          places_v(i) := places_v(2 * i);
+        else
+          places_v(i)        := places_v(2 * i + 1);
+          places_v(i)(level) := '1';
+        end if;
+        some_v(i) := some_v(2 * i) or some_v(2 * i + 1);
+      end loop;
+    end loop;
+    return places_v(0);
   end function;
 
   function isAny (bits : std_logic_vector; group_size : positive) return std_logic is

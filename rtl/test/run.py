@@ -79,6 +79,9 @@ ALLOCATOR_GENERICS = (
     "Trace_g", "PageBits_g", "RootBits_g", "LeafBits_g", "FrameBits_g", "Frames_g", "Latency_g", "Stall_g"
 )
 
+# Of the access counters: groups that are counted, percent of the accesses behind which nobody takes a notice.
+COUNTERS = [(1, 0), (2, 30), (5, 50), (12, 90)]
+
 
 def main():
     cli = VUnitCLI()
@@ -129,6 +132,12 @@ def main():
                     "Stall_g": stall if random else 0,
                 },
             )
+    for test in lib.test_bench("tb_access_counters").get_tests():
+        for groups, stall in COUNTERS:
+            # The trace is of five.
+            if test.name.startswith("the model") and groups != 5:
+                continue
+            test.add_config(name=f"groups={groups},stall={stall}", generics={"Groups_g": groups, "Stall_g": stall})
     vu.main()
 
 

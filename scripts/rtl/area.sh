@@ -24,6 +24,7 @@ l2_tlb
 walker
 window_mmu
 frame_store
+access_counters
 "
 entities=$SOME
 [ "${1:-}" != --all ] || entities=$ALL
