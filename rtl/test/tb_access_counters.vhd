@@ -31,7 +31,7 @@ architecture sim of tb_access_counters is
   constant CountBits_c : positive := 16;
   constant Period_c    : time := 4 ns;
   -- An access, and one more look where entries have to go first.
-  constant Steps_c     : positive := 6;
+  constant Steps_c     : positive := 10;
 
   signal Clk         : std_logic := '0';
   signal Rst         : std_logic := '1';
@@ -158,7 +158,7 @@ begin
               rest(Steps_c);
             when 1 =>
               clear('0', trace_v(1), trace_v(2), trace_v(3));
-              rest(2 * Groups_g + 2);
+              rest(3 * Groups_g + 2);
             when 2 =>
               Threshold <= trace_v(1);
               clear('1', 0, 0, 0);
@@ -189,7 +189,7 @@ begin
               last_v  := first_v + pick(3);
               clear('0', first_v mod 2, 16 * (first_v / 2) + pick(16), 16 * (last_v / 2) + 15);
               -- What was shown before may be of these groups.
-              rest(2 * Groups_g + 2);
+              rest(3 * Groups_g + 2);
               while NoticeValid = '1' and pick(2) = 0 loop
                 take;
               end loop;
