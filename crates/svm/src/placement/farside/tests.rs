@@ -111,13 +111,22 @@ fn protection_faults(fixture: &Fixture) -> u64 {
     fixture.driver.stats().protection_faults
 }
 
-/// A card reads each page, then writes it.
+/// A kernel that may write all pages does this.
+fn in_kernel(fixture: &mut Fixture, does: impl FnOnce(&mut Fixture)) {
+    let job = fixture.launch(0);
+    does(fixture);
+    fixture.end(job);
+}
+
+/// A kernel reads each page, then writes it.
 fn update(fixture: &mut Fixture, pages: std::ops::Range<u64>) {
-    for index in pages {
-        let page = fixture.page(index);
-        fixture.read(0, page);
-        fixture.write(0, page);
-    }
+    in_kernel(fixture, |fixture| {
+        for index in pages {
+            let page = fixture.page(index);
+            fixture.read(0, page);
+            fixture.write(0, page);
+        }
+    });
 }
 
 #[test]
@@ -147,10 +156,12 @@ fn an_allocation_whose_readers_write_is_lent_from_the_first_page_of_a_group_on()
 #[test]
 fn what_is_only_read_is_never_lent() {
     let mut fixture = telling();
-    for index in 0..512 {
-        let page = fixture.page(index);
-        fixture.read(0, page);
-    }
+    in_kernel(&mut fixture, |fixture| {
+        for index in 0..512 {
+            let page = fixture.page(index);
+            fixture.read(0, page);
+        }
+    });
     assert_eq!(fixture.driver.stats().lent, 0);
     assert_eq!(fixture.copies(fixture.page(7)), [0, 1]);
 }
@@ -163,13 +174,15 @@ fn a_group_that_came_back_as_it_went_is_copied_until_it_is_written_again() {
     for page in [first, second] {
         fixture.cpu(page, Access::Read);
     }
-    fixture.read(0, first);
+    in_kernel(&mut fixture, |fixture| fixture.read(0, first));
     assert_eq!(fixture.copies(first), [1], "lent");
     fixture.cpu(first, Access::Read);
-    fixture.read(0, first);
-    assert_eq!(fixture.copies(first), [0, 1], "nobody has written it");
-    fixture.write(0, first);
-    fixture.read(0, second);
+    in_kernel(&mut fixture, |fixture| {
+        fixture.read(0, first);
+        assert_eq!(fixture.copies(first), [0, 1], "nobody has written it");
+        fixture.write(0, first);
+        fixture.read(0, second);
+    });
     assert_eq!(fixture.copies(second), [1], "lent again");
 }
 
