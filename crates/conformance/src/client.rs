@@ -636,9 +636,10 @@ pub(super) use kernel;
 macro_rules! needs {
     ($client:expr, $capability:ident) => {
         if !$client.can(register::$capability) {
-            return Ok($crate::Verdict::NotRun(
-                concat!("the function does not announce ", stringify!($capability)).into(),
-            ));
+            return Ok($crate::Verdict::NotRun($crate::Lack::Capability {
+                bit: register::$capability,
+                name: stringify!($capability),
+            }));
         }
     };
 }

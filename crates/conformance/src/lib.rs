@@ -78,7 +78,43 @@ pub enum Verdict {
     /// Everything was as it must be.
     Passed,
     /// The function lacks something that the check needs, and does not have to have it.
-    NotRun(String),
+    NotRun(Lack),
+}
+
+/// What a function lacks for a check.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Lack {
+    /// A capability.
+    Capability {
+        /// Its bit of `CAPABILITIES`.
+        bit: u64,
+        /// Its name.
+        name: &'static str,
+    },
+    /// Something else, in words.
+    Other(String),
+}
+
+impl Lack {
+    /// Whether it is the capability with this bit.
+    pub fn is_capability(&self, capability: u64) -> bool {
+        matches!(self, Lack::Capability { bit, .. } if *bit == capability)
+    }
+}
+
+impl std::fmt::Display for Lack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Lack::Capability { name, .. } => write!(f, "the function does not announce {name}"),
+            Lack::Other(what) => f.write_str(what),
+        }
+    }
+}
+
+impl<T: Into<String>> From<T> for Lack {
+    fn from(what: T) -> Lack {
+        Lack::Other(what.into())
+    }
 }
 
 /// One check.

@@ -383,7 +383,7 @@ fn fill_tables(client: &mut Client) -> Result<Result<u64, u64>, String> {
 
 /// Why tables are not filled.
 fn too_many(wanted: u64) -> Outcome {
-    Ok(Verdict::NotRun(format!("{wanted} table pages are too many to fill")))
+    Ok(Verdict::NotRun(format!("{wanted} table pages are too many to fill").into()))
 }
 
 pub(super) fn full_tables_are_no_error(target: &mut dyn Target) -> Outcome {

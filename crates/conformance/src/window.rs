@@ -29,7 +29,11 @@ impl Window {
 }
 
 fn alloc(bytes: u64, lazy: bool) -> Operation {
-    Operation::Allocate(AllocRequest::Malloc { bytes, memory: 0, rights: Rights::ReadWrite, lazy })
+    alloc_in(0, bytes, lazy)
+}
+
+fn alloc_in(memory: u8, bytes: u64, lazy: bool) -> Operation {
+    Operation::Allocate(AllocRequest::Malloc { bytes, memory, rights: Rights::ReadWrite, lazy })
 }
 
 fn allocate(client: &mut Client, bytes: u64) -> Result<u64, String> {
@@ -40,10 +44,10 @@ fn free(client: &mut Client, address: u64) -> Result<(), String> {
     client.ok(NO_ASID, Operation::Allocate(AllocRequest::Free { address })).map(drop)
 }
 
-/// Waits until as many frames are free.
+/// Waits until as many frames are free, or more: those of tables too.
 fn wait_free(client: &mut Client, frames: u64) -> Result<(), String> {
     for _ in 0..PAUSES_MAX {
-        if client.target.read64(register::WINDOW_FRAMES_FREE) == frames {
+        if client.target.read64(register::WINDOW_FRAMES_FREE) >= frames {
             return Ok(());
         }
         client.target.pause();
@@ -75,6 +79,10 @@ pub(super) fn allocations_are_apart_grow_and_come_back(target: &mut dyn Target) 
             Operation::Allocate(AllocRequest::Realloc { address, bytes: new * page, lazy: false });
         all[index] = (client.ok(NO_ASID, realloc)?.value, new);
     }
+    // Each memory has frames, and gives its own.
+    for memory in 0..client.read32(register::WINDOW_MEMORIES).min(16) as u8 {
+        all.push((client.ok(NO_ASID, alloc_in(memory, page, false))?.value, 1));
+    }
     let mut sorted = all.clone();
     sorted.sort_unstable();
     for (index, &(address, pages)) in sorted.iter().enumerate() {
@@ -83,7 +91,7 @@ pub(super) fn allocations_are_apart_grow_and_come_back(target: &mut dyn Target) 
         ensure!(is_inside, "{pages} pages at {address:#x} are not alone in the window");
     }
     let left = client.target.read64(register::WINDOW_FRAMES_FREE);
-    ensure!(left < before, "13 pages take no frame: {left} of {before} are free");
+    ensure!(left < before, "pages take no frame: {left} of {before} are free");
     for (address, _) in all {
         free(&mut client, address)?;
     }
@@ -135,34 +143,41 @@ pub(super) fn commands_for_the_window_that_make_no_sense_are_refused(
     client.finish()
 }
 
+/// Fills memory 0 with pieces, ever smaller ones where the last was refused: the registers do not say how much of all
+/// frames it has. Returns them with their pages.
+fn fill(client: &mut Client, page: u64) -> Result<Vec<(u64, u64)>, String> {
+    let mut piece = (client.target.read64(register::WINDOW_FRAMES_FREE) / 8).max(1);
+    let mut all = Vec::new();
+    while piece > 0 {
+        let done = client.run(NO_ASID, alloc(piece * page, false))?;
+        match done.status {
+            Status::Ok => all.push((done.value, piece)),
+            Status::NoFrames | Status::NoSpace => piece /= 2,
+            other => return Err(format!("{piece} pages of a memory that fills are {other:?}")),
+        }
+        ensure!(all.len() < 1000, "there is no end of the memory");
+    }
+    Ok(all)
+}
+
 pub(super) fn a_full_window_memory_is_an_error_and_serves_again(
     target: &mut dyn Target,
 ) -> Outcome {
     let mut client = Client::open(target)?;
     needs!(client, CAP_ALLOC);
     let Window { page, .. } = Window::of(&mut client)?;
-    let piece = (client.target.read64(register::WINDOW_FRAMES_FREE) / 8).max(1);
-    let mut all = Vec::new();
-    let status = loop {
-        let done = client.run(NO_ASID, alloc(piece * page, false))?;
-        match done.status {
-            Status::Ok => all.push(done.value),
-            other => break other,
-        }
-        ensure!(all.len() < 1000, "there is no end of the memory");
-    };
-    let is_full = matches!(status, Status::NoFrames | Status::NoSpace);
-    ensure!(is_full && all.len() > 2, "after {} pieces the memory is {status:?}", all.len());
+    let all = fill(&mut client, page)?;
     same("ERRORS of a full memory", client.errors(), 0)?;
-    let free = client.target.read64(register::WINDOW_FRAMES_FREE);
-    client.ok(NO_ASID, Operation::Allocate(AllocRequest::Free { address: all[1] }))?;
-    wait_free(&mut client, free + piece)?;
+    let &(address, piece) = all.first().ok_or("memory 0 has no room for a page")?;
+    let left = client.target.read64(register::WINDOW_FRAMES_FREE);
+    free(&mut client, address)?;
+    wait_free(&mut client, left + piece)?;
     allocate(&mut client, piece * page)?;
     // All of it is there again behind a reset.
     drop(client);
     reset(target)?;
     let mut client = Client::open(target)?;
-    for _ in 0..3 {
+    for (_, piece) in all {
         allocate(&mut client, piece * page)?;
     }
     let base = client.target.read64(register::WINDOW_BASE);

@@ -14,7 +14,7 @@ use crate::window::{
     WindowNeed, WindowPages, WindowWalk,
 };
 
-/// Steps of the background in one call, of 512 words each.
+/// Steps of the background in one call: of 512 words each, or of a table.
 const STEPS_PER_CALL: u32 = 64;
 /// The host among the requesters of the arbiter; processing elements follow.
 const HOST: usize = 0;
@@ -336,32 +336,32 @@ impl Function {
         page: u64,
         access: Access,
     ) -> Option<Result<WindowMapping, WindowFault>> {
-        let window = self.window.as_mut()?;
-        let geometry = window.config.allocator.geometry.clone();
+        let Window { config, allocator, words, .. } = self.window.as_mut()?;
+        let geometry = &config.allocator.geometry;
         if page >> (geometry.window_bits() - geometry.page_bits()) != 0 {
             return Some(Err(WindowFault::NotMapped));
         }
-        let ticket = window.allocator.ticket();
-        let mut walk = WindowWalk::new(&geometry, 0, page);
+        let ticket = allocator.ticket();
+        let mut walk = WindowWalk::new(geometry, 0, page);
         let mut seen = None;
         let found = loop {
             match walk.need() {
                 WindowNeed::Nothing(found) => break found,
                 WindowNeed::Word { address, level } => {
-                    let word = window.words.read(address).ok();
+                    let word = words.read(address).ok();
                     seen = word.filter(|_| level + 1 == geometry.levels());
                     walk.take(word);
                 }
             }
         };
-        if window.allocator.is_gated(page) {
+        if allocator.is_gated(page) {
             return Some(Err(WindowFault::NotMapped));
         }
         Some(match found {
             Err(WindowFault::NotMapped) => {
                 let touch = Touch { page, access, seen, ticket };
-                let touched = window.allocator.touch(&mut window.words, touch);
-                window.tell_made_valid();
+                let touched = allocator.touch(words, touch);
+                self.window.iter_mut().for_each(Window::tell_made_valid);
                 touched
             }
             Ok(mapping) if !mapping.rights.allows(access) => Err(WindowFault::ReadOnly),

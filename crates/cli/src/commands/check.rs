@@ -89,7 +89,7 @@ impl Line {
     fn of(case: &Case, finding: &Finding) -> Line {
         let (end, why) = match finding {
             Ok(Verdict::Passed) => (End::Passed, None),
-            Ok(Verdict::NotRun(why)) => (End::NotRun, Some(why.clone())),
+            Ok(Verdict::NotRun(lack)) => (End::NotRun, Some(lack.to_string())),
             Err(why) => (End::Failed, Some(why.clone())),
         };
         Line { name: case.name.replace('_', " "), end, why }

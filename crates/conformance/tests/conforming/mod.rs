@@ -23,11 +23,16 @@ const BUS_BYTES: usize = 4 << 20;
 const FRAMES: u32 = 64;
 const PAGE: usize = 4096;
 
-/// A window of 128 pages.
+/// A window of 128 pages; its second memory has most of the frames.
 fn window() -> WindowConfig {
     let geometry = WindowGeometry::new(12, &[3, 4], 28).unwrap();
-    let config =
-        AllocatorConfig { geometry, base: 1 << 40, memories: vec![90], tables: 0, ready_tables: 2 };
+    let config = AllocatorConfig {
+        geometry,
+        base: 1 << 40,
+        memories: vec![90, 600],
+        tables: 0,
+        ready_tables: 2,
+    };
     WindowConfig::new(config, 4).unwrap()
 }
 

@@ -20,7 +20,7 @@ use super::word::{PageState, PageWord};
 use crate::interface::AllocRequest;
 use crate::tables::TableEntry;
 
-/// First pages that may be barred.
+/// First pages that may be barred, or whose count is not known.
 const BARRED_MAX: usize = 16;
 /// Ranges that may be dying at once.
 pub(super) const DYING_MAX: usize = 4;
@@ -103,6 +103,8 @@ pub struct Allocator {
     pub(super) counts: AllocCounts,
     /// Pages whose words may say that an allocation begins there, because they could not be written.
     barred: Vec<u64>,
+    /// First pages of allocations whose count of pages may be another than their words say.
+    doubtful: Vec<u64>,
     is_initialised: bool,
     pub(super) mutated: AllocMutated,
 }
@@ -129,6 +131,7 @@ impl Allocator {
             hint: None,
             counts: AllocCounts::default(),
             barred: Vec::new(),
+            doubtful: Vec::new(),
             is_initialised: false,
             mutated: AllocMutated::default(),
             config: config.clone(),
@@ -250,7 +253,7 @@ impl Allocator {
         if !self.is_ready() {
             return Err(AllocError::Busy);
         }
-        if self.barred.len() > BARRED_MAX {
+        if self.barred.len() + self.doubtful.len() > BARRED_MAX {
             return Err(AllocError::BusError);
         }
         self.take_trailing_mark(bus);
@@ -298,6 +301,18 @@ impl Allocator {
         }
     }
 
+    /// Nobody knows how many pages the allocation has that begins with this page: it gets no other size.
+    pub(super) fn doubt(&mut self, page: u64) {
+        if self.doubtful.len() <= BARRED_MAX && !self.doubtful.contains(&page) {
+            self.doubtful.push(page);
+        }
+    }
+
+    /// An allocation that was doubtful is no more.
+    pub(super) fn forget_doubt(&mut self, page: u64) {
+        self.doubtful.retain(|&doubtful| doubtful != page);
+    }
+
     fn pages_of(&self, bytes: u64) -> Result<u64, AllocError> {
         if bytes == 0 {
             return Err(AllocError::ZeroSize);
@@ -336,6 +351,9 @@ impl Allocator {
         let takes_freed = self.mutated.on(AllocMutation::FreeTakesFreed);
         if self.is_dying(page) && !takes_freed || self.barred.contains(&page) {
             return Err(AllocError::NotAllocated);
+        }
+        if opens && self.doubtful.contains(&page) {
+            return Err(AllocError::BusError);
         }
         let region = self.layout.region_of(page);
         match self.regions.state(region) {

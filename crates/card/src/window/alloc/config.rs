@@ -21,7 +21,7 @@ pub struct AllocatorConfig {
     pub geometry: WindowGeometry,
     /// Where the window begins; aligned to its size.
     pub base: u64,
-    /// Frames of each memory of the card; 0: there is none with this number.
+    /// Frames of each memory of the card, whose numbers are 0 to n-1: none of them is empty.
     pub memories: Vec<u32>,
     /// The memory that tables lie in. The root lies at its begin.
     pub tables: u8,
@@ -41,7 +41,9 @@ pub enum AllocatorConfigError {
     #[error("the window begins at a multiple of its size")]
     Base,
     /// Memories.
-    #[error("there are 1 to 16 memories, and none has more frames than a frame's number can say")]
+    #[error(
+        "there are 1 to 16 memories, each with a frame, and none with more than a frame's number can say"
+    )]
     Memories,
     /// The tables' memory.
     #[error("the memory of the tables has too few frames for those that are always there")]
@@ -147,13 +149,14 @@ impl Layout {
 
 fn check_memories(config: &AllocatorConfig) -> Result<(), AllocatorConfigError> {
     let frames_max = 1u64 << config.geometry.frame_bits();
-    let fits = |&frames: &u32| u64::from(frames) <= frames_max;
+    let fits = |&frames: &u32| (1..=frames_max).contains(&frames.into());
     if config.memories.len() > MEMORIES_MAX || !config.memories.iter().all(fits) {
         return Err(AllocatorConfigError::Memories);
     }
-    match config.memories.get(usize::from(config.tables)) {
-        Some(&frames) if frames != 0 => Ok(()),
-        _ => Err(AllocatorConfigError::Memories),
+    if usize::from(config.tables) < config.memories.len() {
+        Ok(())
+    } else {
+        Err(AllocatorConfigError::Memories)
     }
 }
 
@@ -188,6 +191,8 @@ mod tests {
         assert_eq!(check(AllocatorConfig { base: 4096, ..config(&[9, 9]) }), Err(Base));
         assert_eq!(check(AllocatorConfig { memories: vec![], ..config(&[9, 9]) }), Err(Memories));
         assert_eq!(check(AllocatorConfig { tables: 1, ..config(&[9, 9]) }), Err(Memories));
+        let empty = AllocatorConfig { memories: vec![1 << 20, 0], ..config(&[9, 9]) };
+        assert_eq!(check(empty), Err(Memories));
         assert_eq!(check(AllocatorConfig { memories: vec![8], ..config(&[9, 9]) }), Err(Tables));
         let many = AllocatorConfig { memories: vec![1 << 29], ..config(&[9, 9]) };
         assert_eq!(check(many), Err(Memories));

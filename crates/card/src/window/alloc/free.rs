@@ -29,6 +29,7 @@ impl Allocator {
                 }
             }
         }
+        self.forget_doubt(found.pages.first);
         self.touches.words_changed();
         if self.mutated.on(AllocMutation::FreeTellsNobody) {
             if let Some(dying) = self.dying.back_mut() {

@@ -1,5 +1,7 @@
 //! Large allocations: whole regions, by runs of frames or tables of their own.
 
+use farside_types::Rights;
+
 use super::allocator::Allocator;
 use super::backing::{Backing, Written};
 use super::bus::{TableBus, TableBusError, WindowPages};
@@ -190,10 +192,9 @@ impl Allocator {
                 Step::Has(_) => continue,
                 Step::New(table, _) => self.link_word(table),
                 Step::Run(frame) => {
-                    let region = first + after;
-                    let last = ((region + 1) << self.layout.leaf_bits) - 1;
-                    let is_first = backing.first.is_some() && after == 0;
-                    self.run_word(frame, backing).bounding(is_first, last == backing.last).0
+                    let last = ((first + after + 1) << self.layout.leaf_bits) - 1;
+                    let of = (backing.memory, backing.rights);
+                    self.run_word(first + after, frame, of, last == backing.last)
                 }
             };
             bus.write(self.layout.directory_word(first + after), word);
@@ -201,8 +202,18 @@ impl Allocator {
         bus.wait()
     }
 
-    fn run_word(&self, frame: u32, backing: &Backing) -> PageWord {
-        PageWord::mapped(backing.memory, frame, backing.rights, self.layout.leaf_bits)
+    /// The directory's word of a region of a large allocation that is one run of frames in a memory, with these
+    /// rights; whether the allocation ends with it.
+    pub(super) fn run_word(
+        &self,
+        region: u64,
+        frame: u32,
+        (memory, rights): (u8, Rights),
+        is_last: bool,
+    ) -> u64 {
+        let is_first = matches!(self.regions.state(region), Region::Large { after: 0, .. });
+        let word = PageWord::mapped(memory, frame, rights, self.layout.leaf_bits);
+        word.bounding(is_first, is_last).0
     }
 
     fn undo_plan(

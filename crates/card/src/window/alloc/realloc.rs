@@ -100,6 +100,7 @@ impl Allocator {
             } else {
                 // Nobody knows how many pages it has: none of them is used for anything else.
                 self.counts.quarantined += extra.count;
+                self.doubt(old.first);
             }
             self.touches.words_changed();
             return Err(AllocError::BusError);
@@ -383,24 +384,17 @@ impl Allocator {
         self.regions.set_large(first, large);
     }
 
-    /// A page of a large allocation is the last no more. The mark means nothing to anybody: a failure is none.
+    /// A page of a large allocation is the last no more. The mark means nothing to a walk: one that stays is counted.
     fn take_last_mark(&mut self, bus: &mut impl TableBus, page: u64, backing: &Backing) {
         let region = self.layout.region_of(page);
         match self.regions.part(region) {
             Part::Nothing => {}
             Part::Table(_) => self.trailing = Some(page),
             Part::Run(frame) => {
-                let word = self.run(region, frame, backing, false);
-                let _ = self.direct(bus, region, word.0);
+                let word = self.run_word(region, frame, (backing.memory, backing.rights), false);
+                self.counts.marks_left += u64::from(self.direct(bus, region, word).is_err());
             }
         }
-    }
-
-    /// The directory's word of a region that is one run.
-    fn run(&self, region: u64, frame: u32, backing: &Backing, is_last: bool) -> PageWord {
-        let is_first = matches!(self.regions.state(region), Region::Large { after: 0, .. });
-        PageWord::mapped(backing.memory, frame, backing.rights, self.layout.leaf_bits)
-            .bounding(is_first, is_last)
     }
 
     fn move_regions(
@@ -423,7 +417,9 @@ impl Allocator {
             let word = match part {
                 Part::Nothing => continue,
                 Part::Table(table) => self.link_word(table),
-                Part::Run(frame) => self.run(first + after, frame, &backing, false).0,
+                Part::Run(frame) => {
+                    self.run_word(first + after, frame, (backing.memory, backing.rights), false)
+                }
             };
             bus.write(self.layout.directory_word(first + after), word);
         }

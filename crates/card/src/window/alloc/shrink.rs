@@ -93,6 +93,9 @@ impl Allocator {
         if bus.wait().is_err() {
             // It may have fewer pages now than it takes up: those stay in use.
             self.counts.quarantined += 1;
+            if counted.is_some() {
+                self.doubt(first);
+            }
         }
         self.touches.words_changed();
         Err(AllocError::BusError)
@@ -124,11 +127,9 @@ impl Allocator {
                 self.cut_words(bus, table, first, cut, (large.memory, large.rights), None)
             }
             Part::Run(frame) if is_whole => {
-                let is_first = region == self.layout.region_of(first);
-                let word =
-                    PageWord::mapped(large.memory, frame, large.rights, self.layout.leaf_bits);
-                let marked = |is_last| word.bounding(is_first, is_last).0;
-                self.redirect(bus, region, marked(false), marked(true))?;
+                let of = (large.memory, large.rights);
+                let marked = [false, true].map(|is_last| self.run_word(region, frame, of, is_last));
+                self.redirect(bus, region, marked[0], marked[1])?;
                 Ok(cut)
             }
             Part::Run(frame) => {
@@ -165,14 +166,12 @@ impl Allocator {
     ) -> Result<(), AllocError> {
         let region = self.layout.region_of(cut);
         let begin = region << self.layout.leaf_bits;
-        let Large { memory, rights, .. } = large;
         let (table, _) = self.tables.take_any(&mut self.frames).ok_or(AllocError::NoFrames)?;
         if self.write_split(bus, table, begin, first, cut, large, frame).is_err() {
             self.tables.give_back(table, false, &mut self.frames);
             return Err(AllocError::BusError);
         }
-        let old = PageWord::mapped(memory, frame, rights, self.layout.leaf_bits);
-        let old = old.bounding(begin == first, false).0;
+        let old = self.run_word(region, frame, (large.memory, large.rights), false);
         if self.direct(bus, region, self.link_word(table)).is_err() {
             // Both say the same of every page. The table is free only if nothing leads to it.
             if self.direct(bus, region, old).is_ok() {

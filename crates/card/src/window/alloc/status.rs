@@ -50,7 +50,8 @@ const STATUSES: usize = 13;
 /// What an allocator has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AllocCounts {
-    /// Commands that ended with each status, by its number; 0 is success.
+    /// Commands that ended with each status, by its number; 0 is success. [`AllocError::Busy`] is no end, and
+    /// [`AllocError::Stopped`] none of the allocator's.
     pub answers: [u64; STATUSES],
     /// Pages that got a frame when they were touched.
     pub touched: u64,
@@ -68,7 +69,11 @@ pub struct AllocCounts {
 }
 
 impl AllocCounts {
+    /// How a command has ended. One that is busy has not: it comes again.
     pub(super) fn answer<T>(&mut self, result: &Result<T, AllocError>) {
+        if matches!(result, Err(AllocError::Busy)) {
+            return;
+        }
         let status = result.as_ref().err().map_or(0, |&error| error as usize);
         self.answers[status] += 1;
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use farside_types::{Access, Rights};
+use farside_types::Access;
 
 use super::super::{WindowFault, WindowMapping};
 use super::allocator::Allocator;
@@ -81,9 +81,9 @@ impl Allocator {
         touch: Touch,
     ) -> Result<WindowMapping, WindowFault> {
         let result = self.look_up(bus, &touch);
-        let allowed = result.and_then(|mapping| match touch.access {
-            Access::Write if mapping.rights == Rights::Read => Err(WindowFault::ReadOnly),
-            _ => Ok(mapping),
+        let allowed = result.and_then(|mapping| {
+            let is_allowed = mapping.rights.allows(touch.access);
+            if is_allowed { Ok(mapping) } else { Err(WindowFault::ReadOnly) }
         });
         self.counts.faults += u64::from(allowed.is_err());
         allowed
@@ -169,7 +169,7 @@ impl Allocator {
         touch: &Touch,
         word: PageWord,
     ) -> Result<WindowMapping, WindowFault> {
-        if touch.access == Access::Write && word.entry().rights() == Rights::Read {
+        if !word.entry().rights().allows(touch.access) {
             return Err(WindowFault::ReadOnly);
         }
         if self.frames.available(word.entry().memory()) == 0 {
@@ -230,7 +230,7 @@ impl Allocator {
             PageState::Free | PageState::Freed => return Err(WindowFault::NotMapped),
             PageState::Reserved => {}
         }
-        if touch.access == Access::Write && word.entry().rights() == Rights::Read {
+        if !word.entry().rights().allows(touch.access) {
             return Err(WindowFault::ReadOnly);
         }
         let (page, memory) = (touch.page, word.entry().memory());

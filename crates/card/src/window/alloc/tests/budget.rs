@@ -123,10 +123,42 @@ fn a_realloc_of_a_page_more_is_two_accesses() {
     let mut world = world();
     let (address, _) = malloc(&mut world, 1000, false);
     let others: Vec<u64> = (0..7300).map(|_| malloc(&mut world, 1, false).0).collect();
-    assert_eq!((others[7299] - address) >> 18, 8299 - 107 + 107, "the next region is open");
+    assert_eq!((others[7299] - address) >> 18, 1000 + 7299, "the next region is open");
     rest(&mut world);
     let (first, spent) = realloc(&mut world, others[7299], 2);
     assert_eq!((first, spent), (others[7299], cost(2, 1, 1, 0)));
+}
+
+/// The mark of the page that was the last waits for the background; where that had no time it is taken away first.
+#[test]
+fn a_growth_behind_a_growth_is_four_accesses() {
+    let mut world = world();
+    let (address, _) = malloc(&mut world, 2, false);
+    rest(&mut world);
+    assert_eq!(realloc(&mut world, address, 3), (address, cost(2, 1, 1, 0)));
+    assert_eq!(realloc(&mut world, address, 4), (address, cost(4, 2, 2, 0)));
+    rest(&mut world);
+    assert_eq!(realloc(&mut world, address, 5), (address, cost(2, 1, 1, 0)));
+}
+
+/// What the background does in one step: 512 words of what was freed, but a whole table that is made ready.
+#[test]
+fn a_step_of_the_background_is_512_words_or_a_table() {
+    let mut world = world();
+    let (address, _) = malloc(&mut world, 8000, false);
+    assert_eq!(world.allocator.sweep(&mut world.bus), SweepStep::More, "the bitmap");
+    world.bus.take_cost();
+    assert_eq!(world.allocator.sweep(&mut world.bus), SweepStep::More);
+    assert_eq!(
+        world.bus.take_cost(),
+        cost(1, 0, 8192 / 8, 0),
+        "a table for the one that was taken"
+    );
+    world.allocator.handle(&mut world.bus, AllocRequest::Free { address });
+    world.allocator.invalidated(&mut world.bus);
+    world.bus.take_cost();
+    assert_eq!(world.allocator.sweep(&mut world.bus), SweepStep::More);
+    assert_eq!(world.bus.take_cost(), cost(2, 512 / 8, 512 / 8, 0));
 }
 
 #[test]

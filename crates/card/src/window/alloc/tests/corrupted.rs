@@ -230,7 +230,7 @@ fn control_a_table_that_a_word_frees_is_found_at_random() {
 
 /// A world with an allocation of 5 pages between two of 2; the address of its word, and of its page.
 fn three(mutation: Mutation) -> (World, u64, u64) {
-    let mut world = World::new(&config(&[3, 4], &[160, 0, 70]));
+    let mut world = World::new(&config(&[3, 4], &[160, 40, 70]));
     mutation.into_iter().for_each(|mutation| world.mutate(mutation));
     let malloc = |pages: u64| AllocRequest::Malloc {
         bytes: pages << 12,
@@ -248,7 +248,7 @@ fn three(mutation: Mutation) -> (World, u64, u64) {
 
 fn a_first_word_that_makes_no_sense_is_an_error_of_each_command(mutation: Mutation) {
     let changes: [fn(PageWord) -> PageWord; 6] = [
-        |word| PageWord(word.entry().in_memory(1).0),
+        |word| PageWord(word.entry().in_memory(3).0),
         |word| PageWord(word.entry().in_memory(15).0),
         |word| word.with_frame(160),
         // A frame of the directory, and one of a table.

@@ -99,6 +99,30 @@ fn a_free_whose_mark_cannot_be_taken_back_goes_on() {
     world.check().unwrap();
 }
 
+/// Where nobody knows what the first word says, another size could be one that it has by mistake.
+#[test]
+fn an_allocation_whose_count_is_not_known_gets_no_other_size_and_can_be_freed() {
+    // Reads, then failing writes: of the words, and of those as they were.
+    for (pages, reads, writes) in [(4, 1, 3), (2, 4, 4)] {
+        for shift in 0..16 {
+            let mut world = World::new(&shapes()[0]);
+            let address = world.malloc(3, 0, Rights::ReadWrite, false).unwrap().unwrap();
+            world.bus.accesses += shift;
+            world.bus.failing = Failing::Some(world.bus.accesses + reads, writes, Arrives::Some);
+            let failed = Ok(Some(Err(AllocError::BusError)));
+            assert_eq!(world.realloc(address, pages, false), failed);
+            world.bus.failing = Failing::None;
+            for again in [2, 3, 4, 20] {
+                assert_eq!(world.realloc(address, again, false), failed, "{pages}, then {again}");
+            }
+            assert_eq!(world.free(address), Ok(None));
+            run_to_the_end(&mut world, &[]).unwrap();
+            let again = world.malloc(3, 0, Rights::ReadWrite, false).unwrap().unwrap();
+            assert_eq!(world.realloc(again, 4, false).map(|_| ()), Ok(()));
+        }
+    }
+}
+
 /// While an allocation waits to move beside another, that one is freed and swept; then it does not move, because a
 /// word cannot be read, and the table is nobody's.
 #[test]

@@ -22,7 +22,7 @@ const ELSEWHERE: [AllocMutation; 8] = [
     AllocMutation::UnusedRegionStays,
 ];
 /// Inputs that a mistake may survive, for each of the shapes.
-const INPUTS: u64 = 300;
+const INPUTS: u64 = 700;
 const STEPS: usize = 150;
 
 /// Mistakes that only errors of memory show.

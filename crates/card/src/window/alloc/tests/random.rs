@@ -12,7 +12,7 @@ pub(super) type Input = [u8; 4];
 /// Sizes that the steps are run with.
 pub(super) fn shapes() -> Vec<AllocatorConfig> {
     vec![
-        config(&[3, 4], &[160, 0, 70]),
+        config(&[3, 4], &[160, 40, 70]),
         config(&[2, 2, 3], &[70, 40]),
         config(&[7], &[90]),
         config(&[1, 2, 1, 3], &[60]),
@@ -66,9 +66,10 @@ fn step(world: &mut World, [what, a, b, c]: Input) -> Checked {
         0..=3 => {
             let memories = world.config.memories.len() as u8;
             let rights = if a & 8 == 0 { Rights::ReadWrite } else { Rights::Read };
-            let memory = a % 8 % memories;
+            // Now and then one that there is not.
+            let memory = a % 8 % (memories + 1);
             let answer = world.malloc(size, memory, rights, c & 32 != 0)?;
-            let is_known = world.config.memories[usize::from(memory)] != 0;
+            let is_known = memory < memories;
             check_malloc(world, answer, size, is_known, memory, c & 32 != 0)
         }
         4 | 5 => match nth(world) {
