@@ -707,6 +707,27 @@ MUTANTS = [
         TRACE,
     ),
     Mutant(
+        "a touch waits until an invalidation is done",
+        "allocator.vhd",
+        "elsif Touch_Valid = '1' and r.FoundValid = '0' then",
+        "elsif Touch_Valid = '1' and r.FoundValid = '0' and r.Telling = '0' then",
+        "bench:*tb_allocator*a touch is answered*",
+    ),
+    Mutant(
+        "one requester is always looked at first",
+        "command_arbiter.vhd",
+        "First <= following(Owner, Requesters_g);",
+        "First <= 0;",
+        "proof:command_arbiter",
+    ),
+    Mutant(
+        "an answer goes to who commands next",
+        "command_arbiter.vhd",
+        "if i = Owner and State = StateServe then",
+        "if i = Chosen and State = StateServe then",
+        "proof:command_arbiter",
+    ),
+    Mutant(
         "a write that failed is a success",
         "allocator.vhd",
         "if HasFailed = '1' then\n            breakDown;\n          elsif r.IsNew = '1' then",
@@ -751,8 +772,8 @@ MUTANTS = [
     Mutant(
         "places of long allocations are not aligned",
         "place_row.vhd",
-        "v.Align := RunLong_c;\n            elsif",
-        "v.Align := RunShort_c;\n            elsif",
+        "v.Align := RunShort_c;\n            end if;",
+        "v.Align := 0;\n            end if;",
         "bench:*tb_allocator*trace=runs*",
     ),
     Mutant(
@@ -781,7 +802,7 @@ MUTANTS = [
         "table_store.vhd",
         "if (or r.Shown.Taken) = '0' then\n          v.State := StateGone;",
         "if (and r.Shown.Taken) = '0' and r.Give = '1' then\n          v.State := StateGone;",
-        "proof:table_store",
+        "proof:table_store_long",
     ),
     Mutant(
         "a table that is not zeroed is kept as ready",

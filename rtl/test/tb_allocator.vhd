@@ -43,6 +43,9 @@ architecture sim of tb_allocator is
   constant Window_c     : natural := 5;
   constant Period_c     : time := 4 ns;
   constant Invals_c     : positive := 10000;
+  constant Requesters_c : positive := 3;
+  constant CmdBits_c    : positive := 71 + AddrBits_c;
+  constant RespBits_c   : positive := 4 + AddrBits_c;
 
   type Pages_t is record
     first : natural;
@@ -59,8 +62,18 @@ architecture sim of tb_allocator is
   signal Busy        : std_logic;
   signal StepDone    : std_logic;
   signal Broken      : std_logic;
-  signal CmdValid    : std_logic := '0';
+  -- Requesters, of which Who commands; what they command is the same for all.
+  signal Who         : natural range 0 to Requesters_c - 1 := 0;
+  signal ReqValid    : std_logic_vector(Requesters_c - 1 downto 0) := (others => '0');
+  signal ReqReady    : std_logic_vector(Requesters_c - 1 downto 0);
+  signal ReqCmds     : std_logic_vector(Requesters_c * CmdBits_c - 1 downto 0);
+  signal OutValid    : std_logic_vector(Requesters_c - 1 downto 0);
+  signal OutReady    : std_logic_vector(Requesters_c - 1 downto 0) := (others => '0');
+  signal OutResp     : std_logic_vector(RespBits_c - 1 downto 0);
+  signal CmdValid    : std_logic;
   signal CmdReady    : std_logic;
+  signal Cmd         : std_logic_vector(CmdBits_c - 1 downto 0);
+  signal RespIn      : std_logic_vector(RespBits_c - 1 downto 0);
   signal CmdFree     : std_logic := '0';
   signal CmdBytes    : std_logic_vector(63 downto 0) := (others => '0');
   signal CmdAddr     : std_logic_vector(AddrBits_c - 1 downto 0) := (others => '0');
@@ -68,7 +81,7 @@ architecture sim of tb_allocator is
   signal CmdWritable : std_logic := '0';
   signal CmdLazy     : std_logic := '0';
   signal RespValid   : std_logic;
-  signal RespReady   : std_logic := '0';
+  signal RespReady   : std_logic;
   signal RespStatus  : AllocStatus_t;
   signal RespAddr    : std_logic_vector(AddrBits_c - 1 downto 0);
   signal TouchValid  : std_logic := '0';
@@ -185,6 +198,13 @@ begin
       return natural(floor(x_v * real(below))) mod below;
     end function;
 
+    function oneHot (index : natural) return std_logic_vector is
+      variable bits_v : std_logic_vector(Requesters_c - 1 downto 0) := (others => '0');
+    begin
+      bits_v(index) := '1';
+      return bits_v;
+    end function;
+
     procedure tick is
     begin
       wait until rising_edge(Clk);
@@ -240,25 +260,28 @@ begin
       CmdMemory   <= std_logic_vector(to_unsigned(memory, 4));
       CmdWritable <= flags(0);
       CmdLazy     <= flags(1);
-      CmdValid    <= '1';
+      Who <= pick(Requesters_c);
+      wait for 0 ns;
+      ReqValid(Who) <= '1';
       loop
         tick;
-        exit when CmdReady = '1';
+        exit when ReqReady(Who) = '1';
       end loop;
-      CmdValid <= '0';
+      ReqValid <= (others => '0');
       start_v := Now;
     end procedure;
 
     procedure answer (status : out AllocStatus_t; addr : out std_logic_vector) is
     begin
       loop
-        RespReady <= '1' when pick(100) >= Stall_g else '0';
+        OutReady(Who) <= '1' when pick(100) >= Stall_g else '0';
         tick;
-        exit when RespValid = '1' and RespReady = '1';
+        check((OutValid and not oneHot(Who)) = (OutValid'range => '0'), "an answer for another");
+        exit when OutValid(Who) = '1' and OutReady(Who) = '1';
       end loop;
-      RespReady <= '0';
-      status := RespStatus;
-      addr   := RespAddr;
+      OutReady <= (others => '0');
+      status := OutResp(RespBits_c - 1 downto AddrBits_c);
+      addr   := OutResp(AddrBits_c - 1 downto 0);
       cycles_v := Now - start_v;
     end procedure;
 
@@ -596,6 +619,60 @@ begin
         malloc(1, '0');
         check_equal(status_v, AllocOk_c);
 
+      elsif run("requesters are served in turn") then
+        malloc(1, '1');
+        first_v  := addr_v;
+        CmdBytes <= std_logic_vector(shift_left(to_unsigned(1, 64), PageBits_g));
+        ReqValid <= (others => '1');
+        OutReady <= (others => '1');
+        for i in 1 to 12 loop
+          steps_v := (Who + i) mod Requesters_c;
+          loop
+            tick;
+            exit when OutValid /= (OutValid'range => '0');
+          end loop;
+          check(OutValid = oneHot(steps_v), "answer " & to_string(i) & " is for " & to_string(OutValid));
+          check_equal(unsigned(OutResp(RespBits_c - 1 downto AddrBits_c)), 0, "status");
+          -- Places are given one behind the other.
+          check(unsigned(OutResp(AddrBits_c - 1 downto 0)) = unsigned(first_v) + i * 2 ** PageBits_g, "address");
+        end loop;
+        OutReady <= (others => '0');
+
+      elsif run("a touch is answered while an invalidation is under way") then
+        malloc(1, '1');
+        first_v := addr_v;
+        malloc(4, '1');
+        free(first_v);
+        rest(1);
+        first_v := addr_v;
+        malloc(4, '1');
+        -- From here on the sweep's invalidation is not done, as an access of before waits for a page.
+        Allowed <= Done;
+        steps_v := to_integer(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g)));
+        for i in 1 to 2 loop
+          background;
+          exit when InvalValid = '1' or Taken /= Done;
+        end loop;
+        for i in 1 to 20 loop
+          tick;
+        end loop;
+        command('0', to_unsigned(1, 64), first_v, 0, "01");
+        for i in 1 to 400 loop
+          tick;
+          check(OutValid = "000", "a malloc is answered before its pages were told");
+        end loop;
+        for i in 0 to 3 loop
+          touch(steps_v + i, '1');
+          check(FoundStatus = StatusOk_c, "a touch");
+        end loop;
+        Allowed <= 1000000;
+        answer(status_v, addr_v);
+        check_equal(unsigned(status_v), 0, "the malloc");
+        loop
+          tick;
+          exit when Busy = '0' and Taken = Done;
+        end loop;
+
       elsif run("an access that fails harms nobody") then
         for from in 0 to 39 loop
           survive(4 * from + pick(4));
@@ -640,6 +717,35 @@ begin
       RResp   => RResp
     );
 
+  g_commands : for i in 0 to Requesters_c - 1 generate
+    ReqCmds(CmdBits_c * (i + 1) - 1 downto CmdBits_c * i) <= CmdFree & CmdBytes & CmdAddr & CmdMemory & CmdWritable & CmdLazy;
+  end generate;
+
+  RespIn  <= RespStatus & RespAddr;
+
+  i_arbiter : entity work.command_arbiter
+    generic map (
+      Requesters_g => Requesters_c,
+      CmdBits_g    => CmdBits_c,
+      RespBits_g   => RespBits_c
+    )
+    port map (
+      Clk        => Clk,
+      Rst        => Rst,
+      In_Valid   => ReqValid,
+      In_Ready   => ReqReady,
+      In_Cmd     => ReqCmds,
+      Out_Valid  => OutValid,
+      Out_Ready  => OutReady,
+      Out_Resp   => OutResp,
+      Cmd_Valid  => CmdValid,
+      Cmd_Ready  => CmdReady,
+      Cmd        => Cmd,
+      Resp_Valid => RespValid,
+      Resp_Ready => RespReady,
+      Resp       => RespIn
+    );
+
   i_allocator : entity work.allocator
     generic map (
       AddrBits_g  => AddrBits_c,
@@ -659,12 +765,12 @@ begin
       Broken         => Broken,
       Cmd_Valid      => CmdValid,
       Cmd_Ready      => CmdReady,
-      Cmd_Free       => CmdFree,
-      Cmd_Bytes      => CmdBytes,
-      Cmd_Addr       => CmdAddr,
-      Cmd_Memory     => CmdMemory,
-      Cmd_Writable   => CmdWritable,
-      Cmd_Lazy       => CmdLazy,
+      Cmd_Free       => Cmd(CmdBits_c - 1),
+      Cmd_Bytes      => Cmd(CmdBits_c - 2 downto CmdBits_c - 65),
+      Cmd_Addr       => Cmd(CmdBits_c - 66 downto 6),
+      Cmd_Memory     => Cmd(5 downto 2),
+      Cmd_Writable   => Cmd(1),
+      Cmd_Lazy       => Cmd(0),
       Resp_Valid     => RespValid,
       Resp_Ready     => RespReady,
       Resp_Status    => RespStatus,

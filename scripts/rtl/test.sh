@@ -66,7 +66,8 @@ simulated() {
 
 proved() {
     check "bounded proofs" scripts/rtl/prove.sh rtl "$RTL_TARGET/proof"
-    ! $long || check "longer proofs" scripts/rtl/prove.sh rtl "$RTL_TARGET/proof-long" translator_long translator_bound_long
+    ! $long || check "longer proofs" scripts/rtl/prove.sh rtl "$RTL_TARGET/proof-long" translator_long translator_bound_long \
+        table_store_long
     check "area is as written" area_is_as_written
     return "$failed"
 }
