@@ -8,7 +8,7 @@ use super::bus::{TableBus, TableBusError, WindowPages};
 use super::mutation::AllocMutation;
 use super::status::AllocError;
 use super::tables::Table;
-use super::word::{PageWord, RUN_SIZES};
+use super::word::{PageWord, RUN_SIZES, runs_into};
 use crate::tables::TableEntry;
 
 /// What the words of an allocation's pages say.
@@ -36,6 +36,8 @@ impl Backing {
 pub(super) struct Written {
     pub(super) address: u64,
     pub(super) page: u64,
+    /// Of the run that it tells of.
+    pub(super) size: u32,
     /// What it took for it.
     pub(super) frame: Option<(u8, u32)>,
 }
@@ -68,7 +70,7 @@ impl Allocator {
                 let address = self.word_address(table, at);
                 bus.write(address, backing.mark(at, word).0);
                 let frame = frame.map(|frame| (backing.memory, frame + within));
-                written.push(Written { address, page: at, frame });
+                written.push(Written { address, page: at, size, frame });
             }
             page += 1 << size;
         }
@@ -103,14 +105,20 @@ impl Allocator {
         self.hint = Some(Hint { page, memory, frame });
     }
 
-    /// Writes 0 where a command has written, and gives the frames back. Returns the pages where that failed:
-    /// they and their frames stay in use.
+    /// Writes 0 where a command has written, and gives the frames back. Returns the pages where that failed, and those of
+    /// their runs, of which a walk of one tells: they and their frames stay in use.
     pub(super) fn unwrite(&mut self, bus: &mut impl TableBus, written: &[Written]) -> Vec<u64> {
-        let mut held = Vec::new();
+        let forgets = self.mutated.on(AllocMutation::FailedWriteIsForgotten);
+        let mut failed = Vec::new();
         for word in written {
-            let forgets = self.mutated.on(AllocMutation::FailedWriteIsForgotten);
             bus.write(word.address, 0);
             if bus.wait().is_err() && !forgets {
+                failed.push(word.page);
+            }
+        }
+        let mut held = Vec::new();
+        for word in written {
+            if runs_into(word.page, word.size, &failed) {
                 held.push(word.page);
                 self.regions.taint(self.layout.region_of(word.page));
             } else if let Some((memory, frame)) = word.frame {

@@ -330,13 +330,14 @@ impl Allocator {
                 continue;
             }
             let size = word.entry().size();
-            let word = word.with_size(if keeps { size } else { size.min(size_max) });
+            let size = if keeps { size } else { size.min(size_max) };
+            let word = word.with_size(size);
             let word = word.bounding(index == 0, false);
             let word = if index == 0 { word.with_pages(count.unwrap_or(1)) } else { word };
             let page = page + index as u64;
             let address = self.word_address(table, page);
             bus.write(address, word.0);
-            written.push(Written { address, page, frame: None });
+            written.push(Written { address, page, size, frame: None });
         }
         written
     }

@@ -5,7 +5,7 @@ use super::bus::{TableBus, WindowPages};
 use super::mutation::AllocMutation;
 use super::regions::{Part, Region};
 use super::tables::Table;
-use super::word::PageWord;
+use super::word::{PageWord, runs_into};
 
 /// Words of one step.
 const STEP_WORDS: u64 = 512;
@@ -116,7 +116,8 @@ impl Allocator {
         let region_end = (region + 1) << self.layout.leaf_bits;
         let end = dying.pages.end().min(region_end);
         if let Some(table) = self.regions.table(region) {
-            let count = STEP_WORDS.min(end - dying.at);
+            // No run goes beyond a step.
+            let count = (STEP_WORDS - dying.at % STEP_WORDS).min(end - dying.at);
             dying.at = self.sweep_table(bus, dying, table, count);
             return;
         }
@@ -164,14 +165,17 @@ impl Allocator {
         let mut next = pages.end;
         let words: Vec<_> =
             pages.map(|page| (page, bus.read(self.word_address(table, page)))).collect();
-        let mut swept = Vec::new();
+        let (mut swept, mut failed) = (Vec::new(), Vec::new());
         // A wait without writes cannot fail.
         let _ = bus.wait();
         let leaves = self.mutated.on(AllocMutation::SweepLeavesWords);
         let stops = !self.mutated.on(AllocMutation::SweepTakesOthers);
         for (page, word) in words {
             match word {
-                Err(_) => self.hold(dying, page),
+                Err(_) => {
+                    self.hold(dying, page);
+                    failed.push(page);
+                }
                 Ok(0) => {}
                 Ok(word) if stops && dying.is_anothers(page, PageWord(word)) => {
                     self.counts.bad_words += 1;
@@ -187,9 +191,13 @@ impl Allocator {
                 }
             }
         }
-        let is_written = bus.wait().is_ok();
+        if bus.wait().is_err() {
+            let stays = |&(page, _): &(u64, PageWord)| !self.zero_again(bus, table, page);
+            failed.extend(swept.iter().copied().filter(stays).map(|(page, _)| page));
+        }
         for (page, word) in swept {
-            if !is_written && !self.zero_again(bus, table, page) {
+            // A walk of a page whose word stays finds its whole run: nothing of it is used again.
+            if runs_into(page, word.entry().size(), &failed) {
                 self.hold(dying, page);
             } else if !dying.keeps_frames || self.mutated.on(AllocMutation::SweepFreesMovedFrames) {
                 self.give_frame_back(word);

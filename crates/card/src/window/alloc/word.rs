@@ -99,6 +99,11 @@ pub(super) fn size_before(page: u64, size: u32, end: u64) -> u32 {
     (0..=size).rev().find(|&size| (page >> size) < end >> size).unwrap_or(0)
 }
 
+/// Whether the run of 2^`size` pages around `page` has one of these pages.
+pub(super) fn runs_into(page: u64, size: u32, pages: &[u64]) -> bool {
+    pages.iter().any(|other| other >> size == page >> size)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -123,6 +123,41 @@ fn an_allocation_whose_count_is_not_known_gets_no_other_size_and_can_be_freed() 
     }
 }
 
+/// The word that stays tells walks of its whole run: were others given pages of that, they would be found there.
+#[test]
+fn a_page_whose_word_stays_keeps_its_run() {
+    let mut stayed = 0;
+    for (is_sweep, shift) in (0..64).map(|at| (at % 2 == 0, at)) {
+        let mut world = World::new(&shapes()[0]);
+        let malloc =
+            |world: &mut World, pages| world.malloc(pages, 0, Rights::ReadWrite, false).unwrap();
+        let before = malloc(&mut world, 16).unwrap();
+        let keeper = malloc(&mut world, 1).unwrap();
+        let table = world.allocator.regions.table(1).unwrap();
+        let at = world.allocator.word_address(table, 16 + 11);
+        world.bus.accesses += shift;
+        if is_sweep {
+            let address = malloc(&mut world, 8).unwrap();
+            assert_eq!(address, keeper + (8 << 12));
+            assert_eq!(world.free(address), Ok(None));
+            world.invalidated().unwrap();
+            world.bus.failing = Failing::At(at, Arrives::Never);
+        } else {
+            world.bus.failing = Failing::At(at, Arrives::Some);
+            assert_eq!(malloc(&mut world, 8), Err(AllocError::BusError));
+        }
+        world.settle().unwrap();
+        world.bus.failing = Failing::None;
+        let stays = world.translation(16 + 11);
+        stayed += u64::from(stays.is_ok_and(|mapping| mapping.size == 3));
+        let others: Vec<u64> = (0..7).map(|_| malloc(&mut world, 1).unwrap()).collect();
+        let more = malloc(&mut world, 1).unwrap();
+        let is_beside = more >> 12 & 0xff == (keeper >> 12 & 0xff) + 8;
+        assert!(!(stays.is_ok() && is_beside), "{others:x?}, {more:x} behind {before:x}");
+    }
+    assert!(stayed > 32, "the word stays {stayed} times");
+}
+
 /// While an allocation waits to move beside another, that one is freed and swept; then it does not move, because a
 /// word cannot be read, and the table is nobody's.
 #[test]

@@ -263,7 +263,8 @@ impl World {
         let mut allocation = self.live.remove(&first).ok_or("it is gone")?;
         let old = allocation.pages;
         allocation.pages = pages;
-        allocation.is_large |= self.is_large(pages);
+        // A small one that fills its region stays small.
+        allocation.is_large |= self.is_large(pages) && new != first;
         allocation.touched.retain(|&index, _| index < pages);
         allocation.eager.retain(|&index| index < pages);
         if !lazy {
