@@ -955,7 +955,11 @@ begin
         end if;
         v.IsZero   := '1' when r.Bytes = 0 else '0';
         -- More pages than the window has, where one that is begun counts.
-        v.IsBeyond := '1' when shift_right(r.Bytes - 1, PageBits_g + WindowBits_c) /= 0 else '0';
+        v.IsBeyond := '0';
+        if shift_right(r.Bytes, PageBits_g + WindowBits_c + 1) /= 0
+          or (r.Bytes(PageBits_g + WindowBits_c) = '1' and r.Bytes(PageBits_g + WindowBits_c - 1 downto 0) /= 0) then
+          v.IsBeyond := '1';
+        end if;
         v.IsDying  := isDying(r.Page);
         v.Region   := regionOf(r.Page);
         v.State    := StateMalloc;

@@ -25,6 +25,7 @@ walker
 window_mmu
 frame_store
 access_counters
+allocator
 "
 entities=$SOME
 [ "${1:-}" != --all ] || entities=$ALL
@@ -63,10 +64,12 @@ def count(prefix):
     return sum(number for cell, number in cells.items() if cell.startswith(prefix))
 
 
-memory = 8 * count("RAM32M16") + 4 * (count("RAM32M") - count("RAM32M16")) + 8 * count("RAM64M8") + 4 * count("RAM256X1S")
-other = count("RAM") - count("RAM32M") - count("RAM64M8") - count("RAM256X1S") - count("RAMB36")
-assert other == 0, cells
-print(f"| {entity.strip()} | {sum(count(f'LUT{n}') for n in range(1, 7))} | {memory} | {count('FD')} | {count('CARRY')} | {count('RAMB36')} | {levels} |")
+# LUTs of each kind of memory.
+LUTS = {"RAM32M16": 8, "RAM32M": 4, "RAM64M8": 8, "RAM64X1S": 1, "RAM128X1S": 2, "RAM256X1S": 4}
+memory = sum(LUTS[cell] * number for cell, number in cells.items() if cell in LUTS)
+blocks = count("RAMB36") + count("RAMB18") / 2
+assert count("RAM") == sum(cells.get(cell, 0) for cell in LUTS) + count("RAMB"), cells
+print(f"| {entity.strip()} | {sum(count(f'LUT{n}') for n in range(1, 7))} | {memory} | {count('FD')} | {count('CARRY')} | {blocks:g} | {levels} |")
 END
 }
 
