@@ -14,6 +14,7 @@ library ieee;
   use ieee.numeric_std.all;
 
 library work;
+  use work.index_pkg.all;
   use work.window_pkg.all;
 
 entity line_store is
@@ -73,7 +74,7 @@ architecture rtl of line_store is
 
   subtype Place_t is natural range 0 to Lines_g - 1;
 
-  subtype Flags_t is std_logic_vector(0 to Lines_g - 1);
+  subtype Flags_t is std_logic_vector(Lines_g - 1 downto 0);
 
   type Tags_t is array (0 to Lines_g - 1) of std_logic_vector(TagBits_g - 1 downto 0);
 
@@ -94,43 +95,19 @@ architecture rtl of line_store is
   signal NextOne : Place_t;
   signal Coming  : Place_t;
 
-  function following (place : natural) return natural is
-  begin
-    if place = Lines_g - 1 then
-      return 0;
-    end if;
-    return place + 1;
-  end function;
-
 begin
 
   p_match : process (all) is
   begin
     for i in Matching'range loop
-      Matching(i) <= '0';
-      if Known(i) = '1' and Tags(i) = Look_Tag then
-        Matching(i) <= '1';
-      end if;
+      Matching(i) <= Known(i) and not isAny(Tags(i) xor Look_Tag, 3);
     end loop;
   end process;
 
   -- One at most matches: a line that is known is not asked for again.
-  p_place : process (all) is
-    variable place_v : unsigned(31 downto 0);
-  begin
-    place_v := (others => '0');
-    for i in Matching'range loop
-      if Matching(i) = '1' then
-        place_v := place_v or to_unsigned(i, 32);
-      end if;
-    end loop;
-    Look_Place <= 0;
-    if Lines_g > 1 then
-      Look_Place <= to_integer(place_v);
-    end if;
-  end process;
+  Look_Place <= to_integer(unsigned(indexOf(Matching, bitsOf(Lines_g))));
 
-  Look_Found <= or Matching;
+  Look_Found <= isAny(Matching, 6);
   Next_Free  <= not Pending(NextOne) and not Busy(NextOne);
   Next_Place <= NextOne;
   Read_Ready <= not Pending(Read_Place);
@@ -159,7 +136,7 @@ begin
     if rising_edge(Clk) then
       if Come_Valid = '1' then
         Pending(Coming) <= '0';
-        Coming          <= following(Coming);
+        Coming          <= following(Coming, Lines_g);
         if Come_Failed = '1' then
           Known(Coming) <= '0';
         end if;
@@ -176,7 +153,7 @@ begin
         Tags(NextOne)    <= Look_Tag;
         Known(NextOne)   <= '1';
         Pending(NextOne) <= '1';
-        NextOne          <= following(NextOne);
+        NextOne          <= following(NextOne, Lines_g);
       end if;
       if Use_Valid = '1' then
         Busy(Use_Place) <= '1';

@@ -405,15 +405,15 @@ MUTANTS = [
     Mutant(
         "a line that is on its way is read again",
         "line_store.vhd",
-        "if Known(i) = '1' and Tags(i) = Look_Tag then",
-        "if Known(i) = '1' and Pending(i) = '0' and Tags(i) = Look_Tag then",
+        "Matching(i) <= Known(i) and not",
+        "Matching(i) <= Known(i) and not Pending(i) and not",
         "proof:walker",
     ),
     Mutant(
         "a line of another table is used",
         "line_store.vhd",
-        "if Known(i) = '1' and Tags(i) = Look_Tag then",
-        "if Known(i) = '1' and Tags(i)(TagBits_g - 2 downto 0) = Look_Tag(TagBits_g - 2 downto 0) then",
+        "isAny(Tags(i) xor Look_Tag, 3);",
+        "isAny(Tags(i)(TagBits_g - 2 downto 0) xor Look_Tag(TagBits_g - 2 downto 0), 3);",
         "proof:walker",
     ),
     Mutant(
@@ -447,8 +447,8 @@ MUTANTS = [
     Mutant(
         "a frame beyond the memory is taken",
         "window_pkg.vhd",
-        "if i >= bits and number(i) = '1' then",
-        "if i > bits and number(i) = '1' then",
+        "if i >= bits then",
+        "if i > bits then",
         "lockstep",
     ),
     # ---- the frame store

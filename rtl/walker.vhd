@@ -171,13 +171,12 @@ architecture rtl of walker is
 
   -- Whether the page's line is the last one of its table.
   function isLastLine (page : Page_t) return boolean is
+    variable last_v : std_logic := '1';
   begin
     for i in LineBits_c to LeafBits_g - 1 loop
-      if page(i) = '0' then
-        return false;
-      end if;
+      last_v := last_v and page(i);
     end loop;
-    return true;
+    return last_v = '1';
   end function;
 
   -- The first page of a line.

@@ -106,24 +106,26 @@ package body window_pkg is
 
   -- Whether a number needs more bits than there are.
   function isBeyond (number : std_logic_vector(NumberBits_c - 1 downto 0); bits : positive) return boolean is
+    variable beyond_v : std_logic := '0';
   begin
     for i in number'range loop
-      if i >= bits and number(i) = '1' then
-        return true;
+      if i >= bits then
+        beyond_v := beyond_v or number(i);
       end if;
     end loop;
-    return false;
+    return beyond_v = '1';
   end function;
 
   -- Whether the lowest `bits` are not all 0.
   function isUnaligned (number : std_logic_vector(NumberBits_c - 1 downto 0); bits : natural) return boolean is
+    variable within_v : std_logic := '0';
   begin
     for i in number'range loop
-      if i < bits and number(i) = '1' then
-        return true;
+      if i < bits then
+        within_v := within_v or number(i);
       end if;
     end loop;
-    return false;
+    return within_v = '1';
   end function;
 
   function fields (word : std_logic_vector(WordBits_c - 1 downto 0); readFailed : boolean) return Entry_t is

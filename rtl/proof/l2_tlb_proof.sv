@@ -127,4 +127,15 @@ module l2_tlb_proof (
     inval_age <= inval_valid && !inval_ready ? inval_age + 1 : 0;
     assert (age <= BOUND && offered <= BOUND && inval_age <= BOUND);
   end
+
+  // ---- what the proof would be empty without: it happens within the same steps
+  always @(posedge clk) if (started) begin
+    // What is held, and what is held again after the event.
+    cover (mine && !came);
+    cover (mine && !came && after && mine_page == page);
+    cover (mine && came && after && mine_page == page && resp_status == 0);
+    cover (mine && resp_status == 1);
+    cover (inval && waiting == MOST - 1 && inval_first != inval_last);
+    cover (p_resp && p_walk);
+  end
 endmodule

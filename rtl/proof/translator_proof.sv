@@ -167,4 +167,23 @@ module translator_proof (
     drain_age <= draining && !inval ? drain_age + 1 : 0;
     assert (age <= BOUND && offered <= BOUND && drain_age <= BOUND);
   end
+
+  // ---- what the proof would be empty without: it happens within the same steps
+  reg drained_late = 0, is_held = 0;
+  always @(posedge clk) if (started) begin
+    // Nobody walks when the watched request is accepted, nor later.
+    is_held <= (is_held || accept && watch && !watched && walks == 0) && !walk_valid;
+    drained_late <= draining && !inval && (drained_late || answer && left != 0);
+    cover (mine && after && addr[3:1] == {1'b1, page} && out_status == 0);
+    cover (mine && after && addr[3:1] == {1'b1, page} && out_status == 3);
+    cover (mine && out_status == 0 && is_of_run && !is_own);
+    cover (mine && out_status == 2);
+    cover (mine && out_inwindow && out_status == 0 && is_held);
+    cover (mine && !addr[3]);
+    cover (faulted && mark && waiting == 3);
+    cover (inval_done && drained_late);
+    cover (walks == SLOTS - 1 && p_out && p_walk);
+    cover (walks == SLOTS);
+    cover (p_resp && resp);
+  end
 endmodule

@@ -187,4 +187,21 @@ module walker_proof (
     offered <= req_valid && !req_ready ? offered + 1 : 0;
     assert (age <= BOUND && offered <= BOUND);
   end
+
+  // ---- what the proof would be empty without: it happens within the same steps
+  reg found = 0;
+  always @(posedge clk) if (started) begin
+    if (my_look) found <= event_found;
+    cover (mine && kind == 0);
+    cover (mine && kind == 1);
+    cover (mine && kind[1] && after && resp_status == 0);
+    cover (mine && kind[1] && found && resp_status == 0);
+    // A line of before, whose table the root names no more.
+    cover (mine && kind[1] && resp_status == 0 && resp_frame[3] != kind[0]);
+    cover (mine && resp_status == 3);
+    cover (event_ahead);
+    cover (dropped && mark && reads == LINES);
+    cover (under_way == UNDER_WAY - 1);
+    cover (p_ar && p_resp);
+  end
 endmodule

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# prove.sh SOURCES OUT [TASK...]: the bounded proofs of rtl/proof/proof.sby but the long ones, or some of them.
+# prove.sh SOURCES OUT [TASK...]: the bounded proofs of rtl/proof/proof.sby but the long ones, or those that are
+# named; TASK_covers: that what TASK speaks of happens within its steps.
 #
 # SOURCES has the entities, in the folder rtl/ or a copy of it. Entities are proved in small sizes.
 # Prints a line for each task. Exit codes: 0 all hold, 1 some do not (the traces are in OUT), 2 something
@@ -37,7 +38,7 @@ ghdl --synth --std=08 --out=verilog -gRequesters_g=3 -gCmdBits_g=2 -gRespBits_g=
 
 if [ $# -eq 0 ]; then
     # shellcheck disable=SC2046 # one word for each task
-    set -- $(sed -n '/^\[tasks\]/,/^$/{/_long /d;s/^\([a-z0-9_]*\).*/\1/p}' proof.sby)
+    set -- $(sed -n '/^\[tasks\]/,/^$/{/_long /d;/_covers /d;s/^\([a-z0-9_]*\).*/\1/p}' proof.sby)
 fi
 code=0
 for task in "$@"; do
@@ -46,7 +47,7 @@ for task in "$@"; do
     case $(sed -n 's/.*DONE (\([A-Z]*\),.*/\1/p' "$task.log") in
         PASS) echo "holds   $task" ;;
         FAIL)
-            echo "FAILS   $task: $(grep -m 1 -o 'Assert failed.*' "$task.log" || true)"
+            echo "FAILS   $task: $(grep -m 1 -oE '(Assert failed|Unreached).*' "$task.log" || true)"
             [ "$code" -eq 2 ] || code=1
             ;;
         *)

@@ -44,6 +44,17 @@ impl Shape {
     pub(crate) fn frame_bits(&self) -> u64 {
         u64::from(self.geometry.physical_bits() - self.geometry.page_bits())
     }
+
+    /// The model of the translator, as it is after a reset.
+    fn translator(&self, base: u64) -> WindowTranslator {
+        WindowTranslator::new(&self.geometry, base, self.entries)
+    }
+
+    /// The model of the walker, as it is after a reset.
+    fn walker(&self) -> WindowWalker {
+        WindowWalker::new(&self.geometry, self.line_bits, self.lines, self.ahead_from)
+            .expect("sizes of a walker")
+    }
 }
 
 /// A small generator of random numbers (splitmix64); the same seed gives the same run.
@@ -125,21 +136,15 @@ impl Lockstep<'_> {
         let mut lockstep = Lockstep {
             shape,
             netlist: Netlist::load(&folder.join(format!("{}.so", shape.name))),
-            translator: WindowTranslator::new(&shape.geometry, base, shape.entries),
-            walker: WindowWalker::new(
-                &shape.geometry,
-                shape.line_bits,
-                shape.lines,
-                shape.ahead_from,
-            )
-            .expect("sizes of a walker"),
+            translator: shape.translator(base),
+            walker: shape.walker(),
             results: VecDeque::new(),
             asked: VecDeque::new(),
             reads: VecDeque::new(),
             root: VecDeque::new(),
             memory: Memory::new(seed),
             random: Random::new(seed + 1),
-            inputs: Inputs { window_base: base >> window_bits, rst: 1, ..Inputs::default() },
+            inputs: Inputs::default(),
             base,
             carried: VecDeque::new(),
             draining: false,
@@ -149,11 +154,31 @@ impl Lockstep<'_> {
             latency: [71, 71, 3, 12][seed as usize % 4],
             counts: Counts::default(),
         };
-        lockstep.netlist.look(&lockstep.inputs);
-        lockstep.netlist.clock();
-        lockstep.inputs.rst = 0;
-        lockstep.fill_root();
+        lockstep.reset();
         lockstep
+    }
+
+    /// A reset of one cycle, of the memory's port too, whatever is under way. Then the root is filled.
+    pub(crate) fn reset(&mut self) {
+        self.inputs = Inputs {
+            window_base: self.base >> self.shape.geometry.window_bits(),
+            rst: 1,
+            ..Inputs::default()
+        };
+        self.netlist.look(&self.inputs);
+        self.netlist.clock();
+        self.inputs.rst = 0;
+        self.translator = self.shape.translator(self.base);
+        self.walker = self.shape.walker();
+        self.results.clear();
+        self.asked.clear();
+        self.reads.clear();
+        self.root.clear();
+        self.memory.forget_reads();
+        self.carried.clear();
+        self.draining = false;
+        self.taken = false;
+        self.fill_root();
     }
 
     /// Every word of the root is written, but the last one, which stays as it is after a reset.
