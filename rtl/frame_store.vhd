@@ -5,6 +5,9 @@
 -- word of bits a summary says whether a frame of it is free, a run of 2**MiddleBits_g, all of it; so a
 -- search looks at few words. A run is looked at once more before it is written, whoever said that it is free.
 --
+-- Single frames, one after the other, are given one a cycle: frame_scan has the word that the last one was
+-- in at hand, and the next one. Everything else stops that.
+--
 -- After a reset it writes all words: free, but for the first Fixed frames and those beyond the memory.
 -- Timing, ports and generics: docs/rtl/frame_store.md.
 
@@ -13,6 +16,7 @@ library ieee;
   use ieee.numeric_std.all;
 
 library work;
+  use work.index_pkg.all;
   use work.window_pkg.all;
 
 entity frame_store is
@@ -82,10 +86,12 @@ architecture rtl of frame_store is
     -- All words are made, and written.
     StateInit,
     StateClear,
+    -- Nothing is asked for, or single frames are, of the word at hand.
     StateIdle,
-    -- A request is looked at, in two cycles.
+    -- The word that was at hand is written.
+    StateStop,
+    -- Any other request is looked at.
     StateBegin,
-    StateStart,
     -- A frame is taken from the list.
     StateList,
     -- The word of First is read.
@@ -101,106 +107,100 @@ architecture rtl of frame_store is
     StateWrite,
     StateRow,
     StateRowDone,
-    StateFill,
-    StateAnswer
+    StateFill
   );
 
   type Registers_t is record
-    State   : State_t;
-    Give    : std_logic;
-    HasHint : std_logic;
-    Size    : Size_t;
+    State     : State_t;
+    -- There is a request, which has no response.
+    Held      : std_logic;
+    Give      : std_logic;
+    HasHint   : std_logic;
+    Size      : Size_t;
+    -- It is for a single frame, and may be served from those that are gone through: more than enough were
+    -- free when it was accepted, and none are to come from the list; or that is known since.
+    Fast      : std_logic;
     -- It is one of whole words; its size in them, else in frames, as a power of two.
-    IsRow   : std_logic;
-    Inner   : Size_t;
-    -- Frames of the run, and the run.
-    Count   : Count_t;
-    First   : Frame_t;
-    Ok      : std_logic;
-    Free    : Count_t;
+    IsRow     : std_logic;
+    Inner     : Size_t;
+    -- The run, the frame before it as the request had it, and the one behind it, of one cycle before.
+    First     : Frame_t;
+    Before    : Frame_t;
+    Ending    : unsigned(FrameBits_g + 1 downto 0);
+    -- Frames that have to be free for it.
+    Need      : unsigned(FrameBits_g + 1 downto 0);
+    Free      : Count_t;
+    -- One less than that; the highest bit says that it is none.
+    Less      : unsigned(FrameBits_g + 1 downto 0);
     -- It is looked for; from the beginning, after the search from where the last one ended.
-    Search  : std_logic;
-    Again   : std_logic;
+    Search    : std_logic;
+    Again     : std_logic;
     -- In the word of First, or in a summary: which, and from which bit on.
-    InWord  : std_logic;
-    Sum     : natural range 0 to Sums_c;
-    From    : natural range 0 to PerWord_c;
+    InWord    : std_logic;
+    Sum       : natural range 0 to Sums_c;
+    From      : natural range 0 to PerWord_c;
     -- While that is the word where the search began, the first bit of the word that counts.
-    IsFirst : std_logic;
-    Low     : Bit_t;
-    Runs    : Word_t;
-    Found   : std_logic;
-    Place   : Bit_t;
-    -- The frame behind the run of whole words.
-    Behind  : unsigned(FrameBits_g + 1 downto 0);
+    IsFirst   : std_logic;
+    Low       : Bit_t;
+    Runs      : Word_t;
+    Found     : std_logic;
+    Place     : Bit_t;
     -- The run at First may be written; what its word is then.
-    Good    : std_logic;
-    Word    : Word_t;
+    Good      : std_logic;
+    Word      : Word_t;
     -- A single frame has come back in the cycle before.
-    Came    : std_logic;
-    -- Words that are still to be written, or are known to be free.
-    Left    : natural range 0 to maximum(Words_c, FrameBits_g + 1) + PerWord_c;
+    Came      : std_logic;
+    -- Words that are still to be written, or summaries that are known to be free.
+    Left      : natural range 0 to maximum(Words_c, FrameBits_g + 1) + PerWord_c;
+    -- Where the next search for a single frame begins. The frame that was given in the cycle before was
+    -- found by a search; all from there to the one that was given last are in use.
+    Single    : Frame_t;
+    Moved     : std_logic;
+    Follows   : std_logic;
+    RespValid : std_logic;
+    RespOk    : std_logic;
+    RespFirst : Frame_t;
   end record;
 
-  -- Bit i: the bits from i on are 1, as many as a run has. Only aligned ones.
+  -- Bit i: the bits from i on are 1, as many as a run has, which is not a whole word. Only aligned ones.
   function runs (word : Word_t; size : Size_t) return Word_t is
-    variable runs_v : Word_t := word;
+    variable alike_v : Word_t := word;
+    variable runs_v  : Word_t := (others => '0');
   begin
-    for s in 1 to WordBits_g - 1 loop
-      if s <= size then
-        -- In this order: the upper half's bit is needed before it is cleared.
-        for i in 0 to PerWord_c - 1 loop
-          if i mod 2 ** s = 0 then
-            runs_v(i) := runs_v(i) and runs_v(i + 2 ** (s - 1));
-          else
-            runs_v(i) := '0';
+    for s in 0 to WordBits_g - 1 loop
+      for i in 0 to PerWord_c - 1 loop
+        if i mod 2 ** s = 0 then
+          if s > 0 then
+            alike_v(i) := alike_v(i) and alike_v(i + 2 ** s / 2);
           end if;
-        end loop;
-      end if;
+          if s = size then
+            runs_v(i) := runs_v(i) or alike_v(i);
+          end if;
+        end if;
+      end loop;
     end loop;
     return runs_v;
   end function;
 
-  -- The bits from `from` on.
-  function behind (word : Word_t; from : natural) return Word_t is
-    variable word_v : Word_t := word;
+  -- The bits of a run: those whose numbers differ from that of the first in no bit that counts.
+  function bitsOf (first : Bit_t; size : Size_t) return Word_t is
+    constant First_c : unsigned(WordBits_g - 1 downto 0) := to_unsigned(first, WordBits_g);
+    variable zeros_v : std_logic_vector(WordBits_g - 1 downto 0) := not std_logic_vector(First_c);
+    variable ones_v  : std_logic_vector(WordBits_g - 1 downto 0) := std_logic_vector(First_c);
+    variable bits_v  : Word_t := (others => '1');
   begin
-    for i in word'range loop
-      if i < from then
-        word_v(i) := '0';
+    for b in First_c'range loop
+      if b < size then
+        zeros_v(b) := '1';
+        ones_v(b)  := '1';
       end if;
     end loop;
-    return word_v;
-  end function;
-
-  -- The lowest bit that is 1: of each pair of halves the lower one, if it has any.
-  function firstOf (word : Word_t) return Bit_t is
-    type Places_t is array (0 to PerWord_c - 1) of unsigned(WordBits_g - 1 downto 0);
-    variable some_v   : Word_t := word;
-    variable places_v : Places_t := (others => (others => '0'));
-  begin
-    for level in 0 to WordBits_g - 1 loop
-      for i in 0 to PerWord_c / 2 ** (level + 1) - 1 loop
-        if some_v(2 * i) = '1' then
-          places_v(i) := places_v(2 * i);
+    for i in bits_v'range loop
+      for b in First_c'range loop
+        if (i / 2 ** b) mod 2 = 0 then
+          bits_v(i) := bits_v(i) and zeros_v(b);
         else
-          places_v(i)        := places_v(2 * i + 1);
-          places_v(i)(level) := '1';
-        end if;
-        some_v(i) := some_v(2 * i) or some_v(2 * i + 1);
-      end loop;
-    end loop;
-    return to_integer(places_v(0));
-  end function;
-
-  -- The bits of a run.
-  function bitsOf (first : Bit_t; size : Size_t) return Word_t is
-    variable bits_v : Word_t := (others => '0');
-  begin
-    for i in 0 to PerWord_c - 1 loop
-      for s in 0 to WordBits_g loop
-        if (s = size or (s = WordBits_g and size > s)) and i / 2 ** s = first / 2 ** s then
-          bits_v(i) := '1';
+          bits_v(i) := bits_v(i) and ones_v(b);
         end if;
       end loop;
     end loop;
@@ -237,14 +237,45 @@ architecture rtl of frame_store is
     return count_v;
   end function;
 
-  function isAligned (frame : Frame_t; size : Size_t) return boolean is
+  -- The word with this number in a summary: its first frame.
+  function frameOf (sum : natural; word : Bit_t) return Frame_t is
+    constant None_c : unsigned(WordBits_g - 1 downto 0) := (others => '0');
   begin
-    for i in frame'range loop
-      if i < size and frame(i) = '1' then
-        return false;
+    return resize(to_unsigned(sum, FrameBits_g) & to_unsigned(word, WordBits_g) & None_c, FrameBits_g);
+  end function;
+
+  -- Words of a run of whole ones, less one; the summaries that they are in, less one.
+  function lastWordOf (size : Size_t) return natural is
+    variable last_v : Frame_t := (others => '0');
+  begin
+    for s in WordBits_g to FrameBits_g loop
+      if s = size then
+        last_v := last_v or to_unsigned(2 ** (s - WordBits_g) - 1, FrameBits_g);
       end if;
     end loop;
-    return true;
+    return to_integer(last_v);
+  end function;
+
+  function lastSumOf (size : Size_t) return natural is
+    variable last_v : Frame_t := (others => '0');
+  begin
+    for s in 2 * WordBits_g to FrameBits_g loop
+      if s = size then
+        last_v := last_v or to_unsigned(2 ** (s - 2 * WordBits_g) - 1, FrameBits_g);
+      end if;
+    end loop;
+    return to_integer(last_v);
+  end function;
+
+  function isAligned (frame : Frame_t; size : Size_t) return boolean is
+    variable within_v : std_logic_vector(frame'range) := (others => '0');
+  begin
+    for i in frame'range loop
+      if i < size then
+        within_v(i) := frame(i);
+      end if;
+    end loop;
+    return isAny(within_v, 2) = '0';
   end function;
 
   -- A word of the beginning: frames behind the first `used`, up to the memory's end, are free.
@@ -280,9 +311,33 @@ architecture rtl of frame_store is
   signal Write     : std_logic;
   signal WordIndex : natural range 0 to Words_c - 1;
 
+  signal ReadIndex  : natural range 0 to Words_c - 1;
+  signal WriteNow   : std_logic;
+  signal WriteIndex : natural range 0 to Words_c - 1;
+  signal WriteWord  : Word_t;
+
   signal RoveWrite : std_logic;
   signal RoveIndex : natural range 0 to FrameBits_g;
   signal RoveIn    : Frame_t;
+
+  signal ScanOn    : std_logic;
+  signal ScanStart : std_logic;
+  signal ScanStop  : std_logic;
+  signal ScanReads : std_logic;
+  signal ScanSum   : natural range 0 to Sums_c - 1;
+  signal WordRead  : std_logic;
+  signal ScanIndex : natural range 0 to Words_c - 1;
+  signal HandValid : std_logic;
+  signal HandFrame : Frame_t;
+  signal HandTake  : std_logic;
+  signal BackValid : std_logic;
+  signal BackIndex : natural range 0 to Words_c - 1;
+  signal BackWord  : Word_t;
+
+  -- The request is for a single frame of those that are gone through.
+  signal IsSingle  : std_logic;
+  signal RespFree  : std_logic;
+  signal OpReady   : std_logic;
 
   signal Listed    : std_logic_vector(FrameBits_g - 1 downto 0);
   signal ListValid : std_logic;
@@ -296,16 +351,23 @@ begin
   assert MiddleBits_g < WordBits_g
     report "frame_store: the run of the summary is shorter than a word" severity failure;
 
-  Op_Ready   <= '1' when r.State = StateIdle else '0';
-  Resp_Valid <= '1' when r.State = StateAnswer else '0';
-  Resp_Ok    <= r.Ok;
-  Resp_First <= std_logic_vector(r.First);
+  OpReady    <= HandTake or not r.Held when r.State = StateIdle else '0';
+  Op_Ready   <= OpReady;
+  Resp_Valid <= r.RespValid;
+  Resp_Ok    <= r.RespOk;
+  Resp_First <= std_logic_vector(r.RespFirst);
   Free       <= std_logic_vector(r.Free);
 
   ------------------------------------------------------------------------------------------------
   -- Memories. The word of First is there from the second cycle on, summaries in the same cycle.
   ------------------------------------------------------------------------------------------------
-  SumIndex <= within(r.Sum, Sums_c) when r.State = StateRuns or r.State = StateRow else WordIndex / PerWord_c;
+  WriteNow   <= Write or BackValid;
+  WriteIndex <= BackIndex when BackValid = '1' else WordIndex;
+  WriteWord  <= BackWord when BackValid = '1' else r.Word;
+  ReadIndex  <= ScanIndex when ScanOn = '1' else within(wordOf(r.First), Words_c);
+
+  SumIndex <= ScanSum when ScanReads = '1' else
+              within(r.Sum, Sums_c) when r.State = StateRuns or r.State = StateRow else WriteIndex / PerWord_c;
   AnySum   <= AnySums(SumIndex);
   RunSum   <= RunSums(SumIndex);
   AllSum   <= AllSums(SumIndex);
@@ -314,10 +376,12 @@ begin
   p_words : process (Clk) is
   begin
     if rising_edge(Clk) then
-      if Write = '1' then
-        Words(WordIndex) <= r.Word;
+      if WriteNow = '1' then
+        Words(WriteIndex) <= WriteWord;
       end if;
-      Word <= Words(within(wordOf(r.First), Words_c));
+      if WordRead = '1' then
+        Word <= Words(ReadIndex);
+      end if;
     end if;
   end process;
 
@@ -327,13 +391,13 @@ begin
     variable all_v : Word_t;
   begin
     if rising_edge(Clk) then
-      if Write = '1' then
+      if WriteNow = '1' then
         any_v := AnySum;
         run_v := RunSum;
         all_v := AllSum;
-        any_v(WordIndex mod PerWord_c) := or r.Word;
-        run_v(WordIndex mod PerWord_c) := or runs(r.Word, MiddleBits_g);
-        all_v(WordIndex mod PerWord_c) := and r.Word;
+        any_v(WriteIndex mod PerWord_c) := or WriteWord;
+        run_v(WriteIndex mod PerWord_c) := or runs(WriteWord, MiddleBits_g);
+        all_v(WriteIndex mod PerWord_c) := and WriteWord;
         AnySums(SumIndex) <= any_v;
         RunSums(SumIndex) <= run_v;
         AllSums(SumIndex) <= all_v;
@@ -360,7 +424,7 @@ begin
       Rst       => Rst,
       In_Valid  => ListPut,
       In_Ready  => open,
-      In_Data   => std_logic_vector(r.First),
+      In_Data   => std_logic_vector(r.RespFirst),
       Out_Valid => ListValid,
       Out_Ready => ListTake,
       Out_Data  => Listed,
@@ -370,19 +434,61 @@ begin
     );
 
   ------------------------------------------------------------------------------------------------
+  -- Single frames, one after the other. With a hint at the frame behind the one that was given last, the
+  -- next one is that which is hinted at, or the one that a search would find.
+  ------------------------------------------------------------------------------------------------
+  i_scan : entity work.frame_scan
+    generic map (
+      FrameBits_g => FrameBits_g,
+      WordBits_g  => WordBits_g,
+      Sums_g      => Sums_c
+    )
+    port map (
+      Clk         => Clk,
+      Rst         => Rst,
+      Start       => ScanStart,
+      Start_Frame => r.Single,
+      Stop        => ScanStop,
+      IsOn        => ScanOn,
+      Sum_Read    => ScanReads,
+      Sum_Index   => ScanSum,
+      Sum_Any     => AnySum,
+      Word_Read   => WordRead,
+      Word_Index  => ScanIndex,
+      Word_Bits   => Word,
+      Hand_Valid  => HandValid,
+      Hand_Frame  => HandFrame,
+      Hand_Take   => HandTake,
+      Back_Valid  => BackValid,
+      Back_Index  => BackIndex,
+      Back_Bits   => BackWord
+    );
+
+  RespFree <= not r.RespValid or Resp_Ready;
+  IsSingle <= r.Fast when r.HasHint = '0' or (r.Follows = '1' and r.Before = r.RespFirst) else '0';
+  HandTake <= r.Held and IsSingle and HandValid and RespFree when r.State = StateIdle else '0';
+
+  ------------------------------------------------------------------------------------------------
   -- What comes next
   ------------------------------------------------------------------------------------------------
   p_next : process (all) is
     variable v      : Registers_t;
     variable mask_v : Word_t;
     variable from_v : natural range 0 to PerWord_c;
-    variable good_v : boolean;
-    variable end_v  : unsigned(FrameBits_g + 1 downto 0);
+
+    -- The response; it has its place, as all others were taken before.
+    procedure respond (ok : std_logic) is
+    begin
+      v.RespValid := '1';
+      v.RespOk    := ok;
+      v.RespFirst := r.First;
+      v.Held      := '0';
+      v.State     := StateIdle;
+    end procedure;
 
     procedure refuse is
     begin
-      v.Ok    := '0';
-      v.State := StateAnswer;
+      respond('0');
     end procedure;
 
     -- What is tried if the run at First is not free: the list, then a search.
@@ -390,6 +496,10 @@ begin
     begin
       if r.Size = 0 and r.Free < Few_c and ListValid = '1' then
         v.State := StateList;
+      elsif r.Size = 0 then
+        v.HasHint := '0';
+        v.Fast    := '1';
+        v.State   := StateIdle;
       else
         v.Search  := '1';
         v.Again   := '0';
@@ -426,12 +536,13 @@ begin
     -- The run at First is written; its words follow, or have been.
     procedure finish is
     begin
-      v.Ok    := '1';
-      v.State := StateAnswer;
+      respond('1');
       if r.Give = '1' then
-        v.Free := r.Free + r.Count;
+        v.Free := r.Free + framesOf(r.Size);
+        v.Less := r.Less + framesOf(r.Size);
       else
-        v.Free := r.Free - r.Count;
+        v.Free := r.Free - framesOf(r.Size);
+        v.Less := r.Less - framesOf(r.Size);
       end if;
     end procedure;
 
@@ -443,8 +554,21 @@ begin
     RoveIndex <= within(r.Size, FrameBits_g + 1);
     RoveIn    <= (others => '0');
     ListTake  <= '0';
-    ListPut   <= '0';
-    end_v := ("00" & r.First) + r.Count;
+    ListPut   <= r.Came when r.Free < Few_c else '0';
+    ScanStart <= '0';
+    ScanStop  <= '0';
+    v.Came    := '0';
+    v.Moved   := '0';
+    v.Ending  := ("00" & r.First) + framesOf(r.Size);
+    if Resp_Ready = '1' then
+      v.RespValid := '0';
+    end if;
+    if r.Moved = '1' then
+      v.Single := r.RespFirst + 1;
+      if r.RespFirst = Frames_g - 1 then
+        v.Single := (others => '0');
+      end if;
+    end if;
     -- The bits of the run in its word, or of its words in their summary.
     mask_v := bitsOf(bitOf(r.First), r.Inner);
     if r.IsRow = '1' then
@@ -463,6 +587,7 @@ begin
         RoveWrite <= '1' when r.Left <= FrameBits_g else '0';
         RoveIndex <= within(r.Left, FrameBits_g + 1);
         v.Free  := to_unsigned(Frames_g, FrameBits_g + 1) - unsigned('0' & Fixed);
+        v.Less  := to_unsigned(Frames_g - 1, FrameBits_g + 2) - resize(unsigned(Fixed), FrameBits_g + 2);
         v.Left  := r.Left + 1;
         v.State := StateInit;
         -- All words, and where all searches begin.
@@ -471,48 +596,69 @@ begin
         end if;
 
       when StateIdle =>
-        v.Give    := Op_Give;
-        v.HasHint := Op_HasHint;
-        v.Size    := to_integer(unsigned(Op_Size));
-        v.Count   := framesOf(v.Size);
-        v.IsRow   := '0';
-        v.Inner   := v.Size;
-        if v.Size >= WordBits_g then
-          v.IsRow := '1';
-          v.Inner := v.Size - WordBits_g;
+        v.Left   := 0;
+        v.Sum    := wordOf(r.First) / PerWord_c;
+        v.InWord := '0';
+        v.Search := '0';
+        if r.Held = '1' and IsSingle = '0' then
+          -- Nothing that is shown is in its way then.
+          if RespFree = '1' then
+            ScanStop  <= '1';
+            v.Follows := '0';
+            v.State   := StateBegin;
+            if ScanOn = '1' then
+              v.State := StateStop;
+            end if;
+          end if;
+        elsif HandTake = '1' then
+          v.RespValid := '1';
+          v.RespOk    := '1';
+          v.RespFirst := HandFrame;
+          v.Free      := r.Free - 1;
+          v.Less      := r.Less - 1;
+          v.Follows   := '1';
+          v.Moved     := '1' when r.HasHint = '0' or HandFrame /= r.First else '0';
+          v.Held      := '0';
+        elsif r.Held = '1' and ScanOn = '0' then
+          ScanStart <= '1';
         end if;
-        v.First   := unsigned(Op_First);
-        v.Search  := '0';
-        if Op_Valid = '1' then
-          v.State := StateBegin;
+        if Op_Valid = '1' and OpReady = '1' then
+          v.Held     := '1';
+          v.Give     := Op_Give;
+          v.HasHint  := Op_HasHint;
+          v.Size     := to_integer(unsigned(Op_Size));
+          v.Need     := ('0' & framesOf(v.Size)) + ('0' & unsigned(Promised));
+          v.First    := unsigned(Op_First);
+          v.Before   := unsigned(Op_First) - 1;
+          v.IsRow    := '0';
+          v.Inner    := v.Size;
+          -- One more may go in this cycle.
+          v.Fast     := '1';
+          if Op_Give = '1' or v.Size /= 0 or r.Less(r.Less'high) = '1' or r.Less <= unsigned(Promised)
+            or (r.Free <= Few_c and (ListValid = '1' or r.Came = '1')) then
+            v.Fast := '0';
+          end if;
+          if v.Size >= WordBits_g then
+            v.IsRow := '1';
+            v.Inner := v.Size - WordBits_g;
+          end if;
         end if;
+
+      when StateStop =>
+        v.State := StateBegin;
 
       when StateBegin =>
-        v.Left := 0;
-        v.Sum  := wordOf(r.First) / PerWord_c;
-        v.InWord := '0';
-        v.Good := '0';
-        if isAligned(r.First, r.Size) and end_v <= Frames_g then
-          v.Good := '1';
-        end if;
-        v.Ok := '1';
-        if r.Give = '0' and r.Free < r.Count + resize(unsigned(Promised), FrameBits_g + 2) then
-          v.Ok := '0';
-        end if;
-        if r.Size > FrameBits_g then
-          v.Ok := '0';
-        end if;
-        v.State := StateStart;
-
-      when StateStart =>
-        if r.Ok = '0' or (r.Give = '1' and r.Good = '0') then
+        if r.Size > FrameBits_g or (r.Give = '0' and r.Free < r.Need) then
           refuse;
-        elsif r.Good = '0' or (r.Give = '0' and r.HasHint = '0') then
-          tryNext;
-        elsif r.IsRow = '1' then
-          v.State := StateRow;
-        else
+        elsif isAligned(r.First, r.Size) and r.Ending <= Frames_g and (r.Give = '1' or r.HasHint = '1') then
           v.State := StateCheck;
+          if r.IsRow = '1' then
+            v.State := StateRow;
+          end if;
+        elsif r.Give = '1' then
+          refuse;
+        else
+          tryNext;
         end if;
 
       when StateList =>
@@ -549,8 +695,8 @@ begin
         if r.InWord = '1' then
           from_v := r.Low;
         end if;
-        v.Found := or behind(r.Runs, from_v);
-        v.Place := firstOf(behind(r.Runs, from_v));
+        v.Found := isAny(behind(r.Runs, from_v), 3);
+        v.Place := to_integer(unsigned(lowestOf(behind(r.Runs, from_v), WordBits_g)));
         v.State := StateFound;
 
       when StateFound =>
@@ -560,7 +706,7 @@ begin
           v.InWord := '0';
           v.Low    := 0;
           if r.Found = '1' then
-            v.First := r.First + r.Place;
+            v.First := r.First or to_unsigned(r.Place, maximum(WordBits_g, FrameBits_g))(FrameBits_g - 1 downto 0);
             v.State := StateCheck;
           end if;
         elsif r.Found = '1' then
@@ -570,7 +716,7 @@ begin
           v.IsFirst := '0';
           v.InWord  := '1';
           v.From    := r.Place + 1;
-          v.First   := resize(to_unsigned((r.Sum * PerWord_c + r.Place) * PerWord_c, 32), FrameBits_g);
+          v.First   := frameOf(r.Sum, r.Place);
           v.State   := StateRead;
           if r.IsRow = '1' then
             v.State := StateRow;
@@ -622,18 +768,17 @@ begin
         elsif (AllSum and mask_v) = mask_v then
           v.Good := '1';
         end if;
-        v.Word   := (others => r.Give);
-        v.Behind := end_v;
+        v.Word := (others => r.Give);
 
       when StateRowDone =>
         v.State := StateRow;
         if r.Sum = Sums_c then
           wrap;
         elsif r.Good = '1' then
-          v.Left := r.Left + PerWord_c;
+          v.Left := r.Left + 1;
           v.Sum  := r.Sum + 1;
-          if v.Left >= to_integer(shift_right(r.Count, WordBits_g)) then
-            v.Left  := to_integer(shift_right(r.Count, WordBits_g)) - 1;
+          if r.Left = lastSumOf(r.Size) then
+            v.Left  := lastWordOf(r.Size);
             v.State := StateFill;
           end if;
         elsif r.Give = '1' then
@@ -643,10 +788,10 @@ begin
         else
           -- The next run, if the memory has one.
           v.Left := 0;
-          if shift_right(r.Behind, 2 * WordBits_g) >= Sums_c then
+          if shift_right(r.Ending, 2 * WordBits_g) >= Sums_c then
             wrap;
           else
-            v.First := r.Behind(FrameBits_g - 1 downto 0);
+            v.First := r.Ending(FrameBits_g - 1 downto 0);
             v.Sum   := wordOf(v.First) / PerWord_c;
           end if;
         end if;
@@ -663,26 +808,21 @@ begin
           finish;
         end if;
 
-      when StateAnswer =>
-        v.Came := '0';
-        if r.Came = '1' and r.Free < Few_c then
-          ListPut <= '1';
-        end if;
-        if Resp_Ready = '1' then
-          v.State := StateIdle;
-        end if;
-
     end case;
 
     -- The next search begins behind the run.
-    if r.State /= StateClear and end_v /= Frames_g then
-      RoveIn <= end_v(FrameBits_g - 1 downto 0);
+    if r.State /= StateClear and r.Ending /= Frames_g then
+      RoveIn <= r.Ending(FrameBits_g - 1 downto 0);
     end if;
 
     if Rst = '1' then
-      v.State := StateInit;
-      v.Left  := 0;
-      v.Came  := '0';
+      v.State     := StateInit;
+      v.Left      := 0;
+      v.Held      := '0';
+      v.Came      := '0';
+      v.Moved     := '0';
+      v.Single    := (others => '0');
+      v.RespValid := '0';
     end if;
     n <= v;
   end process;

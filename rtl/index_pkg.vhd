@@ -19,6 +19,12 @@ package index_pkg is
   -- one that differs.
   function maskOf (first : std_logic_vector; last : std_logic_vector) return std_logic_vector;
 
+  -- Whether two bits are set, or more.
+  function isSeveral (bits : std_logic_vector) return std_logic;
+
+  -- The bits from number `from` on, the others 0.
+  function behind (bits : std_logic_vector; from : natural) return std_logic_vector;
+
   -- The place that follows in a ring of so many.
   function following (place : natural; places : positive) return natural;
 
@@ -86,6 +92,29 @@ package body index_pkg is
       end loop;
     end loop;
     return mask_v;
+  end function;
+
+  function isSeveral (bits : std_logic_vector) return std_logic is
+    constant Half_c : natural := bits'length / 2;
+    variable bits_v : std_logic_vector(bits'length - 1 downto 0) := bits;
+  begin
+    if bits'length < 2 then
+      return '0';
+    end if;
+    -- In one of the halves, or one in each.
+    return isSeveral(bits_v(bits_v'high downto Half_c)) or isSeveral(bits_v(Half_c - 1 downto 0))
+      or (or (bits_v(bits_v'high downto Half_c)) and or (bits_v(Half_c - 1 downto 0)));
+  end function;
+
+  function behind (bits : std_logic_vector; from : natural) return std_logic_vector is
+    variable bits_v : std_logic_vector(bits'length - 1 downto 0) := bits;
+  begin
+    for i in bits_v'range loop
+      if i < from then
+        bits_v(i) := '0';
+      end if;
+    end loop;
+    return bits_v;
   end function;
 
   function following (place : natural; places : positive) return natural is

@@ -222,17 +222,6 @@ architecture rtl of translator is
   signal InvalReady  : std_logic;
   signal InvalTaken  : std_logic;
 
-  function isSeveral (bits : std_logic_vector) return std_logic is
-    variable one_v     : std_logic := '0';
-    variable several_v : std_logic := '0';
-  begin
-    for i in bits'range loop
-      several_v := several_v or (one_v and bits(i));
-      one_v := one_v or bits(i);
-    end loop;
-    return several_v;
-  end function;
-
 begin
 
   assert AddrBits_g > InsideBits_c

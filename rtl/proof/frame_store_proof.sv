@@ -1,16 +1,14 @@
 // What must hold of rtl/frame_store.vhd, for 13 frames in words of four, of which the first one is fixed.
 //
-// Requests are any, and their answers are taken at any time. One bit a frame is kept here too: what is given
-// was free and is in use then, what comes back was in use and is free then, and nobody is refused who
-// could have had a run.
+// Requests are any, also while the one before has no answer, and answers are taken at any time. One bit a frame
+// is kept here too: what is given was free and is in use then, what comes back was in use and is free then, and
+// nobody is refused who could have had a run.
 module frame_store_proof (
     input clk,
     input op_valid, input op_give, input [4:0] op_size, input op_has_hint, input [3:0] op_first,
     input [4:0] promised, input resp_ready
 );
   localparam FRAMES = 13;
-  // Cycles from a request to its answer.
-  localparam BOUND = 30;
 
   reg started = 0;
   always @(posedge clk) started <= 1;
@@ -29,14 +27,19 @@ module frame_store_proof (
   wire op = op_valid && op_ready && started;
   wire resp = resp_valid && resp_ready && started;
 
-  // ---- the request under way, and the frames in use; those beyond the memory are
-  reg busy = 0, give;
-  reg [4:0] size, at_most;
-  reg [3:0] first;
+  // ---- the requests under way, the older one first, and the frames in use; those beyond the memory are
+  reg [1:0] waiting = 0;
+  reg gives [0:1];
+  reg [4:0] sizes [0:1], promises [0:1];
+  reg [3:0] firsts [0:1];
+  wire give = gives[0];
+  wire [4:0] size = sizes[0], at_most = promises[0];
+  wire [3:0] first = firsts[0];
   reg [15:0] used = 16'he001;
   reg p_resp = 0, p_ok;
   reg [3:0] p_first;
-  reg [5:0] age = 0;
+  // An answer is shown for the first time.
+  wire shown = resp_valid && !p_resp && started;
 
   function [15:0] run(input [3:0] first, input [4:0] size);
     run = (size > 4 ? 16'hffff : (17'd1 << (17'd1 << size)) - 17'd1) << first;
@@ -57,24 +60,22 @@ module frame_store_proof (
     end
   end
 
-  // Who promises frames does not change that while somebody asks.
-  always @* if (busy) assume (promised == at_most);
-
   always @(posedge clk) if (started) begin
-    if (resp) busy <= 0;
-    age <= busy && !resp_valid ? age + 1 : 0;
-    assert (age <= BOUND);
-    if (op) begin
-      assert (!busy);
-      busy <= 1;
-      {give, size, first, at_most} <= {op_give, op_size, op_first, promised};
+    waiting <= waiting + op - shown;
+    assert (waiting <= 2);
+    if (shown) begin
+      assert (waiting != 0);
+      gives[0] <= gives[1]; sizes[0] <= sizes[1]; promises[0] <= promises[1]; firsts[0] <= firsts[1];
     end
-    if (resp_valid) assert (busy);
+    if (op) begin
+      gives[waiting - shown] <= op_give; sizes[waiting - shown] <= op_size;
+      promises[waiting - shown] <= promised; firsts[waiting - shown] <= op_first;
+    end
     // A run is free or in use as soon as that is said.
-    if (resp_valid && !p_resp && resp_ok) begin
+    if (shown && resp_ok) begin
       if (!give) begin
         assert (aligned(resp_first, size) && (used & run(resp_first, size)) == 0);
-        assert (count >= promised + (5'd1 << size));
+        assert (count >= at_most + (5'd1 << size));
         used <= used | run(resp_first, size);
       end else begin
         assert (aligned(first, size) && first == resp_first && first + (5'd1 << size) <= FRAMES);
@@ -82,14 +83,33 @@ module frame_store_proof (
         used <= used & ~run(first, size);
       end
     end
-    if (resp_valid && !p_resp && !resp_ok) begin
-      if (!give) assert (size > 4 || count < promised + (6'd1 << size) || !could);
+    if (shown && !resp_ok) begin
+      if (!give) assert (size > 4 || count < at_most + (6'd1 << size) || !could);
       else assert (!aligned(first, size) || first + (6'd1 << size) > FRAMES || (~used & run(first, size)) != 0);
     end
-    if (!busy && op_ready) assert (free == count);
+    if (waiting == 0 && op_ready) assert (free == count);
     // ---- what is shown stays until it is taken
     p_resp <= resp_valid && !resp_ready;
     {p_ok, p_first} <= {resp_ok, resp_first};
     if (p_resp) assert (resp_valid && {resp_ok, resp_first} == {p_ok, p_first});
+  end
+
+  // ---- what the proof would be empty without: it happens within the same steps
+  reg [3:0] searched = 0;
+  reg gave = 0, refused = 0;
+  always @(posedge clk) if (started) begin
+    if (shown) begin
+      searched <= give || !resp_ok ? 0 : searched + (size == 0);
+      gave <= gave || give && resp_ok;
+      refused <= refused || !give && !resp_ok;
+    end
+    // Single frames in a row, of two words; one after a frame has come back; after nothing could be had.
+    cover (searched == 4 && op_ready);
+    cover (shown && !give && resp_ok && size == 0 && gave);
+    cover (shown && !give && resp_ok && refused);
+    cover (shown && !give && resp_ok && size == 2);
+    cover (shown && give && !resp_ok);
+    cover (waiting == 2);
+    cover (waiting == 1 && p_resp);
   end
 endmodule

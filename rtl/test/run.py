@@ -38,6 +38,8 @@ STORES = [
     # That of the model's trace.
     (7, 100, 6, 3, 64, 10),
 ]
+# Words as they are on a card, and two summaries of them: for what is counted of many frames.
+SCATTERED = (13, 8192, 6, 3, 64, 0)
 STORE_GENERICS = ("FrameBits_g", "Frames_g", "WordBits_g", "MiddleBits_g", "List_g", "Stall_g")
 
 
@@ -113,8 +115,13 @@ def main():
                 },
             )
     for test in lib.test_bench("tb_frame_store").get_tests():
-        # The trace is of one size.
-        for shape in STORES[-1:] if test.name.startswith("the model") else STORES:
+        shapes = STORES
+        if test.name.startswith("the model"):
+            # The trace is of one size.
+            shapes = STORES[-1:]
+        elif test.name.startswith("scattered"):
+            shapes = [*STORES, SCATTERED]
+        for shape in shapes:
             configure(test, STORE_GENERICS, shape)
     for test in lib.test_bench("tb_allocator").get_tests():
         follows, timed = test.name.startswith("the model"), test.name.startswith("operations")
