@@ -166,6 +166,7 @@ impl Allocator {
         let words: Vec<_> =
             pages.map(|page| (page, bus.read(self.word_address(table, page)))).collect();
         let (mut swept, mut failed) = (Vec::new(), Vec::new());
+        let was_tainted = self.regions.is_tainted(self.layout.region_of(dying.at));
         // A wait without writes cannot fail.
         let _ = bus.wait();
         let leaves = self.mutated.on(AllocMutation::SweepLeavesWords);
@@ -173,7 +174,7 @@ impl Allocator {
         for (page, word) in words {
             match word {
                 Err(_) => {
-                    self.hold(dying, page);
+                    self.hold(dying, page, true);
                     failed.push(page);
                 }
                 Ok(0) => {}
@@ -196,9 +197,10 @@ impl Allocator {
             failed.extend(swept.iter().copied().filter(stays).map(|(page, _)| page));
         }
         for (page, word) in swept {
-            // A walk of a page whose word stays finds its whole run: nothing of it is used again.
-            if runs_into(page, word.entry().size(), &failed) {
-                self.hold(dying, page);
+            // A walk of a page whose word stays finds its whole run: nothing of it is used again, nor, when
+            // it goes, what was cut from that run and is elsewhere in the region.
+            if was_tainted || runs_into(page, word.entry().size(), &failed) {
+                self.hold(dying, page, failed.contains(&page));
             } else if !dying.keeps_frames || self.mutated.on(AllocMutation::SweepFreesMovedFrames) {
                 self.give_frame_back(word);
             }
@@ -207,10 +209,11 @@ impl Allocator {
         next
     }
 
-    fn hold(&mut self, dying: &mut Dying, page: u64) {
+    /// A page is not used again; whether its word `stays`, which may say that an allocation begins there.
+    fn hold(&mut self, dying: &mut Dying, page: u64, stays: bool) {
         dying.held.push(page);
         self.regions.taint(self.layout.region_of(page));
-        if page == dying.pages.first {
+        if stays && page == dying.pages.first {
             self.bar(page);
         }
         self.counts.quarantined += 1;

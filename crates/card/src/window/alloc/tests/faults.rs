@@ -158,6 +158,30 @@ fn a_page_whose_word_stays_keeps_its_run() {
     assert!(stayed > 32, "the word stays {stayed} times");
 }
 
+/// A word behind a cut that stays tells of the run as it was: what is left of that is not used again either.
+#[test]
+fn what_was_cut_from_a_run_whose_word_stays_is_not_used_again() {
+    let mut world = World::new(&config(&[3, 7], &[1200]));
+    let malloc =
+        |world: &mut World, pages| world.malloc(pages, 0, Rights::ReadWrite, false).unwrap();
+    let address = malloc(&mut world, 64).unwrap();
+    assert_eq!(world.realloc(address, 5, false), Ok(None));
+    world.invalidated().unwrap();
+    let table = world.allocator.regions.table(0).unwrap();
+    world.bus.failing = Failing::At(world.allocator.word_address(table, 20), Arrives::Never);
+    world.settle().unwrap();
+    world.bus.failing = Failing::None;
+    assert_eq!(world.translation(20).map(|mapping| mapping.size), Ok(6), "as it was");
+    assert_eq!(world.free(address), Ok(None));
+    let free = world.allocator.free_frames(0);
+    world.settle().unwrap();
+    assert_eq!(world.allocator.free_frames(0), free, "the run's frames stay");
+    for _ in 0..64 {
+        let page = (malloc(&mut world, 1).unwrap() - world.config.base) >> 12;
+        assert!(page >= 64, "{page} is in the run");
+    }
+}
+
 /// While an allocation waits to move beside another, that one is freed and swept; then it does not move, because a
 /// word cannot be read, and the table is nobody's.
 #[test]
