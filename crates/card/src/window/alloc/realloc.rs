@@ -356,6 +356,10 @@ impl Allocator {
         if self.dying.iter().any(|dying| own.contains(dying.pages.first)) {
             return Err(AllocError::Busy);
         }
+        // A word that could not be zeroed behind its end would be one of its own, with a run of whatever pages.
+        if (first..first + has).any(|region| self.regions.is_tainted(region)) {
+            return Err(AllocError::BusError);
+        }
         let parts: Vec<Part> =
             (first..first + has).map(|region| self.regions.part(region)).collect();
         let part = |after: u64| parts.get(after as usize).copied().unwrap_or(Part::Nothing);

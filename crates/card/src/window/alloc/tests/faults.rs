@@ -123,6 +123,40 @@ fn an_allocation_whose_count_is_not_known_gets_no_other_size_and_can_be_freed() 
     }
 }
 
+/// A large allocation has its regions to itself, and what stays behind its end would be in it, were it to grow.
+#[test]
+fn a_large_allocation_behind_whose_end_a_word_stays_does_not_grow_and_can_be_freed() {
+    let mut stayed = 0;
+    for shift in 0..16 {
+        let mut world = World::new(&shapes()[1]);
+        let address = world.malloc(21, 0, Rights::Read, false).unwrap().unwrap();
+        // A run is cut: its words are those of runs.
+        assert!(matches!(world.realloc(address, 5, false), Ok(None)));
+        world.invalidated().unwrap();
+        world.settle().unwrap();
+        assert_eq!(world.realloc(address, 2, false), Ok(None));
+        world.invalidated().unwrap();
+        let first = (address - world.config.base) >> 12;
+        let table = world.allocator.regions.table(0).unwrap();
+        world.bus.accesses += shift;
+        let at = world.allocator.word_address(table, first + 2);
+        world.bus.failing = Failing::At(at, Arrives::Some);
+        world.settle().unwrap();
+        world.bus.failing = Failing::None;
+        world.check().unwrap();
+        if world.bus.peek(at) != 0 {
+            stayed += 1;
+            for pages in [3, 8, 24] {
+                let refused = Ok(Some(Err(AllocError::BusError)));
+                assert_eq!(world.realloc(address, pages, true), refused, "{pages} pages");
+                world.check().unwrap();
+            }
+        }
+        run_to_the_end(&mut world, &[]).unwrap();
+    }
+    assert!(stayed > 2, "a word stayed {stayed} times");
+}
+
 /// The word that stays tells walks of its whole run: were others given pages of that, they would be found there.
 #[test]
 fn a_page_whose_word_stays_keeps_its_run() {
