@@ -10,6 +10,7 @@ library ieee;
 
 library work;
   use work.bit_pkg.all;
+  use work.index_pkg.all;
 
 entity bit_row is
   generic (
@@ -137,7 +138,7 @@ begin
         when StatePick =>
           Ok <= or Word;
           if (or Word) = '1' then
-            Index <= resize(to_unsigned(At - 1, 32) & lowestOf(Word), IndexBits_g);
+            Index <= resize(to_unsigned(At - 1, 32) & unsigned(lowestOf(Word, RowShift_c)), IndexBits_g);
             State <= StateIdle;
           elsif At > Last_c then
             State <= StateIdle;
