@@ -1,5 +1,7 @@
 //! The card's own window: what is allocated there without a driver.
 
+use std::ops::RangeInclusive;
+
 use farside_types::Rights;
 
 use super::client::{Client, NO_ASID, ensure, needs, reset, same};
@@ -44,16 +46,16 @@ fn free(client: &mut Client, address: u64) -> Result<(), String> {
     client.ok(NO_ASID, Operation::Allocate(AllocRequest::Free { address })).map(drop)
 }
 
-/// Waits until as many frames are free, or more: those of tables too.
-fn wait_free(client: &mut Client, frames: u64) -> Result<(), String> {
+/// Waits until so many frames are free.
+fn wait_free(client: &mut Client, frames: RangeInclusive<u64>) -> Result<(), String> {
     for _ in 0..PAUSES_MAX {
-        if client.target.read64(register::WINDOW_FRAMES_FREE) >= frames {
+        if frames.contains(&client.target.read64(register::WINDOW_FRAMES_FREE)) {
             return Ok(());
         }
         client.target.pause();
     }
     let free = client.target.read64(register::WINDOW_FRAMES_FREE);
-    Err(format!("{free} frames are free, and {frames} must be"))
+    Err(format!("{free} frames are free, and {frames:?} must be"))
 }
 
 pub(super) fn allocations_are_apart_grow_and_come_back(target: &mut dyn Target) -> Outcome {
@@ -95,7 +97,7 @@ pub(super) fn allocations_are_apart_grow_and_come_back(target: &mut dyn Target) 
     for (address, _) in all {
         free(&mut client, address)?;
     }
-    wait_free(&mut client, before)?;
+    wait_free(&mut client, before..=before)?;
     client.finish()
 }
 
@@ -166,12 +168,19 @@ pub(super) fn a_full_window_memory_is_an_error_and_serves_again(
     let mut client = Client::open(target)?;
     needs!(client, CAP_ALLOC);
     let Window { page, .. } = Window::of(&mut client)?;
+    let total = client.target.read64(register::WINDOW_FRAMES);
+    let before = client.target.read64(register::WINDOW_FRAMES_FREE);
     let all = fill(&mut client, page)?;
     same("ERRORS of a full memory", client.errors(), 0)?;
     let &(address, piece) = all.first().ok_or("memory 0 has no room for a page")?;
+    let is_one = client.read32(register::WINDOW_MEMORIES) == 1;
+    ensure!(!is_one || all.len() > 2, "after {} pieces the only memory is full", all.len());
     let left = client.target.read64(register::WINDOW_FRAMES_FREE);
+    let pages: u64 = all.iter().map(|(_, pages)| pages).sum();
+    ensure!(left + pages <= before, "{pages} pages, but of {before} free frames {left} are left");
     free(&mut client, address)?;
-    wait_free(&mut client, left + piece)?;
+    // Those of tables may come back as well.
+    wait_free(&mut client, left + piece..=total)?;
     allocate(&mut client, piece * page)?;
     // All of it is there again behind a reset.
     drop(client);
