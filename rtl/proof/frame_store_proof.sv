@@ -9,6 +9,8 @@ module frame_store_proof (
     input [4:0] promised, input resp_ready
 );
   localparam FRAMES = 13;
+  // Cycles to an answer while none is shown; few enough to be passed within the steps of the proof.
+  localparam BOUND = 13;
 
   reg started = 0;
   always @(posedge clk) started <= 1;
@@ -38,6 +40,7 @@ module frame_store_proof (
   reg [15:0] used = 16'he001;
   reg p_resp = 0, p_ok;
   reg [3:0] p_first;
+  reg [4:0] age = 0;
   // An answer is shown for the first time.
   wire shown = resp_valid && !p_resp && started;
 
@@ -63,6 +66,8 @@ module frame_store_proof (
   always @(posedge clk) if (started) begin
     waiting <= waiting + op - shown;
     assert (waiting <= 2);
+    age <= waiting != 0 && !resp_valid ? age + 1 : 0;
+    assert (age <= BOUND);
     if (shown) begin
       assert (waiting != 0);
       gives[0] <= gives[1]; sizes[0] <= sizes[1]; promises[0] <= promises[1]; firsts[0] <= firsts[1];
