@@ -31,7 +31,9 @@ entity allocator is
     -- The number of that memory.
     Memory_g    : natural  := 0;
     -- Zeroed tables that are kept ready.
-    Ready_g     : positive := 2
+    Ready_g     : positive := 2;
+    -- Of a walk's ticket: it is answered before there were so many changes, as a power of two.
+    TicketBits_g : positive := 24
   );
   port (
     Clk            : in    std_logic;
@@ -59,11 +61,16 @@ entity allocator is
     Resp_Ready     : in    std_logic;
     Resp_Status    : out   AllocStatus_t;
     Resp_Addr      : out   std_logic_vector(AddrBits_g - 1 downto 0);
-    -- Walks that have found no page: where it is
+    -- For a walk that begins to read in this cycle or later: it keeps it, and so does a line.
+    Ticket         : out   std_logic_vector(TicketBits_g - 1 downto 0);
+    -- Walks that have found no page: where it is. A walk that has seen the page's word shows it, with its ticket.
     Touch_Valid    : in    std_logic;
     Touch_Ready    : out   std_logic;
     Touch_Page     : in    std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
     Touch_Write    : in    std_logic;
+    Touch_Seen     : in    std_logic;
+    Touch_Word     : in    std_logic_vector(WordBits_c - 1 downto 0);
+    Touch_Ticket   : in    std_logic_vector(TicketBits_g - 1 downto 0);
     Found_Valid    : out   std_logic;
     Found_Ready    : in    std_logic;
     Found_Status   : out   Status_t;
@@ -222,7 +229,9 @@ architecture rtl of allocator is
     StateMarked,
     -- A first touch.
     StateTouch,
+    StateTouchKnown,
     StateTouchRead,
+    StateTouchSeen,
     StateTouchWord,
     StateTouchTake,
     StateTouchTaken,
@@ -330,8 +339,10 @@ architecture rtl of allocator is
     FoundValid : std_logic;
     FoundStatus : Status_t;
     FoundWord  : TableWord_t;
-    -- It would write.
+    -- The touch would write; its walk has seen the page's word, and with which ticket.
     Writes   : std_logic;
+    Seen     : std_logic;
+    Ticket   : std_logic_vector(TicketBits_g - 1 downto 0);
   end record;
 
   function toKept (rec : Region_Record_t) return Kept_t is
@@ -394,9 +405,18 @@ architecture rtl of allocator is
     return unsigned(word(NumberLow_c + FrameBits_g - 1 downto NumberLow_c));
   end function;
 
-  function pagesOf (word : TableWord_t) return unsigned is
+  -- What a first word says: the allocation's pages, but for that one.
+  function morePages (word : TableWord_t) return Count_t is
   begin
-    return resize(unsigned(word(PagesLow_c + PagesBits_c - 1 downto PagesLow_c)), PagesBits_c + 2) + 1;
+    return '0' & unsigned(word(PagesLow_c + LeafBits_g - 1 downto PagesLow_c));
+  end function;
+
+  -- Whether the pages of a first word go beyond its region.
+  function isBeyond (page : Page_t; word : TableWord_t) return boolean is
+    constant Last_c : Count_t := morePages(word) + withinOf(page);
+  begin
+    return Last_c(LeafBits_g) = '1'
+      or unsigned(word(PagesLow_c + PagesBits_c - 1 downto PagesLow_c)) >= to_unsigned(LeafPages_c, PagesBits_c + 1);
   end function;
 
   signal r            : Registers_t;
@@ -489,6 +509,16 @@ architecture rtl of allocator is
   signal ShootSweep   : std_logic;
   signal ShootFirst   : Page_t;
   signal ShootLast    : Page_t;
+  -- Of a touch: what is kept of it, and whether the page is one of the last.
+  signal Changed      : std_logic;
+  signal Touched      : std_logic;
+  signal TouchFind    : std_logic;
+  signal TouchInfo    : std_logic_vector(FrameBits_g downto 0);
+  signal TouchReady   : std_logic;
+  signal TouchIsOld   : std_logic;
+  signal IsTouched    : std_logic;
+  signal FoundInfo    : std_logic_vector(FrameBits_g downto 0);
+
   signal Told         : std_logic;
   signal CommandDone  : std_logic;
   signal SweepDone    : std_logic;
@@ -712,6 +742,30 @@ begin
       Inval_Done   => Inval_Done
     );
 
+  i_touches : entity work.recent_touches
+    generic map (
+      PageBits_g   => WindowBits_c,
+      InfoBits_g   => FrameBits_g + 1,
+      TicketBits_g => TicketBits_g
+    )
+    port map (
+      Clk        => Clk,
+      Rst        => Rst,
+      Ticket     => Ticket,
+      Changed    => Changed,
+      Touched    => Touched,
+      Page       => std_logic_vector(r.Page),
+      Info       => TouchInfo,
+      Find       => TouchFind,
+      Of_Ticket  => r.Ticket,
+      Ready      => TouchReady,
+      Is_Old     => TouchIsOld,
+      Is_Touched => IsTouched,
+      Found      => FoundInfo
+    );
+
+  TouchInfo <= r.Word(WritableBit_c) & std_logic_vector(frameOf(r.Word));
+
   ------------------------------------------------------------------------------------------------
   -- Ports
   ------------------------------------------------------------------------------------------------
@@ -876,6 +930,9 @@ begin
     WriteValid   <= '0';
     WriteAddr    <= wordAddr(r.Rec.Number, withinOf(r.Page));
     WriteWord    <= r.Word;
+    Changed      <= '0';
+    Touched      <= '0';
+    TouchFind    <= '0';
     ReadValid    <= '0';
     ReadAddr     <= wordAddr(r.Rec.Number, withinOf(r.Page));
     MadeValid    <= '0';
@@ -917,6 +974,9 @@ begin
           v.Source := SourceTouch;
           v.Page   := unsigned(Touch_Page);
           v.Writes := Touch_Write;
+          v.Seen   := Touch_Seen;
+          v.Word   := Touch_Word;
+          v.Ticket := Touch_Ticket;
           v.Region := regionOf(v.Page);
           v.State  := StateTouch;
         elsif Cmd_Valid = '1' and r.RespValid = '0' and r.Telling = '0' and r.Draining = '0'
@@ -1183,6 +1243,7 @@ begin
       when StateTell =>
         -- The answer follows when that is taken.
         MadeValid  <= '1';
+        Changed    <= '1';
         v.RespPage := r.First;
         v.Telling := '1';
         v.Then_To := StateIdle;
@@ -1211,10 +1272,10 @@ begin
         end if;
 
       when StateMark =>
-        v.Count := resize(pagesOf(r.Word), LeafBits_g + 1);
+        v.Count := morePages(r.Word) + 1;
         v.First := r.Page;
         -- The gate is closed from here on.
-        v.Dying(r.Tail) := (StageDraining, r.Page, r.Page + pagesOf(r.Word)(LeafBits_g downto 0) - 1, v.Count, r.Page, '0');
+        v.Dying(r.Tail) := (StageDraining, r.Page, r.Page + morePages(r.Word), v.Count, r.Page, '0');
         WriteWord <= r.Word;
         WriteWord(ValidBit_c) <= '0';
         WriteWord(FreedBit_c) <= '1';
@@ -1224,7 +1285,7 @@ begin
           refuse(AllocNotAllocated_c);
         elsif r.IsBegin = '0' or r.Word(FirstBit_c) = '0' then
           refuse(AllocInside_c);
-        elsif pagesOf(r.Word) + withinOf(r.Page) > LeafPages_c then
+        elsif isBeyond(r.Page, r.Word) then
           refuse(AllocBadEntry_c);
         else
           WriteValid <= '1';
@@ -1244,6 +1305,7 @@ begin
           if HasFailed = '1' then
             breakDown;
           else
+            Changed      <= '1';
             ShootCommand <= '1';
             v.Draining   := '1';
           end if;
@@ -1253,33 +1315,50 @@ begin
 
       when StateTouch =>
         v.Rec   := toRecord(Kept);
-        v.State := StateTouchRead;
+        v.State := StateTouchKnown;
+        TouchFind <= '1';
         if r.Broken = '1' then
           found(StatusBusError_c, r.Word);
         elsif isDying(r.Page) = '1' or v.Rec.State /= RegionShared then
           found(StatusNotMapped_c, r.Word);
         end if;
 
+      when StateTouchKnown =>
+        -- What the walk has seen is the page's word, unless the page was touched meanwhile, or more has changed.
+        if TouchReady = '1' then
+          v.State := StateTouchWord;
+          if TouchIsOld = '1' or (IsTouched = '0' and r.Seen = '0') then
+            v.State := StateTouchRead;
+          elsif IsTouched = '1' then
+            v.Word := pageWord(unsigned(FoundInfo(FrameBits_g - 1 downto 0)), '0', FoundInfo(FrameBits_g),
+              std_logic_vector(to_unsigned(Memory_g, MemoryBits_c)), 0);
+          end if;
+        end if;
+
       when StateTouchRead =>
         ReadValid <= '1';
         if ReadReady = '1' then
+          v.State := StateTouchSeen;
+        end if;
+
+      when StateTouchSeen =>
+        v.Word := Axi_RData;
+        if Axi_RValid = '1' then
           v.State := StateTouchWord;
+          if Axi_RResp(1) = '1' then
+            found(StatusBusError_c, r.Word);
+          end if;
         end if;
 
       when StateTouchWord =>
-        v.Word := Axi_RData;
-        if Axi_RValid = '1' then
-          if Axi_RResp(1) = '1' then
-            found(StatusBusError_c, Axi_RData);
-          elsif stateOf(Axi_RData) = PageMapped then
-            found(StatusOk_c, Axi_RData);
-          elsif stateOf(Axi_RData) /= PageReserved then
-            found(StatusNotMapped_c, Axi_RData);
-          elsif r.Writes = '1' and Axi_RData(WritableBit_c) = '0' then
-            found(StatusReadOnly_c, Axi_RData);
-          else
-            v.State := StateTouchTake;
-          end if;
+        if stateOf(r.Word) = PageMapped then
+          found(StatusOk_c, r.Word);
+        elsif stateOf(r.Word) /= PageReserved then
+          found(StatusNotMapped_c, r.Word);
+        elsif r.Writes = '1' and r.Word(WritableBit_c) = '0' then
+          found(StatusReadOnly_c, r.Word);
+        else
+          v.State := StateTouchTake;
         end if;
 
       when StateTouchTake =>
@@ -1318,6 +1397,7 @@ begin
             breakDown;
           else
             MadeValid <= '1';
+            Touched   <= '1';
             found(StatusOk_c, r.Word);
           end if;
         end if;

@@ -21,6 +21,7 @@ class Mutant(NamedTuple):
 RANDOM = "bench:*depth=5,walks=7*random*"
 STORE = "bench:*frames=100,*random*"
 TRACE = "bench:*tb_allocator*trace=small*"
+RACES = "bench:*tb_allocator*a walk that raced*"
 
 
 def bench(test: str) -> str:
@@ -772,7 +773,7 @@ MUTANTS = [
     Mutant(
         "a page that may only be read gets a frame for a write",
         "allocator.vhd",
-        "elsif r.Writes = '1' and Axi_RData(WritableBit_c) = '0' then",
+        "elsif r.Writes = '1' and r.Word(WritableBit_c) = '0' then",
         "elsif false then",
         TRACE,
     ),
@@ -796,6 +797,55 @@ MUTANTS = [
         "elsif Touch_Valid = '1' and r.FoundValid = '0' then",
         "elsif Touch_Valid = '1' and r.FoundValid = '0' and r.Telling = '0' then",
         "bench:*tb_allocator*a touch is answered*",
+    ),
+    Mutant(
+        "a ticket is worth something although a command has written words",
+        "recent_touches.vhd",
+        "if Changed = '1' then",
+        "if false then",
+        RACES,
+    ),
+    Mutant(
+        "a page that was touched meanwhile gets another frame",
+        "recent_touches.vhd",
+        "IsTouched <= '1';",
+        "IsTouched <= '0';",
+        RACES,
+    ),
+    Mutant(
+        "the oldest of the touches is not looked at",
+        "recent_touches.vhd",
+        "elsif Left = 1 then",
+        "elsif Left <= 2 then",
+        RACES,
+    ),
+    Mutant(
+        "no ticket is too old",
+        "recent_touches.vhd",
+        "if age_v <= to_unsigned(Since, TicketBits_g) then",
+        "if true then",
+        RACES,
+    ),
+    Mutant(
+        "a walk is believed that has seen no word",
+        "allocator.vhd",
+        "if TouchIsOld = '1' or (IsTouched = '0' and r.Seen = '0') then",
+        "if TouchIsOld = '1' then",
+        RACES,
+    ),
+    Mutant(
+        "the word is always read again",
+        "recent_touches.vhd",
+        "IsOld <= '0';",
+        "null;",
+        TRACE,
+    ),
+    Mutant(
+        "a free leaves tickets as they are",
+        "allocator.vhd",
+        "Changed      <= '1';\n            ShootCommand <= '1';",
+        "ShootCommand <= '1';",
+        TRACE,
     ),
     Mutant(
         "one requester is always looked at first",

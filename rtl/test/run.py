@@ -77,6 +77,8 @@ ALLOCATORS = [
     ("none", 12, 7, 9, 12, 4096, 71, 0),
     ("none", 9, 3, 5, 7, 100, 3, 30),
 ]
+# Regions as large as they are on a card.
+LARGE_REGIONS = ("none", 12, 1, 13, 12, 4096, 71, 0)
 ALLOCATOR_GENERICS = (
     "Trace_g", "PageBits_g", "RootBits_g", "LeafBits_g", "FrameBits_g", "Frames_g", "Latency_g", "Stall_g"
 )
@@ -124,6 +126,9 @@ def main():
         for shape in shapes:
             configure(test, STORE_GENERICS, shape)
     for test in lib.test_bench("tb_allocator").get_tests():
+        if test.name.startswith("a space that is nearly full"):
+            configure(test, ALLOCATOR_GENERICS, LARGE_REGIONS)
+            continue
         follows, timed = test.name.startswith("the model"), test.name.startswith("operations")
         for shape in ALLOCATORS:
             if follows == (shape[0] != "none") and (follows or timed == (shape[-1] == 0)):

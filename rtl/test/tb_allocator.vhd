@@ -52,6 +52,20 @@ architecture sim of tb_allocator is
     last  : natural;
   end record;
 
+  -- Walks that will touch, of a trace; in the place behind them there is none.
+  constant Walks_c      : positive := 8;
+  constant TicketBits_c : positive := 24;
+
+  type Walk_t is record
+    seen   : std_logic;
+    word   : std_logic_vector(63 downto 0);
+    ticket : std_logic_vector(TicketBits_c - 1 downto 0);
+  end record;
+
+  constant NoWalk_c : Walk_t := ('0', (others => '0'), (others => '0'));
+
+  type Walks_t is array (0 to Walks_c) of Walk_t;
+
   type Pages_All_t is array (0 to Invals_c - 1) of Pages_t;
 
   signal Clk         : std_logic := '0';
@@ -88,6 +102,10 @@ architecture sim of tb_allocator is
   signal TouchReady  : std_logic;
   signal TouchPage   : std_logic_vector(WindowBits_c - 1 downto 0) := (others => '0');
   signal TouchWrite  : std_logic := '0';
+  signal TouchSeen   : std_logic := '0';
+  signal TouchWord   : std_logic_vector(63 downto 0) := (others => '0');
+  signal TouchTicket : std_logic_vector(TicketBits_c - 1 downto 0) := (others => '0');
+  signal Ticket      : std_logic_vector(TicketBits_c - 1 downto 0);
   signal FoundValid  : std_logic;
   signal FoundReady  : std_logic := '0';
   signal FoundStatus : Status_t;
@@ -127,11 +145,14 @@ architecture sim of tb_allocator is
   signal RReady      : std_logic;
   signal RData       : std_logic_vector(63 downto 0);
   signal RResp       : std_logic_vector(1 downto 0);
+  -- Words that were read.
+  signal Reads       : natural := 0;
 
 begin
 
   Clk  <= not Clk after Period_c / 2;
   Now  <= Now + 1 when rising_edge(Clk);
+  Reads <= Reads + 1 when rising_edge(Clk) and ArValid = '1' and ArReady = '1';
   Base <= std_logic_vector(to_unsigned(Window_c, Base'length));
 
   -- Root and translators.
@@ -184,12 +205,17 @@ begin
     variable c_v        : unsigned(63 downto 0);
     variable d_v        : unsigned(63 downto 0);
     variable e_v        : unsigned(63 downto 0);
+    variable f_v        : unsigned(63 downto 0);
+    variable g_v        : unsigned(63 downto 0);
     variable start_v    : natural;
     variable status_v   : AllocStatus_t;
     variable addr_v     : std_logic_vector(AddrBits_c - 1 downto 0);
     variable first_v    : std_logic_vector(AddrBits_c - 1 downto 0);
     variable cycles_v   : natural;
     variable steps_v    : natural;
+    variable reads_v    : natural;
+    variable walks_v    : Walks_t := (others => NoWalk_c);
+    variable frame_v    : std_logic_vector(FrameBits_g - 1 downto 0);
 
     impure function pick (below : positive) return natural is
       variable x_v : real;
@@ -272,8 +298,10 @@ begin
     end procedure;
 
     procedure answer (status : out AllocStatus_t; addr : out std_logic_vector) is
+      constant Limit_c : natural := Now + 20000;
     begin
       loop
+        check(Now < Limit_c, "no answer, line " & to_string(count_v));
         OutReady(Who) <= '1' when pick(100) >= Stall_g else '0';
         tick;
         check((OutValid and not oneHot(Who)) = (OutValid'range => '0'), "an answer for another");
@@ -285,17 +313,38 @@ begin
       cycles_v := Now - start_v;
     end procedure;
 
-    procedure touch (page : natural; writes : std_logic) is
+    -- The place of a page's word, in words.
+    impure function wordOf (page : natural) return natural is
+      constant Directory_c : unsigned(63 downto 0) := unsigned(Tables.read(page / 2 ** LeafBits_g));
+    begin
+      return to_integer(Directory_c(63 downto NumberLow_c)) * 2 ** LeafBits_g + page mod 2 ** LeafBits_g;
+    end function;
+
+    -- A walk that begins now, and reads the word of its page at once.
+    impure function walk (index : natural) return Walk_t is
+    begin
+      return ('1', Tables.read(index), Ticket);
+    end function;
+
+    procedure beginTouch (page : natural; writes : std_logic; walk : Walk_t := NoWalk_c) is
     begin
       TouchPage  <= std_logic_vector(to_unsigned(page, WindowBits_c));
-      TouchWrite <= writes;
-      TouchValid <= '1';
+      TouchWrite  <= writes;
+      TouchSeen   <= walk.seen;
+      TouchWord   <= walk.word;
+      TouchTicket <= walk.ticket;
+      TouchValid  <= '1';
       loop
         tick;
         exit when TouchReady = '1';
       end loop;
       TouchValid <= '0';
       start_v := Now;
+      reads_v := Reads;
+    end procedure;
+
+    procedure endTouch is
+    begin
       loop
         FoundReady <= '1' when pick(100) >= Stall_g else '0';
         tick;
@@ -303,6 +352,13 @@ begin
       end loop;
       FoundReady <= '0';
       cycles_v := Now - start_v;
+      reads_v  := Reads - reads_v;
+    end procedure;
+
+    procedure touch (page : natural; writes : std_logic; walk : Walk_t := NoWalk_c) is
+    begin
+      beginTouch(page, writes, walk);
+      endTouch;
     end procedure;
 
     procedure invalidation (drains : boolean) is
@@ -423,13 +479,23 @@ begin
           number(c_v);
           number(d_v);
           number(e_v);
-          touch(to_integer(a_v), b_v(0));
+          number(f_v);
+          number(g_v);
+          touch(to_integer(a_v), b_v(0), walks_v(to_integer(f_v)));
+          check_equal(reads_v, to_integer(g_v), "reads, line " & to_string(count_v));
           check_equal(unsigned(FoundStatus), to_integer(c_v), "status, line " & to_string(count_v));
           if c_v = 0 then
             check_equal(unsigned(FoundFrame), to_integer(d_v), "frame, line " & to_string(count_v));
             check_equal(FoundWrites, e_v(0), "rights, line " & to_string(count_v));
             check_equal(unsigned(FoundSize), to_integer(e_v(12 downto 8)), "size, line " & to_string(count_v));
             check_equal(unsigned(FoundMemory), 0, "memory, line " & to_string(count_v));
+          end if;
+        when 'k' =>
+          number(a_v);
+          number(b_v);
+          walks_v(to_integer(a_v)) := walk(to_integer(b_v) / 8);
+          if b_v = 0 then
+            walks_v(to_integer(a_v)).seen := '0';
           end if;
         when 'v' =>
           invalidation(false);
@@ -539,6 +605,92 @@ begin
       check(status_v = AllocOk_c or status_v = AllocBusError_c, "status");
     end procedure;
 
+    -- A walk that begins so many cycles from now, and reads later.
+    procedure race (page : natural; cycle : natural; later : natural; walk : out Walk_t) is
+      variable walk_v : Walk_t := NoWalk_c;
+    begin
+      for i in 1 to cycle loop
+        tick;
+      end loop;
+      walk_v.ticket := Ticket;
+      for i in 1 to later loop
+        tick;
+      end loop;
+      walk_v.seen := '1';
+      walk_v.word := Tables.read(wordOf(page));
+      walk := walk_v;
+    end procedure;
+
+    -- The page has that frame, and its word says so.
+    procedure hasFrame (page : natural; frame : std_logic_vector) is
+      constant Word_c : std_logic_vector(63 downto 0) := Tables.read(wordOf(page));
+    begin
+      check_equal(FoundStatus, StatusOk_c, "a page that has a frame");
+      check_equal(unsigned(FoundFrame), unsigned(frame), "another frame");
+      check_equal(unsigned(Word_c(NumberLow_c + FrameBits_g - 1 downto NumberLow_c)), unsigned(frame), "in the word");
+    end procedure;
+
+    -- A page is touched, and meanwhile a walk of it begins.
+    procedure touchRacing (page : natural; cycle : natural; later : natural) is
+    begin
+      beginTouch(page, '1', walk(wordOf(page)));
+      race(page, cycle, later, walks_v(0));
+      endTouch;
+      frame_v := FoundFrame;
+      touch(page, '1', walks_v(0));
+      hasFrame(page, frame_v);
+    end procedure;
+
+    -- A page is allocated with a frame, and meanwhile a walk of it begins.
+    procedure mallocRacing (page : natural; cycle : natural; later : natural) is
+    begin
+      command('0', to_unsigned(1, 64), (AddrBits_c - 1 downto 0 => '0'), 0, "01");
+      race(page, cycle, later, walks_v(0));
+      answer(status_v, addr_v);
+      check_equal(unsigned(status_v), 0, "malloc");
+      check_equal(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g)), page, "the same place");
+      touch(page, '1', walks_v(0));
+      hasFrame(page, Tables.read(wordOf(page))(NumberLow_c + FrameBits_g - 1 downto NumberLow_c));
+    end procedure;
+
+    -- The background does all that there is to do.
+    procedure settleDown is
+    begin
+      Pause <= '0';
+      for i in 1 to 4 * Latency_g + 200 loop
+        tick;
+      end loop;
+      loop
+        exit when Busy = '0' and Taken = Done;
+        tick;
+      end loop;
+      Pause <= '1';
+    end procedure;
+
+    -- A ticket tells of sixteen touches, and of a word only if the walk has seen one.
+    procedure ticketsGrowOld is
+      variable old_v : Walk_t;
+      variable page_v : natural;
+    begin
+      malloc(19, '1');
+      page_v := to_integer(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g)));
+      touch(page_v + 18, '1', ('0', (others => '0'), Ticket));
+      check(FoundStatus = StatusOk_c and reads_v = 1, "a walk that has seen nothing");
+      old_v := walk(wordOf(page_v));
+      for i in 0 to 17 loop
+        touch(page_v + i, '1', walk(wordOf(page_v + i)));
+        check(FoundStatus = StatusOk_c and reads_v = 0, "a new ticket");
+        if i = 0 then
+          frame_v := FoundFrame;
+        end if;
+        touch(page_v, '1', old_v);
+        check((reads_v = 1) = (i >= 16), "reads for a ticket, touches since: " & to_string(i + 1));
+        hasFrame(page_v, frame_v);
+      end loop;
+      free(addr_v);
+      settleDown;
+    end procedure;
+
     -- A touch, and a free, whose read fails, or whose write, or none of them.
     procedure failOne (from : natural) is
     begin
@@ -589,7 +741,13 @@ begin
         inTime("malloc, lazy", 150);
         touch(to_integer(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g))) + 2, '1');
         check(FoundStatus = StatusOk_c, "a touch");
-        inTime("first touch", 170);
+        inTime("first touch, the word is read again", 170);
+        steps_v := to_integer(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g)));
+        for i in 3 to 4 loop
+          touch(steps_v + i, '1', walk(wordOf(steps_v + i)));
+          check(FoundStatus = StatusOk_c and reads_v = 0, "a touch with a ticket");
+          inTime("first touch with a ticket", 100);
+        end loop;
         steps_v := Taken;
         command('1', (others => '0'), first_v, 0, "00");
         loop
@@ -605,6 +763,21 @@ begin
         rest(2);
         cycles_v := Now - start_v;
         inTime("sweep of one page", 320);
+
+      elsif run("a space that is nearly full has a page in few cycles") then
+        rest(2);
+        -- Of both regions the last page is free: no search is longer, however what is in use is shared out.
+        for region in 0 to 1 loop
+          malloc(2 ** LeafBits_g - 1, '1');
+          check_equal(status_v, AllocOk_c, "a region but for a page");
+        end loop;
+        rest(1);
+        malloc(1, '0');
+        inTime("malloc, the last page of the open region", 600);
+        malloc(1, '0');
+        inTime("malloc, the last page of another region", 600);
+        malloc(1, '0');
+        check_equal(status_v, AllocNoSpace_c, "a full window");
 
       elsif run("commands while the stores are cleared are refused") then
         Rst <= '1';
@@ -671,6 +844,21 @@ begin
         loop
           tick;
           exit when Busy = '0' and Taken = Done;
+        end loop;
+
+      elsif run("a walk that raced a change gets what is now") then
+        ticketsGrowOld;
+        -- Whatever cycle of the change it took its ticket in, and however later it read.
+        for cycle in 0 to 2 * Latency_g + 40 loop
+          malloc(1, '1');
+          steps_v := to_integer(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g)));
+          touchRacing(steps_v, cycle, pick(10));
+          -- The same place, with a frame from the beginning: a walk of before has seen that it was free.
+          free(addr_v);
+          settleDown;
+          mallocRacing(steps_v, cycle, pick(10));
+          free(addr_v);
+          settleDown;
         end loop;
 
       elsif run("an access that fails harms nobody") then
@@ -779,6 +967,10 @@ begin
       Touch_Ready    => TouchReady,
       Touch_Page     => TouchPage,
       Touch_Write    => TouchWrite,
+      Touch_Seen     => TouchSeen,
+      Touch_Word     => TouchWord,
+      Touch_Ticket   => TouchTicket,
+      Ticket         => Ticket,
       Found_Valid    => FoundValid,
       Found_Ready    => FoundReady,
       Found_Status   => FoundStatus,

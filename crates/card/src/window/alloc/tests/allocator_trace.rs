@@ -2,7 +2,8 @@
 //! one in VHDL (`rtl/test/tb_allocator.vhd`), which has to do the same.
 //!
 //! A line is one thing that happens, then lines of what comes of it: pages that became valid, an invalidation
-//! that is begun, words of memory that are others now.
+//! that is begun, words of memory that are others now. A walk that begins is a line too: it takes a ticket and reads its
+//! page's word, and touches later, when other things may have happened.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -18,6 +19,16 @@ use super::seeds::inputs;
 use crate::interface::AllocRequest;
 
 const STEPS: usize = 800;
+/// Walks that are under way at most; in the place behind them there is none.
+const WALKS: usize = 8;
+
+/// A walk that has found nothing: it will touch.
+#[derive(Clone, Copy)]
+struct Walk {
+    page: u64,
+    seen: Option<u64>,
+    ticket: u64,
+}
 
 /// Sizes of the traces: bits of a page, words of the tables as powers of two, frames.
 const SHAPES: [(&str, u32, [u32; 2], u32); 2] =
@@ -30,6 +41,9 @@ struct Tracer {
     text: String,
     /// Addresses of allocations, and how many pages they have.
     live: Vec<(u64, u64)>,
+    walks: [Option<Walk>; WALKS],
+    /// Touches for which the word was read again, and for which it was not.
+    reads: [usize; 2],
     page_bytes: u64,
     window_bytes: u64,
     region_pages: u64,
@@ -48,7 +62,19 @@ impl Tracer {
         let before = bus.words.clone();
         let (page_bytes, region_pages) = (1 << page_bits, 1 << levels[1]);
         let (text, live) = (String::new(), Vec::new());
-        Tracer { allocator, bus, before, text, live, page_bytes, window_bytes, region_pages }
+        let (walks, reads) = ([None; WALKS], [0; 2]);
+        Tracer {
+            allocator,
+            bus,
+            before,
+            text,
+            live,
+            walks,
+            reads,
+            page_bytes,
+            window_bytes,
+            region_pages,
+        }
     }
 
     fn line(&mut self, what: char, numbers: &[u64]) {
@@ -144,7 +170,7 @@ impl Tracer {
         self.line('i', &[pages.first, pages.end() - 1]);
         self.effects();
         if input[3] < 100 {
-            self.touch(self.some_page(input), input[3]);
+            self.touch(self.touched_page(input), input[3]);
         }
         self.allocator.swept(&mut self.bus);
         self.line('e', &[]);
@@ -153,15 +179,48 @@ impl Tracer {
 
     fn touch(&mut self, page: u64, c: u8) {
         let access = if c % 2 == 0 { Access::Read } else { Access::Write };
-        let touch = Touch { page, access, seen: None, ticket: 0 };
-        let found = self.allocator.touch(&mut self.bus, touch);
+        let place = self.walks.iter().position(|walk| walk.is_some_and(|walk| walk.page == page));
+        let walk = place.and_then(|place| self.walks[place].take());
+        let Walk { seen, ticket, .. } = walk.unwrap_or(Walk { page, seen: None, ticket: 0 });
+        self.bus.take_cost();
+        let found = self.allocator.touch(&mut self.bus, Touch { page, access, seen, ticket });
+        let beats = self.bus.take_cost().beats_read;
+        self.reads[usize::from(beats == 0)] += usize::from(walk.is_some());
         let status = found.err().map_or(0, |fault: WindowFault| fault as u64);
         let (frame, aspect) = found.map_or((0, 0), |mapping| {
             let writable = u64::from(mapping.rights == Rights::ReadWrite);
             (mapping.frame, writable | u64::from(mapping.size) << 8)
         });
-        self.line('t', &[page, u64::from(c % 2), status, frame.into(), aspect]);
+        let place = place.unwrap_or(WALKS) as u64;
+        self.line('t', &[page, u64::from(c % 2), status, frame.into(), aspect, place, beats]);
         self.effects();
+    }
+
+    /// A walk begins, unless enough are under way. Where nothing leads to a table it sees no word.
+    fn walk(&mut self, page: u64) {
+        let Some(place) = self.walks.iter().position(Option::is_none) else { return };
+        let directory = self.bus.peek((page / self.region_pages) * 8);
+        let table = (directory >> 32) * self.region_pages * 8;
+        let address = table + page % self.region_pages * 8;
+        let seen = (directory & 1 == 1).then(|| self.bus.peek(address));
+        self.walks[place] = Some(Walk { page, seen, ticket: self.allocator.ticket() });
+        self.line('k', &[place as u64, if seen.is_some() { address } else { 0 }]);
+    }
+
+    /// Walks of two pages, or two of one page, begin; some of them touch at once, or some time.
+    fn walks(&mut self, input @ [_, _, b, c]: Input) {
+        let page = self.some_page(input);
+        let pages = [page, (page + u64::from(b % 3 != 0)) % (self.window_bytes / self.page_bytes)];
+        pages.into_iter().for_each(|page| self.walk(page));
+        if c % 3 != 0 {
+            pages.into_iter().for_each(|page| self.touch(page, c));
+        }
+    }
+
+    /// The page of a walk, or any.
+    fn touched_page(&self, input: Input) -> u64 {
+        let walk = self.walks[usize::from(input[2]) % WALKS].filter(|_| input[1] < 200);
+        walk.map_or_else(|| self.some_page(input), |walk| walk.page)
     }
 
     /// Of an allocation, or the one behind it.
@@ -202,9 +261,10 @@ impl Tracer {
         match what {
             _ if !self.allocator.is_ready() => self.step(input),
             0..100 => self.step(input),
-            100..140 => self.touch(self.some_page(input), c),
+            100..120 => self.walks(input),
+            120..145 => self.touch(self.touched_page(input), c),
             _ if fills == (what < 230) => {
-                let memory = u8::from(a < 3);
+                let memory = u8::from(a < 8);
                 self.malloc(self.some_bytes(b, c), memory, a % 4 != 0, a % 3 == 0);
             }
             _ => self.free(self.some_address(a, b, c), input),
@@ -240,6 +300,7 @@ fn the_bench_has_what_the_model_does() {
         }
         let counts = tracer.allocator.counts();
         assert!(counts.answers[0] > 100 && counts.touched > 10, "{name}: {counts:?}");
+        assert!(tracer.reads.into_iter().all(|reads| reads > 10), "{name}: {:?}", tracer.reads);
         for refused in [1, 2, 3, 5, 6, 7] {
             assert!(counts.answers[refused] > 0, "{name}: none with status {refused}");
         }
