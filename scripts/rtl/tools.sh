@@ -4,7 +4,8 @@
 # FARSIDE_RTL_TOOLS names another folder for the tools.
 RTL_TARGET=$(realpath -m "${CARGO_TARGET_DIR:-target}")/rtl
 TOOLS=$(realpath -m "${FARSIDE_RTL_TOOLS:-$RTL_TARGET/tools}")
-readonly RTL_TARGET TOOLS
+DRAWING=$RTL_TARGET/drawing
+readonly RTL_TARGET TOOLS DRAWING
 export RTL_TARGET TOOLS
 
 readonly NOT_RUN=77

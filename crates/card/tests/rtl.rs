@@ -12,6 +12,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use farside_card::window::WindowGeometry;
+use rig_rtl::chapter6;
 use rig_rtl::netlist::Netlist;
 use rig_rtl::throughput::{LATENCY, Load, Measured, Pattern, raw, translated};
 use rig_rtl::{Counts, Lockstep, Shape};
@@ -171,4 +172,11 @@ fn a_reader_gets_what_is_promised() {
     );
     assert!(place <= LATENCY + 8 && data <= 2 * LATENCY + 8, "a miss: {place}, {data}");
     assert!(short.is_empty(), "less than is promised: {short:?}");
+}
+
+#[test]
+#[ignore = "scripts/rtl/report.sh makes the netlists for it, and says where the points go"]
+fn chapter_6_again() {
+    let path = std::env::var_os("FARSIDE_RTL_POINTS").expect("a file for the points");
+    chapter6::write(&netlists(), path.as_ref()).expect("the points can be written");
 }

@@ -1,5 +1,6 @@
 //! What makes the stimuli, and compares.
 
+pub(crate) mod chapter6;
 mod memory;
 pub(crate) mod netlist;
 pub(crate) mod throughput;
