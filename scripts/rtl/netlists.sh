@@ -31,19 +31,19 @@ pages4m Entries_g=1 PageBits_g=22
 entries32 Entries_g=32 Depth_g=21 Walks_g=21 Lines_g=21
 "
 
-# As tests/rig_rtl/chapter6.rs names them.
+# As tests/rig_rtl/chapter6.rs names them. Frames have 17 bits there.
 chapter6() {
     local size walks
     for size in 1 2 4 8 16 32; do
-        echo "entries$size Entries_g=$size PageBits_g=26 Depth_g=1 Walks_g=1"
+        echo "entries$size Entries_g=$size PageBits_g=26 PhysBits_g=43 Depth_g=1 Walks_g=1"
     done
     for size in 12 14 16 18 20 22 24; do
-        echo "pages${size}depth1 Entries_g=1 PageBits_g=$size Depth_g=1 Walks_g=1"
-        echo "pages${size}depth64 Entries_g=1 PageBits_g=$size Depth_g=64 Walks_g=64 Lines_g=64"
+        echo "pages${size}depth1 Entries_g=1 PageBits_g=$size PhysBits_g=43 Depth_g=1 Walks_g=1"
+        echo "pages${size}depth64 Entries_g=1 PageBits_g=$size PhysBits_g=43 Depth_g=64 Walks_g=64 Lines_g=64"
     done
     for walks in 1 2 4 8 16 21 32 64; do
         for size in 12 26; do
-            echo "walks${walks}pages${size} Entries_g=1 PageBits_g=$size Depth_g=$walks Walks_g=$walks Lines_g=$walks"
+            echo "walks${walks}pages${size} Entries_g=1 PageBits_g=$size PhysBits_g=43 Depth_g=$walks Walks_g=$walks Lines_g=$walks"
         done
     done
 }
