@@ -23,7 +23,7 @@ help:
 	@echo "make qemu        only the tests in virtual machines (docs/qemu.md)"
 	@echo "make rtl         only the tests of the VHDL (docs/rtl/README.md)"
 	@echo "make rtl-long    the same with all mistakes that they must find, and longer"
-	@echo "make rtl-report  what readers get through the VHDL (docs/rtl/performance.md)"
+	@echo "make rtl-report  what readers get through the VHDL, and the thesis (docs/reproduction.md)"
 	@echo "make bench       measure the promised numbers (docs/performance.md)"
 	@echo "make soak        the long mode of the randomised tests and of the races"
 	@echo "make setup       only check and install what the others need (FARSIDE_NO_INSTALL=1: only tell)"

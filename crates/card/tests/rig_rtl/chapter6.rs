@@ -1,5 +1,6 @@
-//! The measurements of chapter 6 of van Leeuwen's thesis (*Memory management for Fletcher*), repeated with our
-//! VHDL: throughput against translations held (Figure 6.2), size of a page (6.3) and walks under way (6.4).
+//! The measurements of chapter 6 of Wijtemans's thesis (*Enabling FPGA Memory Management for Big Data Applications
+//! Using Fletcher*), repeated with our VHDL: throughput against translations held (Figure 6.2), size of a page (6.3) and
+//! walks under way (6.4).
 
 use std::io::{self, Write};
 use std::path::Path;
