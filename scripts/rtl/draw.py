@@ -52,7 +52,9 @@ def rows_of(table: pa.Table, **wanted: str | int) -> list[tuple[int, float]]:
 def draw_line(axes: Axes, table: pa.Table, colour: str, label: str, **wanted: str | int) -> None:
     """Our line, and the thesis's points in the same colour."""
     ours = rows_of(table, source="ours", **wanted)
-    axes.plot(*zip(*ours, strict=True), "o-", color=colour, markersize=4, label=label)
+    # Smaller than those of the line before, so that lines which lie on each other are all seen.
+    size = 9 - 2 * sum(line.get_linestyle() == "-" for line in axes.lines)
+    axes.plot(*zip(*ours, strict=True), "o-", color=colour, markersize=size, label=label)
     if theirs := rows_of(table, source="thesis", **wanted):
         axes.plot(*zip(*theirs, strict=True), "D--", color=colour, fillstyle="none", linewidth=0.8)
 
@@ -65,7 +67,8 @@ def draw_panel(axes: Axes, table: pa.Table, figure: str, series: str, memory: st
             draw_line(axes, table, colour, depth, series=depth, **wanted)
     else:
         for beats, colour in COLOURS.items():
-            draw_line(axes, table, colour, f"{beats} beats", series=series, beats=beats, **wanted)
+            label = "1 beat" if beats == 1 else f"{beats} beats"
+            draw_line(axes, table, colour, label, series=series, beats=beats, **wanted)
     axes.set_xscale("log", base=2)
     axes.set_ylim(0, 1.05)
     axes.set_xlabel(AXES[figure])
@@ -77,7 +80,12 @@ def draw(table: pa.Table, figure: str, out: Path) -> None:
     chosen = table.filter(pc.equal(table["figure"], figure))
     series = [""] if figure == "6.3" else sorted(set(chosen["series"].to_pylist()), reverse=True)
     sheet, panels = plt.subplots(
-        len(series), len(MEMORIES), figsize=(10, 0.8 + 3.4 * len(series)), sharey=True, squeeze=False
+        len(series),
+        len(MEMORIES),
+        figsize=(10, 0.8 + 3.4 * len(series)),
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
     )
     for row, name in zip(panels, series, strict=True):
         for axes, (memory, words) in zip(row, MEMORIES.items(), strict=True):
@@ -85,9 +93,9 @@ def draw(table: pa.Table, figure: str, out: Path) -> None:
             axes.set_title(f"{name}, {words}" if figure == "6.4" else words, fontsize=10)
         row[0].set_ylabel("beats a cycle")
     panels[0][0].plot([], [], "D--", color="gray", fillstyle="none", label="thesis's VHDL")
-    panels[0][0].legend(fontsize=8)
     sheet.suptitle(f"{TITLES[figure]} (Figure {figure})", fontsize=11)
-    sheet.tight_layout()
+    lines, labels = panels[0][0].get_legend_handles_labels()
+    sheet.legend(lines, labels, loc="outside lower center", ncols=len(labels), fontsize=9)
     for ending in ("svg", "png"):
         # Nothing of the moment in it, so that the same points give the same file.
         metadata = {"Date": None} if ending == "svg" else {}
@@ -101,6 +109,8 @@ def main() -> None:
     points, thesis, out = map(Path, sys.argv[1:])
     out.mkdir(parents=True, exist_ok=True)
     plt.rcParams["svg.hashsalt"] = "farside"
+    # Letters as letters, not as outlines.
+    plt.rcParams["svg.fonttype"] = "none"
     table = pa.concat_tables([read(points, "ours"), read(thesis, "thesis")], promote_options="default")
     parquet.write_table(table, out / "points.parquet")
     for figure in TITLES:

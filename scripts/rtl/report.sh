@@ -40,5 +40,7 @@ scripts/rtl/netlists.sh rtl "$OUT/chapter6" chapter6
 export FARSIDE_RTL_NETLISTS=$OUT/chapter6 FARSIDE_RTL_POINTS=$OUT/points.csv
 measure rtl chapter_6_again "$OUT/chapter6.log"
 "$DRAWING/bin/python" scripts/rtl/draw.py "$OUT/points.csv" scripts/rtl/thesis/points.csv "$OUT"
-cmp "$OUT/points.csv" docs/rtl/points.csv || { say "docs/rtl/points.csv has other points" && exit 1; }
+for drawn in "$OUT"/points.csv "$OUT"/figure-6-?.svg; do
+    cmp "$drawn" "docs/rtl/${drawn##*/}" || { say "docs/rtl/${drawn##*/} is another" && exit 1; }
+done
 say "drawn in ${OUT#"$PWD"/}"

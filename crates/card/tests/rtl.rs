@@ -6,6 +6,7 @@
 //! `scripts/rtl/test.sh` and `scripts/rtl/report.sh` make the netlists that this loads, and run it: it is
 //! ignored otherwise. `FARSIDE_RTL_CYCLES` says how many cycles each netlist runs in lockstep.
 
+mod random;
 mod rig_rtl;
 
 use std::num::NonZeroUsize;

@@ -14,6 +14,8 @@ use farside_card::window::{
     WindowWalker,
 };
 use farside_types::Access;
+
+use crate::random::Random;
 use memory::{Memory, root_word};
 use netlist::{Inputs, Netlist, Outputs};
 
@@ -58,28 +60,8 @@ impl Shape {
     }
 }
 
-/// A small generator of random numbers (splitmix64); the same seed gives the same run.
-pub(crate) struct Random(u64);
-
 impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    }
-
-    /// Less than `bound`, which is not 0.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    pub(crate) fn chance(&mut self, percent: u64) -> bool {
+    fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 }

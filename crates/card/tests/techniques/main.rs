@@ -6,6 +6,7 @@
 mod heap;
 mod holes;
 mod paged;
+#[path = "../random/mod.rs"]
 mod random;
 mod replay;
 mod segments;
@@ -60,9 +61,9 @@ fn each_way_keeps_what_the_thesis_says_of_it() {
         replay(&trace, technique.as_mut())
     };
     let heap = of("heap (d = 2)");
-    // Equation 3.2, as far as copies go: between 1 and 2 times what is written.
+    // Equation 3.2; the smallest buffers begin with an eighth of themselves, which is not copied.
     let amplification = heap.amplification();
-    assert!((1.5..3.0).contains(&amplification), "{heap:?}");
+    assert!((1.875..3.0).contains(&amplification), "{heap:?}");
     let in_place = of("heap (d = 2), grown in place where it can be");
     assert!(in_place.amplification() < amplification, "{in_place:?}");
     for name in ["segments with extents", "pages of 4 MiB"] {

@@ -68,6 +68,14 @@ impl Trace {
     }
 }
 
+impl Random {
+    /// Between two sizes, alike over their logarithm.
+    fn size(&mut self, least: u64, most: u64) -> u64 {
+        let share = self.next() as f64 / u64::MAX as f64;
+        (least as f64 * (most as f64 / least as f64).powf(share)) as u64
+    }
+}
+
 /// What is allocated.
 struct Live {
     room: u64,
