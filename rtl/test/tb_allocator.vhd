@@ -41,6 +41,8 @@ architecture sim of tb_allocator is
   constant WindowBits_c : positive := RootBits_g + LeafBits_g;
   constant BaseLow_c    : positive := PageBits_g + WindowBits_c;
   constant Window_c     : natural := 5;
+  -- Whoever waits longer waits for ever, in cycles.
+  constant Longest_c    : natural := 20000;
   constant Period_c     : time := 4 ns;
   constant Invals_c     : positive := 10000;
   constant Requesters_c : positive := 3;
@@ -298,7 +300,7 @@ begin
     end procedure;
 
     procedure answer (status : out AllocStatus_t; addr : out std_logic_vector) is
-      constant Limit_c : natural := Now + 20000;
+      constant Limit_c : natural := Now + Longest_c;
     begin
       loop
         check(Now < Limit_c, "no answer, line " & to_string(count_v));
@@ -334,7 +336,9 @@ begin
       TouchWord   <= walk.word;
       TouchTicket <= walk.ticket;
       TouchValid  <= '1';
+      start_v     := Now;
       loop
+        check(Now < start_v + Longest_c, "a touch is not taken");
         tick;
         exit when TouchReady = '1';
       end loop;
@@ -346,6 +350,7 @@ begin
     procedure endTouch is
     begin
       loop
+        check(Now < start_v + Longest_c, "a touch is not answered");
         FoundReady <= '1' when pick(100) >= Stall_g else '0';
         tick;
         exit when FoundValid = '1' and FoundReady = '1';
