@@ -59,7 +59,11 @@ entity l2_tlb is
     Inval_Valid   : in    std_logic;
     Inval_Ready   : out   std_logic;
     Inval_First   : in    std_logic_vector(WindowBits_g - 1 downto 0);
-    Inval_Last    : in    std_logic_vector(WindowBits_g - 1 downto 0)
+    Inval_Last    : in    std_logic_vector(WindowBits_g - 1 downto 0);
+    -- For counters, for one cycle each: a request is accepted; one is looked up; its page is held.
+    Event_Accept  : out   std_logic;
+    Event_Look    : out   std_logic;
+    Event_Held    : out   std_logic
   );
 end entity;
 
@@ -90,8 +94,6 @@ architecture rtl of l2_tlb is
     -- The request whose set has been read.
     LookValid : std_logic;
     LookPage  : Page_t;
-    WalkValid : std_logic;
-    WalkPage  : Page_t;
     -- Sets that are gone through: the next one to be read, the last one, and whether one was read in the
     -- cycle before.
     Sweeping  : std_logic;
@@ -122,6 +124,7 @@ architecture rtl of l2_tlb is
   signal IsHit      : std_logic;
   signal HitWhere   : Where_t;
   signal LookDone   : std_logic;
+  signal Looked     : std_logic;
   signal WriteSet   : Set_t;
   signal WriteWay   : Way_t;
   signal WriteNow   : Ways_t;
@@ -151,7 +154,10 @@ begin
   ------------------------------------------------------------------------------------------------
   -- Requests: the set is read, then its ways are compared
   ------------------------------------------------------------------------------------------------
-  ReqReady  <= not r.Sweeping and not r.Swept and not Inval_Valid and (not r.LookValid or LookDone);
+  -- Whether the page is held is known late in the cycle, too late for who asks: one that is looked up while
+  -- the walker takes nothing goes on by itself, and nobody follows in its cycle.
+  ReqReady  <= not r.Sweeping and not r.Swept and not Inval_Valid
+               and (not r.LookValid or (QueueReady and Walk_Ready));
   Req_Ready <= ReqReady;
   Accept    <= Req_Valid and ReqReady;
 
@@ -195,7 +201,8 @@ begin
     end loop;
   end process;
 
-  LookDone <= QueueReady and (IsHit or not r.WalkValid or Walk_Ready);
+  LookDone <= QueueReady and (IsHit or Walk_Ready);
+  Looked   <= r.LookValid and LookDone;
 
   p_item : process (all) is
   begin
@@ -216,7 +223,7 @@ begin
     port map (
       Clk       => Clk,
       Rst       => Rst,
-      In_Valid  => r.LookValid and LookDone,
+      In_Valid  => Looked,
       In_Ready  => QueueReady,
       In_Data   => QueueIn,
       Out_Valid => HeadValid,
@@ -227,8 +234,13 @@ begin
       Out_Place => open
     );
 
-  Walk_Valid <= r.WalkValid;
-  Walk_Page  <= r.WalkPage;
+  -- Its set is not read again before it has gone on, so what is shown stays.
+  Walk_Valid <= r.LookValid and QueueReady and not IsHit;
+  Walk_Page  <= r.LookPage;
+
+  Event_Accept <= Accept;
+  Event_Look   <= Looked;
+  Event_Held   <= Looked and IsHit;
 
   ------------------------------------------------------------------------------------------------
   -- Responses, and what is kept of them
@@ -292,13 +304,6 @@ begin
         r.LookPage  <= Req_Page;
       end if;
 
-      if Walk_Ready = '1' then
-        r.WalkValid <= '0';
-      end if;
-      if r.LookValid = '1' and LookDone = '1' and IsHit = '0' then
-        r.WalkValid <= '1';
-        r.WalkPage  <= r.LookPage;
-      end if;
       r.Swept    <= r.Sweeping;
       r.SweptSet <= r.SweepSet;
       r.SweepSet <= r.SweepSet + 1;
@@ -324,7 +329,6 @@ begin
 
       if Rst = '1' then
         r.LookValid <= '0';
-        r.WalkValid <= '0';
         r.Sweeping  <= '1';
         r.SweepSet  <= (others => '0');
         r.SweepEnd  <= (others => '1');

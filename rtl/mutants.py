@@ -18,7 +18,7 @@ class Mutant(NamedTuple):
     found_by: str
 
 
-RANDOM = "bench:*depth=5,walks=7*random*"
+RANDOM = "bench:*depth=5,walks=7,*random*"
 STORE = "bench:*frames=100,*random*"
 TRACE = "bench:*tb_allocator*trace=small*"
 RACES = "bench:*tb_allocator*a walk that raced*"
@@ -357,9 +357,23 @@ MUTANTS = [
     Mutant(
         "lines are held over an invalidation",
         "window_mmu.vhd",
-        "Drop        <= Inval_Valid and InvalReady;",
-        "Drop        <= '0';",
+        "      Drop          => Drop,",
+        "      Drop          => '0',",
         RANDOM,
+    ),
+    Mutant(
+        "the L2 TLB is not told of an invalidation",
+        "window_mmu.vhd",
+        "      Inval_Valid   => L2Valid,",
+        "      Inval_Valid   => '0',",
+        "bench:*depth=32,*bits=256,*a page that the L2 TLB holds*",
+    ),
+    Mutant(
+        "the translator takes an invalidation before the L2 TLB",
+        "window_mmu.vhd",
+        "  Inval_Ready <= IsDropped and FrontReady;",
+        "  Inval_Ready <= FrontReady;",
+        "lockstep",
     ),
     Mutant(
         "lines are held over a drop",
@@ -681,7 +695,7 @@ MUTANTS = [
     Mutant(
         "a walk of the L2 TLB that the walker has not taken is written over",
         "l2_tlb.vhd",
-        "LookDone <= QueueReady and (IsHit or not r.WalkValid or Walk_Ready);",
+        "LookDone <= QueueReady and (IsHit or Walk_Ready);",
         "LookDone <= QueueReady;",
         "proof:l2_tlb",
     ),
@@ -698,6 +712,70 @@ MUTANTS = [
         "r.SweepSet <= r.SweepSet + 1;",
         "null;",
         "proof:l2_tlb_bound",
+    ),
+    # ---- the TLB of flexible length
+    Mutant(
+        "an entry that a command has cut is whole as well",
+        "flexible_tlb.vhd",
+        "        Clear <= IsCut;",
+        "        null;",
+        "proof:flexible_tlb",
+    ),
+    Mutant(
+        "pages are looked up before a command is done",
+        "flexible_tlb.vhd",
+        "  Look_Ready <= '1' when r.State = Idle and Cmd_Valid = '0' else '0';",
+        "  Look_Ready <= '1' when Cmd_Valid = '0' else '0';",
+        "bench:*tb_flexible_tlb*entries=5*random*",
+    ),
+    Mutant(
+        "what is left before the pages that are taken out goes on to the end",
+        "flexible_tlb.vhd",
+        "          r.Bounds <= ('0' & r.First, r.Bound, r.OfBound);",
+        "          r.Bounds <= (r.OfBound, r.Bound, r.OfBound);",
+        "bench:*tb_flexible_tlb*entries=5*random*",
+    ),
+    Mutant(
+        "pages behind those that are taken out are not where they were",
+        "flexible_tlb.vhd",
+        "            unsigned(r.Where(FrameBits_g - 1 downto 0)) - resize(r.First, FrameBits_g));",
+        "            unsigned(r.Where(FrameBits_g - 1 downto 0)) - resize(r.Bound, FrameBits_g));",
+        "proof:flexible_tlb",
+    ),
+    Mutant(
+        "runs with other frames are joined",
+        "flexible_tlb.vhd",
+        "          if r.Held = '1' and r.OfWhere = r.Where then",
+        "          if r.Held = '1' then",
+        "bench:*tb_flexible_tlb*entries=5*random*",
+    ),
+    Mutant(
+        "a joined run is longer than an entry may be",
+        "flexible_tlb.vhd",
+        "        if (r.IsBefore = '1' or r.IsBehind = '1') and r.Joined <= RunMax_c then",
+        "        if r.IsBefore = '1' or r.IsBehind = '1' then",
+        "bench:*tb_flexible_tlb*entries=3*random*",
+    ),
+    Mutant(
+        "what was made read-only may be written to",
+        "flexible_tlb.vhd",
+        "        if Part = 1 then",
+        "        if Part > 2 then",
+        "bench:*tb_flexible_tlb*entries=5*random*",
+    ),
+    Mutant(
+        "the entry that was used last makes room",
+        "flexible_tlb.vhd",
+        "      r.Victim  <= firstOf(not r.Recent);",
+        "      r.Victim  <= firstOf(r.Recent);",
+        "bench:*tb_flexible_tlb*the model*",
+    ),
+    Mutant(
+        "pages whose bound is before their first are taken out",
+        "flexible_tlb.vhd",
+        "          if r.First >= r.Bound then",
+        "          if r.First > 0 and r.Bound = 0 then",
+        "bench:*tb_flexible_tlb*random*",
     ),
     # ---- the allocator
     Mutant(

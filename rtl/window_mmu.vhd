@@ -1,7 +1,10 @@
--- A translator and the walker of its own: what one reader or writer of the card's window needs.
+-- A translator, an L2 TLB (or none) and a walker of its own: what one reader or writer of the card's window needs.
 --
--- Ports are those of the two; see translator.vhd and walker.vhd. What invalidates the translator drops
--- the walker's lines, in the same cycle: a walk that the translator begins afterwards finds none of them.
+-- Ports are those of the three; see translator.vhd, l2_tlb.vhd and walker.vhd. An invalidation goes from
+-- behind to the front: the L2 TLB takes it, and in that cycle the walker's lines are dropped; then the
+-- translator does, and with that it is taken. So what the translator asks for from then on finds nothing of
+-- before in the L2 TLB, and what that asks for finds no line of before. The words of its pages are
+-- written before it is shown.
 
 library ieee;
   use ieee.std_logic_1164.all;
@@ -19,6 +22,9 @@ entity window_mmu is
     TagBits_g   : positive := 8;
     Entries_g   : positive := 8;
     Depth_g     : positive := 32;
+    SetBits_g   : positive := 8;
+    -- Of the L2 TLB; without any there is none.
+    Ways_g      : natural  := 4;
     DataBits_g  : positive := 512;
     Walks_g     : positive := 32;
     Lines_g     : positive := 32;
@@ -65,7 +71,12 @@ entity window_mmu is
     Axi_RReady   : out   std_logic;
     Axi_RData    : in    std_logic_vector(DataBits_g - 1 downto 0);
     Axi_RResp    : in    std_logic_vector(1 downto 0);
-    -- For counters
+    -- For counters: of the L2 TLB, which has also taken an invalidation; of the walker; a result was taken
+    -- by the translator
+    Event_Accept : out   std_logic;
+    Event_Look   : out   std_logic;
+    Event_Held   : out   std_logic;
+    Event_Drop   : out   std_logic;
     Event_Walk   : out   std_logic;
     Event_Found  : out   std_logic;
     Event_Ahead  : out   std_logic;
@@ -76,9 +87,9 @@ end entity;
 
 architecture rtl of window_mmu is
 
-  signal WalkValid    : std_logic;
-  signal WalkReady    : std_logic;
-  signal WalkPage     : std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+  signal ReqValid     : std_logic;
+  signal ReqReady     : std_logic;
+  signal ReqPage      : std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
   signal RespValid    : std_logic;
   signal RespReady    : std_logic;
   signal RespStatus   : Status_t;
@@ -86,7 +97,22 @@ architecture rtl of window_mmu is
   signal RespMemory   : std_logic_vector(MemoryBits_c - 1 downto 0);
   signal RespSize     : std_logic_vector(SizeBits_c - 1 downto 0);
   signal RespFrame    : std_logic_vector(PhysBits_g - PageBits_g - 1 downto 0);
-  signal InvalReady   : std_logic;
+  signal WalkValid    : std_logic;
+  signal WalkReady    : std_logic;
+  signal WalkPage     : std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+  signal CameValid    : std_logic;
+  signal CameReady    : std_logic;
+  signal CameStatus   : Status_t;
+  signal CameWritable : std_logic;
+  signal CameMemory   : std_logic_vector(MemoryBits_c - 1 downto 0);
+  signal CameSize     : std_logic_vector(SizeBits_c - 1 downto 0);
+  signal CameFrame    : std_logic_vector(PhysBits_g - PageBits_g - 1 downto 0);
+  -- The L2 TLB has taken the invalidation that is shown, the translator has not.
+  signal IsDropped    : std_logic;
+  signal L2Valid      : std_logic;
+  signal L2Ready      : std_logic;
+  signal FrontValid   : std_logic;
+  signal FrontReady   : std_logic;
   signal Drop         : std_logic;
 
 begin
@@ -120,9 +146,9 @@ begin
       Out_InWindow  => Out_InWindow,
       Out_Memory    => Out_Memory,
       Out_Status    => Out_Status,
-      Walk_Valid    => WalkValid,
-      Walk_Ready    => WalkReady,
-      Walk_Page     => WalkPage,
+      Walk_Valid    => ReqValid,
+      Walk_Ready    => ReqReady,
+      Walk_Page     => ReqPage,
       Resp_Valid    => RespValid,
       Resp_Ready    => RespReady,
       Resp_Status   => RespStatus,
@@ -130,16 +156,94 @@ begin
       Resp_Memory   => RespMemory,
       Resp_Size     => RespSize,
       Resp_Frame    => RespFrame,
-      Inval_Valid   => Inval_Valid,
-      Inval_Ready   => InvalReady,
+      Inval_Valid   => FrontValid,
+      Inval_Ready   => FrontReady,
       Inval_First   => Inval_First,
       Inval_Last    => Inval_Last,
       Inval_Done    => Inval_Done,
       Twice         => open
     );
 
-  Inval_Ready <= InvalReady;
-  Drop        <= Inval_Valid and InvalReady;
+  L2Valid     <= Inval_Valid and not IsDropped;
+  FrontValid  <= Inval_Valid and IsDropped;
+  Inval_Ready <= IsDropped and FrontReady;
+  Drop        <= L2Valid and L2Ready;
+  Event_Drop  <= Drop;
+
+  p_dropped : process (Clk) is
+  begin
+    if rising_edge(Clk) then
+      if FrontValid = '1' and FrontReady = '1' then
+        IsDropped <= '0';
+      end if;
+      if Drop = '1' then
+        IsDropped <= '1';
+      end if;
+      if Rst = '1' then
+        IsDropped <= '0';
+      end if;
+    end if;
+  end process;
+
+  g_l2 : if Ways_g > 0 generate
+
+    i_l2 : entity work.l2_tlb
+      generic map (
+        PhysBits_g   => PhysBits_g,
+        PageBits_g   => PageBits_g,
+        WindowBits_g => RootBits_g + LeafBits_g,
+        SetBits_g    => SetBits_g,
+        Ways_g       => Ways_g,
+        Depth_g      => Walks_g
+      )
+      port map (
+        Clk           => Clk,
+        Rst           => Rst,
+        Req_Valid     => ReqValid,
+        Req_Ready     => ReqReady,
+        Req_Page      => ReqPage,
+        Resp_Valid    => RespValid,
+        Resp_Ready    => RespReady,
+        Resp_Status   => RespStatus,
+        Resp_Writable => RespWritable,
+        Resp_Memory   => RespMemory,
+        Resp_Size     => RespSize,
+        Resp_Frame    => RespFrame,
+        Walk_Valid    => WalkValid,
+        Walk_Ready    => WalkReady,
+        Walk_Page     => WalkPage,
+        Came_Valid    => CameValid,
+        Came_Ready    => CameReady,
+        Came_Status   => CameStatus,
+        Came_Writable => CameWritable,
+        Came_Memory   => CameMemory,
+        Came_Size     => CameSize,
+        Came_Frame    => CameFrame,
+        Inval_Valid   => L2Valid,
+        Inval_Ready   => L2Ready,
+        Inval_First   => Inval_First,
+        Inval_Last    => Inval_Last,
+        Event_Accept  => Event_Accept,
+        Event_Look    => Event_Look,
+        Event_Held    => Event_Held
+      );
+
+  else generate
+    WalkValid    <= ReqValid;
+    ReqReady     <= WalkReady;
+    WalkPage     <= ReqPage;
+    RespValid    <= CameValid;
+    CameReady    <= RespReady;
+    RespStatus   <= CameStatus;
+    RespWritable <= CameWritable;
+    RespMemory   <= CameMemory;
+    RespSize     <= CameSize;
+    RespFrame    <= CameFrame;
+    L2Ready      <= '1';
+    Event_Accept <= ReqValid and ReqReady;
+    Event_Look   <= '0';
+    Event_Held   <= '0';
+  end generate;
 
   -- The translator has taken the result of a walk.
   Event_Walked <= RespValid and RespReady;
@@ -165,13 +269,13 @@ begin
       Req_Valid     => WalkValid,
       Req_Ready     => WalkReady,
       Req_Page      => WalkPage,
-      Resp_Valid    => RespValid,
-      Resp_Ready    => RespReady,
-      Resp_Status   => RespStatus,
-      Resp_Writable => RespWritable,
-      Resp_Memory   => RespMemory,
-      Resp_Size     => RespSize,
-      Resp_Frame    => RespFrame,
+      Resp_Valid    => CameValid,
+      Resp_Ready    => CameReady,
+      Resp_Status   => CameStatus,
+      Resp_Writable => CameWritable,
+      Resp_Memory   => CameMemory,
+      Resp_Size     => CameSize,
+      Resp_Frame    => CameFrame,
       Drop          => Drop,
       Axi_ArValid   => Axi_ArValid,
       Axi_ArReady   => Axi_ArReady,

@@ -17,6 +17,7 @@ struct Outputs {
   uint64_t out_addr, out_tag, ar_addr;
   uint8_t in_ready, out_valid, out_write, out_inwindow, out_memory, out_status;
   uint8_t inval_ready, inval_done, root_ready, ar_valid, ar_size, r_ready;
+  uint8_t event_accept, event_look, event_held, event_drop;
   uint8_t event_walk, event_found, event_ahead, event_resp, event_walked;
 };
 
@@ -63,6 +64,7 @@ void window_mmu_look(Model *model, const Inputs *in, Outputs *out) {
   *out = {top.Out_Addr,     top.Out_Tag,     top.Axi_ArAddr,  top.In_Ready,    top.Out_Valid,
           top.Out_Write,    top.Out_InWindow, top.Out_Memory, top.Out_Status,  top.Inval_Ready,
           top.Inval_Done,   top.Root_Ready,  top.Axi_ArValid, top.Axi_ArSize,  top.Axi_RReady,
+          top.Event_Accept, top.Event_Look,  top.Event_Held,  top.Event_Drop,
           top.Event_Walk,   top.Event_Found, top.Event_Ahead, top.Event_Resp,
           top.Event_Walked};
 }

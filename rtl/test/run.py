@@ -13,20 +13,22 @@ from vunit import VUnit, VUnitCLI
 HERE = Path(__file__).resolve().parent
 
 # Sizes and stalls for which every test of the bench runs: one of each, numbers that are no powers of
-# two, lines of every length, reading ahead from the first word, from a later one and never, and what
+# two, L2 TLBs of all sizes, lines of every length, reading ahead from the first word, from a later one and never, and what
 # is promised.
 SHAPES = [
-    # requests that wait, walks, lines, bits of a beat, the word from which on lines are read ahead,
-    # percent of cycles in which something stalls
-    (1, 1, 1, 64, 9, 30),
-    (3, 2, 3, 128, 0, 0),
-    (5, 7, 2, 128, 1, 60),
-    (32, 5, 11, 256, 2, 30),
-    (32, 32, 32, 256, 1, 0),
-    (32, 32, 32, 512, 9, 0),
-    (32, 32, 32, 64, 0, 30),
+    # requests that wait, walks, bits of a set's number, ways, lines, bits of a beat, the word from which on
+    # lines are read ahead, percent of cycles in which something stalls
+    (1, 1, 1, 1, 1, 64, 9, 30),
+    (3, 2, 3, 2, 3, 128, 0, 0),
+    (5, 7, 2, 3, 2, 128, 1, 60),
+    (32, 5, 1, 3, 11, 256, 2, 30),
+    (32, 32, 3, 2, 32, 256, 1, 0),
+    (32, 32, 4, 1, 32, 512, 9, 0),
+    (32, 32, 1, 8, 32, 64, 0, 30),
+    # No L2 TLB.
+    (7, 3, 1, 0, 5, 128, 1, 30),
 ]
-GENERICS = ("Depth_g", "Walks_g", "Lines_g", "DataBits_g", "AheadFrom_g", "Stall_g")
+GENERICS = ("Depth_g", "Walks_g", "SetBits_g", "Ways_g", "Lines_g", "DataBits_g", "AheadFrom_g", "Stall_g")
 
 # Memories for which every test of the frame store runs: of one word, of odd sizes, of several summaries.
 STORES = [
@@ -82,6 +84,10 @@ LARGE_REGIONS = ("none", 12, 1, 13, 12, 4096, 71, 0)
 ALLOCATOR_GENERICS = (
     "Trace_g", "PageBits_g", "RootBits_g", "LeafBits_g", "FrameBits_g", "Frames_g", "Latency_g", "Stall_g"
 )
+
+# Of the TLB of flexible length, the first that of the model's trace and of all tests: entries, bits of a page's
+# number and of the longest run.
+FLEXIBLES = [(5, 8, 4), (1, 6, 3), (3, 5, 2), (8, 10, 9)]
 
 # Of the access counters: groups that are counted, percent of the accesses behind which nobody takes a notice.
 COUNTERS = [(1, 0), (2, 30), (5, 50), (12, 90)]
@@ -145,6 +151,9 @@ def main():
                     "Stall_g": stall if random else 0,
                 },
             )
+    for test in lib.test_bench("tb_flexible_tlb").get_tests():
+        for shape in FLEXIBLES if test.name.startswith("random") else FLEXIBLES[:1]:
+            configure(test, ("Entries_g", "KeyBits_g", "RunBits_g"), shape)
     for test in lib.test_bench("tb_access_counters").get_tests():
         for groups, stall in COUNTERS:
             # The trace is of five.

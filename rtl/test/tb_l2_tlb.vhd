@@ -411,7 +411,10 @@ begin
       Inval_Valid   => InvalValid,
       Inval_Ready   => InvalReady,
       Inval_First   => InvalFirst,
-      Inval_Last    => InvalLast
+      Inval_Last    => InvalLast,
+      Event_Accept  => open,
+      Event_Look    => open,
+      Event_Held    => open
     );
 
 end architecture;

@@ -25,6 +25,7 @@ walker
 window_mmu
 frame_store
 access_counters
+flexible_tlb
 allocator
 "
 entities=$SOME

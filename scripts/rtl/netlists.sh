@@ -14,9 +14,9 @@ source scripts/rtl/tools.sh
 # name, then the generics of window_mmu: the same as in tests/rtl.rs
 readonly LOCKSTEP="
 default
-small AddrBits_g=32 PhysBits_g=20 RootBits_g=2 LeafBits_g=3 TagBits_g=3 Entries_g=3 Depth_g=3 DataBits_g=128 Walks_g=2 Lines_g=3 AheadFrom_g=1
-one AddrBits_g=36 PhysBits_g=36 PageBits_g=18 RootBits_g=3 LeafBits_g=4 TagBits_g=1 Entries_g=1 Depth_g=1 DataBits_g=64 Walks_g=1 Lines_g=1 AheadFrom_g=0
-odd AddrBits_g=40 PhysBits_g=30 PageBits_g=14 RootBits_g=3 LeafBits_g=4 TagBits_g=4 Entries_g=5 Depth_g=7 DataBits_g=256 Walks_g=7 Lines_g=5 AheadFrom_g=2
+small AddrBits_g=32 PhysBits_g=20 RootBits_g=2 LeafBits_g=3 TagBits_g=3 Entries_g=3 Depth_g=3 Ways_g=0 DataBits_g=128 Walks_g=2 Lines_g=3 AheadFrom_g=1
+one AddrBits_g=36 PhysBits_g=36 PageBits_g=18 RootBits_g=3 LeafBits_g=4 TagBits_g=1 Entries_g=1 Depth_g=1 SetBits_g=1 Ways_g=1 DataBits_g=64 Walks_g=1 Lines_g=1 AheadFrom_g=0
+odd AddrBits_g=40 PhysBits_g=30 PageBits_g=14 RootBits_g=3 LeafBits_g=4 TagBits_g=4 Entries_g=5 Depth_g=7 SetBits_g=2 Ways_g=3 DataBits_g=256 Walks_g=7 Lines_g=5 AheadFrom_g=2
 "
 
 readonly REPORT="
@@ -31,19 +31,19 @@ pages4m Entries_g=1 PageBits_g=22
 entries32 Entries_g=32 Depth_g=21 Walks_g=21 Lines_g=21
 "
 
-# As tests/rig_rtl/chapter6.rs names them. Frames have 17 bits there.
+# As tests/rig_rtl/chapter6.rs names them. Frames have 17 bits there, and there is no L2 TLB, as in the thesis.
 chapter6() {
     local size walks
     for size in 1 2 4 8 16 32; do
-        echo "entries$size Entries_g=$size PageBits_g=26 PhysBits_g=43 Depth_g=1 Walks_g=1"
+        echo "entries$size Ways_g=0 Entries_g=$size PageBits_g=26 PhysBits_g=43 Depth_g=1 Walks_g=1"
     done
     for size in 12 14 16 18 20 22 24; do
-        echo "pages${size}depth1 Entries_g=1 PageBits_g=$size PhysBits_g=43 Depth_g=1 Walks_g=1"
-        echo "pages${size}depth64 Entries_g=1 PageBits_g=$size PhysBits_g=43 Depth_g=64 Walks_g=64 Lines_g=64"
+        echo "pages${size}depth1 Ways_g=0 Entries_g=1 PageBits_g=$size PhysBits_g=43 Depth_g=1 Walks_g=1"
+        echo "pages${size}depth64 Ways_g=0 Entries_g=1 PageBits_g=$size PhysBits_g=43 Depth_g=64 Walks_g=64 Lines_g=64"
     done
     for walks in 1 2 4 8 16 21 32 64; do
         for size in 12 26; do
-            echo "walks${walks}pages${size} Entries_g=1 PageBits_g=$size PhysBits_g=43 Depth_g=$walks Walks_g=$walks Lines_g=$walks"
+            echo "walks${walks}pages${size} Ways_g=0 Entries_g=1 PageBits_g=$size PhysBits_g=43 Depth_g=$walks Walks_g=$walks Lines_g=$walks"
         done
     done
 }

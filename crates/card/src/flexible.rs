@@ -162,3 +162,115 @@ impl Flexible {
         self.entries.iter().position(|entry| entry.keys.is_empty())
     }
 }
+
+/// What it says to a run of looks and changes, for the bench of that in VHDL
+/// (`rtl/test/tb_flexible_tlb.vhd`), which has to say the same.
+#[cfg(test)]
+mod trace {
+    use std::fmt::Write;
+    use std::path::Path;
+
+    use farside_types::{FrameNo, MemoryId};
+
+    use super::*;
+
+    const ENTRIES: usize = 5;
+    const PAGES_MAX: u32 = 16;
+    const KEYS: u64 = 1 << 8;
+    const STEPS: usize = 4000;
+
+    const REMOVE: u64 = 0;
+    const PROTECT: u64 = 1;
+    const INSERT: u64 = 2;
+    const LOOK: u64 = 3;
+
+    /// Numbers that look like chance, each below a bound.
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, bound: u64) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 >> 24) % bound
+        }
+    }
+
+    /// A kind, the pages' first and bound, and for a run that is put in: rights, memory, frame.
+    type Step = [u64; 6];
+
+    fn step(numbers: &mut Numbers) -> Step {
+        // Most in a few pages, so that runs meet.
+        let keys = if numbers.below(3) == 0 { KEYS } else { 48 };
+        let first = numbers.below(keys);
+        let bound = (first + 1 + numbers.below(u64::from(PAGES_MAX))).min(KEYS);
+        match numbers.below(20) {
+            0..2 => [REMOVE, first, bound, 0, 0, 0],
+            2 => [REMOVE, first, (first + numbers.below(KEYS)).min(KEYS), 0, 0, 0],
+            3..5 => [PROTECT, first, bound, 0, 0, 0],
+            5..10 => {
+                let (rights, memory) = (u64::from(numbers.below(4) != 0), 2 + numbers.below(5) / 4);
+                // Frames that lie as the pages do, so that runs continue one another, or any.
+                let any = numbers.below(5) == 0;
+                let frame = if any { numbers.below(700) } else { 100 + first };
+                [INSERT, first, bound, rights, memory, frame]
+            }
+            _ => [LOOK, first, 0, 0, 0, 0],
+        }
+    }
+
+    /// What is found: whether an entry has the page, rights, memory, frame, pages.
+    fn carry_out(tlb: &mut Flexible, step: Step) -> [u64; 5] {
+        let [kind, start, end, rights, memory, frame] = step;
+        let keys = KeyRange { start, end };
+        match kind {
+            REMOVE => tlb.remove(keys),
+            PROTECT => tlb.protect(keys, Rights::Read),
+            INSERT => {
+                let location = Location::new(MemoryId(memory as u8), FrameNo(frame as u32));
+                let rights = if rights == 1 { Rights::ReadWrite } else { Rights::Read };
+                tlb.remove(keys);
+                tlb.insert(keys, Translation { location, rights });
+            }
+            _ => {
+                if let Some((Translation { location, rights }, pages)) = tlb.lookup(Key(start)) {
+                    let writable = u64::from(rights == Rights::ReadWrite);
+                    let (memory, frame) = (location.memory.0.into(), location.frame.0.into());
+                    return [1, writable, memory, frame, pages.into()];
+                }
+            }
+        }
+        [0; 5]
+    }
+
+    /// A line for each step: what is done, what is found, and how many entries had to go so far.
+    fn trace() -> (String, usize) {
+        let (mut tlb, mut numbers) =
+            (Flexible::new(ENTRIES, PAGES_MAX), Numbers(0x9e37_79b9_7f4a_7c15));
+        let (mut text, mut hits) = (String::new(), 0);
+        for _ in 0..STEPS {
+            let step = step(&mut numbers);
+            let found = carry_out(&mut tlb, step);
+            hits += found[0] as usize;
+            for number in step.into_iter().chain(found) {
+                write!(text, "{number} ").unwrap();
+            }
+            writeln!(text, "{}", tlb.evictions()).unwrap();
+        }
+        (text, hits)
+    }
+
+    /// `FARSIDE_WRITE_TRACE=1` writes the file anew.
+    #[test]
+    fn the_bench_has_what_the_model_says() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../rtl/test/flexible_tlb.trace");
+        let (trace, hits) = trace();
+        if std::env::var_os("FARSIDE_WRITE_TRACE").is_some() {
+            std::fs::write(&path, &trace).unwrap();
+        }
+        assert!(hits > STEPS / 10, "{hits} hits");
+        let evictions = trace.lines().last().and_then(|line| line.rsplit(' ').next()).unwrap();
+        assert!(evictions.parse::<usize>().unwrap() > STEPS / 50, "{evictions} had to go");
+        assert!(std::fs::read_to_string(path).unwrap() == trace, "it is of another model");
+    }
+}

@@ -30,6 +30,8 @@ fn shapes() -> Vec<Shape> {
             address_bits: 64,
             root_bits: 13,
             tag_bits: 8,
+            set_bits: 8,
+            ways: 4,
             line_bits: 3,
             lines: 32,
             ahead_from: 4,
@@ -42,6 +44,8 @@ fn shapes() -> Vec<Shape> {
             address_bits: 32,
             root_bits: 2,
             tag_bits: 3,
+            set_bits: 0,
+            ways: 0,
             line_bits: 1,
             lines: 3,
             ahead_from: 1,
@@ -55,6 +59,8 @@ fn shapes() -> Vec<Shape> {
             address_bits: 36,
             root_bits: 3,
             tag_bits: 1,
+            set_bits: 1,
+            ways: 1,
             line_bits: 0,
             lines: 1,
             ahead_from: 0,
@@ -67,6 +73,8 @@ fn shapes() -> Vec<Shape> {
             address_bits: 40,
             root_bits: 3,
             tag_bits: 4,
+            set_bits: 2,
+            ways: 3,
             line_bits: 2,
             lines: 5,
             ahead_from: 2,
@@ -94,11 +102,12 @@ fn model_and_vhdl_answer_the_same() {
             lockstep.run(cycles / 8);
             let counts = lockstep.finish();
             println!("{} seed {seed}: {counts:?}", shape.name);
-            let Counts { answers, faults, drains, ahead, .. } = counts;
+            let Counts { answers, faults, held, drains, ahead, .. } = counts;
             assert!(
                 answers > cycles / 2000 && faults > answers / 100 && drains > cycles / 4000,
                 "{counts:?}"
             );
+            assert_eq!(held > 0, shape.ways > 0, "{counts:?}");
             assert_eq!(ahead > 0, shape.ahead_from < 1 << shape.line_bits, "{counts:?}");
         }
     }
@@ -169,7 +178,7 @@ fn a_reader_gets_what_is_promised() {
     let once = Load { requests: 1, ..random(16, 1) };
     let Measured { place, data, .. } = translated(&mut new("walks32"), once);
     println!(
-        "a miss of an idle translator and walker: {place} cycles to its place, {data} to data"
+        "a miss of an idle translator, L2 TLB and walker: {place} cycles to its place, {data} to data"
     );
     assert!(place <= LATENCY + 8 && data <= 2 * LATENCY + 8, "a miss: {place}, {data}");
     assert!(short.is_empty(), "less than is promised: {short:?}");

@@ -2,18 +2,20 @@
 //!
 //! What is here translates: [`WindowGeometry`] says how an address is taken apart, a [`WindowWalk`]
 //! follows the words of the tables, a [`WindowWalker`] makes many walks at a time and keeps lines of the
-//! tables, a [`WindowTranslator`] gives readers and writers their answers. The
+//! tables, a [`WindowL2`] holds many pages, a [`WindowTranslator`] gives readers and writers their answers. The
 //! words are those of the driver's tables ([`crate::tables`], section 8 of `docs/card-interface.md`),
 //! with other sizes of pages and tables. Accessed and dirty bits are not kept: the driver does not
 //! move pages of the window.
 //!
-//! It is a model of `rtl/translator.vhd` and `rtl/walker.vhd`: without a clock, every answer is the
+//! It is a model of `rtl/translator.vhd`, `rtl/l2_tlb.vhd` and `rtl/walker.vhd`: without a clock, every answer is the
 //! same (`tests/rtl.rs`). It does no reads: a walk says which word or line it needs, and is given it.
 
 mod alloc;
 mod geometry;
+mod l2;
 mod line;
 mod mapping;
+mod run;
 mod translator;
 mod walk;
 mod walker;
@@ -23,6 +25,7 @@ pub use alloc::{
     AllocatorConfigError, SweepStep, TableBus, TableBusError, Touch, WindowPages,
 };
 pub use geometry::{WindowGeometry, WindowGeometryError, virtual_bytes_needed};
+pub use l2::WindowL2;
 pub use mapping::{WindowFault, WindowMapping};
 pub use translator::{WindowAnswer, WindowTranslator};
 pub use walk::{WindowNeed, WindowWalk};

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 
 use farside_types::Access;
 
+use super::run::Run;
 use super::{WindowFault, WindowGeometry, WindowMapping};
 
 /// The answer to a request.
@@ -44,28 +45,6 @@ struct Waiting {
     address: u64,
     access: Access,
     source: Source,
-}
-
-/// An aligned run of 2^`size` pages.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    page: u64,
-    size: u32,
-}
-
-impl Run {
-    fn page(page: u64) -> Run {
-        Run { page, size: 0 }
-    }
-
-    /// The smallest one that has both pages.
-    fn around(first: u64, last: u64) -> Run {
-        Run { page: first, size: u64::BITS - (first ^ last).leading_zeros() }
-    }
-
-    fn overlaps(self, other: Run) -> bool {
-        (self.page ^ other.page) >> self.size.max(other.size) == 0
-    }
 }
 
 /// A translation that is held.

@@ -10,8 +10,8 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use farside_card::window::{
-    WindowAnswer, WindowFault, WindowGeometry, WindowLook, WindowMapping, WindowTranslator,
-    WindowWalker,
+    WindowAnswer, WindowFault, WindowGeometry, WindowL2, WindowLook, WindowMapping,
+    WindowTranslator, WindowWalker,
 };
 use farside_types::Access;
 
@@ -27,6 +27,9 @@ pub(crate) struct Shape {
     pub(crate) address_bits: u64,
     pub(crate) root_bits: u64,
     pub(crate) tag_bits: u64,
+    /// Sets of the L2 TLB, as a power of two, and translations of a set; of none there is no L2 TLB.
+    pub(crate) set_bits: u32,
+    pub(crate) ways: usize,
     /// Words of a line, as a power of two.
     pub(crate) line_bits: u32,
     pub(crate) lines: usize,
@@ -53,6 +56,11 @@ impl Shape {
         WindowTranslator::new(&self.geometry, base, self.entries)
     }
 
+    /// The model of the L2 TLB, as it is after a reset.
+    fn l2(&self) -> WindowL2 {
+        WindowL2::new(self.set_bits, self.ways)
+    }
+
     /// The model of the walker, as it is after a reset.
     fn walker(&self) -> WindowWalker {
         WindowWalker::new(&self.geometry, self.line_bits, self.lines, self.ahead_from)
@@ -72,7 +80,9 @@ pub(crate) struct Counts {
     pub(crate) cycles: u64,
     pub(crate) answers: u64,
     pub(crate) faults: u64,
-    pub(crate) walks: u64,
+    /// Pages that the translator asked for, and those that the L2 TLB had.
+    pub(crate) asked: u64,
+    pub(crate) held: u64,
     /// Walks that needed no read of their own.
     pub(crate) found: u64,
     /// Lines that were read ahead.
@@ -85,11 +95,18 @@ pub(crate) struct Lockstep<'a> {
     shape: &'a Shape,
     netlist: Netlist,
     translator: WindowTranslator,
+    l2: WindowL2,
     walker: WindowWalker,
-    /// What the walker knows, and the translator has not taken.
+    /// What the walker knows, and the L2 TLB has not taken.
     results: VecDeque<Result<WindowMapping, WindowFault>>,
-    /// Pages that are to be walked for, and have not been looked up.
+    /// What the translator has taken in the cycle before.
+    taken: Option<Result<WindowMapping, WindowFault>>,
+    /// Pages that the translator asks for, and the L2 TLB has not accepted.
     asked: VecDeque<u64>,
+    /// Whether the pages that it has accepted and not looked up are held.
+    held: VecDeque<bool>,
+    /// Pages that are to be walked for, and have not been looked up.
+    walks: VecDeque<u64>,
     /// Lines that the walker asks for, and the netlist has not read.
     reads: VecDeque<u64>,
     /// Words of the root that the netlist has taken, and in which cycle: walks that are looked up two
@@ -102,8 +119,8 @@ pub(crate) struct Lockstep<'a> {
     /// Tags and directions of the requests that wait.
     carried: VecDeque<(u64, bool)>,
     draining: bool,
-    /// The netlist's translator took a result in the cycle before.
-    taken: bool,
+    /// The L2 TLB has taken the invalidation that is shown.
+    is_dropped: bool,
     /// Cycles since the model was drained while the netlist has not said so.
     drained_for: u64,
     /// Percent of the cycles in which something stalls, and cycles that the memory takes for a read.
@@ -120,9 +137,13 @@ impl Lockstep<'_> {
             shape,
             netlist: Netlist::load(&folder.join(format!("{}.so", shape.name))),
             translator: shape.translator(base),
+            l2: shape.l2(),
             walker: shape.walker(),
             results: VecDeque::new(),
+            taken: None,
             asked: VecDeque::new(),
+            held: VecDeque::new(),
+            walks: VecDeque::new(),
             reads: VecDeque::new(),
             root: VecDeque::new(),
             memory: Memory::new(seed),
@@ -131,7 +152,7 @@ impl Lockstep<'_> {
             base,
             carried: VecDeque::new(),
             draining: false,
-            taken: false,
+            is_dropped: false,
             drained_for: 0,
             stall: [0, 20, 60, 5][seed as usize % 4],
             latency: [71, 71, 3, 12][seed as usize % 4],
@@ -152,15 +173,19 @@ impl Lockstep<'_> {
         self.netlist.clock();
         self.inputs.rst = 0;
         self.translator = self.shape.translator(self.base);
+        self.l2 = self.shape.l2();
         self.walker = self.shape.walker();
         self.results.clear();
+        self.taken = None;
         self.asked.clear();
+        self.held.clear();
+        self.walks.clear();
         self.reads.clear();
         self.root.clear();
         self.memory.forget_reads();
         self.carried.clear();
         self.draining = false;
-        self.taken = false;
+        self.is_dropped = false;
         self.fill_root();
     }
 
@@ -196,7 +221,8 @@ impl Lockstep<'_> {
                 && self.translator.waiting() == 0
             {
                 assert_eq!(self.walker.under_way(), 0, "a walk that nobody waits for");
-                assert!(self.asked.is_empty(), "a walk that was not made");
+                assert_eq!(self.l2.waiting(), 0, "a page that nobody waits for");
+                assert!(self.asked.is_empty() && self.walks.is_empty(), "a walk that was not made");
                 return self.counts;
             }
             self.step();
@@ -281,7 +307,8 @@ impl Lockstep<'_> {
         // Told of answers of earlier cycles; the next invalidation may be taken already.
         self.drain(&outputs);
         self.accept(&outputs);
-        self.know(&outputs);
+        self.know();
+        self.look_up_in_l2(&outputs);
         // A walk is looked up in what there was before this cycle.
         self.look_up(&outputs, now);
         self.respond(&outputs);
@@ -290,6 +317,7 @@ impl Lockstep<'_> {
             self.walker.take(words.as_deref());
         }
         self.read(&outputs, now);
+        self.hand_over(&outputs);
         self.invalidate(&outputs);
         self.answer(&outputs);
         if self.inputs.root_valid == 1 && outputs.root_ready == 1 {
@@ -310,19 +338,45 @@ impl Lockstep<'_> {
         self.carried.push_back((self.inputs.in_tag, write));
         if let Some(page) = self.translator.accept(self.inputs.in_addr, access) {
             self.asked.push_back(page);
-            self.counts.walks += 1;
+            self.counts.asked += 1;
         }
         assert!(self.carried.len() <= self.shape.requests, "more requests than places");
     }
 
+    /// The L2 TLB first, with the lines, then the translator.
     fn invalidate(&mut self, outputs: &Outputs) {
+        if outputs.event_drop == 1 {
+            assert!(self.inputs.inval_valid == 1 && !self.is_dropped, "dropped for no reason");
+            self.is_dropped = true;
+            self.l2.invalidate(self.inputs.inval_first, self.inputs.inval_last);
+            self.walker.invalidate();
+            assert_eq!(outputs.inval_ready, 0, "before the translator");
+        }
         if self.inputs.inval_valid == 1 && outputs.inval_ready == 1 {
             assert!(!self.draining, "the invalidation before it is not done");
             self.inputs.inval_valid = 0;
+            assert!(self.is_dropped, "the translator drops what the L2 TLB still has");
+            self.is_dropped = false;
             self.translator.invalidate(self.inputs.inval_first, self.inputs.inval_last);
-            self.walker.invalidate();
             self.draining = true;
             self.drained_for = 0;
+        }
+    }
+
+    /// A page is held by the L2 TLB of the netlist where it is by that of the model, and only there.
+    fn look_up_in_l2(&mut self, outputs: &Outputs) {
+        if outputs.event_look == 1 {
+            let held = self.held.pop_front().expect("a look for a page that was not accepted");
+            assert_eq!(outputs.event_held == 1, held);
+            self.counts.held += u64::from(held);
+        }
+        if outputs.event_accept == 1 {
+            let page = self.asked.pop_front().expect("a page that nobody asked for");
+            let walk = self.l2.accept(page);
+            if self.shape.ways != 0 {
+                self.held.push_back(walk.is_none());
+            }
+            self.walks.extend(walk);
         }
     }
 
@@ -333,7 +387,7 @@ impl Lockstep<'_> {
             self.root.pop_front();
         }
         if outputs.event_walk == 1 {
-            let page = self.asked.pop_front().expect("a walk that nobody asked for");
+            let page = self.walks.pop_front().expect("a walk that nobody asked for");
             let look = self.walker.walk(page);
             let found = outputs.event_found == 1;
             match look {
@@ -371,12 +425,20 @@ impl Lockstep<'_> {
         self.memory.read(self.shape, address, now + self.latency, &mut self.random);
     }
 
-    /// The translator has the result of the oldest walk from the cycle on after it took it.
-    fn know(&mut self, outputs: &Outputs) {
-        if self.taken {
-            self.translator.walked(self.results.pop_front().expect("a result of no walk"));
+    /// The translator has the result of the oldest page from the cycle on after it took it.
+    fn know(&mut self) {
+        if let Some(result) = self.taken.take() {
+            self.translator.walked(result);
         }
-        self.taken = outputs.event_walked == 1;
+    }
+
+    /// The L2 TLB responds to the translator, with what it holds or with what the walker knows.
+    fn hand_over(&mut self, outputs: &Outputs) {
+        if outputs.event_walked == 1 {
+            let result = self.l2.respond(|| self.results.pop_front());
+            assert!(result.is_some(), "a result of no walk");
+            self.taken = result;
+        }
     }
 
     fn answer(&mut self, outputs: &Outputs) {
