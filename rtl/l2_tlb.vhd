@@ -1,10 +1,13 @@
--- Translations of single pages in block RAM, between a translator and its walker: Ways_g for each set of
--- pages with the same lowest bits.
+-- Translations of pages in block RAM, between a translator and its walker: Ways_g for each set of pages with
+-- the same lowest bits.
 --
 -- Responses come in the order of requests, of what is held and of walks alike. What a walk finds is
 -- kept, if it may be written to (a fault is never answered from here) and no invalidation was taken since
 -- the walk was asked for. An invalidation goes through the sets that its pages have, one a cycle, while
--- requests wait; what is accepted afterwards is answered by a walk that was asked for after it.
+-- requests wait; what is accepted afterwards is answered by a walk that was asked for after it. With a page is
+-- kept of which run it is part. That is told until there is an invalidation, of whichever pages, as it may be
+-- of others of the run; from then on it is a single page. Invalidations are counted for that, and when the
+-- count begins again, everything is dropped.
 -- Timing, ports and generics: docs/rtl/l2_tlb.md.
 
 library ieee;
@@ -28,7 +31,9 @@ entity l2_tlb is
     -- Translations of a set.
     Ways_g       : positive := 4;
     -- Requests that wait for their response.
-    Depth_g      : positive := 32
+    Depth_g      : positive := 32;
+    -- Invalidations up to the one that drops everything, as a power of two.
+    EpochBits_g  : positive := 16
   );
   port (
     Clk           : in    std_logic;
@@ -70,15 +75,18 @@ end entity;
 architecture rtl of l2_tlb is
 
   constant TagBits_c   : positive := WindowBits_g - SetBits_g;
-  constant WhereBits_c : positive := MemoryBits_c + PhysBits_g - PageBits_g;
-  constant WayBits_c   : positive := 1 + TagBits_c + WhereBits_c;
+  -- The run's size, memory and frame.
+  constant WhereBits_c : positive := SizeBits_c + MemoryBits_c + PhysBits_g - PageBits_g;
+  constant WayBits_c   : positive := 1 + TagBits_c + EpochBits_g + WhereBits_c;
   -- Of a request that waits: where its page is, or the page.
   constant KnownBits_c : positive := maximum(WhereBits_c, WindowBits_g);
 
   subtype Page_t is std_logic_vector(WindowBits_g - 1 downto 0);
   subtype Set_t is unsigned(SetBits_g - 1 downto 0);
   subtype Tag_t is std_logic_vector(TagBits_c - 1 downto 0);
+  subtype Epoch_t is unsigned(EpochBits_g - 1 downto 0);
   subtype Where_t is std_logic_vector(WhereBits_c - 1 downto 0);
+  subtype Size_t is natural range WhereBits_c - 1 downto WhereBits_c - SizeBits_c;
   subtype Way_t is std_logic_vector(WayBits_c - 1 downto 0);
   subtype Ways_t is std_logic_vector(Ways_g - 1 downto 0);
 
@@ -105,6 +113,8 @@ architecture rtl of l2_tlb is
     DropAll   : std_logic;
     DropTag   : Tag_t;
     DropMask  : Tag_t;
+    -- Invalidations, and the count that begins again.
+    Epoch     : Epoch_t;
     -- Of the requests that wait, those that were accepted before the last invalidation.
     Elder     : natural range 0 to Depth_g;
   end record;
@@ -121,6 +131,8 @@ architecture rtl of l2_tlb is
   signal WaysOut    : WaysOut_t;
   signal IsHits     : Ways_t;
   signal IsDropped  : Ways_t;
+  -- Nothing was invalidated since the way was filled.
+  signal AreRuns    : Ways_t;
   signal IsHit      : std_logic;
   signal HitWhere   : Where_t;
   signal LookDone   : std_logic;
@@ -181,7 +193,8 @@ begin
       end if;
     end process;
 
-    Tag          <= WaysOut(i)(WayBits_c - 2 downto WhereBits_c);
+    Tag          <= WaysOut(i)(WayBits_c - 2 downto EpochBits_g + WhereBits_c);
+    AreRuns(i)   <= not isAny(WaysOut(i)(EpochBits_g + WhereBits_c - 1 downto WhereBits_c) xor std_logic_vector(r.Epoch), 3);
     IsHits(i)    <= WaysOut(i)(WayBits_c - 1) and not isAny(Tag xor r.LookPage(WindowBits_g - 1 downto SetBits_g), 3);
     IsDropped(i) <= r.Swept and (r.DropAll or not isAny((Tag xor r.DropTag) and not r.DropMask, 2));
     WriteNow(i)  <= IsDropped(i) or Fill when unsigned(Turn) = i else IsDropped(i);
@@ -197,6 +210,9 @@ begin
     for i in Ways_g - 1 downto 0 loop
       if IsHits(i) = '1' then
         HitWhere <= WaysOut(i)(WhereBits_c - 1 downto 0);
+        if AreRuns(i) = '0' then
+          HitWhere(Size_t) <= (others => '0');
+        end if;
       end if;
     end loop;
   end process;
@@ -262,16 +278,17 @@ begin
     if HeadIsHit = '1' then
       Resp_Status   <= StatusOk_c;
       Resp_Writable <= '1';
-      Resp_Memory   <= QueueOut(WhereBits_c - 1 downto WhereBits_c - MemoryBits_c);
-      Resp_Size     <= (others => '0');
-      Resp_Frame    <= QueueOut(WhereBits_c - MemoryBits_c - 1 downto 0);
+      Resp_Memory   <= QueueOut(PhysBits_g - PageBits_g + MemoryBits_c - 1 downto PhysBits_g - PageBits_g);
+      Resp_Size     <= QueueOut(Size_t);
+      Resp_Frame    <= QueueOut(PhysBits_g - PageBits_g - 1 downto 0);
     end if;
   end process;
 
   Fill <= Responded and not HeadIsHit and Came_Writable when Came_Status = StatusOk_c and r.Elder = 0 else '0';
 
   WriteSet <= r.SweptSet when r.Swept = '1' else unsigned(HeadPage(SetBits_g - 1 downto 0));
-  WriteWay <= (not r.Swept) & HeadPage(WindowBits_g - 1 downto SetBits_g) & Came_Memory & Came_Frame;
+  WriteWay <= (not r.Swept) & HeadPage(WindowBits_g - 1 downto SetBits_g) & std_logic_vector(r.Epoch)
+              & Came_Size & Came_Memory & Came_Frame;
 
   -- The ways of a set take turns; the first is the first after a reset.
   Turn     <= Turns(to_integer(WriteSet));
@@ -320,6 +337,12 @@ begin
         r.DropAll  <= '0';
         r.DropTag  <= Inval_First(WindowBits_g - 1 downto SetBits_g);
         r.DropMask <= InvalMask(WindowBits_g - 1 downto SetBits_g);
+        r.Epoch    <= r.Epoch + 1;
+        if and (r.Epoch) = '1' then
+          r.DropAll  <= '1';
+          r.SweepSet <= (others => '0');
+          r.SweepEnd <= (others => '1');
+        end if;
         if Responded = '1' then
           r.Elder <= QueueLevel - 1;
         else
@@ -334,6 +357,7 @@ begin
         r.SweepEnd  <= (others => '1');
         r.Swept     <= '0';
         r.DropAll   <= '1';
+        r.Epoch     <= (others => '0');
         r.Elder     <= 0;
       end if;
     end if;

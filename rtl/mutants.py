@@ -700,6 +700,27 @@ MUTANTS = [
         "proof:l2_tlb",
     ),
     Mutant(
+        "a page is of its run after an invalidation of others",
+        "l2_tlb.vhd",
+        "        if AreRuns(i) = '0' then",
+        "        if false then",
+        "proof:l2_tlb",
+    ),
+    Mutant(
+        "a page is of the run of an invalidation of long ago",
+        "l2_tlb.vhd",
+        "        if and (r.Epoch) = '1' then",
+        "        if false then",
+        "proof:l2_tlb",
+    ),
+    Mutant(
+        "a page that is held is of no run",
+        "l2_tlb.vhd",
+        "        if AreRuns(i) = '0' then",
+        "        if true then",
+        "bench:*tb_l2_tlb*a page is of its run*",
+    ),
+    Mutant(
         "one way of each set is filled",
         "l2_tlb.vhd",
         "if Fill = '1' or (r.Swept = '1' and r.DropAll = '1') then",

@@ -25,6 +25,7 @@ entity window_mmu is
     SetBits_g   : positive := 8;
     -- Of the L2 TLB; without any there is none.
     Ways_g      : natural  := 4;
+    EpochBits_g : positive := 16;
     DataBits_g  : positive := 512;
     Walks_g     : positive := 32;
     Lines_g     : positive := 32;
@@ -194,7 +195,8 @@ begin
         WindowBits_g => RootBits_g + LeafBits_g,
         SetBits_g    => SetBits_g,
         Ways_g       => Ways_g,
-        Depth_g      => Walks_g
+        Depth_g      => Walks_g,
+        EpochBits_g  => EpochBits_g
       )
       port map (
         Clk           => Clk,

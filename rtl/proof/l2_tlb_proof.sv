@@ -4,13 +4,14 @@
 // everything ends within a bound. The watched request is any one, the watched page any one. The walker's
 // answers say what they are: `memory` is the page that was walked for, bit 0 of `frame` whether the walk
 // was asked for after the watched event, bit 1 whether it is writable, bit 2 whether it is no fault. The
-// watched event is any invalidation of the watched page.
+// watched event is any invalidation of the watched page. Of `size`, which is not 0, bit 0 is whether the walk was
+// asked for after the second watched event, which is any invalidation at all.
 module l2_tlb_proof (
     input clk,
     input req_valid, input [1:0] req_page, input resp_ready, input walk_ready,
     input came_valid, input [2:0] came_status, input [2:0] came_frame, input [4:0] came_size,
     input inval_valid, input [1:0] inval_first, input [1:0] inval_last,
-    input watch, input mark
+    input watch, input mark, input mark_any
 );
   parameter FAIR = 0;
   // A request in the set that is read, and those in the queue.
@@ -54,16 +55,17 @@ module l2_tlb_proof (
   end
 
   // ---- the watched event
-  reg happened = 0;
+  reg happened = 0, disturbed = 0;
+  always @(posedge clk) if (mark_any && inval) disturbed <= 1;
   always @(posedge clk) if (mark && inval && inval_first <= page && page <= inval_last) happened <= 1;
 
   // ---- the walker: in order, only what was asked for, the oldest first
-  reg [2:0] under_way [0:3];
+  reg [3:0] under_way [0:3];
   wire [1:0] free = walks - came;
   integer i;
   always @(posedge clk) begin
     if (came) for (i = 0; i < 3; i = i + 1) under_way[i] <= under_way[i + 1];
-    if (walk) under_way[free] <= {happened, walk_page};
+    if (walk) under_way[free] <= {disturbed, happened, walk_page};
   end
   assign came_memory = {2'b0, under_way[0][1:0]};
   reg [3:0] since_inval = 0;
@@ -71,6 +73,7 @@ module l2_tlb_proof (
   always @* begin
     assume (!came_valid || walks != 0);
     assume (!came_valid || came_frame[0] == under_way[0][2]);
+    assume (!came_valid || (came_size[0] == under_way[0][3] && came_size[1]));
     assume (came_frame[2] == (came_status == 0));
     assume (inval_first <= inval_last);
     if (FAIR) assume (resp_ready && walk_ready && came_valid == (walks != 0) && (!inval_valid || since_inval > 6));
@@ -96,7 +99,7 @@ module l2_tlb_proof (
   always @* if (p_came) assume (came_valid && came_data == p_came_data);
 
   // ---- the watched request: how many are answered before it
-  reg watched = 0, seen = 0, after;
+  reg watched = 0, seen = 0, after, after_any;
   reg [2:0] ahead;
   reg [1:0] mine_page;
   wire mine = resp && seen && ahead == 0;
@@ -105,6 +108,7 @@ module l2_tlb_proof (
       {watched, seen} <= 2'b11;
       ahead <= waiting - resp;
       after <= happened;
+      after_any <= disturbed;
       mine_page <= req_page;
     end else if (mine) seen <= 0;
     else if (resp) ahead <= ahead - 1;
@@ -115,7 +119,9 @@ module l2_tlb_proof (
       assert (resp_writable == resp_frame[1]);
       // Nothing from a walk that was asked for before the event.
       assert (!(after && mine_page == page) || resp_frame[0]);
-      if (!came) assert (resp_status == 0 && resp_writable && resp_size == 0);
+      if (!came) assert (resp_status == 0 && resp_writable);
+      // A run is one that was found after the last invalidation, and not told of otherwise.
+      assert (resp_size == 0 ? !came : resp_size[1] && !(after_any && !resp_size[0]));
     end
   end
 
@@ -133,6 +139,8 @@ module l2_tlb_proof (
     // What is held, and what is held again after the event.
     cover (mine && !came);
     cover (mine && !came && after && mine_page == page);
+    cover (mine && !came && after_any && resp_size == 0);
+    cover (mine && !came && after_any && resp_size != 0);
     cover (mine && came && after && mine_page == page && resp_status == 0);
     cover (mine && resp_status == 1);
     cover (inval && waiting == MOST - 1 && inval_first != inval_last);

@@ -63,11 +63,12 @@ TRANSLATORS = [
     (8, 64, 64, 0, False),
 ]
 
-# Of the L2 TLB, the last for all of its tests: set's bits, ways, requests that wait, percent.
+# Of the L2 TLB, the last for all of its tests: set's bits, ways, requests that wait, bits of the count of invalidations,
+# percent.
 L2_TLBS = [
-    (1, 1, 1, 30),
-    (3, 3, 5, 60),
-    (4, 4, 16, 0),
+    (1, 1, 1, 1, 30),
+    (3, 3, 5, 4, 60),
+    (4, 4, 16, 3, 0),
 ]
 
 # Of the allocator: the trace and its sizes (bits of a page, of the root, of a leaf table and of a frame's number,
@@ -141,13 +142,14 @@ def main():
                 configure(test, ALLOCATOR_GENERICS, shape)
     for test in lib.test_bench("tb_l2_tlb").get_tests():
         random = test.name.startswith("random")
-        for sets, ways, depth, stall in L2_TLBS if random else L2_TLBS[-1:]:
+        for sets, ways, depth, epoch, stall in L2_TLBS if random else L2_TLBS[-1:]:
             test.add_config(
-                name=f"setbits={sets},ways={ways},depth={depth},stall={stall}",
+                name=f"setbits={sets},ways={ways},depth={depth},epoch={epoch},stall={stall}",
                 generics={
                     "SetBits_g": sets,
                     "Ways_g": ways,
                     "Depth_g": depth,
+                    "Epoch_g": epoch,
                     "Stall_g": stall if random else 0,
                 },
             )

@@ -18,6 +18,7 @@ entity tb_l2_tlb is
     SetBits_g  : positive := 3;
     Ways_g     : positive := 4;
     Depth_g    : positive := 16;
+    Epoch_g    : positive := 3;
     Stall_g    : natural := 0;
     Seed_g     : positive := 1
   );
@@ -71,16 +72,19 @@ begin
       status : natural;
       writes : std_logic;
       frame  : natural;
+      -- Of the run that it is part of.
+      size   : natural;
     end record;
 
     type Image_t is array (0 to Pages_c - 1) of Page_t;
 
     type Images_t is array (0 to VersionsMax_c - 1) of Image_t;
 
-    -- A request, or a walk: its page, the oldest version that counts, when it was asked.
+    -- A request, or a walk: its page, the oldest version that counts, and that counts for a run; when it was asked.
     type Asked_t is record
       page  : natural;
       floor : natural;
+      runs  : natural;
       cycle : natural;
     end record;
 
@@ -91,6 +95,8 @@ begin
     variable images_v   : Images_t;
     variable version_v  : natural := 0;
     variable floors_v   : Floors_t := (others => 0);
+    -- The version at the last invalidation, of whichever pages.
+    variable runs_v     : natural := 0;
     variable requests_v : Askeds_t;
     variable accepted_v : natural := 0;
     variable answered_v : natural := 0;
@@ -104,6 +110,7 @@ begin
     variable progress_v : natural := 0;
     variable latency_v  : natural := 0;
     variable frame_v    : natural := 0;
+    variable size_v     : natural := 0;
     variable seed1_v    : positive := Seed_g;
     variable seed2_v    : positive := 4711;
     variable before_v   : natural;
@@ -131,18 +138,20 @@ begin
         report "more changes than the bench remembers" severity failure;
       images_v(version_v + 1) := images_v(version_v);
       version_v := version_v + 1;
-      images_v(version_v)(page) := (status, writes, frame);
+      images_v(version_v)(page) := (status, writes, frame, frame mod 6);
     end procedure;
 
-    impure function isResponse (page : natural; version : natural) return boolean is
+    -- A run is told of as it was found after the last invalidation, or not at all.
+    impure function isResponse (page, version, runs : natural) return boolean is
       constant Page_c : Page_t := images_v(version)(page);
     begin
       if Page_c.status /= 0 then
         return unsigned(RespStatus) = Page_c.status;
       end if;
-      -- Memory and size follow from the frame here.
+      -- The memory follows from the frame here.
       return RespStatus = "000" and RespWrites = Page_c.writes and unsigned(RespFrame) = Page_c.frame
-        and unsigned(RespMemory) = Page_c.frame mod 16 and unsigned(RespSize) <= 5;
+        and unsigned(RespMemory) = Page_c.frame mod 16
+        and (unsigned(RespSize) = 0 or (unsigned(RespSize) = Page_c.size and version >= runs));
     end function;
 
     procedure checkResponse is
@@ -154,12 +163,13 @@ begin
       answered_v := answered_v + 1;
       latency_v := cycle_v - request_v.cycle;
       frame_v := to_integer(unsigned(RespFrame));
+      size_v := to_integer(unsigned(RespSize));
       for version in version_v downto request_v.floor loop
-        found_v := isResponse(request_v.page, version);
+        found_v := isResponse(request_v.page, version, request_v.runs);
         exit when found_v;
       end loop;
       check(found_v, "response for page " & to_string(request_v.page) & ": " & to_hstring(RespStatus) & " "
-        & to_hstring(RespFrame));
+        & to_hstring(RespFrame) & " of 2**" & to_string(size_v));
       if RespStatus /= "000" then
         faults_v := faults_v + 1;
       end if;
@@ -170,7 +180,7 @@ begin
       variable page_v : Page_t;
     begin
       if WalkValid = '1' and WalkReady = '1' then
-        walks_v(asked_v mod 256) := (to_integer(unsigned(WalkPage)), version_v, cycle_v);
+        walks_v(asked_v mod 256) := (to_integer(unsigned(WalkPage)), version_v, version_v, cycle_v);
         asked_v := asked_v + 1;
       end if;
       if CameValid = '1' and CameReady = '1' then
@@ -189,7 +199,7 @@ begin
         CameStatus <= std_logic_vector(to_unsigned(page_v.status, 3));
         CameWrites <= page_v.writes;
         CameMemory <= std_logic_vector(to_unsigned(page_v.frame mod 16, 4));
-        CameSize   <= std_logic_vector(to_unsigned(page_v.frame mod 6, 5));
+        CameSize   <= std_logic_vector(to_unsigned(page_v.size, 5));
         CameFrame  <= std_logic_vector(to_unsigned(page_v.frame, FrameBits_c));
       end if;
       WalkReady <= '0' when chance(Stall_g) else '1';
@@ -205,7 +215,7 @@ begin
       end if;
       if ReqValid = '1' and ReqReady = '1' then
         requests_v(accepted_v mod 256) := (to_integer(unsigned(ReqPage)),
-                                           floors_v(to_integer(unsigned(ReqPage))), cycle_v);
+                                           floors_v(to_integer(unsigned(ReqPage))), runs_v, cycle_v);
         accepted_v := accepted_v + 1;
         progress_v := cycle_v;
         ReqValid <= '0';
@@ -215,6 +225,7 @@ begin
         for page in to_integer(unsigned(InvalFirst)) to to_integer(unsigned(InvalLast)) loop
           floors_v(page) := version_v;
         end loop;
+        runs_v := version_v;
         invals_v := invals_v + 1;
         changed_v := false;
         InvalValid <= '0';
@@ -259,7 +270,7 @@ begin
   begin
     test_runner_setup(runner, runner_cfg);
     for page in 0 to Pages_c - 1 loop
-      images_v(0)(page) := (0, '1', (page * 37) mod 1024);
+      images_v(0)(page) := (0, '1', (page * 37) mod 1024, (page * 37) mod 6);
     end loop;
     for i in 1 to 4 loop
       wait until rising_edge(Clk);
@@ -284,6 +295,12 @@ begin
             end if;
             before_v := page_v;
             changed_v := true;
+            if chance(40) then
+              -- A run is another one because of some other of its pages, which is what is invalidated.
+              images_v(version_v)(page_v) := images_v(version_v - 1)(page_v);
+              images_v(version_v)(page_v).size := pick(6);
+              before_v := pick(12);
+            end if;
           elsif changed_v and InvalValid = '0' and chance(10) then
             invalidate(before_v - pick(minimum(3, before_v + 1)), before_v);
           end if;
@@ -341,6 +358,28 @@ begin
         check_equal(asked_v, before_v + 1, "what was under way is not kept");
         check_equal(frame_v, 6, "what it is now");
 
+      elsif run("a page is of its run until an invalidation of whichever pages, and dropped by the last of a count") then
+        RespReady <= '1';
+        change(4, 0, 64 + 5);
+        floors_v := (others => version_v);
+        for i in 1 to 2 loop
+          get(4);
+          check_equal(size_v, images_v(version_v)(4).size, "its run");
+        end loop;
+        before_v := asked_v;
+        for i in 1 to 2 ** Epoch_g - 1 loop
+          invalidate(90, 91);
+          settle;
+          get(4);
+          check_equal(size_v, 0, "a single page");
+        end loop;
+        check_equal(asked_v, before_v, "walks for what is held");
+        invalidate(90, 91);
+        settle;
+        get(4);
+        check_equal(asked_v, before_v + 1, "all was dropped");
+        check_equal(size_v, images_v(version_v)(4).size, "its run");
+
       elsif run("all pages are dropped by an invalidation of all") then
         RespReady <= '1';
         for round in 1 to 2 loop
@@ -383,7 +422,8 @@ begin
       WindowBits_g => WindowBits_c,
       SetBits_g    => SetBits_g,
       Ways_g       => Ways_g,
-      Depth_g      => Depth_g
+      Depth_g      => Depth_g,
+      EpochBits_g  => Epoch_g
     )
     port map (
       Clk           => Clk,

@@ -745,6 +745,8 @@ begin
       Depth_g     => Depth_g,
       SetBits_g   => SetBits_g,
       Ways_g      => Ways_g,
+      -- Of few, so that the count begins again.
+      EpochBits_g => SetBits_g,
       DataBits_g  => DataBits_g,
       Walks_g     => Walks_g,
       Lines_g     => Lines_g,

@@ -15,8 +15,8 @@ source scripts/rtl/tools.sh
 readonly LOCKSTEP="
 default
 small AddrBits_g=32 PhysBits_g=20 RootBits_g=2 LeafBits_g=3 TagBits_g=3 Entries_g=3 Depth_g=3 Ways_g=0 DataBits_g=128 Walks_g=2 Lines_g=3 AheadFrom_g=1
-one AddrBits_g=36 PhysBits_g=36 PageBits_g=18 RootBits_g=3 LeafBits_g=4 TagBits_g=1 Entries_g=1 Depth_g=1 SetBits_g=1 Ways_g=1 DataBits_g=64 Walks_g=1 Lines_g=1 AheadFrom_g=0
-odd AddrBits_g=40 PhysBits_g=30 PageBits_g=14 RootBits_g=3 LeafBits_g=4 TagBits_g=4 Entries_g=5 Depth_g=7 SetBits_g=2 Ways_g=3 DataBits_g=256 Walks_g=7 Lines_g=5 AheadFrom_g=2
+one AddrBits_g=36 PhysBits_g=36 PageBits_g=18 RootBits_g=3 LeafBits_g=4 TagBits_g=1 Entries_g=1 Depth_g=1 SetBits_g=1 Ways_g=1 EpochBits_g=1 DataBits_g=64 Walks_g=1 Lines_g=1 AheadFrom_g=0
+odd AddrBits_g=40 PhysBits_g=30 PageBits_g=14 RootBits_g=3 LeafBits_g=4 TagBits_g=4 Entries_g=5 Depth_g=7 SetBits_g=2 Ways_g=3 EpochBits_g=3 DataBits_g=256 Walks_g=7 Lines_g=5 AheadFrom_g=2
 "
 
 readonly REPORT="

@@ -27,7 +27,7 @@ ghdl --synth --std=08 --out=verilog -gPhysBits_g=7 -gPageBits_g=1 -gRootBits_g=1
 ghdl --synth --std=08 --out=verilog -gFrameBits_g=4 -gFrames_g=13 -gWordBits_g=2 -gMiddleBits_g=1 \
     -gList_g=2 frame_store >frame_store.v 2>synth.log || { cat synth.log >&2 && exit 2; }
 ghdl --synth --std=08 --out=verilog -gPhysBits_g=4 -gPageBits_g=1 -gWindowBits_g=2 -gSetBits_g=1 -gWays_g=2 \
-    -gDepth_g=2 l2_tlb >l2_tlb.v 2>synth.log || { cat synth.log >&2 && exit 2; }
+    -gDepth_g=2 -gEpochBits_g=1 l2_tlb >l2_tlb.v 2>synth.log || { cat synth.log >&2 && exit 2; }
 ghdl --synth --std=08 --out=verilog -gPageBits_g=3 shoot_down >shoot_down.v 2>synth.log ||
     { cat synth.log >&2 && exit 2; }
 ghdl --synth --std=08 --out=verilog -gPageBits_g=4 -gTableBits_g=3 -gFrameBits_g=2 -gChunks_g=4 -gChunkBits_g=2 \

@@ -22,6 +22,13 @@ struct Set {
     turn: usize,
 }
 
+impl Set {
+    fn clear(&mut self) {
+        self.ways.fill(None);
+        self.turn = 0;
+    }
+}
+
 /// What a request that waits for its response knows.
 #[derive(Clone, Copy, Debug)]
 enum Waiting {
@@ -31,23 +38,36 @@ enum Waiting {
 
 /// An L2 TLB, as `rtl/l2_tlb.vhd`: sets of pages with the same lowest bits, whose ways are filled in turn.
 ///
-/// Responses come in the order of requests, of what is held and of walks alike. What a walk finds is kept,
-/// as a single page, if it may be written to and no invalidation was taken since the request was accepted:
-/// so no fault is ever answered from here, and what is accepted after an invalidation of its page is
-/// answered by a walk that began after it.
+/// Responses come in the order of requests, of what is held and of walks alike. What a walk finds is kept if
+/// it may be written to and no invalidation was taken since the request was accepted: so no fault is ever
+/// answered from here, and what is accepted after an invalidation of its page is answered by a walk that
+/// began after it. A page that is part of a run is given back as such until there is an invalidation, of
+/// whichever pages: it may be of another page of the run.
 #[derive(Clone, Debug)]
 pub struct WindowL2 {
     sets: Vec<Set>,
     waiting: VecDeque<Waiting>,
     /// Of those that wait, how many were accepted before the last invalidation.
     elder: usize,
+    /// Invalidations until everything is dropped, and each how many.
+    left: u64,
+    epochs: u64,
 }
 
 impl WindowL2 {
     /// With 2^`set_bits` sets of `ways` pages each; of none it holds nothing, and hands on what walks find.
-    pub fn new(set_bits: u32, ways: usize) -> WindowL2 {
+    /// The hardware knows runs that are still true by a count of `epoch_bits` bits: each 2^`epoch_bits`th
+    /// invalidation drops everything.
+    pub fn new(set_bits: u32, ways: usize, epoch_bits: u32) -> WindowL2 {
         let set = Set { ways: vec![None; ways], turn: 0 };
-        WindowL2 { sets: vec![set; 1 << set_bits], waiting: VecDeque::new(), elder: 0 }
+        let epochs = 1 << epoch_bits;
+        WindowL2 {
+            sets: vec![set; 1 << set_bits],
+            waiting: VecDeque::new(),
+            elder: 0,
+            left: epochs,
+            epochs,
+        }
     }
 
     /// A request for `page`, counted from the window's begin. Returns the page if it must be walked for.
@@ -85,8 +105,16 @@ impl WindowL2 {
         let run = Run::around(first, last);
         for way in self.sets.iter_mut().flat_map(|set| &mut set.ways) {
             way.take_if(|way| run.overlaps(Run::page(way.page)));
+            if let Some(way) = way {
+                way.mapping.size = 0;
+            }
         }
         self.elder = self.waiting.len();
+        self.left -= 1;
+        if self.left == 0 {
+            self.left = self.epochs;
+            self.sets.iter_mut().for_each(Set::clear);
+        }
     }
 
     /// Requests without a response.
@@ -100,7 +128,7 @@ impl WindowL2 {
         }
         let set = self.set_mut(page);
         let Some(way) = set.ways.get_mut(set.turn) else { return };
-        *way = Some(Way { page, mapping: WindowMapping { size: 0, ..mapping } });
+        *way = Some(Way { page, mapping });
         set.turn = (set.turn + 1) % set.ways.len();
     }
 
@@ -122,17 +150,21 @@ mod tests {
         Ok(WindowMapping { frame, memory: 1, rights: Rights::ReadWrite, size: 2 })
     }
 
-    /// Asks for a page, which a walk finds at `frame`; whether there was one, and the frame.
-    fn get(l2: &mut WindowL2, page: u64, frame: u32) -> (bool, u32) {
+    /// Asks for a page, which a walk finds at `frame`; whether there was one, and what is known.
+    fn ask(l2: &mut WindowL2, page: u64, frame: u32) -> (bool, WindowMapping) {
         let walks = l2.accept(page).is_some();
-        let mapping = l2.respond(|| Some(found(frame))).unwrap().unwrap();
-        assert!(walks || mapping.size == 0, "a single page");
+        (walks, l2.respond(|| Some(found(frame))).unwrap().unwrap())
+    }
+
+    /// The same, and only the frame.
+    fn get(l2: &mut WindowL2, page: u64, frame: u32) -> (bool, u32) {
+        let (walks, mapping) = ask(l2, page, frame);
         (walks, mapping.frame)
     }
 
     #[test]
     fn what_was_walked_for_is_held_until_others_of_its_set_take_its_turn() {
-        let mut l2 = WindowL2::new(1, 2);
+        let mut l2 = WindowL2::new(1, 2, 16);
         for page in [0, 1, 2] {
             assert_eq!(get(&mut l2, page, page as u32), (true, page as u32));
         }
@@ -145,7 +177,7 @@ mod tests {
 
     #[test]
     fn responses_come_in_the_order_of_requests() {
-        let mut l2 = WindowL2::new(1, 1);
+        let mut l2 = WindowL2::new(1, 1, 16);
         get(&mut l2, 0, 5);
         assert_eq!((l2.accept(1), l2.accept(0)), (Some(1), None));
         assert_eq!(l2.respond(|| None), None, "the walk is under way");
@@ -157,7 +189,7 @@ mod tests {
 
     #[test]
     fn an_invalidation_drops_its_run_and_what_is_under_way() {
-        let mut l2 = WindowL2::new(2, 2);
+        let mut l2 = WindowL2::new(2, 2, 16);
         for page in 0..8 {
             get(&mut l2, page, page as u32);
         }
@@ -173,8 +205,34 @@ mod tests {
     }
 
     #[test]
+    fn a_page_is_of_its_run_until_an_invalidation_of_whichever_page() {
+        let mut l2 = WindowL2::new(2, 2, 16);
+        let size = |l2: &mut WindowL2, page| {
+            let (walks, mapping) = ask(l2, page, 4);
+            (walks, mapping.size)
+        };
+        assert_eq!((size(&mut l2, 4), size(&mut l2, 4)), ((true, 2), (false, 2)));
+        l2.invalidate(11, 11);
+        assert_eq!((size(&mut l2, 4), size(&mut l2, 5)), ((false, 0), (true, 2)));
+        assert_eq!(size(&mut l2, 5), (false, 2));
+    }
+
+    #[test]
+    fn everything_is_dropped_when_the_count_of_invalidations_begins_again() {
+        let mut l2 = WindowL2::new(2, 2, 2);
+        for round in 0..3 {
+            assert_eq!(get(&mut l2, 4, round), (true, round));
+            for _ in 0..3 {
+                l2.invalidate(11, 11);
+                assert_eq!(get(&mut l2, 4, 9), (false, round));
+            }
+            l2.invalidate(11, 11);
+        }
+    }
+
+    #[test]
     fn faults_and_what_may_only_be_read_are_not_kept() {
-        let mut l2 = WindowL2::new(1, 1);
+        let mut l2 = WindowL2::new(1, 1, 16);
         let read_only = found(3).map(|mapping| WindowMapping { rights: Rights::Read, ..mapping });
         for result in [Err(WindowFault::NotMapped), read_only] {
             assert_eq!(l2.accept(0), Some(0));
@@ -185,7 +243,7 @@ mod tests {
 
     #[test]
     fn without_ways_everything_is_walked_for() {
-        let mut l2 = WindowL2::new(0, 0);
+        let mut l2 = WindowL2::new(0, 0, 16);
         assert_eq!((get(&mut l2, 3, 1), get(&mut l2, 3, 2)), ((true, 1), (true, 2)));
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Shape {
     /// Sets of the L2 TLB, as a power of two, and translations of a set; of none there is no L2 TLB.
     pub(crate) set_bits: u32,
     pub(crate) ways: usize,
+    /// Invalidations up to the one that drops all of it, as a power of two.
+    pub(crate) epoch_bits: u32,
     /// Words of a line, as a power of two.
     pub(crate) line_bits: u32,
     pub(crate) lines: usize,
@@ -58,7 +60,7 @@ impl Shape {
 
     /// The model of the L2 TLB, as it is after a reset.
     fn l2(&self) -> WindowL2 {
-        WindowL2::new(self.set_bits, self.ways)
+        WindowL2::new(self.set_bits, self.ways, self.epoch_bits)
     }
 
     /// The model of the walker, as it is after a reset.
