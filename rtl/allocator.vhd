@@ -40,7 +40,7 @@ entity allocator is
     Rst            : in    std_logic;
     Window_Base    : in    std_logic_vector(AddrBits_g - 1 downto PageBits_g + RootBits_g + LeafBits_g);
     -- No step of the background begins.
-    Pause          : in    std_logic := '0';
+    Pause          : in    std_logic;
     -- Something is done, or waits for an invalidation.
     Busy           : out   std_logic;
     -- For one cycle: a step of the background has ended.
@@ -256,7 +256,8 @@ architecture rtl of allocator is
     StateHouseZeroed,
     StateStepped,
     -- Parts of several of these, after which Then_To follows: a table comes back, another region is opened
-    -- (Else_To: it could not be read), the open one's bitmap is written, a table is zeroed, the longest row is counted anew.
+    -- (Else_To: it could not be read), the open one's bitmap is written, a table is zeroed, the longest row is
+    -- counted anew.
     StateGiveTable,
     StateOpen,
     StateFlush,
@@ -553,7 +554,8 @@ begin
   begin
     if rising_edge(Clk) then
       if BatchWrite = '1' then
-        Batch(to_integer(r.Got) mod Batch_c) <= (or Axi_RData) & '0' & Axi_RData(NumberLow_c + FrameBits_g - 1 downto NumberLow_c);
+        Batch(to_integer(r.Got) mod Batch_c) <=
+          (or Axi_RData) & '0' & Axi_RData(NumberLow_c + FrameBits_g - 1 downto NumberLow_c);
         if hasFrame(Axi_RData) then
           Batch(to_integer(r.Got) mod Batch_c)(FrameBits_g) <= '1';
         end if;

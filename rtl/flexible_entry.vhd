@@ -38,8 +38,8 @@ begin
   Held     <= IsHeld;
   First    <= FirstIs;
   Bound    <= BoundIs;
-  Look_Hit <= IsHeld when unsigned(Look_Key) >= unsigned(FirstIs) and unsigned('0' & Look_Key) < unsigned(BoundIs)
-              else '0';
+  Look_Hit <= IsHeld when unsigned(Look_Key) >= unsigned(FirstIs) and unsigned('0' & Look_Key) < unsigned(BoundIs) else
+              '0';
 
   p_entry : process (Clk) is
   begin

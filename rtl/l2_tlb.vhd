@@ -194,7 +194,8 @@ begin
     end process;
 
     Tag          <= WaysOut(i)(WayBits_c - 2 downto EpochBits_g + WhereBits_c);
-    AreRuns(i)   <= not isAny(WaysOut(i)(EpochBits_g + WhereBits_c - 1 downto WhereBits_c) xor std_logic_vector(r.Epoch), 3);
+    AreRuns(i)   <=
+      not isAny(WaysOut(i)(EpochBits_g + WhereBits_c - 1 downto WhereBits_c) xor std_logic_vector(r.Epoch), 3);
     IsHits(i)    <= WaysOut(i)(WayBits_c - 1) and not isAny(Tag xor r.LookPage(WindowBits_g - 1 downto SetBits_g), 3);
     IsDropped(i) <= r.Swept and (r.DropAll or not isAny((Tag xor r.DropTag) and not r.DropMask, 2));
     WriteNow(i)  <= IsDropped(i) or Fill when unsigned(Turn) = i else IsDropped(i);

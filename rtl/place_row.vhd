@@ -242,7 +242,8 @@ begin
       when StatePick =>
         v.Found := or r.Bits;
         if v.Found = '1' then
-          v.At := resize(to_unsigned(r.Index - 1, Place_t'length) & unsigned(lowestOf(r.Bits, RowShift_c)), Place_t'length);
+          v.At := resize(to_unsigned(r.Index - 1, Place_t'length) & unsigned(lowestOf(r.Bits, RowShift_c)),
+              Place_t'length);
         else
           v.At := to_unsigned(Pages_c, Place_t'length);
         end if;

@@ -124,7 +124,8 @@ begin
     procedure take is
     begin
       if NoticeValid = '1' then
-        index_v := to_integer(unsigned(NoticeSpace)) * 2 ** (PageBits_c - GroupBits_c) + to_integer(unsigned(NoticeGroup));
+        index_v := to_integer(unsigned(NoticeSpace)) * 2 ** (PageBits_c - GroupBits_c) +
+          to_integer(unsigned(NoticeGroup));
         check(not told_v(index_v), "told twice: group " & to_string(index_v));
         check(unsigned(NoticeCount) >= Threshold, "told too early: " & to_string(index_v));
         check(unsigned(NoticeCount) <= counts_v(index_v), "more than there were: " & to_string(index_v));

@@ -280,7 +280,13 @@ begin
     end procedure;
 
     -- A command is taken.
-    procedure command (free : std_logic; bytes : unsigned(63 downto 0); addr : std_logic_vector; memory : natural; flags : std_logic_vector(1 downto 0)) is
+    procedure command (
+      free   : std_logic;
+      bytes  : unsigned(63 downto 0);
+      addr   : std_logic_vector;
+      memory : natural;
+      flags  : std_logic_vector(1 downto 0)
+    ) is
     begin
       CmdFree     <= free;
       CmdBytes    <= std_logic_vector(bytes);
@@ -911,7 +917,8 @@ begin
     );
 
   g_commands : for i in 0 to Requesters_c - 1 generate
-    ReqCmds(CmdBits_c * (i + 1) - 1 downto CmdBits_c * i) <= CmdFree & CmdBytes & CmdAddr & CmdMemory & CmdWritable & CmdLazy;
+    ReqCmds(CmdBits_c * (i + 1) - 1 downto CmdBits_c * i) <=
+      CmdFree & CmdBytes & CmdAddr & CmdMemory & CmdWritable & CmdLazy;
   end generate;
 
   RespIn  <= RespStatus & RespAddr;

@@ -310,7 +310,8 @@ begin
         RespReady <= '1';
         settle;
         check(faults_v > 10 and invals_v > 10, "faults and invalidations");
-        check(2 ** SetBits_g * Ways_g < 16 or asked_v < 3 * accepted_v / 4, "what is held is not walked for: " & to_string(asked_v) & " walks");
+        check(2 ** SetBits_g * Ways_g < 16 or asked_v < 3 * accepted_v / 4,
+          "what is held is not walked for: " & to_string(asked_v) & " walks");
 
       elsif run("what is held is there after two cycles, one each cycle, without a walk") then
         RespReady <= '1';
@@ -358,7 +359,7 @@ begin
         check_equal(asked_v, before_v + 1, "what was under way is not kept");
         check_equal(frame_v, 6, "what it is now");
 
-      elsif run("a page is of its run until an invalidation of whichever pages, and dropped by the last of a count") then
+      elsif run("a page is of its run until any invalidation, and dropped by the last of a count") then
         RespReady <= '1';
         change(4, 0, 64 + 5);
         floors_v := (others => version_v);

@@ -484,7 +484,8 @@ begin
         end loop;
         settle(1000);
         -- A queue of one place takes a request every second cycle.
-        check(Depth_g = 1 or cycle_v - started_v <= 400 + 8 + (1 + (Entries_g - 1) / minimum(Slots_g, Depth_g)) * (Latency_c + 8),
+        check(Depth_g = 1 or
+          cycle_v - started_v <= 400 + 8 + (1 + (Entries_g - 1) / minimum(Slots_g, Depth_g)) * (Latency_c + 8),
           "400 hits after misses: " & to_string(cycle_v - started_v) & " cycles");
         before_v := asked_v;
         started_v := cycle_v;

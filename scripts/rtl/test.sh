@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# test.sh [--long]: the checks of rtl/: benches, proofs, lockstep with the model, area; and that they find
-# mistakes.
+# test.sh [--long]: the checks of rtl/: style, benches, proofs, lockstep with the model, area; and that they
+# find mistakes.
 #
 # Fetches the tools the first time. --long: all mistakes of rtl/mutants.py, a hundred times the cycles, and
 # throughput.
@@ -56,6 +56,7 @@ area_is_as_written() {
 
 # What simulates, and what proves and counts: each by one processor, beside the other.
 simulated() {
+    check "style, and the core of FuseSoC" scripts/rtl/lint.sh
     check "benches" "$PYTHON" rtl/test/run.py --output-path "$RTL_TARGET/vunit" -p 1
     check "model and VHDL in lockstep, $cycles cycles" netlists_in_lockstep
     check "mistakes are found" "$PYTHON" scripts/rtl/mutants.py "${mutants[@]}"
