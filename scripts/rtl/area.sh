@@ -26,6 +26,7 @@ window_mmu
 frame_store
 access_counters
 flexible_tlb
+mmu_top
 allocator
 "
 entities=$SOME

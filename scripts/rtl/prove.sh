@@ -17,7 +17,7 @@ mkdir -p "$out"
 cp rtl/proof/* "$out"
 cd "$out"
 analyse "$sources" translator walker l2_tlb frame_store shoot_down table_store command_arbiter access_counters \
-    flexible_tlb || exit 2
+    flexible_tlb page_arbiter || exit 2
 # The sizes that the wrappers are written for.
 ghdl --synth --std=08 --out=verilog -gAddrBits_g=4 -gPhysBits_g=4 -gPageBits_g=1 -gWindowBits_g=2 \
     -gRunBits_g=1 -gTagBits_g=1 -gEntries_g=2 -gSlots_g=2 -gDepth_g=2 -gChecks_g=true translator \
@@ -39,6 +39,8 @@ ghdl --synth --std=08 --out=verilog -gRequesters_g=3 -gCmdBits_g=2 -gRespBits_g=
 
 ghdl --synth --std=08 --out=verilog -gKeyBits_g=3 -gFrameBits_g=4 -gRunBits_g=2 -gEntries_g=2 -gChecks_g=true \
     flexible_tlb >flexible_tlb.v 2>synth.log || { cat synth.log >&2 && exit 2; }
+ghdl --synth --std=08 --out=verilog -gWindowBits_g=1 -gDepth_g=2 page_arbiter >page_arbiter.v 2>synth.log ||
+    { cat synth.log >&2 && exit 2; }
 
 if [ $# -eq 0 ]; then
     # shellcheck disable=SC2046 # one word for each task

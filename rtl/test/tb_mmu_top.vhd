@@ -1,0 +1,659 @@
+-- Bench of the MMU of readers and writers: bursts of both at once, while words of tables and runs of flexible length
+-- change and are invalidated through the registers.
+--
+-- Of each page the bench knows what it was, and from when on it may not be that any more: an invalidation that
+-- was answered is the floor of its pages. A burst that is accepted afterwards is answered with nothing older.
+
+library ieee;
+  use ieee.std_logic_1164.all;
+  use ieee.numeric_std.all;
+  use ieee.math_real.all;
+
+library vunit_lib;
+  context vunit_lib.vunit_context;
+
+library work;
+  use work.memory_pkg.all;
+
+entity tb_mmu_top is
+  generic (
+    runner_cfg : string;
+    Entries_g  : positive := 3;
+    Slots_g    : positive := 4;
+    SetBits_g  : positive := 1;
+    Ways_g     : positive := 2;
+    Flexible_g : positive := 2;
+    DataBits_g : positive := 256;
+    Stall_g    : natural := 0;
+    Seed_g     : positive := 1
+  );
+end entity;
+
+architecture sim of tb_mmu_top is
+
+  constant AddrBits_c : positive := 40;
+  constant PhysBits_c : positive := 20;
+  constant PageBits_c : positive := 12;
+  constant RootBits_c : positive := 2;
+  constant LeafBits_c : positive := 3;
+  constant IdBits_c   : positive := 5;
+  constant PerRoot_c  : positive := 2 ** LeafBits_c;
+  constant Pages_c    : positive := 2 ** (RootBits_c + LeafBits_c);
+  constant Latency_c  : positive := 71;
+  constant Period_c   : time := 4 ns;
+  constant Base_c     : unsigned(AddrBits_c - 1 downto 0) := x"2300000000";
+
+  constant Reader_c : natural := 0;
+  constant Writer_c : natural := 1;
+
+  -- Registers
+  constant BaseLow_c   : natural := 0;
+  constant BaseHigh_c  : natural := 4;
+  constant RootIndex_c : natural := 8;
+  constant RootLow_c   : natural := 12;
+  constant RootHigh_c  : natural := 16;
+  constant First_c     : natural := 20;
+  constant Last_c      : natural := 24;
+  constant Frame_c     : natural := 28;
+  constant Command_c   : natural := 32;
+  constant Evictions_c : natural := 36;
+
+  constant Remove_c     : natural := 0;
+  constant Protect_c    : natural := 1;
+  constant Insert_c     : natural := 2;
+  constant Invalidate_c : natural := 3;
+
+  subtype Direction_t is natural range Reader_c to Writer_c;
+
+  subtype Addr_t is std_logic_vector(AddrBits_c - 1 downto 0);
+  subtype Id_t is std_logic_vector(IdBits_c - 1 downto 0);
+
+  type Addrs_t is array (Direction_t) of Addr_t;
+
+  type Ids_t is array (Direction_t) of Id_t;
+
+  type Bytes_t is array (Direction_t) of std_logic_vector(7 downto 0);
+
+  type Threes_t is array (Direction_t) of std_logic_vector(2 downto 0);
+
+  type Twos_t is array (Direction_t) of std_logic_vector(1 downto 0);
+
+  type Fours_t is array (Direction_t) of std_logic_vector(3 downto 0);
+
+  signal Clk         : std_logic := '0';
+  signal Rst         : std_logic := '1';
+  signal SValid      : std_logic_vector(1 downto 0) := "00";
+  signal SReady      : std_logic_vector(1 downto 0);
+  signal SAddr       : Addrs_t := (others => (others => '0'));
+  signal SId         : Ids_t := (others => (others => '0'));
+  signal SLen        : Bytes_t := (others => (others => '0'));
+  signal SSize       : Threes_t := (others => (others => '0'));
+  signal SBurst      : Twos_t := (others => (others => '0'));
+  signal MValid      : std_logic_vector(1 downto 0);
+  signal MReady      : std_logic_vector(1 downto 0) := "00";
+  signal MAddr       : Addrs_t;
+  signal MInWindow   : std_logic_vector(1 downto 0);
+  signal MMemory     : Fours_t;
+  signal MId         : Ids_t;
+  signal MLen        : Bytes_t;
+  signal MSize       : Threes_t;
+  signal MBurst      : Twos_t;
+  signal FaultValid  : std_logic_vector(1 downto 0);
+  signal FaultReady  : std_logic_vector(1 downto 0) := "00";
+  signal FaultStatus : Threes_t;
+  signal AwValid     : std_logic := '0';
+  signal AwReady     : std_logic;
+  signal AwAddr      : std_logic_vector(7 downto 0) := (others => '0');
+  signal WValid      : std_logic := '0';
+  signal WReady      : std_logic;
+  signal WData       : std_logic_vector(31 downto 0) := (others => '0');
+  signal WStrb       : std_logic_vector(3 downto 0) := "1111";
+  signal BValid      : std_logic;
+  signal BReady      : std_logic := '0';
+  signal BResp       : std_logic_vector(1 downto 0);
+  signal LArValid    : std_logic := '0';
+  signal LArReady    : std_logic;
+  signal LArAddr     : std_logic_vector(7 downto 0) := (others => '0');
+  signal LRValid     : std_logic;
+  signal LRReady     : std_logic := '0';
+  signal LRData      : std_logic_vector(31 downto 0);
+  signal LRResp      : std_logic_vector(1 downto 0);
+  signal ArValid     : std_logic;
+  signal ArReady     : std_logic;
+  signal ArAddr      : std_logic_vector(PhysBits_c - 1 downto 0);
+  signal ArLen       : std_logic_vector(7 downto 0);
+  signal ArSize      : std_logic_vector(2 downto 0);
+  signal ArBurst     : std_logic_vector(1 downto 0);
+  signal RValid      : std_logic;
+  signal RReady      : std_logic;
+  signal RData       : std_logic_vector(DataBits_g - 1 downto 0);
+  signal RResp       : std_logic_vector(1 downto 0);
+  signal Reads       : natural := 0;
+
+begin
+
+  Clk <= not Clk after Period_c / 2;
+
+  p_reads : process (Clk) is
+  begin
+    if rising_edge(Clk) and ArValid = '1' and ArReady = '1' then
+      Reads <= Reads + 1;
+    end if;
+  end process;
+
+  p_test : process is
+    -- Of a page, at some time: whether it is mapped, what it allows, where it is.
+    type Known_t is record
+      mapped : boolean;
+      writes : boolean;
+      memory : natural;
+      frame  : natural;
+    end record;
+
+    type History_t is array (0 to 255) of Known_t;
+
+    type Histories_t is array (0 to Pages_c - 1) of History_t;
+
+    type Numbers_t is array (0 to Pages_c - 1) of natural;
+
+    -- A burst that waits: its signals, the oldest time of its page that counts, when it was accepted.
+    type Burst_t is record
+      addr  : Addr_t;
+      id    : Id_t;
+      len   : std_logic_vector(7 downto 0);
+      floor : natural;
+      cycle : natural;
+    end record;
+
+    type Bursts_t is array (0 to 63) of Burst_t;
+
+    type Queues_t is array (Direction_t) of Bursts_t;
+
+    type Counts_t is array (Direction_t) of natural;
+
+    variable history_v  : Histories_t;
+    -- The last that there is of each page, the oldest that counts, and what its table says.
+    variable last_v     : Numbers_t := (others => 0);
+    variable floor_v    : Numbers_t := (others => 0);
+    variable table_v    : History_t;
+    variable queues_v   : Queues_t;
+    variable accepted_v : Counts_t := (others => 0);
+    variable answered_v : Counts_t := (others => 0);
+    variable latency_v  : Counts_t := (others => 0);
+    variable faults_v   : Counts_t := (others => 0);
+    variable runs_v     : natural := 0;
+    variable cycle_v    : natural := 0;
+    variable progress_v : natural := 0;
+    variable traffic_v  : boolean := false;
+    variable seed1_v    : positive := Seed_g;
+    variable seed2_v    : positive := 99;
+    variable resp_v     : std_logic_vector(1 downto 0);
+    variable data_v     : natural;
+    variable page_v     : natural;
+    variable end_v      : natural;
+    variable reads_v    : natural;
+    variable changes_v  : natural := 0;
+    variable run_v      : boolean := false;
+
+    impure function chance (percent : natural) return boolean is
+      variable x_v : real;
+    begin
+      uniform(seed1_v, seed2_v, x_v);
+      return x_v * 100.0 < real(percent);
+    end function;
+
+    impure function pick (below : positive) return natural is
+      variable x_v : real;
+    begin
+      uniform(seed1_v, seed2_v, x_v);
+      return natural(floor(x_v * real(below))) mod below;
+    end function;
+
+    function isInside (addr : Addr_t) return boolean is
+    begin
+      return unsigned(addr(AddrBits_c - 1 downto PageBits_c + RootBits_c + LeafBits_c))
+        = Base_c(AddrBits_c - 1 downto PageBits_c + RootBits_c + LeafBits_c);
+    end function;
+
+    function pageOf (addr : Addr_t) return natural is
+    begin
+      return to_integer(unsigned(addr(PageBits_c + RootBits_c + LeafBits_c - 1 downto PageBits_c)));
+    end function;
+
+    -- What is answered is what the page was at that time.
+    impure function isAnswer (d : Direction_t; burst : Burst_t; known : Known_t) return boolean is
+    begin
+      if not known.mapped then
+        return FaultValid(d) = '1' and FaultStatus(d) = "001" and MAddr(d) = burst.addr;
+      end if;
+      if d = Writer_c and not known.writes then
+        return FaultValid(d) = '1' and FaultStatus(d) = "010" and MAddr(d) = burst.addr;
+      end if;
+      return FaultValid(d) = '0' and MInWindow(d) = '1' and unsigned(MMemory(d)) = known.memory
+        and unsigned(MAddr(d)(AddrBits_c - 1 downto PageBits_c)) = known.frame
+        and MAddr(d)(PageBits_c - 1 downto 0) = burst.addr(PageBits_c - 1 downto 0);
+    end function;
+
+    procedure checkAnswer (d : Direction_t) is
+      variable burst_v : Burst_t;
+      variable found_v : boolean := false;
+    begin
+      check(answered_v(d) < accepted_v(d), "an answer to nobody");
+      burst_v := queues_v(d)(answered_v(d) mod 64);
+      answered_v(d) := answered_v(d) + 1;
+      latency_v(d) := cycle_v - burst_v.cycle;
+      progress_v := cycle_v;
+      check(MId(d) = burst_v.id and MLen(d) = burst_v.len and MSize(d) = burst_v.len(2 downto 0)
+        and MBurst(d) = burst_v.id(1 downto 0), "a burst's id, length, size and kind");
+      if not isInside(burst_v.addr) then
+        check(FaultValid(d) = '0' and MInWindow(d) = '0' and MAddr(d) = burst_v.addr, "a burst outside of the window");
+        return;
+      end if;
+      for time in last_v(pageOf(burst_v.addr)) downto burst_v.floor loop
+        found_v := isAnswer(d, burst_v, history_v(pageOf(burst_v.addr))(time mod 256));
+        exit when found_v;
+      end loop;
+      check(found_v, "answer " & to_string(d) & " for page " & to_string(pageOf(burst_v.addr)) & ": "
+        & to_string(FaultValid(d)) & " " & to_hstring(MAddr(d)) & " " & to_hstring(MMemory(d)));
+      if FaultValid(d) = '1' then
+        faults_v(d) := faults_v(d) + 1;
+      elsif MMemory(d) = x"5" then
+        runs_v := runs_v + 1;
+      end if;
+    end procedure;
+
+    procedure offer (d : Direction_t; addr : Addr_t) is
+      variable id_v  : Id_t;
+      variable len_v : std_logic_vector(7 downto 0);
+    begin
+      id_v  := std_logic_vector(to_unsigned(pick(2 ** IdBits_c), IdBits_c));
+      len_v := std_logic_vector(to_unsigned(pick(256), 8));
+      SValid(d) <= '1';
+      SAddr(d)  <= addr;
+      SId(d)    <= id_v;
+      SLen(d)   <= len_v;
+      SSize(d)  <= len_v(2 downto 0);
+      SBurst(d) <= id_v(1 downto 0);
+    end procedure;
+
+    impure function inPage (page : natural) return Addr_t is
+    begin
+      return std_logic_vector(Base_c + page * 2 ** PageBits_c + pick(2 ** PageBits_c));
+    end function;
+
+    procedure step is
+      variable page_v : natural;
+    begin
+      wait until rising_edge(Clk);
+      cycle_v := cycle_v + 1;
+      for d in Direction_t loop
+        check((MValid(d) and FaultValid(d)) = '0', "one or the other");
+        if (MValid(d) and MReady(d)) = '1' or (FaultValid(d) and FaultReady(d)) = '1' then
+          checkAnswer(d);
+        end if;
+        if SValid(d) = '1' and SReady(d) = '1' then
+          page_v := 0;
+          if isInside(SAddr(d)) then
+            page_v := pageOf(SAddr(d));
+          end if;
+          queues_v(d)(accepted_v(d) mod 64) := (SAddr(d), SId(d), SLen(d), floor_v(page_v), cycle_v);
+          accepted_v(d) := accepted_v(d) + 1;
+          check(accepted_v(d) - answered_v(d) < 64, "bursts that wait");
+          SValid(d) <= '0';
+        end if;
+        if traffic_v and (SValid(d) = '0' or SReady(d) = '1') and chance(70) then
+          if chance(10) then
+            offer(d, std_logic_vector(Base_c + Pages_c * 2 ** PageBits_c + pick(5000)));
+          elsif chance(50) then
+            offer(d, inPage(pick(6)));
+          else
+            offer(d, inPage(pick(Pages_c)));
+          end if;
+        end if;
+        MReady(d)     <= '0' when chance(Stall_g) else '1';
+        FaultReady(d) <= '0' when chance(Stall_g) else '1';
+      end loop;
+      check(answered_v = accepted_v or cycle_v - progress_v < 2000, "a burst without an answer");
+    end procedure;
+
+    procedure settle is
+    begin
+      step;
+      while answered_v /= accepted_v or SValid /= "00" loop
+        step;
+      end loop;
+    end procedure;
+
+    procedure write (register_no : natural; data : natural; strobes : std_logic_vector(3 downto 0) := "1111") is
+    begin
+      AwValid <= '1';
+      WValid  <= '1';
+      AwAddr  <= std_logic_vector(to_unsigned(register_no, 8));
+      WData   <= std_logic_vector(to_unsigned(data, 32));
+      WStrb   <= strobes;
+      BReady  <= '1';
+      end_v   := cycle_v + 3000;
+      loop
+        step;
+        if AwValid = '1' and AwReady = '1' then
+          AwValid <= '0';
+        end if;
+        if WValid = '1' and WReady = '1' then
+          WValid <= '0';
+        end if;
+        exit when BValid = '1' and BReady = '1';
+        check(cycle_v < end_v, "a register takes no end");
+      end loop;
+      BReady <= '0';
+      resp_v := BResp;
+    end procedure;
+
+    procedure read (register_no : natural) is
+    begin
+      LArValid <= '1';
+      LArAddr  <= std_logic_vector(to_unsigned(register_no, 8));
+      LRReady  <= '1';
+      loop
+        step;
+        if LArValid = '1' and LArReady = '1' then
+          LArValid <= '0';
+        end if;
+        exit when LRValid = '1';
+      end loop;
+      LRReady <= '0';
+      resp_v := LRResp;
+      data_v := to_integer(unsigned(LRData));
+    end procedure;
+
+    -- From now on a page may be this too.
+    procedure becomes (page : natural; known : Known_t) is
+    begin
+      last_v(page) := last_v(page) + 1;
+      history_v(page)(last_v(page) mod 256) := known;
+    end procedure;
+
+    procedure tabulate (page : natural; known : Known_t) is
+      variable word_v : Word_t := (others => '0');
+    begin
+      word_v(0) := '1' when known.mapped else '0';
+      word_v(1) := '1' when known.writes else '0';
+      word_v(2) := '1';
+      word_v(15 downto 12) := std_logic_vector(to_unsigned(known.memory, 4));
+      word_v(63 downto 32) := std_logic_vector(to_unsigned(known.frame, 32));
+      Memory.write(PerRoot_c + page, word_v);
+      table_v(page) := known;
+    end procedure;
+
+    -- An invalidation, and when it is answered nothing older counts for its pages than what was there when it began.
+    procedure invalidate (firstPage, lastPage : natural) is
+      variable from_v : Numbers_t;
+    begin
+      from_v := last_v;
+      write(First_c, firstPage);
+      write(Last_c, lastPage);
+      write(Command_c, Invalidate_c);
+      check(resp_v = "00", "an invalidation");
+      floor_v(firstPage to lastPage) := from_v(firstPage to lastPage);
+    end procedure;
+
+    -- A run of frames of memory 5 from 100 on is put in.
+    procedure insert (firstPage, lastPage : natural) is
+    begin
+      for page in firstPage to lastPage loop
+        becomes(page, (true, true, 5, 100 + page));
+      end loop;
+      write(First_c, firstPage);
+      write(Last_c, lastPage);
+      write(Frame_c, 100 + firstPage);
+      write(Command_c, Insert_c + 16 + 5 * 256);
+      check(resp_v = "00", "a command");
+      invalidate(firstPage, lastPage);
+    end procedure;
+
+    procedure removeAll is
+    begin
+      for page in 0 to Pages_c - 1 loop
+        becomes(page, table_v(page));
+      end loop;
+      write(First_c, 0);
+      write(Last_c, Pages_c - 1);
+      write(Command_c, Remove_c);
+      check(resp_v = "00", "a command");
+      invalidate(0, Pages_c - 1);
+    end procedure;
+
+    procedure ask (d : Direction_t; page : natural) is
+    begin
+      offer(d, inPage(page));
+      settle;
+    end procedure;
+
+  begin
+    test_runner_setup(runner, runner_cfg);
+    for page in 0 to Pages_c - 1 loop
+      tabulate(page, (page mod 11 /= 7, page mod 5 /= 4, 1 + page mod 3, 8 * page));
+      history_v(page)(0) := table_v(page);
+    end loop;
+    for i in 1 to 4 loop
+      wait until rising_edge(Clk);
+    end loop;
+    Rst <= '0';
+    write(BaseLow_c, 0);
+    write(BaseHigh_c, to_integer(Base_c(AddrBits_c - 1 downto 32)));
+    write(RootIndex_c, 0);
+    for i in 0 to 2 ** RootBits_c - 1 loop
+      write(RootLow_c, 16#10001#);
+      write(RootHigh_c, i + 1);
+      check(resp_v = "00", "a word of the root");
+    end loop;
+
+    while test_suite loop
+
+      if run("random bursts of both, changes, runs and invalidations under stalls") then
+        traffic_v := true;
+        while changes_v < 240 or accepted_v(Reader_c) <= 1000 or accepted_v(Writer_c) <= 1000 loop
+          for i in 1 to pick(60) loop
+            step;
+          end loop;
+          changes_v := changes_v + 1;
+          if not run_v and chance(20) then
+            page_v := pick(6);
+            insert(page_v, page_v + pick(4));
+            run_v := true;
+          elsif run_v and chance(40) then
+            removeAll;
+            run_v := false;
+          else
+            page_v := pick(6) when chance(60) else pick(Pages_c);
+            tabulate(page_v, (chance(80), chance(70), 1 + pick(3), 8 * page_v + pick(8)));
+            if history_v(page_v)(last_v(page_v) mod 256).memory /= 5 then
+              becomes(page_v, table_v(page_v));
+            end if;
+            invalidate(page_v, page_v);
+          end if;
+        end loop;
+        traffic_v := false;
+        settle;
+        for d in Direction_t loop
+          check(faults_v(d) > 50, "faults: " & to_string(faults_v(d)) & " of " & to_string(accepted_v(d)));
+        end loop;
+        check(runs_v > 50, "pages of runs: " & to_string(runs_v));
+        read(Evictions_c);
+        check(resp_v = "00" and data_v = 0, "a run has room");
+
+      elsif run("cycles of what is held, of the L2 TLB, of a run and of a miss") then
+        for page in 0 to Entries_g loop
+          ask(Reader_c, page);
+          info("a miss: " & to_string(latency_v(Reader_c)) & " cycles");
+          check(latency_v(Reader_c) <= Latency_c + 12, "a miss");
+        end loop;
+        reads_v := Reads;
+        -- The translator has lost it.
+        ask(Reader_c, 0);
+        info("a page of the L2 TLB: " & to_string(latency_v(Reader_c)) & " cycles");
+        check(latency_v(Reader_c) <= 8, "a page of the L2 TLB");
+        ask(Reader_c, 0);
+        check(latency_v(Reader_c) <= 2, "a page that is held");
+        -- What the reader has walked for is there for the writer.
+        ask(Writer_c, 1);
+        check(latency_v(Writer_c) <= 8, "a page of the L2 TLB");
+        check_equal(Reads, reads_v, "reads");
+        insert(16, 17);
+        -- Until it is put in.
+        for i in 1 to 20 loop
+          step;
+        end loop;
+        ask(Writer_c, 17);
+        info("a page of a run: " & to_string(latency_v(Writer_c)) & " cycles");
+        check(latency_v(Writer_c) <= 8, "a page of a run");
+        check_equal(runs_v, 1, "a page of a run");
+        check_equal(Reads, reads_v, "reads");
+
+      elsif run("what is no register, no whole word and no command is refused, and nothing happens") then
+        ask(Writer_c, 1);
+        write(64, 1);
+        check(resp_v = "10", "no register");
+        write(First_c, 9, "0111");
+        check(resp_v = "10", "a part of a word");
+        write(First_c, 3);
+        write(Last_c, 1);
+        write(Command_c, Invalidate_c);
+        check(resp_v = "10", "pages that are none");
+        write(Frame_c, 77);
+        write(Command_c, Insert_c + 16);
+        check(resp_v = "10", "pages that are none");
+        read(64);
+        check(resp_v = "10", "no register");
+        reads_v := Reads;
+        ask(Writer_c, 1);
+        check_equal(Reads, reads_v, "it is held");
+        check(latency_v(Writer_c) <= 2, "it is held");
+        write(First_c, 1);
+        write(Command_c, Invalidate_c);
+        check(resp_v = "00", "an invalidation");
+        for i in 1 to 4 loop
+          step;
+        end loop;
+        read(Command_c);
+        check(resp_v = "00" and data_v = 0, "it is done");
+        ask(Writer_c, 1);
+        check(latency_v(Writer_c) > 8, "a miss");
+
+      end if;
+
+    end loop;
+
+    test_runner_cleanup(runner);
+  end process;
+
+  test_runner_watchdog(runner, 10 ms);
+
+  i_mmu : entity work.mmu_top
+    generic map (
+      AddrBits_g  => AddrBits_c,
+      PhysBits_g  => PhysBits_c,
+      PageBits_g  => PageBits_c,
+      RootBits_g  => RootBits_c,
+      LeafBits_g  => LeafBits_c,
+      IdBits_g    => IdBits_c,
+      Entries_g   => Entries_g,
+      Slots_g     => Slots_g,
+      SetBits_g   => SetBits_g,
+      Ways_g      => Ways_g,
+      EpochBits_g => 4,
+      Flexible_g  => Flexible_g,
+      RunBits_g   => 4,
+      DataBits_g  => DataBits_g,
+      Lines_g     => 3,
+      AheadFrom_g => 1
+    )
+    port map (
+      Clk            => Clk,
+      Rst            => Rst,
+      S_Ar_Valid     => SValid(Reader_c),
+      S_Ar_Ready     => SReady(Reader_c),
+      S_Ar_Addr      => SAddr(Reader_c),
+      S_Ar_Id        => SId(Reader_c),
+      S_Ar_Len       => SLen(Reader_c),
+      S_Ar_Size      => SSize(Reader_c),
+      S_Ar_Burst     => SBurst(Reader_c),
+      M_Ar_Valid     => MValid(Reader_c),
+      M_Ar_Ready     => MReady(Reader_c),
+      M_Ar_Addr      => MAddr(Reader_c),
+      M_Ar_Id        => MId(Reader_c),
+      M_Ar_Len       => MLen(Reader_c),
+      M_Ar_Size      => MSize(Reader_c),
+      M_Ar_Burst     => MBurst(Reader_c),
+      M_Ar_InWindow  => MInWindow(Reader_c),
+      M_Ar_Memory    => MMemory(Reader_c),
+      Ar_FaultValid  => FaultValid(Reader_c),
+      Ar_FaultReady  => FaultReady(Reader_c),
+      Ar_FaultStatus => FaultStatus(Reader_c),
+      S_Aw_Valid     => SValid(Writer_c),
+      S_Aw_Ready     => SReady(Writer_c),
+      S_Aw_Addr      => SAddr(Writer_c),
+      S_Aw_Id        => SId(Writer_c),
+      S_Aw_Len       => SLen(Writer_c),
+      S_Aw_Size      => SSize(Writer_c),
+      S_Aw_Burst     => SBurst(Writer_c),
+      M_Aw_Valid     => MValid(Writer_c),
+      M_Aw_Ready     => MReady(Writer_c),
+      M_Aw_Addr      => MAddr(Writer_c),
+      M_Aw_Id        => MId(Writer_c),
+      M_Aw_Len       => MLen(Writer_c),
+      M_Aw_Size      => MSize(Writer_c),
+      M_Aw_Burst     => MBurst(Writer_c),
+      M_Aw_InWindow  => MInWindow(Writer_c),
+      M_Aw_Memory    => MMemory(Writer_c),
+      Aw_FaultValid  => FaultValid(Writer_c),
+      Aw_FaultReady  => FaultReady(Writer_c),
+      Aw_FaultStatus => FaultStatus(Writer_c),
+      Lite_AwValid   => AwValid,
+      Lite_AwReady   => AwReady,
+      Lite_AwAddr    => AwAddr,
+      Lite_WValid    => WValid,
+      Lite_WReady    => WReady,
+      Lite_WData     => WData,
+      Lite_WStrb     => WStrb,
+      Lite_BValid    => BValid,
+      Lite_BReady    => BReady,
+      Lite_BResp     => BResp,
+      Lite_ArValid   => LArValid,
+      Lite_ArReady   => LArReady,
+      Lite_ArAddr    => LArAddr,
+      Lite_RValid    => LRValid,
+      Lite_RReady    => LRReady,
+      Lite_RData     => LRData,
+      Lite_RResp     => LRResp,
+      Axi_ArValid    => ArValid,
+      Axi_ArReady    => ArReady,
+      Axi_ArAddr     => ArAddr,
+      Axi_ArLen      => ArLen,
+      Axi_ArSize     => ArSize,
+      Axi_ArBurst    => ArBurst,
+      Axi_RValid     => RValid,
+      Axi_RReady     => RReady,
+      Axi_RData      => RData,
+      Axi_RResp      => RResp
+    );
+
+  i_memory : entity work.axi_read_memory
+    generic map (
+      AddrBits_g => PhysBits_c,
+      DataBits_g => DataBits_g,
+      Latency_g  => Latency_c,
+      Stall_g    => Stall_g,
+      Seed_g     => Seed_g
+    )
+    port map (
+      Clk     => Clk,
+      ArValid => ArValid,
+      ArReady => ArReady,
+      ArAddr  => ArAddr,
+      RValid  => RValid,
+      RReady  => RReady,
+      RData   => RData,
+      RResp   => RResp
+    );
+
+end architecture;
