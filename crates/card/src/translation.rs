@@ -104,7 +104,7 @@ impl MappedRun {
     }
 
     /// This run with `next` at its end, if `next` continues it in pages and frames.
-    pub(crate) fn joined(&self, next: &MappedRun) -> Option<MappedRun> {
+    pub fn joined(&self, next: &MappedRun) -> Option<MappedRun> {
         let continues = self.pages().end() == next.page
             && self.location.is_followed_by(self.count, next.location);
         let count = self.count.checked_add(next.count)?;

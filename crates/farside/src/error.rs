@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use farside_live::{LiveError, MoveError};
-use farside_softcard::{KernelError, KernelsError};
+use farside_softcard::{KernelError, KernelsError, WindowError};
 use farside_svm::{Nearest, RequestError};
 use farside_types::{CardId, VirtAddr};
 use thiserror::Error;
@@ -23,6 +23,9 @@ pub enum Error {
     /// The machine or the space.
     #[error(transparent)]
     Live(#[from] LiveError),
+    /// A card's own memory.
+    #[error(transparent)]
+    Window(#[from] WindowError),
     /// A kernel.
     #[error(transparent)]
     Kernel(#[from] KernelError),

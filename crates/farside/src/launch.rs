@@ -239,6 +239,7 @@ impl<'a> Launch<'a> {
         if let Some(grant) = grants.iter().find(outside) {
             return Err(LiveError::NotShared { addr: VirtAddr(grant.start()) });
         }
+        runtime.check_reach(self.card, grants)?;
         match contradiction(grants) {
             Some(addr) => Err(LiveError::LentTwice { kernel: Arc::clone(&self.name), addr }),
             None => Ok(()),

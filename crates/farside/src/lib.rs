@@ -73,8 +73,8 @@ pub use farside_live::{
 pub use farside_softcard::kernels::{LibraryError, pieces};
 pub use farside_softcard::serve;
 pub use farside_softcard::{
-    AtomicSpan, KernelArgs, KernelContext, KernelError, Kernels, KernelsError, Ptr, ReadSpan,
-    ReadView, Word, WriteSpan, WriteView,
+    AtomicSpan, Backing, CardBuffer, Growable, KernelArgs, KernelContext, KernelError, Kernels,
+    KernelsError, Ptr, ReadSpan, ReadView, WindowError, Word, WriteSpan, WriteView,
 };
 pub use farside_svm::{
     Advice, Contested, Evidence, Fight, GroupFacts, Judge, Located, Moved, ObjectFacts, ObjectView,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use farside_live::{CardPlace, GivenBack, LiveError, Machine, Runtime, RuntimeConfig};
-use farside_softcard::{Kernels, KernelsError, Recorder, Word};
+use farside_softcard::{Backing, CardBuffer, Kernels, KernelsError, Recorder, Word};
 use farside_svm::{
     Advice, Config, Located, Moved, Outcome, PlacementScheme, Request, Why, placement,
 };
@@ -37,6 +37,7 @@ pub struct SpaceBuilder {
     cards: usize,
     places: Option<Vec<CardPlace>>,
     card_memory: u64,
+    card_window: u64,
     table_pages: Option<u32>,
     pes: u16,
     arena: u64,
@@ -58,6 +59,7 @@ impl Default for SpaceBuilder {
             cards: 2,
             places: None,
             card_memory: 64 << 20,
+            card_window: 0,
             table_pages: None,
             pes: 1,
             arena: farside_live::arena::DEFAULT_ARENA_BYTES,
@@ -96,6 +98,15 @@ impl SpaceBuilder {
     #[must_use]
     pub fn card_memory(mut self, bytes: u64) -> Self {
         self.card_memory = bytes;
+        self
+    }
+
+    /// Bytes of each card in the program for its own memory, beside [`SpaceBuilder::card_memory`]; a multiple of a page.
+    /// Kernels and the program allocate in it ([`Space::alloc_on`], `KernelContext::alloc`, [`crate::Growable`]); what is there
+    /// stays there. None unless it is said.
+    #[must_use]
+    pub fn card_window(mut self, bytes: u64) -> Self {
+        self.card_window = bytes;
         self
     }
 
@@ -243,6 +254,11 @@ impl SpaceBuilder {
             let why = "it is a multiple of 4096 bytes, at least one page, at most 8 TiB";
             return setting("card memory", self.card_memory.to_string(), why);
         };
+        let own = u32::try_from(self.card_window / PAGE_SIZE as u64).ok();
+        let Some(window_frames) = own.filter(|_| self.card_window % PAGE_SIZE as u64 == 0) else {
+            let why = "it is a multiple of 4096 bytes, at most 8 TiB";
+            return setting("a card's own memory", self.card_window.to_string(), why);
+        };
         let scheme = self.placement?;
         let kernels = Arc::new(self.kernels?);
         let recording = match self.record.or_else(recording::of_environment) {
@@ -258,6 +274,7 @@ impl SpaceBuilder {
             pes: self.pes,
             geometry,
             placement: scheme,
+            window_frames,
             tune: self.tune,
             peer: self.peer,
             grace: self.grace,
@@ -351,6 +368,42 @@ impl Space {
         let start = self.reserve_in::<T>(len, name, true)?;
         // SAFETY: just allocated for `len` values; `T` takes any bytes.
         Ok(unsafe { Buffer::over(self.clone(), start, len) })
+    }
+
+    /// Memory of a card's own for `len` values, zero: its pages stay on that card (see [`SpaceBuilder::card_window`]).
+    ///
+    /// ```
+    /// # use farside::{Backing, Space, Write};
+    /// # fn main() -> Result<(), farside::Error> {
+    /// let space = Space::builder().cards(1).card_window(16 << 20).build()?;
+    /// let card = space.card(0)?;
+    /// let mut values = space.alloc_on::<u32>(card, 1000, Backing::Lazy)?;
+    /// space.kernel("count").on(card).run(Write(values.host_mut()?), |kernel, values| {
+    ///     kernel.with(values, |mut values| (0..).zip(values.iter_mut()).for_each(|(n, value)| *value = n))
+    /// })?;
+    /// assert_eq!(values.host()?[999], 999);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Window`] says what the card lacks; [`LiveError::NoSuchCard`].
+    pub fn alloc_on<T: Pod>(
+        &self,
+        card: CardId,
+        len: usize,
+        backing: Backing,
+    ) -> Result<CardBuffer<T>, Error> {
+        let card = self.card(card.0.into())?;
+        Ok(CardBuffer::alloc(card, self.runtime().embedder()?, len, backing)?)
+    }
+
+    /// Bytes of a card's own memory that nobody has.
+    ///
+    /// # Errors
+    /// [`Error::Window`] if it has none.
+    pub fn own_memory_free(&self, card: CardId) -> Result<u64, Error> {
+        Ok(self.runtime().own_memory_free(card)?)
     }
 
     /// Shared memory for `len` atomic words, zero.

@@ -31,6 +31,8 @@ fn the_examples_run() {
     assert!(hints.contains("Replicated") && hints.contains("(user)"), "{hints}");
     let named = example("named_kernels");
     assert!(named.contains("card 0 sums up: 2752512"), "{named}");
+    let split = example("split");
+    assert!(split.contains("at the most 2.0") && split.contains("D: 400000 words"), "{split}");
     let process = example("card_process");
     for words in
         ["36 in every word, 1 user", "killed: kernel `farside.sum`", "is lost", "25 in every word"]

@@ -205,6 +205,28 @@ impl Mapping {
         Ok(Mapping { base: base.ok_or(Errno::NOMEM).map_err(fail)?, bytes })
     }
 
+    /// [`Mapping::reserve`] at a multiple of `align`, a power of two and a multiple of the page size.
+    ///
+    /// # Errors
+    /// [`MemoryError::Call`].
+    pub fn reserve_aligned(
+        what: &'static str,
+        bytes: usize,
+        align: usize,
+    ) -> Result<Mapping, MemoryError> {
+        debug_assert!(align.is_power_of_two() && align >= PAGE_SIZE);
+        let fail = |errno| MemoryError::Call { call: "mmap", what, bytes: bytes as u64, errno };
+        let room = bytes.checked_add(align).ok_or(Errno::NOMEM).map_err(fail)?;
+        let mut whole = Mapping::reserve(what, room)?;
+        let reserved = whole.base();
+        let skip = reserved.align_offset(align);
+        unmap(reserved, skip);
+        unmap(reserved.wrapping_add(skip + bytes), align - skip);
+        whole.base = NonNull::new(reserved.wrapping_add(skip)).ok_or(Errno::NOMEM).map_err(fail)?;
+        whole.bytes = bytes;
+        Ok(whole)
+    }
+
     /// Where the first byte is; not null, and valid as long as the mapping.
     pub fn base(&self) -> *mut u8 {
         self.base.as_ptr()
@@ -352,6 +374,21 @@ mod tests {
             let errno = std::io::Error::last_os_error().raw_os_error();
             assert_eq!(errno, Some(libc::EFAULT), "nothing is there");
             assert_eq!(second.base().read(), 2, "the file is as it was");
+        }
+    }
+
+    #[test]
+    fn a_reservation_is_aligned_and_gets_memory_part_by_part() {
+        let file = memory_file("test", 2 * PAGE_SIZE as u64).unwrap();
+        let mapping = Mapping::reserve_aligned("test", 1 << 24, 1 << 24).unwrap();
+        assert_eq!(mapping.base() as usize % (1 << 24), 0);
+        let part = Part { file: file.as_fd(), offset: PAGE_SIZE as u64, shared: true };
+        mapping.put("test", (1 << 24) - PAGE_SIZE, PAGE_SIZE, Some(part)).unwrap();
+        let last = mapping.base().wrapping_add((1 << 24) - 1);
+        // SAFETY: the page was mapped just now, and only this test uses it.
+        unsafe {
+            last.write(3);
+            assert_eq!(last.read(), 3);
         }
     }
 

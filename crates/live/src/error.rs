@@ -152,6 +152,27 @@ pub enum LiveError {
         /// The address.
         addr: VirtAddr,
     },
+    /// A card that cannot have memory of its own.
+    #[error("{card} cannot have memory of its own: {why}")]
+    Window {
+        /// Which.
+        card: CardId,
+        /// Why not.
+        why: String,
+    },
+    /// A launch was lent another card's own memory, which its card does not reach.
+    #[error(
+        "{card} does not reach the memory at {addr}, which is {owner}'s own; launch on {owner}, or copy it into \
+         shared memory first"
+    )]
+    WindowElsewhere {
+        /// The address.
+        addr: VirtAddr,
+        /// Whose memory it is.
+        owner: CardId,
+        /// Where the kernel was to run.
+        card: CardId,
+    },
     /// Memory was lent to one launch in two ways.
     #[error(
         "kernel `{kernel}` was not launched: the memory at {addr} was lent to it twice, once to be \

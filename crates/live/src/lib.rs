@@ -25,6 +25,7 @@ mod times;
 mod trace;
 mod traffic;
 mod watchdog;
+mod window;
 
 pub use error::LiveError;
 pub use farside_card::Geometry;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use farside_types::{Access, CancelReason, CardId, PageNo, VirtAddr};
 use thiserror::Error;
 
+use crate::window::WindowError;
+
 /// Why a kernel failed. The host and all other kernels go on.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum KernelError {
@@ -32,6 +34,14 @@ pub enum KernelError {
         page: PageNo,
         /// Why not.
         reason: CancelReason,
+    },
+    /// Memory of the card's own could not be had, or given back.
+    #[error("kernel `{kernel}`: {error}")]
+    Window {
+        /// The kernel.
+        kernel: Arc<str>,
+        /// Why not.
+        error: WindowError,
     },
     /// What it asked for makes no sense.
     #[error("kernel `{kernel}` made a request that cannot be served: {why}")]

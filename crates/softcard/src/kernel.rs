@@ -7,7 +7,10 @@
 //!
 //! A kernel reaches what its launch was given and nothing else; every other address ends the job.
 
+mod own;
 mod runs;
+
+pub use own::{CardBuffer, Growable};
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -37,6 +40,8 @@ pub struct KernelContext {
     last_grant: Granted,
     /// The same, for words.
     quick: QuickGrant,
+    /// What it has allocated itself and not freed.
+    own: Vec<Granted>,
     /// The way to words without the card's lock, once there was a word.
     hot: Option<Hot>,
     /// Is told what the kernel accesses.
@@ -52,7 +57,17 @@ impl KernelContext {
     ) -> Self {
         let recorder = embedder.recorder();
         let (last_grant, quick) = (Granted::nothing(), QuickGrant::NOTHING);
-        KernelContext { card, embedder, job, pe, last_grant, quick, hot: None, recorder }
+        KernelContext {
+            card,
+            embedder,
+            job,
+            pe,
+            last_grant,
+            quick,
+            own: Vec::new(),
+            hot: None,
+            recorder,
+        }
     }
 
     fn running(&self) -> Running {
@@ -372,7 +387,7 @@ impl KernelContext {
     #[cold]
     fn find_grant(&mut self, addr: u64, bytes: u64, use_: Use) -> Result<u8, KernelError> {
         let mut covers = None;
-        for grant in &self.job.grants {
+        for grant in self.job.grants.iter().chain(&self.own) {
             if let Some(word) = grant.allows(addr, bytes, use_) {
                 self.last_grant = *grant;
                 self.quick = QuickGrant::new(grant);

@@ -1,6 +1,6 @@
 //! The card's own window behind the function: who allocates, and the background.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use farside_types::{Access, CommandId, PeId};
 
@@ -10,8 +10,7 @@ use crate::Card;
 use crate::interface::{AllocRequest, CompletionEntry, Status};
 use crate::window::{
     AllocArbiter, AllocCounts, AllocError, AllocStep, Allocator, AllocatorConfig,
-    AllocatorConfigError, SweepStep, TableBus, TableBusError, Touch, WindowFault, WindowMapping,
-    WindowNeed, WindowPages, WindowWalk,
+    AllocatorConfigError, SweepStep, TableWords, WindowFault, WindowMapping, WindowPages,
 };
 
 /// Steps of the background in one call: of 512 words each, or of a table.
@@ -72,31 +71,6 @@ pub enum WindowAction {
         /// What came of it.
         result: Result<u64, AllocError>,
     },
-}
-
-/// The tables' memory, which nobody else sees.
-#[derive(Clone, Default, Debug)]
-struct TableWords {
-    words: BTreeMap<u64, u64>,
-    made_valid: Vec<WindowPages>,
-}
-
-impl TableBus for TableWords {
-    fn read(&mut self, address: u64) -> Result<u64, TableBusError> {
-        Ok(self.words.get(&address).copied().unwrap_or(0))
-    }
-
-    fn write(&mut self, address: u64, word: u64) {
-        self.words.insert(address, word);
-    }
-
-    fn wait(&mut self) -> Result<(), TableBusError> {
-        Ok(())
-    }
-
-    fn made_valid(&mut self, pages: WindowPages) {
-        self.made_valid.push(pages);
-    }
 }
 
 /// The window of a function.
@@ -202,7 +176,7 @@ impl Window {
     }
 
     fn tell_made_valid(&mut self) {
-        let made_valid = std::mem::take(&mut self.words.made_valid);
+        let made_valid = self.words.take_made_valid();
         let tell = |pages| WindowAction::Invalidate { pages, wait: None };
         self.actions.extend(made_valid.into_iter().map(tell));
     }
@@ -336,37 +310,10 @@ impl Function {
         page: u64,
         access: Access,
     ) -> Option<Result<WindowMapping, WindowFault>> {
-        let Window { config, allocator, words, .. } = self.window.as_mut()?;
-        let geometry = &config.allocator.geometry;
-        if page >> (geometry.window_bits() - geometry.page_bits()) != 0 {
-            return Some(Err(WindowFault::NotMapped));
-        }
-        let ticket = allocator.ticket();
-        let mut walk = WindowWalk::new(geometry, 0, page);
-        let mut seen = None;
-        let found = loop {
-            match walk.need() {
-                WindowNeed::Nothing(found) => break found,
-                WindowNeed::Word { address, level } => {
-                    let word = words.read(address).ok();
-                    seen = word.filter(|_| level + 1 == geometry.levels());
-                    walk.take(word);
-                }
-            }
-        };
-        if allocator.is_gated(page) {
-            return Some(Err(WindowFault::NotMapped));
-        }
-        Some(match found {
-            Err(WindowFault::NotMapped) => {
-                let touch = Touch { page, access, seen, ticket };
-                let touched = allocator.touch(words, touch);
-                self.window.iter_mut().for_each(Window::tell_made_valid);
-                touched
-            }
-            Ok(mapping) if !mapping.rights.allows(access) => Err(WindowFault::ReadOnly),
-            other => other,
-        })
+        let window = self.window.as_mut()?;
+        let found = window.allocator.translate(&mut window.words, page, access);
+        window.tell_made_valid();
+        Some(found)
     }
 
     /// Serves who waits for the allocator, and the background, in every way that does not wait.

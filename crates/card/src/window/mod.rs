@@ -19,10 +19,11 @@ mod run;
 mod translator;
 mod walk;
 mod walker;
+mod words;
 
 pub use alloc::{
     AllocArbiter, AllocCounts, AllocError, AllocStep, Allocator, AllocatorConfig,
-    AllocatorConfigError, SweepStep, TableBus, TableBusError, Touch, WindowPages,
+    AllocatorConfigError, FreedFrames, SweepStep, TableBus, TableBusError, Touch, WindowPages,
 };
 pub use geometry::{WindowGeometry, WindowGeometryError, virtual_bytes_needed};
 pub use l2::WindowL2;
@@ -30,3 +31,4 @@ pub use mapping::{WindowFault, WindowMapping};
 pub use translator::{WindowAnswer, WindowTranslator};
 pub use walk::{WindowNeed, WindowWalk};
 pub use walker::{WindowLook, WindowWalker};
+pub use words::TableWords;

@@ -13,6 +13,7 @@ use crate::arena::Arena;
 use crate::error::LiveError;
 use crate::memories::{Frames, Memories};
 use crate::ring_card::{BusMap, CardPlace, Identity, RingCard, Sizes, Transport, connect};
+use crate::window::CardWindow;
 use farside_linux::card_memory::CardMemory;
 use farside_linux::lock::lock;
 use farside_softcard::SoftCard;
@@ -32,6 +33,7 @@ pub(super) struct Parts {
     pub(super) driver: Config,
     pub(super) memories: Memories,
     pub(super) ports: Vec<Port>,
+    pub(super) windows: Vec<CardWindow>,
 }
 
 /// Pages of one migration chain where cards copy by themselves.
@@ -89,7 +91,7 @@ pub(super) fn assemble(config: &RuntimeConfig) -> Result<Parts, LiveError> {
         .map(|_| CardMemory::new(bounces.bounce_pages))
         .collect::<Result<Vec<_>, _>>()?;
     let numbers = (0u8..).map(CardId);
-    let cards = numbers.zip(&found).map(|(id, card)| memory_of(id, card));
+    let cards = numbers.zip(&found).map(|(id, card)| memory_of(id, card, config.window_frames));
     let cards = cards.collect::<Result<Vec<_>, _>>()?;
     for memory in cards.iter().filter_map(Frames::mapped).filter(|_| config.warm) {
         memory.warm(FrameNo(0), memory.frames())?;
@@ -104,12 +106,17 @@ pub(super) fn assemble(config: &RuntimeConfig) -> Result<Parts, LiveError> {
         false => None,
     };
     let mut ports = Vec::new();
+    let mut windows = Vec::new();
     for (number, (card, place)) in found.into_iter().zip(&config.cards).enumerate() {
         let id = CardId(number as u8);
         ports.push(match card.far {
             None => {
                 let pes = config.pes.saturating_add(SPARE_PES);
-                let soft = SoftCard::new(id, card.frames, pes, config.geometry)?;
+                let frames = with_own(id, card.frames, config.window_frames)?;
+                let soft = SoftCard::new(id, frames, pes, config.geometry)?;
+                if config.window_frames > 0 {
+                    windows.push(CardWindow::new(id, card.frames, config.window_frames)?);
+                }
                 lock(&soft.model).reach_memories();
                 Port::InProgram(Arc::new(soft))
             }
@@ -121,7 +128,7 @@ pub(super) fn assemble(config: &RuntimeConfig) -> Result<Parts, LiveError> {
             }
         });
     }
-    Ok(Parts { driver, memories, ports })
+    Ok(Parts { driver, memories, ports, windows })
 }
 
 fn find_cards(config: &RuntimeConfig) -> Result<Vec<Found>, LiveError> {
@@ -135,9 +142,10 @@ fn find_cards(config: &RuntimeConfig) -> Result<Vec<Found>, LiveError> {
     config.cards.iter().zip(0u8..).map(find).collect()
 }
 
-fn memory_of(id: CardId, card: &Found) -> Result<Frames, LiveError> {
+/// The memory of a card; of one in the program with `own` frames behind those that the driver places.
+fn memory_of(id: CardId, card: &Found, own: u32) -> Result<Frames, LiveError> {
     Ok(match &card.far {
-        None => Frames::Mapped(CardMemory::new(card.frames)?),
+        None => Frames::Mapped(CardMemory::new(with_own(id, card.frames, own)?)?),
         Some(_) if card.is_by_messages() => Frames::Beyond(card.frames),
         Some((transport, _)) => {
             let bytes = u64::from(card.frames) * PAGE_SIZE as u64;
@@ -146,6 +154,11 @@ fn memory_of(id: CardId, card: &Found) -> Result<Frames, LiveError> {
             Frames::Mapped(CardMemory::over(file, offset, card.frames)?)
         }
     })
+}
+
+fn with_own(card: CardId, frames: u32, own: u32) -> Result<u32, LiveError> {
+    let why = || "a card has at most 16 TiB of memory, its own included".to_owned();
+    frames.checked_add(own).ok_or_else(|| LiveError::Window { card, why: why() })
 }
 
 fn bus_map(memories: &Memories, cards: usize) -> Result<BusMap, LiveError> {

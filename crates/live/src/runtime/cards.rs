@@ -9,12 +9,14 @@ use farside_svm::{CardFault, Event, Need};
 use farside_types::{CardId, CommandId, PageRange, Span, VirtAddr};
 
 use super::carry_out::AbortOnPanic;
+use super::windows::is_of_window;
 use super::{Core, Port, Runtime};
 use crate::error::{LiveError, hint};
+use farside_card::interface::AllocRequest;
 use farside_linux::lock::lock;
 use farside_linux::signals::BlockedSignals;
 use farside_softcard::Recorder;
-use farside_softcard::{Embedder, SoftCard};
+use farside_softcard::{Embedder, SoftCard, WindowError};
 use farside_softcard::{Job, Stop};
 
 /// Faults of a card that are taken at once.
@@ -58,6 +60,18 @@ impl Embedder for Runtime {
         self.memories.stretch(number)
     }
 
+    fn allocate(&self, card: CardId, request: AllocRequest) -> Result<u64, WindowError> {
+        self.allocate_own(card, request)
+    }
+
+    fn show(&self, card: CardId, addr: VirtAddr, bytes: u64) -> Result<(), WindowError> {
+        self.show_own(card, addr, bytes)
+    }
+
+    fn copy_out(&self, card: CardId, addr: VirtAddr, out: &mut [u8]) -> Result<(), WindowError> {
+        self.copy_own(card, addr, out)
+    }
+
     fn hint(&self, addr: VirtAddr) -> String {
         hint(addr, self.nearest(addr))
     }
@@ -74,6 +88,9 @@ impl Runtime {
             return;
         }
         let _whole = AbortOnPanic::new();
+        if commands.iter().any(|&command| is_of_window(command)) {
+            self.windows.drained(commands);
+        }
         let now = self.clock.now();
         let mut core = lock(&self.core);
         for &command in commands {
@@ -96,6 +113,10 @@ impl Runtime {
             let mut model = lock(&soft.model);
             faults.extend(std::iter::from_fn(|| model.next_fault()).take(FAULTS_AT_ONCE).map(told));
             notices.extend(std::iter::from_fn(|| model.next_notice()));
+        }
+        if !self.windows.is_empty() {
+            self.serve_windows(soft, faults);
+            notices.retain(|notice| self.windows.at(notice.pages).is_none());
         }
         if !faults.is_empty() {
             driver.0.handle(started, Event::CardFaults { card, faults });
@@ -147,6 +168,7 @@ impl Runtime {
         let answers = lock(&soft.model).reset();
         soft.answer(answers.answers);
         self.handle_drained(&answers.drains);
+        self.lose_window(card);
         self.handle(Event::CardLost { card });
         // Those that were launched meanwhile. Whoever computes for ever is given up.
         let end = self.clock.now() + Span::from_nanos(self.grace.as_nanos() as u64);

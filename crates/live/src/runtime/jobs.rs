@@ -109,7 +109,9 @@ impl Runtime {
         tasks: &[Task],
     ) {
         let (id, card, limit) = (job.id, job.card, job.deadline);
-        let writes = writes_of(&job);
+        let mut writes = writes_of(&job);
+        // What is a card's own is nothing of the driver's.
+        writes.retain(|&range| self.arena().covers(range));
         core.jobs.insert(id, job);
         core.remember_order(Task::Job(id), after, tasks);
         if let Some(at) = limit {

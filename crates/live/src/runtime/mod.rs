@@ -8,7 +8,7 @@
 //! (paging calls, copies) with the lock released, so that disjoint migrations run side by side
 //! and nothing is held across a copy. A request thus costs no change of threads.
 //!
-//! Lock order: the driver, then one card. A thread that holds a card's lock takes no other.
+//! Lock order: the driver, then one card's window, then one card. A thread that holds a card's lock takes no other.
 
 mod assemble;
 mod audit;
@@ -25,6 +25,7 @@ mod parallel;
 pub(crate) mod rings;
 mod strike;
 mod wakes;
+pub(crate) mod windows;
 
 pub use give_back::GivenBack;
 pub use moves::{Move, MoveError};
@@ -82,6 +83,9 @@ pub struct RuntimeConfig {
     pub geometry: Geometry,
     /// The placement scheme.
     pub placement: Box<dyn PlacementScheme>,
+    /// Frames of each card in the program for its own memory, beside those that the driver
+    /// places; 0: it has none.
+    pub window_frames: u32,
     /// Changes to the driver's configuration (limits, prefetch, thrashing).
     pub tune: fn(&mut Config),
     /// Whether cards reach each other's memory; without it copies bounce through the host.
@@ -103,6 +107,10 @@ pub struct Runtime {
     pub(crate) clock: Clock,
     pub(crate) ports: Vec<Port>,
     core: Mutex<Core>,
+    /// The cards' own memories.
+    pub(crate) windows: windows::Windows,
+    /// Whether cards reach each other's memory.
+    peer: bool,
     pub(crate) times: Times,
     large: large::LargeCount,
     pub(crate) traffic: TrafficAccount,
@@ -212,7 +220,8 @@ impl Runtime {
     /// # Errors
     /// [`LiveError`] says what the machine lacks.
     pub fn new(config: RuntimeConfig, probe: Option<Probe>) -> Result<Runtime, LiveError> {
-        let Parts { driver, memories, ports } = assemble(&config)?;
+        let Parts { driver, memories, ports, windows } = assemble(&config)?;
+        let windows = windows::Windows::new(windows, &driver.limits);
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
         let bell = rustix::event::eventfd(0, flags).map_err(LiveError::Bell)?;
         let core = Core {
@@ -242,6 +251,8 @@ impl Runtime {
             clock: Clock::start(),
             ports,
             core: Mutex::new(core),
+            windows,
+            peer: config.peer,
             times: Times::default(),
             large: large::LargeCount::default(),
             traffic: TrafficAccount::default(),
@@ -351,9 +362,12 @@ impl Runtime {
         self.traffic.sum()
     }
 
-    /// Whether `bytes` bytes at `addr` lie in the space.
+    /// Whether `bytes` bytes at `addr` lie in the space, or in a card's own memory.
     pub fn contains(&self, addr: VirtAddr, bytes: u64) -> bool {
-        PageRange::covering(addr, bytes).is_ok_and(|range| self.arena().covers(range))
+        PageRange::covering(addr, bytes).is_ok_and(|range| {
+            let is_own = || self.windows.at(range).is_some_and(|it| it.pages().covers(range));
+            self.arena().covers(range) || is_own()
+        })
     }
 
     /// Number of cards.

@@ -4,11 +4,16 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use farside_card::Location;
-use farside_types::{CommandId, VirtAddr};
+use farside_card::interface::AllocRequest;
+use farside_types::{CardId, CommandId, VirtAddr};
 
 use super::SoftCard;
 use crate::job::Job;
 use crate::record::Recorder;
+use crate::window::WindowError;
+
+/// Of whatever has no windows for its cards.
+const NO_WINDOW: &str = "a card in a process of its own has no window yet that kernels allocate in";
 
 /// What a software card is plugged into: the runtime of the program, or the process that serves the
 /// card to others. The card's processing elements call it, without holding the card's lock.
@@ -47,6 +52,34 @@ pub trait Embedder: Send + Sync + std::fmt::Debug {
 
     /// What to say of an address that a kernel was not given.
     fn hint(&self, addr: VirtAddr) -> String;
+
+    /// Memory of a card's own is asked for, by one of its kernels or by the program: the address, 0 of a free. Waits
+    /// for those who have what is freed or moves.
+    ///
+    /// # Errors
+    /// [`WindowError`]; nothing has changed then.
+    fn allocate(&self, card: CardId, request: AllocRequest) -> Result<u64, WindowError> {
+        let _ = request;
+        Err(WindowError::NoWindow { card, why: NO_WINDOW })
+    }
+
+    /// Maps memory of a card's own in the program, at its address, until it is freed.
+    ///
+    /// # Errors
+    /// [`WindowError`].
+    fn show(&self, card: CardId, addr: VirtAddr, bytes: u64) -> Result<(), WindowError> {
+        let _ = (addr, bytes);
+        Err(WindowError::NoWindow { card, why: NO_WINDOW })
+    }
+
+    /// Copies memory of a card's own.
+    ///
+    /// # Errors
+    /// [`WindowError`].
+    fn copy_out(&self, card: CardId, addr: VirtAddr, out: &mut [u8]) -> Result<(), WindowError> {
+        let _ = (addr, out);
+        Err(WindowError::NoWindow { card, why: NO_WINDOW })
+    }
 
     /// Who wants to know what kernels access.
     fn recorder(&self) -> Option<Arc<dyn Recorder>> {

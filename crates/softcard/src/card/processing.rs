@@ -149,6 +149,7 @@ fn run_kernel(
         KernelContext::new(Arc::clone(card), Arc::clone(embedder), Arc::clone(job), pe);
     context.record_begin();
     let ran = std::panic::catch_unwind(AssertUnwindSafe(|| body(&mut context)));
+    context.free_own();
     context.record_end();
     ran.unwrap_or_else(|panic| {
         let message = panic_message(panic.as_ref());

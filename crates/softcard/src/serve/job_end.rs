@@ -23,6 +23,9 @@ pub(super) fn job_end(job: &Job) -> JobEnd {
             end(Status::KernelFault, reason_to_word(reason).into(), page.0, String::new())
         }
         KernelError::BadRequest { why, .. } => JobEnd::failed(Status::BadRequest, why),
+        KernelError::Window { error, .. } => {
+            JobEnd::failed(Status::KernelFailed, error.to_string())
+        }
         KernelError::Panicked { message, .. } => JobEnd::failed(Status::KernelPanicked, message),
         KernelError::Failed { message, .. } => JobEnd::failed(Status::KernelFailed, message),
         KernelError::Hung { .. } => JobEnd::failed(Status::Hung, String::new()),

@@ -7,7 +7,7 @@ use farside_types::Rights;
 use super::super::geometry::WORD_SHIFT;
 use super::bus::{TableBus, TableBusError, WindowPages};
 use super::config::{AllocatorConfig, AllocatorConfigError, Layout};
-use super::frames::FrameStore;
+use super::frames::{FrameStore, FreedFrames};
 use super::mutation::{AllocMutated, AllocMutation};
 use super::places::Places;
 use super::realloc::Move;
@@ -234,6 +234,12 @@ impl Allocator {
     /// Tables of the leaf level in use, and how many of them are ready for the next region.
     pub fn leaf_tables(&self) -> (u64, u64) {
         (self.tables.tables(), self.tables.ready())
+    }
+
+    /// The frames that were given back since the last call, from the first one on: a card whose memory is to be zero
+    /// for the next owner calls this before and after a step of the sweep, and nothing of them is given meanwhile.
+    pub fn take_freed_frames(&mut self) -> Vec<FreedFrames> {
+        self.frames.freed.replace(Vec::new()).unwrap_or_default()
     }
 
     /// Begins a command.

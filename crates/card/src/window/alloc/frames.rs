@@ -12,10 +12,23 @@ const PRESSURE: u64 = 16;
 /// Lengths of runs, as powers of two: of one frame to half a memory.
 const SIZES: usize = 32;
 
+/// An aligned run of frames that nobody has any more.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct FreedFrames {
+    /// Their memory.
+    pub memory: u8,
+    /// The first.
+    pub first: u32,
+    /// How many.
+    pub count: u32,
+}
+
 /// One bit for each frame of each memory. Frames are numbered within their memory.
 #[derive(Clone, Debug)]
 pub(super) struct FrameStore {
     memories: Vec<Memory>,
+    /// What was given back, for whoever asks.
+    pub(super) freed: Option<Vec<FreedFrames>>,
     pub(super) mutated: AllocMutated,
 }
 
@@ -80,7 +93,7 @@ impl FrameStore {
     /// Of memories of so many frames each.
     pub(super) fn new(memories: &[u32]) -> FrameStore {
         let memories = memories.iter().map(|&frames| Memory::new(frames.into())).collect();
-        FrameStore { memories, mutated: AllocMutated::default() }
+        FrameStore { memories, freed: None, mutated: AllocMutated::default() }
     }
 
     /// Whether there is such a memory.
@@ -142,8 +155,8 @@ impl FrameStore {
     /// nothing is done.
     pub(super) fn give_back(&mut self, memory: u8, first: u32, size: u32) -> bool {
         let wrong = first == 0 && self.mutated.on(AllocMutation::FirstFrameFreesFrameZero);
-        let memory = if wrong { 0 } else { memory };
-        let Some(memory) = self.memories.get_mut(usize::from(memory)) else { return false };
+        let number = if wrong { 0 } else { memory };
+        let Some(memory) = self.memories.get_mut(usize::from(number)) else { return false };
         let (begin, count) = (u64::from(first), 1 << size);
         let in_use = begin + count <= memory.frames
             && (begin..begin + count).all(|frame| memory.bits.is_set(frame));
@@ -152,6 +165,9 @@ impl FrameStore {
         }
         memory.bits.clear(begin, count);
         memory.free += count;
+        if let Some(freed) = &mut self.freed {
+            freed.push(FreedFrames { memory: number, first, count: count as u32 });
+        }
         if size == 0 && memory.is_under_pressure() && memory.list.len() < LIST_FRAMES {
             memory.list.push_back(first);
         }

@@ -45,6 +45,7 @@ pub use allocator::{AllocStep, Allocator};
 pub use arbiter::AllocArbiter;
 pub use bus::{TableBus, TableBusError, WindowPages};
 pub use config::{AllocatorConfig, AllocatorConfigError};
+pub use frames::FreedFrames;
 pub use status::{AllocCounts, AllocError};
 pub use sweep::SweepStep;
 pub use touch::Touch;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use farside_types::Access;
 
-use super::super::{WindowFault, WindowMapping};
+use super::super::{WindowFault, WindowMapping, WindowNeed, WindowWalk};
 use super::allocator::Allocator;
 use super::bus::{TableBus, WindowPages};
 use super::mutation::AllocMutation;
@@ -68,6 +68,45 @@ impl Allocator {
     /// For a walk that begins now.
     pub fn ticket(&self) -> u64 {
         self.touches.changes
+    }
+
+    /// Where a page is, counted from the window's begin: found by a walk, or given a frame now. For a card whose walks
+    /// and commands come one after the other.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be reached.
+    pub fn translate(
+        &mut self,
+        bus: &mut impl TableBus,
+        page: u64,
+        access: Access,
+    ) -> Result<WindowMapping, WindowFault> {
+        let geometry = self.config.geometry.clone();
+        if page >> (geometry.window_bits() - geometry.page_bits()) != 0 {
+            return Err(WindowFault::NotMapped);
+        }
+        let ticket = self.ticket();
+        let mut walk = WindowWalk::new(&geometry, 0, page);
+        let mut seen = None;
+        let found = loop {
+            match walk.need() {
+                WindowNeed::Nothing(found) => break found,
+                WindowNeed::Word { address, level } => {
+                    let word = bus.read(address).ok();
+                    seen = word.filter(|_| level + 1 == geometry.levels());
+                    walk.take(word);
+                }
+            }
+        };
+        if self.is_gated(page) {
+            return Err(WindowFault::NotMapped);
+        }
+        match found {
+            Err(WindowFault::NotMapped) => self.touch(bus, Touch { page, access, seen, ticket }),
+            Ok(mapping) if !mapping.rights.allows(access) => Err(WindowFault::ReadOnly),
+            other => other,
+        }
     }
 
     /// Where a page is that a walk did not find: where it got a frame meanwhile, or where it gets one now.

@@ -1,0 +1,384 @@
+//! Memory that a kernel allocates itself, on its card.
+//!
+//! What it has not finished when it ends, is freed.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use farside_card::interface::AllocRequest;
+use farside_card::window::AllocError;
+use farside_types::{CardId, PAGE_SIZE, Rights, VirtAddr};
+
+use super::KernelContext;
+use crate::card::Embedder;
+use crate::error::KernelError;
+use crate::job::{Granted, Lent, QuickGrant};
+use crate::span::{ReadSpan, WriteSpan};
+use crate::view::WriteView;
+use crate::window::{Backing, WindowError};
+
+/// The memory of the card that frames come from.
+const MEMORY: u8 = 0;
+/// Bytes that a growing vector reserves first.
+const FIRST_BYTES: u64 = 64 << 10;
+/// Bytes that are held at once while values are added.
+const AT_ONCE: usize = 256 << 10;
+
+/// A vector in the card's own memory that grows while a kernel adds to it, whose final size nobody has to know. It
+/// reserves addresses, twice as many each time, and memory only for what is written; when it moves, no value does.
+///
+/// It is its kernel's until [`Growable::finish`].
+#[derive(Debug)]
+pub struct Growable<T> {
+    /// 0: nothing is reserved.
+    addr: u64,
+    reserved: u64,
+    len: usize,
+    of: PhantomData<fn() -> T>,
+}
+
+/// Values in a card's own memory: what a kernel has made as a [`Growable`] and returned, or the program has asked
+/// for. Freed when dropped.
+///
+/// Its pages stay on that card. The program sees them, at the same address, from [`CardBuffer::host`] on, and
+/// lends them to kernels on any card that reaches that card's memory.
+#[derive(Debug)]
+pub struct CardBuffer<T> {
+    card: CardId,
+    embedder: Arc<dyn Embedder>,
+    /// 0: there are no values.
+    addr: u64,
+    len: usize,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> CardBuffer<T> {
+    /// An allocation of `len` values.
+    ///
+    /// # Safety
+    /// `addr` is an allocation of `card` with room for `len` values of a type that takes any bytes, which nobody
+    /// else uses or frees; 0: there is none, and `len` is 0.
+    pub unsafe fn new(
+        card: CardId,
+        embedder: Arc<dyn Embedder>,
+        addr: u64,
+        len: usize,
+    ) -> CardBuffer<T> {
+        CardBuffer { card, embedder, addr, len, of: PhantomData }
+    }
+
+    /// Whose memory it is in.
+    pub fn card(&self) -> CardId {
+        self.card
+    }
+
+    /// The address of the first value, the same everywhere; 0 if there is none.
+    pub fn addr(&self) -> VirtAddr {
+        VirtAddr(self.addr)
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl<T: Pod> CardBuffer<T> {
+    /// Memory of a card's own for `len` values, zero.
+    ///
+    /// # Errors
+    /// [`WindowError`] says what the card lacks.
+    pub fn alloc(
+        card: CardId,
+        embedder: Arc<dyn Embedder>,
+        len: usize,
+        backing: Backing,
+    ) -> Result<CardBuffer<T>, WindowError> {
+        check_alignment::<T>(card)?;
+        let addr = match bytes_of::<T>(len) {
+            0 => 0,
+            bytes => embedder.allocate(card, malloc(bytes, backing))?,
+        };
+        // SAFETY: just allocated with room for the values, which take any bytes.
+        Ok(unsafe { CardBuffer::new(card, embedder, addr, len) })
+    }
+
+    /// The values, as the program sees them.
+    ///
+    /// # Errors
+    /// [`WindowError::NotShown`] if they cannot be mapped; [`CardBuffer::to_vec`] copies them. [`WindowError::Gone`].
+    pub fn host(&self) -> Result<&[T], WindowError> {
+        self.show()?;
+        // SAFETY: the values are mapped until the allocation is freed, which `self` does when it is dropped; kernels
+        // that write to them have an exclusive borrow, and any bytes are values.
+        Ok(unsafe { std::slice::from_raw_parts(self.start(), self.len) })
+    }
+
+    /// The values, to be changed, or lent to a kernel that does.
+    ///
+    /// # Errors
+    /// As [`CardBuffer::host`].
+    pub fn host_mut(&mut self) -> Result<&mut [T], WindowError> {
+        self.show()?;
+        // SAFETY: as in `host`, and `self` is borrowed exclusively.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.start().cast_mut(), self.len) })
+    }
+
+    /// A copy of the values, however scattered their frames are.
+    ///
+    /// # Errors
+    /// [`WindowError::Gone`].
+    pub fn to_vec(&self) -> Result<Vec<T>, WindowError> {
+        let mut values = vec![T::zeroed(); self.len];
+        if size_of::<T>() > 0 && self.len > 0 {
+            let out = bytemuck::cast_slice_mut(&mut values);
+            self.embedder.copy_out(self.card, self.addr(), out)?;
+        }
+        Ok(values)
+    }
+
+    fn show(&self) -> Result<(), WindowError> {
+        match bytes_of::<T>(self.len) {
+            0 => Ok(()),
+            bytes => self.embedder.show(self.card, self.addr(), bytes),
+        }
+    }
+
+    fn start(&self) -> *const T {
+        match self.addr {
+            0 => std::ptr::dangling(),
+            addr => addr as *const T,
+        }
+    }
+}
+
+fn bytes_of<T>(len: usize) -> u64 {
+    // More than there are addresses: let the allocator say so.
+    (len as u64).saturating_mul(size_of::<T>() as u64)
+}
+
+fn malloc(bytes: u64, backing: Backing) -> AllocRequest {
+    let lazy = backing == Backing::Lazy;
+    AllocRequest::Malloc { bytes, memory: MEMORY, rights: Rights::ReadWrite, lazy }
+}
+
+fn check_alignment<T>(card: CardId) -> Result<(), WindowError> {
+    let align = align_of::<T>();
+    if align > PAGE_SIZE { Err(WindowError::Alignment { card, align }) } else { Ok(()) }
+}
+
+impl<T> Drop for CardBuffer<T> {
+    fn drop(&mut self) {
+        if self.addr != 0 {
+            let request = AllocRequest::Free { address: self.addr };
+            if let Err(error) = self.embedder.allocate(self.card, request) {
+                tracing::warn!(%error, "a card's own memory is not given back");
+            }
+        }
+    }
+}
+
+impl<T: Pod> Growable<T> {
+    /// One without values, for which nothing is reserved yet.
+    pub const fn new() -> Growable<T> {
+        Growable { addr: 0, reserved: 0, len: 0, of: PhantomData }
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The values so far, to be read by [`KernelContext::with`] until others are added.
+    pub fn values(&self) -> ReadSpan<T> {
+        ReadSpan::raw(self.addr, self.len)
+    }
+
+    /// Adds values.
+    ///
+    /// # Errors
+    /// [`KernelError::Window`] if there is no room for them, or this is another kernel's.
+    pub fn extend(&mut self, kernel: &mut KernelContext, values: &[T]) -> Result<(), KernelError> {
+        let len = self.len.checked_add(values.len());
+        let bytes = len.and_then(|len| (len as u64).checked_mul(size_of::<T>() as u64));
+        // More than there are addresses: let the allocator say so.
+        self.reserve(kernel, bytes.unwrap_or(u64::MAX))?;
+        for values in values.chunks((AT_ONCE / size_of::<T>().max(1)).max(1)) {
+            let at = self.addr + (self.len * size_of::<T>()) as u64;
+            kernel.with(WriteSpan::raw(at, values.len()), |mut room: WriteView<'_, T>| {
+                room.iter_mut().zip(values).for_each(|(place, value)| *place = *value);
+            })?;
+            self.len += values.len();
+        }
+        Ok(())
+    }
+
+    /// Adds a value.
+    ///
+    /// # Errors
+    /// As [`Growable::extend`].
+    pub fn push(&mut self, kernel: &mut KernelContext, value: T) -> Result<(), KernelError> {
+        self.extend(kernel, &[value])
+    }
+
+    fn reserve(&mut self, kernel: &mut KernelContext, bytes: u64) -> Result<(), KernelError> {
+        if bytes <= self.reserved {
+            return Ok(());
+        }
+        check_alignment::<T>(kernel.job.card).map_err(|error| kernel.window_error(error))?;
+        let ample = bytes.max(self.reserved.saturating_mul(2)).max(FIRST_BYTES);
+        let (addr, reserved) = match kernel.resize(self.addr, ample) {
+            // There are fewer addresses than that in one piece.
+            Err(KernelError::Window {
+                error:
+                    WindowError::Refused { error: AllocError::NoSpace | AllocError::TooLarge, .. },
+                ..
+            }) => (kernel.resize(self.addr, bytes)?, bytes),
+            addr => (addr?, ample),
+        };
+        (self.addr, self.reserved) = (addr, reserved);
+        Ok(())
+    }
+
+    /// What was added, to be returned by the kernel. Addresses that were reserved and not used are free again.
+    ///
+    /// # Errors
+    /// As [`Growable::extend`].
+    pub fn finish(self, kernel: &mut KernelContext) -> Result<CardBuffer<T>, KernelError> {
+        let mut addr = self.addr;
+        if bytes_of::<T>(self.len) == 0 {
+            if addr != 0 {
+                kernel.free_at(addr)?;
+            }
+            addr = 0;
+        } else {
+            let bytes = (self.len * size_of::<T>()) as u64;
+            addr = kernel.resize(addr, bytes)?;
+            kernel.disown(addr);
+        }
+        let (card, embedder) = (kernel.job.card, Arc::clone(&kernel.embedder));
+        // SAFETY: the allocation was this kernel's own, and is nobody's now; its values take any bytes.
+        Ok(unsafe { CardBuffer::new(card, embedder, addr, self.len) })
+    }
+}
+
+impl<T: Pod> Default for Growable<T> {
+    fn default() -> Growable<T> {
+        Growable::new()
+    }
+}
+
+impl KernelContext {
+    /// Memory of the card's own for `len` values, zero. Freed when the kernel ends, if it was not before.
+    ///
+    /// # Errors
+    /// [`KernelError::Window`] says what the card lacks.
+    pub fn alloc<T: Pod>(
+        &mut self,
+        len: usize,
+        backing: Backing,
+    ) -> Result<WriteSpan<T>, KernelError> {
+        check_alignment::<T>(self.job.card).map_err(|error| self.window_error(error))?;
+        let bytes = bytes_of::<T>(len);
+        let addr = self.allocate(malloc(bytes, backing))?;
+        self.own(addr, bytes);
+        Ok(WriteSpan::raw(addr, len))
+    }
+
+    /// Gives memory that [`KernelContext::alloc`] has given another length. It may move; its values do not
+    /// change, and new ones are zero.
+    ///
+    /// # Errors
+    /// [`KernelError::Window`]; the memory is then as it was.
+    pub fn realloc<T: Pod>(
+        &mut self,
+        span: &mut WriteSpan<T>,
+        len: usize,
+    ) -> Result<(), KernelError> {
+        if span.start() == 0 {
+            return Err(self.window_error(WindowError::NotOwn { addr: VirtAddr(0) }));
+        }
+        *span = WriteSpan::raw(self.resize(span.start(), bytes_of::<T>(len))?, len);
+        Ok(())
+    }
+
+    /// Frees memory that [`KernelContext::alloc`] has given.
+    ///
+    /// # Errors
+    /// [`KernelError::Window`] if it is not this kernel's own, or was freed before.
+    pub fn free<T>(&mut self, span: WriteSpan<T>) -> Result<(), KernelError> {
+        self.free_at(span.start())
+    }
+
+    fn allocate(&self, request: AllocRequest) -> Result<u64, KernelError> {
+        let result = self.embedder.allocate(self.job.card, request);
+        result.map_err(|error| self.window_error(error))
+    }
+
+    #[cold]
+    fn window_error(&self, error: WindowError) -> KernelError {
+        KernelError::Window { kernel: self.job.name.clone(), error }
+    }
+
+    /// Another size for an allocation of its own, or the first where `addr` is 0.
+    fn resize(&mut self, addr: u64, bytes: u64) -> Result<u64, KernelError> {
+        let request = match addr {
+            0 => malloc(bytes, Backing::Lazy),
+            _ => {
+                self.check_own(addr)?;
+                AllocRequest::Realloc { address: addr, bytes, lazy: true }
+            }
+        };
+        let moved = self.allocate(request)?;
+        self.disown(addr);
+        self.own(moved, bytes);
+        Ok(moved)
+    }
+
+    fn free_at(&mut self, addr: u64) -> Result<(), KernelError> {
+        self.check_own(addr)?;
+        // Whatever comes of it, it is used no more.
+        self.disown(addr);
+        self.allocate(AllocRequest::Free { address: addr }).map(drop)
+    }
+
+    fn check_own(&self, addr: u64) -> Result<(), KernelError> {
+        if self.own.iter().any(|own| own.start() == addr) {
+            return Ok(());
+        }
+        Err(self.window_error(WindowError::NotOwn { addr: VirtAddr(addr) }))
+    }
+
+    fn own(&mut self, addr: u64, bytes: u64) {
+        // SAFETY: the card has given these bytes to this kernel, and to nobody else before they are freed. What
+        // is finished is taken out before others learn of it.
+        self.own.push(unsafe { Granted::new(addr, bytes, Lent::Write) });
+    }
+
+    fn disown(&mut self, addr: u64) {
+        self.own.retain(|own| own.start() != addr);
+        self.last_grant = Granted::nothing();
+        self.quick = QuickGrant::NOTHING;
+    }
+
+    /// Frees what the kernel has not.
+    pub(crate) fn free_own(&mut self) {
+        for own in std::mem::take(&mut self.own) {
+            let request = AllocRequest::Free { address: own.start() };
+            if let Err(error) = self.embedder.allocate(self.job.card, request) {
+                tracing::debug!(%error, kernel = %self.job.name, "memory of a kernel's own is not given back");
+            }
+        }
+    }
+}

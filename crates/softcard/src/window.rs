@@ -1,0 +1,121 @@
+//! A card's own memory, as kernels and programs ask for it: who gives it, and why it is not given.
+
+use farside_card::interface::AllocRequest;
+use farside_card::window::AllocError;
+use farside_types::{CardId, VirtAddr};
+use thiserror::Error;
+
+/// When the pages of an allocation get memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Backing {
+    /// Each when it is first touched. A kernel whose touch finds none left fails.
+    Lazy,
+    /// All of them at once, or there is no allocation.
+    Eager,
+}
+
+/// Why a card's own memory cannot be had, or given back.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum WindowError {
+    /// The card has no window.
+    #[error(
+        "{card} gives no memory of its own: {why}; allocate shared memory instead (`Space::alloc`)"
+    )]
+    NoWindow {
+        /// Which card.
+        card: CardId,
+        /// Why it has none.
+        why: &'static str,
+    },
+    /// The card's allocator has refused.
+    #[error("{card} did not {}: {error}; {}", asked(*.request), advice(*.error, *.free))]
+    Refused {
+        /// Which card.
+        card: CardId,
+        /// What it was asked.
+        request: AllocRequest,
+        /// Why not.
+        error: AllocError,
+        /// Bytes of its memory that were free.
+        free: u64,
+    },
+    /// The memory is not the kernel's own.
+    #[error(
+        "the memory at {addr} was not allocated by this kernel, or is its no more: a kernel frees and grows \
+         what it has allocated itself"
+    )]
+    NotOwn {
+        /// Its address.
+        addr: VirtAddr,
+    },
+    /// A kernel does not let pages go that are freed.
+    #[error(
+        "{card} allocates no more: a kernel does not let pages go that were freed or have moved, at {addr}; \
+         cancel that kernel, and open the space anew"
+    )]
+    Held {
+        /// Which card.
+        card: CardId,
+        /// The first of the pages.
+        addr: VirtAddr,
+    },
+    /// Values that no page can be aligned for.
+    #[error("{card} aligns memory to pages of 4096 bytes, and a value wants {align}")]
+    Alignment {
+        /// Which card.
+        card: CardId,
+        /// Bytes.
+        align: usize,
+    },
+    /// This is a child that fork has made: the cards are its parent's.
+    #[error("the cards belong to process {owner}; open a space in this process, behind the fork")]
+    WrongProcess {
+        /// Whose they are.
+        owner: i32,
+    },
+    /// The card is gone.
+    #[error("{card} is gone, and all that was in its own memory with it; allocate on another card")]
+    Gone {
+        /// Which card.
+        card: CardId,
+    },
+    /// The pages cannot be read or written by the program.
+    #[error("the page at {addr} of the memory of {card} cannot be shown to the program: {why}")]
+    NotShown {
+        /// Which card.
+        card: CardId,
+        /// The page.
+        addr: VirtAddr,
+        /// Why not.
+        why: String,
+    },
+}
+
+fn asked(request: AllocRequest) -> String {
+    match request {
+        AllocRequest::Malloc { bytes, lazy: false, .. } => format!("give {bytes} bytes"),
+        AllocRequest::Malloc { bytes, .. } => format!("reserve {bytes} bytes"),
+        AllocRequest::Realloc { address, bytes, .. } => {
+            format!("give the allocation at {} a size of {bytes} bytes", VirtAddr(address))
+        }
+        AllocRequest::Free { address } => format!("free {}", VirtAddr(address)),
+    }
+}
+
+fn advice(error: AllocError, free: u64) -> String {
+    match error {
+        AllocError::NoFrames => format!(
+            "{free} bytes are free: free some, ask for less, or open the space with more \
+             (`SpaceBuilder::card_window`)"
+        ),
+        AllocError::NoSpace | AllocError::TooLarge => {
+            "ask for less at a time, or open the space with more (`SpaceBuilder::card_window`)"
+                .to_owned()
+        }
+        AllocError::NotAllocated => {
+            "it was freed before, or is no address of the card's".to_owned()
+        }
+        AllocError::Inside => "pass the address that the allocation begins with".to_owned(),
+        _ => "if it stays so, open the space anew".to_owned(),
+    }
+}
