@@ -11,6 +11,8 @@ const CHUNK: usize = 512;
 #[derive(Clone, Default, Debug)]
 pub struct TableWords {
     chunks: BTreeMap<u64, Box<[u64; CHUNK]>>,
+    /// One that is not there: tables are zeroed word by word, and most of their words are zero.
+    absent: Option<u64>,
     made_valid: Vec<WindowPages>,
 }
 
@@ -34,8 +36,18 @@ impl TableBus for TableWords {
 
     fn write(&mut self, address: u64, value: u64) {
         let (chunk, word) = place(address);
-        if value != 0 || self.chunks.contains_key(&chunk) {
-            self.chunks.entry(chunk).or_insert_with(|| Box::new([0; CHUNK]))[word] = value;
+        if value == 0 && self.absent == Some(chunk) {
+            return;
+        }
+        match self.chunks.get_mut(&chunk) {
+            Some(words) => words[word] = value,
+            None if value == 0 => self.absent = Some(chunk),
+            None => {
+                let mut words = Box::new([0; CHUNK]);
+                words[word] = value;
+                self.chunks.insert(chunk, words);
+                self.absent = None;
+            }
         }
     }
 
