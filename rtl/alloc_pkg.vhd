@@ -56,6 +56,9 @@ package alloc_pkg is
     size     : natural
   ) return TableWord_t;
 
+  -- A reserved page in a frame.
+  function withFrame (word : TableWord_t; frame : unsigned) return TableWord_t;
+
   -- The same word, of the first page of so many, or of another; of the last one, or of another.
   function marked (word : TableWord_t; first : boolean; last : boolean; pages : unsigned) return TableWord_t;
 
@@ -101,6 +104,15 @@ package body alloc_pkg is
     if lazy = '0' then
       word_v(NumberLow_c + NumberBits_c - 1 downto NumberLow_c) := std_logic_vector(resize(frame, NumberBits_c));
     end if;
+    return word_v;
+  end function;
+
+  function withFrame (word : TableWord_t; frame : unsigned) return TableWord_t is
+    variable word_v : TableWord_t := word;
+  begin
+    word_v(ValidBit_c)    := '1';
+    word_v(ReservedBit_c) := '0';
+    word_v(NumberLow_c + NumberBits_c - 1 downto NumberLow_c) := std_logic_vector(resize(frame, NumberBits_c));
     return word_v;
   end function;
 

@@ -120,7 +120,6 @@ architecture rtl of allocator is
   constant TableBits_c  : positive := LeafBits_g + WordShift_c;
   -- Words of a region's bitmap of places; where the bitmaps begin, behind the directory, and frames of both.
   constant MapWords_c   : positive := (LeafPages_c + RowBits_c - 1) / RowBits_c;
-  constant MapBits_c    : positive := bitsOf(MapWords_c);
   constant Maps_c       : positive := 2 ** (RootBits_g + WordShift_c);
   constant MapBytes_c   : positive := MapWords_c * 2 ** WordShift_c;
   constant Fixed_c      : positive := (Maps_c + Regions_c * MapBytes_c + 2 ** PageBits_g - 1) / 2 ** PageBits_g;
@@ -130,7 +129,6 @@ architecture rtl of allocator is
   constant ChunkBits_c  : positive := bitsOf(Chunks_c);
   -- The number of a table has as many bits as the memory has tables, as powers of two.
   constant NumBits_c : positive := maximum(FrameBits_g + PageBits_g - TableBits_c, 1);
-  constant Dying_c      : positive := 4;
   -- Words of a step of the sweep.
   constant Batch_c      : positive := minimum(512, LeafPages_c);
 
@@ -162,37 +160,6 @@ architecture rtl of allocator is
 
   subtype Kept_t is std_logic_vector(RecordBits_c - 1 downto 0);
 
-  type Regions_t is array (0 to Regions_c - 1) of Kept_t;
-
-  type Stage_t is (
-    -- Its invalidation is not done.
-    StageDraining,
-    -- Nobody has a translation or gets one.
-    StageSweeping,
-    -- Its words are 0; walks of before may be under way.
-    StageEnding
-  );
-
-  -- Pages that no allocation has any more.
-  type Dying_t is record
-    Stage : Stage_t;
-    First : Page_t;
-    Last  : Page_t;
-    Count : Count_t;
-    -- The next page to sweep; all are swept.
-    At    : Page_t;
-    Swept : std_logic;
-  end record;
-
-  type Dying_All_t is array (0 to Dying_c - 1) of Dying_t;
-
-  subtype Slot_t is natural range 0 to Dying_c - 1;
-
-  -- Of a word that is swept: it was not 0, it had a frame, and which.
-  subtype Swept_t is std_logic_vector(FrameBits_g + 1 downto 0);
-
-  type Batch_t is array (0 to Batch_c - 1) of Swept_t;
-
   type State_t is (
     -- The stores are cleared.
     StateInit,
@@ -214,9 +181,6 @@ architecture rtl of allocator is
     StateAbandoned,
     StateClaim,
     -- The words of its pages, run by run.
-    StateRun,
-    StateTake,
-    StateTaken,
     StateWords,
     StateWritten,
     StateLink,
@@ -233,17 +197,11 @@ architecture rtl of allocator is
     StateTouchRead,
     StateTouchSeen,
     StateTouchWord,
-    StateTouchTake,
-    StateTouchTaken,
-    StateTouchWrite,
+    StateTouchFrame,
     StateTouched,
     -- The sweep: words are read, zeroed, and their frames come back; then the region is left.
     StateSweep,
-    StateSweepRead,
-    StateSweepZero,
-    StateSweepZeroed,
-    StateSweepGive,
-    StateSweepGiven,
+    StateSweepWords,
     StateRetire,
     StateRetireRegion,
     StateRetireRoot,
@@ -260,10 +218,8 @@ architecture rtl of allocator is
     -- counted anew.
     StateGiveTable,
     StateOpen,
-    StateFlush,
+    StateOpening,
     StateFlushed,
-    StateOpenRead,
-    StateOpened,
     StateZero,
     StateZeroed,
     StateCount,
@@ -283,6 +239,8 @@ architecture rtl of allocator is
     -- The command.
     Free     : std_logic;
     Bytes    : unsigned(63 downto 0);
+    -- They end within a page.
+    Ends     : std_logic;
     Memory   : std_logic_vector(MemoryBits_c - 1 downto 0);
     Writable : std_logic;
     Lazy     : std_logic;
@@ -302,34 +260,17 @@ architecture rtl of allocator is
     Region   : Region_t;
     Rec      : Region_Record_t;
     IsNew    : std_logic;
-    -- Of an allocation: its first page and its pages.
+    -- Of an allocation: its first page and its pages, but for that one too.
     First    : Page_t;
     Count    : Count_t;
-    Left     : Count_t;
-    -- The run of frames that is written: its size, words that are left of it, the next frame.
-    Size     : natural range 0 to RunLong_c;
-    RunLeft  : Count_t;
-    Frame    : Frame_t;
+    More     : Within_t;
     Word     : TableWord_t;
-    -- The open region; memory has its bitmap otherwise.
-    IsOpen   : std_logic;
-    Opened   : Region_t;
+    -- That of an allocation that is freed: its pages go beyond its region.
+    Overruns : std_logic;
+    -- The longest free row of the open region.
     Room     : Count_t;
-    Changed  : std_logic;
-    Opening  : std_logic;
-    -- The page behind the last that got a frame, and the frame behind that one.
-    HasHint  : std_logic;
-    HintPage : unsigned(WindowBits_c downto 0);
-    HintFrame : Frame_t;
-    Dying    : Dying_All_t;
-    Head     : Slot_t;
-    Tail     : Slot_t;
-    Held     : natural range 0 to Dying_c;
-    -- The one that waits for the command's invalidation.
-    Drains   : Slot_t;
     SweepDone : std_logic;
-    -- Words that were asked for and words that came or went, of as many as Words.
-    Asked    : Count_t;
+    -- Words that were written, of as many as Words; those of a step of the sweep.
     Got      : Count_t;
     Words    : Count_t;
     Failed   : std_logic;
@@ -386,20 +327,6 @@ architecture rtl of allocator is
     return std_logic_vector(resize(unsigned(number) & within & to_unsigned(0, WordShift_c), PhysBits_g));
   end function;
 
-  -- Where a word of a region's bitmap lies.
-  function mapAddr (region : Region_t; index : Count_t) return Addr_t is
-    variable word_v : unsigned(PhysBits_g - 1 downto 0);
-  begin
-    word_v := resize(region, PhysBits_g);
-    word_v := shift_left(word_v, exponent(MapWords_c)) or resize(index, PhysBits_g);
-    return std_logic_vector(shift_left(word_v, WordShift_c) + Maps_c);
-  end function;
-
-  function following (slot : Slot_t) return Slot_t is
-  begin
-    return (slot + 1) mod Dying_c;
-  end function;
-
   -- The frame that a word names.
   function frameOf (word : TableWord_t) return Frame_t is
   begin
@@ -412,28 +339,26 @@ architecture rtl of allocator is
     return '0' & unsigned(word(PagesLow_c + LeafBits_g - 1 downto PagesLow_c));
   end function;
 
+  -- Its last page's place in the region.
+  function lastOf (page : Page_t; word : TableWord_t) return Within_t is
+  begin
+    return withinOf(page) + morePages(word)(LeafBits_g - 1 downto 0);
+  end function;
+
   -- Whether the pages of a first word go beyond its region.
-  function isBeyond (page : Page_t; word : TableWord_t) return boolean is
+  function overruns (page : Page_t; word : TableWord_t) return std_logic is
     constant Last_c : Count_t := morePages(word) + withinOf(page);
   begin
-    return Last_c(LeafBits_g) = '1'
-      or unsigned(word(PagesLow_c + PagesBits_c - 1 downto PagesLow_c)) >= to_unsigned(LeafPages_c, PagesBits_c + 1);
+    return Last_c(LeafBits_g) or (or word(PagesLow_c + PagesBits_c - 1 downto PagesLow_c + LeafBits_g));
   end function;
 
   signal r            : Registers_t;
   signal n            : Registers_t;
 
-  signal Regions      : Regions_t;
   signal Kept         : Kept_t;
   signal RegionWrite  : std_logic;
-  signal KeptWrite    : std_logic;
-  signal KeptAt       : Region_t;
+  signal KeptReady    : std_logic;
   signal KeptIn       : Kept_t;
-  signal InitRegion   : unsigned(RootBits_g downto 0);
-
-  signal Batch        : Batch_t;
-  signal BatchWord    : Swept_t;
-  signal BatchWrite   : std_logic;
 
   -- The open region's bitmap.
   signal PlaceValid   : std_logic;
@@ -446,10 +371,28 @@ architecture rtl of allocator is
   signal PlaceOk      : std_logic;
   signal Place        : std_logic_vector(LeafBits_g - 1 downto 0);
   signal Longest      : std_logic_vector(LeafBits_g downto 0);
-  signal MapIndex     : std_logic_vector(MapBits_c - 1 downto 0);
+  signal IsOpen       : std_logic;
+  signal Opened       : std_logic_vector(RootBits_g - 1 downto 0);
+  signal MapChanged   : std_logic;
+  signal MapOpen      : std_logic;
+  signal MapBegin     : std_logic;
+  signal MapClose     : std_logic;
+  signal MapFlush     : std_logic;
+  signal MapDone      : std_logic;
+  signal MapFailed    : std_logic;
+  signal MapRead      : std_logic;
+  signal MapWrite     : std_logic;
+  signal MapAddr      : Addr_t;
   signal MapWord      : RowWord_t;
-  signal MapLoad      : std_logic;
-  signal MapSwap      : std_logic;
+
+  signal SweepStart   : std_logic;
+  signal SweepEnds    : std_logic;
+  signal SweepFailed  : std_logic;
+  signal SweepRead    : std_logic;
+  signal SweepWrite   : std_logic;
+  signal SweepWithin  : std_logic_vector(LeafBits_g - 1 downto 0);
+  signal SweepGives   : std_logic;
+  signal SweepFrame   : std_logic_vector(FrameBits_g - 1 downto 0);
 
   signal TreeValid    : std_logic;
   signal TreeReady    : std_logic;
@@ -481,10 +424,9 @@ architecture rtl of allocator is
   signal TablesFirst  : std_logic_vector(FrameBits_g - 1 downto 0);
   signal FrameValid   : std_logic;
   signal FrameReady   : std_logic;
-  signal FrameGive    : std_logic;
   signal FrameHinted  : std_logic;
-  signal FrameSize    : natural range 0 to RunLong_c;
-  signal FrameFirst   : Frame_t;
+  signal FrameSize    : std_logic_vector(SizeBits_c - 1 downto 0);
+  signal FrameFirst   : std_logic_vector(FrameBits_g - 1 downto 0);
   signal StoreValid   : std_logic;
   signal StoreGive    : std_logic;
   signal StoreHinted  : std_logic;
@@ -495,6 +437,20 @@ architecture rtl of allocator is
   signal GivenFirst   : std_logic_vector(FrameBits_g - 1 downto 0);
   signal FramesFree   : std_logic_vector(FrameBits_g downto 0);
 
+  signal WordsStart   : std_logic;
+  signal WordsKeep    : std_logic;
+  signal WordsFirst   : Page_t;
+  signal WordsLazy    : std_logic;
+  signal WordsDone    : std_logic;
+  signal WordsFailed  : std_logic;
+  signal WordsWrite   : std_logic;
+  signal WordsWithin  : std_logic_vector(LeafBits_g - 1 downto 0);
+  signal WordsWord    : TableWord_t;
+
+  signal PageAddr     : Addr_t;
+  signal PutValid     : std_logic;
+  signal PutWord      : TableWord_t;
+  signal AskValid     : std_logic;
   signal WriteValid   : std_logic;
   signal WriteReady   : std_logic;
   signal WriteAddr    : Addr_t;
@@ -510,6 +466,21 @@ architecture rtl of allocator is
   signal ShootSweep   : std_logic;
   signal ShootFirst   : Page_t;
   signal ShootLast    : Page_t;
+  -- What no allocation has any more: a range more, and the one in front.
+  signal DyingAdd     : std_logic;
+  signal DyingFull    : std_logic;
+  signal DyingAdvance : std_logic;
+  signal DyingFinish  : std_logic;
+  signal DyingDrop    : std_logic;
+  signal Drained      : std_logic;
+  signal IsSweeping   : std_logic;
+  signal FrontFirst   : std_logic_vector(WindowBits_c - 1 downto 0);
+  signal FrontLast    : std_logic_vector(WindowBits_c - 1 downto 0);
+  signal FrontCount   : std_logic_vector(LeafBits_g downto 0);
+  signal FrontAt      : std_logic_vector(WindowBits_c - 1 downto 0);
+  signal FrontLeft    : std_logic_vector(LeafBits_g downto 0);
+  signal IsDying      : std_logic;
+
   -- Of a touch: what is kept of it, and whether the page is one of the last.
   signal Changed      : std_logic;
   signal Touched      : std_logic;
@@ -536,60 +507,142 @@ begin
   ------------------------------------------------------------------------------------------------
   -- Stores
   ------------------------------------------------------------------------------------------------
-  KeptWrite <= RegionWrite or not InitRegion(RootBits_g);
-  KeptAt    <= r.Region when InitRegion(RootBits_g) = '1' else InitRegion(RootBits_g - 1 downto 0);
-  KeptIn    <= toKept(n.Rec) when InitRegion(RootBits_g) = '1' else (others => '0');
-
-  p_regions : process (Clk) is
-  begin
-    if rising_edge(Clk) then
-      if KeptWrite = '1' then
-        Regions(to_integer(KeptAt)) <= KeptIn;
-      end if;
-      Kept <= Regions(to_integer(n.Region));
-    end if;
-  end process;
-
-  p_batch : process (Clk) is
-  begin
-    if rising_edge(Clk) then
-      if BatchWrite = '1' then
-        Batch(to_integer(r.Got) mod Batch_c) <=
-          (or Axi_RData) & '0' & Axi_RData(NumberLow_c + FrameBits_g - 1 downto NumberLow_c);
-        if hasFrame(Axi_RData) then
-          Batch(to_integer(r.Got) mod Batch_c)(FrameBits_g) <= '1';
-        end if;
-      end if;
-    end if;
-  end process;
-
-  BatchWord <= Batch(to_integer(r.Got) mod Batch_c);
-
-  i_places : entity work.place_row
+  i_records : entity work.region_store
     generic map (
-      LeafBits_g => LeafBits_g,
-      WordBits_g => MapBits_c
+      IndexBits_g  => RootBits_g,
+      RecordBits_g => RecordBits_c
     )
     port map (
-      Clk        => Clk,
-      Rst        => Rst,
-      Op_Valid   => PlaceValid,
-      Op_Ready   => PlaceReady,
-      Op_Find    => PlaceFind,
-      Op_Longest => PlaceLongest,
-      Op_Take    => PlaceTake,
-      Op_First   => std_logic_vector(PlaceFirst),
-      Op_Count   => std_logic_vector(PlaceCount),
-      Ok         => PlaceOk,
-      Place      => Place,
-      Longest    => Longest,
-      Word_Index => MapIndex,
-      Word       => MapWord,
-      Load_Valid => MapLoad,
-      Load_Index => MapIndex,
-      Load_Word  => Axi_RData,
-      Swap       => MapSwap
+      Clk      => Clk,
+      Rst      => Rst,
+      Ready    => KeptReady,
+      Write    => RegionWrite,
+      Write_At => std_logic_vector(r.Region),
+      Written  => KeptIn,
+      Read_At  => std_logic_vector(n.Region),
+      Kept     => Kept
     );
+
+  KeptIn <= toKept(n.Rec);
+
+  i_region : entity work.open_region
+    generic map (
+      RootBits_g => RootBits_g,
+      LeafBits_g => LeafBits_g,
+      PhysBits_g => PhysBits_g,
+      Maps_g     => Maps_c
+    )
+    port map (
+      Clk          => Clk,
+      Rst          => Rst,
+      IsOpen       => IsOpen,
+      Opened       => Opened,
+      IsChanged    => MapChanged,
+      Region       => std_logic_vector(r.Region),
+      Open_It      => MapOpen,
+      Begin_It     => MapBegin,
+      Close_It     => MapClose,
+      Flush_It     => MapFlush,
+      Done         => MapDone,
+      Failed       => MapFailed,
+      Op_Valid     => PlaceValid,
+      Op_Ready     => PlaceReady,
+      Op_Find      => PlaceFind,
+      Op_Longest   => PlaceLongest,
+      Op_Take      => PlaceTake,
+      Op_First     => std_logic_vector(PlaceFirst),
+      Op_Count     => std_logic_vector(PlaceCount),
+      Ok           => PlaceOk,
+      Place        => Place,
+      Longest      => Longest,
+      Read_Valid   => MapRead,
+      Read_Ready   => ReadReady,
+      Write_Valid  => MapWrite,
+      Write_Ready  => WriteReady,
+      Addr         => MapAddr,
+      Write_Word   => MapWord,
+      Quiet        => Quiet,
+      Write_Failed => HasFailed,
+      Data_Valid   => Axi_RValid,
+      Data         => Axi_RData,
+      Data_Failed  => Axi_RResp(1)
+    );
+
+  i_sweep : entity work.sweep_batch
+    generic map (
+      LeafBits_g  => LeafBits_g,
+      FrameBits_g => FrameBits_g,
+      Batch_g     => Batch_c
+    )
+    port map (
+      Clk          => Clk,
+      Rst          => Rst,
+      Start        => SweepStart,
+      First        => std_logic_vector(withinOf(r.Page)),
+      Words        => std_logic_vector(r.Words),
+      Done         => SweepEnds,
+      Failed       => SweepFailed,
+      Read_Valid   => SweepRead,
+      Read_Ready   => ReadReady,
+      Write_Valid  => SweepWrite,
+      Write_Ready  => WriteReady,
+      Within       => SweepWithin,
+      Quiet        => Quiet,
+      Write_Failed => HasFailed,
+      Data_Valid   => Axi_RValid,
+      Data         => Axi_RData,
+      Data_Failed  => Axi_RResp(1),
+      Frame_Valid  => SweepGives,
+      Frame_Ready  => FrameReady,
+      Frame_First  => SweepFrame,
+      Given_Valid  => GivenValid
+    );
+
+  i_words : entity work.page_words
+    generic map (
+      PageBits_g  => WindowBits_c,
+      LeafBits_g  => LeafBits_g,
+      FrameBits_g => FrameBits_g
+    )
+    port map (
+      Clk          => Clk,
+      Rst          => Rst,
+      Start        => WordsStart,
+      First        => std_logic_vector(WordsFirst),
+      Count        => std_logic_vector(r.Count),
+      Keep         => WordsKeep,
+      Base         => r.Word,
+      Lazy         => WordsLazy,
+      Done         => WordsDone,
+      Failed       => WordsFailed,
+      Frame_Valid  => FrameValid,
+      Frame_Ready  => FrameReady,
+      Frame_Size   => FrameSize,
+      Frame_Hinted => FrameHinted,
+      Frame_First  => FrameFirst,
+      Given_Valid  => GivenValid,
+      Given_Ok     => GivenOk,
+      Given_First  => GivenFirst,
+      Write_Valid  => WordsWrite,
+      Write_Ready  => WriteReady,
+      Within       => WordsWithin,
+      Word         => WordsWord
+    );
+
+  WordsFirst <= r.First when r.Source = SourceCommand else r.Page;
+  WordsLazy  <= r.Lazy when r.Source = SourceCommand else '0';
+
+  -- One of them reads or writes at a time.
+  PageAddr   <= wordAddr(r.Rec.Number, unsigned(WordsWithin)) when WordsWrite = '1' else
+                wordAddr(r.Rec.Number, unsigned(SweepWithin)) when SweepRead = '1' or SweepWrite = '1' else
+                wordAddr(r.Rec.Number, withinOf(r.Page));
+  ReadValid  <= AskValid or MapRead or SweepRead;
+  ReadAddr   <= MapAddr when MapRead = '1' else PageAddr;
+  WriteValid <= PutValid or MapWrite or SweepWrite or WordsWrite;
+  WriteAddr  <= MapAddr when MapWrite = '1' else
+                wordAddr(r.Rec.Number, r.Got(LeafBits_g - 1 downto 0)) when r.State = StateZero else PageAddr;
+  WriteWord  <= MapWord when MapWrite = '1' else (others => '0') when SweepWrite = '1' else
+                WordsWord when WordsWrite = '1' else PutWord;
 
   i_tree : entity work.room_tree
     generic map (
@@ -661,12 +714,13 @@ begin
       Given_First => GivenFirst
     );
 
-  -- Only one of the two asks at a time.
-  StoreValid  <= FrameValid or ForTables;
-  StoreGive   <= TablesGive when ForTables = '1' else FrameGive;
-  StoreHinted <= FrameHinted and not ForTables;
-  StoreSize   <= TablesSize when ForTables = '1' else std_logic_vector(to_unsigned(FrameSize, SizeBits_c));
-  StoreFirst  <= TablesFirst when ForTables = '1' else std_logic_vector(FrameFirst);
+  -- Only one of the three asks at a time.
+  StoreValid  <= FrameValid or ForTables or SweepGives;
+  StoreGive   <= TablesGive when ForTables = '1' else SweepGives;
+  StoreHinted <= FrameHinted and FrameValid;
+  StoreSize   <= TablesSize when ForTables = '1' else FrameSize;
+  StoreFirst  <= TablesFirst when ForTables = '1' else SweepFrame when SweepGives = '1' else
+                 FrameFirst;
 
   i_frames : entity work.frame_store
     generic map (
@@ -744,6 +798,35 @@ begin
       Inval_Done   => Inval_Done
     );
 
+  i_dying : entity work.dying_ranges
+    generic map (
+      PageBits_g => WindowBits_c,
+      LeafBits_g => LeafBits_g
+    )
+    port map (
+      Clk         => Clk,
+      Rst         => Rst,
+      Add         => DyingAdd,
+      Add_First   => std_logic_vector(r.Page),
+      Add_More    => std_logic_vector(morePages(r.Word)(LeafBits_g - 1 downto 0)),
+      IsFull      => DyingFull,
+      Drained     => Drained,
+      IsSweeping  => IsSweeping,
+      First       => FrontFirst,
+      Last        => FrontLast,
+      Count       => FrontCount,
+      At          => FrontAt,
+      Left        => FrontLeft,
+      Advance     => DyingAdvance,
+      By          => std_logic_vector(r.Words),
+      Finish      => DyingFinish,
+      Drop        => DyingDrop,
+      Gate_Page   => Gate_Page,
+      Gate_Closed => Gate_Closed,
+      Page        => std_logic_vector(r.Page),
+      IsDying     => IsDying
+    );
+
   i_touches : entity work.recent_touches
     generic map (
       PageBits_g   => WindowBits_c,
@@ -766,6 +849,7 @@ begin
       Found      => FoundInfo
     );
 
+  Drained   <= r.Draining and CommandDone;
   TouchInfo <= r.Word(WritableBit_c) & std_logic_vector(frameOf(r.Word));
 
   ------------------------------------------------------------------------------------------------
@@ -788,26 +872,11 @@ begin
 
   Axi_RReady <= '1';
 
-  p_gate : process (all) is
-  begin
-    Gate_Closed <= '0';
-    for i in r.Dying'range loop
-      if (i + Dying_c - r.Head) mod Dying_c < r.Held and unsigned(Gate_Page) >= r.Dying(i).First
-        and unsigned(Gate_Page) <= r.Dying(i).Last then
-        Gate_Closed <= '1';
-      end if;
-    end loop;
-  end process;
-
   ------------------------------------------------------------------------------------------------
   -- What comes next
   ------------------------------------------------------------------------------------------------
   p_next : process (all) is
     variable v      : Registers_t;
-    variable front  : Dying_t;
-    variable left_v : Page_t;
-    variable run_v  : natural range 0 to RunLong_c;
-    variable runs_v : boolean;
 
     procedure answer (status : AllocStatus_t) is
     begin
@@ -847,10 +916,9 @@ begin
       end case;
     end procedure;
 
-    -- Words are asked for, or written, from the first one on.
+    -- Words are written, from the first one on.
     procedure count (words : Count_t) is
     begin
-      v.Asked  := (others => '0');
       v.Got    := (others => '0');
       v.Words  := words;
       v.Failed := '0';
@@ -861,60 +929,25 @@ begin
       v.State := StateStepped;
     end procedure;
 
-    -- A run of 2**size frames fits the page and those left.
-    impure function fits (size : natural) return boolean is
-    begin
-      if size > LeafBits_g then
-        return false;
-      end if;
-      for i in 0 to RunLong_c - 1 loop
-        if i < size and r.Page(i) = '1' then
-          return false;
-        end if;
-      end loop;
-      return r.Left >= 2 ** size;
-    end function;
-
-    -- The next smaller run.
-    function smaller (size : natural) return natural is
-    begin
-      if size = RunLong_c then
-        return RunShort_c;
-      end if;
-      return 0;
-    end function;
-
-    impure function isDying (page : Page_t) return std_logic is
-      variable dying_v : std_logic := '0';
-    begin
-      for i in r.Dying'range loop
-        if (i + Dying_c - r.Head) mod Dying_c < r.Held and page >= r.Dying(i).First and page <= r.Dying(i).Last then
-          dying_v := '1';
-        end if;
-      end loop;
-      return dying_v;
-    end function;
-
   begin
     v := r;
-    front := r.Dying(r.Head);
-    left_v := front.Last - front.At;
 
     Cmd_Ready   <= '0';
     Touch_Ready <= '0';
     Step_Done   <= '0';
 
     RegionWrite  <= '0';
-    BatchWrite   <= '0';
     PlaceValid   <= '0';
     PlaceFind    <= '0';
     PlaceLongest <= '0';
     PlaceTake    <= '0';
     PlaceFirst   <= withinOf(r.First);
     PlaceCount   <= r.Count;
-    MapIndex     <= std_logic_vector(resize(r.Got, MapBits_c));
-    MapLoad      <= '0';
-    MapSwap      <= '0';
+    MapOpen      <= '0';
+    MapBegin     <= '0';
+    MapClose     <= '0';
+    MapFlush     <= '0';
+    SweepStart   <= '0';
     TreeValid    <= '0';
     TreeFind     <= '0';
     TreeRoom     <= r.Count;
@@ -924,19 +957,18 @@ begin
     TableValid   <= '0';
     TableGive    <= '0';
     TableAny     <= '0';
-    FrameValid   <= '0';
-    FrameGive    <= '0';
-    FrameHinted  <= '0';
-    FrameSize    <= 0;
-    FrameFirst   <= r.HintFrame;
-    WriteValid   <= '0';
-    WriteAddr    <= wordAddr(r.Rec.Number, withinOf(r.Page));
-    WriteWord    <= r.Word;
+    WordsStart   <= '0';
+    WordsKeep    <= '0';
+    PutValid     <= '0';
+    PutWord      <= r.Word;
+    DyingAdd     <= '0';
+    DyingAdvance <= '0';
+    DyingFinish  <= '0';
+    DyingDrop    <= '0';
     Changed      <= '0';
     Touched      <= '0';
     TouchFind    <= '0';
-    ReadValid    <= '0';
-    ReadAddr     <= wordAddr(r.Rec.Number, withinOf(r.Page));
+    AskValid     <= '0';
     MadeValid    <= '0';
     ShootCommand <= '0';
     ShootSweep   <= '0';
@@ -956,7 +988,7 @@ begin
     case r.State is
 
       when StateInit =>
-        if InitRegion(RootBits_g) = '1' and TreeReady = '1' and EmptyReady = '1' and TableReady = '1'
+        if KeptReady = '1' and TreeReady = '1' and EmptyReady = '1' and TableReady = '1'
           and FrameReady = '1' then
           v.State := StateIdle;
         end if;
@@ -969,7 +1001,7 @@ begin
         if r.SweepDone = '1' then
           v.Source    := SourceHouse;
           v.SweepDone := '0';
-          v.Region    := regionOf(front.First);
+          v.Region    := regionOf(unsigned(FrontFirst));
           v.State     := StateSwept;
         elsif Touch_Valid = '1' and r.FoundValid = '0' then
           Touch_Ready <= '1';
@@ -982,11 +1014,12 @@ begin
           v.Region := regionOf(v.Page);
           v.State  := StateTouch;
         elsif Cmd_Valid = '1' and r.RespValid = '0' and r.Telling = '0' and r.Draining = '0'
-          and r.Held /= Dying_c then
+          and DyingFull = '0' then
           Cmd_Ready  <= '1';
           v.Source   := SourceCommand;
           v.Free     := Cmd_Free;
           v.Bytes    := unsigned(Cmd_Bytes);
+          v.Ends     := or Cmd_Bytes(PageBits_g - 1 downto 0);
           v.Memory   := Cmd_Memory;
           v.Writable := Cmd_Writable;
           v.Lazy     := Cmd_Lazy;
@@ -1002,19 +1035,16 @@ begin
           v.State    := StateCheck;
         elsif Pause = '0' and r.Broken = '0' then
           v.Source := SourceHouse;
-          v.Region := regionOf(front.First);
-          if r.Held /= 0 and front.Stage = StageSweeping then
+          v.Region := regionOf(unsigned(FrontFirst));
+          if IsSweeping = '1' then
             v.State := StateSweep;
-          elsif r.Telling = '0' and r.Draining = '0' and (r.Changed = '1' or TableWants = '1') then
+          elsif r.Telling = '0' and r.Draining = '0' and (MapChanged = '1' or TableWants = '1') then
             v.State := StateHouse;
           end if;
         end if;
 
       when StateCheck =>
-        v.Pages    := resize(shift_right(r.Bytes, PageBits_g), WindowBits_c + 1);
-        if r.Bytes(PageBits_g - 1 downto 0) /= 0 then
-          v.Pages := v.Pages + 1;
-        end if;
+        v.Pages    := resize(shift_right(r.Bytes, PageBits_g), WindowBits_c + 1) + unsigned'("" & r.Ends);
         v.IsZero   := '1' when r.Bytes = 0 else '0';
         -- More pages than the window has, where one that is begun counts.
         v.IsBeyond := '0';
@@ -1022,7 +1052,7 @@ begin
           or (r.Bytes(PageBits_g + WindowBits_c) = '1' and r.Bytes(PageBits_g + WindowBits_c - 1 downto 0) /= 0) then
           v.IsBeyond := '1';
         end if;
-        v.IsDying  := isDying(r.Page);
+        v.IsDying  := IsDying;
         v.Region   := regionOf(r.Page);
         v.State    := StateMalloc;
         if r.Free = '1' then
@@ -1036,6 +1066,8 @@ begin
 
       when StateMalloc =>
         v.Count := resize(r.Pages, LeafBits_g + 1);
+        v.More  := resize(r.Pages, LeafBits_g) - 1;
+        v.Word  := pageWord(Frame_t'(others => '0'), '1', r.Writable, r.Memory, 0);
         v.State := StatePlace;
         if r.IsZero = '1' then
           refuse(AllocZeroSize_c);
@@ -1052,8 +1084,8 @@ begin
 
       when StatePlace =>
         v.Then_To := StateFind;
-        if r.IsOpen = '1' and r.Room >= r.Count then
-          v.Region := r.Opened;
+        if IsOpen = '1' and r.Room >= r.Count then
+          v.Region := unsigned(Opened);
           v.State  := StateRegion;
         else
           TreeValid <= '1';
@@ -1098,14 +1130,13 @@ begin
       when StateEmptyFound =>
         v.Region  := unsigned(EmptyFound);
         v.Then_To := StateTable;
-        v.Opening := '0';
         if EmptyReady = '1' then
-          count(to_unsigned(MapWords_c, Count_t'length));
           v.State := StateTable;
           if EmptyOk = '0' then
             refuse(AllocNoSpace_c);
-          elsif r.Changed = '1' then
-            v.State := StateFlush;
+          elsif MapChanged = '1' then
+            MapFlush <= '1';
+            v.State  := StateFlushed;
           end if;
         end if;
 
@@ -1132,8 +1163,7 @@ begin
         PlaceFirst <= (others => '0');
         PlaceCount <= to_unsigned(LeafPages_c, Count_t'length);
         EmptyValid <= '1';
-        v.IsOpen   := '1';
-        v.Opened     := r.Region;
+        MapBegin   <= '1';
         v.IsNew    := '1';
         v.First    := r.Region & to_unsigned(0, LeafBits_g);
         v.State    := StateEnough;
@@ -1147,8 +1177,7 @@ begin
             TableGive  <= '1';
             EmptyValid <= '1';
             EmptyValue <= '1';
-            v.IsOpen   := '0';
-            v.Changed  := '0';
+            MapClose   <= '1';
             v.State    := StateAbandoned;
           end if;
         end if;
@@ -1163,65 +1192,16 @@ begin
         PlaceTake   <= '1';
         RegionWrite <= '1';
         v.Rec.Used  := r.Rec.Used + r.Count;
-        v.Changed   := '1';
-        v.Page      := r.First;
-        v.Left      := r.Count;
-        v.State     := StateRun;
-
-      when StateRun =>
-        v.Size := 0;
-        for size in RunShort_c to RunLong_c loop
-          if (size = RunShort_c or size = RunLong_c) and fits(size) then
-            v.Size := size;
-          end if;
-        end loop;
-        v.State := StateTake;
-        if r.Lazy = '1' then
-          v.Size    := 0;
-          v.RunLeft := r.Left;
-          v.State   := StateWords;
-        end if;
-
-      when StateTake =>
-        FrameValid  <= '1';
-        FrameSize   <= r.Size;
-        FrameHinted <= r.HasHint when r.HintPage = resize(r.Page, WindowBits_c + 1) else '0';
-        if FrameReady = '1' then
-          v.State := StateTaken;
-        end if;
-
-      when StateTaken =>
-        v.Frame   := unsigned(GivenFirst);
-        v.RunLeft := shift_left(to_unsigned(1, Count_t'length), r.Size);
-        if GivenValid = '1' then
-          if GivenOk = '1' then
-            v.HasHint   := '1';
-            v.HintPage  := resize(r.Page, WindowBits_c + 1) + v.RunLeft;
-            v.HintFrame := resize(v.Frame + v.RunLeft, FrameBits_g);
-            v.State     := StateWords;
-          elsif r.Size /= 0 then
-            v.Size  := smaller(r.Size);
-            v.State := StateTake;
-          else
-            -- So many were free: the frame store has failed.
-            breakDown;
-          end if;
-        end if;
+        v.Page      := r.Region & (withinOf(r.First) + r.More);
+        WordsStart  <= '1';
+        v.State     := StateWords;
 
       when StateWords =>
-        WriteValid <= '1';
-        WriteWord  <= marked(pageWord(r.Frame, r.Lazy, r.Writable, r.Memory, r.Size), r.Page = r.First,
-          r.Left = 1, r.Count);
-        if WriteReady = '1' then
-          v.Frame   := r.Frame + 1;
-          v.Page    := r.Page + 1;
-          v.Left    := r.Left - 1;
-          v.RunLeft := r.RunLeft - 1;
-          if r.Left = 1 then
-            v.Page  := r.Page;
-            v.State := StateWritten;
-          elsif r.RunLeft = 1 then
-            v.State := StateRun;
+        if WordsDone = '1' then
+          v.State := StateWritten;
+          if WordsFailed = '1' then
+            -- So many were free: the frame store has failed.
+            breakDown;
           end if;
         end if;
 
@@ -1261,47 +1241,43 @@ begin
         end if;
 
       when StateLocateRead =>
-        ReadValid <= '1';
+        AskValid <= '1';
         if ReadReady = '1' then
           v.State := StateLocated;
         end if;
 
       when StateLocated =>
-        v.Word   := Axi_RData;
-        v.Failed := Axi_RResp(1);
+        v.Word     := Axi_RData;
+        v.Failed   := Axi_RResp(1);
+        v.Overruns := overruns(r.Page, Axi_RData);
         if Axi_RValid = '1' then
           v.State := StateMark;
         end if;
 
       when StateMark =>
-        v.Count := morePages(r.Word) + 1;
         v.First := r.Page;
-        -- The gate is closed from here on.
-        v.Dying(r.Tail) := (StageDraining, r.Page, r.Page + morePages(r.Word), v.Count, r.Page, '0');
-        WriteWord <= r.Word;
-        WriteWord(ValidBit_c) <= '0';
-        WriteWord(FreedBit_c) <= '1';
+        PutWord <= r.Word;
+        PutWord(ValidBit_c) <= '0';
+        PutWord(FreedBit_c) <= '1';
         if r.Failed = '1' then
           refuse(AllocBusError_c);
         elsif stateOf(r.Word) /= PageMapped and stateOf(r.Word) /= PageReserved then
           refuse(AllocNotAllocated_c);
         elsif r.IsBegin = '0' or r.Word(FirstBit_c) = '0' then
           refuse(AllocInside_c);
-        elsif isBeyond(r.Page, r.Word) then
+        elsif r.Overruns = '1' then
           refuse(AllocBadEntry_c);
         else
-          WriteValid <= '1';
+          PutValid <= '1';
           if WriteReady = '1' then
-            v.Drains := r.Tail;
-            v.Tail   := following(r.Tail);
-            v.Held   := r.Held + 1;
+            -- The gate is closed from here on.
+            DyingAdd <= '1';
+            v.Page   := r.Region & lastOf(r.Page, r.Word);
             v.State  := StateMarked;
           end if;
         end if;
 
       when StateMarked =>
-        ShootFirst <= r.Dying(r.Drains).First;
-        ShootLast  <= r.Dying(r.Drains).Last;
         if Quiet = '1' then
           v.State := StateIdle;
           if HasFailed = '1' then
@@ -1321,7 +1297,7 @@ begin
         TouchFind <= '1';
         if r.Broken = '1' then
           found(StatusBusError_c, r.Word);
-        elsif isDying(r.Page) = '1' or v.Rec.State /= RegionShared then
+        elsif IsDying = '1' or v.Rec.State /= RegionShared then
           found(StatusNotMapped_c, r.Word);
         end if;
 
@@ -1338,7 +1314,7 @@ begin
         end if;
 
       when StateTouchRead =>
-        ReadValid <= '1';
+        AskValid <= '1';
         if ReadReady = '1' then
           v.State := StateTouchSeen;
         end if;
@@ -1360,36 +1336,18 @@ begin
         elsif r.Writes = '1' and r.Word(WritableBit_c) = '0' then
           found(StatusReadOnly_c, r.Word);
         else
-          v.State := StateTouchTake;
+          WordsStart <= '1';
+          WordsKeep  <= '1';
+          v.State    := StateTouchFrame;
         end if;
 
-      when StateTouchTake =>
-        FrameValid  <= '1';
-        FrameHinted <= r.HasHint when r.HintPage = resize(r.Page, WindowBits_c + 1) else '0';
-        if FrameReady = '1' then
-          v.State := StateTouchTaken;
-        end if;
-
-      when StateTouchTaken =>
-        if GivenValid = '1' then
-          v.State := StateTouchWrite;
-          if GivenOk = '1' then
-            v.HasHint   := '1';
-            v.HintPage  := resize(r.Page, WindowBits_c + 1) + 1;
-            v.HintFrame := unsigned(GivenFirst) + 1;
-            v.Word(ValidBit_c)    := '1';
-            v.Word(ReservedBit_c) := '0';
-            v.Word(NumberLow_c + NumberBits_c - 1 downto NumberLow_c) :=
-              std_logic_vector(resize(unsigned(GivenFirst), NumberBits_c));
-          else
+      when StateTouchFrame =>
+        if WordsDone = '1' then
+          v.Word  := WordsWord;
+          v.State := StateTouched;
+          if WordsFailed = '1' then
             found(StatusNoFrame_c, r.Word);
           end if;
-        end if;
-
-      when StateTouchWrite =>
-        WriteValid <= '1';
-        if WriteReady = '1' then
-          v.State := StateTouched;
         end if;
 
       when StateTouched =>
@@ -1409,96 +1367,36 @@ begin
       when StateSweep =>
         v.Rec := toRecord(Kept);
         count(to_unsigned(Batch_c, Count_t'length));
-        if left_v < Batch_c then
-          v.Words := resize(left_v, Count_t'length) + 1;
+        if unsigned(FrontLeft) < Batch_c then
+          v.Words := unsigned(FrontLeft);
         end if;
-        v.Page  := front.At;
-        v.State := StateSweepRead;
-        if front.Swept = '1' then
-          v.State := StateRetire;
-        end if;
-
-      when StateSweepRead =>
-        ReadAddr <= wordAddr(r.Rec.Number, withinOf(r.Page) + r.Asked(LeafBits_g - 1 downto 0));
-        if r.Asked /= r.Words then
-          ReadValid <= '1';
-          if ReadReady = '1' then
-            v.Asked := r.Asked + 1;
-          end if;
-        end if;
-        if Axi_RValid = '1' then
-          BatchWrite <= '1';
-          v.Got      := r.Got + 1;
-          v.Failed   := r.Failed or Axi_RResp(1);
-        end if;
-        if r.Got = r.Words then
-          v.Got   := (others => '0');
-          v.State := StateSweepZero;
-          if r.Failed = '1' then
-            breakDown;
-          end if;
+        v.Page  := unsigned(FrontAt);
+        v.State := StateRetire;
+        if unsigned(FrontLeft) /= 0 then
+          SweepStart <= '1';
+          v.State    := StateSweepWords;
         end if;
 
-      when StateSweepZero =>
-        WriteAddr <= wordAddr(r.Rec.Number, withinOf(r.Page) + r.Got(LeafBits_g - 1 downto 0));
-        WriteWord <= (others => '0');
-        WriteValid <= BatchWord(FrameBits_g + 1);
-        if WriteReady = '1' or BatchWord(FrameBits_g + 1) = '0' then
-          v.Got := r.Got + 1;
-          if v.Got = r.Words then
-            v.State := StateSweepZeroed;
-          end if;
-        end if;
-
-      when StateSweepZeroed =>
-        v.Got := (others => '0');
-        if Quiet = '1' then
-          v.State := StateSweepGive;
-          if HasFailed = '1' then
-            breakDown;
-          end if;
-        end if;
-
-      when StateSweepGive =>
-        -- One that was not in use, which no word says, is left alone.
-        FrameValid <= BatchWord(FrameBits_g);
-        FrameGive  <= '1';
-        FrameFirst <= unsigned(BatchWord(FrameBits_g - 1 downto 0));
-        if BatchWord(FrameBits_g) = '1' then
-          if FrameReady = '1' then
-            v.State := StateSweepGiven;
-          end if;
-        else
-          v.Got := r.Got + 1;
-        end if;
-        if r.Got = r.Words then
-          FrameValid <= '0';
-          v.Got      := r.Got;
-          v.Dying(r.Head).At := front.At + r.Words;
-          if left_v < r.Words then
-            v.Dying(r.Head).Swept := '1';
-          end if;
+      when StateSweepWords =>
+        if SweepEnds = '1' then
+          DyingAdvance <= '1';
           step;
-        end if;
-
-      when StateSweepGiven =>
-        if GivenValid = '1' then
-          v.Got   := r.Got + 1;
-          v.State := StateSweepGive;
+          if SweepFailed = '1' then
+            breakDown;
+          end if;
         end if;
 
       when StateRetire =>
         v.Then_To := StateRetireRegion;
         v.Else_To := StateEnding;
         v.State   := StateEnding;
-        if r.Rec.State = RegionShared and r.Rec.Used = front.Count then
+        if r.Rec.State = RegionShared and r.Rec.Used = unsigned(FrontCount) then
           v.State := StateOpen;
         end if;
 
       when StateRetireRegion =>
         -- It is the open one.
-        v.IsOpen    := '0';
-        v.Changed   := '0';
+        MapClose    <= '1';
         v.Rec.State := RegionRetiring;
         v.Rec.Room  := (others => '0');
         RegionWrite <= '1';
@@ -1513,11 +1411,11 @@ begin
         end if;
 
       when StateEnding =>
-        ShootFirst <= front.First;
-        ShootLast  <= front.Last;
+        ShootFirst <= unsigned(FrontFirst);
+        ShootLast  <= unsigned(FrontLast);
         if TreeReady = '1' then
-          ShootSweep <= '1';
-          v.Dying(r.Head).Stage := StageEnding;
+          ShootSweep  <= '1';
+          DyingFinish <= '1';
           step;
         end if;
 
@@ -1525,10 +1423,9 @@ begin
         v.Rec     := toRecord(Kept);
         v.Then_To := StateFreePlaces;
         v.Else_To := StateIdle;
-        v.First   := front.First;
-        v.Count   := front.Count;
-        v.Head    := following(r.Head);
-        v.Held    := r.Held - 1;
+        v.First   := unsigned(FrontFirst);
+        v.Count   := unsigned(FrontCount);
+        DyingDrop <= '1';
         v.State   := StateOpen;
         if v.Rec.State = RegionRetiring then
           RegionWrite <= '1';
@@ -1543,18 +1440,16 @@ begin
         PlaceValid  <= '1';
         RegionWrite <= '1';
         v.Rec.Used  := r.Rec.Used - r.Count;
-        v.Changed   := '1';
         v.Then_To   := StateIdle;
         v.State     := StateCount;
 
       -- ---- what can wait
 
       when StateHouse =>
-        v.Opening := '0';
         v.Then_To := StateStepped;
-        count(to_unsigned(MapWords_c, Count_t'length));
-        if r.Changed = '1' then
-          v.State := StateFlush;
+        if MapChanged = '1' then
+          MapFlush <= '1';
+          v.State  := StateFlushed;
         else
           TableValid <= '1';
           TableAny   <= '1';
@@ -1590,80 +1485,39 @@ begin
         v.State    := StateSettle;
 
       when StateOpen =>
-        v.Opening := '1';
-        count(to_unsigned(MapWords_c, Count_t'length));
-        v.State   := StateOpenRead;
-        if r.IsOpen = '1' and r.Opened = r.Region then
-          v.State := r.Then_To;
-        elsif r.Changed = '1' then
-          v.State := StateFlush;
+        v.State := r.Then_To;
+        if IsOpen = '0' or unsigned(Opened) /= r.Region then
+          MapOpen <= '1';
+          v.State := StateOpening;
         end if;
 
-      when StateFlush =>
-        WriteValid <= '1';
-        WriteAddr  <= mapAddr(r.Opened, r.Got);
-        WriteWord  <= MapWord;
-        if WriteReady = '1' then
-          v.Got := r.Got + 1;
-          if v.Got = r.Words then
-            v.Got   := (others => '0');
-            v.State := StateFlushed;
-            if r.Opening = '1' then
-              v.State := StateOpenRead;
+      when StateOpening =>
+        if MapDone = '1' then
+          v.State := r.Then_To;
+          v.Room  := r.Rec.Room;
+          if HasFailed = '1' then
+            breakDown;
+          elsif MapFailed = '1' then
+            -- What was open stays so. A command is refused; places that were to be free stay in use.
+            v.Room  := r.Room;
+            v.State := r.Else_To;
+            if r.Source = SourceCommand then
+              refuse(AllocBusError_c);
             end if;
           end if;
         end if;
 
       when StateFlushed =>
-        if Quiet = '1' then
-          v.Changed := '0';
-          v.State   := r.Then_To;
-          if HasFailed = '1' then
-            breakDown;
-          end if;
-        end if;
-
-      when StateOpenRead =>
-        ReadAddr <= mapAddr(r.Region, r.Asked);
-        if r.Asked /= r.Words then
-          ReadValid <= '1';
-          if ReadReady = '1' then
-            v.Asked := r.Asked + 1;
-          end if;
-        end if;
-        if Axi_RValid = '1' then
-          MapLoad  <= '1';
-          v.Got    := r.Got + 1;
-          v.Failed := r.Failed or Axi_RResp(1);
-        end if;
-        if r.Got = r.Words then
-          v.State := StateOpened;
-        end if;
-
-      when StateOpened =>
-        if Quiet = '1' then
+        if MapDone = '1' then
           v.State := r.Then_To;
           if HasFailed = '1' then
             breakDown;
-          elsif r.Failed = '1' then
-            -- What was open stays so. A command is refused; places that were to be free stay in use.
-            v.State := r.Else_To;
-            if r.Source = SourceCommand then
-              refuse(AllocBusError_c);
-            end if;
-          else
-            MapSwap   <= '1';
-            v.IsOpen  := '1';
-            v.Opened    := r.Region;
-            v.Room    := r.Rec.Room;
-            v.Changed := '0';
           end if;
         end if;
 
       when StateZero =>
-        WriteValid <= '1';
-        WriteAddr  <= wordAddr(r.Rec.Number, r.Got(LeafBits_g - 1 downto 0));
-        WriteWord  <= (others => '0');
+        PutValid <= '1';
+        PutWord  <= (others => '0');
         if WriteReady = '1' then
           v.Got := r.Got + 1;
           if v.Got = r.Words then
@@ -1708,9 +1562,8 @@ begin
       v.Telling := '0';
       answer(AllocOk_c);
     end if;
-    if r.Draining = '1' and CommandDone = '1' then
+    if Drained = '1' then
       v.Draining := '0';
-      v.Dying(r.Drains).Stage := StageSweeping;
       answer(AllocOk_c);
     end if;
     if SweepDone = '1' then
@@ -1722,12 +1575,6 @@ begin
       v.Broken    := '0';
       v.Telling   := '0';
       v.Draining  := '0';
-      v.IsOpen    := '0';
-      v.Changed   := '0';
-      v.HasHint   := '0';
-      v.Head      := 0;
-      v.Tail      := 0;
-      v.Held      := 0;
       v.SweepDone := '0';
       v.RespValid := '0';
       v.FoundValid := '0';
@@ -1739,12 +1586,6 @@ begin
   begin
     if rising_edge(Clk) then
       r <= n;
-      if InitRegion(RootBits_g) = '0' then
-        InitRegion <= InitRegion + 1;
-      end if;
-      if Rst = '1' then
-        InitRegion <= (others => '0');
-      end if;
     end if;
   end process;
 

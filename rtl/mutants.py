@@ -21,6 +21,7 @@ class Mutant(NamedTuple):
 RANDOM = "bench:*depth=5,walks=7,*random*"
 STORE = "bench:*frames=100,*random*"
 TRACE = "bench:*tb_allocator*trace=small*"
+CHANGED = "bench:*tb_allocator*somebody else has changed*"
 RACES = "bench:*tb_allocator*a walk that raced*"
 
 
@@ -880,21 +881,21 @@ MUTANTS = [
     Mutant(
         "a free is answered before its invalidation is done",
         "allocator.vhd",
-        "if r.Draining = '1' and CommandDone = '1' then",
-        "if r.Draining = '1' then",
+        "Drained   <= r.Draining and CommandDone;",
+        "Drained   <= r.Draining;",
         TRACE,
     ),
     Mutant(
         "the gate is open for what was freed",
-        "allocator.vhd",
-        "        Gate_Closed <= '1';",
-        "        Gate_Closed <= '0';",
+        "dying_ranges.vhd",
+        "Gate_Closed <= covers(Ranges, unsigned(Gate_Page));",
+        "Gate_Closed <= '0';",
         TRACE,
     ),
     Mutant(
         "a touch finds what was freed",
         "allocator.vhd",
-        "elsif isDying(r.Page) = '1' or v.Rec.State /= RegionShared then",
+        "elsif IsDying = '1' or v.Rec.State /= RegionShared then",
         "elsif v.Rec.State /= RegionShared then",
         TRACE,
     ),
@@ -914,8 +915,8 @@ MUTANTS = [
     ),
     Mutant(
         "the sweep forgets the frames",
-        "allocator.vhd",
-        "if hasFrame(Axi_RData) then",
+        "sweep_batch.vhd",
+        "if hasFrame(read_word) then",
         "if false then",
         TRACE,
     ),
@@ -928,16 +929,16 @@ MUTANTS = [
     ),
     Mutant(
         "the sweep leaves words",
-        "allocator.vhd",
-        "WriteValid <= BatchWord(FrameBits_g + 1);",
-        "WriteValid <= '0';",
+        "sweep_batch.vhd",
+        "Write_Valid <= '1' when State = StateZero and IsZero = '0' else '0';",
+        "Write_Valid <= '0';",
         TRACE,
     ),
     Mutant(
         "pages can be written, whatever was asked for",
-        "allocator.vhd",
-        "pageWord(r.Frame, r.Lazy, r.Writable,",
-        "pageWord(r.Frame, r.Lazy, '1',",
+        "page_words.vhd",
+        "pageWord(r.Frame, Lazy, Base(WritableBit_c),",
+        "pageWord(r.Frame, Lazy, '1',",
         TRACE,
     ),
     Mutant(
@@ -956,16 +957,16 @@ MUTANTS = [
     ),
     Mutant(
         "the next page's frame is hinted at one too early",
-        "allocator.vhd",
-        "resize(v.Frame + v.RunLeft, FrameBits_g)",
-        "resize(v.Frame, FrameBits_g)",
+        "page_words.vhd",
+        "v.HintFrame := r.GotFrame + 1;",
+        "v.HintFrame := r.GotFrame;",
         TRACE,
     ),
     Mutant(
         "a run of frames is longer than the pages that are left",
-        "allocator.vhd",
-        "return r.Left >= 2 ** size;",
-        "return true;",
+        "page_words.vhd",
+        "return fits_v and left >= 2 ** minimum(size, LeafBits_g);",
+        "return fits_v;",
         TRACE,
     ),
     Mutant(
@@ -1025,6 +1026,20 @@ MUTANTS = [
         TRACE,
     ),
     Mutant(
+        "a first word is believed that goes a page beyond its region",
+        "allocator.vhd",
+        "return Last_c(LeafBits_g) or",
+        "return '0' or",
+        CHANGED,
+    ),
+    Mutant(
+        "a first word is believed that goes a region beyond its own",
+        "allocator.vhd",
+        "(or word(PagesLow_c + PagesBits_c - 1 downto PagesLow_c + LeafBits_g));",
+        "'0';",
+        CHANGED,
+    ),
+    Mutant(
         "one requester is always looked at first",
         "command_arbiter.vhd",
         "First <= following(Owner, Requesters_g);",
@@ -1069,8 +1084,8 @@ MUTANTS = [
     Mutant(
         "a place is too short by one page",
         "place_row.vhd",
-        "if r.At >= end_v then",
-        "if r.At + 1 >= end_v then",
+        "if r.At >= r.Finish then",
+        "if r.At + 1 >= r.Finish then",
         TRACE,
     ),
     Mutant(
@@ -1125,8 +1140,8 @@ MUTANTS = [
     Mutant(
         "of pages that became valid the last ones are not told",
         "shoot_down.vhd",
-        "unsigned(Last) > waiting_v(KindMade).Last",
-        "unsigned(Last) < waiting_v(KindMade).Last",
+        "More.Last > waiting_v(KindMade).Last",
+        "More.Last < waiting_v(KindMade).Last",
         "proof:shoot_down",
     ),
     Mutant(

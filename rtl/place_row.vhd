@@ -89,6 +89,8 @@ architecture rtl of place_row is
     Bits    : RowWord_t;
     -- The place that is looked at.
     Start   : Place_t;
+    -- Its end, where it begins a cycle earlier.
+    Finish  : Place_t;
     Longest : Place_t;
     Ok      : std_logic;
     -- Of pages that are taken or given: where they end, and the word as it becomes.
@@ -205,6 +207,7 @@ begin
     v := r;
     Write <= '0';
     end_v := r.Start + r.Count;
+    v.Finish := end_v;
 
     case r.State is
 
@@ -280,7 +283,7 @@ begin
         -- At is the row's end, or the place itself where that is in use.
         v.State := StateNext;
         if r.Find = '1' then
-          if r.At >= end_v then
+          if r.At >= r.Finish then
             v.Ok    := '1';
             v.State := StateIdle;
           elsif r.At = r.Start then

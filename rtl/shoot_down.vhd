@@ -52,6 +52,8 @@ architecture rtl of shoot_down is
   type Waiting_t is array (Kind_t) of Pages_t;
 
   signal Waiting : Waiting_t;
+  -- Pages that became valid while others wait: they are put together in the next cycle.
+  signal More    : Pages_t;
   -- That which is shown, or was taken and is not done.
   signal Kind    : Kind_t;
   signal Shown   : std_logic;
@@ -64,7 +66,8 @@ begin
   Inval_First <= std_logic_vector(Now.First);
   Inval_Last  <= std_logic_vector(Now.Last);
 
-  Told         <= '0' when Waiting(KindMade).Valid = '1' or (Shown = '1' and Kind = KindMade) else '1';
+  Told         <= '0' when More.Valid = '1' or Waiting(KindMade).Valid = '1' or
+                           (Shown = '1' and Kind = KindMade) else '1';
   Command_Done <= '1' when Running = '1' and Inval_Done = '1' and Kind = KindCommand else '0';
   Sweep_Done   <= '1' when Running = '1' and Inval_Done = '1' and Kind = KindSweep else '0';
 
@@ -96,14 +99,22 @@ begin
           waiting_v(KindSweep).Valid := '0';
         end if;
       end if;
-      if Made_Valid = '1' then
-        if waiting_v(KindMade).Valid = '0' or unsigned(First) < waiting_v(KindMade).First then
-          waiting_v(KindMade).First := unsigned(First);
+      if More.Valid = '1' then
+        if waiting_v(KindMade).Valid = '0' or More.First < waiting_v(KindMade).First then
+          waiting_v(KindMade).First := More.First;
         end if;
-        if waiting_v(KindMade).Valid = '0' or unsigned(Last) > waiting_v(KindMade).Last then
-          waiting_v(KindMade).Last := unsigned(Last);
+        if waiting_v(KindMade).Valid = '0' or More.Last > waiting_v(KindMade).Last then
+          waiting_v(KindMade).Last := More.Last;
         end if;
         waiting_v(KindMade).Valid := '1';
+      end if;
+      More <= ('0', unsigned(First), unsigned(Last));
+      if Made_Valid = '1' then
+        if waiting_v(KindMade).Valid = '1' then
+          More.Valid <= '1';
+        else
+          waiting_v(KindMade) := ('1', unsigned(First), unsigned(Last));
+        end if;
       end if;
       if Command = '1' then
         waiting_v(KindCommand) := ('1', unsigned(First), unsigned(Last));
@@ -113,8 +124,9 @@ begin
       end if;
       Waiting <= waiting_v;
       if Rst = '1' then
-        Shown   <= '0';
-        Running <= '0';
+        Shown      <= '0';
+        Running    <= '0';
+        More.Valid <= '0';
         for k in Kind_t loop
           Waiting(k).Valid <= '0';
         end loop;

@@ -678,6 +678,16 @@ begin
       Pause <= '1';
     end procedure;
 
+    -- Somebody writes into the first word of an allocation that it has so many pages behind that one.
+    procedure claims (page : natural; more : natural) is
+      variable word_v : std_logic_vector(63 downto 0) := Tables.read(wordOf(page));
+    begin
+      word_v(PagesLow_c + PagesBits_c - 1 downto PagesLow_c) := std_logic_vector(to_unsigned(more, PagesBits_c));
+      Tables.write(wordOf(page), word_v);
+      GatePage <= std_logic_vector(to_unsigned(page, WindowBits_c));
+      tick;
+    end procedure;
+
     -- A ticket tells of sixteen touches, and of a word only if the walk has seen one.
     procedure ticketsGrowOld is
       variable old_v : Walk_t;
@@ -871,6 +881,24 @@ begin
           free(addr_v);
           settleDown;
         end loop;
+
+      elsif run("a first word that somebody else has changed is refused") then
+        malloc(1, '1');
+        malloc(3, '0');
+        first_v := addr_v;
+        steps_v := to_integer(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g)));
+        -- One page beyond the region, and a region beyond it.
+        claims(steps_v, 2 ** LeafBits_g - steps_v mod 2 ** LeafBits_g);
+        free(first_v);
+        check_equal(status_v, AllocBadEntry_c, "a page beyond the region");
+        claims(steps_v, 2 ** LeafBits_g);
+        free(first_v);
+        check_equal(status_v, AllocBadEntry_c, "a region more");
+        claims(steps_v, 2);
+        check(Taken = Done and GateClosed = '0', "nothing is freed");
+        free(first_v);
+        check_equal(status_v, AllocOk_c, "its own pages");
+        settleDown;
 
       elsif run("an access that fails harms nobody") then
         for from in 0 to 39 loop
