@@ -16,6 +16,7 @@ mod faults;
 mod lend;
 mod migrate;
 mod moves;
+mod own;
 mod programs;
 mod raw;
 mod schemes;
@@ -165,12 +166,13 @@ pub(crate) struct Effort {
 }
 
 /// All groups.
-pub(crate) const ALL: [Bench; 10] = [
+pub(crate) const ALL: [Bench; 11] = [
     Bench { name: "faults", run: |effort| Ok(faults::run(effort)?.into()) },
     Bench { name: "moves", run: |effort| Ok(moves::run(effort)?.into()) },
     Bench { name: "migrate", run: migrate::run },
     Bench { name: "stream", run: |effort| Ok(stream::run(effort)?.into()) },
     Bench { name: "words", run: |effort| Ok(words::run(effort)?.into()) },
+    Bench { name: "own", run: |effort| Ok(own::run(effort)?.into()) },
     Bench { name: "programs", run: |effort| Ok(programs::run(effort)?.into()) },
     Bench { name: "schemes", run: schemes::run },
     Bench { name: "driver", run: |effort| Ok(driver::run(effort)?.into()) },

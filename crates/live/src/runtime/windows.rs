@@ -19,6 +19,9 @@ use crate::error::LiveError;
 use crate::window::{CardWindow, RIGHTS, Surroundings};
 use farside_linux::card_memory::zero_pages;
 
+/// Frames in a row that are made zero by writing, at most: 2 MiB.
+const WRITTEN_ZEROS: u32 = 512;
+
 /// Marks the commands of windows: the driver's never have this bit.
 const OF_WINDOWS: u64 = 1 << 63;
 
@@ -105,10 +108,10 @@ impl Surroundings for Runtime {
 
     fn zero(&self, card: CardId, first: FrameNo, count: u32) {
         let Some(memory) = self.memories.card(card).mapped() else { return };
-        if memory.release(first, count).is_ok() {
+        // What is large is given back to the system. What is not is likely to be wanted again soon, and has its memory then.
+        if count > WRITTEN_ZEROS && memory.release(first, count).is_ok() {
             return;
         }
-        // Where no hole can be made, zeros are written.
         if let Ok(start) = memory.run_ptr(first, count) {
             // SAFETY: frames of pages that no card and no program has any more, and that nobody gets before this ends.
             unsafe { zero_pages(start.as_ptr(), count as usize) };

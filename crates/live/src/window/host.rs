@@ -6,7 +6,7 @@ use farside_linux::card_memory::CardMemory;
 use farside_linux::lock::lock;
 use farside_linux::mapping::Part;
 use farside_softcard::WindowError;
-use farside_types::{Access, CancelReason, PAGE_SIZE, PageRange, VirtAddr};
+use farside_types::{Access, PAGE_SIZE, PageRange, VirtAddr};
 
 use super::{CardWindow, End, Shown, Tables};
 
@@ -74,13 +74,14 @@ impl CardWindow {
         mut each: impl FnMut(farside_card::MappedRun),
     ) -> Result<(), WindowError> {
         let range = self.inside(addr, bytes)?;
-        let copied = self.translate(range, Access::Read, |runs| {
-            runs.iter().for_each(|run| each(*run));
-        });
-        copied.map_err(|reason| match reason {
-            CancelReason::Lost => WindowError::Gone { card: self.card },
-            reason => self.not_shown(addr, reason.to_string()),
-        })
+        let mut tables = lock(&self.tables);
+        if let Some(End::Gone) = tables.end {
+            return Err(WindowError::Gone { card: self.card });
+        }
+        let runs = tables.runs(self, range, Access::Read);
+        let runs = runs.map_err(|reason| self.not_shown(addr, reason.to_string()))?;
+        runs.into_iter().for_each(&mut each);
+        Ok(())
     }
 
     /// What is freed is shown no more: of what was mapped from one of these pages on, all of it.

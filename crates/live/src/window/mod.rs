@@ -44,6 +44,8 @@ const TABLE_FRAMES: (u32, u32) = (17, 64);
 /// The memory that pages come from, and the one in which the tables are, as the allocator numbers them.
 const OF_PAGES: u8 = 0;
 const OF_TABLES: u8 = 1;
+/// Pages that are mapped together, at most, where one of them is touched.
+const AROUND: u64 = 64;
 /// Zeroed tables that are kept ready.
 const READY_TABLES: u32 = 2;
 
@@ -176,7 +178,10 @@ impl CardWindow {
         if let Some(End::Gone) = tables.end {
             return Err(CancelReason::Lost);
         }
-        let runs = tables.runs(self, range, access)?;
+        let mut runs = tables.runs(self, range, access)?;
+        if range.count == 1 {
+            tables.add_following(self, &mut runs);
+        }
         insert(&runs);
         Ok(())
     }
@@ -231,8 +236,10 @@ impl CardWindow {
         PageRange::new(self.pages.start.offset(pages.first), pages.count)
     }
 
-    fn location(&self, frame: u32) -> Location {
-        Location::new(self.card.memory(), FrameNo(self.first_frame + frame))
+    /// A page, counted from the window's begin, in a frame of its memory.
+    fn run(&self, within: u64, frame: u32) -> MappedRun {
+        let location = Location::new(self.card.memory(), FrameNo(self.first_frame + frame));
+        MappedRun::new(self.pages.start.offset(within), 1, location)
     }
 }
 
@@ -252,8 +259,7 @@ impl Tables {
         let mut runs: Vec<MappedRun> = Vec::new();
         let mut failed = None;
         for index in 0..range.count {
-            let page = range.start.offset(index);
-            let within = page.0 - window.pages.start.0;
+            let within = range.start.0 + index - window.pages.start.0;
             let mapping = match allocator.translate(words, within, access) {
                 Ok(mapping) => mapping,
                 Err(fault) => {
@@ -261,15 +267,24 @@ impl Tables {
                     break;
                 }
             };
-            let run = MappedRun::new(page, 1, window.location(mapping.frame));
-            match runs.last_mut().and_then(|last| Some((last.joined(&run)?, last))) {
-                Some((joined, last)) => *last = joined,
-                None => runs.push(run),
-            }
+            add(&mut runs, window.run(within, mapping.frame));
         }
         // Nobody keeps that a page was not there.
         words.take_made_valid();
         failed.map_or(Ok(runs), Err)
+    }
+
+    /// Adds what follows a page that is touched, as far as it has frames, to the end of the aligned `AROUND` pages: whoever
+    /// touches one page, mostly touches the next.
+    fn add_following(&mut self, window: &CardWindow, runs: &mut Vec<MappedRun>) {
+        let Tables { allocator, words, .. } = self;
+        let Some(touched) = runs.last().map(|run| run.page.0 - window.pages.start.0) else {
+            return;
+        };
+        for within in touched + 1..(touched + 1).next_multiple_of(AROUND) {
+            let Some(mapping) = allocator.find(words, within) else { return };
+            add(runs, window.run(within, mapping.frame));
+        }
     }
 
     fn handle(&mut self, request: AllocRequest) -> AllocStep {
@@ -310,6 +325,14 @@ impl Tables {
                 zero(first, count);
             }
         }
+    }
+}
+
+/// Adds a run behind others, to the last of them if it goes on there.
+fn add(runs: &mut Vec<MappedRun>, run: MappedRun) {
+    match runs.last_mut().and_then(|last| Some((last.joined(&run)?, last))) {
+        Some((joined, last)) => *last = joined,
+        None => runs.push(run),
     }
 }
 

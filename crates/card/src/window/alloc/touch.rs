@@ -82,12 +82,38 @@ impl Allocator {
         page: u64,
         access: Access,
     ) -> Result<WindowMapping, WindowFault> {
-        let geometry = self.config.geometry.clone();
-        if page >> (geometry.window_bits() - geometry.page_bits()) != 0 {
-            return Err(WindowFault::NotMapped);
-        }
         let ticket = self.ticket();
-        let mut walk = WindowWalk::new(&geometry, 0, page);
+        let (found, seen) = self.walk(bus, page);
+        match found {
+            Err(WindowFault::NotMapped) if self.has(page) && !self.is_gated(page) => {
+                self.touch(bus, Touch { page, access, seen, ticket })
+            }
+            Ok(mapping) if !mapping.rights.allows(access) => Err(WindowFault::ReadOnly),
+            other => other,
+        }
+    }
+
+    /// Where a page is that has a frame and may be reached; none is given.
+    pub fn find(&self, bus: &mut impl TableBus, page: u64) -> Option<WindowMapping> {
+        self.walk(bus, page).0.ok()
+    }
+
+    fn has(&self, page: u64) -> bool {
+        let geometry = &self.config.geometry;
+        page >> (geometry.window_bits() - geometry.page_bits()) == 0
+    }
+
+    /// What a walk finds, and the page's word, if it has come to it.
+    fn walk(
+        &self,
+        bus: &mut impl TableBus,
+        page: u64,
+    ) -> (Result<WindowMapping, WindowFault>, Option<u64>) {
+        if !self.has(page) {
+            return (Err(WindowFault::NotMapped), None);
+        }
+        let geometry = &self.config.geometry;
+        let mut walk = WindowWalk::new(geometry, 0, page);
         let mut seen = None;
         let found = loop {
             match walk.need() {
@@ -99,14 +125,8 @@ impl Allocator {
                 }
             }
         };
-        if self.is_gated(page) {
-            return Err(WindowFault::NotMapped);
-        }
-        match found {
-            Err(WindowFault::NotMapped) => self.touch(bus, Touch { page, access, seen, ticket }),
-            Ok(mapping) if !mapping.rights.allows(access) => Err(WindowFault::ReadOnly),
-            other => other,
-        }
+        let gated = self.is_gated(page);
+        (if gated { Err(WindowFault::NotMapped) } else { found }, seen)
     }
 
     /// Where a page is that a walk did not find: where it got a frame meanwhile, or where it gets one now.
