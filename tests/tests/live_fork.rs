@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use farside::{CardId, Error, LiveError, MemoryId, Read, ReadView, Shared, Space};
+use farside::{Backing, CardId, Error, LiveError, MemoryId, Read, ReadView, Shared, Space};
 use harness::live::within;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -156,5 +156,35 @@ fn forks_in_the_middle_of_moves_and_kernels_never_block() {
             assert!((0..32).all(|page| words[page * PAGE].load(SeqCst) == count));
         });
         space.check().unwrap();
+    });
+}
+
+#[test]
+fn the_child_has_no_way_to_a_cards_own_memory() {
+    within(LIMIT, "fork, a card's own memory", || {
+        let builder = Space::builder().cards(1).card_window(1 << 20).address_space(4 << 20);
+        let space = builder.build().unwrap();
+        let card = space.card(0).unwrap();
+        let mut own = space.alloc_on::<u64>(card, 2 * PAGE, Backing::Eager).unwrap();
+        own.host_mut().unwrap().fill(3);
+        let free = space.own_memory_free(card).unwrap();
+        let dropped = space.alloc_on::<u64>(card, PAGE, Backing::Eager).unwrap();
+        let code = in_child(|| {
+            drop(dropped);
+            let refusals = [
+                space.alloc_on::<u64>(card, 1, Backing::Lazy).is_err(),
+                space.own_memory_free(card).is_err(),
+                own.to_vec().is_err(),
+                own.host().is_err(),
+            ];
+            i32::from(refusals.contains(&false))
+        });
+        assert_eq!(code, 0);
+        assert_eq!(space.own_memory_free(card).unwrap(), free, "the parent has dropped it as well");
+        let values = own.host().unwrap();
+        // SAFETY: a value of the slice; in the child it is not mapped.
+        let code = in_child(|| unsafe { std::ptr::from_ref(&values[0]).read_volatile() } as i32);
+        assert_eq!(code, -libc::SIGSEGV);
+        assert!(values.iter().all(|&value| value == 3));
     });
 }

@@ -205,6 +205,16 @@ impl InFlight {
         self.flights.iter().any(|flight| flight.pe == pe)
     }
 
+    /// The pages that are in flight, by whom, and for what.
+    pub fn held(&self) -> impl Iterator<Item = (PeId, PageRange, Access)> {
+        self.flights.iter().flat_map(|flight| {
+            flight.uses.iter().map(|used| {
+                let access = if used.writes { Access::Write } else { Access::Read };
+                (flight.pe, used.keys.pages(), access)
+            })
+        })
+    }
+
     /// Number of accesses in flight.
     pub fn accesses(&self) -> usize {
         self.flights.len()

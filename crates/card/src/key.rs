@@ -64,6 +64,11 @@ impl KeyRange {
         KeyRange::new(asid, PageRange::new(PageNo(0), PAGES_MAX))
     }
 
+    /// The pages of its keys, which are of one address space.
+    pub(crate) const fn pages(self) -> PageRange {
+        PageRange::new(Key(self.start).page(), self.len())
+    }
+
     pub(crate) const fn len(self) -> u64 {
         self.end - self.start
     }

@@ -152,7 +152,7 @@ impl<'a> ForEach<'a> {
             let kernel = Arc::clone(&self.launch.name);
             return Err(LiveError::ClosureElsewhere { kernel, card }.into());
         }
-        let lent = self.lend(args)?;
+        let lent = self.lend(args, &cards)?;
         let (kernel, spans) = (Arc::new(kernel), A::spans as SpansOf<A>);
         let make = move |indices: Range<u64>, _: bool| {
             let (args, kernel) = (lent.of(&indices)?, Arc::clone(&kernel));
@@ -170,7 +170,7 @@ impl<'a> ForEach<'a> {
         let cards = self.cards()?;
         let near = cards.iter().any(|&card| !self.space.runtime().is_far(card));
         let kernel = near.then(|| self.space.kernels().find(&self.launch.name)).transpose()?;
-        let (kernel, lent) = (kernel.map(|(_, kernel)| kernel.clone()), self.lend(args)?);
+        let (kernel, lent) = (kernel.map(|(_, kernel)| kernel.clone()), self.lend(args, &cards)?);
         let sum: Arc<AtomicU64> = Arc::default();
         let value = Arc::clone(&sum);
         let make = move |indices: Range<u64>, is_far: bool| {
@@ -238,7 +238,7 @@ impl<'a> ForEach<'a> {
     }
 
     /// What the pieces are lent.
-    fn lend<A: PieceArgs>(&self, args: &A) -> Result<Lent, Error> {
+    fn lend<A: PieceArgs>(&self, args: &A, cards: &[CardId]) -> Result<Lent, Error> {
         let (kernel, indices) = (Arc::clone(&self.launch.name), self.indices.clone());
         let mut parts = Vec::new();
         if !indices.is_empty() {
@@ -250,7 +250,7 @@ impl<'a> ForEach<'a> {
             })?;
         }
         let lent = Lent { kernel, first: indices.start, parts };
-        self.launch.check(&lent.of(&indices)?.grants())?;
+        self.launch.check(&lent.of(&indices)?.grants(), cards)?;
         Ok(lent)
     }
 }

@@ -177,7 +177,7 @@ impl<'a> Launch<'a> {
 
     fn start_far(self, args: &KernelArgs) -> Result<Started<u64>, Error> {
         let runtime = self.space.runtime();
-        self.check(&args.grants())?;
+        self.check(&args.grants(), &[self.card])?;
         let value = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&value);
         let returned = Box::new(move |value| {
@@ -217,7 +217,7 @@ impl<'a> Launch<'a> {
     ) -> Result<Started<T>, Error> {
         let runtime = self.space.runtime();
         let card = self.space.card(self.card.0.into())?;
-        self.check(&grants)?;
+        self.check(&grants, &[card])?;
         let value = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&value);
         let body = Box::new(move |context: &mut KernelContext| {
@@ -231,15 +231,15 @@ impl<'a> Launch<'a> {
         Ok((job, value))
     }
 
-    /// Whether all that is lent is shared memory, and no byte of it is lent in two ways. Rust sees to
+    /// Whether all that is lent is shared memory, or one that these cards reach, and no byte of it is lent in two ways. Rust sees to
     /// the second, unless the program has made its slices from raw pointers.
-    pub(crate) fn check(&self, grants: &[Granted]) -> Result<(), LiveError> {
+    pub(crate) fn check(&self, grants: &[Granted], cards: &[CardId]) -> Result<(), LiveError> {
         let runtime = self.space.runtime();
         let outside = |grant: &&Granted| !runtime.contains(VirtAddr(grant.start()), grant.bytes());
         if let Some(grant) = grants.iter().find(outside) {
             return Err(LiveError::NotShared { addr: VirtAddr(grant.start()) });
         }
-        runtime.check_reach(self.card, grants)?;
+        cards.iter().try_for_each(|&card| runtime.check_reach(card, grants))?;
         match contradiction(grants) {
             Some(addr) => Err(LiveError::LentTwice { kernel: Arc::clone(&self.name), addr }),
             None => Ok(()),

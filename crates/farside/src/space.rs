@@ -101,7 +101,7 @@ impl SpaceBuilder {
         self
     }
 
-    /// Bytes of each card in the program for its own memory, beside [`SpaceBuilder::card_memory`]; a multiple of a page.
+    /// Bytes of each card in the program for its own memory, beside [`SpaceBuilder::card_memory`]; a multiple of a page, at most 4 TiB.
     /// Kernels and the program allocate in it ([`Space::alloc_on`], `KernelContext::alloc`, [`crate::Growable`]); what is there
     /// stays there. None unless it is said.
     #[must_use]
@@ -254,9 +254,11 @@ impl SpaceBuilder {
             let why = "it is a multiple of 4096 bytes, at least one page, at most 8 TiB";
             return setting("card memory", self.card_memory.to_string(), why);
         };
-        let own = u32::try_from(self.card_window / PAGE_SIZE as u64).ok();
-        let Some(window_frames) = own.filter(|_| self.card_window % PAGE_SIZE as u64 == 0) else {
-            let why = "it is a multiple of 4096 bytes, at most 8 TiB";
+        let own = u32::try_from(self.card_window / PAGE_SIZE as u64);
+        let whole = self.card_window % PAGE_SIZE as u64 == 0;
+        let own = own.ok().filter(|&n| whole && n <= farside_live::WINDOW_FRAMES_MAX);
+        let Some(window_frames) = own else {
+            let why = "it is a multiple of 4096 bytes, at most 4 TiB";
             return setting("a card's own memory", self.card_window.to_string(), why);
         };
         let scheme = self.placement?;

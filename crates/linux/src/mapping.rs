@@ -240,10 +240,7 @@ impl Mapping {
         file: BorrowedFd<'_>,
         offset: u64,
     ) -> Result<(), MemoryError> {
-        self.put(what, 0, self.bytes, Some(Part { file, offset, shared: true }))?;
-        let bytes = self.bytes as u64;
-        let fail = |call| move |errno| MemoryError::Call { call, what, bytes, errno };
-        self.advise(Advice::LinuxDontFork).map_err(fail("madvise(DONTFORK)"))
+        self.put(what, 0, self.bytes, Some(Part { file, offset, shared: true }))
     }
 
     /// Has a core dump hold what is mapped here, or not.
@@ -289,11 +286,18 @@ impl Mapping {
             }
         };
         outcome.map_err(fail)?;
+        let advise = |advice, call| {
+            // SAFETY: the range was mapped just now; no advice that is given here changes its contents.
+            unsafe { rustix::mm::madvise(start, bytes, advice) }
+                .map_err(|errno| MemoryError::Call { call, what, bytes: bytes as u64, errno })
+        };
         // What is new there is in no core dump, as what was there before.
-        // SAFETY: the range was mapped just now; the advice does not change its contents.
-        unsafe { rustix::mm::madvise(start, bytes, Advice::LinuxDontDump) }.map_err(|errno| {
-            MemoryError::Call { call: "madvise(DONTDUMP)", what, bytes: bytes as u64, errno }
-        })
+        advise(Advice::LinuxDontDump, "madvise(DONTDUMP)")?;
+        if part.is_some_and(|part| part.shared) {
+            // A child made by fork would go on writing what is another's meanwhile.
+            advise(Advice::LinuxDontFork, "madvise(DONTFORK)")?;
+        }
+        Ok(())
     }
 
     /// Lets a part of a reservation be read and written: empty pages of this process's own.
@@ -301,13 +305,36 @@ impl Mapping {
     /// # Errors
     /// [`MemoryError::Call`].
     pub fn allow(&self, what: &'static str, at: usize, bytes: usize) -> Result<(), MemoryError> {
+        self.protect(what, at, bytes, MprotectFlags::READ | MprotectFlags::WRITE)
+    }
+
+    /// Lets a part be read only: who writes it gets SIGSEGV.
+    ///
+    /// # Errors
+    /// [`MemoryError::Call`].
+    pub fn deny_writes(
+        &self,
+        what: &'static str,
+        at: usize,
+        bytes: usize,
+    ) -> Result<(), MemoryError> {
+        self.protect(what, at, bytes, MprotectFlags::READ)
+    }
+
+    fn protect(
+        &self,
+        what: &'static str,
+        at: usize,
+        bytes: usize,
+        flags: MprotectFlags,
+    ) -> Result<(), MemoryError> {
         let fail = |errno| MemoryError::Call { call: "mprotect", what, bytes: bytes as u64, errno };
         if at.checked_add(bytes).is_none_or(|end| end > self.bytes) {
             return Err(fail(Errno::INVAL));
         }
-        let (start, flags) = (self.base().wrapping_add(at).cast(), MprotectFlags::READ);
-        // SAFETY: the range lies in this mapping; more rights take nothing from who uses it.
-        unsafe { rustix::mm::mprotect(start, bytes, flags | MprotectFlags::WRITE) }.map_err(fail)
+        let start = self.base().wrapping_add(at).cast();
+        // SAFETY: the range lies in this mapping, and its contents stay; without a right an access ends in a signal.
+        unsafe { rustix::mm::mprotect(start, bytes, flags) }.map_err(fail)
     }
 
     fn advise(&self, advice: Advice) -> Result<(), Errno> {

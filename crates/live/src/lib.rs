@@ -40,3 +40,4 @@ pub use runtime::{Strike, Struck};
 pub use threads::Machine;
 pub use times::TimeSpent;
 pub use traffic::{Flow, Traffic};
+pub use window::WINDOW_FRAMES_MAX;

@@ -46,6 +46,7 @@ impl Embedder for Runtime {
 
     fn job_given_up(&self, card: &SoftCard, job: &Job, holds: bool) {
         if holds {
+            self.withdraw_held_by(card, job.id);
             self.job_hung(job.id);
         } else {
             self.job_over(card, job);
@@ -165,7 +166,12 @@ impl Runtime {
         // A real card stops writing when it is gone. This one's kernels are threads: what they
         // hold is left to them until they have let it go, for as long as the grace lasts.
         soft.await_quiet(self.grace);
-        let answers = lock(&soft.model).reset();
+        let (held, answers) = {
+            let mut model = lock(&soft.model);
+            (self.held_of_windows(soft, &model, None), model.reset())
+        };
+        // Before it is said that nothing is in flight any more.
+        self.withdraw_held(&held);
         soft.answer(answers.answers);
         self.handle_drained(&answers.drains);
         self.lose_window(card);

@@ -12,11 +12,13 @@ use farside_linux::signals::BlockedSignals;
 use farside_linux::wait::Gate;
 use farside_softcard::{Embedder, Granted, SoftCard, WindowError};
 use farside_svm::{CardFault, Need};
-use farside_types::{Access, CancelReason, CardId, CommandId, FrameNo, PageRange, VirtAddr};
+use farside_types::{
+    Access, CancelReason, CardId, CommandId, FrameNo, JobId, PageRange, Rights, VirtAddr,
+};
 
 use super::{ASID, Port, Runtime};
 use crate::error::LiveError;
-use crate::window::{CardWindow, RIGHTS, Surroundings};
+use crate::window::{CardWindow, Held, Surroundings};
 use farside_linux::card_memory::zero_pages;
 
 /// Frames in a row that are made zero by writing, at most: 2 MiB.
@@ -224,7 +226,7 @@ impl Runtime {
         }
         for (range, access) in own {
             if let Some(window) = self.windows.at(range) {
-                window.translate(range, access, |runs| insert(soft, runs))?;
+                window.translate(range, access, |runs, rights| insert(soft, runs, rights))?;
             }
         }
         let rest: Vec<_> = ranges.iter().filter(|it| !is_own(it)).copied().collect();
@@ -235,11 +237,43 @@ impl Runtime {
     pub(super) fn lose_window(&self, card: CardId) {
         let Ok(window) = self.windows.of(card) else { return };
         window.lose();
-        // Nobody waits for what others still have of it.
+        self.take_away_at_once(window.pages());
+    }
+
+    /// Takes pages from all cards. Nobody waits for who still has them.
+    fn take_away_at_once(&self, pages: PageRange) {
         for soft in self.soft_cards() {
             let command = CommandId(OF_WINDOWS | self.fresh_id());
-            let pages = std::iter::once(window.pages());
-            let _ = lock(&soft.model).unmap(command, ASID, pages);
+            let _ = lock(&soft.model).unmap(command, ASID, std::iter::once(pages));
+        }
+    }
+
+    /// A kernel was given up: what it holds of windows is out of use.
+    pub(super) fn withdraw_held_by(&self, soft: &SoftCard, job: JobId) {
+        let held = self.held_of_windows(soft, &lock(&soft.model), Some(job));
+        self.withdraw_held(&held);
+    }
+
+    /// What one job of a card in the program holds of windows, or the whole card before it is reset.
+    pub(super) fn held_of_windows(
+        &self,
+        soft: &SoftCard,
+        model: &farside_card::Card,
+        job: Option<JobId>,
+    ) -> Vec<Held> {
+        let is_of_job = |pe| job.is_none_or(|job| model.pes().of(job).any(|of_job| of_job == pe));
+        let in_flight = model.in_flight().held().filter(|&(pe, ..)| is_of_job(pe));
+        let of_windows = in_flight.filter(|&(_, pages, _)| self.windows.at(pages).is_some());
+        let (card, is_forgotten) = (soft.id, job.is_none());
+        of_windows.map(|(_, pages, access)| Held { pages, access, card, is_forgotten }).collect()
+    }
+
+    pub(super) fn withdraw_held(&self, held: &[Held]) {
+        for held in held {
+            if let Some(window) = self.windows.at(held.pages) {
+                window.take_out_of_use(*held);
+                self.take_away_at_once(held.pages);
+            }
         }
     }
 
@@ -280,8 +314,8 @@ impl Runtime {
     }
 }
 
-fn insert(soft: &SoftCard, runs: &[MappedRun]) {
-    if let Err(error) = lock(&soft.model).map(ASID, runs.iter().copied(), RIGHTS) {
+fn insert(soft: &SoftCard, runs: &[MappedRun], rights: Rights) {
+    if let Err(error) = lock(&soft.model).map(ASID, runs.iter().copied(), rights) {
         // Without a mapping the kernel faults again.
         tracing::error!(%error, "a card refused a mapping of a window");
     }

@@ -6,7 +6,7 @@ use farside_linux::card_memory::CardMemory;
 use farside_linux::lock::lock;
 use farside_linux::mapping::Part;
 use farside_softcard::WindowError;
-use farside_types::{Access, PAGE_SIZE, PageRange, VirtAddr};
+use farside_types::{Access, PAGE_SIZE, PageNo, PageRange, VirtAddr};
 
 use super::{CardWindow, End, Shown, Tables};
 
@@ -32,6 +32,9 @@ impl CardWindow {
         if let Some(End::Gone) = tables.end {
             return Err(WindowError::Gone { card: self.card });
         }
+        // What is held to be read only is mapped so: nobody may make a slice of it that can be written.
+        let rights = tables.rights(range, Access::Write);
+        rights.map_err(|reason| self.not_shown(addr, reason.to_string()))?;
         if tables.shown.get(&range.start.0).is_some_and(|shown| shown.pages >= range.count) {
             return Ok(());
         }
@@ -78,7 +81,8 @@ impl CardWindow {
         if let Some(End::Gone) = tables.end {
             return Err(WindowError::Gone { card: self.card });
         }
-        let runs = tables.runs(self, range, Access::Read);
+        let rights = tables.rights(range, Access::Read);
+        let runs = rights.and_then(|_| tables.runs(self, range, Access::Read));
         let runs = runs.map_err(|reason| self.not_shown(addr, reason.to_string()))?;
         runs.into_iter().for_each(&mut each);
         Ok(())
@@ -91,7 +95,27 @@ impl CardWindow {
             tables.shown.range(pages.start.0..end).map(|(&first, _)| first).collect();
         for first in hidden {
             if let Some(shown) = tables.shown.remove(&first) {
-                self.unmap(PageRange::new(farside_types::PageNo(first), shown.pages));
+                self.unmap(PageRange::new(PageNo(first), shown.pages));
+            }
+        }
+    }
+
+    /// What a kernel that was given up holds is out of the program's reach, or cannot be written.
+    pub(super) fn withdraw(&self, tables: &Tables, pages: PageRange, access: Access) {
+        let before = tables.shown.range(..pages.end().0);
+        for (&first, shown) in before {
+            let within = PageRange::new(PageNo(first), shown.pages).intersection(pages);
+            if within.is_empty() {
+                continue;
+            }
+            if access.is_write() {
+                self.unmap(within);
+                continue;
+            }
+            let at = (within.start.0 - self.pages.start.0) as usize * PAGE_SIZE;
+            let denied = self.reservation.deny_writes(WHAT, at, within.bytes() as usize);
+            if let Err(error) = denied {
+                tracing::error!(%error, "the program may write what a kernel that hangs reads");
             }
         }
     }

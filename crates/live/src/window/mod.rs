@@ -9,6 +9,7 @@
 //!
 //! Lock order: the driver, the tables of one window, one card.
 
+mod held;
 mod host;
 mod turn;
 
@@ -30,6 +31,7 @@ use farside_types::{
 };
 
 use crate::error::LiveError;
+pub(crate) use held::Held;
 use turn::Turn;
 
 const PAGE_BITS: u32 = PAGE_SIZE.trailing_zeros();
@@ -39,6 +41,8 @@ const REGION_BITS: u32 = 13;
 const SPARE_BITS: u32 = 4;
 /// Pages of a window at least and at most, as powers of two: 4 GiB and 4 TiB.
 const PAGES_BITS: (u32, u32) = (20, 30);
+/// Frames of a card's own memory at most: there is an address for each of them.
+pub const WINDOW_FRAMES_MAX: u32 = 1 << PAGES_BITS.1;
 /// Frames of the tables of one region, and of what there is for each region; of the rest.
 const TABLE_FRAMES: (u32, u32) = (17, 64);
 /// The memory that pages come from, and the one in which the tables are, as the allocator numbers them.
@@ -70,6 +74,8 @@ struct Tables {
     is_taken: bool,
     /// What the program sees: the first page of each allocation, and how many.
     shown: BTreeMap<u64, Shown>,
+    /// What kernels hold that were given up.
+    held: Vec<Held>,
     end: Option<End>,
 }
 
@@ -108,6 +114,10 @@ impl CardWindow {
         first_frame: u32,
         frames: u32,
     ) -> Result<CardWindow, LiveError> {
+        let refused = |why: String| LiveError::Window { card, why };
+        if frames > WINDOW_FRAMES_MAX {
+            return Err(refused("it is at most 4 TiB".to_owned()));
+        }
         let wanted = frames.next_power_of_two().trailing_zeros() + SPARE_BITS;
         let pages_bits = wanted.clamp(PAGES_BITS.0, PAGES_BITS.1);
         let bytes = 1usize << (pages_bits + PAGE_BITS);
@@ -116,7 +126,6 @@ impl CardWindow {
         let regions = 1u32 << (pages_bits - REGION_BITS);
         let levels = [pages_bits - REGION_BITS, REGION_BITS];
         let geometry = WindowGeometry::new(PAGE_BITS, &levels, PAGE_BITS + u32::BITS);
-        let refused = |why: String| LiveError::Window { card, why };
         let config = AllocatorConfig {
             geometry: geometry.map_err(|error| refused(error.to_string()))?,
             base,
@@ -127,8 +136,14 @@ impl CardWindow {
         let mut allocator = Allocator::new(&config).map_err(|error| refused(error.to_string()))?;
         let mut words = TableWords::default();
         allocator.initialise(&mut words).map_err(|error| refused(error.to_string()))?;
-        let tables =
-            Tables { allocator, words, is_taken: false, shown: BTreeMap::new(), end: None };
+        let tables = Tables {
+            allocator,
+            words,
+            is_taken: false,
+            shown: BTreeMap::new(),
+            held: Vec::new(),
+            end: None,
+        };
         Ok(CardWindow {
             card,
             pages: PageRange::new(VirtAddr(base).page(), 1 << pages_bits),
@@ -160,8 +175,8 @@ impl CardWindow {
         self.turns.notify();
     }
 
-    /// Calls `insert` with where the pages of a range are, which are given frames if they have none, before anything
-    /// of them can be taken away.
+    /// Calls `insert` with where the pages of a range are, which are given frames if they have none, and with what may be
+    /// done with them, before anything of them can be taken away.
     ///
     /// # Errors
     /// Why one of them cannot be reached.
@@ -169,7 +184,7 @@ impl CardWindow {
         &self,
         range: PageRange,
         access: Access,
-        insert: impl FnOnce(&[MappedRun]),
+        insert: impl FnOnce(&[MappedRun], Rights),
     ) -> Result<(), CancelReason> {
         if !self.pages.covers(range) {
             return Err(CancelReason::Unallocated);
@@ -178,11 +193,13 @@ impl CardWindow {
         if let Some(End::Gone) = tables.end {
             return Err(CancelReason::Lost);
         }
+        let rights = tables.rights(range, access)?;
         let mut runs = tables.runs(self, range, access)?;
-        if range.count == 1 {
+        // What follows may be held.
+        if range.count == 1 && tables.held.is_empty() {
             tables.add_following(self, &mut runs);
         }
-        insert(&runs);
+        insert(&runs, rights);
         Ok(())
     }
 
@@ -200,8 +217,9 @@ impl CardWindow {
         let answer = match step {
             AllocStep::Answer(answer) => answer,
             AllocStep::Invalidate(pages) => {
-                if !around.take_away(self.range_of(pages)) {
-                    return Err(turn.hold(self.range_of(pages).start.addr()));
+                let range = self.range_of(pages);
+                if !around.take_away(range) || !turn.is_let_go(range) {
+                    return Err(turn.hold(range.start.addr()));
                 }
                 let answer = turn.go_on();
                 if let Ok(address) = answer {
@@ -344,6 +362,3 @@ fn reason(fault: WindowFault) -> CancelReason {
         WindowFault::BusError | WindowFault::BadEntry => CancelReason::Lost,
     }
 }
-
-/// What may be done with pages of a window.
-pub(crate) const RIGHTS: Rights = Rights::ReadWrite;

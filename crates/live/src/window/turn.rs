@@ -42,6 +42,11 @@ impl<'a> Turn<'a> {
         self.tables().handle(request)
     }
 
+    /// Whether no kernel that was given up still has one of these pages, which were taken from all cards.
+    pub(super) fn is_let_go(&self, pages: PageRange) -> bool {
+        self.tables().let_go(pages)
+    }
+
     pub(super) fn go_on(&self) -> Result<u64, AllocError> {
         self.tables().invalidated()
     }

@@ -283,7 +283,7 @@ impl KernelContext {
     /// Memory of the card's own for `len` values, zero. Freed when the kernel ends, if it was not before.
     ///
     /// # Errors
-    /// [`KernelError::Window`] says what the card lacks.
+    /// [`KernelError::Window`] says what the card lacks; as [`KernelContext::checkpoint`].
     pub fn alloc<T: Pod>(
         &mut self,
         len: usize,
@@ -300,7 +300,7 @@ impl KernelContext {
     /// change, and new ones are zero.
     ///
     /// # Errors
-    /// [`KernelError::Window`]; the memory is then as it was.
+    /// [`KernelError::Window`]; the memory is then as it was. As [`KernelContext::checkpoint`].
     pub fn realloc<T: Pod>(
         &mut self,
         span: &mut WriteSpan<T>,
@@ -321,7 +321,11 @@ impl KernelContext {
         self.free_at(span.start())
     }
 
+    /// Memory that is given back is so whether or not the kernel has to stop.
     fn allocate(&self, request: AllocRequest) -> Result<u64, KernelError> {
+        if !matches!(request, AllocRequest::Free { .. }) {
+            self.checkpoint()?;
+        }
         let result = self.embedder.allocate(self.job.card, request);
         result.map_err(|error| self.window_error(error))
     }
