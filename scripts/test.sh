@@ -5,9 +5,9 @@
 # their own and that of the processes that they start, so that it does not matter what else the machine
 # does. A crate past its budget is a warning, past three times its budget it fails. Against tests that hang
 # there is a limit of time as well, with which they pass on a machine that is eight times as busy.
-# Lending in network namespaces, the units for systemd, the Ray cluster, the VHDL and the virtual machines come last and
-# have limits of their own, which include fetching what they need. Where that cannot be had the summary says
-# NOT RUN: neither passed nor failed.
+# Lending in network namespaces runs beside the longest of them; the units for systemd, the Ray cluster, the VHDL and the
+# virtual machines come last. These have limits of their own, which include fetching what they need. Where that cannot
+# be had the summary says NOT RUN: neither passed nor failed.
 # A step that fails does not keep the others from running; the summary and the exit code tell.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -55,12 +55,15 @@ readonly NOT_RUN=77
 failed=0
 not_run=0
 child=
+# The script that runs beside the steps, and its process.
+beside=
+besides=
 summary=()
 scratch=$(mktemp -d)
 readonly scratch
 
 # Ctrl-C reaches the tests, which are in a process group of their own.
-trap '[ -n "$child" ] && kill "$child" 2>/dev/null; rm -rf "$scratch"; exit 130' INT TERM
+trap 'kill $child $besides 2>/dev/null; rm -rf "$scratch"; exit 130' INT TERM
 trap 'rm -rf "$scratch"' EXIT
 
 # Runs a command with no more than $1 seconds; no limit if that is 0.
@@ -177,21 +180,52 @@ export -f build_tests run_tests run_program all_have_budgets
 
 # test_script NAME LIMIT: scripts/NAME/test.sh, and why it could not be run, if it could not.
 test_script() {
-    local name=$1 limit=$2 start=$SECONDS log code before used
-    log=$scratch/$name.log
+    local name=$1 limit=$2 start=$SECONDS code before used
     processor_time
     before=$used
     echo "== test $name: at most $limit s"
     # shellcheck disable=SC2016 # for the inner shell
-    bounded "$limit" bash -o pipefail -c '"scripts/$1/test.sh" 2>&1 | tee "$0"' "$log" "$name"
+    bounded "$limit" bash -o pipefail -c '"scripts/$1/test.sh" 2>&1 | tee "$0"' "$scratch/$name.log" "$name"
     code=$?
     processor_time
-    local took=$((SECONDS - start)) of=$((used - before))
+    note_script "$name" "$code" $((SECONDS - start)) $((used - before))
+}
+
+# begin_script NAME LIMIT: scripts/NAME/test.sh beside what follows, until end_script. One at a time.
+begin_script() {
+    beside=$1
+    echo "$2" >"$scratch/$1.took"
+    # shellcheck disable=SC2016 # for the inner shell
+    timeout --kill-after=10 "$2" bash -c '
+        "scripts/$1/test.sh"
+        code=$?
+        echo "$SECONDS" >"$0"
+        exit "$code"' "$scratch/$1.took" "$1" >"$scratch/$1.log" 2>&1 </dev/null &
+    besides=$!
+}
+
+# Waits for the script that was begun, and shows what it printed.
+end_script() {
+    local name=$beside code before used
+    processor_time
+    before=$used
+    echo "== test $name, begun before"
+    wait "$besides"
+    code=$?
+    besides=
+    cat "$scratch/$name.log"
+    processor_time
+    note_script "$name" "$code" "$(<"$scratch/$name.took")" $((used - before))
+}
+
+# note_script NAME CODE SECONDS PROCESSOR_SECONDS
+note_script() {
+    local name=$1 code=$2 took=$3 of=$4
     case $code in
         0) note ok "test $name" "$took" "$of" "" ;;
         "$NOT_RUN")
             note "NOT RUN" "test $name" "$took" "$of" ""
-            summary+=("         $(sed -n "s/^$name: NOT RUN: //p" "$log")")
+            summary+=("         $(sed -n "s/^$name: NOT RUN: //p" "$scratch/$name.log")")
             not_run=1
             ;;
         124 | 137) note TIMEOUT "test $name" "$took" "$of" "" && failed=1 ;;
@@ -215,23 +249,23 @@ check "clippy of the card's fuzzer" cargo clippy --manifest-path crates/card/fuz
     --no-default-features --target-dir target/fuzz -- -D warnings
 RUSTDOCFLAGS="-D warnings" check documentation cargo doc --locked --workspace --no-deps
 if check "build tests" bash -c build_tests && check "all have budgets" bash -c all_have_budgets; then
+    # Built alone, the command's crates have other features than the tests have, and all of them would be built again.
+    FARSIDE_BIN=$(<"$scratch/farside")
+    export FARSIDE_BIN
     while read -r folder budget; do
+        # Lending mostly waits, and so do the two longest steps.
+        [ "$folder" != crates/cli ] || begin_script lend "$LEND_LIMIT_S"
         case $folder in
             "") ;;
             documentation) step "$folder" "$budget" cargo test --locked --workspace --doc -q ;;
             *) step "$folder" "$budget" bash -c 'run_tests "$0"' "$folder" ;;
         esac
     done <<<"$BUDGETS"
+    end_script
 fi
 # What runs without a lock, in every order that loom finds. A build of its own: loom replaces the atomics.
 RUSTFLAGS="--cfg loom" check loom cargo test --locked --release -p farside-card --test loom \
     --target-dir target/loom -q
-# Built alone, the command's crates have other features than the tests have, and all of them would be built again.
-if [ -s "$scratch/farside" ]; then
-    FARSIDE_BIN=$(<"$scratch/farside")
-    export FARSIDE_BIN
-fi
-test_script lend "$LEND_LIMIT_S"
 test_script systemd "$SYSTEMD_LIMIT_S"
 test_script ray "$RAY_LIMIT_S"
 test_script rtl "$RTL_LIMIT_S"
