@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use farside::{CardId, Error, KernelContext, Ptr, Read, ReadView, Space, Write, WriteView};
+use farside::{
+    Backing, CardId, Error, KernelContext, Ptr, Read, ReadView, Space, Write, WriteView,
+};
 use farside_sim::functional::{Options, replay};
 use farside_workloads::Trace;
 use farside_workloads::Workload;
@@ -61,6 +63,21 @@ fn a_recorded_run_replays() {
         (4, 4, 1)
     );
     assert_eq!((duplication.writes, duplication.protection_faults), (4 * 64 + 1, 1));
+}
+
+#[test]
+fn a_cards_own_memory_is_no_part_of_a_recording() {
+    let path = file("own");
+    let space = Space::builder().cards(2).card_window(1 << 20).record(&path).build().unwrap();
+    work(&space).unwrap();
+    let mut own = space.alloc_on::<u64>(CardId(0), 1000, Backing::Lazy).unwrap();
+    let own = Write(own.host_mut().unwrap());
+    space.kernel("own").run(own, |kernel, own| kernel.store(own.ptr(0), 1)).unwrap();
+    space.end_recording().unwrap();
+    let trace = Trace::open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!((trace.accesses(), trace.allocations().len()), (514, 2));
+    replay(&trace, "on-touch", &Options::default()).unwrap();
 }
 
 #[test]

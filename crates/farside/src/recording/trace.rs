@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use farside_softcard::{Recorder, Running, Taken};
-use farside_types::{JobId, PAGE_SIZE, PageRange};
+use farside_types::{JobId, PAGE_SIZE, PageRange, VirtAddr};
 use farside_workloads::{LINE_BYTES, Place};
 use farside_workloads::{
     TraceAllocation, TraceDescription, TraceRow, TraceWriteError, TraceWriter,
@@ -126,13 +126,19 @@ impl Recorder for Recording {
 
     fn take(&self, who: Running, taken: &[Taken]) {
         let mut state = self.state();
-        let State { writer, failed, groups, launches, sequence, .. } = &mut *state;
+        let State { writer, failed, allocations, groups, launches, sequence, .. } = &mut *state;
         let Some(writer) = writer.as_mut().filter(|_| failed.is_none()) else {
             return;
         };
         *sequence = sequence.wrapping_add(1);
         let place = Place { gpu: who.card.0, unit: (who.pe.0 % UNITS) as u8 };
-        for &(at, bytes, access) in taken.iter().filter(|(_, bytes, _)| *bytes > 0) {
+        // A card's own memory is nothing of the space's: no page of it ever moves.
+        let is_shared = |at: VirtAddr| {
+            let before = allocations.range(..=at.page().0).next_back();
+            before.is_some_and(|(_, range)| range.contains(at.page()))
+        };
+        let of_space = taken.iter().filter(|(at, bytes, _)| *bytes > 0 && is_shared(*at));
+        for &(at, bytes, access) in of_space {
             let lines = (at.0 + bytes - 1) / LINE_BYTES - at.0 / LINE_BYTES + 1;
             let pushed = writer.push(TraceRow {
                 launch: launches.saturating_sub(1),
