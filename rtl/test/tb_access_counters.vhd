@@ -4,13 +4,15 @@
 library ieee;
   use ieee.std_logic_1164.all;
   use ieee.numeric_std.all;
-  use ieee.math_real.all;
 
 library std;
   use std.textio.all;
 
 library vunit_lib;
   context vunit_lib.vunit_context;
+
+library work;
+  use work.random_pkg.all;
 
 entity tb_access_counters is
   generic (
@@ -68,8 +70,7 @@ begin
     variable trace_v  : Trace_t;
     variable steps_v  : natural := 0;
     variable cycles_v : natural;
-    variable seed1_v  : positive := Seed_g;
-    variable seed2_v  : positive := 99;
+    variable random_v : Random_t;
     -- Of each group: its count, as far as it was counted, and whether it was told.
     variable counts_v : Numbers_t := (others => 0);
     variable told_v   : Flags_t := (others => false);
@@ -77,13 +78,6 @@ begin
     variable found_v  : natural := 0;
     variable first_v  : natural;
     variable last_v   : natural;
-
-    impure function pick (below : positive) return natural is
-      variable x_v : real;
-    begin
-      uniform(seed1_v, seed2_v, x_v);
-      return natural(floor(x_v * real(below))) mod below;
-    end function;
 
     procedure access_page (space_no, page_no, count : natural) is
     begin
@@ -139,6 +133,7 @@ begin
     end procedure;
 
   begin
+    random_v.seed(Seed_g, 99);
     test_runner_setup(runner, runner_cfg);
     rest(4);
     Rst <= '0';
@@ -184,14 +179,14 @@ begin
       elsif run("random accesses close together are told of once, and only when they are enough") then
         -- As many groups as are counted, so that none is forgotten.
         for i in 1 to 4000 loop
-          case pick(40) is
+          case random_v.pick(40) is
             when 0 =>
-              first_v := pick(Groups_g);
-              last_v  := first_v + pick(3);
-              clear('0', first_v mod 2, 16 * (first_v / 2) + pick(16), 16 * (last_v / 2) + 15);
+              first_v := random_v.pick(Groups_g);
+              last_v  := first_v + random_v.pick(3);
+              clear('0', first_v mod 2, 16 * (first_v / 2) + random_v.pick(16), 16 * (last_v / 2) + 15);
               -- What was shown before may be of these groups.
               rest(3 * Groups_g + 2);
-              while NoticeValid = '1' and pick(2) = 0 loop
+              while NoticeValid = '1' and random_v.pick(2) = 0 loop
                 take;
               end loop;
               if NoticeValid = '0' then
@@ -212,14 +207,14 @@ begin
                 told_v   := (others => false);
               end if;
             when others =>
-              first_v := pick(Groups_g);
+              first_v := random_v.pick(Groups_g);
               index_v := (first_v mod 2) * 2 ** (PageBits_c - GroupBits_c) + first_v / 2;
-              last_v  := pick(2 ** TimesBits_c);
-              access_page(first_v mod 2, 16 * (first_v / 2) + pick(16), last_v);
+              last_v  := random_v.pick(2 ** TimesBits_c);
+              access_page(first_v mod 2, 16 * (first_v / 2) + random_v.pick(16), last_v);
               counts_v(index_v) := counts_v(index_v) + last_v;
           end case;
           wait for 1 ps;
-          if pick(100) >= Stall_g then
+          if random_v.pick(100) >= Stall_g then
             take;
           end if;
         end loop;
@@ -237,7 +232,7 @@ begin
       elsif run("an access is taken every other cycle") then
         access_page(0, 0, 1);
         for i in 1 to 50 loop
-          access_page(0, pick(16 * Groups_g), 1);
+          access_page(0, random_v.pick(16 * Groups_g), 1);
           check(cycles_v <= 1, "it has to wait: " & to_string(cycles_v));
         end loop;
 

@@ -17,6 +17,7 @@ library work;
   use work.alloc_pkg.all;
   use work.window_pkg.all;
   use work.table_memory_pkg.all;
+  use work.random_pkg.all;
 
 entity tb_allocator is
   generic (
@@ -190,8 +191,7 @@ begin
   end process;
 
   p_test : process is
-    variable seed1_v    : positive := Seed_g;
-    variable seed2_v    : positive := 99;
+    variable random_v   : Random_t;
     file trace_f        : text;
     variable line_v     : line;
     variable what_v     : character;
@@ -218,13 +218,6 @@ begin
     variable reads_v    : natural;
     variable walks_v    : Walks_t := (others => NoWalk_c);
     variable frame_v    : std_logic_vector(FrameBits_g - 1 downto 0);
-
-    impure function pick (below : positive) return natural is
-      variable x_v : real;
-    begin
-      uniform(seed1_v, seed2_v, x_v);
-      return natural(floor(x_v * real(below))) mod below;
-    end function;
 
     function oneHot (index : natural) return std_logic_vector is
       variable bits_v : std_logic_vector(Requesters_c - 1 downto 0) := (others => '0');
@@ -294,7 +287,7 @@ begin
       CmdMemory   <= std_logic_vector(to_unsigned(memory, 4));
       CmdWritable <= flags(0);
       CmdLazy     <= flags(1);
-      Who <= pick(Requesters_c);
+      Who <= random_v.pick(Requesters_c);
       wait for 0 ns;
       ReqValid(Who) <= '1';
       loop
@@ -310,7 +303,7 @@ begin
     begin
       loop
         check(Now < Limit_c, "no answer, line " & to_string(count_v));
-        OutReady(Who) <= '1' when pick(100) >= Stall_g else '0';
+        OutReady(Who) <= '1' when random_v.pick(100) >= Stall_g else '0';
         tick;
         check((OutValid and not oneHot(Who)) = (OutValid'range => '0'), "an answer for another");
         exit when OutValid(Who) = '1' and OutReady(Who) = '1';
@@ -357,7 +350,7 @@ begin
     begin
       loop
         check(Now < start_v + Longest_c, "a touch is not answered");
-        FoundReady <= '1' when pick(100) >= Stall_g else '0';
+        FoundReady <= '1' when random_v.pick(100) >= Stall_g else '0';
         tick;
         exit when FoundValid = '1' and FoundReady = '1';
       end loop;
@@ -734,6 +727,7 @@ begin
     end procedure;
 
   begin
+    random_v.seed(Seed_g, 99);
     test_runner_setup(runner, runner_cfg);
     while test_suite loop
       reset;
@@ -873,11 +867,11 @@ begin
         for cycle in 0 to 2 * Latency_g + 40 loop
           malloc(1, '1');
           steps_v := to_integer(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g)));
-          touchRacing(steps_v, cycle, pick(10));
+          touchRacing(steps_v, cycle, random_v.pick(10));
           -- The same place, with a frame from the beginning: a walk of before has seen that it was free.
           free(addr_v);
           settleDown;
-          mallocRacing(steps_v, cycle, pick(10));
+          mallocRacing(steps_v, cycle, random_v.pick(10));
           free(addr_v);
           settleDown;
         end loop;
@@ -902,7 +896,7 @@ begin
 
       elsif run("an access that fails harms nobody") then
         for from in 0 to 39 loop
-          survive(4 * from + pick(4));
+          survive(4 * from + random_v.pick(4));
           reset;
         end loop;
         for from in 0 to 2 loop

@@ -4,13 +4,15 @@
 library ieee;
   use ieee.std_logic_1164.all;
   use ieee.numeric_std.all;
-  use ieee.math_real.all;
 
 library std;
   use std.textio.all;
 
 library vunit_lib;
   context vunit_lib.vunit_context;
+
+library work;
+  use work.random_pkg.all;
 
 entity tb_flexible_tlb is
   generic (
@@ -84,8 +86,7 @@ begin
     variable trace_v   : Trace_t;
     variable steps_v   : natural := 0;
     variable cycles_v  : natural;
-    variable seed1_v   : positive := Seed_g;
-    variable seed2_v   : positive := 4711;
+    variable random_v  : Random_t;
     variable frames_v  : Frames_t := (others => 0);
     variable writes_v  : Flags_t := (others => false);
     variable looks_v   : Looks_t := (others => -1);
@@ -94,13 +95,6 @@ begin
     variable bound_v   : natural;
     variable frame_v   : natural;
     variable write_v   : boolean;
-
-    impure function pick (below : positive) return natural is
-      variable x_v : real;
-    begin
-      uniform(seed1_v, seed2_v, x_v);
-      return natural(floor(x_v * real(below))) mod below;
-    end function;
 
     -- What was looked up two cycles ago is answered now, and is what was put in last or nothing.
     procedure checkFound is
@@ -186,6 +180,7 @@ begin
     end procedure;
 
   begin
+    random_v.seed(Seed_g, 4711);
     test_runner_setup(runner, runner_cfg);
     for i in 1 to 4 loop
       wait until rising_edge(Clk);
@@ -227,24 +222,24 @@ begin
 
       elsif run("random looks find what was put in last, or nothing") then
         for i in 1 to 12000 loop
-          if LookValid = '0' and pick(10) /= 0 then
+          if LookValid = '0' and random_v.pick(10) /= 0 then
             LookValid <= '1';
-            LookKey   <= std_logic_vector(to_unsigned(pick(Pages_c), KeyBits_g));
+            LookKey   <= std_logic_vector(to_unsigned(random_v.pick(Pages_c), KeyBits_g));
           end if;
-          if pick(60) = 0 then
-            page_v  := pick(Pages_c);
-            bound_v := minimum(page_v + pick(2 ** RunBits_g + 4), Pages_c);
+          if random_v.pick(60) = 0 then
+            page_v  := random_v.pick(Pages_c);
+            bound_v := minimum(page_v + random_v.pick(2 ** RunBits_g + 4), Pages_c);
             -- Frames that lie as pages do, so that runs continue one another, or any.
-            frame_v := 1000 + page_v when pick(3) /= 0 else 5000 + pick(1000);
-            write_v := pick(3) /= 0;
-            case pick(8) is
+            frame_v := 1000 + page_v when random_v.pick(3) /= 0 else 5000 + random_v.pick(1000);
+            write_v := random_v.pick(3) /= 0;
+            case random_v.pick(8) is
               when 0 | 1 =>
                 command(Remove_c, page_v, bound_v);
               when 2 =>
                 command(Protect_c, page_v, bound_v);
               when 3 =>
                 -- None of its pages comes before its first.
-                command(Remove_c, page_v, pick(page_v + 1));
+                command(Remove_c, page_v, random_v.pick(page_v + 1));
               when others =>
                 command(Insert_c, page_v, bound_v, write_v, frame_v);
             end case;

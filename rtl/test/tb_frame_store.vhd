@@ -8,13 +8,15 @@
 library ieee;
   use ieee.std_logic_1164.all;
   use ieee.numeric_std.all;
-  use ieee.math_real.all;
 
 library std;
   use std.textio.all;
 
 library vunit_lib;
   context vunit_lib.vunit_context;
+
+library work;
+  use work.random_pkg.all;
 
 entity tb_frame_store is
   generic (
@@ -68,8 +70,7 @@ begin
     variable roving_v  : Numbers_t(0 to 31) := (others => 0);
     variable list_v    : Numbers_t(0 to List_g - 1);
     variable listed_v  : natural := 0;
-    variable seed1_v   : positive := Seed_g;
-    variable seed2_v   : positive := 99;
+    variable random_v  : Random_t;
     variable cycles_v  : natural;
     variable taken_v   : natural := 0;
     variable refused_v : natural := 0;
@@ -104,13 +105,6 @@ begin
     variable line_v    : line;
     variable trace_v   : Trace_t;
     variable give_v    : std_logic;
-
-    impure function pick (below : positive) return natural is
-      variable x_v : real;
-    begin
-      uniform(seed1_v, seed2_v, x_v);
-      return natural(floor(x_v * real(below))) mod below;
-    end function;
 
     impure function isAll (first, count : natural; value : boolean) return boolean is
     begin
@@ -188,7 +182,7 @@ begin
       if accepted_v then
         OpValid  <= '0';
       end if;
-      RespReady <= '0' when pick(100) < Stall_g else '1';
+      RespReady <= '0' when random_v.pick(100) < Stall_g else '1';
     end procedure;
 
     procedure settle is
@@ -216,7 +210,7 @@ begin
       if hurry_v = 0 then
         cycles_v := 0;
       end if;
-      if pick(100) >= hurry_v then
+      if random_v.pick(100) >= hurry_v then
         settle;
       end if;
     end procedure;
@@ -274,17 +268,18 @@ begin
 
     impure function someSize return natural is
     begin
-      case pick(10) is
+      case random_v.pick(10) is
         when 0 to 4 =>
           return 0;
         when 5 =>
-          return pick(32);
+          return random_v.pick(32);
         when others =>
-          return pick(FrameBits_g + 1);
+          return random_v.pick(FrameBits_g + 1);
       end case;
     end function;
 
   begin
+    random_v.seed(Seed_g, 99);
     test_runner_setup(runner, runner_cfg);
     for i in used_v'range loop
       used_v(i) := i < Fixed_c;
@@ -303,27 +298,27 @@ begin
           -- It goes through full and empty.
           if free_v = 0 then
             wants_v := false;
-          elsif free_v > Frames_g / 2 or pick(50) = 0 then
+          elsif free_v > Frames_g / 2 or random_v.pick(50) = 0 then
             wants_v := true;
           end if;
-          Promised <= pick(Frames_g) when pick(20) = 0 else 0;
+          Promised <= random_v.pick(Frames_g) when random_v.pick(20) = 0 else 0;
           wait for 0 ns;
           size_v := someSize;
-          first_v := pick(2 ** FrameBits_g);
-          if pick(100) < 75 and size_v <= FrameBits_g then
+          first_v := random_v.pick(2 ** FrameBits_g);
+          if random_v.pick(100) < 75 and size_v <= FrameBits_g then
             first_v := first_v - first_v mod 2 ** size_v;
           end if;
-          if pick(100) < 30 xor wants_v then
+          if random_v.pick(100) < 30 xor wants_v then
             -- The one behind the last one is hinted at as well.
-            if pick(2) = 0 then
+            if random_v.pick(2) = 0 then
               first_v := (last_v + 1) mod 2 ** FrameBits_g;
             end if;
-            take(size_v, pick(3) = 0, first_v);
+            take(size_v, random_v.pick(3) = 0, first_v);
           else
             Promised <= 0;
             give(size_v, first_v);
           end if;
-          if pick(10) = 0 then
+          if random_v.pick(10) = 0 then
             settle;
             check_equal(unsigned(Free), free_v, "free frames");
           end if;

@@ -7,10 +7,12 @@
 library ieee;
   use ieee.std_logic_1164.all;
   use ieee.numeric_std.all;
-  use ieee.math_real.all;
 
 library vunit_lib;
   context vunit_lib.vunit_context;
+
+library work;
+  use work.random_pkg.all;
 
 entity tb_l2_tlb is
   generic (
@@ -111,26 +113,11 @@ begin
     variable latency_v  : natural := 0;
     variable frame_v    : natural := 0;
     variable size_v     : natural := 0;
-    variable seed1_v    : positive := Seed_g;
-    variable seed2_v    : positive := 4711;
+    variable random_v   : Random_t;
     variable before_v   : natural;
     variable started_v  : natural;
     variable page_v     : natural;
     variable changed_v  : boolean := false;
-
-    impure function chance (percent : natural) return boolean is
-      variable x_v : real;
-    begin
-      uniform(seed1_v, seed2_v, x_v);
-      return x_v * 100.0 < real(percent);
-    end function;
-
-    impure function pick (below : positive) return natural is
-      variable x_v : real;
-    begin
-      uniform(seed1_v, seed2_v, x_v);
-      return natural(floor(x_v * real(below))) mod below;
-    end function;
 
     procedure change (page : natural; status : natural; frame : natural; writes : std_logic := '1') is
     begin
@@ -189,9 +176,10 @@ begin
         shown_v := false;
       end if;
       walk_v := walks_v(given_v mod 256);
-      if not shown_v and given_v /= asked_v and walk_v.cycle + Latency_c - 1 <= cycle_v and not chance(Stall_g) then
+      if not shown_v and given_v /= asked_v and walk_v.cycle + Latency_c - 1 <= cycle_v and
+        not random_v.chance(Stall_g) then
         page_v := images_v(version_v)(walk_v.page);
-        if chance(50) then
+        if random_v.chance(50) then
           page_v := images_v(walk_v.floor)(walk_v.page);
         end if;
         shown_v := true;
@@ -202,7 +190,7 @@ begin
         CameSize   <= std_logic_vector(to_unsigned(page_v.size, 5));
         CameFrame  <= std_logic_vector(to_unsigned(page_v.frame, FrameBits_c));
       end if;
-      WalkReady <= '0' when chance(Stall_g) else '1';
+      WalkReady <= '0' when random_v.chance(Stall_g) else '1';
     end procedure;
 
     procedure step is
@@ -268,6 +256,7 @@ begin
     end procedure;
 
   begin
+    random_v.seed(Seed_g, 4711);
     test_runner_setup(runner, runner_cfg);
     for page in 0 to Pages_c - 1 loop
       images_v(0)(page) := (0, '1', (page * 37) mod 1024, (page * 37) mod 6);
@@ -281,30 +270,30 @@ begin
 
       if run("random requests, changes and invalidations under stalls") then
         while accepted_v < 3000 loop
-          if (ReqValid = '0' or ReqReady = '1') and chance(80) then
+          if (ReqValid = '0' or ReqReady = '1') and random_v.chance(80) then
             ReqValid <= '1';
-            page_v := pick(Pages_c) when chance(30) else pick(12);
+            page_v := random_v.pick(Pages_c) when random_v.chance(30) else random_v.pick(12);
             ReqPage <= std_logic_vector(to_unsigned(page_v, WindowBits_c));
           end if;
-          if not changed_v and InvalValid = '0' and version_v < VersionsMax_c - 8 and pick(1000) < 6 then
-            page_v := pick(12) when chance(60) else pick(Pages_c);
-            started_v := 0 when chance(70) else 1 + pick(4);
-            change(page_v, started_v, pick(1024), '1');
-            if chance(20) then
+          if not changed_v and InvalValid = '0' and version_v < VersionsMax_c - 8 and random_v.pick(1000) < 6 then
+            page_v := random_v.pick(12) when random_v.chance(60) else random_v.pick(Pages_c);
+            started_v := 0 when random_v.chance(70) else 1 + random_v.pick(4);
+            change(page_v, started_v, random_v.pick(1024), '1');
+            if random_v.chance(20) then
               images_v(version_v)(page_v).writes := '0';
             end if;
             before_v := page_v;
             changed_v := true;
-            if chance(40) then
+            if random_v.chance(40) then
               -- A run is another one because of some other of its pages, which is what is invalidated.
               images_v(version_v)(page_v) := images_v(version_v - 1)(page_v);
-              images_v(version_v)(page_v).size := pick(6);
-              before_v := pick(12);
+              images_v(version_v)(page_v).size := random_v.pick(6);
+              before_v := random_v.pick(12);
             end if;
-          elsif changed_v and InvalValid = '0' and chance(10) then
-            invalidate(before_v - pick(minimum(3, before_v + 1)), before_v);
+          elsif changed_v and InvalValid = '0' and random_v.chance(10) then
+            invalidate(before_v - random_v.pick(minimum(3, before_v + 1)), before_v);
           end if;
-          RespReady <= '0' when chance(Stall_g) else '1';
+          RespReady <= '0' when random_v.chance(Stall_g) else '1';
           step;
         end loop;
         RespReady <= '1';

@@ -7,13 +7,13 @@
 library ieee;
   use ieee.std_logic_1164.all;
   use ieee.numeric_std.all;
-  use ieee.math_real.all;
 
 library vunit_lib;
   context vunit_lib.vunit_context;
 
 library work;
   use work.memory_pkg.all;
+  use work.random_pkg.all;
 
 entity tb_mmu_top is
   generic (
@@ -185,8 +185,7 @@ begin
     variable cycle_v    : natural := 0;
     variable progress_v : natural := 0;
     variable traffic_v  : boolean := false;
-    variable seed1_v    : positive := Seed_g;
-    variable seed2_v    : positive := 99;
+    variable random_v   : Random_t;
     variable resp_v     : std_logic_vector(1 downto 0);
     variable data_v     : natural;
     variable page_v     : natural;
@@ -194,20 +193,6 @@ begin
     variable reads_v    : natural;
     variable changes_v  : natural := 0;
     variable run_v      : boolean := false;
-
-    impure function chance (percent : natural) return boolean is
-      variable x_v : real;
-    begin
-      uniform(seed1_v, seed2_v, x_v);
-      return x_v * 100.0 < real(percent);
-    end function;
-
-    impure function pick (below : positive) return natural is
-      variable x_v : real;
-    begin
-      uniform(seed1_v, seed2_v, x_v);
-      return natural(floor(x_v * real(below))) mod below;
-    end function;
 
     function isInside (addr : Addr_t) return boolean is
     begin
@@ -266,8 +251,8 @@ begin
       variable id_v  : Id_t;
       variable len_v : std_logic_vector(7 downto 0);
     begin
-      id_v  := std_logic_vector(to_unsigned(pick(2 ** IdBits_c), IdBits_c));
-      len_v := std_logic_vector(to_unsigned(pick(256), 8));
+      id_v  := std_logic_vector(to_unsigned(random_v.pick(2 ** IdBits_c), IdBits_c));
+      len_v := std_logic_vector(to_unsigned(random_v.pick(256), 8));
       SValid(d) <= '1';
       SAddr(d)  <= addr;
       SId(d)    <= id_v;
@@ -278,7 +263,7 @@ begin
 
     impure function inPage (page : natural) return Addr_t is
     begin
-      return std_logic_vector(Base_c + page * 2 ** PageBits_c + pick(2 ** PageBits_c));
+      return std_logic_vector(Base_c + page * 2 ** PageBits_c + random_v.pick(2 ** PageBits_c));
     end function;
 
     procedure step is
@@ -301,17 +286,17 @@ begin
           check(accepted_v(d) - answered_v(d) < 64, "bursts that wait");
           SValid(d) <= '0';
         end if;
-        if traffic_v and (SValid(d) = '0' or SReady(d) = '1') and chance(70) then
-          if chance(10) then
-            offer(d, std_logic_vector(Base_c + Pages_c * 2 ** PageBits_c + pick(5000)));
-          elsif chance(50) then
-            offer(d, inPage(pick(6)));
+        if traffic_v and (SValid(d) = '0' or SReady(d) = '1') and random_v.chance(70) then
+          if random_v.chance(10) then
+            offer(d, std_logic_vector(Base_c + Pages_c * 2 ** PageBits_c + random_v.pick(5000)));
+          elsif random_v.chance(50) then
+            offer(d, inPage(random_v.pick(6)));
           else
-            offer(d, inPage(pick(Pages_c)));
+            offer(d, inPage(random_v.pick(Pages_c)));
           end if;
         end if;
-        MReady(d)     <= '0' when chance(Stall_g) else '1';
-        FaultReady(d) <= '0' when chance(Stall_g) else '1';
+        MReady(d)     <= '0' when random_v.chance(Stall_g) else '1';
+        FaultReady(d) <= '0' when random_v.chance(Stall_g) else '1';
       end loop;
       check(answered_v = accepted_v or cycle_v - progress_v < 2000, "a burst without an answer");
     end procedure;
@@ -429,6 +414,7 @@ begin
     end procedure;
 
   begin
+    random_v.seed(Seed_g, 99);
     test_runner_setup(runner, runner_cfg);
     for page in 0 to Pages_c - 1 loop
       tabulate(page, (page mod 11 /= 7, page mod 5 /= 4, 1 + page mod 3, 8 * page));
@@ -452,20 +438,21 @@ begin
       if run("random bursts of both, changes, runs and invalidations under stalls") then
         traffic_v := true;
         while changes_v < 240 or accepted_v(Reader_c) <= 1000 or accepted_v(Writer_c) <= 1000 loop
-          for i in 1 to pick(60) loop
+          for i in 1 to random_v.pick(60) loop
             step;
           end loop;
           changes_v := changes_v + 1;
-          if not run_v and chance(20) then
-            page_v := pick(6);
-            insert(page_v, page_v + pick(4));
+          if not run_v and random_v.chance(20) then
+            page_v := random_v.pick(6);
+            insert(page_v, page_v + random_v.pick(4));
             run_v := true;
-          elsif run_v and chance(40) then
+          elsif run_v and random_v.chance(40) then
             removeAll;
             run_v := false;
           else
-            page_v := pick(6) when chance(60) else pick(Pages_c);
-            tabulate(page_v, (chance(80), chance(70), 1 + pick(3), 8 * page_v + pick(8)));
+            page_v := random_v.pick(6) when random_v.chance(60) else random_v.pick(Pages_c);
+            tabulate(page_v, (random_v.chance(80), random_v.chance(70), 1 + random_v.pick(3),
+              8 * page_v + random_v.pick(8)));
             if history_v(page_v)(last_v(page_v) mod 256).memory /= 5 then
               becomes(page_v, table_v(page_v));
             end if;

@@ -8,10 +8,12 @@
 library ieee;
   use ieee.std_logic_1164.all;
   use ieee.numeric_std.all;
-  use ieee.math_real.all;
 
 library vunit_lib;
   context vunit_lib.vunit_context;
+
+library work;
+  use work.random_pkg.all;
 
 entity tb_translator is
   generic (
@@ -128,8 +130,7 @@ begin
     variable cycle_v    : natural := 0;
     -- The last in which a request was accepted or answered.
     variable progress_v : natural := 0;
-    variable seed1_v    : positive := Seed_g;
-    variable seed2_v    : positive := 4711;
+    variable random_v   : Random_t;
     variable drainTo_v  : natural := 0;
     variable draining_v : boolean := false;
     variable drains_v   : natural := 0;
@@ -142,20 +143,6 @@ begin
     variable first_v    : natural;
     variable last_v     : natural;
     variable changed_v  : boolean := false;
-
-    impure function chance (percent : natural) return boolean is
-      variable x_v : real;
-    begin
-      uniform(seed1_v, seed2_v, x_v);
-      return x_v * 100.0 < real(percent);
-    end function;
-
-    impure function pick (below : positive) return natural is
-      variable x_v : real;
-    begin
-      uniform(seed1_v, seed2_v, x_v);
-      return natural(floor(x_v * real(below))) mod below;
-    end function;
 
     procedure newVersion is
     begin
@@ -178,7 +165,7 @@ begin
     -- The aligned run of 2**size pages around `page` gets frames from a multiple of its size on.
     procedure mapRun (page : natural; size : natural; frame : natural; writes : std_logic := '1') is
       constant Begin_c : natural := page - page mod 2 ** size;
-      variable memory_v : natural := pick(16);
+      variable memory_v : natural := random_v.pick(16);
     begin
       newVersion;
       for i in Begin_c to Begin_c + 2 ** size - 1 loop
@@ -199,19 +186,19 @@ begin
       variable size_v   : natural := 0;
       variable writes_v : std_logic;
     begin
-      writes_v := '1' when chance(70) else '0';
-      first_v := pick(Pages_c);
+      writes_v := '1' when random_v.chance(70) else '0';
+      first_v := random_v.pick(Pages_c);
       last_v  := first_v;
-      case pick(6) is
+      case random_v.pick(6) is
         when 0 =>
           unmap(first_v);
         when 1 =>
-          unmap(first_v, 3 + pick(2));
+          unmap(first_v, 3 + random_v.pick(2));
         when 2 | 3 =>
-          mapRun(first_v, 0, pick(2 ** FrameBits_c), writes_v);
+          mapRun(first_v, 0, random_v.pick(2 ** FrameBits_c), writes_v);
         when others =>
-          size_v := pick(RunBits_c + 1);
-          mapRun(first_v, size_v, pick(2 ** FrameBits_c), writes_v);
+          size_v := random_v.pick(RunBits_c + 1);
+          mapRun(first_v, size_v, random_v.pick(2 ** FrameBits_c), writes_v);
           first_v := first_v - first_v mod 2 ** size_v;
           last_v  := first_v + 2 ** size_v - 1;
       end case;
@@ -280,9 +267,9 @@ begin
       check(asked_v - given_v <= Slots_g, "more walks than slots");
       underWay_v := maximum(underWay_v, asked_v - given_v);
       walk_v := walks_v(given_v mod 256);
-      if not shown_v and given_v /= asked_v and walk_v.due <= cycle_v and not chance(Stall_g) then
+      if not shown_v and given_v /= asked_v and walk_v.due <= cycle_v and not random_v.chance(Stall_g) then
         page_v := images_v(version_v)(walk_v.page);
-        if chance(50) then
+        if random_v.chance(50) then
           page_v := images_v(walk_v.version)(walk_v.page);
         end if;
         shown_v := true;
@@ -293,7 +280,7 @@ begin
         RespSize   <= std_logic_vector(to_unsigned(page_v.size, 5));
         RespFrame  <= std_logic_vector(to_unsigned(page_v.frame, FrameBits_c));
       end if;
-      WalkReady <= '0' when chance(Stall_g) else '1';
+      WalkReady <= '0' when random_v.chance(Stall_g) else '1';
     end procedure;
 
     -- One cycle: what went through the ports at its end.
@@ -341,24 +328,25 @@ begin
       InWrite <= write;
       InAddr  <= Base_c & std_logic_vector(to_unsigned(page, WindowBits_c))
                  & std_logic_vector(to_unsigned(offset, PageBits_c));
-      InTag   <= std_logic_vector(to_unsigned(pick(2 ** TagBits_c), TagBits_c));
+      InTag   <= std_logic_vector(to_unsigned(random_v.pick(2 ** TagBits_c), TagBits_c));
     end procedure;
 
     procedure askSomething is
       variable base_v : std_logic_vector(AddrBits_c - 1 downto Inside_c) := Base_c;
       variable bit_v  : natural;
     begin
-      if chance(50) then
+      if random_v.chance(50) then
         -- The page of before, or the next one.
-        ask((to_integer(unsigned(InAddr(Inside_c - 1 downto PageBits_c))) + pick(2)) mod Pages_c, pick(1024));
-      elsif chance(50) then
-        ask(pick(6), pick(1024));
+        ask((to_integer(unsigned(InAddr(Inside_c - 1 downto PageBits_c))) + random_v.pick(2)) mod Pages_c,
+          random_v.pick(1024));
+      elsif random_v.chance(50) then
+        ask(random_v.pick(6), random_v.pick(1024));
       else
-        ask(pick(Pages_c), pick(1024));
+        ask(random_v.pick(Pages_c), random_v.pick(1024));
       end if;
-      InWrite <= '1' when chance(40) else '0';
-      if chance(10) then
-        bit_v := Inside_c + pick(base_v'length);
+      InWrite <= '1' when random_v.chance(40) else '0';
+      if random_v.chance(10) then
+        bit_v := Inside_c + random_v.pick(base_v'length);
         base_v(bit_v) := not base_v(bit_v);
         InAddr(AddrBits_c - 1 downto Inside_c) <= base_v;
       end if;
@@ -417,7 +405,7 @@ begin
       while not isIdle loop
         step;
       end loop;
-      ask(page, pick(1024));
+      ask(page, random_v.pick(1024));
       step;
     end procedure;
 
@@ -431,12 +419,13 @@ begin
           step;
         end loop;
         next_v := next_v + every;
-        send(pick(pages));
+        send(random_v.pick(pages));
       end loop;
       settle(10000);
     end procedure;
 
   begin
+    random_v.seed(Seed_g, 4711);
     test_runner_setup(runner, runner_cfg);
     for page in 0 to Pages_c - 1 loop
       images_v(0)(page) := (0, '1', x"0", 0, (page * 37) mod 1024);
@@ -450,19 +439,19 @@ begin
 
       if run("random requests, changes and invalidations under stalls") then
         while accepted_v < 2500 loop
-          if InValid = '0' and chance(80) then
+          if InValid = '0' and random_v.chance(80) then
             askSomething;
           end if;
-          if not changed_v and InvalValid = '0' and version_v < VersionsMax_c - 8 and chance(4) then
+          if not changed_v and InvalValid = '0' and version_v < VersionsMax_c - 8 and random_v.chance(4) then
             changeSomething;
-          elsif changed_v and InvalValid = '0' and chance(10) then
+          elsif changed_v and InvalValid = '0' and random_v.chance(10) then
             invalidate(first_v, last_v);
-          elsif not changed_v and InvalValid = '0' and chance(1) then
+          elsif not changed_v and InvalValid = '0' and random_v.chance(1) then
             -- One that nobody needs, of some pages.
-            first_v := pick(Pages_c);
-            invalidate(first_v, first_v + pick(minimum(6, Pages_c - first_v)));
+            first_v := random_v.pick(Pages_c);
+            invalidate(first_v, first_v + random_v.pick(minimum(6, Pages_c - first_v)));
           end if;
-          OutReady <= '0' when chance(Stall_g) else '1';
+          OutReady <= '0' when random_v.chance(Stall_g) else '1';
           step;
         end loop;
         OutReady <= '1';
@@ -623,7 +612,7 @@ begin
           OutReady <= '0' when round = 2 else '1';
           for i in 1 to 500 loop
             if isIdle then
-              ask(pick(12), pick(1024));
+              ask(random_v.pick(12), random_v.pick(1024));
             end if;
             step;
           end loop;

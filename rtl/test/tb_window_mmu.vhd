@@ -8,13 +8,13 @@
 library ieee;
   use ieee.std_logic_1164.all;
   use ieee.numeric_std.all;
-  use ieee.math_real.all;
 
 library vunit_lib;
   context vunit_lib.vunit_context;
 
 library work;
   use work.memory_pkg.all;
+  use work.random_pkg.all;
 
 entity tb_window_mmu is
   generic (
@@ -131,8 +131,7 @@ begin
     variable cycle_v     : natural := 0;
     -- The last in which a request was accepted or answered.
     variable progress_v  : natural := 0;
-    variable seed1_v     : positive := Seed_g;
-    variable seed2_v     : positive := 4711;
+    variable random_v    : Random_t;
     -- Requests accepted up to the last invalidation; it is done when they have been answered.
     variable drainTo_v   : natural := 0;
     variable draining_v  : boolean := false;
@@ -146,25 +145,11 @@ begin
     -- The pages that a change concerns, which is still to be made known.
     variable changed_v   : boolean := false;
 
-    impure function chance (percent : natural) return boolean is
-      variable x_v : real;
-    begin
-      uniform(seed1_v, seed2_v, x_v);
-      return x_v * 100.0 < real(percent);
-    end function;
-
-    impure function pick (below : positive) return natural is
-      variable x_v : real;
-    begin
-      uniform(seed1_v, seed2_v, x_v);
-      return natural(floor(x_v * real(below))) mod below;
-    end function;
-
     impure function someBits return Word_t is
       variable word_v : Word_t;
     begin
       for i in 0 to 3 loop
-        word_v(16 * i + 15 downto 16 * i) := std_logic_vector(to_unsigned(pick(65536), 16));
+        word_v(16 * i + 15 downto 16 * i) := std_logic_vector(to_unsigned(random_v.pick(65536), 16));
       end loop;
       return word_v;
     end function;
@@ -176,11 +161,11 @@ begin
     begin
       word_v(0)            := '1';
       word_v(2)            := '1';
-      word_v(9 downto 5)   := std_logic_vector(to_unsigned(pick(4), 5));
+      word_v(9 downto 5)   := std_logic_vector(to_unsigned(random_v.pick(4), 5));
       word_v(16)           := '0';
       word_v(63 downto 40) := (others => '0');
       word_v(32)           := '1' when index mod 2 = 0 else '0';
-      case pick(20) is
+      case random_v.pick(20) is
         when 0 | 1 | 2 =>
           word_v(0) := '0';
         when 3 =>
@@ -188,9 +173,9 @@ begin
         when 4 =>
           word_v(16) := '1';
         when 5 =>
-          word_v(9 downto 5) := std_logic_vector(to_unsigned(4 + pick(28), 5));
+          word_v(9 downto 5) := std_logic_vector(to_unsigned(4 + random_v.pick(28), 5));
         when 6 =>
-          word_v(40 + pick(24)) := '1';
+          word_v(40 + random_v.pick(24)) := '1';
         when others =>
           null;
       end case;
@@ -202,23 +187,24 @@ begin
     begin
       word_v(0)            := '1';
       word_v(16)           := '1';
-      word_v(63 downto 32) := std_logic_vector(to_unsigned(1 + pick(Tables_c), 32));
-      case pick(20) is
+      word_v(63 downto 32) := std_logic_vector(to_unsigned(1 + random_v.pick(Tables_c), 32));
+      case random_v.pick(20) is
         when 0 =>
           word_v(0) := '0';
         when 1 =>
           -- A table beyond the memory of the bench.
-          word_v(63 downto 32) := std_logic_vector(to_unsigned(100 + pick(16000), 32));
+          word_v(63 downto 32) := std_logic_vector(to_unsigned(100 + random_v.pick(16000), 32));
         when 2 =>
-          word_v(46 + pick(18)) := '1';
+          word_v(46 + random_v.pick(18)) := '1';
         when 3 | 4 | 5 | 6 | 7 =>
           -- A run, now and then one that is not aligned, or has another size.
           word_v(16)           := '0';
-          word_v(2)            := '1' when chance(90) else '0';
-          word_v(9 downto 5)   := "00011" when chance(90) else std_logic_vector(to_unsigned(pick(32), 5));
-          word_v(63 downto 32) := std_logic_vector(to_unsigned(8 * pick(32), 32));
-          if chance(15) then
-            word_v(32 + pick(32)) := '1';
+          word_v(2)            := '1' when random_v.chance(90) else '0';
+          word_v(9 downto 5)   := "00011" when random_v.chance(90) else
+                                    std_logic_vector(to_unsigned(random_v.pick(32), 5));
+          word_v(63 downto 32) := std_logic_vector(to_unsigned(8 * random_v.pick(32), 32));
+          if random_v.chance(15) then
+            word_v(32 + random_v.pick(32)) := '1';
           end if;
         when others =>
           null;
@@ -384,22 +370,23 @@ begin
       InWrite <= write;
       InAddr  <= Base_c & std_logic_vector(to_unsigned(page, RootBits_c + LeafBits_c))
                  & std_logic_vector(to_unsigned(offset, PageBits_c));
-      InTag   <= std_logic_vector(to_unsigned(pick(2 ** TagBits_c), TagBits_c));
+      InTag   <= std_logic_vector(to_unsigned(random_v.pick(2 ** TagBits_c), TagBits_c));
     end procedure;
 
     procedure askSomething is
       variable base_v : std_logic_vector(AddrBits_c - 1 downto Inside_c) := Base_c;
       variable bit_v  : natural;
     begin
-      if chance(50) then
+      if random_v.chance(50) then
         -- The page of before, or the next one.
-        ask((to_integer(unsigned(InAddr(Inside_c - 1 downto PageBits_c))) + pick(2)) mod Pages_c, pick(4096));
+        ask((to_integer(unsigned(InAddr(Inside_c - 1 downto PageBits_c))) + random_v.pick(2)) mod Pages_c,
+          random_v.pick(4096));
       else
-        ask(pick(Pages_c), pick(4096));
+        ask(random_v.pick(Pages_c), random_v.pick(4096));
       end if;
-      InWrite <= '1' when chance(40) else '0';
-      if chance(10) then
-        bit_v := Inside_c + pick(base_v'length);
+      InWrite <= '1' when random_v.chance(40) else '0';
+      if random_v.chance(10) then
+        bit_v := Inside_c + random_v.pick(base_v'length);
         base_v(bit_v) := not base_v(bit_v);
         InAddr(AddrBits_c - 1 downto Inside_c) <= base_v;
       end if;
@@ -425,14 +412,14 @@ begin
     -- Changes a word, and says which pages an invalidation must be for.
     procedure changeSomething is
     begin
-      if chance(70) then
+      if random_v.chance(70) then
         -- A word of a table that several words of the root may lead to: of all its pages.
-        first_v := 8 + pick(8 * Tables_c);
+        first_v := 8 + random_v.pick(8 * Tables_c);
         writeWord(first_v, someLeaf(first_v));
         first_v := 0;
         last_v := Pages_c - 1;
       else
-        first_v := pick(2 ** RootBits_c);
+        first_v := random_v.pick(2 ** RootBits_c);
         writeWord(first_v, someRoot);
         first_v := first_v * PerRoot_c;
         last_v := first_v + PerRoot_c - 1;
@@ -478,6 +465,7 @@ begin
     end procedure;
 
   begin
+    random_v.seed(Seed_g, 4711);
     test_runner_setup(runner, runner_cfg);
     images_v(0) := (others => (others => '0'));
     for i in 1 to 4 loop
@@ -500,19 +488,19 @@ begin
 
       if run("random requests, changes and invalidations under stalls") then
         while accepted_v < Requests_g loop
-          if InValid = '0' and chance(70) then
+          if InValid = '0' and random_v.chance(70) then
             askSomething;
           end if;
-          if not changed_v and InvalValid = '0' and version_v < VersionsMax_c - 8 and chance(3) then
+          if not changed_v and InvalValid = '0' and version_v < VersionsMax_c - 8 and random_v.chance(3) then
             changeSomething;
-          elsif changed_v and InvalValid = '0' and RootValid = '0' and chance(10) then
+          elsif changed_v and InvalValid = '0' and RootValid = '0' and random_v.chance(10) then
             invalidate(first_v, last_v);
-          elsif not changed_v and InvalValid = '0' and chance(1) then
+          elsif not changed_v and InvalValid = '0' and random_v.chance(1) then
             -- One that nobody needs, of some pages.
-            first_v := pick(Pages_c);
-            invalidate(first_v, first_v + pick(Pages_c - first_v));
+            first_v := random_v.pick(Pages_c);
+            invalidate(first_v, first_v + random_v.pick(Pages_c - first_v));
           end if;
-          OutReady <= '0' when chance(Stall_g) else '1';
+          OutReady <= '0' when random_v.chance(Stall_g) else '1';
           step;
         end loop;
         OutReady <= '1';
