@@ -166,12 +166,7 @@ impl Runtime {
         // A real card stops writing when it is gone. This one's kernels are threads: what they
         // hold is left to them until they have let it go, for as long as the grace lasts.
         soft.await_quiet(self.grace);
-        let (held, answers) = {
-            let mut model = lock(&soft.model);
-            (self.held_of_windows(soft, &model, None), model.reset())
-        };
-        // Before it is said that nothing is in flight any more.
-        self.withdraw_held(&held);
+        let answers = self.reset_gone(soft);
         soft.answer(answers.answers);
         self.handle_drained(&answers.drains);
         self.lose_window(card);

@@ -8,7 +8,7 @@
 //! (paging calls, copies) with the lock released, so that disjoint migrations run side by side
 //! and nothing is held across a copy. A request thus costs no change of threads.
 //!
-//! Lock order: the driver, then one card's window, then one card. A thread that holds a card's lock takes no other.
+//! Lock order: the driver or `calm` of the windows, then one card's window, then one card. A thread that holds a card's lock takes no other.
 
 mod assemble;
 mod audit;

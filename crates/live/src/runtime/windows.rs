@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use farside_card::interface::AllocRequest;
-use farside_card::{Drained, MappedRun};
-use farside_linux::card_memory::CardMemory;
+use farside_card::{Aborted, Drained, MappedRun};
+use farside_linux::card_memory::{CardMemory, zero_pages};
 use farside_linux::lock::lock;
 use farside_linux::signals::BlockedSignals;
 use farside_linux::wait::Gate;
@@ -19,7 +19,6 @@ use farside_types::{
 use super::{ASID, Port, Runtime};
 use crate::error::LiveError;
 use crate::window::{CardWindow, Held, Surroundings};
-use farside_linux::card_memory::zero_pages;
 
 /// Frames in a row that are made zero by writing, at most: 2 MiB.
 const WRITTEN_ZEROS: u32 = 512;
@@ -36,6 +35,8 @@ pub(crate) struct Windows {
     group_pages: u64,
     /// How long a drain may take.
     limit: Duration,
+    /// Whoever holds it takes pages from the cards, or resets a card that has some in flight: not both at a time.
+    calm: Mutex<()>,
     /// Drains that wait for accesses.
     open: Mutex<BTreeSet<CommandId>>,
     gate: Gate,
@@ -64,7 +65,7 @@ impl Windows {
         found.ok_or(WindowError::NoWindow { card, why })
     }
 
-    /// Takes note of drains that have ended; gives those of the driver.
+    /// Takes note of those drains of windows that have ended.
     pub(super) fn drained(&self, commands: &[CommandId]) {
         let mut open = lock(&self.open);
         let is_ours = commands.iter().filter(|command| open.remove(command)).count() > 0;
@@ -84,6 +85,7 @@ impl Surroundings for Runtime {
     fn take_away(&self, pages: PageRange) -> bool {
         let windows = &self.windows;
         let mut waiting = Vec::new();
+        let calm = lock(&windows.calm);
         for soft in self.soft_cards() {
             let command = CommandId(OF_WINDOWS | self.fresh_id());
             // Before there is a drain that may end.
@@ -96,6 +98,7 @@ impl Surroundings for Runtime {
                 Drained::Waiting(_) => waiting.push(command),
             }
         }
+        drop(calm);
         let deadline = Instant::now() + windows.limit;
         let done = windows.gate.wait(Some(deadline), || {
             let open = lock(&windows.open);
@@ -248,6 +251,18 @@ impl Runtime {
         }
     }
 
+    /// Resets a card that is gone. What its kernels hold of windows, also of other cards', is noted before anybody takes pages
+    /// away: the card itself knows nothing of it afterwards, and would let them go at once.
+    pub(super) fn reset_gone(&self, soft: &SoftCard) -> Aborted {
+        let _calm = lock(&self.windows.calm);
+        let (held, aborted) = {
+            let mut model = lock(&soft.model);
+            (self.held_of_windows(soft, &model, None), model.reset())
+        };
+        self.withdraw_held(&held);
+        aborted
+    }
+
     /// A kernel was given up: what it holds of windows is out of use.
     pub(super) fn withdraw_held_by(&self, soft: &SoftCard, job: JobId) {
         let held = self.held_of_windows(soft, &lock(&soft.model), Some(job));
@@ -255,7 +270,7 @@ impl Runtime {
     }
 
     /// What one job of a card in the program holds of windows, or the whole card before it is reset.
-    pub(super) fn held_of_windows(
+    fn held_of_windows(
         &self,
         soft: &SoftCard,
         model: &farside_card::Card,
@@ -268,7 +283,7 @@ impl Runtime {
         of_windows.map(|(_, pages, access)| Held { pages, access, card, is_forgotten }).collect()
     }
 
-    pub(super) fn withdraw_held(&self, held: &[Held]) {
+    fn withdraw_held(&self, held: &[Held]) {
         for held in held {
             if let Some(window) = self.windows.at(held.pages) {
                 window.take_out_of_use(*held);

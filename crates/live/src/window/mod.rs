@@ -7,7 +7,7 @@
 //! lock, before the pages are taken from the cards. So each translation that is in an MMU was there before the gate closed,
 //! and is taken out by the drain that follows, or it was refused.
 //!
-//! Lock order: the driver, the tables of one window, one card.
+//! Lock order: the driver or `calm` (see `runtime/windows.rs`), the tables of one window, one card.
 
 mod held;
 mod host;
@@ -27,7 +27,7 @@ use farside_linux::mapping::Mapping;
 use farside_linux::wait::Gate;
 use farside_softcard::WindowError;
 use farside_types::{
-    Access, CancelReason, CardId, FrameNo, PAGE_SIZE, PageNo, PageRange, Rights, VirtAddr,
+    Access, CancelReason, CardId, FrameNo, PAGE_SIZE, PageRange, Rights, VirtAddr,
 };
 
 use crate::error::LiveError;
@@ -221,12 +221,9 @@ impl CardWindow {
                 if !around.take_away(range) || !turn.is_let_go(range) {
                     return Err(turn.hold(range.start.addr()));
                 }
-                let answer = turn.go_on();
-                if let Ok(address) = answer {
-                    let lost = self.lost_by(request, address, pages);
-                    turn.hide(lost);
-                }
-                answer
+                // Only what is the program's is shown, and nothing of that moves or shrinks.
+                turn.hide(range);
+                turn.go_on()
             }
         };
         turn.sweep(around);
@@ -234,20 +231,6 @@ impl CardWindow {
             let free = self.free_bytes();
             WindowError::Refused { card: self.card, request, error, free }
         })
-    }
-
-    /// Of the pages that a command has taken away, those whose contents are gone: not those of an allocation that has
-    /// moved, whose frames it has kept.
-    fn lost_by(&self, request: AllocRequest, answer: u64, taken: WindowPages) -> PageRange {
-        let taken = self.range_of(taken);
-        let AllocRequest::Realloc { address, bytes, .. } = request else { return taken };
-        if address != answer {
-            return PageRange::new(taken.start, 0);
-        }
-        let kept = PageRange::covering(VirtAddr(address), bytes);
-        let end = taken.start.0 + taken.count;
-        let first = kept.map_or(end, |kept| (kept.start.0 + kept.count).clamp(taken.start.0, end));
-        PageRange::new(PageNo(first), end - first)
     }
 
     fn range_of(&self, pages: WindowPages) -> PageRange {

@@ -210,10 +210,7 @@ impl<T: Pod> Growable<T> {
     /// # Errors
     /// [`KernelError::Window`] if there is no room for them, or this is another kernel's.
     pub fn extend(&mut self, kernel: &mut KernelContext, values: &[T]) -> Result<(), KernelError> {
-        let len = self.len.checked_add(values.len());
-        let bytes = len.and_then(|len| (len as u64).checked_mul(size_of::<T>() as u64));
-        // More than there are addresses: let the allocator say so.
-        self.reserve(kernel, bytes.unwrap_or(u64::MAX))?;
+        self.reserve(kernel, bytes_of::<T>(self.len.saturating_add(values.len())))?;
         for values in values.chunks((AT_ONCE / size_of::<T>().max(1)).max(1)) {
             let at = self.addr + (self.len * size_of::<T>()) as u64;
             kernel.with(WriteSpan::raw(at, values.len()), |mut room: WriteView<'_, T>| {
@@ -263,8 +260,7 @@ impl<T: Pod> Growable<T> {
             }
             addr = 0;
         } else {
-            let bytes = (self.len * size_of::<T>()) as u64;
-            addr = kernel.resize(addr, bytes)?;
+            addr = kernel.resize(addr, bytes_of::<T>(self.len))?;
             kernel.disown(addr);
         }
         let (card, embedder) = (kernel.job.card, Arc::clone(&kernel.embedder));
