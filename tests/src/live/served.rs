@@ -170,6 +170,21 @@ impl CardProcess {
         assert_eq!(status.signal(), Some(9), "the card's process ended by itself: {status}");
     }
 
+    /// Kills it, and waits until those that it has made have ended as well: each ends with the one that made it, and may
+    /// do something until then.
+    ///
+    /// # Panics
+    /// If they do not end within 20 seconds.
+    pub fn crash_to_the_last(&mut self) {
+        let family = family_of(self.child.id());
+        self.crash();
+        let end = Instant::now() + Duration::from_secs(20);
+        while !family.iter().all(|&pid| all_stopped(pid)) {
+            assert!(Instant::now() < end, "the card's processes do not end");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Serves the card again.
     pub fn restart(&mut self) {
         self.child = spawn(&self.test, &self.folder);
