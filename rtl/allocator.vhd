@@ -251,6 +251,10 @@ architecture rtl of allocator is
     Pages    : unsigned(WindowBits_c downto 0);
     IsZero   : std_logic;
     IsBeyond : std_logic;
+    -- More than there are frames, as many as a region has, no more than the open region has together.
+    NoFrames : std_logic;
+    IsLarge  : std_logic;
+    Fits     : std_logic;
     -- The page that is looked at. An address is outside of the window, or dying, or within a page.
     Page     : Page_t;
     Outside  : std_logic;
@@ -270,7 +274,7 @@ architecture rtl of allocator is
     -- The longest free row of the open region.
     Room     : Count_t;
     SweepDone : std_logic;
-    -- Words that were written, of as many as Words; those of a step of the sweep.
+    -- Words of a table that were zeroed, and that are left; those of a step of the sweep.
     Got      : Count_t;
     Words    : Count_t;
     Failed   : std_logic;
@@ -281,10 +285,9 @@ architecture rtl of allocator is
     FoundValid : std_logic;
     FoundStatus : Status_t;
     FoundWord  : TableWord_t;
-    -- The touch would write; its walk has seen the page's word, and with which ticket.
+    -- The touch would write; its walk has seen the page's word.
     Writes   : std_logic;
     Seen     : std_logic;
-    Ticket   : std_logic_vector(TicketBits_g - 1 downto 0);
   end record;
 
   function toKept (rec : Region_Record_t) return Kept_t is
@@ -841,8 +844,8 @@ begin
       Touched    => Touched,
       Page       => std_logic_vector(r.Page),
       Info       => TouchInfo,
+      Of_Ticket  => Touch_Ticket,
       Find       => TouchFind,
-      Of_Ticket  => r.Ticket,
       Ready      => TouchReady,
       Is_Old     => TouchIsOld,
       Is_Touched => IsTouched,
@@ -1010,7 +1013,6 @@ begin
           v.Writes := Touch_Write;
           v.Seen   := Touch_Seen;
           v.Word   := Touch_Word;
-          v.Ticket := Touch_Ticket;
           v.Region := regionOf(v.Page);
           v.State  := StateTouch;
         elsif Cmd_Valid = '1' and r.RespValid = '0' and r.Telling = '0' and r.Draining = '0'
@@ -1069,22 +1071,24 @@ begin
         v.More  := resize(r.Pages, LeafBits_g) - 1;
         v.Word  := pageWord(Frame_t'(others => '0'), '1', r.Writable, r.Memory, 0);
         v.State := StatePlace;
+        v.NoFrames := '1' when r.Lazy = '0' and unsigned(FramesFree) < r.Pages else '0';
+        v.IsLarge  := or r.Pages(WindowBits_c downto LeafBits_g);
+        v.Fits     := '1' when IsOpen = '1' and r.Room >= resize(r.Pages, LeafBits_g + 1) else '0';
+
+      when StatePlace =>
+        v.Then_To := StateFind;
         if r.IsZero = '1' then
           refuse(AllocZeroSize_c);
         elsif r.IsBeyond = '1' then
           refuse(AllocTooLarge_c);
         elsif unsigned(r.Memory) /= Memory_g then
           refuse(AllocUnknownMemory_c);
-        elsif r.Lazy = '0' and unsigned(FramesFree) < r.Pages then
+        elsif r.NoFrames = '1' then
           refuse(AllocNoFrames_c);
-        elsif r.Pages >= LeafPages_c then
+        elsif r.IsLarge = '1' then
           -- Large ones are the model's alone.
           refuse(AllocNoSpace_c);
-        end if;
-
-      when StatePlace =>
-        v.Then_To := StateFind;
-        if IsOpen = '1' and r.Room >= r.Count then
+        elsif r.Fits = '1' then
           v.Region := unsigned(Opened);
           v.State  := StateRegion;
         else
@@ -1166,13 +1170,14 @@ begin
         MapBegin   <= '1';
         v.IsNew    := '1';
         v.First    := r.Region & to_unsigned(0, LeafBits_g);
+        -- A table may have taken frames.
+        v.NoFrames := '1' when r.Lazy = '0' and unsigned(FramesFree) < r.Count else '0';
         v.State    := StateEnough;
 
       when StateEnough =>
-        -- A table may have taken frames.
         if PlaceReady = '1' and EmptyReady = '1' then
           v.State := StateClaim;
-          if r.Lazy = '0' and unsigned(FramesFree) < r.Count then
+          if r.NoFrames = '1' then
             TableValid <= '1';
             TableGive  <= '1';
             EmptyValid <= '1';
@@ -1295,17 +1300,17 @@ begin
         v.Rec   := toRecord(Kept);
         v.State := StateTouchKnown;
         TouchFind <= '1';
-        if r.Broken = '1' then
-          found(StatusBusError_c, r.Word);
-        elsif IsDying = '1' or v.Rec.State /= RegionShared then
-          found(StatusNotMapped_c, r.Word);
-        end if;
+        v.IsDying := IsDying;
 
       when StateTouchKnown =>
         -- What the walk has seen is the page's word, unless the page was touched meanwhile, or more has changed.
         if TouchReady = '1' then
           v.State := StateTouchWord;
-          if TouchIsOld = '1' or (IsTouched = '0' and r.Seen = '0') then
+          if r.Broken = '1' then
+            found(StatusBusError_c, r.Word);
+          elsif r.IsDying = '1' or r.Rec.State /= RegionShared then
+            found(StatusNotMapped_c, r.Word);
+          elsif TouchIsOld = '1' or (IsTouched = '0' and r.Seen = '0') then
             v.State := StateTouchRead;
           elsif IsTouched = '1' then
             v.Word := pageWord(unsigned(FoundInfo(FrameBits_g - 1 downto 0)), '0', FoundInfo(FrameBits_g),
@@ -1519,8 +1524,9 @@ begin
         PutValid <= '1';
         PutWord  <= (others => '0');
         if WriteReady = '1' then
-          v.Got := r.Got + 1;
-          if v.Got = r.Words then
+          v.Got   := r.Got + 1;
+          v.Words := r.Words - 1;
+          if r.Words = 1 then
             v.State := StateZeroed;
           end if;
         end if;

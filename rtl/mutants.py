@@ -895,8 +895,8 @@ MUTANTS = [
     Mutant(
         "a touch finds what was freed",
         "allocator.vhd",
-        "elsif IsDying = '1' or v.Rec.State /= RegionShared then",
-        "elsif v.Rec.State /= RegionShared then",
+        "elsif r.IsDying = '1' or r.Rec.State /= RegionShared then",
+        "elsif r.Rec.State /= RegionShared then",
         TRACE,
     ),
     Mutant(
@@ -944,8 +944,8 @@ MUTANTS = [
     Mutant(
         "nobody looks how many frames are free",
         "allocator.vhd",
-        "elsif r.Lazy = '0' and unsigned(FramesFree) < r.Pages then",
-        "elsif false then",
+        "v.NoFrames := '1' when r.Lazy = '0' and unsigned(FramesFree) < r.Pages else '0';",
+        "v.NoFrames := '0';",
         TRACE,
     ),
     Mutant(
@@ -1000,7 +1000,7 @@ MUTANTS = [
     Mutant(
         "no ticket is too old",
         "recent_touches.vhd",
-        "if age_v <= to_unsigned(Since, TicketBits_g) then",
+        "if Age <= to_unsigned(Since, TicketBits_g) then",
         "if true then",
         RACES,
     ),
@@ -1091,8 +1091,8 @@ MUTANTS = [
     Mutant(
         "the longest row of free pages is the last",
         "place_row.vhd",
-        "elsif r.At - r.Start > r.Longest then",
-        "else",
+        "if r.Row > r.Longest then",
+        "if true then",
         TRACE,
     ),
     Mutant(

@@ -89,8 +89,11 @@ architecture rtl of place_row is
     Bits    : RowWord_t;
     -- The place that is looked at.
     Start   : Place_t;
-    -- Its end, where it begins a cycle earlier.
+    -- Its end, where it begins a cycle earlier; the last one that has room for the pages.
     Finish  : Place_t;
+    Limit   : Place_t;
+    -- The row that ends, and the longest one before it.
+    Row     : Place_t;
     Longest : Place_t;
     Ok      : std_logic;
     -- Of pages that are taken or given: where they end, and the word as it becomes.
@@ -177,8 +180,7 @@ begin
   end process;
 
   p_next : process (all) is
-    variable v     : Registers_t;
-    variable end_v : Place_t;
+    variable v : Registers_t;
 
     procedure seek (from : Place_t; clear : std_logic) is
     begin
@@ -206,8 +208,8 @@ begin
   begin
     v := r;
     Write <= '0';
-    end_v := r.Start + r.Count;
-    v.Finish := end_v;
+    v.Finish := r.Start + r.Count;
+    v.Row    := r.At - r.Start;
 
     case r.State is
 
@@ -215,6 +217,7 @@ begin
         v.Find   := Op_Find;
         v.Take   := Op_Take;
         v.Count  := resize(unsigned(Op_Count), Place_t'length);
+        v.Limit  := Pages_c - resize(unsigned(Op_Count), Place_t'length);
         v.Behind := resize(unsigned(Op_First), Place_t'length) + unsigned(Op_Count);
         if Op_Valid = '1' then
           if Op_Find = '1' or Op_Longest = '1' then
@@ -273,7 +276,7 @@ begin
           if r.Find = '1' then
             relax;
           end if;
-        elsif r.Find = '1' and end_v > Pages_c then
+        elsif r.Find = '1' and r.Start > r.Limit then
           relax;
         else
           seek(r.Start, '0');
@@ -289,11 +292,12 @@ begin
           elsif r.At = r.Start then
             v.At := r.Start + 1;
           end if;
-        elsif r.At - r.Start > r.Longest then
-          v.Longest := r.At - r.Start;
         end if;
 
       when StateNext =>
+        if r.Row > r.Longest then
+          v.Longest := r.Row;
+        end if;
         seek(r.At, '1');
 
       when StateMask =>

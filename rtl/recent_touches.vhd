@@ -32,10 +32,11 @@ entity recent_touches is
     Touched    : in    std_logic;
     Page       : in    std_logic_vector(PageBits_g - 1 downto 0);
     Info       : in    std_logic_vector(InfoBits_g - 1 downto 0);
-    -- In one cycle, the page for which a walk with this ticket asks; then Ready is 0, until it is known
-    -- whether the ticket is too old, and, if it is not, whether the page was touched since, and what was kept.
-    Find       : in    std_logic;
+    -- The ticket of a walk, and in the next cycle the page for which it asks; nothing changes in either. Then
+    -- Ready is 0, until it is known whether the ticket is too old, and, if it is not, whether the page was
+    -- touched since, and what was kept.
     Of_Ticket  : in    std_logic_vector(TicketBits_g - 1 downto 0);
+    Find       : in    std_logic;
     Ready      : out   std_logic;
     Is_Old     : out   std_logic;
     Is_Touched : out   std_logic;
@@ -62,6 +63,8 @@ architecture rtl of recent_touches is
   signal Changes    : unsigned(TicketBits_g - 1 downto 0);
   -- Touches since a command has written words, as many as are remembered.
   signal Since      : Count_t;
+  -- Changes since the ticket of the cycle before.
+  signal Age        : unsigned(TicketBits_g - 1 downto 0);
   -- The search: the place that is looked at, and how many are to be looked at with it.
   signal Searching  : std_logic;
   signal At         : Index_t;
@@ -106,10 +109,9 @@ begin
   end process;
 
   p_search : process (Clk) is
-    variable age_v : unsigned(TicketBits_g - 1 downto 0);
   begin
     if rising_edge(Clk) then
-      age_v := Changes - unsigned(Of_Ticket);
+      Age <= Changes - unsigned(Of_Ticket);
       if Searching = '1' then
         if Pages(to_integer(At)) = Page then
           IsTouched <= '1';
@@ -126,10 +128,10 @@ begin
         IsTouched <= '0';
         IsOld     <= '1';
         Searching <= '0';
-        if age_v <= to_unsigned(Since, TicketBits_g) then
+        if Age <= to_unsigned(Since, TicketBits_g) then
           IsOld <= '0';
-          Left  <= to_integer(age_v(IndexBits_c downto 0));
-          if age_v /= 0 then
+          Left  <= to_integer(Age(IndexBits_c downto 0));
+          if Age /= 0 then
             Searching <= '1';
           end if;
         end if;
