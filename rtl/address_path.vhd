@@ -1,8 +1,7 @@
 -- The address channel of an AXI4 reader or writer through a translator: bursts leave in the order in which they
 -- came, with the places of their pages, or as faults.
 --
--- A burst does not cross 4 KiB, so it is within a page. Data channels are no part of it; who answers a fault keeps
--- the order of the burst's id.
+-- A burst does not cross 4 KiB, so it is within a page. Data channels are in read_channel and write_channel.
 
 library ieee;
   use ieee.std_logic_1164.all;
@@ -35,15 +34,11 @@ entity address_path is
     S_Len         : in    std_logic_vector(7 downto 0);
     S_Size        : in    std_logic_vector(2 downto 0);
     S_Burst       : in    std_logic_vector(1 downto 0);
-    -- Those that may go on. Memory is which of the card's memories the place is in, if InWindow is 1; else
-    -- the address is as it came.
+    -- And as they leave: Memory is which of the card's memories the place is in, if InWindow is 1; else the address is
+    -- as it came, as that of a burst is that may not go on.
     M_Valid       : out   std_logic;
     M_Ready       : in    std_logic;
-    -- Those that may not, with the address as it came
-    Fault_Valid   : out   std_logic;
-    Fault_Ready   : in    std_logic;
-    Fault_Status  : out   Status_t;
-    -- Of both
+    M_Status      : out   Status_t;
     M_Addr        : out   std_logic_vector(AddrBits_g - 1 downto 0);
     M_InWindow    : out   std_logic;
     M_Memory      : out   std_logic_vector(MemoryBits_c - 1 downto 0);
@@ -74,13 +69,9 @@ architecture rtl of address_path is
 
   constant TagBits_c : positive := IdBits_g + 8 + 3 + 2;
 
-  signal Write    : std_logic;
-  signal TagIn    : std_logic_vector(TagBits_c - 1 downto 0);
-  signal Tag      : std_logic_vector(TagBits_c - 1 downto 0);
-  signal OutValid : std_logic;
-  signal OutReady : std_logic;
-  signal Status   : Status_t;
-  signal IsFault  : std_logic;
+  signal Write : std_logic;
+  signal TagIn : std_logic_vector(TagBits_c - 1 downto 0);
+  signal Tag   : std_logic_vector(TagBits_c - 1 downto 0);
 
 begin
 
@@ -111,14 +102,14 @@ begin
       In_Addr       => S_Addr,
       In_Write      => Write,
       In_Tag        => TagIn,
-      Out_Valid     => OutValid,
-      Out_Ready     => OutReady,
+      Out_Valid     => M_Valid,
+      Out_Ready     => M_Ready,
       Out_Addr      => M_Addr,
       Out_Write     => open,
       Out_Tag       => Tag,
       Out_InWindow  => M_InWindow,
       Out_Memory    => M_Memory,
-      Out_Status    => Status,
+      Out_Status    => M_Status,
       Walk_Valid    => Walk_Valid,
       Walk_Ready    => Walk_Ready,
       Walk_Page     => Walk_Page,
@@ -136,12 +127,6 @@ begin
       Inval_Done    => Inval_Done,
       Twice         => open
     );
-
-  IsFault      <= '0' when Status = StatusOk_c else '1';
-  M_Valid      <= OutValid and not IsFault;
-  Fault_Valid  <= OutValid and IsFault;
-  Fault_Status <= Status;
-  OutReady     <= Fault_Ready when IsFault = '1' else M_Ready;
 
   M_Id    <= Tag(IdBits_g - 1 downto 0);
   M_Len   <= Tag(IdBits_g + 7 downto IdBits_g);

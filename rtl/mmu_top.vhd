@@ -1,10 +1,11 @@
--- The MMU of a card that reads and writes: the AXI4 address channels of both through translators of their own, and
--- behind these, shared, a TLB of flexible length, an L2 TLB and a walker. Registers are AXI4-Lite (mmu_control.vhd).
+-- The MMU of a card that reads and writes: the AXI4 channels of both, whose addresses go through translators of their
+-- own, and behind these, shared, a TLB of flexible length, an L2 TLB and a walker. Registers are AXI4-Lite
+-- (mmu_control.vhd).
 --
 -- A page that a translator does not hold is looked for in the TLB of flexible length, then in the L2 TLB, then in
--- the tables. An invalidation goes from behind to the front: L2 TLB and lines, then each translator; it is
--- taken when both have. The TLB of flexible length is changed by commands of its own; as with the words of
--- tables, an invalidation of the pages follows. Sizes are those of the multi-FPGA paper (section II-B).
+-- the tables. An invalidation goes from behind to the front (mmu_invalidation.vhd). A burst that may not go on is
+-- answered with an error, and leaves a record. The TLB of flexible length is changed by commands of its own; as with
+-- the words of tables, an invalidation of the pages follows. Sizes are those of the multi-FPGA paper (section II-B).
 
 library ieee;
   use ieee.std_logic_1164.all;
@@ -25,6 +26,8 @@ entity mmu_top is
     -- Translations of each translator, and walks and bursts that wait in it.
     Entries_g     : positive := 32;
     Slots_g       : positive := 16;
+    -- Bursts of each direction that memories have not answered.
+    Bursts_g      : positive := 64;
     -- The L2 TLB: sets as a power of two, translations of a set.
     SetBits_g     : positive := 8;
     Ways_g        : positive := 4;
@@ -32,16 +35,16 @@ entity mmu_top is
     -- Runs of any length, and pages of the longest as a power of two.
     Flexible_g    : positive := 32;
     RunBits_g     : positive := 15;
-    -- The walker's.
+    -- Of a beat, of tables too.
     DataBits_g    : positive := 512;
+    -- The walker's.
     Lines_g       : positive := 32;
     AheadFrom_g   : natural  := 4
   );
   port (
     Clk            : in    std_logic;
     Rst            : in    std_logic;
-    -- Bursts of reads as they come; as they go on, in which memory; and those that may not, whose address and other
-    -- signals are those of M_Ar
+    -- AXI4, reads as they come; as they go on, in which memory
     S_Ar_Valid     : in    std_logic;
     S_Ar_Ready     : out   std_logic;
     S_Ar_Addr      : in    std_logic_vector(AddrBits_g - 1 downto 0);
@@ -58,11 +61,19 @@ entity mmu_top is
     M_Ar_Burst     : out   std_logic_vector(1 downto 0);
     M_Ar_InWindow  : out   std_logic;
     M_Ar_Memory    : out   std_logic_vector(MemoryBits_c - 1 downto 0);
-    Ar_FaultValid  : out   std_logic;
-    Ar_FaultReady  : in    std_logic;
-    Ar_FaultStatus : out   Status_t;
-    -- Bursts of writes as they come; as they go on, in which memory; and those that may not, whose address and other
-    -- signals are those of M_Aw
+    M_R_Valid      : in    std_logic;
+    M_R_Ready      : out   std_logic;
+    M_R_Id         : in    std_logic_vector(IdBits_g - 1 downto 0);
+    M_R_Data       : in    std_logic_vector(DataBits_g - 1 downto 0);
+    M_R_Resp       : in    std_logic_vector(1 downto 0);
+    M_R_Last       : in    std_logic;
+    S_R_Valid      : out   std_logic;
+    S_R_Ready      : in    std_logic;
+    S_R_Id         : out   std_logic_vector(IdBits_g - 1 downto 0);
+    S_R_Data       : out   std_logic_vector(DataBits_g - 1 downto 0);
+    S_R_Resp       : out   std_logic_vector(1 downto 0);
+    S_R_Last       : out   std_logic;
+    -- AXI4, writes as they come; as they go on, in which memory
     S_Aw_Valid     : in    std_logic;
     S_Aw_Ready     : out   std_logic;
     S_Aw_Addr      : in    std_logic_vector(AddrBits_g - 1 downto 0);
@@ -79,9 +90,31 @@ entity mmu_top is
     M_Aw_Burst     : out   std_logic_vector(1 downto 0);
     M_Aw_InWindow  : out   std_logic;
     M_Aw_Memory    : out   std_logic_vector(MemoryBits_c - 1 downto 0);
-    Aw_FaultValid  : out   std_logic;
-    Aw_FaultReady  : in    std_logic;
-    Aw_FaultStatus : out   Status_t;
+    S_W_Valid      : in    std_logic;
+    S_W_Ready      : out   std_logic;
+    S_W_Data       : in    std_logic_vector(DataBits_g - 1 downto 0);
+    S_W_Strb       : in    std_logic_vector(DataBits_g / 8 - 1 downto 0);
+    S_W_Last       : in    std_logic;
+    M_W_Valid      : out   std_logic;
+    M_W_Ready      : in    std_logic;
+    M_W_Data       : out   std_logic_vector(DataBits_g - 1 downto 0);
+    M_W_Strb       : out   std_logic_vector(DataBits_g / 8 - 1 downto 0);
+    M_W_Last       : out   std_logic;
+    M_B_Valid      : in    std_logic;
+    M_B_Ready      : out   std_logic;
+    M_B_Id         : in    std_logic_vector(IdBits_g - 1 downto 0);
+    M_B_Resp       : in    std_logic_vector(1 downto 0);
+    S_B_Valid      : out   std_logic;
+    S_B_Ready      : in    std_logic;
+    S_B_Id         : out   std_logic_vector(IdBits_g - 1 downto 0);
+    S_B_Resp       : out   std_logic_vector(1 downto 0);
+    -- Records of bursts that may not go on, which wait until there is room for theirs
+    Fault_Valid    : out   std_logic;
+    Fault_Ready    : in    std_logic;
+    Fault_Write    : out   std_logic;
+    Fault_Id       : out   std_logic_vector(IdBits_g - 1 downto 0);
+    Fault_Status   : out   Status_t;
+    Fault_Addr     : out   std_logic_vector(AddrBits_g - 1 downto 0);
     -- AXI4-Lite, registers
     Lite_AwValid   : in    std_logic;
     Lite_AwReady   : out   std_logic;
@@ -181,20 +214,38 @@ architecture rtl of mmu_top is
   signal CameReady   : std_logic;
   signal Came        : Known_t;
 
-  signal InvalValid  : std_logic;
-  signal InvalReady  : std_logic;
-  signal InvalDone   : std_logic;
-  -- Of the invalidation that is shown: the L2 TLB has taken it, and which of the translators.
-  signal IsDropped   : std_logic;
-  signal IsTaken     : Both_t;
-  -- Those that have taken one and not answered all of before.
-  signal IsDraining  : Both_t;
+  -- Invalidations: of the registers, and as they go
+  signal InvalValid  : std_logic_vector(1 downto 0);
+  signal InvalReady  : std_logic_vector(1 downto 0);
+  signal InvalDone   : std_logic_vector(1 downto 0);
+  signal InvalFirst  : Page_t;
+  signal InvalLast   : Page_t;
   signal L2Valid     : std_logic;
   signal L2Ready     : std_logic;
   signal Drop        : std_logic;
   signal FrontValid  : Both_t;
   signal FrontReady  : Both_t;
   signal FrontDone   : Both_t;
+  signal Drained     : Both_t;
+
+  -- Bursts behind their translation, and the records of those that may not go on: status, id, address
+  constant RecordBits_c : positive := Status_t'length + IdBits_g + AddrBits_g;
+
+  signal OutValid    : Both_t;
+  signal OutReady    : Both_t;
+  signal IsFault     : Both_t;
+  signal ReadStatus  : Status_t;
+  signal ReadAddr    : std_logic_vector(AddrBits_g - 1 downto 0);
+  signal ReadId      : std_logic_vector(IdBits_g - 1 downto 0);
+  signal ReadLen     : std_logic_vector(7 downto 0);
+  signal WriteStatus : Status_t;
+  signal WriteAddr   : std_logic_vector(AddrBits_g - 1 downto 0);
+  signal WriteId     : std_logic_vector(IdBits_g - 1 downto 0);
+  signal FaultsValid : Both_t;
+  signal FaultsReady : Both_t;
+  signal ReadRecord  : std_logic_vector(RecordBits_c - 1 downto 0);
+  signal WriteRecord : std_logic_vector(RecordBits_c - 1 downto 0);
+  signal Record_Out  : std_logic_vector(RecordBits_c - 1 downto 0);
 
 begin
 
@@ -231,9 +282,9 @@ begin
       Root_Ready   => RootReady,
       Root_Index   => RootIndex,
       Root_Word    => RootWord,
-      Inval_Valid  => InvalValid,
-      Inval_Ready  => InvalReady,
-      Inval_Done   => InvalDone,
+      Inval_Valid  => InvalValid(0),
+      Inval_Ready  => InvalReady(0),
+      Inval_Done   => InvalDone(0),
       Cmd_Valid    => CmdValid,
       Cmd_Ready    => CmdReady,
       Cmd_Kind     => CmdKind,
@@ -268,16 +319,14 @@ begin
       S_Len         => S_Ar_Len,
       S_Size        => S_Ar_Size,
       S_Burst       => S_Ar_Burst,
-      M_Valid       => M_Ar_Valid,
-      M_Ready       => M_Ar_Ready,
-      Fault_Valid   => Ar_FaultValid,
-      Fault_Ready   => Ar_FaultReady,
-      Fault_Status  => Ar_FaultStatus,
-      M_Addr        => M_Ar_Addr,
+      M_Valid       => OutValid(Reader_c),
+      M_Ready       => OutReady(Reader_c),
+      M_Status      => ReadStatus,
+      M_Addr        => ReadAddr,
       M_InWindow    => M_Ar_InWindow,
       M_Memory      => M_Ar_Memory,
-      M_Id          => M_Ar_Id,
-      M_Len         => M_Ar_Len,
+      M_Id          => ReadId,
+      M_Len         => ReadLen,
       M_Size        => M_Ar_Size,
       M_Burst       => M_Ar_Burst,
       Walk_Valid    => WalkValid(Reader_c),
@@ -292,8 +341,8 @@ begin
       Resp_Frame    => Hand.Frame,
       Inval_Valid   => FrontValid(Reader_c),
       Inval_Ready   => FrontReady(Reader_c),
-      Inval_First   => First,
-      Inval_Last    => Last,
+      Inval_First   => InvalFirst,
+      Inval_Last    => InvalLast,
       Inval_Done    => FrontDone(Reader_c)
     );
 
@@ -320,15 +369,13 @@ begin
       S_Len         => S_Aw_Len,
       S_Size        => S_Aw_Size,
       S_Burst       => S_Aw_Burst,
-      M_Valid       => M_Aw_Valid,
-      M_Ready       => M_Aw_Ready,
-      Fault_Valid   => Aw_FaultValid,
-      Fault_Ready   => Aw_FaultReady,
-      Fault_Status  => Aw_FaultStatus,
-      M_Addr        => M_Aw_Addr,
+      M_Valid       => OutValid(Writer_c),
+      M_Ready       => OutReady(Writer_c),
+      M_Status      => WriteStatus,
+      M_Addr        => WriteAddr,
       M_InWindow    => M_Aw_InWindow,
       M_Memory      => M_Aw_Memory,
-      M_Id          => M_Aw_Id,
+      M_Id          => WriteId,
       M_Len         => M_Aw_Len,
       M_Size        => M_Aw_Size,
       M_Burst       => M_Aw_Burst,
@@ -344,8 +391,8 @@ begin
       Resp_Frame    => Hand.Frame,
       Inval_Valid   => FrontValid(Writer_c),
       Inval_Ready   => FrontReady(Writer_c),
-      Inval_First   => First,
-      Inval_Last    => Last,
+      Inval_First   => InvalFirst,
+      Inval_Last    => InvalLast,
       Inval_Done    => FrontDone(Writer_c)
     );
 
@@ -476,8 +523,8 @@ begin
       Came_Frame    => Came.Frame,
       Inval_Valid   => L2Valid,
       Inval_Ready   => L2Ready,
-      Inval_First   => First,
-      Inval_Last    => Last,
+      Inval_First   => InvalFirst,
+      Inval_Last    => InvalLast,
       Event_Accept  => open,
       Event_Look    => open,
       Event_Held    => open
@@ -528,30 +575,134 @@ begin
       Event_Resp    => open
     );
 
-  L2Valid    <= InvalValid and not IsDropped;
-  Drop       <= L2Valid and L2Ready;
-  FrontValid <= not IsTaken when InvalValid = '1' and IsDropped = '1' else "00";
-  InvalReady <= IsDropped and (and (IsTaken or FrontReady));
-  InvalDone  <= not (or (IsDraining));
+  -- From the registers alone.
+  InvalValid(1) <= '0';
 
-  p_invalidation : process (Clk) is
-  begin
-    if rising_edge(Clk) then
-      if Drop = '1' then
-        IsDropped <= '1';
-      end if;
-      IsTaken <= IsTaken or (FrontValid and FrontReady);
-      if InvalValid = '1' and InvalReady = '1' then
-        IsDropped <= '0';
-        IsTaken   <= "00";
-      end if;
-      IsDraining <= (IsDraining and not FrontDone) or (FrontValid and FrontReady);
-      if Rst = '1' then
-        IsDropped  <= '0';
-        IsTaken    <= "00";
-        IsDraining <= "00";
-      end if;
-    end if;
-  end process;
+  i_invalidation : entity work.mmu_invalidation
+    generic map (
+      WindowBits_g => WindowBits_c
+    )
+    port map (
+      Clk         => Clk,
+      Rst         => Rst,
+      Req_Valid   => InvalValid,
+      Req_Ready   => InvalReady,
+      Req_First0  => First,
+      Req_Last0   => Last,
+      Req_First1  => First,
+      Req_Last1   => Last,
+      Req_Done    => InvalDone,
+      First       => InvalFirst,
+      Last        => InvalLast,
+      L2_Valid    => L2Valid,
+      L2_Ready    => L2Ready,
+      Drop        => Drop,
+      Front_Valid => FrontValid,
+      Front_Ready => FrontReady,
+      Drained     => Drained
+    );
+
+  IsFault <= (Writer_c => or (WriteStatus), Reader_c => or (ReadStatus));
+
+  M_Ar_Addr <= ReadAddr;
+  M_Ar_Id   <= ReadId;
+  M_Ar_Len  <= ReadLen;
+
+  i_read : entity work.read_channel
+    generic map (
+      IdBits_g   => IdBits_g,
+      DataBits_g => DataBits_g,
+      Bursts_g   => Bursts_g
+    )
+    port map (
+      Clk         => Clk,
+      Rst         => Rst,
+      In_Valid    => OutValid(Reader_c),
+      In_Ready    => OutReady(Reader_c),
+      In_IsFault  => IsFault(Reader_c),
+      In_Id       => ReadId,
+      In_Len      => ReadLen,
+      M_Ar_Valid  => M_Ar_Valid,
+      M_Ar_Ready  => M_Ar_Ready,
+      M_R_Valid   => M_R_Valid,
+      M_R_Ready   => M_R_Ready,
+      M_R_Id      => M_R_Id,
+      M_R_Data    => M_R_Data,
+      M_R_Resp    => M_R_Resp,
+      M_R_Last    => M_R_Last,
+      Fault_Valid => FaultsValid(Reader_c),
+      Fault_Ready => FaultsReady(Reader_c),
+      S_R_Valid   => S_R_Valid,
+      S_R_Ready   => S_R_Ready,
+      S_R_Id      => S_R_Id,
+      S_R_Data    => S_R_Data,
+      S_R_Resp    => S_R_Resp,
+      S_R_Last    => S_R_Last,
+      Drain       => FrontDone(Reader_c),
+      Drained     => Drained(Reader_c)
+    );
+
+  M_Aw_Addr <= WriteAddr;
+  M_Aw_Id   <= WriteId;
+  M_W_Data  <= S_W_Data;
+  M_W_Strb  <= S_W_Strb;
+  M_W_Last  <= S_W_Last;
+
+  i_write : entity work.write_channel
+    generic map (
+      IdBits_g => IdBits_g,
+      Bursts_g => Bursts_g
+    )
+    port map (
+      Clk         => Clk,
+      Rst         => Rst,
+      In_Valid    => OutValid(Writer_c),
+      In_Ready    => OutReady(Writer_c),
+      In_IsFault  => IsFault(Writer_c),
+      In_Id       => WriteId,
+      M_Aw_Valid  => M_Aw_Valid,
+      M_Aw_Ready  => M_Aw_Ready,
+      S_W_Valid   => S_W_Valid,
+      S_W_Ready   => S_W_Ready,
+      S_W_Last    => S_W_Last,
+      M_W_Valid   => M_W_Valid,
+      M_W_Ready   => M_W_Ready,
+      M_B_Valid   => M_B_Valid,
+      M_B_Ready   => M_B_Ready,
+      M_B_Id      => M_B_Id,
+      M_B_Resp    => M_B_Resp,
+      S_B_Valid   => S_B_Valid,
+      S_B_Ready   => S_B_Ready,
+      S_B_Id      => S_B_Id,
+      S_B_Resp    => S_B_Resp,
+      Fault_Valid => FaultsValid(Writer_c),
+      Fault_Ready => FaultsReady(Writer_c),
+      Drain       => FrontDone(Writer_c),
+      Drained     => Drained(Writer_c)
+    );
+
+  ReadRecord   <= ReadStatus & ReadId & ReadAddr;
+  WriteRecord  <= WriteStatus & WriteId & WriteAddr;
+  Fault_Status <= Record_Out(RecordBits_c - 1 downto RecordBits_c - Status_t'length);
+  Fault_Id     <= Record_Out(IdBits_g + AddrBits_g - 1 downto AddrBits_g);
+  Fault_Addr   <= Record_Out(AddrBits_g - 1 downto 0);
+
+  i_faults : entity work.fault_queue
+    generic map (
+      Width_g => RecordBits_c,
+      Depth_g => 4
+    )
+    port map (
+      Clk       => Clk,
+      Rst       => Rst,
+      In_Valid  => FaultsValid,
+      In_Ready  => FaultsReady,
+      In_0      => ReadRecord,
+      In_1      => WriteRecord,
+      Out_Valid => Fault_Valid,
+      Out_Ready => Fault_Ready,
+      Out_Whose => Fault_Write,
+      Out_Data  => Record_Out
+    );
 
 end architecture;

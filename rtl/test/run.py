@@ -90,14 +90,14 @@ ALLOCATOR_GENERICS = (
 # number and of the longest run.
 FLEXIBLES = [(5, 8, 4), (1, 6, 3), (3, 5, 2), (8, 10, 9)]
 
-# Of the MMU of readers and writers, the last for all of its tests: translations, bursts that wait, bits of a set's number,
-# ways, runs, bits of a beat, percent.
+# Of the MMU of readers and writers, the last for all of its tests: translations, bursts that wait, and that memories have
+# not answered, bits of a set's number, ways, runs, bits of a beat, percent.
 MMUS = [
-    (1, 1, 1, 1, 1, 64, 30),
-    (5, 7, 2, 3, 3, 128, 60),
-    (3, 4, 1, 2, 2, 256, 0),
+    (1, 1, 1, 1, 1, 1, 64, 30),
+    (5, 7, 11, 2, 3, 3, 128, 60),
+    (3, 4, 20, 1, 2, 2, 256, 0),
 ]
-MMU_GENERICS = ("Entries_g", "Slots_g", "SetBits_g", "Ways_g", "Flexible_g", "DataBits_g", "Stall_g")
+MMU_GENERICS = ("Entries_g", "Slots_g", "Bursts_g", "SetBits_g", "Ways_g", "Flexible_g", "DataBits_g", "Stall_g")
 
 # Of the access counters: groups that are counted, percent of the accesses behind which nobody takes a notice.
 COUNTERS = [(1, 0), (2, 30), (5, 50), (12, 90)]

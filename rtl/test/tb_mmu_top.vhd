@@ -2,7 +2,9 @@
 -- change and are invalidated through the registers.
 --
 -- Of each page the bench knows what it was, and from when on it may not be that any more: an invalidation that
--- was answered is the floor of its pages. A burst that is accepted afterwards is answered with nothing older.
+-- was answered is the floor of its pages. A burst that is accepted afterwards is answered with nothing older. Memories
+-- answer in any order that ids allow, beats of several bursts mixed; readers and writers get each burst's own, in the
+-- order of each id.
 
 library ieee;
   use ieee.std_logic_1164.all;
@@ -20,6 +22,7 @@ entity tb_mmu_top is
     runner_cfg : string;
     Entries_g  : positive := 3;
     Slots_g    : positive := 4;
+    Bursts_g   : positive := 20;
     SetBits_g  : positive := 1;
     Ways_g     : positive := 2;
     Flexible_g : positive := 2;
@@ -98,9 +101,41 @@ architecture sim of tb_mmu_top is
   signal MLen        : Bytes_t;
   signal MSize       : Threes_t;
   signal MBurst      : Twos_t;
-  signal FaultValid  : std_logic_vector(1 downto 0);
-  signal FaultReady  : std_logic_vector(1 downto 0) := "00";
-  signal FaultStatus : Threes_t;
+  -- Data of reads and writes, as memories and as readers and writers have them
+  signal MRValid     : std_logic := '0';
+  signal MRReady     : std_logic;
+  signal MRId        : Id_t := (others => '0');
+  signal MRData      : std_logic_vector(DataBits_g - 1 downto 0) := (others => '0');
+  signal MRResp      : std_logic_vector(1 downto 0) := "00";
+  signal MRLast      : std_logic := '0';
+  signal SRValid     : std_logic;
+  signal SRReady     : std_logic := '0';
+  signal SRId        : Id_t;
+  signal SRData      : std_logic_vector(DataBits_g - 1 downto 0);
+  signal SRResp      : std_logic_vector(1 downto 0);
+  signal SRLast      : std_logic;
+  signal SWValid     : std_logic := '0';
+  signal SWReady     : std_logic;
+  signal SWData      : std_logic_vector(DataBits_g - 1 downto 0) := (others => '0');
+  signal SWLast      : std_logic := '0';
+  signal MWValid     : std_logic;
+  signal MWReady     : std_logic := '0';
+  signal MWData      : std_logic_vector(DataBits_g - 1 downto 0);
+  signal MWLast      : std_logic;
+  signal MBValid     : std_logic := '0';
+  signal MBReady     : std_logic;
+  signal MBId        : Id_t := (others => '0');
+  signal MBResp      : std_logic_vector(1 downto 0) := "00";
+  signal SBValid     : std_logic;
+  signal SBReady     : std_logic := '0';
+  signal SBId        : Id_t;
+  signal SBResp      : std_logic_vector(1 downto 0);
+  signal FaultValid  : std_logic;
+  signal FaultReady  : std_logic := '0';
+  signal FaultWrite  : std_logic_vector(0 downto 0);
+  signal FaultId     : Id_t;
+  signal FaultStatus : std_logic_vector(2 downto 0);
+  signal FaultAddr   : Addr_t;
   signal AwValid     : std_logic := '0';
   signal AwReady     : std_logic;
   signal AwAddr      : std_logic_vector(7 downto 0) := (others => '0');
@@ -156,20 +191,32 @@ begin
 
     type Numbers_t is array (0 to Pages_c - 1) of natural;
 
-    -- A burst that waits: its signals, the oldest time of its page that counts, when it was accepted.
+    -- Where a burst is: it waits for its place, is in a memory, is answered with an error, or is over.
+    type Where_t is (Waits, InMemory, Fails, Ended);
+
+    -- A burst: its signals, the oldest time of its page that counts, when it was accepted and when it left.
     type Burst_t is record
       addr  : Addr_t;
       id    : Id_t;
-      len   : std_logic_vector(7 downto 0);
+      len   : natural;
       floor : natural;
       cycle : natural;
+      where : Where_t;
+      -- Beats of data: that the writer has sent, that came to the memory or to the reader, that the memory has sent.
+      sent  : natural;
+      came  : natural;
+      given : natural;
+      -- It was answered with an error.
+      failed : boolean;
     end record;
 
-    type Bursts_t is array (0 to 63) of Burst_t;
+    type Bursts_t is array (0 to 255) of Burst_t;
 
     type Queues_t is array (Direction_t) of Bursts_t;
 
     type Counts_t is array (Direction_t) of natural;
+
+    type Are_t is array (Direction_t) of boolean;
 
     variable history_v  : Histories_t;
     -- The last that there is of each page, the oldest that counts, and what its table says.
@@ -178,7 +225,21 @@ begin
     variable table_v    : History_t;
     variable queues_v   : Queues_t;
     variable accepted_v : Counts_t := (others => 0);
+    -- So many were offered, were accepted, left for a memory or as a fault, and all up to there are over.
+    variable offered_v  : Counts_t := (others => 0);
     variable answered_v : Counts_t := (others => 0);
+    variable over_v     : Counts_t := (others => 0);
+    -- The write whose beats are sent, and that whose beats come to the memory.
+    variable sending_v  : natural := 0;
+    variable coming_v   : natural := 0;
+    -- Records that came, and the burst from which on there may be one.
+    variable records_v  : Counts_t := (others => 0);
+    variable told_v     : Counts_t := (others => 0);
+    -- What was shown to the reader or the writer and not taken.
+    variable isShown_v  : Are_t := (others => false);
+    variable shown_v    : Ids_t;
+    -- The memory does not take an address before it sees data.
+    variable awaits_v   : boolean := false;
     variable latency_v  : Counts_t := (others => 0);
     variable faults_v   : Counts_t := (others => 0);
     variable runs_v     : natural := 0;
@@ -208,30 +269,60 @@ begin
     -- What is answered is what the page was at that time.
     impure function isAnswer (d : Direction_t; burst : Burst_t; known : Known_t) return boolean is
     begin
-      if not known.mapped then
-        return FaultValid(d) = '1' and FaultStatus(d) = "001" and MAddr(d) = burst.addr;
-      end if;
-      if d = Writer_c and not known.writes then
-        return FaultValid(d) = '1' and FaultStatus(d) = "010" and MAddr(d) = burst.addr;
-      end if;
-      return FaultValid(d) = '0' and MInWindow(d) = '1' and unsigned(MMemory(d)) = known.memory
+      return known.mapped and (d = Reader_c or known.writes)
+        and MInWindow(d) = '1' and unsigned(MMemory(d)) = known.memory
         and unsigned(MAddr(d)(AddrBits_c - 1 downto PageBits_c)) = known.frame
         and MAddr(d)(PageBits_c - 1 downto 0) = burst.addr(PageBits_c - 1 downto 0);
     end function;
 
+    impure function isFault (d : Direction_t; known : Known_t) return boolean is
+    begin
+      if known.mapped then
+        return d = Writer_c and not known.writes and FaultStatus = "010";
+      end if;
+      return FaultStatus = "001";
+    end function;
+
+    -- Bursts leave in order: those up to this one that are not in a memory may not go on.
+    procedure leaveUpTo (d : Direction_t; last : natural) is
+    begin
+      while answered_v(d) <= last loop
+        if queues_v(d)(answered_v(d) mod 256).where = Waits then
+          queues_v(d)(answered_v(d) mod 256).where := Fails;
+        end if;
+        answered_v(d) := answered_v(d) + 1;
+      end loop;
+    end procedure;
+
+    -- Each address has the number of its burst within its page.
+    impure function burstOf (d : Direction_t; addr : Addr_t) return natural is
+      variable ahead_v : natural;
+    begin
+      ahead_v := (to_integer(unsigned(addr(PageBits_c - 1 downto 0))) + 4096 - over_v(d) mod 4096) mod 4096;
+      -- Records may come when the burst is over.
+      if ahead_v > 2048 then
+        return over_v(d) + ahead_v - 4096;
+      end if;
+      return over_v(d) + ahead_v;
+    end function;
+
     procedure checkAnswer (d : Direction_t) is
+      variable i       : natural;
       variable burst_v : Burst_t;
       variable found_v : boolean := false;
     begin
-      check(answered_v(d) < accepted_v(d), "an answer to nobody");
-      burst_v := queues_v(d)(answered_v(d) mod 64);
-      answered_v(d) := answered_v(d) + 1;
+      i := burstOf(d, MAddr(d));
+      check(answered_v(d) <= i and i < accepted_v(d), "an answer to nobody");
+      burst_v := queues_v(d)(i mod 256);
+      check(burst_v.where = Waits, "a burst that goes on leaves once");
+      queues_v(d)(i mod 256).where := InMemory;
+      leaveUpTo(d, i);
       latency_v(d) := cycle_v - burst_v.cycle;
       progress_v := cycle_v;
-      check(MId(d) = burst_v.id and MLen(d) = burst_v.len and MSize(d) = burst_v.len(2 downto 0)
+      check(MId(d) = burst_v.id and unsigned(MLen(d)) = burst_v.len and MSize(d) = burst_v.id(2 downto 0)
         and MBurst(d) = burst_v.id(1 downto 0), "a burst's id, length, size and kind");
       if not isInside(burst_v.addr) then
-        check(FaultValid(d) = '0' and MInWindow(d) = '0' and MAddr(d) = burst_v.addr, "a burst outside of the window");
+        check(MInWindow(d) = '0' and MAddr(d) = burst_v.addr, "a burst outside of the window");
         return;
       end if;
       for time in last_v(pageOf(burst_v.addr)) downto burst_v.floor loop
@@ -239,41 +330,249 @@ begin
         exit when found_v;
       end loop;
       check(found_v, "answer " & to_string(d) & " for page " & to_string(pageOf(burst_v.addr)) & ": "
-        & to_string(FaultValid(d)) & " " & to_hstring(MAddr(d)) & " " & to_hstring(MMemory(d)));
-      if FaultValid(d) = '1' then
-        faults_v(d) := faults_v(d) + 1;
-      elsif MMemory(d) = x"5" then
+        & to_hstring(MAddr(d)) & " " & to_hstring(MMemory(d)));
+      if MMemory(d) = x"5" then
         runs_v := runs_v + 1;
       end if;
     end procedure;
 
-    procedure offer (d : Direction_t; addr : Addr_t) is
-      variable id_v  : Id_t;
-      variable len_v : std_logic_vector(7 downto 0);
+    procedure checkRecord is
+      variable d       : Direction_t;
+      variable i       : natural;
+      variable burst_v : Burst_t;
+      variable found_v : boolean := false;
     begin
-      id_v  := std_logic_vector(to_unsigned(random_v.pick(2 ** IdBits_c), IdBits_c));
-      len_v := std_logic_vector(to_unsigned(random_v.pick(256), 8));
+      d := to_integer(unsigned(FaultWrite));
+      i := burstOf(d, FaultAddr);
+      check(i < accepted_v(d) and i >= told_v(d), "a record of a burst");
+      leaveUpTo(d, i);
+      told_v(d) := i + 1;
+      burst_v := queues_v(d)(i mod 256);
+      check(burst_v.where = Fails or (burst_v.where = Ended and burst_v.failed), "a record of who may not go on");
+      check(FaultId = burst_v.id and FaultAddr = burst_v.addr and isInside(burst_v.addr), "a record's id and address");
+      for time in last_v(pageOf(burst_v.addr)) downto burst_v.floor loop
+        found_v := isFault(d, history_v(pageOf(burst_v.addr))(time mod 256));
+        exit when found_v;
+      end loop;
+      check(found_v, "a record " & to_string(d) & " for page " & to_string(pageOf(burst_v.addr)));
+      records_v(d) := records_v(d) + 1;
+    end procedure;
+
+    -- The oldest burst of an id that is not over.
+    impure function oldestOf (d : Direction_t; id : Id_t) return natural is
+    begin
+      for i in over_v(d) to accepted_v(d) - 1 loop
+        if queues_v(d)(i mod 256).id = id and queues_v(d)(i mod 256).where /= Ended then
+          return i;
+        end if;
+      end loop;
+      return accepted_v(d);
+    end function;
+
+    -- One that is in the memory, with nothing older of its id there, from some place on; or none.
+    impure function anyInMemory (d : Direction_t) return natural is
+      variable from_v : natural;
+      variable i      : natural;
+    begin
+      if over_v(d) = answered_v(d) then
+        return accepted_v(d);
+      end if;
+      from_v := random_v.pick(answered_v(d) - over_v(d));
+      for n in 0 to answered_v(d) - over_v(d) - 1 loop
+        i := over_v(d) + (from_v + n) mod (answered_v(d) - over_v(d));
+        if queues_v(d)(i mod 256).where = InMemory and oldestOf(d, queues_v(d)(i mod 256).id) = i
+          and (d = Writer_c or queues_v(d)(i mod 256).given <= queues_v(d)(i mod 256).len)
+          and (d = Reader_c or (queues_v(d)(i mod 256).came > queues_v(d)(i mod 256).len
+            and queues_v(d)(i mod 256).given = 0)) then
+          return i;
+        end if;
+      end loop;
+      return accepted_v(d);
+    end function;
+
+    -- What beat a burst has for data.
+    function dataOf (burst, beat : natural) return std_logic_vector is
+    begin
+      return std_logic_vector(to_unsigned(burst * 16 + beat + 1, DataBits_g));
+    end function;
+
+    procedure close (d : Direction_t; i : natural) is
+    begin
+      queues_v(d)(i mod 256).where := Ended;
+      progress_v := cycle_v;
+      while over_v(d) < answered_v(d) and queues_v(d)(over_v(d) mod 256).where = Ended loop
+        over_v(d) := over_v(d) + 1;
+      end loop;
+    end procedure;
+
+    -- An error for a burst, which leaves with it at the latest.
+    procedure fail (d : Direction_t; i : natural) is
+    begin
+      leaveUpTo(d, i);
+      check(queues_v(d)(i mod 256).where = Fails, "an error for who may go on");
+      if not queues_v(d)(i mod 256).failed then
+        faults_v(d) := faults_v(d) + 1;
+      end if;
+      queues_v(d)(i mod 256).failed := true;
+    end procedure;
+
+    -- A beat that the reader gets.
+    procedure checkBeat is
+      variable i       : natural;
+      variable burst_v : Burst_t;
+    begin
+      i := oldestOf(Reader_c, SRId);
+      check(i < accepted_v(Reader_c), "a beat for nobody");
+      burst_v := queues_v(Reader_c)(i mod 256);
+      if SRResp = "10" then
+        fail(Reader_c, i);
+        check(SRData = (SRData'range => '0'), "an error has no data");
+      else
+        check(burst_v.where = InMemory and SRResp = "00" and SRData = dataOf(i, burst_v.came),
+          "a beat of another burst");
+      end if;
+      check((SRLast = '1') = (burst_v.came = burst_v.len), "the last beat");
+      queues_v(Reader_c)(i mod 256).came := burst_v.came + 1;
+      if SRLast = '1' then
+        close(Reader_c, i);
+      end if;
+    end procedure;
+
+    -- A response that the writer gets.
+    procedure checkResponse is
+      variable i       : natural;
+      variable burst_v : Burst_t;
+    begin
+      i := oldestOf(Writer_c, SBId);
+      check(i < accepted_v(Writer_c), "a response for nobody");
+      burst_v := queues_v(Writer_c)(i mod 256);
+      check(burst_v.sent = burst_v.len + 1, "a response before the data");
+      if SBResp = "10" then
+        fail(Writer_c, i);
+        check(burst_v.came = 0, "data of a burst that may not go on");
+      else
+        check(burst_v.where = InMemory and SBResp = "00" and burst_v.given = 1, "a response of another burst");
+      end if;
+      close(Writer_c, i);
+    end procedure;
+
+    -- A beat that comes to the memory: of the oldest write that goes on and whose data are not all there.
+    procedure checkWrite is
+      variable i : natural;
+    begin
+      i := (to_integer(unsigned(MWData(30 downto 0))) - 1) / 16;
+      check(coming_v <= i and i < offered_v(Writer_c), "a beat of nobody");
+      while coming_v < i loop
+        leaveUpTo(Writer_c, coming_v);
+        check(queues_v(Writer_c)(coming_v mod 256).where = Fails or queues_v(Writer_c)(coming_v mod 256).failed
+          or queues_v(Writer_c)(coming_v mod 256).came > queues_v(Writer_c)(coming_v mod 256).len, "a beat too early");
+        coming_v := coming_v + 1;
+      end loop;
+      check(queues_v(Writer_c)(i mod 256).where = Waits or queues_v(Writer_c)(i mod 256).where = InMemory,
+        "data of a burst that may not go on");
+      check(MWData = dataOf(i, queues_v(Writer_c)(i mod 256).came), "a beat that is not next: " & to_hstring(MWData));
+      check((MWLast = '1') = (queues_v(Writer_c)(i mod 256).came = queues_v(Writer_c)(i mod 256).len), "the last beat");
+      queues_v(Writer_c)(i mod 256).came := queues_v(Writer_c)(i mod 256).came + 1;
+    end procedure;
+
+    procedure offer (d : Direction_t; addr : Addr_t) is
+      variable id_v   : Id_t;
+      variable some_v : natural;
+      variable len_v  : natural;
+      variable addr_v : Addr_t;
+    begin
+      -- A few ids more often, so that some have several.
+      some_v := 4 when random_v.chance(60) else 2 ** IdBits_c;
+      id_v   := std_logic_vector(to_unsigned(random_v.pick(some_v), IdBits_c));
+      len_v  := random_v.pick(4);
       SValid(d) <= '1';
-      SAddr(d)  <= addr;
+      addr_v    := addr;
+      addr_v(PageBits_c - 1 downto 0) := std_logic_vector(to_unsigned(offered_v(d) mod 4096, PageBits_c));
+      SAddr(d)  <= addr_v;
       SId(d)    <= id_v;
-      SLen(d)   <= len_v;
-      SSize(d)  <= len_v(2 downto 0);
+      SLen(d)   <= std_logic_vector(to_unsigned(len_v, 8));
+      SSize(d)  <= id_v(2 downto 0);
       SBurst(d) <= id_v(1 downto 0);
+      queues_v(d)(offered_v(d) mod 256) := (addr_v, id_v, len_v, 0, 0, Waits, 0, 0, 0, false);
+      offered_v(d) := offered_v(d) + 1;
     end procedure;
 
     impure function inPage (page : natural) return Addr_t is
     begin
-      return std_logic_vector(Base_c + page * 2 ** PageBits_c + random_v.pick(2 ** PageBits_c));
+      return std_logic_vector(Base_c + page * 2 ** PageBits_c);
     end function;
+
+    -- What readers, writers and memories do with data in a cycle.
+    procedure stepData is
+      variable i : natural;
+    begin
+      check(not isShown_v(Reader_c) or (SRValid = '1' and SRId = shown_v(Reader_c)), "a beat that was shown stays");
+      check(not isShown_v(Writer_c) or (SBValid = '1' and SBId = shown_v(Writer_c)), "a response that was shown stays");
+      isShown_v := (Reader_c => SRValid = '1' and SRReady = '0', Writer_c => SBValid = '1' and SBReady = '0');
+      shown_v   := (Reader_c => SRId, Writer_c => SBId);
+      if SRValid = '1' and SRReady = '1' then
+        checkBeat;
+      end if;
+      if SBValid = '1' and SBReady = '1' then
+        checkResponse;
+      end if;
+      if MWValid = '1' and MWReady = '1' then
+        checkWrite;
+      end if;
+      if MRValid = '0' or MRReady = '1' then
+        MRValid <= '0';
+        i := anyInMemory(Reader_c);
+        if i < accepted_v(Reader_c) and not random_v.chance(Stall_g) then
+          MRValid <= '1';
+          MRId    <= queues_v(Reader_c)(i mod 256).id;
+          MRData  <= dataOf(i, queues_v(Reader_c)(i mod 256).given);
+          MRLast  <= '1' when queues_v(Reader_c)(i mod 256).given = queues_v(Reader_c)(i mod 256).len else '0';
+          queues_v(Reader_c)(i mod 256).given := queues_v(Reader_c)(i mod 256).given + 1;
+        end if;
+      end if;
+      if MBValid = '0' or MBReady = '1' then
+        MBValid <= '0';
+        i := anyInMemory(Writer_c);
+        if i < accepted_v(Writer_c) and not random_v.chance(Stall_g) then
+          MBValid <= '1';
+          MBId    <= queues_v(Writer_c)(i mod 256).id;
+          queues_v(Writer_c)(i mod 256).given := 1;
+        end if;
+      end if;
+      if SWValid = '1' and SWReady = '1' then
+        queues_v(Writer_c)(sending_v mod 256).sent := queues_v(Writer_c)(sending_v mod 256).sent + 1;
+        if SWLast = '1' then
+          sending_v := sending_v + 1;
+        end if;
+      end if;
+      if SWValid = '0' or SWReady = '1' then
+        SWValid <= '0';
+        if sending_v < offered_v(Writer_c) and not random_v.chance(Stall_g) then
+          SWValid <= '1';
+          SWData  <= dataOf(sending_v, queues_v(Writer_c)(sending_v mod 256).sent);
+          SWLast  <= '0';
+          if queues_v(Writer_c)(sending_v mod 256).sent = queues_v(Writer_c)(sending_v mod 256).len then
+            SWLast <= '1';
+          end if;
+        end if;
+      end if;
+      SRReady    <= '0' when random_v.chance(Stall_g) else '1';
+      SBReady    <= '0' when random_v.chance(Stall_g) else '1';
+      MWReady    <= '0' when random_v.chance(Stall_g) else '1';
+      if FaultValid = '1' and FaultReady = '1' then
+        checkRecord;
+      end if;
+      FaultReady <= '0' when random_v.chance(Stall_g) else '1';
+    end procedure;
 
     procedure step is
       variable page_v : natural;
     begin
       wait until rising_edge(Clk);
       cycle_v := cycle_v + 1;
+      stepData;
       for d in Direction_t loop
-        check((MValid(d) and FaultValid(d)) = '0', "one or the other");
-        if (MValid(d) and MReady(d)) = '1' or (FaultValid(d) and FaultReady(d)) = '1' then
+        if MValid(d) = '1' and MReady(d) = '1' then
           checkAnswer(d);
         end if;
         if SValid(d) = '1' and SReady(d) = '1' then
@@ -281,30 +580,38 @@ begin
           if isInside(SAddr(d)) then
             page_v := pageOf(SAddr(d));
           end if;
-          queues_v(d)(accepted_v(d) mod 64) := (SAddr(d), SId(d), SLen(d), floor_v(page_v), cycle_v);
+          queues_v(d)(accepted_v(d) mod 256).floor := floor_v(page_v);
+          queues_v(d)(accepted_v(d) mod 256).cycle := cycle_v;
           accepted_v(d) := accepted_v(d) + 1;
-          check(accepted_v(d) - answered_v(d) < 64, "bursts that wait");
           SValid(d) <= '0';
         end if;
-        if traffic_v and (SValid(d) = '0' or SReady(d) = '1') and random_v.chance(70) then
+        if traffic_v and (SValid(d) = '0' or SReady(d) = '1') and random_v.chance(70)
+          and offered_v(d) - over_v(d) < 200 then
           if random_v.chance(10) then
-            offer(d, std_logic_vector(Base_c + Pages_c * 2 ** PageBits_c + random_v.pick(5000)));
+            offer(d, std_logic_vector(Base_c + (Pages_c + random_v.pick(3)) * 2 ** PageBits_c));
           elsif random_v.chance(50) then
             offer(d, inPage(random_v.pick(6)));
           else
             offer(d, inPage(random_v.pick(Pages_c)));
           end if;
         end if;
-        MReady(d)     <= '0' when random_v.chance(Stall_g) else '1';
-        FaultReady(d) <= '0' when random_v.chance(Stall_g) else '1';
+        MReady(d) <= '0' when random_v.chance(Stall_g) else '1';
       end loop;
-      check(answered_v = accepted_v or cycle_v - progress_v < 2000, "a burst without an answer");
+      if awaits_v and MValid(Writer_c) = '1' then
+        page_v := burstOf(Writer_c, MAddr(Writer_c)) mod 256;
+        if queues_v(Writer_c)(page_v).came = 0 then
+          MReady(Writer_c) <= '0';
+        end if;
+      elsif awaits_v then
+        MReady(Writer_c) <= '0';
+      end if;
+      check(over_v = accepted_v or cycle_v - progress_v < 2000, "a burst without an answer");
     end procedure;
 
     procedure settle is
     begin
       step;
-      while answered_v /= accepted_v or SValid /= "00" loop
+      while over_v /= accepted_v or SValid /= "00" loop
         step;
       end loop;
     end procedure;
@@ -381,6 +688,24 @@ begin
       floor_v(firstPage to lastPage) := from_v(firstPage to lastPage);
     end procedure;
 
+    -- An invalidation that is waited for: what was accepted before is in no memory any more.
+    procedure drain (firstPage, lastPage : natural) is
+      variable before_v : Counts_t;
+    begin
+      before_v := accepted_v;
+      invalidate(firstPage, lastPage);
+      loop
+        read(Command_c);
+        exit when data_v = 0;
+      end loop;
+      for d in Direction_t loop
+        for i in over_v(d) to before_v(d) - 1 loop
+          check(queues_v(d)(i mod 256).where = Fails or queues_v(d)(i mod 256).where = Ended,
+            "a burst of before an invalidation that is done");
+        end loop;
+      end loop;
+    end procedure;
+
     -- A run of frames of memory 5 from 100 on is put in.
     procedure insert (firstPage, lastPage : natural) is
     begin
@@ -437,6 +762,7 @@ begin
 
       if run("random bursts of both, changes, runs and invalidations under stalls") then
         traffic_v := true;
+        awaits_v := Stall_g > 50;
         while changes_v < 240 or accepted_v(Reader_c) <= 1000 or accepted_v(Writer_c) <= 1000 loop
           for i in 1 to random_v.pick(60) loop
             step;
@@ -456,13 +782,18 @@ begin
             if history_v(page_v)(last_v(page_v) mod 256).memory /= 5 then
               becomes(page_v, table_v(page_v));
             end if;
-            invalidate(page_v, page_v);
+            if random_v.chance(40) then
+              drain(page_v, page_v);
+            else
+              invalidate(page_v, page_v);
+            end if;
           end if;
         end loop;
         traffic_v := false;
         settle;
         for d in Direction_t loop
           check(faults_v(d) > 50, "faults: " & to_string(faults_v(d)) & " of " & to_string(accepted_v(d)));
+          check_equal(records_v(d), faults_v(d), "a record for each");
         end loop;
         check(runs_v > 50, "pages of runs: " & to_string(runs_v));
         read(Evictions_c);
@@ -545,6 +876,7 @@ begin
       IdBits_g    => IdBits_c,
       Entries_g   => Entries_g,
       Slots_g     => Slots_g,
+      Bursts_g    => Bursts_g,
       SetBits_g   => SetBits_g,
       Ways_g      => Ways_g,
       EpochBits_g => 4,
@@ -573,9 +905,18 @@ begin
       M_Ar_Burst     => MBurst(Reader_c),
       M_Ar_InWindow  => MInWindow(Reader_c),
       M_Ar_Memory    => MMemory(Reader_c),
-      Ar_FaultValid  => FaultValid(Reader_c),
-      Ar_FaultReady  => FaultReady(Reader_c),
-      Ar_FaultStatus => FaultStatus(Reader_c),
+      M_R_Valid      => MRValid,
+      M_R_Ready      => MRReady,
+      M_R_Id         => MRId,
+      M_R_Data       => MRData,
+      M_R_Resp       => MRResp,
+      M_R_Last       => MRLast,
+      S_R_Valid      => SRValid,
+      S_R_Ready      => SRReady,
+      S_R_Id         => SRId,
+      S_R_Data       => SRData,
+      S_R_Resp       => SRResp,
+      S_R_Last       => SRLast,
       S_Aw_Valid     => SValid(Writer_c),
       S_Aw_Ready     => SReady(Writer_c),
       S_Aw_Addr      => SAddr(Writer_c),
@@ -592,9 +933,30 @@ begin
       M_Aw_Burst     => MBurst(Writer_c),
       M_Aw_InWindow  => MInWindow(Writer_c),
       M_Aw_Memory    => MMemory(Writer_c),
-      Aw_FaultValid  => FaultValid(Writer_c),
-      Aw_FaultReady  => FaultReady(Writer_c),
-      Aw_FaultStatus => FaultStatus(Writer_c),
+      S_W_Valid      => SWValid,
+      S_W_Ready      => SWReady,
+      S_W_Data       => SWData,
+      S_W_Strb       => (others => '1'),
+      S_W_Last       => SWLast,
+      M_W_Valid      => MWValid,
+      M_W_Ready      => MWReady,
+      M_W_Data       => MWData,
+      M_W_Strb       => open,
+      M_W_Last       => MWLast,
+      M_B_Valid      => MBValid,
+      M_B_Ready      => MBReady,
+      M_B_Id         => MBId,
+      M_B_Resp       => MBResp,
+      S_B_Valid      => SBValid,
+      S_B_Ready      => SBReady,
+      S_B_Id         => SBId,
+      S_B_Resp       => SBResp,
+      Fault_Valid    => FaultValid,
+      Fault_Ready    => FaultReady,
+      Fault_Write    => FaultWrite(0),
+      Fault_Id       => FaultId,
+      Fault_Status   => FaultStatus,
+      Fault_Addr     => FaultAddr,
       Lite_AwValid   => AwValid,
       Lite_AwReady   => AwReady,
       Lite_AwAddr    => AwAddr,

@@ -17,7 +17,7 @@ mkdir -p "$out"
 cp rtl/proof/* "$out"
 cd "$out"
 analyse "$sources" translator walker l2_tlb frame_store shoot_down table_store command_arbiter access_counters \
-    flexible_tlb page_arbiter || exit 2
+    flexible_tlb page_arbiter read_channel write_channel mmu_invalidation mmu_control flexible_stage || exit 2
 # The sizes that the wrappers are written for.
 ghdl --synth --std=08 --out=verilog -gAddrBits_g=4 -gPhysBits_g=4 -gPageBits_g=1 -gWindowBits_g=2 \
     -gRunBits_g=1 -gTagBits_g=1 -gEntries_g=2 -gSlots_g=2 -gDepth_g=2 -gChecks_g=true translator \
@@ -41,6 +41,16 @@ ghdl --synth --std=08 --out=verilog -gKeyBits_g=3 -gFrameBits_g=4 -gRunBits_g=2 
     flexible_tlb >flexible_tlb.v 2>synth.log || { cat synth.log >&2 && exit 2; }
 ghdl --synth --std=08 --out=verilog -gWindowBits_g=1 -gDepth_g=2 page_arbiter >page_arbiter.v 2>synth.log ||
     { cat synth.log >&2 && exit 2; }
+ghdl --synth --std=08 --out=verilog -gIdBits_g=1 -gDataBits_g=1 -gBursts_g=2 read_channel >read_channel.v 2>synth.log ||
+    { cat synth.log >&2 && exit 2; }
+ghdl --synth --std=08 --out=verilog -gIdBits_g=1 -gBursts_g=2 write_channel >write_channel.v 2>synth.log ||
+    { cat synth.log >&2 && exit 2; }
+ghdl --synth --std=08 --out=verilog -gWindowBits_g=1 mmu_invalidation >mmu_invalidation.v 2>synth.log ||
+    { cat synth.log >&2 && exit 2; }
+ghdl --synth --std=08 --out=verilog -gAddrBits_g=33 -gPageBits_g=1 -gRootBits_g=1 -gLeafBits_g=1 -gFrameBits_g=2 \
+    mmu_control >mmu_control.v 2>synth.log || { cat synth.log >&2 && exit 2; }
+ghdl --synth --std=08 --out=verilog -gWindowBits_g=3 -gFrameBits_g=4 -gRunBits_g=2 -gEntries_g=2 -gDepth_g=2 \
+    flexible_stage >flexible_stage.v 2>synth.log || { cat synth.log >&2 && exit 2; }
 
 if [ $# -eq 0 ]; then
     # shellcheck disable=SC2046 # one word for each task
