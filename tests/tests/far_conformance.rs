@@ -6,15 +6,15 @@
 use std::time::Duration;
 
 use farside::CardPlace;
-use farside_card::interface::register;
 use farside_conformance::live::CardUnderTest;
 use farside_conformance::{Verdict, checks};
+use farside_softcard::serve::CardConfig;
 use harness::live::served::{CardProcess, TempDir, config, place, serve, serve_if_asked};
 use harness::live::within;
 
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Runs every check on the card at a place; all must pass, but for those of a window, which it has not.
+/// Runs every check on the card at a place; all must pass.
 fn conforms(place: &CardPlace) {
     let mut card = CardUnderTest::open(place).unwrap();
     let (mut failed, mut ran) = (Vec::new(), 0);
@@ -22,7 +22,6 @@ fn conforms(place: &CardPlace) {
         ran += 1;
         match found {
             Ok(Verdict::Passed) => {}
-            Ok(Verdict::NotRun(why)) if why.is_capability(register::CAP_ALLOC) => {}
             Ok(Verdict::NotRun(why)) => failed.push(format!("{}: not run: {why}", check.name)),
             Err(error) => failed.push(format!("{}: {error}", check.name)),
         }
@@ -32,18 +31,23 @@ fn conforms(place: &CardPlace) {
     assert_eq!(ran, checks().len());
 }
 
+/// A card whose kernels allocate too: there is a check for everything that it can.
+fn with_window(config: CardConfig) -> CardConfig {
+    CardConfig { window_frames: 256, ..config }
+}
+
 #[test]
 fn a_card_served_by_threads_conforms() {
     within(LIMIT, "the checks on threads", || {
         let folder = TempDir::new();
-        let server = serve(config(&folder, 0));
+        let server = serve(with_window(config(&folder, 0)));
         conforms(&place(&server));
     });
 }
 
 #[test]
 fn a_card_served_by_a_process_conforms() {
-    serve_if_asked(|config| config);
+    serve_if_asked(with_window);
     within(LIMIT, "the checks on a process", || {
         let folder = TempDir::new();
         let process =
@@ -56,7 +60,7 @@ fn a_card_served_by_a_process_conforms() {
 #[test]
 fn a_card_that_is_reached_by_messages_conforms() {
     let name = "a_card_that_is_reached_by_messages_conforms";
-    serve_if_asked(|config| config);
+    serve_if_asked(with_window);
     within(LIMIT, "the checks by messages", || {
         let folder = TempDir::new();
         let process = CardProcess::start(name, &config(&folder, 0));
@@ -70,7 +74,7 @@ fn a_card_that_is_reached_by_messages_conforms() {
 #[test]
 fn control_a_card_that_goes_away_passes_nothing_more() {
     let name = "control_a_card_that_goes_away_passes_nothing_more";
-    serve_if_asked(|config| config);
+    serve_if_asked(with_window);
     within(LIMIT, "a card that goes away", || {
         let folder = TempDir::new();
         let mut process = CardProcess::start(name, &config(&folder, 0));

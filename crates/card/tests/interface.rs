@@ -4,8 +4,8 @@
 use farside_card::interface::{
     AllocRequest, ArgKind, BITS_BYTES_MAX, BitsBuffer, CommandEntry, CompletionEntry, DmaAddr,
     Entry, Extent, ExtentArg, ExtentList, FaultArg, FaultHead, FaultRecord, FaultWants, KernelArg,
-    NoticeRecord, Opcode, Operation, PAGE_NUMBERS, Status, entry_from_bytes, entry_to_bytes,
-    reason_from_word, reason_to_word,
+    LOCATE_PAGES_MAX, NoticeRecord, Opcode, Operation, PAGE_NUMBERS, Status, entry_from_bytes,
+    entry_to_bytes, reason_from_word, reason_to_word,
 };
 use farside_types::{Access, Asid, FaultId, JobId, PageNo, PageRange, PeId, Rights};
 use proptest::prelude::*;
@@ -118,6 +118,8 @@ fn operation() -> impl Strategy<Value = Operation> {
             Operation::Allocate(AllocRequest::Realloc { address, bytes, lazy })
         }),
         any::<u64>().prop_map(|address| Operation::Allocate(AllocRequest::Free { address })),
+        (any::<(u64, bool)>(), 1..=LOCATE_PAGES_MAX)
+            .prop_map(|((address, touch), pages)| Operation::Locate { address, pages, touch }),
     ]
 }
 

@@ -14,9 +14,10 @@ use farside_card::interface::{
     EXTENTS_MAX, Extent, ExtentArg, ExtentList, FLAG_LIST, FLAG_QUIET, FLAG_RANGE, FaultArg,
     FaultHead, FaultRecord, FaultWants, KernelArg, LINK_HEADER_BYTES, LINK_LAST, LINK_MAGIC,
     LINK_PAYLOAD_BYTES, LINK_PAYLOAD_BYTES_MAX, LINK_RANGES_MAX, LINK_UNIT_BYTES, LIST_PAGES_MAX,
-    LinkAddress, LinkField, LinkHeader, LinkKind, LinkVerdict, MAP_WRITTEN, MESSAGE_BYTES_MAX,
-    NAME_BYTES_MAX, NoticeRecord, Opcode, Operation, PAGE_NUMBERS, RANGES_PER_RECORD, RING_COUNT,
-    RingHeader, RingKind, Status, VERSION, entry_address, pci, reason_from_word, register,
+    LOCATE_NOWHERE, LOCATE_PAGES_MAX, LOCATE_TOUCH, LinkAddress, LinkField, LinkHeader, LinkKind,
+    LinkVerdict, MAP_WRITTEN, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, NoticeRecord, Opcode, Operation,
+    PAGE_NUMBERS, RANGES_PER_RECORD, RING_COUNT, RingHeader, RingKind, Status, VERSION,
+    entry_address, pci, reason_from_word, register,
 };
 use farside_card::link::{ReceiverConfig, SenderConfig};
 use farside_card::tables::{Place, Root, TableEntry};
@@ -116,6 +117,9 @@ fn scalars() -> BTreeMap<String, u64> {
         BITS_BYTES_MAX,
         BITS_PAGES,
         ALLOC_LAZY,
+        LOCATE_TOUCH,
+        LOCATE_PAGES_MAX,
+        LOCATE_NOWHERE,
         MAP_WRITTEN,
         MESSAGE_BYTES_MAX,
         EXTENT_BYTES,
@@ -196,6 +200,7 @@ fn register_scalars() -> BTreeMap<String, u64> {
         register::WINDOW_FRAMES_FREE,
         register::WINDOW_PAGE,
         register::WINDOW_MEMORIES,
+        register::WINDOW_FIRST,
         register::CONTROL,
         register::STATUS,
         register::ERRORS,
@@ -357,7 +362,7 @@ fn commands_take_the_flags_and_asids_of_the_table() {
         let mut entry = [7, code, 0, 0, 0, 0, 0, 0];
         match Opcode::from_code(code as u16).unwrap() {
             Opcode::Map | Opcode::Protect => (entry[3], entry[6]) = (1, 1),
-            Opcode::Kernel | Opcode::Unmap | Opcode::Accessed => entry[3] = 1,
+            Opcode::Kernel | Opcode::Unmap | Opcode::Accessed | Opcode::Locate => entry[3] = 1,
             Opcode::Copy | Opcode::Fill => entry[3] = 1,
             Opcode::Alloc => (entry[2], entry[6]) = (1, 1),
             Opcode::CountersClear | Opcode::LinkReceive | Opcode::LinkSend => entry[3] = 1,

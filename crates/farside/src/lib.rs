@@ -74,7 +74,7 @@ pub use farside_softcard::kernels::{LibraryError, pieces};
 pub use farside_softcard::serve;
 pub use farside_softcard::{
     AtomicSpan, Backing, CardBuffer, Growable, KernelArgs, KernelContext, KernelError, Kernels,
-    KernelsError, Ptr, ReadSpan, ReadView, WindowError, Word, WriteSpan, WriteView,
+    KernelsError, Made, Ptr, ReadSpan, ReadView, WindowError, Word, WriteSpan, WriteView,
 };
 pub use farside_svm::{
     Advice, Contested, Evidence, Fight, GroupFacts, Judge, Located, Moved, ObjectFacts, ObjectView,

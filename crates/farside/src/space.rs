@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use farside_live::{CardPlace, GivenBack, LiveError, Machine, Runtime, RuntimeConfig};
-use farside_softcard::{Backing, CardBuffer, Kernels, KernelsError, Recorder, Word};
+use farside_softcard::{Backing, CardBuffer, Kernels, KernelsError, Made, Recorder, Word};
 use farside_svm::{
     Advice, Config, Located, Moved, Outcome, PlacementScheme, Request, Why, placement,
 };
@@ -101,7 +101,8 @@ impl SpaceBuilder {
         self
     }
 
-    /// Bytes of each card in the program for its own memory, beside [`SpaceBuilder::card_memory`]; a multiple of a page, at most 4 TiB.
+    /// Bytes of each card in the program for its own memory, beside [`SpaceBuilder::card_memory`]; cards that are served
+    /// have what they are served with (`farside card serve --window`). It is a multiple of a page, at most 4 TiB.
     /// Kernels and the program allocate in it ([`Space::alloc_on`], `KernelContext::alloc`, [`crate::Growable`]); what is there
     /// stays there. None unless it is said.
     #[must_use]
@@ -398,6 +399,17 @@ impl Space {
     ) -> Result<CardBuffer<T>, Error> {
         let card = self.card(card.0.into())?;
         Ok(CardBuffer::alloc(card, self.runtime().embedder()?, len, backing)?)
+    }
+
+    /// Values that a kernel known by its name has made in its card's own memory and handed over
+    /// ([`crate::Growable::hand_over`]), wherever that card is.
+    ///
+    /// # Errors
+    /// [`Error::Window`] if no kernel of that card has, it was taken over before, or there are fewer values;
+    /// [`LiveError::NoSuchCard`].
+    pub fn take_over<T: Pod>(&self, card: CardId, made: Made) -> Result<CardBuffer<T>, Error> {
+        let card = self.card(card.0.into())?;
+        Ok(CardBuffer::take_over(card, self.runtime().embedder()?, made)?)
     }
 
     /// Bytes of a card's own memory that nobody has.

@@ -166,6 +166,19 @@ impl CardMemory {
         self.allocate(flags, first, count, "fallocate(PUNCH_HOLE)")
     }
 
+    /// [`CardMemory::release`] by the mapping instead of the file, for whoever may use no files.
+    ///
+    /// # Errors
+    /// As [`CardMemory::release`].
+    pub fn remove(&self, first: FrameNo, count: u32) -> Result<(), CardMemoryError> {
+        let start = self.run_ptr(first, count)?;
+        let bytes = count as usize * PAGE_SIZE;
+        // SAFETY: the range is within the mapping (checked), which is shared memory; what is there is given up by the caller.
+        let removed =
+            unsafe { rustix::mm::madvise(start.as_ptr().cast(), bytes, Advice::LinuxRemove) };
+        removed.map_err(|errno| failure("madvise(REMOVE)", count, errno))
+    }
+
     fn warm_chunk(&self, first: FrameNo, count: u32) -> Result<(), CardMemoryError> {
         let start = self.run_ptr(first, count)?;
         let bytes = count as usize * PAGE_SIZE;

@@ -130,7 +130,7 @@ impl RingDriver {
         let identity = identity.map_err(|error| LiveError::Card { card, error })?;
         let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(LiveError::Bell)?;
         let map = Arc::clone(&layout.0);
-        let link = Link::open(card, transport, identity, map, sizes.sizes(), event.as_fd())?;
+        let link = Link::open(card, transport, identity, map, sizes.sizes(), event.as_fd(), None)?;
         Ok(RingDriver { card, link, _event: event })
     }
 
@@ -168,7 +168,7 @@ impl RingDriver {
                     Said::Told(command, first, pages, bits.to_vec())
                 }
                 // It is about the command that comes next, and for the account alone.
-                Received::CameAlong => return None,
+                Received::CameAlong | Received::Own(..) => return None,
             })
         };
         let mut heard = Heard::default();

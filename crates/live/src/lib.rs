@@ -30,6 +30,7 @@ mod window;
 pub use error::LiveError;
 pub use farside_card::Geometry;
 pub use farside_linux::ending::Ending;
+pub use farside_softcard::WINDOW_FRAMES_MAX;
 pub use ring_card::{CardPlace, CardStream, Dial, Dialled, PlaceError, TransportError};
 pub use runtime::{
     CardShare, GivenBack, MakePiece, Move, MoveError, Parallel, ParallelLaunch, PieceError,
@@ -40,4 +41,3 @@ pub use runtime::{Strike, Struck};
 pub use threads::Machine;
 pub use times::TimeSpent;
 pub use traffic::{Flow, Traffic};
-pub use window::WINDOW_FRAMES_MAX;

@@ -10,7 +10,7 @@
 mod own;
 mod runs;
 
-pub use own::{CardBuffer, Growable};
+pub use own::{CardBuffer, Growable, Made};
 
 use std::ptr::NonNull;
 use std::sync::Arc;

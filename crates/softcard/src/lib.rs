@@ -20,13 +20,15 @@ pub mod serve;
 mod span;
 mod view;
 mod window;
+mod window_plan;
 
 pub use card::{Embedder, SoftCard};
 pub use error::KernelError;
 pub use job::{Granted, Job, KernelBody, Lent, Returned, Stop};
-pub use kernel::{CardBuffer, Growable, KernelContext};
+pub use kernel::{CardBuffer, Growable, KernelContext, Made};
 pub use kernels::{Kernel, KernelArgs, KernelId, Kernels, KernelsError};
 pub use record::{Recorder, Running, Taken};
 pub use span::{AtomicSpan, Ptr, ReadSpan, Word, WriteSpan};
 pub use view::{RangeRequest, ReadView, Request, Runs, Want, WriteView};
 pub use window::{Backing, WindowError};
+pub use window_plan::{WINDOW_FRAMES_MAX, WindowPlan};

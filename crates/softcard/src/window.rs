@@ -36,8 +36,8 @@ pub enum WindowError {
         request: AllocRequest,
         /// Why not.
         error: AllocError,
-        /// Bytes of its memory that were free.
-        free: u64,
+        /// Bytes of its memory that were free, where that is known.
+        free: Option<u64>,
     },
     /// The memory is not the kernel's own.
     #[error(
@@ -48,6 +48,12 @@ pub enum WindowError {
         /// Its address.
         addr: VirtAddr,
     },
+    /// A kernel in the process of its card has made a buffer that only the program can keep.
+    #[error(
+        "this kernel runs in the process of its card, and hands over what it leaves to the program: \
+         `Growable::hand_over` here, `Space::take_over` there"
+    )]
+    Elsewhere,
     /// A kernel does not let pages go that are freed.
     #[error(
         "{card} allocates no more: a kernel does not let pages go that were freed or have moved, at {addr}; \
@@ -72,6 +78,36 @@ pub enum WindowError {
     WrongProcess {
         /// Whose they are.
         owner: i32,
+    },
+    /// A kernel has not handed this over, or it was taken over before.
+    #[error("the memory at {addr} is nothing that a kernel of {card} has handed over: {why}")]
+    NotMade {
+        /// Which card.
+        card: CardId,
+        /// Its address.
+        addr: VirtAddr,
+        /// Why not.
+        why: String,
+    },
+    /// The card says what cannot be.
+    #[error(
+        "{card} says what cannot be of its own memory at {addr}: {why}; nothing is believed of it any more, and it is reset"
+    )]
+    Broken {
+        /// Which card.
+        card: CardId,
+        /// The address concerned.
+        addr: VirtAddr,
+        /// What it said.
+        why: String,
+    },
+    /// The card does not answer.
+    #[error("{card} does not answer what it was asked about its own memory at {addr}")]
+    Silent {
+        /// Which card.
+        card: CardId,
+        /// The address concerned.
+        addr: VirtAddr,
     },
     /// The card is gone.
     #[error("{card} is gone, and all that was in its own memory with it; allocate on another card")]
@@ -102,12 +138,15 @@ fn asked(request: AllocRequest) -> String {
     }
 }
 
-fn advice(error: AllocError, free: u64) -> String {
+fn advice(error: AllocError, free: Option<u64>) -> String {
     match error {
-        AllocError::NoFrames => format!(
-            "{free} bytes are free: free some, ask for less, or open the space with more \
-             (`SpaceBuilder::card_window`)"
-        ),
+        AllocError::NoFrames => {
+            let free = free.map_or_else(String::new, |free| format!("{free} bytes are free: "));
+            format!(
+                "{free}free some, ask for less, or give the card more (`SpaceBuilder::card_window`, \
+                 `farside card serve --window`)"
+            )
+        }
         AllocError::NoSpace | AllocError::TooLarge => {
             "ask for less at a time, or open the space with more (`SpaceBuilder::card_window`)"
                 .to_owned()

@@ -50,6 +50,12 @@ pub trait Bus {
     /// mapped and before a copy begins; the copy itself may still fail.
     fn reaches(&mut self, address: u64, bytes: u64, write: bool) -> bool;
 
+    /// Frames of the window have become free: `count` pages of BAR2 from `first` on, which nobody has and nobody gets before
+    /// this returns. What they hold next begins with what is left here.
+    fn freed(&mut self, first: u32, count: u32) {
+        let _ = (first, count);
+    }
+
     /// Signals an interrupt vector, below [`crate::interface::pci::VECTORS`].
     fn interrupt(&mut self, vector: u16);
 }

@@ -26,7 +26,7 @@ mod word {
     pub(super) const MAP_FLAGS: u64 = 7;
 }
 
-const fn done(value: u64, pages: u64, detail: u64) -> Option<CompletionEntry> {
+pub(super) const fn done(value: u64, pages: u64, detail: u64) -> Option<CompletionEntry> {
     let plain = CompletionEntry::plain(0, Status::Ok);
     Some(CompletionEntry { value, pages, detail, ..plain })
 }
@@ -155,7 +155,10 @@ impl Function {
                 self.link(id, extents, LinkWork::Send { transfer, to }, card, bus)
             }
             Operation::LinkCancel { transfer, from } => self.link_cancel(id, transfer, from),
-            Operation::Allocate(request) => self.host_allocates(id, request, bus).map(|()| None),
+            Operation::Locate { address, pages, touch } => self.locate(address, pages, touch),
+            Operation::Allocate(request) => {
+                self.host_allocates(id, request, card, bus).map(|()| None)
+            }
         }
     }
 

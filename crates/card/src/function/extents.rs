@@ -175,7 +175,7 @@ impl Function {
             match (end, place) {
                 (End::Unused, DmaAddr::Bus(0)) => {}
                 (End::Unused, _) => return Err(wrong(word)),
-                _ => reach(place, extent.count, end == End::Write, card, bus)?,
+                _ => reach(place, extent.count, end == End::Write, self.driver_frames(card), bus)?,
             }
         }
         if roles.src != End::Unused && roles.dst != End::Unused {
@@ -200,17 +200,17 @@ impl Function {
     }
 }
 
-/// Checks that the function may touch these pages.
+/// Checks that the function, whose driver names `frames` frames, may touch these pages.
 fn reach(
     place: DmaAddr,
     count: u32,
     write: bool,
-    card: &Card,
+    frames: u32,
     bus: &mut impl Bus,
 ) -> Result<(), Refusal> {
     match place {
         DmaAddr::Own(frame) => {
-            let frames = u64::from(card.frames());
+            let frames = u64::from(frames);
             if u64::from(frame) + u64::from(count) > frames {
                 return Err(Refusal::foreign(frames.max(frame.into())));
             }

@@ -17,38 +17,6 @@ enum Next {
     Hopeless(FaultId, CancelReason),
 }
 
-/// The next fault that the driver was not told of.
-fn next_fault(card: &Card, entries: u32) -> Option<Next> {
-    let (fault, waiter) = card.first_fault()?;
-    let head = |wants| {
-        FaultRecord::Head(FaultHead {
-            id: fault.id,
-            asid: fault.asid,
-            pe: waiter.pe,
-            job: waiter.job,
-            wants,
-        })
-    };
-    let beyond = |range: PageRange| range.start.0.saturating_add(range.count) > PAGE_NUMBERS;
-    if fault.need.ranges().any(|(range, _)| beyond(range)) {
-        return Some(Next::Hopeless(fault.id, CancelReason::Unallocated));
-    }
-    let records = match &fault.need {
-        &Need::Page(page, access) => vec![head(FaultWants::Page(page, access))],
-        Need::Group(ranges) => {
-            let too_long = ranges.iter().any(|(range, _)| range.count > u64::from(u32::MAX));
-            let needed = 1 + ranges.len().div_ceil(RANGES_PER_RECORD);
-            if too_long || needed > entries as usize {
-                return Some(Next::Hopeless(fault.id, CancelReason::GroupTooLarge));
-            }
-            let first = head(FaultWants::Group { ranges: ranges.len() as u32 });
-            let rest = ranges.chunks(RANGES_PER_RECORD).map(|some| continuation(fault.id, some));
-            std::iter::once(first).chain(rest).collect()
-        }
-    };
-    Some(Next::Records(records))
-}
-
 fn continuation(id: FaultId, some: &[(PageRange, Access)]) -> FaultRecord {
     let mut ranges = [None; RANGES_PER_RECORD];
     for (place, &range) in ranges.iter_mut().zip(some) {
@@ -58,6 +26,42 @@ fn continuation(id: FaultId, some: &[(PageRange, Access)]) -> FaultRecord {
 }
 
 impl Function {
+    /// The next fault that the driver was not told of.
+    fn next_fault(&self, card: &Card, entries: u32) -> Option<Next> {
+        let (fault, waiter) = card.first_fault()?;
+        let head = |wants| {
+            FaultRecord::Head(FaultHead {
+                id: fault.id,
+                asid: fault.asid,
+                pe: waiter.pe,
+                job: waiter.job,
+                wants,
+            })
+        };
+        let beyond = |range: PageRange| range.start.0.saturating_add(range.count) > PAGE_NUMBERS;
+        if fault.need.ranges().any(|(range, _)| beyond(range)) {
+            return Some(Next::Hopeless(fault.id, CancelReason::Unallocated));
+        }
+        let records = match &fault.need {
+            &Need::Page(page, access) => vec![head(FaultWants::Page(page, access))],
+            Need::Group(ranges) => {
+                // Pages of the window are there already.
+                let is_drivers = |(range, _): &(PageRange, Access)| !self.is_of_window(range.start);
+                let ranges: Vec<_> = ranges.iter().copied().filter(is_drivers).collect();
+                let too_long = ranges.iter().any(|(range, _)| range.count > u64::from(u32::MAX));
+                let needed = 1 + ranges.len().div_ceil(RANGES_PER_RECORD);
+                if too_long || needed > entries as usize {
+                    return Some(Next::Hopeless(fault.id, CancelReason::GroupTooLarge));
+                }
+                let first = head(FaultWants::Group { ranges: ranges.len() as u32 });
+                let rest =
+                    ranges.chunks(RANGES_PER_RECORD).map(|some| continuation(fault.id, some));
+                std::iter::once(first).chain(rest).collect()
+            }
+        };
+        Some(Next::Records(records))
+    }
+
     /// Writes faults while all records of the next one fit.
     pub(super) fn write_faults(
         &mut self,
@@ -65,7 +69,7 @@ impl Function {
         card: &mut Card,
         bus: &mut impl Bus,
     ) -> Result<(), RingError> {
-        while let Some(next) = next_fault(card, ring.entries()) {
+        while let Some(next) = self.next_fault(card, ring.entries()) {
             match next {
                 Next::Hopeless(id, reason) => {
                     let answers = card.cancel(id, reason);
@@ -88,7 +92,7 @@ impl Function {
 
     /// Places that the next fault needs; 0 if there is none.
     pub(super) fn fault_places(&self, card: &Card, entries: u32) -> u32 {
-        match next_fault(card, entries) {
+        match self.next_fault(card, entries) {
             Some(Next::Records(records)) => records.len() as u32,
             Some(Next::Hopeless(..)) | None => 0,
         }

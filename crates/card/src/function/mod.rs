@@ -39,6 +39,9 @@ mod rings;
 mod tables;
 mod transfers;
 mod window;
+mod window_drains;
+mod window_owners;
+mod window_pages;
 
 pub use action::{Action, JobEnd};
 pub use bus::{Bus, BusError};
@@ -239,7 +242,8 @@ impl Function {
     /// Begins and writes everything that can be, in every way that does not wait.
     fn settle(&mut self, card: &mut Card, bus: &mut impl Bus) {
         self.start_waiting(card, bus);
-        self.serve_window(bus);
+        self.serve_window(card, bus);
+        self.serve_window_faults(card);
         self.flush(card, bus);
         if std::mem::take(&mut self.stalled) {
             self.consume(card, bus);
@@ -257,7 +261,9 @@ impl Function {
 
     fn finish_drains(&mut self, commands: &[CommandId]) {
         for &command in commands {
-            self.ledger.drained(command);
+            if !self.window_drained(command) {
+                self.ledger.drained(command);
+            }
         }
     }
 

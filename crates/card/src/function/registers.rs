@@ -70,7 +70,7 @@ impl Function {
             register::VERSION => Word::Narrow(VERSION),
             register::CAPABILITIES => Word::Wide(self.capability_bits(card)),
             register::GENERATION => Word::Wide(self.config.generation),
-            register::FRAMES => Word::Narrow(card.frames()),
+            register::FRAMES => Word::Narrow(self.driver_frames(card)),
             register::PES => Word::Narrow(geometry.pes.into()),
             register::ASIDS => Word::Narrow(self.config.asids.into()),
             register::FAULT_ENTRIES => Word::Narrow(geometry.fault_entries),
@@ -87,15 +87,16 @@ impl Function {
                 Word::Wide(1 << self.window.as_ref()?.config().geometry.window_bits())
             }
             register::WINDOW_FRAMES => {
-                let memories = &self.window.as_ref()?.config().memories;
+                let memories = self.window.as_ref()?.memories();
                 Word::Wide(memories.iter().map(|&frames| u64::from(frames)).sum())
             }
             register::WINDOW_PAGE => {
                 Word::Narrow(self.window.as_ref()?.config().geometry.page_bits())
             }
             register::WINDOW_MEMORIES => {
-                Word::Narrow(self.window.as_ref()?.config().memories.len() as u32)
+                Word::Narrow(self.window.as_ref()?.memories().len() as u32)
             }
+            register::WINDOW_FIRST => Word::Narrow(self.window.as_ref()?.first_page().unwrap_or(0)),
             register::KERNELS => Word::Narrow(self.config.kernels.len() as u32),
             _ => return None,
         })

@@ -1,13 +1,15 @@
 //! The card's own window behind the function: who allocates, and the background.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use farside_types::{Access, CommandId, PeId};
+use farside_types::{Access, Asid, CommandId, PageRange, PeId, VirtAddr};
 
 use super::refusal::Refusal;
+use super::window_drains::Drains;
+use super::window_owners::Owners;
 use super::{Bus, Function};
 use crate::Card;
-use crate::interface::{AllocRequest, CompletionEntry, Status};
+use crate::interface::{AllocRequest, CompletionEntry, LOCATE_NOWHERE, Status, rights_code};
 use crate::window::{
     AllocArbiter, AllocCounts, AllocError, AllocStep, Allocator, AllocatorConfig,
     AllocatorConfigError, SweepStep, TableWords, WindowFault, WindowMapping, WindowPages,
@@ -23,6 +25,7 @@ const HOST: usize = 0;
 pub struct WindowConfig {
     allocator: AllocatorConfig,
     pes: u16,
+    first_page: Option<u32>,
 }
 
 impl WindowConfig {
@@ -33,7 +36,31 @@ impl WindowConfig {
     /// There is no allocator with such sizes.
     pub fn new(allocator: AllocatorConfig, pes: u16) -> Result<WindowConfig, AllocatorConfigError> {
         Allocator::new(&allocator)?;
-        Ok(WindowConfig { allocator, pes })
+        Ok(WindowConfig { allocator, pes, first_page: None })
+    }
+
+    /// Its memories before that of the tables lie in the card's memory, behind the frames that a driver may name: the
+    /// first of them begins with this page of BAR2, and the next where it ends. Kernels reach them through the card's own MMU,
+    /// which the function gives their pages. There are no others.
+    #[must_use]
+    pub fn within(self, first_page: u32) -> WindowConfig {
+        WindowConfig { first_page: Some(first_page), ..self }
+    }
+
+    /// The first page in BAR2 of a memory.
+    fn shown(&self, memory: u8) -> Option<u32> {
+        let before = self.memories().iter().take(memory.into());
+        let first = before.fold(self.first_page, |first, &frames| first?.checked_add(frames));
+        first.filter(|_| usize::from(memory) < self.memories().len())
+    }
+
+    /// Frames of the memories that pages come from.
+    fn memories(&self) -> &[u32] {
+        let AllocatorConfig { memories, tables, .. } = &self.allocator;
+        match self.first_page {
+            Some(_) => &memories[..usize::from(*tables).min(memories.len())],
+            None => memories,
+        }
     }
 
     /// Its sizes.
@@ -84,10 +111,14 @@ pub(super) struct Window {
     host: VecDeque<(CommandId, AllocRequest)>,
     is_asked: bool,
     actions: VecDeque<WindowAction>,
+    owners: Owners,
+    /// The address spaces that pages were mapped in.
+    asids: BTreeSet<Asid>,
     /// Invalidations that the embedder has not answered.
     outstanding: u32,
     /// The background has more to do.
     has_more: bool,
+    drains: Drains,
 }
 
 impl Window {
@@ -95,6 +126,10 @@ impl Window {
         let mut allocator = Allocator::new(&config.allocator).ok()?;
         let mut words = TableWords::default();
         allocator.initialise(&mut words).ok()?;
+        if config.first_page.is_some() {
+            // From now on it tells which become free.
+            allocator.take_freed_frames();
+        }
         Some(Window {
             config: config.clone(),
             allocator,
@@ -103,8 +138,11 @@ impl Window {
             host: VecDeque::new(),
             is_asked: false,
             actions: VecDeque::new(),
+            owners: Owners::default(),
+            asids: BTreeSet::new(),
             outstanding: 0,
             has_more: true,
+            drains: Drains::default(),
         })
     }
 
@@ -154,7 +192,64 @@ impl Window {
     fn answer_kernel(&mut self, requester: usize, result: Result<u64, AllocError>) {
         if requester != HOST {
             let pe = PeId((requester - 1) as u16);
+            self.owners.answered(pe, result);
             self.actions.push_back(WindowAction::Allocated { pe, result });
+        }
+    }
+
+    /// Frames of the memories that pages come from.
+    pub(super) fn memories(&self) -> &[u32] {
+        self.config.memories()
+    }
+
+    /// The page of BAR2 with which its memories begin.
+    pub(super) fn first_page(&self) -> Option<u32> {
+        self.config.first_page
+    }
+
+    /// The first page in BAR2 of a memory.
+    pub(super) fn shown(&self, memory: u8) -> Option<u32> {
+        self.config.shown(memory)
+    }
+
+    pub(super) fn owners(&self) -> &Owners {
+        &self.owners
+    }
+
+    /// Pages are mapped in an address space.
+    pub(super) fn used_by(&mut self, asid: Asid) {
+        self.asids.insert(asid);
+    }
+
+    pub(super) fn translate(
+        &mut self,
+        page: u64,
+        access: Access,
+    ) -> Result<WindowMapping, WindowFault> {
+        let found = self.allocator.translate(&mut self.words, page, access);
+        self.tell_made_valid();
+        found
+    }
+
+    /// The page of BAR2 where a page is, or [`LOCATE_NOWHERE`], and the code of its rights. One without memory gets some,
+    /// if it is to be touched.
+    pub(super) fn place(&mut self, page: u64, touch: bool) -> Result<(u64, u64), WindowFault> {
+        let mut found = self.allocator.peek(&mut self.words, page)?;
+        if found.is_none() && touch {
+            found = Some(self.translate(page, Access::Read)?);
+        }
+        let Some(found) = found else { return Ok((LOCATE_NOWHERE, 0)) };
+        let first = self.shown(found.memory).ok_or(WindowFault::BadEntry)?;
+        Ok((u64::from(first) + u64::from(found.frame), rights_code(found.rights)))
+    }
+
+    /// A memory whose pages nobody would reach is no memory for pages.
+    fn check_memory(&self, request: AllocRequest) -> Result<(), AllocError> {
+        match request {
+            AllocRequest::Malloc { memory, .. } if usize::from(memory) >= self.memories().len() => {
+                Err(AllocError::UnknownMemory)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -171,21 +266,75 @@ impl Window {
     }
 
     pub(super) fn frames_free(&self) -> u64 {
-        let memories = 0..self.config.allocator.memories.len() as u8;
+        let memories = 0..self.memories().len() as u8;
         memories.map(|memory| self.allocator.free_frames(memory)).sum()
+    }
+
+    /// A kernel asks. What is not its own, and a memory that is none, it is refused at once.
+    fn ask(&mut self, pe: PeId, request: AllocRequest) -> bool {
+        let requester = usize::from(pe.0) + 1;
+        let refused = match self.check_memory(request) {
+            Ok(()) if self.owners.may_ask(pe, request) => None,
+            Ok(()) => Some(AllocError::NotAllocated),
+            Err(error) => Some(error),
+        };
+        if !self.arbiter.can_ask(requester) {
+            return false;
+        }
+        match refused {
+            Some(error) => {
+                self.actions.push_back(WindowAction::Allocated { pe, result: Err(error) });
+            }
+            None => {
+                self.owners.asks(pe, request);
+                self.arbiter.ask(requester, request);
+            }
+        }
+        true
     }
 
     fn tell_made_valid(&mut self) {
         let made_valid = self.words.take_made_valid();
+        if self.first_page().is_some() {
+            // The card's MMU keeps nothing of pages that were not there.
+            return;
+        }
         let tell = |pages| WindowAction::Invalidate { pages, wait: None };
         self.actions.extend(made_valid.into_iter().map(tell));
     }
 
+    /// Takes pages from the card's MMU; `true`: nobody has them any more.
+    fn take_away(&mut self, card: &mut Card, pages: WindowPages, wait: WindowWait) -> bool {
+        let first = VirtAddr(self.base()).page().offset(pages.first);
+        let range = PageRange::new(first, pages.count);
+        let is_done = self.drains.begin(card, &self.asids, range, wait);
+        self.outstanding += u32::from(!is_done);
+        is_done
+    }
+
+    /// What was freed is nobody's now.
+    fn tell_freed(&mut self, bus: &mut impl Bus) {
+        if self.first_page().is_none() {
+            return;
+        }
+        for freed in self.allocator.take_freed_frames() {
+            if let Some(first) = self.shown(freed.memory) {
+                bus.freed(first + freed.first, freed.count);
+            }
+        }
+    }
+
     /// The next thing that can be done: who was answered, with what, or what must be invalidated.
     fn step(&mut self) -> Option<Step> {
-        if !self.is_asked {
-            self.is_asked =
-                self.host.front().is_some_and(|&(_, request)| self.arbiter.ask(HOST, request));
+        if let Some(&(_, request)) = self.host.front().filter(|_| !self.is_asked) {
+            // Now, as a kernel may have got it since the command came.
+            if !self.owners.may_driver_ask(request) {
+                return Some(Step::Answer(HOST, Err(AllocError::NotAllocated)));
+            }
+            if let Err(error) = self.check_memory(request) {
+                return Some(Step::Answer(HOST, Err(error)));
+            }
+            self.is_asked = self.arbiter.ask(HOST, request);
         }
         match self.arbiter.begin(&mut self.allocator, &mut self.words) {
             Some((who, AllocStep::Answer(result))) => Some(Step::Answer(who, result)),
@@ -253,11 +402,12 @@ impl Function {
         &mut self,
         id: CommandId,
         request: AllocRequest,
+        card: &mut Card,
         bus: &mut impl Bus,
     ) -> Result<(), Refusal> {
         let unsupported = Refusal::mistake(Status::Unsupported, 0);
         self.window.as_mut().ok_or(unsupported)?.host.push_back((id, request));
-        self.serve_window(bus);
+        self.serve_window(card, bus);
         Ok(())
     }
 
@@ -273,12 +423,17 @@ impl Function {
     ) -> bool {
         let serves = self.phase.serves();
         let Some(window) = &mut self.window else { return false };
-        let is_asked = window.arbiter.ask(usize::from(pe.0) + 1, request);
+        let is_asked = window.ask(pe, request);
         if !serves {
             window.stop();
         }
         self.settle(card, bus);
         is_asked
+    }
+
+    /// What a kernel has allocated is the driver's from now on; `false`: it is not its own.
+    pub fn hand_over_allocation(&mut self, pe: PeId, address: u64) -> bool {
+        self.window.as_mut().is_some_and(|window| window.owners.hand_over(pe, address))
     }
 
     /// A [`WindowAction::Invalidate`] that somebody waits for is done: no translator holds a page of it,
@@ -289,18 +444,31 @@ impl Function {
         };
         window.outstanding -= 1;
         if self.phase.serves() {
-            match wait {
-                WindowWait::Sweep => window.allocator.swept(&mut window.words),
-                WindowWait::Command => {
-                    let answered =
-                        window.arbiter.invalidated(&mut window.allocator, &mut window.words);
-                    if let Some((who, result)) = answered {
-                        self.answer_allocation(who, result, bus);
-                    }
+            self.go_on_behind(wait, bus);
+        }
+        self.settle(card, bus);
+    }
+
+    /// What was invalidated is in no translator any more.
+    fn go_on_behind(&mut self, wait: WindowWait, bus: &mut impl Bus) {
+        let Some(window) = &mut self.window else { return };
+        match wait {
+            WindowWait::Sweep => window.allocator.swept(&mut window.words),
+            WindowWait::Command => {
+                let answered = window.arbiter.invalidated(&mut window.allocator, &mut window.words);
+                if let Some((who, result)) = answered {
+                    self.answer_allocation(who, result, bus);
                 }
             }
         }
-        self.settle(card, bus);
+    }
+
+    /// Whether a drain is one of the window's.
+    pub(super) fn window_drained(&mut self, command: CommandId) -> bool {
+        let Some(window) = &mut self.window else { return false };
+        let drained = window.drains.ended(command);
+        window.outstanding -= u32::from(drained == Some(true));
+        drained.is_some()
     }
 
     /// Where a page of the window is, counted from its begin: found by a walk, or given a frame now. `None`:
@@ -310,27 +478,34 @@ impl Function {
         page: u64,
         access: Access,
     ) -> Option<Result<WindowMapping, WindowFault>> {
-        let window = self.window.as_mut()?;
-        let found = window.allocator.translate(&mut window.words, page, access);
-        window.tell_made_valid();
-        Some(found)
+        Some(self.window.as_mut()?.translate(page, access))
     }
 
     /// Serves who waits for the allocator, and the background, in every way that does not wait.
-    pub(super) fn serve_window(&mut self, bus: &mut impl Bus) {
+    pub(super) fn serve_window(&mut self, card: &mut Card, bus: &mut impl Bus) {
         if !self.phase.serves() {
             return;
         }
         let mut steps = 0;
+        while let Some(wait) = self.window.as_mut().and_then(|window| window.drains.take_done()) {
+            self.go_on_behind(wait, bus);
+        }
         while let Some(window) = self.window.as_mut() {
             window.has_more = steps == STEPS_PER_CALL;
             if window.has_more {
                 return;
             }
-            match window.step() {
+            let step = window.step();
+            window.tell_freed(bus);
+            match step {
                 None => return,
                 Some(Step::Swept) => steps += 1,
                 Some(Step::Answer(who, result)) => self.answer_allocation(who, result, bus),
+                Some(Step::Invalidate(pages, wait)) if window.first_page().is_some() => {
+                    if window.take_away(card, pages, wait) {
+                        self.go_on_behind(wait, bus);
+                    }
+                }
                 Some(Step::Invalidate(pages, wait)) => {
                     window.outstanding += 1;
                     let wait = Some(wait);

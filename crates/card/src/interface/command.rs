@@ -18,6 +18,12 @@ pub const MAP_WRITTEN: u64 = 1 << 0;
 /// Bit of operand 2 of [`Opcode::Alloc`] and [`Opcode::Realloc`]: pages get their frames when they are
 /// touched.
 pub const ALLOC_LAZY: u64 = 1 << 0;
+/// Bit of operand 2 of [`Opcode::Locate`]: pages that have no memory get some.
+pub const LOCATE_TOUCH: u64 = 1 << 0;
+/// Pages that [`Opcode::Locate`] may ask for at once.
+pub const LOCATE_PAGES_MAX: u32 = 1 << 12;
+/// `value` of a [`Opcode::Locate`] about pages that have no memory.
+pub const LOCATE_NOWHERE: u64 = u64::MAX;
 /// Bytes of a buffer for the bits of pages.
 pub const BITS_BYTES_MAX: u32 = 1 << 23;
 /// Bytes of a kernel's name.
@@ -52,11 +58,12 @@ pub enum Opcode {
     Alloc = 0x70,
     Realloc = 0x71,
     Free = 0x72,
+    Locate = 0x73,
 }
 
 impl Opcode {
     /// Every operation.
-    pub const ALL: [Opcode; 22] = [
+    pub const ALL: [Opcode; 23] = [
         Opcode::Nop,
         Opcode::Barrier,
         Opcode::Map,
@@ -79,6 +86,7 @@ impl Opcode {
         Opcode::Alloc,
         Opcode::Realloc,
         Opcode::Free,
+        Opcode::Locate,
     ];
 
     /// The operation of a code.
@@ -208,6 +216,17 @@ pub enum Operation {
     },
     /// Something of the allocator of the card's own window; `value` of the completion is the address.
     Allocate(AllocRequest),
+    /// Where pages of the card's own window are in BAR2: as many as follow one another there. `value` of the
+    /// completion is the first page, or [`LOCATE_NOWHERE`] of pages without memory; `pages` how many; `detail` what may
+    /// be done with them, as a code of rights.
+    Locate {
+        /// Address of the first.
+        address: u64,
+        /// Of so many, at most [`LOCATE_PAGES_MAX`].
+        pages: u32,
+        /// Those without memory get some.
+        touch: bool,
+    },
 }
 
 /// A command: words tag, opcode | flags << 16 | asid << 32, six operands.
@@ -248,10 +267,20 @@ fn with_faults(opcode: Opcode, faults: &FaultArg, a4: u64) -> Encoded {
     (opcode, flags, [first, second, 0, 0, a4, 0])
 }
 
-fn rights_code(rights: Rights) -> u64 {
+/// The code of rights in commands and completions.
+pub const fn rights_code(rights: Rights) -> u64 {
     match rights {
         Rights::Read => 1,
         Rights::ReadWrite => 3,
+    }
+}
+
+/// The rights of a code.
+pub const fn rights_from_code(code: u64) -> Option<Rights> {
+    match code {
+        1 => Some(Rights::Read),
+        3 => Some(Rights::ReadWrite),
+        _ => None,
     }
 }
 
@@ -315,6 +344,9 @@ impl Operation {
             }
             Operation::Allocate(AllocRequest::Free { address }) => {
                 (Opcode::Free, 0, [address, 0, 0, 0, 0, 0])
+            }
+            Operation::Locate { address, pages, touch } => {
+                (Opcode::Locate, 0, [address, pages.into(), touch.into(), 0, 0, 0])
             }
         }
     }
@@ -392,11 +424,7 @@ impl Operands {
     }
 
     fn rights(&self) -> Result<Rights, DecodeError> {
-        match self.words[4] {
-            1 => Ok(Rights::Read),
-            3 => Ok(Rights::ReadWrite),
-            _ => Err(self.wrong(4)),
-        }
+        rights_from_code(self.words[4]).ok_or(self.wrong(4))
     }
 
     /// The buffer of the last two words; none where both are 0.
@@ -424,12 +452,27 @@ impl Operands {
         }
     }
 
-    fn lazy(&self) -> Result<bool, DecodeError> {
+    /// A bit that is all of operand 2.
+    fn only_bit(&self, bit: u64) -> Result<bool, DecodeError> {
         match self.words[2] {
             0 => Ok(false),
-            ALLOC_LAZY => Ok(true),
+            word if word == bit => Ok(true),
             _ => Err(self.wrong(2)),
         }
+    }
+
+    fn lazy(&self) -> Result<bool, DecodeError> {
+        self.only_bit(ALLOC_LAZY)
+    }
+
+    fn locate(&self) -> Result<Operation, DecodeError> {
+        self.allow(0)?;
+        let (pages, touch) = (self.narrow(1)?, self.only_bit(LOCATE_TOUCH)?);
+        self.end(3)?;
+        if !(1..=LOCATE_PAGES_MAX).contains(&pages) {
+            return Err(self.wrong(1));
+        }
+        Ok(Operation::Locate { address: self.words[0], pages, touch })
     }
 
     fn alloc(&self) -> Result<AllocRequest, DecodeError> {
@@ -485,6 +528,7 @@ impl Operands {
             Opcode::Alloc => Operation::Allocate(self.alloc()?),
             Opcode::Realloc => Operation::Allocate(self.realloc()?),
             Opcode::Free => Operation::Allocate(self.free()?),
+            Opcode::Locate => self.locate()?,
             Opcode::Protect => {
                 self.end(5)?;
                 Operation::Protect(self.extents()?, self.rights()?)

@@ -22,8 +22,8 @@ pub use alloc_request::AllocRequest;
 pub use arg::{ARG_BYTES, ARGS_MAX, ArgKind, KernelArg};
 pub use command::{
     ALLOC_LAZY, BITS_BYTES_MAX, BitsBuffer, CommandEntry, ExtentArg, ExtentList, FLAG_LIST,
-    FLAG_QUIET, FLAG_RANGE, FaultArg, MAP_WRITTEN, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, Opcode,
-    Operation,
+    FLAG_QUIET, FLAG_RANGE, FaultArg, LOCATE_NOWHERE, LOCATE_PAGES_MAX, LOCATE_TOUCH, MAP_WRITTEN,
+    MESSAGE_BYTES_MAX, NAME_BYTES_MAX, Opcode, Operation, rights_code, rights_from_code,
 };
 pub use completion::{BITS_PAGES, CompletionEntry, Status};
 pub use extent::{DmaAddr, EXTENT_BYTES, EXTENTS_MAX, Extent, LIST_PAGES_MAX};
@@ -43,7 +43,7 @@ pub use ring::{
 use thiserror::Error;
 
 /// Version of the interface: major in the upper half. A driver refuses another major.
-pub const VERSION: u32 = 1 << 16 | 2;
+pub const VERSION: u32 = 1 << 16 | 3;
 
 /// Pages of a 64-bit address space: page numbers are below it.
 pub const PAGE_NUMBERS: u64 = 1 << 52;

@@ -58,6 +58,8 @@ pub const WINDOW_FRAMES_FREE: u64 = 0x070;
 pub const WINDOW_PAGE: u64 = 0x078;
 /// `u32`, read only: memories of the window; their numbers are 0 to n-1.
 pub const WINDOW_MEMORIES: u64 = 0x07c;
+/// `u32`, read only: the page of BAR2 with which the window's memories begin; 0: BAR2 does not show them.
+pub const WINDOW_FIRST: u64 = 0x080;
 
 /// `u32`: [`CONTROL_ENABLE`], [`CONTROL_RESET`] (reads as 0).
 pub const CONTROL: u64 = 0x100;

@@ -51,6 +51,11 @@ struct Serve {
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
     memory: u64,
 
+    /// Memory of each function, beside the other, that kernels allocate in, and programs by
+    /// `Space::alloc_on`; none unless given
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_size)]
+    window: u64,
+
     /// Functions: programs that may use the card at a time, 1 to 64
     #[arg(long, value_name = "N", default_value_t = 8)]
     functions: u16,
@@ -130,6 +135,15 @@ impl Serve {
             let (what, value) = ("memory of a function", self.memory.to_string());
             farside::Error::Setting { what, value, why }
         })?;
+        let own = u32::try_from(self.window / PAGE_SIZE as u64).ok();
+        let own = own.filter(|&own| {
+            self.window % PAGE_SIZE as u64 == 0 && own <= farside_softcard::WINDOW_FRAMES_MAX
+        });
+        let window_frames = own.ok_or_else(|| {
+            let why = "it is a multiple of 4096 bytes, at most 4 TiB";
+            let (what, value) = ("memory that kernels allocate in", self.window.to_string());
+            farside::Error::Setting { what, value, why }
+        })?;
         let limits = LeaseLimits { own_bytes: self.own_memory, ..LeaseLimits::default() };
         let shared_bytes = self.shared_memory.unwrap_or(limits.shared_bytes);
         Ok(CardConfig {
@@ -137,6 +151,7 @@ impl Serve {
             card: self.card.unwrap_or_else(|| number_of(&self.folder)),
             functions: self.functions,
             frames,
+            window_frames,
             pes: self.pes,
             grace: Duration::from_millis(self.grace),
             kernels: Arc::new(self.table()?),

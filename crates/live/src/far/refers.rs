@@ -52,7 +52,8 @@ impl Refers {
             | Operation::Abort(_)
             | Operation::PeStatus(_)
             | Operation::LinkCancel { .. }
-            | Operation::Allocate(_) => None,
+            | Operation::Allocate(_)
+            | Operation::Locate { .. } => None,
         };
         let message = match operation {
             Operation::Launch { message, .. } => list_of(*message, 1),

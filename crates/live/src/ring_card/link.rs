@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use farside_card::interface::{RING_COUNT, RingKind, VERSION, pci, register};
-use farside_types::{CardId, CommandId, Epoch, IndexMap, JobId};
+use farside_types::{CardId, CommandId, Epoch, IndexMap, JobId, PAGE_SIZE};
 
 use super::bus_map::BusMap;
 use super::control::{Block, Control, Sizes};
@@ -17,6 +17,7 @@ use super::transport::{
 };
 use crate::error::LiveError;
 use crate::runtime::{UNDER_WAY, for_commands};
+use crate::window::WindowSizes;
 use farside_softcard::Job;
 
 /// What a card says of itself.
@@ -32,6 +33,15 @@ pub struct Identity {
     pub dma_pages: u32,
     /// Capability bits.
     pub capabilities: u64,
+    /// Its own window, if it has one that this side can use.
+    pub(crate) window: Option<WindowSizes>,
+}
+
+impl Identity {
+    /// Frames of all its memory that BAR2 shows, the window's included.
+    pub fn all_frames(&self) -> u32 {
+        self.window.map_or(self.frames, |window| window.first.saturating_add(window.frames))
+    }
 }
 
 /// A command of the driver that has parts under way.
@@ -76,6 +86,10 @@ pub(super) enum Pending {
         block: Block,
     },
     Abort,
+    /// A command of a window's.
+    Own {
+        id: CommandId,
+    },
 }
 
 /// See the module. The runtime calls it under the driver's lock.
@@ -113,6 +127,9 @@ pub(crate) struct Link {
 /// Frames of a card, at most: 512 GiB. What a card claims costs tables in this program.
 const FRAMES_MAX: u32 = 1 << 27;
 
+/// Bytes of a card's window, at most: 4 TiB.
+const WINDOW_BYTES_MAX: u64 = 1 << 42;
+
 /// What may wait for a card or be under way there. A card that takes no commands, or completes none,
 /// and goes on to fault would otherwise use up this program's memory.
 pub(super) const OPEN_MAX: usize = 1 << 16;
@@ -147,6 +164,7 @@ pub(crate) fn identify(bus: &dyn Transport) -> Result<Identity, TransportError> 
         generation: read_u64(bus, register::GENERATION)?,
         dma_pages: read_u32(bus, register::DMA_PAGES)?,
         capabilities: read_u64(bus, register::CAPABILITIES)?,
+        window: None,
     };
     let needed = register::CAP_GROUPS;
     if identity.capabilities & needed != needed {
@@ -162,7 +180,37 @@ pub(crate) fn identify(bus: &dyn Transport) -> Result<Identity, TransportError> 
              ({FRAMES_MAX} frames) can be driven"
         ));
     }
-    Ok(identity)
+    Ok(Identity { window: window_of(bus, &identity)?, ..identity })
+}
+
+/// The window of a card, if it shows its pages in BAR2, and they are of 4 KiB.
+fn window_of(
+    bus: &dyn Transport,
+    identity: &Identity,
+) -> Result<Option<WindowSizes>, TransportError> {
+    let has_one = identity.capabilities & register::CAP_ALLOC != 0 && !bus.is_by_messages();
+    if !has_one || read_u32(bus, register::WINDOW_PAGE)? != PAGE_SIZE.trailing_zeros() {
+        return Ok(None);
+    }
+    let first = read_u32(bus, register::WINDOW_FIRST)?;
+    if first == 0 || first == u32::MAX {
+        // A card of before has no such register.
+        return Ok(None);
+    }
+    let (bytes, frames) =
+        (read_u64(bus, register::WINDOW_BYTES)?, read_u64(bus, register::WINDOW_FRAMES)?);
+    let is_apart = first >= identity.frames;
+    let fits = bytes.is_power_of_two() && (PAGE_SIZE as u64..=WINDOW_BYTES_MAX).contains(&bytes);
+    let end = u64::from(first).checked_add(frames).filter(|&end| end <= FRAMES_MAX.into());
+    if !is_apart || !fits || end.is_none() || frames == 0 {
+        let what = format!(
+            "the card says that its own window has {bytes} bytes of addresses, and {frames} frames from {first:#x} on \
+             behind {:#x} others; that cannot be",
+            identity.frames
+        );
+        return Err(TransportError::Unfit { what });
+    }
+    Ok(Some(WindowSizes { bytes, first, frames: frames as u32 }))
 }
 
 /// Brings a function to its known state.
@@ -182,7 +230,7 @@ pub(crate) fn reset(bus: &dyn Transport) -> Result<(), TransportError> {
 }
 
 impl Link {
-    /// Resets a function and sets its rings up. `event` gets its interrupts.
+    /// Resets a function and sets its rings up. `event` gets its interrupts; its window begins at `window_base`, if it is used.
     ///
     /// # Errors
     /// [`LiveError::Card`], [`LiveError::Memory`].
@@ -193,6 +241,7 @@ impl Link {
         map: Arc<BusMap>,
         sizes: Sizes,
         event: BorrowedFd<'_>,
+        window_base: Option<u64>,
     ) -> Result<Link, LiveError> {
         let control = Control::new(map.control(), sizes)?;
         let bus = transport.as_ref();
@@ -207,6 +256,9 @@ impl Link {
         })
         .map_err(fail)?;
         bus.interrupt_by(&[event; pci::VECTORS as usize]).map_err(fail)?;
+        if let Some(base) = window_base {
+            write_u64(bus, register::WINDOW_BASE, base).map_err(fail)?;
+        }
         set_up_rings(bus, &control).map_err(fail)?;
         Ok(Link {
             card,
@@ -259,14 +311,17 @@ impl Link {
             Pending::Command { .. }
             | Pending::Telling { .. }
             | Pending::Move { .. }
-            | Pending::Abort => false,
+            | Pending::Abort
+            | Pending::Own { .. } => false,
         });
         let waits = self.backlog.iter().any(|waiting| match waiting {
             Waiting::Launch(launched) => is_it(launched),
             Waiting::Kernel(_, jobs) => jobs.iter().any(is_it),
-            Waiting::Pages(..) | Waiting::Telling(..) | Waiting::Faults(..) | Waiting::Abort(_) => {
-                false
-            }
+            Waiting::Pages(..)
+            | Waiting::Telling(..)
+            | Waiting::Faults(..)
+            | Waiting::Abort(_)
+            | Waiting::Own(..) => false,
         });
         sent || waits || self.parked.iter().any(is_it)
     }

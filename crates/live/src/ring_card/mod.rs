@@ -50,6 +50,7 @@ pub(crate) use receive::{Heard, Received};
 pub(crate) use receive::{fault_of, fault_on_card};
 pub use transport::TransportError;
 use transport::read_u32;
+pub(crate) use transport::read_u64;
 pub use transport::{DmaPiece, MoveOrder, Moved, PageMover, Transport, Watch};
 
 use crate::error::LiveError;
@@ -128,11 +129,18 @@ pub(crate) struct RingCard {
     /// It is being given back, and gets no more kernels.
     leaves: AtomicBool,
     map: Arc<BusMap>,
+    /// Where its window begins, if it has one.
+    window_base: Option<u64>,
 }
 
 impl RingCard {
     /// A card that is not connected yet.
-    pub(crate) fn new(id: CardId, place: CardPlace, map: Arc<BusMap>) -> RingCard {
+    pub(crate) fn new(
+        id: CardId,
+        place: CardPlace,
+        map: Arc<BusMap>,
+        window_base: Option<u64>,
+    ) -> RingCard {
         RingCard {
             id,
             place,
@@ -146,6 +154,7 @@ impl RingCard {
             why_gone: Mutex::default(),
             leaves: AtomicBool::new(false),
             map,
+            window_base,
         }
     }
 
@@ -170,6 +179,7 @@ impl RingCard {
             Arc::clone(&self.map),
             Sizes::default(),
             event.as_fd(),
+            self.window_base,
         )?;
         self.share_memories(memories, transport.as_ref()).map_err(fail)?;
         transport.limit(None);

@@ -30,6 +30,8 @@ pub(crate) enum Received {
     CameAlong,
     /// A job has ended; `bool`: it may still touch memory, because it hangs.
     JobEnded(Arc<Job>, Result<(), KernelError>, bool),
+    /// A command of the card's window has completed.
+    Own(CommandId, CompletionEntry),
 }
 
 /// Bits of pages; those that are in a completion need no memory of their own.
@@ -246,6 +248,7 @@ impl Link {
                 received.push(Received::JobEnded(job, result, hangs));
             }
             Some(Pending::Abort) => {}
+            Some(Pending::Own { id }) => received.push(Received::Own(id, completion)),
             Some(moves @ Pending::Move { .. }) => {
                 // Its bytes may still be on their way.
                 self.pending.insert(completion.tag, moves);

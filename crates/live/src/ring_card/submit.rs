@@ -49,6 +49,8 @@ pub(super) enum Waiting {
     Launch(Arc<Job>),
     /// A job to be aborted.
     Abort(JobId),
+    /// A command of a window's.
+    Own(CommandId, Operation),
 }
 
 /// What is done with pages.
@@ -133,6 +135,12 @@ impl Link {
         }
         // The driver does not ask how far these come.
         self.begin(&step.header, before, 0, is_quiet(step))
+    }
+
+    /// Puts a command of the card's window into the ring; its completion is told whole.
+    pub(crate) fn ask_of_window(&mut self, id: CommandId, operation: Operation) {
+        self.backlog.push_back(Waiting::Own(id, operation));
+        self.send_backlog();
     }
 
     /// Puts a copy or fill for the card's page DMA into the ring, as [`Link::submit`] does.
@@ -454,6 +462,7 @@ impl Link {
                 self.put(operation, Pending::Launch { job, block });
             }
             Waiting::Abort(job) => self.put(Operation::Abort(job), Pending::Abort),
+            Waiting::Own(id, operation) => self.put(operation, Pending::Own { id }),
         }
         Ok(())
     }

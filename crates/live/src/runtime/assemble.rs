@@ -13,7 +13,7 @@ use crate::arena::Arena;
 use crate::error::LiveError;
 use crate::memories::{Frames, Memories};
 use crate::ring_card::{BusMap, CardPlace, Identity, RingCard, Sizes, Transport, connect};
-use crate::window::CardWindow;
+use crate::window::{CardWindow, FarWindow};
 use farside_linux::card_memory::CardMemory;
 use farside_linux::lock::lock;
 use farside_softcard::SoftCard;
@@ -34,6 +34,7 @@ pub(super) struct Parts {
     pub(super) memories: Memories,
     pub(super) ports: Vec<Port>,
     pub(super) windows: Vec<CardWindow>,
+    pub(super) far_windows: Vec<FarWindow>,
 }
 
 /// Pages of one migration chain where cards copy by themselves.
@@ -107,6 +108,7 @@ pub(super) fn assemble(config: &RuntimeConfig) -> Result<Parts, LiveError> {
     };
     let mut ports = Vec::new();
     let mut windows = Vec::new();
+    let mut far_windows = Vec::new();
     for (number, (card, place)) in found.into_iter().zip(&config.cards).enumerate() {
         let id = CardId(number as u8);
         ports.push(match card.far {
@@ -122,13 +124,17 @@ pub(super) fn assemble(config: &RuntimeConfig) -> Result<Parts, LiveError> {
             }
             Some((transport, identity)) => {
                 let map = map.as_ref().expect("there is one if a card is elsewhere");
-                let ring = RingCard::new(id, place.clone(), Arc::clone(map));
+                let sizes = identity.window.filter(|_| !transport.is_by_messages());
+                let window = sizes.map(|sizes| FarWindow::new(id, sizes)).transpose()?;
+                let base = window.as_ref().map(FarWindow::base);
+                far_windows.extend(window);
+                let ring = RingCard::new(id, place.clone(), Arc::clone(map), base);
                 ring.take_up(&memories, transport, identity)?;
                 Port::Ring(Arc::new(ring))
             }
         });
     }
-    Ok(Parts { driver, memories, ports, windows })
+    Ok(Parts { driver, memories, ports, windows, far_windows })
 }
 
 fn find_cards(config: &RuntimeConfig) -> Result<Vec<Found>, LiveError> {
@@ -147,11 +153,12 @@ fn memory_of(id: CardId, card: &Found, own: u32) -> Result<Frames, LiveError> {
     Ok(match &card.far {
         None => Frames::Mapped(CardMemory::new(with_own(id, card.frames, own)?)?),
         Some(_) if card.is_by_messages() => Frames::Beyond(card.frames),
-        Some((transport, _)) => {
-            let bytes = u64::from(card.frames) * PAGE_SIZE as u64;
+        Some((transport, identity)) => {
+            let frames = identity.all_frames();
+            let bytes = u64::from(frames) * PAGE_SIZE as u64;
             let (file, offset) =
                 transport.memory(bytes).map_err(|error| LiveError::Card { card: id, error })?;
-            Frames::Mapped(CardMemory::over(file, offset, card.frames)?)
+            Frames::Mapped(CardMemory::over(file, offset, frames)?)
         }
     })
 }

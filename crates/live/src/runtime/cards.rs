@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use farside_card::Location;
 use farside_svm::{CardFault, Event, Need};
-use farside_types::{CardId, CommandId, PageRange, Span, VirtAddr};
+use farside_types::{CardId, CommandId, PageRange, PeId, Span, VirtAddr};
 
 use super::carry_out::AbortOnPanic;
 use super::windows::is_of_window;
@@ -67,6 +67,20 @@ impl Embedder for Runtime {
 
     fn show(&self, card: CardId, addr: VirtAddr, bytes: u64) -> Result<(), WindowError> {
         self.show_own(card, addr, bytes)
+    }
+
+    fn hand_over(
+        &self,
+        card: CardId,
+        _pe: PeId,
+        addr: VirtAddr,
+        bytes: u64,
+    ) -> Result<(), WindowError> {
+        self.hand_over_own(card, addr, bytes)
+    }
+
+    fn take_over(&self, card: CardId, addr: VirtAddr, bytes: u64) -> Result<(), WindowError> {
+        self.take_over_own(card, addr, bytes)
     }
 
     fn copy_out(&self, card: CardId, addr: VirtAddr, out: &mut [u8]) -> Result<(), WindowError> {

@@ -15,6 +15,7 @@ mod audit;
 mod cards;
 mod carry_out;
 mod direct;
+pub(crate) mod far_windows;
 mod foresight;
 mod give_back;
 mod jobs;
@@ -25,7 +26,7 @@ mod parallel;
 pub(crate) mod rings;
 mod strike;
 mod wakes;
-pub(crate) mod windows;
+mod windows;
 
 pub use give_back::GivenBack;
 pub use moves::{Move, MoveError};
@@ -220,8 +221,8 @@ impl Runtime {
     /// # Errors
     /// [`LiveError`] says what the machine lacks.
     pub fn new(config: RuntimeConfig, probe: Option<Probe>) -> Result<Runtime, LiveError> {
-        let Parts { driver, memories, ports, windows } = assemble(&config)?;
-        let windows = windows::Windows::new(windows, &driver.limits);
+        let Parts { driver, memories, ports, windows, far_windows } = assemble(&config)?;
+        let windows = windows::Windows::new(windows, far_windows, &driver.limits);
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
         let bell = rustix::event::eventfd(0, flags).map_err(LiveError::Bell)?;
         let core = Core {

@@ -9,6 +9,7 @@ use farside_svm::Event;
 use farside_types::{CardId, CommandId, PAGE_SIZE, Span, Time};
 
 use super::carry_out::AbortOnPanic;
+use super::windows::is_of_window;
 use super::{Core, Port, Runtime};
 use crate::error::{LiveError, hint};
 use crate::ring_card::{Heard, Link, Received, RingCard, Transport, TransportError, connect};
@@ -75,6 +76,7 @@ impl Runtime {
             Some(link) if link.has_news() || link.is_broken() => {
                 link.receive(&mut heard);
                 // Pages that no card can have counted.
+                heard.notices.retain(|&(pages, _)| self.windows.at(pages).is_none());
                 let ours = self.memories.arena.pages();
                 if heard.notices.iter().any(|&(pages, _)| !ours.covers(pages)) {
                     link.set_broken();
@@ -105,6 +107,9 @@ impl Runtime {
         for answer in heard.answers.drain(..) {
             self.take_answer(core, card, answer, now);
         }
+        if !self.windows.is_empty() {
+            self.serve_windows_of_ring(card, &mut heard.faults);
+        }
         if !heard.faults.is_empty() {
             let faults = &heard.faults;
             if core.is_behind_link(card) {
@@ -122,6 +127,13 @@ impl Runtime {
     fn take_answer(&self, core: &mut Core, card: CardId, said: Received, now: Time) {
         let driver = &mut core.driver.0;
         match said {
+            Received::Done(command, _, result) if is_of_window(command) => {
+                // One that has failed is never done: who waits for it is told that pages are held.
+                if result.is_ok() {
+                    self.windows.drained(&[command]);
+                }
+            }
+            Received::Own(command, done) => self.window_answered(command, done),
             Received::Done(command, epoch, result) => {
                 if let Some((_, copying)) = core.copying.remove(&command) {
                     self.traffic.end(copying, result.is_ok(), now);
@@ -208,6 +220,8 @@ impl Runtime {
             return;
         }
         ring.drop_connection();
+        // Before it is noted what others have to do until its memory may be another.
+        self.lose_window(ring.id);
         // The fault reader is not to watch it any more.
         self.ring_bell();
         let why = lock(&ring.why_gone).clone();
@@ -244,7 +258,7 @@ impl Runtime {
             let link = lock(&ring.link);
             link.iter().flat_map(Link::open_commands).collect::<Vec<_>>()
         });
-        core.draining.keys().copied().chain(far)
+        core.draining.keys().copied().chain(self.window_drains()).chain(far)
     }
 
     /// Whether the others have let go of a lost card's memory. A translation that one of them still
@@ -284,6 +298,7 @@ impl Runtime {
             // The fault reader is not to watch it any more.
             self.ring_bell();
         }
+        self.lose_window(ring.id);
         tracing::error!(card = %ring.id, place = %ring.place, why, "a card is going to be reset");
         for job in &jobs {
             job.mark(Stop::CardGone);
@@ -359,8 +374,9 @@ impl Runtime {
         }
         let (transport, identity) = connect(ring.id, &ring.place, Duration::ZERO)?;
         let frames = memory.count();
-        if identity.frames != frames {
-            return Err(LiveError::OtherCard { card: ring.id, frames, found: identity.frames });
+        let found = identity.all_frames();
+        if found != frames {
+            return Err(LiveError::OtherCard { card: ring.id, frames, found });
         }
         let _alone = lock(&self.taking_back);
         if let Some(memory) = memory.mapped() {

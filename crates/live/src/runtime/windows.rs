@@ -1,7 +1,7 @@
 //! Windows of cards: faults of their pages, and what their commands take away.
 
-use std::collections::BTreeSet;
-use std::sync::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use farside_card::interface::AllocRequest;
@@ -16,9 +16,11 @@ use farside_types::{
     Access, CancelReason, CardId, CommandId, FrameNo, JobId, PageRange, Rights, VirtAddr,
 };
 
-use super::{ASID, Port, Runtime};
+use super::far_windows::{Asked, Asking};
+use super::{ASID, Port, Runtime, far_windows};
 use crate::error::LiveError;
-use crate::window::{CardWindow, Held, Surroundings};
+use crate::ring_card::RingCard;
+use crate::window::{CardWindow, FarWindow, Found, Held, Surroundings};
 
 /// Frames in a row that are made zero by writing, at most: 2 MiB.
 const WRITTEN_ZEROS: u32 = 512;
@@ -31,37 +33,51 @@ const OF_WINDOWS: u64 = 1 << 63;
 pub(crate) struct Windows {
     /// In the order of their cards.
     all: Vec<CardWindow>,
+    /// Those of cards elsewhere.
+    far: Vec<FarWindow>,
+    /// What these were asked.
+    pub(super) asked: Mutex<BTreeMap<CommandId, Asked>>,
+    /// Cards elsewhere that have pages of others' windows, or had.
+    readers: Mutex<BTreeSet<CardId>>,
     /// Pages of one grouped fault, at most.
     group_pages: u64,
     /// How long a drain may take.
-    limit: Duration,
+    pub(super) limit: Duration,
     /// Whoever holds it takes pages from the cards, or resets a card that has some in flight: not both at a time.
     calm: Mutex<()>,
     /// Drains that wait for accesses.
     open: Mutex<BTreeSet<CommandId>>,
-    gate: Gate,
+    pub(super) gate: Gate,
 }
 
 impl Windows {
-    pub(super) fn new(all: Vec<CardWindow>, limits: &farside_svm::Limits) -> Windows {
+    pub(super) fn new(
+        all: Vec<CardWindow>,
+        far: Vec<FarWindow>,
+        limits: &farside_svm::Limits,
+    ) -> Windows {
         let limit = Duration::from_nanos(limits.drain.as_nanos());
-        Windows { all, group_pages: limits.group_pages, limit, ..Windows::default() }
+        Windows { all, far, group_pages: limits.group_pages, limit, ..Windows::default() }
     }
 
     /// Whether there is none: nothing is looked up then.
     pub(super) fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.all.is_empty() && self.far.is_empty()
     }
 
     /// The window that a range begins in.
-    pub(super) fn at(&self, range: PageRange) -> Option<&CardWindow> {
-        self.all.iter().find(|window| window.pages().contains(range.start))
+    pub(super) fn at(&self, range: PageRange) -> Option<Found<'_>> {
+        self.every().find(|window| window.pages().contains(range.start))
     }
 
-    fn of(&self, card: CardId) -> Result<&CardWindow, WindowError> {
-        let why = "the space was opened without windows on its cards (`SpaceBuilder::card_window`), or this \
-            card is in another process";
-        let found = self.all.iter().find(|window| window.card() == card);
+    fn every(&self) -> impl Iterator<Item = Found<'_>> {
+        self.all.iter().map(Found::Near).chain(self.far.iter().map(Found::Far))
+    }
+
+    pub(super) fn of(&self, card: CardId) -> Result<Found<'_>, WindowError> {
+        let why = "the space was opened without windows on its cards (`SpaceBuilder::card_window`), or the card is served \
+            without (`farside card serve --window`)";
+        let found = self.every().find(|window| window.card() == card);
         found.ok_or(WindowError::NoWindow { card, why })
     }
 
@@ -87,7 +103,7 @@ impl Surroundings for Runtime {
         let mut waiting = Vec::new();
         let calm = lock(&windows.calm);
         for soft in self.soft_cards() {
-            let command = CommandId(OF_WINDOWS | self.fresh_id());
+            let command = self.window_command();
             // Before there is a drain that may end.
             lock(&windows.open).insert(command);
             let drained = lock(&soft.model).unmap(command, ASID, std::iter::once(pages));
@@ -100,12 +116,17 @@ impl Surroundings for Runtime {
         }
         drop(calm);
         let deadline = Instant::now() + windows.limit;
+        let rings = self.take_from_rings(pages);
         let done = windows.gate.wait(Some(deadline), || {
-            let open = lock(&windows.open);
-            waiting.iter().all(|command| !open.contains(command)).then_some(())
+            let open = lock(&windows.open).clone();
+            let near = waiting.iter().all(|command| !open.contains(command));
+            let far = rings.iter().all(|&(command, ring)| {
+                !open.contains(&command) || !ring.is_connected() && ring.has_left()
+            });
+            (near && far).then_some(())
         });
         let mut open = lock(&windows.open);
-        for command in &waiting {
+        for command in waiting.iter().chain(rings.iter().map(|(command, _)| command)) {
             open.remove(command);
         }
         done.is_some()
@@ -132,7 +153,10 @@ impl Runtime {
         request: AllocRequest,
     ) -> Result<u64, WindowError> {
         let _signals = self.enter_window()?;
-        self.windows.of(card)?.allocate(request, self)
+        match self.windows.of(card)? {
+            Found::Near(window) => window.allocate(request, self),
+            Found::Far(window) => window.allocate(request, &Asking::new(self, window)),
+        }
     }
 
     pub(super) fn show_own(
@@ -143,9 +167,38 @@ impl Runtime {
     ) -> Result<(), WindowError> {
         let _signals = self.enter_window()?;
         let window = self.windows.of(card)?;
-        match self.memories.card(card).mapped() {
-            Some(memory) => window.show(addr, bytes, memory),
-            None => Err(WindowError::Gone { card }),
+        let memory = self.memories.card(card).mapped().ok_or(WindowError::Gone { card })?;
+        match window {
+            Found::Near(window) => window.show(addr, bytes, memory),
+            Found::Far(window) => window.show(addr, bytes, memory, &Asking::new(self, window)),
+        }
+    }
+
+    /// What a kernel has handed over is the program's, of so many bytes.
+    pub(super) fn take_over_own(
+        &self,
+        card: CardId,
+        addr: VirtAddr,
+        bytes: u64,
+    ) -> Result<(), WindowError> {
+        let _signals = self.enter_window()?;
+        match self.windows.of(card)? {
+            Found::Near(window) => window.take_over(addr, bytes),
+            Found::Far(window) => window.take_over(addr, bytes, &Asking::new(self, window)),
+        }
+    }
+
+    /// A kernel in the program hands over what it has allocated.
+    pub(super) fn hand_over_own(
+        &self,
+        card: CardId,
+        addr: VirtAddr,
+        bytes: u64,
+    ) -> Result<(), WindowError> {
+        let _signals = self.enter_window()?;
+        match self.windows.of(card)? {
+            Found::Near(window) => window.hand_over(addr, bytes),
+            Found::Far(_) => Err(WindowError::NotOwn { addr }),
         }
     }
 
@@ -162,10 +215,32 @@ impl Runtime {
         };
         let mut rest = out;
         let mut skip = addr.page_offset();
+        let window = match window {
+            Found::Near(window) => window,
+            Found::Far(window) => return self.copy_far(window, addr, rest, memory),
+        };
         window.with_runs(addr, rest.len() as u64, |run| {
             let taken = copy_run(memory, &run, skip, rest);
             skip = 0;
             rest = std::mem::take(&mut rest).split_at_mut(taken).1;
+        })
+    }
+
+    /// What has no memory stays as it is: it is zero.
+    fn copy_far(
+        &self,
+        window: &FarWindow,
+        addr: VirtAddr,
+        out: &mut [u8],
+        memory: &CardMemory,
+    ) -> Result<(), WindowError> {
+        let bytes = out.len() as u64;
+        window.with_runs(addr, bytes, &Asking::new(self, window), |run| {
+            let at = run.page.addr().0.saturating_sub(addr.0) as usize;
+            let skip = addr.0.saturating_sub(run.page.addr().0) as usize;
+            if let Some(out) = out.get_mut(at..) {
+                copy_run(memory, &run, skip, out);
+            }
         })
     }
 
@@ -189,7 +264,7 @@ impl Runtime {
     pub(super) fn serve_windows(&self, soft: &SoftCard, faults: &mut Vec<CardFault>) {
         let mut answers = Vec::new();
         faults.retain_mut(|fault| {
-            let served = self.serve_window_of(soft, fault);
+            let served = self.serve_window_of(fault, |runs, rights| insert(soft, runs, rights));
             let mut model = lock(&soft.model);
             match served {
                 Ok(Some(rest)) => {
@@ -205,10 +280,10 @@ impl Runtime {
     }
 
     /// What is left for the driver.
-    fn serve_window_of(
+    pub(super) fn serve_window_of(
         &self,
-        soft: &SoftCard,
         fault: &CardFault,
+        mut insert: impl FnMut(&[MappedRun], Rights),
     ) -> Result<Option<Need>, CancelReason> {
         let one;
         let ranges: &[(PageRange, Access)] = match &fault.need {
@@ -229,7 +304,7 @@ impl Runtime {
         }
         for (range, access) in own {
             if let Some(window) = self.windows.at(range) {
-                window.translate(range, access, |runs, rights| insert(soft, runs, rights))?;
+                window.translate(range, access, &mut insert)?;
             }
         }
         let rest: Vec<_> = ranges.iter().filter(|it| !is_own(it)).copied().collect();
@@ -240,15 +315,53 @@ impl Runtime {
     pub(super) fn lose_window(&self, card: CardId) {
         let Ok(window) = self.windows.of(card) else { return };
         window.lose();
+        // Those who wait for an answer of its.
+        self.windows.gate.notify();
         self.take_away_at_once(window.pages());
     }
 
     /// Takes pages from all cards. Nobody waits for who still has them.
     fn take_away_at_once(&self, pages: PageRange) {
         for soft in self.soft_cards() {
-            let command = CommandId(OF_WINDOWS | self.fresh_id());
-            let _ = lock(&soft.model).unmap(command, ASID, std::iter::once(pages));
+            let command = self.window_command();
+            lock(&self.windows.open).insert(command);
+            let drained = lock(&soft.model).unmap(command, ASID, std::iter::once(pages));
+            if drained == Drained::Now {
+                lock(&self.windows.open).remove(&command);
+            }
         }
+        self.take_from_rings(pages);
+    }
+
+    /// Takes pages from the cards elsewhere that may have one: the commands, by which it is known when they have let go.
+    fn take_from_rings(&self, pages: PageRange) -> Vec<(CommandId, &Arc<RingCard>)> {
+        let readers = lock(&self.windows.readers).clone();
+        let mut sent = Vec::new();
+        for ring in self.rings().filter(|ring| readers.contains(&ring.id)) {
+            let command = self.window_command();
+            lock(&self.windows.open).insert(command);
+            if let Some(link) = lock(&ring.link).as_mut() {
+                link.submit(&far_windows::unmap(command, pages), |_| None);
+                link.flush(false);
+            }
+            sent.push((command, ring));
+        }
+        sent
+    }
+
+    /// The name of a command of a window's.
+    pub(super) fn window_command(&self) -> CommandId {
+        CommandId(OF_WINDOWS | self.fresh_id())
+    }
+
+    /// Drains of windows that have not ended.
+    pub(super) fn window_drains(&self) -> Vec<CommandId> {
+        lock(&self.windows.open).iter().copied().collect()
+    }
+
+    /// A card elsewhere gets a page of a window that is another's.
+    pub(super) fn reads_windows(&self, card: CardId) {
+        lock(&self.windows.readers).insert(card);
     }
 
     /// Resets a card that is gone. What its kernels hold of windows, also of other cards', is noted before anybody takes pages
@@ -298,7 +411,10 @@ impl Runtime {
     /// [`WindowError::NoWindow`], [`WindowError::WrongProcess`].
     pub fn own_memory_free(&self, card: CardId) -> Result<u64, WindowError> {
         let _signals = self.enter_window()?;
-        Ok(self.windows.of(card)?.free_bytes())
+        match self.windows.of(card)? {
+            Found::Near(window) => Ok(window.free_bytes()),
+            Found::Far(window) => Asking::new(self, window).free_bytes(),
+        }
     }
 
     /// What the cards are plugged into, for buffers in their own memory.
@@ -320,8 +436,13 @@ impl Runtime {
             let addr = VirtAddr(grant.start());
             let Some(window) = self.windows.at(PageRange::page(addr.page())) else { continue };
             let owner = window.card();
-            let is_far = matches!(self.ports.get(usize::from(card.0)), Some(Port::Ring(_)));
-            if card != owner && (is_far || !self.peer) {
+            let is_beyond = |card: CardId| match self.ports.get(usize::from(card.0)) {
+                Some(Port::Ring(ring)) => {
+                    ring.transport().is_none_or(|transport| transport.is_by_messages())
+                }
+                _ => false,
+            };
+            if card != owner && (is_beyond(card) || !self.peer) {
                 return Err(LiveError::WindowElsewhere { addr, owner, card });
             }
         }

@@ -4,7 +4,7 @@
 use farside_linux::lock::lock;
 use farside_types::{Access, CancelReason, CardId, PageRange, Rights};
 
-use super::{CardWindow, Tables};
+use super::CardWindow;
 
 /// Pages that such a kernel holds.
 #[derive(Clone, Copy, Debug)]
@@ -23,15 +23,27 @@ impl CardWindow {
     pub(crate) fn take_out_of_use(&self, held: Held) {
         let mut tables = lock(&self.tables);
         tables.held.push(held);
-        self.withdraw(&tables, held.pages, held.access);
+        self.view.withdraw(&tables.shown, held.pages, held.access);
     }
 }
 
-impl Tables {
+/// All that such kernels hold of a window.
+#[derive(Debug, Default)]
+pub(super) struct AllHeld(Vec<Held>);
+
+impl AllHeld {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn push(&mut self, held: Held) {
+        self.0.push(held);
+    }
+
     /// What may be done with pages, of which `access` is wanted.
     pub(super) fn rights(&self, range: PageRange, access: Access) -> Result<Rights, CancelReason> {
         let mut rights = Rights::ReadWrite;
-        for held in self.held.iter().filter(|held| held.pages.overlaps(range)) {
+        for held in self.0.iter().filter(|held| held.pages.overlaps(range)) {
             if held.access.is_write() || access.is_write() {
                 return Err(CancelReason::Held(held.card));
             }
@@ -42,7 +54,7 @@ impl Tables {
 
     /// Whoever held these pages, has let them go, if his card knows it.
     pub(super) fn let_go(&mut self, pages: PageRange) -> bool {
-        self.held.retain(|held| held.is_forgotten || !held.pages.overlaps(pages));
-        !self.held.iter().any(|held| held.pages.overlaps(pages))
+        self.0.retain(|held| held.is_forgotten || !held.pages.overlaps(pages));
+        !self.0.iter().any(|held| held.pages.overlaps(pages))
     }
 }

@@ -9,58 +9,51 @@
 //!
 //! Lock order: the driver or `calm` (see `runtime/windows.rs`), the tables of one window, one card.
 
+mod far;
+#[cfg(test)]
+mod far_tests;
+mod found;
 mod held;
 mod host;
 mod turn;
+mod view;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use farside_card::interface::AllocRequest;
 use farside_card::window::{
-    AllocError, AllocStep, Allocator, AllocatorConfig, SweepStep, TableWords, WindowFault,
-    WindowGeometry, WindowPages,
+    AllocError, AllocStep, Allocator, SweepStep, TableWords, WindowFault, WindowPages,
 };
 use farside_card::{Location, MappedRun};
 use farside_linux::lock::lock;
-use farside_linux::mapping::Mapping;
 use farside_linux::wait::Gate;
-use farside_softcard::WindowError;
+use farside_softcard::{WindowError, WindowPlan};
 use farside_types::{
     Access, CancelReason, CardId, FrameNo, PAGE_SIZE, PageRange, Rights, VirtAddr,
 };
 
 use crate::error::LiveError;
+pub(crate) use far::WindowSizes;
+pub(crate) use far::{FarCard, FarWindow};
+pub(crate) use found::Found;
+use held::AllHeld;
 pub(crate) use held::Held;
 use turn::Turn;
+use view::{AllShown, View};
 
 const PAGE_BITS: u32 = PAGE_SIZE.trailing_zeros();
-/// Pages of a region, as a power of two: allocations that are larger are made of whole regions.
-const REGION_BITS: u32 = 13;
-/// So many times as many addresses as there is memory, as a power of two: what grows reserves twice what it has.
-const SPARE_BITS: u32 = 4;
-/// Pages of a window at least and at most, as powers of two: 4 GiB and 4 TiB.
-const PAGES_BITS: (u32, u32) = (20, 30);
-/// Frames of a card's own memory at most: there is an address for each of them.
-pub const WINDOW_FRAMES_MAX: u32 = 1 << PAGES_BITS.1;
-/// Frames of the tables of one region, and of what there is for each region; of the rest.
-const TABLE_FRAMES: (u32, u32) = (17, 64);
-/// The memory that pages come from, and the one in which the tables are, as the allocator numbers them.
+/// The memory that pages come from, as the allocator numbers it.
 const OF_PAGES: u8 = 0;
-const OF_TABLES: u8 = 1;
 /// Pages that are mapped together, at most, where one of them is touched.
 const AROUND: u64 = 64;
-/// Zeroed tables that are kept ready.
-const READY_TABLES: u32 = 2;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct CardWindow {
-    card: CardId,
-    pages: PageRange,
+    view: View,
     /// Where its frames begin in the card's memory.
     first_frame: u32,
-    reservation: Mapping,
     tables: Mutex<Tables>,
     /// Who waits for his turn waits here.
     turns: Gate,
@@ -72,18 +65,12 @@ struct Tables {
     words: TableWords,
     /// It is somebody's turn.
     is_taken: bool,
-    /// What the program sees: the first page of each allocation, and how many.
-    shown: BTreeMap<u64, Shown>,
+    shown: AllShown,
     /// What kernels hold that were given up.
-    held: Vec<Held>,
+    held: AllHeld,
+    /// What kernels known by their names have handed over and nobody has taken over: its bytes.
+    made: BTreeMap<VirtAddr, u64>,
     end: Option<End>,
-}
-
-/// An allocation that is mapped in the program.
-#[derive(Clone, Copy, Debug)]
-struct Shown {
-    pages: u64,
-    mappings: usize,
 }
 
 /// Why nothing is allocated any more.
@@ -115,24 +102,10 @@ impl CardWindow {
         frames: u32,
     ) -> Result<CardWindow, LiveError> {
         let refused = |why: String| LiveError::Window { card, why };
-        if frames > WINDOW_FRAMES_MAX {
-            return Err(refused("it is at most 4 TiB".to_owned()));
-        }
-        let wanted = frames.next_power_of_two().trailing_zeros() + SPARE_BITS;
-        let pages_bits = wanted.clamp(PAGES_BITS.0, PAGES_BITS.1);
-        let bytes = 1usize << (pages_bits + PAGE_BITS);
-        let reservation = Mapping::reserve_aligned("a card's window", bytes, bytes)?;
-        let base = reservation.base() as u64;
-        let regions = 1u32 << (pages_bits - REGION_BITS);
-        let levels = [pages_bits - REGION_BITS, REGION_BITS];
-        let geometry = WindowGeometry::new(PAGE_BITS, &levels, PAGE_BITS + u32::BITS);
-        let config = AllocatorConfig {
-            geometry: geometry.map_err(|error| refused(error.to_string()))?,
-            base,
-            memories: vec![frames, regions * TABLE_FRAMES.0 + TABLE_FRAMES.1],
-            tables: OF_TABLES,
-            ready_tables: READY_TABLES,
-        };
+        let plan =
+            WindowPlan::new(frames).ok_or_else(|| refused("it is at most 4 TiB".to_owned()))?;
+        let view = View::reserve(card, plan.bytes() as usize)?;
+        let config = plan.allocator(view.base()).map_err(|error| refused(error.to_string()))?;
         let mut allocator = Allocator::new(&config).map_err(|error| refused(error.to_string()))?;
         let mut words = TableWords::default();
         allocator.initialise(&mut words).map_err(|error| refused(error.to_string()))?;
@@ -140,33 +113,60 @@ impl CardWindow {
             allocator,
             words,
             is_taken: false,
-            shown: BTreeMap::new(),
-            held: Vec::new(),
+            shown: AllShown::new(),
+            held: AllHeld::default(),
+            made: BTreeMap::new(),
             end: None,
         };
-        Ok(CardWindow {
-            card,
-            pages: PageRange::new(VirtAddr(base).page(), 1 << pages_bits),
-            first_frame,
-            reservation,
-            tables: Mutex::new(tables),
-            turns: Gate::new(),
-        })
+        Ok(CardWindow { view, first_frame, tables: Mutex::new(tables), turns: Gate::new() })
     }
 
     /// Its addresses.
     pub(crate) fn pages(&self) -> PageRange {
-        self.pages
+        self.view.pages
     }
 
     /// Whose it is.
     pub(crate) fn card(&self) -> CardId {
-        self.card
+        self.view.card
     }
 
     /// Bytes of its memory that are free.
     pub(crate) fn free_bytes(&self) -> u64 {
         lock(&self.tables).free_bytes()
+    }
+
+    /// A kernel hands over an allocation of its own.
+    ///
+    /// # Errors
+    /// [`WindowError::Gone`].
+    pub(crate) fn hand_over(&self, addr: VirtAddr, bytes: u64) -> Result<(), WindowError> {
+        let mut tables = lock(&self.tables);
+        if let Some(End::Gone) = tables.end {
+            return Err(WindowError::Gone { card: self.card() });
+        }
+        tables.made.insert(addr, bytes);
+        Ok(())
+    }
+
+    /// What a kernel has handed over is the program's from now on, of so many bytes.
+    ///
+    /// # Errors
+    /// [`WindowError::NotMade`], [`WindowError::Gone`].
+    pub(crate) fn take_over(&self, addr: VirtAddr, bytes: u64) -> Result<(), WindowError> {
+        let not_made =
+            |why: &str| WindowError::NotMade { card: self.card(), addr, why: why.to_owned() };
+        let mut tables = lock(&self.tables);
+        if let Some(End::Gone) = tables.end {
+            return Err(WindowError::Gone { card: self.card() });
+        }
+        match tables.made.get(&addr) {
+            None => return Err(not_made("none has, or it was taken over before")),
+            Some(&made) if made < bytes => return Err(not_made("it has fewer bytes")),
+            Some(_) => {}
+        }
+        tables.made.remove(&addr);
+        Ok(())
     }
 
     /// Gives nothing any more, because the card is gone.
@@ -186,14 +186,14 @@ impl CardWindow {
         access: Access,
         insert: impl FnOnce(&[MappedRun], Rights),
     ) -> Result<(), CancelReason> {
-        if !self.pages.covers(range) {
+        if !self.view.pages.covers(range) {
             return Err(CancelReason::Unallocated);
         }
         let mut tables = lock(&self.tables);
         if let Some(End::Gone) = tables.end {
             return Err(CancelReason::Lost);
         }
-        let rights = tables.rights(range, access)?;
+        let rights = tables.held.rights(range, access)?;
         let mut runs = tables.runs(self, range, access)?;
         // What follows may be held.
         if range.count == 1 && tables.held.is_empty() {
@@ -228,19 +228,19 @@ impl CardWindow {
         };
         turn.sweep(around);
         answer.map_err(|error| {
-            let free = self.free_bytes();
-            WindowError::Refused { card: self.card, request, error, free }
+            let free = Some(self.free_bytes());
+            WindowError::Refused { card: self.card(), request, error, free }
         })
     }
 
     fn range_of(&self, pages: WindowPages) -> PageRange {
-        PageRange::new(self.pages.start.offset(pages.first), pages.count)
+        PageRange::new(self.view.pages.start.offset(pages.first), pages.count)
     }
 
     /// A page, counted from the window's begin, in a frame of its memory.
     fn run(&self, within: u64, frame: u32) -> MappedRun {
-        let location = Location::new(self.card.memory(), FrameNo(self.first_frame + frame));
-        MappedRun::new(self.pages.start.offset(within), 1, location)
+        let location = Location::new(self.card().memory(), FrameNo(self.first_frame + frame));
+        MappedRun::new(self.view.pages.start.offset(within), 1, location)
     }
 }
 
@@ -260,7 +260,7 @@ impl Tables {
         let mut runs: Vec<MappedRun> = Vec::new();
         let mut failed = None;
         for index in 0..range.count {
-            let within = range.start.0 + index - window.pages.start.0;
+            let within = range.start.0 + index - window.view.pages.start.0;
             let mapping = match allocator.translate(words, within, access) {
                 Ok(mapping) => mapping,
                 Err(fault) => {
@@ -279,7 +279,7 @@ impl Tables {
     /// touches one page, mostly touches the next.
     fn add_following(&mut self, window: &CardWindow, runs: &mut Vec<MappedRun>) {
         let Tables { allocator, words, .. } = self;
-        let Some(touched) = runs.last().map(|run| run.page.0 - window.pages.start.0) else {
+        let Some(touched) = runs.last().map(|run| run.page.0 - window.view.pages.start.0) else {
             return;
         };
         for within in touched + 1..(touched + 1).next_multiple_of(AROUND) {

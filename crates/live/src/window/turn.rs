@@ -44,7 +44,7 @@ impl<'a> Turn<'a> {
 
     /// Whether no kernel that was given up still has one of these pages, which were taken from all cards.
     pub(super) fn is_let_go(&self, pages: PageRange) -> bool {
-        self.tables().let_go(pages)
+        self.tables().held.let_go(pages)
     }
 
     pub(super) fn go_on(&self) -> Result<u64, AllocError> {
@@ -53,7 +53,7 @@ impl<'a> Turn<'a> {
 
     /// What is swept is zero for whoever gets it.
     pub(super) fn sweep(&self, around: &impl Surroundings) {
-        let CardWindow { card, first_frame, .. } = *self.window;
+        let (card, first_frame) = (self.window.card(), self.window.first_frame);
         self.tables().sweep(|first, count| {
             around.zero(card, FrameNo(first_frame + first), count);
         });
@@ -69,7 +69,7 @@ impl<'a> Turn<'a> {
 
     /// Pages that nobody has any more are shown no more.
     pub(super) fn hide(&self, pages: PageRange) {
-        self.window.hide(&mut self.tables(), pages);
+        self.window.view.hide(&mut self.tables().shown, pages);
     }
 }
 
@@ -82,7 +82,7 @@ impl Drop for Turn<'_> {
 
 impl CardWindow {
     fn ended(&self, end: End) -> WindowError {
-        let card = self.card;
+        let card = self.card();
         match end {
             End::Held(addr) => WindowError::Held { card, addr },
             End::Gone => WindowError::Gone { card },

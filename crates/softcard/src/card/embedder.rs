@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use farside_card::Location;
 use farside_card::interface::AllocRequest;
-use farside_types::{CardId, CommandId, VirtAddr};
+use farside_types::{CardId, CommandId, PeId, VirtAddr};
 
 use super::SoftCard;
 use crate::job::Job;
@@ -13,7 +13,7 @@ use crate::record::Recorder;
 use crate::window::WindowError;
 
 /// Of whatever has no windows for its cards.
-const NO_WINDOW: &str = "a card in a process of its own has no window yet that kernels allocate in";
+const NO_WINDOW: &str = "whatever it is plugged into has none for it";
 
 /// What a software card is plugged into: the runtime of the program, or the process that serves the
 /// card to others. The card's processing elements call it, without holding the card's lock.
@@ -61,6 +61,50 @@ pub trait Embedder: Send + Sync + std::fmt::Debug {
     fn allocate(&self, card: CardId, request: AllocRequest) -> Result<u64, WindowError> {
         let _ = request;
         Err(WindowError::NoWindow { card, why: NO_WINDOW })
+    }
+
+    /// The same for a kernel on a processing element.
+    ///
+    /// # Errors
+    /// As [`Embedder::allocate`].
+    fn allocate_for(
+        &self,
+        card: CardId,
+        pe: PeId,
+        request: AllocRequest,
+    ) -> Result<u64, WindowError> {
+        let _ = pe;
+        self.allocate(card, request)
+    }
+
+    /// What a kernel on a processing element has allocated, of so many bytes, belongs to the program from now on, which is told where it is
+    /// in whatever way the kernel likes.
+    ///
+    /// # Errors
+    /// [`WindowError`].
+    fn hand_over(
+        &self,
+        card: CardId,
+        pe: PeId,
+        addr: VirtAddr,
+        bytes: u64,
+    ) -> Result<(), WindowError> {
+        let _ = (pe, addr, bytes);
+        Err(WindowError::NoWindow { card, why: NO_WINDOW })
+    }
+
+    /// What a kernel has handed over is the caller's from now on, of so many bytes.
+    ///
+    /// # Errors
+    /// [`WindowError`].
+    fn take_over(&self, card: CardId, addr: VirtAddr, bytes: u64) -> Result<(), WindowError> {
+        let _ = (addr, bytes);
+        Err(WindowError::NoWindow { card, why: NO_WINDOW })
+    }
+
+    /// Whether kernels run in the program: what they make of its own memory can be returned as it is.
+    fn is_in_program(&self) -> bool {
+        true
     }
 
     /// Maps memory of a card's own in the program, at its address, until it is freed.

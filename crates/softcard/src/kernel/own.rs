@@ -5,7 +5,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use bytemuck::Pod;
+use bytemuck::{Pod, Zeroable};
 use farside_card::interface::AllocRequest;
 use farside_card::window::AllocError;
 use farside_types::{CardId, PAGE_SIZE, Rights, VirtAddr};
@@ -51,6 +51,17 @@ pub struct CardBuffer<T> {
     addr: u64,
     len: usize,
     of: PhantomData<fn() -> T>,
+}
+
+/// Values in a card's own memory that a kernel known by its name has made and handed over ([`Growable::hand_over`]). It
+/// goes to the program as a value or in memory that the kernel writes; `Space::take_over` makes a [`CardBuffer`] of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Pod, Zeroable)]
+#[repr(C)]
+pub struct Made {
+    /// The address of the first value; 0 if there is none.
+    pub addr: u64,
+    /// Number of values.
+    pub len: u64,
 }
 
 impl<T> CardBuffer<T> {
@@ -141,6 +152,25 @@ impl<T: Pod> CardBuffer<T> {
             self.embedder.copy_out(self.card, self.addr(), out)?;
         }
         Ok(values)
+    }
+
+    /// What a kernel has handed over ([`Growable::hand_over`]), as the program's.
+    ///
+    /// # Errors
+    /// [`WindowError::NotMade`] if it has not, or the values are more.
+    pub fn take_over(
+        card: CardId,
+        embedder: Arc<dyn Embedder>,
+        made: Made,
+    ) -> Result<CardBuffer<T>, WindowError> {
+        check_alignment::<T>(card)?;
+        let len = usize::try_from(made.len).unwrap_or(usize::MAX);
+        let bytes = bytes_of::<T>(len);
+        if bytes > 0 || made.addr != 0 {
+            embedder.take_over(card, VirtAddr(made.addr), bytes)?;
+        }
+        // SAFETY: the allocation is the caller's alone from now on, has that many bytes, and its values take any.
+        Ok(unsafe { CardBuffer::new(card, embedder, made.addr, len) })
     }
 
     fn show(&self) -> Result<(), WindowError> {
@@ -251,21 +281,45 @@ impl<T: Pod> Growable<T> {
     /// What was added, to be returned by the kernel. Addresses that were reserved and not used are free again.
     ///
     /// # Errors
-    /// As [`Growable::extend`].
+    /// As [`Growable::extend`]; [`WindowError::Elsewhere`] where the kernel does not run in the program.
     pub fn finish(self, kernel: &mut KernelContext) -> Result<CardBuffer<T>, KernelError> {
-        let mut addr = self.addr;
-        if bytes_of::<T>(self.len) == 0 {
-            if addr != 0 {
-                kernel.free_at(addr)?;
-            }
-            addr = 0;
-        } else {
-            addr = kernel.resize(addr, bytes_of::<T>(self.len))?;
-            kernel.disown(addr);
+        if !kernel.embedder.is_in_program() {
+            return Err(kernel.window_error(WindowError::Elsewhere));
         }
+        let addr = self.cut(kernel)?;
+        kernel.disown(addr);
         let (card, embedder) = (kernel.job.card, Arc::clone(&kernel.embedder));
         // SAFETY: the allocation was this kernel's own, and is nobody's now; its values take any bytes.
         Ok(unsafe { CardBuffer::new(card, embedder, addr, self.len) })
+    }
+}
+
+impl<T: Pod> Growable<T> {
+    /// What was added, for the program, which has to be told of it: `Space::take_over`. For kernels that are known by their
+    /// names, wherever their card is. What nobody takes over is the program's until its space is closed.
+    ///
+    /// # Errors
+    /// As [`Growable::extend`].
+    pub fn hand_over(self, kernel: &mut KernelContext) -> Result<Made, KernelError> {
+        let len = self.len as u64;
+        let addr = self.cut(kernel)?;
+        if addr != 0 {
+            let (card, pe) = (kernel.job.card, kernel.pe);
+            let bytes = bytes_of::<T>(self.len);
+            let handed_over = kernel.embedder.hand_over(card, pe, VirtAddr(addr), bytes);
+            handed_over.map_err(|error| kernel.window_error(error))?;
+            kernel.disown(addr);
+        }
+        Ok(Made { addr, len })
+    }
+
+    /// Where the values are, without what was reserved beyond them; 0: there are none.
+    fn cut(&self, kernel: &mut KernelContext) -> Result<u64, KernelError> {
+        match bytes_of::<T>(self.len) {
+            0 if self.addr == 0 => Ok(0),
+            0 => kernel.free_at(self.addr).map(|()| 0),
+            bytes => kernel.resize(self.addr, bytes),
+        }
     }
 }
 
@@ -322,7 +376,7 @@ impl KernelContext {
         if !matches!(request, AllocRequest::Free { .. }) {
             self.checkpoint()?;
         }
-        let result = self.embedder.allocate(self.job.card, request);
+        let result = self.embedder.allocate_for(self.job.card, self.pe, request);
         result.map_err(|error| self.window_error(error))
     }
 
@@ -376,7 +430,8 @@ impl KernelContext {
     pub(crate) fn free_own(&mut self) {
         for own in std::mem::take(&mut self.own) {
             let request = AllocRequest::Free { address: own.start() };
-            if let Err(error) = self.embedder.allocate(self.job.card, request) {
+            let (card, pe) = (self.job.card, self.pe);
+            if let Err(error) = self.embedder.allocate_for(card, pe, request) {
                 tracing::debug!(%error, kernel = %self.job.name, "memory of a kernel's own is not given back");
             }
         }

@@ -46,6 +46,10 @@ impl Bus for ClientBus<'_> {
         self.leased.windows.reaches(address, bytes, write)
     }
 
+    fn freed(&mut self, first: u32, count: u32) {
+        self.leased.own.scrub(&self.leased.memory, first, count);
+    }
+
     fn interrupt(&mut self, vector: u16) {
         let raised = lock(&self.leased.interrupts).raise(irq::MSIX, vector.into());
         if let Err(errno) = raised {

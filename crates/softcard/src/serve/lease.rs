@@ -97,7 +97,7 @@ fn serve(lease: Lease<'_>) -> std::io::Result<()> {
         let peer = connection.peer().ok();
         tracing::info!(function, generation, ?peer, "a client has come");
     }
-    let memory = mutation::memory_of(config.frames)?;
+    let memory = mutation::memory_of(config.all_frames())?;
     let mut pipe = LogPipe::new(allowance)?;
     let own = std::process::id();
     // SAFETY: this process has one thread.
@@ -113,7 +113,7 @@ fn serve(lease: Lease<'_>) -> std::io::Result<()> {
     // It is told at once, if it is still there: nothing reaches its memory any more.
     let _ = connection.shutdown();
     if !mutation::keeps_generation() {
-        give_back(&memory, config.frames);
+        give_back(&memory, config.all_frames());
     }
     pipe.finish();
     if pipe.allowance().take_line() {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use farside_card::interface::register::counter;
-use farside_card::interface::{KernelArg, Status};
+use farside_card::interface::{AllocRequest, KernelArg, Status};
 use farside_card::{Action, BusError, Card, Function, FunctionConfig, Location, TransferFailed};
 use farside_types::{Asid, CardId, CommandId, FrameNo, JobId, PAGE_SIZE, PeId, VirtAddr};
 use farside_vfio_user::unix::Interrupts;
@@ -18,6 +18,7 @@ use super::channel::Report;
 use super::copier::{Copier, Order};
 use super::doorbell::Doorbell;
 use super::job_end::job_end;
+use super::own::Own;
 use super::staging::{NotStaged, Staging, staged_max};
 use super::windows::{BUS_BYTES, Windows};
 use super::worker::SPARE_THREADS_MAX;
@@ -26,6 +27,7 @@ use crate::card::{Embedder, SoftCard};
 use crate::error::KernelError;
 use crate::job::{Job, Stop};
 use crate::kernels::{KernelArgs, KernelId, Kernels};
+use crate::window::WindowError;
 use farside_linux::card_memory::CardMemory;
 use farside_linux::lock::lock;
 use farside_linux::wait::{DEFAULT_SPIN, SpinPermit};
@@ -43,7 +45,7 @@ const STEPS_MAX: u32 = 16;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct LeasedFunction {
-    own: Weak<LeasedFunction>,
+    weak: Weak<LeasedFunction>,
     front: Mutex<Function>,
     pub(super) card: Arc<SoftCard>,
     pub(super) memory: CardMemory,
@@ -55,6 +57,7 @@ pub(super) struct LeasedFunction {
     /// Wakes the function's own thread.
     wake: OwnedFd,
     copier: Copier,
+    pub(super) own: Own,
     kernels: Arc<Kernels>,
     pes: u16,
     started: AtomicBool,
@@ -91,7 +94,8 @@ impl LeasedFunction {
         interrupts: Interrupts,
     ) -> Result<Arc<LeasedFunction>, ServeError> {
         let names: Vec<String> = config.kernels.names().map(str::to_owned).collect();
-        let front = Function::new(FunctionConfig {
+        let own = Own::new(config);
+        let front = own.give_window(Function::new(FunctionConfig {
             card: config.card,
             function,
             generation,
@@ -99,13 +103,13 @@ impl LeasedFunction {
             jobs_max: config.jobs_max,
             kernels: names.into(),
             capabilities: farside_card::interface::register::CAP_DMA_BUS_TO_BUS,
-        });
-        let card = SoftCard::new(OWN, config.frames, config.pes, config.geometry)?;
+        }));
+        let card = SoftCard::new(OWN, config.all_frames(), config.pes, config.geometry)?;
         let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
         let doorbell = Doorbell::new(rustix::event::eventfd(0, flags)?)?;
         let windows = Windows::new()?;
-        Ok(Arc::new_cyclic(|own| LeasedFunction {
-            own: own.clone(),
+        Ok(Arc::new_cyclic(|weak| LeasedFunction {
+            weak: weak.clone(),
             front: Mutex::new(front),
             card: Arc::new(card),
             memory,
@@ -114,7 +118,8 @@ impl LeasedFunction {
             interrupts: Mutex::new(interrupts),
             doorbell,
             wake,
-            copier: Copier::new(own.clone()),
+            copier: Copier::new(weak.clone()),
+            own,
             kernels: Arc::clone(&config.kernels),
             pes: config.pes,
             started: AtomicBool::new(false),
@@ -170,6 +175,9 @@ impl LeasedFunction {
         while let Some(action) = front.poll_action() {
             answered |= matches!(action, Action::Answer(_));
             self.act(&mut front, action);
+        }
+        while let Some(action) = front.poll_window_action() {
+            self.own.act(action);
         }
         (value, answered)
     }
@@ -247,6 +255,7 @@ impl LeasedFunction {
     /// begins another life.
     fn reset(&self, front: &mut Function) {
         if lock(&self.holders).is_empty() {
+            self.own.scrub_all(&self.memory);
             front.reset_done(&mut lock(&self.card.model));
         } else {
             self.reset_waits.store(true, Ordering::SeqCst);
@@ -477,7 +486,7 @@ impl LeasedFunction {
     }
 
     fn shared(&self) -> Arc<LeasedFunction> {
-        self.own.upgrade().expect("whoever calls holds the function")
+        self.weak.upgrade().expect("whoever calls holds the function")
     }
 
     /// A copy or fill is over.
@@ -521,6 +530,7 @@ impl Embedder for LeasedFunction {
             let mut holders = lock(&self.holders);
             holders.retain(|&other| other != job.id);
             if holders.is_empty() && self.reset_waits.swap(false, Ordering::SeqCst) {
+                self.own.scrub_all(&self.memory);
                 front.reset_done(card);
             }
         });
@@ -569,6 +579,34 @@ impl Embedder for LeasedFunction {
         };
         self.listen(ready);
         true
+    }
+
+    fn allocate_for(
+        &self,
+        _card: CardId,
+        pe: PeId,
+        request: AllocRequest,
+    ) -> Result<u64, WindowError> {
+        self.own.allocate(pe, request, |pe, request| {
+            self.with(|front, card, bus| front.allocate(card, bus, pe, request))
+        })
+    }
+
+    fn hand_over(
+        &self,
+        _card: CardId,
+        pe: PeId,
+        addr: VirtAddr,
+        _bytes: u64,
+    ) -> Result<(), WindowError> {
+        if self.with(|front, _, _| front.hand_over_allocation(pe, addr.0)) {
+            return Ok(());
+        }
+        Err(WindowError::NotOwn { addr })
+    }
+
+    fn is_in_program(&self) -> bool {
+        false
     }
 
     fn hint(&self, _addr: VirtAddr) -> String {

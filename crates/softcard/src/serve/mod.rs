@@ -27,6 +27,7 @@ mod lease;
 mod leased_function;
 mod log;
 mod mutation;
+mod own;
 mod process;
 mod staging;
 mod status;
@@ -49,6 +50,7 @@ use farside_linux::card_memory::CardMemoryError;
 use farside_linux::mapping::MemoryError;
 use thiserror::Error;
 
+use crate::WINDOW_FRAMES_MAX;
 use crate::kernels::Kernels;
 
 pub use status::{CardStatus, FunctionStatus, HolderId, UserStatus};
@@ -79,6 +81,8 @@ pub struct CardConfig {
     pub functions: u16,
     /// Frames of each function. What [`Geometry::table_pages`] gives its tables comes on top.
     pub frames: u32,
+    /// Frames of each function that its kernels and its driver allocate in, behind the others; 0: it has no window.
+    pub window_frames: u32,
     /// Processing elements of each function.
     pub pes: u16,
     /// Address-space ids of each function.
@@ -103,6 +107,7 @@ impl CardConfig {
             card: 0,
             functions: 8,
             frames: 64 << 8,
+            window_frames: 0,
             pes: 2,
             asids: 16,
             jobs_max: 256,
@@ -125,7 +130,20 @@ impl CardConfig {
                 return Err(ServeError::Setting { what, value, most });
             }
         }
+        let (value, most) = (self.window_frames.into(), WINDOW_FRAMES_MAX.into());
+        if value > most || self.frames.checked_add(self.window_frames).is_none() {
+            return Err(ServeError::Setting {
+                what: "frames that kernels allocate in",
+                value,
+                most,
+            });
+        }
         Ok(())
+    }
+
+    /// Frames of a function's memory, the window's included.
+    fn all_frames(&self) -> u32 {
+        self.frames.saturating_add(self.window_frames)
     }
 }
 

@@ -23,14 +23,17 @@ impl AllocArbiter {
 
     /// A command of a requester, who waits for its answer before the next. Whether it was taken.
     pub fn ask(&mut self, requester: usize, request: AllocRequest) -> bool {
-        let is_served = self.served == Some(requester);
-        match self.waiting.get_mut(requester) {
-            Some(place) if place.is_none() && !is_served => {
-                *place = Some(request);
-                true
-            }
-            _ => false,
+        let can_ask = self.can_ask(requester);
+        if can_ask {
+            self.waiting[requester] = Some(request);
         }
+        can_ask
+    }
+
+    /// Whether there is such a requester, who waits for nothing.
+    pub fn can_ask(&self, requester: usize) -> bool {
+        let is_served = self.served == Some(requester);
+        self.waiting.get(requester).is_some_and(|place| place.is_none() && !is_served)
     }
 
     /// Nobody is served any more. Returns who waits, for a command to begin or to end; none of them will be answered here.

@@ -98,6 +98,39 @@ impl Allocator {
         self.walk(bus, page).0.ok()
     }
 
+    /// Where a page is, counted from the window's begin; `None`: it is allocated, and was never touched. None is given.
+    ///
+    /// # Errors
+    ///
+    /// It is not allocated, or that cannot be read.
+    pub fn peek(
+        &self,
+        bus: &mut impl TableBus,
+        page: u64,
+    ) -> Result<Option<WindowMapping>, WindowFault> {
+        if let Some(found) = self.find(bus, page) {
+            return Ok(Some(found));
+        }
+        let region = self.layout.region_of(page);
+        if region >= self.layout.regions || self.is_gated(page) {
+            return Err(WindowFault::NotMapped);
+        }
+        let is_allocated = match self.regions.state(region) {
+            Region::Empty | Region::Retiring { .. } => false,
+            Region::Shared { table, .. } => {
+                let word = bus.read(self.word_address(table, page));
+                let word = word.map_err(|_| WindowFault::BusError)?;
+                PageWord(word).state() == PageState::Reserved
+            }
+            Region::Large { after, .. } => {
+                let first = region - after;
+                let index = page - (first << self.layout.leaf_bits);
+                self.regions.large(first).is_some_and(|large| index < large.pages)
+            }
+        };
+        if is_allocated { Ok(None) } else { Err(WindowFault::NotMapped) }
+    }
+
     fn has(&self, page: u64) -> bool {
         let geometry = &self.config.geometry;
         page >> (geometry.window_bits() - geometry.page_bits()) == 0

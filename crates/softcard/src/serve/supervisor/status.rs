@@ -145,8 +145,8 @@ fn status_of(config: &CardConfig, owner: u32, slots: &[Slot]) -> CardStatus {
     CardStatus {
         card: config.card,
         pid: owner,
-        memory_bytes: bytes(config.frames),
-        table_bytes: bytes(config.geometry.table_pages_for(config.frames)),
+        memory_bytes: bytes(config.all_frames()),
+        table_bytes: bytes(config.geometry.table_pages_for(config.all_frames())),
         processing_elements: config.pes,
         kernels: config.kernels.names().map(str::to_owned).collect(),
         functions: slots.iter().map(Slot::status).collect(),

@@ -66,8 +66,10 @@ pub(super) fn set(config: &CardConfig) -> io::Result<()> {
     let threads = u64::from(config.pes) + SPARE_THREADS_MAX as u64 + OTHER_THREADS;
     // What the process has from its parent is shared with it until it is written.
     let inherited = data_bytes()?;
-    let tables = u64::from(config.geometry.table_pages_for(config.frames)) * TABLE_PAGE_BYTES;
-    limit(Resource::Data, inherited + limits.own_bytes + tables + threads * THREAD_BYTES)?;
+    let tables = u64::from(config.geometry.table_pages_for(config.all_frames())) * TABLE_PAGE_BYTES;
+    let own = super::super::own::table_bytes(config);
+    let bytes = inherited + limits.own_bytes + tables + own + threads * THREAD_BYTES;
+    limit(Resource::Data, bytes)?;
     limit(Resource::Nofile, DESCRIPTORS)?;
     // A core would hold the client's memory, and all of the bus's address space.
     limit(Resource::Core, 0)?;

@@ -110,7 +110,7 @@ impl<'a> Worker<'a> {
         let connection = connection.try_clone().map_err(os)?;
         connection.set_nonblocking(true).map_err(os)?;
         connection.set_time_limit(Some(SEND_LIMIT)).map_err(os)?;
-        let space = config_space(config.frames);
+        let space = config_space(config.all_frames());
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let wake = rustix::event::eventfd(0, flags)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -122,7 +122,7 @@ impl<'a> Worker<'a> {
         add(socket.as_fd(), MESSAGE)?;
         add(channel.as_fd(), ASKED)?;
         let memory = memory.try_clone().map_err(os)?;
-        let memory = CardMemory::over(memory, 0, config.frames)?;
+        let memory = CardMemory::over(memory, 0, config.all_frames())?;
         let interrupts = Interrupts::new(&space.describe());
         let leased = LeasedFunction::new(config, function, generation, memory, wake, interrupts)?;
         let info = describe(&space, &leased).map_err(os)?;

@@ -1,0 +1,212 @@
+//! Pages of the card's own window that BAR2 shows: who serves what kernels touch, and what the driver is told.
+
+mod rig;
+
+use farside_card::interface::{
+    AllocRequest, CompletionEntry, FaultRecord, FaultWants, LOCATE_NOWHERE, Operation, Status,
+    register,
+};
+use farside_card::window::AllocatorConfig;
+use farside_card::{Action, Function, Location, Need, Raised, WindowAction, WindowConfig};
+use farside_types::{Access, Asid, CancelReason, JobId, PageNo, PageRange, PeId, Rights};
+use rig::{ASID, Rig, config};
+
+const NO_ASID: Asid = Asid(0);
+/// Frames that the driver may name; the window's follow.
+const DRIVERS: u32 = 1000;
+const MEMORY: u32 = 64;
+const PAGE: u64 = 4096;
+const PE: PeId = PeId(0);
+const JOB: JobId = JobId(7);
+
+fn shown() -> Rig {
+    let mut rig = Rig::new();
+    let allocator = AllocatorConfig {
+        memories: vec![MEMORY, 1024],
+        tables: 1,
+        ..rig::window().allocator().clone()
+    };
+    let window = WindowConfig::new(allocator, 4).unwrap().within(DRIVERS);
+    rig.function = Function::new(config()).with_window(&window);
+    rig.set_up_rings();
+    rig.write32(register::CONTROL, register::CONTROL_ENABLE);
+    rig.card.launch(PE, JOB).unwrap();
+    rig
+}
+
+fn run(rig: &mut Rig, operation: Operation) -> CompletionEntry {
+    rig.submit(NO_ASID, operation);
+    rig.doorbell();
+    rig.completions().pop().expect("it waits for nothing")
+}
+
+fn malloc(pages: u64, rights: Rights, lazy: bool) -> AllocRequest {
+    AllocRequest::Malloc { bytes: pages * PAGE, memory: 0, rights, lazy }
+}
+
+fn given(rig: &mut Rig, request: AllocRequest) -> u64 {
+    let done = run(rig, Operation::Allocate(request));
+    assert_eq!(done.status, Status::Ok);
+    done.value
+}
+
+/// Where pages are: the first in BAR2, how many, and their rights; or why not.
+fn located(
+    rig: &mut Rig,
+    address: u64,
+    pages: u32,
+    touch: bool,
+) -> Result<(u64, u64, u64), Status> {
+    let done = run(rig, Operation::Locate { address, pages, touch });
+    let told = (done.value, done.pages, done.detail);
+    if done.status == Status::Ok { Ok(told) } else { Err(done.status) }
+}
+
+fn touch(rig: &mut Rig, need: Need) {
+    assert!(matches!(rig.card.raise(PE, JOB, ASID, need), Ok(Raised::Queued(_))));
+    rig.publish();
+}
+
+fn page(address: u64) -> PageNo {
+    PageNo(address / PAGE)
+}
+
+#[test]
+fn the_driver_names_no_frame_of_the_window() {
+    let mut rig = shown();
+    assert_eq!(rig.read32(register::FRAMES), DRIVERS);
+    assert_eq!(rig.read32(register::WINDOW_FIRST), DRIVERS);
+    assert_eq!(rig.read32(register::WINDOW_MEMORIES), 1, "the tables' is none");
+    assert_eq!(rig.read64(register::WINDOW_FRAMES), u64::from(MEMORY));
+    let (bytes, rights, lazy) = (1, Rights::Read, true);
+    let of_tables = AllocRequest::Malloc { bytes, memory: 1, rights, lazy };
+    assert_eq!(run(&mut rig, Operation::Allocate(of_tables)).status, Status::BadOperand);
+    // A map of what is behind its frames is foreign.
+    let extent = farside_card::interface::Extent {
+        page: 5,
+        count: 1,
+        dst: farside_card::interface::DmaAddr::Own(DRIVERS),
+        ..Default::default()
+    };
+    let pages = farside_card::interface::ExtentArg::Inline(extent);
+    rig.submit(ASID, Operation::Map(pages, Rights::Read));
+    rig.doorbell();
+    assert_eq!(rig.completions()[0].status, Status::ForeignFrame);
+}
+
+#[test]
+fn what_a_kernel_touches_in_the_window_the_card_serves() {
+    let mut rig = shown();
+    let address = given(&mut rig, malloc(2, Rights::ReadWrite, true));
+    touch(&mut rig, Need::Page(page(address), Access::Write));
+    let answers: Vec<Action> = rig.actions();
+    assert!(matches!(answers[..], [Action::Answer(_)]), "{answers:?}");
+    assert!(rig.faults().is_empty(), "the driver is not asked");
+    let found = rig.card.access(PE, ASID, page(address), Access::Write);
+    assert_eq!(found.map(|at: Location| at.frame.0 >= DRIVERS), Some(true));
+    // What is not allocated ends the access, and nobody is asked either.
+    rig.card.launch(PeId(1), JobId(8)).unwrap();
+    let need = Need::Page(page(address + 64 * PAGE), Access::Read);
+    assert!(matches!(rig.card.raise(PeId(1), JobId(8), ASID, need), Ok(Raised::Queued(_))));
+    rig.publish();
+    let answers = rig.actions();
+    let [Action::Answer(answer)] = &answers[..] else { panic!("{answers:?}") };
+    assert!(format!("{answer:?}").contains(&format!("{:?}", CancelReason::Unallocated)));
+    assert!(rig.faults().is_empty());
+}
+
+#[test]
+fn of_a_group_the_driver_hears_what_is_not_the_windows() {
+    let mut rig = shown();
+    let address = given(&mut rig, malloc(2, Rights::ReadWrite, true));
+    let theirs = (PageRange::new(PageNo(3), 4), Access::Read);
+    let own = (PageRange::new(page(address), 2), Access::Write);
+    touch(&mut rig, Need::Group([own, theirs].into()));
+    assert_eq!(rig.actions(), []);
+    let faults = rig.faults();
+    let FaultRecord::Head(head) = faults[0] else { panic!("{faults:?}") };
+    assert_eq!(head.wants, FaultWants::Group { ranges: 1 });
+    let FaultRecord::Ranges(_, ranges) = faults[1] else { panic!("{faults:?}") };
+    assert_eq!(ranges, [Some(theirs), None, None]);
+    assert!(rig.card.access(PE, ASID, page(address + PAGE), Access::Write).is_some());
+}
+
+#[test]
+fn pages_are_located_as_they_lie_and_touched_if_asked_for() {
+    let mut rig = shown();
+    let address = given(&mut rig, malloc(5, Rights::ReadWrite, true));
+    assert_eq!(located(&mut rig, address, 5, false), Ok((LOCATE_NOWHERE, 5, 0)));
+    touch(&mut rig, Need::Page(page(address + 2 * PAGE), Access::Write));
+    assert_eq!(located(&mut rig, address, 5, false), Ok((LOCATE_NOWHERE, 2, 0)));
+    let (first, count, rights) = located(&mut rig, address + 2 * PAGE, 3, false).unwrap();
+    assert_eq!((count, rights), (1, 3));
+    assert!((u64::from(DRIVERS)..u64::from(DRIVERS + MEMORY)).contains(&first));
+    let mut at = address;
+    while at < address + 5 * PAGE {
+        let pages = ((address + 5 * PAGE - at) / PAGE) as u32;
+        let (first, count, _) = located(&mut rig, at, pages, true).unwrap();
+        assert_ne!(first, LOCATE_NOWHERE);
+        at += count * PAGE;
+    }
+    let read_only = given(&mut rig, malloc(1, Rights::Read, false));
+    assert_eq!(located(&mut rig, read_only, 1, true).unwrap().2, 1);
+    let wrong = [
+        (address + 1, 1, Status::NotAllocated),
+        (address + 63 * PAGE, 1, Status::NotAllocated),
+        (0, 1, Status::NotAllocated),
+        (u64::MAX - 4095, 4096, Status::NotAllocated),
+    ];
+    for (address, pages, status) in wrong {
+        assert_eq!(located(&mut rig, address, pages, true), Err(status), "{address:#x}");
+    }
+    // More than there is memory for.
+    let large = given(&mut rig, malloc(u64::from(MEMORY) + 1, Rights::Read, true));
+    let mut at = large;
+    let status = loop {
+        match located(&mut rig, at, 1, true) {
+            Ok(_) => at += PAGE,
+            Err(status) => break status,
+        }
+    };
+    assert_eq!(status, Status::NoFrames);
+}
+
+#[test]
+fn what_is_a_kernels_is_not_located_before_it_is_handed_over() {
+    let mut rig = shown();
+    let request = malloc(1, Rights::ReadWrite, true);
+    assert!(rig.function.allocate(&mut rig.card, &mut rig.bus, PE, request));
+    let answers = rig.window_actions();
+    let [.., WindowAction::Allocated { result: Ok(address), .. }] = answers[..] else {
+        panic!("{answers:?}")
+    };
+    assert_eq!(located(&mut rig, address, 1, false), Err(Status::NotAllocated));
+    assert!(rig.function.hand_over_allocation(PE, address));
+    assert_eq!(located(&mut rig, address, 1, false), Ok((LOCATE_NOWHERE, 1, 0)));
+}
+
+#[test]
+fn without_pages_in_bar2_nothing_is_located() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.read32(register::WINDOW_FIRST), 0);
+    assert_eq!(located(&mut rig, 1 << 40, 1, false), Err(Status::Unsupported));
+}
+
+/// A kernel has a page in its hands while the driver frees it: the free completes when it has let go.
+#[test]
+fn a_free_waits_for_the_kernel_that_has_a_page() {
+    let mut rig = shown();
+    let address = given(&mut rig, malloc(2, Rights::ReadWrite, true));
+    touch(&mut rig, Need::Page(page(address), Access::Write));
+    let held = rig.card.in_flight().accesses();
+    let grant = rig.card.acquire_page(PeId(0), ASID, page(address), Access::Write);
+    assert!(held > 0 || grant.is_ok());
+    rig.submit(NO_ASID, Operation::Allocate(AllocRequest::Free { address }));
+    rig.doorbell();
+    assert!(rig.completions().is_empty(), "the kernel still has the page");
+    assert_eq!(located(&mut rig, address, 1, false), Err(Status::NotAllocated));
+    let aborted = rig.card.abort(JOB).unwrap();
+    rig.function.drained(&mut rig.card, &mut rig.bus, &aborted.drains);
+    assert_eq!(rig.completions().pop().map(|done| done.status), Some(Status::Ok));
+    assert_eq!(rig.card.access(PE, ASID, page(address), Access::Read), None);
+}

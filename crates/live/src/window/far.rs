@@ -1,0 +1,522 @@
+//! The window of a card in another process: its own allocator gives its pages, and says where they are in its memory.
+//!
+//! Nothing that it says is believed: an answer that lies outside the window, or outside the window's memory, or meets what
+//! another allocation has, ends the window, and the card is reset. The program and other cards see an allocation from
+//! [`FarWindow::show`] on. From then on its pages stay where they are until they are freed, so a fault on one is served from
+//! what is known here, and no answer of the card's is waited for.
+//!
+//! Lock order: the driver, `state`, one card. No lock is held while the card is asked.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use farside_card::interface::{
+    AllocRequest, CompletionEntry, LOCATE_NOWHERE, LOCATE_PAGES_MAX, Operation, Status,
+    rights_from_code,
+};
+use farside_card::window::AllocError;
+use farside_card::{Location, MappedRun};
+use farside_linux::card_memory::CardMemory;
+use farside_linux::lock::lock;
+use farside_softcard::WindowError;
+use farside_types::{Access, CancelReason, CardId, FrameNo, PageNo, PageRange, Rights, VirtAddr};
+
+use super::held::{AllHeld, Held};
+use super::host::MAPPINGS_MAX;
+use super::view::{AllShown, View};
+use crate::error::LiveError;
+
+/// What a card says of its window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WindowSizes {
+    /// Its addresses, in bytes: a power of two.
+    pub bytes: u64,
+    /// The first of its frames in the card's memory.
+    pub first: u32,
+    /// Its frames.
+    pub frames: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct FarWindow {
+    view: View,
+    sizes: WindowSizes,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The program's allocations, by their first pages.
+    taken: BTreeMap<u64, Taken>,
+    /// The frames of those that are located: the first of each run, and how many.
+    frames: BTreeMap<u32, u32>,
+    shown: AllShown,
+    held: AllHeld,
+    is_gone: bool,
+}
+
+#[derive(Debug)]
+struct Taken {
+    pages: u64,
+    /// Where all of its pages are, once that was asked for.
+    runs: Vec<(MappedRun, Rights)>,
+    /// It is being freed: nobody gets it any more.
+    goes: bool,
+}
+
+/// The way to the card.
+pub(crate) trait FarCard {
+    /// Gives it a command of the window's, and waits for the answer. Of a free that ends well the window is told by
+    /// [`FarWindow::freed`], in the order in which answers come.
+    ///
+    /// # Errors
+    /// It is gone ([`WindowError::Gone`]), or does not answer ([`WindowError::Silent`]).
+    fn ask(&self, at: VirtAddr, operation: Operation) -> Result<CompletionEntry, WindowError>;
+
+    /// Takes pages from all other cards, and waits for who has them. Whether they are free now.
+    fn take_away(&self, pages: PageRange) -> bool;
+
+    /// It says what makes no sense: nothing is believed of it any more.
+    fn give_up(&self, why: &str);
+}
+
+impl FarWindow {
+    /// The window of a card that says this of it.
+    ///
+    /// # Errors
+    /// There are no addresses for it.
+    pub(crate) fn new(card: CardId, sizes: WindowSizes) -> Result<FarWindow, LiveError> {
+        let view = View::reserve(card, sizes.bytes as usize)?;
+        Ok(FarWindow { view, sizes, state: Mutex::default() })
+    }
+
+    /// Its addresses.
+    pub(crate) fn pages(&self) -> PageRange {
+        self.view.pages
+    }
+
+    /// Whose it is.
+    pub(crate) fn card(&self) -> CardId {
+        self.view.card
+    }
+
+    /// Its first address.
+    pub(crate) fn base(&self) -> u64 {
+        self.view.base()
+    }
+
+    /// The card is gone, and all of it with it.
+    pub(crate) fn lose(&self) {
+        lock(&self.state).is_gone = true;
+    }
+
+    /// Whether the card is gone, or was once.
+    pub(crate) fn is_gone(&self) -> bool {
+        lock(&self.state).is_gone
+    }
+
+    fn gone(&self) -> WindowError {
+        WindowError::Gone { card: self.card() }
+    }
+
+    /// The card says that it has freed an allocation: its place may be another's with the next answer.
+    pub(crate) fn freed(&self, addr: VirtAddr) {
+        let mut state = lock(&self.state);
+        if let Some(taken) = state.taken.get(&addr.page().0).filter(|taken| taken.goes) {
+            let range = PageRange::new(addr.page(), taken.pages);
+            state.forget(range);
+        }
+    }
+
+    fn check(&self, state: &State) -> Result<(), WindowError> {
+        if state.is_gone { Err(self.gone()) } else { Ok(()) }
+    }
+
+    /// Ends the window, because of what the card has said about an address.
+    fn broken(&self, far: &impl FarCard, addr: VirtAddr, why: String) -> WindowError {
+        self.lose();
+        far.give_up(&why);
+        WindowError::Broken { card: self.card(), addr, why }
+    }
+
+    /// Carries out a command of the program's: an address, 0 of a free.
+    ///
+    /// # Errors
+    /// [`WindowError`].
+    pub(crate) fn allocate(
+        &self,
+        request: AllocRequest,
+        far: &impl FarCard,
+    ) -> Result<u64, WindowError> {
+        match request {
+            AllocRequest::Malloc { bytes, .. } => self.malloc(request, bytes, far),
+            AllocRequest::Free { address } => self.free(request, VirtAddr(address), far),
+            // Only kernels do that, on their card.
+            AllocRequest::Realloc { .. } => Err(self.refused(request, AllocError::NotAllocated)),
+        }
+    }
+
+    fn refused(&self, request: AllocRequest, error: AllocError) -> WindowError {
+        WindowError::Refused { card: self.card(), request, error, free: None }
+    }
+
+    fn malloc(
+        &self,
+        request: AllocRequest,
+        bytes: u64,
+        far: &impl FarCard,
+    ) -> Result<u64, WindowError> {
+        self.check(&lock(&self.state))?;
+        let done = far.ask(VirtAddr(self.base()), Operation::Allocate(request))?;
+        if let Some(error) = why_refused(done.status, done.detail) {
+            return Err(self.refused(request, error));
+        }
+        let addr = VirtAddr(done.value);
+        if done.status != Status::Ok {
+            return Err(self.broken(
+                far,
+                addr,
+                format!("an allocation ends with {:?}", done.status),
+            ));
+        }
+        let taken = self.take(addr, bytes);
+        taken.map_err(|why| self.broken(far, addr, why))?;
+        Ok(addr.0)
+    }
+
+    /// An allocation is the program's from now on, if it can be one.
+    fn take(&self, addr: VirtAddr, bytes: u64) -> Result<(), String> {
+        let range =
+            PageRange::covering(addr, bytes).ok().filter(|&range| self.pages().covers(range));
+        let range = range.filter(|_| addr.page_offset() == 0 && bytes > 0);
+        let Some(range) = range else {
+            return Err(format!(
+                "{bytes} bytes there are not in its window, which begins at {}",
+                VirtAddr(self.base())
+            ));
+        };
+        let mut state = lock(&self.state);
+        if state.overlaps(range) {
+            return Err("another allocation has one of these pages".to_owned());
+        }
+        let taken = Taken { pages: range.count, runs: Vec::new(), goes: false };
+        state.taken.insert(range.start.0, taken);
+        Ok(())
+    }
+
+    /// What a kernel says that it has handed over is the program's from now on.
+    ///
+    /// # Errors
+    /// [`WindowError::NotMade`] if the card does not say so, or it was taken over before; as [`FarWindow::show`].
+    pub(crate) fn take_over(
+        &self,
+        addr: VirtAddr,
+        bytes: u64,
+        far: &impl FarCard,
+    ) -> Result<(), WindowError> {
+        self.check(&lock(&self.state))?;
+        let not_made = |why| WindowError::NotMade { card: self.card(), addr, why };
+        self.take(addr, bytes).map_err(not_made)?;
+        let range = self.view.inside(addr, bytes)?;
+        match self.locate(range, false, far) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                // Nobody has seen it.
+                lock(&self.state).taken.remove(&range.start.0);
+                Err(match error {
+                    WindowError::NotShown { why, .. } => not_made(why),
+                    error => error,
+                })
+            }
+        }
+    }
+
+    fn free(
+        &self,
+        request: AllocRequest,
+        addr: VirtAddr,
+        far: &impl FarCard,
+    ) -> Result<u64, WindowError> {
+        let range = {
+            let mut state = lock(&self.state);
+            self.check(&state)?;
+            let taken = state.taken.get_mut(&addr.page().0).filter(|taken| !taken.goes);
+            let taken = taken.ok_or_else(|| self.refused(request, AllocError::NotAllocated))?;
+            // Whoever translates one of its pages has done so before, and the page is taken from him below.
+            taken.goes = true;
+            let range = PageRange::new(addr.page(), taken.pages);
+            self.view.hide(&mut state.shown, range);
+            range
+        };
+        if !far.take_away(range) || !lock(&self.state).held.let_go(range) {
+            return Err(WindowError::Held { card: self.card(), addr });
+        }
+        let done = match far.ask(addr, Operation::Allocate(request)) {
+            // A kernel of the card's own has it.
+            Err(WindowError::Silent { card, addr }) => {
+                return Err(WindowError::Held { card, addr });
+            }
+            done => done?,
+        };
+        match why_refused(done.status, done.detail) {
+            None if done.status == Status::Ok => Ok(0),
+            Some(error) => Err(self.refused(request, error)),
+            None => Err(self.broken(far, addr, format!("a free ends with {:?}", done.status))),
+        }
+    }
+
+    /// Maps an allocation in the program, whole, if it is not mapped. It stays so until it is freed.
+    ///
+    /// # Errors
+    /// [`WindowError`].
+    pub(crate) fn show(
+        &self,
+        addr: VirtAddr,
+        bytes: u64,
+        memory: &CardMemory,
+        far: &impl FarCard,
+    ) -> Result<(), WindowError> {
+        let range = self.view.inside(addr, bytes)?;
+        let is_located = {
+            let state = lock(&self.state);
+            self.check(&state)?;
+            self.check_held(&state, range)?;
+            if state.shown.get(&range.start.0).is_some_and(|shown| shown.pages >= range.count) {
+                return Ok(());
+            }
+            state.taken.get(&range.start.0).is_some_and(|taken| !taken.runs.is_empty())
+        };
+        if !is_located {
+            let runs = self.locate(range, true, far)?;
+            let kept = lock(&self.state).keep(range, runs);
+            kept.map_err(|why| self.broken(far, addr, why))?;
+        }
+        let mut state = lock(&self.state);
+        self.check(&state)?;
+        self.check_held(&state, range)?;
+        let taken = state.taken.get(&range.start.0).filter(|taken| !taken.goes);
+        let gone = || self.view.not_shown(addr, "it is being freed".to_owned());
+        let runs = &taken.ok_or_else(gone)?.runs;
+        let mappings: usize = state.shown.values().map(|shown| shown.mappings).sum();
+        if mappings + runs.len() > MAPPINGS_MAX {
+            return Err(self
+                .view
+                .not_shown(addr, super::host::too_scattered(runs.len(), mappings)));
+        }
+        let shown = self.view.map(range, runs, memory)?;
+        state.shown.insert(range.start.0, shown);
+        Ok(())
+    }
+
+    fn check_held(&self, state: &State, range: PageRange) -> Result<(), WindowError> {
+        let rights = state.held.rights(range, Access::Write);
+        rights.map(drop).map_err(|why| self.view.not_shown(range.start.addr(), why.to_string()))
+    }
+
+    /// Calls `each` with where the pages of these bytes are; those without memory are left out.
+    ///
+    /// # Errors
+    /// [`WindowError`].
+    pub(crate) fn with_runs(
+        &self,
+        addr: VirtAddr,
+        bytes: u64,
+        far: &impl FarCard,
+        mut each: impl FnMut(MappedRun),
+    ) -> Result<(), WindowError> {
+        let range = self.view.inside(addr, bytes)?;
+        self.check(&lock(&self.state))?;
+        let held = lock(&self.state).held.rights(range, Access::Read);
+        held.map_err(|why| self.view.not_shown(addr, why.to_string()))?;
+        let runs = self.locate(range, false, far)?;
+        runs.into_iter().for_each(|(run, _)| each(run));
+        Ok(())
+    }
+
+    /// Asks the card where pages are. Without `touch` those that have no memory are left out.
+    fn locate(
+        &self,
+        range: PageRange,
+        touch: bool,
+        far: &impl FarCard,
+    ) -> Result<Vec<(MappedRun, Rights)>, WindowError> {
+        let mut runs: Vec<(MappedRun, Rights)> = Vec::new();
+        let mut at = range.start.0;
+        while at < range.end().0 {
+            let addr = PageNo(at).addr();
+            let pages = (range.end().0 - at).min(LOCATE_PAGES_MAX.into()) as u32;
+            let done = far.ask(addr, Operation::Locate { address: addr.0, pages, touch })?;
+            match done.status {
+                Status::Ok => {}
+                Status::NoFrames => {
+                    let why = "its card has no memory left for it; free some".to_owned();
+                    return Err(self.view.not_shown(addr, why));
+                }
+                Status::NotAllocated => {
+                    let why = "its card does not have it allocated for the program".to_owned();
+                    return Err(self.view.not_shown(addr, why));
+                }
+                status => {
+                    return Err(self.broken(
+                        far,
+                        addr,
+                        format!("where it is ends with {status:?}"),
+                    ));
+                }
+            }
+            let found = self.run(PageNo(at), pages, touch, &done);
+            let (count, found) = found.map_err(|why| self.broken(far, addr, why))?;
+            if let Some((run, rights)) = found {
+                match runs.last_mut().filter(|last| last.1 == rights) {
+                    Some(last) if last.0.joined(&run).is_some() => {
+                        last.0 = last.0.joined(&run).unwrap_or(last.0);
+                    }
+                    _ => runs.push((run, rights)),
+                }
+            }
+            at += u64::from(count);
+        }
+        Ok(runs)
+    }
+
+    /// A run as the card tells it, if it can be.
+    fn run(
+        &self,
+        page: PageNo,
+        asked: u32,
+        touch: bool,
+        done: &CompletionEntry,
+    ) -> Result<(u32, Option<(MappedRun, Rights)>), String> {
+        let count = u32::try_from(done.pages).ok().filter(|count| (1..=asked).contains(count));
+        let count = count.ok_or_else(|| format!("it tells of {} pages of {asked}", done.pages))?;
+        if done.value == LOCATE_NOWHERE {
+            return if touch {
+                Err("it has no memory still".to_owned())
+            } else {
+                Ok((count, None))
+            };
+        }
+        let WindowSizes { first, frames, .. } = self.sizes;
+        let own = u64::from(first)..=u64::from(first) + u64::from(frames);
+        let end = done.value.checked_add(count.into());
+        if !own.contains(&done.value) || end.is_none_or(|end| !own.contains(&end)) {
+            return Err(format!(
+                "frames {:#x} and the {count} from there on are not in the window's memory, which begins with {first:#x}",
+                done.value
+            ));
+        }
+        let rights = rights_from_code(done.detail);
+        let rights = rights.ok_or_else(|| format!("rights {:#x} are none", done.detail))?;
+        let location = Location::new(self.card().memory(), FrameNo(done.value as u32));
+        Ok((count, Some((MappedRun::new(page, count, location), rights))))
+    }
+
+    /// Calls `insert` with where the pages of a range are, and with what may be done with them, before anything of them can
+    /// be taken away. For other cards than its own: they reach what is shown.
+    ///
+    /// # Errors
+    /// Why one of them cannot be reached.
+    pub(crate) fn translate(
+        &self,
+        range: PageRange,
+        access: Access,
+        insert: impl FnOnce(&[MappedRun], Rights),
+    ) -> Result<(), CancelReason> {
+        let state = lock(&self.state);
+        if state.is_gone {
+            return Err(CancelReason::Lost);
+        }
+        let held = state.held.rights(range, access)?;
+        let (runs, rights) = state.runs(range).ok_or(CancelReason::Unallocated)?;
+        if access.is_write() && rights == Rights::Read {
+            return Err(CancelReason::ReadOnly);
+        }
+        insert(&runs, if held == Rights::Read { held } else { rights });
+        Ok(())
+    }
+
+    /// Takes pages out of use, but for their holder. What cards have of them has to be taken away after this.
+    pub(crate) fn take_out_of_use(&self, held: Held) {
+        let mut state = lock(&self.state);
+        state.held.push(held);
+        self.view.withdraw(&state.shown, held.pages, held.access);
+    }
+}
+
+impl State {
+    /// Whether an allocation has one of these pages.
+    fn overlaps(&self, range: PageRange) -> bool {
+        let before = self.taken.range(..range.end().0).next_back();
+        before.is_some_and(|(&first, taken)| first + taken.pages > range.start.0)
+    }
+
+    /// Notes where an allocation is; nobody else may be there.
+    fn keep(&mut self, range: PageRange, runs: Vec<(MappedRun, Rights)>) -> Result<(), String> {
+        let Some(taken) = self.taken.get_mut(&range.start.0).filter(|taken| taken.runs.is_empty())
+        else {
+            return Ok(());
+        };
+        let mut mine = BTreeMap::new();
+        for (run, _) in &runs {
+            let (first, end) = (run.location.frame.0, run.location.frame.0 + run.count);
+            let meets = |all: &BTreeMap<u32, u32>| {
+                let before = all.range(..end).next_back();
+                before.is_some_and(|(&other, &count)| other + count > first)
+            };
+            if meets(&self.frames) || meets(&mine) {
+                return Err(format!("another page has frame {first:#x} or one behind it"));
+            }
+            mine.insert(first, run.count);
+        }
+        self.frames.append(&mut mine);
+        taken.runs = runs;
+        Ok(())
+    }
+
+    fn forget(&mut self, range: PageRange) {
+        let Some(taken) = self.taken.remove(&range.start.0) else { return };
+        for (run, _) in taken.runs {
+            self.frames.remove(&run.location.frame.0);
+        }
+    }
+
+    /// Where pages of one allocation are that is shown, with what may be done with all of them.
+    fn runs(&self, range: PageRange) -> Option<(Vec<MappedRun>, Rights)> {
+        let (&first, taken) = self.taken.range(..=range.start.0).next_back()?;
+        let all = PageRange::new(PageNo(first), taken.pages);
+        if taken.goes || taken.runs.is_empty() || !all.covers(range) {
+            return None;
+        }
+        let mut least = Rights::ReadWrite;
+        let mut found = Vec::new();
+        for (run, rights) in &taken.runs {
+            let part = run.pages().intersection(range);
+            if part.is_empty() {
+                continue;
+            }
+            let skip = (part.start.0 - run.page.0) as u32;
+            let location = Location::new(run.location.memory, run.location.frame.offset(skip));
+            found.push(MappedRun::new(part.start, part.count as u32, location));
+            if *rights == Rights::Read {
+                least = Rights::Read;
+            }
+        }
+        Some((found, least))
+    }
+}
+
+/// Why the allocator has refused, if it is that.
+fn why_refused(status: Status, detail: u64) -> Option<AllocError> {
+    Some(match (status, detail) {
+        (Status::NoSpace, _) => AllocError::NoSpace,
+        (Status::NoFrames, _) => AllocError::NoFrames,
+        (Status::NotAllocated, _) => AllocError::NotAllocated,
+        (Status::InsideAllocation, _) => AllocError::Inside,
+        (Status::TablesFailed, _) => AllocError::BusError,
+        (Status::Busy, _) => AllocError::Busy,
+        (Status::BadOperand, 2) => AllocError::TooLarge,
+        (Status::BadOperand, 3) => AllocError::UnknownMemory,
+        _ => return None,
+    })
+}

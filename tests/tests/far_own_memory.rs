@@ -1,0 +1,379 @@
+//! A card's own memory where the card is a process of its own: kernels there allocate, and what they hand over is the
+//! program's and other cards'.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use farside::{
+    Backing, CardBuffer, CardId, CardPlace, Error, Growable, KernelArgs, KernelContext,
+    KernelError, Kernels, Made, Read, Space, SpaceBuilder, Value, WindowError, Write, WriteSpan,
+};
+use farside_softcard::serve::CardConfig;
+use farside_types::CancelReason;
+use harness::live::served::{
+    CardProcess, TempDir, config, place, serve, serve_if_asked, test_kernels,
+};
+use harness::live::within;
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// Frames of a card that kernels allocate in: 16 MiB.
+const OWN: u32 = 4096;
+/// Words of a page.
+const PAGE: usize = 512;
+
+type Outcome = Result<u64, KernelError>;
+
+/// | name | arguments | does |
+/// |---|---|---|
+/// | `own.grow` | read `u64`, value `u64` n, write `Made` | adds its input n times to a vector, and hands it over |
+/// | `own.keep` | none | has two pages that it does not hand over |
+/// | `own.use` | value `u64` pages | allocates, grows and frees; gives the sum of what it has written and of what grew |
+/// | `own.add` | write `u64` | adds one to each |
+/// | `own.finish` | none | makes a buffer that only the program could keep |
+fn own_kernels() -> Kernels {
+    let with = |kernels: Kernels, name, kernel: fn(&mut KernelContext, &KernelArgs) -> Outcome| {
+        kernels.with(name, kernel).expect("the names of tests are sound and differ")
+    };
+    let kernels = with(test_kernels(), "own.grow", grow);
+    let kernels = with(kernels, "own.keep", keep);
+    let kernels = with(kernels, "own.use", use_own);
+    let kernels = with(kernels, "own.add", add);
+    with(kernels, "own.finish", |kernel, _| {
+        let mut values = Growable::<u64>::new();
+        values.push(kernel, 1)?;
+        values.finish(kernel).map(|_| 0)
+    })
+}
+
+fn store(kernel: &mut KernelContext, args: &KernelArgs, index: usize, made: Made) -> Outcome {
+    let out: WriteSpan<Made> = args.write(index)?;
+    kernel.with(out, |mut out| out[0] = made)?;
+    Ok(made.len)
+}
+
+fn grow(kernel: &mut KernelContext, args: &KernelArgs) -> Outcome {
+    let (input, times) = (args.read::<u64>(0)?, args.value::<u64>(1)?);
+    let mut made = Growable::new();
+    for _ in 0..times {
+        for first in (0..input.len()).step_by(4096) {
+            let part = input.slice(first..input.len().min(first + 4096));
+            let values: Vec<u64> = kernel.with(part, |part| part.iter().copied().collect())?;
+            made.extend(kernel, &values)?;
+        }
+    }
+    let made = made.hand_over(kernel)?;
+    store(kernel, args, 2, made)
+}
+
+fn keep(kernel: &mut KernelContext, _: &KernelArgs) -> Outcome {
+    let mut span = kernel.alloc::<u64>(PAGE, Backing::Eager)?;
+    kernel.realloc(&mut span, 2 * PAGE)?;
+    kernel.with(span.slice(PAGE..PAGE + 1), |mut word| word[0] = 7)?;
+    Ok(0)
+}
+
+fn use_own(kernel: &mut KernelContext, args: &KernelArgs) -> Outcome {
+    let pages = args.value::<u64>(0)? as usize;
+    let mut span = kernel.alloc::<u64>(pages * PAGE, Backing::Lazy)?;
+    for first in (0..span.len()).step_by(PAGE) {
+        kernel.with(span.slice(first..first + 1), |mut word| word[0] = 1)?;
+    }
+    kernel.realloc(&mut span, 2 * pages * PAGE)?;
+    let mut sum = 0;
+    for first in (0..span.len()).step_by(PAGE) {
+        let part = span.slice(first..first + PAGE);
+        sum += kernel.with(part, |mut words| words.iter_mut().map(|word| *word).sum::<u64>())?;
+    }
+    kernel.free(span)?;
+    Ok(sum)
+}
+
+fn add(kernel: &mut KernelContext, args: &KernelArgs) -> Outcome {
+    let mut words = args.write::<u64>(0)?;
+    for first in (0..words.len()).step_by(4096) {
+        let part = words.slice(first..words.len().min(first + 4096));
+        kernel.with(part, |mut part| part.iter_mut().for_each(|word| *word += 1))?;
+    }
+    Ok(0)
+}
+
+fn with_own(config: CardConfig) -> CardConfig {
+    CardConfig { window_frames: OWN, kernels: Arc::new(own_kernels()), ..config }
+}
+
+fn builder(places: impl IntoIterator<Item = CardPlace>) -> SpaceBuilder {
+    Space::builder().cards_at(places).address_space(64 << 20).kernels(own_kernels())
+}
+
+/// A vector that a kernel on `card` has grown: `times` times the numbers from 0 to `len`.
+fn grown(space: &Space, card: CardId, len: usize, times: u64) -> Result<CardBuffer<u64>, Error> {
+    let mut input = space.alloc::<u64>(len)?;
+    (0..).zip(input.iter_mut()).for_each(|(n, word)| *word = n);
+    let mut made = space.alloc::<Made>(1)?;
+    let args = (Read(&input), Value(times), Write(&mut made));
+    space.kernel("own.grow").on(card).call(args)?;
+    space.take_over(card, made[0])
+}
+
+fn window_error<T: std::fmt::Debug>(outcome: Result<T, Error>) -> WindowError {
+    match outcome {
+        Err(Error::Window(error)) => error,
+        other => panic!("not an error of a window: {other:?}"),
+    }
+}
+
+#[test]
+fn what_a_kernel_in_another_process_grows_is_the_programs() {
+    within(LIMIT, "growing elsewhere", || {
+        let folder = TempDir::new();
+        let server = serve(with_own(config(&folder, 0)));
+        let space = builder([place(&server)]).build().unwrap();
+        let card = space.card(0).unwrap();
+        let before = space.own_memory_free(card).unwrap();
+        assert_eq!(before, u64::from(OWN) * 4096);
+        let len = 100_000;
+        let mut made = grown(&space, card, len, 3).unwrap();
+        assert_eq!(made.len(), 3 * len);
+        let right = |n: usize, word: u64| word == (n % len) as u64;
+        assert!(made.host().unwrap().iter().enumerate().all(|(n, &word)| right(n, word)));
+        assert_eq!(made.to_vec().unwrap(), made.host().unwrap());
+        // The host writes the card's memory, and a kernel there sees it, at the same address.
+        made.host_mut().unwrap().iter_mut().for_each(|word| *word += 1);
+        let sum: u64 = made.host().unwrap().iter().sum();
+        let seen = space.kernel("farside.sum").on(card).call(Read(made.host().unwrap())).unwrap();
+        assert_eq!(seen, sum);
+        space.kernel("own.add").on(card).call(Write(made.host_mut().unwrap())).unwrap();
+        assert_eq!(made.host().unwrap().iter().sum::<u64>(), sum + 3 * len as u64);
+        drop(made);
+        assert_eq!(space.own_memory_free(card).unwrap(), before);
+        assert_eq!(space.kernel("own.use").on(card).call(Value(100u64)).unwrap(), 100);
+        assert_eq!(space.own_memory_free(card).unwrap(), before, "a kernel's own is given back");
+        space.check().unwrap();
+    });
+}
+
+#[test]
+fn the_program_allocates_on_a_card_elsewhere_and_gets_zeros() {
+    within(LIMIT, "allocating elsewhere", || {
+        let folder = TempDir::new();
+        let server = serve(with_own(config(&folder, 0)));
+        let space = builder([place(&server)]).build().unwrap();
+        let card = space.card(0).unwrap();
+        let pages = OWN as usize;
+        for backing in [Backing::Lazy, Backing::Eager] {
+            let mut all = space.alloc_on::<u64>(card, pages * PAGE, backing).unwrap();
+            if backing == Backing::Lazy {
+                let free = space.own_memory_free(card).unwrap();
+                assert!(all.to_vec().unwrap().iter().all(|&word| word == 0));
+                assert_eq!(space.own_memory_free(card).unwrap(), free, "a copy gives no memory");
+            }
+            assert!(all.host().unwrap().iter().all(|&word| word == 0), "{backing:?}");
+            all.host_mut().unwrap().fill(u64::MAX);
+            let full = window_error(space.alloc_on::<u64>(card, 1, Backing::Eager));
+            assert!(full.to_string().contains("card 0"), "{full}");
+        }
+        let none = window_error(space.alloc_on::<u64>(card, 1 << 40, Backing::Lazy));
+        assert!(matches!(none, WindowError::Refused { .. }), "{none}");
+    });
+}
+
+#[test]
+fn other_cards_reach_it_in_the_program_and_in_other_processes() {
+    within(LIMIT, "others", || {
+        let folder = TempDir::new();
+        let servers = [0, 1].map(|card| serve(with_own(config(&folder, card))));
+        let places = servers.iter().map(place).chain([CardPlace::InProgram { frames: 1024 }]);
+        let space = builder(places).card_window(4 << 20).build().unwrap();
+        let cards: Vec<CardId> = space.cards().collect();
+        for owner in cards.iter().copied() {
+            let mut made = grown(&space, owner, 10_000, 2).unwrap();
+            let mut sum: u64 = made.host().unwrap().iter().sum();
+            for &reader in &cards {
+                let read = Read(made.host().unwrap());
+                assert_eq!(space.kernel("farside.sum").on(reader).call(read).unwrap(), sum);
+                let words = Write(made.host_mut().unwrap());
+                space.kernel("own.add").on(reader).call(words).unwrap();
+                sum += 20_000;
+                assert_eq!(made.host().unwrap().iter().sum::<u64>(), sum, "{owner} {reader}");
+            }
+            // What is freed is nobody's: the next allocation is zero for all of them, at whatever address.
+            drop(made);
+            let next = space.alloc_on::<u64>(owner, 20_000, Backing::Lazy).unwrap();
+            for &reader in &cards {
+                let read = Read(next.host().unwrap());
+                assert_eq!(space.kernel("farside.sum").on(reader).call(read).unwrap(), 0);
+            }
+        }
+        space.check().unwrap();
+    });
+}
+
+#[test]
+fn only_what_was_handed_over_is_taken_over_and_once() {
+    within(LIMIT, "taking over", || {
+        let folder = TempDir::new();
+        let server = serve(with_own(config(&folder, 0)));
+        let places = [place(&server), CardPlace::InProgram { frames: 1024 }];
+        let space = builder(places).card_window(4 << 20).build().unwrap();
+        for card in space.cards() {
+            let made = grown(&space, card, 1000, 1).unwrap();
+            let again = |addr, len| window_error(space.take_over::<u64>(card, Made { addr, len }));
+            let addr = made.addr().0;
+            for (addr, len) in
+                [(addr, 1000), (addr, 1), (addr + 4096, 1), (addr + 8, 1), (addr, 1 << 60), (8, 1)]
+            {
+                let refused = again(addr, len);
+                assert!(matches!(refused, WindowError::NotMade { .. }), "{refused}");
+            }
+            let free = again(addr + (1 << 30), 1);
+            assert!(free.to_string().contains(&card.to_string()), "{free}");
+            let nothing = space.take_over::<u64>(card, Made::default()).unwrap();
+            assert!(nothing.is_empty());
+        }
+        // What a kernel keeps is freed with it, and only the program keeps buffers as they are.
+        let card = space.card(0).unwrap();
+        let before = space.own_memory_free(card).unwrap();
+        space.kernel("own.keep").on(card).call(()).unwrap();
+        let error = space.kernel("own.finish").on(card).call(()).unwrap_err();
+        assert!(error.to_string().contains("hand_over"), "{error}");
+        assert_eq!(space.own_memory_free(card).unwrap(), before);
+    });
+}
+
+#[test]
+fn a_card_that_is_served_without_has_none() {
+    within(LIMIT, "no window", || {
+        let folder = TempDir::new();
+        let server = serve(CardConfig { window_frames: 0, ..with_own(config(&folder, 0)) });
+        let space = builder([place(&server)]).build().unwrap();
+        let card = space.card(0).unwrap();
+        let refused = window_error(space.alloc_on::<u64>(card, 1, Backing::Lazy));
+        assert!(refused.to_string().contains("farside card serve --window"), "{refused}");
+        let refused = space.kernel("own.use").on(card).call(Value(1u64)).unwrap_err();
+        assert!(refused.to_string().contains("farside card serve --window"), "{refused}");
+    });
+}
+
+/// The card's process ends while the program and another card have its memory: what is mapped stays readable, everything
+/// else ends with an error, and nothing waits.
+#[test]
+fn a_card_that_is_killed_takes_its_own_memory_with_it() {
+    serve_if_asked(with_own);
+    within(LIMIT, "a card is killed", || {
+        let folder = TempDir::new();
+        let test = "a_card_that_is_killed_takes_its_own_memory_with_it";
+        let mut process = CardProcess::start(test, &config(&folder, 0));
+        let places = [process.place(), CardPlace::InProgram { frames: 1024 }];
+        let space = builder(places).build().unwrap();
+        let (card, other) = (space.card(0).unwrap(), space.card(1).unwrap());
+        let made = grown(&space, card, 10_000, 1).unwrap();
+        let unseen = space.alloc_on::<u64>(card, 10_000, Backing::Lazy).unwrap();
+        let sum = (0..10_000u64).sum::<u64>();
+        let host = made.host().unwrap();
+        assert_eq!(space.kernel("farside.sum").on(other).call(Read(host)).unwrap(), sum);
+        process.crash_to_the_last();
+        // Whoever asks first may be told that it does not answer; afterwards it is gone for all.
+        let told = window_error(space.alloc_on::<u64>(card, 1, Backing::Lazy));
+        assert!(matches!(told, WindowError::Gone { .. }), "{told}");
+        assert!(told.to_string().contains("card 0"), "{told}");
+        assert_eq!(host.iter().sum::<u64>(), sum, "what is mapped is not taken from the program");
+        for gone in [window_error(unseen.host().map_err(Error::from)), {
+            window_error(made.to_vec().map_err(Error::from))
+        }] {
+            assert!(matches!(gone, WindowError::Gone { .. }), "{gone}");
+        }
+        let error = space.kernel("farside.sum").on(other).call(Read(host)).unwrap_err();
+        assert!(error.to_string().contains("gone"), "{error}");
+        drop(unseen);
+        drop(made);
+        space.check().unwrap();
+    });
+}
+
+/// The card's process is killed at any step: kernels there allocate and grow, the program allocates, maps and frees, another
+/// card reads. Everything ends with an error that says so, and the card that comes back serves kernels again.
+#[test]
+fn a_card_that_is_killed_at_any_step_ends_what_was_under_way() {
+    serve_if_asked(with_own);
+    within(LIMIT, "a card is killed at any step", || {
+        let test = "a_card_that_is_killed_at_any_step_ends_what_was_under_way";
+        let mut prng = harness::Prng::new(0x0a11_0c8e);
+        for round in 0..12 {
+            let folder = TempDir::new();
+            let mut process = CardProcess::start(test, &config(&folder, 0));
+            let places = [process.place(), CardPlace::InProgram { frames: 1024 }];
+            let space = builder(places).build().unwrap();
+            let (card, other) = (space.card(0).unwrap(), space.card(1).unwrap());
+            let until_gone = |work: &(dyn Fn() -> Result<(), Error> + Sync)| {
+                let error = loop {
+                    if let Err(error) = work() {
+                        break error;
+                    }
+                };
+                // A kernel on the other card is told of the page, and that it is lost; all else names the card.
+                let reads = |error: &Error| match error {
+                    Error::Kernel(KernelError::Fault { card, reason, .. }) => {
+                        *card == other && *reason == CancelReason::Lost
+                    }
+                    _ => false,
+                };
+                let text = error.to_string();
+                let names = text.contains("card 0") && text.contains("gone");
+                assert!(names || reads(&error), "{round}: {text}");
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(|| until_gone(&|| grown(&space, card, 5000, 4).map(drop)));
+                scope.spawn(|| {
+                    until_gone(&|| {
+                        let mut words = space.alloc_on::<u64>(card, 5000, Backing::Lazy)?;
+                        words.host_mut()?.fill(1);
+                        let read = Read(words.host()?);
+                        let sum = space.kernel("farside.sum").on(other).call(read)?;
+                        assert_eq!(sum, 5000);
+                        assert_eq!(words.to_vec()?[4999], 1);
+                        Ok(())
+                    });
+                });
+                std::thread::sleep(Duration::from_micros(prng.below(30_000)));
+                process.crash_to_the_last();
+            });
+            process.restart();
+            let again = || space.kernel("own.use").on(card).call(Value(10u64));
+            let end = std::time::Instant::now() + Duration::from_secs(20);
+            while again().is_err() {
+                assert!(std::time::Instant::now() < end, "the card does not come back");
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            assert_eq!(again().unwrap(), 10);
+            let gone = window_error(space.alloc_on::<u64>(card, 1, Backing::Lazy));
+            assert!(matches!(gone, WindowError::Gone { .. }), "{gone}");
+            space.check().unwrap();
+        }
+    });
+}
+
+/// A place that the card has freed is another's at once: the answers are believed in the order in which they come.
+#[test]
+fn threads_that_allocate_and_free_at_once_never_meet() {
+    within(LIMIT, "many threads", || {
+        let folder = TempDir::new();
+        let server = serve(with_own(config(&folder, 0)));
+        let space = builder([place(&server)]).build().unwrap();
+        let card = space.card(0).unwrap();
+        let before = space.own_memory_free(card).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 1..=4u64 {
+                let space = &space;
+                scope.spawn(move || {
+                    for _ in 0..200 {
+                        let mut words = space.alloc_on::<u64>(card, 100, Backing::Lazy).unwrap();
+                        assert!(words.host().unwrap().iter().all(|&word| word == 0));
+                        words.host_mut().unwrap().fill(thread);
+                        assert!(words.host().unwrap().iter().all(|&word| word == thread));
+                    }
+                });
+            }
+        });
+        assert_eq!(space.own_memory_free(card).unwrap(), before);
+    });
+}
