@@ -4,6 +4,9 @@ library ieee;
   use ieee.std_logic_1164.all;
   use ieee.numeric_std.all;
 
+library work;
+  use work.index_pkg.all;
+
 entity flexible_entry is
   generic (
     -- Of a page's number.
@@ -38,8 +41,8 @@ begin
   Held     <= IsHeld;
   First    <= FirstIs;
   Bound    <= BoundIs;
-  Look_Hit <= IsHeld when unsigned(Look_Key) >= unsigned(FirstIs) and unsigned('0' & Look_Key) < unsigned(BoundIs) else
-              '0';
+  Look_Hit <= IsHeld and not isBelow(unsigned(Look_Key), unsigned(FirstIs))
+              and isBelow(unsigned('0' & Look_Key), unsigned(BoundIs));
 
   p_entry : process (Clk) is
   begin

@@ -29,6 +29,7 @@ entity flexible_stage is
     Req_Valid     : in    std_logic;
     Req_Ready     : out   std_logic;
     Req_Page      : in    std_logic_vector(WindowBits_g - 1 downto 0);
+    Req_Write     : in    std_logic;
     Resp_Valid    : out   std_logic;
     Resp_Ready    : in    std_logic;
     Resp_Status   : out   Status_t;
@@ -40,6 +41,7 @@ entity flexible_stage is
     Ask_Valid     : out   std_logic;
     Ask_Ready     : in    std_logic;
     Ask_Page      : out   std_logic_vector(WindowBits_g - 1 downto 0);
+    Ask_Write     : out   std_logic;
     Came_Valid    : in    std_logic;
     Came_Ready    : out   std_logic;
     Came_Status   : in    Status_t;
@@ -62,11 +64,10 @@ end entity;
 
 architecture rtl of flexible_stage is
 
-  subtype Page_t is std_logic_vector(WindowBits_g - 1 downto 0);
-
   constant WhereBits_c : positive := 1 + MemoryBits_c + FrameBits_g;
 
-  type Pages_t is array (1 to 2) of Page_t;
+  -- With whether they are written to.
+  type Pages_t is array (1 to 2) of std_logic_vector(WindowBits_g downto 0);
 
   -- The pages that were accepted one and two cycles ago.
   signal Pages      : Pages_t;
@@ -77,6 +78,7 @@ architecture rtl of flexible_stage is
   signal HeadHeld   : std_logic;
   signal Head       : std_logic_vector(WhereBits_c downto 0);
   signal AskIn      : std_logic;
+  signal Ask        : std_logic_vector(WindowBits_g downto 0);
   signal RespValid  : std_logic;
   signal Responded  : std_logic;
 
@@ -85,7 +87,7 @@ begin
   p_pages : process (Clk) is
   begin
     if rising_edge(Clk) then
-      Pages(1) <= Req_Page;
+      Pages(1) <= Req_Write & Req_Page;
       Pages(2) <= Pages(1);
     end if;
   end process;
@@ -145,7 +147,7 @@ begin
 
   i_asked : entity work.fifo
     generic map (
-      Width_g => WindowBits_g,
+      Width_g => WindowBits_g + 1,
       Depth_g => Depth_g
     )
     port map (
@@ -156,11 +158,14 @@ begin
       In_Data   => Pages(2),
       Out_Valid => Ask_Valid,
       Out_Ready => Ask_Ready,
-      Out_Data  => Ask_Page,
+      Out_Data  => Ask,
       Level     => open,
       In_Place  => open,
       Out_Place => open
     );
+
+  Ask_Page  <= Ask(WindowBits_g - 1 downto 0);
+  Ask_Write <= Ask(WindowBits_g);
 
   HeadHeld   <= Head(WhereBits_c);
   RespValid  <= HeadValid and (HeadHeld or Came_Valid);

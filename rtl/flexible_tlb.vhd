@@ -68,6 +68,8 @@ architecture rtl of flexible_tlb is
   -- Beside it, the lowest bits of the run's bound.
   constant KeptBits_c  : positive := WhereBits_c + RunBits_g + 1;
   constant RunMax_c    : positive := 2 ** RunBits_g;
+  -- Bits of the lower half of a number of pages.
+  constant Half_c      : positive := (KeyBits_g + 1) / 2;
 
   constant KindProtect_c : std_logic_vector(1 downto 0) := "01";
   constant KindInsert_c  : std_logic_vector(1 downto 0) := "10";
@@ -137,7 +139,9 @@ architecture rtl of flexible_tlb is
     -- It lies right before the run, or right behind, and both have so many pages.
     IsBefore  : std_logic;
     IsBehind  : std_logic;
-    Joined    : Bound_t;
+    Joined    : unsigned(RunBits_g + 1 downto 0);
+    -- Of the command's pages: a bit is borrowed from the upper half.
+    Borrow    : std_logic;
     -- An entry that is free, and the one to go if none is, as it was a cycle ago.
     HasFree   : std_logic;
     Free      : Place_t;
@@ -236,8 +240,8 @@ begin
           1 when r.Left(1) >= r.Left(2) else 2;
 
   -- The pages of the command that the entry has are taken out, or are read-only from now on.
-  IsCut <= r.Held when r.OfFirst < r.Bound and r.First < r.OfBound
-           and (r.Kind /= KindProtect_c or r.OfWhere(WhereBits_c - 1) = '1') else '0';
+  IsCut <= r.Held and isBelow('0' & r.OfFirst, r.Bound) and isBelow('0' & r.First, r.OfBound)
+           when r.Kind /= KindProtect_c or r.OfWhere(WhereBits_c - 1) = '1' else '0';
 
   p_put : process (all) is
   begin
@@ -292,6 +296,8 @@ begin
   p_registers : process (Clk) is
     variable recent_v  : Flags_t;
     variable touched_v : Flags_t;
+    variable lower_v   : unsigned(Half_c downto 0);
+    variable borrow_v  : unsigned(0 downto 0);
 
     -- The next entry has its turn, or what comes behind the last one.
     procedure follow (again, behind : State_t) is
@@ -362,29 +368,35 @@ begin
           end if;
 
         when Begun =>
-          r.Pages <= r.Bound - r.First;
+          -- The upper half comes a cycle later.
+          lower_v := ('0' & r.Bound(Half_c - 1 downto 0)) - ('0' & r.First(Half_c - 1 downto 0));
+          r.Pages(Half_c - 1 downto 0) <= lower_v(Half_c - 1 downto 0);
+          r.Borrow <= lower_v(Half_c);
           r.Where(FrameBits_g - 1 downto 0) <= std_logic_vector(
             unsigned(r.Where(FrameBits_g - 1 downto 0)) - resize(r.First, FrameBits_g));
           r.State <= CutRead;
-          if r.First >= r.Bound then
+          if isBelow('0' & r.First, r.Bound) = '0' then
             r.State <= Idle;
           end if;
 
         when CutRead =>
+          borrow_v(0) := r.Borrow;
+          r.Pages(KeyBits_g downto Half_c) <= r.Bound(KeyBits_g downto Half_c)
+                                              - ('0' & r.First(KeyBits_g - 1 downto Half_c)) - borrow_v;
           r.State <= CutCompare;
 
         when CutCompare =>
           r.Firsts <= (r.OfFirst, r.First, r.Bound(KeyBits_g - 1 downto 0));
           r.Bounds <= ('0' & r.First, r.Bound, r.OfBound);
-          if r.OfFirst > r.First then
+          if isBelow(r.First, r.OfFirst) = '1' then
             r.Firsts(1) <= r.OfFirst;
           end if;
-          if r.OfBound < r.Bound then
+          if isBelow(r.OfBound, r.Bound) = '1' then
             r.Bounds(1) <= r.OfBound;
           end if;
-          r.Are(0) <= '1' when r.OfFirst < r.First else '0';
+          r.Are(0) <= isBelow(r.OfFirst, r.First);
           r.Are(1) <= '1' when r.Kind = KindProtect_c else '0';
-          r.Are(2) <= '1' when r.Bound < r.OfBound else '0';
+          r.Are(2) <= isBelow(r.Bound, r.OfBound);
           r.State  <= CutMeasure;
           if IsCut = '0' then
             cut;
@@ -421,12 +433,14 @@ begin
             r.IsBefore <= '1' when r.OfBound = r.First else '0';
             r.IsBehind <= '1' when r.Bound = r.OfFirst else '0';
           end if;
-          r.Joined <= r.Pages + (r.OfBound - r.OfFirst);
+          -- Neither has more pages than the longest run.
+          r.Joined <= r.Pages(RunBits_g + 1 downto 0)
+                      + (resize(r.OfBound, RunBits_g + 2) - resize(r.OfFirst, RunBits_g + 2));
           r.State  <= JoinTake;
 
         when JoinTake =>
           if Clear = '1' then
-            r.Pages <= r.Joined;
+            r.Pages <= resize(r.Joined, KeyBits_g + 1);
             if r.IsBefore = '1' then
               r.First <= r.OfFirst;
             else

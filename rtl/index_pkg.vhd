@@ -2,6 +2,7 @@
 
 library ieee;
   use ieee.std_logic_1164.all;
+  use ieee.numeric_std.all;
 
 package index_pkg is
 
@@ -19,11 +20,18 @@ package index_pkg is
   -- one that differs.
   function maskOf (first : std_logic_vector; last : std_logic_vector) return std_logic_vector;
 
+  -- Whether a number is less than another of as many bits. Of long ones both halves are compared at once: a carry
+  -- goes through one of them.
+  function isBelow (a, b : unsigned) return std_logic;
+
   -- Whether two bits are set, or more.
   function isSeveral (bits : std_logic_vector) return std_logic;
 
   -- The bits from number `from` on, the others 0.
   function behind (bits : std_logic_vector; from : natural) return std_logic_vector;
+
+  -- The number of the first bit that is set, from number `from` on and then from the lowest; 0 if there is none.
+  function firstFrom (bits_set : std_logic_vector; from : natural; bits : positive) return std_logic_vector;
 
   -- The place that follows in a ring of so many.
   function following (place : natural; places : positive) return natural;
@@ -106,6 +114,28 @@ package body index_pkg is
       or (or (bits_v(bits_v'high downto Half_c)) and or (bits_v(Half_c - 1 downto 0)));
   end function;
 
+  function isBelow (a, b : unsigned) return std_logic is
+    constant Half_c : natural := (a'length + 1) / 2;
+    constant A_c    : unsigned(a'length - 1 downto 0) := a;
+    constant B_c    : unsigned(a'length - 1 downto 0) := b;
+
+    function less (x, y : unsigned) return std_logic is
+    begin
+      if x < y then
+        return '1';
+      end if;
+      return '0';
+    end function;
+
+  begin
+    if a'length <= 32 then
+      return less(A_c, B_c);
+    end if;
+    return less(A_c(a'length - 1 downto Half_c), B_c(a'length - 1 downto Half_c))
+      or (less(A_c(Half_c - 1 downto 0), B_c(Half_c - 1 downto 0))
+        and not less(B_c(a'length - 1 downto Half_c), A_c(a'length - 1 downto Half_c)));
+  end function;
+
   function behind (bits : std_logic_vector; from : natural) return std_logic_vector is
     variable bits_v : std_logic_vector(bits'length - 1 downto 0) := bits;
   begin
@@ -115,6 +145,18 @@ package body index_pkg is
       end if;
     end loop;
     return bits_v;
+  end function;
+
+  function firstFrom (bits_set : std_logic_vector; from : natural; bits : positive) return std_logic_vector is
+    variable rest_v : std_logic_vector(bits_set'length - 1 downto 0) := behind(bits_set, from);
+    constant None_c : std_logic_vector(bits - 1 downto 0) := (others => '0');
+  begin
+    if or (rest_v) = '1' then
+      return lowestOf(rest_v, bits);
+    elsif or (bits_set) = '1' then
+      return lowestOf(bits_set, bits);
+    end if;
+    return None_c;
   end function;
 
   function following (place : natural; places : positive) return natural is

@@ -42,6 +42,8 @@ entity l2_tlb is
     Req_Valid     : in    std_logic;
     Req_Ready     : out   std_logic;
     Req_Page      : in    std_logic_vector(WindowBits_g - 1 downto 0);
+    -- For the walk, if there is one: the page is written to.
+    Req_Write     : in    std_logic;
     Resp_Valid    : out   std_logic;
     Resp_Ready    : in    std_logic;
     Resp_Status   : out   Status_t;
@@ -53,6 +55,7 @@ entity l2_tlb is
     Walk_Valid    : out   std_logic;
     Walk_Ready    : in    std_logic;
     Walk_Page     : out   std_logic_vector(WindowBits_g - 1 downto 0);
+    Walk_Write    : out   std_logic;
     Came_Valid    : in    std_logic;
     Came_Ready    : out   std_logic;
     Came_Status   : in    Status_t;
@@ -102,6 +105,7 @@ architecture rtl of l2_tlb is
     -- The request whose set has been read.
     LookValid : std_logic;
     LookPage  : Page_t;
+    LookWrite : std_logic;
     -- Sets that are gone through: the next one to be read, the last one, and whether one was read in the
     -- cycle before.
     Sweeping  : std_logic;
@@ -254,6 +258,7 @@ begin
   -- Its set is not read again before it has gone on, so what is shown stays.
   Walk_Valid <= r.LookValid and QueueReady and not IsHit;
   Walk_Page  <= r.LookPage;
+  Walk_Write <= r.LookWrite;
 
   Event_Accept <= Accept;
   Event_Look   <= Looked;
@@ -320,6 +325,7 @@ begin
       if Accept = '1' then
         r.LookValid <= '1';
         r.LookPage  <= Req_Page;
+        r.LookWrite <= Req_Write;
       end if;
 
       r.Swept    <= r.Sweeping;

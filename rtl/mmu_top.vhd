@@ -39,7 +39,10 @@ entity mmu_top is
     DataBits_g    : positive := 512;
     -- The walker's.
     Lines_g       : positive := 32;
-    AheadFrom_g   : natural  := 4
+    AheadFrom_g   : natural  := 4;
+    -- An allocator is asked for pages that no walk finds; of its tickets.
+    Touches_g     : boolean  := false;
+    TicketBits_g  : positive := 24
   );
   port (
     Clk            : in    std_logic;
@@ -115,6 +118,34 @@ entity mmu_top is
     Fault_Id       : out   std_logic_vector(IdBits_g - 1 downto 0);
     Fault_Status   : out   Status_t;
     Fault_Addr     : out   std_logic_vector(AddrBits_g - 1 downto 0);
+    -- Of an allocator, as its ports are (0 where there is none): first touches and the gate
+    Ticket         : in    std_logic_vector(TicketBits_g - 1 downto 0);
+    Touch_Valid    : out   std_logic;
+    Touch_Ready    : in    std_logic;
+    Touch_Page     : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Touch_Write    : out   std_logic;
+    Touch_Seen     : out   std_logic;
+    Touch_Word     : out   std_logic_vector(WordBits_c - 1 downto 0);
+    Touch_Ticket   : out   std_logic_vector(TicketBits_g - 1 downto 0);
+    Found_Valid    : in    std_logic;
+    Found_Ready    : out   std_logic;
+    Found_Status   : in    Status_t;
+    Found_Writable : in    std_logic;
+    Found_Memory   : in    std_logic_vector(MemoryBits_c - 1 downto 0);
+    Found_Size     : in    std_logic_vector(SizeBits_c - 1 downto 0);
+    Found_Frame    : in    std_logic_vector(PhysBits_g - PageBits_g - 1 downto 0);
+    Gate_Page      : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Gate_Closed    : in    std_logic;
+    -- Its words of the root, which go before those of the registers, and its invalidations
+    Root_Valid     : in    std_logic;
+    Root_Ready     : out   std_logic;
+    Root_Index     : in    std_logic_vector(RootBits_g - 1 downto 0);
+    Root_Word      : in    std_logic_vector(WordBits_c - 1 downto 0);
+    Inval_Valid    : in    std_logic;
+    Inval_Ready    : out   std_logic;
+    Inval_First    : in    std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Inval_Last     : in    std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Inval_Done     : out   std_logic;
     -- AXI4-Lite, registers
     Lite_AwValid   : in    std_logic;
     Lite_AwReady   : out   std_logic;
@@ -168,6 +199,11 @@ architecture rtl of mmu_top is
   end record;
 
   signal WindowBase  : std_logic_vector(AddrBits_g - 1 downto PageBits_g + WindowBits_c);
+  -- Words of the root: of the registers, and as they go
+  signal RegRootValid : std_logic;
+  signal RegRootReady : std_logic;
+  signal RegRootIndex : std_logic_vector(RootBits_g - 1 downto 0);
+  signal RegRootWord  : std_logic_vector(WordBits_c - 1 downto 0);
   signal RootValid   : std_logic;
   signal RootReady   : std_logic;
   signal RootIndex   : std_logic_vector(RootBits_g - 1 downto 0);
@@ -193,6 +229,7 @@ architecture rtl of mmu_top is
   signal PageValid   : std_logic;
   signal PageReady   : std_logic;
   signal Page        : Page_t;
+  signal PageWrite   : std_logic;
   signal KnownValid  : std_logic;
   signal KnownReady  : std_logic;
   signal Known       : Known_t;
@@ -204,15 +241,26 @@ architecture rtl of mmu_top is
   signal AskValid    : std_logic;
   signal AskReady    : std_logic;
   signal AskPage     : Page_t;
+  signal AskWrite    : std_logic;
   signal ToldValid   : std_logic;
   signal ToldReady   : std_logic;
   signal Told        : Known_t;
   signal TableValid  : std_logic;
   signal TableReady  : std_logic;
   signal TablePage   : Page_t;
+  signal TableWrite  : std_logic;
   signal CameValid   : std_logic;
   signal CameReady   : std_logic;
   signal Came        : Known_t;
+  -- The walker itself
+  signal WalkerValid  : std_logic;
+  signal WalkerReady  : std_logic;
+  signal WalkedValid  : std_logic;
+  signal WalkedReady  : std_logic;
+  signal Walked       : Known_t;
+  signal WalkedSeen   : std_logic;
+  signal WalkedWord   : std_logic_vector(WordBits_c - 1 downto 0);
+  signal WalkedTicket : std_logic_vector(TicketBits_g - 1 downto 0);
 
   -- Invalidations: of the registers, and as they go
   signal InvalValid  : std_logic_vector(1 downto 0);
@@ -278,10 +326,10 @@ begin
       Axi_RData    => Lite_RData,
       Axi_RResp    => Lite_RResp,
       Window_Base  => WindowBase,
-      Root_Valid   => RootValid,
-      Root_Ready   => RootReady,
-      Root_Index   => RootIndex,
-      Root_Word    => RootWord,
+      Root_Valid   => RegRootValid,
+      Root_Ready   => RegRootReady,
+      Root_Index   => RegRootIndex,
+      Root_Word    => RegRootWord,
       Inval_Valid  => InvalValid(0),
       Inval_Ready  => InvalReady(0),
       Inval_Done   => InvalDone(0),
@@ -413,6 +461,7 @@ begin
       Page_Valid  => PageValid,
       Page_Ready  => PageReady,
       Page        => Page,
+      Page_Whose  => PageWrite,
       Known_Valid => HandValid,
       Known_Ready => HandReady
     );
@@ -460,6 +509,7 @@ begin
       Req_Valid     => PageValid,
       Req_Ready     => PageReady,
       Req_Page      => Page,
+      Req_Write     => PageWrite,
       Resp_Valid    => KnownValid,
       Resp_Ready    => KnownReady,
       Resp_Status   => Known.Status,
@@ -470,6 +520,7 @@ begin
       Ask_Valid     => AskValid,
       Ask_Ready     => AskReady,
       Ask_Page      => AskPage,
+      Ask_Write     => AskWrite,
       Came_Valid    => ToldValid,
       Came_Ready    => ToldReady,
       Came_Status   => Told.Status,
@@ -504,6 +555,7 @@ begin
       Req_Valid     => AskValid,
       Req_Ready     => AskReady,
       Req_Page      => AskPage,
+      Req_Write     => AskWrite,
       Resp_Valid    => ToldValid,
       Resp_Ready    => ToldReady,
       Resp_Status   => Told.Status,
@@ -514,6 +566,7 @@ begin
       Walk_Valid    => TableValid,
       Walk_Ready    => TableReady,
       Walk_Page     => TablePage,
+      Walk_Write    => TableWrite,
       Came_Valid    => CameValid,
       Came_Ready    => CameReady,
       Came_Status   => Came.Status,
@@ -530,6 +583,83 @@ begin
       Event_Held    => open
     );
 
+  g_touches : if Touches_g generate
+
+    i_touch : entity work.first_touch
+      generic map (
+        WindowBits_g => WindowBits_c,
+        FrameBits_g  => FrameBits_c,
+        TicketBits_g => TicketBits_g,
+        Depth_g      => 2 * Slots_g
+      )
+      port map (
+        Clk            => Clk,
+        Rst            => Rst,
+        Req_Valid      => TableValid,
+        Req_Ready      => TableReady,
+        Req_Page       => TablePage,
+        Req_Write      => TableWrite,
+        Resp_Valid     => CameValid,
+        Resp_Ready     => CameReady,
+        Resp_Status    => Came.Status,
+        Resp_Writable  => Came.Writable,
+        Resp_Memory    => Came.Memory,
+        Resp_Size      => Came.Size,
+        Resp_Frame     => Came.Frame,
+        Walk_Valid     => WalkerValid,
+        Walk_Ready     => WalkerReady,
+        Came_Valid     => WalkedValid,
+        Came_Ready     => WalkedReady,
+        Came_Status    => Walked.Status,
+        Came_Writable  => Walked.Writable,
+        Came_Memory    => Walked.Memory,
+        Came_Size      => Walked.Size,
+        Came_Frame     => Walked.Frame,
+        Came_Seen      => WalkedSeen,
+        Came_Word      => WalkedWord,
+        Came_Ticket    => WalkedTicket,
+        Touch_Valid    => Touch_Valid,
+        Touch_Ready    => Touch_Ready,
+        Touch_Page     => Touch_Page,
+        Touch_Write    => Touch_Write,
+        Touch_Seen     => Touch_Seen,
+        Touch_Word     => Touch_Word,
+        Touch_Ticket   => Touch_Ticket,
+        Found_Valid    => Found_Valid,
+        Found_Ready    => Found_Ready,
+        Found_Status   => Found_Status,
+        Found_Writable => Found_Writable,
+        Found_Memory   => Found_Memory,
+        Found_Size     => Found_Size,
+        Found_Frame    => Found_Frame,
+        Gate_Page      => Gate_Page,
+        Gate_Closed    => Gate_Closed
+      );
+
+  else generate
+
+    WalkerValid  <= TableValid;
+    TableReady   <= WalkerReady;
+    CameValid    <= WalkedValid;
+    WalkedReady  <= CameReady;
+    Came         <= Walked;
+    Touch_Valid  <= '0';
+    Touch_Page   <= (others => '0');
+    Touch_Write  <= '0';
+    Touch_Seen   <= '0';
+    Touch_Word   <= (others => '0');
+    Touch_Ticket <= (others => '0');
+    Found_Ready  <= '0';
+    Gate_Page    <= (others => '0');
+
+  end generate;
+
+  RootValid    <= Root_Valid or RegRootValid;
+  RootIndex    <= Root_Index when Root_Valid = '1' else RegRootIndex;
+  RootWord     <= Root_Word when Root_Valid = '1' else RegRootWord;
+  Root_Ready   <= RootReady;
+  RegRootReady <= RootReady and not Root_Valid;
+
   i_walker : entity work.walker
     generic map (
       PhysBits_g  => PhysBits_g,
@@ -539,7 +669,9 @@ begin
       DataBits_g  => DataBits_g,
       Walks_g     => 2 * Slots_g,
       Lines_g     => Lines_g,
-      AheadFrom_g => AheadFrom_g
+      AheadFrom_g => AheadFrom_g,
+      Touches_g    => Touches_g,
+      TicketBits_g => TicketBits_g
     )
     port map (
       Clk           => Clk,
@@ -548,16 +680,20 @@ begin
       Root_Ready    => RootReady,
       Root_Index    => RootIndex,
       Root_Word     => RootWord,
-      Req_Valid     => TableValid,
-      Req_Ready     => TableReady,
+      Req_Valid     => WalkerValid,
+      Req_Ready     => WalkerReady,
       Req_Page      => TablePage,
-      Resp_Valid    => CameValid,
-      Resp_Ready    => CameReady,
-      Resp_Status   => Came.Status,
-      Resp_Writable => Came.Writable,
-      Resp_Memory   => Came.Memory,
-      Resp_Size     => Came.Size,
-      Resp_Frame    => Came.Frame,
+      Resp_Valid    => WalkedValid,
+      Resp_Ready    => WalkedReady,
+      Resp_Status   => Walked.Status,
+      Resp_Writable => Walked.Writable,
+      Resp_Memory   => Walked.Memory,
+      Resp_Size     => Walked.Size,
+      Resp_Frame    => Walked.Frame,
+      Resp_Seen     => WalkedSeen,
+      Resp_Word     => WalkedWord,
+      Resp_Ticket   => WalkedTicket,
+      Ticket        => Ticket,
       Drop          => Drop,
       Axi_ArValid   => Axi_ArValid,
       Axi_ArReady   => Axi_ArReady,
@@ -575,8 +711,9 @@ begin
       Event_Resp    => open
     );
 
-  -- From the registers alone.
-  InvalValid(1) <= '0';
+  InvalValid(1) <= Inval_Valid;
+  Inval_Ready   <= InvalReady(1);
+  Inval_Done    <= InvalDone(1);
 
   i_invalidation : entity work.mmu_invalidation
     generic map (
@@ -589,8 +726,8 @@ begin
       Req_Ready   => InvalReady,
       Req_First0  => First,
       Req_Last0   => Last,
-      Req_First1  => First,
-      Req_Last1   => Last,
+      Req_First1  => Inval_First,
+      Req_Last1   => Inval_Last,
       Req_Done    => InvalDone,
       First       => InvalFirst,
       Last        => InvalLast,

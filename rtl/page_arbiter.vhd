@@ -26,6 +26,7 @@ entity page_arbiter is
     Page_Valid  : out   std_logic;
     Page_Ready  : in    std_logic;
     Page        : out   std_logic_vector(WindowBits_g - 1 downto 0);
+    Page_Whose  : out   std_logic;
     Known_Valid : in    std_logic;
     Known_Ready : out   std_logic
   );
@@ -71,6 +72,7 @@ begin
   end process;
 
   OwnerIn(0) <= Chosen;
+  Page_Whose <= Chosen;
 
   i_owners : entity work.fifo
     generic map (

@@ -35,7 +35,10 @@ entity walker is
     Lines_g     : positive := 32;
     -- A walk that finds its line, and whose word is this one of the line or a later one, has the next
     -- line read. None has, if the number is not one of a line's words.
-    AheadFrom_g : natural  := 4
+    AheadFrom_g : natural  := 4;
+    -- An allocator is asked for what is not mapped; of its tickets.
+    Touches_g    : boolean  := false;
+    TicketBits_g : positive := 1
   );
   port (
     Clk           : in    std_logic;
@@ -58,6 +61,12 @@ entity walker is
     -- Pages of the aligned run that the page is part of, as a power of two.
     Resp_Size     : out   std_logic_vector(SizeBits_c - 1 downto 0);
     Resp_Frame    : out   std_logic_vector(PhysBits_g - PageBits_g - 1 downto 0);
+    -- For an allocator, with a page that is not mapped: whether the walk has seen its word, what the word says of
+    -- it, and the ticket that there was when the word was read.
+    Resp_Seen     : out   std_logic;
+    Resp_Word     : out   std_logic_vector(WordBits_c - 1 downto 0);
+    Resp_Ticket   : out   std_logic_vector(TicketBits_g - 1 downto 0);
+    Ticket        : in    std_logic_vector(TicketBits_g - 1 downto 0);
     -- For one cycle: pages are invalidated, no matter which.
     Drop          : in    std_logic;
     -- AXI4: reads of one line, answered in their order.
@@ -91,7 +100,16 @@ architecture rtl of walker is
   constant LineBits_c : natural  := exponent(Words_c);
   constant TagBits_c  : positive := PageBits_c - LineBits_c;
   -- Of an entry as it is kept.
-  constant KeptBits_c : positive := AspectBits_c + FrameBits_c;
+  function numberBits return positive is
+  begin
+    if Touches_g then
+      return maximum(FrameBits_c, HiddenBits_c);
+    end if;
+    return FrameBits_c;
+  end function;
+
+  constant NumBits_c  : positive := numberBits;
+  constant KeptBits_c : positive := AspectBits_c + NumBits_c;
 
   subtype Page_t is std_logic_vector(PageBits_c - 1 downto 0);
 
@@ -159,6 +177,11 @@ architecture rtl of walker is
   signal RespFree    : std_logic;
   signal RespValid   : std_logic;
   signal Resp        : Entry_t;
+
+  -- Of each line, the ticket that there was when it was asked for.
+  type Tickets_t is array (0 to 2 ** PlaceBits_c - 1) of std_logic_vector(TicketBits_g - 1 downto 0);
+
+  signal Tickets     : Tickets_t;
 
   -- The number of the page's word in its line.
   function wordOf (page : Page_t) return natural is
@@ -301,6 +324,7 @@ begin
         ArValid <= '0';
       end if;
       if Fetch = '1' then
+        Tickets(NextPlace) <= Ticket;
         ArValid <= '1';
         ArAddr  <= Root.Number(TableBits_c - 1 downto 0) & LookPage(LeafBits_g - 1 downto 0) & "000";
         ArAddr(LineBits_c + WordShift_c - 1 downto 0) <= (others => '0');
@@ -324,11 +348,16 @@ begin
   ReadFailed <= '1' when Axi_RResp /= "00" else '0';
 
   p_line : process (all) is
+    variable word_v : std_logic_vector(WordBits_c - 1 downto 0);
+    variable e_v    : Entry_t;
   begin
     for i in 0 to Words_c - 1 loop
-      LineIn((i + 1) * KeptBits_c - 1 downto i * KeptBits_c) <= toVector(
-        leafEntry(Axi_RData((i + 1) * WordBits_c - 1 downto i * WordBits_c), ReadFailed = '1', FrameBits_c, LeafBits_g),
-        FrameBits_c);
+      word_v := Axi_RData((i + 1) * WordBits_c - 1 downto i * WordBits_c);
+      e_v    := leafEntry(word_v, ReadFailed = '1', FrameBits_c, LeafBits_g);
+      if Touches_g then
+        e_v := hiddenIn(e_v, word_v);
+      end if;
+      LineIn((i + 1) * KeptBits_c - 1 downto i * KeptBits_c) <= toVector(e_v, NumBits_c);
     end loop;
   end process;
 
@@ -376,7 +405,7 @@ begin
     -- Of a run, with the frame of the page.
     e_v := Root;
     e_v.Number(LeafBits_g - 1 downto 0) := LookPage(LeafBits_g - 1 downto 0);
-    UserIn <= '0' & toVector(e_v, FrameBits_c);
+    UserIn <= '0' & toVector(e_v, NumBits_c);
     if NeedsLine = '1' then
       UserIn                           <= (others => '0');
       UserIn(UserBits_c - 1)           <= '1';
@@ -412,11 +441,11 @@ begin
 
   p_result : process (all) is
   begin
-    Result <= toEntry(UserOut(KeptBits_c - 1 downto 0), FrameBits_c);
+    Result <= toEntry(UserOut(KeptBits_c - 1 downto 0), NumBits_c);
     if OldIsLine = '1' then
       for i in 0 to Words_c - 1 loop
         if OldWord = i then
-          Result <= toEntry(LineOut((i + 1) * KeptBits_c - 1 downto i * KeptBits_c), FrameBits_c);
+          Result <= toEntry(LineOut((i + 1) * KeptBits_c - 1 downto i * KeptBits_c), NumBits_c);
         end if;
       end loop;
     end if;
@@ -435,6 +464,8 @@ begin
       if Pop = '1' then
         RespValid <= '1';
         Resp      <= Result;
+        Resp_Seen   <= OldIsLine;
+        Resp_Ticket <= Tickets(OldLine);
       end if;
       if Rst = '1' then
         RespValid <= '0';
@@ -448,5 +479,6 @@ begin
   Resp_Memory   <= Resp.Memory;
   Resp_Size     <= Resp.Size;
   Resp_Frame    <= Resp.Number(FrameBits_c - 1 downto 0);
+  Resp_Word     <= hiddenWord(Resp);
 
 end architecture;

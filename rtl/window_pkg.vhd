@@ -50,6 +50,10 @@ package window_pkg is
     Number   : std_logic_vector(NumberBits_c - 1 downto 0);
   end record;
 
+  -- Of a word that is not valid, what an allocator has written into it beside what an entry has: bits 3, 4, 10, 11 and
+  -- 17 to 31.
+  constant HiddenBits_c : positive := 19;
+
   -- Of an entry as it is kept, beside those of its number.
   constant AspectBits_c : positive := 3 + 1 + 1 + MemoryBits_c + SizeBits_c;
 
@@ -67,6 +71,12 @@ package window_pkg is
     frameBits : positive;
     sizeMax   : natural
   ) return Entry_t;
+
+  -- The entry of a word with these bits for its number, if the word is not valid; and the word as it was, without its
+  -- number.
+  function hiddenIn (e : Entry_t; word : std_logic_vector(WordBits_c - 1 downto 0)) return Entry_t;
+
+  function hiddenWord (e : Entry_t) return std_logic_vector;
 
   -- A word of the root: a table's, or the entry of a whole run of 2**`leafBits` pages.
   function rootEntry (
@@ -164,6 +174,29 @@ package body window_pkg is
     -- It leads nowhere: nothing is to be kept of that.
     e.IsTable := '0';
     return e;
+  end function;
+
+  function hiddenIn (e : Entry_t; word : std_logic_vector(WordBits_c - 1 downto 0)) return Entry_t is
+    variable e_v : Entry_t := e;
+  begin
+    if word(ValidBit_c) = '0' then
+      e_v.Number := (others => '0');
+      e_v.Number(HiddenBits_c - 1 downto 0) := word(31 downto 17) & word(11 downto 10) & word(4 downto 3);
+    end if;
+    return e_v;
+  end function;
+
+  function hiddenWord (e : Entry_t) return std_logic_vector is
+    variable word_v : std_logic_vector(WordBits_c - 1 downto 0) := (others => '0');
+  begin
+    word_v(WritableBit_c) := e.Writable;
+    word_v(OwnBit_c)      := '1';
+    word_v(SizeLow_c + SizeBits_c - 1 downto SizeLow_c)       := e.Size;
+    word_v(MemoryLow_c + MemoryBits_c - 1 downto MemoryLow_c) := e.Memory;
+    word_v(4 downto 3)   := e.Number(1 downto 0);
+    word_v(11 downto 10) := e.Number(3 downto 2);
+    word_v(31 downto 17) := e.Number(18 downto 4);
+    return word_v;
   end function;
 
   function rootEntry (

@@ -97,7 +97,17 @@ MMUS = [
     (5, 7, 11, 2, 3, 3, 128, 60),
     (3, 4, 20, 1, 2, 2, 256, 0),
 ]
+# The same with an allocator, the last for what is timed: translations, bursts that wait, bits of a beat, percent.
+TOUCHING_MMUS = [
+    (1, 1, 64, 30),
+    (5, 7, 512, 50),
+    (3, 4, 256, 0),
+]
 MMU_GENERICS = ("Entries_g", "Slots_g", "Bursts_g", "SetBits_g", "Ways_g", "Flexible_g", "DataBits_g", "Stall_g")
+
+# Of the arbiters of readers and writers without ids: how many of each, bursts whose data are to come, whether there are
+# responses, percent.
+ARBITERS = [(1, 1, True, 20), (3, 3, True, 50), (5, 4, False, 0), (8, 16, True, 10)]
 
 # Of the access counters: groups that are counted, percent of the accesses behind which nobody takes a notice.
 COUNTERS = [(1, 0), (2, 30), (5, 50), (12, 90)]
@@ -130,6 +140,8 @@ def main():
                     "Depth_g": depth,
                     # What is timed or counted is so without stalls.
                     "Stall_g": stall if random else 0,
+                    # For scripts/rtl/replay.sh.
+                    "Trace_g": random and entries == 5,
                 },
             )
     for test in lib.test_bench("tb_frame_store").get_tests():
@@ -168,6 +180,12 @@ def main():
     for test in lib.test_bench("tb_mmu_top").get_tests():
         for shape in MMUS if test.name.startswith("random") else MMUS[-1:]:
             configure(test, MMU_GENERICS, shape)
+    for test in lib.test_bench("tb_mmu_touch").get_tests():
+        for shape in TOUCHING_MMUS[:-1] if test.name.startswith("random") else TOUCHING_MMUS[-1:]:
+            configure(test, ("Entries_g", "Slots_g", "DataBits_g", "Stall_g"), shape)
+    for test in lib.test_bench("tb_bus_arbiters").get_tests():
+        for shape in ARBITERS:
+            configure(test, ("Sides_g", "Depth_g", "HasResponses_g", "Stall_g"), shape)
     for test in lib.test_bench("tb_access_counters").get_tests():
         for groups, stall in COUNTERS:
             # The trace is of five.

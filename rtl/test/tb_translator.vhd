@@ -9,6 +9,9 @@ library ieee;
   use ieee.std_logic_1164.all;
   use ieee.numeric_std.all;
 
+library std;
+  use std.textio.all;
+
 library vunit_lib;
   context vunit_lib.vunit_context;
 
@@ -22,7 +25,9 @@ entity tb_translator is
     Slots_g    : positive := 32;
     Depth_g    : positive := 32;
     Stall_g    : natural := 0;
-    Seed_g     : positive := 1
+    Seed_g     : positive := 1;
+    -- The ports of each cycle are written down (scripts/rtl/replay.sh).
+    Trace_g    : boolean := false
   );
 end entity;
 
@@ -77,6 +82,63 @@ architecture sim of tb_translator is
 begin
 
   Clk <= not Clk after Period_c / 2;
+
+  g_trace : if Trace_g generate
+
+    p_trace : process is
+      file trace_v    : text;
+      variable line_v : line;
+
+      procedure put (bits : std_logic_vector) is
+      begin
+        write(line_v, to_string(bits) & " ");
+      end procedure;
+
+      procedure put (bit : std_logic) is
+      begin
+        write(line_v, to_string(bit) & " ");
+      end procedure;
+
+    begin
+      file_open(trace_v, output_path(runner_cfg) & "translator.trace", write_mode);
+      loop
+        wait until rising_edge(Clk);
+        -- What comes in, then what goes out, as rtl/replay/translator.cpp has them.
+        put(Rst);
+        put(Base_c);
+        put(InValid);
+        put(InAddr);
+        put(InWrite);
+        put(InTag);
+        put(OutReady);
+        put(WalkReady);
+        put(RespValid);
+        put(RespStatus);
+        put(RespWrites);
+        put(RespMemory);
+        put(RespSize);
+        put(RespFrame);
+        put(InvalValid);
+        put(InvalFirst);
+        put(InvalLast);
+        put(InReady);
+        put(OutValid);
+        put(OutAddr);
+        put(OutWrite);
+        put(OutTag);
+        put(OutInWindow);
+        put(OutMemory);
+        put(OutStatus);
+        put(WalkValid);
+        put(WalkPage);
+        put(RespReady);
+        put(InvalReady);
+        put(InvalDone);
+        writeline(trace_v, line_v);
+      end loop;
+    end process;
+
+  end generate;
 
   p_test : process is
     constant VersionsMax_c : positive := 4096;

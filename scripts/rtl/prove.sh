@@ -17,7 +17,8 @@ mkdir -p "$out"
 cp rtl/proof/* "$out"
 cd "$out"
 analyse "$sources" translator walker l2_tlb frame_store shoot_down table_store command_arbiter access_counters \
-    flexible_tlb page_arbiter read_channel write_channel mmu_invalidation mmu_control flexible_stage || exit 2
+    flexible_tlb page_arbiter read_channel write_channel mmu_invalidation mmu_control flexible_stage first_touch bus_read_arbiter bus_write_arbiter ||
+    exit 2
 # The sizes that the wrappers are written for.
 ghdl --synth --std=08 --out=verilog -gAddrBits_g=4 -gPhysBits_g=4 -gPageBits_g=1 -gWindowBits_g=2 \
     -gRunBits_g=1 -gTagBits_g=1 -gEntries_g=2 -gSlots_g=2 -gDepth_g=2 -gChecks_g=true translator \
@@ -51,6 +52,12 @@ ghdl --synth --std=08 --out=verilog -gAddrBits_g=33 -gPageBits_g=1 -gRootBits_g=
     mmu_control >mmu_control.v 2>synth.log || { cat synth.log >&2 && exit 2; }
 ghdl --synth --std=08 --out=verilog -gWindowBits_g=3 -gFrameBits_g=4 -gRunBits_g=2 -gEntries_g=2 -gDepth_g=2 \
     flexible_stage >flexible_stage.v 2>synth.log || { cat synth.log >&2 && exit 2; }
+ghdl --synth --std=08 --out=verilog -gWindowBits_g=1 -gFrameBits_g=1 -gTicketBits_g=1 -gDepth_g=2 first_touch \
+    >first_touch.v 2>synth.log || { cat synth.log >&2 && exit 2; }
+ghdl --synth --std=08 --out=verilog -gReaders_g=2 -gAddrBits_g=2 -gDataBits_g=8 bus_read_arbiter \
+    >bus_read_arbiter.v 2>synth.log || { cat synth.log >&2 && exit 2; }
+ghdl --synth --std=08 --out=verilog -gWriters_g=2 -gAddrBits_g=2 -gDataBits_g=8 -gDepth_g=2 bus_write_arbiter \
+    >bus_write_arbiter.v 2>synth.log || { cat synth.log >&2 && exit 2; }
 
 if [ $# -eq 0 ]; then
     # shellcheck disable=SC2046 # one word for each task

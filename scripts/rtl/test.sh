@@ -59,6 +59,7 @@ simulated() {
     check "style, and the core of FuseSoC" scripts/rtl/lint.sh
     check "benches" "$PYTHON" rtl/test/run.py --output-path "$RTL_TARGET/vunit" -p 1
     check "model and VHDL in lockstep, $cycles cycles" netlists_in_lockstep
+    check "a simulation replayed on its netlist" scripts/rtl/replay.sh rtl "$RTL_TARGET/replay"
     check "mistakes are found" "$PYTHON" scripts/rtl/mutants.py "${mutants[@]}"
     check "waves are as drawn" scripts/rtl/waves.sh --check
     ! $long || check "throughput is as written" scripts/rtl/report.sh
