@@ -396,3 +396,52 @@ fn what_a_dead_cards_kernel_holds_of_anothers_memory_is_never_anybody_elses() {
         stop.store(true, Ordering::SeqCst);
     });
 }
+
+/// A vector takes as many pages at once as there are, also where that is one.
+#[test]
+fn a_vector_grows_however_few_pages_are_had_at_once() {
+    let tunes: [fn(&mut farside_svm::Config); 3] = [
+        |config| config.limits.group_pages = 2,
+        |config| config.limits.group_pages = 7,
+        |config| config.limits.group_pages = 64,
+    ];
+    for tune in tunes {
+        let space = builder(1).tune(tune).build().unwrap();
+        let made = space
+            .kernel("grow")
+            .run((), |kernel, ()| {
+                let values: Vec<u64> = (0..100_003).collect();
+                let mut made = Growable::new();
+                made.push(kernel, u64::MAX)?;
+                made.extend(kernel, &values)?;
+                made.finish(kernel)
+            })
+            .unwrap();
+        assert_eq!(made.host().unwrap()[0], u64::MAX);
+        assert!((0..100_003).eq(made.host().unwrap()[1..].iter().copied()));
+    }
+}
+
+/// A copy reads zeros where nothing was written, and takes no memory for that.
+#[test]
+fn a_copy_of_what_was_never_touched_takes_no_memory() {
+    let space = builder(1).build().unwrap();
+    let card = space.card(0).unwrap();
+    // More pages than are copied at once, and more than there is memory for.
+    let len = 2 * OWN as usize / 8;
+    let before = space.own_memory_free(card).unwrap();
+    let words = space.alloc_on::<u64>(card, len, Backing::Lazy).unwrap();
+    assert!(words.to_vec().unwrap().iter().all(|&word| word == 0));
+    assert_eq!(space.own_memory_free(card).unwrap(), before);
+    drop(words);
+    let sparse = space
+        .kernel("sparse")
+        .on(card)
+        .run((), |kernel, ()| {
+            let mut made = Growable::new();
+            made.extend(kernel, &vec![3u64; 3 * 512 * 512])?;
+            made.finish(kernel)
+        })
+        .unwrap();
+    assert!(sparse.to_vec().unwrap().iter().all(|&word| word == 3));
+}

@@ -65,6 +65,16 @@ pub enum WindowError {
         /// The first of the pages.
         addr: VirtAddr,
     },
+    /// Memory that was freed is not let go.
+    #[error(
+        "somebody does not let the memory of {card} go that was freed, at {addr}: it is out of use; cancel the kernel that has it"
+    )]
+    OutOfUse {
+        /// Which card.
+        card: CardId,
+        /// Where it begins.
+        addr: VirtAddr,
+    },
     /// Values that no page can be aligned for.
     #[error("{card} aligns memory to pages of 4096 bytes, and a value wants {align}")]
     Alignment {

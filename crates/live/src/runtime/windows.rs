@@ -213,35 +213,19 @@ impl Runtime {
         let Some(memory) = self.memories.card(card).mapped() else {
             return Err(WindowError::Gone { card });
         };
-        let mut rest = out;
-        let mut skip = addr.page_offset();
-        let window = match window {
-            Found::Near(window) => window,
-            Found::Far(window) => return self.copy_far(window, addr, rest, memory),
-        };
-        window.with_runs(addr, rest.len() as u64, |run| {
-            let taken = copy_run(memory, &run, skip, rest);
-            skip = 0;
-            rest = std::mem::take(&mut rest).split_at_mut(taken).1;
-        })
-    }
-
-    /// What has no memory stays as it is: it is zero.
-    fn copy_far(
-        &self,
-        window: &FarWindow,
-        addr: VirtAddr,
-        out: &mut [u8],
-        memory: &CardMemory,
-    ) -> Result<(), WindowError> {
         let bytes = out.len() as u64;
-        window.with_runs(addr, bytes, &Asking::new(self, window), |run| {
+        // What has no memory stays as it is: it is zero.
+        let each = |run: MappedRun| {
             let at = run.page.addr().0.saturating_sub(addr.0) as usize;
             let skip = addr.0.saturating_sub(run.page.addr().0) as usize;
             if let Some(out) = out.get_mut(at..) {
                 copy_run(memory, &run, skip, out);
             }
-        })
+        };
+        match window {
+            Found::Near(window) => window.with_runs(addr, bytes, each),
+            Found::Far(window) => window.with_runs(addr, bytes, &Asking::new(self, window), each),
+        }
     }
 
     fn enter_window(&self) -> Result<BlockedSignals, WindowError> {
@@ -457,8 +441,8 @@ fn insert(soft: &SoftCard, runs: &[MappedRun], rights: Rights) {
     }
 }
 
-/// Copies what is wanted of a run, from `skip` bytes into it on. Gives how much that was.
-fn copy_run(memory: &CardMemory, run: &MappedRun, skip: usize, out: &mut [u8]) -> usize {
+/// Copies what is wanted of a run, from `skip` bytes into it on.
+fn copy_run(memory: &CardMemory, run: &MappedRun, skip: usize, out: &mut [u8]) {
     let bytes = run.count as usize * farside_types::PAGE_SIZE - skip;
     let taken = bytes.min(out.len());
     let start = memory.run_ptr(run.location.frame, run.count);
@@ -466,5 +450,4 @@ fn copy_run(memory: &CardMemory, run: &MappedRun, skip: usize, out: &mut [u8]) -
     // SAFETY: the run has that many bytes from there on. They are of a buffer that is borrowed, so nobody writes them, and
     // they are its frames while the tables' lock is held.
     unsafe { std::ptr::copy_nonoverlapping(start.wrapping_add(skip), out.as_mut_ptr(), taken) };
-    taken
 }

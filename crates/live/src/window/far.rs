@@ -250,12 +250,12 @@ impl FarWindow {
             range
         };
         if !far.take_away(range) || !lock(&self.state).held.let_go(range) {
-            return Err(WindowError::Held { card: self.card(), addr });
+            return Err(WindowError::OutOfUse { card: self.card(), addr });
         }
         let done = match far.ask(addr, Operation::Allocate(request)) {
             // A kernel of the card's own has it.
             Err(WindowError::Silent { card, addr }) => {
-                return Err(WindowError::Held { card, addr });
+                return Err(WindowError::OutOfUse { card, addr });
             }
             done => done?,
         };

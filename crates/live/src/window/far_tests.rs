@@ -238,7 +238,7 @@ fn a_free_that_is_not_let_go_or_not_answered_is_an_error_and_its_pages_are_nobod
         window.show(addr, PAGE, &memory, &card).unwrap();
         let free = AllocRequest::Free { address: addr.0 };
         let held = window.allocate(free, &card).unwrap_err();
-        assert!(matches!(held, WindowError::Held { .. }), "{held}");
+        assert!(matches!(held, WindowError::OutOfUse { .. }), "{held}");
         assert!(!window.is_gone());
         let page = PageRange::page(addr.page());
         let none = window.translate(page, Access::Read, |_, _| panic!("it is being freed"));

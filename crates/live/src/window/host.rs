@@ -4,13 +4,16 @@ use farside_card::MappedRun;
 use farside_linux::card_memory::CardMemory;
 use farside_linux::lock::lock;
 use farside_softcard::WindowError;
-use farside_types::{Access, VirtAddr};
+use farside_types::{Access, PageNo, PageRange, VirtAddr};
 
 use super::{CardWindow, End};
 
 /// Mappings of all that is shown of a window, at most: a process has some 65,000 (`vm.max_map_count`), and other
 /// parts of it need some.
 pub(super) const MAPPINGS_MAX: usize = 8192;
+
+/// Pages that are copied under the tables' lock at once: 2 MiB.
+const COPIED_PAGES: u64 = 512;
 
 impl CardWindow {
     /// Maps an allocation in the program, whole, if it is not mapped. It stays so until it is freed.
@@ -49,7 +52,8 @@ impl CardWindow {
         Ok(())
     }
 
-    /// Calls `each` with the runs that `bytes` bytes at `addr` are in, while nothing is taken away.
+    /// Calls `each` with the runs that `bytes` bytes at `addr` are in, but for pages that were never touched: they have none, and get
+    /// none. Nobody waits for the tables meanwhile for longer than a piece takes.
     ///
     /// # Errors
     /// As [`CardWindow::show`].
@@ -60,14 +64,19 @@ impl CardWindow {
         mut each: impl FnMut(MappedRun),
     ) -> Result<(), WindowError> {
         let range = self.view.inside(addr, bytes)?;
-        let mut tables = lock(&self.tables);
-        if let Some(End::Gone) = tables.end {
-            return Err(WindowError::Gone { card: self.card() });
+        for first in (range.start.0..range.end().0).step_by(COPIED_PAGES as usize) {
+            let count = COPIED_PAGES.min(range.end().0 - first);
+            let piece = PageRange::new(PageNo(first), count);
+            let mut tables = lock(&self.tables);
+            if let Some(End::Gone) = tables.end {
+                return Err(WindowError::Gone { card: self.card() });
+            }
+            let rights = tables.held.rights(piece, Access::Read);
+            let runs = rights.and_then(|_| tables.touched(self, piece));
+            let runs = runs.map_err(|reason| self.view.not_shown(addr, reason.to_string()))?;
+            // They are its frames while the lock is held.
+            runs.into_iter().for_each(&mut each);
         }
-        let rights = tables.held.rights(range, Access::Read);
-        let runs = rights.and_then(|_| tables.runs(self, range, Access::Read));
-        let runs = runs.map_err(|reason| self.view.not_shown(addr, reason.to_string()))?;
-        runs.into_iter().for_each(&mut each);
         Ok(())
     }
 }

@@ -275,6 +275,23 @@ impl Tables {
         failed.map_or(Ok(runs), Err)
     }
 
+    /// Where those of these pages are that were touched.
+    fn touched(
+        &mut self,
+        window: &CardWindow,
+        range: PageRange,
+    ) -> Result<Vec<MappedRun>, CancelReason> {
+        let Tables { allocator, words, .. } = self;
+        let first = range.start.0 - window.view.pages.start.0;
+        let mut runs: Vec<MappedRun> = Vec::new();
+        for within in first..first + range.count {
+            if let Some(mapping) = allocator.peek(words, within).map_err(reason)? {
+                add(&mut runs, window.run(within, mapping.frame));
+            }
+        }
+        Ok(runs)
+    }
+
     /// Adds what follows a page that is touched, as far as it has frames, to the end of the aligned `AROUND` pages: whoever
     /// touches one page, mostly touches the next.
     fn add_following(&mut self, window: &CardWindow, runs: &mut Vec<MappedRun>) {

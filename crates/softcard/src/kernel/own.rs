@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytemuck::{Pod, Zeroable};
 use farside_card::interface::AllocRequest;
 use farside_card::window::AllocError;
-use farside_types::{CardId, PAGE_SIZE, Rights, VirtAddr};
+use farside_types::{CancelReason, CardId, PAGE_SIZE, Rights, VirtAddr};
 
 use super::KernelContext;
 use crate::card::Embedder;
@@ -22,7 +22,7 @@ use crate::window::{Backing, WindowError};
 const MEMORY: u8 = 0;
 /// Bytes that a growing vector reserves first.
 const FIRST_BYTES: u64 = 64 << 10;
-/// Bytes that are held at once while values are added.
+/// Bytes that are held at once while values are added, at most.
 const AT_ONCE: usize = 256 << 10;
 
 /// A vector in the card's own memory that grows while a kernel adds to it, whose final size nobody has to know. It
@@ -35,6 +35,8 @@ pub struct Growable<T> {
     addr: u64,
     reserved: u64,
     len: usize,
+    /// Bytes that are held at once while values are added.
+    at_once: usize,
     of: PhantomData<fn() -> T>,
 }
 
@@ -217,7 +219,7 @@ impl<T> Drop for CardBuffer<T> {
 impl<T: Pod> Growable<T> {
     /// One without values, for which nothing is reserved yet.
     pub const fn new() -> Growable<T> {
-        Growable { addr: 0, reserved: 0, len: 0, of: PhantomData }
+        Growable { addr: 0, reserved: 0, len: 0, at_once: AT_ONCE, of: PhantomData }
     }
 
     /// Number of values.
@@ -241,12 +243,27 @@ impl<T: Pod> Growable<T> {
     /// [`KernelError::Window`] if there is no room for them, or this is another kernel's.
     pub fn extend(&mut self, kernel: &mut KernelContext, values: &[T]) -> Result<(), KernelError> {
         self.reserve(kernel, bytes_of::<T>(self.len.saturating_add(values.len())))?;
-        for values in values.chunks((AT_ONCE / size_of::<T>().max(1)).max(1)) {
+        let mut rest = values;
+        while !rest.is_empty() {
+            let count = (self.at_once / size_of::<T>().max(1)).clamp(1, rest.len());
+            let (part, behind) = rest.split_at(count);
             let at = self.addr + (self.len * size_of::<T>()) as u64;
-            kernel.with(WriteSpan::raw(at, values.len()), |mut room: WriteView<'_, T>| {
-                room.iter_mut().zip(values).for_each(|(place, value)| *place = *value);
-            })?;
-            self.len += values.len();
+            let added = kernel.with(WriteSpan::raw(at, count), |mut room: WriteView<'_, T>| {
+                room.iter_mut().zip(part).for_each(|(place, value)| *place = *value);
+            });
+            match added {
+                // Fewer pages can be had at once: as many as there are.
+                Err(KernelError::Fault { reason: CancelReason::GroupTooLarge, .. })
+                    if count > 1 =>
+                {
+                    self.at_once = self.at_once.min(count * size_of::<T>()) / 2;
+                }
+                added => {
+                    added?;
+                    self.len += count;
+                    rest = behind;
+                }
+            }
         }
         Ok(())
     }
