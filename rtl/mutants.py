@@ -861,7 +861,7 @@ MUTANTS = [
         "burst_ledger.vhd",
         "        Drained <= Drain;",
         "        Drained <= '0';",
-        "proof:read_channel_bound",
+        "proof:read_channel_bound_long",
     ),
     Mutant(
         "an error overtakes data of its id",

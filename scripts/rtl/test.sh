@@ -69,7 +69,7 @@ simulated() {
 proved() {
     check "bounded proofs" scripts/rtl/prove.sh rtl "$RTL_TARGET/proof"
     ! $long || check "longer proofs" scripts/rtl/prove.sh rtl "$RTL_TARGET/proof-long" translator_long translator_bound_long \
-        table_store_long flexible_tlb_long
+        table_store_long flexible_tlb_long read_channel_bound_long
     ! $long || check "proofs are not empty" scripts/rtl/prove.sh rtl "$RTL_TARGET/proof-covers" \
         translator_covers walker_covers frame_store_covers l2_tlb_covers flexible_tlb_covers
     check "area is as written" area_is_as_written
