@@ -88,6 +88,6 @@ pub use simulation::{Progress, SCHEMES, Simulation, Stop, compare};
 pub use spec::{
     CacheSpec, CapacityOf, CommandSpec, Constants, CopySpec, CounterSpec, Dispatch, DriverSpec,
     EngineMode, EngineSpec, FaultSpec, FlushMode, FlushSpec, GpuSpec, HostSpec, LinkSpec, PageSpec,
-    Spec, StoreMode, StoreSpec, TlbSpec, WalkSpec,
+    Spec, StoreMode, StoreSpec, TlbSpec, Told, Until, WalkSpec,
 };
 pub use stats::{Comparison, GpuCounts, Outcome};

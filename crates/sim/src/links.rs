@@ -161,7 +161,7 @@ mod tests {
         let mut links = Links::new(&Spec::default());
         let (host, a, b) = (MemoryId::HOST, MemoryId(1), MemoryId(2));
         let page_by_pcie = Time(bytes_time(4096, 32).0);
-        let page_by_nvlink = Time(bytes_time(4096, 300).0);
+        let page_by_nvlink = Time(bytes_time(4096, 150).0);
         assert_eq!(links.carry(Time::ZERO, host, a, 4096), page_by_pcie);
         assert_eq!(links.carry(Time::ZERO, a, host, 4096), page_by_pcie, "other direction");
         assert_eq!(links.carry(Time::ZERO, host, b, 4096), page_by_pcie, "other GPU");
@@ -177,8 +177,8 @@ mod tests {
         let lines = 100_000u64;
         let end = (0..lines).map(|_| links.carry(Time::ZERO, MemoryId(1), MemoryId(2), 64)).last();
         let gb_per_s = lines as f64 * 64.0 * 1_000.0 / end.unwrap().0 as f64;
-        assert!((298.0..=300.0).contains(&gb_per_s), "{gb_per_s} GB/s");
-        let port = bytes_time(64, 300).0 * lines;
+        assert!((149.0..=150.0).contains(&gb_per_s), "{gb_per_s} GB/s");
+        let port = bytes_time(64, 150).0 * lines;
         assert_eq!(links.busy(), (Span(2 * port), Span::ZERO));
     }
 

@@ -50,6 +50,7 @@ impl Replaceable for Spec {
     fn complete() -> Spec {
         let mut spec = Spec::default();
         spec.gpu.capacity_percent = Some(100);
+        spec.host.migrations = Some(1);
         spec
     }
 }

@@ -234,6 +234,7 @@ fn recorded_traces_on_other_machines() {
     let machines = [
         "grit-table-1",
         "grit-table-1 engine.mode=events",
+        "grit-paper",
         "linux-driver",
         "as-shipped",
         "grit-table-1 gpu.capacity_percent=25",

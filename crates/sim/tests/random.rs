@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use farside_sim::{CapacityOf, Dispatch, EngineMode, FlushMode, SCHEMES, Simulation, Spec};
+use farside_sim::{
+    CapacityOf, Dispatch, EngineMode, FlushMode, SCHEMES, Simulation, Spec, Told, Until,
+};
 use farside_svm::placement::by_name;
 use farside_workloads::{BLOCK_LINES, Group, Line, Script, Step, Workload};
 use proptest::prelude::*;
@@ -75,7 +77,12 @@ fn specs() -> impl Strategy<Value = Spec> {
         prop::sample::select(vec![2u32, 5, 20, 70, 300]),
         prop::sample::select(vec![CapacityOf::Each, CapacityOf::Total]),
         3u32..9,
-        prop::sample::select(vec![Dispatch::Partition, Dispatch::RoundRobin, Dispatch::Fill]),
+        prop::sample::select(vec![
+            Dispatch::Partition,
+            Dispatch::RoundRobin,
+            Dispatch::Chunks,
+            Dispatch::Fill,
+        ]),
     );
     let counter = (1u32..64, 12u32..18);
     let driver = (
@@ -90,7 +97,13 @@ fn specs() -> impl Strategy<Value = Spec> {
         prop::sample::select(vec![0u64, 64]),
         prop::sample::select(vec![EngineMode::Reservation, EngineMode::Events]),
     );
-    (gpu, counter, driver, rest).prop_map(|(gpu, counter, driver, rest)| {
+    let moves = (
+        prop::sample::select(vec![None, Some(1u32), Some(3)]),
+        prop::sample::select(vec![Until::Drained, Until::Moved]),
+        prop::sample::select(vec![FlushMode::Pipeline, FlushMode::Page]),
+        prop::sample::select(vec![Told::Users, Told::All]),
+    );
+    (gpu, counter, driver, rest, moves).prop_map(|(gpu, counter, driver, rest, moves)| {
         let mut spec = Spec::default();
         spec.gpu.count = gpu.0;
         spec.gpu.compute_units = 2;
@@ -105,6 +118,8 @@ fn specs() -> impl Strategy<Value = Spec> {
         spec.driver.density_percent = driver.2;
         spec.driver.keep_clean_copies = driver.3;
         spec.flush.mode = rest.0;
+        spec.host.migrations = moves.0;
+        (spec.flush.until, spec.flush.demote, spec.flush.counter) = (moves.1, moves.2, moves.3);
         spec.fault.buffer_entries = rest.1;
         (spec.engine.run_ahead_cycles, spec.engine.mode) = (rest.2, rest.3);
         spec

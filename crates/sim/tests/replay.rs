@@ -361,6 +361,7 @@ fn code_is_fetched_through_the_instruction_cache() {
 fn a_full_fault_buffer_holds_faults_back() {
     let mut spec = machine(1);
     spec.fault.buffer_entries = 2;
+    spec.driver.fault_batch = 256;
     let steps: Vec<Access> = (0..9).map(|page| (0, page as u8, page, READ)).collect();
     let outcome = run(&spec, &program(9, &[&steps]), "on-touch");
     assert_eq!((outcome.total.faults, outcome.total.faults_held_back), (9, 7));
@@ -571,7 +572,9 @@ fn the_checker_never_changes_a_result() {
 /// dozen frames for tens of compute units, must only cost time.
 #[test]
 fn hardly_any_memory_costs_time_and_nothing_else() {
-    let mut spec = Spec::default();
+    // Whole buffers of faults at once, from a host that hardly takes time.
+    let given = [("driver.fault_batch", "256"), ("host.batch_ns", "1000"), ("host.fault_ns", "31")];
+    let mut spec = Spec::default().with_overrides(&given).unwrap();
     for name in ["mm", "st"] {
         let trace = Trace::bundled(name).unwrap();
         let accesses = trace.accesses();
@@ -596,6 +599,7 @@ fn hardly_any_memory_costs_time_and_nothing_else() {
 #[test]
 fn a_page_of_the_same_batch_is_no_reason_to_refuse_another() {
     let mut spec = machine(1);
+    spec.driver.fault_batch = 256;
     spec.gpu.capacity_percent = Some(1);
     let steps: [&[Access]; 2] = [&[(0, 0, 1, READ)], &[(0, 0, 0, READ), (0, 1, 1, WRITE)]];
     for scheme in SCHEMES {

@@ -65,6 +65,20 @@ const SCHEMES: [&str; 6] =
     ["on-touch", "first-touch", "access-counter", "duplication", "grit:threshold=2", "farside"];
 const SIMULATED: [&str; 4] = ["griffin", "gps", "ideal", "grit+acud+prefetch+trans-fw"];
 
+/// Migrations that wait for each other, and GPUs that stand still meanwhile.
+#[test]
+fn one_migration_at_a_time_goes_on_identically() {
+    let program = excerpt("st");
+    let mut spec = Spec::preset("grit-paper").unwrap();
+    spec.counter.threshold = 16;
+    for scheme in SCHEMES {
+        let simulation = || Simulation::new(&spec, &program, scheme).unwrap();
+        let (pieces, stops) = run_in_pieces(simulation(), &program, 2_003);
+        assert!(stops >= 10, "{stops} stops");
+        assert_eq!(run(simulation()).to_json(), pieces.to_json(), "{scheme}");
+    }
+}
+
 #[test]
 fn a_matrix_multiplication_goes_on_identically() {
     goes_on_identically("mm", EngineMode::Reservation, &SCHEMES, 2_003);

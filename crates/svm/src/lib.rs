@@ -37,6 +37,7 @@ pub use api::reply::{Outcome, Reply, RequestError};
 pub use api::stats::{Directions, Stats};
 pub use api::why::{Contested, Evidence, GroupFacts, Judge, ObjectFacts, Verdict, Why};
 pub use driver::Driver;
+pub use migration::chains::ChainKey;
 pub use mutation::Mutation;
 pub use placement::PlacementScheme;
 pub use state::DriverState;

@@ -140,7 +140,7 @@ impl Convolution2d {
             ("sizes", LINE_BYTES),
         ];
         buffers.extend(Kernel::buffers(CODE_BYTES, u64::from(LAUNCHES) * 2 * LINE_BYTES));
-        Memory::new(&buffers).with_constants(&["weights", "bias"])
+        Memory::new(&buffers)
     }
 
     /// Packet and arguments of a launch; the arguments of the longest kernel take two lines.

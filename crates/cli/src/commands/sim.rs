@@ -56,7 +56,8 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 
-    /// Print the machine as TOML, with every key that --set knows, and do nothing else
+    /// Print the machine as TOML, every key that --set knows with its value and where that is from, and do
+    /// nothing else
     #[arg(long)]
     print_machine: bool,
 
@@ -127,7 +128,8 @@ impl Sim {
         }
         let spec = machine(&self.preset, &self.set)?;
         if self.print_machine {
-            return print(&spec.to_toml());
+            let text = spec.to_toml_with_sources(&self.preset).map_err(SimError::from)?;
+            return print(&text);
         }
         if let (Some(path), Some(accesses)) = (&self.save, self.stop_after) {
             return self.save(&spec, path, accesses);

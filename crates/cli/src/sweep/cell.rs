@@ -50,6 +50,13 @@ impl Cell {
         }
     }
 
+    /// The same on the machine of this name.
+    #[must_use]
+    pub fn on(mut self, preset: &str) -> Cell {
+        preset.clone_into(&mut self.preset);
+        self
+    }
+
     /// The same with a value of the machine changed.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl fmt::Display) -> Cell {

@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 
 use farside_svm::CardFault;
 use farside_types::{MemoryId, PageNo, Span, Time};
+use serde::{Deserialize, Serialize};
 
 use crate::state::state;
 use crate::{GpuCounts, Spec};
@@ -46,6 +47,10 @@ pub(crate) struct Gpu {
     pub(crate) interrupting: bool,
     /// No compute unit issues before this: an invalidation drains the pipelines.
     pub(crate) stalled_until: Time,
+    /// Migrations until whose end nothing issues (`flush.until`).
+    pub(crate) stops: u32,
+    /// What goes on then.
+    pub(crate) parked: Vec<Parked>,
     /// When the last access in flight is over.
     pub(crate) in_flight: Time,
     /// The same by page, which several pages share.
@@ -67,12 +72,21 @@ pub(crate) struct Gpu {
 }
 
 state!(Gpu {
-    values: faults, held_back, notices, interrupting, stalled_until, in_flight, flushes, resident,
+    values: faults, held_back, notices, interrupting, stalled_until, stops, parked, in_flight, flushes, resident,
         next_dispatch, counts, l2_free;
     fixed: flights;
     parts: units, table, counters, l2_cache, l2_tlb, walkers;
     made: memory, cycle, l1_latency, l2_latency;
 });
+
+/// What waits on a GPU that stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Parked {
+    /// A wavefront.
+    Wave { unit: u8, slot: u8 },
+    /// A walk that is over.
+    Walk { page: u32 },
+}
 
 /// Where a translation is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +114,8 @@ impl Gpu {
             notices: Vec::new(),
             interrupting: false,
             stalled_until: Time::ZERO,
+            stops: 0,
+            parked: Vec::new(),
             in_flight: Time::ZERO,
             flights: Box::new([Time::ZERO; FLIGHTS]),
             flushes: 0,

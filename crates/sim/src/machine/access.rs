@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pool::List;
 use super::{Fault, Machine, SimEvent};
+use crate::gpu::Parked;
 use crate::gpu::{Lookup, WaveState};
 use crate::observe::{Observation, Slot, WaitsFor};
 use crate::{EngineMode, StoreMode};
@@ -131,7 +132,12 @@ impl Machine {
     /// A walk is over: what waits for it goes on, or faults.
     pub(super) fn walked(&mut self, gpu: u8, page: u32) {
         let now = self.queue.now();
-        let stalled = self.gpus[usize::from(gpu)].stalled_until;
+        let state = &mut self.gpus[usize::from(gpu)];
+        let stalled = state.stalled_until;
+        if state.stops > 0 {
+            state.parked.push(Parked::Walk { page });
+            return;
+        }
         if stalled > now {
             // The answer comes when the pipelines go on.
             self.queue.push(stalled, SimEvent::Walked { gpu, page });

@@ -26,6 +26,8 @@ enum Source {
     Partition(Vec<Vec<Range<u32>>>),
     /// Parts of GPUs.
     RoundRobin(Vec<Range<u32>>),
+    /// Chunks of GPUs.
+    Chunks(Vec<VecDeque<Range<u32>>>),
     /// One for all.
     Fill(Range<u32>),
     /// The workload says where each group runs: queues of compute units, by GPU.
@@ -56,6 +58,7 @@ impl Dispatcher {
         } else {
             match spec.gpu.dispatch {
                 Dispatch::Fill => Source::Fill(groups),
+                Dispatch::Chunks => Source::Chunks(chunks(groups, gpus, capacity(spec, shape))),
                 Dispatch::RoundRobin => Source::RoundRobin(parts(groups, gpus)),
                 Dispatch::Partition => {
                     let of_gpus = parts(groups, gpus).into_iter();
@@ -94,6 +97,7 @@ impl Dispatcher {
         match &self.source {
             Source::Partition(parts) => parts[gpu].iter().all(Range::is_empty),
             Source::RoundRobin(parts) => parts[gpu].is_empty(),
+            Source::Chunks(queues) => queues[gpu].is_empty(),
             Source::Fill(groups) => groups.is_empty(),
             Source::Placed(queues) => queues[gpu].iter().all(VecDeque::is_empty),
         }
@@ -106,6 +110,14 @@ impl Dispatcher {
                 parts[unit].next().or_else(|| parts.iter_mut().find_map(Iterator::next))
             }
             Source::RoundRobin(parts) => parts[gpu].next(),
+            Source::Chunks(queues) => {
+                let queue = &mut queues[gpu];
+                let group = queue.front_mut()?.next();
+                if queue.front().is_some_and(Range::is_empty) {
+                    queue.pop_front();
+                }
+                group
+            }
             Source::Fill(groups) => groups.next(),
             Source::Placed(queues) => queues[gpu][unit].pop_front(),
         }
@@ -117,6 +129,23 @@ fn parts(groups: Range<u32>, count: usize) -> Vec<Range<u32>> {
     let size = (groups.len() as u32).div_ceil(count as u32);
     let at = |index: u32| groups.start.saturating_add(index * size).min(groups.end);
     (0..count as u32).map(|index| at(index)..at(index + 1)).collect()
+}
+
+/// Groups that a GPU holds at a time.
+fn capacity(spec: &Spec, shape: Launch) -> u32 {
+    let waves = u32::from(shape.waves.max(1));
+    let of_unit = (spec.gpu.wavefronts / waves).min(u32::from(shape.groups_per_unit)).max(1);
+    of_unit * spec.gpu.compute_units
+}
+
+/// The groups in chunks of `size`, dealt out to `gpus` GPUs in turn.
+fn chunks(groups: Range<u32>, gpus: usize, size: u32) -> Vec<VecDeque<Range<u32>>> {
+    let mut queues = vec![VecDeque::new(); gpus];
+    let starts = groups.clone().step_by(size as usize);
+    for (index, start) in starts.enumerate() {
+        queues[index % gpus].push_back(start..(start + size).min(groups.end));
+    }
+    queues
 }
 
 fn placed(
@@ -191,6 +220,19 @@ mod tests {
             [(5, 1, 0), (6, 1, 1), (7, 1, 2), (8, 1, 0), (9, 1, 1)],
         ];
         assert_eq!(order(Dispatch::RoundRobin), expected.concat());
+    }
+
+    #[test]
+    fn chunks_of_what_a_gpu_holds_go_to_the_gpus_in_turn() {
+        // Two groups to each of three compute units: six to the first GPU, the other four to the second.
+        let of = |gpu| -> Vec<u32> {
+            let all = order(Dispatch::Chunks).into_iter();
+            all.filter(|&(_, on, _)| on == gpu).map(|(group, ..)| group).collect()
+        };
+        assert_eq!((of(0), of(1)), (vec![0, 1, 2, 3, 4, 5], vec![6, 7, 8, 9]));
+        let dealt = chunks(0..10, 2, 3);
+        assert_eq!(dealt[0], [0..3, 6..9]);
+        assert_eq!(dealt[1], [3..6, 9..10]);
     }
 
     #[test]

@@ -106,8 +106,9 @@ impl Machine {
         let room = self.spec.fault.buffer_entries as usize - state.faults.len();
         let held_back = state.held_back.len().min(room);
         state.faults.extend(state.held_back.drain(..held_back));
-        let notices = std::mem::take(&mut state.notices);
-        state.interrupting = !state.faults.is_empty();
+        let most = state.notices.len().min(limit - faults.len());
+        let notices: Vec<_> = state.notices.drain(..most).collect();
+        state.interrupting = !state.faults.is_empty() || !state.notices.is_empty();
         if state.interrupting {
             self.host.queue.push_back(Work::Fetch { gpu });
         }
@@ -147,12 +148,13 @@ impl Machine {
         self.observe_host(work);
         match self.host.doing.remove(&work) {
             Some((Doing::Batch { gpu, faults, notices }, _)) => {
+                let served = faults.len() as u64;
                 self.serve(gpu, &faults, notices);
-                self.look_up_tables()?;
+                self.look_up_tables(served)?;
             }
             Some((Doing::Operation(command), _)) => {
                 self.host_operation(&command.op)?;
-                self.handle(command.header.done(Ok(())))?;
+                self.answer(command.header.id, command.header.epoch)?;
             }
             Some((Doing::Tables, _)) => self.pump()?,
             None => {}
@@ -161,9 +163,9 @@ impl Machine {
         Ok(())
     }
 
-    /// Has a thread be busy with so many counts.
-    pub(super) fn host_busy_with(&mut self, entries: u64) {
-        let cost = Span::from_nanos(self.spec.host.batch_ns + self.spec.host.fault_ns * entries);
+    /// Has a thread be busy with so many counts of a sample.
+    pub(super) fn host_busy_with(&mut self, counts: u64) {
+        let cost = Span::from_nanos(self.spec.host.batch_ns + self.spec.host.sample_ns * counts);
         self.occupy(Doing::Tables, cost);
     }
 
@@ -175,15 +177,18 @@ impl Machine {
         self.queue.push(now + cost, SimEvent::HostDone { work });
     }
 
-    /// Carries out what the driver said, after the time that its scheme's lookups in its own tables
-    /// take. If something else has the driver say more before that, all of it is carried out then.
-    fn look_up_tables(&mut self) -> Result<(), SimError> {
+    /// Carries out what the driver said, when its scheme's lookups in its own tables are over. They
+    /// began with the service of the `served` faults, as the walks of the page table did (GRIT,
+    /// section V-E), so only what they take longer than that is waited for. If something else has the
+    /// driver say more before that, all of it is carried out then.
+    fn look_up_tables(&mut self, served: u64) -> Result<(), SimError> {
         let accesses = u64::from(self.driver.take_table_accesses());
-        if accesses == 0 {
+        let beside = self.spec.host.fault_ns * served;
+        let longer = (accesses * self.spec.host.table_ns).saturating_sub(beside);
+        if longer == 0 {
             return self.pump();
         }
-        let cost = Span::from_nanos(accesses * self.spec.host.table_ns);
-        self.occupy(Doing::Tables, cost);
+        self.occupy(Doing::Tables, Span::from_nanos(longer));
         Ok(())
     }
 

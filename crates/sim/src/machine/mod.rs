@@ -9,6 +9,7 @@
 //! - `pool.rs`: lists of accesses that wait for a walk or in a fault; `table.rs`: who finds them;
 //! - `ring.rs`: the GPUs' command rings, in order, with shootdown, drain and replay;
 //! - `host.rs`: the driver's processor: fault batches, notices, operations on the CPU's mappings;
+//! - `moves.rs`: how many migrations are carried out at a time, and who stands still meanwhile;
 //! - `transfer.rs`: copies and zero fills;
 //! - `copies.rs`: which pages were copied again after a write;
 //! - `setup.rs`: allocation, and the placing of all pages on the host before time starts;
@@ -22,6 +23,7 @@ mod access;
 mod copies;
 mod dispatch;
 mod host;
+mod moves;
 mod path;
 mod pool;
 mod ring;
@@ -56,6 +58,7 @@ use crate::{Outcome, Progress, SimError, Spec, Stop};
 use copies::Copies;
 use farside_workloads::{Line, Lines, Workload};
 use host::Host;
+use moves::Moves;
 use pool::{List, Pool};
 use ring::Ring;
 use samples::Samples;
@@ -97,6 +100,8 @@ enum SimEvent {
     Done { command: CommandId, epoch: Epoch },
     /// The driver sees the end of a job.
     JobDone { job: JobId },
+    /// A GPU goes on that stood still until a migration was over.
+    Restart { gpu: u8 },
     /// The driver wants to be called.
     Timer,
 }
@@ -142,6 +147,7 @@ pub(crate) struct Machine {
     rings: Vec<Ring>,
     links: Links,
     host: Host,
+    moves: Moves,
     transfers: BTreeMap<CommandId, Transfer>,
     faults: Table<FaultId, Fault>,
     /// The open fault of a GPU on a page, by whether it is for writing.
@@ -207,15 +213,7 @@ impl Pump for Machine {
     }
 
     fn dispatch(&mut self, command: Command) -> Result<(), SimError> {
-        self.note_command(&command);
-        match command {
-            Command::Ring(card, step) => self.submit(card, step),
-            Command::Transfer(_, step) => self.transfer_start(step),
-            Command::Host(step) => {
-                self.host_submit(host::Work::Operation(step));
-                Ok(())
-            }
-        }
+        self.take_command(command)
     }
 
     fn reply(&mut self, reply: Reply) -> Result<(), SimError> {
@@ -317,8 +315,9 @@ impl Machine {
             SimEvent::RingEnd { gpu } => self.ring_end(gpu)?,
             SimEvent::TransferEnd { command } => self.transfer_end(command)?,
             SimEvent::Done { command, epoch } => {
-                self.handle(Event::Done { command, epoch, result: Ok(()) })?;
+                self.answer(command, epoch)?;
             }
+            SimEvent::Restart { gpu } => self.restart(gpu),
             SimEvent::JobDone { job } => self.job_done(job)?,
             SimEvent::Timer => {
                 self.timer.ring(self.queue.now());
@@ -326,6 +325,19 @@ impl Machine {
             }
         }
         Ok(())
+    }
+
+    /// Carries a command out.
+    fn carry_on(&mut self, command: Command) -> Result<(), SimError> {
+        self.note_command(&command);
+        match command {
+            Command::Ring(card, step) => self.submit(card, step),
+            Command::Transfer(_, step) => self.transfer_start(step),
+            Command::Host(step) => {
+                self.host_submit(host::Work::Operation(step));
+                Ok(())
+            }
+        }
     }
 
     /// One job per GPU; the next launch begins when the driver has seen the end of all.

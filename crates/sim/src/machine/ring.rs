@@ -16,7 +16,7 @@ use super::{Machine, SimEvent};
 use crate::gpu::Mapping;
 use crate::observe::Observation;
 use crate::state::state;
-use crate::{FlushMode, SimError};
+use crate::{FlushMode, SimError, Told, Until};
 use farside_workloads::Cursor;
 
 /// One GPU's ring.
@@ -77,15 +77,24 @@ impl Machine {
             return Ok(());
         };
         let own = self.queue.now() + self.ring_cost(&command.op);
+        let whole = self.empties(&command.op);
         let end = match &command.op {
-            RingOp::Unmap { runs, .. } => self.take_away(gpu, runs, None, own)?,
-            RingOp::Protect { runs, rights } => self.take_away(gpu, runs, Some(*rights), own)?,
+            RingOp::Unmap { runs, .. } => {
+                let end = self.take_away(gpu, runs, None, (whole, own))?;
+                end.max(self.tell_others(gpu, command.header.reason))
+            }
+            RingOp::Protect { runs, rights } => {
+                self.take_away(gpu, runs, Some(*rights), (whole, own))?
+            }
             RingOp::Map { .. }
             | RingOp::Accessed { .. }
             | RingOp::Resume { .. }
             | RingOp::Cancel { .. }
             | RingOp::Launch { .. } => own,
         };
+        if whole && self.spec.flush.until == Until::Moved {
+            self.stop_until_moved(gpu, command.header.id, command.header.epoch);
+        }
         let ring = &mut self.rings[usize::from(gpu)];
         (ring.current, ring.begun) = (Some(command), self.queue.now());
         self.queue.push(end, SimEvent::RingEnd { gpu });
@@ -105,16 +114,58 @@ impl Machine {
         Span::from_nanos(spec.base_ns + special + spec.page_ns * op.pages())
     }
 
-    /// Takes translations or rights away, and flushes; when that is done, at `own` or later:
-    /// accesses that hold them are over, and what was dirty is written back.
+    /// Whether a command empties the whole GPU, or what is of its pages only.
+    pub(super) fn empties(&self, op: &RingOp) -> bool {
+        let flush = &self.spec.flush;
+        let pipeline = flush.mode == FlushMode::Pipeline;
+        match op {
+            RingOp::Unmap { .. } => pipeline,
+            RingOp::Protect { .. } => pipeline && flush.demote == FlushMode::Pipeline,
+            RingOp::Map { .. }
+            | RingOp::Accessed { .. }
+            | RingOp::Resume { .. }
+            | RingOp::Cancel { .. }
+            | RingOp::Launch { .. } => false,
+        }
+    }
+
+    /// Empties the other GPUs as well, where a counter's migration tells every GPU; when that is done.
+    fn tell_others(&mut self, gpu: u8, reason: Reason) -> Time {
+        let now = self.queue.now();
+        let flush = &self.spec.flush;
+        let all = flush.counter == Told::All && flush.mode == FlushMode::Pipeline;
+        if !all || reason != Reason::Counter {
+            return now;
+        }
+        let others = (0..self.gpus.len() as u8).filter(|&other| other != gpu);
+        others.fold(now, |end, other| end.max(self.flush_all(other, now)))
+    }
+
+    /// Flushes a whole GPU; when that is done, at `own` or later.
+    fn flush_all(&mut self, gpu: u8, own: Time) -> Time {
+        let now = self.queue.now();
+        let state = &mut self.gpus[usize::from(gpu)];
+        let drained = now.max(state.in_flight);
+        let dirty = state.flush();
+        let end = own.max(drained + self.links.write_back(dirty));
+        let state = &mut self.gpus[usize::from(gpu)];
+        state.counts.flushes += 1;
+        state.counts.flushed_lines += u64::from(dirty);
+        state.counts.stalled += end.since(now);
+        state.stalled_until = state.stalled_until.max(end);
+        end
+    }
+
+    /// Takes translations or rights away, and flushes: the `whole` GPU or what is of these pages. When
+    /// that is done, at `own` or later: accesses that hold them are over, and what was dirty is
+    /// written back.
     fn take_away(
         &mut self,
         gpu: u8,
         runs: &[Run],
         rights: Option<Rights>,
-        own: Time,
+        (whole, own): (bool, Time),
     ) -> Result<Time, SimError> {
-        let whole = self.spec.flush.mode == FlushMode::Pipeline;
         let now = self.queue.now();
         let (mut drained, mut dirty) = (now, 0);
         let lines = 1 << self.page_shift;
@@ -131,19 +182,13 @@ impl Machine {
                 dirty += state.flush_page(page, first, lines);
             }
         }
-        let state = &mut self.gpus[usize::from(gpu)];
         if whole {
-            drained = drained.max(state.in_flight);
-            dirty = state.flush();
+            return Ok(self.flush_all(gpu, own));
         }
         let end = own.max(drained + self.links.write_back(dirty));
         let state = &mut self.gpus[usize::from(gpu)];
         state.counts.flushes += 1;
         state.counts.flushed_lines += u64::from(dirty);
-        if whole {
-            state.counts.stalled += end.since(now);
-            state.stalled_until = end;
-        }
         Ok(end)
     }
 
@@ -152,9 +197,10 @@ impl Machine {
             return Ok(());
         };
         let begun = self.rings[usize::from(gpu)].begun;
+        let command_empties = self.empties(&command.op);
         if self.is_draining(gpu, &command.op, begun) {
             self.rings[usize::from(gpu)].current = Some(command);
-            self.drain_on(gpu);
+            self.drain_on(gpu, command_empties);
             return Ok(());
         }
         self.observe(|machine| Observation::Command {
@@ -189,9 +235,9 @@ impl Machine {
     }
 
     /// Lines are still under way: an invalidation looks again a cycle later.
-    fn drain_on(&mut self, gpu: u8) {
+    fn drain_on(&mut self, gpu: u8, whole: bool) {
         let next = self.queue.now() + self.times.cycle;
-        if self.spec.flush.mode == FlushMode::Pipeline {
+        if whole {
             self.gpus[usize::from(gpu)].stalled_until = next;
         }
         self.queue.push(next, SimEvent::RingEnd { gpu });

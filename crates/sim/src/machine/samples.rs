@@ -66,7 +66,7 @@ impl Machine {
     }
 
     /// Tells the driver what was counted, and carries out what its scheme makes of it. The host is
-    /// busy with each count as with a fault of a batch.
+    /// busy with each count (`host.sample_ns`).
     pub(super) fn handle_samples(&mut self) -> Result<(), SimError> {
         let Some(samples) = &mut self.samples else {
             return Ok(());

@@ -20,7 +20,7 @@ use farside_workloads::{Workload, first_lines};
 state!(Machine {
     values: transfers, next_fault, travels, before, launches, timer, accesses,
         groups_done, events, idle_events;
-    parts: queue, gpus, rings, links, host, faults, open, walks, pool, coherence, copies, running, samples;
+    parts: queue, gpus, rings, links, host, moves, faults, open, walks, pool, coherence, copies, running, samples;
     made: spec, times, workload, lines, driver, observers, samplings, arena, arena_pages, used,
         blocks, first_lines, page_shift, per_gpu, groups, start;
 });
@@ -124,6 +124,7 @@ impl Machine {
             SimEvent::Hop { travel } => (travel as usize) < self.travels.len(),
             SimEvent::Check { page: at, .. } => page(at),
             SimEvent::Interrupt { gpu: id }
+            | SimEvent::Restart { gpu: id }
             | SimEvent::RingStart { gpu: id }
             | SimEvent::RingEnd { gpu: id } => gpu(id),
             SimEvent::HostDone { .. }

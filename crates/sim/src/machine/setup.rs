@@ -2,8 +2,8 @@
 //!
 //! A program has its data on the host when its first kernel is launched. So, before time starts,
 //! the CPU writes every page once, through the driver: host faults, each of which brings what is
-//! around it. The first touch of a GPU is then a migration from the host, as in the GRIT paper,
-//! not a zero fill.
+//! around it. The first touch of a GPU is then a migration from the host, not a zero fill: the GRIT
+//! paper does not say so, but its section V-C implies it (`docs/simulator.md`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use farside_types::{
 
 use super::copies::Copies;
 use super::host::Host;
+use super::moves::Moves;
 use super::pool::Pool;
 use super::ring::Ring;
 use super::table::Table;
@@ -76,6 +77,7 @@ impl Machine {
             rings: std::iter::repeat_with(Ring::default).take(spec.gpus()).collect(),
             links: Links::new(&spec),
             host: Host::default(),
+            moves: Moves::new(&spec),
             driver: driver(config)?,
             queue: Queue::new(START),
             transfers: BTreeMap::new(),

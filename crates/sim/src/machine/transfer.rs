@@ -12,7 +12,6 @@ use super::{Machine, SimEvent};
 use crate::SimError;
 use crate::coherence::{Coherence, Content};
 use crate::observe::Observation;
-use crate::pump::Pump;
 use crate::time::bytes_time;
 
 /// A copy or fill under way.
@@ -76,7 +75,8 @@ impl Machine {
         self.transfer_effect(&transfer)?;
         self.note_copied(&transfer.command.op);
         self.observe_transfer(&transfer);
-        self.handle(transfer.command.header.done(Ok(())))
+        let header = transfer.command.header;
+        self.answer(header.id, header.epoch)
     }
 
     fn transfer_effect(&mut self, transfer: &Transfer) -> Result<(), SimError> {

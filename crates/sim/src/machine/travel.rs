@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::access::Access;
 use super::path::Path;
 use super::{Machine, SimEvent};
-use crate::{EngineMode, FlushMode};
+use crate::EngineMode;
 
 /// A line under way.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -72,7 +72,7 @@ impl Machine {
         let (RingOp::Unmap { runs, .. } | RingOp::Protect { runs, .. }) = op else {
             return false;
         };
-        let whole = self.spec.flush.mode == FlushMode::Pipeline;
+        let whole = self.empties(op);
         let concerned = |page: u32| {
             let page = PageNo(self.arena.0 + u64::from(page));
             whole || runs.iter().any(|run| run.pages().contains(page))

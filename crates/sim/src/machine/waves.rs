@@ -10,7 +10,7 @@ use super::dispatch::Dispatcher;
 use super::watch::observe;
 use super::{Machine, SimEvent};
 use crate::SimError;
-use crate::gpu::{Group, Wave, WaveState};
+use crate::gpu::{Group, Parked, Wave, WaveState};
 use crate::observe::{Observation, Slot, WaitsFor};
 use crate::state::state;
 use farside_workloads::{Cursor, Instruction, Launch, Line, Lines};
@@ -111,6 +111,11 @@ impl Machine {
         let now = self.queue.now();
         let stalled = self.gpus[usize::from(gpu)].stalled_until;
         self.observe_wait(me);
+        if self.gpus[usize::from(gpu)].stops > 0 {
+            self.wave_mut(me).cause = WaitsFor::Flush;
+            self.gpus[usize::from(gpu)].parked.push(Parked::Wave { unit, slot });
+            return;
+        }
         if stalled > now {
             self.wave_mut(me).cause = WaitsFor::Flush;
             self.queue.push(stalled, SimEvent::Wave { gpu, unit, slot });

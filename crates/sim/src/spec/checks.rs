@@ -87,6 +87,13 @@ impl Spec {
             ("fault.buffer_entries", n(self.fault.buffer_entries), 1, 1 << 20, buffer),
             ("driver.fault_batch", n(self.driver.fault_batch), 1, 65_536, "it must be 1 to 65536"),
             ("host.threads", n(self.host.threads), 1, 1_024, "it must be 1 to 1024"),
+            (
+                "host.migrations",
+                self.host.migrations.map_or(1, n),
+                1,
+                65_536,
+                "it must be 1 to 65536",
+            ),
         ]
     }
 
@@ -114,6 +121,7 @@ impl Spec {
             ("host.batch_ns", self.host.batch_ns),
             ("host.fault_ns", self.host.fault_ns),
             ("host.table_ns", self.host.table_ns),
+            ("host.sample_ns", self.host.sample_ns),
             ("host.operation_ns", self.host.operation_ns),
             ("host.operation_page_ns", self.host.operation_page_ns),
             ("driver.thrash_window_ns", self.driver.thrash_window_ns),

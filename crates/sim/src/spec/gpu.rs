@@ -16,9 +16,11 @@ pub struct GpuSpec {
     /// has four SIMD units of ten (AMD, "Graphics Cores Next Architecture", 2012).
     pub wavefronts: u32,
     /// SIMD units of a compute unit; a wavefront's slot belongs to one, which does the arithmetic of
-    /// one wavefront at a time. Default 4 (likewise).
+    /// one wavefront at a time. Default 4 (AMD, "Graphics Cores Next
+    /// Architecture", 2012).
     pub simds: u32,
-    /// Which GPU and compute unit a work-group gets. Default `partition`; see [`Dispatch`].
+    /// Which GPU and compute unit a work-group gets. Default `partition`: MGPUSim's
+    /// unified device (v3.0.0, driver/driver.go:427); see [`Dispatch`].
     pub dispatch: Dispatch,
     /// Cycles from one work-group to the next that a GPU starts. Default 1 (MGPUSim).
     pub dispatch_cycles: u64,
@@ -39,8 +41,7 @@ pub struct GpuSpec {
     /// Whose frames that share is: `each` GPU has it, or all GPUs together (`total`). Default
     /// `each`; the paper does not say which.
     pub capacity_of: CapacityOf,
-    /// Where the little data is that every wavefront reads: FIR's filter, SC's mask, C2D's weights and
-    /// bias. Default `shared`: the traces recorded with the paper's simulator have the filter's page
+    /// Where the little data is that every wavefront reads: FIR's filter and SC's mask. Default `shared`: the traces recorded with the paper's simulator have the filter's page
     /// shared by all GPUs.
     pub constants: Constants,
 }
@@ -81,6 +82,10 @@ pub enum Dispatch {
     Partition,
     /// The same over GPUs; in a GPU the groups go round the compute units.
     RoundRobin,
+    /// Chunks of as many groups as a GPU holds, to the GPUs in turn: GPU `i` of `n` gets chunks `i`, `i + n`, …
+    /// A reading of GRIT's section III-B ("Only when the GPU cannot accommodate more TBs, the
+    /// scheduler moves to the next GPU") in which all GPUs have work, as in its Figure 4; assumed.
+    Chunks,
     /// Round the compute units of a GPU until it holds no more, then the next GPU; later each GPU
     /// takes the next group when one of its own has ended (GRIT, section III-B).
     Fill,
@@ -93,7 +98,9 @@ pub enum Constants {
     /// In pages like any others.
     #[default]
     Shared,
-    /// Each GPU has a copy of its own that never moves, as of a kernel's arguments.
+    /// Each GPU has a copy of its own, as MGPUSim's multi-GPU host code allocates it (v3.0.0,
+    /// benchmarks/heteromark/fir/fir.go:119, amdappsdk/simpleconvolution/simpleconvolution.go:127). It
+    /// never moves here, as a kernel's arguments do not; there it is a page that faults once.
     Each,
 }
 

@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-/// `[host]`: the driver's processor. It does one thing at a time.
+/// `[host]`: the driver's processor.
+///
+/// A thread takes up to `driver.fault_batch` faults and counter notices at a time out of a GPU's buffer,
+/// and serves them one after the other. So at most `threads / fault_ns` are served, however many
+/// there are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HostSpec {
@@ -11,17 +15,28 @@ pub struct HostSpec {
     /// simulator of wangw42/try_mgpusim, mmu.go, for a machine with the same walkers and walk
     /// cache as Table I).
     pub interrupt_ns: u64,
-    /// Batches and operations in service at a time. Default 32 (likewise).
+    /// Threads: batches and operations in service at a time. Default 32
+    /// (wangw42/try_mgpusim, mmu.go).
     pub threads: u32,
-    /// Service of a batch, in ns. Default 1000 (likewise).
+    /// Migrations that are carried out at a time; mappings of a page where it is are none. Default: none,
+    /// as many as there are. A driver of the published simulator carries out one (MGPUSim v3.0.0,
+    /// driver/driver.go:538, `isCurrentlyHandlingMigrationReq`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub migrations: Option<u32>,
+    /// Service of a batch besides its faults, in ns. Default 0: a thread takes one fault
+    /// (wangw42/try_mgpusim, mmu.go).
     pub batch_ns: u64,
-    /// Service of each fault or notice in a batch, in ns. Default 31: 1000 cycles on one of 32
-    /// threads (likewise).
+    /// Service of each fault or notice on its thread, in ns: the walk of the driver's page table. Default
+    /// 1000 (wangw42/try_mgpusim, mmu.go).
     pub fault_ns: u64,
     /// A memory access to the placement scheme's own table, in ns: a PA-Table lookup that the
-    /// PA-Cache does not hold (GRIT, section V-C: one memory access). Default 100:
-    /// `link.host_memory_ns`.
+    /// PA-Cache does not hold (GRIT, section V-C: one memory access). It goes on beside the
+    /// service of the fault (section V-E), and only what is longer than that is waited for. Default
+    /// 100: `link.host_memory_ns`.
     pub table_ns: u64,
+    /// Each count of a sample of accesses, for schemes that ask for them (Griffin), in ns. Default 31;
+    /// assumed.
+    pub sample_ns: u64,
     /// An operation on the CPU's own page table, in ns. Default 100: a memory access; assumed.
     pub operation_ns: u64,
     /// Per page of such an operation, in ns. Default 10; assumed.
@@ -33,9 +48,11 @@ impl Default for HostSpec {
         HostSpec {
             interrupt_ns: 662,
             threads: 32,
-            batch_ns: 1_000,
-            fault_ns: 31,
+            migrations: None,
+            batch_ns: 0,
+            fault_ns: 1_000,
             table_ns: 100,
+            sample_ns: 31,
             operation_ns: 100,
             operation_page_ns: 10,
         }
@@ -47,7 +64,8 @@ impl Default for HostSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DriverSpec {
-    /// Most faults of a batch. Default 256 (NVIDIA's driver).
+    /// Most faults and notices that a thread of the host takes at a time. Default 1 (wangw42/try_mgpusim,
+    /// mmu.go: each on a thread of its own).
     pub fault_batch: u32,
     /// Moves nearer to each other than this are a fight, in ns. Default 0: no thrash handling.
     pub thrash_window_ns: u64,
@@ -63,7 +81,7 @@ pub struct DriverSpec {
 impl Default for DriverSpec {
     fn default() -> DriverSpec {
         DriverSpec {
-            fault_batch: 256,
+            fault_batch: 1,
             thrash_window_ns: 0,
             contests: false,
             density_percent: 100,

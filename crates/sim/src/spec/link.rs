@@ -6,9 +6,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinkSpec {
-    /// Bandwidth between GPUs in GB/s, per GPU and direction. Default 300 (Table I).
+    /// Bandwidth between GPUs in GB/s, per GPU and direction. Default 150: Table I's 300 GB/s of
+    /// NVLink-v2 are both directions of six links of 25 GB/s each way (NVIDIA, "Tesla V100 GPU
+    /// Architecture", 2017).
     pub nvlink_gb_per_s: u64,
-    /// One way between GPUs, in ns. Default 150; assumed, the paper gives none.
+    /// One way between GPUs, in ns. Default 150: assumed, the paper gives none; MGPUSim v3.0.0 has 140 for a
+    /// switch (samples/runner/timingplatform.go:295).
     pub nvlink_ns: u64,
     /// Bandwidth between host and a GPU in GB/s, per direction. Default 32 (Table I).
     pub pcie_gb_per_s: u64,
@@ -22,7 +25,7 @@ pub struct LinkSpec {
 impl Default for LinkSpec {
     fn default() -> LinkSpec {
         LinkSpec {
-            nvlink_gb_per_s: 300,
+            nvlink_gb_per_s: 150,
             nvlink_ns: 150,
             pcie_gb_per_s: 32,
             pcie_ns: 150,

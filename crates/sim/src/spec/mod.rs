@@ -22,6 +22,7 @@ mod link;
 mod orders;
 mod presets;
 mod reports;
+mod sources;
 mod store;
 mod translation;
 
@@ -30,7 +31,7 @@ pub use engine::{EngineMode, EngineSpec};
 pub use gpu::{CapacityOf, Constants, Dispatch, GpuSpec};
 pub use host::{DriverSpec, HostSpec};
 pub use link::{CopySpec, LinkSpec};
-pub use orders::{CommandSpec, FlushMode, FlushSpec};
+pub use orders::{CommandSpec, FlushMode, FlushSpec, Told, Until};
 pub use reports::{CounterSpec, FaultSpec};
 pub use store::{StoreMode, StoreSpec};
 pub use translation::{PageSpec, TlbSpec, WalkSpec};

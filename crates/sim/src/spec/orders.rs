@@ -9,7 +9,8 @@ pub struct CommandSpec {
     /// From the driver's doorbell until the GPU sees the command, in ns. Default 150: one way
     /// over PCIe (`link.pcie_ns`).
     pub submit_ns: u64,
-    /// From the end of a command until the driver sees it, in ns. Default 150, likewise.
+    /// From the end of a command until the driver sees it, in ns. Default 150: one way
+    /// over PCIe (`link.pcie_ns`).
     pub complete_ns: u64,
     /// Every command, in ns. Default 20; assumed.
     pub base_ns: u64,
@@ -40,8 +41,40 @@ impl Default for CommandSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct FlushSpec {
-    /// How. Default `pipeline`; see [`FlushMode`].
+    /// How. Default `pipeline`: GRIT, section II-B; see [`FlushMode`].
     pub mode: FlushMode,
+    /// Until when the GPU stands still that an invalidation has emptied. Default `drained`: assumed; see
+    /// [`Until`].
+    pub until: Until,
+    /// What is emptied on a GPU that keeps its page and may not write it any more, because another one gets a
+    /// copy. Default `pipeline`, as for any invalidation. GRIT's section II-B3 has a flush for
+    /// the collapse alone, which is `page`.
+    pub demote: FlushMode,
+    /// Whom the migration empties that an access counter has asked for. Default `users`: assumed;
+    /// see [`Told`].
+    pub counter: Told,
+}
+
+/// Until when a GPU stands still.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Until {
+    /// Until its own invalidation is over.
+    #[default]
+    Drained,
+    /// Until the migration is over that has stopped it (MGPUSim v3.0.0, driver/driver.go:747).
+    Moved,
+}
+
+/// Who is told of a migration that an access counter asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Told {
+    /// GPUs that have a mapping of a page of it.
+    #[default]
+    Users,
+    /// Every GPU (GRIT, section II-B2, step 4).
+    All,
 }
 
 /// What a GPU does when a translation, or the right to write, is taken away from it.

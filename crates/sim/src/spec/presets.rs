@@ -1,37 +1,122 @@
-//! Machines that have a name.
+//! Machines that have a name: what each has otherwise than [`Spec::default`], and where from.
 
 use super::Spec;
 use crate::SpecError;
 
+/// A value of a preset.
+pub(super) struct Given {
+    pub(super) key: &'static str,
+    pub(super) value: &'static str,
+    /// Where it is from; begins with "assumed" where it is.
+    pub(super) source: &'static str,
+}
+
+const fn is(key: &'static str, value: &'static str, source: &'static str) -> Given {
+    Given { key, value, source }
+}
+
+/// The machine of the GRIT paper as its text and the published simulator (MGPUSim and Akita, v3.0.0)
+/// have it. The authors' own version of the simulator is not published.
+const GRIT_PAPER: &[Given] = &[
+    is("gpu.capacity_percent", "70", "Table I"),
+    is(
+        "gpu.capacity_of",
+        "total",
+        "assumed: Figure 3 and section VI-C2 (eviction, re-duplication, oversubscription); III-B can be read either way",
+    ),
+    is(
+        "gpu.dispatch",
+        "chunks",
+        "assumed: section III-B (a GPU is filled before the next) with Figure 4 (all GPUs share)",
+    ),
+    is(
+        "gpu.constants",
+        "each",
+        "MGPUSim v3.0.0, benchmarks/heteromark/fir/fir.go:119, amdappsdk/simpleconvolution/simpleconvolution.go:127: one for each GPU",
+    ),
+    is("link.nvlink_ns", "140", "MGPUSim v3.0.0, samples/runner/timingplatform.go:295: a switch"),
+    is(
+        "command.launch_ns",
+        "0",
+        "MGPUSim v3.0.0, timing/cp/internal/dispatching/builder.go:90: no overhead but the way there",
+    ),
+    is(
+        "host.threads",
+        "16",
+        "Akita v3.0.0, mem/vm/mmu/builder.go:24: translations in service at a time",
+    ),
+    is(
+        "host.fault_ns",
+        "1000",
+        "assumed: not published; wangw42/try_mgpusim has 1000, MGPUSim v3.0.0 a walk of 100 (timingplatform.go:332)",
+    ),
+    is(
+        "host.migrations",
+        "1",
+        "MGPUSim v3.0.0, driver/driver.go:538 (isCurrentlyHandlingMigrationReq)",
+    ),
+    is(
+        "flush.until",
+        "moved",
+        "MGPUSim v3.0.0, driver/driver.go:739 (restart when the pages have been copied)",
+    ),
+    is("flush.demote", "page", "section II-B3: a flush at the collapse alone"),
+    is("flush.counter", "all", "section II-B2, step 4: every GPU"),
+];
+
 /// A driver on one processor of the host: interrupt and scheduling 10.1 us; per migration 2.9 us of
 /// setup and 2.8 us of finalize; 0.37 us a page; 5 us for a copy between endpoints (multi-FPGA SVM
 /// paper, Tables I and II, fitted).
-const LINUX_DRIVER: &[(&str, &str)] = &[
-    ("host.threads", "1"),
-    ("host.interrupt_ns", "10100"),
-    ("host.batch_ns", "5700"),
-    ("host.fault_ns", "370"),
-    ("host.operation_ns", "1000"),
-    ("host.operation_page_ns", "100"),
-    ("copy.latency_ns", "5000"),
-    ("command.launch_ns", "15400"),
+const LINUX_DRIVER: &[Given] = &[
+    is("host.threads", "1", FITTED),
+    is("host.interrupt_ns", "10100", FITTED),
+    is("host.batch_ns", "5700", FITTED),
+    is("host.fault_ns", "370", FITTED),
+    is("host.sample_ns", "370", "assumed: as a fault"),
+    is("driver.fault_batch", "256", "NVIDIA's driver (open-gpu-kernel-modules)"),
+    is("host.operation_ns", "1000", "assumed"),
+    is("host.operation_page_ns", "100", "assumed"),
+    is("copy.latency_ns", "5000", FITTED),
+    is("command.launch_ns", "15400", FITTED),
 ];
+const FITTED: &str = "multi-FPGA SVM paper, Tables I and II, fitted";
 
 /// Defaults of NVIDIA's driver for unified memory (open-gpu-kernel-modules).
-const AS_SHIPPED: &[(&str, &str)] = &[
-    ("driver.density_percent", "51"),
-    ("driver.thrash_window_ns", "500000"),
-    ("counter.group_bytes", "2097152"),
+const AS_SHIPPED: &[Given] = &[
+    is("driver.density_percent", "51", NVIDIA),
+    is("driver.thrash_window_ns", "500000", NVIDIA),
+    is("counter.group_bytes", "2097152", NVIDIA),
 ];
+const NVIDIA: &str = "NVIDIA's driver (open-gpu-kernel-modules)";
+
+/// What a preset has otherwise than the default, in two steps; none if there is no such preset.
+fn steps(preset: &str) -> Option<[&'static [Given]; 2]> {
+    match preset {
+        "grit-table-1" => Some([&[], &[]]),
+        "grit-paper" => Some([GRIT_PAPER, &[]]),
+        "linux-driver" => Some([LINUX_DRIVER, &[]]),
+        "as-shipped" => Some([LINUX_DRIVER, AS_SHIPPED]),
+        _ => None,
+    }
+}
+
+/// The value of a key that a preset has otherwise than the default.
+pub(super) fn given(preset: &str, key: &str) -> Option<&'static Given> {
+    let mut all = steps(preset)?.into_iter().flatten().rev();
+    all.find(|it| it.key == key)
+}
 
 impl Spec {
     /// Names that [`Spec::preset`] knows.
-    pub const PRESETS: &'static [&'static str] = &["grit-table-1", "linux-driver", "as-shipped"];
+    pub const PRESETS: &'static [&'static str] =
+        &["grit-table-1", "grit-paper", "linux-driver", "as-shipped"];
 
     /// The preset of this name.
     ///
-    /// - `grit-table-1`: the baseline of the GRIT paper, Table I, with a host as in the simulators
+    /// - `grit-table-1`: the baseline of the GRIT paper, Table I, with a fast host as in the simulators
     ///   that this line of papers uses.
+    /// - `grit-paper`: what the paper's text and the published simulator say besides: a driver that
+    ///   carries out one migration at a time, and GPUs that stand still until it is over.
     /// - `linux-driver`: the same GPUs under a driver that costs what a measured one costs on
     ///   Linux: that of the multi-FPGA SVM paper (constants fitted on its Tables I and II).
     /// - `as-shipped`: `linux-driver` with what NVIDIA's driver does by default: tree prefetch at
@@ -40,14 +125,10 @@ impl Spec {
     /// # Errors
     /// [`SpecError::NoSuchPreset`].
     pub fn preset(name: &str) -> Result<Spec, SpecError> {
-        match name {
-            "grit-table-1" => Ok(Spec::default()),
-            "linux-driver" => Spec::default().with_overrides(LINUX_DRIVER),
-            "as-shipped" => {
-                Spec::default().with_overrides(LINUX_DRIVER)?.with_overrides(AS_SHIPPED)
-            }
-            _ => Err(SpecError::NoSuchPreset { name: name.to_owned() }),
-        }
+        let no_such = || SpecError::NoSuchPreset { name: name.to_owned() };
+        let given = steps(name).ok_or_else(no_such)?.into_iter().flatten();
+        let pairs: Vec<_> = given.map(|it| (it.key, it.value)).collect();
+        Spec::default().with_overrides(&pairs)
     }
 }
 
@@ -69,7 +150,7 @@ mod tests {
         assert_eq!((cache.vector_bytes, cache.scalar_bytes), (16 << 10, 16 << 10));
         assert_eq!((cache.instruction_bytes, cache.l2_bytes), (32 << 10, 256 << 10));
         assert_eq!((cache.vector_ways, cache.l2_ways, spec.page.bytes), (4, 16, 4_096));
-        assert_eq!((spec.link.nvlink_gb_per_s, spec.link.pcie_gb_per_s), (300, 32));
+        assert_eq!((spec.link.nvlink_gb_per_s, spec.link.pcie_gb_per_s), (150, 32));
         assert_eq!((spec.counter.threshold, spec.counter.group_bytes), (256, 65_536));
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StoreSpec {
-    /// How. Default `exclusive`; see [`StoreMode`].
+    /// How. Default `exclusive`: GRIT, section II-B3; see [`StoreMode`].
     pub mode: StoreMode,
 }
 

@@ -33,6 +33,19 @@ impl ChainId {
     }
 }
 
+/// Names the chain that a command belongs to, for machines that treat the steps of one migration as one.
+/// The commands of a later chain may have the same one, with another [`Header::epoch`](crate::Header::epoch).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct ChainKey(u32);
+
+impl ChainKey {
+    /// That of the chain that gave a command; none of commands of no chain.
+    pub fn of(command: CommandId) -> Option<ChainKey> {
+        let chain = ChainId::of(command);
+        (chain != ChainId::DETACHED).then_some(ChainKey(chain.0))
+    }
+}
+
 impl Default for ChainId {
     fn default() -> ChainId {
         ChainId::NONE

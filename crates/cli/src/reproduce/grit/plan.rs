@@ -37,6 +37,8 @@ pub(super) struct Experiment {
     pub(super) labels: Vec<String>,
     /// None: those of Table II.
     workloads: Option<Vec<String>>,
+    /// A machine by name in the place of the one for all, which then has nothing to say.
+    preset: Option<String>,
     #[serde(default)]
     machine: BTreeMap<String, String>,
     size: Option<Size>,
@@ -222,8 +224,10 @@ impl Plan {
     ) -> Cell {
         let scale = scale.further(experiment.further);
         let bytes = self.bytes(experiment.size, workload, scale);
-        let set = self.machine.iter().chain(&experiment.machine);
+        let common = self.machine.iter().filter(|_| experiment.preset.is_none());
+        let set = common.chain(&experiment.machine);
         let cell = Cell::workload(workload, bytes, scheme);
+        let cell = experiment.preset.iter().fold(cell, |cell, preset| cell.on(preset));
         set.fold(cell, |cell, (key, value)| cell.with(key, value))
     }
 
