@@ -55,44 +55,70 @@ struct Expected {
 }
 
 const ALL_EIGHT: &[Expected] = &[
-    expected("grit.on-touch", Within(15.0), 63.36, true),
-    expected("grit.access-counter", Within(15.0), -17.05, false),
-    expected("grit.duplication", Within(15.0), -7.09, false),
-    expected("best.fir", AtLeast(1.0), 0.19, false),
-    expected("best.sc", AtLeast(1.0), 0.33, false),
-    expected("best.c2d", AtLeast(1.0), 0.61, false),
+    expected("grit.on-touch", Within(15.0), 88.67, false),
+    expected("grit.access-counter", Within(15.0), -16.49, false),
+    expected("grit.duplication", Within(15.0), -6.87, false),
+    expected("best.fir", AtLeast(1.0), 0.21, false),
+    expected("best.sc", AtLeast(1.0), 0.32, false),
+    expected("best.c2d", AtLeast(1.0), 0.52, false),
     expected("best.bs", AtLeast(1.0), 0.99, false),
-    expected("best.bfs", AtLeast(1.0), 0.45, false),
-    expected("best.gemm", AtLeast(1.0), 0.95, false),
-    expected("best.mm", AtLeast(1.0), 1.16, true),
-    expected("best.st.on-touch", AtLeast(1.0), 0.52, false),
-    expected("best.st.duplication", AtLeast(1.0), 1.34, true),
-    expected("faults.on-touch", Within(20.0), 21.75, true),
-    expected("faults.access-counter", Within(20.0), 5.74, false),
-    expected("faults.duplication", Within(20.0), 2.62, true),
+    expected("best.bfs", AtLeast(1.0), 0.43, false),
+    expected("best.gemm", AtLeast(1.0), 0.89, false),
+    expected("best.mm", AtLeast(1.0), 1.14, true),
+    expected("best.st.on-touch", AtLeast(1.0), 0.44, false),
+    expected("best.st.duplication", AtLeast(1.0), 1.26, true),
+    expected("faults.on-touch", Within(20.0), 24.39, true),
+    expected("faults.access-counter", Within(20.0), 7.86, false),
+    expected("faults.duplication", Within(20.0), 3.96, true),
 ];
 
 const SIX: &[Expected] = &[
-    expected("threshold.2", Within(15.0), 95.26, false),
-    expected("threshold.4", Within(15.0), 69.02, true),
-    expected("threshold.8", Within(15.0), 56.91, true),
-    expected("threshold.16", Within(15.0), 41.09, true),
-    expected("ablation.table", Within(15.0), 63.92, false),
-    expected("ablation.cache", Within(15.0), 66.71, false),
-    expected("ablation.neighbours", Within(15.0), 67.09, false),
-    expected("farside.grit", AtLeast(10.0), 56.32, true),
-    expected("gpus.2.on-touch", Within(15.0), 35.29, true),
-    expected("gpus.2.access-counter", Within(15.0), -20.02, false),
-    expected("gpus.2.duplication", Within(15.0), -18.88, false),
-    expected("gpus.8.on-touch", Within(15.0), 133.48, false),
-    expected("gpus.8.access-counter", Within(15.0), -15.26, false),
-    expected("gpus.8.duplication", Within(15.0), -15.61, false),
-    expected("griffin.dpc", Within(15.0), -15.36, false),
-    expected("griffin.whole", Within(15.0), -19.52, false),
-    expected("gps", Within(15.0), -23.55, false),
-    expected("trans-fw", Within(15.0), -17.80, false),
-    expected("first-touch", Within(15.0), -34.67, false),
-    expected("prefetch", Within(15.0), 77.81, false),
+    expected("threshold.2", Within(15.0), 135.30, false),
+    expected("threshold.4", Within(15.0), 104.11, false),
+    expected("threshold.8", Within(15.0), 80.65, false),
+    expected("threshold.16", Within(15.0), 48.46, true),
+    expected("ablation.table", Within(15.0), 99.90, false),
+    expected("ablation.cache", Within(15.0), 100.82, false),
+    expected("ablation.neighbours", Within(15.0), 105.04, false),
+    expected("farside.grit", AtLeast(10.0), 51.60, true),
+    expected("farside.objects", AtLeast(10.0), 51.60, true),
+    expected("farside.prefetch", AtLeast(10.0), 51.61, true),
+    expected("farside.residency", AtLeast(10.0), 24.73, true),
+    expected("gpus.2.on-touch", Within(15.0), 57.57, false),
+    expected("gpus.2.access-counter", Within(15.0), -17.39, false),
+    expected("gpus.2.duplication", Within(15.0), -14.44, false),
+    expected("gpus.8.on-touch", Within(15.0), 147.72, false),
+    expected("gpus.8.access-counter", Within(15.0), -10.94, false),
+    expected("gpus.8.duplication", Within(15.0), -15.96, false),
+    expected("griffin.dpc", Within(15.0), -14.33, false),
+    expected("griffin.whole", Within(15.0), -18.39, false),
+    expected("gps", Within(15.0), -26.15, false),
+    expected("trans-fw", Within(15.0), -18.17, false),
+    expected("first-touch", Within(15.0), -31.91, false),
+    expected("prefetch", Within(15.0), 72.41, false),
+];
+
+/// The machine of the paper's text and of the published simulator.
+const PAPER: &[Expected] = &[
+    expected("paper.on-touch", Within(20.0), -8.52, false),
+    expected("paper.access-counter", Within(20.0), -8.59, false),
+    expected("paper.duplication", Within(20.0), -9.14, false),
+    expected("paper.access-counter.map-host", Within(20.0), -59.90, false),
+    expected("paper.first-touch", Within(20.0), -8.59, false),
+    expected("paper.faults.on-touch", Within(20.0), -0.91, false),
+    expected("paper.faults.access-counter", Within(20.0), -0.90, false),
+    expected("paper.faults.access-counter.map-host", Within(20.0), -223.82, false),
+    expected("paper.faults.duplication", Within(20.0), 4.01, true),
+    expected("paper.best.fir", AtLeast(1.0), 0.63, false),
+    expected("paper.best.sc", AtLeast(1.0), 0.68, false),
+    expected("paper.best.c2d", AtLeast(1.0), 0.96, false),
+    expected("paper.best.bs", AtLeast(1.0), 1.00, true),
+    expected("paper.best.bfs", AtLeast(1.0), 0.63, false),
+    expected("paper.best.gemm", AtLeast(1.0), 1.31, true),
+    expected("paper.best.mm", AtLeast(1.0), 1.05, true),
+    expected("paper.best.st.on-touch", AtLeast(1.0), 1.00, true),
+    expected("paper.best.st.duplication", AtLeast(1.0), 1.10, true),
+    expected("paper.farside", AtLeast(10.0), 17.94, true),
 ];
 
 /// Training, which is not in Table II and takes longest: 4 MB of it, the least that is like the whole.
@@ -100,8 +126,8 @@ const NETWORKS: [&str; 2] = ["vgg16", "resnet18"];
 const NETWORKS_MEGABYTES: u64 = 4;
 
 const TRAINING: &[Expected] = &[
-    expected("vgg16", Within(15.0), -2.30, false),
-    expected("resnet18", Within(15.0), -2.39, false),
+    expected("vgg16", Within(15.0), -1.15, false),
+    expected("resnet18", Within(15.0), -1.09, false),
 ];
 
 /// A folder that is gone with the test.
@@ -168,6 +194,13 @@ fn the_schemes_compare_as_the_documentation_says() {
 }
 
 #[test]
+fn the_schemes_compare_on_the_paper_s_machine_as_the_documentation_says() {
+    let whole =
+        Reproduction::new(Scale::Divided(DIVIDED_BY)).only(&["paper"]).expect("experiments");
+    compare(&carry_out("paper", &whole), PAPER);
+}
+
+#[test]
 fn parts_rivals_and_other_machines_compare_as_the_documentation_says() {
     let short = Reproduction::new(Scale::Divided(DIVIDED_BY)).only(&SHORT).expect("experiments");
     let claims = carry_out("short", &short.workloads(&QUICK));
@@ -180,10 +213,14 @@ fn parts_rivals_and_other_machines_compare_as_the_documentation_says() {
     compare(&carry_out("training", &training), TRAINING);
 
     let part = |name: &str| ours(&claims, &format!("ablation.{name}"));
-    let (one, two) = (part("cache").min(part("neighbours")), part("cache").max(part("neighbours")));
-    assert!(part("table") < one && two < part("whole"), "each part of GRIT gives something");
+    assert!(part("table") < part("neighbours"), "that neighbours are predicted gives something");
+    // The paper's Figure 20 has 16 points for it; but looked up beside the walk (section V-E), a table
+    // in memory is hardly slower than its cache.
+    let cache = part("whole") - part("neighbours");
+    assert!(cache.abs() < 2.0, "the PA-Cache gives next to nothing: {cache}");
     let without = |name: &str| ours(&claims, &format!("farside.{name}"));
     let loss = |name: &str| without("grit") - without(name);
     assert!(loss("residency") > loss("prefetch"), "that groups rest gives most");
-    assert!(loss("prefetch") > 0.0, "and that they move as a whole gives something");
+    // A host that takes one fault at a time leaves it nothing to gain at this size.
+    assert!(loss("prefetch").abs() < 0.1, "that they move as a whole changes nothing here");
 }

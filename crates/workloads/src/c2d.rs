@@ -6,7 +6,7 @@
 //! another GPU does so, because every launch cuts its work differently.
 
 use super::dnn::im2col::{Convolution, Im2col, Shape};
-use super::dnn::matmul::{Matmul, Matrix};
+use super::dnn::matmul::{Matmul, Matrix, Tiles};
 use super::dnn::tensor::{Axes, Elementwise, Exchange, Source};
 use super::dnn::{GROUPS_PER_UNIT, Part, WAVES_PER_UNIT, next_of};
 use super::lanes::{Kernel, Memory};
@@ -66,6 +66,15 @@ impl Convolution2d {
     /// A layer of 16 filters of 3 by 3 on as many images of 32 by 32 pixels and 16 channels as
     /// fit best into `bytes`, intermediate results included.
     pub fn new(bytes: u64) -> Convolution2d {
+        Convolution2d::with(bytes, Tiles::Local)
+    }
+
+    /// The same with the multiplication that has no tiles.
+    pub fn untiled(bytes: u64) -> Convolution2d {
+        Convolution2d::with(bytes, Tiles::None)
+    }
+
+    fn with(bytes: u64, tiles: Tiles) -> Convolution2d {
         let images = ((bytes + IMAGE_BYTES / 2) / IMAGE_BYTES).max(1) as u32;
         let sizes = Convolution {
             images,
@@ -109,6 +118,7 @@ impl Convolution2d {
                 rows: CHANNELS,
                 columns: pixels,
                 depth: sizes.rows(),
+                tiles,
             },
             exchange: exchange(
                 Axes::Slowest { first: CHANNELS, second: images, plane },
@@ -159,7 +169,10 @@ const REPEAT_INSTRUCTIONS: u32 = 30;
 
 impl Workload for Convolution2d {
     fn name(&self) -> &str {
-        "c2d"
+        match self.multiply.tiles {
+            Tiles::Local => "c2d",
+            Tiles::None => "c2d-untiled",
+        }
     }
 
     fn buffers(&self) -> &[Buffer] {

@@ -64,6 +64,13 @@ const ENTRIES: &[Entry] = &[
         build: |bytes| Arc::new(Convolution2d::new(bytes)),
     },
     Entry {
+        name: "c2d-untiled",
+        megabytes: 94,
+        least: Convolution2d::BYTES_MIN,
+        most: BYTES_MAX,
+        build: |bytes| Arc::new(Convolution2d::untiled(bytes)),
+    },
+    Entry {
         name: "fir",
         megabytes: 155,
         least: Fir::BYTES_MIN,
@@ -76,6 +83,13 @@ const ENTRIES: &[Entry] = &[
         least: Gemm::BYTES_MIN,
         most: BYTES_MAX,
         build: |bytes| Arc::new(Gemm::new(bytes)),
+    },
+    Entry {
+        name: "gemm-untiled",
+        megabytes: 16,
+        least: Gemm::BYTES_MIN,
+        most: BYTES_MAX,
+        build: |bytes| Arc::new(Gemm::untiled(bytes)),
     },
     Entry {
         name: "mm",

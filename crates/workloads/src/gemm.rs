@@ -1,9 +1,9 @@
 //! GEMM: general multiplication of square matrices, `D = alpha A B + beta C`.
 //!
-//! MGPUSim's kernel with tiles of 16 by 16 in local memory; one launch. See
-//! `workload/dnn/matmul.rs`.
+//! MGPUSim's kernel with tiles of 16 by 16 in local memory, or the one without; one launch. See
+//! `dnn/matmul.rs`.
 
-use super::dnn::matmul::{Matmul, Matrix};
+use super::dnn::matmul::{Matmul, Matrix, Tiles};
 use super::dnn::{GROUPS_PER_UNIT, Part, next_of};
 use super::lanes::{Kernel, Memory};
 use super::{Buffer, Cursor, Instruction, Launch, Lines, Workload};
@@ -31,6 +31,15 @@ impl Gemm {
     /// Four square matrices of 32-bit numbers of about `bytes` together; the side is a multiple
     /// of 64.
     pub fn new(bytes: u64) -> Gemm {
+        Gemm::with(bytes, Tiles::Local)
+    }
+
+    /// The same with the kernel that has no tiles.
+    pub fn untiled(bytes: u64) -> Gemm {
+        Gemm::with(bytes, Tiles::None)
+    }
+
+    fn with(bytes: u64, tiles: Tiles) -> Gemm {
         let side = ((bytes.max(Gemm::BYTES_MIN) / 16) as f64).sqrt();
         let side = (side / f64::from(STEP)).round() as u32 * STEP;
         let matrix = u64::from(side) * u64::from(side) * 4;
@@ -38,14 +47,17 @@ impl Gemm {
         buffers.extend(Kernel::buffers(CODE_BYTES, ARGUMENT_BYTES));
         let memory = Memory::new(&buffers);
         let [a, b, c, d] = [0, 1, 2, 3].map(|index| Matrix::new(memory.first(index), side));
-        let part = Matmul { a, b, c: Some(c), d, rows: side, columns: side, depth: side };
+        let part = Matmul { a, b, c: Some(c), d, rows: side, columns: side, depth: side, tiles };
         Gemm { kernel: Kernel::at(&memory, 4), memory, part }
     }
 }
 
 impl Workload for Gemm {
     fn name(&self) -> &str {
-        "gemm"
+        match self.part.tiles {
+            Tiles::Local => "gemm",
+            Tiles::None => "gemm-untiled",
+        }
     }
 
     fn buffers(&self) -> &[Buffer] {

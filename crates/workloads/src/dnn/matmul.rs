@@ -1,8 +1,13 @@
-//! Matrix multiplication in tiles of 16 by 16, the kernel that convolutions are made of.
+//! Matrix multiplication, the kernel that convolutions are made of: `D = alpha A B + beta C`, a
+//! work-group of 256 work-items for each tile of 16 by 16 of `D`.
 //!
-//! It is the `gemm` of MGPUSim's tensor operators: `D = alpha A B + beta C`, a work-group of 256
-//! work-items for each tile of `D`. Round by round the work-group copies a tile of `A` and a tile
-//! of `B` to local memory, a row of 16 elements to 16 lanes, and multiplies them between barriers.
+//! MGPUSim's tensor operators have two kernels for it (v3.0.0, benchmarks/dnn/gputensor/native/gemm.cl).
+//! `gemm` goes in tiles: round by round the work-group copies a tile of `A` and a tile of `B` to
+//! local memory, a row of 16 elements to 16 lanes, and multiplies them between barriers. `gemm_old`
+//! has no tiles: each work-item loads an element of `A` and one of `B` for each product. The
+//! published operators launch that one (operator.go:177).
+
+use std::ops::Range;
 
 use super::{FIRST_STEP, Part};
 use crate::lanes::{LANES, WORDS_PER_LINE, cycles};
@@ -21,6 +26,22 @@ const PROLOGUE_CYCLES: u32 = cycles(20);
 const ROUND_CYCLES: u32 = cycles(16 * 3 + 12);
 /// Multiplications by `alpha` and `beta`, addition, and the address.
 const EPILOGUE_CYCLES: u32 = cycles(8);
+
+/// Untiled: the instructions until the loop, those of a product besides its loads (addresses, the loop, a
+/// multiplication by `alpha`, a multiplication with addition), and those after it, as the listing of
+/// the published `gemm.hsaco` has them (v3.0.0; `gemm_old`).
+const UNTILED_PROLOGUE_CYCLES: u32 = cycles(14);
+const PRODUCT_CYCLES: u32 = cycles(10);
+const UNTILED_EPILOGUE_CYCLES: u32 = cycles(9);
+
+/// Which of the two kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tiles {
+    /// `gemm`.
+    Local,
+    /// `gemm_old`.
+    None,
+}
 
 /// Where a matrix of 32-bit numbers lies, row by row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +71,8 @@ pub(crate) struct Matmul {
     pub(crate) columns: u32,
     /// What is summed over, at least 1.
     pub(crate) depth: u32,
+    /// Which kernel.
+    pub(crate) tiles: Tiles,
 }
 
 impl Matrix {
@@ -80,7 +103,75 @@ impl Matrix {
     }
 }
 
+impl Matrix {
+    /// The lines of these elements, each once if they lie in the order of the lanes.
+    #[inline]
+    fn elements(&self, rows: Range<u32>, columns: Range<u32>, lines: &mut Lines) {
+        let (rows, columns) = if self.transposed { (columns, rows) } else { (rows, columns) };
+        let line = |row: u32, column: u32| {
+            let element = u64::from(row) * u64::from(self.stride) + u64::from(column);
+            self.first.0 + (element / u64::from(WORDS_PER_LINE)) as u32
+        };
+        for row in rows {
+            for at in line(row, columns.start)..=line(row, columns.end - 1) {
+                if lines.last() != Some(&Line(at)) {
+                    lines.push(Line(at));
+                }
+            }
+        }
+    }
+}
+
 impl Matmul {
+    /// The rows and columns of a wavefront's work-items that are in the matrix.
+    #[inline]
+    fn own(&self, at: &Cursor) -> (Range<u32>, Range<u32>) {
+        let [row, column, ..] = at.notes;
+        let first = (row + u32::from(at.wave) * WAVE_ROWS).min(self.rows);
+        (first..(first + WAVE_ROWS).min(self.rows), column..(column + TILE).min(self.columns))
+    }
+
+    /// Instruction `step` of the untiled kernel; the product is in the notes.
+    #[inline]
+    fn untiled(&self, at: &mut Cursor, step: u32, lines: &mut Lines) -> Instruction {
+        let ((rows, columns), z) = (self.own(at), at.notes[2]);
+        if rows.is_empty() {
+            return Instruction::End;
+        }
+        match step {
+            0 => {
+                self.a.elements(rows, z..z + 1, lines);
+                Instruction::Load
+            }
+            1 => {
+                self.b.elements(z..z + 1, columns, lines);
+                Instruction::Load
+            }
+            2 => Instruction::Wait,
+            3 => {
+                at.notes[2] += 1;
+                if at.notes[2] < self.depth {
+                    at.step = FIRST_STEP + 1;
+                }
+                Instruction::Compute(PRODUCT_CYCLES)
+            }
+            4 => match &self.c {
+                Some(c) => {
+                    c.elements(rows, columns, lines);
+                    Instruction::Load
+                }
+                None => Instruction::Wait,
+            },
+            5 => Instruction::Wait,
+            6 => Instruction::Compute(UNTILED_EPILOGUE_CYCLES),
+            7 => {
+                self.d.elements(rows, columns, lines);
+                Instruction::Store
+            }
+            _ => Instruction::End,
+        }
+    }
+
     /// Tiles of the result in a row of tiles.
     fn tiles_across(&self) -> u32 {
         self.columns.div_ceil(TILE)
@@ -146,8 +237,12 @@ impl Part for Matmul {
             FIRST_STEP => {
                 let across = self.tiles_across();
                 at.notes = [group / across * TILE, group % across * TILE, 0, 0];
-                Instruction::Compute(PROLOGUE_CYCLES)
+                Instruction::Compute(match self.tiles {
+                    Tiles::Local => PROLOGUE_CYCLES,
+                    Tiles::None => UNTILED_PROLOGUE_CYCLES,
+                })
             }
+            _ if self.tiles == Tiles::None => self.untiled(at, step - FIRST_STEP - 1, lines),
             ROUND..ROUND_LAST => self.round(at, step - ROUND, lines),
             ROUND_LAST => {
                 at.notes[2] += TILE;
@@ -182,6 +277,7 @@ mod tests {
             rows,
             columns,
             depth,
+            tiles: Tiles::Local,
         }
     }
 
@@ -205,6 +301,41 @@ mod tests {
             }
         }
         (loads, stores)
+    }
+
+    #[test]
+    fn without_tiles_a_group_touches_the_same_product_by_product() {
+        for size in [(64, 48, 32), (20, 37, 27), (3, 5, 7), (16, 100, 1)] {
+            for transposed in [(false, false), (true, false), (false, true)] {
+                let tiles = Tiles::None;
+                let part = Matmul { tiles, ..multiplication(size, transposed) };
+                for group in 0..part.groups() {
+                    let touched = touched(&part, group);
+                    let loads_and_stores = (touched.loads, touched.stores);
+                    assert_eq!(loads_and_stores, expected(&part, group), "{size:?} {transposed:?}");
+                    assert_eq!(touched.barriers, 0);
+                }
+            }
+        }
+    }
+
+    /// Four rows of `A` and a row of `B` for each product: ten times the lines of the tiled kernel.
+    #[test]
+    fn without_tiles_each_product_loads_five_lines() {
+        let part = multiplication((64, 64, 64), (false, false));
+        let count = |part: &Matmul| {
+            let mut at = Cursor { step: FIRST_STEP, ..Cursor::default() };
+            let (mut lines, mut count) = (Lines::new(), 0);
+            loop {
+                lines.clear();
+                match part.next(0, &mut at, &mut lines) {
+                    Instruction::End => return count,
+                    _ => count += lines.len(),
+                }
+            }
+        };
+        assert_eq!(count(&part), 4 * (4 + 4) + 4 + 4);
+        assert_eq!(count(&Matmul { tiles: Tiles::None, ..part }), 64 * (4 + 1) + 4 + 4);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::Part;
 use super::im2col::{Convolution, Im2col, Shape};
-use super::matmul::{Matmul, Matrix};
+use super::matmul::{Matmul, Matrix, Tiles};
 use super::network::{Layer, Network, Operation, Tensor};
 use super::pieces::{Batches, Places};
 use super::tensor::{Elementwise, Source};
@@ -99,6 +99,7 @@ impl Steps<'_> {
             rows: sizes.filters,
             columns: pixels,
             depth: sizes.rows(),
+            tiles: Tiles::Local,
         }));
         let sources = vec![Source::Elements(output), Source::Same(shifts)];
         kernels.push(elementwise(sources, vec![output], self.elements(layer.output), SIMPLE));
@@ -199,6 +200,7 @@ impl Steps<'_> {
             rows: sizes.filters,
             columns: rows,
             depth: pixels,
+            tiles: Tiles::Local,
         }));
         let elements = u64::from(sizes.filters);
         let sources = vec![Source::Elements(of_output), Source::Elements(of_shifts)];
@@ -231,6 +233,7 @@ impl Steps<'_> {
             rows,
             columns: pixels,
             depth: sizes.filters,
+            tiles: Tiles::Local,
         })];
         if !is_plain(sizes) {
             kernels.push(Box::new(Window {
