@@ -46,12 +46,35 @@ impl Spec {
                     true => source(preset, &key).unwrap_or_default(),
                     false => CHANGED.to_owned(),
                 };
-                text +=
-                    &format!("{:pad$} # {source}", "", pad = 36usize.saturating_sub(line.len()));
+                behind(&mut text, line.len(), &source);
             }
             text.push('\n');
         }
         Ok(text)
+    }
+}
+
+/// Columns of a screen, and the one in which sources begin.
+const COLUMNS: usize = 80;
+const BEGIN: usize = 24;
+
+/// Writes a source behind a value that takes `used` columns, on as many lines as it needs.
+fn behind(text: &mut String, used: usize, source: &str) {
+    let begin = |text: &mut String, used: usize| {
+        let gap = BEGIN.saturating_sub(used).max(1);
+        text.push_str(&" ".repeat(gap));
+        text.push('#');
+        used + gap + 1
+    };
+    let mut column = begin(text, used);
+    for (index, word) in source.split(' ').enumerate() {
+        if index > 0 && column + 1 + word.len() > COLUMNS {
+            text.push('\n');
+            column = begin(text, 0);
+        }
+        text.push(' ');
+        text.push_str(word);
+        column += 1 + word.len();
     }
 }
 
@@ -119,6 +142,8 @@ mod tests {
             let text = spec.to_toml_with_sources(preset).unwrap();
             assert_eq!(Spec::from_toml(&text).unwrap(), spec);
             assert!(!text.contains(CHANGED), "{text}");
+            let wide = text.lines().find(|line| line.len() > COLUMNS);
+            assert_eq!(wide, None, "{preset}");
         }
         let table_1 = Spec::default().to_toml_with_sources("grit-table-1").unwrap();
         let line = |text: &str, start: &str| {
