@@ -335,6 +335,40 @@ fn a_thousand_launches_come_one_after_the_other_without_the_program() {
     within(LIMIT, "chain", || take_turns(&space(3, 1), 1000).unwrap());
 }
 
+/// Whoever comes after a launch may have ended before the thread that ended that launch goes on.
+#[test]
+fn who_sees_the_end_of_a_launch_sees_the_ends_of_those_before_it() {
+    within(LIMIT, "ends", || {
+        let space = space(3, 1);
+        let busy = AtomicBool::new(true);
+        std::thread::scope(|threads| {
+            // The threads of the cards are interrupted where they happen to be.
+            for _ in 0..4 {
+                threads.spawn(|| {
+                    while busy.load(SeqCst) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            let unseen = (0..2000).find(|_| !ends_are_seen(&space));
+            busy.store(false, SeqCst);
+            assert_eq!(unseen, None, "the round in which an end was not seen");
+        });
+    });
+}
+
+/// Whether the ends of a chain's launches are seen with that of its last.
+fn ends_are_seen(space: &Space) -> bool {
+    space.scope(|s| {
+        let on = |card| s.kernel("nothing").on(CardId(card));
+        let first = on(0).launch((), |_, ()| Ok(())).unwrap();
+        let second = on(1).after(&first).launch((), |_, ()| Ok(())).unwrap();
+        let third = on(2).after(&second).launch((), |_, ()| Ok(())).unwrap();
+        third.wait().unwrap();
+        first.is_done() && second.is_done()
+    })
+}
+
 #[test]
 fn control_starting_launches_before_those_that_they_come_after_is_noticed() {
     must_be_caught(

@@ -23,10 +23,15 @@ impl Ending {
         self.come.load(Ordering::SeqCst)
     }
 
+    /// It has come, and [`Ending::come`] follows: whoever looks sees it from here on, whoever sleeps is woken by that.
+    pub fn mark(&self) {
+        self.come.store(true, Ordering::SeqCst);
+    }
+
     /// It comes: whoever waits goes on, and the task that was noted is woken, once. A waker that is noted here is
     /// woken by whoever calls this, with whatever locks that holds.
     pub fn come(&self) {
-        self.come.store(true, Ordering::SeqCst);
+        self.mark();
         self.gate.notify();
         let waker = lock(&self.waker).take();
         waker.into_iter().for_each(Waker::wake);

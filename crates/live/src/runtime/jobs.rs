@@ -142,6 +142,10 @@ impl Runtime {
             core.driver.0.handle(now, Event::JobFailed { job: id });
         }
         core.driver.0.handle(now, Event::JobDone { job: id });
+        // Whoever comes after it may begin, and end, before this thread goes on: who has seen that sees this end too.
+        if let Some(job) = core.jobs.get(&id).filter(|job| job.result().is_some()) {
+            job.end().mark();
+        }
         self.forget_job(&mut core, id);
         self.carry_out(core);
     }
