@@ -14,13 +14,15 @@ SOAK_CASES ?= 4000
 # Other seeds each time; make soak SOAK_SEED=n repeats those of a run.
 SOAK_SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
-.PHONY: help setup demo demo-lend bench test qemu rtl rtl-long rtl-report soak msrv statistics proto clean
+.PHONY: help setup demo demo-lend bench test qemu python wheel rtl rtl-long rtl-report soak msrv statistics proto clean
 
 help:
 	@echo "make demo        build, then run the main job: graph workloads on two cards"
 	@echo "make demo-lend   lend a card from one network namespace to another, and take it back"
 	@echo "make test        format, lints, documentation and every test, with a budget of time"
 	@echo "make qemu        only the tests in virtual machines (docs/qemu.md)"
+	@echo "make python      only the tests of the Python package (crates/python/README.md)"
+	@echo "make wheel       the wheel of the Python package, in target/wheels"
 	@echo "make rtl         only the tests of the VHDL (docs/rtl/README.md)"
 	@echo "make rtl-long    the same with all mistakes that they must find, and longer"
 	@echo "make rtl-report  what readers get through the VHDL, and the thesis (docs/reproduction.md)"
@@ -55,6 +57,12 @@ test:
 
 qemu: setup
 	@scripts/qemu/test.sh
+
+python: setup
+	@scripts/python/test.sh
+
+wheel: setup
+	@scripts/python/wheel.sh
 
 rtl: setup
 	@scripts/rtl/test.sh

@@ -5,8 +5,8 @@
 # their own and that of the processes that they start, so that it does not matter what else the machine
 # does. A crate past its budget is a warning, past three times its budget it fails. Against tests that hang
 # there is a limit of time as well, with which they pass on a machine that is eight times as busy.
-# Lending in network namespaces runs beside the longest of them; the units for systemd, the Ray cluster, the VHDL and the
-# virtual machines come last. These have limits of their own, which include fetching what they need. Where that cannot
+# Lending in network namespaces runs beside the longest of them; the units for systemd, the Ray cluster, the Python
+# package, the VHDL and the virtual machines come last. These have limits of their own, which include fetching what they need. Where that cannot
 # be had the summary says NOT RUN: neither passed nor failed.
 # A step that fails does not keep the others from running; the summary and the exit code tell.
 set -uo pipefail
@@ -47,6 +47,8 @@ readonly RAY_LIMIT_S=1800
 readonly LEND_LIMIT_S=900
 # Four minutes with two processors, once the tools are there.
 readonly RTL_LIMIT_S=1800
+# Half a minute with two processors, once NumPy and Numba are there.
+readonly PYTHON_LIMIT_S=1800
 # A second, once systemd is there.
 readonly SYSTEMD_LIMIT_S=600
 # The exit code of a step that could not be run.
@@ -268,6 +270,7 @@ RUSTFLAGS="--cfg loom" check loom cargo test --locked --release -p farside-card 
     --target-dir target/loom -q
 test_script systemd "$SYSTEMD_LIMIT_S"
 test_script ray "$RAY_LIMIT_S"
+test_script python "$PYTHON_LIMIT_S"
 test_script rtl "$RTL_LIMIT_S"
 test_script qemu "$QEMU_LIMIT_S"
 

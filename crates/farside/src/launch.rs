@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use farside_live::{LiveError, Parallel, Predecessor};
+use farside_softcard::kernels::KernelFunction;
 use farside_softcard::{Granted, KernelArgs, KernelContext, KernelError};
 use farside_types::{CardId, Span, StreamId, VirtAddr};
 
@@ -18,11 +19,23 @@ use crate::{Args, CallArgs, Error, Precedes, Space};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream(pub(crate) StreamId);
 
+impl Stream {
+    /// Its number, for bindings of other languages.
+    pub fn number(self) -> u32 {
+        self.0.0
+    }
+
+    /// The stream of a number that [`Stream::number`] gave.
+    pub fn of_number(number: u32) -> Stream {
+        Stream(StreamId(number))
+    }
+}
+
 /// A kernel that is about to be launched.
 #[derive(Debug)]
 #[must_use = "nothing runs before `run` or `launch`"]
 pub struct Launch<'a> {
-    space: &'a Space,
+    pub(crate) space: &'a Space,
     pub(crate) name: Arc<str>,
     card: CardId,
     stream: Option<Stream>,
@@ -31,7 +44,7 @@ pub struct Launch<'a> {
 }
 
 /// A job, and where its kernel leaves its value.
-type Started<T> = (Arc<farside_softcard::Job>, Arc<Mutex<Option<T>>>);
+pub(crate) type Started<T> = (Arc<farside_softcard::Job>, Arc<Mutex<Option<T>>>);
 
 /// A kernel that was launched with a scope. It can be waited for, looked at, and awaited as a future. Dropped, it
 /// goes on, and the scope waits for it.
@@ -168,11 +181,25 @@ impl<'a> Launch<'a> {
         // SAFETY: `CallArgs` is sealed: records come from slices that are borrowed as their kind
         // says, until the job has ended: `call` and the scope wait for that.
         let args = unsafe { KernelArgs::new(Arc::clone(&self.name), records) }?;
+        self.start_args(args)
+    }
+
+    /// Starts the kernel of its name with arguments whose maker answers for what they lend.
+    pub(crate) fn start_args(self, args: KernelArgs) -> Result<Started<u64>, Error> {
         if self.space.runtime().is_far(self.card) {
             return self.start_far(&args);
         }
         let kernel = self.space.kernels().find(&self.name)?.1.clone();
         self.start_job(args.grants(), move |context| kernel.run(context, &args))
+    }
+
+    /// Starts a function with such arguments.
+    pub(crate) fn start_function(
+        self,
+        function: KernelFunction,
+        args: KernelArgs,
+    ) -> Result<Started<u64>, Error> {
+        self.start_job(args.grants(), move |context| function(context, &args))
     }
 
     fn start_far(self, args: &KernelArgs) -> Result<Started<u64>, Error> {

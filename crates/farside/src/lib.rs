@@ -51,6 +51,7 @@ mod call;
 mod cards;
 mod error;
 mod for_each;
+mod foreign;
 mod launch;
 mod moving;
 mod order;
@@ -70,7 +71,9 @@ pub use farside_live::{
     CardPlace, CardShare, CardStream, Dial, Dialled, Flow, GivenBack, LiveError, MoveError,
     TimeSpent, Traffic,
 };
-pub use farside_softcard::kernels::{LibraryError, pieces};
+pub use farside_softcard::kernels::{
+    ArgKind, CBody, KernelArg, KernelFunction, LibraryError, body_kernel, pieces,
+};
 pub use farside_softcard::serve;
 pub use farside_softcard::{
     AtomicSpan, Backing, CardBuffer, Growable, KernelArgs, KernelContext, KernelError, Kernels,
@@ -84,6 +87,7 @@ pub use farside_types::{
     AgentId, CardId, MemoryId, PAGE_SIZE, PageNo, PageRange, Reason, VirtAddr,
 };
 pub use for_each::{ForEach, Pieces, Progress, ScopedForEach, Shares};
+pub use foreign::ForeignJob;
 pub use launch::{Job, Launch, Scope, ScopedLaunch, Stream};
 pub use moving::{MoveLaunch, Moving};
 pub use order::Precedes;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use farside_live::Predecessor;
 
-use crate::{Job, Moving, Pieces};
+use crate::{ForeignJob, Job, Moving, Pieces};
 
 mod sealed {
     use super::Predecessor;
@@ -14,7 +14,7 @@ mod sealed {
     }
 }
 
-/// What a launch or a move can come after: a [`Job`], the [`Pieces`] of a parallel launch, a [`Moving`].
+/// What a launch or a move can come after: a [`Job`], a [`ForeignJob`], the [`Pieces`] of a parallel launch, a [`Moving`].
 ///
 /// Whoever comes after it begins when it has ended, on whatever card and without a look by the program. If it
 /// fails or is cancelled, whoever comes after it fails with an error that names it, and does not run. It was
@@ -24,6 +24,14 @@ pub trait Precedes: sealed::Sealed {}
 impl<T> Precedes for Job<'_, T> {}
 
 impl<T> sealed::Sealed for Job<'_, T> {
+    fn predecessor(&self) -> Predecessor {
+        Predecessor::Job(Arc::clone(&self.job))
+    }
+}
+
+impl Precedes for ForeignJob {}
+
+impl sealed::Sealed for ForeignJob {
     fn predecessor(&self) -> Predecessor {
         Predecessor::Job(Arc::clone(&self.job))
     }

@@ -44,8 +44,9 @@ pub(super) type CFunction = unsafe extern "C" fn(
     result: *mut u64,
 ) -> i32;
 
-/// `farside_body`.
-pub(super) type CBody = unsafe extern "C" fn(
+/// `farside_body` of `include/farside-kernel.h`: works on a piece of each range. `pieces` are as many pointers as
+/// there are ranges, each to `count` elements; `first` is the number of the first of them.
+pub type CBody = unsafe extern "C" fn(
     user: *mut c_void,
     pieces: *const *mut c_void,
     first: u64,

@@ -9,6 +9,7 @@
 //! which memory, is the card's matter.
 
 mod args;
+mod body;
 pub mod builtin;
 mod c_abi;
 mod c_runs;
@@ -19,6 +20,8 @@ mod ranges;
 mod table;
 
 pub use args::KernelArgs;
+pub use body::body_kernel;
+pub use c_abi::CBody;
 pub use error::{KernelsError, LibraryError};
 pub use farside_card::interface::{ArgKind, KernelArg};
 pub use pieces::{PIECE_BYTES, pieces};

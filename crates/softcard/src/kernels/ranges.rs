@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use farside_card::interface::ArgKind;
+use farside_card::interface::{ArgKind, KernelArg};
 use farside_types::PAGE_SIZE;
 
 use super::{KernelArgs, pieces};
@@ -111,6 +111,31 @@ impl Ranges {
         // SAFETY: passed on to the caller.
         let ranges = unsafe { std::slice::from_raw_parts(ranges, count as usize) }.to_vec();
         Ranges::check(args, ranges)
+    }
+
+    /// All memory that was lent, argument by argument.
+    pub(super) fn lent(args: &KernelArgs) -> Result<Ranges, KernelError> {
+        let of = |arg: &KernelArg| {
+            let access = match arg.kind {
+                ArgKind::Value => return None,
+                ArgKind::Write => WRITE,
+                // Shared words are refused below.
+                ArgKind::Read | ArgKind::Shared => READ,
+            };
+            Some(CRange { address: arg.word, bytes: arg.bytes, element: arg.element, access })
+        };
+        let ranges: Vec<CRange> = args.records().iter().filter_map(of).collect();
+        if ranges.is_empty() || ranges.len() > RANGES_MAX as usize {
+            let lent = ranges.len();
+            let why = format!("it takes 1 to {RANGES_MAX} ranges of memory and was lent {lent}");
+            return Err(args.bad(why));
+        }
+        Ranges::check(args, ranges)
+    }
+
+    /// Elements of each range.
+    pub(super) fn elements(&self) -> u64 {
+        self.elements as u64
     }
 
     fn check(args: &KernelArgs, ranges: Vec<CRange>) -> Result<Ranges, KernelError> {
@@ -251,7 +276,6 @@ impl Request for Piece {
 
 #[cfg(test)]
 mod tests {
-    use farside_card::interface::KernelArg;
     use proptest::prelude::*;
 
     use super::*;

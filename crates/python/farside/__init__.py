@@ -1,0 +1,43 @@
+"""One virtual address space over host memory and any number of accelerators.
+
+NumPy arrays live in memory that host and cards share: a pointer is valid everywhere, and pages move to where they
+are used.
+
+>>> import numpy as np, farside
+>>> with farside.Space(cards=2) as space:
+...     x = space.copy(np.arange(5000, dtype=np.float32), name="x")
+...     y = space.array(5000, np.float32, name="y")
+...     y.fill(1)
+...     space.run("farside.saxpy", np.float32(2), farside.read(x), farside.write(y))
+...     float(y[4999])
+5000
+9999.0
+
+While a kernel holds an array, the program leaves it alone: what is lent by `write` is neither read nor written, what
+is lent by `read` is not written, until the future is done. Two kernels that would get into each other's way are
+refused with `LentError`; the program's own accesses are not checked.
+"""
+
+from farside._arguments import Lent, read, shared, write
+from farside._farside import FarsideError, KernelError, LentError
+from farside._future import Future
+from farside._kernel import Kernel, kernel
+from farside._report import Report
+from farside._space import HOST, Part, Space
+
+__all__ = [
+    "HOST",
+    "FarsideError",
+    "Future",
+    "Kernel",
+    "KernelError",
+    "Lent",
+    "LentError",
+    "Part",
+    "Report",
+    "Space",
+    "kernel",
+    "read",
+    "shared",
+    "write",
+]

@@ -1,0 +1,267 @@
+"""The space."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from farside import _farside
+from farside._arguments import Argument, Array, Kind, Lent, address_and_bytes, record
+from farside._future import Future
+from farside._kernel import Kernel
+from farside._report import Report
+
+HOST = -1
+"""The memory of the host, where a memory is asked for; a card's is its number."""
+
+_open: weakref.WeakSet[Space] = weakref.WeakSet()
+
+
+class _Bytes:
+    """Bytes of shared memory, as NumPy takes them. Every array over them holds it, and it holds the memory."""
+
+    def __init__(self, memory: _farside.Memory) -> None:
+        self.memory = memory
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (memory.nbytes,),
+            "typestr": "|u1",
+            "data": (memory.address, False),
+        }
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of an array, and where it is."""
+
+    address: int
+    """Of its first byte; the part begins and ends with a page."""
+    nbytes: int
+    state: str
+    owner: str | None
+    """The memory that it is in; None if nobody has touched it yet."""
+    copies: list[str]
+    """Memories with a valid copy."""
+    reason: str | None
+    """Why it came there last."""
+
+
+class Space:
+    """One virtual address space over host memory and cards. Closed by `close` or at the end of `with`.
+
+    `cards`: how many there are, in this program; or where they are, as `farside … --cards` takes it.
+    `card_memory`: bytes of memory of each card. `address_space`: bytes that can be allocated.
+    `placement`: a placement scheme by its name. `kernel_libraries`: shared libraries written to `farside-kernel.h`;
+    their code runs in this process.
+
+    An array lives as long as something refers to it, also when the space is closed. A child made by fork has no
+    access to it: every call there raises `FarsideError`, and to touch an array ends the child.
+
+    Raises ValueError for what cannot be opened, FarsideError if the machine lacks something.
+    """
+
+    def __init__(
+        self,
+        cards: int | str = 2,
+        *,
+        card_memory: int | None = None,
+        address_space: int | None = None,
+        processing_elements: int | None = None,
+        placement: str | None = None,
+        kernel_libraries: Iterable[str | os.PathLike[str]] = (),
+    ) -> None:
+        self._space = _farside.Space(
+            cards if isinstance(cards, int) else 1,
+            card_memory,
+            address_space,
+            processing_elements,
+            placement,
+            cards if isinstance(cards, str) else None,
+            [os.fspath(library) for library in kernel_libraries],
+        )
+        _open.add(self)
+
+    def __enter__(self) -> Space:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            # Nobody waits for what was begun: it need not be done.
+            self._space.cancel_all()
+        self.close()
+
+    def close(self) -> None:
+        """Waits for all kernels and closes the space. May be called again."""
+        self._space.close()
+
+    @property
+    def cards(self) -> range:
+        """The cards' numbers."""
+        return range(self._space.cards)
+
+    @property
+    def kernels(self) -> list[str]:
+        """Names of the kernels that can be launched by name."""
+        return self._space.kernels
+
+    def array(self, shape: int | Sequence[int], dtype: npt.DTypeLike = np.float64, *, name: str = "") -> Array:
+        """An array of zeros in shared memory. Its name is for reports and errors.
+
+        Raises TypeError for a type that holds Python objects, FarsideError if there is no room.
+        """
+        kind = np.dtype(dtype)
+        if kind.hasobject:
+            raise TypeError(f"an array of {kind} holds references to Python objects, which no card can follow")
+        dimensions = (shape,) if isinstance(shape, int) else tuple(shape)
+        if any(length < 0 for length in dimensions):
+            raise ValueError(f"an array has no shape {dimensions}")
+        nbytes = kind.itemsize
+        for length in dimensions:
+            nbytes *= int(length)
+        if nbytes == 0:
+            return np.empty(dimensions, kind)
+        if nbytes >= 1 << 63:
+            raise ValueError(f"an array of {nbytes} bytes is more than there are addresses for")
+        memory = _Bytes(self._space.alloc(nbytes, name))
+        return np.asarray(memory).view(kind).reshape(dimensions)
+
+    def copy(self, array: npt.ArrayLike, *, name: str = "") -> Array:
+        """A copy of an array in shared memory."""
+        source = np.asarray(array)
+        shared = self.array(source.shape, source.dtype, name=name)
+        shared[...] = source
+        return shared
+
+    def stream(self) -> int:
+        """A stream: its launches run in the order in which they were made."""
+        return self._space.stream()
+
+    def launch(
+        self,
+        kernel: str | Kernel,
+        *arguments: Argument,
+        card: int = 0,
+        stream: int | None = None,
+        time_limit: float | None = None,
+        after: Sequence[Future] = (),
+    ) -> Future:
+        """Launches a kernel and does not wait for it.
+
+        `kernel` is a name (`kernels` lists them) or what `farside.kernel` made; these run on cards in this program.
+        Arrays are lent by `farside.read`, `farside.write` and `farside.shared`; what else is given is a plain value.
+        `time_limit` in seconds, waiting included. It begins when all of `after` have ended.
+
+        Raises TypeError for arguments that no kernel can take, KernelError for a name that there is not, LentError
+        if another kernel holds an array, FarsideError for memory that is not shared and cards that there are not.
+        """
+        name, function = (kernel, None) if isinstance(kernel, str) else (kernel.name, kernel)
+        if function is not None:
+            arguments = _typed(function, arguments)
+        records = [record(argument, index) for index, argument in enumerate(arguments)]
+        if card < 0:
+            raise ValueError(f"there is no card {card}")
+        if any(future._space is not self._space for future in after):
+            raise ValueError("after= has a future of another space; wait for it by its result()")
+        job = self._space.launch(
+            name,
+            records,
+            card,
+            stream,
+            time_limit,
+            [future._job for future in after],
+            None if function is None else function.address,
+            None if function is None else function.code,
+        )
+        return Future(job, self._space, name)
+
+    def run(self, kernel: str | Kernel, *arguments: Argument, card: int = 0, time_limit: float | None = None) -> int:
+        """Launches a kernel, waits for its end and gives what it returned."""
+        return self.launch(kernel, *arguments, card=card, time_limit=time_limit).result()
+
+    def migrate(self, array: Array, to: int) -> int:
+        """Moves an array to a card, or to `HOST`. Gives the pages moved."""
+        return self._space.migrate(*address_and_bytes(array), to)
+
+    def prefetch(self, array: Array, to: int) -> int:
+        """Brings an array to a card, or to `HOST`, as far as there is room. Gives the pages moved."""
+        return self._space.prefetch(*address_and_bytes(array), to)
+
+    def pin(self, array: Array, at: int) -> None:
+        """Moves an array and keeps it there until `unpin` of the same array."""
+        self._space.pin(*address_and_bytes(array), at)
+
+    def unpin(self, array: Array) -> None:
+        """Undoes one `pin`."""
+        self._space.unpin(*address_and_bytes(array))
+
+    def set_read_only(self, array: Array, on: bool = True) -> None:
+        """Whether kernels are kept from writing an array; those that try nevertheless fail."""
+        self._space.set_read_only(*address_and_bytes(array), on)
+
+    def advise(self, array: Array, advice: str, on: bool = True, *, memory: int | None = None) -> None:
+        """Tells how an array will be used: "read_mostly", "whole_blocks", "preferred" or "accessed_by" (`memory`)."""
+        self._space.advise(*address_and_bytes(array), advice, on, memory)
+
+    def where(self, array: Array) -> list[Part]:
+        """Where the parts of an array are."""
+        return [Part(*part) for part in self._space.locate(*address_and_bytes(array))]
+
+    def why(self, array: Array) -> str:
+        """Why the page of an array's first element is placed as it is."""
+        return self._space.why(address_and_bytes(array)[0])
+
+    def report(self) -> Report:
+        """What happened so far: counters, times, the busiest arrays, what is slow and what to do about it."""
+        return Report(*self._space.report())
+
+
+def _typed(function: Kernel, arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:
+    """The arguments as the function's types want them: its code takes their bytes as they are."""
+    if len(arguments) != len(function.types):
+        raise TypeError(
+            f"kernel `{function.name}` takes {len(function.types)} arguments and was given {len(arguments)}"
+        )
+    return tuple(
+        _as_type(function, index, *pair) for index, pair in enumerate(zip(function.types, arguments, strict=True))
+    )
+
+
+def _as_type(function: Kernel, index: int, wanted: Any, given: Argument) -> Argument:
+    is_array = isinstance(wanted, list)
+    kind = np.dtype(wanted[0] if is_array else wanted)
+    where = f"argument {index} (from 0 on) of kernel `{function.name}`"
+    if not is_array:
+        if isinstance(given, Lent):
+            raise TypeError(f"{where} is an array; wanted is a value of {kind}")
+        value: np.generic = kind.type(given)
+        if isinstance(given, int) and int(value) != given:
+            raise OverflowError(f"{where} is {given}, which is no {kind}")
+        return value
+    if not isinstance(given, Lent):
+        raise TypeError(f"{where} is no lent array; wanted is an array of {kind}: farside.read(x) or farside.write(x)")
+    if given.kind is Kind.SHARED:
+        raise TypeError(f"{where} is shared; kernels in Python take arrays that are lent by read() or write()")
+    if given.array.dtype != kind:
+        raise TypeError(f"{where} is an array of {given.array.dtype}; wanted is an array of {kind}")
+    return given
+
+
+@atexit.register
+def _close_all() -> None:
+    """Kernels use memory of the program: none runs on while it is taken down."""
+    for space in list(_open):
+        try:
+            space._space.cancel_all()
+            space.close()
+        except Exception:  # a space of the process that this one was forked from
+            continue

@@ -1,0 +1,24 @@
+//! The native half of the Python package `farside`: spaces, memory, launches. It speaks of addresses and bytes; the
+//! half in Python (`farside/`) makes NumPy arrays and futures of them.
+//!
+//! What Rust's compiler sees to, is seen to here while the program runs: memory that is lent to a kernel lives until
+//! the kernel has ended, and what a kernel writes is lent to nobody else ([`lending`]).
+
+mod error;
+mod job;
+mod lending;
+mod memory;
+mod space;
+
+/// What `farside/__init__.py` imports.
+#[pyo3::pymodule]
+mod _farside {
+    #[pymodule_export]
+    use crate::error::{FarsideError, KernelError, LentError};
+    #[pymodule_export]
+    use crate::job::Job;
+    #[pymodule_export]
+    use crate::memory::Memory;
+    #[pymodule_export]
+    use crate::space::Space;
+}

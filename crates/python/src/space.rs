@@ -1,0 +1,400 @@
+//! The space.
+
+use std::ops::Range;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use farside::{
+    Advice, AgentId, ArgKind, CBody, CardId, KernelArg, MemoryId, body_kernel, parse_cards,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::error::{FarsideError, LentError, raised};
+use crate::job::{Job, wait};
+use crate::lending::{Lendings, Wanted, lent};
+use crate::memory::{Memories, Memory, Words, part};
+
+/// The number of the host's memory in Python.
+const HOST: i64 = -1;
+
+/// A range of pages as Python gets it: first address, bytes, state, the memory that owns it, those with a copy, why.
+type Part = (u64, u64, String, Option<String>, Vec<String>, Option<String>);
+
+/// One virtual address space over host memory and cards.
+#[pyclass(frozen, module = "farside")]
+pub(crate) struct Space {
+    /// None once it is closed.
+    space: Mutex<Option<farside::Space>>,
+    /// The process that opened it.
+    process: u32,
+    memories: Mutex<Memories>,
+    lendings: Mutex<Lendings>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[pymethods]
+impl Space {
+    /// Opens a space.
+    ///
+    /// # Safety
+    /// The code of `kernel_libraries` runs in this process, as that of any extension of Python.
+    #[new]
+    #[pyo3(signature = (cards, card_memory, address_space, processing_elements, placement, cards_at, kernel_libraries))]
+    #[allow(clippy::too_many_arguments)] // keywords in Python
+    fn new(
+        py: Python<'_>,
+        cards: usize,
+        card_memory: Option<u64>,
+        address_space: Option<u64>,
+        processing_elements: Option<u16>,
+        placement: Option<&str>,
+        cards_at: Option<&str>,
+        kernel_libraries: Vec<std::path::PathBuf>,
+    ) -> PyResult<Space> {
+        let mut builder = farside::Space::builder().cards(cards);
+        if let Some(bytes) = card_memory {
+            builder = builder.card_memory(bytes);
+        }
+        if let Some(bytes) = address_space {
+            builder = builder.address_space(bytes);
+        }
+        if let Some(elements) = processing_elements {
+            builder = builder.processing_elements(elements);
+        }
+        if let Some(name) = placement {
+            builder = builder.placement(name);
+        }
+        if let Some(places) = cards_at {
+            builder = builder.cards_at(parse_cards(places).map_err(raised)?);
+        }
+        for library in kernel_libraries {
+            // SAFETY: the caller in Python answers for the library, as for every extension that is imported.
+            builder = unsafe { builder.kernel_library(library) };
+        }
+        let space = py.detach(|| builder.build()).map_err(raised)?;
+        Ok(Space {
+            space: Mutex::new(Some(space)),
+            process: std::process::id(),
+            memories: Mutex::default(),
+            lendings: Mutex::default(),
+        })
+    }
+
+    /// Number of cards.
+    #[getter]
+    fn cards(&self) -> PyResult<usize> {
+        Ok(self.open()?.cards().len())
+    }
+
+    /// Names of the kernels that can be called.
+    #[getter]
+    fn kernels(&self) -> PyResult<Vec<String>> {
+        Ok(self.open()?.kernels().names().map(str::to_owned).collect())
+    }
+
+    /// Shared memory, zero.
+    fn alloc(&self, py: Python<'_>, nbytes: u64, name: &str) -> PyResult<Memory> {
+        let space = self.open()?;
+        let words = nbytes.div_ceil(size_of::<AtomicU32>() as u64);
+        // More than there are addresses for: the driver says how many there are.
+        let words = usize::try_from(words).unwrap_or(usize::MAX);
+        let words = py.detach(|| {
+            drop(self.ended());
+            space.alloc_atomic::<AtomicU32>(words, name)
+        });
+        let words = Arc::new(words.map_err(raised)?);
+        lock(&self.memories).add(&words);
+        Ok(Memory::new(words, nbytes))
+    }
+
+    /// A new stream.
+    fn stream(&self) -> PyResult<u32> {
+        Ok(self.open()?.stream().number())
+    }
+
+    /// Launches a kernel by its name, or `function`, the address of a `farside_body`, for which `keep` lives on.
+    /// `arguments` are records: kind, bytes of an element, word, bytes.
+    #[pyo3(signature = (name, arguments, card, stream, time_limit, after, function, keep))]
+    #[allow(clippy::too_many_arguments)] // keywords in Python
+    fn launch(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        arguments: Vec<(u8, u32, u64, u64)>,
+        card: usize,
+        stream: Option<u32>,
+        time_limit: Option<f64>,
+        after: Vec<PyRef<'_, Job>>,
+        function: Option<usize>,
+        keep: Option<Py<PyAny>>,
+    ) -> PyResult<Job> {
+        let space = self.open()?;
+        let records = arguments.into_iter().map(record).collect::<PyResult<Vec<_>>>()?;
+        let body = function.map(body).transpose()?;
+        let ids: Vec<_> = after.iter().map(|job| job.id).collect();
+        let jobs: Vec<_> = after.iter().map(|job| Arc::clone(&job.job)).collect();
+        let limit = time_limit.map(|seconds| {
+            Duration::try_from_secs_f64(seconds)
+                .map_err(|error| PyValueError::new_err(format!("time_limit={seconds}: {error}")))
+        });
+        let limit = limit.transpose()?;
+        let wanted = Wanted { kernel: name, records: &records, after: &ids, stream };
+        py.detach(|| {
+            drop(self.ended());
+            let memory = self.memory(&records)?;
+            let card = space.card(card).map_err(raised)?;
+            let mut launch = space.kernel(name).on(card);
+            if let Some(number) = stream {
+                launch = launch.stream(farside::Stream::of_number(number));
+            }
+            if let Some(limit) = limit {
+                launch = launch.time_limit(limit);
+            }
+            for job in &jobs {
+                launch = launch.after(&**job);
+            }
+            // Held until the launch is noted: no other is let in between.
+            let mut lendings = lock(&self.lendings);
+            let before = lendings.before(&wanted);
+            if let Some(why) = lendings.conflict(&wanted, &before) {
+                return Err(LentError::new_err(why));
+            }
+            // SAFETY: all memory of the records is in `memory`, which `lendings` keeps until the job has ended, and
+            // no other kernel holds it in a way that contradicts. That Python itself leaves it alone meanwhile is
+            // what the package's documentation asks for; its accesses are not Rust's.
+            let job = unsafe {
+                match body {
+                    // SAFETY: `body` is what the package compiled, and `keep` holds its code.
+                    Some(body) => launch.launch_function(body_kernel(body), records.clone()),
+                    None => launch.launch_records(records.clone()),
+                }
+            };
+            let job = Arc::new(job.map_err(raised)?);
+            let id = lendings.add(&wanted, before, Arc::clone(&job), memory, keep);
+            Ok(Job { id, job })
+        })
+    }
+
+    /// Moves memory. Gives the pages moved.
+    fn migrate(&self, py: Python<'_>, address: u64, bytes: u64, to: i64) -> PyResult<u64> {
+        let to = self.memory_of(to)?;
+        self.with(py, address, bytes, |space, words| space.migrate(words, to))
+    }
+
+    /// Brings memory as far as there is room. Gives the pages moved.
+    fn prefetch(&self, py: Python<'_>, address: u64, bytes: u64, to: i64) -> PyResult<u64> {
+        let to = self.memory_of(to)?;
+        self.with(py, address, bytes, |space, words| space.prefetch(words, to))
+    }
+
+    /// Moves memory and keeps it there.
+    fn pin(&self, py: Python<'_>, address: u64, bytes: u64, at: i64) -> PyResult<()> {
+        let at = self.memory_of(at)?;
+        self.with(py, address, bytes, |space, words| space.pin(words, at))
+    }
+
+    /// Undoes one pin.
+    fn unpin(&self, py: Python<'_>, address: u64, bytes: u64) -> PyResult<()> {
+        self.with(py, address, bytes, |space, words| space.unpin(words))
+    }
+
+    /// Whether kernels may write memory.
+    fn set_read_only(&self, py: Python<'_>, address: u64, bytes: u64, on: bool) -> PyResult<()> {
+        self.with(py, address, bytes, |space, words| space.set_read_only(words, on))
+    }
+
+    /// Tells how memory will be used.
+    fn advise(
+        &self,
+        py: Python<'_>,
+        address: u64,
+        bytes: u64,
+        advice: &str,
+        on: bool,
+        memory: Option<i64>,
+    ) -> PyResult<()> {
+        let agent = memory.map(|number| self.agent_of(number)).transpose()?;
+        let memory = memory.map(|number| self.memory_of(number)).transpose()?;
+        let advice = match (advice, memory) {
+            ("read_mostly", _) => Advice::ReadMostly(on),
+            ("whole_blocks", _) => Advice::WholeBlocks(on),
+            ("preferred", memory) => Advice::Preferred(memory.filter(|_| on)),
+            ("accessed_by", _) => match agent {
+                Some(agent) => Advice::AccessedBy(agent, on),
+                None => {
+                    return Err(PyValueError::new_err("advise(…, \"accessed_by\") needs memory="));
+                }
+            },
+            (other, _) => {
+                let known = "read_mostly, whole_blocks, preferred, accessed_by";
+                return Err(PyValueError::new_err(format!(
+                    "there is no advice `{other}`; there is {known}"
+                )));
+            }
+        };
+        self.with(py, address, bytes, |space, words| space.advise(words, advice))
+    }
+
+    /// Where the parts of memory are.
+    fn locate(&self, py: Python<'_>, address: u64, bytes: u64) -> PyResult<Vec<Part>> {
+        let parts = self.with(py, address, bytes, |space, words| space.locate(words))?;
+        let part = |located: farside::Located| {
+            let copies = located.copies.iter().map(|memory| memory.to_string()).collect();
+            (
+                located.range.start.addr().0,
+                located.range.bytes(),
+                format!("{:?}", located.state).to_lowercase(),
+                located.owner.map(|memory| memory.to_string()),
+                copies,
+                located.reason.map(|reason| reason.to_string()),
+            )
+        };
+        Ok(parts.into_iter().map(part).collect())
+    }
+
+    /// Why the page at an address is placed as it is, in words.
+    fn why(&self, py: Python<'_>, address: u64) -> PyResult<String> {
+        let space = self.open()?;
+        let why = py.detach(|| space.why(farside::VirtAddr(address))).map_err(raised)?;
+        Ok(why.to_string())
+    }
+
+    /// What happened so far: as text, and as JSON.
+    fn report(&self, py: Python<'_>) -> PyResult<(String, String)> {
+        let space = self.open()?;
+        py.detach(|| {
+            let report = space.report();
+            let json = serde_json::to_string(&report).map_err(|error| {
+                FarsideError::new_err(format!("the report is no JSON: {error}"))
+            })?;
+            Ok((report.to_string(), json))
+        })
+    }
+
+    /// Waits for all kernels and closes the space. Arrays over its memory live on.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.check_process()?;
+        for job in lock(&self.lendings).jobs() {
+            // Whether it failed is its future's to tell.
+            if let Err(error) = wait(py, &job, None)
+                && !error.is_instance_of::<FarsideError>(py)
+            {
+                return Err(error);
+            }
+        }
+        let space = lock(&self.space).take();
+        py.detach(|| {
+            drop(self.ended());
+            drop(space);
+        });
+        Ok(())
+    }
+
+    /// Tells all kernels to stop.
+    fn cancel_all(&self, py: Python<'_>) -> PyResult<()> {
+        self.check_process()?;
+        let jobs = lock(&self.lendings).jobs();
+        py.detach(|| jobs.iter().for_each(|job| job.cancel()));
+        Ok(())
+    }
+}
+
+impl Space {
+    /// A child made by fork is told so before any lock: one may have been held when it was made.
+    fn check_process(&self) -> PyResult<()> {
+        if std::process::id() == self.process {
+            return Ok(());
+        }
+        let why = "this space belongs to the process that this one was forked from; open one here";
+        Err(FarsideError::new_err(why))
+    }
+
+    fn open(&self) -> PyResult<farside::Space> {
+        self.check_process()?;
+        lock(&self.space)
+            .clone()
+            .ok_or_else(|| FarsideError::new_err("this space is closed; open another one"))
+    }
+
+    /// A card by its number; None for the host's.
+    fn card_of(&self, number: i64) -> PyResult<Option<CardId>> {
+        if number == HOST {
+            return Ok(None);
+        }
+        let index = usize::try_from(number).map_err(|_| {
+            PyValueError::new_err(format!(
+                "there is no memory {number}; a card's is its number, the host's is {HOST}"
+            ))
+        })?;
+        self.open()?.card(index).map(Some).map_err(raised)
+    }
+
+    fn memory_of(&self, number: i64) -> PyResult<MemoryId> {
+        Ok(self.card_of(number)?.map_or(MemoryId::HOST, MemoryId::from))
+    }
+
+    fn agent_of(&self, number: i64) -> PyResult<AgentId> {
+        Ok(self.card_of(number)?.map_or(AgentId::CPU, AgentId::from))
+    }
+
+    /// What kernels that have ended were lent.
+    fn ended(&self) -> Vec<crate::lending::Lend> {
+        lock(&self.lendings).ended()
+    }
+
+    /// The allocations that records lend.
+    fn memory(&self, records: &[KernelArg]) -> PyResult<Vec<Arc<Words>>> {
+        lent(records).map(|(bytes, _)| self.owner(&bytes)).collect()
+    }
+
+    fn owner(&self, bytes: &Range<u64>) -> PyResult<Arc<Words>> {
+        lock(&self.memories).of(bytes).ok_or_else(|| {
+            let Range { start, end } = bytes;
+            FarsideError::new_err(format!(
+                "{start:#x}..{end:#x} is no memory of this space; make the array by Space.array or Space.copy"
+            ))
+        })
+    }
+
+    /// Does something with the words that have these bytes, without the interpreter's lock.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        address: u64,
+        bytes: u64,
+        act: impl FnOnce(&farside::Space, &[AtomicU32]) -> Result<T, farside::Error> + Send,
+    ) -> PyResult<T> {
+        let space = self.open()?;
+        let bytes = address..address.saturating_add(bytes);
+        let words = self.owner(&bytes)?;
+        py.detach(|| act(&space, part(&words, &bytes))).map_err(raised)
+    }
+}
+
+/// A record of an argument.
+fn record((kind, element, word, bytes): (u8, u32, u64, u64)) -> PyResult<KernelArg> {
+    let kind = match kind {
+        0 => ArgKind::Value,
+        1 => ArgKind::Read,
+        2 => ArgKind::Write,
+        3 => ArgKind::Shared,
+        other => {
+            return Err(PyValueError::new_err(format!("there is no kind {other} of arguments")));
+        }
+    };
+    Ok(KernelArg { kind, element, word, bytes })
+}
+
+/// The body at an address.
+fn body(address: usize) -> PyResult<CBody> {
+    if address == 0 {
+        return Err(PyValueError::new_err("a kernel's function is at no address"));
+    }
+    // SAFETY: the package passes addresses of functions that Numba has compiled with this signature.
+    Ok(unsafe { std::mem::transmute::<usize, CBody>(address) })
+}
