@@ -12,6 +12,12 @@ library work;
 
 package alloc_pkg is
 
+  subtype AllocCommand_t is std_logic_vector(1 downto 0);
+
+  constant AllocMalloc_c  : AllocCommand_t := "00";
+  constant AllocFree_c    : AllocCommand_t := "01";
+  constant AllocRealloc_c : AllocCommand_t := "10";
+
   subtype AllocStatus_t is std_logic_vector(3 downto 0);
 
   constant AllocOk_c            : AllocStatus_t := x"0";
@@ -26,6 +32,10 @@ package alloc_pkg is
   constant AllocInitialising_c  : AllocStatus_t := x"9";
   constant AllocBadEntry_c      : AllocStatus_t := x"a";
 
+  -- Counts that are not of a status: errors with which the memory of the tables has answered.
+  constant AllocReadsFailed_c  : AllocStatus_t := x"e";
+  constant AllocWritesFailed_c : AllocStatus_t := x"f";
+
   -- Longest runs of frames in a table, as powers of two: a word of the frames' bits, a beat of words.
   constant RunLong_c  : natural := 6;
   constant RunShort_c : natural := 3;
@@ -39,6 +49,15 @@ package alloc_pkg is
   constant PagesBits_c   : positive := 15;
 
   subtype TableWord_t is std_logic_vector(WordBits_c - 1 downto 0);
+
+  -- A beat of memory has eight words.
+  constant BeatShift_c : positive := 3;
+  constant BeatWords_c : positive := 2 ** BeatShift_c;
+
+  subtype Beat_t is std_logic_vector(BeatWords_c * WordBits_c - 1 downto 0);
+
+  -- Some words of a beat.
+  subtype WordMask_t is std_logic_vector(BeatWords_c - 1 downto 0);
 
   type PageState_t is (PageFree, PageMapped, PageReserved, PageFreed);
 

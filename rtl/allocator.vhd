@@ -1,5 +1,5 @@
--- The allocator of the card's window: malloc and free of small allocations, eager and lazy, first touches, and
--- the sweep behind them; for a window of two levels, in one memory.
+-- The allocator of the card's window: malloc, realloc and free of small allocations, eager and lazy, first touches,
+-- and the sweep behind them; for a window of two levels, in one memory.
 --
 -- One operation at a time: what has to be done next when it is idle is, in this order, the end of the sweep's
 -- invalidation, a first touch, a command, a step of the background. No operation waits for an invalidation, so
@@ -47,10 +47,13 @@ entity allocator is
     Step_Done      : out   std_logic;
     -- The memory of the tables has failed: there is nothing more until a reset.
     Broken         : out   std_logic;
-    -- Commands: malloc of Bytes, or free of Addr
+    -- How often there was which status, or an error of memory, since the reset (`alloc_counts`)
+    Count_Which    : in    AllocStatus_t;
+    Count_Value    : out   std_logic_vector(31 downto 0);
+    -- Commands: malloc of Bytes, free of Addr, or realloc of both
     Cmd_Valid      : in    std_logic;
     Cmd_Ready      : out   std_logic;
-    Cmd_Free       : in    std_logic;
+    Cmd_What       : in    AllocCommand_t;
     Cmd_Bytes      : in    std_logic_vector(63 downto 0);
     Cmd_Addr       : in    std_logic_vector(AddrBits_g - 1 downto 0);
     Cmd_Memory     : in    std_logic_vector(MemoryBits_c - 1 downto 0);
@@ -92,13 +95,14 @@ entity allocator is
     Inval_First    : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
     Inval_Last     : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
     Inval_Done     : in    std_logic;
-    -- AXI4, single words of the tables
+    -- AXI4, beats of eight words of the tables, at their addresses
     Axi_AwValid    : out   std_logic;
     Axi_AwReady    : in    std_logic;
     Axi_AwAddr     : out   std_logic_vector(PhysBits_g - 1 downto 0);
     Axi_WValid     : out   std_logic;
     Axi_WReady     : in    std_logic;
-    Axi_WData      : out   std_logic_vector(WordBits_c - 1 downto 0);
+    Axi_WData      : out   Beat_t;
+    Axi_WStrb      : out   std_logic_vector(Beat_t'length / 8 - 1 downto 0);
     Axi_BValid     : in    std_logic;
     Axi_BReady     : out   std_logic;
     Axi_BResp      : in    std_logic_vector(1 downto 0);
@@ -107,7 +111,7 @@ entity allocator is
     Axi_ArAddr     : out   std_logic_vector(PhysBits_g - 1 downto 0);
     Axi_RValid     : in    std_logic;
     Axi_RReady     : out   std_logic;
-    Axi_RData      : in    std_logic_vector(WordBits_c - 1 downto 0);
+    Axi_RData      : in    Beat_t;
     Axi_RResp      : in    std_logic_vector(1 downto 0)
   );
 end entity;
@@ -185,12 +189,40 @@ architecture rtl of allocator is
     StateWritten,
     StateLink,
     StateTell,
-    -- free: the allocation's first word is read, and marked.
+    -- free and realloc: the allocation's first word is read. A free marks it.
     StateLocate,
     StateLocateRead,
     StateLocated,
-    StateMark,
+    StateFirst,
     StateMarked,
+    -- realloc: more pages in place, or elsewhere.
+    StateResize,
+    StateResized,
+    StateGrow,
+    StateGrowHere,
+    StateGrowCount,
+    StateGrowClaim,
+    StateLeave,
+    StateOthers,
+    StateMove,
+    StateMoveWords,
+    StateMoved,
+    StateAdd,
+    StateAdded,
+    -- Fewer pages.
+    StateCut,
+    StateCutFrom,
+    StateCutWords,
+    StateCutMove,
+    StateCutMoved,
+    StateCutCount,
+    StateCutSeen,
+    -- The page that was the last of its allocation loses the mark.
+    StateTrail,
+    StateTrailRead,
+    StateTrailSeen,
+    StateTrailWord,
+    StateTrailed,
     -- A first touch.
     StateTouch,
     StateTouchKnown,
@@ -237,7 +269,7 @@ architecture rtl of allocator is
     Source   : Source_t;
     Broken   : std_logic;
     -- The command.
-    Free     : std_logic;
+    What     : AllocCommand_t;
     Bytes    : unsigned(63 downto 0);
     -- They end within a page.
     Ends     : std_logic;
@@ -247,11 +279,17 @@ architecture rtl of allocator is
     -- A malloc waits until its invalidation has been taken, a free until it is done.
     Telling  : std_logic;
     Draining : std_logic;
+    -- A realloc that goes elsewhere is on its way, and its old place is drained. Frames that are promised to it.
+    Moving   : std_logic;
+    Drained  : std_logic;
+    Promised : unsigned(FrameBits_g downto 0);
     -- Its pages; there are none, or more than there are.
     Pages    : unsigned(WindowBits_c downto 0);
     IsZero   : std_logic;
     IsBeyond : std_logic;
-    -- More than there are frames, as many as a region has, no more than the open region has together.
+    -- Those that need a frame. They are more than there are; its pages are as many as a region has, no more than the
+    -- open region has together.
+    Needs    : unsigned(WindowBits_c downto 0);
     NoFrames : std_logic;
     IsLarge  : std_logic;
     Fits     : std_logic;
@@ -268,9 +306,28 @@ architecture rtl of allocator is
     First    : Page_t;
     Count    : Count_t;
     More     : Within_t;
+    -- Those of its region, with these and without, as they were a cycle earlier.
+    UsedMore : Count_t;
+    UsedLess : Count_t;
     Word     : TableWord_t;
-    -- That of an allocation that is freed: its pages go beyond its region.
+    -- That of an allocation that is looked up is on its way; its pages go beyond its region.
+    Awaits   : std_logic;
     Overruns : std_logic;
+    -- Of an allocation that gets another size: its table, its pages and the last one; it gets the same number, or
+    -- fewer; its new place, or the last page that it keeps. A place in an empty region is sought, and why there is
+    -- none.
+    OldTable : std_logic_vector(NumBits_c - 1 downto 0);
+    OldPage  : Page_t;
+    OldCount : Count_t;
+    OldLast  : Within_t;
+    IsSame   : std_logic;
+    IsFewer  : std_logic;
+    NewPage  : Page_t;
+    IsAlone  : std_logic;
+    Why      : AllocStatus_t;
+    -- A page that was the last of its allocation, and has the mark still.
+    Trails   : std_logic;
+    Trail    : Page_t;
     -- The longest free row of the open region.
     Room     : Count_t;
     SweepDone : std_logic;
@@ -348,6 +405,16 @@ architecture rtl of allocator is
     return withinOf(page) + morePages(word)(LeafBits_g - 1 downto 0);
   end function;
 
+  -- The first word of an allocation with more or fewer pages.
+  function firstOf (word : TableWord_t; pages : unsigned) return TableWord_t is
+    variable word_v : TableWord_t := word;
+  begin
+    word_v(LastBit_c) := '0';
+    word_v(PagesLow_c + PagesBits_c - 1 downto PagesLow_c) :=
+      std_logic_vector(resize(pages - 1, PagesBits_c));
+    return word_v;
+  end function;
+
   -- Whether the pages of a first word go beyond its region.
   function overruns (page : Page_t; word : TableWord_t) return std_logic is
     constant Last_c : Count_t := morePages(word) + withinOf(page);
@@ -367,6 +434,7 @@ architecture rtl of allocator is
   signal PlaceValid   : std_logic;
   signal PlaceReady   : std_logic;
   signal PlaceFind    : std_logic;
+  signal PlaceHere    : std_logic;
   signal PlaceLongest : std_logic;
   signal PlaceTake    : std_logic;
   signal PlaceFirst   : Within_t;
@@ -383,6 +451,7 @@ architecture rtl of allocator is
   signal MapFlush     : std_logic;
   signal MapDone      : std_logic;
   signal MapFailed    : std_logic;
+  signal MapData      : std_logic;
   signal MapRead      : std_logic;
   signal MapWrite     : std_logic;
   signal MapAddr      : Addr_t;
@@ -395,7 +464,23 @@ architecture rtl of allocator is
   signal SweepWrite   : std_logic;
   signal SweepWithin  : std_logic_vector(LeafBits_g - 1 downto 0);
   signal SweepGives   : std_logic;
+  signal SweepMask    : WordMask_t;
+  signal SweepSize    : std_logic_vector(SizeBits_c - 1 downto 0);
   signal SweepFrame   : std_logic_vector(FrameBits_g - 1 downto 0);
+
+  -- Words that move, or are cut.
+  signal MoveStart    : std_logic;
+  signal MoveFrom     : Page_t;
+  signal MoveTo       : Page_t;
+  signal MoveCut      : std_logic;
+  signal MoveDone     : std_logic;
+  signal MoveFailed   : std_logic;
+  signal MoveShorter  : std_logic_vector(LeafBits_g downto 0);
+  signal MoveRead     : std_logic;
+  signal MoveReadAt   : std_logic_vector(LeafBits_g - 1 downto 0);
+  signal MoveWrite    : std_logic;
+  signal MoveWriteAt  : std_logic_vector(LeafBits_g - 1 downto 0);
+  signal MoveWord     : TableWord_t;
 
   signal TreeValid    : std_logic;
   signal TreeReady    : std_logic;
@@ -438,9 +523,12 @@ architecture rtl of allocator is
   signal GivenValid   : std_logic;
   signal GivenOk      : std_logic;
   signal GivenFirst   : std_logic_vector(FrameBits_g - 1 downto 0);
+  -- Less than 1/16 is free.
+  signal IsFew        : std_logic;
   signal FramesFree   : std_logic_vector(FrameBits_g downto 0);
 
   signal WordsStart   : std_logic;
+  signal WordsBegins  : std_logic;
   signal WordsKeep    : std_logic;
   signal WordsFirst   : Page_t;
   signal WordsLazy    : std_logic;
@@ -453,6 +541,7 @@ architecture rtl of allocator is
   signal PageAddr     : Addr_t;
   signal PutValid     : std_logic;
   signal PutWord      : TableWord_t;
+  signal PutAt        : Within_t;
   signal AskValid     : std_logic;
   signal WriteValid   : std_logic;
   signal WriteReady   : std_logic;
@@ -461,6 +550,9 @@ architecture rtl of allocator is
   signal ReadValid    : std_logic;
   signal ReadReady    : std_logic;
   signal ReadAddr     : Addr_t;
+  signal ReadWord     : TableWord_t;
+  signal WriteMany    : std_logic;
+  signal WriteMask    : WordMask_t;
   signal Quiet        : std_logic;
   signal HasFailed    : std_logic;
 
@@ -471,6 +563,10 @@ architecture rtl of allocator is
   signal ShootLast    : Page_t;
   -- What no allocation has any more: a range more, and the one in front.
   signal DyingAdd     : std_logic;
+  signal DyingFirst   : Page_t;
+  signal DyingLast    : Page_t;
+  signal DyingCount   : Count_t;
+  signal DyingMoved   : std_logic;
   signal DyingFull    : std_logic;
   signal DyingAdvance : std_logic;
   signal DyingFinish  : std_logic;
@@ -479,6 +575,7 @@ architecture rtl of allocator is
   signal IsSweeping   : std_logic;
   signal FrontFirst   : std_logic_vector(WindowBits_c - 1 downto 0);
   signal FrontLast    : std_logic_vector(WindowBits_c - 1 downto 0);
+  signal FrontMoved   : std_logic;
   signal FrontCount   : std_logic_vector(LeafBits_g downto 0);
   signal FrontAt      : std_logic_vector(WindowBits_c - 1 downto 0);
   signal FrontLeft    : std_logic_vector(LeafBits_g downto 0);
@@ -494,6 +591,9 @@ architecture rtl of allocator is
   signal IsTouched    : std_logic;
   signal FoundInfo    : std_logic_vector(FrameBits_g downto 0);
 
+  signal Answered     : std_logic;
+  signal ReadFailed   : std_logic;
+  signal WriteFailed  : std_logic;
   signal Told         : std_logic;
   signal CommandDone  : std_logic;
   signal SweepDone    : std_logic;
@@ -551,6 +651,7 @@ begin
       Op_Valid     => PlaceValid,
       Op_Ready     => PlaceReady,
       Op_Find      => PlaceFind,
+      Op_Here      => PlaceHere,
       Op_Longest   => PlaceLongest,
       Op_Take      => PlaceTake,
       Op_First     => std_logic_vector(PlaceFirst),
@@ -566,10 +667,46 @@ begin
       Write_Word   => MapWord,
       Quiet        => Quiet,
       Write_Failed => HasFailed,
-      Data_Valid   => Axi_RValid,
-      Data         => Axi_RData,
+      Data_Valid   => MapData,
+      Data         => ReadWord,
       Data_Failed  => Axi_RResp(1)
     );
+
+  -- The allocation's first word may be on its way before those of the bitmap.
+  MapData <= Axi_RValid and not r.Awaits;
+
+  i_moves : entity work.move_words
+    generic map (
+      LeafBits_g => LeafBits_g
+    )
+    port map (
+      Clk          => Clk,
+      Rst          => Rst,
+      Start        => MoveStart,
+      From         => std_logic_vector(withinOf(MoveFrom)),
+      To_Place     => std_logic_vector(withinOf(MoveTo)),
+      Count        => std_logic_vector(r.Count),
+      Cut          => MoveCut,
+      Begins       => r.IsBegin,
+      Pages        => std_logic_vector(r.Pages(LeafBits_g downto 0)),
+      Done         => MoveDone,
+      Failed       => MoveFailed,
+      Shorter      => MoveShorter,
+      Read_Valid   => MoveRead,
+      Read_Ready   => ReadReady,
+      Read_Within  => MoveReadAt,
+      Data_Valid   => Axi_RValid,
+      Data         => ReadWord,
+      Data_Failed  => Axi_RResp(1),
+      Write_Valid  => MoveWrite,
+      Write_Ready  => WriteReady,
+      Write_Within => MoveWriteAt,
+      Write_Word   => MoveWord
+    );
+
+  MoveCut  <= r.IsFewer;
+  MoveFrom <= r.First when r.IsFewer = '1' else r.OldPage;
+  MoveTo   <= r.First when r.IsFewer = '1' else r.NewPage;
 
   i_sweep : entity work.sweep_batch
     generic map (
@@ -583,6 +720,7 @@ begin
       Start        => SweepStart,
       First        => std_logic_vector(withinOf(r.Page)),
       Words        => std_logic_vector(r.Words),
+      Moved        => FrontMoved,
       Done         => SweepEnds,
       Failed       => SweepFailed,
       Read_Valid   => SweepRead,
@@ -590,13 +728,16 @@ begin
       Write_Valid  => SweepWrite,
       Write_Ready  => WriteReady,
       Within       => SweepWithin,
+      Write_Mask   => SweepMask,
       Quiet        => Quiet,
       Write_Failed => HasFailed,
       Data_Valid   => Axi_RValid,
       Data         => Axi_RData,
       Data_Failed  => Axi_RResp(1),
+      Few          => IsFew,
       Frame_Valid  => SweepGives,
       Frame_Ready  => FrameReady,
+      Frame_Size   => SweepSize,
       Frame_First  => SweepFrame,
       Given_Valid  => GivenValid
     );
@@ -613,6 +754,7 @@ begin
       Start        => WordsStart,
       First        => std_logic_vector(WordsFirst),
       Count        => std_logic_vector(r.Count),
+      Begins       => WordsBegins,
       Keep         => WordsKeep,
       Base         => r.Word,
       Lazy         => WordsLazy,
@@ -638,14 +780,20 @@ begin
   -- One of them reads or writes at a time.
   PageAddr   <= wordAddr(r.Rec.Number, unsigned(WordsWithin)) when WordsWrite = '1' else
                 wordAddr(r.Rec.Number, unsigned(SweepWithin)) when SweepRead = '1' or SweepWrite = '1' else
-                wordAddr(r.Rec.Number, withinOf(r.Page));
-  ReadValid  <= AskValid or MapRead or SweepRead;
-  ReadAddr   <= MapAddr when MapRead = '1' else PageAddr;
-  WriteValid <= PutValid or MapWrite or SweepWrite or WordsWrite;
+                wordAddr(r.Rec.Number, PutAt);
+  ReadValid  <= AskValid or MapRead or SweepRead or MoveRead;
+  ReadAddr   <= MapAddr when MapRead = '1' else
+                wordAddr(r.OldTable, unsigned(MoveReadAt)) when MoveRead = '1' else PageAddr;
+  WriteValid <= PutValid or MapWrite or SweepWrite or WordsWrite or MoveWrite;
   WriteAddr  <= MapAddr when MapWrite = '1' else
+                wordAddr(r.Rec.Number, unsigned(MoveWriteAt)) when MoveWrite = '1' else
                 wordAddr(r.Rec.Number, r.Got(LeafBits_g - 1 downto 0)) when r.State = StateZero else PageAddr;
   WriteWord  <= MapWord when MapWrite = '1' else (others => '0') when SweepWrite = '1' else
-                WordsWord when WordsWrite = '1' else PutWord;
+                WordsWord when WordsWrite = '1' else MoveWord when MoveWrite = '1' else PutWord;
+
+  -- Zeroes are written by the beat.
+  WriteMany  <= '1' when SweepWrite = '1' or r.State = StateZero else '0';
+  WriteMask  <= SweepMask when SweepWrite = '1' else (others => '1');
 
   i_tree : entity work.room_tree
     generic map (
@@ -721,9 +869,16 @@ begin
   StoreValid  <= FrameValid or ForTables or SweepGives;
   StoreGive   <= TablesGive when ForTables = '1' else SweepGives;
   StoreHinted <= FrameHinted and FrameValid;
-  StoreSize   <= TablesSize when ForTables = '1' else FrameSize;
+  StoreSize   <= TablesSize when ForTables = '1' else SweepSize when SweepGives = '1' else FrameSize;
   StoreFirst  <= TablesFirst when ForTables = '1' else SweepFrame when SweepGives = '1' else
                  FrameFirst;
+
+  p_few : process (Clk) is
+  begin
+    if rising_edge(Clk) then
+      IsFew <= '1' when unsigned(FramesFree) < Frames_g / 16 else '0';
+    end if;
+  end process;
 
   i_frames : entity work.frame_store
     generic map (
@@ -734,7 +889,7 @@ begin
       Clk        => Clk,
       Rst        => Rst,
       Fixed      => std_logic_vector(to_unsigned(Fixed_c, FrameBits_g)),
-      Promised   => (others => '0'),
+      Promised   => std_logic_vector(r.Promised),
       Free       => FramesFree,
       Op_Valid   => StoreValid,
       Op_Ready   => FrameReady,
@@ -759,9 +914,12 @@ begin
       Write_Ready => WriteReady,
       Write_Addr  => WriteAddr,
       Write_Word  => WriteWord,
+      Write_Many  => WriteMany,
+      Write_Mask  => WriteMask,
       Read_Valid  => ReadValid,
       Read_Ready  => ReadReady,
       Read_Addr   => ReadAddr,
+      Read_Word   => ReadWord,
       Quiet       => Quiet,
       Failed      => HasFailed,
       Axi_AwValid => Axi_AwValid,
@@ -770,13 +928,15 @@ begin
       Axi_WValid  => Axi_WValid,
       Axi_WReady  => Axi_WReady,
       Axi_WData   => Axi_WData,
+      Axi_WStrb   => Axi_WStrb,
       Axi_BValid  => Axi_BValid,
       Axi_BReady  => Axi_BReady,
       Axi_BResp   => Axi_BResp,
       Axi_ArValid => Axi_ArValid,
       Axi_ArReady => Axi_ArReady,
       Axi_ArAddr  => Axi_ArAddr,
-      Axi_RValid  => Axi_RValid
+      Axi_RValid  => Axi_RValid,
+      Axi_RData   => Axi_RData
     );
 
   i_shoot : entity work.shoot_down
@@ -810,13 +970,16 @@ begin
       Clk         => Clk,
       Rst         => Rst,
       Add         => DyingAdd,
-      Add_First   => std_logic_vector(r.Page),
-      Add_More    => std_logic_vector(morePages(r.Word)(LeafBits_g - 1 downto 0)),
+      Add_First   => std_logic_vector(DyingFirst),
+      Add_Last    => std_logic_vector(DyingLast),
+      Add_Count   => std_logic_vector(DyingCount),
+      Add_Moved   => DyingMoved,
       IsFull      => DyingFull,
       Drained     => Drained,
       IsSweeping  => IsSweeping,
       First       => FrontFirst,
       Last        => FrontLast,
+      Moved       => FrontMoved,
       Count       => FrontCount,
       At          => FrontAt,
       Left        => FrontLeft,
@@ -852,19 +1015,38 @@ begin
       Found      => FoundInfo
     );
 
+  i_counts : entity work.alloc_counts
+    port map (
+      Clk          => Clk,
+      Rst          => Rst,
+      Answered     => Answered,
+      Status       => r.Status,
+      Read_Failed  => ReadFailed,
+      Write_Failed => WriteFailed,
+      Which        => Count_Which,
+      Count        => Count_Value
+    );
+
+  Answered    <= r.RespValid and Resp_Ready;
+  ReadFailed  <= Axi_RValid and Axi_RResp(1);
+  WriteFailed <= Axi_BValid and Axi_BResp(1);
+
+  DyingLast  <= regionOf(r.OldPage) & r.OldLast;
+  DyingMoved <= '1' when r.What = AllocRealloc_c and r.IsFewer = '0' else '0';
+
   Drained   <= r.Draining and CommandDone;
   TouchInfo <= r.Word(WritableBit_c) & std_logic_vector(frameOf(r.Word));
 
   ------------------------------------------------------------------------------------------------
   -- Ports
   ------------------------------------------------------------------------------------------------
-  Busy   <= '0' when r.State = StateIdle and r.Telling = '0' and r.SweepDone = '0' else '1';
+  Busy   <= '0' when r.State = StateIdle and r.Telling = '0' and r.SweepDone = '0' and r.Drained = '0' else '1';
   Broken <= r.Broken;
 
   Resp_Valid  <= r.RespValid;
   Resp_Status <= r.Status;
   Resp_Addr   <= Window_Base & std_logic_vector(r.RespPage) & std_logic_vector(to_unsigned(0, PageBits_g))
-                 when r.Status = AllocOk_c and r.Free = '0' else (others => '0');
+                 when r.Status = AllocOk_c and r.What /= AllocFree_c else (others => '0');
 
   Found_Valid    <= r.FoundValid;
   Found_Status   <= r.FoundStatus;
@@ -911,12 +1093,53 @@ begin
       v.State  := StateIdle;
       case r.Source is
         when SourceCommand =>
+          v.Moving   := '0';
+          v.Draining := '0';
+          v.Promised := (others => '0');
           refuse(AllocBusError_c);
         when SourceTouch =>
           found(StatusBusError_c, r.Word);
         when SourceHouse =>
           null;
       end case;
+    end procedure;
+
+    -- A place for Count pages is sought where others are.
+    procedure withOthers is
+    begin
+      v.Then_To := StateFind;
+      if r.Fits = '1' then
+        v.Region := unsigned(Opened);
+        v.State  := StateRegion;
+      else
+        TreeValid <= '1';
+        TreeFind  <= '1';
+        v.State   := StateTree;
+      end if;
+    end procedure;
+
+    -- There is no place in an empty region.
+    procedure noneAlone (status : AllocStatus_t) is
+    begin
+      if r.IsAlone = '1' then
+        v.IsAlone := '0';
+        v.Why     := status;
+        v.State   := StateOthers;
+      else
+        refuse(status);
+      end if;
+    end procedure;
+
+    -- A realloc finds no place behind its pages. What has grown will grow: it goes to an empty region, if there is one.
+    procedure goElsewhere is
+    begin
+      v.Count := resize(r.Pages, LeafBits_g + 1);
+      v.Fits  := '1' when r.Room >= resize(r.Pages, LeafBits_g + 1) else '0';
+      v.State := StateEmpty;
+      if r.IsLarge = '1' then
+        -- Large ones are the model's alone.
+        refuse(AllocNoSpace_c);
+      end if;
     end procedure;
 
     -- Words are written, from the first one on.
@@ -942,6 +1165,7 @@ begin
     RegionWrite  <= '0';
     PlaceValid   <= '0';
     PlaceFind    <= '0';
+    PlaceHere    <= '0';
     PlaceLongest <= '0';
     PlaceTake    <= '0';
     PlaceFirst   <= withinOf(r.First);
@@ -961,10 +1185,15 @@ begin
     TableGive    <= '0';
     TableAny     <= '0';
     WordsStart   <= '0';
+    WordsBegins  <= '1';
     WordsKeep    <= '0';
+    MoveStart    <= '0';
     PutValid     <= '0';
     PutWord      <= r.Word;
+    PutAt        <= withinOf(r.Page);
     DyingAdd     <= '0';
+    DyingFirst   <= r.OldPage;
+    DyingCount   <= r.OldCount;
     DyingAdvance <= '0';
     DyingFinish  <= '0';
     DyingDrop    <= '0';
@@ -986,6 +1215,15 @@ begin
     end if;
     if Found_Ready = '1' then
       v.FoundValid := '0';
+    end if;
+
+    v.UsedMore := r.Rec.Used + r.Count;
+    v.UsedLess := r.Rec.Used - r.Count;
+    if r.Awaits = '1' and Axi_RValid = '1' then
+      v.Awaits   := '0';
+      v.Word     := ReadWord;
+      v.Failed   := Axi_RResp(1);
+      v.Overruns := overruns(r.Page, ReadWord);
     end if;
 
     case r.State is
@@ -1015,11 +1253,15 @@ begin
           v.Word   := Touch_Word;
           v.Region := regionOf(v.Page);
           v.State  := StateTouch;
+        elsif r.Drained = '1' then
+          v.Source := SourceCommand;
+          v.Region := regionOf(r.NewPage);
+          v.State  := StateMove;
         elsif Cmd_Valid = '1' and r.RespValid = '0' and r.Telling = '0' and r.Draining = '0'
-          and DyingFull = '0' then
+          and (DyingFull = '0' or r.Broken = '1') then
           Cmd_Ready  <= '1';
           v.Source   := SourceCommand;
-          v.Free     := Cmd_Free;
+          v.What     := Cmd_What;
           v.Bytes    := unsigned(Cmd_Bytes);
           v.Ends     := or Cmd_Bytes(PageBits_g - 1 downto 0);
           v.Memory   := Cmd_Memory;
@@ -1034,14 +1276,25 @@ begin
           if unsigned(Cmd_Addr(PageBits_g - 1 downto 0)) /= 0 then
             v.IsBegin := '0';
           end if;
+          v.Then_To  := StateCheck;
           v.State    := StateCheck;
+          if r.Trails = '1' and r.Broken = '0' then
+            v.Region := regionOf(r.Trail);
+            v.State  := StateTrail;
+          end if;
         elsif Pause = '0' and r.Broken = '0' then
           v.Source := SourceHouse;
           v.Region := regionOf(unsigned(FrontFirst));
           if IsSweeping = '1' then
             v.State := StateSweep;
-          elsif r.Telling = '0' and r.Draining = '0' and (MapChanged = '1' or TableWants = '1') then
-            v.State := StateHouse;
+          elsif r.Telling = '0' and r.Draining = '0' then
+            if r.Trails = '1' then
+              v.Then_To := StateStepped;
+              v.Region  := regionOf(r.Trail);
+              v.State   := StateTrail;
+            elsif MapChanged = '1' or TableWants = '1' then
+              v.State := StateHouse;
+            end if;
           end if;
         end if;
 
@@ -1057,7 +1310,7 @@ begin
         v.IsDying  := IsDying;
         v.Region   := regionOf(r.Page);
         v.State    := StateMalloc;
-        if r.Free = '1' then
+        if r.What /= AllocMalloc_c then
           v.State := StateLocate;
         end if;
         if r.Broken = '1' then
@@ -1070,6 +1323,9 @@ begin
         v.Count := resize(r.Pages, LeafBits_g + 1);
         v.More  := resize(r.Pages, LeafBits_g) - 1;
         v.Word  := pageWord(Frame_t'(others => '0'), '1', r.Writable, r.Memory, 0);
+        v.Needs := r.Pages;
+        v.IsAlone := '0';
+        v.Why   := AllocNoSpace_c;
         v.State := StatePlace;
         v.NoFrames := '1' when r.Lazy = '0' and unsigned(FramesFree) < r.Pages else '0';
         v.IsLarge  := or r.Pages(WindowBits_c downto LeafBits_g);
@@ -1088,13 +1344,8 @@ begin
         elsif r.IsLarge = '1' then
           -- Large ones are the model's alone.
           refuse(AllocNoSpace_c);
-        elsif r.Fits = '1' then
-          v.Region := unsigned(Opened);
-          v.State  := StateRegion;
         else
-          TreeValid <= '1';
-          TreeFind  <= '1';
-          v.State   := StateTree;
+          withOthers;
         end if;
 
       when StateTree =>
@@ -1102,7 +1353,11 @@ begin
           v.Region := unsigned(TreeFound);
           v.State  := StateRegion;
           if TreeOk = '0' then
+            -- A realloc has sought an empty one before.
             v.State := StateEmpty;
+            if r.What = AllocRealloc_c then
+              refuse(r.Why);
+            end if;
           end if;
         end if;
 
@@ -1120,6 +1375,9 @@ begin
         v.First := r.Region & unsigned(Place);
         if PlaceReady = '1' then
           v.State := StateClaim;
+          if r.What = AllocRealloc_c then
+            v.State := StateLeave;
+          end if;
           if PlaceOk = '0' then
             -- It has room, unless memory was changed by somebody else.
             refuse(AllocBadEntry_c);
@@ -1137,7 +1395,7 @@ begin
         if EmptyReady = '1' then
           v.State := StateTable;
           if EmptyOk = '0' then
-            refuse(AllocNoSpace_c);
+            noneAlone(AllocNoSpace_c);
           elsif MapChanged = '1' then
             MapFlush <= '1';
             v.State  := StateFlushed;
@@ -1155,7 +1413,7 @@ begin
         if TableReady = '1' then
           v.State := StateNew;
           if TableOk = '0' then
-            refuse(AllocNoFrames_c);
+            noneAlone(AllocNoFrames_c);
           elsif TableZero = '0' then
             v.State := StateZero;
           end if;
@@ -1171,12 +1429,15 @@ begin
         v.IsNew    := '1';
         v.First    := r.Region & to_unsigned(0, LeafBits_g);
         -- A table may have taken frames.
-        v.NoFrames := '1' when r.Lazy = '0' and unsigned(FramesFree) < r.Count else '0';
+        v.NoFrames := '1' when r.Lazy = '0' and unsigned(FramesFree) < r.Needs else '0';
         v.State    := StateEnough;
 
       when StateEnough =>
         if PlaceReady = '1' and EmptyReady = '1' then
           v.State := StateClaim;
+          if r.What = AllocRealloc_c then
+            v.State := StateLeave;
+          end if;
           if r.NoFrames = '1' then
             TableValid <= '1';
             TableGive  <= '1';
@@ -1196,7 +1457,7 @@ begin
         PlaceValid  <= '1';
         PlaceTake   <= '1';
         RegionWrite <= '1';
-        v.Rec.Used  := r.Rec.Used + r.Count;
+        v.Rec.Used  := r.UsedMore;
         v.Page      := r.Region & (withinOf(r.First) + r.More);
         WordsStart  <= '1';
         v.State     := StateWords;
@@ -1235,32 +1496,52 @@ begin
         v.Telling := '1';
         v.Then_To := StateIdle;
         v.State   := StateCount;
+        if r.Moving = '1' then
+          -- Its place was taken, and counted, before.
+          ShootFirst <= r.NewPage;
+          v.RespPage := r.NewPage;
+          v.Moving   := '0';
+          v.Draining := '0';
+          v.State    := StateIdle;
+        elsif r.What = AllocRealloc_c then
+          v.RespPage := r.OldPage;
+        end if;
 
-      -- ---- free
+      -- ---- free and realloc
 
       when StateLocate =>
         v.Rec   := toRecord(Kept);
         v.State := StateLocateRead;
-        if r.Outside = '1' or r.IsDying = '1' or v.Rec.State /= RegionShared then
+        if r.What = AllocRealloc_c and r.IsZero = '1' then
+          refuse(AllocZeroSize_c);
+        elsif r.What = AllocRealloc_c and r.IsBeyond = '1' then
+          refuse(AllocTooLarge_c);
+        elsif r.Outside = '1' or r.IsDying = '1' or v.Rec.State /= RegionShared then
           refuse(AllocNotAllocated_c);
         end if;
 
       when StateLocateRead =>
-        AskValid <= '1';
+        AskValid  <= '1';
+        v.Then_To := StateLocated;
         if ReadReady = '1' then
-          v.State := StateLocated;
+          v.Awaits := '1';
+          v.State  := StateLocated;
+          if r.What = AllocRealloc_c then
+            v.State := StateOpen;
+          end if;
         end if;
 
       when StateLocated =>
-        v.Word     := Axi_RData;
-        v.Failed   := Axi_RResp(1);
-        v.Overruns := overruns(r.Page, Axi_RData);
-        if Axi_RValid = '1' then
-          v.State := StateMark;
+        if v.Awaits = '0' then
+          v.State := StateFirst;
         end if;
 
-      when StateMark =>
-        v.First := r.Page;
+      when StateFirst =>
+        v.First    := r.Page;
+        v.OldTable := r.Rec.Number;
+        v.OldPage  := r.Page;
+        v.OldLast  := lastOf(r.Page, r.Word);
+        v.OldCount := morePages(r.Word) + 1;
         PutWord <= r.Word;
         PutWord(ValidBit_c) <= '0';
         PutWord(FreedBit_c) <= '1';
@@ -1272,13 +1553,13 @@ begin
           refuse(AllocInside_c);
         elsif r.Overruns = '1' then
           refuse(AllocBadEntry_c);
+        elsif r.What = AllocRealloc_c then
+          v.State := StateResize;
         else
           PutValid <= '1';
           if WriteReady = '1' then
-            -- The gate is closed from here on.
-            DyingAdd <= '1';
-            v.Page   := r.Region & lastOf(r.Page, r.Word);
-            v.State  := StateMarked;
+            v.Page  := r.Region & lastOf(r.Page, r.Word);
+            v.State := StateMarked;
           end if;
         end if;
 
@@ -1288,9 +1569,241 @@ begin
           if HasFailed = '1' then
             breakDown;
           else
+            -- The gate is closed from here on.
+            DyingAdd     <= '1';
             Changed      <= '1';
             ShootCommand <= '1';
             v.Draining   := '1';
+          end if;
+        end if;
+
+      -- ---- realloc
+
+      when StateResize =>
+        v.Needs    := r.Pages - r.OldCount;
+        v.Writable := r.Word(WritableBit_c);
+        v.Memory   := r.Word(MemoryLow_c + MemoryBits_c - 1 downto MemoryLow_c);
+        v.IsSame   := '1' when r.Pages = r.OldCount else '0';
+        v.IsFewer  := '1' when r.Pages < r.OldCount else '0';
+        v.IsLarge  := or r.Pages(WindowBits_c downto LeafBits_g);
+        v.More     := resize(r.OldCount - resize(r.Pages, LeafBits_g + 1) - 1, LeafBits_g);
+        v.State    := StateResized;
+
+      when StateResized =>
+        v.NoFrames := '1' when r.Lazy = '0' and unsigned(FramesFree) < r.Needs else '0';
+        v.Count    := resize(r.Needs, LeafBits_g + 1);
+        v.First    := regionOf(r.OldPage) & (r.OldLast + 1);
+        -- In its region there are so many behind it.
+        v.Fits     := '1' when r.Needs <= resize(not r.OldLast, WindowBits_c + 1) else '0';
+        v.NewPage  := regionOf(r.OldPage) & (r.OldLast - r.More - 1);
+        v.State    := StateGrow;
+        if r.IsSame = '1' then
+          v.RespPage := r.OldPage;
+          refuse(AllocOk_c);
+        elsif r.IsFewer = '1' then
+          v.State := StateCut;
+        end if;
+
+      when StateGrow =>
+        v.More    := r.OldCount(LeafBits_g - 1 downto 0) - 1;
+        v.Trail   := regionOf(r.OldPage) & r.OldLast;
+        v.IsAlone := '1';
+        if r.NoFrames = '1' then
+          refuse(AllocNoFrames_c);
+        elsif r.Fits = '1' then
+          PlaceValid <= '1';
+          PlaceFind  <= '1';
+          PlaceHere  <= '1';
+          v.State    := StateGrowHere;
+        else
+          goElsewhere;
+        end if;
+
+      when StateGrowHere =>
+        if PlaceReady = '1' then
+          v.State := StateGrowCount;
+          if PlaceOk = '0' then
+            goElsewhere;
+          end if;
+        end if;
+
+      when StateGrowCount =>
+        PutValid <= '1';
+        PutWord  <= firstOf(r.Word, r.Pages);
+        v.IsNew  := '0';
+        if WriteReady = '1' then
+          v.State := StateGrowClaim;
+        end if;
+
+      when StateGrowClaim =>
+        PlaceValid  <= '1';
+        PlaceTake   <= '1';
+        RegionWrite <= '1';
+        v.Rec.Used  := r.UsedMore;
+        v.Page      := r.Region & (withinOf(r.First) + r.Count(LeafBits_g - 1 downto 0) - 1);
+        v.Trails    := '1' when r.More /= 0 else '0';
+        WordsStart  <= '1';
+        WordsBegins <= '0';
+        v.State     := StateWords;
+
+      when StateLeave =>
+        -- Its new place is taken, the gate to the old one is closed.
+        PlaceValid   <= '1';
+        PlaceTake    <= '1';
+        RegionWrite  <= '1';
+        v.Rec.Used   := r.UsedMore;
+        v.NewPage    := r.First;
+        DyingAdd     <= '1';
+        ShootCommand <= '1';
+        ShootFirst   <= r.OldPage;
+        ShootLast    <= regionOf(r.OldPage) & r.OldLast;
+        if r.Lazy = '0' then
+          v.Promised := resize(r.Needs, FrameBits_g + 1);
+        end if;
+        v.Draining := '1';
+        v.Moving   := '1';
+        v.Then_To  := StateIdle;
+        v.State    := StateCount;
+
+      when StateOthers =>
+        withOthers;
+
+      when StateMove =>
+        -- Nobody uses the old place any more.
+        v.Drained := '0';
+        v.Rec     := toRecord(Kept);
+        v.Count   := r.OldCount;
+        v.IsBegin := '1';
+        v.Word    := pageWord(Frame_t'(others => '0'), '1', r.Writable, r.Memory, 0);
+        v.State   := StateMoveWords;
+        if r.Broken = '1' then
+          breakDown;
+        end if;
+
+      when StateMoveWords =>
+        MoveStart <= '1';
+        v.State   := StateMoved;
+
+      when StateMoved =>
+        if MoveDone = '1' then
+          v.State := StateAdd;
+          if MoveFailed = '1' then
+            breakDown;
+          end if;
+        end if;
+
+      when StateAdd =>
+        v.Promised := (others => '0');
+        v.First    := regionOf(r.NewPage) & (withinOf(r.NewPage) + r.OldCount(LeafBits_g - 1 downto 0));
+        v.Count    := resize(r.Needs, LeafBits_g + 1);
+        v.Page     := regionOf(r.NewPage) & (withinOf(r.NewPage) + resize(r.Pages - 1, LeafBits_g));
+        v.State    := StateAdded;
+
+      when StateAdded =>
+        WordsStart  <= '1';
+        WordsBegins <= '0';
+        v.State     := StateWords;
+
+      -- ---- realloc to fewer pages
+
+      when StateCut =>
+        -- No run goes beyond 64 pages.
+        v.First := r.NewPage;
+        v.First(minimum(RunLong_c, LeafBits_g) - 1 downto 0) := (others => '0');
+        v.State := StateCutFrom;
+
+      when StateCutFrom =>
+        v.IsBegin := '0';
+        if r.First <= r.OldPage then
+          v.First   := r.OldPage;
+          v.IsBegin := '1';
+        end if;
+        v.State := StateCutWords;
+
+      when StateCutWords =>
+        v.Count := resize(withinOf(r.NewPage) - withinOf(r.First), LeafBits_g + 1) + 1;
+        v.State := StateCutMove;
+
+      when StateCutMove =>
+        MoveStart <= '1';
+        v.State   := StateCutMoved;
+
+      when StateCutMoved =>
+        if MoveDone = '1' then
+          v.State := StateCutCount;
+          if MoveFailed = '1' then
+            refuse(AllocBusError_c);
+          end if;
+        end if;
+
+      when StateCutCount =>
+        -- That of the first word, unless it was among them.
+        PutValid <= not r.IsBegin;
+        PutWord  <= firstOf(r.Word, r.Pages);
+        v.First  := regionOf(r.NewPage) & (withinOf(r.NewPage) + 1);
+        v.Count  := ('0' & r.More) + 1;
+        if WriteReady = '1' or r.IsBegin = '1' then
+          v.State := StateCutSeen;
+        end if;
+
+      when StateCutSeen =>
+        DyingFirst <= r.First;
+        DyingCount <= r.Count;
+        ShootFirst <= regionOf(r.OldPage) & unsigned(MoveShorter(LeafBits_g - 1 downto 0));
+        ShootLast  <= regionOf(r.OldPage) & r.OldLast;
+        v.RespPage := r.OldPage;
+        if Quiet = '1' then
+          v.State := StateIdle;
+          if HasFailed = '1' then
+            breakDown;
+          else
+            DyingAdd     <= '1';
+            Changed      <= '1';
+            ShootCommand <= '1';
+            v.Draining   := '1';
+          end if;
+        end if;
+
+      -- ---- the mark of a page that was the last
+
+      when StateTrail =>
+        v.Rec   := toRecord(Kept);
+        v.State := StateTrailRead;
+
+      when StateTrailRead =>
+        AskValid <= '1';
+        PutAt    <= withinOf(r.Trail);
+        if ReadReady = '1' then
+          v.Awaits := '1';
+          v.State  := StateTrailSeen;
+        end if;
+
+      when StateTrailSeen =>
+        if v.Awaits = '0' then
+          v.State := StateTrailWord;
+        end if;
+
+      when StateTrailWord =>
+        -- It means nothing to a walk: it stays if it cannot be read.
+        PutAt   <= withinOf(r.Trail);
+        PutWord <= r.Word;
+        PutWord(LastBit_c) <= '0';
+        if r.Failed = '1' or r.Word(LastBit_c) = '0' then
+          v.State := StateTrailed;
+        else
+          PutValid <= '1';
+          if WriteReady = '1' then
+            v.State := StateTrailed;
+          end if;
+        end if;
+
+      when StateTrailed =>
+        v.Trails := '0';
+        if Quiet = '1' then
+          Changed <= '1';
+          v.State := r.Then_To;
+          if HasFailed = '1' then
+            breakDown;
           end if;
         end if;
 
@@ -1325,7 +1838,7 @@ begin
         end if;
 
       when StateTouchSeen =>
-        v.Word := Axi_RData;
+        v.Word := ReadWord;
         if Axi_RValid = '1' then
           v.State := StateTouchWord;
           if Axi_RResp(1) = '1' then
@@ -1444,7 +1957,7 @@ begin
       when StateFreePlaces =>
         PlaceValid  <= '1';
         RegionWrite <= '1';
-        v.Rec.Used  := r.Rec.Used - r.Count;
+        v.Rec.Used  := r.UsedLess;
         v.Then_To   := StateIdle;
         v.State     := StateCount;
 
@@ -1524,9 +2037,9 @@ begin
         PutValid <= '1';
         PutWord  <= (others => '0');
         if WriteReady = '1' then
-          v.Got   := r.Got + 1;
-          v.Words := r.Words - 1;
-          if r.Words = 1 then
+          v.Got   := r.Got + BeatWords_c;
+          v.Words := r.Words - BeatWords_c;
+          if r.Words = BeatWords_c then
             v.State := StateZeroed;
           end if;
         end if;
@@ -1568,7 +2081,9 @@ begin
       v.Telling := '0';
       answer(AllocOk_c);
     end if;
-    if Drained = '1' then
+    if Drained = '1' and r.Moving = '1' then
+      v.Drained := '1';
+    elsif Drained = '1' then
       v.Draining := '0';
       answer(AllocOk_c);
     end if;
@@ -1581,6 +2096,11 @@ begin
       v.Broken    := '0';
       v.Telling   := '0';
       v.Draining  := '0';
+      v.Moving    := '0';
+      v.Drained   := '0';
+      v.Awaits    := '0';
+      v.Trails    := '0';
+      v.Promised  := (others => '0');
       v.SweepDone := '0';
       v.RespValid := '0';
       v.FoundValid := '0';

@@ -1,4 +1,4 @@
--- Between the allocator and the memory of the tables: AXI4 with single words, and when all of it is done.
+-- Between the allocator and the memory of the tables: AXI4 with beats of eight words, and when all of it is done.
 --
 -- Writes may be under way by the dozen; Quiet says that each has its response, so that whoever reads sees what
 -- was written, and Failed whether one of them was an error since the reset. Reads come back in order;
@@ -9,6 +9,7 @@ library ieee;
   use ieee.numeric_std.all;
 
 library work;
+  use work.alloc_pkg.all;
   use work.window_pkg.all;
 
 entity barrier is
@@ -20,32 +21,38 @@ entity barrier is
   port (
     Clk         : in    std_logic;
     Rst         : in    std_logic;
-    -- A word is written
+    -- A word is written, or several of its beat, all with the same
     Write_Valid : in    std_logic;
     Write_Ready : out   std_logic;
     Write_Addr  : in    std_logic_vector(PhysBits_g - 1 downto 0);
     Write_Word  : in    std_logic_vector(WordBits_c - 1 downto 0);
-    -- A word is read
+    Write_Many  : in    std_logic;
+    Write_Mask  : in    WordMask_t;
+    -- A word is read, with its beat
     Read_Valid  : in    std_logic;
     Read_Ready  : out   std_logic;
     Read_Addr   : in    std_logic_vector(PhysBits_g - 1 downto 0);
+    -- The word of the beat that is there.
+    Read_Word   : out   TableWord_t;
     -- Nothing is under way.
     Quiet       : out   std_logic;
     Failed      : out   std_logic;
-    -- AXI4; the data of reads go to the reader as they are.
+    -- AXI4; the beats of reads go to the reader as they are.
     Axi_AwValid : out   std_logic;
     Axi_AwReady : in    std_logic;
     Axi_AwAddr  : out   std_logic_vector(PhysBits_g - 1 downto 0);
     Axi_WValid  : out   std_logic;
     Axi_WReady  : in    std_logic;
-    Axi_WData   : out   std_logic_vector(WordBits_c - 1 downto 0);
+    Axi_WData   : out   Beat_t;
+    Axi_WStrb   : out   std_logic_vector(Beat_t'length / 8 - 1 downto 0);
     Axi_BValid  : in    std_logic;
     Axi_BReady  : out   std_logic;
     Axi_BResp   : in    std_logic_vector(1 downto 0);
     Axi_ArValid : out   std_logic;
     Axi_ArReady : in    std_logic;
     Axi_ArAddr  : out   std_logic_vector(PhysBits_g - 1 downto 0);
-    Axi_RValid  : in    std_logic
+    Axi_RValid  : in    std_logic;
+    Axi_RData   : in    Beat_t
   );
 end entity;
 
@@ -55,20 +62,69 @@ architecture rtl of barrier is
   signal WHeld     : std_logic;
   signal ArHeld    : std_logic;
   signal AwAddr    : std_logic_vector(PhysBits_g - 1 downto 0);
-  signal WData     : std_logic_vector(WordBits_c - 1 downto 0);
+  signal WData     : TableWord_t;
+  signal WMask     : WordMask_t;
   signal ArAddr    : std_logic_vector(PhysBits_g - 1 downto 0);
   signal Writes    : natural range 0 to Depth_g;
   signal Reads     : natural range 0 to Depth_g;
   signal WriteTook : std_logic;
   signal ReadTook  : std_logic;
   signal HasFailed : std_logic;
+  -- Which word of its beat is read.
+  signal Which     : std_logic_vector(BeatShift_c - 1 downto 0);
+
+  function wordOf (addr : std_logic_vector) return std_logic_vector is
+  begin
+    return addr(WordShift_c + BeatShift_c - 1 downto WordShift_c);
+  end function;
+
+  function beatOf (addr : std_logic_vector(PhysBits_g - 1 downto 0)) return std_logic_vector is
+    variable addr_v : std_logic_vector(PhysBits_g - 1 downto 0) := addr;
+  begin
+    addr_v(WordShift_c + BeatShift_c - 1 downto 0) := (others => '0');
+    return addr_v;
+  end function;
+
+  function only (which_word : std_logic_vector(BeatShift_c - 1 downto 0)) return WordMask_t is
+    variable mask_v : WordMask_t := (others => '0');
+  begin
+    mask_v(to_integer(unsigned(which_word))) := '1';
+    return mask_v;
+  end function;
 
 begin
 
   Axi_AwValid <= AwHeld;
   Axi_AwAddr  <= AwAddr;
   Axi_WValid  <= WHeld;
-  Axi_WData   <= WData;
+
+  g_words : for i in 0 to BeatWords_c - 1 generate
+    Axi_WData(WordBits_c * (i + 1) - 1 downto WordBits_c * i)             <= WData;
+    Axi_WStrb(WordBits_c / 8 * (i + 1) - 1 downto WordBits_c / 8 * i) <= (others => WMask(i));
+  end generate;
+
+  Read_Word   <= Axi_RData(WordBits_c * (to_integer(unsigned(Which)) + 1) - 1 downto
+                           WordBits_c * to_integer(unsigned(Which)));
+
+  i_which : entity work.fifo
+    generic map (
+      Width_g => BeatShift_c,
+      Depth_g => Depth_g
+    )
+    port map (
+      Clk       => Clk,
+      Rst       => Rst,
+      In_Valid  => ReadTook,
+      In_Ready  => open,
+      In_Data   => wordOf(Read_Addr),
+      Out_Valid => open,
+      Out_Ready => Axi_RValid,
+      Out_Data  => Which,
+      Level     => open,
+      In_Place  => open,
+      Out_Place => open
+    );
+
   Axi_BReady  <= '1';
   Axi_ArValid <= ArHeld;
   Axi_ArAddr  <= ArAddr;
@@ -95,15 +151,19 @@ begin
       if WriteTook = '1' then
         AwHeld <= '1';
         WHeld  <= '1';
-        AwAddr <= Write_Addr;
+        AwAddr <= beatOf(Write_Addr);
         WData  <= Write_Word;
+        WMask  <= only(wordOf(Write_Addr));
+        if Write_Many = '1' then
+          WMask <= Write_Mask;
+        end if;
       end if;
       if Axi_ArReady = '1' then
         ArHeld <= '0';
       end if;
       if ReadTook = '1' then
         ArHeld <= '1';
-        ArAddr <= Read_Addr;
+        ArAddr <= beatOf(Read_Addr);
       end if;
       if Rst = '1' then
         AwHeld <= '0';

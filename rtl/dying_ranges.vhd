@@ -18,10 +18,13 @@ entity dying_ranges is
   port (
     Clk         : in    std_logic;
     Rst         : in    std_logic;
-    -- One more, of More pages behind the first one; there is no room for it where IsFull is 1.
+    -- One more, of so many pages; there is no room for it where IsFull is 1.
     Add         : in    std_logic;
     Add_First   : in    std_logic_vector(PageBits_g - 1 downto 0);
-    Add_More    : in    std_logic_vector(LeafBits_g - 1 downto 0);
+    Add_Last    : in    std_logic_vector(PageBits_g - 1 downto 0);
+    Add_Count   : in    std_logic_vector(LeafBits_g downto 0);
+    -- Its frames are elsewhere now, and stay in use.
+    Add_Moved   : in    std_logic;
     IsFull      : out   std_logic;
     -- The last one is drained.
     Drained     : in    std_logic;
@@ -29,6 +32,7 @@ entity dying_ranges is
     IsSweeping  : out   std_logic;
     First       : out   std_logic_vector(PageBits_g - 1 downto 0);
     Last        : out   std_logic_vector(PageBits_g - 1 downto 0);
+    Moved       : out   std_logic;
     Count       : out   std_logic_vector(LeafBits_g downto 0);
     At          : out   std_logic_vector(PageBits_g - 1 downto 0);
     Left        : out   std_logic_vector(LeafBits_g downto 0);
@@ -64,6 +68,7 @@ architecture rtl of dying_ranges is
     First : Page_t;
     Last  : Page_t;
     Count : Count_t;
+    Moved : std_logic;
     -- The next page to sweep, and pages that are left.
     At    : Page_t;
     Left  : Count_t;
@@ -109,6 +114,7 @@ begin
   IsSweeping  <= '1' when Ranges(0).Stage = StageSweeping else '0';
   First       <= std_logic_vector(Ranges(0).First);
   Last        <= std_logic_vector(Ranges(0).Last);
+  Moved       <= Ranges(0).Moved;
   Count       <= std_logic_vector(Ranges(0).Count);
   At          <= std_logic_vector(Ranges(0).At);
   Left        <= std_logic_vector(Ranges(0).Left);
@@ -135,8 +141,8 @@ begin
       -- Behind the last one; nobody is added and dropped in one cycle.
       for i in ranges_v'range loop
         if Add = '1' and Ranges(i).Stage = StageNone and (i = 0 or Ranges(maximum(i, 1) - 1).Stage /= StageNone) then
-          ranges_v(i) := (StageDraining, unsigned(Add_First), behind(unsigned(Add_First), unsigned(Add_More)),
-            ('0' & unsigned(Add_More)) + 1, unsigned(Add_First), ('0' & unsigned(Add_More)) + 1);
+          ranges_v(i) := (StageDraining, unsigned(Add_First), unsigned(Add_Last), unsigned(Add_Count), Add_Moved,
+            unsigned(Add_First), unsigned(Add_Count));
         end if;
       end loop;
       if Drop = '1' then

@@ -21,7 +21,9 @@ class Mutant(NamedTuple):
 RANDOM = "bench:*depth=5,walks=7,*random*"
 STORE = "bench:*frames=100,*random*"
 TRACE = "bench:*tb_allocator*trace=small*"
+RUNS = "bench:*tb_allocator*trace=runs*"
 CHANGED = "bench:*tb_allocator*somebody else has changed*"
+REFUSED = "bench:*tb_allocator*what is refused*"
 RACES = "bench:*tb_allocator*a walk that raced*"
 
 
@@ -1106,7 +1108,7 @@ MUTANTS = [
     Mutant(
         "the sweep forgets the frames",
         "sweep_batch.vhd",
-        "if hasFrame(read_word) then",
+        "if hasFrame(word_v) and Moved = '0' then",
         "if false then",
         TRACE,
     ),
@@ -1120,7 +1122,7 @@ MUTANTS = [
     Mutant(
         "the sweep leaves words",
         "sweep_batch.vhd",
-        "Write_Valid <= '1' when State = StateZero and IsZero = '0' else '0';",
+        "Write_Valid <= '1' when State = StateZero and wordsOf(Word) /= (WordMask_t'range => '0') and IsAll = '0' else '0';",
         "Write_Valid <= '0';",
         TRACE,
     ),
@@ -1211,8 +1213,8 @@ MUTANTS = [
     Mutant(
         "a free leaves tickets as they are",
         "allocator.vhd",
-        "Changed      <= '1';\n            ShootCommand <= '1';",
-        "ShootCommand <= '1';",
+        "-- The gate is closed from here on.\n            DyingAdd     <= '1';\n            Changed      <= '1';",
+        "DyingAdd     <= '1';",
         TRACE,
     ),
     Mutant(
@@ -1228,6 +1230,174 @@ MUTANTS = [
         "(or word(PagesLow_c + PagesBits_c - 1 downto PagesLow_c + LeafBits_g));",
         "'0';",
         CHANGED,
+    ),
+    Mutant(
+        "a realloc takes pages that another has",
+        "place_row.vhd",
+        "elsif r.Here = '1' then\n            v.Ok    := '0';",
+        "elsif r.Here = '1' then\n            v.Ok    := '1';",
+        TRACE,
+    ),
+    Mutant(
+        "an allocation that grew has as many pages as before",
+        "allocator.vhd",
+        "PutWord  <= firstOf(r.Word, r.Pages);\n        v.IsNew  := '0';",
+        "PutWord  <= r.Word;\n        v.IsNew  := '0';",
+        TRACE,
+    ),
+    Mutant(
+        "what was the last page keeps the mark",
+        "allocator.vhd",
+        "v.Trails    := '1' when r.More /= 0 else '0';",
+        "v.Trails    := '0';",
+        TRACE,
+    ),
+    Mutant(
+        "the sweep frees frames that have moved",
+        "sweep_batch.vhd",
+        "if hasFrame(word_v) and Moved = '0' then",
+        "if hasFrame(word_v) then",
+        TRACE,
+    ),
+    Mutant(
+        "an allocation moves before its old place is drained",
+        "allocator.vhd",
+        "if Drained = '1' and r.Moving = '1' then",
+        "if r.Moving = '1' and r.Drained = '0' and r.State = StateIdle then",
+        TRACE,
+    ),
+    Mutant(
+        "the gate is open for what moves",
+        "dying_ranges.vhd",
+        "if Add = '1' and Ranges(i).Stage = StageNone",
+        "if Add = '1' and Add_Moved = '0' and Ranges(i).Stage = StageNone",
+        TRACE,
+    ),
+    Mutant(
+        "what has to move goes where others are",
+        "allocator.vhd",
+        "v.State := StateEmpty;\n      if r.IsLarge = '1' then",
+        "v.State := StateOthers;\n      if r.IsLarge = '1' then",
+        TRACE,
+    ),
+    Mutant(
+        "words that move tell of a run where it is none",
+        "move_words.vhd",
+        "Limit   <= Alike;",
+        "Limit   <= to_unsigned(RunLong_c, SizeBits_c);",
+        RUNS,
+    ),
+    Mutant(
+        "the first word of what has moved has the pages of before",
+        "move_words.vhd",
+        "IsFirst <= Begins;",
+        "IsFirst <= '0';",
+        TRACE,
+    ),
+    Mutant(
+        "words before a cut tell of the run behind it",
+        "move_words.vhd",
+        "Limit <= sizeBefore(lowBits(At), lowBits(LastAt));",
+        "Limit <= to_unsigned(RunLong_c, SizeBits_c);",
+        RUNS,
+    ),
+    Mutant(
+        "a page before a cut is not the last",
+        "move_words.vhd",
+        "IsLast <= '1';",
+        "IsLast <= '0';",
+        TRACE,
+    ),
+    Mutant(
+        "only what is behind a cut is told, not the run that was cut",
+        "allocator.vhd",
+        "ShootFirst <= regionOf(r.OldPage) & unsigned(MoveShorter(LeafBits_g - 1 downto 0));",
+        "ShootFirst <= r.First;",
+        TRACE,
+    ),
+    Mutant(
+        "a word is cut before all could be read",
+        "move_words.vhd",
+        "(Cut = '0' or (Comes = 0 and HasFailed = '0')) else '0';",
+        "true else '0';",
+        "bench:*tb_allocator*fails harms*",
+    ),
+    Mutant(
+        "a realloc of an address that nobody has begins",
+        "allocator.vhd",
+        "if r.Failed = '1' then\n          refuse(AllocBusError_c);\n        elsif stateOf(r.Word) /= PageMapped and",
+        "if r.Failed = '1' then\n          refuse(AllocBusError_c);\n        elsif r.What = AllocFree_c and stateOf(r.Word) /= PageMapped and",
+        TRACE,
+    ),
+    Mutant(
+        "commands wait for a sweep that never comes",
+        "allocator.vhd",
+        "and (DyingFull = '0' or r.Broken = '1') then",
+        "and DyingFull = '0' then",
+        "bench:*tb_allocator*fails harms*",
+    ),
+    Mutant(
+        "the sweep takes eight frames for a run, wherever they are",
+        "sweep_batch.vhd",
+        "is_v := '0';",
+        "null;",
+        TRACE,
+    ),
+    Mutant(
+        "eight runs of eight frames are one of 64, wherever they are",
+        "sweep_batch.vhd",
+        "elsif Chained = '1' and shift_right(wide(InFrames(0)), RunLong_c) = shift_right(ChainAt, RunLong_c) then",
+        "elsif Chained = '1' then",
+        "bench:*tb_allocator*what the words name*",
+    ),
+    Mutant(
+        "the sweep begins with the beat",
+        "sweep_batch.vhd",
+        "if (Got = 0 and i < FirstIn) or",
+        "if",
+        TRACE,
+    ),
+    Mutant(
+        "the sweep ends with the beat",
+        "sweep_batch.vhd",
+        "(Got = 0 and i < FirstIn) or (Got = Beats - 1 and i > LastIn)",
+        "(Got = 0 and i < FirstIn)",
+        TRACE,
+    ),
+    Mutant(
+        "frames that come back in a run are not remembered, though few are free",
+        "allocator.vhd",
+        "Few          => IsFew,",
+        "Few          => '0',",
+        "bench:*tb_allocator*what the words name*",
+    ),
+    Mutant(
+        "a write goes to the whole beat",
+        "barrier.vhd",
+        "if Write_Many = '1' then",
+        "if true then",
+        TRACE,
+    ),
+    Mutant(
+        "what is refused is counted as another",
+        "alloc_counts.vhd",
+        "EndedAs <= to_integer(unsigned(Status));",
+        "EndedAs <= 0;",
+        REFUSED,
+    ),
+    Mutant(
+        "errors of memory are not counted",
+        "alloc_counts.vhd",
+        "Reads <= Reads + 1;",
+        "null;",
+        REFUSED,
+    ),
+    Mutant(
+        "an address before the window is one of its last",
+        "allocator.vhd",
+        "v.Outside := '1';",
+        "null;",
+        REFUSED,
     ),
     Mutant(
         "one requester is always looked at first",
@@ -1290,7 +1460,7 @@ MUTANTS = [
         "place_row.vhd",
         "v.Align := RunShort_c;\n            end if;",
         "v.Align := 0;\n            end if;",
-        "bench:*tb_allocator*trace=runs*",
+        RUNS,
     ),
     Mutant(
         "the last region with room is taken",

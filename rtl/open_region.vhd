@@ -38,6 +38,7 @@ entity open_region is
     Op_Valid     : in    std_logic;
     Op_Ready     : out   std_logic;
     Op_Find      : in    std_logic;
+    Op_Here      : in    std_logic;
     Op_Longest   : in    std_logic;
     Op_Take      : in    std_logic;
     Op_First     : in    std_logic_vector(LeafBits_g - 1 downto 0);
@@ -198,6 +199,7 @@ begin
       Op_Valid   => Op_Valid,
       Op_Ready   => Op_Ready,
       Op_Find    => Op_Find,
+      Op_Here    => Op_Here,
       Op_Longest => Op_Longest,
       Op_Take    => Op_Take,
       Op_First   => Op_First,

@@ -22,11 +22,12 @@ entity page_words is
   port (
     Clk          : in    std_logic;
     Rst          : in    std_logic;
-    -- Words of Count pages, which are an allocation; or, where Keep is 1, of one reserved page, whose marks stay as
-    -- they are.
+    -- Words of Count pages, with which an allocation ends, and begins too where Begins is 1; or, where Keep is 1, of
+    -- one reserved page, whose marks stay as they are.
     Start        : in    std_logic;
     First        : in    std_logic_vector(PageBits_g - 1 downto 0);
     Count        : in    std_logic_vector(LeafBits_g downto 0);
+    Begins       : in    std_logic;
     Keep         : in    std_logic;
     -- Rights and memory as in this word; it stands until the end, as Lazy does.
     Base         : in    TableWord_t;
@@ -140,7 +141,7 @@ begin
 
       when StateIdle =>
         v.Keep    := Keep;
-        v.IsFirst := true;
+        v.IsFirst := Begins = '1';
         v.Page    := unsigned(First);
         v.Left    := unsigned(Count);
         v.Size    := 0;

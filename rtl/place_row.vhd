@@ -25,8 +25,10 @@ entity place_row is
     Rst        : in    std_logic;
     Op_Valid   : in    std_logic;
     Op_Ready   : out   std_logic;
-    -- A place for Count pages is looked for, the longest row of free ones is, or pages are taken or given.
+    -- A place for Count pages is looked for, and nowhere but at First where Op_Here is 1; the longest row of free ones
+    -- is; or pages are taken or given.
     Op_Find    : in    std_logic;
+    Op_Here    : in    std_logic;
     Op_Longest : in    std_logic;
     Op_Take    : in    std_logic;
     Op_First   : in    std_logic_vector(LeafBits_g - 1 downto 0);
@@ -76,6 +78,7 @@ architecture rtl of place_row is
   type Registers_t is record
     State   : State_t;
     Find    : std_logic;
+    Here    : std_logic;
     Take    : std_logic;
     Count   : Place_t;
     -- Alignment of the place, as a power of two.
@@ -215,12 +218,16 @@ begin
 
       when StateIdle =>
         v.Find   := Op_Find;
+        v.Here   := Op_Here;
         v.Take   := Op_Take;
         v.Count  := resize(unsigned(Op_Count), Place_t'length);
         v.Limit  := Pages_c - resize(unsigned(Op_Count), Place_t'length);
         v.Behind := resize(unsigned(Op_First), Place_t'length) + unsigned(Op_Count);
         if Op_Valid = '1' then
-          if Op_Find = '1' or Op_Longest = '1' then
+          if Op_Find = '1' and Op_Here = '1' then
+            v.Start := resize(unsigned(Op_First), Place_t'length);
+            seek(v.Start, '0');
+          elsif Op_Find = '1' or Op_Longest = '1' then
             v.Align := 0;
             if unsigned(Op_Count) >= 2 ** RunLong_c then
               v.Align := RunLong_c;
@@ -288,6 +295,9 @@ begin
         if r.Find = '1' then
           if r.At >= r.Finish then
             v.Ok    := '1';
+            v.State := StateIdle;
+          elsif r.Here = '1' then
+            v.Ok    := '0';
             v.State := StateIdle;
           elsif r.At = r.Start then
             v.At := r.Start + 1;

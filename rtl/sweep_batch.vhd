@@ -1,5 +1,5 @@
--- Sweeps some words of a table: they are read, those that are not 0 are written with 0, and when that is
--- visible the frames of their pages come back.
+-- Sweeps some words of a table: they are read by beats of eight, those that are not 0 are written with 0, and when that
+-- is visible the frames of their pages come back: 64 or 8 at once where they lie as their pages do.
 --
 -- Nobody has a translation of these pages, or gets one. A page that had no frame, of which no word says
 -- another, is left alone.
@@ -23,27 +23,33 @@ entity sweep_batch is
   port (
     Clk         : in    std_logic;
     Rst         : in    std_logic;
-    -- From this word on so many, one at least; both stand until it is done.
+    -- From this word on so many, one at least; all of it stands until it is done.
     Start       : in    std_logic;
     First       : in    std_logic_vector(LeafBits_g - 1 downto 0);
     Words       : in    std_logic_vector(LeafBits_g downto 0);
+    -- Their frames stay in use.
+    Moved       : in    std_logic;
     -- For one cycle, the last one: it has ended; a read or a write has failed, and not all is swept.
     Done        : out   std_logic;
     Failed      : out   std_logic;
-    -- Words of the table
+    -- Beats of the table
     Read_Valid  : out   std_logic;
     Read_Ready  : in    std_logic;
     Write_Valid : out   std_logic;
     Write_Ready : in    std_logic;
+    -- The first word of the beat; those that are written.
     Within      : out   std_logic_vector(LeafBits_g - 1 downto 0);
+    Write_Mask  : out   WordMask_t;
     Quiet       : in    std_logic;
     Write_Failed : in    std_logic;
     Data_Valid  : in    std_logic;
-    Data        : in    std_logic_vector(WordBits_c - 1 downto 0);
+    Data        : in    Beat_t;
     Data_Failed : in    std_logic;
-    -- Frames come back
+    -- Frames come back, one by one where Few is 1: so few are free that each is remembered.
+    Few         : in    std_logic;
     Frame_Valid : out   std_logic;
     Frame_Ready : in    std_logic;
+    Frame_Size  : out   std_logic_vector(SizeBits_c - 1 downto 0);
     Frame_First : out   std_logic_vector(FrameBits_g - 1 downto 0);
     Given_Valid : in    std_logic
   );
@@ -51,95 +57,256 @@ end entity;
 
 architecture rtl of sweep_batch is
 
-  type State_t is (StateIdle, StateRead, StateZero, StateZeroed, StateGive, StateGiven);
+  -- Beats of a batch that begins within one.
+  constant Beats_c : positive := Batch_g / BeatWords_c + 1;
+  -- Runs of 64 are looked at in numbers of so many bits.
+  constant Wide_c  : positive := maximum(FrameBits_g, RunLong_c + 1);
 
-  -- Of a word: it was not 0, it had a frame, and which.
-  subtype Kept_t is std_logic_vector(FrameBits_g + 1 downto 0);
+  type State_t is (
+    StateIdle,
+    StateBegin,
+    StateRead,
+    StateReady,
+    StateZero,
+    StateZeroed,
+    StateLook,
+    StatePick,
+    StateGive,
+    StateGiven
+  );
 
-  type Batch_t is array (0 to Batch_g - 1) of Kept_t;
+  subtype Frame_t is unsigned(FrameBits_g - 1 downto 0);
 
-  subtype Count_t is unsigned(LeafBits_g downto 0);
+  type Frames_t is array (0 to BeatWords_c - 1) of Frame_t;
+
+  subtype Count_t is unsigned(LeafBits_g - BeatShift_c + 1 downto 0);
+
+  -- Of a beat: words that are not 0, and those that had a frame, and which; all eight are of one run.
+  subtype Kept_t is std_logic_vector(2 * BeatWords_c + BeatWords_c * FrameBits_g downto 0);
+
+  type Batch_t is array (0 to 2 ** bitsOf(Beats_c) - 1) of Kept_t;
 
   signal State     : State_t;
   signal Batch     : Batch_t;
-  -- Words that were asked for, and words that came, were zeroed, or whose frames came back; the next one.
+  -- Whether a run of 64 begins with a beat.
+  signal Longs     : std_logic_vector(Batch_t'range);
+  signal Long      : std_logic;
+  -- Where the words begin and end in their first beat and in the last one.
+  signal Beats     : Count_t;
+  signal FirstIn   : unsigned(BeatShift_c - 1 downto 0);
+  signal LastIn    : unsigned(BeatShift_c - 1 downto 0);
+  -- Beats that were asked for, and that came, were zeroed, or whose frames came back; the next one.
   signal Asked     : Count_t;
   signal Got       : Count_t;
   signal NextGot   : Count_t;
-  signal Word      : Kept_t;
-  signal HasFailed : std_logic;
   signal IsAll     : std_logic;
-  signal IsZero    : std_logic;
-  signal Holds     : std_logic;
+  signal HasFailed : std_logic;
+  -- A beat that has come; it is kept one cycle later.
+  signal InValid   : std_logic;
+  signal InAt      : Count_t;
+  signal InWords   : WordMask_t;
+  signal InHolds   : WordMask_t;
+  signal InFrames  : Frames_t;
+  signal InKept    : Kept_t;
+  -- Its place among the eight of an aligned row of 64 pages, all of which were of one run so far, whose frames begin
+  -- there.
+  signal InPlace   : unsigned(BeatShift_c - 1 downto 0);
+  signal IsRun     : std_logic;
+  signal IsChained : std_logic;
+  signal Chained   : std_logic;
+  signal ChainAt   : unsigned(Wide_c - 1 downto 0);
+  -- The beat whose frames come back, those that are left of it; what is given, and how many beats it is.
+  signal Word      : Kept_t;
+  signal Left      : WordMask_t;
+  signal First64   : std_logic;
+  signal Size      : natural range 0 to RunLong_c;
+  signal Given     : Frame_t;
 
-  function kept (read_word : TableWord_t) return Kept_t is
-    variable kept_v : Kept_t;
+  function wide (frame : Frame_t) return unsigned is
   begin
-    kept_v := (or read_word) & '0' & read_word(NumberLow_c + FrameBits_g - 1 downto NumberLow_c);
-    if hasFrame(read_word) then
-      kept_v(FrameBits_g) := '1';
-    end if;
-    return kept_v;
+    return resize(frame, Wide_c);
+  end function;
+
+  function placeOf (beat : Count_t) return natural is
+  begin
+    return to_integer(resize(beat, bitsOf(Beats_c)));
+  end function;
+
+  function wordsOf (kept : Kept_t) return WordMask_t is
+  begin
+    return kept(BeatWords_c - 1 downto 0);
+  end function;
+
+  function holdsOf (kept : Kept_t) return WordMask_t is
+  begin
+    return kept(2 * BeatWords_c - 1 downto BeatWords_c);
+  end function;
+
+  function frameOf (kept : Kept_t; which : natural) return Frame_t is
+    constant Low_c : natural := 2 * BeatWords_c + which * FrameBits_g;
+  begin
+    return unsigned(kept(Low_c + FrameBits_g - 1 downto Low_c));
+  end function;
+
+  -- The frame of the first of these words.
+  function firstFrame (kept : Kept_t; words_left : WordMask_t) return Frame_t is
+    variable frame_v : Frame_t := frameOf(kept, 0);
+  begin
+    for i in BeatWords_c - 1 downto 0 loop
+      if words_left(i) = '1' then
+        frame_v := frameOf(kept, i);
+      end if;
+    end loop;
+    return frame_v;
+  end function;
+
+  function withoutFirst (words_left : WordMask_t) return WordMask_t is
+  begin
+    return words_left and std_logic_vector(unsigned(words_left) - 1);
   end function;
 
 begin
 
-  assert Batch_g <= 2 ** LeafBits_g
+  assert Batch_g <= 2 ** LeafBits_g and LeafBits_g >= BeatShift_c
     report "sweep_batch: more words than a table has" severity failure;
 
-  IsZero   <= not Word(FrameBits_g + 1);
-  Holds    <= Word(FrameBits_g);
-  IsAll    <= '1' when Got = unsigned(Words) else '0';
+  IsAll <= '1' when Got = Beats else '0';
 
-  Read_Valid  <= '1' when State = StateRead and Asked /= unsigned(Words) else '0';
-  Write_Valid <= '1' when State = StateZero and IsZero = '0' else '0';
-  Within      <= std_logic_vector(unsigned(First) + Asked(LeafBits_g - 1 downto 0)) when State = StateRead else
-                 std_logic_vector(unsigned(First) + Got(LeafBits_g - 1 downto 0));
-  Frame_Valid <= '1' when State = StateGive and Holds = '1' and IsAll = '0' else '0';
-  Frame_First <= Word(FrameBits_g - 1 downto 0);
+  Read_Valid  <= '1' when State = StateRead and Asked /= Beats else '0';
+  Write_Valid <= '1' when State = StateZero and wordsOf(Word) /= (WordMask_t'range => '0') and IsAll = '0' else '0';
+  Write_Mask  <= wordsOf(Word);
+  Within      <= std_logic_vector(shift_left(resize(unsigned(First(LeafBits_g - 1 downto BeatShift_c)) + Asked,
+                                                    LeafBits_g), BeatShift_c)) when State = StateRead else
+                 std_logic_vector(shift_left(resize(unsigned(First(LeafBits_g - 1 downto BeatShift_c)) + Got,
+                                                    LeafBits_g), BeatShift_c));
+  Frame_Valid <= '1' when State = StateGive else '0';
+  Frame_Size  <= std_logic_vector(to_unsigned(Size, SizeBits_c));
+  Frame_First <= std_logic_vector(Given);
 
-  Failed <= '1' when (State = StateRead and HasFailed = '1') or (State = StateZeroed and Write_Failed = '1') else '0';
-  Done   <= '1' when IsAll = '1' and (State = StateGive or (State = StateRead and HasFailed = '1')) else
+  Failed <= '1' when (State = StateReady and HasFailed = '1') or (State = StateZeroed and Write_Failed = '1') else '0';
+  Done   <= '1' when (State = StatePick and IsAll = '1') or (State = StateReady and HasFailed = '1') else
             Quiet and Write_Failed when State = StateZeroed else '0';
+
+  ------------------------------------------------------------------------------------------------
+  -- Beats that come
+  ------------------------------------------------------------------------------------------------
+  p_in : process (Clk) is
+    variable word_v : TableWord_t;
+  begin
+    if rising_edge(Clk) then
+      InValid <= '0';
+      if State = StateRead and Data_Valid = '1' then
+        InValid <= '1';
+      end if;
+      InAt    <= Got;
+      InPlace <= resize(unsigned(First) / BeatWords_c + Got, BeatShift_c);
+      for i in 0 to BeatWords_c - 1 loop
+        word_v := Data(WordBits_c * (i + 1) - 1 downto WordBits_c * i);
+        InFrames(i) <= unsigned(word_v(NumberLow_c + FrameBits_g - 1 downto NumberLow_c));
+        InWords(i)  <= or word_v;
+        InHolds(i)  <= '0';
+        if hasFrame(word_v) and Moved = '0' then
+          InHolds(i) <= '1';
+        end if;
+        if (Got = 0 and i < FirstIn) or (Got = Beats - 1 and i > LastIn) then
+          InWords(i) <= '0';
+          InHolds(i) <= '0';
+        end if;
+      end loop;
+    end if;
+  end process;
+
+  p_run : process (all) is
+    variable is_v : std_logic;
+  begin
+    is_v := and InHolds;
+    for i in 0 to BeatWords_c - 1 loop
+      if InFrames(i) /= ((InFrames(0) and not to_unsigned(BeatWords_c - 1, FrameBits_g)) or
+                         to_unsigned(i, FrameBits_g)) then
+        is_v := '0';
+      end if;
+    end loop;
+    IsRun <= is_v;
+    -- The first one may begin a run of 64, the others go on with it.
+    IsChained <= '0';
+    if is_v = '1' and wide(InFrames(0))(RunLong_c - 1 downto BeatShift_c) = InPlace then
+      if InPlace = 0 then
+        IsChained <= '1';
+      elsif Chained = '1' and shift_right(wide(InFrames(0)), RunLong_c) = shift_right(ChainAt, RunLong_c) then
+        IsChained <= '1';
+      end if;
+    end if;
+  end process;
+
+  InKept(BeatWords_c - 1 downto 0)               <= InWords;
+  InKept(2 * BeatWords_c - 1 downto BeatWords_c) <= InHolds;
+  InKept(Kept_t'high)                            <= IsRun;
+
+  g_frames : for i in 0 to BeatWords_c - 1 generate
+    InKept(2 * BeatWords_c + (i + 1) * FrameBits_g - 1 downto 2 * BeatWords_c + i * FrameBits_g) <=
+      std_logic_vector(InFrames(i));
+  end generate;
 
   p_batch : process (Clk) is
   begin
     if rising_edge(Clk) then
-      if State = StateRead and Data_Valid = '1' then
-        Batch(to_integer(Got) mod Batch_g) <= kept(Data);
+      if InValid = '1' then
+        Batch(placeOf(InAt)) <= InKept;
+        Chained <= IsChained;
+        if InPlace = 0 then
+          ChainAt <= wide(InFrames(0));
+        end if;
+        if InPlace = BeatWords_c - 1 and InAt >= BeatWords_c - 1 then
+          Longs(placeOf(InAt - (BeatWords_c - 1))) <= IsChained;
+        end if;
       end if;
-      Word <= Batch(to_integer(NextGot) mod Batch_g);
+      if State = StateIdle then
+        Chained <= '0';
+      end if;
+      Word <= Batch(placeOf(NextGot));
+      -- Eight beats begin here that are all of this batch.
+      Long <= '0';
+      if resize(unsigned(First) / BeatWords_c + Got, BeatShift_c) = 0 and Got + BeatWords_c <= Beats then
+        Long <= Longs(placeOf(Got));
+      end if;
     end if;
   end process;
 
+  ------------------------------------------------------------------------------------------------
+  -- One step after the other
+  ------------------------------------------------------------------------------------------------
   p_got : process (all) is
   begin
     NextGot <= Got;
     case State is
-      when StateIdle | StateZeroed =>
+      when StateIdle | StateBegin | StateReady | StateZeroed =>
         NextGot <= (others => '0');
       when StateRead =>
-        if IsAll = '1' then
-          NextGot <= (others => '0');
-        elsif Data_Valid = '1' then
+        if Data_Valid = '1' then
           NextGot <= Got + 1;
         end if;
       when StateZero =>
-        if Write_Ready = '1' or IsZero = '1' then
+        if IsAll = '0' and (Write_Ready = '1' or Write_Valid = '0') then
           NextGot <= Got + 1;
         end if;
-      when StateGive =>
-        if IsAll = '0' and Holds = '0' then
+      when StatePick =>
+        if IsAll = '0' and holdsOf(Word) = (WordMask_t'range => '0') then
           NextGot <= Got + 1;
         end if;
+      when StateLook | StateGive =>
+        null;
       when StateGiven =>
-        if Given_Valid = '1' then
+        if Given_Valid = '1' and Left = (WordMask_t'range => '0') then
           NextGot <= Got + 1;
+          if First64 = '1' then
+            NextGot <= Got + BeatWords_c;
+          end if;
         end if;
     end case;
   end process;
 
   p_sweep : process (Clk) is
+    variable end_v : unsigned(LeafBits_g + 1 downto 0);
   begin
     if rising_edge(Clk) then
       Got <= NextGot;
@@ -149,8 +316,16 @@ begin
           Asked     <= (others => '0');
           HasFailed <= '0';
           if Start = '1' then
-            State <= StateRead;
+            State <= StateBegin;
           end if;
+
+        when StateBegin =>
+          FirstIn <= unsigned(First(BeatShift_c - 1 downto 0));
+          end_v   := resize(unsigned(First(BeatShift_c - 1 downto 0)), end_v'length) + unsigned(Words) +
+                     (BeatWords_c - 1);
+          LastIn  <= end_v(BeatShift_c - 1 downto 0);
+          Beats   <= end_v(LeafBits_g + 1 downto BeatShift_c);
+          State   <= StateRead;
 
         when StateRead =>
           if Read_Valid = '1' and Read_Ready = '1' then
@@ -160,35 +335,67 @@ begin
             HasFailed <= HasFailed or Data_Failed;
           end if;
           if IsAll = '1' then
-            State <= StateZero;
-            if HasFailed = '1' then
-              State <= StateIdle;
-            end if;
+            State <= StateReady;
+          end if;
+
+        when StateReady =>
+          -- The last one is kept.
+          State <= StateZero;
+          if HasFailed = '1' then
+            State <= StateIdle;
           end if;
 
         when StateZero =>
-          if NextGot = unsigned(Words) then
+          if IsAll = '1' then
             State <= StateZeroed;
           end if;
 
         when StateZeroed =>
           if Quiet = '1' then
-            State <= StateGive;
+            State <= StateLook;
             if Write_Failed = '1' then
               State <= StateIdle;
             end if;
           end if;
 
-        when StateGive =>
+        when StateLook =>
+          -- Whether a run of 64 begins here is known in the next cycle.
+          State <= StatePick;
+
+        when StatePick =>
+          Left    <= (others => '0');
+          First64 <= '0';
+          Given   <= firstFrame(Word, holdsOf(Word));
+          Size    <= 0;
+          if Few = '0' and Long = '1' then
+            First64 <= '1';
+            Size    <= RunLong_c;
+          elsif Few = '0' and Word(Kept_t'high) = '1' then
+            Size <= RunShort_c;
+          else
+            Left <= withoutFirst(holdsOf(Word));
+          end if;
           if IsAll = '1' then
             State <= StateIdle;
-          elsif Holds = '1' and Frame_Ready = '1' then
+          elsif holdsOf(Word) /= (WordMask_t'range => '0') then
+            State <= StateGive;
+          else
+            State <= StateLook;
+          end if;
+
+        when StateGive =>
+          if Frame_Ready = '1' then
             State <= StateGiven;
           end if;
 
         when StateGiven =>
           if Given_Valid = '1' then
+            Given <= firstFrame(Word, Left);
+            Left  <= withoutFirst(Left);
             State <= StateGive;
+            if Left = (WordMask_t'range => '0') then
+              State <= StateLook;
+            end if;
           end if;
 
       end case;

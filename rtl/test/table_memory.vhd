@@ -28,6 +28,9 @@ package table_memory_pkg is
 
     impure function different return natural;
 
+    -- What is there now is as it has to be.
+    procedure accept_all;
+
     -- The accesses from this one on are errors, counted from the last call; -1: none.
     procedure fail (from : integer);
 
@@ -97,6 +100,12 @@ package body table_memory_pkg is
       return differing;
     end function;
 
+    procedure accept_all is
+    begin
+      wanted    := words;
+      differing := 0;
+    end procedure;
+
     procedure fail (from : integer) is
     begin
       failing := from;
@@ -130,6 +139,8 @@ library ieee;
   use ieee.math_real.all;
 
 library work;
+  use work.alloc_pkg.Beat_t;
+  use work.alloc_pkg.BeatWords_c;
   use work.table_memory_pkg.all;
 
 entity table_memory is
@@ -146,7 +157,8 @@ entity table_memory is
     AwAddr  : in    std_logic_vector(AddrBits_g - 1 downto 0);
     WValid  : in    std_logic;
     WReady  : out   std_logic;
-    WData   : in    TableWord_t;
+    WData   : in    Beat_t;
+    WStrb   : in    std_logic_vector(Beat_t'length / 8 - 1 downto 0);
     BValid  : out   std_logic;
     BReady  : in    std_logic;
     BResp   : out   std_logic_vector(1 downto 0);
@@ -155,7 +167,7 @@ entity table_memory is
     ArAddr  : in    std_logic_vector(AddrBits_g - 1 downto 0);
     RValid  : out   std_logic;
     RReady  : in    std_logic;
-    RData   : out   TableWord_t;
+    RData   : out   Beat_t;
     RResp   : out   std_logic_vector(1 downto 0)
   );
 end entity;
@@ -169,7 +181,7 @@ begin
 
     type Access_t is record
       due  : natural;
-      data : TableWord_t;
+      data : Beat_t;
       resp : std_logic_vector(1 downto 0);
     end record;
 
@@ -177,12 +189,15 @@ begin
 
     type Indices_t is array (0 to Slots_c - 1) of natural;
 
-    type Words_t is array (0 to Slots_c - 1) of TableWord_t;
+    type Beats_t is array (0 to Slots_c - 1) of Beat_t;
+
+    type Masks_t is array (0 to Slots_c - 1) of std_logic_vector(BeatWords_c - 1 downto 0);
 
     variable reads_v  : Accesses_t;
     variable writes_v : Accesses_t;
     variable addrs_v  : Indices_t;
-    variable words_v  : Words_t;
+    variable words_v  : Beats_t;
+    variable masks_v  : Masks_t;
     -- Addresses that were taken, words, writes that were done, responses; reads that were taken and answered.
     variable aws_v    : natural := 0;
     variable ws_v     : natural := 0;
@@ -214,9 +229,18 @@ begin
 
     impure function indexOf (addr : std_logic_vector) return natural is
     begin
-      assert unsigned(addr) mod 8 = 0
+      assert unsigned(addr) mod 64 = 0
         report "an address that is not aligned" severity failure;
       return to_integer(unsigned(addr)) / 8;
+    end function;
+
+    impure function beatAt (index : natural) return Beat_t is
+      variable beat_v : Beat_t;
+    begin
+      for i in 0 to BeatWords_c - 1 loop
+        beat_v(64 * i + 63 downto 64 * i) := Tables.read(index + i);
+      end loop;
+      return beat_v;
     end function;
 
   begin
@@ -234,12 +258,21 @@ begin
       end if;
       if WValid = '1' and WReady = '1' then
         words_v(ws_v mod Slots_c) := WData;
+        for i in 0 to BeatWords_c - 1 loop
+          assert WStrb(8 * i + 7 downto 8 * i) = x"ff" or WStrb(8 * i + 7 downto 8 * i) = x"00"
+            report "a part of a word" severity failure;
+          masks_v(ws_v mod Slots_c)(i) := WStrb(8 * i);
+        end loop;
         ws_v := ws_v + 1;
       end if;
       if done_v < aws_v and done_v < ws_v then
         writes_v(done_v mod Slots_c) := (now_v + Latency_g - 1, (others => '0'), resp);
         if writes_v(done_v mod Slots_c).resp = "00" then
-          Tables.write(addrs_v(done_v mod Slots_c), words_v(done_v mod Slots_c));
+          for i in 0 to BeatWords_c - 1 loop
+            if masks_v(done_v mod Slots_c)(i) = '1' then
+              Tables.write(addrs_v(done_v mod Slots_c) + i, words_v(done_v mod Slots_c)(64 * i + 63 downto 64 * i));
+            end if;
+          end loop;
         else
           Tables.spoil;
         end if;
@@ -256,7 +289,7 @@ begin
         end if;
       end if;
       if ArValid = '1' and ArReady = '1' then
-        reads_v(ars_v mod Slots_c) := (now_v + Latency_g - 1, Tables.read(indexOf(ArAddr)), resp);
+        reads_v(ars_v mod Slots_c) := (now_v + Latency_g - 1, beatAt(indexOf(ArAddr)), resp);
         ars_v := ars_v + 1;
       end if;
       if RValid = '1' and RReady = '1' then

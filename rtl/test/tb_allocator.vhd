@@ -47,7 +47,7 @@ architecture sim of tb_allocator is
   constant Period_c     : time := 4 ns;
   constant Invals_c     : positive := 10000;
   constant Requesters_c : positive := 3;
-  constant CmdBits_c    : positive := 71 + AddrBits_c;
+  constant CmdBits_c    : positive := 72 + AddrBits_c;
   constant RespBits_c   : positive := 4 + AddrBits_c;
 
   type Pages_t is record
@@ -79,6 +79,8 @@ architecture sim of tb_allocator is
   signal Busy        : std_logic;
   signal StepDone    : std_logic;
   signal Broken      : std_logic;
+  signal CountWhich  : AllocStatus_t := (others => '0');
+  signal Count       : std_logic_vector(31 downto 0);
   -- Requesters, of which Who commands; what they command is the same for all.
   signal Who         : natural range 0 to Requesters_c - 1 := 0;
   signal ReqValid    : std_logic_vector(Requesters_c - 1 downto 0) := (others => '0');
@@ -91,7 +93,7 @@ architecture sim of tb_allocator is
   signal CmdReady    : std_logic;
   signal Cmd         : std_logic_vector(CmdBits_c - 1 downto 0);
   signal RespIn      : std_logic_vector(RespBits_c - 1 downto 0);
-  signal CmdFree     : std_logic := '0';
+  signal CmdWhat     : AllocCommand_t := AllocMalloc_c;
   signal CmdBytes    : std_logic_vector(63 downto 0) := (others => '0');
   signal CmdAddr     : std_logic_vector(AddrBits_c - 1 downto 0) := (others => '0');
   signal CmdMemory   : std_logic_vector(3 downto 0) := (others => '0');
@@ -137,7 +139,8 @@ architecture sim of tb_allocator is
   signal AwAddr      : std_logic_vector(39 downto 0);
   signal WValid      : std_logic;
   signal WReady      : std_logic;
-  signal WData       : std_logic_vector(63 downto 0);
+  signal WData       : Beat_t;
+  signal WStrb       : std_logic_vector(Beat_t'length / 8 - 1 downto 0);
   signal BValid      : std_logic;
   signal BReady      : std_logic;
   signal BResp       : std_logic_vector(1 downto 0);
@@ -146,7 +149,7 @@ architecture sim of tb_allocator is
   signal ArAddr      : std_logic_vector(39 downto 0);
   signal RValid      : std_logic;
   signal RReady      : std_logic;
-  signal RData       : std_logic_vector(63 downto 0);
+  signal RData       : Beat_t;
   signal RResp       : std_logic_vector(1 downto 0);
   -- Words that were read.
   signal Reads       : natural := 0;
@@ -201,6 +204,8 @@ begin
     variable invals_v   : natural := 0;
     variable behind_v   : natural := 0;
     variable drains_v   : boolean := false;
+    -- The pages that are dying, of the one that is not done.
+    variable gated_v    : Pages_t;
     variable checked_v  : natural := 0;
     variable a_v        : unsigned(63 downto 0);
     variable b_v        : unsigned(63 downto 0);
@@ -274,14 +279,14 @@ begin
 
     -- A command is taken.
     procedure command (
-      free   : std_logic;
+      what   : AllocCommand_t;
       bytes  : unsigned(63 downto 0);
       addr   : std_logic_vector;
       memory : natural;
       flags  : std_logic_vector(1 downto 0)
     ) is
     begin
-      CmdFree     <= free;
+      CmdWhat     <= what;
       CmdBytes    <= std_logic_vector(bytes);
       CmdAddr     <= addr;
       CmdMemory   <= std_logic_vector(to_unsigned(memory, 4));
@@ -372,6 +377,8 @@ begin
       expected_v(invals_v) := (to_integer(a_v), to_integer(b_v));
       invals_v := invals_v + 1;
       if drains then
+        number(c_v);
+        gated_v  := (to_integer(c_v), to_integer(b_v));
         drains_v := true;
       elsif drains_v then
         behind_v := behind_v + 1;
@@ -382,8 +389,10 @@ begin
 
     -- Everything that was begun is done: the same words are in memory, and the same pages were invalidated.
     procedure settle is
+      constant Limit_c : natural := Now + Longest_c;
     begin
       loop
+        check(Now < Limit_c, "an invalidation is not begun, line " & to_string(count_v));
         exit when Taken = invals_v - behind_v and (drains_v or Done = invals_v);
         tick;
       end loop;
@@ -391,6 +400,7 @@ begin
         tick;
       end loop;
       loop
+        check(Now < Limit_c, "it is not done, line " & to_string(count_v));
         exit when Busy = '0';
         tick;
       end loop;
@@ -424,8 +434,8 @@ begin
     -- An invalidation is done, and those behind it.
     procedure letGo is
     begin
-      isGated(expected_v(invals_v - behind_v - 1).first);
-      isGated(expected_v(invals_v - behind_v - 1).last);
+      isGated(gated_v.first);
+      isGated(gated_v.last);
       drains_v := false;
       behind_v := 0;
       Allowed  <= invals_v;
@@ -456,23 +466,39 @@ begin
           number(c_v);
           number(d_v);
           number(e_v);
-          command('0', a_v, (AddrBits_c - 1 downto 0 => '1'), to_integer(b_v), std_logic_vector(c_v(1 downto 0)));
+          command(AllocMalloc_c, a_v, (AddrBits_c - 1 downto 0 => '1'), to_integer(b_v),
+            std_logic_vector(c_v(1 downto 0)));
           answer(status_v, addr_v);
           check_equal(unsigned(status_v), to_integer(d_v), "status, line " & to_string(count_v));
           check(unsigned(addr_v) = e_v, "address " & to_hstring(addr_v) & ", line " & to_string(count_v));
         when 'f' | 'F' =>
           number(a_v);
-          command('1', (others => '1'), std_logic_vector(a_v(AddrBits_c - 1 downto 0)), 9, "11");
+          command(AllocFree_c, (others => '1'), std_logic_vector(a_v(AddrBits_c - 1 downto 0)), 9, "11");
           if what_v = 'f' then
             number(d_v);
             answer(status_v, addr_v);
             check_equal(unsigned(status_v), to_integer(d_v), "status, line " & to_string(count_v));
           end if;
+        when 'r' | 'R' =>
+          number(a_v);
+          number(b_v);
+          number(c_v);
+          command(AllocRealloc_c, b_v, std_logic_vector(a_v(AddrBits_c - 1 downto 0)), 9, c_v(0) & '0');
+          if what_v = 'r' then
+            number(d_v);
+            number(e_v);
+            answer(status_v, addr_v);
+            check_equal(unsigned(status_v), to_integer(d_v), "status, line " & to_string(count_v));
+            check(unsigned(addr_v) = e_v, "address " & to_hstring(addr_v) & ", line " & to_string(count_v));
+          end if;
         when 'd' =>
+          number(d_v);
+          number(e_v);
           check_equal(RespValid, '0', "answered too early, line " & to_string(count_v));
           letGo;
           answer(status_v, addr_v);
-          check_equal(unsigned(status_v), 0, "status, line " & to_string(count_v));
+          check_equal(unsigned(status_v), to_integer(d_v), "status, line " & to_string(count_v));
+          check(unsigned(addr_v) = e_v, "address " & to_hstring(addr_v) & ", line " & to_string(count_v));
         when 'e' =>
           letGo;
         when 'b' =>
@@ -535,15 +561,48 @@ begin
     -- A malloc of so many pages, and a free; how long it took.
     procedure malloc (pages : positive; lazy : std_logic) is
     begin
-      command('0', shift_left(to_unsigned(pages, 64), PageBits_g), (AddrBits_c - 1 downto 0 => '0'), 0, lazy & '1');
+      command(AllocMalloc_c, shift_left(to_unsigned(pages, 64), PageBits_g), (AddrBits_c - 1 downto 0 => '0'), 0,
+        lazy & '1');
       answer(status_v, addr_v);
       cycles_v := Now - start_v;
     end procedure;
 
     procedure free (addr : std_logic_vector) is
     begin
-      command('1', (others => '0'), addr, 0, "00");
+      command(AllocFree_c, (others => '0'), addr, 0, "00");
       answer(status_v, addr_v);
+    end procedure;
+
+    -- A realloc to so many pages.
+    procedure realloc (addr : std_logic_vector; pages : natural; lazy : std_logic) is
+      constant Addr_c : std_logic_vector(AddrBits_c - 1 downto 0) := addr;
+    begin
+      command(AllocRealloc_c, shift_left(to_unsigned(pages, 64), PageBits_g), Addr_c, 0, lazy & '0');
+      answer(status_v, addr_v);
+      cycles_v := Now - start_v;
+    end procedure;
+
+    -- How often there was this status, or an error of memory.
+    procedure counted (which : AllocStatus_t; times : natural) is
+    begin
+      CountWhich <= which;
+      for i in 1 to 3 loop
+        tick;
+      end loop;
+      check_equal(unsigned(Count), times, "count of " & to_hstring(which));
+    end procedure;
+
+    -- The command that has ended was refused, as so many with this status before, and nothing has changed.
+    procedure refused (what : string; status : AllocStatus_t; times : positive) is
+    begin
+      check_equal(status_v, status, what);
+      check_equal(unsigned(addr_v), 0, what);
+      counted(status, times);
+      for i in 1 to 2 * Latency_g + 20 loop
+        tick;
+      end loop;
+      check(Taken = Done and Busy = '0' and Broken = '0', what & ": something has come of it");
+      check_equal(Tables.different, 0, what & ": other words");
     end procedure;
 
     procedure inTime (what : string; limit : positive) is
@@ -591,6 +650,15 @@ begin
         touch(to_integer(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g))), '1');
         check(FoundStatus = StatusOk_c or FoundStatus = StatusBusError_c, "a touch");
         failed_v := failed_v + 1 when FoundStatus /= StatusOk_c;
+      end if;
+      if failed_v = 0 then
+        for pages in 3 downto 1 loop
+          realloc(first_v, pages, '0');
+          again;
+          if unsigned(status_v) = 0 then
+            first_v := addr_v;
+          end if;
+        end loop;
       end if;
       free(first_v);
       if failed_v = 0 then
@@ -648,7 +716,7 @@ begin
     -- A page is allocated with a frame, and meanwhile a walk of it begins.
     procedure mallocRacing (page : natural; cycle : natural; later : natural) is
     begin
-      command('0', to_unsigned(1, 64), (AddrBits_c - 1 downto 0 => '0'), 0, "01");
+      command(AllocMalloc_c, to_unsigned(1, 64), (AddrBits_c - 1 downto 0 => '0'), 0, "01");
       race(page, cycle, later, walks_v(0));
       answer(status_v, addr_v);
       check_equal(unsigned(status_v), 0, "malloc");
@@ -669,6 +737,128 @@ begin
         tick;
       end loop;
       Pause <= '1';
+    end procedure;
+
+    -- Of two allocations, each with a run of 64 frames, eight change places. When one of them is swept nobody gets
+    -- those of the other, though they lie in the midst of its run.
+    procedure comesBack is
+      variable one_v   : natural;
+      variable other_v : natural;
+      variable word_v  : std_logic_vector(63 downto 0);
+      variable page_v  : natural;
+      variable older_v : std_logic_vector(AddrBits_c - 1 downto 0);
+    begin
+      malloc(64, '0');
+      first_v := addr_v;
+      one_v   := wordOf(to_integer(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g))));
+      malloc(64, '0');
+      other_v := wordOf(to_integer(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g))));
+      for i in 8 to 15 loop
+        word_v := Tables.read(one_v + i);
+        Tables.write(one_v + i, Tables.read(other_v + i));
+        Tables.write(other_v + i, word_v);
+      end loop;
+      free(first_v);
+      settleDown;
+      loop
+        malloc(64, '0');
+        exit when unsigned(status_v) /= 0;
+        older_v := first_v;
+        first_v := addr_v;
+        page_v := to_integer(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g)));
+        for given in 0 to 63 loop
+          for kept in 8 to 15 loop
+            check(Tables.read(wordOf(page_v) + given)(63 downto NumberLow_c) /=
+              Tables.read(other_v + kept)(63 downto NumberLow_c), "a frame is given twice");
+          end loop;
+        end loop;
+      end loop;
+      check_equal(status_v, AllocNoFrames_c, "until there are no frames");
+      -- So few are free that those that come back are given first, in their order.
+      word_v := Tables.read(wordOf(page_v));
+      free(first_v);
+      settleDown;
+      free(older_v);
+      settleDown;
+      malloc(1, '0');
+      page_v := to_integer(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g)));
+      check(Tables.read(wordOf(page_v))(63 downto NumberLow_c) = word_v(63 downto NumberLow_c),
+        "a frame that did not come back first");
+    end procedure;
+
+    -- Every input that is bad, one after the other.
+    procedure refuseAll is
+      constant Pages_c : natural := 2 ** WindowBits_c;
+      constant Page_c   : natural := 2 ** PageBits_g;
+      variable from_v   : unsigned(AddrBits_c - 1 downto 0);
+
+      procedure freeAt (offset : integer) is
+      begin
+        free(std_logic_vector(unsigned(signed(from_v) + offset)));
+      end procedure;
+
+    begin
+      malloc(3, '0');
+      first_v := addr_v;
+      from_v  := unsigned(addr_v);
+      malloc(2, '1');
+      free(addr_v);
+      settleDown;
+      Tables.accept_all;
+      counted(AllocOk_c, 3);
+      command(AllocMalloc_c, to_unsigned(0, 64), first_v, 0, "01");
+      answer(status_v, addr_v);
+      refused("a malloc of nothing", AllocZeroSize_c, 1);
+      realloc(first_v, 0, '0');
+      refused("a realloc to nothing", AllocZeroSize_c, 2);
+      command(AllocMalloc_c, (63 downto 0 => '1'), first_v, 0, "01");
+      answer(status_v, addr_v);
+      refused("bytes that overflow", AllocTooLarge_c, 1);
+      malloc(Pages_c + 1, '1');
+      refused("a page more than the window has", AllocTooLarge_c, 2);
+      realloc(first_v, Pages_c + 1, '1');
+      refused("a realloc to a page more than the window has", AllocTooLarge_c, 3);
+      command(AllocMalloc_c, to_unsigned(1, 64), first_v, 1, "01");
+      answer(status_v, addr_v);
+      refused("a memory that there is not", AllocUnknownMemory_c, 1);
+      malloc(Pages_c, '1');
+      refused("more than is free in the window", AllocNoSpace_c, 1);
+      malloc(Frames_g, '0');
+      refused("as many pages as frames, of which tables have some", AllocNoFrames_c, 1);
+      realloc(first_v, Frames_g, '0');
+      refused("a realloc to as many pages as frames", AllocNoFrames_c, 2);
+      freeAt(3 * Page_c);
+      refused("a free of what was freed and swept", AllocNotAllocated_c, 1);
+      freeAt(5 * Page_c);
+      refused("a free of what nobody ever had", AllocNotAllocated_c, 2);
+      freeAt((Pages_c - 1) * Page_c);
+      refused("a free in a region that nobody has", AllocNotAllocated_c, 3);
+      freeAt(Pages_c * Page_c);
+      refused("a free behind the window", AllocNotAllocated_c, 4);
+      freeAt(-Page_c);
+      refused("a free before the window", AllocNotAllocated_c, 5);
+      freeAt(1);
+      refused("a free of a byte that is not the first", AllocInside_c, 1);
+      freeAt(Page_c);
+      refused("a free of a page that is not the first", AllocInside_c, 2);
+      realloc(std_logic_vector(from_v + Page_c), 4, '0');
+      refused("a realloc of a page that is not the first", AllocInside_c, 3);
+      Tables.fail(0);
+      free(first_v);
+      Tables.fail(-1);
+      refused("a free whose word cannot be read", AllocBusError_c, 1);
+      counted(AllocReadsFailed_c, 1);
+      counted(AllocWritesFailed_c, 0);
+      -- Twice, before the sweep and behind it.
+      free(first_v);
+      check_equal(status_v, AllocOk_c, "a free");
+      Tables.accept_all;
+      free(first_v);
+      refused("a free of what was freed", AllocNotAllocated_c, 6);
+      realloc(first_v, 4, '0');
+      refused("a realloc of what was freed", AllocNotAllocated_c, 7);
+      settleDown;
+      counted(AllocOk_c, 4);
     end procedure;
 
     -- Somebody writes into the first word of an allocation that it has so many pages behind that one.
@@ -726,6 +916,31 @@ begin
       Tables.fail(-1);
     end procedure;
 
+    -- Fewer pages: a word cannot be read, and nothing has changed.
+    procedure failCut (from : natural) is
+      variable page_v : natural;
+    begin
+      malloc(6, '0');
+      page_v := to_integer(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g)));
+      for i in 0 to 5 loop
+        Tables.expect(wordOf(page_v) + i, Tables.read(wordOf(page_v) + i));
+      end loop;
+      Tables.fail(from);
+      realloc(addr_v, 4, '0');
+      check_equal(status_v, AllocBusError_c, "a realloc");
+      check_equal(Broken, '0', "nothing was written");
+      Tables.fail(-1);
+      for i in 0 to 5 loop
+        check(Tables.read(wordOf(page_v) + i) = Tables.expected(wordOf(page_v) + i), "another word");
+      end loop;
+      GatePage <= std_logic_vector(to_unsigned(page_v + 5, WindowBits_c));
+      tick;
+      check_equal(GateClosed, '0', "nothing is dying");
+      free(Base & std_logic_vector(to_unsigned(page_v, WindowBits_c)) & (PageBits_g - 1 downto 0 => '0'));
+      check_equal(status_v, AllocOk_c, "all of it");
+      settleDown;
+    end procedure;
+
   begin
     random_v.seed(Seed_g, 99);
     test_runner_setup(runner, runner_cfg);
@@ -764,7 +979,7 @@ begin
           inTime("first touch with a ticket", 100);
         end loop;
         steps_v := Taken;
-        command('1', (others => '0'), first_v, 0, "00");
+        command(AllocFree_c, (others => '0'), first_v, 0, "00");
         loop
           tick;
           exit when Taken /= steps_v;
@@ -778,6 +993,63 @@ begin
         rest(2);
         cycles_v := Now - start_v;
         inTime("sweep of one page", 320);
+        -- The last of those that were given has free pages behind it; with one before it is as it was.
+        malloc(1, '0');
+        first_v := addr_v;
+        malloc(64, '0');
+        inTime("malloc, 64 pages, behind others", 300);
+        realloc(addr_v, 65, '0');
+        check(addr_v /= first_v, "in place");
+        inTime("realloc, one page more, in place", 200);
+        realloc(addr_v, 66, '0');
+        inTime("realloc, one page more, in place, before the mark of the last one is taken away", 400);
+        rest(2);
+        realloc(first_v, 2, '0');
+        check(addr_v /= first_v, "elsewhere");
+        inTime("realloc, one page moves", 400);
+        settleDown;
+        malloc(64, '0');
+        first_v := addr_v;
+        malloc(64, '0');
+        settleDown;
+        realloc(first_v, 65, '0');
+        check(addr_v /= first_v, "elsewhere");
+        inTime("realloc, 64 pages move", 400 + 64 / 7);
+        realloc(addr_v, 60, '0');
+        inTime("realloc, five pages fewer", 400);
+
+      elsif run("operations on many pages take as many cycles") then
+        rest(2);
+        -- Both fill a region.
+        malloc(400, '0');
+        first_v := addr_v;
+        malloc(112, '0');
+        settleDown;
+        realloc(first_v, 401, '0');
+        check(addr_v /= first_v, "elsewhere");
+        inTime("realloc, 400 pages move", 900);
+        settleDown;
+        malloc(400, '0');
+        free(addr_v);
+        start_v := Now;
+        background;
+        cycles_v := Now - start_v;
+        -- A page a cycle at least.
+        inTime("sweep of 400 pages, frames lie as they do", 400);
+        settleDown;
+        malloc(64, '1');
+        steps_v := to_integer(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g)));
+        for i in 63 downto 0 loop
+          touch(steps_v + i, '1', walk(wordOf(steps_v + i)));
+        end loop;
+        free(addr_v);
+        start_v := Now;
+        background;
+        cycles_v := Now - start_v;
+        inTime("sweep of 64 pages, whose frames lie the other way round", 600);
+
+      elsif run("operations of the sweep give back what the words name") then
+        comesBack;
 
       elsif run("a space that is nearly full has a page in few cycles") then
         rest(2);
@@ -800,12 +1072,16 @@ begin
         Rst <= '0';
         malloc(1, '0');
         check_equal(status_v, AllocInitialising_c);
+        counted(AllocInitialising_c, 1);
         loop
           tick;
           exit when Busy = '0';
         end loop;
         malloc(1, '0');
         check_equal(status_v, AllocOk_c);
+
+      elsif run("what is refused is counted, and changes nothing") then
+        refuseAll;
 
       elsif run("requesters are served in turn") then
         malloc(1, '1');
@@ -844,7 +1120,7 @@ begin
         for i in 1 to 20 loop
           tick;
         end loop;
-        command('0', to_unsigned(1, 64), first_v, 0, "01");
+        command(AllocMalloc_c, to_unsigned(1, 64), first_v, 0, "01");
         for i in 1 to 400 loop
           tick;
           check(OutValid = "000", "a malloc is answered before its pages were told");
@@ -895,7 +1171,10 @@ begin
         settleDown;
 
       elsif run("an access that fails harms nobody") then
-        for from in 0 to 39 loop
+        for from in 0 to 4 loop
+          failCut(from);
+        end loop;
+        for from in 0 to 59 loop
           survive(4 * from + random_v.pick(4));
           reset;
         end loop;
@@ -926,6 +1205,7 @@ begin
       WValid  => WValid,
       WReady  => WReady,
       WData   => WData,
+      WStrb   => WStrb,
       BValid  => BValid,
       BReady  => BReady,
       BResp   => BResp,
@@ -940,7 +1220,7 @@ begin
 
   g_commands : for i in 0 to Requesters_c - 1 generate
     ReqCmds(CmdBits_c * (i + 1) - 1 downto CmdBits_c * i) <=
-      CmdFree & CmdBytes & CmdAddr & CmdMemory & CmdWritable & CmdLazy;
+      CmdWhat & CmdBytes & CmdAddr & CmdMemory & CmdWritable & CmdLazy;
   end generate;
 
   RespIn  <= RespStatus & RespAddr;
@@ -985,11 +1265,13 @@ begin
       Busy           => Busy,
       Step_Done      => StepDone,
       Broken         => Broken,
+      Count_Which    => CountWhich,
+      Count_Value    => Count,
       Cmd_Valid      => CmdValid,
       Cmd_Ready      => CmdReady,
-      Cmd_Free       => Cmd(CmdBits_c - 1),
-      Cmd_Bytes      => Cmd(CmdBits_c - 2 downto CmdBits_c - 65),
-      Cmd_Addr       => Cmd(CmdBits_c - 66 downto 6),
+      Cmd_What       => Cmd(CmdBits_c - 1 downto CmdBits_c - 2),
+      Cmd_Bytes      => Cmd(CmdBits_c - 3 downto CmdBits_c - 66),
+      Cmd_Addr       => Cmd(CmdBits_c - 67 downto 6),
       Cmd_Memory     => Cmd(5 downto 2),
       Cmd_Writable   => Cmd(1),
       Cmd_Lazy       => Cmd(0),
@@ -1029,6 +1311,7 @@ begin
       Axi_WValid     => WValid,
       Axi_WReady     => WReady,
       Axi_WData      => WData,
+      Axi_WStrb      => WStrb,
       Axi_BValid     => BValid,
       Axi_BReady     => BReady,
       Axi_BResp      => BResp,

@@ -12,6 +12,10 @@ library vunit_lib;
   context vunit_lib.vunit_context;
 
 library work;
+  use work.alloc_pkg.AllocCommand_t;
+  use work.alloc_pkg.AllocFree_c;
+  use work.alloc_pkg.AllocMalloc_c;
+  use work.alloc_pkg.Beat_t;
   use work.random_pkg.all;
   use work.table_memory_pkg.all;
 
@@ -90,7 +94,7 @@ architecture sim of tb_mmu_touch is
   -- Commands
   signal CmdValid    : std_logic := '0';
   signal CmdReady    : std_logic;
-  signal CmdFree     : std_logic := '0';
+  signal CmdWhat     : AllocCommand_t := AllocMalloc_c;
   signal CmdBytes    : std_logic_vector(63 downto 0) := (others => '0');
   signal CmdAddr     : Addr_t := (others => '0');
   signal CmdWritable : std_logic := '0';
@@ -132,7 +136,8 @@ architecture sim of tb_mmu_touch is
   signal TAwAddr     : std_logic_vector(PhysBits_c - 1 downto 0);
   signal TWValid     : std_logic;
   signal TWReady     : std_logic;
-  signal TWData      : TableWord_t;
+  signal TWData      : Beat_t;
+  signal TWStrb      : std_logic_vector(Beat_t'length / 8 - 1 downto 0);
   signal TBValid     : std_logic;
   signal TBReady     : std_logic;
   signal TBResp      : std_logic_vector(1 downto 0);
@@ -141,7 +146,7 @@ architecture sim of tb_mmu_touch is
   signal TArAddr     : std_logic_vector(PhysBits_c - 1 downto 0);
   signal TRValid     : std_logic;
   signal TRReady     : std_logic;
-  signal TRData      : TableWord_t;
+  signal TRData      : Beat_t;
   signal TRResp      : std_logic_vector(1 downto 0);
   signal Broken      : std_logic;
   -- Nothing is swept.
@@ -330,7 +335,7 @@ begin
       end loop;
       asked_v     := pages;
       CmdValid    <= '1';
-      CmdFree     <= '0';
+      CmdWhat     <= AllocMalloc_c;
       CmdBytes    <= std_logic_vector(to_unsigned(pages * 2 ** PageBits_c - 5, 64));
       CmdWritable <= '1' when writable else '0';
       CmdLazy     <= '1' when lazy else '0';
@@ -348,7 +353,7 @@ begin
       count_v   := count_v - 1;
       held_v(n) := held_v(count_v);
       CmdValid  <= '1';
-      CmdFree   <= '1';
+      CmdWhat   <= AllocFree_c;
       CmdAddr   <= std_logic_vector(Base_c + freed_v.first * 2 ** PageBits_c);
       command_v := true;
     end procedure;
@@ -748,9 +753,11 @@ begin
       Busy           => open,
       Step_Done      => open,
       Broken         => Broken,
+      Count_Which    => (others => '0'),
+      Count_Value    => open,
       Cmd_Valid      => CmdValid,
       Cmd_Ready      => CmdReady,
-      Cmd_Free       => CmdFree,
+      Cmd_What       => CmdWhat,
       Cmd_Bytes      => CmdBytes,
       Cmd_Addr       => CmdAddr,
       Cmd_Memory     => "0000",
@@ -792,6 +799,7 @@ begin
       Axi_WValid     => TWValid,
       Axi_WReady     => TWReady,
       Axi_WData      => TWData,
+      Axi_WStrb      => TWStrb,
       Axi_BValid     => TBValid,
       Axi_BReady     => TBReady,
       Axi_BResp      => TBResp,
@@ -819,6 +827,7 @@ begin
       WValid  => TWValid,
       WReady  => TWReady,
       WData   => TWData,
+      WStrb   => TWStrb,
       BValid  => TBValid,
       BReady  => TBReady,
       BResp   => TBResp,

@@ -12,13 +12,15 @@ use std::path::Path;
 use farside_types::{Access, Rights};
 
 use super::super::super::{WindowFault, WindowGeometry};
-use super::super::{AllocError, AllocStep, Allocator, AllocatorConfig, SweepStep, Touch};
+use super::super::{
+    AllocError, AllocStep, Allocator, AllocatorConfig, SweepStep, Touch, WindowPages,
+};
 use super::bus::TestBus;
 use super::random::Input;
 use super::seeds::inputs;
 use crate::interface::AllocRequest;
 
-const STEPS: usize = 800;
+const STEPS: usize = 1400;
 /// Walks that are under way at most; in the place behind them there is none.
 const WALKS: usize = 8;
 
@@ -44,6 +46,8 @@ struct Tracer {
     walks: [Option<Walk>; WALKS],
     /// Touches for which the word was read again, and for which it was not.
     reads: [usize; 2],
+    /// Allocations that have got fewer pages, more in place, or more elsewhere.
+    resized: [usize; 3],
     page_bytes: u64,
     window_bytes: u64,
     region_pages: u64,
@@ -62,7 +66,7 @@ impl Tracer {
         let before = bus.words.clone();
         let (page_bytes, region_pages) = (1 << page_bits, 1 << levels[1]);
         let (text, live) = (String::new(), Vec::new());
-        let (walks, reads) = ([None; WALKS], [0; 2]);
+        let (walks, reads, resized) = ([None; WALKS], [0; 2], [0; 3]);
         Tracer {
             allocator,
             bus,
@@ -71,6 +75,7 @@ impl Tracer {
             live,
             walks,
             reads,
+            resized,
             page_bytes,
             window_bytes,
             region_pages,
@@ -140,7 +145,48 @@ impl Tracer {
         };
         self.live.retain(|&(live, _)| live != address);
         self.line('F', &[address]);
-        self.line('i', &[pages.first, pages.end() - 1]);
+        self.drain(pages, pages.first, input);
+        assert_eq!(self.allocator.invalidated(&mut self.bus), AllocStep::Answer(Ok(0)));
+        self.line('d', &[0, 0]);
+        self.effects();
+    }
+
+    fn realloc(&mut self, address: u64, bytes: u64, input: Input) {
+        let lazy = input[2] % 3 == 0;
+        let had = self.live.iter().find(|&&(live, _)| live == address).map_or(0, |live| live.1);
+        let has = bytes.div_ceil(self.page_bytes);
+        let request = AllocRequest::Realloc { address, bytes, lazy };
+        let answer = match self.allocator.handle(&mut self.bus, request) {
+            AllocStep::Answer(answer) => {
+                let (status, address_now) = (status(answer), answer.unwrap_or(0));
+                self.line('r', &[address, bytes, lazy.into(), status, address_now]);
+                self.resized[usize::from(has > had)] += usize::from(answer.is_ok() && has != had);
+                answer
+            }
+            AllocStep::Invalidate(pages) => {
+                self.line('R', &[address, bytes, lazy.into()]);
+                let kept = if has < had { has } else { 0 };
+                let dies = (address - 5 * self.window_bytes) / self.page_bytes + kept;
+                self.drain(pages, dies, input);
+                let AllocStep::Answer(answer) = self.allocator.invalidated(&mut self.bus) else {
+                    unreachable!("one invalidation each")
+                };
+                self.line('d', &[status(answer), answer.unwrap_or(0)]);
+                self.resized[if has < had { 0 } else { 2 }] += usize::from(answer.is_ok());
+                answer
+            }
+        };
+        self.effects();
+        if let Ok(moved) = answer {
+            self.live.retain(|&(live, _)| live != address);
+            self.live.push((moved, has));
+        }
+    }
+
+    /// An invalidation of a command is begun, and other things happen before it is done; pages from `dies` on are
+    /// gated.
+    fn drain(&mut self, pages: WindowPages, dies: u64, input: Input) {
+        self.line('i', &[pages.first, pages.end() - 1, dies]);
         self.effects();
         // A step that begins no invalidation of its own.
         let after = self.allocator.clone().sweep(&mut self.bus.clone());
@@ -152,9 +198,6 @@ impl Tracer {
             let page = pages.first + u64::from(input[1]) % pages.count;
             self.touch(if input[3] % 4 < 2 { self.some_page(input) } else { page }, input[3]);
         }
-        assert_eq!(self.allocator.invalidated(&mut self.bus), AllocStep::Answer(Ok(0)));
-        self.line('d', &[]);
-        self.effects();
     }
 
     fn step(&mut self, input: Input) {
@@ -167,7 +210,7 @@ impl Tracer {
             self.effects();
             return;
         };
-        self.line('i', &[pages.first, pages.end() - 1]);
+        self.line('i', &[pages.first, pages.end() - 1, pages.first]);
         self.effects();
         if input[3] < 100 {
             self.touch(self.touched_page(input), input[3]);
@@ -245,6 +288,17 @@ impl Tracer {
         pages * self.page_bytes - u64::from(b) % self.page_bytes
     }
 
+    /// As many pages as an allocation has, a few more or some less, or any number.
+    fn other_bytes(&self, address: u64, b: u8, c: u8) -> u64 {
+        let pages = self.live.iter().find(|&&(live, _)| live == address).map_or(1, |live| live.1);
+        let pages = match b {
+            6..100 => pages + u64::from(c) % 4,
+            100..160 => 1 + u64::from(c) % pages,
+            _ => return self.some_bytes(b, c),
+        };
+        pages.min(self.region_pages - 1) * self.page_bytes - u64::from(b) % self.page_bytes
+    }
+
     fn some_address(&self, a: u8, b: u8, c: u8) -> u64 {
         let (address, pages) = self.pick(a).unwrap_or((5 * self.window_bytes, 1));
         match b {
@@ -263,6 +317,10 @@ impl Tracer {
             0..100 => self.step(input),
             100..120 => self.walks(input),
             120..145 => self.touch(self.touched_page(input), c),
+            145..175 => {
+                let address = self.some_address(a, c, b);
+                self.realloc(address, self.other_bytes(address, b, c), input);
+            }
             _ if fills == (what < 230) => {
                 let memory = u8::from(a < 8);
                 self.malloc(self.some_bytes(b, c), memory, a % 4 != 0, a % 3 == 0);
@@ -294,12 +352,13 @@ fn the_bench_has_what_the_model_does() {
     for (index, (name, page_bits, levels, frames)) in SHAPES.into_iter().enumerate() {
         let file = format!("../../rtl/test/allocator_{name}.trace");
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
-        let tracer = trace(index as u64 + 1, page_bits, levels, frames);
+        let tracer = trace(index as u64 + 3, page_bits, levels, frames);
         if std::env::var_os("FARSIDE_WRITE_TRACE").is_some() {
             std::fs::write(&path, &tracer.text).unwrap();
         }
         let counts = tracer.allocator.counts();
         assert!(counts.answers[0] > 100 && counts.touched > 10, "{name}: {counts:?}");
+        assert!(tracer.resized.into_iter().all(|done| done > 10), "{name}: {:?}", tracer.resized);
         assert!(tracer.reads.into_iter().all(|reads| reads > 10), "{name}: {:?}", tracer.reads);
         for refused in [1, 2, 3, 5, 6, 7] {
             assert!(counts.answers[refused] > 0, "{name}: none with status {refused}");
