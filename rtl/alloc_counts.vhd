@@ -12,8 +12,8 @@ entity alloc_counts is
   port (
     Clk          : in    std_logic;
     Rst          : in    std_logic;
-    -- For one cycle: a command has ended with this status; a read, or a write, was answered with an error. Two cycles
-    -- later it is counted.
+    -- For one cycle: a command has ended with this status, and none did in the cycle before; a read, or a write, was
+    -- answered with an error. Three cycles later it is counted.
     Answered     : in    std_logic;
     Status       : in    AllocStatus_t;
     Read_Failed  : in    std_logic;
@@ -35,6 +35,10 @@ architecture rtl of alloc_counts is
   signal Was    : std_logic_vector(Counts_t'range);
   signal Ended  : std_logic;
   signal EndedAs : natural range Counts_t'range;
+  -- What is to be one more.
+  signal Adds   : std_logic;
+  signal AddsTo : natural range Counts_t'range;
+  signal Old    : Count_t;
   signal Reads  : Count_t;
   signal Writes : Count_t;
 
@@ -46,21 +50,23 @@ begin
            (others => '0');
 
   p_answers : process (Clk) is
-    variable count_v : Count_t;
   begin
     if rising_edge(Clk) then
       Ended   <= Answered;
       EndedAs <= to_integer(unsigned(Status));
-      if Ended = '1' then
-        count_v := (others => '0');
-        if Was(EndedAs) = '1' then
-          count_v := Counts(EndedAs);
-        end if;
-        Counts(EndedAs) <= count_v + 1;
-        Was(EndedAs)    <= '1';
+      Adds    <= Ended;
+      AddsTo  <= EndedAs;
+      Old     <= Counts(EndedAs);
+      if Was(EndedAs) = '0' then
+        Old <= (others => '0');
+      end if;
+      if Adds = '1' then
+        Counts(AddsTo) <= Old + 1;
+        Was(AddsTo)    <= '1';
       end if;
       if Rst = '1' then
         Ended <= '0';
+        Adds  <= '0';
         Was   <= (others => '0');
       end if;
     end if;

@@ -133,6 +133,8 @@ architecture rtl of allocator is
   constant ChunkBits_c  : positive := bitsOf(Chunks_c);
   -- The number of a table has as many bits as the memory has tables, as powers of two.
   constant NumBits_c : positive := maximum(FrameBits_g + PageBits_g - TableBits_c, 1);
+  -- No run of frames goes beyond an aligned row of so many pages, as a power of two.
+  constant Row_c        : positive := minimum(RunLong_c, LeafBits_g);
   -- Words of a step of the sweep.
   constant Batch_c      : positive := minimum(512, LeafPages_c);
 
@@ -195,34 +197,8 @@ architecture rtl of allocator is
     StateLocated,
     StateFirst,
     StateMarked,
-    -- realloc: more pages in place, or elsewhere.
-    StateResize,
-    StateResized,
-    StateGrow,
-    StateGrowHere,
-    StateGrowCount,
-    StateGrowClaim,
-    StateLeave,
-    StateOthers,
-    StateMove,
-    StateMoveWords,
-    StateMoved,
-    StateAdd,
-    StateAdded,
-    -- Fewer pages.
-    StateCut,
-    StateCutFrom,
-    StateCutWords,
-    StateCutMove,
-    StateCutMoved,
-    StateCutCount,
-    StateCutSeen,
-    -- The page that was the last of its allocation loses the mark.
-    StateTrail,
-    StateTrailRead,
-    StateTrailSeen,
-    StateTrailWord,
-    StateTrailed,
+    -- realloc, from when its allocation is known, and the mark that one leaves: a part of that.
+    StateRealloc,
     -- A first touch.
     StateTouch,
     StateTouchKnown,
@@ -259,6 +235,38 @@ architecture rtl of allocator is
     StateSettle
   );
 
+  -- Parts of StateRealloc: a machine of their own, so that six bits say the state, and one LUT which it is.
+  type Part_t is (
+    -- More pages in place, or elsewhere.
+    PartResize,
+    PartResized,
+    PartGrow,
+    PartGrowHere,
+    PartGrowCount,
+    PartGrowClaim,
+    PartLeave,
+    PartOthers,
+    PartMove,
+    PartMoveWords,
+    PartMoved,
+    PartAdd,
+    PartAdded,
+    -- Fewer pages.
+    PartCut,
+    PartCutFrom,
+    PartCutWords,
+    PartCutMove,
+    PartCutMoved,
+    PartCutCount,
+    PartCutSeen,
+    -- The page that was the last of its allocation loses the mark.
+    PartTrail,
+    PartTrailRead,
+    PartTrailSeen,
+    PartTrailWord,
+    PartTrailed
+  );
+
   -- For whom the operation is.
   type Source_t is (SourceCommand, SourceTouch, SourceHouse);
 
@@ -266,6 +274,7 @@ architecture rtl of allocator is
     State    : State_t;
     Then_To  : State_t;
     Else_To  : State_t;
+    Part     : Part_t;
     Source   : Source_t;
     Broken   : std_logic;
     -- The command.
@@ -309,6 +318,10 @@ architecture rtl of allocator is
     -- Those of its region, with these and without, as they were a cycle earlier.
     UsedMore : Count_t;
     UsedLess : Count_t;
+    -- Of one that gets fewer pages, a cycle earlier too: how many fewer; those from the beginning of the last one's row
+    -- of 64.
+    Fewer    : Count_t;
+    InRow    : unsigned(Row_c downto 0);
     Word     : TableWord_t;
     -- That of an allocation that is looked up is on its way; its pages go beyond its region.
     Awaits   : std_logic;
@@ -1124,7 +1137,8 @@ begin
       if r.IsAlone = '1' then
         v.IsAlone := '0';
         v.Why     := status;
-        v.State   := StateOthers;
+        v.State   := StateRealloc;
+        v.Part    := PartOthers;
       else
         refuse(status);
       end if;
@@ -1153,6 +1167,244 @@ begin
     procedure step is
     begin
       v.State := StateStepped;
+    end procedure;
+
+    -- A realloc of an allocation that is known, and the mark that one leaves.
+    procedure reallocs is
+    begin
+      case r.Part is
+
+        when PartResize =>
+          v.Needs    := r.Pages - r.OldCount;
+          v.Writable := r.Word(WritableBit_c);
+          v.Memory   := r.Word(MemoryLow_c + MemoryBits_c - 1 downto MemoryLow_c);
+          v.IsSame   := '1' when r.Pages = r.OldCount else '0';
+          v.IsFewer  := '1' when r.Pages < r.OldCount else '0';
+          v.IsLarge  := or r.Pages(WindowBits_c downto LeafBits_g);
+          v.More     := resize(r.OldCount - resize(r.Pages, LeafBits_g + 1) - 1, LeafBits_g);
+          v.Part     := PartResized;
+
+        when PartResized =>
+          v.NoFrames := '1' when r.Lazy = '0' and unsigned(FramesFree) < r.Needs else '0';
+          v.Count    := resize(r.Needs, LeafBits_g + 1);
+          v.First    := regionOf(r.OldPage) & (r.OldLast + 1);
+          -- In its region there are so many behind it.
+          v.Fits     := '1' when r.Needs <= resize(not r.OldLast, WindowBits_c + 1) else '0';
+          v.NewPage  := regionOf(r.OldPage) & (r.OldLast - r.More - 1);
+          v.Part     := PartGrow;
+          if r.IsSame = '1' then
+            v.RespPage := r.OldPage;
+            refuse(AllocOk_c);
+          elsif r.IsFewer = '1' then
+            v.Part := PartCut;
+          end if;
+
+        when PartGrow =>
+          v.More    := r.OldCount(LeafBits_g - 1 downto 0) - 1;
+          v.Trail   := regionOf(r.OldPage) & r.OldLast;
+          v.IsAlone := '1';
+          if r.NoFrames = '1' then
+            refuse(AllocNoFrames_c);
+          elsif r.Fits = '1' then
+            PlaceValid <= '1';
+            PlaceFind  <= '1';
+            PlaceHere  <= '1';
+            v.Part     := PartGrowHere;
+          else
+            goElsewhere;
+          end if;
+
+        when PartGrowHere =>
+          if PlaceReady = '1' then
+            v.Part := PartGrowCount;
+            if PlaceOk = '0' then
+              goElsewhere;
+            end if;
+          end if;
+
+        when PartGrowCount =>
+          PutValid <= '1';
+          PutWord  <= firstOf(r.Word, r.Pages);
+          v.IsNew  := '0';
+          if WriteReady = '1' then
+            v.Part := PartGrowClaim;
+          end if;
+
+        when PartGrowClaim =>
+          PlaceValid  <= '1';
+          PlaceTake   <= '1';
+          RegionWrite <= '1';
+          v.Rec.Used  := r.UsedMore;
+          v.Page      := r.Region & (withinOf(r.First) + r.Count(LeafBits_g - 1 downto 0) - 1);
+          v.Trails    := '1' when r.More /= 0 else '0';
+          WordsStart  <= '1';
+          WordsBegins <= '0';
+          v.State     := StateWords;
+
+        when PartLeave =>
+          -- Its new place is taken, the gate to the old one is closed.
+          PlaceValid   <= '1';
+          PlaceTake    <= '1';
+          RegionWrite  <= '1';
+          v.Rec.Used   := r.UsedMore;
+          v.NewPage    := r.First;
+          DyingAdd     <= '1';
+          ShootCommand <= '1';
+          ShootFirst   <= r.OldPage;
+          ShootLast    <= regionOf(r.OldPage) & r.OldLast;
+          if r.Lazy = '0' then
+            v.Promised := resize(r.Needs, FrameBits_g + 1);
+          end if;
+          v.Draining := '1';
+          v.Moving   := '1';
+          v.Then_To  := StateIdle;
+          v.State    := StateCount;
+
+        when PartOthers =>
+          withOthers;
+
+        when PartMove =>
+          -- Nobody uses the old place any more.
+          v.Drained := '0';
+          v.Rec     := toRecord(Kept);
+          v.Count   := r.OldCount;
+          v.IsBegin := '1';
+          v.Word    := pageWord(Frame_t'(others => '0'), '1', r.Writable, r.Memory, 0);
+          v.Part    := PartMoveWords;
+          if r.Broken = '1' then
+            breakDown;
+          end if;
+
+        when PartMoveWords =>
+          MoveStart <= '1';
+          v.Part    := PartMoved;
+
+        when PartMoved =>
+          if MoveDone = '1' then
+            v.Part := PartAdd;
+            if MoveFailed = '1' then
+              breakDown;
+            end if;
+          end if;
+
+        when PartAdd =>
+          v.Promised := (others => '0');
+          v.First    := regionOf(r.NewPage) & (withinOf(r.NewPage) + r.OldCount(LeafBits_g - 1 downto 0));
+          v.Count    := resize(r.Needs, LeafBits_g + 1);
+          v.Page     := regionOf(r.NewPage) & (withinOf(r.NewPage) + resize(r.Pages - 1, LeafBits_g));
+          v.Part     := PartAdded;
+
+        when PartAdded =>
+          WordsStart  <= '1';
+          WordsBegins <= '0';
+          v.State     := StateWords;
+
+        -- ---- realloc to fewer pages
+
+        when PartCut =>
+          v.First := r.NewPage;
+          v.First(Row_c - 1 downto 0) := (others => '0');
+          v.Part  := PartCutFrom;
+
+        when PartCutFrom =>
+          v.IsBegin := '0';
+          if r.First <= r.OldPage then
+            v.First   := r.OldPage;
+            v.IsBegin := '1';
+          end if;
+          v.Part := PartCutWords;
+
+        when PartCutWords =>
+          v.Count := resize(r.InRow, LeafBits_g + 1);
+          if r.IsBegin = '1' then
+            v.Count := resize(r.Pages, LeafBits_g + 1);
+          end if;
+          v.Part := PartCutMove;
+
+        when PartCutMove =>
+          MoveStart <= '1';
+          v.Part    := PartCutMoved;
+
+        when PartCutMoved =>
+          if MoveDone = '1' then
+            v.Part := PartCutCount;
+            if MoveFailed = '1' then
+              refuse(AllocBusError_c);
+            end if;
+          end if;
+
+        when PartCutCount =>
+          -- That of the first word, unless it was among them.
+          PutValid <= not r.IsBegin;
+          PutWord  <= firstOf(r.Word, r.Pages);
+          v.First  := regionOf(r.NewPage) & (withinOf(r.NewPage) + 1);
+          v.Count  := r.Fewer;
+          if WriteReady = '1' or r.IsBegin = '1' then
+            v.Part := PartCutSeen;
+          end if;
+
+        when PartCutSeen =>
+          DyingFirst <= r.First;
+          DyingCount <= r.Count;
+          ShootFirst <= regionOf(r.OldPage) & unsigned(MoveShorter(LeafBits_g - 1 downto 0));
+          ShootLast  <= regionOf(r.OldPage) & r.OldLast;
+          v.RespPage := r.OldPage;
+          if Quiet = '1' then
+            v.State := StateIdle;
+            if HasFailed = '1' then
+              breakDown;
+            else
+              DyingAdd     <= '1';
+              Changed      <= '1';
+              ShootCommand <= '1';
+              v.Draining   := '1';
+            end if;
+          end if;
+
+        -- ---- the mark of a page that was the last
+
+        when PartTrail =>
+          v.Rec   := toRecord(Kept);
+          v.Part  := PartTrailRead;
+
+        when PartTrailRead =>
+          AskValid <= '1';
+          PutAt    <= withinOf(r.Trail);
+          if ReadReady = '1' then
+            v.Awaits := '1';
+            v.Part   := PartTrailSeen;
+          end if;
+
+        when PartTrailSeen =>
+          if v.Awaits = '0' then
+            v.Part := PartTrailWord;
+          end if;
+
+        when PartTrailWord =>
+          -- It means nothing to a walk: it stays if it cannot be read.
+          PutAt   <= withinOf(r.Trail);
+          PutWord <= r.Word;
+          PutWord(LastBit_c) <= '0';
+          if r.Failed = '1' or r.Word(LastBit_c) = '0' then
+            v.Part := PartTrailed;
+          else
+            PutValid <= '1';
+            if WriteReady = '1' then
+              v.Part := PartTrailed;
+            end if;
+          end if;
+
+        when PartTrailed =>
+          v.Trails := '0';
+          if Quiet = '1' then
+            Changed <= '1';
+            v.State := r.Then_To;
+            if HasFailed = '1' then
+              breakDown;
+            end if;
+          end if;
+
+      end case;
     end procedure;
 
   begin
@@ -1219,6 +1471,8 @@ begin
 
     v.UsedMore := r.Rec.Used + r.Count;
     v.UsedLess := r.Rec.Used - r.Count;
+    v.Fewer    := r.OldCount - r.Pages(LeafBits_g downto 0);
+    v.InRow    := ('0' & r.NewPage(Row_c - 1 downto 0)) + 1;
     if r.Awaits = '1' and Axi_RValid = '1' then
       v.Awaits   := '0';
       v.Word     := ReadWord;
@@ -1256,7 +1510,8 @@ begin
         elsif r.Drained = '1' then
           v.Source := SourceCommand;
           v.Region := regionOf(r.NewPage);
-          v.State  := StateMove;
+          v.State  := StateRealloc;
+          v.Part   := PartMove;
         elsif Cmd_Valid = '1' and r.RespValid = '0' and r.Telling = '0' and r.Draining = '0'
           and (DyingFull = '0' or r.Broken = '1') then
           Cmd_Ready  <= '1';
@@ -1280,7 +1535,8 @@ begin
           v.State    := StateCheck;
           if r.Trails = '1' and r.Broken = '0' then
             v.Region := regionOf(r.Trail);
-            v.State  := StateTrail;
+            v.State  := StateRealloc;
+            v.Part   := PartTrail;
           end if;
         elsif Pause = '0' and r.Broken = '0' then
           v.Source := SourceHouse;
@@ -1291,7 +1547,8 @@ begin
             if r.Trails = '1' then
               v.Then_To := StateStepped;
               v.Region  := regionOf(r.Trail);
-              v.State   := StateTrail;
+              v.State   := StateRealloc;
+              v.Part    := PartTrail;
             elsif MapChanged = '1' or TableWants = '1' then
               v.State := StateHouse;
             end if;
@@ -1376,7 +1633,8 @@ begin
         if PlaceReady = '1' then
           v.State := StateClaim;
           if r.What = AllocRealloc_c then
-            v.State := StateLeave;
+            v.State := StateRealloc;
+            v.Part  := PartLeave;
           end if;
           if PlaceOk = '0' then
             -- It has room, unless memory was changed by somebody else.
@@ -1436,7 +1694,8 @@ begin
         if PlaceReady = '1' and EmptyReady = '1' then
           v.State := StateClaim;
           if r.What = AllocRealloc_c then
-            v.State := StateLeave;
+            v.State := StateRealloc;
+            v.Part  := PartLeave;
           end if;
           if r.NoFrames = '1' then
             TableValid <= '1';
@@ -1554,7 +1813,8 @@ begin
         elsif r.Overruns = '1' then
           refuse(AllocBadEntry_c);
         elsif r.What = AllocRealloc_c then
-          v.State := StateResize;
+          v.State := StateRealloc;
+          v.Part  := PartResize;
         else
           PutValid <= '1';
           if WriteReady = '1' then
@@ -1577,235 +1837,8 @@ begin
           end if;
         end if;
 
-      -- ---- realloc
-
-      when StateResize =>
-        v.Needs    := r.Pages - r.OldCount;
-        v.Writable := r.Word(WritableBit_c);
-        v.Memory   := r.Word(MemoryLow_c + MemoryBits_c - 1 downto MemoryLow_c);
-        v.IsSame   := '1' when r.Pages = r.OldCount else '0';
-        v.IsFewer  := '1' when r.Pages < r.OldCount else '0';
-        v.IsLarge  := or r.Pages(WindowBits_c downto LeafBits_g);
-        v.More     := resize(r.OldCount - resize(r.Pages, LeafBits_g + 1) - 1, LeafBits_g);
-        v.State    := StateResized;
-
-      when StateResized =>
-        v.NoFrames := '1' when r.Lazy = '0' and unsigned(FramesFree) < r.Needs else '0';
-        v.Count    := resize(r.Needs, LeafBits_g + 1);
-        v.First    := regionOf(r.OldPage) & (r.OldLast + 1);
-        -- In its region there are so many behind it.
-        v.Fits     := '1' when r.Needs <= resize(not r.OldLast, WindowBits_c + 1) else '0';
-        v.NewPage  := regionOf(r.OldPage) & (r.OldLast - r.More - 1);
-        v.State    := StateGrow;
-        if r.IsSame = '1' then
-          v.RespPage := r.OldPage;
-          refuse(AllocOk_c);
-        elsif r.IsFewer = '1' then
-          v.State := StateCut;
-        end if;
-
-      when StateGrow =>
-        v.More    := r.OldCount(LeafBits_g - 1 downto 0) - 1;
-        v.Trail   := regionOf(r.OldPage) & r.OldLast;
-        v.IsAlone := '1';
-        if r.NoFrames = '1' then
-          refuse(AllocNoFrames_c);
-        elsif r.Fits = '1' then
-          PlaceValid <= '1';
-          PlaceFind  <= '1';
-          PlaceHere  <= '1';
-          v.State    := StateGrowHere;
-        else
-          goElsewhere;
-        end if;
-
-      when StateGrowHere =>
-        if PlaceReady = '1' then
-          v.State := StateGrowCount;
-          if PlaceOk = '0' then
-            goElsewhere;
-          end if;
-        end if;
-
-      when StateGrowCount =>
-        PutValid <= '1';
-        PutWord  <= firstOf(r.Word, r.Pages);
-        v.IsNew  := '0';
-        if WriteReady = '1' then
-          v.State := StateGrowClaim;
-        end if;
-
-      when StateGrowClaim =>
-        PlaceValid  <= '1';
-        PlaceTake   <= '1';
-        RegionWrite <= '1';
-        v.Rec.Used  := r.UsedMore;
-        v.Page      := r.Region & (withinOf(r.First) + r.Count(LeafBits_g - 1 downto 0) - 1);
-        v.Trails    := '1' when r.More /= 0 else '0';
-        WordsStart  <= '1';
-        WordsBegins <= '0';
-        v.State     := StateWords;
-
-      when StateLeave =>
-        -- Its new place is taken, the gate to the old one is closed.
-        PlaceValid   <= '1';
-        PlaceTake    <= '1';
-        RegionWrite  <= '1';
-        v.Rec.Used   := r.UsedMore;
-        v.NewPage    := r.First;
-        DyingAdd     <= '1';
-        ShootCommand <= '1';
-        ShootFirst   <= r.OldPage;
-        ShootLast    <= regionOf(r.OldPage) & r.OldLast;
-        if r.Lazy = '0' then
-          v.Promised := resize(r.Needs, FrameBits_g + 1);
-        end if;
-        v.Draining := '1';
-        v.Moving   := '1';
-        v.Then_To  := StateIdle;
-        v.State    := StateCount;
-
-      when StateOthers =>
-        withOthers;
-
-      when StateMove =>
-        -- Nobody uses the old place any more.
-        v.Drained := '0';
-        v.Rec     := toRecord(Kept);
-        v.Count   := r.OldCount;
-        v.IsBegin := '1';
-        v.Word    := pageWord(Frame_t'(others => '0'), '1', r.Writable, r.Memory, 0);
-        v.State   := StateMoveWords;
-        if r.Broken = '1' then
-          breakDown;
-        end if;
-
-      when StateMoveWords =>
-        MoveStart <= '1';
-        v.State   := StateMoved;
-
-      when StateMoved =>
-        if MoveDone = '1' then
-          v.State := StateAdd;
-          if MoveFailed = '1' then
-            breakDown;
-          end if;
-        end if;
-
-      when StateAdd =>
-        v.Promised := (others => '0');
-        v.First    := regionOf(r.NewPage) & (withinOf(r.NewPage) + r.OldCount(LeafBits_g - 1 downto 0));
-        v.Count    := resize(r.Needs, LeafBits_g + 1);
-        v.Page     := regionOf(r.NewPage) & (withinOf(r.NewPage) + resize(r.Pages - 1, LeafBits_g));
-        v.State    := StateAdded;
-
-      when StateAdded =>
-        WordsStart  <= '1';
-        WordsBegins <= '0';
-        v.State     := StateWords;
-
-      -- ---- realloc to fewer pages
-
-      when StateCut =>
-        -- No run goes beyond 64 pages.
-        v.First := r.NewPage;
-        v.First(minimum(RunLong_c, LeafBits_g) - 1 downto 0) := (others => '0');
-        v.State := StateCutFrom;
-
-      when StateCutFrom =>
-        v.IsBegin := '0';
-        if r.First <= r.OldPage then
-          v.First   := r.OldPage;
-          v.IsBegin := '1';
-        end if;
-        v.State := StateCutWords;
-
-      when StateCutWords =>
-        v.Count := resize(withinOf(r.NewPage) - withinOf(r.First), LeafBits_g + 1) + 1;
-        v.State := StateCutMove;
-
-      when StateCutMove =>
-        MoveStart <= '1';
-        v.State   := StateCutMoved;
-
-      when StateCutMoved =>
-        if MoveDone = '1' then
-          v.State := StateCutCount;
-          if MoveFailed = '1' then
-            refuse(AllocBusError_c);
-          end if;
-        end if;
-
-      when StateCutCount =>
-        -- That of the first word, unless it was among them.
-        PutValid <= not r.IsBegin;
-        PutWord  <= firstOf(r.Word, r.Pages);
-        v.First  := regionOf(r.NewPage) & (withinOf(r.NewPage) + 1);
-        v.Count  := ('0' & r.More) + 1;
-        if WriteReady = '1' or r.IsBegin = '1' then
-          v.State := StateCutSeen;
-        end if;
-
-      when StateCutSeen =>
-        DyingFirst <= r.First;
-        DyingCount <= r.Count;
-        ShootFirst <= regionOf(r.OldPage) & unsigned(MoveShorter(LeafBits_g - 1 downto 0));
-        ShootLast  <= regionOf(r.OldPage) & r.OldLast;
-        v.RespPage := r.OldPage;
-        if Quiet = '1' then
-          v.State := StateIdle;
-          if HasFailed = '1' then
-            breakDown;
-          else
-            DyingAdd     <= '1';
-            Changed      <= '1';
-            ShootCommand <= '1';
-            v.Draining   := '1';
-          end if;
-        end if;
-
-      -- ---- the mark of a page that was the last
-
-      when StateTrail =>
-        v.Rec   := toRecord(Kept);
-        v.State := StateTrailRead;
-
-      when StateTrailRead =>
-        AskValid <= '1';
-        PutAt    <= withinOf(r.Trail);
-        if ReadReady = '1' then
-          v.Awaits := '1';
-          v.State  := StateTrailSeen;
-        end if;
-
-      when StateTrailSeen =>
-        if v.Awaits = '0' then
-          v.State := StateTrailWord;
-        end if;
-
-      when StateTrailWord =>
-        -- It means nothing to a walk: it stays if it cannot be read.
-        PutAt   <= withinOf(r.Trail);
-        PutWord <= r.Word;
-        PutWord(LastBit_c) <= '0';
-        if r.Failed = '1' or r.Word(LastBit_c) = '0' then
-          v.State := StateTrailed;
-        else
-          PutValid <= '1';
-          if WriteReady = '1' then
-            v.State := StateTrailed;
-          end if;
-        end if;
-
-      when StateTrailed =>
-        v.Trails := '0';
-        if Quiet = '1' then
-          Changed <= '1';
-          v.State := r.Then_To;
-          if HasFailed = '1' then
-            breakDown;
-          end if;
-        end if;
+      when StateRealloc =>
+        reallocs;
 
       -- ---- a first touch
 

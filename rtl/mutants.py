@@ -1241,8 +1241,8 @@ MUTANTS = [
     Mutant(
         "an allocation that grew has as many pages as before",
         "allocator.vhd",
-        "PutWord  <= firstOf(r.Word, r.Pages);\n        v.IsNew  := '0';",
-        "PutWord  <= r.Word;\n        v.IsNew  := '0';",
+        "PutWord  <= firstOf(r.Word, r.Pages);\n          v.IsNew  := '0';",
+        "PutWord  <= r.Word;\n          v.IsNew  := '0';",
         TRACE,
     ),
     Mutant(
@@ -1250,6 +1250,20 @@ MUTANTS = [
         "allocator.vhd",
         "v.Trails    := '1' when r.More /= 0 else '0';",
         "v.Trails    := '0';",
+        TRACE,
+    ),
+    Mutant(
+        "of an allocation that is cut in its first row words behind it are taken for its own",
+        "allocator.vhd",
+        "v.Count := resize(r.InRow, LeafBits_g + 1);\n          if r.IsBegin = '1' then",
+        "v.Count := resize(r.InRow, LeafBits_g + 1);\n          if false then",
+        TRACE,
+    ),
+    Mutant(
+        "as many places become free as the allocation had",
+        "allocator.vhd",
+        "v.Count  := r.Fewer;",
+        "v.Count  := r.OldCount;",
         TRACE,
     ),
     Mutant(
@@ -1277,7 +1291,7 @@ MUTANTS = [
         "what has to move goes where others are",
         "allocator.vhd",
         "v.State := StateEmpty;\n      if r.IsLarge = '1' then",
-        "v.State := StateOthers;\n      if r.IsLarge = '1' then",
+        "v.Part := PartOthers;\n      if r.IsLarge = '1' then",
         TRACE,
     ),
     Mutant(
@@ -1383,6 +1397,13 @@ MUTANTS = [
         "alloc_counts.vhd",
         "EndedAs <= to_integer(unsigned(Status));",
         "EndedAs <= 0;",
+        REFUSED,
+    ),
+    Mutant(
+        "a count begins with what lies in the memory",
+        "alloc_counts.vhd",
+        "if Was(EndedAs) = '0' then",
+        "if false then",
         REFUSED,
     ),
     Mutant(

@@ -59,6 +59,9 @@ architecture sim of tb_allocator is
   constant Walks_c      : positive := 8;
   constant TicketBits_c : positive := 24;
 
+  -- Of as many allocations as may be dying.
+  type Addrs_t is array (0 to 3) of std_logic_vector(AddrBits_c - 1 downto 0);
+
   type Walk_t is record
     seen   : std_logic;
     word   : std_logic_vector(63 downto 0);
@@ -916,6 +919,28 @@ begin
       Tables.fail(-1);
     end procedure;
 
+    -- As many ranges are dying as there may be, and none is swept, as memory has failed: a command is answered.
+    procedure failFull is
+      variable pages_v : Addrs_t;
+    begin
+      for i in pages_v'range loop
+        malloc(1, '0');
+        pages_v(i) := addr_v;
+      end loop;
+      malloc(1, '1');
+      first_v := addr_v;
+      for i in pages_v'range loop
+        free(pages_v(i));
+        check_equal(status_v, AllocOk_c, "a free");
+      end loop;
+      Tables.fail(1);
+      touch(to_integer(unsigned(first_v(BaseLow_c - 1 downto PageBits_g))), '1');
+      check_equal(Broken, '1', "a page's word was not written");
+      malloc(1, '0');
+      check_equal(status_v, AllocBusError_c, "a malloc of what is broken");
+      Tables.fail(-1);
+    end procedure;
+
     -- Fewer pages: a word cannot be read, and nothing has changed.
     procedure failCut (from : natural) is
       variable page_v : natural;
@@ -1182,6 +1207,8 @@ begin
           failOne(from);
           reset;
         end loop;
+        failFull;
+        reset;
       end if;
 
     end loop;
