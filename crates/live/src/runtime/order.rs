@@ -53,7 +53,9 @@ impl Predecessor {
             // One that has been told to stop, and has not ended, does not end well; the driver may have
             // forgotten it.
             Predecessor::Job(job) => {
-                job.result().or_else(|| job.stopped().map(Err)).map(|r| r.is_ok())
+                let ended = job.result().or_else(|| job.stopped().map(Err)).map(|r| r.is_ok());
+                // One whose end the driver has not been told of is still to be waited for: nobody sees its end yet.
+                ended.filter(|well| !well || job.end().has_come())
             }
             Predecessor::Parallel(parallel) => parallel.went_well(),
             Predecessor::Move(moved) => moved.went_well(),
