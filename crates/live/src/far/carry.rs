@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use farside_link::endpoint::Load;
-use farside_link::error::End;
+use farside_link::error::{End, Lost};
 use farside_link::{Endpoint, Event};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
@@ -161,6 +161,9 @@ pub enum Over<G: std::error::Error> {
 pub struct Carried<'a> {
     end: Endpoint,
     line: Option<Line>,
+    /// Connections that were given up because nothing came, until there is another. Their ends would travel, late, to
+    /// who has heard of no other yet, and takes the end of its connection for that of the program.
+    silent: Vec<Line>,
     is_all_sent: bool,
     lines: &'a Lines,
     /// There may be another connection.
@@ -187,6 +190,7 @@ impl<'a> Carried<'a> {
         Carried {
             end,
             line: Some(line),
+            silent: Vec::new(),
             is_all_sent: false,
             lines,
             is_woken: true,
@@ -217,7 +221,7 @@ impl<'a> Carried<'a> {
             if self.is_broken {
                 // How the other end has left it is to be read.
                 self.receive(side, true);
-                self.lose();
+                self.lose(None);
             }
             if let Some(end) = self.ended {
                 // What it has to say of that is for it to hear, if it still listens.
@@ -272,9 +276,9 @@ impl<'a> Carried<'a> {
     /// Reads the connection; `is_last` if it is not going to be read again.
     fn receive(&mut self, side: &mut impl Side, is_last: bool) {
         let Some(line) = &mut self.line else { return };
-        let (mut is_lost, ended) = (false, &mut self.ended);
+        let mut noted = Noted::default();
         let on = |event: Event<'_>| {
-            note(&event, &mut is_lost, ended);
+            noted.note(&event);
             side.frame(event)
         };
         let received = if is_last {
@@ -286,21 +290,29 @@ impl<'a> Carried<'a> {
             tracing::debug!(%broken, "a connection of a lease has ended");
             self.has_hung_up |= matches!(broken, Broken::HungUp);
         }
-        if is_lost || received.is_err() {
-            self.lose();
+        let is_over = received.is_err();
+        self.take(noted, is_over);
+    }
+
+    /// Takes what was noted; the connection may be over besides.
+    fn take(&mut self, noted: Noted, is_over: bool) {
+        self.ended = noted.ended.or(self.ended);
+        if noted.is_up {
+            self.silent.clear();
+        }
+        if noted.lost.is_some() || is_over {
+            self.lose(noted.lost);
         }
     }
 
     /// What has happened without the connection.
     fn take_events(&mut self, side: &mut impl Side) {
-        let (mut is_lost, ended) = (false, &mut self.ended);
+        let mut noted = Noted::default();
         events(now(), &mut self.end, &mut |event| {
-            note(&event, &mut is_lost, ended);
+            noted.note(&event);
             side.frame(event)
         });
-        if is_lost {
-            self.lose();
-        }
+        self.take(noted, false);
     }
 
     fn turns<S: Side>(&mut self, side: &mut S, mut is_ready: bool) -> Result<(), S::Gone> {
@@ -326,14 +338,18 @@ impl<'a> Carried<'a> {
         }
     }
 
-    /// The connection is over; the link may go on over another.
-    fn lose(&mut self) {
+    /// The connection is over, for a reason if the endpoint gave it up; the link may go on over another.
+    fn lose(&mut self, why: Option<Lost>) {
         if self.line.is_none() {
             return;
         }
         // What there is to say to whom it is not with may be tried once.
         self.flush();
-        (self.line, self.is_broken) = (None, false);
+        let line = self.line.take();
+        if matches!(why, Some(Lost::Silent | Lost::NoGreeting)) {
+            self.silent.extend(line);
+        }
+        self.is_broken = false;
         self.end.disconnected(now());
         if self.ended.is_none() && !(self.ask)() {
             self.ended = Some(End::NoConnection);
@@ -396,20 +412,127 @@ impl<'a> Carried<'a> {
     }
 }
 
-fn note(event: &Event<'_>, is_lost: &mut bool, ended: &mut Option<End>) {
-    match event {
-        Event::Lost(why) => {
-            tracing::debug!(%why, "a connection of a lease is lost");
-            *is_lost = true;
+/// What events have said of the connection and of the link.
+#[derive(Default)]
+struct Noted {
+    is_up: bool,
+    lost: Option<Lost>,
+    ended: Option<End>,
+}
+
+impl Noted {
+    fn note(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Up { .. } => self.is_up = true,
+            Event::Lost(why) => {
+                tracing::debug!(%why, "a connection of a lease is lost");
+                self.lost = Some(*why);
+            }
+            Event::Ended(end) => self.ended = Some(*end),
+            _ => {}
         }
-        Event::Ended(end) => *ended = Some(*end),
-        _ => {}
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use farside_link::endpoint::{Config, Lease};
+    use farside_vfio_user::unix::Plain;
+
     use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    /// Has what it wanted once the link has been up twice.
+    #[derive(Default)]
+    struct UpTwice(u32);
+
+    impl Side for UpTwice {
+        type Gone = Infallible;
+
+        fn frame(&mut self, event: Event<'_>) -> Option<Load> {
+            self.0 += u32::from(matches!(event, Event::Up { .. }));
+            None
+        }
+
+        fn turn(&mut self, _link: &mut Endpoint, _is_ready: bool) -> Result<(), Infallible> {
+            Ok(())
+        }
+
+        fn has_waiting(&self) -> bool {
+            false
+        }
+
+        fn polled(&mut self) -> Vec<(BorrowedFd<'_>, PollFlags)> {
+            Vec::new()
+        }
+
+        fn is_done(&self) -> bool {
+            self.0 == 2
+        }
+    }
+
+    fn pair() -> [Line; 2] {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        [ours, theirs].map(|stream| Line::new(Box::new(Plain::new(stream))).unwrap())
+    }
+
+    fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+        let end = Instant::now() + LIMIT;
+        while !is_so() {
+            assert!(Instant::now() < end, "{what}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// The other end says who it is over a connection.
+    fn greet(end: &mut Endpoint, line: &mut Line) {
+        end.connected(now());
+        until("it does not come up", || {
+            line.receive(now(), end, |_| None).unwrap();
+            let is_all_sent = line.send(now(), end).unwrap();
+            end.is_up() && is_all_sent
+        });
+    }
+
+    /// Who hears of its end would take the program for gone: the end of the connection travels as well as the
+    /// next one does, and may come first.
+    #[test]
+    fn a_connection_that_is_given_up_for_its_silence_ends_when_there_is_another() {
+        let silence = Duration::from_millis(200);
+        let config = Config { silence, ..Config::new(Lease { device: "card0".into(), epoch: 1 }) };
+        let ([first, mut theirs], [second, mut theirs_again]) = (pair(), pair());
+        let (new, lines) = lines().unwrap();
+        let asked = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (borrower, asked) = (Endpoint::borrower(config.clone(), 9), &asked);
+            let ours = scope.spawn(move || {
+                let ask = || {
+                    asked.store(true, Ordering::SeqCst);
+                    true
+                };
+                let mut carried = Carried::new(borrower, first, &lines, &ask);
+                assert!(matches!(carried.carry(&mut UpTwice::default()), Over::Done));
+            });
+            let mut end = Endpoint::lender(config);
+            greet(&mut end, &mut theirs);
+            // From here on it is silent.
+            until("it asks for no other", || asked.load(Ordering::SeqCst));
+            for _ in 0..20 {
+                theirs.receive(now(), &mut end, |_| None).expect("it has not ended");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            end.disconnected(now());
+            assert!(new.give(second));
+            greet(&mut end, &mut theirs_again);
+            ours.join().unwrap();
+            until("it does not end", || theirs.receive(now(), &mut end, |_| None).is_err());
+        });
+    }
 
     #[test]
     fn whoever_is_woken_because_no_connection_will_come_finds_that_none_will() {
