@@ -152,6 +152,12 @@ fn every_error_of_a_kernel_arrives_and_the_card_goes_on() {
         });
         let closure = space.kernel("closure").on(card).run((), |_, ()| Ok(())).unwrap_err();
         assert!(matches!(closure, Error::Live(LiveError::ClosureElsewhere { .. })), "{closure}");
+        // SAFETY: nothing is lent.
+        let function = unsafe {
+            let nothing = std::sync::Arc::new(|_: &mut _, _: &_| Ok(0));
+            space.kernel("function").on(card).launch_function(nothing, Vec::new()).unwrap_err()
+        };
+        assert!(matches!(function, Error::Live(LiveError::ClosureElsewhere { .. })), "{function}");
         assert!(closure.to_string().contains("closure"), "{closure}");
         let outside = [1u64; 4];
         let outside = kernel("farside.sum").call(Read(&outside)).unwrap_err();

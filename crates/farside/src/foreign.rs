@@ -38,7 +38,7 @@ impl Launch<'_> {
     /// The same with a function that is in no table, on a card in this program.
     ///
     /// # Errors
-    /// As [`Launch::launch_records`]; [`LiveError::Card`](crate::LiveError::Card) for a card in another process.
+    /// As [`Launch::launch_records`]; [`LiveError::ClosureElsewhere`](crate::LiveError::ClosureElsewhere) for a card in another process.
     ///
     /// # Safety
     /// As [`Launch::launch_records`].

@@ -61,6 +61,8 @@ def address_and_bytes(array: Array) -> tuple[int, int]:
         raise TypeError(f"{type(array).__name__} is no NumPy array; make one by Space.array or Space.copy")
     if array.dtype.hasobject:
         raise TypeError(f"an array of {array.dtype} holds references to Python objects, which no card can follow")
+    if not array.dtype.isnative:
+        raise TypeError(f"an array of {array.dtype} has another byte order than this machine and its cards")
     if not array.flags.c_contiguous:
         raise TypeError("the array is not contiguous; copy it by Space.copy, or lend a part that is")
     return array.ctypes.data, array.nbytes

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import keyword
 from collections.abc import Callable
 from typing import Any
 
@@ -88,7 +87,6 @@ def _source(parameters: list[str], types: dict[str, Any], names: dict[str, Any])
         if name == "first":
             arguments.append("first")
             continue
-        assert not keyword.iskeyword(name)
         given = types[name]
         is_array = isinstance(given, list)
         if is_array and len(given) != 1:

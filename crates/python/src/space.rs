@@ -279,7 +279,9 @@ impl Space {
     /// Waits for all kernels and closes the space. Arrays over its memory live on.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.check_process()?;
-        for job in lock(&self.lendings).jobs() {
+        // No lock is held while one waits: others would wait for it with the interpreter's lock, which this needs.
+        let jobs = lock(&self.lendings).jobs();
+        for job in jobs {
             // Whether it failed is its future's to tell.
             if let Err(error) = wait(py, &job, None)
                 && !error.is_instance_of::<FarsideError>(py)

@@ -126,6 +126,8 @@ def test_wrong_arguments_are_named(space: farside.Space) -> None:
         space.run("farside.saxpi")
     with pytest.raises(farside.KernelError):
         space.run("farside.saxpy", np.float32(1))
+    with pytest.raises(TypeError, match="byte order"):
+        space.run("farside.sum", READ(space.array(10, ">u8")))
     with pytest.raises(TypeError, match=r"say how it is lent: farside\.read"):
         space.run("farside.sum", x)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"argument 1 .*str"):
@@ -292,6 +294,19 @@ def test_threads_launch_at_the_same_time(space: farside.Space) -> None:
     for thread in threads:
         thread.join()
     assert all((out == np.arange(3000)).all() for out in outs)
+
+
+def test_kernels_are_stopped_by_one_thread_while_another_closes_the_space() -> None:
+    space = farside.Space(cards=1)
+    space.launch(spin, 1_000_000, WRITE(space.array(1 << 20)))
+    closing = threading.Thread(target=space.close)
+    closing.start()
+    # It waits, and looks for signals now and then.
+    time.sleep(0.2)
+    assert closing.is_alive()
+    space._space.cancel_all()
+    closing.join(60)
+    assert not closing.is_alive()
 
 
 def test_futures_can_be_awaited(space: farside.Space) -> None:

@@ -47,7 +47,8 @@ impl Predecessor {
         }
     }
 
-    /// Asked under the driver's lock: what is open then is known to the driver.
+    /// Asked under the driver's lock: what is open then, and known to the driver, is waited for; of what it does not
+    /// know it lets nobody wait.
     fn state(&self) -> State {
         let result = match self {
             // One that has been told to stop, and has not ended, does not end well; the driver may have
