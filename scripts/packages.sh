@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Packages of the distribution, for the scripts that need them. Sourced, not run; `say` is theirs.
+# Packages of the distribution and of Python, for the scripts that need them. Sourced, not run; `say` is theirs, and for
+# Python's `not_run` and the folder `scratch`.
 #
 # FARSIDE_NO_INSTALL=1: nothing is installed, what is missing is only told of.
 
@@ -17,4 +18,24 @@ install_packages() {
     say "installing $*"
     # A machine that was just set up has no index of packages, or an old one.
     apt_install "$@" 2>/dev/null || { apt-get update -qq && apt_install "$@"; }
+}
+
+# Seconds that a download from PyPI may take.
+readonly PIP_LIMIT_S=600
+
+# fetch_python FOLDER ARGUMENT...: a new virtual environment there, with what these arguments of pip name. Does not
+# return where it cannot be had.
+fetch_python() {
+    local into=$1
+    shift
+    may_install || not_run "$into is missing, and FARSIDE_NO_INSTALL=1"
+    if ! python3 -c "import ensurepip, venv" 2>/dev/null && ! install_packages python3 python3-venv; then
+        not_run "Python is missing: sudo apt-get install python3 python3-venv"
+    fi
+    say "fetching ${*%%==*} from PyPI"
+    rm -rf "$into"
+    python3 -m venv "$into" 2>"$scratch/venv.log" ||
+        not_run "no virtual environment: $(tail -n 1 "$scratch/venv.log")"
+    timeout "$PIP_LIMIT_S" "$into/bin/python" -m pip install --quiet --disable-pip-version-check "$@" \
+        2>"$scratch/pip.log" || not_run "pip cannot install $*: $(tail -n 1 "$scratch/pip.log")"
 }

@@ -127,15 +127,17 @@ step() {
 }
 
 # Builds all tests; afterwards $scratch/tests has a line for each program of tests: the folder of its
-# crate, and the program. $scratch/farside names the command, which was built for them.
+# crate, and the program. $scratch/farside names the command, and $scratch/python the extension of Python, which were
+# built with them: `cargo test` would not build an extension, and alone it has other features than they have.
 build_tests() {
-    cargo test --locked --workspace --no-run --message-format=json-render-diagnostics \
+    cargo build --locked --workspace --lib --bins --tests --examples --message-format=json-render-diagnostics \
         >"$scratch/built" || return
     sed -n 's/.*"manifest_path":"\([^"]*\)\/Cargo.toml".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\1 \2/p' \
         "$scratch/built" >"$scratch/tests"
     sed -n 's/.*"target":{"kind":\["bin"\][^}]*"name":"farside",.*"test":false}.*"executable":"\([^"]*\)".*/\1/p' "$scratch/built" |
         head -n 1 >"$scratch/farside"
-    [ -s "$scratch/tests" ] && [ -s "$scratch/farside" ]
+    sed -n 's/.*"name":"farside_python".*"filenames":\["\([^"]*\.so\)".*/\1/p' "$scratch/built" >"$scratch/python"
+    [ -s "$scratch/tests" ] && [ -s "$scratch/farside" ] && [ -s "$scratch/python" ]
 }
 
 # run_tests FOLDER: the tests of the crate in that folder, as cargo runs them, but two programs at a time: they
@@ -253,7 +255,8 @@ RUSTDOCFLAGS="-D warnings" check documentation cargo doc --locked --workspace --
 if check "build tests" bash -c build_tests && check "all have budgets" bash -c all_have_budgets; then
     # Built alone, the command's crates have other features than the tests have, and all of them would be built again.
     FARSIDE_BIN=$(<"$scratch/farside")
-    export FARSIDE_BIN
+    FARSIDE_PYTHON_LIBRARY=$(<"$scratch/python")
+    export FARSIDE_BIN FARSIDE_PYTHON_LIBRARY
     while read -r folder budget; do
         # Lending mostly waits, and so do the two longest steps.
         [ "$folder" != crates/cli ] || begin_script lend "$LEND_LIMIT_S"

@@ -12,7 +12,6 @@ cd "$(dirname "$0")/../.."
 
 readonly NOT_RUN=77
 readonly RAY_VERSION=2.55.1
-readonly INSTALL_LIMIT_S=600
 readonly LIMIT_S=300
 readonly TARGET=${CARGO_TARGET_DIR:-target}
 readonly VENV=${FARSIDE_RAY_VENV:-$TARGET/ray}
@@ -34,14 +33,7 @@ trap 'rm -rf "$scratch"' EXIT
 
 install_ray() {
     "$PYTHON" -c "import ray; assert ray.__version__ == '$RAY_VERSION'" 2>/dev/null && return
-    if ! python3 -c "import ensurepip, venv" 2>/dev/null && ! install_packages python3 python3-venv; then
-        not_run "Python is missing: sudo apt-get install python3 python3-venv"
-    fi
-    rm -rf "$VENV"
-    python3 -m venv "$VENV" 2>"$scratch/venv.log" ||
-        not_run "no virtual environment: $(tail -n 1 "$scratch/venv.log")"
-    timeout "$INSTALL_LIMIT_S" "$PYTHON" -m pip install --quiet "ray==$RAY_VERSION" \
-        2>"$scratch/pip.log" || not_run "pip cannot install ray: $(tail -n 1 "$scratch/pip.log")"
+    fetch_python "$VENV" "ray==$RAY_VERSION"
 }
 
 failed=0

@@ -90,20 +90,6 @@ END
     chmod +x "$TOOLS/bin/ghdl"
 }
 
-# fetch_python FOLDER PACKAGE...: a virtual environment there that has them.
-fetch_python() {
-    local into=$1
-    shift
-    if ! python3 -c "import ensurepip, venv" 2>/dev/null && ! install_packages python3 python3-venv; then
-        not_run "Python is missing: sudo apt-get install python3 python3-venv"
-    fi
-    say "fetching ${*%%==*} from PyPI"
-    python3 -m venv "$into" 2>"$scratch/log" ||
-        not_run "no virtual environment: $(tail -n 1 "$scratch/log")"
-    timeout "$INSTALL_LIMIT_S" "$into/bin/pip" install --quiet --disable-pip-version-check "$@" 2>"$scratch/log" ||
-        not_run "pip cannot install $*: $(tail -n 1 "$scratch/log")"
-}
-
 # Verilog of a design of which unsound versions leave out a branch.
 writes_sound_verilog() {
     "$TOOLS/bin/ghdl" --synth --std=08 --workdir="$scratch" --out=verilog \
