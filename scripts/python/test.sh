@@ -43,5 +43,5 @@ export PYTHONPATH=$PWD PYTHONDONTWRITEBYTECODE=1
 bin=$(realpath "$VENV/bin")
 "$bin/ruff" format --check --quiet .
 "$bin/ruff" check --quiet .
-"$bin/mypy" --cache-dir "$TARGET/mypy" farside tests
+"$bin/mypy" --cache-dir "$TARGET/mypy" farside tests bench.py
 timeout "$LIMIT_S" "$bin/python" -m pytest -p no:cacheprovider

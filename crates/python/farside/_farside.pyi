@@ -30,6 +30,7 @@ class Space:
         address_space: int | None,
         processing_elements: int | None,
         placement: str | None,
+        large_pages: bool,
         cards_at: str | None,
         kernel_libraries: list[str],
     ) -> Space: ...

@@ -59,8 +59,9 @@ class Space:
 
     `cards`: how many there are, in this program; or where they are, as `farside … --cards` takes it.
     `card_memory`: bytes of memory of each card. `address_space`: bytes that can be allocated.
-    `placement`: a placement scheme by its name. `kernel_libraries`: shared libraries written to `farside-kernel.h`;
-    their code runs in this process.
+    `placement`: a placement scheme by its name. `large_pages`: arrays of 2 MiB and more lie in large pages and move in
+    blocks of 2 MiB, for data that is used in large parts. `kernel_libraries`: shared libraries written to
+    `farside-kernel.h`; their code runs in this process.
 
     An array lives as long as something refers to it, also when the space is closed. A child made by fork has no
     access to it: every call there raises `FarsideError`, and to touch an array ends the child.
@@ -76,6 +77,7 @@ class Space:
         address_space: int | None = None,
         processing_elements: int | None = None,
         placement: str | None = None,
+        large_pages: bool = False,
         kernel_libraries: Iterable[str | os.PathLike[str]] = (),
     ) -> None:
         self._space = _farside.Space(
@@ -84,6 +86,7 @@ class Space:
             address_space,
             processing_elements,
             placement,
+            large_pages,
             cards if isinstance(cards, str) else None,
             [os.fspath(library) for library in kernel_libraries],
         )

@@ -44,7 +44,7 @@ impl Space {
     /// # Safety
     /// The code of `kernel_libraries` runs in this process, as that of any extension of Python.
     #[new]
-    #[pyo3(signature = (cards, card_memory, address_space, processing_elements, placement, cards_at, kernel_libraries))]
+    #[pyo3(signature = (cards, card_memory, address_space, processing_elements, placement, large_pages, cards_at, kernel_libraries))]
     #[allow(clippy::too_many_arguments)] // keywords in Python
     fn new(
         py: Python<'_>,
@@ -53,10 +53,11 @@ impl Space {
         address_space: Option<u64>,
         processing_elements: Option<u16>,
         placement: Option<&str>,
+        large_pages: bool,
         cards_at: Option<&str>,
         kernel_libraries: Vec<std::path::PathBuf>,
     ) -> PyResult<Space> {
-        let mut builder = farside::Space::builder().cards(cards);
+        let mut builder = farside::Space::builder().cards(cards).large_pages(large_pages);
         if let Some(bytes) = card_memory {
             builder = builder.card_memory(bytes);
         }

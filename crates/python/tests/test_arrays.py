@@ -154,6 +154,17 @@ def test_arrow_over_shared_memory_is_no_copy(space: farside.Space) -> None:
     assert column.buffers()[1].address == array.ctypes.data
 
 
+def test_large_pages_move_in_blocks() -> None:
+    with farside.Space(cards=1, large_pages=True) as space:
+        array = space.array(1 << 20, np.uint32)
+        array[5] = 7
+        blocks = space.report().data["large_pages"]
+        assert blocks["wanted"] == 2, blocks
+        space.run("farside.fill", farside.write(array[1024:1536].view(np.uint64)), 9)
+        assert space.where(array)[0].nbytes == 2 << 20
+        assert array[5] == 7
+
+
 def test_settings_that_cannot_be() -> None:
     for settings in ({"cards": 0}, {"cards": 17}, {"card_memory": 1}, {"placement": "none"}, {"cards": "nowhere:1"}):
         with pytest.raises(ValueError):  # noqa: PT011 # each says something else
