@@ -7,7 +7,7 @@ use farside_card::interface::{
     register,
 };
 use farside_card::window::AllocatorConfig;
-use farside_card::{Action, Function, Location, Need, Raised, WindowAction, WindowConfig};
+use farside_card::{Action, Function, Geometry, Location, Need, Raised, WindowAction, WindowConfig};
 use farside_types::{Access, Asid, CancelReason, JobId, PageNo, PageRange, PeId, Rights};
 use rig::{ASID, Rig, config};
 
@@ -20,7 +20,10 @@ const PE: PeId = PeId(0);
 const JOB: JobId = JobId(7);
 
 fn shown() -> Rig {
-    let mut rig = Rig::new();
+    shown_with(Rig::new())
+}
+
+fn shown_with(mut rig: Rig) -> Rig {
     let allocator = AllocatorConfig {
         memories: vec![MEMORY, 1024],
         tables: 1,
@@ -113,6 +116,67 @@ fn what_a_kernel_touches_in_the_window_the_card_serves() {
     let [Action::Answer(answer)] = &answers[..] else { panic!("{answers:?}") };
     assert!(format!("{answer:?}").contains(&format!("{:?}", CancelReason::Unallocated)));
     assert!(rig.faults().is_empty());
+}
+
+/// 16 processing elements, and a fault ring of 8 records.
+fn many_elements() -> Rig {
+    let geometry = Geometry { pes: 16, ..Geometry::default() };
+    Rig::with_rings(geometry, [64, 64, 8, 64], 0)
+}
+
+/// Raises a fault of another job's, which nobody is told of yet.
+fn raise(rig: &mut Rig, pe: u16, need: Need) {
+    let job = JobId(100 + u64::from(pe));
+    rig.card.launch(PeId(pe), job).unwrap();
+    assert!(matches!(rig.card.raise(PeId(pe), job, ASID, need), Ok(Raised::Queued(_))));
+}
+
+/// The pages that the driver is told of.
+fn told(rig: &mut Rig) -> Vec<PageNo> {
+    let page = |record| match record {
+        FaultRecord::Head(head) => match head.wants {
+            FaultWants::Page(page, _) => page,
+            wants => panic!("{wants:?}"),
+        },
+        record => panic!("{record:?}"),
+    };
+    rig.faults().into_iter().map(page).collect()
+}
+
+/// The window's faults are served wherever they stand: behind the driver's, and between them.
+#[test]
+fn behind_a_fault_that_is_the_drivers_the_card_serves_the_windows_too() {
+    let mut rig = shown_with(many_elements());
+    let address = given(&mut rig, malloc(4, Rights::ReadWrite, true));
+    let needs = [(3, false), (0, true), (4, false), (1, true), (2, true)];
+    for (pe, (number, is_own)) in (1..).zip(needs) {
+        let page = if is_own { page(address).offset(number) } else { PageNo(number) };
+        raise(&mut rig, pe, Need::Page(page, Access::Write));
+    }
+    rig.publish();
+    assert_eq!(told(&mut rig), [PageNo(3), PageNo(4)]);
+    let answers = rig.actions();
+    assert_eq!(answers.iter().filter(|it| matches!(it, Action::Answer(_))).count(), 3);
+}
+
+/// The driver's wait for room in their ring; when there is some the window's behind them are served.
+#[test]
+fn behind_a_full_fault_ring_no_record_names_a_page_of_the_window() {
+    let mut rig = shown_with(many_elements());
+    let address = given(&mut rig, malloc(4, Rights::ReadWrite, true));
+    for pe in 1..=9 {
+        raise(&mut rig, pe, Need::Page(PageNo(pe.into()), Access::Write));
+    }
+    let group = [(PageRange::new(page(address), 2), Access::Write)];
+    raise(&mut rig, 10, Need::Page(page(address), Access::Write));
+    raise(&mut rig, 11, Need::Group(group.into()));
+    rig.publish();
+    assert!(told(&mut rig).into_iter().eq((1..=8).map(PageNo)));
+    assert_eq!(rig.actions(), []);
+    rig.publish();
+    assert_eq!(told(&mut rig), [PageNo(9)]);
+    assert_eq!(rig.actions().len(), 2);
+    assert!(rig.sleeps());
 }
 
 #[test]

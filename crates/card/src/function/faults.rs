@@ -69,7 +69,10 @@ impl Function {
         card: &mut Card,
         bus: &mut impl Bus,
     ) -> Result<(), RingError> {
-        while let Some(next) = self.next_fault(card, ring.entries()) {
+        loop {
+            // Of each that comes to the head: no record names a page of the window.
+            self.serve_window_faults(card);
+            let Some(next) = self.next_fault(card, ring.entries()) else { break };
             match next {
                 Next::Hopeless(id, reason) => {
                     let answers = card.cancel(id, reason);
