@@ -290,6 +290,39 @@ fn a_card_that_is_killed_takes_its_own_memory_with_it() {
     });
 }
 
+/// Two cards in processes read each other's memory, and each is killed once: it comes back, and the other goes on.
+#[test]
+fn a_card_that_reads_anothers_memory_comes_back() {
+    serve_if_asked(with_own);
+    within(LIMIT, "readers of each other", || {
+        let test = "a_card_that_reads_anothers_memory_comes_back";
+        let folder = TempDir::new();
+        let mut processes = [0, 1].map(|card| CardProcess::start(test, &config(&folder, card)));
+        let space = builder(processes.iter().map(CardProcess::place)).build().unwrap();
+        let cards: Vec<CardId> = space.cards().collect();
+        let sum = (0..10_000u64).sum::<u64>();
+        let mut buffers = Vec::new();
+        for (&owner, &reader) in cards.iter().zip(cards.iter().rev()) {
+            let made = grown(&space, owner, 10_000, 1).unwrap();
+            let read = Read(made.host().unwrap());
+            assert_eq!(space.kernel("farside.sum").on(reader).call(read).unwrap(), sum);
+            buffers.push(made);
+        }
+        for (card, process) in cards.iter().copied().zip(&mut processes) {
+            process.crash_to_the_last();
+            process.restart();
+            let again = || space.kernel("own.use").on(card).call(Value(10u64));
+            let end = std::time::Instant::now() + Duration::from_secs(20);
+            while again().is_err() {
+                assert!(std::time::Instant::now() < end, "{card} does not come back");
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        drop(buffers);
+        space.check().unwrap();
+    });
+}
+
 /// The card's process is killed at any step: kernels there allocate and grow, the program allocates, maps and frees, another
 /// card reads. Everything ends with an error that says so, and the card that comes back serves kernels again.
 #[test]

@@ -108,7 +108,8 @@ pub(crate) struct RingCard {
     pub(crate) id: CardId,
     /// Where it is to be found, also when it comes back.
     pub(crate) place: CardPlace,
-    /// The connection; none while the card is gone or being reset. Taken under the driver's lock.
+    /// The connection; none while the card is gone or being reset. It goes, and another comes, under the driver's lock; a
+    /// command of a window's is put into its ring without.
     pub(crate) link: Mutex<Option<Link>>,
     /// Its interrupts, and what says when the card goes; none while it is gone.
     watch: Mutex<Option<Arc<Watched>>>,
@@ -237,17 +238,17 @@ impl RingCard {
 
     /// Stops the card and lets go of the connection, whoever else still has its descriptor.
     pub(crate) fn drop_connection(&self) {
+        let watch = lock(&self.watch).take().filter(|watch| watch.is_connection);
+        // Before others see that there is no connection: it has not left yet.
+        lock(&self.leaving).clone_from(&watch);
         lock(&self.link).take();
-        let watch = lock(&self.watch).take();
         if let Some(transport) = lock(&self.transport).take() {
             transport.stop();
         }
-        *lock(&self.leaving) = watch.filter(|watch| {
+        if let Some(fd) = watch.as_ref().and_then(|watch| watch.fd.as_ref()) {
             // One that has ended already needs no end.
-            let end = |fd| rustix::net::shutdown(fd, rustix::net::Shutdown::Write);
-            let _ = watch.fd.as_ref().map(end);
-            watch.is_connection
-        });
+            let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Write);
+        }
     }
 
     /// Where the memory of a card is on this one's bus.

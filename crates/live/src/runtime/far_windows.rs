@@ -91,12 +91,8 @@ impl FarCard for Asking<'_> {
         };
         let asked = Asked { frees, answer: None, is_awaited: true };
         lock(&windows.asked).insert(id, asked);
-        match lock(&ring.link).as_mut() {
-            Some(link) => {
-                link.ask_of_window(id, operation);
-                link.flush(false);
-            }
-            None => self.window.lose(),
+        if !self.runtime.put_into_ring(ring, |link| link.ask_of_window(id, operation)) {
+            self.window.lose();
         }
         let deadline = Instant::now() + windows.limit;
         windows.gate.wait(Some(deadline), || {
@@ -186,6 +182,21 @@ impl Runtime {
                 Some(reason) => RingOp::Cancel { faults, reason },
             },
         );
+    }
+
+    /// Puts something into a card's ring, and publishes it; `false`: the card is away.
+    pub(super) fn put_into_ring(&self, ring: &RingCard, put: impl FnOnce(&mut Link)) -> bool {
+        let mut link = lock(&ring.link);
+        let Some(open) = link.as_mut() else { return false };
+        put(open);
+        open.flush(false);
+        let is_broken = open.is_broken();
+        drop(link);
+        if is_broken {
+            // The fault reader gives the connection up.
+            self.ring_bell();
+        }
+        true
     }
 
     /// Puts a command into a ring, in its turn; it is published with those of the driver.

@@ -127,11 +127,12 @@ impl Runtime {
     fn take_answer(&self, core: &mut Core, card: CardId, said: Received, now: Time) {
         let driver = &mut core.driver.0;
         match said {
-            Received::Done(command, _, result) if is_of_window(command) => {
-                // One that has failed is never done: who waits for it is told that pages are held.
-                if result.is_ok() {
-                    self.windows.drained(&[command]);
-                }
+            Received::Done(command, _, Ok(())) if is_of_window(command) => {
+                self.windows.drained(&[command]);
+            }
+            Received::Done(command, _, Err(_)) if is_of_window(command) => {
+                // It may still have what was taken from it: it lets go when it is reset. Who waits for that waits until then.
+                core.broken.push(card);
             }
             Received::Own(command, done) => self.window_answered(command, done),
             Received::Done(command, epoch, result) => {

@@ -1,7 +1,7 @@
 //! Windows of cards: faults of their pages, and what their commands take away.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use farside_card::interface::AllocRequest;
@@ -92,6 +92,25 @@ impl Windows {
     }
 }
 
+/// A card elsewhere that pages of a window were taken from.
+struct TakenFrom<'a> {
+    ring: &'a RingCard,
+    /// By which it is known when it has let go; `None`: it was away.
+    command: Option<CommandId>,
+}
+
+impl TakenFrom<'_> {
+    /// Whether it has let go, where these commands are open. One that goes does when it has ended its connection too: one that
+    /// was away and is back has.
+    fn is_over(&self, open: &BTreeSet<CommandId>) -> bool {
+        let is_connected = self.ring.is_connected();
+        match &self.command {
+            Some(command) => !open.contains(command) || !is_connected && self.ring.has_left(),
+            None => is_connected || self.ring.has_left(),
+        }
+    }
+}
+
 /// Whether a drain is one of a window's.
 pub(super) fn is_of_window(command: CommandId) -> bool {
     command.0 & OF_WINDOWS != 0
@@ -116,17 +135,16 @@ impl Surroundings for Runtime {
         }
         drop(calm);
         let deadline = Instant::now() + windows.limit;
-        let rings = self.take_from_rings(pages);
+        let rings = self.take_from_rings(pages, true);
         let done = windows.gate.wait(Some(deadline), || {
             let open = lock(&windows.open).clone();
             let near = waiting.iter().all(|command| !open.contains(command));
-            let far = rings.iter().all(|&(command, ring)| {
-                !open.contains(&command) || !ring.is_connected() && ring.has_left()
-            });
+            let far = rings.iter().all(|taken| taken.is_over(&open));
             (near && far).then_some(())
         });
         let mut open = lock(&windows.open);
-        for command in waiting.iter().chain(rings.iter().map(|(command, _)| command)) {
+        for command in waiting.iter().chain(rings.iter().filter_map(|taken| taken.command.as_ref()))
+        {
             open.remove(command);
         }
         done.is_some()
@@ -297,11 +315,13 @@ impl Runtime {
 
     /// A card is gone, and its own memory with it.
     pub(super) fn lose_window(&self, card: CardId) {
-        let Ok(window) = self.windows.of(card) else { return };
-        window.lose();
-        // Those who wait for an answer of its.
+        let window = self.windows.of(card);
+        window.iter().for_each(|window| window.lose());
+        // Those who wait for an answer of its, or until it has let go of others' pages.
         self.windows.gate.notify();
-        self.take_away_at_once(window.pages());
+        if let Ok(window) = window {
+            self.take_away_at_once(window.pages());
+        }
     }
 
     /// Takes pages from all cards. Nobody waits for who still has them.
@@ -314,23 +334,26 @@ impl Runtime {
                 lock(&self.windows.open).remove(&command);
             }
         }
-        self.take_from_rings(pages);
+        self.take_from_rings(pages, false);
     }
 
-    /// Takes pages from the cards elsewhere that may have one: the commands, by which it is known when they have let go.
-    fn take_from_rings(&self, pages: PageRange) -> Vec<(CommandId, &Arc<RingCard>)> {
+    /// Takes pages from the cards elsewhere that may have one. Where somebody waits until they have let go (`is_awaited`) the
+    /// commands are open until then, or until he waits no more; the others are their connections' alone, and end with these.
+    fn take_from_rings(&self, pages: PageRange, is_awaited: bool) -> Vec<TakenFrom<'_>> {
         let readers = lock(&self.windows.readers).clone();
-        let mut sent = Vec::new();
-        for ring in self.rings().filter(|ring| readers.contains(&ring.id)) {
+        let take = |ring| {
             let command = self.window_command();
-            lock(&self.windows.open).insert(command);
-            if let Some(link) = lock(&ring.link).as_mut() {
+            let is_sent = self.put_into_ring(ring, |link| {
+                if is_awaited {
+                    // Before it may be answered.
+                    lock(&self.windows.open).insert(command);
+                }
                 link.submit(&far_windows::unmap(command, pages), |_| None);
-                link.flush(false);
-            }
-            sent.push((command, ring));
-        }
-        sent
+            });
+            TakenFrom { ring, command: is_sent.then_some(command) }
+        };
+        let rings = self.rings().map(|ring| &**ring);
+        rings.filter(|ring| readers.contains(&ring.id)).map(take).collect()
     }
 
     /// The name of a command of a window's.
