@@ -105,14 +105,19 @@ fn builder(places: impl IntoIterator<Item = CardPlace>) -> SpaceBuilder {
     Space::builder().cards_at(places).address_space(64 << 20).kernels(own_kernels())
 }
 
-/// A vector that a kernel on `card` has grown: `times` times the numbers from 0 to `len`.
-fn grown(space: &Space, card: CardId, len: usize, times: u64) -> Result<CardBuffer<u64>, Error> {
+/// A vector that a kernel on `card` has grown and handed over: `times` times the numbers from 0 to `len`.
+fn made(space: &Space, card: CardId, len: usize, times: u64) -> Result<Made, Error> {
     let mut input = space.alloc::<u64>(len)?;
     (0..).zip(input.iter_mut()).for_each(|(n, word)| *word = n);
     let mut made = space.alloc::<Made>(1)?;
     let args = (Read(&input), Value(times), Write(&mut made));
     space.kernel("own.grow").on(card).call(args)?;
-    space.take_over(card, made[0])
+    Ok(made[0])
+}
+
+/// The same, taken over.
+fn grown(space: &Space, card: CardId, len: usize, times: u64) -> Result<CardBuffer<u64>, Error> {
+    space.take_over(card, made(space, card, len, times)?)
 }
 
 fn window_error<T: std::fmt::Debug>(outcome: Result<T, Error>) -> WindowError {
@@ -229,6 +234,14 @@ fn only_what_was_handed_over_is_taken_over_and_once() {
             assert!(free.to_string().contains(&card.to_string()), "{free}");
             let nothing = space.take_over::<u64>(card, Made::default()).unwrap();
             assert!(nothing.is_empty());
+            // Of what nobody has taken over yet, nothing but all of it.
+            let whole = self::made(&space, card, 2000, 1).unwrap();
+            for (addr, len) in [(whole.addr + 4096, 1), (whole.addr, 2001), (whole.addr + 8, 1)] {
+                let refused = again(addr, len);
+                assert!(matches!(refused, WindowError::NotMade { .. }), "{refused}");
+            }
+            let whole = space.take_over::<u64>(card, whole).unwrap();
+            assert_eq!(whole.host().unwrap()[1999], 1999);
         }
         // What a kernel keeps is freed with it, and only the program keeps buffers as they are.
         let card = space.card(0).unwrap();

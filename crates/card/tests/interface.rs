@@ -120,6 +120,8 @@ fn operation() -> impl Strategy<Value = Operation> {
         any::<u64>().prop_map(|address| Operation::Allocate(AllocRequest::Free { address })),
         (any::<(u64, bool)>(), 1..=LOCATE_PAGES_MAX)
             .prop_map(|((address, touch), pages)| Operation::Locate { address, pages, touch }),
+        (any::<u64>(), 1..=u64::MAX)
+            .prop_map(|(address, bytes)| Operation::TakeOver { address, bytes }),
     ]
 }
 

@@ -362,7 +362,8 @@ fn commands_take_the_flags_and_asids_of_the_table() {
         let mut entry = [7, code, 0, 0, 0, 0, 0, 0];
         match Opcode::from_code(code as u16).unwrap() {
             Opcode::Map | Opcode::Protect => (entry[3], entry[6]) = (1, 1),
-            Opcode::Kernel | Opcode::Unmap | Opcode::Accessed | Opcode::Locate => entry[3] = 1,
+            Opcode::Kernel | Opcode::Unmap | Opcode::Accessed => entry[3] = 1,
+            Opcode::Locate | Opcode::TakeOver => entry[3] = 1,
             Opcode::Copy | Opcode::Fill => entry[3] = 1,
             Opcode::Alloc => (entry[2], entry[6]) = (1, 1),
             Opcode::CountersClear | Opcode::LinkReceive | Opcode::LinkSend => entry[3] = 1,

@@ -249,6 +249,48 @@ fn what_is_a_kernels_is_not_located_before_it_is_handed_over() {
     assert_eq!(located(&mut rig, address, 1, false), Ok((LOCATE_NOWHERE, 1, 0)));
 }
 
+fn took_over(rig: &mut Rig, address: u64, bytes: u64) -> Status {
+    run(rig, Operation::TakeOver { address, bytes }).status
+}
+
+/// Where it begins, with what it has, and once.
+#[test]
+fn what_a_kernel_has_handed_over_is_taken_over_as_it_is_and_once() {
+    let mut rig = shown();
+    let allocate = |rig: &mut Rig, request| {
+        assert!(rig.function.allocate(&mut rig.card, &mut rig.bus, PE, request));
+        let answers = rig.window_actions();
+        let [.., WindowAction::Allocated { result: Ok(address), .. }] = answers[..] else {
+            panic!("{answers:?}")
+        };
+        address
+    };
+    let drivers = given(&mut rig, malloc(3, Rights::ReadWrite, true));
+    let address = allocate(&mut rig, malloc(3, Rights::ReadWrite, true));
+    let none = Status::NotAllocated;
+    assert_eq!(took_over(&mut rig, address, 1), none, "it is the kernel's");
+    assert!(rig.function.hand_over_allocation(PE, address));
+    for (address, bytes) in [
+        (address + PAGE, PAGE),
+        (address, 3 * PAGE + 1),
+        (address - PAGE, PAGE),
+        (drivers, 1),
+        (0, 1),
+        (u64::MAX, u64::MAX),
+    ] {
+        assert_eq!(took_over(&mut rig, address, bytes), none, "{bytes} at {address:#x}");
+    }
+    assert_eq!(took_over(&mut rig, address, 2 * PAGE), Status::Ok);
+    assert_eq!(took_over(&mut rig, address, 2 * PAGE), none, "it was taken over");
+    // What the driver has freed before it took it over is not another's that comes in its place.
+    let address = allocate(&mut rig, malloc(1, Rights::ReadWrite, true));
+    assert!(rig.function.hand_over_allocation(PE, address));
+    assert_eq!(run(&mut rig, Operation::Allocate(AllocRequest::Free { address })).status, Status::Ok);
+    assert_eq!(took_over(&mut rig, address, 1), none);
+    let bytes = 0;
+    assert_eq!(took_over(&mut rig, address, bytes), Status::BadOperand);
+}
+
 #[test]
 fn without_pages_in_bar2_nothing_is_located() {
     let mut rig = Rig::new();

@@ -108,8 +108,14 @@ pub(super) fn commands_for_the_window_that_make_no_sense_are_refused(
     if !client.can(register::CAP_ALLOC) {
         // A card without a window, or of before there were any.
         let done = client.run(NO_ASID, alloc(1, false))?;
-        let unknown = [Status::Unsupported, Status::UnknownOpcode].contains(&done.status);
-        ensure!(unknown, "ALLOC without a window completes with {:?}", done.status);
+        let unknown = |status| [Status::Unsupported, Status::UnknownOpcode].contains(&status);
+        ensure!(unknown(done.status), "ALLOC without a window completes with {:?}", done.status);
+        let done = client.run(NO_ASID, Operation::TakeOver { address: 0, bytes: 1 })?;
+        ensure!(
+            unknown(done.status),
+            "TAKE_OVER without a window completes with {:?}",
+            done.status
+        );
     }
     needs!(client, CAP_ALLOC);
     let Window { base, bytes, page } = Window::of(&mut client)?;
@@ -119,6 +125,7 @@ pub(super) fn commands_for_the_window_that_make_no_sense_are_refused(
     let of_none =
         Operation::Allocate(AllocRequest::Malloc { bytes: 1, memory: none, rights, lazy: false });
     let free = |address| Operation::Allocate(AllocRequest::Free { address });
+    let take_over = |address, bytes| Operation::TakeOver { address, bytes };
     let realloc =
         |address, bytes| Operation::Allocate(AllocRequest::Realloc { address, bytes, lazy: false });
     for (operation, status, detail) in [
@@ -133,6 +140,11 @@ pub(super) fn commands_for_the_window_that_make_no_sense_are_refused(
         (free(base.wrapping_sub(page)), Status::NotAllocated, base.wrapping_sub(page)),
         (free(base.wrapping_add(bytes)), Status::NotAllocated, base.wrapping_add(bytes)),
         (free(0), Status::NotAllocated, 0),
+        // The driver's own, which no kernel has handed over.
+        (take_over(address, 1), Status::NotAllocated, address),
+        (take_over(address + page, 1), Status::NotAllocated, address + page),
+        (take_over(0, u64::MAX), Status::NotAllocated, 0),
+        (take_over(address, 0), Status::BadOperand, 3),
     ] {
         let done = client.run(NO_ASID, operation.clone())?;
         same(&format!("{operation:x?}"), (done.status, done.detail), (status, detail))?;

@@ -156,6 +156,7 @@ impl Function {
             }
             Operation::LinkCancel { transfer, from } => self.link_cancel(id, transfer, from),
             Operation::Locate { address, pages, touch } => self.locate(address, pages, touch),
+            Operation::TakeOver { address, bytes } => self.take_over(address, bytes),
             Operation::Allocate(request) => {
                 self.host_allocates(id, request, card, bus).map(|()| None)
             }

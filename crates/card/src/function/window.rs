@@ -216,6 +216,11 @@ impl Window {
         &self.owners
     }
 
+    /// As [`Owners::take_over`].
+    pub(super) fn take_over(&mut self, address: u64, bytes: u64) -> bool {
+        self.owners.take_over(address, bytes)
+    }
+
     /// Pages are mapped in an address space.
     pub(super) fn used_by(&mut self, asid: Asid) {
         self.asids.insert(asid);
@@ -431,7 +436,7 @@ impl Function {
         is_asked
     }
 
-    /// What a kernel has allocated is the driver's from now on; `false`: it is not its own.
+    /// What a kernel has allocated is the driver's from now on, which may take it over once; `false`: it is not its own.
     pub fn hand_over_allocation(&mut self, pe: PeId, address: u64) -> bool {
         self.window.as_mut().is_some_and(|window| window.owners.hand_over(pe, address))
     }
@@ -530,6 +535,7 @@ impl Function {
         }
         window.is_asked = false;
         let Some((id, request)) = window.host.pop_front() else { return };
+        window.owners.driver_answered(request, result.is_ok());
         match completion(request, result) {
             Ok(completion) => self.ledger.finish(id, completion),
             Err(refusal) => self.refuse(id, refusal, bus),

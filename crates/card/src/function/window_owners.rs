@@ -15,6 +15,8 @@ use crate::window::AllocError;
 pub(super) struct Owners {
     /// By the first address: whose, and how many bytes.
     kernels: BTreeMap<u64, (PeId, u64)>,
+    /// What they have handed over and the driver has not taken over: by the first address, how many bytes.
+    made: BTreeMap<u64, u64>,
     asked: BTreeMap<PeId, AllocRequest>,
 }
 
@@ -68,9 +70,28 @@ impl Owners {
         }
     }
 
+    /// The driver is answered. What it has freed or moved nobody takes over any more.
+    pub(super) fn driver_answered(&mut self, request: AllocRequest, is_done: bool) {
+        match request {
+            AllocRequest::Realloc { address, .. } | AllocRequest::Free { address } if is_done => {
+                self.made.remove(&address);
+            }
+            _ => {}
+        }
+    }
+
     /// An allocation is the driver's from now on; `false`: it was not this processing element's.
     pub(super) fn hand_over(&mut self, pe: PeId, address: u64) -> bool {
-        let is_its = self.kernels.get(&address).is_some_and(|&(owner, _)| owner == pe);
-        is_its && self.kernels.remove(&address).is_some()
+        let its = self.kernels.get(&address).filter(|&&(owner, _)| owner == pe);
+        let Some(&(_, bytes)) = its else { return false };
+        self.kernels.remove(&address);
+        self.made.insert(address, bytes);
+        true
+    }
+
+    /// Whether a kernel has handed over so many bytes at an address, and this is said for the first time.
+    pub(super) fn take_over(&mut self, address: u64, bytes: u64) -> bool {
+        let is_made = self.made.get(&address).is_some_and(|&made| made >= bytes);
+        is_made && self.made.remove(&address).is_some()
     }
 }

@@ -135,6 +135,16 @@ impl Function {
         Ok(())
     }
 
+    /// Confirms that a kernel has handed an allocation over.
+    pub(super) fn take_over(&mut self, address: u64, bytes: u64) -> Outcome {
+        let unsupported = Refusal::mistake(Status::Unsupported, 0);
+        let window = self.window.as_mut().ok_or(unsupported)?;
+        if !window.take_over(address, bytes) {
+            return Err(Refusal::mistake(Status::NotAllocated, address));
+        }
+        Ok(done(address, 0, 0))
+    }
+
     /// Tells where pages are in BAR2.
     pub(super) fn locate(&mut self, address: u64, pages: u32, touch: bool) -> Outcome {
         let Some(window) = self.reached_window() else {

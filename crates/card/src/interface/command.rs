@@ -59,11 +59,12 @@ pub enum Opcode {
     Realloc = 0x71,
     Free = 0x72,
     Locate = 0x73,
+    TakeOver = 0x74,
 }
 
 impl Opcode {
     /// Every operation.
-    pub const ALL: [Opcode; 23] = [
+    pub const ALL: [Opcode; 24] = [
         Opcode::Nop,
         Opcode::Barrier,
         Opcode::Map,
@@ -87,6 +88,7 @@ impl Opcode {
         Opcode::Realloc,
         Opcode::Free,
         Opcode::Locate,
+        Opcode::TakeOver,
     ];
 
     /// The operation of a code.
@@ -227,6 +229,13 @@ pub enum Operation {
         /// Those without memory get some.
         touch: bool,
     },
+    /// Whether a kernel has handed over the allocation that begins at an address. It is said once.
+    TakeOver {
+        /// Where it begins.
+        address: u64,
+        /// It has so many bytes, or more.
+        bytes: u64,
+    },
 }
 
 /// A command: words tag, opcode | flags << 16 | asid << 32, six operands.
@@ -347,6 +356,9 @@ impl Operation {
             }
             Operation::Locate { address, pages, touch } => {
                 (Opcode::Locate, 0, [address, pages.into(), touch.into(), 0, 0, 0])
+            }
+            Operation::TakeOver { address, bytes } => {
+                (Opcode::TakeOver, 0, [address, bytes, 0, 0, 0, 0])
             }
         }
     }
@@ -475,6 +487,13 @@ impl Operands {
         Ok(Operation::Locate { address: self.words[0], pages, touch })
     }
 
+    fn take_over(&self) -> Result<Operation, DecodeError> {
+        self.allow(0)?;
+        self.end(2)?;
+        let [address, bytes, ..] = self.words;
+        if bytes == 0 { Err(self.wrong(1)) } else { Ok(Operation::TakeOver { address, bytes }) }
+    }
+
     fn alloc(&self) -> Result<AllocRequest, DecodeError> {
         self.allow(0)?;
         let (bytes, memory, lazy) = (self.words[0], self.narrow(1)?, self.lazy()?);
@@ -529,6 +548,7 @@ impl Operands {
             Opcode::Realloc => Operation::Allocate(self.realloc()?),
             Opcode::Free => Operation::Allocate(self.free()?),
             Opcode::Locate => self.locate()?,
+            Opcode::TakeOver => self.take_over()?,
             Opcode::Protect => {
                 self.end(5)?;
                 Operation::Protect(self.extents()?, self.rights()?)

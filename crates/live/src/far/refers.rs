@@ -53,7 +53,8 @@ impl Refers {
             | Operation::PeStatus(_)
             | Operation::LinkCancel { .. }
             | Operation::Allocate(_)
-            | Operation::Locate { .. } => None,
+            | Operation::Locate { .. }
+            | Operation::TakeOver { .. } => None,
         };
         let message = match operation {
             Operation::Launch { message, .. } => list_of(*message, 1),

@@ -185,17 +185,20 @@ impl FarWindow {
         Ok(addr.0)
     }
 
-    /// An allocation is the program's from now on, if it can be one.
-    fn take(&self, addr: VirtAddr, bytes: u64) -> Result<(), String> {
+    /// The pages of an allocation, if there can be one.
+    fn whole(&self, addr: VirtAddr, bytes: u64) -> Result<PageRange, String> {
         let range =
             PageRange::covering(addr, bytes).ok().filter(|&range| self.pages().covers(range));
         let range = range.filter(|_| addr.page_offset() == 0 && bytes > 0);
-        let Some(range) = range else {
-            return Err(format!(
-                "{bytes} bytes there are not in its window, which begins at {}",
-                VirtAddr(self.base())
-            ));
-        };
+        range.ok_or_else(|| {
+            let base = VirtAddr(self.base());
+            format!("{bytes} bytes there are not in its window, which begins at {base}")
+        })
+    }
+
+    /// An allocation is the program's from now on, if it can be one.
+    fn take(&self, addr: VirtAddr, bytes: u64) -> Result<(), String> {
+        let range = self.whole(addr, bytes)?;
         let mut state = lock(&self.state);
         if state.overlaps(range) {
             return Err("another allocation has one of these pages".to_owned());
@@ -205,10 +208,11 @@ impl FarWindow {
         Ok(())
     }
 
-    /// What a kernel says that it has handed over is the program's from now on.
+    /// What a kernel says that it has handed over is the program's from now on, if its card says so too: which does once, and
+    /// of what begins there.
     ///
     /// # Errors
-    /// [`WindowError::NotMade`] if the card does not say so, or it was taken over before; as [`FarWindow::show`].
+    /// [`WindowError::NotMade`] if the card does not say so, or it was taken over before.
     pub(crate) fn take_over(
         &self,
         addr: VirtAddr,
@@ -217,17 +221,20 @@ impl FarWindow {
     ) -> Result<(), WindowError> {
         self.check(&lock(&self.state))?;
         let not_made = |why| WindowError::NotMade { card: self.card(), addr, why };
-        self.take(addr, bytes).map_err(not_made)?;
-        let range = self.view.inside(addr, bytes)?;
-        match self.locate(range, false, far) {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                // Nobody has seen it.
-                lock(&self.state).taken.remove(&range.start.0);
-                Err(match error {
-                    WindowError::NotShown { why, .. } => not_made(why),
-                    error => error,
-                })
+        self.whole(addr, bytes).map_err(not_made)?;
+        let done = far.ask(addr, Operation::TakeOver { address: addr.0, bytes })?;
+        match done.status {
+            Status::Ok => {
+                let taken = self.take(addr, bytes);
+                taken.map_err(|why| self.broken(far, addr, why))
+            }
+            Status::NotAllocated => {
+                let why = "none has, or it was taken over before, or it has fewer bytes";
+                Err(not_made(why.to_owned()))
+            }
+            status => {
+                let why = format!("what was handed over ends with {status:?}");
+                Err(self.broken(far, addr, why))
             }
         }
     }
