@@ -7,7 +7,9 @@ use farside_card::interface::{
     register,
 };
 use farside_card::window::AllocatorConfig;
-use farside_card::{Action, Function, Geometry, Location, Need, Raised, WindowAction, WindowConfig};
+use farside_card::{
+    Action, Function, Geometry, Location, Need, Raised, WindowAction, WindowConfig,
+};
 use farside_types::{Access, Asid, CancelReason, JobId, PageNo, PageRange, PeId, Rights};
 use rig::{ASID, Rig, config};
 
@@ -33,7 +35,7 @@ fn shown_with(mut rig: Rig) -> Rig {
     rig.function = Function::new(config()).with_window(&window);
     rig.set_up_rings();
     rig.write32(register::CONTROL, register::CONTROL_ENABLE);
-    rig.card.launch(PE, JOB).unwrap();
+    rig.launch_on(PE, JOB);
     rig
 }
 
@@ -239,13 +241,13 @@ fn pages_are_located_as_they_lie_and_touched_if_asked_for() {
 fn what_is_a_kernels_is_not_located_before_it_is_handed_over() {
     let mut rig = shown();
     let request = malloc(1, Rights::ReadWrite, true);
-    assert!(rig.function.allocate(&mut rig.card, &mut rig.bus, PE, request));
+    assert!(rig.function.allocate(&mut rig.card, &mut rig.bus, JOB, request));
     let answers = rig.window_actions();
     let [.., WindowAction::Allocated { result: Ok(address), .. }] = answers[..] else {
         panic!("{answers:?}")
     };
     assert_eq!(located(&mut rig, address, 1, false), Err(Status::NotAllocated));
-    assert!(rig.function.hand_over_allocation(PE, address));
+    assert!(rig.function.hand_over_allocation(JOB, address));
     assert_eq!(located(&mut rig, address, 1, false), Ok((LOCATE_NOWHERE, 1, 0)));
 }
 
@@ -258,7 +260,7 @@ fn took_over(rig: &mut Rig, address: u64, bytes: u64) -> Status {
 fn what_a_kernel_has_handed_over_is_taken_over_as_it_is_and_once() {
     let mut rig = shown();
     let allocate = |rig: &mut Rig, request| {
-        assert!(rig.function.allocate(&mut rig.card, &mut rig.bus, PE, request));
+        assert!(rig.function.allocate(&mut rig.card, &mut rig.bus, JOB, request));
         let answers = rig.window_actions();
         let [.., WindowAction::Allocated { result: Ok(address), .. }] = answers[..] else {
             panic!("{answers:?}")
@@ -269,7 +271,7 @@ fn what_a_kernel_has_handed_over_is_taken_over_as_it_is_and_once() {
     let address = allocate(&mut rig, malloc(3, Rights::ReadWrite, true));
     let none = Status::NotAllocated;
     assert_eq!(took_over(&mut rig, address, 1), none, "it is the kernel's");
-    assert!(rig.function.hand_over_allocation(PE, address));
+    assert!(rig.function.hand_over_allocation(JOB, address));
     for (address, bytes) in [
         (address + PAGE, PAGE),
         (address, 3 * PAGE + 1),
@@ -284,8 +286,11 @@ fn what_a_kernel_has_handed_over_is_taken_over_as_it_is_and_once() {
     assert_eq!(took_over(&mut rig, address, 2 * PAGE), none, "it was taken over");
     // What the driver has freed before it took it over is not another's that comes in its place.
     let address = allocate(&mut rig, malloc(1, Rights::ReadWrite, true));
-    assert!(rig.function.hand_over_allocation(PE, address));
-    assert_eq!(run(&mut rig, Operation::Allocate(AllocRequest::Free { address })).status, Status::Ok);
+    assert!(rig.function.hand_over_allocation(JOB, address));
+    assert_eq!(
+        run(&mut rig, Operation::Allocate(AllocRequest::Free { address })).status,
+        Status::Ok
+    );
     assert_eq!(took_over(&mut rig, address, 1), none);
     let bytes = 0;
     assert_eq!(took_over(&mut rig, address, bytes), Status::BadOperand);

@@ -221,6 +221,8 @@ impl Function {
         end: &JobEnd,
     ) {
         let Some(running) = self.jobs.running.remove(&job) else {
+            // One that was given up has let go of what it held.
+            self.window.iter_mut().for_each(|window| window.end_job(job, false));
             return;
         };
         self.counts.jobs_done += 1;
@@ -231,6 +233,9 @@ impl Function {
         if status == Status::Hung {
             value = holds.into();
         }
+        self.window.iter_mut().for_each(|window| {
+            window.end_job(job, status == Status::Hung && holds);
+        });
         if status != Status::Hung || !holds {
             if let Ok(aborted) = card.abort(job) {
                 self.hand_over(aborted.answers);

@@ -40,6 +40,7 @@ mod tables;
 mod transfers;
 mod window;
 mod window_drains;
+mod window_left;
 mod window_owners;
 mod window_pages;
 

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use farside_types::{Access, Asid, CommandId, PageRange, PeId, VirtAddr};
+use farside_types::{Access, Asid, CommandId, JobId, PageRange, PeId, VirtAddr};
 
 use super::refusal::Refusal;
 use super::window_drains::Drains;
+use super::window_left::Left;
 use super::window_owners::Owners;
 use super::{Bus, Function};
 use crate::Card;
@@ -17,7 +18,7 @@ use crate::window::{
 
 /// Steps of the background in one call: of 512 words each, or of a table.
 const STEPS_PER_CALL: u32 = 64;
-/// The host among the requesters of the arbiter; processing elements follow.
+/// The host among the requesters of the arbiter; processing elements follow, and then the function itself.
 const HOST: usize = 0;
 
 /// A window that a function has.
@@ -94,7 +95,7 @@ pub enum WindowAction {
     /// The answer to [`Function::allocate`]: an address of the window, 0 of a free.
     Allocated {
         /// Whose.
-        pe: PeId,
+        job: JobId,
         /// What came of it.
         result: Result<u64, AllocError>,
     },
@@ -112,6 +113,7 @@ pub(super) struct Window {
     is_asked: bool,
     actions: VecDeque<WindowAction>,
     owners: Owners,
+    left: Left,
     /// The address spaces that pages were mapped in.
     asids: BTreeSet<Asid>,
     /// Invalidations that the embedder has not answered.
@@ -133,12 +135,13 @@ impl Window {
         Some(Window {
             config: config.clone(),
             allocator,
-            arbiter: AllocArbiter::new(usize::from(config.pes) + 1),
+            arbiter: AllocArbiter::new(usize::from(config.pes) + 2),
             words,
             host: VecDeque::new(),
             is_asked: false,
             actions: VecDeque::new(),
             owners: Owners::default(),
+            left: Left::default(),
             asids: BTreeSet::new(),
             outstanding: 0,
             has_more: true,
@@ -179,22 +182,42 @@ impl Window {
                 WindowAction::Invalidate { wait, .. } => {
                     self.outstanding -= u32::from(wait.is_some());
                 }
-                WindowAction::Allocated { pe, .. } => {
+                WindowAction::Allocated { job, .. } => {
                     let result = Err(AllocError::Stopped);
-                    self.actions.push_back(WindowAction::Allocated { pe, result });
+                    self.actions.push_back(WindowAction::Allocated { job, result });
                 }
             }
         }
         self.stop();
     }
 
+    /// The function among the requesters of the arbiter.
+    fn itself(&self) -> usize {
+        usize::from(self.config.pes) + 1
+    }
+
     /// The answer to a requester, unless it is the host.
     fn answer_kernel(&mut self, requester: usize, result: Result<u64, AllocError>) {
-        if requester != HOST {
-            let pe = PeId((requester - 1) as u16);
-            self.owners.answered(pe, result);
-            self.actions.push_back(WindowAction::Allocated { pe, result });
+        if requester == self.itself() {
+            self.left.answered(result, &mut self.owners);
+        } else if requester != HOST {
+            let job = self.owners.answered(PeId((requester - 1) as u16), result);
+            let answer = job.map(|job| WindowAction::Allocated { job, result });
+            self.actions.extend(answer);
         }
+    }
+
+    /// A job has ended: what it has asked for is not begun, or ends without it, and what it has not freed is freed. One that
+    /// was given up and `holds` memory keeps what it has until it has let go.
+    pub(super) fn end_job(&mut self, job: JobId, holds: bool) {
+        let asked = self.owners.forget_request(job);
+        let under_way = asked.filter(|&(pe, _)| self.arbiter.leave(requester(pe), self.itself()));
+        if asked.is_some() {
+            let result = Err(AllocError::Stopped);
+            self.actions.push_back(WindowAction::Allocated { job, result });
+        }
+        let left = if holds { Vec::new() } else { self.owners.ended(job) };
+        self.left.take_in(left, under_way.map(|(_, request)| request));
     }
 
     /// Frames of the memories that pages come from.
@@ -276,22 +299,22 @@ impl Window {
     }
 
     /// A kernel asks. What is not its own, and a memory that is none, it is refused at once.
-    fn ask(&mut self, pe: PeId, request: AllocRequest) -> bool {
-        let requester = usize::from(pe.0) + 1;
+    fn ask(&mut self, pe: PeId, job: JobId, request: AllocRequest) -> bool {
+        let requester = requester(pe);
         let refused = match self.check_memory(request) {
-            Ok(()) if self.owners.may_ask(pe, request) => None,
+            Ok(()) if self.owners.may_ask(job, request) => None,
             Ok(()) => Some(AllocError::NotAllocated),
             Err(error) => Some(error),
         };
-        if !self.arbiter.can_ask(requester) {
+        if requester >= self.itself() || !self.arbiter.can_ask(requester) {
             return false;
         }
         match refused {
             Some(error) => {
-                self.actions.push_back(WindowAction::Allocated { pe, result: Err(error) });
+                self.actions.push_back(WindowAction::Allocated { job, result: Err(error) });
             }
             None => {
-                self.owners.asks(pe, request);
+                self.owners.asks(pe, job, request);
                 self.arbiter.ask(requester, request);
             }
         }
@@ -341,6 +364,10 @@ impl Window {
             }
             self.is_asked = self.arbiter.ask(HOST, request);
         }
+        if let Some(request) = self.left.next() {
+            let is_asked = self.arbiter.ask(self.itself(), request);
+            self.left.asked(is_asked);
+        }
         match self.arbiter.begin(&mut self.allocator, &mut self.words) {
             Some((who, AllocStep::Answer(result))) => Some(Step::Answer(who, result)),
             Some((_, AllocStep::Invalidate(pages))) => {
@@ -353,6 +380,11 @@ impl Window {
             },
         }
     }
+}
+
+/// A processing element among the requesters of the arbiter.
+fn requester(pe: PeId) -> usize {
+    usize::from(pe.0) + 1
 }
 
 enum Step {
@@ -417,18 +449,20 @@ impl Function {
     }
 
     /// A command of a kernel's, through the same arbiter. Always answered by [`WindowAction::Allocated`]: with
-    /// [`AllocError::Stopped`] where the function has failed or is being reset, then or while the kernel waits.
-    /// `false`: there is no window or no such processing element, or it waits for an answer already.
+    /// [`AllocError::Stopped`] where the function has failed or is being reset, or the job is over, then or while the kernel
+    /// waits. What the job has when it is over, is freed.
+    /// `false`: there is no window, the job does not run, or it waits for an answer already.
     pub fn allocate(
         &mut self,
         card: &mut Card,
         bus: &mut impl Bus,
-        pe: PeId,
+        job: JobId,
         request: AllocRequest,
     ) -> bool {
         let serves = self.phase.serves();
-        let Some(window) = &mut self.window else { return false };
-        let is_asked = window.ask(pe, request);
+        let pe = card.pes().of(job).next().filter(|_| self.jobs.runs(job));
+        let (Some(window), Some(pe)) = (&mut self.window, pe) else { return false };
+        let is_asked = window.ask(pe, job, request);
         if !serves {
             window.stop();
         }
@@ -437,8 +471,10 @@ impl Function {
     }
 
     /// What a kernel has allocated is the driver's from now on, which may take it over once; `false`: it is not its own.
-    pub fn hand_over_allocation(&mut self, pe: PeId, address: u64) -> bool {
-        self.window.as_mut().is_some_and(|window| window.owners.hand_over(pe, address))
+    pub fn hand_over_allocation(&mut self, job: JobId, address: u64) -> bool {
+        let runs = self.jobs.runs(job);
+        let window = self.window.as_mut().filter(|_| runs);
+        window.is_some_and(|window| window.owners.hand_over(job, address))
     }
 
     /// A [`WindowAction::Invalidate`] that somebody waits for is done: no translator holds a page of it,

@@ -5,15 +5,16 @@
 use std::sync::Arc;
 
 use farside_card::interface::{
-    CommandEntry, CompletionEntry, DmaAddr, Entry, Extent, ExtentArg, FaultRecord, NoticeRecord,
-    Operation, RingHeader, RingKind, Status, entry_address, entry_from_bytes, entry_to_bytes,
-    register, ring_bytes,
+    CommandEntry, CompletionEntry, DmaAddr, Entry, Extent, ExtentArg, ExtentList, FaultRecord,
+    NoticeRecord, Operation, RingHeader, RingKind, Status, entry_address, entry_from_bytes,
+    entry_to_bytes, register, ring_bytes,
 };
 use farside_card::window::{AllocatorConfig, WindowGeometry};
 use farside_card::{
-    Action, Bus, BusError, Card, Function, FunctionConfig, Geometry, WindowAction, WindowConfig,
+    Action, Bus, BusError, Card, Function, FunctionConfig, Geometry, JobEnd, WindowAction,
+    WindowConfig,
 };
-use farside_types::{Asid, CardId};
+use farside_types::{Asid, CardId, JobId, PeId};
 
 /// First bus address of the driver's memory.
 pub(crate) const BASE: u64 = 0x1_0000_0000;
@@ -262,6 +263,24 @@ impl Rig {
         }
         self.bus.set_word(ring.base + RingHeader::CONSUMER, ring.index);
         entries
+    }
+
+    /// Launches a job on a processing element; it has begun.
+    pub(crate) fn launch_on(&mut self, pe: PeId, job: JobId) {
+        let none = ExtentList { address: 0, count: 0 };
+        let (pe, args, message) = (Some(pe), none, none);
+        self.submit(ASID, Operation::Launch { job, kernel: 0, pe, args, message });
+        self.doorbell();
+        let begun = self.actions();
+        assert!(
+            matches!(begun[..], [Action::Start { job: begun, .. }] if begun == job),
+            "{begun:?}"
+        );
+    }
+
+    /// A job is over.
+    pub(crate) fn end(&mut self, job: JobId, end: &JobEnd) {
+        self.function.job_ended(&mut self.card, &mut self.bus, job, end);
     }
 
     /// What the embedder must do for the window.

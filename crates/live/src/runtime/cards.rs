@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use farside_card::Location;
 use farside_svm::{CardFault, Event, Need};
-use farside_types::{CardId, CommandId, PageRange, PeId, Span, VirtAddr};
+use farside_types::{CardId, CommandId, PageRange, Span, VirtAddr};
 
 use super::carry_out::AbortOnPanic;
 use super::windows::is_of_window;
@@ -72,7 +72,7 @@ impl Embedder for Runtime {
     fn hand_over(
         &self,
         card: CardId,
-        _pe: PeId,
+        _job: &Job,
         addr: VirtAddr,
         bytes: u64,
     ) -> Result<(), WindowError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use farside_card::Location;
 use farside_card::interface::AllocRequest;
-use farside_types::{CardId, CommandId, PeId, VirtAddr};
+use farside_types::{CardId, CommandId, VirtAddr};
 
 use super::SoftCard;
 use crate::job::Job;
@@ -63,33 +63,33 @@ pub trait Embedder: Send + Sync + std::fmt::Debug {
         Err(WindowError::NoWindow { card, why: NO_WINDOW })
     }
 
-    /// The same for a kernel on a processing element.
+    /// The same for a kernel.
     ///
     /// # Errors
     /// As [`Embedder::allocate`].
     fn allocate_for(
         &self,
         card: CardId,
-        pe: PeId,
+        job: &Job,
         request: AllocRequest,
     ) -> Result<u64, WindowError> {
-        let _ = pe;
+        let _ = job;
         self.allocate(card, request)
     }
 
-    /// What a kernel on a processing element has allocated, of so many bytes, belongs to the program from now on, which is told where it is
-    /// in whatever way the kernel likes.
+    /// What a kernel has allocated, of so many bytes, belongs to the program from now on, which is told where it is in whatever
+    /// way the kernel likes.
     ///
     /// # Errors
     /// [`WindowError`].
     fn hand_over(
         &self,
         card: CardId,
-        pe: PeId,
+        job: &Job,
         addr: VirtAddr,
         bytes: u64,
     ) -> Result<(), WindowError> {
-        let _ = (pe, addr, bytes);
+        let _ = (job, addr, bytes);
         Err(WindowError::NoWindow { card, why: NO_WINDOW })
     }
 

@@ -321,9 +321,8 @@ impl<T: Pod> Growable<T> {
         let len = self.len as u64;
         let addr = self.cut(kernel)?;
         if addr != 0 {
-            let (card, pe) = (kernel.job.card, kernel.pe);
-            let bytes = bytes_of::<T>(self.len);
-            let handed_over = kernel.embedder.hand_over(card, pe, VirtAddr(addr), bytes);
+            let (job, bytes) = (&kernel.job, bytes_of::<T>(self.len));
+            let handed_over = kernel.embedder.hand_over(job.card, job, VirtAddr(addr), bytes);
             handed_over.map_err(|error| kernel.window_error(error))?;
             kernel.disown(addr);
         }
@@ -393,8 +392,14 @@ impl KernelContext {
         if !matches!(request, AllocRequest::Free { .. }) {
             self.checkpoint()?;
         }
-        let result = self.embedder.allocate_for(self.job.card, self.pe, request);
-        result.map_err(|error| self.window_error(error))
+        let result = self.embedder.allocate_for(self.job.card, &self.job, request);
+        result.map_err(|error| {
+            // It has waited until it had to stop.
+            let is_stopped =
+                matches!(error, WindowError::Refused { error: AllocError::Stopped, .. });
+            let stop = self.job.stopped().filter(|_| is_stopped);
+            stop.unwrap_or_else(|| self.window_error(error))
+        })
     }
 
     #[cold]
@@ -447,8 +452,7 @@ impl KernelContext {
     pub(crate) fn free_own(&mut self) {
         for own in std::mem::take(&mut self.own) {
             let request = AllocRequest::Free { address: own.start() };
-            let (card, pe) = (self.job.card, self.pe);
-            if let Err(error) = self.embedder.allocate_for(card, pe, request) {
+            if let Err(error) = self.embedder.allocate_for(self.job.card, &self.job, request) {
                 tracing::debug!(%error, kernel = %self.job.name, "memory of a kernel's own is not given back");
             }
         }

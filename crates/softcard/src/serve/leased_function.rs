@@ -355,6 +355,7 @@ impl LeasedFunction {
             return;
         };
         job.mark(Stop::Cancelled);
+        self.own.wake(id);
         self.card.interrupt(id);
         self.doorbell.nudge();
         lock(&self.stopping).push((Instant::now() + self.grace, job));
@@ -469,6 +470,7 @@ impl LeasedFunction {
         }
         for job in jobs() {
             job.mark(Stop::Cancelled);
+            self.own.wake(job.id);
             self.card.interrupt(job.id);
             self.doorbell.nudge();
         }
@@ -487,6 +489,11 @@ impl LeasedFunction {
 
     fn shared(&self) -> Arc<LeasedFunction> {
         self.weak.upgrade().expect("whoever calls holds the function")
+    }
+
+    /// Whether a kernel was not given up: otherwise another may have its number and its processing element.
+    fn runs(&self, job: &Job) -> bool {
+        lock(&self.jobs).iter().any(|known| std::ptr::eq(&**known, job))
     }
 
     /// A copy or fill is over.
@@ -584,22 +591,30 @@ impl Embedder for LeasedFunction {
     fn allocate_for(
         &self,
         _card: CardId,
-        pe: PeId,
+        job: &Job,
         request: AllocRequest,
     ) -> Result<u64, WindowError> {
-        self.own.allocate(pe, request, |pe, request| {
-            self.with(|front, card, bus| front.allocate(card, bus, pe, request))
+        self.own.allocate(job, request, |slot| {
+            self.with(|front, card, bus| {
+                let is_asked = self.runs(job) && front.allocate(card, bus, job.id, request);
+                if is_asked {
+                    self.own.expect(job.id, slot);
+                }
+                is_asked
+            })
         })
     }
 
     fn hand_over(
         &self,
         _card: CardId,
-        pe: PeId,
+        job: &Job,
         addr: VirtAddr,
         _bytes: u64,
     ) -> Result<(), WindowError> {
-        if self.with(|front, _, _| front.hand_over_allocation(pe, addr.0)) {
+        let hand_over =
+            |front: &mut Function| self.runs(job) && front.hand_over_allocation(job.id, addr.0);
+        if self.with(|front, _, _| hand_over(front)) {
             return Ok(());
         }
         Err(WindowError::NotOwn { addr })

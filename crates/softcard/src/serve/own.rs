@@ -3,7 +3,8 @@
 //! The function's allocator gives it; a kernel that asks waits here for the answer. What becomes free is made zero before
 //! anybody gets it again.
 
-use std::sync::Mutex;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use farside_card::interface::AllocRequest;
 use farside_card::window::AllocError;
@@ -11,9 +12,10 @@ use farside_card::{Function, WindowAction, WindowConfig};
 use farside_linux::card_memory::{CardMemory, zero_pages};
 use farside_linux::lock::lock;
 use farside_linux::wait::Gate;
-use farside_types::{CardId, FrameNo, PAGE_SIZE, PeId};
+use farside_types::{CardId, FrameNo, JobId, PAGE_SIZE};
 
 use super::CardConfig;
+use crate::job::Job;
 use crate::window::WindowError;
 use crate::window_plan::WindowPlan;
 
@@ -31,12 +33,13 @@ pub(super) struct Own {
     first: u32,
     frames: u32,
     window: Option<WindowConfig>,
-    /// By processing element.
-    answers: Vec<AnswerSlot>,
+    /// Those whose answers are to come.
+    waiting: Mutex<BTreeMap<JobId, Arc<AnswerSlot>>>,
 }
 
+/// Where a kernel waits for the answer to one request.
 #[derive(Debug, Default)]
-struct AnswerSlot {
+pub(super) struct AnswerSlot {
     result: Mutex<Option<Result<u64, AllocError>>>,
     gate: Gate,
 }
@@ -60,7 +63,7 @@ impl Own {
             first: config.frames,
             frames: config.window_frames,
             window: window(config),
-            answers: (0..config.pes).map(|_| AnswerSlot::default()).collect(),
+            waiting: Mutex::default(),
         }
     }
 
@@ -75,28 +78,48 @@ impl Own {
     /// What the function wants done.
     pub(super) fn act(&self, action: WindowAction) {
         // Pages are taken from the card's MMU by the function itself.
-        let WindowAction::Allocated { pe, result } = action else { return };
-        if let Some(slot) = self.answers.get(usize::from(pe.0)) {
+        let WindowAction::Allocated { job, result } = action else { return };
+        if let Some(slot) = lock(&self.waiting).remove(&job) {
             *lock(&slot.result) = Some(result);
             slot.gate.notify();
         }
     }
 
-    /// A kernel asks for something, by `ask`, and waits for the answer: until those who have what it frees have let go.
+    /// A kernel asks for something, by `ask`, which says whether it was taken, and waits for the answer: until those who have
+    /// what it frees have let go, or it has to stop. What comes of it then is the function's affair.
     pub(super) fn allocate(
         &self,
-        pe: PeId,
+        job: &Job,
         request: AllocRequest,
-        ask: impl FnOnce(PeId, AllocRequest) -> bool,
+        ask: impl FnOnce(&Arc<AnswerSlot>) -> bool,
     ) -> Result<u64, WindowError> {
-        let no_window = WindowError::NoWindow { card: self.card, why: NOT_SERVED };
-        let slot = self.answers.get(usize::from(pe.0)).ok_or(no_window.clone())?;
-        if !ask(pe, request) {
-            return Err(no_window);
-        }
-        let result = slot.gate.wait_for(|| lock(&slot.result).take());
         let card = self.card;
+        if self.window.is_none() {
+            return Err(WindowError::NoWindow { card, why: NOT_SERVED });
+        }
+        let slot = Arc::new(AnswerSlot::default());
+        let stopped = Err(AllocError::Stopped);
+        let result = match ask(&slot) {
+            true => slot.gate.wait_for(|| {
+                let result = lock(&slot.result).take();
+                result.or_else(|| job.stopped().map(|_| stopped))
+            }),
+            // It was given up, or has stopped to wait for what it has asked before.
+            false => stopped,
+        };
         result.map_err(|error| WindowError::Refused { card, request, error, free: None })
+    }
+
+    /// The answer to what a job has asked goes here. The function's lock is held since it was asked.
+    pub(super) fn expect(&self, job: JobId, slot: &Arc<AnswerSlot>) {
+        lock(&self.waiting).insert(job, Arc::clone(slot));
+    }
+
+    /// A job has to stop.
+    pub(super) fn wake(&self, job: JobId) {
+        if let Some(slot) = lock(&self.waiting).get(&job) {
+            slot.gate.notify();
+        }
     }
 
     /// Makes frames zero that nobody has.

@@ -36,6 +36,16 @@ impl AllocArbiter {
         self.waiting.get(requester).is_some_and(|place| place.is_none() && !is_served)
     }
 
+    /// A requester is gone. What it waits for is not begun; `true`: it is under way, and `heir`'s from now on.
+    pub fn leave(&mut self, requester: usize, heir: usize) -> bool {
+        self.waiting.get_mut(requester).and_then(Option::take);
+        let is_served = self.served == Some(requester);
+        if is_served {
+            self.served = Some(heir);
+        }
+        is_served
+    }
+
     /// Nobody is served any more. Returns who waits, for a command to begin or to end; none of them will be answered here.
     pub fn stop(&mut self) -> Vec<usize> {
         let served = self.served.take();
