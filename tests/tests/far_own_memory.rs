@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use farside::{
     Backing, CardBuffer, CardId, CardPlace, Error, Growable, KernelArgs, KernelContext,
-    KernelError, Kernels, Made, Read, Space, SpaceBuilder, Value, WindowError, Write, WriteSpan,
+    KernelError, Kernels, Made, Read, ReadView, Space, SpaceBuilder, Value, WindowError, Write,
+    WriteSpan, WriteView,
 };
 use farside_softcard::serve::CardConfig;
-use farside_types::CancelReason;
+use farside_types::{CancelReason, Span};
 use harness::live::served::{
     CardProcess, TempDir, config, place, serve, serve_if_asked, test_kernels,
 };
@@ -29,6 +30,7 @@ type Outcome = Result<u64, KernelError>;
 /// | `own.keep` | none | has two pages that it does not hand over |
 /// | `own.use` | value `u64` pages | allocates, grows and frees; gives the sum of what it has written and of what grew |
 /// | `own.add` | write `u64` | adds one to each |
+/// | `own.hold` | write `u64`, read `u64` | holds both until the first word of the second is not 0 |
 /// | `own.finish` | none | makes a buffer that only the program could keep |
 fn own_kernels() -> Kernels {
     let with = |kernels: Kernels, name, kernel: fn(&mut KernelContext, &KernelArgs) -> Outcome| {
@@ -38,6 +40,7 @@ fn own_kernels() -> Kernels {
     let kernels = with(kernels, "own.keep", keep);
     let kernels = with(kernels, "own.use", use_own);
     let kernels = with(kernels, "own.add", add);
+    let kernels = with(kernels, "own.hold", hold);
     with(kernels, "own.finish", |kernel, _| {
         let mut values = Growable::<u64>::new();
         values.push(kernel, 1)?;
@@ -94,6 +97,17 @@ fn add(kernel: &mut KernelContext, args: &KernelArgs) -> Outcome {
         let part = words.slice(first..words.len().min(first + 4096));
         kernel.with(part, |mut part| part.iter_mut().for_each(|word| *word += 1))?;
     }
+    Ok(0)
+}
+
+fn hold(kernel: &mut KernelContext, args: &KernelArgs) -> Outcome {
+    let held = (args.write::<u64>(0)?, args.read::<u64>(1)?);
+    kernel.with(held, |(_, let_go): (WriteView<'_, u64>, ReadView<'_, u64>)| {
+        // SAFETY: a word of the kernel's, which the test writes from its own process.
+        while unsafe { std::ptr::read_volatile(&let_go[0]) } == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    })?;
     Ok(0)
 }
 
@@ -395,6 +409,67 @@ fn a_card_that_is_killed_at_any_step_ends_what_was_under_way() {
             assert!(matches!(gone, WindowError::Gone { .. }), "{gone}");
             space.check().unwrap();
         }
+    });
+}
+
+/// A kernel hangs with pages in its hands that are freed. The card is not to blame: nothing is allocated there until it has
+/// let go, and everything else goes on.
+#[test]
+fn a_card_whose_kernel_holds_what_is_freed_allocates_later_and_is_not_reset() {
+    within(LIMIT, "a free that waits", || {
+        let folder = TempDir::new();
+        let grace = Duration::from_millis(20);
+        let server = serve(CardConfig { grace, ..with_own(config(&folder, 0)) });
+        let builder = builder([place(&server)]).grace(grace);
+        let space =
+            builder.tune(|config| config.limits.drain = Span::from_millis(300)).build().unwrap();
+        let card = space.card(0).unwrap();
+        let before = space.own_memory_free(card).unwrap();
+        let kept = grown(&space, card, 1000, 1).unwrap();
+        let mut let_go = space.alloc_on::<u64>(card, PAGE, Backing::Eager).unwrap();
+        let with_kept = space.own_memory_free(card).unwrap();
+        let mut held = space.alloc_on::<u64>(card, PAGE, Backing::Eager).unwrap();
+        let launch = space.kernel("own.hold").on(card).time_limit(grace);
+        let args = (Write(held.host_mut().unwrap()), Read(let_go.host().unwrap()));
+        let hung = launch.call(args);
+        assert!(matches!(hung, Err(Error::Kernel(KernelError::Hung { .. }))), "{hung:?}");
+        let is_refused = || {
+            let refused = window_error(space.alloc_on::<u64>(card, PAGE, Backing::Eager));
+            assert!(matches!(refused, WindowError::Freeing { .. }), "{refused}");
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| drop(held));
+            // The free is under way, and the card has it.
+            std::thread::sleep(Duration::from_millis(50));
+            is_refused();
+        });
+        is_refused();
+        // The card serves everything else, and who waits for memory there ends in time.
+        assert!((0..1000).eq(kept.host().unwrap().iter().copied()));
+        space.kernel("farside.nop").on(card).call(()).unwrap();
+        let launch = || space.kernel("own.use").on(card);
+        for _ in 0..3 {
+            let late = launch().time_limit(grace).call(Value(3u64));
+            assert!(matches!(late, Err(Error::Kernel(KernelError::TimedOut { .. }))), "{late:?}");
+        }
+        let_go.host_mut().unwrap()[0] = 1;
+        let end = std::time::Instant::now() + Duration::from_secs(20);
+        let mut again = space.alloc_on::<u64>(card, PAGE, Backing::Eager);
+        while again.is_err() {
+            assert!(std::time::Instant::now() < end, "{again:?}");
+            std::thread::sleep(Duration::from_millis(2));
+            again = space.alloc_on::<u64>(card, PAGE, Backing::Eager);
+        }
+        drop(again);
+        assert_eq!(launch().call(Value(3u64)).unwrap(), 3);
+        // What was given to nobody is free too.
+        while space.own_memory_free(card).unwrap() != with_kept {
+            assert!(std::time::Instant::now() < end, "memory of the card's is not given back");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        drop((kept, let_go));
+        assert_eq!(space.own_memory_free(card).unwrap(), before);
+        space.check().unwrap();
     });
 }
 

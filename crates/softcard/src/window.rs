@@ -65,6 +65,16 @@ pub enum WindowError {
         /// The first of the pages.
         addr: VirtAddr,
     },
+    /// A card in another process allocates nothing while a kernel has pages that were freed.
+    #[error(
+        "{card} allocates nothing before a kernel lets pages go that were freed, at {addr}; cancel that kernel"
+    )]
+    Freeing {
+        /// Which card.
+        card: CardId,
+        /// The first of the pages.
+        addr: VirtAddr,
+    },
     /// Memory that was freed is not let go.
     #[error(
         "somebody does not let the memory of {card} go that was freed, at {addr}: it is out of use; cancel the kernel that has it"

@@ -19,8 +19,9 @@ use crate::window::{FarCard, FarWindow, Found, Surroundings};
 /// A command that a card was given for its window.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
-    /// Whose allocation it frees.
-    frees: Option<(CardId, VirtAddr)>,
+    card: CardId,
+    /// What it allocates or frees.
+    request: Option<AllocRequest>,
     answer: Option<CompletionEntry>,
     /// Somebody waits for it.
     is_awaited: bool,
@@ -72,7 +73,7 @@ impl<'a> Asking<'a> {
         let mut all = lock(&self.runtime.windows.asked);
         let asked = all.get_mut(&id)?;
         asked.is_awaited = false;
-        if asked.frees.is_some() && asked.answer.is_none() {
+        if asked.request.is_some() && asked.answer.is_none() {
             // It may still end.
             return None;
         }
@@ -85,11 +86,11 @@ impl FarCard for Asking<'_> {
         let (windows, ring) = (&self.runtime.windows, self.ring()?);
         let id = self.runtime.window_command();
         let card = self.window.card();
-        let frees = match operation {
-            Operation::Allocate(AllocRequest::Free { address }) => Some((card, VirtAddr(address))),
+        let request = match operation {
+            Operation::Allocate(request) => Some(request),
             _ => None,
         };
-        let asked = Asked { frees, answer: None, is_awaited: true };
+        let asked = Asked { card, request, answer: None, is_awaited: true };
         lock(&windows.asked).insert(id, asked);
         if !self.runtime.put_into_ring(ring, |link| link.ask_of_window(id, operation)) {
             self.window.lose();
@@ -105,8 +106,15 @@ impl FarCard for Asking<'_> {
         if self.window.is_gone() {
             return Err(self.gone());
         }
-        if frees.is_none() {
-            // Nothing that it could wait for: it stands still.
+        let may_wait = match request {
+            Some(AllocRequest::Free { .. }) => true,
+            Some(_) => self.window.awaits_free(),
+            None => false,
+        };
+        if may_wait {
+            // For a kernel that does not let go; if it answers nothing else either, it stands still.
+            self.runtime.doubt(card);
+        } else {
             self.window.lose();
             self.give_up("it does not answer a command of its window");
         }
@@ -129,19 +137,41 @@ impl Runtime {
     pub(super) fn window_answered(&self, id: CommandId, done: CompletionEntry) {
         let mut all = lock(&self.windows.asked);
         let Some(asked) = all.get_mut(&id) else { return };
-        let frees = asked.frees.filter(|_| done.status == Status::Ok);
+        let Asked { card, request, is_awaited, .. } = *asked;
         asked.answer = Some(done);
-        if !asked.is_awaited {
+        if !is_awaited {
             all.remove(&id);
         }
         drop(all);
-        if let Some((card, addr)) = frees {
-            if let Ok(Found::Far(window)) = self.windows.of(card) {
-                // Before the next completion is looked at, which may give its place to another.
-                window.freed(addr);
+        let is_done = done.status == Status::Ok;
+        match request {
+            Some(AllocRequest::Free { address }) => {
+                if let Ok(Found::Far(window)) = self.windows.of(card) {
+                    // Before the next completion is looked at, which may give its place to another.
+                    window.free_answered(VirtAddr(address), is_done);
+                }
             }
+            Some(AllocRequest::Malloc { .. }) if is_done && !is_awaited => {
+                self.free_unwanted(card, done.value);
+            }
+            Some(_) | None => {}
         }
         self.windows.gate.notify();
+    }
+
+    /// Who asked for an allocation waits for it no more, and nobody knows of it.
+    fn free_unwanted(&self, card: CardId, address: u64) {
+        let Some(Port::Ring(ring)) = self.ports.get(usize::from(card.0)) else { return };
+        let (id, request) = (self.window_command(), AllocRequest::Free { address });
+        let asked = Asked { card, request: Some(request), answer: None, is_awaited: false };
+        lock(&self.windows.asked).insert(id, asked);
+        self.put_into_ring(ring, |link| link.ask_of_window(id, Operation::Allocate(request)));
+    }
+
+    /// A card may stand still: has somebody ask whether it answers.
+    fn doubt(&self, card: CardId) {
+        lock(&self.core).to_reset.push(card);
+        self.ring_bell();
     }
 
     /// Serves what a card behind rings needs of other cards' windows, and leaves in `faults` what is the driver's. The

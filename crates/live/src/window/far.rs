@@ -51,6 +51,8 @@ struct State {
     taken: BTreeMap<u64, Taken>,
     /// The frames of those that are located: the first of each run, and how many.
     frames: BTreeMap<u32, u32>,
+    /// Frees that the card has not answered, by the first page. `true`: nobody waits for it any more.
+    unanswered: BTreeMap<u64, bool>,
     shown: AllShown,
     held: AllHeld,
     is_gone: bool,
@@ -67,11 +69,13 @@ struct Taken {
 
 /// The way to the card.
 pub(crate) trait FarCard {
-    /// Gives it a command of the window's, and waits for the answer. Of a free that ends well the window is told by
-    /// [`FarWindow::freed`], in the order in which answers come.
+    /// Gives it a command of the window's, and waits for the answer. Of a free's the window is told by
+    /// [`FarWindow::free_answered`], in the order in which answers come. What is allocated when nobody waits for it any
+    /// more, is freed.
     ///
     /// # Errors
-    /// It is gone ([`WindowError::Gone`]), or does not answer ([`WindowError::Silent`]).
+    /// It is gone ([`WindowError::Gone`]), or does not answer ([`WindowError::Silent`]). It stands still then and is given up,
+    /// but for a free, and an allocation while a free is not answered ([`FarWindow::awaits_free`]).
     fn ask(&self, at: VirtAddr, operation: Operation) -> Result<CompletionEntry, WindowError>;
 
     /// Takes pages from all other cards, and waits for who has them. Whether they are free now.
@@ -120,9 +124,18 @@ impl FarWindow {
         WindowError::Gone { card: self.card() }
     }
 
-    /// The card says that it has freed an allocation: its place may be another's with the next answer.
-    pub(crate) fn freed(&self, addr: VirtAddr) {
+    /// Whether the card has not answered a free: what it does is done one by one, so an allocation may have to wait.
+    pub(crate) fn awaits_free(&self) -> bool {
+        !lock(&self.state).unanswered.is_empty()
+    }
+
+    /// The card says whether it has freed an allocation: its place may be another's with the next answer.
+    pub(crate) fn free_answered(&self, addr: VirtAddr, is_freed: bool) {
         let mut state = lock(&self.state);
+        state.unanswered.remove(&addr.page().0);
+        if !is_freed {
+            return;
+        }
         if let Some(taken) = state.taken.get(&addr.page().0).filter(|taken| taken.goes) {
             let range = PageRange::new(addr.page(), taken.pages);
             state.forget(range);
@@ -167,8 +180,20 @@ impl FarWindow {
         bytes: u64,
         far: &impl FarCard,
     ) -> Result<u64, WindowError> {
-        self.check(&lock(&self.state))?;
-        let done = far.ask(VirtAddr(self.base()), Operation::Allocate(request))?;
+        {
+            let state = lock(&self.state);
+            self.check(&state)?;
+            if let Some((&page, _)) = state.unanswered.iter().find(|&(_, &is_late)| is_late) {
+                return Err(self.freeing(page));
+            }
+        }
+        let done = match far.ask(VirtAddr(self.base()), Operation::Allocate(request)) {
+            Err(WindowError::Silent { addr, .. }) if !self.is_gone() => {
+                let unanswered = lock(&self.state).unanswered.keys().next().copied();
+                return Err(self.freeing(unanswered.unwrap_or(addr.page().0)));
+            }
+            done => done?,
+        };
         if let Some(error) = why_refused(done.status, done.detail) {
             return Err(self.refused(request, error));
         }
@@ -183,6 +208,11 @@ impl FarWindow {
         let taken = self.take(addr, bytes);
         taken.map_err(|why| self.broken(far, addr, why))?;
         Ok(addr.0)
+    }
+
+    /// A kernel has pages that were freed.
+    fn freeing(&self, page: u64) -> WindowError {
+        WindowError::Freeing { card: self.card(), addr: PageNo(page).addr() }
     }
 
     /// The pages of an allocation, if there can be one.
@@ -259,9 +289,13 @@ impl FarWindow {
         if !far.take_away(range) || !lock(&self.state).held.let_go(range) {
             return Err(WindowError::OutOfUse { card: self.card(), addr });
         }
+        lock(&self.state).unanswered.insert(range.start.0, false);
         let done = match far.ask(addr, Operation::Allocate(request)) {
             // A kernel of the card's own has it.
             Err(WindowError::Silent { card, addr }) => {
+                // Unless the answer has just come.
+                let mut state = lock(&self.state);
+                state.unanswered.get_mut(&range.start.0).into_iter().for_each(|late| *late = true);
                 return Err(WindowError::OutOfUse { card, addr });
             }
             done => done?,

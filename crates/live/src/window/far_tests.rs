@@ -251,7 +251,14 @@ fn a_free_that_is_not_let_go_or_not_answered_is_an_error_and_its_pages_are_nobod
         // It is not freed twice; when the card says so at last, its place is free again.
         let twice = window.allocate(free, &card).unwrap_err();
         assert!(matches!(twice, WindowError::Refused { .. }), "{twice}");
-        window.freed(addr);
+        if lets_go {
+            // The card has the free, and does nothing else before it can.
+            let asked = card.asked.get();
+            let refused = window.allocate(malloc(1), &card).unwrap_err();
+            assert_eq!(refused, WindowError::Freeing { card: CARD, addr });
+            assert_eq!((card.asked.get(), window.is_gone()), (asked, false));
+        }
+        window.free_answered(addr, true);
         assert_eq!(window.allocate(malloc(1), &card), Ok(addr.0));
     }
 }
