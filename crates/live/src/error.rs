@@ -118,6 +118,15 @@ pub enum LiveError {
         /// Frames it has now.
         found: u32,
     },
+    /// A card that was lost has come back with another window of its own.
+    #[error(
+        "{card} has come back with another own memory than it had; serve it as it was \
+         (`farside card serve --window`), or open a new space"
+    )]
+    OtherWindow {
+        /// Which.
+        card: CardId,
+    },
     /// A device of the kernel's VFIO cannot be had.
     #[error("{card} cannot be driven: {error}")]
     Vfio {

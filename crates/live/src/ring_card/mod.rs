@@ -55,6 +55,7 @@ pub use transport::{DmaPiece, MoveOrder, Moved, PageMover, Transport, Watch};
 
 use crate::error::LiveError;
 use crate::memories::Memories;
+use crate::window::WindowSizes;
 use farside_linux::card_memory::CardMemory;
 use farside_linux::lock::lock;
 
@@ -130,8 +131,32 @@ pub(crate) struct RingCard {
     /// It is being given back, and gets no more kernels.
     leaves: AtomicBool,
     map: Arc<BusMap>,
-    /// Where its window begins, if it has one.
-    window_base: Option<u64>,
+    sizes: CardSizes,
+}
+
+/// What a card is, also when it comes back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CardSizes {
+    /// Frames that the driver places.
+    pub(crate) frames: u32,
+    /// Its own window, if it has one that is used, and where that begins.
+    pub(crate) window: Option<(WindowSizes, u64)>,
+}
+
+impl CardSizes {
+    /// Checks that a card which has come back is the one that it was.
+    ///
+    /// # Errors
+    /// [`LiveError::OtherCard`], [`LiveError::OtherWindow`].
+    fn check(&self, card: CardId, found: &Identity) -> Result<(), LiveError> {
+        if found.frames != self.frames {
+            return Err(LiveError::OtherCard { card, frames: self.frames, found: found.frames });
+        }
+        if found.window != self.window.map(|(sizes, _)| sizes) {
+            return Err(LiveError::OtherWindow { card });
+        }
+        Ok(())
+    }
 }
 
 impl RingCard {
@@ -140,7 +165,7 @@ impl RingCard {
         id: CardId,
         place: CardPlace,
         map: Arc<BusMap>,
-        window_base: Option<u64>,
+        sizes: CardSizes,
     ) -> RingCard {
         RingCard {
             id,
@@ -155,8 +180,16 @@ impl RingCard {
             why_gone: Mutex::default(),
             leaves: AtomicBool::new(false),
             map,
-            window_base,
+            sizes,
         }
+    }
+
+    /// Checks that a card which has come back is the one that it was.
+    ///
+    /// # Errors
+    /// As [`CardSizes::check`].
+    pub(crate) fn check_same(&self, found: &Identity) -> Result<(), LiveError> {
+        self.sizes.check(self.id, found)
     }
 
     /// Uses a card that was found: resets it, shares all memories with it, and starts its rings.
@@ -180,7 +213,7 @@ impl RingCard {
             Arc::clone(&self.map),
             Sizes::default(),
             event.as_fd(),
-            self.window_base,
+            self.sizes.window.map(|(_, base)| base),
         )?;
         self.share_memories(memories, transport.as_ref()).map_err(fail)?;
         transport.limit(None);
@@ -383,4 +416,33 @@ fn share(transport: &dyn Transport, bus: u64, memory: &CardMemory) -> Result<(),
         file: file.as_fd(),
         offset,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(frames: u32, window: Option<WindowSizes>) -> Identity {
+        Identity { frames, pes: 1, generation: 1, dma_pages: 1, capabilities: 0, window }
+    }
+
+    /// Frames that went from one to the other are as many in all.
+    #[test]
+    fn a_card_that_comes_back_with_another_share_of_window_frames_is_another() {
+        let window = |first, frames| Some(WindowSizes { bytes: 1 << 32, first, frames });
+        let sizes = CardSizes { frames: 100, window: window(100, 50).map(|it| (it, 1 << 40)) };
+        assert!(sizes.check(CardId(0), &identity(100, window(100, 50))).is_ok());
+        for other in [
+            identity(50, window(50, 100)),
+            identity(100, window(120, 30)),
+            identity(100, None),
+            identity(150, None),
+            identity(100, Some(WindowSizes { bytes: 1 << 33, first: 100, frames: 50 })),
+        ] {
+            assert!(sizes.check(CardId(0), &other).is_err(), "{other:?}");
+        }
+        let without = CardSizes { frames: 100, window: None };
+        assert!(without.check(CardId(0), &identity(100, None)).is_ok());
+        assert!(without.check(CardId(0), &identity(100, window(100, 50))).is_err());
+    }
 }

@@ -12,7 +12,9 @@ use super::{Port, RuntimeConfig};
 use crate::arena::Arena;
 use crate::error::LiveError;
 use crate::memories::{Frames, Memories};
-use crate::ring_card::{BusMap, CardPlace, Identity, RingCard, Sizes, Transport, connect};
+use crate::ring_card::{
+    BusMap, CardPlace, CardSizes, Identity, RingCard, Sizes, Transport, connect,
+};
 use crate::window::{CardWindow, FarWindow};
 use farside_linux::card_memory::CardMemory;
 use farside_linux::lock::lock;
@@ -128,7 +130,8 @@ pub(super) fn assemble(config: &RuntimeConfig) -> Result<Parts, LiveError> {
                 let window = sizes.map(|sizes| FarWindow::new(id, sizes)).transpose()?;
                 let base = window.as_ref().map(FarWindow::base);
                 far_windows.extend(window);
-                let ring = RingCard::new(id, place.clone(), Arc::clone(map), base);
+                let sizes = CardSizes { frames: identity.frames, window: sizes.zip(base) };
+                let ring = RingCard::new(id, place.clone(), Arc::clone(map), sizes);
                 ring.take_up(&memories, transport, identity)?;
                 Port::Ring(Arc::new(ring))
             }

@@ -374,11 +374,7 @@ impl Runtime {
             memory.put_away()?;
         }
         let (transport, identity) = connect(ring.id, &ring.place, Duration::ZERO)?;
-        let frames = memory.count();
-        let found = identity.all_frames();
-        if found != frames {
-            return Err(LiveError::OtherCard { card: ring.id, frames, found });
-        }
+        ring.check_same(&identity)?;
         let _alone = lock(&self.taking_back);
         if let Some(memory) = memory.mapped() {
             self.replace_memory(ring, memory, transport.as_ref())?;
