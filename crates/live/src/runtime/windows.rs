@@ -470,7 +470,8 @@ fn copy_run(memory: &CardMemory, run: &MappedRun, skip: usize, out: &mut [u8]) {
     let taken = bytes.min(out.len());
     let start = memory.run_ptr(run.location.frame, run.count);
     let start = start.expect("a window's frames are in its card's memory").as_ptr();
-    // SAFETY: the run has that many bytes from there on. They are of a buffer that is borrowed, so nobody writes them, and
-    // they are its frames while the tables' lock is held.
+    // SAFETY: the run has that many bytes from there on, and its card's memory stays mapped. They are of a buffer that is
+    // borrowed, so no kernel writes them; one that breaks its word, or a card that does not tell the truth or comes back with
+    // other memory, writes from another process, and the copy is any mixture of bytes, which are all values.
     unsafe { std::ptr::copy_nonoverlapping(start.wrapping_add(skip), out.as_mut_ptr(), taken) };
 }

@@ -355,7 +355,8 @@ impl FarWindow {
         rights.map(drop).map_err(|why| self.view.not_shown(range.start.addr(), why.to_string()))
     }
 
-    /// Calls `each` with where the pages of these bytes are; those without memory are left out.
+    /// Calls `each` with where the pages of these bytes are; those without memory are left out. Frames of the window's memory,
+    /// and the pages' own if this ends well.
     ///
     /// # Errors
     /// [`WindowError`].
@@ -372,7 +373,8 @@ impl FarWindow {
         held.map_err(|why| self.view.not_shown(addr, why.to_string()))?;
         let runs = self.locate(range, false, far)?;
         runs.into_iter().for_each(|(run, _)| each(run));
-        Ok(())
+        // Else its memory may have been another's by then, in the same place.
+        self.check(&lock(&self.state))
     }
 
     /// Asks the card where pages are. Without `touch` those that have no memory are left out.

@@ -263,6 +263,20 @@ fn a_free_that_is_not_let_go_or_not_answered_is_an_error_and_its_pages_are_nobod
     }
 }
 
+/// A card is lost while its memory is copied: what was copied may be another life's.
+#[test]
+fn a_copy_during_which_the_card_is_lost_is_none() {
+    let window = window();
+    let says = honest(&window);
+    let card = liar(&says);
+    let addr = VirtAddr(window.allocate(malloc(2), &card).unwrap());
+    let mut copied = 0;
+    window.with_runs(addr, 2 * PAGE, &card, |run| copied += run.count).unwrap();
+    assert_eq!(copied, 2);
+    let gone = window.with_runs(addr, 2 * PAGE, &card, |_| window.lose()).unwrap_err();
+    assert!(matches!(gone, WindowError::Gone { .. }), "{gone}");
+}
+
 #[test]
 fn what_a_kernel_has_not_handed_over_is_not_taken_over() {
     let window = window();
