@@ -61,7 +61,7 @@ struct State {
 #[derive(Debug)]
 struct Taken {
     pages: u64,
-    /// Where all of its pages are, once that was asked for.
+    /// Where all of its pages are, once it is mapped.
     runs: Vec<(MappedRun, Rights)>,
     /// It is being freed: nobody gets it any more.
     goes: bool,
@@ -328,17 +328,21 @@ impl FarWindow {
             }
             state.taken.get(&range.start.0).is_some_and(|taken| !taken.runs.is_empty())
         };
-        if !is_located {
-            let runs = self.locate(range, true, far)?;
-            let kept = lock(&self.state).keep(range, runs);
-            kept.map_err(|why| self.broken(far, addr, why))?;
-        }
+        let located = if is_located { Vec::new() } else { self.locate(range, true, far)? };
         let mut state = lock(&self.state);
         self.check(&state)?;
         self.check_held(&state, range)?;
+        let frames = match state.apart(range, &located) {
+            Ok(frames) => frames,
+            Err(why) => {
+                drop(state);
+                return Err(self.broken(far, addr, why));
+            }
+        };
         let taken = state.taken.get(&range.start.0).filter(|taken| !taken.goes);
         let gone = || self.view.not_shown(addr, "it is being freed".to_owned());
-        let runs = &taken.ok_or_else(gone)?.runs;
+        let taken = taken.ok_or_else(gone)?;
+        let runs = if taken.runs.is_empty() { &located } else { &taken.runs };
         let mappings: usize = state.shown.values().map(|shown| shown.mappings).sum();
         if mappings + runs.len() > MAPPINGS_MAX {
             return Err(self
@@ -346,6 +350,8 @@ impl FarWindow {
                 .not_shown(addr, super::host::too_scattered(runs.len(), mappings)));
         }
         let shown = self.view.map(range, runs, memory)?;
+        // Now other cards may reach it too.
+        state.keep(range, located, frames);
         state.shown.insert(range.start.0, shown);
         Ok(())
     }
@@ -377,7 +383,8 @@ impl FarWindow {
         self.check(&lock(&self.state))
     }
 
-    /// Asks the card where pages are. Without `touch` those that have no memory are left out.
+    /// Asks the card where pages are: with `touch` to map them, so in no more pieces than can be. Without it those that have
+    /// no memory are left out.
     fn locate(
         &self,
         range: PageRange,
@@ -385,7 +392,7 @@ impl FarWindow {
         far: &impl FarCard,
     ) -> Result<Vec<(MappedRun, Rights)>, WindowError> {
         let mut runs: Vec<(MappedRun, Rights)> = Vec::new();
-        let mut at = range.start.0;
+        let (mut at, mut found_pages) = (range.start.0, 0);
         while at < range.end().0 {
             let addr = PageNo(at).addr();
             let pages = (range.end().0 - at).min(LOCATE_PAGES_MAX.into()) as u32;
@@ -411,12 +418,21 @@ impl FarWindow {
             let found = self.run(PageNo(at), pages, touch, &done);
             let (count, found) = found.map_err(|why| self.broken(far, addr, why))?;
             if let Some((run, rights)) = found {
+                found_pages += u64::from(count);
+                if found_pages > self.sizes.frames.into() {
+                    let why = "more of its pages have memory than there are frames".to_owned();
+                    return Err(self.broken(far, addr, why));
+                }
                 match runs.last_mut().filter(|last| last.1 == rights) {
                     Some(last) if last.0.joined(&run).is_some() => {
                         last.0 = last.0.joined(&run).unwrap_or(last.0);
                     }
                     _ => runs.push((run, rights)),
                 }
+            }
+            if touch && runs.len() > MAPPINGS_MAX {
+                let why = super::host::too_scattered(runs.len(), 0);
+                return Err(self.view.not_shown(range.start.addr(), why));
             }
             at += u64::from(count);
         }
@@ -494,14 +510,17 @@ impl State {
         before.is_some_and(|(&first, taken)| first + taken.pages > range.start.0)
     }
 
-    /// Notes where an allocation is; nobody else may be there.
-    fn keep(&mut self, range: PageRange, runs: Vec<(MappedRun, Rights)>) -> Result<(), String> {
-        let Some(taken) = self.taken.get_mut(&range.start.0).filter(|taken| taken.runs.is_empty())
-        else {
-            return Ok(());
-        };
+    /// The frames of an allocation that was located for the first time; nobody else may be there.
+    fn apart(
+        &self,
+        range: PageRange,
+        runs: &[(MappedRun, Rights)],
+    ) -> Result<BTreeMap<u32, u32>, String> {
         let mut mine = BTreeMap::new();
-        for (run, _) in &runs {
+        if self.taken.get(&range.start.0).is_none_or(|taken| !taken.runs.is_empty()) {
+            return Ok(mine);
+        }
+        for (run, _) in runs {
             let (first, end) = (run.location.frame.0, run.location.frame.0 + run.count);
             let meets = |all: &BTreeMap<u32, u32>| {
                 let before = all.range(..end).next_back();
@@ -512,9 +531,21 @@ impl State {
             }
             mine.insert(first, run.count);
         }
-        self.frames.append(&mut mine);
-        taken.runs = runs;
-        Ok(())
+        Ok(mine)
+    }
+
+    /// Notes where an allocation is that is mapped, unless that is known.
+    fn keep(
+        &mut self,
+        range: PageRange,
+        runs: Vec<(MappedRun, Rights)>,
+        mut frames: BTreeMap<u32, u32>,
+    ) {
+        let taken = self.taken.get_mut(&range.start.0).filter(|taken| taken.runs.is_empty());
+        if let Some(taken) = taken {
+            taken.runs = runs;
+            self.frames.append(&mut frames);
+        }
     }
 
     fn forget(&mut self, range: PageRange) {

@@ -263,6 +263,58 @@ fn a_free_that_is_not_let_go_or_not_answered_is_an_error_and_its_pages_are_nobod
     }
 }
 
+/// A card whose pages lie apart, each in a frame of its own, or in one of few.
+fn scattered(window: &FarWindow, frames: u64) -> impl Fn(&Operation) -> CompletionEntry {
+    let (base, next) = (window.base(), Cell::new(0));
+    move |operation| match *operation {
+        Operation::Locate { address, .. } => {
+            ok(u64::from(FIRST) + (address - base) / PAGE * 2 % frames, 1, WRITE)
+        }
+        Operation::Allocate(AllocRequest::Malloc { bytes, .. }) => {
+            ok(base + next.replace(next.get() + bytes), 0, 0)
+        }
+        _ => ok(0, 0, 0),
+    }
+}
+
+/// What cannot be mapped is no card's to reach, and no more is asked than can be mapped.
+#[test]
+fn what_lies_in_too_many_pieces_is_not_shown() {
+    let frames = 1 << 16;
+    let window = FarWindow::new(CARD, WindowSizes { bytes: BYTES, first: FIRST, frames }).unwrap();
+    let says = scattered(&window, frames.into());
+    let card = liar(&says);
+    let memory = CardMemory::new(FIRST + frames).unwrap();
+    let [first, second, third] =
+        [5000, 5000, 20_000].map(|pages| VirtAddr(window.allocate(malloc(pages), &card).unwrap()));
+    window.show(first, 5000 * PAGE, &memory, &card).unwrap();
+    for (addr, pages) in [(second, 5000), (third, 20_000)] {
+        let before = card.asked.get();
+        let refused = window.show(addr, pages * PAGE, &memory, &card).unwrap_err();
+        assert!(matches!(refused, WindowError::NotShown { .. }), "{refused}");
+        assert!(card.asked.get() - before < 10_000, "{} questions", card.asked.get() - before);
+        let range = PageRange::new(addr.page(), pages);
+        let unseen = window.translate(range, Access::Read, |_, _| panic!("nobody was shown it"));
+        assert_eq!(unseen, Err(CancelReason::Unallocated));
+    }
+    // With the first gone there is room for the second, where it was found before.
+    window.allocate(AllocRequest::Free { address: first.0 }, &card).unwrap();
+    window.free_answered(first, true);
+    window.show(second, 5000 * PAGE, &memory, &card).unwrap();
+    assert!(!window.is_gone());
+}
+
+#[test]
+fn more_pages_with_memory_than_there_are_frames_are_a_lie() {
+    let window = window();
+    let says = scattered(&window, FRAMES.into());
+    let card = liar(&says);
+    let memory = CardMemory::new(FIRST + FRAMES).unwrap();
+    let addr = VirtAddr(window.allocate(malloc(1 << 20), &card).unwrap());
+    assert_broken(&window, &card, window.show(addr, PAGE << 20, &memory, &card));
+    assert!(card.asked.get() < 100, "{} questions", card.asked.get());
+}
+
 /// A card is lost while its memory is copied: what was copied may be another life's.
 #[test]
 fn a_copy_during_which_the_card_is_lost_is_none() {
