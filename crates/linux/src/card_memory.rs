@@ -15,6 +15,8 @@ use rustix::mm::Advice;
 use crate::lock::lock;
 use crate::mapping::{Mapping, MemoryError, memory_file};
 
+/// Frames in a row that are made zero by writing, at most: 2 MiB.
+const WRITTEN_ZEROS: u32 = 512;
 /// Frames that [`CardMemory::warm`] makes ready per system call: 4 MiB, about a millisecond.
 pub const WARM_CHUNK_FRAMES: u32 = 1024;
 
@@ -153,30 +155,27 @@ impl CardMemory {
         Ok(())
     }
 
-    /// Gives the host memory of the frames back. They read as zeros afterwards.
+    /// Makes frames zero. What is large gives its memory back to the system, if it can: by the mapping, as whoever calls may use
+    /// no files. What is not is likely to be wanted again soon, and has its memory then.
     ///
     /// # Errors
-    /// [`CardMemoryError::Bounds`], [`CardMemoryError::Memory`].
-    pub fn release(&self, first: FrameNo, count: u32) -> Result<(), CardMemoryError> {
-        self.run_ptr(first, count)?;
-        if count == 0 {
-            return Ok(());
+    /// [`CardMemoryError::Bounds`].
+    ///
+    /// # Safety
+    /// Nobody has a reference to what is in the frames until this returns.
+    pub unsafe fn zero(&self, first: FrameNo, count: u32) -> Result<(), CardMemoryError> {
+        let start = self.run_ptr(first, count)?.as_ptr();
+        if count > WRITTEN_ZEROS {
+            let bytes = count as usize * PAGE_SIZE;
+            // SAFETY: the range is within the mapping (checked), which is shared memory; the caller gives up what is there.
+            let removed = unsafe { rustix::mm::madvise(start.cast(), bytes, Advice::LinuxRemove) };
+            if removed.is_ok() {
+                return Ok(());
+            }
         }
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        self.allocate(flags, first, count, "fallocate(PUNCH_HOLE)")
-    }
-
-    /// [`CardMemory::release`] by the mapping instead of the file, for whoever may use no files.
-    ///
-    /// # Errors
-    /// As [`CardMemory::release`].
-    pub fn remove(&self, first: FrameNo, count: u32) -> Result<(), CardMemoryError> {
-        let start = self.run_ptr(first, count)?;
-        let bytes = count as usize * PAGE_SIZE;
-        // SAFETY: the range is within the mapping (checked), which is shared memory; what is there is given up by the caller.
-        let removed =
-            unsafe { rustix::mm::madvise(start.as_ptr().cast(), bytes, Advice::LinuxRemove) };
-        removed.map_err(|errno| failure("madvise(REMOVE)", count, errno))
+        // SAFETY: the frames are valid (checked), and the caller says that they are nobody's.
+        unsafe { zero_pages(start, count as usize) };
+        Ok(())
     }
 
     fn warm_chunk(&self, first: FrameNo, count: u32) -> Result<(), CardMemoryError> {
@@ -192,28 +191,22 @@ impl CardMemory {
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 // Before Linux 5.14: memory in the file is most of the cost, mapping it the rest.
                 Err(Errno::INVAL) => {
-                    return self.allocate(FallocateFlags::empty(), first, count, "fallocate");
+                    return self.allocate(first, count);
                 }
                 Err(errno) => return Err(failure("madvise(POPULATE_WRITE)", count, errno)),
             }
         }
     }
 
-    fn allocate(
-        &self,
-        flags: FallocateFlags,
-        first: FrameNo,
-        count: u32,
-        call: &'static str,
-    ) -> Result<(), CardMemoryError> {
+    fn allocate(&self, first: FrameNo, count: u32) -> Result<(), CardMemoryError> {
         let bytes = u64::from(count) * PAGE_SIZE as u64;
         let (file, offset) = self.file();
         let start = offset + first.byte_offset() as u64;
         loop {
-            match rustix::fs::fallocate(&file, flags, start, bytes) {
+            match rustix::fs::fallocate(&file, FallocateFlags::empty(), start, bytes) {
                 Ok(()) => return Ok(()),
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(failure(call, count, errno)),
+                Err(errno) => return Err(failure("fallocate", count, errno)),
             }
         }
     }
@@ -290,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn warming_keeps_contents_and_releasing_clears_them() {
+    fn warming_keeps_contents_and_zeros_are_written_or_fresh() {
         let memory = CardMemory::new(2 * WARM_CHUNK_FRAMES + 3).unwrap();
         let last = FrameNo(memory.frames() - 1);
         let pointer = memory.run_ptr(last, 1).unwrap().as_ptr();
@@ -299,8 +292,14 @@ mod tests {
             pointer.write(9);
             memory.warm(FrameNo(0), memory.frames()).unwrap();
             assert_eq!(pointer.read(), 9);
-            memory.release(last, 1).unwrap();
+            memory.zero(last, 1).unwrap();
             assert_eq!(pointer.read(), 0);
+            pointer.write(9);
+            memory.zero(last, 0).unwrap();
+            assert_eq!(pointer.read(), 9);
+            memory.zero(FrameNo(0), memory.frames()).unwrap();
+            assert_eq!(pointer.read(), 0);
+            assert!(memory.zero(last, 2).is_err() && memory.zero(FrameNo(1), u32::MAX).is_err());
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use farside_card::interface::AllocRequest;
 use farside_card::{Aborted, Drained, MappedRun};
-use farside_linux::card_memory::{CardMemory, zero_pages};
+use farside_linux::card_memory::CardMemory;
 use farside_linux::lock::lock;
 use farside_linux::signals::BlockedSignals;
 use farside_linux::wait::Gate;
@@ -21,9 +21,6 @@ use super::{ASID, Port, Runtime, far_windows};
 use crate::error::LiveError;
 use crate::ring_card::RingCard;
 use crate::window::{CardWindow, FarWindow, Found, Held, Surroundings};
-
-/// Frames in a row that are made zero by writing, at most: 2 MiB.
-const WRITTEN_ZEROS: u32 = 512;
 
 /// Marks the commands of windows: the driver's never have this bit.
 const OF_WINDOWS: u64 = 1 << 63;
@@ -152,14 +149,9 @@ impl Surroundings for Runtime {
 
     fn zero(&self, card: CardId, first: FrameNo, count: u32) {
         let Some(memory) = self.memories.card(card).mapped() else { return };
-        // What is large is given back to the system. What is not is likely to be wanted again soon, and has its memory then.
-        if count > WRITTEN_ZEROS && memory.release(first, count).is_ok() {
-            return;
-        }
-        if let Ok(start) = memory.run_ptr(first, count) {
-            // SAFETY: frames of pages that no card and no program has any more, and that nobody gets before this ends.
-            unsafe { zero_pages(start.as_ptr(), count as usize) };
-        }
+        // SAFETY: frames of pages that no card and no program has any more, and that nobody gets before this ends.
+        let zeroed = unsafe { memory.zero(first, count) };
+        debug_assert!(zeroed.is_ok(), "they are the window's");
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use farside_card::interface::AllocRequest;
 use farside_card::window::AllocError;
 use farside_card::{Function, WindowAction, WindowConfig};
-use farside_linux::card_memory::{CardMemory, zero_pages};
+use farside_linux::card_memory::CardMemory;
 use farside_linux::lock::lock;
 use farside_linux::wait::Gate;
 use farside_types::{CardId, FrameNo, JobId, PAGE_SIZE};
@@ -21,8 +21,6 @@ use crate::window_plan::WindowPlan;
 
 /// Where a window begins until its driver says where it does.
 const FIRST_BASE: u64 = 1 << 44;
-/// Frames in a row that are made zero by writing, at most: 2 MiB.
-const WRITTEN_ZEROS: u32 = 512;
 const NOT_SERVED: &str = "it is served without (`farside card serve --window`)";
 
 /// See the module.
@@ -124,15 +122,10 @@ impl Own {
 
     /// Makes frames zero that nobody has.
     pub(super) fn scrub(&self, memory: &CardMemory, first: u32, count: u32) {
-        let first = FrameNo(first);
-        if count > WRITTEN_ZEROS && memory.remove(first, count).is_ok() {
-            return;
-        }
-        if let Ok(start) = memory.run_ptr(first, count) {
-            // SAFETY: frames of pages that no processing element has any more, and that nobody gets before this ends. What the
-            // client does with its own memory meanwhile is its own affair.
-            unsafe { zero_pages(start.as_ptr(), count as usize) };
-        }
+        // SAFETY: frames of pages that no processing element has any more, and that nobody gets before this ends. What the
+        // client does with its own memory meanwhile is its own affair.
+        let zeroed = unsafe { memory.zero(FrameNo(first), count) };
+        debug_assert!(zeroed.is_ok(), "they are the window's");
     }
 
     /// Makes all of the window's memory zero: nobody has any of it.
