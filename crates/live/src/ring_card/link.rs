@@ -19,6 +19,7 @@ use crate::error::LiveError;
 use crate::runtime::{UNDER_WAY, for_commands};
 use crate::window::WindowSizes;
 use farside_softcard::Job;
+use farside_softcard::serve::FRAMES_WITH_WINDOW_MAX;
 
 /// What a card says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,8 +125,8 @@ pub(crate) struct Link {
     pub(super) broken: bool,
 }
 
-/// Frames of a card, at most: 512 GiB. What a card claims costs tables in this program.
-const FRAMES_MAX: u32 = 1 << 27;
+/// Frames of a card, at most. What a card claims costs tables in this program.
+const FRAMES_MAX: u32 = FRAMES_WITH_WINDOW_MAX;
 
 /// Bytes of a card's window, at most: 4 TiB.
 const WINDOW_BYTES_MAX: u64 = 1 << 42;

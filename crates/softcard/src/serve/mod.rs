@@ -50,7 +50,6 @@ use farside_linux::card_memory::CardMemoryError;
 use farside_linux::mapping::MemoryError;
 use thiserror::Error;
 
-use crate::WINDOW_FRAMES_MAX;
 use crate::kernels::Kernels;
 
 pub use status::{CardStatus, FunctionStatus, HolderId, UserStatus};
@@ -58,6 +57,9 @@ pub use worker::LeaseLimits;
 
 /// Functions of a card, at most.
 pub const FUNCTIONS_MAX: u16 = 64;
+
+/// Frames of a function and its window together: drivers believe no more (512 GiB).
+pub const FRAMES_WITH_WINDOW_MAX: u32 = 1 << 27;
 
 /// Name of the socket of a function in its card's folder.
 pub fn socket_name(function: u32) -> String {
@@ -130,12 +132,13 @@ impl CardConfig {
                 return Err(ServeError::Setting { what, value, most });
             }
         }
-        let (value, most) = (self.window_frames.into(), WINDOW_FRAMES_MAX.into());
-        if value > most || self.frames.checked_add(self.window_frames).is_none() {
+        let all = u64::from(self.frames) + u64::from(self.window_frames);
+        if self.window_frames > 0 && all > FRAMES_WITH_WINDOW_MAX.into() {
+            let what = "frames of a function and its window";
             return Err(ServeError::Setting {
-                what: "frames that kernels allocate in",
-                value,
-                most,
+                what,
+                value: all,
+                most: FRAMES_WITH_WINDOW_MAX.into(),
             });
         }
         Ok(())
@@ -264,5 +267,23 @@ impl CardServer {
     /// or by a bug.
     pub fn is_served(&self) -> bool {
         self.owner.is_served()
+    }
+}
+
+#[cfg(test)]
+mod config_tests {
+    use super::*;
+
+    #[test]
+    fn what_no_driver_believes_is_not_served() {
+        let config = |frames, window_frames| {
+            CardConfig { frames, window_frames, ..CardConfig::new("/nonexistent") }.check()
+        };
+        let most = FRAMES_WITH_WINDOW_MAX;
+        assert!(config(4096, most - 4096).is_ok() && config(most, 0).is_ok());
+        for (frames, window) in [(4096, most - 4095), (1, most), (most, 1), (1, u32::MAX)] {
+            let refused = config(frames, window);
+            assert!(matches!(refused, Err(ServeError::Setting { .. })), "{refused:?}");
+        }
     }
 }
