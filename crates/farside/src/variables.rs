@@ -19,6 +19,8 @@ pub const VARIABLES: &[&str] = &[
     "FARSIDE_LIVE_ROLE",
     "FARSIDE_LOG",
     "FARSIDE_NO_INSTALL",
+    "FARSIDE_PYTHON_LIBRARY",
+    "FARSIDE_PYTHON_VENV",
     "FARSIDE_QEMU_CACHE",
     "FARSIDE_QEMU_LOGS",
     "FARSIDE_RAY_VENV",
@@ -110,6 +112,30 @@ mod tests {
         let (cards, record) = (Some("FARSIDE_CARDS"), Some("FARSIDE_RECORD"));
         let wanted = [("FARSIDE_CARD", cards), ("FARSIDE_RECROD", record), ("FARSIDE_ZOO", None)];
         assert_eq!(found, wanted);
+    }
+
+    /// The names in the file or in the files of the folder, at any depth.
+    fn names_in(path: &std::path::Path, found: &mut Vec<String>) {
+        if path.is_dir() {
+            for entry in std::fs::read_dir(path).expect("can be read") {
+                names_in(&entry.expect("can be read").path(), found);
+            }
+        } else if let Ok(text) = std::fs::read_to_string(path) {
+            let is_of_a_name = |c: char| c.is_ascii_uppercase() || c == '_';
+            let words =
+                text.split(|c| !is_of_a_name(c)).filter_map(|word| word.strip_prefix(PREFIX));
+            found.extend(words.filter(|own| !own.is_empty()).map(|own| format!("{PREFIX}{own}")));
+        }
+    }
+
+    #[test]
+    fn every_variable_of_the_scripts_is_known() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut found = Vec::new();
+        names_in(&root.join("scripts"), &mut found);
+        names_in(&root.join("Makefile"), &mut found);
+        assert!(found.iter().any(|name| name == "FARSIDE_BIN"), "the scripts were not read");
+        assert_eq!(unknown(found.into_iter()), []);
     }
 
     #[test]
