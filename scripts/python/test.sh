@@ -4,8 +4,8 @@
 # Makes a virtual environment in target/python (once), then checks style and types and runs the tests and the examples
 # of the documentation.
 # Exit codes: 0 all passed, 1 something failed, 77 nothing was run, because what the tests need cannot be had here.
-# FARSIDE_PYTHON_LIBRARY names an extension to use instead of one built for the test, FARSIDE_PYTHON_VENV another folder
-# for the virtual environment.
+# FARSIDE_PYTHON_LIBRARY names an extension and FARSIDE_BIN a farside command to use instead of those built for the test,
+# FARSIDE_PYTHON_VENV another folder for the virtual environment.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -32,16 +32,17 @@ if ! cmp -s "$PACKAGE/requirements.txt" "$VENV/requirements.txt"; then
     fetch_python "$VENV" -r "$PACKAGE/requirements.txt"
     cp "$PACKAGE/requirements.txt" "$VENV/requirements.txt"
 fi
-library=${FARSIDE_PYTHON_LIBRARY:-}
-if [ -z "$library" ]; then
-    cargo build --locked --quiet -p farside-python
-    library=$TARGET/debug/libfarside_python.so
+if [ -z "${FARSIDE_PYTHON_LIBRARY:-}" ] || [ -z "${FARSIDE_BIN:-}" ]; then
+    cargo build --locked --quiet -p farside-python -p farside-cli
 fi
+library=${FARSIDE_PYTHON_LIBRARY:-$TARGET/debug/libfarside_python.so}
+FARSIDE_BIN=$(realpath "${FARSIDE_BIN:-$TARGET/debug/farside}")
+export FARSIDE_BIN
 cp "$library" "$PACKAGE/farside/_farside.abi3.so"
 cd "$PACKAGE"
 export PYTHONPATH=$PWD PYTHONDONTWRITEBYTECODE=1
 bin=$(realpath "$VENV/bin")
 "$bin/ruff" format --check --quiet .
 "$bin/ruff" check --quiet .
-"$bin/mypy" --cache-dir "$TARGET/mypy" farside tests bench.py
+"$bin/mypy" --cache-dir "$TARGET/mypy" farside tests conftest.py bench.py
 timeout "$LIMIT_S" "$bin/python" -m pytest -p no:cacheprovider

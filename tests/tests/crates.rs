@@ -61,7 +61,7 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
         &["farside-types", "farside-svm", "farside-softcard", "farside-live"],
         &["farside-workloads"],
     ),
-    ("farside-python", &["farside"], &[]),
+    ("farside-python", &["farside", "farside-sim", "farside-workloads"], &[]),
     (
         "farside-cli",
         &[

@@ -16,6 +16,8 @@ are used.
 While a kernel holds an array, the program leaves it alone: what is lent by `write` is neither read nor written, what
 is lent by `read` is not written, until the future is done. Two kernels that would get into each other's way are
 refused with `LentError`; the program's own accesses are not checked.
+
+The same driver runs in simulated time, under any placement scheme: `simulate` and `sweep`.
 """
 
 from farside._arguments import Lent, read, shared, write
@@ -23,7 +25,10 @@ from farside._farside import FarsideError, KernelError, LentError
 from farside._future import Future
 from farside._kernel import Kernel, kernel
 from farside._report import Report
+from farside._simulate import machine_text, machines, schemes, simulate, sweep, workloads
 from farside._space import HOST, Part, Space
+from farside._table import buffers, values
+from farside._trace import write_trace
 
 __all__ = [
     "HOST",
@@ -36,8 +41,17 @@ __all__ = [
     "Part",
     "Report",
     "Space",
+    "buffers",
     "kernel",
+    "machine_text",
+    "machines",
     "read",
+    "schemes",
     "shared",
+    "simulate",
+    "sweep",
+    "values",
+    "workloads",
     "write",
+    "write_trace",
 ]

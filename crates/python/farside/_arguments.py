@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from farside._table import is_column, values
+
 Array: TypeAlias = npt.NDArray[Any]
 Argument: TypeAlias = "Lent | np.generic | int | float | bool"
 Record: TypeAlias = tuple[int, int, int, int]
@@ -33,13 +35,18 @@ class Lent:
     kind: Kind
 
 
-def read(array: Array) -> Lent:
-    """Lends an array for reading: nobody writes it until the kernel has ended."""
-    return Lent(array, Kind.READ)
+def read(array: Any) -> Lent:
+    """Lends an array, or a column of a table (`Space.table`), for reading.
+
+    Nobody writes it until the kernel has ended.
+    """
+    return Lent(values(array) if is_column(array) else array, Kind.READ)
 
 
 def write(array: Array) -> Lent:
     """Lends an array for reading and writing: nobody else uses it until the kernel has ended."""
+    if is_column(array):
+        raise TypeError("write() of a column of Arrow, which never changes; write an array of Space.array instead")
     if not array.flags.writeable:
         raise ValueError("write() of an array that is read-only; lend it by read()")
     return Lent(array, Kind.WRITE)

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,10 @@ from farside._arguments import Argument, Array, Kind, Lent, address_and_bytes, r
 from farside._future import Future
 from farside._kernel import Kernel
 from farside._report import Report
+from farside._table import shared_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 HOST = -1
 """The memory of the host, where a memory is asked for; a card's is its number."""
@@ -144,6 +148,16 @@ class Space:
         shared = self.array(source.shape, source.dtype, name=name)
         shared[...] = source
         return shared
+
+    def table(self, source: Any, *, name: str = "") -> pa.Table:
+        """A copy of a table in shared memory: a table of Arrow, which polars and pandas take without another copy.
+
+        `source` is a table of Arrow, pandas or polars, or what has `__arrow_c_stream__`. Each column has memory of its
+        own. Columns can be lent by `farside.read`; `farside.values` and `farside.buffers` give them to NumPy.
+
+        Raises TypeError for what is no table, ImportError without pyarrow, FarsideError if there is no room.
+        """
+        return shared_table(source, name, lambda nbytes, of: self.array(nbytes, np.uint8, name=of))
 
     def stream(self) -> int:
         """A stream: its launches run in the order in which they were made."""

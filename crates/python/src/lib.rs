@@ -1,5 +1,5 @@
-//! The native half of the Python package `farside`: spaces, memory, launches. It speaks of addresses and bytes; the
-//! half in Python (`farside/`) makes NumPy arrays and futures of them.
+//! The native half of the Python package `farside`: spaces, memory, launches, simulations. It speaks of addresses, bytes
+//! and numbers; the half in Python (`farside/`) makes NumPy arrays, futures and tables of them.
 //!
 //! What Rust's compiler sees to, is seen to here while the program runs: memory that is lent to a kernel lives until
 //! the kernel has ended, and what a kernel writes is lent to nobody else ([`lending`]).
@@ -8,6 +8,7 @@ mod error;
 mod job;
 mod lending;
 mod memory;
+mod simulation;
 mod space;
 
 /// What `farside/__init__.py` imports.
@@ -19,6 +20,8 @@ mod _farside {
     use crate::job::Job;
     #[pymodule_export]
     use crate::memory::Memory;
+    #[pymodule_export]
+    use crate::simulation::{Program, Simulation, machine_text, presets, schemes, workloads};
     #[pymodule_export]
     use crate::space::Space;
 }
