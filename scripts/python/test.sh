@@ -42,7 +42,8 @@ cp "$library" "$PACKAGE/farside/_farside.abi3.so"
 cd "$PACKAGE"
 export PYTHONPATH=$PWD PYTHONDONTWRITEBYTECODE=1
 bin=$(realpath "$VENV/bin")
-"$bin/ruff" format --check --quiet .
-"$bin/ruff" check --quiet .
-"$bin/mypy" --cache-dir "$TARGET/mypy" farside tests conftest.py bench.py
+checked=(farside tests conftest.py bench.py ../../examples/flights.py)
+"$bin/ruff" format --config pyproject.toml --check --quiet "${checked[@]}"
+"$bin/ruff" check --config pyproject.toml --quiet "${checked[@]}"
+"$bin/mypy" --cache-dir "$TARGET/mypy" "${checked[@]}"
 timeout "$LIMIT_S" "$bin/python" -m pytest -p no:cacheprovider

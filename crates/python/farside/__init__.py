@@ -23,7 +23,7 @@ The same driver runs in simulated time, under any placement scheme: `simulate` a
 from farside._arguments import Lent, read, shared, write
 from farside._farside import FarsideError, KernelError, LentError
 from farside._future import Future
-from farside._kernel import Kernel, kernel
+from farside._kernel import Kernel, get_include, kernel
 from farside._report import Report
 from farside._simulate import machine_text, machines, schemes, simulate, sweep, workloads
 from farside._space import HOST, Part, Space
@@ -42,6 +42,7 @@ __all__ = [
     "Report",
     "Space",
     "buffers",
+    "get_include",
     "kernel",
     "machine_text",
     "machines",

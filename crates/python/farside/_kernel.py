@@ -6,6 +6,7 @@ import functools
 import importlib
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,11 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"<farside.Kernel `{self.name}`>"
+
+
+def get_include() -> str:
+    """The folder of `farside-kernel.h`, for a C compiler: kernels in C are compiled with it."""
+    return str(Path(__file__).parent / "include")
 
 
 def kernel(*types: Any) -> Callable[[Callable[..., Any]], Kernel]:

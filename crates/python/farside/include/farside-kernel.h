@@ -1,0 +1,1 @@
+../../../../include/farside-kernel.h
