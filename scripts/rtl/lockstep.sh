@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # lockstep.sh NETLISTS: the model of the window and the netlists of that folder, step by step.
 #
-# FARSIDE_RTL_CYCLES says how many cycles each runs.
+# FARSIDE_RTL_CYCLES says how many cycles each runs, FARSIDE_RTL_NETLIST which one, if not all of them.
 set -euo pipefail
 netlists=$(realpath "$1")
 cd "$(dirname "$0")/../.."

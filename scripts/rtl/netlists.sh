@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# netlists.sh SOURCES OUT [report | chapter6]: the netlists that crates/card/tests/rtl.rs loads, as libraries
-# OUT/NAME.so: those of other sizes that it runs in lockstep, those whose throughput it reports, or those of the
-# figures of the thesis's chapter 6.
+# netlists.sh SOURCES OUT [report | chapter6 | NAME]: the netlists that crates/card/tests/rtl.rs loads, as libraries
+# OUT/NAME.so: those of other sizes that it runs in lockstep, those whose throughput it reports, those of the
+# figures of the thesis's chapter 6, or one of the first.
 #
 # SOURCES has the entities, in the folder rtl/ or a copy of it. What is there already from the same
 # sources and tools is not made again.
@@ -51,9 +51,10 @@ chapter6() {
 case ${3:-} in
     report) netlists=$REPORT ;;
     chapter6) netlists=$(chapter6) ;;
-    *) netlists=$LOCKSTEP ;;
+    "") netlists=$LOCKSTEP ;;
+    *) netlists=$(grep "^$3\b" <<<"$LOCKSTEP") || { say "there is no netlist $3" && exit 2; } ;;
 esac
-made_of=$(cat "$sources"/*.vhd rtl/lockstep/*.cpp "$0" "$TOOLS/versions" <(echo "$netlists") | sha256sum)
+made_of=$(cat "$sources"/*.vhd rtl/lockstep/*.cpp "$0" scripts/rtl/tools.sh "$TOOLS/versions" <(echo "$netlists") | sha256sum)
 [ "$(cat "$out/made-of" 2>/dev/null)" != "$made_of" ] || exit 0
 rm -rf "$out"
 mkdir -p "$out"
@@ -68,12 +69,8 @@ netlist() {
     analyse "$sources" window_mmu
     ghdl --synth --std=08 --out=verilog "${generics[@]}" window_mmu >window_mmu.v 2>synth.log ||
         { cat synth.log >&2 && return 1; }
-    verilator --cc -O3 -Wno-fatal -Wno-lint -CFLAGS "-fPIC -O1" --prefix Vwindow_mmu window_mmu.v >verilator.log 2>&1 ||
+    verilate window_mmu.v Vwindow_mmu "$OLDPWD/rtl/lockstep/window_mmu.cpp" "$out/$name.so" -shared >verilator.log 2>&1 ||
         { cat verilator.log >&2 && return 1; }
-    make -s -C obj_dir -f Vwindow_mmu.mk Vwindow_mmu__ALL.a verilated.o verilated_threads.o >make.log 2>&1 ||
-        { cat make.log >&2 && return 1; }
-    g++ -std=gnu++17 -O1 -fPIC -shared -I obj_dir -I "$VERILATOR_ROOT/include" -I "$VERILATOR_ROOT/include/vltstd" \
-        "$OLDPWD/rtl/lockstep/window_mmu.cpp" obj_dir/Vwindow_mmu__ALL.a obj_dir/verilated.o obj_dir/verilated_threads.o -o "$out/$name.so"
     cd "$OLDPWD"
 }
 

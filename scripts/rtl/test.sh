@@ -4,7 +4,7 @@
 #
 # Fetches the tools the first time. --long: all mistakes of rtl/mutants.py, a hundred times the cycles, and
 # throughput.
-# Prints a line per check: "ok" or "FAILED".
+# As many checks run at a time as there are processors. Prints a line per check: "ok" or "FAILED".
 # Exit codes: 0 all passed, 1 something failed, 77 nothing was run, because the tools cannot be had here.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -12,7 +12,7 @@ cd "$(dirname "$0")/../.."
 scripts/rtl/setup.sh
 # shellcheck source=tools.sh
 source scripts/rtl/tools.sh
-readonly PYTHON=$TOOLS/python/bin/python
+readonly PYTHON=$TOOLS/python/bin/python QUEUE=$RTL_TARGET/queue
 
 long=false
 [ "${1:-}" != --long ] || long=true
@@ -24,20 +24,41 @@ if $long; then
     cycles=100000000
 fi
 
-failed=0
+# locked COMMAND...: none of the workers does another one meanwhile.
+locked() { flock "$QUEUE.lock" "$@"; }
+
 # check NAME COMMAND...: what the command prints is shown if it fails, and its lines of the kinds that a
-# reader of a green run wants.
+# reader of a green run wants; then how long it took, and how much of that processors.
 check() {
-    local name=$1 start=$SECONDS log=$RTL_TARGET/check-${1%% *}.log
+    local name=$1 log=$RTL_TARGET/check-${1//[^a-zA-Z0-9]/-}.log shown result=ok code=0
+    local TIMEFORMAT="%0R %0U %0S" real user system
     shift
-    if "$@" >"$log" 2>&1; then
-        grep -E '^(holds|found|\||[a-z]+ seed)' "$log" | sed 's/^/        /' || true
-        echo "ok      $name ($((SECONDS - start)) s)"
+    { time "$@" >"$log" 2>&1; } 2>"$log.time" || code=1
+    if [ "$code" -eq 0 ]; then
+        shown=$(grep -E '^(holds|found|\||[a-z]+ seed)' "$log" | sed 's/^/        /' || true)
     else
-        cat "$log"
-        echo "FAILED  $name ($((SECONDS - start)) s)"
-        failed=1
+        shown=$(cat "$log")
+        result=FAILED
     fi
+    read -r real user system <"$log.time"
+    {
+        [ -z "$shown" ] || echo "$shown"
+        printf '%-7s %s (%s s, %s s of processor time)\n' "$result" "$name" "$real" "$((user + system))"
+    } | locked cat
+    return "$code"
+}
+
+style() { check "style, and the core of FuseSoC" scripts/rtl/lint.sh; }
+
+waves() { check "waves are as drawn" scripts/rtl/waves.sh --check; }
+
+throughput() { check "throughput is as written" scripts/rtl/report.sh; }
+
+benches() {
+    local code=0
+    check "benches" "$PYTHON" rtl/test/run.py --output-path "$RTL_TARGET/vunit" -p 1 || code=1
+    check "a simulation replayed on its netlist" scripts/rtl/replay.sh rtl "$RTL_TARGET/vunit" "$RTL_TARGET/replay" || code=1
+    return "$code"
 }
 
 netlists_in_lockstep() {
@@ -45,40 +66,60 @@ netlists_in_lockstep() {
         FARSIDE_RTL_CYCLES=$cycles scripts/rtl/lockstep.sh "$RTL_TARGET/netlists"
 }
 
-# Each line of the table is one of docs/rtl/area.md.
+lockstep() { check "model and VHDL in lockstep, $cycles cycles" netlists_in_lockstep; }
+
+mistakes() { check "mistakes are found" "$PYTHON" scripts/rtl/mutants.py "${mutants[@]}"; }
+
+# proofs ENTITY: its bounded proofs.
+proofs() {
+    local tasks
+    mapfile -t tasks < <(awk -v entity="$1" -v long="$long" \
+        '$2 == entity && (long == "true" || $1 !~ /_(long|covers)$/) { print $1 }' rtl/proof/tasks)
+    check "proofs of $1" scripts/rtl/prove.sh rtl "$RTL_TARGET/proof/$1" "${tasks[@]}"
+}
+
+# Each line of the table is one of docs/rtl/area.md, and the other pages say the same.
 area_is_as_written() {
     if $long; then
         scripts/rtl/area.sh --all
     else
         scripts/rtl/area.sh
-    fi && ! grep -vxFf docs/rtl/area.md "$RTL_TARGET/area/table.md"
+    fi && ! grep -vxFf docs/rtl/area.md "$RTL_TARGET/area/table.md" && "$PYTHON" scripts/rtl/pages.py
 }
 
-# What simulates, and what proves and counts: each by one processor, beside the other.
-simulated() {
-    check "style, and the core of FuseSoC" scripts/rtl/lint.sh
-    check "benches" "$PYTHON" rtl/test/run.py --output-path "$RTL_TARGET/vunit" -p 1
-    check "model and VHDL in lockstep, $cycles cycles" netlists_in_lockstep
-    check "a simulation replayed on its netlist" scripts/rtl/replay.sh rtl "$RTL_TARGET/replay"
-    check "mistakes are found" "$PYTHON" scripts/rtl/mutants.py "${mutants[@]}"
-    check "waves are as drawn" scripts/rtl/waves.sh --check
-    ! $long || check "throughput is as written" scripts/rtl/report.sh
+area() { check "area is as written" area_is_as_written; }
+
+# The next of the checks that nobody has taken.
+next() {
+    locked sh -c 'head -n 1 "$1" && sed -i 1d "$1"' - "$QUEUE"
+}
+
+# Checks, one after the other, until there are no more.
+worker() {
+    local failed=0 words
+    while read -ra words < <(next); do
+        "${words[@]}" || failed=1
+    done
     return "$failed"
 }
 
-proved() {
-    check "bounded proofs" scripts/rtl/prove.sh rtl "$RTL_TARGET/proof"
-    ! $long || check "longer proofs" scripts/rtl/prove.sh rtl "$RTL_TARGET/proof-long" translator_long translator_bound_long \
-        table_store_long flexible_tlb_long read_channel_bound_long
-    ! $long || check "proofs are not empty" scripts/rtl/prove.sh rtl "$RTL_TARGET/proof-covers" \
-        translator_covers walker_covers frame_store_covers l2_tlb_covers flexible_tlb_covers
-    check "area is as written" area_is_as_written
-    return "$failed"
-}
+# Those that take longest first, so that no worker has one left when the others are through. Entities are in this
+# order in their table.
+{
+    ! $long || printf '%s\n' mistakes throughput
+    printf '%s\n' benches area
+    $long || echo mistakes
+    echo lockstep
+    awk '!/^#/ { print "proofs", $1 }' rtl/proof/sizes
+    printf '%s\n' style waves
+} >"$QUEUE"
 
-proved >"$RTL_TARGET/proved.log" 2>&1 &
-proving=$!
-simulated || failed=1
-wait "$proving" || failed=1
-cat "$RTL_TARGET/proved.log"
+failed=0 workers=()
+for ((i = 0; i < $(nproc); i++)); do
+    worker &
+    workers+=($!)
+done
+for worker in "${workers[@]}"; do
+    wait "$worker" || failed=1
+done
 exit "$failed"

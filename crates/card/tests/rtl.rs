@@ -4,7 +4,8 @@
 //! Then what a reader gets through them, and what is promised of that.
 //!
 //! `scripts/rtl/test.sh` and `scripts/rtl/report.sh` make the netlists that this loads, and run it: it is
-//! ignored otherwise. `FARSIDE_RTL_CYCLES` says how many cycles each netlist runs in lockstep.
+//! ignored otherwise. `FARSIDE_RTL_CYCLES` says how many cycles each netlist runs in lockstep, and
+//! `FARSIDE_RTL_NETLIST`, if it is set, which one does.
 
 mod random;
 mod rig_rtl;
@@ -98,7 +99,12 @@ fn model_and_vhdl_answer_the_same() {
     let folder = netlists();
     let cycles: u64 =
         std::env::var("FARSIDE_RTL_CYCLES").map_or(100_000, |text| text.parse().expect("a number"));
-    for shape in shapes() {
+    let mut shapes = shapes();
+    if let Ok(name) = std::env::var("FARSIDE_RTL_NETLIST") {
+        shapes.retain(|shape| shape.name == name);
+    }
+    assert_ne!(shapes.len(), 0, "FARSIDE_RTL_NETLIST is the name of no netlist");
+    for shape in shapes {
         for seed in 0..4 {
             let mut lockstep = Lockstep::new(&folder, &shape, seed);
             lockstep.run(cycles / 8);
