@@ -10,7 +10,6 @@ library ieee;
   use ieee.numeric_std.all;
 
 library work;
-  use work.index_pkg.all;
   use work.window_pkg.all;
 
 entity bus_read_arbiter is
@@ -52,59 +51,32 @@ end entity;
 
 architecture rtl of bus_read_arbiter is
 
-  constant IdBits_c : positive := bitsOf(Readers_g);
-
-  subtype Reader_t is natural range 0 to Readers_g - 1;
-
-  -- Who goes first, of those that ask.
-  signal First   : Reader_t;
-  signal Chosen  : Reader_t;
-  signal IsAsked : std_logic;
-  signal Free    : std_logic;
-  signal ArValid : std_logic;
-
 begin
 
-  assert DataBits_g = 8 * 2 ** exponent(DataBits_g / 8) and DataBits_g <= 1024
-    report "bus_read_arbiter: a beat has 8 to 1024 bits, a power of two" severity failure;
-
-  Chosen  <= to_integer(unsigned(firstFrom(Req_Valid, First, IdBits_c)));
-  IsAsked <= or (Req_Valid);
-  Free    <= not ArValid or Axi_ArReady;
-
-  p_ready : process (all) is
-  begin
-    Req_Ready         <= (others => '0');
-    Req_Ready(Chosen) <= Free;
-  end process;
-
-  p_request : process (Clk) is
-  begin
-    if rising_edge(Clk) then
-      if Axi_ArReady = '1' then
-        ArValid <= '0';
-      end if;
-      if IsAsked = '1' and Free = '1' then
-        ArValid    <= '1';
-        First      <= following(Chosen, Readers_g);
-        Axi_ArId   <= std_logic_vector(to_unsigned(Chosen, IdBits_c));
-        for i in 0 to Readers_g - 1 loop
-          if Chosen = i then
-            Axi_ArAddr <= Req_Addr((i + 1) * AddrBits_g - 1 downto i * AddrBits_g);
-            Axi_ArLen  <= std_logic_vector(unsigned(Req_Beats(i * 8 + 7 downto i * 8)) - 1);
-          end if;
-        end loop;
-      end if;
-      if Rst = '1' then
-        ArValid <= '0';
-        First   <= 0;
-      end if;
-    end if;
-  end process;
-
-  Axi_ArValid <= ArValid;
-  Axi_ArSize  <= std_logic_vector(to_unsigned(exponent(DataBits_g / 8), 3));
-  Axi_ArBurst <= "01";
+  i_requests : entity work.bus_requests
+    generic map (
+      Requesters_g => Readers_g,
+      AddrBits_g   => AddrBits_g,
+      DataBits_g   => DataBits_g
+    )
+    port map (
+      Clk       => Clk,
+      Rst       => Rst,
+      Req_Valid => Req_Valid,
+      Req_Ready => Req_Ready,
+      Req_Addr  => Req_Addr,
+      Req_Beats => Req_Beats,
+      Room      => '1',
+      Take      => open,
+      Take_Id   => open,
+      Axi_Valid => Axi_ArValid,
+      Axi_Ready => Axi_ArReady,
+      Axi_Addr  => Axi_ArAddr,
+      Axi_Id    => Axi_ArId,
+      Axi_Len   => Axi_ArLen,
+      Axi_Size  => Axi_ArSize,
+      Axi_Burst => Axi_ArBurst
+    );
 
   p_data : process (all) is
   begin

@@ -10,7 +10,6 @@ library ieee;
   use ieee.numeric_std.all;
 
 library work;
-  use work.index_pkg.all;
   use work.window_pkg.all;
 
 entity bus_write_arbiter is
@@ -67,14 +66,9 @@ architecture rtl of bus_write_arbiter is
 
   subtype Writer_t is natural range 0 to Writers_g - 1;
 
-  -- Who goes first, of those that ask.
-  signal First     : Writer_t;
-  signal Chosen    : Writer_t;
-  signal ChosenId  : std_logic_vector(IdBits_c - 1 downto 0);
-  signal Free      : std_logic;
   signal Room      : std_logic;
   signal Take      : std_logic;
-  signal AwValid   : std_logic;
+  signal TakeId    : std_logic_vector(IdBits_c - 1 downto 0);
   -- Whose beats come now.
   signal HeadValid : std_logic;
   signal HeadId    : std_logic_vector(IdBits_c - 1 downto 0);
@@ -85,47 +79,30 @@ architecture rtl of bus_write_arbiter is
 
 begin
 
-  assert DataBits_g = 8 * 2 ** exponent(DataBits_g / 8) and DataBits_g <= 1024
-    report "bus_write_arbiter: a beat has 8 to 1024 bits, a power of two" severity failure;
-
-  Chosen   <= to_integer(unsigned(firstFrom(Req_Valid, First, IdBits_c)));
-  ChosenId <= std_logic_vector(to_unsigned(Chosen, IdBits_c));
-  Free     <= (not AwValid or Axi_AwReady) and Room;
-  Take     <= (or Req_Valid) and Free;
-
-  p_ready : process (all) is
-  begin
-    Req_Ready         <= (others => '0');
-    Req_Ready(Chosen) <= Free;
-  end process;
-
-  p_request : process (Clk) is
-  begin
-    if rising_edge(Clk) then
-      if Axi_AwReady = '1' then
-        AwValid <= '0';
-      end if;
-      if Take = '1' then
-        AwValid    <= '1';
-        First      <= following(Chosen, Writers_g);
-        Axi_AwId   <= ChosenId;
-        for i in 0 to Writers_g - 1 loop
-          if Chosen = i then
-            Axi_AwAddr <= Req_Addr((i + 1) * AddrBits_g - 1 downto i * AddrBits_g);
-            Axi_AwLen  <= std_logic_vector(unsigned(Req_Beats(i * 8 + 7 downto i * 8)) - 1);
-          end if;
-        end loop;
-      end if;
-      if Rst = '1' then
-        AwValid <= '0';
-        First   <= 0;
-      end if;
-    end if;
-  end process;
-
-  Axi_AwValid <= AwValid;
-  Axi_AwSize  <= std_logic_vector(to_unsigned(exponent(StrbBits_c), 3));
-  Axi_AwBurst <= "01";
+  i_requests : entity work.bus_requests
+    generic map (
+      Requesters_g => Writers_g,
+      AddrBits_g   => AddrBits_g,
+      DataBits_g   => DataBits_g
+    )
+    port map (
+      Clk       => Clk,
+      Rst       => Rst,
+      Req_Valid => Req_Valid,
+      Req_Ready => Req_Ready,
+      Req_Addr  => Req_Addr,
+      Req_Beats => Req_Beats,
+      Room      => Room,
+      Take      => Take,
+      Take_Id   => TakeId,
+      Axi_Valid => Axi_AwValid,
+      Axi_Ready => Axi_AwReady,
+      Axi_Addr  => Axi_AwAddr,
+      Axi_Id    => Axi_AwId,
+      Axi_Len   => Axi_AwLen,
+      Axi_Size  => Axi_AwSize,
+      Axi_Burst => Axi_AwBurst
+    );
 
   i_order : entity work.fifo
     generic map (
@@ -137,7 +114,7 @@ begin
       Rst       => Rst,
       In_Valid  => Take,
       In_Ready  => Room,
-      In_Data   => ChosenId,
+      In_Data   => TakeId,
       Out_Valid => HeadValid,
       Out_Ready => LastTaken,
       Out_Data  => HeadId,

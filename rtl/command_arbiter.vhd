@@ -10,6 +10,7 @@ library ieee;
 
 library work;
   use work.index_pkg.all;
+  use work.window_pkg.all;
 
 entity command_arbiter is
   generic (
@@ -54,6 +55,7 @@ architecture rtl of command_arbiter is
 
 begin
 
+  Chosen    <= to_integer(unsigned(firstFrom(In_Valid, First, bitsOf(Requesters_g))));
   Out_Resp  <= Resp;
   Cmd       <= Held;
   Cmd_Valid <= '1' when State = StateShow else '0';
@@ -74,22 +76,6 @@ begin
     end loop;
   end process;
 
-  -- The first from First on, else the first of all, that shows a command.
-  p_choose : process (all) is
-  begin
-    Chosen <= First;
-    for i in Requesters_g - 1 downto 0 loop
-      if In_Valid(i) = '1' then
-        Chosen <= i;
-      end if;
-    end loop;
-    for i in Requesters_g - 1 downto 0 loop
-      if In_Valid(i) = '1' and i >= First then
-        Chosen <= i;
-      end if;
-    end loop;
-  end process;
-
   p_state : process (Clk) is
   begin
     if rising_edge(Clk) then
@@ -101,11 +87,11 @@ begin
           for i in 0 to Requesters_g - 1 loop
             if i = Chosen then
               Held <= In_Cmd(CmdBits_g * (i + 1) - 1 downto CmdBits_g * i);
-              if In_Valid(i) = '1' then
-                State <= StateShow;
-              end if;
             end if;
           end loop;
+          if (or In_Valid) = '1' then
+            State <= StateShow;
+          end if;
 
         when StateShow =>
           if Cmd_Ready = '1' then

@@ -1,8 +1,8 @@
 """Mistakes that the checks of rtl/ must find.
 
 Each is one change of one line of a copy of an entity, and a check that passes for the entity as it is and
-must fail for the copy: `proof:TASK` of proof/proof.sby, `bench:PATTERN` of the tests of test/run.py, or
-`lockstep`.
+must fail for the copy: `proof:TASK` of proof/tasks, `bench:PATTERN` of the tests of test/run.py, or
+`lockstep`, or `lockstep:NETLIST` if one of the netlists of scripts/rtl/netlists.sh is enough.
 """
 
 from typing import NamedTuple
@@ -467,7 +467,7 @@ MUTANTS = [
         "window_pkg.vhd",
         "if i >= bits then",
         "if i > bits then",
-        "lockstep",
+        "lockstep:small",
     ),
     # ---- the frame store
     Mutant(
@@ -866,6 +866,20 @@ MUTANTS = [
         "proof:read_channel_bound_long",
     ),
     Mutant(
+        "a drain of writes waits for what began behind it too",
+        "burst_ledger.vhd",
+        "        if UnderWay = 0 or (left_v = 0 and (and Place) = '1') then",
+        "        if UnderWay = 0 then",
+        "proof:write_channel_bound_long",
+    ),
+    Mutant(
+        "a drain of reads waits for what began behind it too",
+        "burst_ledger.vhd",
+        "        if UnderWay = 0 or (left_v = 0 and (and Place) = '1') then",
+        "        if UnderWay = 0 then",
+        "proof:read_channel_bound_long",
+    ),
+    Mutant(
         "an error overtakes data of its id",
         "read_channel.vhd",
         "In_IsFault and Quiet and not Failing;",
@@ -1006,6 +1020,13 @@ MUTANTS = [
         "bench:*tb_mmu_touch*first touch*",
     ),
     Mutant(
+        "of two who invalidate the first always goes first",
+        "mmu_invalidation.vhd",
+        "          Turn   <= not Chosen when (or Req_Valid) = '1' else Turn;",
+        "          Turn   <= '0';",
+        "proof:mmu_invalidation_bound",
+    ),
+    Mutant(
         "an invalidation is done for who has not asked",
         "mmu_invalidation.vhd",
         "  Req_Done    <= (1 => IsDone and Owner, 0 => IsDone and not Owner);",
@@ -1029,9 +1050,9 @@ MUTANTS = [
     # ---- the arbiters of readers and writers without ids
     Mutant(
         "a reader is passed by for ever",
-        "bus_read_arbiter.vhd",
-        "        First      <= following(Chosen, Readers_g);",
-        "        First      <= 0;",
+        "bus_requests.vhd",
+        "        First  <= following(Chosen, Requesters_g);",
+        "        First  <= 0;",
         "proof:bus_read_arbiter_bound",
     ),
     Mutant(
@@ -1050,9 +1071,9 @@ MUTANTS = [
     ),
     Mutant(
         "a writer is passed by for ever",
-        "bus_write_arbiter.vhd",
-        "        First      <= following(Chosen, Writers_g);",
-        "        First      <= 0;",
+        "bus_requests.vhd",
+        "        First  <= following(Chosen, Requesters_g);",
+        "        First  <= 0;",
         "proof:bus_write_arbiter_bound",
     ),
     Mutant(
@@ -1064,7 +1085,7 @@ MUTANTS = [
     ),
     Mutant(
         "a burst has a beat too many",
-        "bus_read_arbiter.vhd",
+        "bus_requests.vhd",
         "i * 8)) - 1);",
         "i * 8)));",
         "bench:*tb_bus_arbiters*sides=3*",

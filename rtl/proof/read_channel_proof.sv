@@ -126,4 +126,20 @@ module read_channel_proof (
     if (FAIR) assume (r_ready && r_valid == (waiting[0] + waiting[1] != 0));
     if (FAIR && draining) assume (elder[r_id] != 0 || elder[!r_id] == 0);
   end
+
+  // ---- all that is spoken of happens
+  reg had_elders = 0, mixed = 0;
+  always @(posedge clk) begin
+    if (drain) had_elders <= waiting[0] != 0 && waiting[1] != 0;
+    // A beat of one id within a burst of the other.
+    mixed <= mixed || (beat && beats[!r_id]);
+    if (started) begin
+      cover (out && s_last && faults[0] && twos[0]);
+      cover (out && s_last && !faults[0] && twos[0] && mixed);
+      cover (drained && had_elders);
+      cover (p_fault && waiting[!p_in_id] == 2);
+      // One is held up by an error of its id.
+      cover (open == 1 && faults[0] && in_valid && in_id == id && !in_is_fault && !ar_valid);
+    end
+  end
 endmodule
