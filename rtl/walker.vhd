@@ -99,7 +99,9 @@ architecture rtl of walker is
   constant Words_c    : positive := DataBits_g / WordBits_c;
   constant LineBits_c : natural  := exponent(Words_c);
   constant TagBits_c  : positive := PageBits_c - LineBits_c;
-  -- Of an entry as it is kept.
+
+  -- Of the number in an entry as it is kept: of a frame, or, for an allocator, of what it has hidden in a word that
+  -- is not valid.
   function numberBits return positive is
   begin
     if Touches_g then

@@ -1,5 +1,5 @@
--- An AXI4 memory for the allocator's bench: single words are read and written, and each access may be told
--- to fail. Beside the words it has those that are expected, and counts how many differ.
+-- An AXI4 memory for an allocator's tables: single beats are read and written, of these the words that strobes name,
+-- and each access may be told to fail. Beside the words it has those that are expected, and counts how many differ.
 --
 -- An access is answered Latency_g cycles after its address was taken. With Stall_g, in percent, the memory takes
 -- no address or withholds an answer in so many cycles.
