@@ -2,7 +2,8 @@
 --
 -- A beat is at the output Latency_g cycles after its address was taken; its words are those of the moment
 -- in which the address was taken. Reads are answered in order. With Stall_g, in percent, the memory
--- takes no address or withholds an answer in so many cycles.
+-- takes no address or withholds an answer in so many cycles. The words are those of memory_pkg, or of table_memory_pkg,
+-- whose memory an allocator writes.
 
 library ieee;
   use ieee.std_logic_1164.all;
@@ -11,6 +12,7 @@ library ieee;
 
 library work;
   use work.memory_pkg.all;
+  use work.table_memory_pkg.Tables;
 
 entity axi_read_memory is
   generic (
@@ -18,7 +20,9 @@ entity axi_read_memory is
     DataBits_g : positive;
     Latency_g  : positive := 71;
     Stall_g    : natural range 0 to 99 := 0;
-    Seed_g     : positive := 1
+    Seed_g     : positive := 1;
+    -- Of table_memory_pkg
+    OfTables_g : boolean := false
   );
   port (
     Clk     : in    std_logic;
@@ -71,7 +75,9 @@ begin
       variable read_v : Read_t := (now_v + Latency_g - 1, (others => 'X'), "00");
     begin
       for i in 0 to Words_c - 1 loop
-        if Memory.isSpoilt(index + i) then
+        if OfTables_g then
+          read_v.data(64 * i + 63 downto 64 * i) := Tables.read(index + i);
+        elsif Memory.isSpoilt(index + i) then
           read_v.resp := "10";
         else
           read_v.data(64 * i + 63 downto 64 * i) := Memory.read(index + i);

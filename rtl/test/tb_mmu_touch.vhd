@@ -45,7 +45,6 @@ architecture sim of tb_mmu_touch is
   constant IdBits_c     : positive := 2;
   constant TicketBits_c : positive := 24;
   constant Latency_c    : positive := 71;
-  constant Words_c      : positive := DataBits_g / 64;
   constant Period_c     : time := 4 ns;
   constant Base_c       : unsigned(AddrBits_c - 1 downto 0) := x"2300000000";
 
@@ -86,11 +85,12 @@ architecture sim of tb_mmu_touch is
   signal LBValid     : std_logic;
   -- Lines of tables
   signal LineArValid : std_logic;
-  signal LineArReady : std_logic := '0';
+  signal LineArReady : std_logic;
   signal LineArAddr  : std_logic_vector(PhysBits_c - 1 downto 0);
-  signal LineRValid  : std_logic := '0';
+  signal LineRValid  : std_logic;
   signal LineRReady  : std_logic;
-  signal LineRData   : std_logic_vector(DataBits_g - 1 downto 0) := (others => '0');
+  signal LineRData   : std_logic_vector(DataBits_g - 1 downto 0);
+  signal LineRResp   : std_logic_vector(1 downto 0);
   -- Commands
   signal CmdValid    : std_logic := '0';
   signal CmdReady    : std_logic;
@@ -165,41 +165,6 @@ begin
     end if;
   end process;
 
-  -- What the walker reads: the words of the moment in which the address is taken.
-  p_lines : process is
-    type Line_t is record
-      due  : natural;
-      data : std_logic_vector(DataBits_g - 1 downto 0);
-    end record;
-
-    type Lines_t is array (0 to 63) of Line_t;
-
-    variable lines_v : Lines_t;
-    variable taken_v : natural := 0;
-    variable given_v : natural := 0;
-    variable now_v   : natural := 0;
-  begin
-    wait until rising_edge(Clk);
-    now_v := now_v + 1;
-    if LineArValid = '1' and LineArReady = '1' then
-      lines_v(taken_v mod 64).due := now_v + Latency_c - 1;
-      for i in 0 to Words_c - 1 loop
-        lines_v(taken_v mod 64).data(64 * i + 63 downto 64 * i) :=
-          Tables.read(to_integer(unsigned(LineArAddr)) / 8 + i);
-      end loop;
-      taken_v := taken_v + 1;
-    end if;
-    if LineRValid = '1' and LineRReady = '1' then
-      LineRValid <= '0';
-    end if;
-    if (LineRValid = '0' or LineRReady = '1') and given_v /= taken_v and lines_v(given_v mod 64).due <= now_v then
-      LineRValid <= '1';
-      LineRData  <= lines_v(given_v mod 64).data;
-      given_v := given_v + 1;
-    end if;
-    LineArReady <= '1';
-  end process;
-
   p_test : process is
     type Use_t is (Free, Allocated, Changing);
 
@@ -233,6 +198,12 @@ begin
 
     type Counts_t is array (Direction_t) of natural;
 
+    -- What the end of a burst says, if its page was the same all the time: that what is free is refused, that what may
+    -- only be read is not written to, that what is allocated is found.
+    type Said_t is (FreeRefused, ReadOnlyRefused, AllocatedFound);
+
+    type Saids_t is array (Direction_t, Said_t) of natural;
+
     type Roots_t is array (0 to 2 ** RootBits_c - 1) of TableWord_t;
 
     variable pages_v    : Pages_t := (others => (Free, 0, false));
@@ -247,6 +218,7 @@ begin
     variable latency_v  : Counts_t := (others => 0);
     variable found_v    : Counts_t := (others => 0);
     variable refused_v  : Counts_t := (others => 0);
+    variable said_v     : Saids_t := (others => (others => 0));
     variable sent_v     : natural := 0;
     variable wrote_v    : natural := 0;
     variable cycle_v    : natural := 0;
@@ -308,10 +280,13 @@ begin
       end if;
       if page_v.version = burst_v.version and burst_v.state /= Changing then
         if burst_v.state = Free then
+          said_v(d, FreeRefused) := said_v(d, FreeRefused) + 1;
           check(is_error, "a free page is found: " & to_string(burst_v.page));
         elsif d = Writer_c and not page_v.writes then
+          said_v(d, ReadOnlyRefused) := said_v(d, ReadOnlyRefused) + 1;
           check(is_error, "a page is written to that may only be read");
         else
+          said_v(d, AllocatedFound) := said_v(d, AllocatedFound) + 1;
           check(not is_error, "an allocated page is not found: " & to_string(burst_v.page));
           check(burst_v.frame = frameOf(burst_v.page), "page " & to_string(burst_v.page) & " is in frame "
             & to_string(frameOf(burst_v.page)) & ", not in " & to_string(burst_v.frame));
@@ -515,7 +490,7 @@ begin
       if run("random bursts of both while pages are allocated and freed") then
         traffic_v  := true;
         progress_v := cycle_v;
-        while ops_v < 80 loop
+        while ops_v < 80 or accepted_v(Reader_c) < 250 or accepted_v(Writer_c) < 250 loop
           step;
         end loop;
         traffic_v := false;
@@ -525,6 +500,11 @@ begin
           & to_string(cycle_v) & " cycles");
         for d in Direction_t loop
           check(found_v(d) > 50 and refused_v(d) > 50, "bursts of both kinds");
+          for said in Said_t loop
+            info(Said_t'image(said) & " in direction " & to_string(d) & ": " & to_string(said_v(d, said)));
+            -- Everybody may read.
+            check((said_v(d, said) > 15) = (d = Writer_c or said /= ReadOnlyRefused), "ends that say so");
+          end loop;
         end loop;
 
       elsif run("what was freed is not found before it is swept either") then
@@ -729,7 +709,7 @@ begin
       Axi_RValid     => LineRValid,
       Axi_RReady     => LineRReady,
       Axi_RData      => LineRData,
-      Axi_RResp      => "00"
+      Axi_RResp      => LineRResp
     );
 
   FoundFrame <= std_logic_vector(resize(unsigned(FoundStore), FrameBits_c));
@@ -810,6 +790,27 @@ begin
       Axi_RReady     => TRReady,
       Axi_RData      => TRData,
       Axi_RResp      => TRResp
+    );
+
+  -- What the walker reads.
+  i_lines : entity work.axi_read_memory
+    generic map (
+      AddrBits_g => PhysBits_c,
+      DataBits_g => DataBits_g,
+      Latency_g  => Latency_c,
+      Stall_g    => Stall_g,
+      Seed_g     => Seed_g,
+      OfTables_g => true
+    )
+    port map (
+      Clk     => Clk,
+      ArValid => LineArValid,
+      ArReady => LineArReady,
+      ArAddr  => LineArAddr,
+      RValid  => LineRValid,
+      RReady  => LineRReady,
+      RData   => LineRData,
+      RResp   => LineRResp
     );
 
   i_memory : entity work.table_memory
