@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use farside_cli::reproduce::Report;
+use farside_cli::reproduce::{DRAW, Report};
 use serde::Serialize;
 
 use super::Failure;
@@ -34,7 +34,7 @@ pub(crate) struct Bench {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
-    /// Where the tables and figures of `migrate` and `schemes` go, a folder each
+    /// Where the reports of `migrate` and `schemes` go, a folder each
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
     /// Compare with another `farside`, an older one for example: both measure by turns
@@ -115,20 +115,21 @@ impl Bench {
         print(&compared(&comparison, turns))
     }
 
-    /// Where tables and figures are, or how to get them, if there are any.
+    /// Where reports are and what draws their figures, or how to get them, if there are any.
     fn files(&self, reports: &BTreeMap<&'static str, Report>) -> String {
         if reports.is_empty() {
             return String::new();
         }
         let text = match &self.out {
             Some(folder) => {
-                let files = "every number is in report.md, report.csv and report.json; figures are beside them";
+                let files = "every number is in report.md, report.csv and report.json";
                 let folders = reports.keys().map(|name| folder.join(name).display().to_string());
-                format!("{}: {files}", folders.collect::<Vec<_>>().join(", "))
+                let folders = folders.collect::<Vec<_>>().join(", ");
+                format!("{folders}: {files}; `{DRAW} FOLDER` draws the figures of one")
             }
             None => {
                 let figures = reports.values().map(|report| report.figures.len()).sum::<usize>();
-                format!("`--out FOLDER` writes tables, and {figures} figures")
+                format!("`--out FOLDER` writes tables, and the data of {figures} figures")
             }
         };
         "\n".to_owned() + &paragraph("", &text)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use farside_cli::reproduce::grit::{Reproduction, Scale};
 use farside_cli::reproduce::tapasco;
-use farside_cli::reproduce::{Place, Report, Summary};
+use farside_cli::reproduce::{DRAW, Place, Report, Summary};
 
 use super::Failure;
 use super::output::print;
@@ -13,7 +13,7 @@ use super::progress::bar;
 use super::sweep::{Workers, tell_failed};
 use super::text::{paragraph, row, table};
 
-/// Run the experiments of a paper: what it prints beside what comes out, with the figures
+/// Run the experiments of a paper: what it prints beside what comes out
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Reproduce {
@@ -47,7 +47,7 @@ struct Grit {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     only: Vec<String>,
 
-    /// Where the report and the figures go
+    /// Where the report goes
     #[arg(long, value_name = "FOLDER", default_value = "farside-grit")]
     out: PathBuf,
 
@@ -62,7 +62,7 @@ struct Grit {
 /// seconds.
 #[derive(Args, Debug)]
 struct Tapasco {
-    /// Where the report and the figures go
+    /// Where the report goes
     #[arg(long, value_name = "FOLDER", default_value = "farside-tapasco")]
     out: PathBuf,
 
@@ -79,7 +79,8 @@ Examples:
   farside reproduce tapasco                     multi-FPGA SVM: tables, figures
 
 report.md, report.csv and report.json have every number that the paper prints, ours, and how far
-they are from each other; the figures are beside them as PNG and SVG.";
+they are from each other. The figures' data are in report.json; `python -m farside.plot FOLDER`
+draws them (the Python package: `make wheel`).";
 
 impl Reproduce {
     pub(crate) fn run(&self) -> Result<(), Failure> {
@@ -126,8 +127,11 @@ fn write_and_summarise(report: &Report, folder: &Path) -> Result<(), Failure> {
         let near = "within 10: by 10 % or, of percentages, 10 points;";
         text += &paragraph("", &format!("{near} {without} rows have no number of the paper"));
     }
-    let files = "every number is in report.md, report.csv and report.json; figures are beside them";
-    print(&(text + "\n" + &paragraph("", &format!("{}: {files}", folder.display()))))
+    let folder = folder.display();
+    let files = format!(
+        "{folder}: every number is in report.md, report.csv and report.json; `{DRAW} {folder}` draws the figures"
+    );
+    print(&(text + "\n" + &paragraph("", &files)))
 }
 
 fn rows(summary: &Summary) -> Vec<Vec<String>> {

@@ -40,6 +40,9 @@ impl Row {
     }
 }
 
+/// What draws the figures of a report, with its folder behind it.
+pub const DRAW: &str = "python -m farside.plot";
+
 /// A whole reproduction.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
@@ -75,8 +78,8 @@ pub enum ReportError {
 }
 
 impl Report {
-    /// Writes `report.md`, `report.csv`, `report.json`, and a PNG and an SVG file per figure into
-    /// `folder`, which is made if it is not there. Gives the Markdown file's path.
+    /// Writes `report.md`, `report.csv` and `report.json` into `folder`, which is made if it is not there. Gives the
+    /// Markdown file's path.
     ///
     /// # Errors
     /// [`ReportError`] names the file or the figure.
@@ -88,12 +91,7 @@ impl Report {
         std::fs::create_dir_all(folder).map_err(failed(folder))?;
         for figure in &self.figures {
             let draw = |why| ReportError::Draw { name: figure.name.clone(), why };
-            let png = figure.to_png().map_err(draw)?;
-            let svg = figure.to_svg().map_err(draw)?;
-            for (kind, bytes) in [("png", png), ("svg", svg.into_bytes())] {
-                let path = folder.join(format!("{}.{kind}", figure.name));
-                std::fs::write(&path, bytes).map_err(failed(&path))?;
-            }
+            figure.check().map_err(draw)?;
         }
         let texts = [("csv", self.to_csv()), ("json", self.to_json()), ("md", self.to_markdown())];
         for (kind, text) in texts {
@@ -119,6 +117,12 @@ impl Report {
                 number(row.ours, &row.unit),
                 row.deviation_text(),
                 row.source
+            );
+        }
+        if !self.figures.is_empty() {
+            let _ = write!(
+                text,
+                "\nThe figures below are there once `{DRAW} FOLDER` has drawn them into this folder.\n"
             );
         }
         for figure in &self.figures {

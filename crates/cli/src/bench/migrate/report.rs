@@ -187,7 +187,7 @@ mod tests {
         let wanted = ["figure-4", "figure-5", "figure-6b", "figure-6c", "figure-7", "on-demand"];
         assert_eq!(names, wanted);
         for figure in &report.figures {
-            figure.to_svg().unwrap_or_else(|why| panic!("{}: {why}", figure.name));
+            assert_eq!(figure.check(), Ok(()), "{}", figure.name);
         }
     }
 }

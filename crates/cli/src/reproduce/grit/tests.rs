@@ -142,5 +142,5 @@ fn pages_are_counted_and_drawn() {
     let report = whole.report(&[], &sharings);
     let names: Vec<&str> = report.figures.iter().map(|figure| figure.name.as_str()).collect();
     assert_eq!(names, ["figure-4", "figure-5b", "figure-8", "figure-9", "figure-10"]);
-    report.figures.iter().for_each(|figure| assert!(figure.to_svg().is_ok(), "{}", figure.name));
+    report.figures.iter().for_each(|figure| assert_eq!(figure.check(), Ok(()), "{}", figure.name));
 }
