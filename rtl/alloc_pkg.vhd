@@ -59,7 +59,26 @@ package alloc_pkg is
   -- Some words of a beat.
   subtype WordMask_t is std_logic_vector(BeatWords_c - 1 downto 0);
 
+  -- Who has a region: nobody, small allocations together, nobody any more before an invalidation is done, a large one.
+  type RegionUse_t is (RegionEmpty, RegionShared, RegionRetiring, RegionLarge);
+
+  -- What the pages of a region of a large allocation have: nothing, an aligned run of frames that the root maps,
+  -- a table, or one of which all words were 0 when it was taken.
+  subtype RegionPart_t is std_logic_vector(1 downto 0);
+
+  constant PartNothing_c : RegionPart_t := "00";
+  constant PartTable_c   : RegionPart_t := "01";
+  constant PartRun_c     : RegionPart_t := "10";
+  constant PartReady_c   : RegionPart_t := "11";
+
+  -- What is done with the regions of a large allocation: they are given out, a region gives its run back, they are
+  -- left, and they are empty.
+  type LargeWork_t is (LargeMake, LargeRun, LargeRetire, LargeEmpty);
+
   type PageState_t is (PageFree, PageMapped, PageReserved, PageFreed);
+
+  -- Whether it is a table.
+  function hasTable (part : RegionPart_t) return boolean;
 
   function stateOf (word : TableWord_t) return PageState_t;
 
@@ -87,6 +106,11 @@ package alloc_pkg is
 end package;
 
 package body alloc_pkg is
+
+  function hasTable (part : RegionPart_t) return boolean is
+  begin
+    return part(0) = '1';
+  end function;
 
   function stateOf (word : TableWord_t) return PageState_t is
   begin

@@ -1,11 +1,11 @@
--- The allocator of the card's window: malloc, realloc and free of small allocations, eager and lazy, first touches,
+-- The allocator of the card's window: malloc and free, eager and lazy, realloc of small allocations, first touches,
 -- and the sweep behind them; for a window of two levels, in one memory.
 --
 -- One operation at a time: what has to be done next when it is idle is, in this order, the end of the sweep's
--- invalidation, a first touch, a command, a step of the background. No operation waits for an invalidation, so
--- a touch is always answered. What it does to the tables, and in which order, is that of the model
--- crates/card/src/window/alloc; docs/rtl/allocator.md is the specification of both, and says what only the
--- model does.
+-- invalidation, a first touch, a realloc whose old place is drained, a command, a step of the background. No
+-- operation waits for an invalidation, so a touch is always answered. What it does to the tables, and in which order,
+-- is that of the model crates/card/src/window/alloc; docs/rtl/allocator.md is the specification of both, and
+-- docs/rtl/allocator_vhdl.md says what only the model does.
 
 library ieee;
   use ieee.std_logic_1164.all;
@@ -151,18 +151,24 @@ architecture rtl of allocator is
 
   subtype Addr_t is std_logic_vector(PhysBits_g - 1 downto 0);
 
-  type Use_t is (RegionEmpty, RegionShared, RegionRetiring);
+  constant RoomBits_c : positive := maximum(LeafBits_g + 1, RootBits_g);
 
-  -- Who has a region: with so many pages together, and the longest row of free ones.
+  -- Who has a region: with so many pages in it, and the longest row of free ones; its table.
   type Region_Record_t is record
-    State  : Use_t;
-    Chunk  : std_logic_vector(ChunkBits_c - 1 downto 0);
-    Number : std_logic_vector(NumBits_c - 1 downto 0);
-    Used   : Count_t;
-    Room   : Count_t;
+    State    : RegionUse_t;
+    Chunk    : std_logic_vector(ChunkBits_c - 1 downto 0);
+    Number   : std_logic_vector(NumBits_c - 1 downto 0);
+    Used     : Count_t;
+    Room     : unsigned(RoomBits_c - 1 downto 0);
+    -- Of a large allocation: what the region has; if it is a run, Number is that of its first frame, in regions.
+    -- It is the first of the allocation, which has Room more, or the last one. The pages may be written.
+    Part     : RegionPart_t;
+    IsFirst  : std_logic;
+    IsLast   : std_logic;
+    Writable : std_logic;
   end record;
 
-  constant RecordBits_c : positive := 2 + ChunkBits_c + NumBits_c + 2 * (LeafBits_g + 1);
+  constant RecordBits_c : positive := 7 + ChunkBits_c + NumBits_c + LeafBits_g + 1 + RoomBits_c;
 
   subtype Kept_t is std_logic_vector(RecordBits_c - 1 downto 0);
 
@@ -191,12 +197,18 @@ architecture rtl of allocator is
     StateWritten,
     StateLink,
     StateTell,
+    -- Regions of a large allocation: what large_regions says.
+    StateLarge,
     -- free and realloc: the allocation's first word is read. A free marks it.
     StateLocate,
     StateLocateRead,
     StateLocated,
     StateFirst,
     StateMarked,
+    -- free of a large allocation: its regions are known.
+    StateLocateLarge,
+    StateLocateSpan,
+    StateLocateLast,
     -- realloc, from when its allocation is known, and the mark that one leaves: a part of that.
     StateRealloc,
     -- A first touch.
@@ -207,8 +219,13 @@ architecture rtl of allocator is
     StateTouchWord,
     StateTouchFrame,
     StateTouched,
+    -- In a large allocation: a run, or the first of a region, which gets a table.
+    StateTouchLarge,
+    StateTouchTable,
+    StateTouchLink,
     -- The sweep: words are read, zeroed, and their frames come back; then the region is left.
     StateSweep,
+    StateSweepPart,
     StateSweepWords,
     StateRetire,
     StateRetireRegion,
@@ -302,7 +319,8 @@ architecture rtl of allocator is
     NoFrames : std_logic;
     IsLarge  : std_logic;
     Fits     : std_logic;
-    -- The page that is looked at. An address is outside of the window, or dying, or within a page.
+    -- The page that is looked at, and whether it is dying, a cycle later. An address is outside of the window, or
+    -- within a page.
     Page     : Page_t;
     Outside  : std_logic;
     IsDying  : std_logic;
@@ -311,6 +329,8 @@ architecture rtl of allocator is
     Region   : Region_t;
     Rec      : Region_Record_t;
     IsNew    : std_logic;
+    -- The last region of a large allocation that begins in this one, a cycle later.
+    LastRegion : Region_t;
     -- Of an allocation: its first page and its pages, but for that one too.
     First    : Page_t;
     Count    : Count_t;
@@ -343,7 +363,9 @@ architecture rtl of allocator is
     Trail    : Page_t;
     -- The longest free row of the open region.
     Room     : Count_t;
+    -- The sweep's invalidation is done; what comes of that is what is done now.
     SweepDone : std_logic;
+    SweepEnds : std_logic;
     -- Words of a table that were zeroed, and that are left; those of a step of the sweep.
     Got      : Count_t;
     Words    : Count_t;
@@ -355,31 +377,42 @@ architecture rtl of allocator is
     FoundValid : std_logic;
     FoundStatus : Status_t;
     FoundWord  : TableWord_t;
-    -- The touch would write; its walk has seen the page's word.
+    -- The touch would write; its walk has seen the page's word; it is the first of its region, which gets a table.
     Writes   : std_logic;
     Seen     : std_logic;
+    IsFirst  : std_logic;
   end record;
 
   function toKept (rec : Region_Record_t) return Kept_t is
   begin
-    return std_logic_vector(to_unsigned(Use_t'pos(rec.State), 2)) & rec.Chunk & rec.Number
-      & std_logic_vector(rec.Used) & std_logic_vector(rec.Room);
+    return std_logic_vector(to_unsigned(RegionUse_t'pos(rec.State), 2)) & rec.Part & rec.IsFirst & rec.IsLast
+      & rec.Writable & rec.Chunk & rec.Number & std_logic_vector(rec.Used) & std_logic_vector(rec.Room);
   end function;
 
   function toRecord (kept : Kept_t) return Region_Record_t is
-    variable rec : Region_Record_t;
+    constant UsedLow_c  : natural := RoomBits_c;
+    constant TableLow_c : natural := UsedLow_c + LeafBits_g + 1;
+    constant ChunkLow_c : natural := TableLow_c + NumBits_c;
+    constant MarksLow_c : natural := ChunkLow_c + ChunkBits_c;
+    variable rec        : Region_Record_t;
   begin
-    rec.Room   := unsigned(kept(LeafBits_g downto 0));
-    rec.Used   := unsigned(kept(2 * LeafBits_g + 1 downto LeafBits_g + 1));
-    rec.Number := kept(NumBits_c + 2 * LeafBits_g + 1 downto 2 * LeafBits_g + 2);
-    rec.Chunk  := kept(RecordBits_c - 3 downto NumBits_c + 2 * LeafBits_g + 2);
+    rec.Room     := unsigned(kept(UsedLow_c - 1 downto 0));
+    rec.Used     := unsigned(kept(TableLow_c - 1 downto UsedLow_c));
+    rec.Number   := kept(ChunkLow_c - 1 downto TableLow_c);
+    rec.Chunk    := kept(MarksLow_c - 1 downto ChunkLow_c);
+    rec.Writable := kept(MarksLow_c);
+    rec.IsLast   := kept(MarksLow_c + 1);
+    rec.IsFirst  := kept(MarksLow_c + 2);
+    rec.Part     := kept(MarksLow_c + 4 downto MarksLow_c + 3);
     case kept(RecordBits_c - 1 downto RecordBits_c - 2) is
       when "00" =>
         rec.State := RegionEmpty;
       when "01" =>
         rec.State := RegionShared;
-      when others =>
+      when "10" =>
         rec.State := RegionRetiring;
+      when others =>
+        rec.State := RegionLarge;
     end case;
     return rec;
   end function;
@@ -426,6 +459,30 @@ architecture rtl of allocator is
     word_v(PagesLow_c + PagesBits_c - 1 downto PagesLow_c) :=
       std_logic_vector(resize(pages - 1, PagesBits_c));
     return word_v;
+  end function;
+
+  -- The first frame of a region's run.
+  function firstOfRun (number : std_logic_vector) return Frame_t is
+  begin
+    return resize(shift_left(resize(unsigned(number), FrameBits_g + LeafBits_g), LeafBits_g), FrameBits_g);
+  end function;
+
+  constant InMemory_c : std_logic_vector(MemoryBits_c - 1 downto 0) :=
+    std_logic_vector(to_unsigned(Memory_g, MemoryBits_c));
+
+  -- The word of a page of a large allocation's region that nobody has touched, as if it were written.
+  function untouched (rec : Region_Record_t; within : Within_t) return TableWord_t is
+  begin
+    return marked(pageWord(Frame_t'(others => '0'), '1', rec.Writable, InMemory_c, 0),
+      rec.IsFirst = '1' and within = 0, rec.IsLast = '1' and within + 1 = rec.Used, to_unsigned(1, 2));
+  end function;
+
+  -- That of a page of its run; the root's word is that of the first one, with the marks of the region.
+  function runWord (rec : Region_Record_t; within : Within_t) return TableWord_t is
+    constant Frame_c : Frame_t := firstOfRun(rec.Number) or resize(within, FrameBits_g);
+  begin
+    return marked(pageWord(Frame_c, '0', rec.Writable, InMemory_c, LeafBits_g), rec.IsFirst = '1', rec.IsLast = '1',
+      to_unsigned(1, 2));
   end function;
 
   -- Whether the pages of a first word go beyond its region.
@@ -495,6 +552,41 @@ architecture rtl of allocator is
   signal MoveWriteAt  : std_logic_vector(LeafBits_g - 1 downto 0);
   signal MoveWord     : TableWord_t;
 
+  -- Regions of a large allocation.
+  signal LargeRst     : std_logic;
+  signal LargeStart   : std_logic;
+  signal LargeWhat    : LargeWork_t;
+  signal LargeDone    : std_logic;
+  signal LargeStatus  : AllocStatus_t;
+  signal LargeFirst   : std_logic_vector(WindowBits_c - 1 downto 0);
+  signal LargeLast    : std_logic_vector(WindowBits_c - 1 downto 0);
+  signal LargeHere    : std_logic;
+  signal LargeGoes    : std_logic;
+  signal LargeTo      : std_logic_vector(RootBits_g - 1 downto 0);
+  signal LargeLoads   : std_logic;
+  signal LargePart    : RegionPart_t;
+  signal LargeWrite   : std_logic;
+  signal LargeIsNew   : std_logic;
+  signal LargeUse     : RegionUse_t;
+  signal LargeAsPart  : RegionPart_t;
+  signal LargePages   : std_logic_vector(LeafBits_g downto 0);
+  signal LargeIsFirst : std_logic;
+  signal LargeIsLast  : std_logic;
+  signal LargeSpan    : std_logic_vector(RootBits_g - 1 downto 0);
+  signal LargeEmpties : std_logic;
+  signal LargeFinds   : std_logic;
+  signal LargeIsEmpty : std_logic;
+  signal LargeTables  : std_logic;
+  signal LargeGives   : std_logic;
+  signal LargeAny     : std_logic;
+  signal LargeIsZero  : std_logic;
+  signal LargeZeroes  : std_logic;
+  signal LargeFrame   : std_logic;
+  signal LargeReturns : std_logic;
+  signal LargeWords   : std_logic;
+  signal LargeRoots   : std_logic;
+  signal LargeLeads   : std_logic;
+
   signal TreeValid    : std_logic;
   signal TreeReady    : std_logic;
   signal TreeFind     : std_logic;
@@ -505,6 +597,7 @@ architecture rtl of allocator is
   signal EmptyValid   : std_logic;
   signal EmptyReady   : std_logic;
   signal EmptyFind    : std_logic;
+  signal EmptyMore    : std_logic_vector(RootBits_g - 1 downto 0);
   signal EmptyValue   : std_logic;
   signal EmptyOk      : std_logic;
   signal EmptyFound   : std_logic_vector(RootBits_g - 1 downto 0);
@@ -513,6 +606,7 @@ architecture rtl of allocator is
   signal TableReady   : std_logic;
   signal TableGive    : std_logic;
   signal TableAny     : std_logic;
+  signal TableIsZero  : std_logic;
   signal TableOk      : std_logic;
   signal TableZero    : std_logic;
   signal TableChunk   : std_logic_vector(ChunkBits_c - 1 downto 0);
@@ -526,6 +620,7 @@ architecture rtl of allocator is
   signal FrameValid   : std_logic;
   signal FrameReady   : std_logic;
   signal FrameHinted  : std_logic;
+  signal FrameNext    : std_logic;
   signal FrameSize    : std_logic_vector(SizeBits_c - 1 downto 0);
   signal FrameFirst   : std_logic_vector(FrameBits_g - 1 downto 0);
   signal StoreValid   : std_logic;
@@ -542,12 +637,16 @@ architecture rtl of allocator is
 
   signal WordsStart   : std_logic;
   signal WordsBegins  : std_logic;
+  signal WordsEnds    : std_logic;
+  signal WordsCount   : Count_t;
   signal WordsKeep    : std_logic;
   signal WordsFirst   : Page_t;
   signal WordsLazy    : std_logic;
   signal WordsDone    : std_logic;
   signal WordsFailed  : std_logic;
   signal WordsWrite   : std_logic;
+  signal WordsMany    : std_logic;
+  signal WordsRun     : std_logic;
   signal WordsWithin  : std_logic_vector(LeafBits_g - 1 downto 0);
   signal WordsWord    : TableWord_t;
 
@@ -565,6 +664,7 @@ architecture rtl of allocator is
   signal ReadAddr     : Addr_t;
   signal ReadWord     : TableWord_t;
   signal WriteMany    : std_logic;
+  signal WriteRun     : std_logic;
   signal WriteMask    : WordMask_t;
   signal Quiet        : std_logic;
   signal HasFailed    : std_logic;
@@ -578,17 +678,20 @@ architecture rtl of allocator is
   signal DyingAdd     : std_logic;
   signal DyingFirst   : Page_t;
   signal DyingLast    : Page_t;
-  signal DyingCount   : Count_t;
+  signal DyingLarge   : std_logic;
   signal DyingMoved   : std_logic;
   signal DyingFull    : std_logic;
   signal DyingAdvance : std_logic;
+  signal DyingToNext  : std_logic;
   signal DyingFinish  : std_logic;
   signal DyingDrop    : std_logic;
   signal Drained      : std_logic;
   signal IsSweeping   : std_logic;
   signal FrontFirst   : std_logic_vector(WindowBits_c - 1 downto 0);
   signal FrontLast    : std_logic_vector(WindowBits_c - 1 downto 0);
+  signal FrontLarge   : std_logic;
   signal FrontMoved   : std_logic;
+  signal FrontOver    : std_logic;
   signal FrontCount   : std_logic_vector(LeafBits_g downto 0);
   signal FrontAt      : std_logic_vector(WindowBits_c - 1 downto 0);
   signal FrontLeft    : std_logic_vector(LeafBits_g downto 0);
@@ -766,9 +869,11 @@ begin
       Rst          => Rst,
       Start        => WordsStart,
       First        => std_logic_vector(WordsFirst),
-      Count        => std_logic_vector(r.Count),
+      Count        => std_logic_vector(WordsCount),
       Begins       => WordsBegins,
+      Ends         => WordsEnds,
       Keep         => WordsKeep,
+      Counted      => not r.IsLarge,
       Base         => r.Word,
       Lazy         => WordsLazy,
       Done         => WordsDone,
@@ -777,17 +882,23 @@ begin
       Frame_Ready  => FrameReady,
       Frame_Size   => FrameSize,
       Frame_Hinted => FrameHinted,
+      Frame_Next   => FrameNext,
       Frame_First  => FrameFirst,
       Given_Valid  => GivenValid,
       Given_Ok     => GivenOk,
       Given_First  => GivenFirst,
       Write_Valid  => WordsWrite,
       Write_Ready  => WriteReady,
+      Write_Many   => WordsMany,
+      Write_Run    => WordsRun,
       Within       => WordsWithin,
       Word         => WordsWord
     );
 
-  WordsFirst <= r.First when r.Source = SourceCommand else r.Page;
+  WordsFirst <= r.Page when r.Source /= SourceCommand else
+                r.Region & to_unsigned(0, LeafBits_g) when r.State = StateLarge else r.First;
+  WordsCount <= unsigned(LargePages) when r.State = StateLarge else r.Count;
+  WordsEnds  <= LargeIsLast when r.State = StateLarge else '1';
   WordsLazy  <= r.Lazy when r.Source = SourceCommand else '0';
 
   -- One of them reads or writes at a time.
@@ -804,8 +915,9 @@ begin
   WriteWord  <= MapWord when MapWrite = '1' else (others => '0') when SweepWrite = '1' else
                 WordsWord when WordsWrite = '1' else MoveWord when MoveWrite = '1' else PutWord;
 
-  -- Zeroes are written by the beat.
-  WriteMany  <= '1' when SweepWrite = '1' or r.State = StateZero else '0';
+  -- Zeroes are written by the beat, and words of runs.
+  WriteMany  <= '1' when SweepWrite = '1' or r.State = StateZero else WordsWrite and WordsMany;
+  WriteRun   <= WordsWrite and WordsRun;
   WriteMask  <= SweepMask when SweepWrite = '1' else (others => '1');
 
   i_tree : entity work.room_tree
@@ -829,7 +941,8 @@ begin
     generic map (
       IndexBits_g => RootBits_g,
       Count_g     => Regions_c,
-      Initial_g   => '1'
+      Initial_g   => '1',
+      Rows_g      => true
     )
     port map (
       Clk      => Clk,
@@ -837,11 +950,82 @@ begin
       Op_Valid => EmptyValid,
       Op_Ready => EmptyReady,
       Op_Find  => EmptyFind,
+      Op_More  => EmptyMore,
       Op_Index => std_logic_vector(r.Region),
       Op_Value => EmptyValue,
       Ok       => EmptyOk,
       Found    => EmptyFound
     );
+
+  EmptyMore <= LargeSpan when r.State = StateLarge else (others => '0');
+
+  i_large : entity work.large_regions
+    generic map (
+      RootBits_g  => RootBits_g,
+      LeafBits_g  => LeafBits_g,
+      FrameBits_g => FrameBits_g
+    )
+    port map (
+      Clk         => Clk,
+      Rst         => LargeRst,
+      Start       => LargeStart,
+      What        => LargeWhat,
+      Pages       => std_logic_vector(r.Pages),
+      Lazy        => r.Lazy,
+      From        => FrontFirst(WindowBits_c - 1 downto LeafBits_g),
+      Till        => FrontLast(WindowBits_c - 1 downto LeafBits_g),
+      Moved       => FrontMoved,
+      Done        => LargeDone,
+      Status      => LargeStatus,
+      First_Page  => LargeFirst,
+      Last_Page   => LargeLast,
+      Here        => LargeHere,
+      Region      => std_logic_vector(r.Region),
+      Goes        => LargeGoes,
+      To_Region   => LargeTo,
+      Loads       => LargeLoads,
+      Part        => LargePart,
+      Write       => LargeWrite,
+      Is_New      => LargeIsNew,
+      As_Use      => LargeUse,
+      As_Part     => LargeAsPart,
+      Pages_In    => LargePages,
+      Is_First    => LargeIsFirst,
+      Is_Last     => LargeIsLast,
+      Span        => LargeSpan,
+      Empty_Valid => LargeEmpties,
+      Empty_Ready => EmptyReady,
+      Empty_Find  => LargeFinds,
+      Empty_Value => LargeIsEmpty,
+      Empty_Ok    => EmptyOk,
+      Empty_Found => EmptyFound,
+      Table_Valid => LargeTables,
+      Table_Ready => TableReady,
+      Table_Give  => LargeGives,
+      Table_Any   => LargeAny,
+      Give_Zero   => LargeIsZero,
+      Table_Ok    => TableOk,
+      Table_Zero  => TableZero,
+      Zero        => LargeZeroes,
+      Frame_Valid => LargeFrame,
+      Frame_Ready => FrameReady,
+      Frame_Give  => LargeReturns,
+      Frames_Free => FramesFree,
+      Given_Valid => GivenValid,
+      Given_Ok    => GivenOk,
+      Words_Start => LargeWords,
+      Words_Done  => WordsDone,
+      Words_Fail  => WordsFailed,
+      Quiet       => Quiet,
+      Failed      => HasFailed,
+      Root_Valid  => LargeRoots,
+      Root_Ready  => Root_Ready,
+      Root_Leads  => LargeLeads
+    );
+
+  LargeRst  <= Rst or r.Broken;
+  LargeHere <= '1' when r.State = StateLarge else '0';
+  LargePart <= toRecord(Kept).Part;
 
   i_tables : entity work.table_store
     generic map (
@@ -859,7 +1043,7 @@ begin
       Op_Valid    => TableValid,
       Op_Ready    => TableReady,
       Op_Give     => TableGive,
-      Op_Zero     => '1',
+      Op_Zero     => TableIsZero,
       Op_NotReady => TableAny,
       Op_Chunk    => r.Rec.Chunk,
       Op_Number   => r.Rec.Number,
@@ -878,13 +1062,14 @@ begin
       Given_First => GivenFirst
     );
 
-  -- Only one of the three asks at a time.
-  StoreValid  <= FrameValid or ForTables or SweepGives;
-  StoreGive   <= TablesGive when ForTables = '1' else SweepGives;
+  -- Only one of the four asks at a time.
+  StoreValid  <= FrameValid or ForTables or SweepGives or LargeFrame;
+  StoreGive   <= TablesGive when ForTables = '1' else LargeReturns or SweepGives;
   StoreHinted <= FrameHinted and FrameValid;
-  StoreSize   <= TablesSize when ForTables = '1' else SweepSize when SweepGives = '1' else FrameSize;
+  StoreSize   <= TablesSize when ForTables = '1' else SweepSize when SweepGives = '1' else
+                 std_logic_vector(to_unsigned(LeafBits_g, SizeBits_c)) when LargeFrame = '1' else FrameSize;
   StoreFirst  <= TablesFirst when ForTables = '1' else SweepFrame when SweepGives = '1' else
-                 FrameFirst;
+                 std_logic_vector(firstOfRun(r.Rec.Number)) when LargeFrame = '1' else FrameFirst;
 
   p_few : process (Clk) is
   begin
@@ -909,6 +1094,7 @@ begin
       Op_Give    => StoreGive,
       Op_Size    => StoreSize,
       Op_HasHint => StoreHinted,
+      Op_Next    => FrameNext,
       Op_First   => StoreFirst,
       Resp_Valid => GivenValid,
       Resp_Ready => '1',
@@ -928,6 +1114,7 @@ begin
       Write_Addr  => WriteAddr,
       Write_Word  => WriteWord,
       Write_Many  => WriteMany,
+      Write_Run   => WriteRun,
       Write_Mask  => WriteMask,
       Read_Valid  => ReadValid,
       Read_Ready  => ReadReady,
@@ -985,19 +1172,22 @@ begin
       Add         => DyingAdd,
       Add_First   => std_logic_vector(DyingFirst),
       Add_Last    => std_logic_vector(DyingLast),
-      Add_Count   => std_logic_vector(DyingCount),
+      Add_Large   => DyingLarge,
       Add_Moved   => DyingMoved,
       IsFull      => DyingFull,
       Drained     => Drained,
       IsSweeping  => IsSweeping,
       First       => FrontFirst,
       Last        => FrontLast,
+      Large       => FrontLarge,
       Moved       => FrontMoved,
       Count       => FrontCount,
       At          => FrontAt,
+      IsOver      => FrontOver,
       Left        => FrontLeft,
       Advance     => DyingAdvance,
       By          => std_logic_vector(r.Words),
+      To_Next     => DyingToNext,
       Finish      => DyingFinish,
       Drop        => DyingDrop,
       Gate_Page   => Gate_Page,
@@ -1044,7 +1234,8 @@ begin
   ReadFailed  <= Axi_RValid and Axi_RResp(1);
   WriteFailed <= Axi_BValid and Axi_BResp(1);
 
-  DyingLast  <= regionOf(r.OldPage) & r.OldLast;
+  DyingLarge <= '1' when r.Rec.State = RegionLarge else '0';
+  DyingLast  <= r.Page when DyingLarge = '1' else regionOf(r.OldPage) & r.OldLast;
   DyingMoved <= '1' when r.What = AllocRealloc_c and r.IsFewer = '0' else '0';
 
   Drained   <= r.Draining and CommandDone;
@@ -1131,6 +1322,44 @@ begin
       end if;
     end procedure;
 
+    procedure step is
+    begin
+      v.State := StateStepped;
+    end procedure;
+
+    procedure beginLarge (what : LargeWork_t) is
+    begin
+      LargeStart <= '1';
+      LargeWhat  <= what;
+      v.State    := StateLarge;
+    end procedure;
+
+    -- Regions of a large allocation: how that ends.
+    procedure endLarge is
+    begin
+      v.First := unsigned(LargeFirst);
+      v.Page  := unsigned(LargeLast);
+      case r.Source is
+        when SourceCommand =>
+          v.State := StateTell;
+          if LargeStatus = AllocBusError_c then
+            breakDown;
+          elsif LargeStatus /= AllocOk_c then
+            refuse(LargeStatus);
+          end if;
+        when others =>
+          if r.SweepEnds = '1' then
+            DyingDrop <= '1';
+            v.State   := StateIdle;
+          elsif FrontOver = '1' then
+            v.State := StateEnding;
+          else
+            DyingAdvance <= '1';
+            step;
+          end if;
+      end case;
+    end procedure;
+
     -- There is no place in an empty region.
     procedure noneAlone (status : AllocStatus_t) is
     begin
@@ -1162,11 +1391,6 @@ begin
       v.Got    := (others => '0');
       v.Words  := words;
       v.Failed := '0';
-    end procedure;
-
-    procedure step is
-    begin
-      v.State := StateStepped;
     end procedure;
 
     -- A realloc of an allocation that is known, and the mark that one leaves.
@@ -1345,7 +1569,6 @@ begin
 
         when PartCutSeen =>
           DyingFirst <= r.First;
-          DyingCount <= r.Count;
           ShootFirst <= regionOf(r.OldPage) & unsigned(MoveShorter(LeafBits_g - 1 downto 0));
           ShootLast  <= regionOf(r.OldPage) & r.OldLast;
           v.RespPage := r.OldPage;
@@ -1427,6 +1650,8 @@ begin
     MapClose     <= '0';
     MapFlush     <= '0';
     SweepStart   <= '0';
+    LargeStart   <= '0';
+    LargeWhat    <= LargeMake;
     TreeValid    <= '0';
     TreeFind     <= '0';
     TreeRoom     <= r.Count;
@@ -1436,6 +1661,7 @@ begin
     TableValid   <= '0';
     TableGive    <= '0';
     TableAny     <= '0';
+    TableIsZero  <= '1';
     WordsStart   <= '0';
     WordsBegins  <= '1';
     WordsKeep    <= '0';
@@ -1445,8 +1671,8 @@ begin
     PutAt        <= withinOf(r.Page);
     DyingAdd     <= '0';
     DyingFirst   <= r.OldPage;
-    DyingCount   <= r.OldCount;
     DyingAdvance <= '0';
+    DyingToNext  <= '1';
     DyingFinish  <= '0';
     DyingDrop    <= '0';
     Changed      <= '0';
@@ -1469,6 +1695,8 @@ begin
       v.FoundValid := '0';
     end if;
 
+    v.IsDying  := IsDying;
+    v.LastRegion := r.Region + resize(r.Rec.Room, RootBits_g);
     v.UsedMore := r.Rec.Used + r.Count;
     v.UsedLess := r.Rec.Used - r.Count;
     v.Fewer    := r.OldCount - r.Pages(LeafBits_g downto 0);
@@ -1496,6 +1724,7 @@ begin
         if r.SweepDone = '1' then
           v.Source    := SourceHouse;
           v.SweepDone := '0';
+          v.SweepEnds := '1';
           v.Region    := regionOf(unsigned(FrontFirst));
           v.State     := StateSwept;
         elsif Touch_Valid = '1' and r.FoundValid = '0' then
@@ -1539,8 +1768,12 @@ begin
             v.Part   := PartTrail;
           end if;
         elsif Pause = '0' and r.Broken = '0' then
-          v.Source := SourceHouse;
-          v.Region := regionOf(unsigned(FrontFirst));
+          v.Source    := SourceHouse;
+          v.SweepEnds := '0';
+          v.Region    := regionOf(unsigned(FrontAt));
+          if FrontOver = '1' then
+            v.Region := regionOf(unsigned(FrontFirst));
+          end if;
           if IsSweeping = '1' then
             v.State := StateSweep;
           elsif r.Telling = '0' and r.Draining = '0' then
@@ -1564,7 +1797,6 @@ begin
           or (r.Bytes(PageBits_g + WindowBits_c) = '1' and r.Bytes(PageBits_g + WindowBits_c - 1 downto 0) /= 0) then
           v.IsBeyond := '1';
         end if;
-        v.IsDying  := IsDying;
         v.Region   := regionOf(r.Page);
         v.State    := StateMalloc;
         if r.What /= AllocMalloc_c then
@@ -1599,8 +1831,7 @@ begin
         elsif r.NoFrames = '1' then
           refuse(AllocNoFrames_c);
         elsif r.IsLarge = '1' then
-          -- Large ones are the model's alone.
-          refuse(AllocNoSpace_c);
+          beginLarge(LargeMake);
         else
           withOthers;
         end if;
@@ -1665,7 +1896,10 @@ begin
         v.State    := StateTabled;
 
       when StateTabled =>
-        v.Rec     := (RegionShared, TableChunk, TableNumber, (others => '0'), (others => '0'));
+        v.Rec.State  := RegionShared;
+        v.Rec.Chunk  := TableChunk;
+        v.Rec.Number := TableNumber;
+        v.Rec.Used   := (others => '0');
         v.Then_To := StateNew;
         count(to_unsigned(LeafPages_c, Count_t'length));
         if TableReady = '1' then
@@ -1762,8 +1996,58 @@ begin
           v.Moving   := '0';
           v.Draining := '0';
           v.State    := StateIdle;
+        elsif r.IsLarge = '1' then
+          v.State := StateIdle;
         elsif r.What = AllocRealloc_c then
           v.RespPage := r.OldPage;
+        end if;
+
+      when StateLarge =>
+        Root_Valid  <= LargeRoots;
+        EmptyValid  <= LargeEmpties;
+        EmptyFind   <= LargeFinds;
+        EmptyValue  <= LargeIsEmpty;
+        TableValid  <= LargeTables;
+        TableGive   <= LargeGives;
+        TableAny    <= LargeAny;
+        TableIsZero <= LargeIsZero;
+        WordsStart  <= LargeWords;
+        WordsBegins <= LargeIsFirst;
+        RegionWrite <= LargeWrite;
+        v.Then_To   := StateLarge;
+        if LargeLeads = '1' then
+          Root_Word <= directoryWord(r.Rec.Number);
+          if not hasTable(r.Rec.Part) then
+            Root_Word <= runWord(r.Rec, to_unsigned(0, LeafBits_g));
+          end if;
+        end if;
+        if LargeGoes = '1' then
+          v.Region := unsigned(LargeTo);
+        end if;
+        if LargeLoads = '1' then
+          v.Rec := toRecord(Kept);
+        elsif LargeWrite = '1' then
+          v.Rec.State := LargeUse;
+          v.Rec.Part  := LargeAsPart;
+          if LargeIsNew = '1' then
+            v.Rec.Chunk  := TableChunk;
+            v.Rec.Number := TableNumber;
+            if not hasTable(LargeAsPart) then
+              v.Rec.Number := std_logic_vector(resize(shift_right(unsigned(GivenFirst), LeafBits_g), NumBits_c));
+            end if;
+            v.Rec.Used     := unsigned(LargePages);
+            v.Rec.Room     := resize(unsigned(LargeSpan), RoomBits_c);
+            v.Rec.IsFirst  := LargeIsFirst;
+            v.Rec.IsLast   := LargeIsLast;
+            v.Rec.Writable := r.Writable;
+          end if;
+        end if;
+        if LargeZeroes = '1' then
+          v.Rec.Number := TableNumber;
+          count(to_unsigned(LeafPages_c, Count_t'length));
+          v.State := StateZero;
+        elsif LargeDone = '1' then
+          endLarge;
         end if;
 
       -- ---- free and realloc
@@ -1775,6 +2059,8 @@ begin
           refuse(AllocZeroSize_c);
         elsif r.What = AllocRealloc_c and r.IsBeyond = '1' then
           refuse(AllocTooLarge_c);
+        elsif r.Outside = '0' and r.IsDying = '0' and v.Rec.State = RegionLarge then
+          v.State := StateLocateLarge;
         elsif r.Outside = '1' or r.IsDying = '1' or v.Rec.State /= RegionShared then
           refuse(AllocNotAllocated_c);
         end if;
@@ -1823,6 +2109,28 @@ begin
           end if;
         end if;
 
+      when StateLocateLarge =>
+        v.First   := r.Page;
+        v.OldPage := r.Page;
+        v.State   := StateLocateSpan;
+        if withinOf(r.Page) >= r.Rec.Used then
+          refuse(AllocNotAllocated_c);
+        elsif r.IsBegin = '0' or r.Rec.IsFirst = '0' or withinOf(r.Page) /= 0 then
+          refuse(AllocInside_c);
+        elsif r.What = AllocRealloc_c then
+          -- Another size is the model's alone.
+          refuse(AllocNoSpace_c);
+        end if;
+
+      when StateLocateSpan =>
+        v.Region := r.LastRegion;
+        v.State  := StateLocateLast;
+
+      when StateLocateLast =>
+        v.Rec   := toRecord(Kept);
+        v.Page  := r.Region & resize(v.Rec.Used - 1, LeafBits_g);
+        v.State := StateMarked;
+
       when StateMarked =>
         if Quiet = '1' then
           v.State := StateIdle;
@@ -1846,7 +2154,7 @@ begin
         v.Rec   := toRecord(Kept);
         v.State := StateTouchKnown;
         TouchFind <= '1';
-        v.IsDying := IsDying;
+        v.IsFirst := '0';
 
       when StateTouchKnown =>
         -- What the walk has seen is the page's word, unless the page was touched meanwhile, or more has changed.
@@ -1854,8 +2162,10 @@ begin
           v.State := StateTouchWord;
           if r.Broken = '1' then
             found(StatusBusError_c, r.Word);
-          elsif r.IsDying = '1' or r.Rec.State /= RegionShared then
+          elsif r.IsDying = '1' or (r.Rec.State /= RegionShared and r.Rec.State /= RegionLarge) then
             found(StatusNotMapped_c, r.Word);
+          elsif r.Rec.State = RegionLarge and (withinOf(r.Page) >= r.Rec.Used or not hasTable(r.Rec.Part)) then
+            v.State := StateTouchLarge;
           elsif TouchIsOld = '1' or (IsTouched = '0' and r.Seen = '0') then
             v.State := StateTouchRead;
           elsif IsTouched = '1' then
@@ -1882,6 +2192,9 @@ begin
       when StateTouchWord =>
         if stateOf(r.Word) = PageMapped then
           found(StatusOk_c, r.Word);
+        elsif r.Rec.State = RegionLarge and stateOf(r.Word) = PageFree then
+          v.Word  := untouched(r.Rec, withinOf(r.Page));
+          v.State := StateTouchWord;
         elsif stateOf(r.Word) /= PageReserved then
           found(StatusNotMapped_c, r.Word);
         elsif r.Writes = '1' and r.Word(WritableBit_c) = '0' then
@@ -1898,7 +2211,53 @@ begin
           v.State := StateTouched;
           if WordsFailed = '1' then
             found(StatusNoFrame_c, r.Word);
+            if r.IsFirst = '1' then
+              Changed   <= '1';
+              v.Then_To := StateIdle;
+              v.State   := StateGiveTable;
+            end if;
           end if;
+        end if;
+
+      when StateTouchLarge =>
+        v.Word := untouched(r.Rec, withinOf(r.Page));
+        if withinOf(r.Page) >= r.Rec.Used then
+          found(StatusNotMapped_c, r.Word);
+        elsif r.Rec.Part = PartRun_c then
+          found(StatusOk_c, runWord(r.Rec, withinOf(r.Page)));
+        elsif r.Writes = '1' and r.Rec.Writable = '0' then
+          found(StatusReadOnly_c, r.Word);
+        elsif unsigned(FramesFree) <= r.Promised then
+          found(StatusNoFrame_c, r.Word);
+        else
+          TableValid <= '1';
+          v.State    := StateTouchTable;
+        end if;
+
+      when StateTouchTable =>
+        -- It is of zeroes, when it is linked.
+        v.Rec.Chunk  := TableChunk;
+        v.Rec.Number := TableNumber;
+        v.Rec.Part   := PartReady_c;
+        v.IsFirst    := '1';
+        v.Then_To    := StateTouchWord;
+        count(to_unsigned(LeafPages_c, Count_t'length));
+        if TableReady = '1' then
+          v.State := StateTouchWord;
+          if TableOk = '0' then
+            found(StatusNoFrame_c, r.Word);
+          elsif TableZero = '0' then
+            v.State := StateZero;
+          end if;
+        end if;
+
+      when StateTouchLink =>
+        Root_Valid <= '1';
+        Root_Word  <= directoryWord(r.Rec.Number);
+        v.IsFirst  := '0';
+        if Root_Ready = '1' then
+          RegionWrite <= '1';
+          v.State     := StateTouched;
         end if;
 
       when StateTouched =>
@@ -1906,6 +2265,8 @@ begin
         if Quiet = '1' then
           if HasFailed = '1' then
             breakDown;
+          elsif r.IsFirst = '1' then
+            v.State := StateTouchLink;
           else
             MadeValid <= '1';
             Touched   <= '1';
@@ -1922,8 +2283,17 @@ begin
           v.Words := unsigned(FrontLeft);
         end if;
         v.Page  := unsigned(FrontAt);
+        v.State := StateSweepPart;
+
+      when StateSweepPart =>
         v.State := StateRetire;
-        if unsigned(FrontLeft) /= 0 then
+        if FrontOver = '1' then
+          if FrontLarge = '1' then
+            beginLarge(LargeRetire);
+          end if;
+        elsif FrontLarge = '1' and not hasTable(r.Rec.Part) then
+          beginLarge(LargeRun);
+        else
           SweepStart <= '1';
           v.State    := StateSweepWords;
         end if;
@@ -1931,6 +2301,7 @@ begin
       when StateSweepWords =>
         if SweepEnds = '1' then
           DyingAdvance <= '1';
+          DyingToNext  <= '1' when r.Words = unsigned(FrontLeft) else '0';
           step;
           if SweepFailed = '1' then
             breakDown;
@@ -1976,9 +2347,11 @@ begin
         v.Else_To := StateIdle;
         v.First   := unsigned(FrontFirst);
         v.Count   := unsigned(FrontCount);
-        DyingDrop <= '1';
         v.State   := StateOpen;
-        if v.Rec.State = RegionRetiring then
+        DyingDrop <= not FrontLarge;
+        if FrontLarge = '1' then
+          beginLarge(LargeEmpty);
+        elsif v.Rec.State = RegionRetiring then
           RegionWrite <= '1';
           v.Rec.State := RegionEmpty;
           EmptyValid  <= '1';
@@ -2045,7 +2418,7 @@ begin
       when StateOpening =>
         if MapDone = '1' then
           v.State := r.Then_To;
-          v.Room  := r.Rec.Room;
+          v.Room  := resize(r.Rec.Room, LeafBits_g + 1);
           if HasFailed = '1' then
             breakDown;
           elsif MapFailed = '1' then
@@ -2097,7 +2470,7 @@ begin
         if PlaceReady = '1' then
           TreeValid   <= '1';
           RegionWrite <= '1';
-          v.Rec.Room  := unsigned(Longest);
+          v.Rec.Room  := resize(unsigned(Longest), RoomBits_c);
           v.Room      := unsigned(Longest);
           v.State     := StateSettle;
         end if;

@@ -15,18 +15,21 @@ library work;
 entity barrier is
   generic (
     PhysBits_g : positive := 40;
-    -- Writes under way, and reads.
+    -- Writes under way, as many as a memory answers later than it takes them, and reads.
+    Writes_g   : positive := 128;
     Depth_g    : positive := 64
   );
   port (
     Clk         : in    std_logic;
     Rst         : in    std_logic;
-    -- A word is written, or several of its beat, all with the same
+    -- A word is written, or several of its beat, all with the same, or with frames one behind the other, of which
+    -- that is the first, aligned
     Write_Valid : in    std_logic;
     Write_Ready : out   std_logic;
     Write_Addr  : in    std_logic_vector(PhysBits_g - 1 downto 0);
     Write_Word  : in    std_logic_vector(WordBits_c - 1 downto 0);
     Write_Many  : in    std_logic;
+    Write_Run   : in    std_logic;
     Write_Mask  : in    WordMask_t;
     -- A word is read, with its beat
     Read_Valid  : in    std_logic;
@@ -65,7 +68,8 @@ architecture rtl of barrier is
   signal WData     : TableWord_t;
   signal WMask     : WordMask_t;
   signal ArAddr    : std_logic_vector(PhysBits_g - 1 downto 0);
-  signal Writes    : natural range 0 to Depth_g;
+  signal IsRun     : std_logic;
+  signal Writes    : natural range 0 to Writes_g;
   signal Reads     : natural range 0 to Depth_g;
   signal WriteTook : std_logic;
   signal ReadTook  : std_logic;
@@ -92,6 +96,18 @@ architecture rtl of barrier is
     return mask_v;
   end function;
 
+  -- The word so many behind another of its run.
+  function ofRun (word : TableWord_t; behind : natural; is_run : std_logic) return TableWord_t is
+    constant Place_c : std_logic_vector(BeatShift_c - 1 downto 0) :=
+      std_logic_vector(to_unsigned(behind, BeatShift_c));
+    variable word_v : TableWord_t := word;
+  begin
+    for b in Place_c'range loop
+      word_v(NumberLow_c + b) := word(NumberLow_c + b) or (Place_c(b) and is_run);
+    end loop;
+    return word_v;
+  end function;
+
 begin
 
   Axi_AwValid <= AwHeld;
@@ -99,7 +115,7 @@ begin
   Axi_WValid  <= WHeld;
 
   g_words : for i in 0 to BeatWords_c - 1 generate
-    Axi_WData(WordBits_c * (i + 1) - 1 downto WordBits_c * i)             <= WData;
+    Axi_WData(WordBits_c * (i + 1) - 1 downto WordBits_c * i)         <= ofRun(WData, i, IsRun);
     Axi_WStrb(WordBits_c / 8 * (i + 1) - 1 downto WordBits_c / 8 * i) <= (others => WMask(i));
   end generate;
 
@@ -130,7 +146,7 @@ begin
   Axi_ArAddr  <= ArAddr;
 
   Write_Ready <= '1' when (AwHeld = '0' or Axi_AwReady = '1') and (WHeld = '0' or Axi_WReady = '1')
-                          and Writes /= Depth_g else '0';
+                          and Writes /= Writes_g else '0';
   Read_Ready  <= '1' when (ArHeld = '0' or Axi_ArReady = '1') and Reads /= Depth_g else '0';
 
   WriteTook <= Write_Valid and Write_Ready;
@@ -153,6 +169,7 @@ begin
         WHeld  <= '1';
         AwAddr <= beatOf(Write_Addr);
         WData  <= Write_Word;
+        IsRun  <= Write_Run;
         WMask  <= only(wordOf(Write_Addr));
         if Write_Many = '1' then
           WMask <= Write_Mask;

@@ -1,4 +1,5 @@
--- A row of bits of which the first one that is set is looked for, a word of 64 a cycle.
+-- A row of bits of which the first one that is set is looked for, a word of 64 a cycle; or the first of so many that
+-- are, one behind the other: a cycle for a word whose bits are alike, else one for each of its bits.
 --
 -- The words before the one that may have the first are remembered to have none, so a search seldom looks at
 -- many. An operation is taken in a cycle in which Op_Valid and Op_Ready are 1; what came of it stands from
@@ -18,15 +19,18 @@ entity bit_row is
     -- Bits of the row; at most 2**IndexBits_g.
     Count_g     : positive;
     -- What they are after a reset.
-    Initial_g   : std_logic
+    Initial_g   : std_logic;
+    -- Rows of bits are looked for, too.
+    Rows_g      : boolean := false
   );
   port (
     Clk      : in    std_logic;
     Rst      : in    std_logic;
     Op_Valid : in    std_logic;
     Op_Ready : out   std_logic;
-    -- Bit Index becomes Value, or the first one that is 1 is looked for.
+    -- Bit Index becomes Value, or the first one that is 1 is looked for, where Op_More behind it are 1 too.
     Op_Find  : in    std_logic;
+    Op_More  : in    std_logic_vector(IndexBits_g - 1 downto 0);
     Op_Index : in    std_logic_vector(IndexBits_g - 1 downto 0);
     Op_Value : in    std_logic;
     -- Whether there is one, and which.
@@ -44,7 +48,10 @@ architecture rtl of bit_row is
 
   type Words_t is array (0 to Last_c) of RowWord_t;
 
-  type State_t is (StateClear, StateIdle, StateRead, StateWrite, StateLook, StatePick);
+  type State_t is (StateClear, StateIdle, StateRead, StateWrite, StateLook, StatePick, StateRow);
+
+  -- A number of bits, up to all of them.
+  subtype Count_t is unsigned(IndexBits_g downto 0);
 
   -- A word of the beginning.
   function initial (index : natural) return RowWord_t is
@@ -70,6 +77,13 @@ architecture rtl of bit_row is
   signal Read  : RowWord_t;
   signal Write : std_logic;
   signal Wrote : RowWord_t;
+  -- Of a row that is looked for: the bits that have to be set, and those that were, up to Index. The bit at Index is
+  -- the lowest one of Word, of which so many are left; all 64 are there, and alike.
+  signal Need  : Count_t;
+  signal Have  : Count_t;
+  signal Left  : unsigned(RowShift_c downto 0);
+  signal Alike : std_logic;
+  signal Long  : std_logic;
 
 begin
 
@@ -80,6 +94,9 @@ begin
   Found    <= std_logic_vector(Index);
 
   Read <= Words(minimum(At, Last_c));
+
+  Long  <= '1' when Have >= Need else '0';
+  Alike <= '1' when Left = RowBits_c and ((and Word) = '1' or (or Word) = '0') else '0';
 
   Write <= '1' when State = StateClear or State = StateWrite else '0';
   Wrote <= initial(At) when State = StateClear else Word;
@@ -110,6 +127,8 @@ begin
           if Op_Valid = '1' then
             Index <= unsigned(Op_Index);
             Value <= Op_Value;
+            Need  <= ('0' & unsigned(Op_More)) + 1;
+            Have  <= (others => '0');
             if Op_Find = '1' then
               At    <= Lower;
               State <= StateLook;
@@ -133,7 +152,12 @@ begin
         when StateLook =>
           Word  <= Read;
           At    <= At + 1;
+          Left  <= to_unsigned(RowBits_c, RowShift_c + 1);
+          Index <= resize(shift_left(to_unsigned(At, 32), RowShift_c), IndexBits_g);
           State <= StatePick;
+          if Rows_g and Need /= 1 then
+            State <= StateRow;
+          end if;
 
         when StatePick =>
           Ok <= or Word;
@@ -146,6 +170,33 @@ begin
             Lower <= At;
             Word  <= Read;
             At    <= At + 1;
+          end if;
+
+        when StateRow =>
+          -- Index is that of the first bit of the row when it is long enough.
+          Ok <= Long;
+          if not Rows_g or Long = '1' then
+            Index <= Index - Have(IndexBits_g - 1 downto 0);
+            State <= StateIdle;
+          elsif Left = 0 and At > Last_c then
+            State <= StateIdle;
+          elsif Left = 0 then
+            Left <= to_unsigned(RowBits_c, RowShift_c + 1);
+            Word <= Read;
+            At   <= At + 1;
+          else
+            Word  <= '0' & Word(Word'high downto 1);
+            Left  <= Left - 1;
+            Index <= Index + 1;
+            Have  <= Have + 1;
+            if Alike = '1' then
+              Left  <= (others => '0');
+              Index <= Index + RowBits_c;
+              Have  <= Have + RowBits_c;
+            end if;
+            if Word(0) = '0' then
+              Have <= (others => '0');
+            end if;
           end if;
 
       end case;

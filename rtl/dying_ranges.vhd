@@ -2,11 +2,15 @@
 --
 -- A range is draining until its invalidation is done, then it is swept, then it ends: its words are 0, and
 -- walks of before may be under way. Until it is dropped its pages are dying: the gate answers walks of them with *not
--- mapped*. A range lies in one region.
+-- mapped*. A range of a small allocation lies in one region. One of a large allocation begins with a region, and the
+-- gate is closed to all of its regions, also to what is behind its last page: nobody else has a page there.
 
 library ieee;
   use ieee.std_logic_1164.all;
   use ieee.numeric_std.all;
+
+library work;
+  use work.index_pkg.all;
 
 entity dying_ranges is
   generic (
@@ -18,27 +22,32 @@ entity dying_ranges is
   port (
     Clk         : in    std_logic;
     Rst         : in    std_logic;
-    -- One more, of so many pages; there is no room for it where IsFull is 1.
+    -- One more; there is no room for it where IsFull is 1.
     Add         : in    std_logic;
     Add_First   : in    std_logic_vector(PageBits_g - 1 downto 0);
     Add_Last    : in    std_logic_vector(PageBits_g - 1 downto 0);
-    Add_Count   : in    std_logic_vector(LeafBits_g downto 0);
-    -- Its frames are elsewhere now, and stay in use.
+    -- It was a large allocation; its frames are elsewhere now, and stay in use.
+    Add_Large   : in    std_logic;
     Add_Moved   : in    std_logic;
     IsFull      : out   std_logic;
     -- The last one is drained.
     Drained     : in    std_logic;
-    -- The one in front: whether it can be swept; its pages; where the sweep is, and pages that are left.
+    -- The one in front: whether it can be swept; its pages.
     IsSweeping  : out   std_logic;
     First       : out   std_logic_vector(PageBits_g - 1 downto 0);
     Last        : out   std_logic_vector(PageBits_g - 1 downto 0);
+    Large       : out   std_logic;
     Moved       : out   std_logic;
-    Count       : out   std_logic_vector(LeafBits_g downto 0);
+    -- Where the sweep is, or that it is over; pages that are left in that region, and those of a range that lies in one
+    -- region. All four are of a cycle earlier.
     At          : out   std_logic_vector(PageBits_g - 1 downto 0);
+    IsOver      : out   std_logic;
     Left        : out   std_logic_vector(LeafBits_g downto 0);
-    -- So many of its pages are swept; it is swept, and ends; it goes.
+    Count       : out   std_logic_vector(LeafBits_g downto 0);
+    -- So many of its pages are swept, or all that are left in the region; it is swept, and ends; it goes.
     Advance     : in    std_logic;
     By          : in    std_logic_vector(LeafBits_g downto 0);
+    To_Next     : in    std_logic;
     Finish      : in    std_logic;
     Drop        : in    std_logic;
     -- Whether two pages are dying.
@@ -67,24 +76,21 @@ architecture rtl of dying_ranges is
     Stage : Stage_t;
     First : Page_t;
     Last  : Page_t;
-    Count : Count_t;
+    Large : std_logic;
     Moved : std_logic;
-    -- The next page to sweep, and pages that are left.
-    At    : Page_t;
-    Left  : Count_t;
   end record;
 
   type Ranges_t is array (0 to Ranges_g - 1) of Range_t;
 
   signal Ranges : Ranges_t;
-
-  -- The page so many behind another one of its region.
-  function behind (of_page : Page_t; pages : unsigned) return Page_t is
-    variable page_v : Page_t := of_page;
-  begin
-    page_v(LeafBits_g - 1 downto 0) := page_v(LeafBits_g - 1 downto 0) + pages(LeafBits_g - 1 downto 0);
-    return page_v;
-  end function;
+  -- The next page of the one in front, once some are swept, and whether all are.
+  signal HasBegun : std_logic;
+  signal NextAt   : Page_t;
+  signal NextOver : std_logic;
+  signal NowAt    : Page_t;
+  -- The last page of the region where the sweep is.
+  signal LastIn   : Page_t;
+  signal AtLast   : std_logic;
 
   function regionOf (which : Page_t) return unsigned is
   begin
@@ -96,16 +102,32 @@ architecture rtl of dying_ranges is
     return which(LeafBits_g - 1 downto 0);
   end function;
 
+  -- Pages of one region.
+  function pagesTo (from_page : Page_t; to_page : Page_t) return Count_t is
+  begin
+    return ('0' & withinOf(to_page)) - ('0' & withinOf(from_page)) + 1;
+  end function;
+
+  -- Each of the comparisons has a bit of its own, so that tools do not put one behind the other.
   function covers (all_ranges : Ranges_t; which : Page_t) return std_logic is
-    variable covers_v : std_logic := '0';
+    variable is_v     : std_logic_vector(all_ranges'range);
+    variable behind_v : std_logic_vector(all_ranges'range);
+    variable before_v : std_logic_vector(all_ranges'range);
   begin
     for i in all_ranges'range loop
-      if all_ranges(i).Stage /= StageNone and regionOf(which) = regionOf(all_ranges(i).First)
-        and withinOf(which) >= withinOf(all_ranges(i).First) and withinOf(which) <= withinOf(all_ranges(i).Last) then
-        covers_v := '1';
+      is_v(i) := '1' when regionOf(which) = regionOf(all_ranges(i).First) else '0';
+      behind_v(i) := not isBelow(withinOf(which), withinOf(all_ranges(i).First));
+      before_v(i) := not isBelow(withinOf(all_ranges(i).Last), withinOf(which));
+      if all_ranges(i).Large = '1' then
+        is_v(i) := '1';
+        behind_v(i) := not isBelow(regionOf(which), regionOf(all_ranges(i).First));
+        before_v(i) := not isBelow(regionOf(all_ranges(i).Last), regionOf(which));
+      end if;
+      if all_ranges(i).Stage = StageNone then
+        is_v(i) := '0';
       end if;
     end loop;
-    return covers_v;
+    return or (is_v and behind_v and before_v);
   end function;
 
 begin
@@ -114,12 +136,24 @@ begin
   IsSweeping  <= '1' when Ranges(0).Stage = StageSweeping else '0';
   First       <= std_logic_vector(Ranges(0).First);
   Last        <= std_logic_vector(Ranges(0).Last);
+  Large       <= Ranges(0).Large;
   Moved       <= Ranges(0).Moved;
-  Count       <= std_logic_vector(Ranges(0).Count);
-  At          <= std_logic_vector(Ranges(0).At);
-  Left        <= std_logic_vector(Ranges(0).Left);
   Gate_Closed <= covers(Ranges, unsigned(Gate_Page));
   IsDying     <= covers(Ranges, unsigned(Page));
+
+  NowAt  <= NextAt when HasBegun = '1' else Ranges(0).First;
+  AtLast <= '1' when regionOf(NowAt) = regionOf(Ranges(0).Last) else '0';
+  LastIn <= Ranges(0).Last when AtLast = '1' else (others => '1');
+
+  p_front : process (Clk) is
+  begin
+    if rising_edge(Clk) then
+      At     <= std_logic_vector(NowAt);
+      IsOver <= HasBegun and NextOver;
+      Left   <= std_logic_vector(pagesTo(NowAt, LastIn));
+      Count  <= std_logic_vector(pagesTo(Ranges(0).First, Ranges(0).Last));
+    end if;
+  end process;
 
   p_ranges : process (Clk) is
     variable ranges_v : Ranges_t;
@@ -132,8 +166,13 @@ begin
         end if;
       end loop;
       if Advance = '1' then
-        ranges_v(0).At   := behind(Ranges(0).At, unsigned(By));
-        ranges_v(0).Left := Ranges(0).Left - unsigned(By);
+        HasBegun <= '1';
+        NextAt   <= regionOf(NowAt) & (withinOf(NowAt) + unsigned(By(LeafBits_g - 1 downto 0)));
+        NextOver <= '0';
+        if To_Next = '1' then
+          NextAt   <= (regionOf(NowAt) + 1) & to_unsigned(0, LeafBits_g);
+          NextOver <= AtLast;
+        end if;
       end if;
       if Finish = '1' then
         ranges_v(0).Stage := StageEnding;
@@ -141,8 +180,7 @@ begin
       -- Behind the last one; nobody is added and dropped in one cycle.
       for i in ranges_v'range loop
         if Add = '1' and Ranges(i).Stage = StageNone and (i = 0 or Ranges(maximum(i, 1) - 1).Stage /= StageNone) then
-          ranges_v(i) := (StageDraining, unsigned(Add_First), unsigned(Add_Last), unsigned(Add_Count), Add_Moved,
-            unsigned(Add_First), unsigned(Add_Count));
+          ranges_v(i) := (StageDraining, unsigned(Add_First), unsigned(Add_Last), Add_Large, Add_Moved);
         end if;
       end loop;
       if Drop = '1' then
@@ -150,9 +188,11 @@ begin
           ranges_v(i) := ranges_v(i + 1);
         end loop;
         ranges_v(Ranges_g - 1).Stage := StageNone;
+        HasBegun <= '0';
       end if;
       Ranges <= ranges_v;
       if Rst = '1' then
+        HasBegun <= '0';
         for i in Ranges'range loop
           Ranges(i).Stage <= StageNone;
         end loop;

@@ -5,6 +5,10 @@
 -- word of bits a summary says whether a frame of it is free, a run of 2**MiddleBits_g, all of it; so a
 -- search looks at few words. A run is looked at once more before it is written, whoever said that it is free.
 --
+-- A run of whole words is taken from their summaries alone, so it is given at once; its words are filled when nothing
+-- else is written. A word of whose frames the summary says that none is free is read as such until then, and nothing
+-- comes back.
+--
 -- Single frames, one after the other, are given one a cycle: frame_scan has the word that the last one was
 -- in at hand, and the next one. Everything else stops that.
 --
@@ -30,7 +34,9 @@ entity frame_store is
     -- Frames of the run that a word's summary tells of, as a power of two.
     MiddleBits_g : positive := 3;
     -- Frames that came back and are remembered.
-    List_g       : positive := 64
+    List_g       : positive := 64;
+    -- Runs of whole words that were taken, whose words are to be filled.
+    Fills_g      : positive := 16
   );
   port (
     Clk        : in    std_logic;
@@ -48,6 +54,9 @@ entity frame_store is
     -- First is a hint. What is given back has one in any case.
     Op_HasHint : in    std_logic;
     Op_First   : in    std_logic_vector(FrameBits_g - 1 downto 0);
+    -- The hint is another one, for a single frame: that behind the frame of the response before, of a single one too,
+    -- which may be to come.
+    Op_Next    : in    std_logic;
     -- Whether there was such a run, or all of it was in use; and which
     Resp_Valid : out   std_logic;
     Resp_Ready : in    std_logic;
@@ -101,13 +110,14 @@ architecture rtl of frame_store is
     StateRuns,
     StateFirst,
     StateFound,
-    -- The run at First is looked at, in its word, and written; or, of whole words, in their summaries,
-    -- and filled.
+    -- The run at First is looked at, in its word, and written; or, of whole words, in their summaries. One that comes
+    -- back is filled; one that is taken is marked there.
     StateCheck,
     StateWrite,
     StateRow,
     StateRowDone,
-    StateFill
+    StateFill,
+    StateMark
   );
 
   type Registers_t is record
@@ -116,6 +126,7 @@ architecture rtl of frame_store is
     Held      : std_logic;
     Give      : std_logic;
     HasHint   : std_logic;
+    IsNext    : std_logic;
     Size      : Size_t;
     -- It is for a single frame, and may be served from those that are gone through: more than enough were
     -- free when it was accepted, and none are to come from the list; or that is known since.
@@ -145,6 +156,8 @@ architecture rtl of frame_store is
     Runs      : Word_t;
     Found     : std_logic;
     Place     : Bit_t;
+    -- The summary says that a frame of the word of First is free, as it was a cycle earlier.
+    HasFree   : std_logic;
     -- The run at First may be written; what its word is then.
     Good      : std_logic;
     Word      : Word_t;
@@ -160,6 +173,8 @@ architecture rtl of frame_store is
     RespValid : std_logic;
     RespOk    : std_logic;
     RespFirst : Frame_t;
+    -- The frame behind that.
+    Ahead     : Frame_t;
   end record;
 
   -- Bit i: the bits from i on are 1, as many as a run has, which is not a whole word. Only aligned ones.
@@ -315,6 +330,27 @@ architecture rtl of frame_store is
   signal WriteNow   : std_logic;
   signal WriteIndex : natural range 0 to Words_c - 1;
   signal WriteWord  : Word_t;
+  signal StoreIndex : natural range 0 to Words_c - 1;
+  signal StoreWord  : Word_t;
+
+  -- Runs that were taken, and whose words are to be filled; the one that is, its words that are left, less one.
+  constant FillBits_c : positive := FrameBits_g + SizeBits_c;
+  signal FillPut   : std_logic;
+  signal FillRoom  : std_logic;
+  signal FillIn    : std_logic_vector(FillBits_c - 1 downto 0);
+  signal FillOut   : std_logic_vector(FillBits_c - 1 downto 0);
+  signal FillHas   : std_logic;
+  signal FillTake  : std_logic;
+  signal FillOn    : std_logic;
+  signal FillFirst : Frame_t;
+  signal FillLeft  : natural range 0 to maximum(Words_c, 2) - 1;
+  signal FillIndex : natural range 0 to Words_c - 1;
+  signal IsFilled  : std_logic;
+  -- A summary is written with a run less.
+  signal MarkNow   : std_logic;
+  signal MarkMask  : Word_t;
+  -- The word of First, as its summary says.
+  signal WordNow   : Word_t;
 
   signal RoveWrite : std_logic;
   signal RoveIndex : natural range 0 to FrameBits_g;
@@ -361,13 +397,18 @@ begin
   ------------------------------------------------------------------------------------------------
   -- Memories. The word of First is there from the second cycle on, summaries in the same cycle.
   ------------------------------------------------------------------------------------------------
+  WordNow    <= Word when r.HasFree = '1' else (others => '0');
+
   WriteNow   <= Write or BackValid;
   WriteIndex <= BackIndex when BackValid = '1' else WordIndex;
   WriteWord  <= BackWord when BackValid = '1' else r.Word;
+  StoreIndex <= WriteIndex when WriteNow = '1' else FillIndex;
+  StoreWord  <= WriteWord when WriteNow = '1' else (others => '0');
   ReadIndex  <= ScanIndex when ScanOn = '1' else within(wordOf(r.First), Words_c);
 
   SumIndex <= ScanSum when ScanReads = '1' else
-              within(r.Sum, Sums_c) when r.State = StateRuns or r.State = StateRow else WriteIndex / PerWord_c;
+              within(r.Sum, Sums_c) when r.State = StateRuns or r.State = StateRow or r.State = StateMark else
+              WriteIndex / PerWord_c;
   AnySum   <= AnySums(SumIndex);
   RunSum   <= RunSums(SumIndex);
   AllSum   <= AllSums(SumIndex);
@@ -376,8 +417,8 @@ begin
   p_words : process (Clk) is
   begin
     if rising_edge(Clk) then
-      if WriteNow = '1' then
-        Words(WriteIndex) <= WriteWord;
+      if WriteNow = '1' or FillOn = '1' then
+        Words(StoreIndex) <= StoreWord;
       end if;
       if WordRead = '1' then
         Word <= Words(ReadIndex);
@@ -391,13 +432,18 @@ begin
     variable all_v : Word_t;
   begin
     if rising_edge(Clk) then
-      if WriteNow = '1' then
+      if WriteNow = '1' or MarkNow = '1' then
         any_v := AnySum;
         run_v := RunSum;
         all_v := AllSum;
         any_v(WriteIndex mod PerWord_c) := or WriteWord;
         run_v(WriteIndex mod PerWord_c) := or runs(WriteWord, MiddleBits_g);
         all_v(WriteIndex mod PerWord_c) := and WriteWord;
+        if MarkNow = '1' then
+          any_v := AnySum and not MarkMask;
+          run_v := RunSum and not MarkMask;
+          all_v := AllSum and not MarkMask;
+        end if;
         AnySums(SumIndex) <= any_v;
         RunSums(SumIndex) <= run_v;
         AllSums(SumIndex) <= all_v;
@@ -410,6 +456,50 @@ begin
     if rising_edge(Clk) then
       if RoveWrite = '1' then
         Roving(RoveIndex) <= RoveIn;
+      end if;
+    end if;
+  end process;
+
+  ------------------------------------------------------------------------------------------------
+  -- Words of runs that were taken are filled
+  ------------------------------------------------------------------------------------------------
+  FillIn    <= std_logic_vector(r.First) & std_logic_vector(to_unsigned(r.Size, SizeBits_c));
+  FillTake  <= '1' when FillOn = '0' or (FillLeft = 0 and WriteNow = '0') else '0';
+  FillIndex <= within(to_integer(shift_right(FillFirst, WordBits_g) or to_unsigned(FillLeft, FrameBits_g)), Words_c);
+  IsFilled  <= not FillOn and not FillHas;
+
+  i_fills : entity work.fifo
+    generic map (
+      Width_g => FillBits_c,
+      Depth_g => Fills_g
+    )
+    port map (
+      Clk       => Clk,
+      Rst       => Rst,
+      In_Valid  => FillPut,
+      In_Ready  => FillRoom,
+      In_Data   => FillIn,
+      Out_Valid => FillHas,
+      Out_Ready => FillTake,
+      Out_Data  => FillOut,
+      Level     => open,
+      In_Place  => open,
+      Out_Place => open
+    );
+
+  p_fill : process (Clk) is
+  begin
+    if rising_edge(Clk) then
+      if FillOn = '1' and WriteNow = '0' and FillLeft /= 0 then
+        FillLeft <= FillLeft - 1;
+      end if;
+      if FillTake = '1' then
+        FillOn    <= FillHas;
+        FillFirst <= unsigned(FillOut(FillBits_c - 1 downto SizeBits_c));
+        FillLeft  <= within(lastWordOf(to_integer(unsigned(FillOut(SizeBits_c - 1 downto 0)))), maximum(Words_c, 2));
+      end if;
+      if Rst = '1' then
+        FillOn <= '0';
       end if;
     end if;
   end process;
@@ -465,7 +555,7 @@ begin
     );
 
   RespFree <= not r.RespValid or Resp_Ready;
-  IsSingle <= r.Fast when r.HasHint = '0' or (r.Follows = '1' and r.Before = r.RespFirst) else '0';
+  IsSingle <= r.Fast when r.HasHint = '0' or (r.Follows = '1' and (r.IsNext = '1' or r.Before = r.RespFirst)) else '0';
   HandTake <= r.Held and IsSingle and HandValid and RespFree when r.State = StateIdle else '0';
 
   ------------------------------------------------------------------------------------------------
@@ -557,14 +647,21 @@ begin
     ListPut   <= r.Came when r.Free < Few_c else '0';
     ScanStart <= '0';
     ScanStop  <= '0';
+    FillPut   <= '0';
+    MarkNow   <= '0';
     v.Came    := '0';
     v.Moved   := '0';
+    v.HasFree := AnySum(wordOf(r.First) mod PerWord_c);
     v.Ending  := ("00" & r.First) + framesOf(r.Size);
+    v.Ahead   := r.RespFirst + 1;
+    if HandTake = '1' then
+      v.Ahead := HandFrame + 1;
+    end if;
     if Resp_Ready = '1' then
       v.RespValid := '0';
     end if;
     if r.Moved = '1' then
-      v.Single := r.RespFirst + 1;
+      v.Single := r.Ahead;
       if r.RespFirst = Frames_g - 1 then
         v.Single := (others => '0');
       end if;
@@ -606,8 +703,11 @@ begin
             ScanStop  <= '1';
             v.Follows := '0';
             v.State   := StateBegin;
-            if ScanOn = '1' then
+            if ScanOn = '1' or r.IsNext = '1' then
               v.State := StateStop;
+            end if;
+            if r.IsNext = '1' then
+              v.First := r.Ahead;
             end if;
           end if;
         elsif HandTake = '1' then
@@ -617,7 +717,12 @@ begin
           v.Free      := r.Free - 1;
           v.Less      := r.Less - 1;
           v.Follows   := '1';
-          v.Moved     := '1' when r.HasHint = '0' or HandFrame /= r.First else '0';
+          v.Moved     := '1' when r.HasHint = '0' else '0';
+          if r.IsNext = '1' and HandFrame /= r.Ahead then
+            v.Moved := '1';
+          elsif r.IsNext = '0' and HandFrame /= r.First then
+            v.Moved := '1';
+          end if;
           v.Held      := '0';
         elsif r.Held = '1' and ScanOn = '0' then
           ScanStart <= '1';
@@ -626,6 +731,7 @@ begin
           v.Held     := '1';
           v.Give     := Op_Give;
           v.HasHint  := Op_HasHint;
+          v.IsNext   := Op_Next;
           v.Size     := to_integer(unsigned(Op_Size));
           v.Need     := ('0' & framesOf(v.Size)) + ('0' & unsigned(Promised));
           v.First    := unsigned(Op_First);
@@ -650,6 +756,8 @@ begin
       when StateBegin =>
         if r.Size > FrameBits_g or (r.Give = '0' and r.Free < r.Need) then
           refuse;
+        elsif r.Give = '1' and IsFilled = '0' then
+          null;
         elsif isAligned(r.First, r.Size) and r.Ending <= Frames_g and (r.Give = '1' or r.HasHint = '1') then
           v.State := StateCheck;
           if r.IsRow = '1' then
@@ -732,15 +840,15 @@ begin
         v.Good  := '0';
         v.State := StateWrite;
         if r.Give = '1' then
-          if (Word and mask_v) = (mask_v'range => '0') then
+          if (WordNow and mask_v) = (mask_v'range => '0') then
             v.Good := '1';
           end if;
-          v.Word := Word or mask_v;
+          v.Word := WordNow or mask_v;
         else
-          if (Word and mask_v) = mask_v then
+          if (WordNow and mask_v) = mask_v then
             v.Good := '1';
           end if;
-          v.Word := Word and not mask_v;
+          v.Word := WordNow and not mask_v;
         end if;
 
       when StateWrite =>
@@ -780,6 +888,11 @@ begin
           if r.Left = lastSumOf(r.Size) then
             v.Left  := lastWordOf(r.Size);
             v.State := StateFill;
+            if r.Give = '0' then
+              v.Sum   := wordOf(r.First) / PerWord_c;
+              v.Left  := lastSumOf(r.Size);
+              v.State := StateMark;
+            end if;
           end if;
         elsif r.Give = '1' then
           refuse;
@@ -804,11 +917,23 @@ begin
         if r.Left /= 0 then
           v.Left := r.Left - 1;
         else
+          finish;
+        end if;
+
+      when StateMark =>
+        MarkNow <= FillRoom;
+        if FillRoom = '1' and r.Left /= 0 then
+          v.Left := r.Left - 1;
+          v.Sum  := r.Sum + 1;
+        elsif FillRoom = '1' then
+          FillPut   <= '1';
           RoveWrite <= r.Search;
           finish;
         end if;
 
     end case;
+
+    MarkMask <= mask_v;
 
     -- The next search begins behind the run.
     if r.State /= StateClear and r.Ending /= Frames_g then

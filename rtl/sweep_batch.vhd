@@ -217,15 +217,18 @@ begin
   end process;
 
   p_run : process (all) is
-    variable is_v : std_logic;
+    variable lies_v : WordMask_t;
+    variable is_v   : std_logic;
   begin
-    is_v := and InHolds;
+    -- One bit each, so that tools do not compare one after the other.
     for i in 0 to BeatWords_c - 1 loop
+      lies_v(i) := InHolds(i);
       if InFrames(i) /= ((InFrames(0) and not to_unsigned(BeatWords_c - 1, FrameBits_g)) or
                          to_unsigned(i, FrameBits_g)) then
-        is_v := '0';
+        lies_v(i) := '0';
       end if;
     end loop;
+    is_v := and lies_v;
     IsRun <= is_v;
     -- The first one may begin a run of 64, the others go on with it.
     IsChained <= '0';

@@ -6,7 +6,7 @@
 module frame_store_proof (
     input clk,
     input op_valid, input op_give, input [4:0] op_size, input op_has_hint, input [3:0] op_first,
-    input [4:0] promised, input resp_ready
+    input [4:0] promised, input op_next, input resp_ready
 );
   localparam FRAMES = 13;
   // Cycles to an answer while none is shown; few enough to be passed within the steps of the proof.
@@ -23,8 +23,11 @@ module frame_store_proof (
   frame_store dut (
       .Clk(clk), .Rst(rst), .Fixed(4'd1), .Promised(promised), .Free(free),
       .Op_Valid(op_valid), .Op_Ready(op_ready), .Op_Give(op_give), .Op_Size(op_size),
-      .Op_HasHint(op_has_hint), .Op_First(op_first),
+      .Op_HasHint(op_has_hint), .Op_First(op_first), .Op_Next(next),
       .Resp_Valid(resp_valid), .Resp_Ready(resp_ready), .Resp_Ok(resp_ok), .Resp_First(resp_first));
+
+  // The frame behind the last one is a hint for single frames alone.
+  wire next = op_next && op_has_hint && !op_give && op_size == 0;
 
   wire op = op_valid && op_ready && started;
   wire resp = resp_valid && resp_ready && started;

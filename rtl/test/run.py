@@ -75,13 +75,14 @@ L2_TLBS = [
 # frames), cycles of an access, percent.
 ALLOCATORS = [
     ("small", 9, 3, 5, 7, 100, 3, 30),
-    ("runs", 8, 2, 7, 9, 300, 5, 0),
+    ("runs", 8, 3, 7, 9, 450, 5, 0),
     # For what follows no trace: those of accesses, and small ones.
     ("none", 12, 7, 9, 12, 4096, 71, 0),
     ("none", 9, 3, 5, 7, 100, 3, 30),
 ]
-# Regions as large as they are on a card.
+# Regions as large as they are on a card, and a memory for many of them.
 LARGE_REGIONS = ("none", 12, 1, 13, 12, 4096, 71, 0)
+LARGE_MEMORY = ("none", 12, 4, 13, 17, 1 << 17, 71, 0)
 ALLOCATOR_GENERICS = (
     "Trace_g", "PageBits_g", "RootBits_g", "LeafBits_g", "FrameBits_g", "Frames_g", "Latency_g", "Stall_g"
 )
@@ -156,6 +157,9 @@ def main():
     for test in lib.test_bench("tb_allocator").get_tests():
         if test.name.startswith("a space that is nearly full"):
             configure(test, ALLOCATOR_GENERICS, LARGE_REGIONS)
+            continue
+        if test.name.startswith("large allocations"):
+            configure(test, ALLOCATOR_GENERICS, LARGE_MEMORY)
             continue
         follows, timed = test.name.startswith("the model"), test.name.startswith("operations")
         for shape in ALLOCATORS:

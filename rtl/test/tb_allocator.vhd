@@ -654,6 +654,18 @@ begin
         check(FoundStatus = StatusOk_c or FoundStatus = StatusBusError_c, "a touch");
         failed_v := failed_v + 1 when FoundStatus /= StatusOk_c;
       end if;
+      malloc(2 ** LeafBits_g + 3, '0');
+      again;
+      if unsigned(status_v) = 0 then
+        free(addr_v);
+        again;
+        -- It is swept: no more than four may be dying.
+        Pause <= '0';
+        for i in 1 to 500 loop
+          tick;
+        end loop;
+        Pause <= '1';
+      end if;
       if failed_v = 0 then
         for pages in 3 downto 1 loop
           realloc(first_v, pages, '0');
@@ -789,6 +801,37 @@ begin
         "a frame that did not come back first");
     end procedure;
 
+    -- A free, whose mark is visible in time.
+    procedure freed (what : string; addr : std_logic_vector) is
+      constant Taken_c : natural := Taken;
+    begin
+      command(AllocFree_c, (others => '0'), addr, 0, "00");
+      loop
+        tick;
+        exit when Taken /= Taken_c;
+      end loop;
+      cycles_v := Now - start_v;
+      info(what & ", mark visible: " & to_string(cycles_v) & " cycles");
+      check(cycles_v <= 170, what & ", mark visible: " & to_string(cycles_v) & " cycles");
+      answer(status_v, addr_v);
+      inTime(what, 180);
+    end procedure;
+
+    -- The root maps so many pages of the allocation that was given last, which are whole regions, and its end or not.
+    procedure checkRuns (pages : positive; ends : boolean := true) is
+      constant First_c : natural := to_integer(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g))) / 2 ** LeafBits_g;
+      constant Count_c : positive := pages / 2 ** LeafBits_g;
+      variable word_v  : std_logic_vector(63 downto 0);
+    begin
+      for region in First_c to First_c + Count_c - 1 loop
+        word_v := Tables.read(region);
+        check(word_v(ValidBit_c) = '1' and word_v(TableBit_c) = '0', "a run");
+        check_equal(unsigned(word_v(SizeLow_c + SizeBits_c - 1 downto SizeLow_c)), LeafBits_g, "its size");
+        check_equal(word_v(FirstBit_c) = '1', region = First_c, "the first");
+        check_equal(word_v(LastBit_c) = '1', ends and region = First_c + Count_c - 1, "the last");
+      end loop;
+    end procedure;
+
     -- Every input that is bad, one after the other.
     procedure refuseAll is
       constant Pages_c : natural := 2 ** WindowBits_c;
@@ -862,6 +905,96 @@ begin
       refused("a realloc of what was freed", AllocNotAllocated_c, 7);
       settleDown;
       counted(AllocOk_c, 4);
+      -- One of two regions, which does not fill the second one.
+      malloc(2 ** LeafBits_g + 8, '1');
+      check_equal(status_v, AllocOk_c, "a large malloc");
+      first_v := addr_v;
+      from_v  := unsigned(addr_v);
+      Tables.accept_all;
+      malloc(Pages_c - 2 ** (LeafBits_g + 1) + 1, '1');
+      refused("as many regions as are empty, and one more", AllocNoSpace_c, 2);
+      freeAt(1);
+      refused("a free of a byte of a large one", AllocInside_c, 4);
+      freeAt(Page_c);
+      refused("a free of a page of a large one", AllocInside_c, 5);
+      freeAt(2 ** LeafBits_g * Page_c);
+      refused("a free of a region of a large one", AllocInside_c, 6);
+      freeAt((2 ** LeafBits_g + 8) * Page_c);
+      refused("a free of the page behind a large one", AllocNotAllocated_c, 8);
+      realloc(first_v, 2 ** LeafBits_g + 9, '1');
+      refused("a realloc of a large one", AllocNoSpace_c, 3);
+      free(first_v);
+      check_equal(status_v, AllocOk_c, "a free of a large one");
+      Tables.accept_all;
+      free(first_v);
+      refused("a free of a large one that was freed", AllocNotAllocated_c, 9);
+      freeAt(2 ** LeafBits_g * Page_c);
+      refused("a free of a region of it", AllocNotAllocated_c, 10);
+      settleDown;
+      free(first_v);
+      refused("a free of what was swept", AllocNotAllocated_c, 11);
+      counted(AllocOk_c, 6);
+    end procedure;
+
+    -- The first page of the allocation that was given last.
+    impure function pageOf (addr : std_logic_vector(AddrBits_c - 1 downto 0)) return natural is
+    begin
+      return to_integer(unsigned(addr(BaseLow_c - 1 downto PageBits_g)));
+    end function;
+
+    -- As many pages as frames are free, of which two tables are needed: two runs and a table of 32 pages were taken.
+    procedure planFails is
+    begin
+      rest(2);
+      malloc(98, '0');
+      check_equal(status_v, AllocNoFrames_c, "a frame too few, with the table");
+      for times in 1 to 2 loop
+        malloc(97, '0');
+        check_equal(status_v, AllocOk_c, "all that was taken has come back");
+        free(addr_v);
+        settleDown;
+      end loop;
+    end procedure;
+
+    -- No table is ready: that of the second region is zeroed, and nobody has the page behind the last one.
+    procedure lastRegion is
+      variable page_v : natural;
+    begin
+      malloc(40, '0');
+      check_equal(status_v, AllocOk_c, "a region and a quarter");
+      page_v := pageOf(addr_v);
+      checkRuns(32, false);
+      for page in page_v + 40 to page_v + 63 loop
+        check(unsigned(Tables.read(wordOf(page))) = 0, "a word behind the last page");
+      end loop;
+      touch(page_v + 39, '1');
+      check_equal(FoundStatus, StatusOk_c, "the last page");
+      touch(page_v + 40, '1');
+      check_equal(FoundStatus, StatusNotMapped_c, "the page behind it");
+      free(addr_v);
+      settleDown;
+    end procedure;
+
+    -- The last frame becomes that of a table, and there is none for the page: the table is there for the next touch.
+    procedure tableComesBack is
+      variable page_v : natural;
+    begin
+      malloc(96, '1');
+      page_v := pageOf(addr_v);
+      touch(page_v, '1');
+      check_equal(FoundStatus, StatusOk_c, "a first touch");
+      malloc(1, '0');
+      first_v := addr_v;
+      malloc(64, '0');
+      checkRuns(64);
+      malloc(31, '0');
+      check_equal(status_v, AllocOk_c, "all frames but one");
+      touch(page_v + 32, '1');
+      check_equal(FoundStatus, StatusNoFrame_c, "a frame for the table alone");
+      free(first_v);
+      settleDown;
+      touch(page_v + 32, '1');
+      check_equal(FoundStatus, StatusOk_c, "a frame for the page");
     end procedure;
 
     -- Somebody writes into the first word of an allocation that it has so many pages behind that one.
@@ -1091,6 +1224,28 @@ begin
         malloc(1, '0');
         check_equal(status_v, AllocNoSpace_c, "a full window");
 
+      elsif run("large allocations take few cycles") then
+        rest(2);
+        malloc(65536, '0');
+        inTime("malloc, 65,536 pages, by the root", 300);
+        first_v := addr_v;
+        checkRuns(65536);
+        freed("free, 65,536 pages", first_v);
+        start_v := Now;
+        -- A step for each of the eight regions, and one to leave them.
+        rest(9);
+        cycles_v := Now - start_v;
+        inTime("sweep of 65,536 pages, by the root", 65536 / 8);
+        -- The last region has a table, of which 1024 words are in use: two steps of the sweep.
+        malloc(8192 + 1024, '0');
+        inTime("malloc of a region, and 1024 pages more", 2000);
+        steps_v := wordOf(pageOf(addr_v) + 8192);
+        free(addr_v);
+        rest(4);
+        for i in 0 to 1023 loop
+          check(unsigned(Tables.read(steps_v + i)) = 0, "a word that is not swept");
+        end loop;
+
       elsif run("commands while the stores are cleared are refused") then
         Rst <= '1';
         tick;
@@ -1107,6 +1262,14 @@ begin
 
       elsif run("what is refused is counted, and changes nothing") then
         refuseAll;
+
+      elsif run("what large allocations take comes back") then
+        -- While no table has been zeroed.
+        lastRegion;
+        reset;
+        planFails;
+        reset;
+        tableComesBack;
 
       elsif run("requesters are served in turn") then
         malloc(1, '1');

@@ -415,6 +415,7 @@ begin
       Op_Give    => OpGive,
       Op_Size    => std_logic_vector(to_unsigned(OpSize, 5)),
       Op_HasHint => OpHasHint,
+      Op_Next    => '0',
       Op_First   => std_logic_vector(to_unsigned(OpFirst, FrameBits_g)),
       Resp_Valid => RespValid,
       Resp_Ready => RespReady,

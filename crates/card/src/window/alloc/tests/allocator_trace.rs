@@ -20,7 +20,7 @@ use super::random::Input;
 use super::seeds::inputs;
 use crate::interface::AllocRequest;
 
-const STEPS: usize = 1400;
+const STEPS: usize = 1600;
 /// Walks that are under way at most; in the place behind them there is none.
 const WALKS: usize = 8;
 
@@ -34,7 +34,7 @@ struct Walk {
 
 /// Sizes of the traces: bits of a page, words of the tables as powers of two, frames.
 const SHAPES: [(&str, u32, [u32; 2], u32); 2] =
-    [("small", 9, [3, 5], 100), ("runs", 8, [2, 7], 300)];
+    [("small", 9, [3, 5], 100), ("runs", 8, [3, 7], 450)];
 
 struct Tracer {
     allocator: Allocator,
@@ -48,6 +48,8 @@ struct Tracer {
     reads: [usize; 2],
     /// Allocations that have got fewer pages, more in place, or more elsewhere.
     resized: [usize; 3],
+    /// Large allocations: those that begin with a run of the directory, that end with a table, lazy ones.
+    large: [usize; 3],
     page_bytes: u64,
     window_bytes: u64,
     region_pages: u64,
@@ -66,7 +68,7 @@ impl Tracer {
         let before = bus.words.clone();
         let (page_bytes, region_pages) = (1 << page_bits, 1 << levels[1]);
         let (text, live) = (String::new(), Vec::new());
-        let (walks, reads, resized) = ([None; WALKS], [0; 2], [0; 3]);
+        let (walks, reads, resized, large) = ([None; WALKS], [0; 2], [0; 3], [0; 3]);
         Tracer {
             allocator,
             bus,
@@ -76,6 +78,7 @@ impl Tracer {
             walks,
             reads,
             resized,
+            large,
             page_bytes,
             window_bytes,
             region_pages,
@@ -130,7 +133,15 @@ impl Tracer {
         self.line('m', &[bytes, memory.into(), flags, status, address]);
         self.effects();
         if answer.is_ok() {
-            self.live.push((address, bytes.div_ceil(self.page_bytes)));
+            let pages = bytes.div_ceil(self.page_bytes);
+            self.live.push((address, pages));
+            if pages >= self.region_pages {
+                let first = (address - 5 * self.window_bytes) / self.page_bytes;
+                let is_table =
+                    |page: u64| self.bus.peek(page / self.region_pages * 8) >> 16 & 1 == 1;
+                let found = [!is_table(first) && !lazy, is_table(first + pages - 1), lazy];
+                (0..3).for_each(|kind| self.large[kind] += usize::from(found[kind]));
+            }
         }
     }
 
@@ -239,13 +250,14 @@ impl Tracer {
         self.effects();
     }
 
-    /// A walk begins, unless enough are under way. Where nothing leads to a table it sees no word.
+    /// A walk begins, unless enough are under way. Where the directory leads to no table it sees no word.
     fn walk(&mut self, page: u64) {
         let Some(place) = self.walks.iter().position(Option::is_none) else { return };
         let directory = self.bus.peek((page / self.region_pages) * 8);
         let table = (directory >> 32) * self.region_pages * 8;
         let address = table + page % self.region_pages * 8;
-        let seen = (directory & 1 == 1).then(|| self.bus.peek(address));
+        let is_table = directory & 1 == 1 && directory >> 16 & 1 == 1;
+        let seen = is_table.then(|| self.bus.peek(address));
         self.walks[place] = Some(Walk { page, seen, ticket: self.allocator.ticket() });
         self.line('k', &[place as u64, if seen.is_some() { address } else { 0 }]);
     }
@@ -282,7 +294,11 @@ impl Tracer {
             0..4 => return u64::from(b / 2),
             4 => return u64::MAX - u64::from(c),
             5 => return self.window_bytes + 1 + u64::from(c),
-            6..180 => 1 + u64::from(c) % 6,
+            6..140 => 1 + u64::from(c) % 6,
+            // Every free frame: tables may need some.
+            140..150 => self.allocator.free_frames(0).max(1),
+            150..175 => (1 + u64::from(c) % 3) * self.region_pages,
+            175..210 => self.region_pages + u64::from(c) % (2 * self.region_pages),
             _ => 1 + u64::from(c) % (self.region_pages - 1),
         };
         pages * self.page_bytes - u64::from(b) % self.page_bytes
@@ -294,9 +310,18 @@ impl Tracer {
         let pages = match b {
             6..100 => pages + u64::from(c) % 4,
             100..160 => 1 + u64::from(c) % pages,
-            _ => return self.some_bytes(b, c),
+            _ => {
+                let bytes = self.some_bytes(b, c);
+                let is_none = bytes == 0 || bytes > self.window_bytes;
+                return if is_none { bytes } else { bytes.min(self.page_bytes * 3) };
+            }
         };
         pages.min(self.region_pages - 1) * self.page_bytes - u64::from(b) % self.page_bytes
+    }
+
+    /// Whether a large allocation begins there: of these only the model changes the size.
+    fn is_large(&self, address: u64) -> bool {
+        self.live.iter().any(|&(live, pages)| live == address && pages >= self.region_pages)
     }
 
     fn some_address(&self, a: u8, b: u8, c: u8) -> u64 {
@@ -316,10 +341,12 @@ impl Tracer {
             _ if !self.allocator.is_ready() => self.step(input),
             0..100 => self.step(input),
             100..120 => self.walks(input),
-            120..145 => self.touch(self.touched_page(input), c),
-            145..175 => {
+            120..140 => self.touch(self.touched_page(input), c),
+            140..175 => {
                 let address = self.some_address(a, c, b);
-                self.realloc(address, self.other_bytes(address, b, c), input);
+                if !self.is_large(address) {
+                    self.realloc(address, self.other_bytes(address, b, c), input);
+                }
             }
             _ if fills == (what < 230) => {
                 let memory = u8::from(a < 8);
@@ -359,6 +386,7 @@ fn the_bench_has_what_the_model_does() {
         let counts = tracer.allocator.counts();
         assert!(counts.answers[0] > 100 && counts.touched > 10, "{name}: {counts:?}");
         assert!(tracer.resized.into_iter().all(|done| done > 10), "{name}: {:?}", tracer.resized);
+        assert!(tracer.large.into_iter().all(|done| done > 3), "{name}: {:?}", tracer.large);
         assert!(tracer.reads.into_iter().all(|reads| reads > 10), "{name}: {:?}", tracer.reads);
         for refused in [1, 2, 3, 5, 6, 7] {
             assert!(counts.answers[refused] > 0, "{name}: none with status {refused}");

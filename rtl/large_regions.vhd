@@ -1,0 +1,526 @@
+-- Large allocations: the regions that one has for itself, one after the other.
+--
+-- It says what is done with the region where the allocator is: its record, its word of the root, its table or its run
+-- of frames. A large allocation is made in passes over its regions: everything that they need is taken, and given back
+-- if it is not enough; words of tables are written; when they are visible the root leads to them. One that is freed is
+-- swept region by region, then its regions are left, and are empty when an invalidation is done.
+-- What is done, and in which order, is as in the model crates/card/src/window/alloc/large.rs and sweep.rs.
+
+library ieee;
+  use ieee.std_logic_1164.all;
+  use ieee.numeric_std.all;
+
+library work;
+  use work.alloc_pkg.all;
+
+entity large_regions is
+  generic (
+    RootBits_g  : positive;
+    LeafBits_g  : positive;
+    FrameBits_g : positive
+  );
+  port (
+    Clk         : in    std_logic;
+    -- Whatever was done is over: after a reset, or when memory has failed.
+    Rst         : in    std_logic;
+    -- What is to be done. It stands until it is done, as does all that it is done with.
+    Start       : in    std_logic;
+    What        : in    LargeWork_t;
+    -- Of what is made: its pages, as many as a region has or more, and whether it is lazy.
+    Pages       : in    std_logic_vector(RootBits_g + LeafBits_g downto 0);
+    Lazy        : in    std_logic;
+    -- Of what is swept: its regions, and whether its frames stay in use.
+    From        : in    std_logic_vector(RootBits_g - 1 downto 0);
+    Till        : in    std_logic_vector(RootBits_g - 1 downto 0);
+    Moved       : in    std_logic;
+    -- For one cycle: it has ended, and how. The first page of what was made, and the last one.
+    Done        : out   std_logic;
+    Status      : out   AllocStatus_t;
+    First_Page  : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    Last_Page   : out   std_logic_vector(RootBits_g + LeafBits_g - 1 downto 0);
+    -- The allocator is at a region, and nothing else is done there. It goes to another one, and has its record: Part
+    -- is that of the record, in the cycle with Loads.
+    Here        : in    std_logic;
+    Region      : in    std_logic_vector(RootBits_g - 1 downto 0);
+    Goes        : out   std_logic;
+    To_Region   : out   std_logic_vector(RootBits_g - 1 downto 0);
+    Loads       : out   std_logic;
+    Part        : in    RegionPart_t;
+    -- The region's record is written: it becomes one of this allocation, or another use and another part.
+    Write       : out   std_logic;
+    Is_New      : out   std_logic;
+    As_Use      : out   RegionUse_t;
+    As_Part     : out   RegionPart_t;
+    -- Pages of the allocation in the region; whether it is the first or the last one; regions behind the first one.
+    Pages_In    : out   std_logic_vector(LeafBits_g downto 0);
+    Is_First    : out   std_logic;
+    Is_Last     : out   std_logic;
+    Span        : out   std_logic_vector(RootBits_g - 1 downto 0);
+    -- Empty regions: a row of them is looked for, or the region is one, or is none any more.
+    Empty_Valid : out   std_logic;
+    Empty_Ready : in    std_logic;
+    Empty_Find  : out   std_logic;
+    Empty_Value : out   std_logic;
+    Empty_Ok    : in    std_logic;
+    Empty_Found : in    std_logic_vector(RootBits_g - 1 downto 0);
+    -- A table is taken, any that is not ready or a ready one, or given back, of zeroes or not. All of its words are
+    -- written with 0.
+    Table_Valid : out   std_logic;
+    Table_Ready : in    std_logic;
+    Table_Give  : out   std_logic;
+    Table_Any   : out   std_logic;
+    Give_Zero   : out   std_logic;
+    Table_Ok    : in    std_logic;
+    Table_Zero  : in    std_logic;
+    Zero        : out   std_logic;
+    -- A run of frames of a whole region is taken, or given back.
+    Frame_Valid : out   std_logic;
+    Frame_Ready : in    std_logic;
+    Frame_Give  : out   std_logic;
+    Frames_Free : in    std_logic_vector(FrameBits_g downto 0);
+    Given_Valid : in    std_logic;
+    Given_Ok    : in    std_logic;
+    -- The words of the region's pages are written; all that was written is visible; some of it failed.
+    Words_Start : out   std_logic;
+    Words_Done  : in    std_logic;
+    Words_Fail  : in    std_logic;
+    Quiet       : in    std_logic;
+    Failed      : in    std_logic;
+    -- The region's word of the root is written: it leads to its part, or nowhere.
+    Root_Valid  : out   std_logic;
+    Root_Ready  : in    std_logic;
+    Root_Leads  : out   std_logic
+  );
+end entity;
+
+architecture rtl of large_regions is
+
+  subtype Region_t is unsigned(RootBits_g - 1 downto 0);
+
+  subtype Count_t is unsigned(LeafBits_g downto 0);
+
+  subtype Pages_t is unsigned(RootBits_g + LeafBits_g downto 0);
+
+  -- What is done with one region after the other.
+  type Pass_t is (
+    -- What they need is taken.
+    PassPlan,
+    -- They are empty no more, and words of their tables are written.
+    PassWords,
+    -- The root leads to them.
+    PassRoots,
+    -- What was taken is given back.
+    PassUndo,
+    -- The run of one of them is given back.
+    PassRun,
+    -- They are left, and empty.
+    PassRetire,
+    PassEmpty
+  );
+
+  type State_t is (
+    StateIdle,
+    -- A row of empty regions is looked for.
+    StateFind,
+    StateFound,
+    -- A region gets a run; else any table, since all of its words are written; else, or where it is not whole, a table
+    -- of zeroes.
+    StateAt,
+    StateTake,
+    StateRun,
+    StateAny,
+    StateAnyTaken,
+    StateTable,
+    StateTaken,
+    StateZeroed,
+    StatePut,
+    StateEnough,
+    -- A region's record is read, and what the pass does is done.
+    StateRead,
+    StateSee,
+    StateBegin,
+    StateWords,
+    StateRoot,
+    StateGive,
+    StateGiven,
+    StateMark,
+    StateNext,
+    -- All words are visible.
+    StateVisible,
+    StateDone
+  );
+
+  type Registers_t is record
+    State   : State_t;
+    Pass    : Pass_t;
+    First   : Region_t;
+    Last    : Region_t;
+    -- The region behind the one that is looked at, a cycle later.
+    Following : Region_t;
+    -- Regions behind the first one, and the last page's place in its region.
+    Span    : Region_t;
+    LastIn  : unsigned(LeafBits_g - 1 downto 0);
+    -- All pages of the last one are of the allocation. The region is the last one, or all of its pages are, a cycle
+    -- later; its pages, two.
+    IsFull  : std_logic;
+    IsLast  : std_logic;
+    IsWhole : std_logic;
+    PagesIn : Count_t;
+    Part    : RegionPart_t;
+    -- Frames that are needed for words.
+    Needs   : Pages_t;
+    Status  : AllocStatus_t;
+  end record;
+
+  signal r       : Registers_t;
+  signal n       : Registers_t;
+
+begin
+
+  First_Page <= std_logic_vector(r.First & to_unsigned(0, LeafBits_g));
+  Last_Page  <= std_logic_vector(r.Last & r.LastIn);
+  Status     <= r.Status;
+  Pages_In   <= std_logic_vector(r.PagesIn);
+  Is_First   <= '1' when unsigned(Region) = r.First else '0';
+  Is_Last    <= r.IsLast;
+  Span       <= std_logic_vector(r.Span);
+
+  p_next : process (all) is
+    variable v      : Registers_t;
+    variable less_v : Pages_t;
+
+    procedure goTo (to_where : Region_t) is
+    begin
+      Goes      <= '1';
+      To_Region <= std_logic_vector(to_where);
+    end procedure;
+
+    procedure beginPass (pass : Pass_t; first_one : Region_t) is
+    begin
+      goTo(first_one);
+      v.Pass  := pass;
+      v.State := StateRead;
+    end procedure;
+
+    -- It is not to be had: the regions up to this one give back what they have taken.
+    procedure undo (last_one : Region_t) is
+    begin
+      beginPass(PassUndo, r.First);
+      v.Status := AllocNoFrames_c;
+      v.Last   := last_one;
+    end procedure;
+
+    procedure refuse (status_of : AllocStatus_t) is
+    begin
+      v.Status := status_of;
+      v.State  := StateDone;
+    end procedure;
+
+    -- There is no table for this region.
+    procedure noTable is
+    begin
+      if unsigned(Region) = r.First then
+        refuse(AllocNoFrames_c);
+      else
+        undo(unsigned(Region) - 1);
+      end if;
+    end procedure;
+
+  begin
+    v      := r;
+    less_v := unsigned(Pages) - 1;
+
+    v.Following := unsigned(Region) + 1;
+    v.IsFull  := and r.LastIn;
+    v.IsLast  := '1' when unsigned(Region) = r.Last else '0';
+    v.IsWhole := not v.IsLast or r.IsFull;
+    v.PagesIn := to_unsigned(2 ** LeafBits_g, Count_t'length);
+    if r.IsLast = '1' then
+      v.PagesIn := ('0' & r.LastIn) + 1;
+    end if;
+
+    Done        <= '0';
+    Goes        <= '0';
+    To_Region   <= std_logic_vector(r.Following);
+    Loads       <= '0';
+    Write       <= '0';
+    Is_New      <= '0';
+    As_Use      <= RegionLarge;
+    As_Part     <= r.Part;
+    Empty_Valid <= '0';
+    Empty_Find  <= '0';
+    Empty_Value <= '0';
+    Table_Valid <= '0';
+    Table_Give  <= '0';
+    Table_Any   <= '0';
+    Give_Zero   <= '1';
+    Zero        <= '0';
+    Frame_Valid <= '0';
+    Frame_Give  <= '0';
+    Words_Start <= '0';
+    Root_Valid  <= '0';
+    Root_Leads  <= '0';
+
+    case r.State is
+
+      when StateIdle =>
+        v.Span   := less_v(RootBits_g + LeafBits_g - 1 downto LeafBits_g);
+        v.LastIn := less_v(LeafBits_g - 1 downto 0);
+        v.Needs  := (others => '0');
+        v.Status := AllocOk_c;
+        v.Last   := unsigned(Till);
+        if Start = '1' then
+          case What is
+            when LargeMake =>
+              v.State := StateFind;
+            when LargeRun =>
+              beginPass(PassRun, unsigned(Region));
+            when LargeRetire =>
+              beginPass(PassRetire, unsigned(From));
+            when LargeEmpty =>
+              beginPass(PassEmpty, unsigned(From));
+          end case;
+        end if;
+
+      -- ---- what is made: a plan first
+
+      when StateFind =>
+        Empty_Valid <= '1';
+        Empty_Find  <= '1';
+        v.State     := StateFound;
+
+      when StateFound =>
+        v.First := unsigned(Empty_Found);
+        v.Last  := unsigned(Empty_Found) + r.Span;
+        v.Pass  := PassPlan;
+        if Empty_Ready = '1' then
+          goTo(unsigned(Empty_Found));
+          v.State := StateAt;
+          if Empty_Ok = '0' then
+            refuse(AllocNoSpace_c);
+          end if;
+        end if;
+
+      when StateAt =>
+        -- Whether the region is the last one is known in the next cycle.
+        v.Part  := PartNothing_c;
+        v.State := StateTake;
+
+      when StateTake =>
+        Frame_Valid <= r.IsWhole and not Lazy;
+        if Lazy = '1' then
+          v.State := StatePut;
+        elsif r.IsWhole = '0' then
+          v.State := StateTable;
+        elsif Frame_Ready = '1' then
+          v.State := StateRun;
+        end if;
+
+      when StateRun =>
+        v.Part := PartRun_c;
+        if Given_Valid = '1' then
+          v.State := StatePut;
+          if Given_Ok = '0' then
+            v.State := StateAny;
+          end if;
+        end if;
+
+      when StateAny =>
+        Table_Valid <= '1';
+        Table_Any   <= '1';
+        v.State     := StateAnyTaken;
+
+      when StateAnyTaken =>
+        v.Part := PartTable_c;
+        if Table_Ready = '1' then
+          v.State := StatePut;
+          if Table_Ok = '0' then
+            v.State := StateTable;
+          end if;
+        end if;
+
+      when StateTable =>
+        Table_Valid <= '1';
+        v.State     := StateTaken;
+
+      when StateTaken =>
+        v.Part := PartReady_c;
+        if Table_Ready = '1' then
+          v.State := StatePut;
+          if Table_Ok = '0' then
+            noTable;
+          elsif Table_Zero = '0' then
+            Zero    <= '1';
+            v.State := StateZeroed;
+          end if;
+        end if;
+
+      when StateZeroed =>
+        if Here = '1' then
+          v.State := StatePut;
+        end if;
+
+      when StatePut =>
+        Write  <= '1';
+        Is_New <= '1';
+        goTo(r.Following);
+        if hasTable(r.Part) then
+          v.Needs := r.Needs + r.PagesIn;
+        end if;
+        v.State := StateAt;
+        if r.IsLast = '1' then
+          v.State := StateEnough;
+        end if;
+
+      when StateEnough =>
+        beginPass(PassWords, r.First);
+        if unsigned(Frames_Free) < r.Needs then
+          undo(r.Last);
+        end if;
+
+      -- ---- a pass
+
+      when StateRead =>
+        Loads   <= '1';
+        v.Part  := Part;
+        v.State := StateSee;
+
+      when StateSee =>
+        v.State := StateMark;
+        case r.Pass is
+          when PassPlan =>
+            null;
+          when PassWords =>
+            if hasTable(r.Part) then
+              v.State := StateBegin;
+            end if;
+          when PassRoots =>
+            v.State := StateRoot;
+            if r.Part = PartNothing_c then
+              v.State := StateNext;
+            end if;
+          when PassUndo =>
+            v.State := StateGive;
+          when PassRun =>
+            v.State := StateRoot;
+            if r.Part = PartNothing_c then
+              v.State := StateDone;
+            end if;
+          when PassRetire =>
+            if hasTable(r.Part) then
+              v.State := StateRoot;
+            end if;
+          when PassEmpty =>
+            if hasTable(r.Part) then
+              v.State := StateGive;
+            end if;
+        end case;
+
+      when StateBegin =>
+        Words_Start <= '1';
+        v.State     := StateWords;
+
+      when StateWords =>
+        if Words_Done = '1' then
+          v.State := StateMark;
+          if Words_Fail = '1' then
+            -- So many were free: the frame store has failed.
+            refuse(AllocBusError_c);
+          end if;
+        end if;
+
+      when StateRoot =>
+        Root_Valid <= '1';
+        Root_Leads <= '1' when r.Pass = PassRoots else '0';
+        if Root_Ready = '1' then
+          v.State := StateMark;
+          if r.Pass = PassRoots then
+            v.State := StateNext;
+          elsif r.Pass = PassRun and Moved = '0' then
+            v.State := StateGive;
+          end if;
+        end if;
+
+      when StateGive =>
+        -- All words of a table that is left were written with 0.
+        Give_Zero <= '1' when r.Pass = PassEmpty or r.Part = PartReady_c else '0';
+        if hasTable(r.Part) then
+          Table_Valid <= '1';
+          Table_Give  <= '1';
+          v.State     := StateGiven;
+        else
+          Frame_Valid <= '1';
+          Frame_Give  <= '1';
+          if Frame_Ready = '1' then
+            v.State := StateGiven;
+          end if;
+        end if;
+
+      when StateGiven =>
+        if (hasTable(r.Part) and Table_Ready = '1') or (not hasTable(r.Part) and Given_Valid = '1') then
+          v.State := StateMark;
+        end if;
+
+      when StateMark =>
+        v.State := StateNext;
+        case r.Pass is
+          when PassWords =>
+            Empty_Valid <= '1';
+          when PassRun =>
+            Write   <= '1';
+            As_Part <= PartNothing_c;
+          when PassRetire =>
+            Write  <= '1';
+            As_Use <= RegionRetiring;
+          when PassEmpty =>
+            Write       <= '1';
+            As_Use      <= RegionEmpty;
+            Empty_Valid <= '1';
+            Empty_Value <= '1';
+          when others =>
+            Write  <= '1';
+            As_Use <= RegionEmpty;
+        end case;
+
+      when StateNext =>
+        if Empty_Ready = '1' then
+          if r.Pass = PassRun then
+            v.State := StateDone;
+          elsif r.IsLast = '0' then
+            goTo(r.Following);
+            v.State := StateRead;
+          elsif r.Pass = PassWords then
+            v.State := StateVisible;
+          else
+            v.State := StateDone;
+          end if;
+        end if;
+
+      when StateVisible =>
+        if Quiet = '1' then
+          beginPass(PassRoots, r.First);
+          if Failed = '1' then
+            refuse(AllocBusError_c);
+          end if;
+        end if;
+
+      when StateDone =>
+        Done    <= '1';
+        v.State := StateIdle;
+
+    end case;
+
+    if Rst = '1' then
+      v.State := StateIdle;
+    end if;
+    n <= v;
+  end process;
+
+  p_registers : process (Clk) is
+  begin
+    if rising_edge(Clk) then
+      r <= n;
+    end if;
+  end process;
+
+end architecture;
