@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -92,6 +95,24 @@ def test_an_error_stops_the_other_runs() -> None:
     with pytest.raises(ValueError, match="girt"):
         farside.simulate("mm", ["girt", "grit"], nbytes=64 << 20, threads=2)
     assert not [thread for thread in threading.enumerate() if "ThreadPool" in thread.name]
+
+
+def test_ctrl_c_ends_all_runs() -> None:
+    program = "import farside; print(flush=True); farside.simulate('mm', ['grit', 'on-touch'], nbytes=256 << 20)"
+    running = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert running.stdout is not None
+    running.stdout.readline()
+    time.sleep(1)
+    running.send_signal(signal.SIGINT)
+    try:
+        # The whole would take hours.
+        _, errors = running.communicate(timeout=60)
+    finally:
+        running.kill()
+    assert "KeyboardInterrupt" in errors
+    assert running.returncode == -signal.SIGINT
 
 
 def scan(gpus: int, lines: int) -> dict[str, np.ndarray[Any, Any]]:
