@@ -122,4 +122,5 @@ done
 for worker in "${workers[@]}"; do
     wait "$worker" || failed=1
 done
+[ ! -s "$QUEUE" ] || { say "not run: $(paste -sd, "$QUEUE")" && failed=1; }
 exit "$failed"
