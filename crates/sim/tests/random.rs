@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use farside_sim::{
-    CapacityOf, Dispatch, EngineMode, FlushMode, SCHEMES, Simulation, Spec, Told, Until,
+    CapacityOf, Dispatch, EngineMode, Far, FlushMode, SCHEMES, Simulation, Spec, Told, Until,
 };
 use farside_svm::placement::by_name;
 use farside_workloads::{BLOCK_LINES, Group, Line, Script, Step, Workload};
@@ -102,6 +102,8 @@ fn specs() -> impl Strategy<Value = Spec> {
         prop::sample::select(vec![Until::Drained, Until::Moved]),
         prop::sample::select(vec![FlushMode::Pipeline, FlushMode::Page]),
         prop::sample::select(vec![Told::Users, Told::All]),
+        prop::sample::select(vec![Far::Open, Far::Closed]),
+        prop::sample::select(vec![0u64, 700]),
     );
     (gpu, counter, driver, rest, moves).prop_map(|(gpu, counter, driver, rest, moves)| {
         let mut spec = Spec::default();
@@ -118,8 +120,9 @@ fn specs() -> impl Strategy<Value = Spec> {
         spec.driver.density_percent = driver.2;
         spec.driver.keep_clean_copies = driver.3;
         spec.flush.mode = rest.0;
-        spec.host.migrations = moves.0;
+        (spec.host.migrations, spec.host.migration_ns) = (moves.0, moves.5);
         (spec.flush.until, spec.flush.demote, spec.flush.counter) = (moves.1, moves.2, moves.3);
+        spec.flush.far = moves.4;
         spec.fault.buffer_entries = rest.1;
         (spec.engine.run_ahead_cycles, spec.engine.mode) = (rest.2, rest.3);
         spec

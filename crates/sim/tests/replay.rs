@@ -572,9 +572,15 @@ fn the_checker_never_changes_a_result() {
 /// dozen frames for tens of compute units, must only cost time.
 #[test]
 fn hardly_any_memory_costs_time_and_nothing_else() {
-    // Whole buffers of faults at once, from a host that hardly takes time.
+    // Whole buffers of faults at once, from a host that hardly takes time; and both machines of the GRIT paper.
     let given = [("driver.fault_batch", "256"), ("host.batch_ns", "1000"), ("host.fault_ns", "31")];
-    let mut spec = Spec::default().with_overrides(&given).unwrap();
+    let at_once = Spec::default().with_overrides(&given).unwrap();
+    let presets = ["grit-table-1", "grit-paper"].map(|name| Spec::preset(name).unwrap());
+    presets.into_iter().chain([at_once]).for_each(with_hardly_any_memory);
+}
+
+fn with_hardly_any_memory(mut spec: Spec) {
+    spec.gpu.capacity_of = CapacityOf::Each;
     for name in ["mm", "st"] {
         let trace = Trace::bundled(name).unwrap();
         let accesses = trace.accesses();

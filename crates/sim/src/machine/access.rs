@@ -36,6 +36,15 @@ impl Kind {
     pub(super) fn right(self) -> Right {
         if self.is_store() { Right::Write } else { Right::Read }
     }
+
+    /// The cache of its compute unit that it goes through.
+    fn cache(self) -> usize {
+        match self {
+            Kind::Load | Kind::Store => 0,
+            Kind::Scalar => 1,
+            Kind::Fetch => 2,
+        }
+    }
 }
 
 /// An access of a wavefront to a line.
@@ -111,7 +120,7 @@ impl Machine {
     }
 
     /// Nobody knows yet when the access ends.
-    fn pend(&mut self, access: Access) {
+    pub(super) fn pend(&mut self, access: Access) {
         self.wave_mut(access).pending[usize::from(access.kind.is_store())] += 1;
     }
 
@@ -167,23 +176,23 @@ impl Machine {
         at: Time,
         pending: bool,
     ) {
+        let store = access.kind.is_store();
+        let home = self.gpus[usize::from(access.gpu)].memory;
+        if memory != home && self.moves.are_closed() && (store || !self.is_held(access)) {
+            self.wait_for_moves(access, page, pending);
+            return;
+        }
         if let Some(samples) = &mut self.samples {
             samples.count(access.gpu, page);
         }
         let at = at + self.times.l1_cache;
-        let store = access.kind.is_store();
         let gpu = &mut self.gpus[usize::from(access.gpu)];
-        let home = gpu.memory;
         if store && self.spec.store.mode == StoreMode::Ideal {
             gpu.counts.local += 1;
             self.over(access, page, memory, at, pending);
             return;
         }
-        let cache = match access.kind {
-            Kind::Load | Kind::Store => 0,
-            Kind::Scalar => 1,
-            Kind::Fetch => 2,
-        };
+        let cache = access.kind.cache();
         let held = gpu.unit(usize::from(access.unit)).caches[cache].lookup(access.line);
         let end = match held {
             Some(ready) if !store => {
@@ -213,6 +222,7 @@ impl Machine {
                 } else {
                     gpu.counts.remote += 1;
                     gpu.counts.handling_remote += end.since(at);
+                    self.moves.far_until(end);
                     self.count_remote(access.gpu, page);
                     self.wave_mut(access).cause = WaitsFor::Remote;
                 }
@@ -227,6 +237,12 @@ impl Machine {
             }
         };
         self.over(access, page, memory, end, pending);
+    }
+
+    /// Whether a cache of its compute unit holds the line of an access.
+    fn is_held(&mut self, access: Access) -> bool {
+        let unit = self.gpus[usize::from(access.gpu)].unit(usize::from(access.unit));
+        unit.caches[access.kind.cache()].lookup(access.line).is_some()
     }
 
     /// Sends a line to all other GPUs that have a copy of its page. Nobody waits for it.

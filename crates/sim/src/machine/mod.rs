@@ -9,7 +9,7 @@
 //! - `pool.rs`: lists of accesses that wait for a walk or in a fault; `table.rs`: who finds them;
 //! - `ring.rs`: the GPUs' command rings, in order, with shootdown, drain and replay;
 //! - `host.rs`: the driver's processor: fault batches, notices, operations on the CPU's mappings;
-//! - `moves.rs`: how many migrations are carried out at a time, and who stands still meanwhile;
+//! - `moves.rs`: how many migrations are carried out at a time, and who stands still or waits meanwhile;
 //! - `transfer.rs`: copies and zero fills;
 //! - `copies.rs`: which pages were copied again after a write;
 //! - `setup.rs`: allocation, and the placing of all pages on the host before time starts;
@@ -41,7 +41,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use farside_svm::{Command, Driver, Event, Reply, Stats};
+use farside_svm::{ChainKey, Command, Driver, Event, Reply, Stats};
 use farside_types::{
     CardId, CommandId, Epoch, FaultId, FrameNo, JobId, MemoryId, PageNo, PageRange, Span, StreamId,
     Time,
@@ -100,6 +100,8 @@ enum SimEvent {
     Done { command: CommandId, epoch: Epoch },
     /// The driver sees the end of a job.
     JobDone { job: JobId },
+    /// A migration begins.
+    MoveBegins { chain: ChainKey, epoch: Epoch },
     /// A GPU goes on that stood still until a migration was over.
     Restart { gpu: u8 },
     /// The driver wants to be called.
@@ -317,6 +319,7 @@ impl Machine {
             SimEvent::Done { command, epoch } => {
                 self.answer(command, epoch)?;
             }
+            SimEvent::MoveBegins { chain, epoch } => self.move_begins((chain, epoch))?,
             SimEvent::Restart { gpu } => self.restart(gpu),
             SimEvent::JobDone { job } => self.job_done(job)?,
             SimEvent::Timer => {

@@ -1,24 +1,27 @@
-//! How many migrations the driver carries out at a time (`host.migrations`), and the GPUs that stand
-//! still until one is over (`flush.until`).
+//! How many migrations the driver carries out at a time (`host.migrations`), the GPUs that stand still until
+//! one is over (`flush.until`), and the accesses to other memories that wait for its end (`flush.far`).
 //!
 //! The driver of the published simulator handles one migration at a time (MGPUSim v3.0.0,
 //! `driver/driver.go:538`, `isCurrentlyHandlingMigrationReq`); the GPUs that it has stopped go on when the pages
-//! have been copied (`:747`, `prepareGPURestartReqs`). Here a migration that has to wait does so before its
+//! have been copied (`:747`, `prepareGPURestartReqs`). Before all that it drains every GPU's port to the others
+//! (`:561`, `initiateRDMADrain`), and opens them last (`:802`). Here a migration that has to wait does so before its
 //! first command, in the order in which the driver decided. A mapping of a page where it is
-//! takes nothing away and copies nothing; it is no migration, and waits for none.
+//! takes nothing away and copies nothing; it is no migration, and waits for none, which is assumed
+//! ([`crate::HostSpec::migrations`]).
 
 use std::collections::{BTreeMap, VecDeque};
 
 use farside_svm::{ChainKey, Command, Event, HostOp, RingOp};
-use farside_types::{CommandId, Epoch, Span};
+use farside_types::{CommandId, Epoch, Span, Time};
 use serde::{Deserialize, Serialize};
 
+use super::access::Access;
 use super::{Machine, SimEvent};
 use crate::gpu::Parked;
+use crate::observe::WaitsFor;
 use crate::pump::Pump;
-
 use crate::state::state;
-use crate::{SimError, Spec, Until};
+use crate::{Far, SimError, Spec, Told, Until};
 
 /// A migration: its chain, and which life of that.
 type Key = (ChainKey, Epoch);
@@ -29,37 +32,75 @@ pub(super) struct Moves {
     /// Whether anything has to be known of them.
     counted: bool,
     most: usize,
+    /// The driver's own time for one, before its first command.
+    own: Span,
+    /// While one goes on, accesses to other memories wait.
+    closes: bool,
     under_way: BTreeMap<Key, Move>,
-    /// Those that wait, in their order, and what they have been told to do.
+    /// Those that wait, in their order, and what those that have not begun have been told to do.
     waiting: VecDeque<Key>,
     held: BTreeMap<Key, Vec<Command>>,
+    /// Accesses to other memories that wait, and when the last of those under way is over.
+    far: Vec<Access>,
+    far_until: Time,
 }
 
 /// A migration under way.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Move {
+    /// Its commands are carried out.
+    begun: bool,
     /// Commands that have not been answered.
     open: u32,
+    /// Every GPU has been told of it (`flush.counter`).
+    told: bool,
     /// GPUs that stand still until it is over, each once.
     stopped: Vec<u8>,
 }
 
 state!(Moves {
-    values: under_way, waiting, held;
-    made: counted, most;
+    values: under_way, waiting, held, far, far_until;
+    made: counted, most, own, closes;
 });
 
 impl Moves {
     pub(super) fn new(spec: &Spec) -> Moves {
         let most = spec.host.migrations.unwrap_or(u32::MAX) as usize;
-        let counted = spec.host.migrations.is_some() || spec.flush.until == Until::Moved;
+        let closes = spec.flush.far == Far::Closed;
+        let flush = &spec.flush;
+        let counted = spec.host.migrations.is_some()
+            || spec.host.migration_ns > 0
+            || closes
+            || flush.until == Until::Moved
+            || flush.counter == Told::All;
         Moves {
             counted,
             most,
+            own: Span::from_nanos(spec.host.migration_ns),
+            closes,
             under_way: BTreeMap::new(),
             waiting: VecDeque::new(),
             held: BTreeMap::new(),
+            far: Vec::new(),
+            far_until: Time::ZERO,
         }
+    }
+
+    /// Whether accesses to other memories have to wait.
+    pub(super) fn are_closed(&self) -> bool {
+        self.closes && !self.under_way.is_empty()
+    }
+
+    /// An access to another memory is under way until `end`.
+    pub(super) fn far_until(&mut self, end: Time) {
+        self.far_until = self.far_until.max(end);
+    }
+
+    /// Whether every GPU has to be told of the migration of a command, which is then done.
+    pub(super) fn tell(&mut self, command: CommandId, epoch: Epoch) -> bool {
+        let key = ChainKey::of(command).map(|chain| (chain, epoch));
+        let move_ = key.and_then(|key| self.under_way.get_mut(&key));
+        move_.is_some_and(|it| !std::mem::replace(&mut it.told, true))
     }
 
     /// Gives a command back that can be carried out now, or keeps it until its migration's turn.
@@ -71,17 +112,15 @@ impl Moves {
         let key = (chain, header.epoch);
         if let Some(move_) = self.under_way.get_mut(&key) {
             move_.open += 1;
-            return Some(command);
+            if move_.begun {
+                return Some(command);
+            }
         }
         if let Some(commands) = self.held.get_mut(&key) {
             commands.push(command);
             return None;
         }
         if !moves(&command) {
-            return Some(command);
-        }
-        if self.under_way.len() < self.most {
-            self.under_way.insert(key, Move { open: 1, stopped: Vec::new() });
             return Some(command);
         }
         self.waiting.push_back(key);
@@ -99,15 +138,23 @@ impl Moves {
         over.then(|| self.under_way.remove(&key).map(|it| it.stopped))?
     }
 
-    /// The commands of the next migration, if it may begin.
-    fn next(&mut self) -> Option<Vec<Command>> {
+    /// The next migration, if it is its turn, which is under way from now on.
+    fn next(&mut self) -> Option<Key> {
         if self.under_way.len() >= self.most {
             return None;
         }
         let key = self.waiting.pop_front()?;
-        let commands = self.held.remove(&key).unwrap_or_default();
-        self.under_way.insert(key, Move { open: commands.len() as u32, stopped: Vec::new() });
-        Some(commands)
+        let open = self.held.get(&key).map_or(0, Vec::len) as u32;
+        self.under_way.insert(key, Move { open, ..Move::default() });
+        Some(key)
+    }
+
+    /// The commands of a migration that begins.
+    fn begin(&mut self, key: Key) -> Vec<Command> {
+        if let Some(move_) = self.under_way.get_mut(&key) {
+            move_.begun = true;
+        }
+        self.held.remove(&key).unwrap_or_default()
     }
 }
 
@@ -132,8 +179,29 @@ impl Machine {
         }
         match self.moves.admit(command) {
             Some(command) => self.carry_on(command),
-            None => Ok(()),
+            None => self.next_moves(),
         }
+    }
+
+    /// Has the next migrations begin, as many as may: each when the driver's own time for it has passed and
+    /// accesses to other memories, if they have to wait, are over.
+    fn next_moves(&mut self) -> Result<(), SimError> {
+        while let Some(key) = self.moves.next() {
+            let now = self.queue.now();
+            let drained = if self.moves.closes { self.moves.far_until } else { now };
+            let begins = drained.max(now + self.moves.own);
+            if begins > now {
+                let (chain, epoch) = key;
+                self.queue.push(begins, SimEvent::MoveBegins { chain, epoch });
+            } else {
+                self.move_begins(key)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn move_begins(&mut self, key: (ChainKey, Epoch)) -> Result<(), SimError> {
+        self.moves.begin(key).into_iter().try_for_each(|command| self.carry_on(command))
     }
 
     /// Tells the driver that a command has been carried out; the next migration may begin.
@@ -147,10 +215,29 @@ impl Machine {
         for gpu in stopped {
             self.queue.push(at, SimEvent::Restart { gpu });
         }
-        while let Some(commands) = self.moves.next() {
-            commands.into_iter().try_for_each(|command| self.carry_on(command))?;
+        if !self.moves.are_closed() {
+            std::mem::take(&mut self.moves.far).into_iter().for_each(|access| self.go_far(access));
         }
-        Ok(())
+        self.next_moves()
+    }
+
+    /// Has an access to another memory wait until no migration goes on; `pending` says whether its
+    /// wavefront knows that it waits.
+    pub(super) fn wait_for_moves(&mut self, access: Access, page: u32, pending: bool) {
+        if !pending {
+            self.pend(access);
+        }
+        self.wave_mut(access).waits(WaitsFor::Remote, page);
+        self.moves.far.push(access);
+    }
+
+    /// No migration goes on: an access that waited takes the translation that there is now.
+    fn go_far(&mut self, access: Access) {
+        let page = self.page_of(access.line);
+        match self.usable(access, page) {
+            Some(memory) => self.proceed(access, page, memory, self.queue.now(), true),
+            None => self.raise(access, page),
+        }
     }
 
     /// Has a GPU that a command took a page from stand still until its migration is over.

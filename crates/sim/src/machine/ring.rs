@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use farside_svm::{RingOp, Run, Step};
+use farside_svm::{ChainKey, Header, RingOp, Run, Step};
 use farside_types::{
     CancelReason, CardId, FaultId, FrameNo, JobId, MemoryId, Reason, Rights, Span, Time,
 };
@@ -39,6 +39,16 @@ state!(Ring {
 });
 
 impl Ring {
+    /// Whether the migration of a command takes a page away here too.
+    fn takes_for(&self, header: &Header) -> bool {
+        let key = (ChainKey::of(header.id), header.epoch);
+        let waiting = self.queue.iter().map(|(_, step)| step);
+        waiting.chain(&self.current).any(|step| {
+            let of_it = (ChainKey::of(step.header.id), step.header.epoch) == key;
+            of_it && matches!(step.op, RingOp::Unmap { .. })
+        })
+    }
+
     /// Whether a command is under way or waits.
     #[cfg(test)]
     pub(super) fn is_busy(&self) -> bool {
@@ -81,7 +91,7 @@ impl Machine {
         let end = match &command.op {
             RingOp::Unmap { runs, .. } => {
                 let end = self.take_away(gpu, runs, None, (whole, own))?;
-                end.max(self.tell_others(gpu, command.header.reason))
+                end.max(self.tell_others(gpu, &command.header))
             }
             RingOp::Protect { runs, rights } => {
                 self.take_away(gpu, runs, Some(*rights), (whole, own))?
@@ -129,16 +139,27 @@ impl Machine {
         }
     }
 
-    /// Empties the other GPUs as well, where a counter's migration tells every GPU; when that is done.
-    fn tell_others(&mut self, gpu: u8, reason: Reason) -> Time {
+    /// Empties the GPUs that have nothing of the page as well, where a counter's migration tells every GPU; when that
+    /// is done. The first GPU that the migration takes the page from does so, for all of them.
+    fn tell_others(&mut self, gpu: u8, header: &Header) -> Time {
         let now = self.queue.now();
         let flush = &self.spec.flush;
-        let all = flush.counter == Told::All && flush.mode == FlushMode::Pipeline;
-        if !all || reason != Reason::Counter {
+        let (until, pipeline) = (flush.until, flush.mode == FlushMode::Pipeline);
+        let all = pipeline && flush.counter == Told::All && header.reason == Reason::Counter;
+        if !all || !self.moves.tell(header.id, header.epoch) {
             return now;
         }
-        let others = (0..self.gpus.len() as u8).filter(|&other| other != gpu);
-        others.fold(now, |end, other| end.max(self.flush_all(other, now)))
+        let mut end = now;
+        for other in (0..self.gpus.len() as u8).filter(|&other| other != gpu) {
+            if self.rings[usize::from(other)].takes_for(header) {
+                continue;
+            }
+            end = end.max(self.flush_all(other, now));
+            if until == Until::Moved {
+                self.stop_until_moved(other, header.id, header.epoch);
+            }
+        }
+        end
     }
 
     /// Flushes a whole GPU; when that is done, at `own` or later.
@@ -151,7 +172,9 @@ impl Machine {
         let state = &mut self.gpus[usize::from(gpu)];
         state.counts.flushes += 1;
         state.counts.flushed_lines += u64::from(dirty);
-        state.counts.stalled += end.since(now);
+        // It may stand still already, for another migration.
+        let from = now.max(state.stalled_until).min(end);
+        state.counts.stalled += end.since(from);
         state.stalled_until = state.stalled_until.max(end);
         end
     }
@@ -238,7 +261,8 @@ impl Machine {
     fn drain_on(&mut self, gpu: u8, whole: bool) {
         let next = self.queue.now() + self.times.cycle;
         if whole {
-            self.gpus[usize::from(gpu)].stalled_until = next;
+            let state = &mut self.gpus[usize::from(gpu)];
+            state.stalled_until = state.stalled_until.max(next);
         }
         self.queue.push(next, SimEvent::RingEnd { gpu });
     }

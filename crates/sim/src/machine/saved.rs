@@ -130,6 +130,7 @@ impl Machine {
             SimEvent::HostDone { .. }
             | SimEvent::TransferEnd { .. }
             | SimEvent::Done { .. }
+            | SimEvent::MoveBegins { .. }
             | SimEvent::JobDone { .. }
             | SimEvent::Samples
             | SimEvent::Timer => true,

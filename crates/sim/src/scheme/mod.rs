@@ -5,6 +5,7 @@
 //! a simulated machine can do ([`SIMULATED`]); a modifier changes values of the machine. A few names
 //! stand for a scheme with its modifiers, because that is what their papers call so.
 
+mod copy_move_map;
 mod gps;
 mod griffin_dpc;
 mod ideal;
@@ -12,14 +13,15 @@ mod ideal;
 use farside_svm::PlacementScheme;
 use farside_svm::placement::{self, NamedScheme, Parameter, SchemeError};
 
+pub use copy_move_map::CopyMoveMap;
 pub use gps::Gps;
 pub use griffin_dpc::{GriffinConfig, GriffinDpc};
 pub use ideal::Ideal;
 
 use crate::{SimError, Spec};
 
-/// The schemes that need what only a simulated machine can do.
-pub const SIMULATED: [NamedScheme; 3] = [
+/// The schemes that need what only a simulated machine can do, and a yardstick for the others.
+pub const SIMULATED: [NamedScheme; 4] = [
     NamedScheme {
         name: "ideal",
         about: "every card that asks gets a copy",
@@ -29,6 +31,11 @@ pub const SIMULATED: [NamedScheme; 3] = [
         name: "griffin-dpc",
         about: "first touch, then pages are classified by sampled accesses and follow their owner",
         make: |parameters| Ok(Box::new(GriffinDpc::from_parameters(parameters)?)),
+    },
+    NamedScheme {
+        name: "copy-move-map",
+        about: "a yardstick: reads copy, writes move, after one foreign write a page is mapped for good",
+        make: |_| Ok(Box::<CopyMoveMap>::default()),
     },
     NamedScheme {
         name: "gps",

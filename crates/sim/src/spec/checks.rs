@@ -118,6 +118,7 @@ impl Spec {
             ("command.launch_ns", self.command.launch_ns),
             ("copy.latency_ns", self.copy.latency_ns),
             ("host.interrupt_ns", self.host.interrupt_ns),
+            ("host.migration_ns", self.host.migration_ns),
             ("host.batch_ns", self.host.batch_ns),
             ("host.fault_ns", self.host.fault_ns),
             ("host.table_ns", self.host.table_ns),

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EngineSpec {
-    /// How a line's way is timed. Default `reservation`; see [`EngineMode`].
+    /// How a line's way is timed. Default `reservation`: the faster one; assumed. See [`EngineMode`].
     pub mode: EngineMode,
     /// Cycles that a wavefront may run ahead of the others between two looks at the clock: fewer
-    /// events, a slightly different order. Default 64.
+    /// events, a slightly different order. Default 64: about the latency of two hits; assumed.
     pub run_ahead_cycles: u64,
 }
 

@@ -39,7 +39,7 @@ pub struct GpuSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_percent: Option<u32>,
     /// Whose frames that share is: `each` GPU has it, or all GPUs together (`total`). Default
-    /// `each`; the paper does not say which.
+    /// `each`: assumed, the paper does not say which.
     pub capacity_of: CapacityOf,
     /// Where the little data is that every wavefront reads: FIR's filter and SC's mask. Default `shared`: the traces recorded with the paper's simulator have the filter's page
     /// shared by all GPUs.

@@ -18,11 +18,16 @@ pub struct HostSpec {
     /// Threads: batches and operations in service at a time. Default 32
     /// (wangw42/try_mgpusim, mmu.go).
     pub threads: u32,
-    /// Migrations that are carried out at a time; mappings of a page where it is are none. Default: none,
+    /// Migrations that are carried out at a time. A mapping of a page where it is counts as none and waits for
+    /// none: the published simulator answers translations while its driver migrates (Akita v3.0.0-alpha.31,
+    /// mem/vm/mmu/mmu.go, `doPageWalkHit`); that the paper's driver does so too is assumed. Default: none,
     /// as many as there are. A driver of the published simulator carries out one (MGPUSim v3.0.0,
     /// driver/driver.go:538, `isCurrentlyHandlingMigrationReq`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub migrations: Option<u32>,
+    /// The driver's own time for a migration before its first command, in ns; it is one of those under way
+    /// meanwhile. Default 0: its commands, its copy and their answers are all that it takes; assumed.
+    pub migration_ns: u64,
     /// Service of a batch besides its faults, in ns. Default 0: a thread takes one fault
     /// (wangw42/try_mgpusim, mmu.go).
     pub batch_ns: u64,
@@ -31,8 +36,8 @@ pub struct HostSpec {
     pub fault_ns: u64,
     /// A memory access to the placement scheme's own table, in ns: a PA-Table lookup that the
     /// PA-Cache does not hold (GRIT, section V-C: one memory access). It goes on beside the
-    /// service of the fault (section V-E), and only what is longer than that is waited for. Default
-    /// 100: `link.host_memory_ns`.
+    /// service of the fault (section V-E), and only what is longer than that is waited for; of a batch of
+    /// several faults, what all lookups take longer than all services. Default 100: `link.host_memory_ns`.
     pub table_ns: u64,
     /// Each count of a sample of accesses, for schemes that ask for them (Griffin), in ns. Default 31;
     /// assumed.
@@ -49,6 +54,7 @@ impl Default for HostSpec {
             interrupt_ns: 662,
             threads: 32,
             migrations: None,
+            migration_ns: 0,
             batch_ns: 0,
             fault_ns: 1_000,
             table_ns: 100,
@@ -67,14 +73,17 @@ pub struct DriverSpec {
     /// Most faults and notices that a thread of the host takes at a time. Default 1 (wangw42/try_mgpusim,
     /// mmu.go: each on a thread of its own).
     pub fault_batch: u32,
-    /// Moves nearer to each other than this are a fight, in ns. Default 0: no thrash handling.
+    /// Moves nearer to each other than this are a fight, in ns. Default 0: no thrash handling; the GRIT paper's
+    /// baselines have none.
     pub thrash_window_ns: u64,
     /// Settle what running GPUs fight over by allocations: its pages are mapped where they are, and the
-    /// access counters find out when that is over. Default false.
+    /// access counters find out when that is over. Default false: Farside's own; no paper's driver has it.
     pub contests: bool,
-    /// Tree prefetch: fill a subtree that is more than this full, in percent. Default 100: off.
+    /// Tree prefetch: fill a subtree that is more than this full, in percent. Default 100: off; the GRIT
+    /// paper has it in section VI-E alone.
     pub density_percent: u8,
-    /// Keep the host's frame as a clean copy of a page that a GPU only reads. Default false.
+    /// Keep the host's frame as a clean copy of a page that a GPU only reads. Default false: a page has one
+    /// place until it is duplicated (GRIT, section II-B).
     pub keep_clean_copies: bool,
 }
 

@@ -10,8 +10,8 @@ pub struct LinkSpec {
     /// NVLink-v2 are both directions of six links of 25 GB/s each way (NVIDIA, "Tesla V100 GPU
     /// Architecture", 2017).
     pub nvlink_gb_per_s: u64,
-    /// One way between GPUs, in ns. Default 150: assumed, the paper gives none; MGPUSim v3.0.0 has 140 for a
-    /// switch (samples/runner/timingplatform.go:295).
+    /// One way between GPUs, in ns. Default 150: assumed, the paper gives none; MGPUSim v3.0.0 has 140 cycles for a
+    /// switch of PCIe (samples/runner/timingplatform.go:295).
     pub nvlink_ns: u64,
     /// Bandwidth between host and a GPU in GB/s, per direction. Default 32 (Table I).
     pub pcie_gb_per_s: u64,

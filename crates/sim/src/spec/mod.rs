@@ -31,7 +31,7 @@ pub use engine::{EngineMode, EngineSpec};
 pub use gpu::{CapacityOf, Constants, Dispatch, GpuSpec};
 pub use host::{DriverSpec, HostSpec};
 pub use link::{CopySpec, LinkSpec};
-pub use orders::{CommandSpec, FlushMode, FlushSpec, Told, Until};
+pub use orders::{CommandSpec, Far, FlushMode, FlushSpec, Told, Until};
 pub use reports::{CounterSpec, FaultSpec};
 pub use store::{StoreMode, StoreSpec};
 pub use translation::{PageSpec, TlbSpec, WalkSpec};

@@ -53,6 +53,20 @@ pub struct FlushSpec {
     /// Whom the migration empties that an access counter has asked for. Default `users`: assumed;
     /// see [`Told`].
     pub counter: Told,
+    /// What accesses to other memories do while a migration goes on. Default `open`: assumed; see [`Far`].
+    pub far: Far,
+}
+
+/// What accesses to memories other than a GPU's own do while a migration goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Far {
+    /// They go on.
+    #[default]
+    Open,
+    /// A migration begins when those under way are over, and others wait until it has ended: MGPUSim's driver drains
+    /// every GPU's port to the others first, and opens it last (v3.0.0, driver/driver.go:561, :804).
+    Closed,
 }
 
 /// Until when a GPU stands still.
@@ -73,7 +87,7 @@ pub enum Told {
     /// GPUs that have a mapping of a page of it.
     #[default]
     Users,
-    /// Every GPU (GRIT, section II-B2, step 4).
+    /// Every GPU, each once (GRIT, section II-B2, step 4).
     All,
 }
 

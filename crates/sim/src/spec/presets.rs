@@ -15,8 +15,8 @@ const fn is(key: &'static str, value: &'static str, source: &'static str) -> Giv
     Given { key, value, source }
 }
 
-/// The machine of the GRIT paper as its text and the published simulator (MGPUSim and Akita, v3.0.0)
-/// have it. The authors' own version of the simulator is not published.
+/// The machine of the GRIT paper as its text and the published simulator (MGPUSim v3.0.0, and Akita
+/// v3.0.0-alpha.31, which that names in its go.mod) have it. The authors' own version of the simulator is not published.
 const GRIT_PAPER: &[Given] = &[
     is("gpu.capacity_percent", "70", "Table I"),
     is(
@@ -34,7 +34,11 @@ const GRIT_PAPER: &[Given] = &[
         "each",
         "MGPUSim v3.0.0, benchmarks/heteromark/fir/fir.go:119, amdappsdk/simpleconvolution/simpleconvolution.go:127: one for each GPU",
     ),
-    is("link.nvlink_ns", "140", "MGPUSim v3.0.0, samples/runner/timingplatform.go:295: a switch"),
+    is(
+        "link.nvlink_ns",
+        "140",
+        "assumed: the paper gives none; a switch of PCIe has 140 cycles in MGPUSim v3.0.0, samples/runner/timingplatform.go:295",
+    ),
     is(
         "command.launch_ns",
         "0",
@@ -43,7 +47,7 @@ const GRIT_PAPER: &[Given] = &[
     is(
         "host.threads",
         "16",
-        "Akita v3.0.0, mem/vm/mmu/builder.go:24: translations in service at a time",
+        "Akita v3.0.0-alpha.31, mem/vm/mmu/builder.go:24: translations in service at a time",
     ),
     is(
         "host.fault_ns",
@@ -58,7 +62,7 @@ const GRIT_PAPER: &[Given] = &[
     is(
         "flush.until",
         "moved",
-        "MGPUSim v3.0.0, driver/driver.go:739 (restart when the pages have been copied)",
+        "MGPUSim v3.0.0, driver/driver.go:740 (restart when the pages have been copied)",
     ),
     is("flush.demote", "page", "section II-B3: a flush at the collapse alone"),
     is("flush.counter", "all", "section II-B2, step 4: every GPU"),

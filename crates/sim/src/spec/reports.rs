@@ -11,7 +11,7 @@ pub struct FaultSpec {
     pub buffer_entries: u32,
     /// A fault on a page that another GPU has mapped gets its translation from there, over the link
     /// between GPUs, and does not take the host's time for a walk (Trans-FW, HPCA 2023). Default
-    /// false.
+    /// false: the GRIT paper's baselines do not have it (section VI-C3).
     pub forwarding: bool,
 }
 

@@ -116,7 +116,7 @@ fn documented(key: &str) -> Option<String> {
         (true, "") => "assumed".to_owned(),
         (true, why) if why.starts_with("assumed") => why.to_owned(),
         (true, why) => format!("assumed: {why}"),
-        (false, "") => "as nothing else is said".to_owned(),
+        (false, "") => return None,
         (false, why) => why.to_owned(),
     })
 }

@@ -67,9 +67,9 @@ pub const NAMES: [&str; SCHEMES.len()] = {
     names
 };
 
-/// Names of schemes that need a simulated machine, which makes them (`farside_sim::scheme`). Kept
+/// Names of schemes that need a simulated machine, or are yardsticks of one (`farside_sim::scheme`). Kept
 /// here so that [`by_name`] can say why it has no such scheme.
-pub const ONLY_SIMULATED: [&str; 4] = ["griffin-dpc", "griffin", "gps", "ideal"];
+pub const ONLY_SIMULATED: [&str; 5] = ["griffin-dpc", "copy-move-map", "griffin", "gps", "ideal"];
 
 /// The scheme of [`SCHEMES`] that `text` names, alone or with parameters, as in
 /// `grit:threshold=8,cache=off`.

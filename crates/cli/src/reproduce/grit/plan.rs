@@ -19,8 +19,10 @@ pub struct Plan {
     pub(super) megabytes: BTreeMap<String, u64>,
     /// Values of the machine that are not those of the preset.
     machine: BTreeMap<String, String>,
+    /// Those of the list, and one for each reading.
     #[serde(rename = "experiment")]
     pub(super) experiments: Vec<Experiment>,
+    readings: Option<Readings>,
     pub(super) sensitivity: Option<Sensitivity>,
     pub(super) sharing: Option<SharingPlan>,
 }
@@ -40,7 +42,10 @@ pub(super) struct Experiment {
     /// A machine by name in the place of the one for all, which then has nothing to say.
     preset: Option<String>,
     #[serde(default)]
-    machine: BTreeMap<String, String>,
+    pub(super) machine: BTreeMap<String, String>,
+    /// Programs that run in the place of others.
+    #[serde(default)]
+    pub(super) instead: BTreeMap<String, String>,
     size: Option<Size>,
     /// What a scaled run divides its footprints by besides.
     #[serde(default = "one")]
@@ -51,6 +56,60 @@ pub(super) struct Experiment {
 
 fn one() -> u64 {
     1
+}
+
+/// An experiment again with other values of the machine, one reading of its sources at a time.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Readings {
+    /// The experiment.
+    of: String,
+    /// What a scaled run divides its footprints by besides.
+    further: u64,
+    /// Those of its columns that are run.
+    columns: Vec<String>,
+    each: Vec<Reading>,
+}
+
+/// What is otherwise.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Reading {
+    name: String,
+    title: String,
+    /// Why it is open.
+    source: String,
+    #[serde(default)]
+    machine: BTreeMap<String, String>,
+    #[serde(default)]
+    instead: BTreeMap<String, String>,
+}
+
+impl Reading {
+    /// The experiment in this reading.
+    fn experiment(self, whole: &Experiment, readings: &Readings) -> Experiment {
+        let Reading { name, title, source, machine, instead } = self;
+        let runs = |scheme: &String| readings.columns.contains(scheme);
+        let columns = whole.columns.iter().zip(&whole.labels).filter(|(column, _)| runs(column));
+        let (columns, labels) = columns.map(|(a, b)| (a.clone(), b.clone())).unzip();
+        let claims = whole.claims.iter().filter(|claim| claim.schemes().all(runs)).cloned();
+        let claims = claims.map(|claim| Stated {
+            id: claim.id.replacen(&whole.name, &format!("{}-{name}", whole.name), 1),
+            source: format!("{}; {source}", claim.source),
+            ..claim
+        });
+        Experiment {
+            name: format!("{}-{name}", whole.name),
+            title: format!("{title}: performance"),
+            columns,
+            labels,
+            machine,
+            instead,
+            further: readings.further,
+            claims: claims.collect(),
+            ..whole.clone()
+        }
+    }
 }
 
 /// What is drawn.
@@ -88,6 +147,14 @@ pub(super) struct Stated {
     pub(super) workload: Option<String>,
     pub(super) paper: Option<f64>,
     pub(super) source: String,
+}
+
+impl Stated {
+    /// The schemes that it is about.
+    pub(super) fn schemes(&self) -> impl Iterator<Item = &String> {
+        let kinds = [&self.gain, &self.fewer, &self.evicted, &self.again, &self.fastest];
+        kinds.into_iter().flatten().chain(&self.among).chain(&self.over)
+    }
 }
 
 /// What the latencies that the paper does not give would change.
@@ -174,7 +241,15 @@ impl fmt::Display for Scale {
 impl Plan {
     /// The list that comes with the program.
     pub(super) fn bundled() -> Plan {
-        toml::from_str(LIST).unwrap_or_else(|error| panic!("the list of experiments: {error}"))
+        let plan: Result<Plan, _> = toml::from_str(LIST);
+        let mut plan = plan.unwrap_or_else(|error| panic!("the list of experiments: {error}"));
+        if let Some(readings) = plan.readings.take() {
+            let whole = plan.experiments.iter().find(|it| it.name == readings.of).cloned();
+            let whole = whole.unwrap_or_else(|| panic!("readings of no experiment: {readings:?}"));
+            let each = readings.each.iter().cloned();
+            plan.experiments.extend(each.map(|reading| reading.experiment(&whole, &readings)));
+        }
+        plan
     }
 
     pub(super) fn keep(&mut self, names: &[impl AsRef<str>]) -> Result<(), String> {
@@ -226,7 +301,8 @@ impl Plan {
         let bytes = self.bytes(experiment.size, workload, scale);
         let common = self.machine.iter().filter(|_| experiment.preset.is_none());
         let set = common.chain(&experiment.machine);
-        let cell = Cell::workload(workload, bytes, scheme);
+        let program = experiment.instead.get(workload).map_or(workload, String::as_str);
+        let cell = Cell::workload(program, bytes, scheme);
         let cell = experiment.preset.iter().fold(cell, |cell, preset| cell.on(preset));
         set.fold(cell, |cell, (key, value)| cell.with(key, value))
     }

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use super::plan::Experiment;
 use super::*;
 use crate::sweep::Finished;
 
@@ -18,16 +19,44 @@ fn every_claim_is_about_columns_and_workloads_of_its_experiment() {
             assert!(ids.insert(&claim.id), "{} comes twice", claim.id);
             let kinds = [&claim.gain, &claim.fewer, &claim.evicted, &claim.again, &claim.fastest];
             assert_eq!(kinds.iter().filter(|kind| kind.is_some()).count(), 1, "{}", claim.id);
-            let named = kinds.into_iter().flatten().chain(&claim.among).chain(&claim.over);
-            for scheme in named {
+            for scheme in claim.schemes() {
                 assert!(experiment.columns.contains(scheme), "{}: {scheme}", claim.id);
             }
             assert_eq!(claim.fastest.is_some(), !claim.among.is_empty(), "{}", claim.id);
+            assert!(!claim.source.is_empty(), "{}", claim.id);
             let no_number = claim.fastest.is_some() || claim.source.starts_with("not in the paper");
             assert_eq!(no_number, claim.paper.is_none(), "{}", claim.id);
             let workloads = plan.workloads(experiment);
             assert!(claim.workload.iter().all(|name| workloads.contains(name)), "{}", claim.id);
         }
+    }
+}
+
+#[test]
+fn a_reading_is_its_experiment_with_other_values_or_other_programs() {
+    let plan = plan();
+    let find = |name: &str| plan.experiments.iter().find(|it| it.name == name).unwrap();
+    let (paper, same) = (find("paper"), find("paper-as-is"));
+    let scale = Scale::Divided(4);
+    let smaller = plan.cell(paper, "fir", "grit", Scale::Divided(16));
+    assert_eq!(plan.cell(same, "fir", "grit", scale), smaller);
+    let dispatch = plan.cell(find("paper-dispatch"), "fir", "grit", scale);
+    assert_eq!(dispatch, smaller.with("gpu.dispatch", "partition"));
+    let untiled = plan.cell(find("paper-untiled"), "gemm", "grit", scale);
+    let tiled = plan.cell(same, "gemm", "grit", scale).machine().unwrap();
+    assert_eq!(untiled.machine().unwrap(), tiled);
+    assert!(untiled.to_string().contains("gemm-untiled"), "{untiled}");
+    let ids = |experiment: &Experiment| experiment.claims.iter().map(|it| it.id.clone()).collect();
+    let (of_paper, of_reading): (Vec<_>, Vec<_>) = (ids(paper), ids(same));
+    assert!(of_paper.contains(&"paper.best.bfs".to_owned()));
+    assert!(of_reading.contains(&"paper-as-is.best.bfs".to_owned()));
+    assert!(!of_reading.iter().any(|id| id.contains("first-touch")), "no column of it");
+    let readings: Vec<_> =
+        plan.experiments.iter().filter(|it| it.name.starts_with("paper-")).collect();
+    assert!(readings.len() > 10);
+    for reading in readings {
+        let changes = reading.machine.len() + reading.instead.len();
+        assert_eq!(changes, usize::from(reading.name != "paper-as-is"), "one thing at a time");
     }
 }
 
