@@ -575,11 +575,14 @@ fn hardly_any_memory_costs_time_and_nothing_else() {
     // Whole buffers of faults at once, from a host that hardly takes time; and both machines of the GRIT paper.
     let given = [("driver.fault_batch", "256"), ("host.batch_ns", "1000"), ("host.fault_ns", "31")];
     let at_once = Spec::default().with_overrides(&given).unwrap();
-    let presets = ["grit-table-1", "grit-paper"].map(|name| Spec::preset(name).unwrap());
-    presets.into_iter().chain([at_once]).for_each(with_hardly_any_memory);
+    with_hardly_any_memory(at_once, 10);
+    // Faults that come one by one leave a GPU of these a tenth of the pages at most.
+    with_hardly_any_memory(Spec::preset("grit-table-1").unwrap(), 5);
+    with_hardly_any_memory(Spec::preset("grit-paper").unwrap(), 5);
 }
 
-fn with_hardly_any_memory(mut spec: Spec) {
+/// With `too_small` percent of the pages for each GPU, or fewer, schemes that bring every page have to evict.
+fn with_hardly_any_memory(mut spec: Spec, too_small: u32) {
     spec.gpu.capacity_of = CapacityOf::Each;
     for name in ["mm", "st"] {
         let trace = Trace::bundled(name).unwrap();
@@ -591,7 +594,7 @@ fn with_hardly_any_memory(mut spec: Spec) {
                 let outcome = run(&spec, &program, scheme);
                 assert_eq!(outcome.total.accesses(), accesses, "{name} {percent} % {scheme}");
                 // The others may leave a page where it is.
-                if ["on-touch", "duplication"].contains(scheme) {
+                if percent <= too_small && ["on-touch", "duplication"].contains(scheme) {
                     assert!(outcome.driver.evictions > 0, "{name} {percent} % {scheme}");
                 }
             }

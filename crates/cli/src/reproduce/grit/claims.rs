@@ -35,7 +35,8 @@ pub(super) fn of(
         let mut source = stated.source.clone();
         if stated.gain.is_some() && ours.ratios.len() > 1 {
             let geometric = 100.0 * (geometric_mean(&ours.ratios)? - 1.0);
-            source = format!("{source} (geometric mean of ours: {geometric:.1} %)");
+            let without = without_one(&look.workloads(), &ours.ratios);
+            source = format!("{source} (geometric mean of ours: {geometric:.1} %{without})");
         }
         let row = Row {
             what: look.what(),
@@ -47,6 +48,20 @@ pub(super) fn of(
         Some(Claim { id: stated.id.clone(), row, workloads: ours.ratios.len() })
     };
     experiment.claims.iter().filter_map(one).collect()
+}
+
+/// How far the mean goes when one of the workloads is left out; nothing where some have failed.
+fn without_one(workloads: &[String], ratios: &[f64]) -> String {
+    if workloads.len() != ratios.len() || ratios.len() < 3 {
+        return String::new();
+    }
+    let sum: f64 = ratios.iter().sum();
+    let others = (ratios.len() - 1) as f64;
+    let mean = |(name, ratio): (&String, &f64)| (100.0 * ((sum - ratio) / others - 1.0), name.clone());
+    let mut means: Vec<_> = workloads.iter().zip(ratios).map(mean).collect();
+    means.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let told = |(mean, name): &(f64, String)| format!("{mean:.1} % without {}", name.to_uppercase());
+    format!("; {} to {}", told(&means[0]), told(&means[means.len() - 1]))
 }
 
 /// A claim with everything that it is looked up in.

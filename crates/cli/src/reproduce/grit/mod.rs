@@ -129,7 +129,7 @@ impl Reproduction {
 
 const MEANS: &str = "Performance is 1 / time. A mean over workloads is the arithmetic mean of the \
     ratios of each workload, the paper does not say which it takes; the geometric mean stands \
-    beside it in the last column.";
+    beside it in the last column, with the least and the greatest arithmetic mean without one of the workloads.";
 
 const GAINS: &str = "Rows in % of a gain are (mean of time of the other / time of the scheme) - 1. \
     Rows in x of a fastest scheme are the time of the fastest other over its time: 1 and more \

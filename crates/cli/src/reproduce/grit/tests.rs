@@ -127,6 +127,19 @@ fn claims_are_computed_as_the_paper_says() {
 }
 
 #[test]
+fn a_mean_says_how_far_it_goes_without_one_of_its_workloads() {
+    let whole = Reproduction::new(Scale::Full).only(&["figure-17"]).unwrap();
+    let slower = |cell: &Cell| match cell.to_string().contains("bfs") {
+        true if cell.scheme == "on-touch" => 9_600,
+        _ => time(cell),
+    };
+    let claims = whole.claims(&outcomes(&whole.cells(), slower), &[]);
+    let source = &claims.iter().find(|claim| claim.id == "grit.on-touch").unwrap().row.source;
+    // Seven of 1.6 and one of 9.6. Without another than BFS: (6 * 1.6 + 9.6) / 7, BS the first of seven equal ones or the last.
+    assert!(source.contains("; 60.0 % without BFS to 174.3 % without BS"), "{source}");
+}
+
+#[test]
 fn a_cell_that_failed_is_left_out_and_named() {
     let whole = reproduction("figure-17");
     let mut done = outcomes(&whole.cells(), time);
