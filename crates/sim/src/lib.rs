@@ -87,7 +87,7 @@ pub use error::{SimError, SpecError, StateError};
 pub use simulation::{Progress, SCHEMES, Simulation, Stop, compare};
 pub use spec::{
     CacheSpec, CapacityOf, CommandSpec, Constants, CopySpec, CounterSpec, Dispatch, DriverSpec,
-    EngineMode, EngineSpec, Far, FaultSpec, FlushMode, FlushSpec, GpuSpec, HostSpec, LinkSpec, PageSpec,
-    Spec, StoreMode, StoreSpec, TlbSpec, Told, Until, WalkSpec,
+    EngineMode, EngineSpec, Far, FaultSpec, FlushMode, FlushSpec, GpuSpec, HostSpec, LinkSpec,
+    PageSpec, Spec, StoreMode, StoreSpec, TlbSpec, Told, Until, WalkSpec,
 };
 pub use stats::{Comparison, GpuCounts, Outcome};

@@ -196,7 +196,8 @@ fn every_gpu_is_told_of_a_counter_s_migration_once() {
             };
             let script = Script::new("told", &[4096]).with_launch(vec![on(0, first)]);
             let second = (3..spec.gpu.count).map(|gpu| on(gpu as u8, busy()));
-            let second = [on(0, busy()), on(1, reads(1)), on(2, reads(50))].into_iter().chain(second);
+            let second =
+                [on(0, busy()), on(1, reads(1)), on(2, reads(50))].into_iter().chain(second);
             let program: Arc<dyn Workload> = Arc::new(script.with_launch(second.collect()));
             let scheme = by_name("access-counter").unwrap();
             let run = Simulation::with_placement(&spec, &program, scheme, true).unwrap();

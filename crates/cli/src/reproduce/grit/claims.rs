@@ -57,10 +57,12 @@ fn without_one(workloads: &[String], ratios: &[f64]) -> String {
     }
     let sum: f64 = ratios.iter().sum();
     let others = (ratios.len() - 1) as f64;
-    let mean = |(name, ratio): (&String, &f64)| (100.0 * ((sum - ratio) / others - 1.0), name.clone());
+    let mean =
+        |(name, ratio): (&String, &f64)| (100.0 * ((sum - ratio) / others - 1.0), name.clone());
     let mut means: Vec<_> = workloads.iter().zip(ratios).map(mean).collect();
     means.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let told = |(mean, name): &(f64, String)| format!("{mean:.1} % without {}", name.to_uppercase());
+    let told =
+        |(mean, name): &(f64, String)| format!("{mean:.1} % without {}", name.to_uppercase());
     format!("; {} to {}", told(&means[0]), told(&means[means.len() - 1]))
 }
 
