@@ -864,7 +864,7 @@ MUTANTS = [
         "burst_ledger.vhd",
         "        Drained <= Drain;",
         "        Drained <= '0';",
-        "proof:read_channel_bound_long",
+        "proof:read_channel_bound",
     ),
     Mutant(
         "a drain of writes waits for what began behind it too",
