@@ -1308,6 +1308,41 @@ begin
       end case;
     end procedure;
 
+    -- Pages die: the gate to them is closed from here on, and they are told.
+    procedure letDie is
+    begin
+      DyingAdd     <= '1';
+      ShootCommand <= '1';
+      v.Draining   := '1';
+    end procedure;
+
+    -- The place that was found is of an allocation from here on.
+    procedure takePlace is
+    begin
+      PlaceValid  <= '1';
+      PlaceTake   <= '1';
+      RegionWrite <= '1';
+      v.Rec.Used  := r.UsedMore;
+    end procedure;
+
+    -- A place is found: a malloc takes it, an allocation that moves leaves its old one first.
+    procedure claimOrLeave is
+    begin
+      v.State := StateClaim;
+      if r.What = AllocRealloc_c then
+        v.State := StateRealloc;
+        v.Part  := PartLeave;
+      end if;
+    end procedure;
+
+    -- The mark of a page that was the last of its allocation is taken away.
+    procedure dropTrail is
+    begin
+      v.Region := regionOf(r.Trail);
+      v.State  := StateRealloc;
+      v.Part   := PartTrail;
+    end procedure;
+
     -- A place for Count pages is sought where others are.
     procedure withOthers is
     begin
@@ -1455,10 +1490,7 @@ begin
           end if;
 
         when PartGrowClaim =>
-          PlaceValid  <= '1';
-          PlaceTake   <= '1';
-          RegionWrite <= '1';
-          v.Rec.Used  := r.UsedMore;
+          takePlace;
           v.Page      := r.Region & (withinOf(r.First) + r.Count(LeafBits_g - 1 downto 0) - 1);
           v.Trails    := '1' when r.More /= 0 else '0';
           WordsStart  <= '1';
@@ -1467,19 +1499,14 @@ begin
 
         when PartLeave =>
           -- Its new place is taken, the gate to the old one is closed.
-          PlaceValid   <= '1';
-          PlaceTake    <= '1';
-          RegionWrite  <= '1';
-          v.Rec.Used   := r.UsedMore;
-          v.NewPage    := r.First;
-          DyingAdd     <= '1';
-          ShootCommand <= '1';
-          ShootFirst   <= r.OldPage;
-          ShootLast    <= regionOf(r.OldPage) & r.OldLast;
+          takePlace;
+          letDie;
+          v.NewPage  := r.First;
+          ShootFirst <= r.OldPage;
+          ShootLast  <= regionOf(r.OldPage) & r.OldLast;
           if r.Lazy = '0' then
             v.Promised := resize(r.Needs, FrameBits_g + 1);
           end if;
-          v.Draining := '1';
           v.Moving   := '1';
           v.Then_To  := StateIdle;
           v.State    := StateCount;
@@ -1577,10 +1604,8 @@ begin
             if HasFailed = '1' then
               breakDown;
             else
-              DyingAdd     <= '1';
-              Changed      <= '1';
-              ShootCommand <= '1';
-              v.Draining   := '1';
+              letDie;
+              Changed <= '1';
             end if;
           end if;
 
@@ -1763,9 +1788,7 @@ begin
           v.Then_To  := StateCheck;
           v.State    := StateCheck;
           if r.Trails = '1' and r.Broken = '0' then
-            v.Region := regionOf(r.Trail);
-            v.State  := StateRealloc;
-            v.Part   := PartTrail;
+            dropTrail;
           end if;
         elsif Pause = '0' and r.Broken = '0' then
           v.Source    := SourceHouse;
@@ -1779,9 +1802,7 @@ begin
           elsif r.Telling = '0' and r.Draining = '0' then
             if r.Trails = '1' then
               v.Then_To := StateStepped;
-              v.Region  := regionOf(r.Trail);
-              v.State   := StateRealloc;
-              v.Part    := PartTrail;
+              dropTrail;
             elsif MapChanged = '1' or TableWants = '1' then
               v.State := StateHouse;
             end if;
@@ -1862,11 +1883,7 @@ begin
         v.IsNew := '0';
         v.First := r.Region & unsigned(Place);
         if PlaceReady = '1' then
-          v.State := StateClaim;
-          if r.What = AllocRealloc_c then
-            v.State := StateRealloc;
-            v.Part  := PartLeave;
-          end if;
+          claimOrLeave;
           if PlaceOk = '0' then
             -- It has room, unless memory was changed by somebody else.
             refuse(AllocBadEntry_c);
@@ -1926,11 +1943,7 @@ begin
 
       when StateEnough =>
         if PlaceReady = '1' and EmptyReady = '1' then
-          v.State := StateClaim;
-          if r.What = AllocRealloc_c then
-            v.State := StateRealloc;
-            v.Part  := PartLeave;
-          end if;
+          claimOrLeave;
           if r.NoFrames = '1' then
             TableValid <= '1';
             TableGive  <= '1';
@@ -1947,10 +1960,7 @@ begin
         end if;
 
       when StateClaim =>
-        PlaceValid  <= '1';
-        PlaceTake   <= '1';
-        RegionWrite <= '1';
-        v.Rec.Used  := r.UsedMore;
+        takePlace;
         v.Page      := r.Region & (withinOf(r.First) + r.More);
         WordsStart  <= '1';
         v.State     := StateWords;
@@ -2137,11 +2147,8 @@ begin
           if HasFailed = '1' then
             breakDown;
           else
-            -- The gate is closed from here on.
-            DyingAdd     <= '1';
-            Changed      <= '1';
-            ShootCommand <= '1';
-            v.Draining   := '1';
+            letDie;
+            Changed <= '1';
           end if;
         end if;
 
@@ -2279,7 +2286,8 @@ begin
       when StateSweep =>
         v.Rec := toRecord(Kept);
         count(to_unsigned(Batch_c, Count_t'length));
-        if unsigned(FrontLeft) < Batch_c then
+        -- A batch is a power of two.
+        if (or FrontLeft(LeafBits_g downto exponent(Batch_c))) = '0' then
           v.Words := unsigned(FrontLeft);
         end if;
         v.Page  := unsigned(FrontAt);

@@ -474,14 +474,14 @@ MUTANTS = [
     Mutant(
         "a run is given because it is hinted at",
         "frame_store.vhd",
-        "if (Word and mask_v) = mask_v then",
-        "if (Word and mask_v) = mask_v or r.HasHint = '1' then",
+        "if (WordNow and mask_v) = mask_v then",
+        "if (WordNow and mask_v) = mask_v or r.HasHint = '1' then",
         "proof:frame_store",
     ),
     Mutant(
         "a frame comes back twice",
         "frame_store.vhd",
-        "if (Word and mask_v) = (mask_v'range => '0') then",
+        "if (WordNow and mask_v) = (mask_v'range => '0') then",
         "if true then",
         "proof:frame_store",
     ),
@@ -565,8 +565,8 @@ MUTANTS = [
     Mutant(
         "a word is looked at before what was at hand is written",
         "frame_store.vhd",
-        "if ScanOn = '1' then\n              v.State := StateStop;",
-        "if false then\n              v.State := StateStop;",
+        "if ScanOn = '1' or r.IsNext = '1' then\n              v.State := StateStop;",
+        "if r.IsNext = '1' then\n              v.State := StateStop;",
         STORE,
     ),
     Mutant(
@@ -579,15 +579,15 @@ MUTANTS = [
     Mutant(
         "a hint at any frame counts as one at the frame behind the last",
         "frame_store.vhd",
-        "(r.Follows = '1' and r.Before = r.RespFirst)",
+        "(r.Follows = '1' and (r.IsNext = '1' or r.Before = r.RespFirst))",
         "r.Follows = '1'",
         STORE,
     ),
     Mutant(
         "a search begins behind a frame that was hinted at",
         "frame_store.vhd",
-        "v.Moved     := '1' when r.HasHint = '0' or HandFrame /= r.First else '0';",
-        "v.Moved     := '1';",
+        "elsif r.IsNext = '0' and HandFrame /= r.First then",
+        "elsif r.IsNext = '0' then",
         STORE,
     ),
     Mutant(
@@ -1235,8 +1235,8 @@ MUTANTS = [
     Mutant(
         "a free leaves tickets as they are",
         "allocator.vhd",
-        "-- The gate is closed from here on.\n            DyingAdd     <= '1';\n            Changed      <= '1';",
-        "DyingAdd     <= '1';",
+        "            letDie;\n            Changed <= '1';\n          end if;",
+        "            letDie;\n          end if;",
         TRACE,
     ),
     Mutant(
@@ -1459,8 +1459,8 @@ MUTANTS = [
     Mutant(
         "the gate is open to the regions behind the first one",
         "dying_ranges.vhd",
-        "and not isBelow(regionOf(all_ranges(i).Last), regionOf(which));",
-        "and not isBelow(regionOf(all_ranges(i).First), regionOf(which));",
+        "before_v(i) := not isBelow(regionOf(all_ranges(i).Last), regionOf(which));",
+        "before_v(i) := not isBelow(regionOf(all_ranges(i).First), regionOf(which));",
         TRACE,
     ),
     Mutant(
@@ -1550,7 +1550,7 @@ MUTANTS = [
     Mutant(
         "the sweep takes eight frames for a run, wherever they are",
         "sweep_batch.vhd",
-        "is_v := '0';",
+        "lies_v(i) := '0';",
         "null;",
         TRACE,
     ),
@@ -1641,8 +1641,8 @@ MUTANTS = [
     Mutant(
         "a page is there although its word could not be written",
         "allocator.vhd",
-        "if HasFailed = '1' then\n            breakDown;\n          else\n            MadeValid <= '1';",
-        "if true then\n            MadeValid <= '1';",
+        "if HasFailed = '1' then\n            breakDown;\n          elsif r.IsFirst = '1' then",
+        "if false then\n            null;\n          elsif r.IsFirst = '1' then",
         "bench:*tb_allocator*fails harms*",
     ),
     Mutant(
