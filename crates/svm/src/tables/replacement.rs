@@ -203,7 +203,8 @@ impl Replacement {
         });
     }
 
-    /// Frames hold nothing any more, or something else.
+    /// Frames hold nothing any more, or something else. They may have held nothing before: frames that were taken and not
+    /// used, or were out of use.
     pub(crate) fn left(&mut self, frame: FrameNo, count: u32) {
         let marks = &mut self.marks[frame.0 as usize..(frame.0 + count) as usize];
         let of =
@@ -211,7 +212,12 @@ impl Replacement {
         self.stayers -= of(Mark::STAYER);
         self.fresh -= of(Mark::NEWCOMER);
         for mark in marks {
-            *mark = if mark.is(Mark::NEWCOMER) { Mark::NAMED } else { Mark::NONE };
+            // What the queue names without a page it names still.
+            *mark = match *mark {
+                Mark::NAMED => Mark::NAMED,
+                newcomer if newcomer.is(Mark::NEWCOMER) => Mark::NAMED,
+                _ => Mark::NONE,
+            };
         }
     }
 
@@ -338,7 +344,20 @@ impl Replacement {
             + self.challengers.len() * size_of::<Challenger>()
     }
 
-    /// That every frame with a page, and no other, has a standing.
+    /// That the queue names once each frame that it has to, and no other.
+    fn check_queue(&self) -> Result<(), String> {
+        let of = |(frame, mark): (FrameNo, &Mark)| {
+            (mark.is(Mark::NEWCOMER) || *mark == Mark::NAMED).then_some(frame)
+        };
+        let wanted: Vec<_> = (0..).map(FrameNo).zip(&self.marks).filter_map(of).collect();
+        let mut named: Vec<_> = self.newcomers.iter().copied().collect();
+        named.sort_unstable();
+        (named == wanted).then_some(()).ok_or_else(|| {
+            format!("the queue of newcomers names {named:?}, and frames have marks of {wanted:?}")
+        })
+    }
+
+    /// That every frame with a page, and no other, has a standing, and the queue its names.
     ///
     /// # Errors
     /// What is not so.
@@ -353,10 +372,8 @@ impl Replacement {
                     holds(frame)
                 ));
             }
-            if mark.is(Mark::NEWCOMER) && !self.newcomers.contains(&frame) {
-                return Err(format!("{frame:?} is a newcomer's, and not in the queue"));
-            }
         }
+        self.check_queue()?;
         if (stayers, fresh) != (self.stayers, self.fresh) {
             let counted = (self.stayers, self.fresh);
             return Err(format!("{stayers} stayers and {fresh} newcomers, counted {counted:?}"));
@@ -370,6 +387,25 @@ mod tests {
     use super::*;
 
     const FRAMES: u32 = 64;
+
+    /// A chain that failed: its newcomers' frames are kept out of use and freed later, or taken and given back unused. Each
+    /// time they are left once more.
+    #[test]
+    fn regression_a_frame_that_is_left_twice_is_named_still() {
+        let mut order = Replacement::new(FRAMES);
+        order.arrived(FrameNo(0), FRAMES, 8, |_| None);
+        let newcomer = order.rotate().expect("a card has newcomers");
+        order.left(newcomer, 1);
+        order.left(newcomer, 1);
+        order.check(|frame| frame != newcomer).unwrap();
+        // A page that stays leaves room for a stayer in the newcomer's frame, which the queue named.
+        order.left(FrameNo(0), 1);
+        order.arrived(newcomer, 1, 8, |_| None);
+        assert!(order.is_stayer(newcomer));
+        order.check(|frame| frame != FrameNo(0)).unwrap();
+        (0..2 * FRAMES).for_each(|_| assert_ne!(order.rotate(), Some(newcomer)));
+        order.check(|frame| frame != FrameNo(0)).unwrap();
+    }
 
     /// A full memory, of which one page after the other leaves and another comes into its frame.
     #[test]
