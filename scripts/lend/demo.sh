@@ -96,12 +96,17 @@ say "B borrows it again, and is stopped in the middle for longer than its lease 
 on b "$farside" borrow card0 --with program:67108864 -- \
   "$farside" demo --bundled --quiet --iterations 50000 2>"$work/b.err" &
 b=$!
+at_work=no
 for _ in $(seq 400); do
-  on a "$farside" cards "$work/card0" --json | grep -q '"user": {' && break
+  on a "$farside" cards "$work/card0" --json >"$work/cards.json"
+  if grep -qE '"jobs": [1-9]' "$work/cards.json"; then
+    at_work=yes
+    break
+  fi
   sleep 0.05
 done
-# It is at work on the card by then.
-sleep 0.5
+# One that was stopped while it opens its cards would have another thing to say.
+[ "$at_work" = yes ] || fail "B launches nothing on the card: $(cat "$work/cards.json" "$work/b.err")"
 signal STOP b
 on a "$farside" who
 
