@@ -91,8 +91,10 @@ def speedups(runs: pa.Table, baseline: str | None = None) -> Figure:
     rows = [row for row in runs.select(["program", "scheme", "time"]).to_pylist() if row["time"] is not None]
     times: dict[tuple[str, str], int] = {}
     for row in rows:
-        if times.setdefault((row["program"], row["scheme"]), row["time"]) is not row["time"]:
+        key = (row["program"], row["scheme"])
+        if key in times:
             raise ValueError(f"{row['program']} has several runs under {row['scheme']}; keep those of one machine")
+        times[key] = row["time"]
     programs = list(dict.fromkeys(row["program"] for row in rows))
     schemes = list(dict.fromkeys(row["scheme"] for row in rows))
     measure = baseline or (schemes[0] if schemes else "")
