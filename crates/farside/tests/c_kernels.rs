@@ -1,5 +1,8 @@
 //! Kernels in C: compiled, loaded and called as a user does it; and libraries that are refused.
 
+#[path = "c_kernels/own.rs"]
+mod own;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst};

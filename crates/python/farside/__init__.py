@@ -26,12 +26,13 @@ from farside._future import Future
 from farside._kernel import Kernel, get_include, kernel
 from farside._report import Report
 from farside._simulate import machine_text, machines, schemes, simulate, sweep, workloads
-from farside._space import HOST, Part, Space
+from farside._space import HOST, MADE, Part, Space
 from farside._table import buffers, values
 from farside._trace import write_trace
 
 __all__ = [
     "HOST",
+    "MADE",
     "FarsideError",
     "Future",
     "Kernel",

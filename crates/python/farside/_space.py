@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -26,11 +26,14 @@ if TYPE_CHECKING:
 HOST = -1
 """The memory of the host, where a memory is asked for; a card's is its number."""
 
+MADE = np.dtype([("address", np.uint64), ("length", np.uint64)])
+"""What a kernel in C says of what it has made in its card's own memory: `farside_made` of `farside-kernel.h`."""
+
 _open: weakref.WeakSet[Space] = weakref.WeakSet()
 
 
 class _Bytes:
-    """Bytes of shared memory, as NumPy takes them. Every array over them holds it, and it holds the memory."""
+    """Bytes of memory of a space, as NumPy takes them. Every array over them holds it, and it holds the memory."""
 
     def __init__(self, memory: _farside.Memory) -> None:
         self.memory = memory
@@ -62,7 +65,9 @@ class Space:
     """One virtual address space over host memory and cards. Closed by `close` or at the end of `with`.
 
     `cards`: how many there are, in this program; or where they are, as `farside … --cards` takes it.
-    `card_memory`: bytes of memory of each card. `address_space`: bytes that can be allocated.
+    `card_memory`: bytes of memory of each card. `card_window`: bytes of each card in the program for its own memory
+    (`array_on`), beside that; cards that are served have what they are served with. `address_space`: bytes that can be
+    allocated.
     `placement`: a placement scheme by its name. `large_pages`: arrays of 2 MiB and more lie in large pages and move in
     blocks of 2 MiB, for data that is used in large parts. `kernel_libraries`: shared libraries written to
     `farside-kernel.h`; their code runs in this process.
@@ -78,6 +83,7 @@ class Space:
         cards: int | str = 2,
         *,
         card_memory: int | None = None,
+        card_window: int | None = None,
         address_space: int | None = None,
         processing_elements: int | None = None,
         placement: str | None = None,
@@ -87,6 +93,7 @@ class Space:
         self._space = _farside.Space(
             cards if isinstance(cards, int) else 1,
             card_memory,
+            card_window,
             address_space,
             processing_elements,
             placement,
@@ -126,21 +133,41 @@ class Space:
 
         Raises TypeError for a type that holds Python objects, FarsideError if there is no room.
         """
-        kind = np.dtype(dtype)
-        if kind.hasobject:
-            raise TypeError(f"an array of {kind} holds references to Python objects, which no card can follow")
-        dimensions = (shape,) if isinstance(shape, int) else tuple(shape)
-        if any(length < 0 for length in dimensions):
-            raise ValueError(f"an array has no shape {dimensions}")
-        nbytes = kind.itemsize
-        for length in dimensions:
-            nbytes *= int(length)
-        if nbytes == 0:
-            return np.empty(dimensions, kind)
-        if nbytes >= 1 << 63:
-            raise ValueError(f"an array of {nbytes} bytes is more than there are addresses for")
-        memory = _Bytes(self._space.alloc(nbytes, name))
-        return np.asarray(memory).view(kind).reshape(dimensions)
+        return _array(shape, dtype, lambda nbytes: self._space.alloc(nbytes, name))
+
+    def array_on(self, card: int, shape: int | Sequence[int], dtype: npt.DTypeLike = np.float64) -> Array:
+        """An array of zeros in a card's own memory: it stays there, and host and other cards reach it where it is.
+
+        Raises TypeError for a type that holds Python objects, FarsideError if the card has no such memory, or too
+        little.
+        """
+        _check_card(card)
+        return _array(shape, dtype, lambda nbytes: self._space.alloc_on(card, nbytes))
+
+    def take_over(self, card: int, made: Any, dtype: npt.DTypeLike, *, copy: bool | None = None) -> Array:
+        """What a kernel in C has made in its card's own memory (`farside_finish`), as an array.
+
+        `made` is what the kernel has written, an element of an array of `MADE`: the address of the first element, and
+        how many there are, of `dtype`. It can be taken over once. The array is the card's memory itself, at that
+        address. Where that lies in more pieces than can be mapped, or if `copy` is true, it is a copy in the program's
+        own memory, and the card's is free.
+
+        Raises FarsideError if no kernel of that card has made it, or has made less, or it was taken over before.
+        """
+        _check_card(card)
+        kind = _plain(dtype)
+        addr, length = (int(part) for part in made)
+        if length == 0:
+            return np.empty(0, kind)
+        memory = self._space.take_over(card, addr, length * kind.itemsize)
+        if copy or not memory.is_shown():
+            return np.frombuffer(memory.copied(), kind)
+        return np.asarray(_Bytes(memory)).view(kind)
+
+    def own_memory_free(self, card: int) -> int:
+        """Bytes of a card's own memory that nobody has."""
+        _check_card(card)
+        return self._space.own_memory_free(card)
 
     def copy(self, array: npt.ArrayLike, *, name: str = "") -> Array:
         """A copy of an array in shared memory."""
@@ -185,8 +212,7 @@ class Space:
         if function is not None:
             arguments = _typed(function, arguments)
         records = [record(argument, index) for index, argument in enumerate(arguments)]
-        if card < 0:
-            raise ValueError(f"there is no card {card}")
+        _check_card(card)
         if any(future._space is not self._space for future in after):
             raise ValueError("after= has a future of another space; wait for it by its result()")
         job = self._space.launch(
@@ -240,6 +266,35 @@ class Space:
     def report(self) -> Report:
         """What happened so far: counters, times, the busiest arrays, what is slow and what to do about it."""
         return Report(*self._space.report())
+
+
+def _check_card(card: int) -> None:
+    if card < 0:
+        raise ValueError(f"there is no card {card}")
+
+
+def _plain(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    """A type whose values a card can have."""
+    kind = np.dtype(dtype)
+    if kind.hasobject:
+        raise TypeError(f"an array of {kind} holds references to Python objects, which no card can follow")
+    return kind
+
+
+def _array(shape: int | Sequence[int], dtype: npt.DTypeLike, allocate: Callable[[int], _farside.Memory]) -> Array:
+    """An array over so many bytes of memory."""
+    kind = _plain(dtype)
+    dimensions = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any(length < 0 for length in dimensions):
+        raise ValueError(f"an array has no shape {dimensions}")
+    nbytes = kind.itemsize
+    for length in dimensions:
+        nbytes *= int(length)
+    if nbytes == 0:
+        return np.empty(dimensions, kind)
+    if nbytes >= 1 << 63:
+        raise ValueError(f"an array of {nbytes} bytes is more than there are addresses for")
+    return np.asarray(_Bytes(allocate(nbytes))).view(kind).reshape(dimensions)
 
 
 def _typed(function: Kernel, arguments: tuple[Argument, ...]) -> tuple[Argument, ...]:

@@ -11,7 +11,7 @@ use std::time::Duration;
 use farside::{ArgKind, ForeignJob, KernelArg};
 use pyo3::{Py, PyAny};
 
-use crate::memory::Words;
+use crate::memory::Allocation;
 
 /// Number of a launch in its space.
 pub(crate) type LaunchId = u64;
@@ -25,7 +25,7 @@ pub(crate) struct Lend {
     before: BTreeSet<LaunchId>,
     stream: Option<u32>,
     /// Lives until the kernel has ended.
-    _memory: Vec<Arc<Words>>,
+    _memory: Vec<Arc<Allocation>>,
     _function: Option<Py<PyAny>>,
 }
 
@@ -106,7 +106,7 @@ impl Lendings {
         wanted: &Wanted<'_>,
         before: BTreeSet<LaunchId>,
         job: Arc<ForeignJob>,
-        memory: Vec<Arc<Words>>,
+        memory: Vec<Arc<Allocation>>,
         function: Option<Py<PyAny>>,
     ) -> LaunchId {
         let id = self.next;

@@ -1,23 +1,68 @@
-//! Shared memory that Python holds.
+//! Memory that Python holds.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Weak};
 
-use farside::Buffer;
+use farside::{Buffer, CardBuffer};
 use pyo3::prelude::*;
+use pyo3::types::PyByteArray;
 
-/// Shared memory in words that all agents may change at any time: Python's views of it are no borrows.
-pub(crate) type Words = Buffer<AtomicU32>;
+use crate::error::{FarsideError, raised};
 
 const WORD: u64 = size_of::<AtomicU32>() as u64;
+
+/// Memory of a space. Python's views of it are no borrows: nobody makes slices of it here.
+pub(crate) enum Allocation {
+    /// Shared memory, in words that all agents may change at any time.
+    Shared(Buffer<AtomicU32>),
+    /// A card's own, and the space that the card belongs to: it stays open as long.
+    Own { bytes: CardBuffer<u8>, _space: farside::Space },
+}
+
+impl Allocation {
+    fn start(&self) -> u64 {
+        match self {
+            Allocation::Shared(words) => words.addr().0,
+            Allocation::Own { bytes, .. } => bytes.addr().0,
+        }
+    }
+
+    fn end(&self) -> u64 {
+        match self {
+            Allocation::Shared(words) => words.addr().0 + words.len() as u64 * WORD,
+            Allocation::Own { bytes, .. } => bytes.addr().0 + bytes.len() as u64,
+        }
+    }
+
+    /// The words that have these bytes, which are in it, for requests to the driver.
+    ///
+    /// # Errors
+    /// It is a card's own memory, of which the driver knows nothing.
+    pub(crate) fn words(&self, bytes: &Range<u64>) -> PyResult<&[AtomicU32]> {
+        match self {
+            Allocation::Shared(words) => {
+                let first = (bytes.start - self.start()) / WORD;
+                let end = (bytes.end - self.start()).div_ceil(WORD);
+                Ok(&words[first as usize..end as usize])
+            }
+            Allocation::Own { bytes: own, .. } => {
+                let (Range { start, end }, card) = (bytes, own.card());
+                Err(FarsideError::new_err(format!(
+                    "{start:#x}..{end:#x} is {card}'s own memory, which stays where it is; use an array of \
+                     Space.array for what shall move"
+                )))
+            }
+        }
+    }
+}
 
 /// An allocation. Freed when nothing refers to it any more: no array over it, and no kernel that it is lent to.
 #[pyclass(frozen, module = "farside")]
 pub(crate) struct Memory {
-    words: Arc<Words>,
-    /// What was asked for; words may be up to three bytes more.
+    allocation: Arc<Allocation>,
+    /// What was asked for; shared words may be up to three bytes more.
     #[pyo3(get)]
     nbytes: u64,
 }
@@ -27,38 +72,50 @@ impl Memory {
     /// Address of the first byte: the same on the host and on every card.
     #[getter]
     fn address(&self) -> u64 {
-        self.words.addr().0
+        self.allocation.start()
+    }
+
+    /// Whether the program can read and write it at its address; else there are only copies.
+    fn is_shown(&self, py: Python<'_>) -> bool {
+        match &*self.allocation {
+            Allocation::Shared(_) => true,
+            Allocation::Own { bytes, .. } => py.detach(|| bytes.host().is_ok()),
+        }
+    }
+
+    /// A copy of a card's own memory, however scattered its frames are.
+    fn copied<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyByteArray>> {
+        match &*self.allocation {
+            Allocation::Shared(_) => {
+                Err(FarsideError::new_err("shared memory is copied by NumPy: array.copy()"))
+            }
+            Allocation::Own { bytes, .. } => {
+                let bytes = py.detach(|| bytes.to_vec()).map_err(|error| raised(error.into()))?;
+                Ok(PyByteArray::new(py, &bytes))
+            }
+        }
     }
 }
 
 impl Memory {
-    pub(crate) fn new(words: Arc<Words>, nbytes: u64) -> Memory {
-        Memory { words, nbytes }
+    pub(crate) fn new(allocation: Arc<Allocation>, nbytes: u64) -> Memory {
+        Memory { allocation, nbytes }
     }
 }
 
 /// The allocations of a space, by their first addresses.
 #[derive(Default)]
-pub(crate) struct Memories(BTreeMap<u64, Weak<Words>>);
+pub(crate) struct Memories(BTreeMap<u64, Weak<Allocation>>);
 
 impl Memories {
-    pub(crate) fn add(&mut self, words: &Arc<Words>) {
+    pub(crate) fn add(&mut self, allocation: &Arc<Allocation>) {
         self.0.retain(|_, memory| memory.strong_count() > 0);
-        self.0.insert(words.addr().0, Arc::downgrade(words));
+        self.0.insert(allocation.start(), Arc::downgrade(allocation));
     }
 
     /// The allocation that has all of these bytes.
-    pub(crate) fn of(&self, bytes: &Range<u64>) -> Option<Arc<Words>> {
-        let (start, memory) = self.0.range(..=bytes.start).next_back()?;
-        let words = memory.upgrade()?;
-        (bytes.end <= start + words.len() as u64 * WORD).then_some(words)
+    pub(crate) fn of(&self, bytes: &Range<u64>) -> Option<Arc<Allocation>> {
+        let (_, memory) = self.0.range(..=bytes.start).next_back()?;
+        memory.upgrade().filter(|allocation| bytes.end <= allocation.end())
     }
-}
-
-/// The words that have these bytes, which are in `words`.
-pub(crate) fn part<'a>(words: &'a Words, bytes: &Range<u64>) -> &'a [AtomicU32] {
-    let start = words.addr().0;
-    let first = (bytes.start - start) / WORD;
-    let end = (bytes.end - start).div_ceil(WORD);
-    &words[first as usize..end as usize]
 }

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use farside::{
-    Advice, AgentId, ArgKind, CBody, CardId, KernelArg, MemoryId, body_kernel, parse_cards,
+    Advice, AgentId, ArgKind, Backing, CBody, CardBuffer, CardId, KernelArg, Made, MemoryId,
+    body_kernel, parse_cards,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -14,7 +15,7 @@ use pyo3::prelude::*;
 use crate::error::{FarsideError, LentError, raised};
 use crate::job::{Job, wait};
 use crate::lending::{Lendings, Wanted, lent};
-use crate::memory::{Memories, Memory, Words, part};
+use crate::memory::{Allocation, Memories, Memory};
 
 /// The number of the host's memory in Python.
 const HOST: i64 = -1;
@@ -44,12 +45,13 @@ impl Space {
     /// # Safety
     /// The code of `kernel_libraries` runs in this process, as that of any extension of Python.
     #[new]
-    #[pyo3(signature = (cards, card_memory, address_space, processing_elements, placement, large_pages, cards_at, kernel_libraries))]
+    #[pyo3(signature = (cards, card_memory, card_window, address_space, processing_elements, placement, large_pages, cards_at, kernel_libraries))]
     #[allow(clippy::too_many_arguments)] // keywords in Python
     fn new(
         py: Python<'_>,
         cards: usize,
         card_memory: Option<u64>,
+        card_window: Option<u64>,
         address_space: Option<u64>,
         processing_elements: Option<u16>,
         placement: Option<&str>,
@@ -60,6 +62,9 @@ impl Space {
         let mut builder = farside::Space::builder().cards(cards).large_pages(large_pages);
         if let Some(bytes) = card_memory {
             builder = builder.card_memory(bytes);
+        }
+        if let Some(bytes) = card_window {
+            builder = builder.card_window(bytes);
         }
         if let Some(bytes) = address_space {
             builder = builder.address_space(bytes);
@@ -108,9 +113,41 @@ impl Space {
             drop(self.ended());
             space.alloc_atomic::<AtomicU32>(words, name)
         });
-        let words = Arc::new(words.map_err(raised)?);
-        lock(&self.memories).add(&words);
-        Ok(Memory::new(words, nbytes))
+        Ok(self.hold(Allocation::Shared(words.map_err(raised)?), nbytes))
+    }
+
+    /// A card's own memory, zero, all of it there.
+    fn alloc_on(&self, py: Python<'_>, card: usize, nbytes: u64) -> PyResult<Memory> {
+        let space = self.open()?;
+        let card = space.card(card).map_err(raised)?;
+        let len = usize::try_from(nbytes).unwrap_or(usize::MAX);
+        let own = py.detach(|| {
+            drop(self.ended());
+            let own = space.alloc_on::<u8>(card, len, Backing::Eager)?;
+            own.host()?;
+            Ok(own)
+        });
+        Ok(self.hold(Allocation::Own { bytes: own.map_err(raised)?, _space: space }, nbytes))
+    }
+
+    /// What a kernel has handed over in its card's own memory.
+    fn take_over(&self, py: Python<'_>, card: usize, addr: u64, nbytes: u64) -> PyResult<Memory> {
+        let space = self.open()?;
+        let card = space.card(card).map_err(raised)?;
+        let made = Made { addr, len: nbytes };
+        let own: Result<CardBuffer<u8>, _> = py.detach(|| space.take_over(card, made));
+        Ok(self.hold(Allocation::Own { bytes: own.map_err(raised)?, _space: space }, nbytes))
+    }
+
+    /// Bytes of a card's own memory that nobody has.
+    fn own_memory_free(&self, py: Python<'_>, card: usize) -> PyResult<u64> {
+        let space = self.open()?;
+        let card = space.card(card).map_err(raised)?;
+        py.detach(|| {
+            drop(self.ended());
+            space.own_memory_free(card)
+        })
+        .map_err(raised)
     }
 
     /// A new stream.
@@ -350,12 +387,18 @@ impl Space {
         lock(&self.lendings).ended()
     }
 
+    fn hold(&self, allocation: Allocation, nbytes: u64) -> Memory {
+        let allocation = Arc::new(allocation);
+        lock(&self.memories).add(&allocation);
+        Memory::new(allocation, nbytes)
+    }
+
     /// The allocations that records lend.
-    fn memory(&self, records: &[KernelArg]) -> PyResult<Vec<Arc<Words>>> {
+    fn memory(&self, records: &[KernelArg]) -> PyResult<Vec<Arc<Allocation>>> {
         lent(records).map(|(bytes, _)| self.owner(&bytes)).collect()
     }
 
-    fn owner(&self, bytes: &Range<u64>) -> PyResult<Arc<Words>> {
+    fn owner(&self, bytes: &Range<u64>) -> PyResult<Arc<Allocation>> {
         lock(&self.memories).of(bytes).ok_or_else(|| {
             let Range { start, end } = bytes;
             FarsideError::new_err(format!(
@@ -374,8 +417,9 @@ impl Space {
     ) -> PyResult<T> {
         let space = self.open()?;
         let bytes = address..address.saturating_add(bytes);
-        let words = self.owner(&bytes)?;
-        py.detach(|| act(&space, part(&words, &bytes))).map_err(raised)
+        let allocation = self.owner(&bytes)?;
+        let words = allocation.words(&bytes)?;
+        py.detach(|| act(&space, words)).map_err(raised)
     }
 }
 

@@ -10,6 +10,7 @@
 mod own;
 mod runs;
 
+pub(crate) use own::AT_ONCE;
 pub use own::{CardBuffer, Growable, Made};
 
 use std::ptr::NonNull;

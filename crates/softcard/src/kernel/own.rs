@@ -23,7 +23,7 @@ const MEMORY: u8 = 0;
 /// Bytes that a growing vector reserves first.
 const FIRST_BYTES: u64 = 64 << 10;
 /// Bytes that are held at once while values are added, at most.
-const AT_ONCE: usize = 256 << 10;
+pub(crate) const AT_ONCE: usize = 256 << 10;
 
 /// A vector in the card's own memory that grows while a kernel adds to it, whose final size nobody has to know. It
 /// reserves addresses, twice as many each time, and memory only for what is written; when it moves, no value does.
@@ -200,6 +200,15 @@ fn malloc(bytes: u64, backing: Backing) -> AllocRequest {
     AllocRequest::Malloc { bytes, memory: MEMORY, rights: Rights::ReadWrite, lazy }
 }
 
+/// Writes values to where there is room for as many.
+fn copy<T: Pod>(mut values: &[T], mut room: WriteView<'_, T>) {
+    for piece in room.pieces() {
+        let (part, behind) = values.split_at(piece.len());
+        piece.copy_from_slice(part);
+        values = behind;
+    }
+}
+
 fn check_alignment<T>(card: CardId) -> Result<(), WindowError> {
     let align = align_of::<T>();
     if align > PAGE_SIZE { Err(WindowError::Alignment { card, align }) } else { Ok(()) }
@@ -220,6 +229,16 @@ impl<T: Pod> Growable<T> {
     /// One without values, for which nothing is reserved yet.
     pub const fn new() -> Growable<T> {
         Growable { addr: 0, reserved: 0, len: 0, at_once: AT_ONCE, of: PhantomData }
+    }
+
+    /// One that was taken apart by [`Growable::parts`]; whatever they are, nothing but its kernel's own memory is written.
+    pub(crate) fn of_parts(addr: u64, reserved: u64, len: usize, at_once: usize) -> Growable<T> {
+        Growable { addr, reserved, len, at_once, of: PhantomData }
+    }
+
+    /// Where it begins, bytes that are reserved, number of values, and bytes that are held at once.
+    pub(crate) fn parts(&self) -> (u64, u64, usize, usize) {
+        (self.addr, self.reserved, self.len, self.at_once)
     }
 
     /// Number of values.
@@ -248,9 +267,7 @@ impl<T: Pod> Growable<T> {
             let count = (self.at_once / size_of::<T>().max(1)).clamp(1, rest.len());
             let (part, behind) = rest.split_at(count);
             let at = self.addr + (self.len * size_of::<T>()) as u64;
-            let added = kernel.with(WriteSpan::raw(at, count), |mut room: WriteView<'_, T>| {
-                room.iter_mut().zip(part).for_each(|(place, value)| *place = *value);
-            });
+            let added = kernel.with(WriteSpan::raw(at, count), |room| copy(part, room));
             match added {
                 // Fewer pages can be had at once: as many as there are.
                 Err(KernelError::Fault { reason: CancelReason::GroupTooLarge, .. })

@@ -14,10 +14,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use farside_card::interface::{KernelArg, MESSAGE_BYTES_MAX};
 
+use super::c_own::{self, CGrowable};
 use super::ranges::{CRange, Ranges};
 use super::{KernelArgs, KernelFunction, c_runs};
 use crate::error::KernelError;
-use crate::kernel::KernelContext;
+use crate::kernel::{KernelContext, Made};
 use crate::span::{AtomicSpan, Ptr, Word};
 
 /// The version of the interface that this runtime speaks.
@@ -85,6 +86,11 @@ struct Services {
         *const u64,
         *mut u64,
     ) -> i32,
+    alloc: unsafe extern "C" fn(*const Context<'_>, u64, u32, *mut u64) -> i32,
+    realloc: unsafe extern "C" fn(*const Context<'_>, *mut u64, u64) -> i32,
+    free: unsafe extern "C" fn(*const Context<'_>, u64) -> i32,
+    extend: unsafe extern "C" fn(*const Context<'_>, *mut CGrowable, *const c_void, u64) -> i32,
+    finish: unsafe extern "C" fn(*const Context<'_>, *mut CGrowable, *mut Made) -> i32,
 }
 
 static SERVICES: Services = Services {
@@ -102,6 +108,11 @@ static SERVICES: Services = Services {
     scatter: c_runs::scatter,
     fetch_add_all: c_runs::fetch_add_all,
     compare_exchange_all: c_runs::compare_exchange_all,
+    alloc: c_own::alloc,
+    realloc: c_own::realloc,
+    free: c_own::free,
+    extend: c_own::extend,
+    finish: c_own::finish,
 };
 
 /// `farside_context`: C sees the first field only.
@@ -113,6 +124,8 @@ pub(super) struct Context<'a> {
     pub(super) args: &'a KernelArgs,
     /// The first error.
     error: Cell<Option<KernelError>>,
+    /// What a service has told last without failing: its status, and why.
+    refused: Cell<Option<(i32, KernelError)>>,
     card: u32,
 }
 
@@ -141,16 +154,18 @@ fn c_argument(arg: &KernelArg) -> CArgument {
 impl<'a> Context<'a> {
     fn new(kernel: &'a mut KernelContext, args: &'a KernelArgs) -> Context<'a> {
         let card = u32::from(kernel.card().0);
-        let (kernel, error) = (Cell::new(Some(kernel)), Cell::new(None));
-        Context { services: &SERVICES, kernel, args, error, card }
+        let (kernel, error, refused) = (Cell::new(Some(kernel)), Cell::new(None), Cell::new(None));
+        Context { services: &SERVICES, kernel, args, error, refused, card }
     }
 
     /// What came of the kernel, which returned `code`.
     fn end(&self, code: i32) -> Result<(), KernelError> {
-        match (self.error.take(), code) {
-            (Some(error), _) => Err(error),
-            (None, OK) => Ok(()),
-            (None, code) => {
+        let refused = self.refused.take().filter(|&(status, _)| status == code);
+        match (self.error.take(), refused, code) {
+            (Some(error), ..) => Err(error),
+            (None, _, OK) => Ok(()),
+            (None, Some((_, why)), _) => Err(why),
+            (None, None, code) => {
                 let message = format!("it returned {code} and gave no reason by farside_fail");
                 Err(KernelError::Failed { kernel: Arc::clone(self.args.kernel()), message })
             }
@@ -169,6 +184,12 @@ impl<'a> Context<'a> {
         let first = self.error.take().unwrap_or(error);
         self.error.set(Some(first));
         ERROR
+    }
+
+    /// Keeps why a service is refused, for a kernel that ends with its status; one that does not goes on.
+    pub(super) fn refuse(&self, status: i32, why: KernelError) -> i32 {
+        self.refused.set(Some((status, why)));
+        status
     }
 
     /// Runs a service.
