@@ -530,10 +530,13 @@ architecture rtl of allocator is
   signal SweepStart   : std_logic;
   signal SweepEnds    : std_logic;
   signal SweepFailed  : std_logic;
+  signal SweepGiving  : std_logic;
   signal SweepRead    : std_logic;
   signal SweepWrite   : std_logic;
   signal SweepWithin  : std_logic_vector(LeafBits_g - 1 downto 0);
   signal SweepGives   : std_logic;
+  -- Its frames are on their way back, and something waits for them.
+  signal GivesFirst   : std_logic;
   signal SweepMask    : WordMask_t;
   signal SweepSize    : std_logic_vector(SizeBits_c - 1 downto 0);
   signal SweepFrame   : std_logic_vector(FrameBits_g - 1 downto 0);
@@ -820,6 +823,9 @@ begin
       Write_Word   => MoveWord
     );
 
+  -- Frames that come back are there for whatever is next, but for words that are swept.
+  GivesFirst <= SweepGiving and (r.SweepDone or Touch_Valid or r.Drained or Cmd_Valid);
+
   MoveCut  <= r.IsFewer;
   MoveFrom <= r.First when r.IsFewer = '1' else r.OldPage;
   MoveTo   <= r.First when r.IsFewer = '1' else r.NewPage;
@@ -839,6 +845,7 @@ begin
       Moved        => FrontMoved,
       Done         => SweepEnds,
       Failed       => SweepFailed,
+      Gives        => SweepGiving,
       Read_Valid   => SweepRead,
       Read_Ready   => ReadReady,
       Write_Valid  => SweepWrite,
@@ -1244,7 +1251,8 @@ begin
   ------------------------------------------------------------------------------------------------
   -- Ports
   ------------------------------------------------------------------------------------------------
-  Busy   <= '0' when r.State = StateIdle and r.Telling = '0' and r.SweepDone = '0' and r.Drained = '0' else '1';
+  Busy   <= '0' when r.State = StateIdle and r.Telling = '0' and r.SweepDone = '0' and r.Drained = '0'
+                     and SweepGiving = '0' else '1';
   Broken <= r.Broken;
 
   Resp_Valid  <= r.RespValid;
@@ -1746,7 +1754,9 @@ begin
         end if;
 
       when StateIdle =>
-        if r.SweepDone = '1' then
+        if GivesFirst = '1' then
+          null;
+        elsif r.SweepDone = '1' then
           v.Source    := SourceHouse;
           v.SweepDone := '0';
           v.SweepEnds := '1';
@@ -1799,7 +1809,7 @@ begin
           end if;
           if IsSweeping = '1' then
             v.State := StateSweep;
-          elsif r.Telling = '0' and r.Draining = '0' then
+          elsif r.Telling = '0' and r.Draining = '0' and SweepGiving = '0' then
             if r.Trails = '1' then
               v.Then_To := StateStepped;
               dropTrail;
@@ -2294,16 +2304,17 @@ begin
         v.State := StateSweepPart;
 
       when StateSweepPart =>
-        v.State := StateRetire;
-        if FrontOver = '1' then
-          if FrontLarge = '1' then
-            beginLarge(LargeRetire);
-          end if;
-        elsif FrontLarge = '1' and not hasTable(r.Rec.Part) then
-          beginLarge(LargeRun);
-        else
+        -- Words may be swept while frames of others come back.
+        if FrontOver = '0' and (FrontLarge = '0' or hasTable(r.Rec.Part)) then
           SweepStart <= '1';
           v.State    := StateSweepWords;
+        elsif SweepGiving = '0' then
+          v.State := StateRetire;
+          if FrontOver = '0' then
+            beginLarge(LargeRun);
+          elsif FrontLarge = '1' then
+            beginLarge(LargeRetire);
+          end if;
         end if;
 
       when StateSweepWords =>

@@ -10,7 +10,7 @@
 -- comes back.
 --
 -- Single frames, one after the other, are given one a cycle: frame_scan has the word that the last one was
--- in at hand, and the next one. Everything else stops that.
+-- in at hand, and the next one. Everything else stops that. They come back one a cycle as well, through frame_return.
 --
 -- After a reset it writes all words: free, but for the first Fixed frames and those beyond the memory.
 -- Timing, ports and generics: docs/rtl/frame_store.md.
@@ -128,16 +128,22 @@ architecture rtl of frame_store is
     HasHint   : std_logic;
     IsNext    : std_logic;
     Size      : Size_t;
+    -- A single frame comes back.
+    IsReturn  : std_logic;
     -- It is for a single frame, and may be served from those that are gone through: more than enough were
     -- free when it was accepted, and none are to come from the list; or that is known since.
     Fast      : std_logic;
     -- It is one of whole words; its size in them, else in frames, as a power of two.
     IsRow     : std_logic;
     Inner     : Size_t;
-    -- The run, the frame before it as the request had it, and the one behind it, of one cycle before.
+    -- The run, the frame before it as the request had it, and the one behind it, of one cycle before, as are whether it
+    -- is aligned, and what it changes.
     First     : Frame_t;
     Before    : Frame_t;
     Ending    : unsigned(FrameBits_g + 1 downto 0);
+    IsAligned : std_logic;
+    -- Frames that are free when it is done, and were not.
+    More      : unsigned(FrameBits_g + 1 downto 0);
     -- Frames that have to be free for it.
     Need      : unsigned(FrameBits_g + 1 downto 0);
     Free      : Count_t;
@@ -282,7 +288,7 @@ architecture rtl of frame_store is
     return to_integer(last_v);
   end function;
 
-  function isAligned (frame : Frame_t; size : Size_t) return boolean is
+  function isAligned (frame : Frame_t; size : Size_t) return std_logic is
     variable within_v : std_logic_vector(frame'range) := (others => '0');
   begin
     for i in frame'range loop
@@ -290,7 +296,7 @@ architecture rtl of frame_store is
         within_v(i) := frame(i);
       end if;
     end loop;
-    return isAny(within_v, 2) = '0';
+    return not isAny(within_v, 2);
   end function;
 
   -- A word of the beginning: frames behind the first `used`, up to the memory's end, are free.
@@ -370,6 +376,14 @@ architecture rtl of frame_store is
   signal BackIndex : natural range 0 to Words_c - 1;
   signal BackWord  : Word_t;
 
+  -- Single frames that come back.
+  signal ReturnTake  : std_logic;
+  signal ReturnOn    : std_logic;
+  signal ReturnValid : std_logic;
+  signal ReturnOk    : std_logic;
+  signal ReturnFrame : Frame_t;
+  signal ReturnWord  : Word_t;
+
   -- The request is for a single frame of those that are gone through.
   signal IsSingle  : std_logic;
   signal RespFree  : std_logic;
@@ -387,7 +401,7 @@ begin
   assert MiddleBits_g < WordBits_g
     report "frame_store: the run of the summary is shorter than a word" severity failure;
 
-  OpReady    <= HandTake or not r.Held when r.State = StateIdle else '0';
+  OpReady    <= HandTake or ReturnTake or not r.Held when r.State = StateIdle else '0';
   Op_Ready   <= OpReady;
   Resp_Valid <= r.RespValid;
   Resp_Ok    <= r.RespOk;
@@ -399,9 +413,10 @@ begin
   ------------------------------------------------------------------------------------------------
   WordNow    <= Word when r.HasFree = '1' else (others => '0');
 
-  WriteNow   <= Write or BackValid;
-  WriteIndex <= BackIndex when BackValid = '1' else WordIndex;
-  WriteWord  <= BackWord when BackValid = '1' else r.Word;
+  WriteNow   <= Write or BackValid or (ReturnValid and ReturnOk);
+  WriteIndex <= BackIndex when BackValid = '1' else
+                within(wordOf(ReturnFrame), Words_c) when ReturnOn = '1' else WordIndex;
+  WriteWord  <= BackWord when BackValid = '1' else ReturnWord when ReturnOn = '1' else r.Word;
   StoreIndex <= WriteIndex when WriteNow = '1' else FillIndex;
   StoreWord  <= WriteWord when WriteNow = '1' else (others => '0');
   ReadIndex  <= ScanIndex when ScanOn = '1' else within(wordOf(r.First), Words_c);
@@ -420,7 +435,7 @@ begin
       if WriteNow = '1' or FillOn = '1' then
         Words(StoreIndex) <= StoreWord;
       end if;
-      if WordRead = '1' then
+      if WordRead = '1' and (ReturnOn = '0' or RespFree = '1') then
         Word <= Words(ReadIndex);
       end if;
     end if;
@@ -554,9 +569,31 @@ begin
       Back_Bits   => BackWord
     );
 
+  i_return : entity work.frame_return
+    generic map (
+      FrameBits_g => FrameBits_g,
+      Frames_g    => Frames_g,
+      WordBits_g  => WordBits_g
+    )
+    port map (
+      Clk        => Clk,
+      Rst        => Rst,
+      Goes       => RespFree,
+      Take       => ReturnTake,
+      Frame      => r.First,
+      Word_Bits  => Word,
+      IsOn       => ReturnOn,
+      Done_Valid => ReturnValid,
+      Done_Ok    => ReturnOk,
+      Done_Frame => ReturnFrame,
+      Done_Bits  => ReturnWord
+    );
+
   RespFree <= not r.RespValid or Resp_Ready;
   IsSingle <= r.Fast when r.HasHint = '0' or (r.Follows = '1' and (r.IsNext = '1' or r.Before = r.RespFirst)) else '0';
   HandTake <= r.Held and IsSingle and HandValid and RespFree when r.State = StateIdle else '0';
+  -- Nothing comes back while a word is at hand, or to be filled.
+  ReturnTake <= r.Held and r.IsReturn and not ScanOn and IsFilled and RespFree when r.State = StateIdle else '0';
 
   ------------------------------------------------------------------------------------------------
   -- What comes next
@@ -565,6 +602,9 @@ begin
     variable v      : Registers_t;
     variable mask_v : Word_t;
     variable from_v : natural range 0 to PerWord_c;
+    -- It is done, or a single frame has come back; so many more are free then.
+    variable done_v : std_logic;
+    variable more_v : unsigned(FrameBits_g + 1 downto 0);
 
     -- The response; it has its place, as all others were taken before.
     procedure respond (ok : std_logic) is
@@ -627,13 +667,7 @@ begin
     procedure finish is
     begin
       respond('1');
-      if r.Give = '1' then
-        v.Free := r.Free + framesOf(r.Size);
-        v.Less := r.Less + framesOf(r.Size);
-      else
-        v.Free := r.Free - framesOf(r.Size);
-        v.Less := r.Less - framesOf(r.Size);
-      end if;
+      done_v := '1';
     end procedure;
 
   begin
@@ -651,14 +685,30 @@ begin
     MarkNow   <= '0';
     v.Came    := '0';
     v.Moved   := '0';
+    done_v    := '0';
     v.HasFree := AnySum(wordOf(r.First) mod PerWord_c);
     v.Ending  := ("00" & r.First) + framesOf(r.Size);
+    v.IsAligned := isAligned(r.First, r.Size);
+    -- Of those that are given the negative number: all bits from that of the size on.
+    for i in r.More'range loop
+      v.More(i) := '0';
+      if i = r.Size or (i > r.Size and r.Give = '0') then
+        v.More(i) := '1';
+      end if;
+    end loop;
     v.Ahead   := r.RespFirst + 1;
     if HandTake = '1' then
       v.Ahead := HandFrame + 1;
     end if;
     if Resp_Ready = '1' then
       v.RespValid := '0';
+    end if;
+    if ReturnValid = '1' then
+      v.RespValid := '1';
+      v.RespOk    := ReturnOk;
+      v.RespFirst := ReturnFrame;
+      v.Came      := ReturnOk;
+      done_v      := ReturnOk;
     end if;
     if r.Moved = '1' then
       v.Single := r.Ahead;
@@ -697,9 +747,12 @@ begin
         v.Sum    := wordOf(r.First) / PerWord_c;
         v.InWord := '0';
         v.Search := '0';
-        if r.Held = '1' and IsSingle = '0' then
-          -- Nothing that is shown is in its way then.
-          if RespFree = '1' then
+        if ReturnTake = '1' then
+          v.Held    := '0';
+          v.Follows := '0';
+        elsif r.Held = '1' and IsSingle = '0' then
+          -- Nothing that is shown is in its way then. A frame that comes back only waits for words.
+          if RespFree = '1' and ReturnOn = '0' and r.Came = '0' and (r.IsReturn = '0' or ScanOn = '1') then
             ScanStop  <= '1';
             v.Follows := '0';
             v.State   := StateBegin;
@@ -714,8 +767,6 @@ begin
           v.RespValid := '1';
           v.RespOk    := '1';
           v.RespFirst := HandFrame;
-          v.Free      := r.Free - 1;
-          v.Less      := r.Less - 1;
           v.Follows   := '1';
           v.Moved     := '1' when r.HasHint = '0' else '0';
           if r.IsNext = '1' and HandFrame /= r.Ahead then
@@ -724,7 +775,7 @@ begin
             v.Moved := '1';
           end if;
           v.Held      := '0';
-        elsif r.Held = '1' and ScanOn = '0' then
+        elsif r.Held = '1' and ScanOn = '0' and ReturnOn = '0' then
           ScanStart <= '1';
         end if;
         if Op_Valid = '1' and OpReady = '1' then
@@ -733,6 +784,7 @@ begin
           v.HasHint  := Op_HasHint;
           v.IsNext   := Op_Next;
           v.Size     := to_integer(unsigned(Op_Size));
+          v.IsReturn := '1' when Op_Give = '1' and v.Size = 0 else '0';
           v.Need     := ('0' & framesOf(v.Size)) + ('0' & unsigned(Promised));
           v.First    := unsigned(Op_First);
           v.Before   := unsigned(Op_First) - 1;
@@ -741,7 +793,7 @@ begin
           -- One more may go in this cycle.
           v.Fast     := '1';
           if Op_Give = '1' or v.Size /= 0 or r.Less(r.Less'high) = '1' or r.Less <= unsigned(Promised)
-            or (r.Free <= Few_c and (ListValid = '1' or r.Came = '1')) then
+            or (r.Free <= Few_c and (ListValid or r.Came or ReturnOn or ReturnTake) = '1') then
             v.Fast := '0';
           end if;
           if v.Size >= WordBits_g then
@@ -752,13 +804,16 @@ begin
 
       when StateStop =>
         v.State := StateBegin;
+        if r.IsReturn = '1' then
+          v.State := StateIdle;
+        end if;
 
       when StateBegin =>
         if r.Size > FrameBits_g or (r.Give = '0' and r.Free < r.Need) then
           refuse;
         elsif r.Give = '1' and IsFilled = '0' then
           null;
-        elsif isAligned(r.First, r.Size) and r.Ending <= Frames_g and (r.Give = '1' or r.HasHint = '1') then
+        elsif r.IsAligned = '1' and r.Ending <= Frames_g and (r.Give = '1' or r.HasHint = '1') then
           v.State := StateCheck;
           if r.IsRow = '1' then
             v.State := StateRow;
@@ -856,9 +911,6 @@ begin
           Write     <= '1';
           RoveWrite <= r.Search;
           finish;
-          if r.Give = '1' and r.Size = 0 then
-            v.Came := '1';
-          end if;
         elsif r.Give = '1' then
           refuse;
         else
@@ -933,6 +985,18 @@ begin
 
     end case;
 
+    -- That a frame goes or comes back is known late, and by how many there are more long before.
+    more_v := r.More;
+    if r.State = StateIdle then
+      more_v := to_unsigned(1, more_v'length);
+    end if;
+    if HandTake = '1' then
+      v.Free := r.Less(FrameBits_g downto 0);
+      v.Less := r.Less - 1;
+    elsif done_v = '1' then
+      v.Free := r.Free + more_v(FrameBits_g downto 0);
+      v.Less := r.Less + more_v;
+    end if;
     MarkMask <= mask_v;
 
     -- The next search begins behind the run.

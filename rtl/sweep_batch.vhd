@@ -1,5 +1,6 @@
 -- Sweeps some words of a table: they are read by beats of eight, those that are not 0 are written with 0, and when that
--- is visible the frames of their pages come back: 64 or 8 at once where they lie as their pages do.
+-- is visible the frames of their pages come back: 64 or 8 at once where they lie as their pages do, else one a cycle.
+-- Words of the next ones may be read and written meanwhile.
 --
 -- Nobody has a translation of these pages, or gets one. A page that had no frame, of which no word says
 -- another, is left alone.
@@ -29,9 +30,12 @@ entity sweep_batch is
     Words       : in    std_logic_vector(LeafBits_g downto 0);
     -- Their frames stay in use.
     Moved       : in    std_logic;
-    -- For one cycle, the last one: it has ended; a read or a write has failed, and not all is swept.
+    -- For one cycle, the last one: words are 0, and their frames come back from now on; a read or a write has failed,
+    -- and not all is swept.
     Done        : out   std_logic;
     Failed      : out   std_logic;
+    -- Frames are on their way back.
+    Gives       : out   std_logic;
     -- Beats of the table
     Read_Valid  : out   std_logic;
     Read_Ready  : in    std_logic;
@@ -59,20 +63,20 @@ architecture rtl of sweep_batch is
 
   -- Beats of a batch that begins within one.
   constant Beats_c : positive := Batch_g / BeatWords_c + 1;
+  -- Places for beats: those of two batches, but for a few.
+  constant RingBits_c : positive := maximum(bitsOf(Beats_c + 1), BeatShift_c + 1);
   -- Runs of 64 are looked at in numbers of so many bits.
   constant Wide_c  : positive := maximum(FrameBits_g, RunLong_c + 1);
 
   type State_t is (
     StateIdle,
     StateBegin,
+    -- Frames of the batch before are in the way.
+    StateRoom,
     StateRead,
     StateReady,
     StateZero,
-    StateZeroed,
-    StateLook,
-    StatePick,
-    StateGive,
-    StateGiven
+    StateZeroed
   );
 
   subtype Frame_t is unsigned(FrameBits_g - 1 downto 0);
@@ -81,26 +85,36 @@ architecture rtl of sweep_batch is
 
   subtype Count_t is unsigned(LeafBits_g - BeatShift_c + 1 downto 0);
 
-  -- Of a beat: words that are not 0, and those that had a frame, and which; all eight are of one run.
-  subtype Kept_t is std_logic_vector(2 * BeatWords_c + BeatWords_c * FrameBits_g downto 0);
+  -- Of a beat: words that had a frame, and which; all eight are of one run; a run of 64 may begin with it.
+  subtype Kept_t is std_logic_vector(BeatWords_c + BeatWords_c * FrameBits_g + 1 downto 0);
 
-  type Batch_t is array (0 to 2 ** bitsOf(Beats_c) - 1) of Kept_t;
+  -- Beats, one behind the other, and around.
+  subtype Place_t is unsigned(RingBits_c - 1 downto 0);
+
+  type Ring_t is array (0 to 2 ** RingBits_c - 1) of Kept_t;
+
+  type Masks_t is array (0 to 2 ** RingBits_c - 1) of WordMask_t;
 
   signal State     : State_t;
-  signal Batch     : Batch_t;
-  -- Whether a run of 64 begins with a beat.
-  signal Longs     : std_logic_vector(Batch_t'range);
+  signal Ring      : Ring_t;
+  -- Words that are not 0.
+  signal Masks     : Masks_t;
+  -- Of eight beats, whether they are a run of 64.
+  signal Longs     : std_logic_vector(2 ** (RingBits_c - BeatShift_c) - 1 downto 0);
   signal Long      : std_logic;
   -- Where the words begin and end in their first beat and in the last one.
   signal Beats     : Count_t;
   signal FirstIn   : unsigned(BeatShift_c - 1 downto 0);
   signal LastIn    : unsigned(BeatShift_c - 1 downto 0);
-  -- Beats that were asked for, and that came, were zeroed, or whose frames came back; the next one.
+  -- The place of the first beat: the frames of all before come back.
+  signal Base      : Place_t;
+  -- Beats that were asked for, and that came, or were zeroed; the next one.
   signal Asked     : Count_t;
   signal Got       : Count_t;
   signal NextGot   : Count_t;
   signal IsAll     : std_logic;
   signal HasFailed : std_logic;
+  signal Mask      : WordMask_t;
   -- A beat that has come; it is kept one cycle later.
   signal InValid   : std_logic;
   signal InAt      : Count_t;
@@ -115,35 +129,48 @@ architecture rtl of sweep_batch is
   signal IsChained : std_logic;
   signal Chained   : std_logic;
   signal ChainAt   : unsigned(Wide_c - 1 downto 0);
-  -- The beat whose frames come back, those that are left of it; what is given, and how many beats it is.
+  -- The beat whose frames come back, at this place; those that are left of it, where some are back.
   signal Word      : Kept_t;
+  signal At        : Place_t;
+  signal NextAt    : Place_t;
+  signal IsPartly  : std_logic;
   signal Left      : WordMask_t;
-  signal First64   : std_logic;
+  signal LeftNow   : WordMask_t;
+  signal Goes      : std_logic;
+  -- What is given back, and answers that are to come.
+  signal OutValid  : std_logic;
   signal Size      : natural range 0 to RunLong_c;
-  signal Given     : Frame_t;
+  signal OutSize   : natural range 0 to RunLong_c;
+  signal OutFrame  : Frame_t;
+  signal Answers   : natural range 0 to 7;
 
   function wide (frame : Frame_t) return unsigned is
   begin
     return resize(frame, Wide_c);
   end function;
 
-  function placeOf (beat : Count_t) return natural is
+  function rowOf (place : Place_t) return natural is
   begin
-    return to_integer(resize(beat, bitsOf(Beats_c)));
-  end function;
-
-  function wordsOf (kept : Kept_t) return WordMask_t is
-  begin
-    return kept(BeatWords_c - 1 downto 0);
+    return to_integer(place(RingBits_c - 1 downto BeatShift_c));
   end function;
 
   function holdsOf (kept : Kept_t) return WordMask_t is
   begin
-    return kept(2 * BeatWords_c - 1 downto BeatWords_c);
+    return kept(BeatWords_c - 1 downto 0);
+  end function;
+
+  function isRunOf8 (kept : Kept_t) return std_logic is
+  begin
+    return kept(Kept_t'high - 1);
+  end function;
+
+  function beginsRow (kept : Kept_t) return std_logic is
+  begin
+    return kept(Kept_t'high);
   end function;
 
   function frameOf (kept : Kept_t; which : natural) return Frame_t is
-    constant Low_c : natural := 2 * BeatWords_c + which * FrameBits_g;
+    constant Low_c : natural := BeatWords_c + which * FrameBits_g;
   begin
     return unsigned(kept(Low_c + FrameBits_g - 1 downto Low_c));
   end function;
@@ -173,19 +200,15 @@ begin
   IsAll <= '1' when Got = Beats else '0';
 
   Read_Valid  <= '1' when State = StateRead and Asked /= Beats else '0';
-  Write_Valid <= '1' when State = StateZero and wordsOf(Word) /= (WordMask_t'range => '0') and IsAll = '0' else '0';
-  Write_Mask  <= wordsOf(Word);
+  Write_Valid <= '1' when State = StateZero and Mask /= (WordMask_t'range => '0') and IsAll = '0' else '0';
+  Write_Mask  <= Mask;
   Within      <= std_logic_vector(shift_left(resize(unsigned(First(LeafBits_g - 1 downto BeatShift_c)) + Asked,
                                                     LeafBits_g), BeatShift_c)) when State = StateRead else
                  std_logic_vector(shift_left(resize(unsigned(First(LeafBits_g - 1 downto BeatShift_c)) + Got,
                                                     LeafBits_g), BeatShift_c));
-  Frame_Valid <= '1' when State = StateGive else '0';
-  Frame_Size  <= std_logic_vector(to_unsigned(Size, SizeBits_c));
-  Frame_First <= std_logic_vector(Given);
 
   Failed <= '1' when (State = StateReady and HasFailed = '1') or (State = StateZeroed and Write_Failed = '1') else '0';
-  Done   <= '1' when (State = StatePick and IsAll = '1') or (State = StateReady and HasFailed = '1') else
-            Quiet and Write_Failed when State = StateZeroed else '0';
+  Done   <= Quiet when State = StateZeroed else HasFailed when State = StateReady else '0';
 
   ------------------------------------------------------------------------------------------------
   -- Beats that come
@@ -241,37 +264,38 @@ begin
     end if;
   end process;
 
-  InKept(BeatWords_c - 1 downto 0)               <= InWords;
-  InKept(2 * BeatWords_c - 1 downto BeatWords_c) <= InHolds;
-  InKept(Kept_t'high)                            <= IsRun;
+  InKept(BeatWords_c - 1 downto 0) <= InHolds;
+  InKept(Kept_t'high - 1)          <= IsRun;
+  -- With eight beats that are all of this batch.
+  InKept(Kept_t'high)              <= '1' when InPlace = 0 and InAt + BeatWords_c <= Beats else '0';
 
   g_frames : for i in 0 to BeatWords_c - 1 generate
-    InKept(2 * BeatWords_c + (i + 1) * FrameBits_g - 1 downto 2 * BeatWords_c + i * FrameBits_g) <=
+    InKept(BeatWords_c + (i + 1) * FrameBits_g - 1 downto BeatWords_c + i * FrameBits_g) <=
       std_logic_vector(InFrames(i));
   end generate;
 
-  p_batch : process (Clk) is
+  p_ring : process (Clk) is
+    variable place_v : Place_t;
   begin
     if rising_edge(Clk) then
+      place_v := Base + resize(InAt, RingBits_c);
       if InValid = '1' then
-        Batch(placeOf(InAt)) <= InKept;
+        Ring(to_integer(place_v))  <= InKept;
+        Masks(to_integer(place_v)) <= InWords;
         Chained <= IsChained;
         if InPlace = 0 then
           ChainAt <= wide(InFrames(0));
         end if;
         if InPlace = BeatWords_c - 1 and InAt >= BeatWords_c - 1 then
-          Longs(placeOf(InAt - (BeatWords_c - 1))) <= IsChained;
+          Longs(rowOf(place_v - (BeatWords_c - 1))) <= IsChained;
         end if;
       end if;
       if State = StateIdle then
         Chained <= '0';
       end if;
-      Word <= Batch(placeOf(NextGot));
-      -- Eight beats begin here that are all of this batch.
-      Long <= '0';
-      if resize(unsigned(First) / BeatWords_c + Got, BeatShift_c) = 0 and Got + BeatWords_c <= Beats then
-        Long <= Longs(placeOf(Got));
-      end if;
+      Mask <= Masks(to_integer(Base + resize(NextGot, RingBits_c)));
+      Word <= Ring(to_integer(NextAt));
+      Long <= Longs(rowOf(NextAt));
     end if;
   end process;
 
@@ -282,7 +306,7 @@ begin
   begin
     NextGot <= Got;
     case State is
-      when StateIdle | StateBegin | StateReady | StateZeroed =>
+      when StateIdle | StateBegin | StateRoom | StateReady | StateZeroed =>
         NextGot <= (others => '0');
       when StateRead =>
         if Data_Valid = '1' then
@@ -291,19 +315,6 @@ begin
       when StateZero =>
         if IsAll = '0' and (Write_Ready = '1' or Write_Valid = '0') then
           NextGot <= Got + 1;
-        end if;
-      when StatePick =>
-        if IsAll = '0' and holdsOf(Word) = (WordMask_t'range => '0') then
-          NextGot <= Got + 1;
-        end if;
-      when StateLook | StateGive =>
-        null;
-      when StateGiven =>
-        if Given_Valid = '1' and Left = (WordMask_t'range => '0') then
-          NextGot <= Got + 1;
-          if First64 = '1' then
-            NextGot <= Got + BeatWords_c;
-          end if;
         end if;
     end case;
   end process;
@@ -328,7 +339,13 @@ begin
                      (BeatWords_c - 1);
           LastIn  <= end_v(BeatShift_c - 1 downto 0);
           Beats   <= end_v(LeafBits_g + 1 downto BeatShift_c);
-          State   <= StateRead;
+          State   <= StateRoom;
+
+        when StateRoom =>
+          -- No place is written over whose frames are not back.
+          if ('0' & (Base - At)) + Beats < 2 ** RingBits_c then
+            State <= StateRead;
+          end if;
 
         when StateRead =>
           if Read_Valid = '1' and Read_Ready = '1' then
@@ -355,55 +372,71 @@ begin
 
         when StateZeroed =>
           if Quiet = '1' then
-            State <= StateLook;
-            if Write_Failed = '1' then
-              State <= StateIdle;
-            end if;
-          end if;
-
-        when StateLook =>
-          -- Whether a run of 64 begins here is known in the next cycle.
-          State <= StatePick;
-
-        when StatePick =>
-          Left    <= (others => '0');
-          First64 <= '0';
-          Given   <= firstFrame(Word, holdsOf(Word));
-          Size    <= 0;
-          if Few = '0' and Long = '1' then
-            First64 <= '1';
-            Size    <= RunLong_c;
-          elsif Few = '0' and Word(Kept_t'high) = '1' then
-            Size <= RunShort_c;
-          else
-            Left <= withoutFirst(holdsOf(Word));
-          end if;
-          if IsAll = '1' then
             State <= StateIdle;
-          elsif holdsOf(Word) /= (WordMask_t'range => '0') then
-            State <= StateGive;
-          else
-            State <= StateLook;
-          end if;
-
-        when StateGive =>
-          if Frame_Ready = '1' then
-            State <= StateGiven;
-          end if;
-
-        when StateGiven =>
-          if Given_Valid = '1' then
-            Given <= firstFrame(Word, Left);
-            Left  <= withoutFirst(Left);
-            State <= StateGive;
-            if Left = (WordMask_t'range => '0') then
-              State <= StateLook;
+            if Write_Failed = '0' then
+              Base <= Base + resize(Beats, RingBits_c);
             end if;
           end if;
 
       end case;
       if Rst = '1' then
         State <= StateIdle;
+        Base  <= (others => '0');
+      end if;
+    end if;
+  end process;
+
+  ------------------------------------------------------------------------------------------------
+  -- Frames that come back
+  ------------------------------------------------------------------------------------------------
+  Gives       <= '1' when At /= Base or OutValid = '1' or Answers /= 0 else '0';
+  Frame_Valid <= OutValid;
+  Frame_Size  <= std_logic_vector(to_unsigned(OutSize, SizeBits_c));
+  Frame_First <= std_logic_vector(OutFrame);
+
+  LeftNow <= Left when IsPartly = '1' else holdsOf(Word);
+  Goes    <= '1' when At /= Base and (OutValid = '0' or Frame_Ready = '1') and Answers < 6 else '0';
+
+  -- A run is one as long as nothing of it is back; and where each frame is to be remembered there is none.
+  Size <= RunLong_c when (not Few and not IsPartly and beginsRow(Word) and Long) = '1' else
+          RunShort_c when (not Few and not IsPartly and isRunOf8(Word)) = '1' else 0;
+
+  p_at : process (all) is
+  begin
+    NextAt <= At;
+    if Goes = '1' then
+      if Size = RunLong_c then
+        NextAt <= At + BeatWords_c;
+      elsif Size = RunShort_c or withoutFirst(LeftNow) = (WordMask_t'range => '0') then
+        NextAt <= At + 1;
+      end if;
+    end if;
+  end process;
+
+  p_give : process (Clk) is
+  begin
+    if rising_edge(Clk) then
+      At <= NextAt;
+      if OutValid = '0' or Frame_Ready = '1' then
+        OutValid <= '0';
+      end if;
+      if Goes = '1' then
+        IsPartly <= '1' when NextAt = At else '0';
+        Left     <= withoutFirst(LeftNow);
+        OutValid <= or LeftNow;
+        OutSize  <= Size;
+        OutFrame <= firstFrame(Word, LeftNow);
+      end if;
+      if OutValid = '1' and Frame_Ready = '1' and Given_Valid = '0' then
+        Answers <= Answers + 1;
+      elsif (OutValid = '0' or Frame_Ready = '0') and Given_Valid = '1' and Answers /= 0 then
+        Answers <= Answers - 1;
+      end if;
+      if Rst = '1' then
+        At       <= (others => '0');
+        IsPartly <= '0';
+        OutValid <= '0';
+        Answers  <= 0;
       end if;
     end if;
   end process;

@@ -32,11 +32,11 @@ module frame_store_proof (
   wire op = op_valid && op_ready && started;
   wire resp = resp_valid && resp_ready && started;
 
-  // ---- the requests under way, the older one first, and the frames in use; those beyond the memory are
-  reg [1:0] waiting = 0;
-  reg gives [0:1];
-  reg [4:0] sizes [0:1], promises [0:1];
-  reg [3:0] firsts [0:1];
+  // ---- the requests under way, the oldest one first, and the frames in use; those beyond the memory are
+  reg [2:0] waiting = 0;
+  reg gives [0:3];
+  reg [4:0] sizes [0:3], promises [0:3];
+  reg [3:0] firsts [0:3];
   wire give = gives[0];
   wire [4:0] size = sizes[0], at_most = promises[0];
   wire [3:0] first = firsts[0];
@@ -54,7 +54,7 @@ module frame_store_proof (
     aligned = size <= 4 && (first & ((5'd1 << size) - 5'd1)) == 0;
   endfunction
 
-  integer i;
+  integer i, j;
   reg [4:0] count;
   reg could;
   always @* begin
@@ -68,12 +68,14 @@ module frame_store_proof (
 
   always @(posedge clk) if (started) begin
     waiting <= waiting + op - shown;
-    assert (waiting <= 2);
+    assert (waiting <= 4);
     age <= waiting != 0 && !resp_valid ? age + 1 : 0;
     assert (age <= BOUND);
     if (shown) begin
       assert (waiting != 0);
-      gives[0] <= gives[1]; sizes[0] <= sizes[1]; promises[0] <= promises[1]; firsts[0] <= firsts[1];
+      for (j = 0; j < 3; j = j + 1) begin
+        gives[j] <= gives[j + 1]; sizes[j] <= sizes[j + 1]; promises[j] <= promises[j + 1]; firsts[j] <= firsts[j + 1];
+      end
     end
     if (op) begin
       gives[waiting - shown] <= op_give; sizes[waiting - shown] <= op_size;

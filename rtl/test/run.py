@@ -150,7 +150,7 @@ def main():
         if test.name.startswith("the model"):
             # The trace is of one size.
             shapes = STORES[-1:]
-        elif test.name.startswith("scattered"):
+        elif test.name.startswith(("scattered", "frames come back")):
             shapes = [*STORES, SCATTERED]
         for shape in shapes:
             configure(test, STORE_GENERICS, shape)

@@ -156,13 +156,28 @@ architecture sim of tb_allocator is
   signal RResp       : std_logic_vector(1 downto 0);
   -- Words that were read.
   signal Reads       : natural := 0;
+  -- Frames that are free, as the allocator counts them.
+  signal FramesFree  : std_logic_vector(FrameBits_g downto 0);
 
 begin
+
+  FramesFree <= << signal .tb_allocator.i_allocator.FramesFree : std_logic_vector(FrameBits_g downto 0) >>;
 
   Clk  <= not Clk after Period_c / 2;
   Now  <= Now + 1 when rising_edge(Clk);
   Reads <= Reads + 1 when rising_edge(Clk) and ArValid = '1' and ArReady = '1';
   Base <= std_logic_vector(to_unsigned(Window_c, Base'length));
+
+  -- What the sweep gives back was in use.
+  p_gives : process (Clk) is
+    alias Giving_a is << signal .tb_allocator.i_allocator.SweepGiving : std_logic >>;
+    alias Given_a is << signal .tb_allocator.i_allocator.GivenValid : std_logic >>;
+    alias Ok_a is << signal .tb_allocator.i_allocator.GivenOk : std_logic >>;
+  begin
+    if rising_edge(Clk) then
+      check(Giving_a /= '1' or Given_a /= '1' or Ok_a = '1', "the sweep gives back a frame that is not in use");
+    end if;
+  end process;
 
   -- Root and translators.
   p_others : process is
@@ -561,6 +576,22 @@ begin
       end loop;
     end procedure;
 
+    -- What was freed is swept: how long it takes until its pages are no more dying, and all is quiet.
+    procedure sweep (page : natural) is
+    begin
+      GatePage <= std_logic_vector(to_unsigned(page, WindowBits_c));
+      Pause    <= '0';
+      start_v  := Now;
+      tick;
+      check_equal(GateClosed, '1', "what is swept is dying");
+      loop
+        tick;
+        exit when GateClosed = '0' and Busy = '0';
+      end loop;
+      cycles_v := Now - start_v;
+      Pause    <= '1';
+    end procedure;
+
     -- A malloc of so many pages, and a free; how long it took.
     procedure malloc (pages : positive; lazy : std_logic) is
     begin
@@ -789,8 +820,9 @@ begin
         end loop;
       end loop;
       check_equal(status_v, AllocNoFrames_c, "until there are no frames");
-      -- So few are free that those that come back are given first, in their order.
-      word_v := Tables.read(wordOf(page_v));
+      -- So few are free that those that come back are given first, in their order: two of them to tables that are to be
+      -- ready.
+      word_v := Tables.read(wordOf(page_v) + 2);
       free(first_v);
       settleDown;
       free(older_v);
@@ -830,6 +862,123 @@ begin
         check_equal(word_v(FirstBit_c) = '1', region = First_c, "the first");
         check_equal(word_v(LastBit_c) = '1', ends and region = First_c + Count_c - 1, "the last");
       end loop;
+    end procedure;
+
+    -- The first page of the allocation that was given last.
+    impure function pageOf (addr : std_logic_vector(AddrBits_c - 1 downto 0)) return natural is
+    begin
+      return to_integer(unsigned(addr(BaseLow_c - 1 downto PageBits_g)));
+    end function;
+
+    -- The words of so many pages change their frames: no two pages behind each other have frames that are, or lie in
+    -- one word of bits.
+    procedure scatter (page : natural; pages : positive) is
+      type Words_t is array (0 to pages - 1) of std_logic_vector(63 downto 0);
+
+      constant Place_c : natural := wordOf(page);
+      -- It has no divisor but 1 with any count of pages that is asked for here.
+      constant Step_c  : positive := 73;
+      variable words_v : Words_t;
+      variable word_v  : std_logic_vector(63 downto 0);
+    begin
+      for i in words_v'range loop
+        words_v(i) := Tables.read(Place_c + i);
+      end loop;
+      for i in words_v'range loop
+        word_v := words_v(i);
+        word_v(63 downto NumberLow_c) := words_v(i * Step_c mod pages)(63 downto NumberLow_c);
+        Tables.write(Place_c + i, word_v);
+      end loop;
+    end procedure;
+
+    -- So many pages are freed and swept, from the first step's begin until nothing is left to do. Their frames all come
+    -- back: there are as many again.
+    procedure swept (pages : positive; is_scattered : boolean; limit : natural := 0) is
+      -- A page a cycle, behind the words of the first step, which are read and written by the beat.
+      constant Scattered_c : positive := 220 + 2 * minimum(pages, 512) / 8 + pages;
+      variable page_v  : natural;
+      variable place_v : natural;
+      variable free_v  : unsigned(FrameBits_g downto 0);
+    begin
+      settleDown;
+      free_v := unsigned(FramesFree);
+      malloc(pages, '0');
+      check_equal(status_v, AllocOk_c, "malloc");
+      -- A table is ready again.
+      settleDown;
+      page_v  := pageOf(addr_v);
+      place_v := wordOf(page_v);
+      if is_scattered then
+        scatter(page_v, pages);
+      end if;
+      free(addr_v);
+      sweep(page_v);
+      if is_scattered then
+        inTime("sweep of " & to_string(pages) & " pages, scattered frames", Scattered_c);
+      else
+        inTime("sweep of " & to_string(pages) & " pages, frames lie as they do", limit);
+      end if;
+      for i in 0 to pages - 1 loop
+        check(unsigned(Tables.read(place_v + i)) = 0, "a word that is not swept");
+      end loop;
+      settleDown;
+      check_equal(unsigned(FramesFree), free_v, "frames that are free again");
+    end procedure;
+
+    -- Pages behind a cut: of nine steps, none of which begins with a beat, or with a run.
+    procedure sweptBehindCut is
+      constant Free_c  : unsigned(FrameBits_g downto 0) := unsigned(FramesFree);
+      constant Pages_c : positive := 4160;
+      constant Stays_c : positive := 12;
+    begin
+      malloc(Pages_c, '0');
+      settleDown;
+      realloc(addr_v, Stays_c, '0');
+      sweep(pageOf(addr_v) + Stays_c);
+      inTime("sweep of " & to_string(Pages_c - Stays_c) & " pages behind a cut", 3000);
+      settleDown;
+      -- But for the table's, as those that are ready are others.
+      check_equal(unsigned(FramesFree), Free_c - Stays_c - 2 ** (LeafBits_g + 3 - PageBits_g), "frames that are free");
+    end procedure;
+
+    -- A page is touched in some cycle of a sweep: its frame is nobody else's.
+    procedure touchSweeping (cycle : natural) is
+      variable lazy_v  : natural;
+      variable page_v  : natural;
+      variable given_v : Addrs_t;
+    begin
+      malloc(1, '1');
+      first_v := addr_v;
+      lazy_v  := pageOf(addr_v);
+      malloc(30, '0');
+      page_v := pageOf(addr_v);
+      settleDown;
+      scatter(page_v, 30);
+      free(addr_v);
+      Pause <= '0';
+      for i in 1 to cycle loop
+        tick;
+      end loop;
+      touch(lazy_v, '1');
+      frame_v := FoundFrame;
+      settleDown;
+      hasFrame(lazy_v, frame_v);
+      for i in given_v'range loop
+        malloc(20, '0');
+        exit when status_v /= AllocOk_c;
+        given_v(i) := addr_v;
+        steps_v    := i;
+        for page in pageOf(addr_v) to pageOf(addr_v) + 19 loop
+          check(Tables.read(wordOf(page))(63 downto NumberLow_c) /= Tables.read(wordOf(lazy_v))(63 downto NumberLow_c),
+            "a frame of two pages");
+        end loop;
+      end loop;
+      for i in 0 to steps_v loop
+        free(given_v(i));
+        settleDown;
+      end loop;
+      free(first_v);
+      settleDown;
     end procedure;
 
     -- Every input that is bad, one after the other.
@@ -935,12 +1084,6 @@ begin
       refused("a free of what was swept", AllocNotAllocated_c, 11);
       counted(AllocOk_c, 6);
     end procedure;
-
-    -- The first page of the allocation that was given last.
-    impure function pageOf (addr : std_logic_vector(AddrBits_c - 1 downto 0)) return natural is
-    begin
-      return to_integer(unsigned(addr(BaseLow_c - 1 downto PageBits_g)));
-    end function;
 
     -- As many pages as frames are free, of which two tables are needed: two runs and a table of 32 pages were taken.
     procedure planFails is
@@ -1187,24 +1330,9 @@ begin
         check(addr_v /= first_v, "elsewhere");
         inTime("realloc, 400 pages move", 900);
         settleDown;
-        malloc(400, '0');
-        free(addr_v);
-        start_v := Now;
-        background;
-        cycles_v := Now - start_v;
-        -- A page a cycle at least.
-        inTime("sweep of 400 pages, frames lie as they do", 400);
-        settleDown;
-        malloc(64, '1');
-        steps_v := to_integer(unsigned(addr_v(BaseLow_c - 1 downto PageBits_g)));
-        for i in 63 downto 0 loop
-          touch(steps_v + i, '1', walk(wordOf(steps_v + i)));
-        end loop;
-        free(addr_v);
-        start_v := Now;
-        background;
-        cycles_v := Now - start_v;
-        inTime("sweep of 64 pages, whose frames lie the other way round", 600);
+        swept(400, false, 400);
+        swept(64, true);
+        swept(400, true);
 
       elsif run("operations of the sweep give back what the words name") then
         comesBack;
@@ -1245,6 +1373,10 @@ begin
         for i in 0 to 1023 loop
           check(unsigned(Tables.read(steps_v + i)) = 0, "a word that is not swept");
         end loop;
+
+        swept(4096, true);
+        swept(4096, false, 2500);
+        sweptBehindCut;
 
       elsif run("commands while the stores are cleared are refused") then
         Rst <= '1';
@@ -1338,6 +1470,11 @@ begin
           mallocRacing(steps_v, cycle, random_v.pick(10));
           free(addr_v);
           settleDown;
+        end loop;
+
+      elsif run("a page that is touched while frames come back has one of its own") then
+        for cycle in 0 to 40 loop
+          touchSweeping(2 * cycle);
         end loop;
 
       elsif run("a first word that somebody else has changed is refused") then

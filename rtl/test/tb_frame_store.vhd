@@ -36,6 +36,8 @@ end entity;
 architecture sim of tb_frame_store is
 
   constant Fixed_c  : natural := Frames_g / 10;
+  -- No frame count here has it as a divisor.
+  constant Step_c : positive := 37;
   constant Few_c    : natural := Frames_g / 16;
   -- Cycles for a summary that is begun, and for the first one.
   constant Begins_c : natural := 4 * (Frames_g / 2 ** (2 * WordBits_g) + 2) + 8;
@@ -357,6 +359,25 @@ begin
             to_string(many_v) & " in " & to_string(cycles_v) & " cycles");
           info(to_string(many_v) & " scattered frames in " & to_string(cycles_v) & " cycles");
         end loop;
+
+      elsif run("frames come back one a cycle, wherever they are") then
+        many_v := free_v;
+        for i in 1 to many_v loop
+          take(0, false, 0);
+        end loop;
+        cycles_v := 0;
+        hurry_v  := 100;
+        -- Each frame of the memory once: its first ones are always in use, as all others are; and each of them again,
+        -- two behind the first time.
+        for i in 0 to Frames_g + 1 loop
+          give(0, i * Step_c mod Frames_g);
+          give(0, maximum(i - 2, 0) * Step_c mod Frames_g);
+        end loop;
+        hurry_v := 0;
+        settle;
+        check(cycles_v <= 2 * Frames_g + 10 or Stall_g > 0, "come back in " & to_string(cycles_v) & " cycles");
+        info(to_string(2 * Frames_g + 4) & " frames came back in " & to_string(cycles_v) & " cycles");
+        check_equal(unsigned(Free), Frames_g, "free frames");
 
       elsif run("a full memory gives each frame once, and then none") then
         for i in 1 to Frames_g - Fixed_c loop
