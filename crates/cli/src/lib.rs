@@ -5,5 +5,6 @@
 
 mod csv_text;
 pub mod graph;
+pub mod own_scheme;
 pub mod reproduce;
 pub mod sweep;

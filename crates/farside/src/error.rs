@@ -62,6 +62,9 @@ pub enum Error {
     /// A placement scheme that cannot be.
     #[error(transparent)]
     Scheme(#[from] farside_svm::placement::SchemeError),
+    /// A placement scheme's library that cannot be used, or does not want its parameters.
+    #[error(transparent)]
+    SchemeLibrary(#[from] farside_plugin::PluginError),
     /// A recording that cannot be written.
     #[error("the recording {path} cannot be written: {why}", path = .path.display())]
     Recording {

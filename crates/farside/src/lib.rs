@@ -71,6 +71,9 @@ pub use farside_live::{
     CardPlace, CardShare, CardStream, Dial, Dialled, Flow, GivenBack, LiveError, MoveError,
     TimeSpent, Traffic,
 };
+pub use farside_plugin::{
+    LIMIT_VARIABLE as SCHEME_LIMIT_VARIABLE, LibraryError as SchemeLibraryError, PluginError,
+};
 pub use farside_softcard::kernels::{
     ArgKind, CBody, KernelArg, KernelFunction, LibraryError, body_kernel, pieces,
 };

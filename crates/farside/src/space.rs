@@ -41,7 +41,7 @@ pub struct SpaceBuilder {
     table_pages: Option<u32>,
     pes: u16,
     arena: u64,
-    placement: Result<Box<dyn PlacementScheme>, placement::SchemeError>,
+    placement: Result<Box<dyn PlacementScheme>, Error>,
     peer: bool,
     warm: bool,
     large_pages: bool,
@@ -63,7 +63,7 @@ impl Default for SpaceBuilder {
             table_pages: None,
             pes: 1,
             arena: farside_live::arena::DEFAULT_ARENA_BYTES,
-            placement: placement::by_name(placement::DEFAULT),
+            placement: placement::by_name(placement::DEFAULT).map_err(Error::from),
             peer: true,
             warm: false,
             large_pages: false,
@@ -138,7 +138,22 @@ impl SpaceBuilder {
     /// are refused when the space is built.
     #[must_use]
     pub fn placement(mut self, name: &str) -> Self {
-        self.placement = placement::by_name(name);
+        self.placement = placement::by_name(name).map_err(Error::from);
+        self
+    }
+
+    /// A placement scheme from a shared library, written to `include/farside-scheme.h`, with its parameters:
+    /// `./libmine.so:after=2`. What is wrong with it is an error of [`SpaceBuilder::build`]. An answer of it that makes no
+    /// sense is named once on standard error and stands for the default: the page moves to who asked. A call
+    /// that does not return is named, and the process ends ([`crate::SCHEME_LIMIT_VARIABLE`]).
+    ///
+    /// # Safety
+    /// The library's code runs in this process: it keeps the rules of the header.
+    #[must_use]
+    pub unsafe fn placement_library(mut self, text: &str) -> Self {
+        // SAFETY: passed on to the caller.
+        let scheme = unsafe { farside_plugin::load(text, farside_plugin::Told::Everybody) };
+        self.placement = scheme.map(|scheme| Box::new(scheme) as _).map_err(Error::from);
         self
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Once;
 
-use crate::{CARDS_VARIABLE, RECORD_VARIABLE};
+use crate::{CARDS_VARIABLE, RECORD_VARIABLE, SCHEME_LIMIT_VARIABLE};
 
 /// What the names of all of them begin with.
 const PREFIX: &str = "FARSIDE_";
@@ -28,6 +28,7 @@ pub const VARIABLES: &[&str] = &[
     "FARSIDE_RTL_NETLISTS",
     "FARSIDE_RTL_POINTS",
     "FARSIDE_RTL_TOOLS",
+    SCHEME_LIMIT_VARIABLE,
     "FARSIDE_SECONDS",
     "FARSIDE_SEED",
     "FARSIDE_STEPS",

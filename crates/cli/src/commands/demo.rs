@@ -12,6 +12,7 @@ use farside_cli::graph::reference::{
     pagerank as host_pagerank,
 };
 use farside_cli::graph::{Graph, IndexSummary};
+use farside_cli::own_scheme;
 use farside_svm::Directions;
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -68,8 +69,8 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     card_memory: Option<u64>,
 
-    /// Placement scheme: see `farside schemes`
-    #[arg(long, value_name = "SCHEME", default_value = placement::DEFAULT)]
+    /// Placement scheme: see `farside schemes`; or a library, which then runs in this program
+    #[arg(long, visible_alias = "scheme", value_name = "SCHEME", default_value = placement::DEFAULT)]
     placement: String,
 
     /// Iterations of PageRank
@@ -269,7 +270,12 @@ impl Demo {
     }
 
     fn open(&self, which: &WhichCards, record: Option<PathBuf>) -> Result<Space, Failure> {
-        let mut builder = Space::builder().placement(&self.placement).kernels(kernels());
+        let mut builder = Space::builder().kernels(kernels());
+        builder = match own_scheme::library(&self.placement) {
+            // SAFETY: whoever names the library on the command line answers for it.
+            Some(_) => unsafe { builder.placement_library(&self.placement) },
+            None => builder.placement(&self.placement),
+        };
         if let Some(path) = record {
             builder = builder.record(path);
         }

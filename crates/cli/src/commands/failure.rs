@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use farside_cli::graph::GraphError;
+use farside_cli::own_scheme::SchemeFailure;
 use farside_cli::sweep::SweepError;
 use farside_sim::SimError;
 use farside_sim::functional::ReplayError;
@@ -27,6 +28,9 @@ pub(crate) enum Failure {
     /// The simulator.
     #[error(transparent)]
     Sim(#[from] SimError),
+    /// A placement scheme.
+    #[error(transparent)]
+    Scheme(#[from] SchemeFailure),
     /// The functional replay.
     #[error(transparent)]
     Replay(#[from] ReplayError),
@@ -132,29 +136,23 @@ impl Failure {
     fn code(&self) -> u8 {
         match self {
             Failure::Near { failure, .. } => failure.code(),
+            // As if it were not of a scheme.
+            Failure::Scheme(SchemeFailure::BuiltIn(error)) => sim_code(error),
             Failure::Farside(
                 farside::Error::Setting { .. }
                 | farside::Error::Scheme(_)
+                | farside::Error::SchemeLibrary(_)
                 | farside::Error::Cards { .. }
                 | farside::Error::Kernels(_),
             )
             | Failure::Serve(ServeError::Setting { .. })
             | Failure::Graph(_)
-            | Failure::Sim(
-                SimError::Spec(_)
-                | SimError::Trace(_)
-                | SimError::Placement(_)
-                | SimError::NoSuchModifier { .. }
-                | SimError::Line { .. }
-                | SimError::TooSmall { .. }
-                | SimError::State(_)
-                | SimError::Config(_)
-                | SimError::Allocation { .. },
-            )
+            | Failure::Scheme(SchemeFailure::Library(_))
             | Failure::Sweep(
                 SweepError::Grid { .. }
                 | SweepError::Machine { .. }
                 | SweepError::Cell { .. }
+                | SweepError::Scheme { .. }
                 | SweepError::Input { .. }
                 | SweepError::Format { .. },
             )
@@ -168,8 +166,9 @@ impl Failure {
             )
             | Failure::Usage(_) => 2,
             Failure::Differs { .. } => 3,
+            Failure::Sim(error) => sim_code(error),
             Failure::Farside(_)
-            | Failure::Sim(_)
+            | Failure::Scheme(SchemeFailure::Nonsense { .. })
             | Failure::Replay(_)
             | Failure::Serve(_)
             | Failure::Lend(_)
@@ -183,5 +182,20 @@ impl Failure {
             | Failure::Told
             | Failure::Output(_) => 1,
         }
+    }
+}
+
+fn sim_code(error: &SimError) -> u8 {
+    match error {
+        SimError::Spec(_)
+        | SimError::Trace(_)
+        | SimError::Placement(_)
+        | SimError::NoSuchModifier { .. }
+        | SimError::Line { .. }
+        | SimError::TooSmall { .. }
+        | SimError::State(_)
+        | SimError::Config(_)
+        | SimError::Allocation { .. } => 2,
+        SimError::Cancelled { .. } | SimError::Stuck { .. } | SimError::Broken { .. } => 1,
     }
 }

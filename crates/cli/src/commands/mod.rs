@@ -4,6 +4,7 @@
 //! the library, by the workloads and by the simulator.
 
 mod account;
+mod apart;
 mod available;
 mod bench;
 mod borrow;
@@ -16,6 +17,7 @@ mod failure;
 mod input;
 mod lend;
 mod log;
+mod new;
 mod output;
 mod probe;
 mod progress;
@@ -67,6 +69,7 @@ Examples:
   farside sweep grid.toml       a grid of simulations, none of them twice
   farside reproduce grit        a paper's experiments, its numbers beside ours
   farside schemes               placement schemes, their parameters, modifiers
+  farside new scheme mine       a placement scheme of your own, to begin with
 
 Exit codes: 0 done, 1 it did not work, 2 the command line or an input cannot
 be used, 3 a result differs from the plain host run.";
@@ -82,6 +85,7 @@ enum Command {
     Doctor(doctor::Doctor),
     Join(lend::Join),
     Lend(lend::Lend),
+    New(new::New),
     Probe(probe::Probe),
     Recall(lend::Recall),
     Replay(replay::Replay),
@@ -114,6 +118,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Cards(cards) => cards.run(),
         Command::Demo(demo) => demo.run(),
         Command::Doctor(doctor) => doctor.run(),
+        Command::New(new) => new.run(),
         Command::Probe(probe) => probe.run(),
         Command::Join(join) => join.run(),
         Command::Recall(recall) => recall.run(),

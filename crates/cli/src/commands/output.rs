@@ -1,14 +1,32 @@
 //! Writing to standard output.
 
+use std::fs::File;
 use std::io::{ErrorKind, Write};
+use std::sync::OnceLock;
 
+use rustix::stdio::{dup2_stdout, stderr, stdout};
 use serde::Serialize;
 
 use super::Failure;
 
+/// Where results go if not to standard output.
+static KEPT: OnceLock<File> = OnceLock::new();
+
+/// Keeps standard output for results: what others' code prints in this process goes to standard error from now on.
+pub(crate) fn keep_for_results() -> Result<(), Failure> {
+    let failed = |error: rustix::io::Errno| Failure::Output(error.into());
+    let kept = rustix::io::fcntl_dupfd_cloexec(stdout(), 3).map_err(failed)?;
+    dup2_stdout(stderr()).map_err(failed)?;
+    KEPT.get_or_init(|| kept.into());
+    Ok(())
+}
+
 /// Writes text. A reader that has gone (`| head`) is no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out: Box<dyn Write> = match KEPT.get() {
+        Some(kept) => Box::new(kept),
+        None => Box::new(std::io::stdout().lock()),
+    };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => result.map_err(Failure::Output),

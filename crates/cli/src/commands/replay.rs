@@ -5,16 +5,20 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use farside::placement;
+use farside_cli::own_scheme::{self, Made};
+use farside_cli::sweep::run_child;
 use farside_sim::functional::{Options, Report, Table, replay_with};
-use farside_sim::{SimError, scheme as schemes};
+use farside_sim::{SimError, Spec, scheme as schemes};
 use farside_workloads::order::shared_accesses;
 use farside_workloads::{Trace, Workload, convert};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::Failure;
+use super::log::say;
 use super::output::{print, print_json};
 use super::progress::bar;
 use super::size::parse_size;
+use super::sweep::this_program;
+use super::{Failure, apart};
 
 /// Replay recorded memory accesses one at a time, without time, and count what a scheme does
 ///
@@ -45,6 +49,14 @@ pub(crate) struct Replay {
     #[arg(long, required = true)]
     functional: bool,
 
+    /// The one of the excerpts that come with the program to replay
+    #[arg(long, value_name = "NAME", hide = true)]
+    bundled: Option<String>,
+
+    /// End when this process, whose child this one is, ends
+    #[arg(long, value_name = "PROCESS", hide = true)]
+    end_with_parent: Option<i32>,
+
     /// Replay a generated workload too
     #[arg(long, value_name = "NAME")]
     workload: Option<String>,
@@ -53,7 +65,8 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "N", requires = "workload", value_parser = parse_size)]
     bytes: Option<u64>,
 
-    /// Schemes to compare, with parameters if need be, as in NAME:key=value,key=value
+    /// Schemes to compare, with parameters if need be, as in NAME:key=value,key=value; NAME may be a
+    /// library (`farside new scheme`)
     #[arg(
         long,
         value_name = "LIST",
@@ -129,6 +142,11 @@ fn others(name: &str) -> impl Iterator<Item = &'static str> {
     placement::NAMES.into_iter().filter(move |known| *known != name)
 }
 
+#[derive(Deserialize)]
+struct Printed {
+    reports: Vec<Report>,
+}
+
 #[derive(Serialize)]
 struct Json {
     version: &'static str,
@@ -141,23 +159,78 @@ impl Replay {
             let accesses = convert(from, to, *spread).map_err(SimError::from)?;
             return print(&format!("{}: {accesses} accesses\n", to.display()));
         }
-        let mut all = Vec::new();
+        if let Some(parent) = self.end_with_parent {
+            apart::begin(parent)?;
+        }
+        let (mut all, mut failed) = (Vec::new(), 0);
         let schemes = self.schemes()?;
-        for workload in self.workloads()? {
+        for (index, workload) in self.workloads()?.iter().enumerate() {
             let mut reports = Vec::new();
             for scheme in &schemes {
-                reports.push(self.replay(&*workload, scheme)?);
+                match self.replay_where(index, &**workload, scheme)? {
+                    Ok(report) => reports.push(report),
+                    Err(why) => {
+                        failed += 1;
+                        say(&format!("farside: {}, {scheme}: {why}", workload.name()));
+                    }
+                }
             }
-            if !self.json {
+            if !self.json && !reports.is_empty() {
                 let gap = if all.is_empty() { "" } else { "\n" };
                 print(&format!("{gap}{}", Table(&reports)))?;
             }
             all.extend(reports);
         }
-        match self.json {
-            true => print_json(&Json { version: env!("CARGO_PKG_VERSION"), reports: all }),
-            false => Ok(()),
+        if self.json {
+            print_json(&Json { version: env!("CARGO_PKG_VERSION"), reports: all })?;
         }
+        if failed > 0 { Err(Failure::Told) } else { Ok(()) }
+    }
+
+    /// Replays here, or under a library's scheme in a process of its own: why there is no report is then
+    /// no failure of the others.
+    fn replay_where(
+        &self,
+        index: usize,
+        workload: &dyn Workload,
+        scheme: &str,
+    ) -> Result<Result<Report, String>, Failure> {
+        if own_scheme::library(scheme).is_none() || self.end_with_parent.is_some() {
+            return self.replay(workload, scheme).map(Ok);
+        }
+        let answer = run_child(&this_program()?, &self.arguments(index, scheme), |_| ());
+        let report = answer.map_err(|failed| failed.why).and_then(|answer| {
+            // What its author prints.
+            eprint!("{}", answer.said);
+            let printed: Printed = answer.json()?;
+            printed.reports.into_iter().next().ok_or_else(|| "it printed no report".to_owned())
+        });
+        Ok(report)
+    }
+
+    /// Those of a process that replays one of the workloads under one scheme.
+    fn arguments(&self, index: usize, scheme: &str) -> Vec<String> {
+        let mut given: Vec<String> =
+            ["replay", "--functional", "--json", "--quiet"].map(String::from).into();
+        let mut add = |name: &str, value: String| given.extend([format!("--{name}"), value]);
+        add("scheme", scheme.to_owned());
+        add("spread", self.spread.to_string());
+        add("units", self.units.to_string());
+        add("threshold", self.threshold.to_string());
+        self.gpus.iter().for_each(|gpus| add("gpus", gpus.to_string()));
+        self.capacity.iter().for_each(|percent| add("capacity", percent.to_string()));
+        let path = self.traces.get(index);
+        match (path, &self.workload) {
+            (Some(_), _) => {}
+            (None, Some(name)) => {
+                add("workload", name.clone());
+                self.bytes.iter().for_each(|bytes| add("bytes", bytes.to_string()));
+            }
+            (None, None) => add("bundled", Trace::BUNDLED[index].to_owned()),
+        }
+        given.extend(self.pages.then(|| "--pages".to_owned()));
+        given.extend(path.map(|path| path.display().to_string()));
+        given
     }
 
     /// Their names, all of which are known before the first one is replayed.
@@ -170,9 +243,16 @@ impl Replay {
             }
         }
         for name in &named {
+            if own_scheme::library(name).is_some() {
+                own_scheme::check_outside(name, &Spec::default()).map_err(Failure::Usage)?;
+                continue;
+            }
             let base = name.split(':').next().unwrap_or_default();
             let refused = |error| Failure::from(SimError::from(error)).near(base, others(base));
             schemes::by_name(name).map_err(refused)?;
+        }
+        if self.end_with_parent.is_none() {
+            apart::check(&named)?;
         }
         Ok(named)
     }
@@ -187,7 +267,8 @@ impl Replay {
             workloads.push(super::sim::workload(name, self.bytes)?);
         }
         if workloads.is_empty() {
-            for name in Trace::BUNDLED {
+            let wanted = |name: &&str| self.bundled.as_deref().is_none_or(|only| only == *name);
+            for name in Trace::BUNDLED.iter().copied().filter(wanted) {
                 workloads.push(Arc::new(Trace::bundled(name).map_err(SimError::from)?));
             }
         }
@@ -207,7 +288,7 @@ impl Replay {
 
     fn replay(&self, workload: &dyn Workload, scheme: &str) -> Result<Report, Failure> {
         let options = self.options();
-        let placement = schemes::by_name(scheme).map_err(SimError::from)?;
+        let Made { placement, complaints } = own_scheme::by_name(scheme)?;
         let bar = bar(0, self.quiet);
         if !bar.is_hidden() {
             let gpus = options.gpus_for(workload);
@@ -216,6 +297,8 @@ impl Replay {
         }
         let report = replay_with(workload, placement, &options, |now| bar.set_position(now));
         bar.finish_and_clear();
-        Ok(report?)
+        let report = report?;
+        Made::check(complaints.as_ref())?;
+        Ok(report)
     }
 }

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use farside_cli::reproduce::grit::{Reproduction, Scale};
 use farside_cli::reproduce::tapasco;
 use farside_cli::reproduce::{DRAW, Place, Report, Summary};
+use farside_cli::sweep::Cell;
 
 use super::Failure;
 use super::output::print;
@@ -47,6 +48,11 @@ struct Grit {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     only: Vec<String>,
 
+    /// More schemes, beside those of the paper in every table and figure that compares schemes: names as
+    /// `farside sim` has them, or libraries
+    #[arg(long, value_name = "LIST")]
+    scheme: Option<String>,
+
     /// Where the report goes
     #[arg(long, value_name = "FOLDER", default_value = "farside-grit")]
     out: PathBuf,
@@ -76,6 +82,7 @@ Examples:
   farside reproduce grit                        everything, smaller
   farside reproduce grit --full --jobs 16       as in the paper
   farside reproduce grit --only figure-17,figure-18 --out main-result
+  farside reproduce grit --only figure-17 --scheme ./libmine.so
   farside reproduce tapasco                     multi-FPGA SVM: tables, figures
 
 report.md, report.csv and report.json have every number that the paper prints, ours, and how far
@@ -98,7 +105,10 @@ impl Grit {
         if !self.only.is_empty() {
             whole = whole.only(&self.only).map_err(Failure::Usage)?;
         }
-        let done = self.workers.carry_out(&whole.cells())?;
+        whole = whole.beside(&super::sim::list(self.scheme.as_deref().unwrap_or_default()));
+        let cells = whole.cells();
+        cells.iter().filter(|_| self.scheme.is_some()).try_for_each(Cell::check)?;
+        let done = self.workers.carry_out(&cells)?;
         let sharings = whole.sharings(self.workers.jobs());
         write_and_summarise(&whole.report(&done, &sharings), &self.out)?;
         tell_failed(&done)

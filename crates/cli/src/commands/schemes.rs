@@ -2,13 +2,15 @@
 
 use clap::Args;
 use farside::placement::{Parameter, ParameterKind};
+use farside_cli::own_scheme::SchemeFailure;
+use farside_plugin::{Library, PluginError, Told, split};
 use farside_sim::Spec;
 use farside_sim::scheme::{self, Known, KnownKind};
 use serde::Serialize;
 
-use super::Failure;
 use super::output::{print, print_json};
 use super::text::paragraph;
+use super::{Failure, apart};
 
 /// Columns of the longest name.
 const NAME: usize = 16;
@@ -17,9 +19,17 @@ const NAME: usize = 16;
 ///
 /// `farside demo --placement NAME` runs one on cards in this program, `farside sim --scheme NAME`
 /// in simulated time. A scheme may have parameters: `grit:threshold=8,cache=off`. In simulated time
-/// it may have modifiers too: `grit:threshold=8+acud`.
+/// it may have modifiers too: `grit:threshold=8+acud`. A scheme may be a library of your own
+/// (`farside new scheme`), by its path.
 #[derive(Args, Debug)]
 pub(crate) struct Schemes {
+    /// Only the scheme in this library; with parameters behind it, whether they can be
+    library: Option<String>,
+
+    /// End when this process, whose child this one is, ends
+    #[arg(long, value_name = "PROCESS", hide = true)]
+    end_with_parent: Option<i32>,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -67,8 +77,64 @@ struct Given {
 
 impl Schemes {
     pub(crate) fn run(&self) -> Result<(), Failure> {
+        if let Some(parent) = self.end_with_parent {
+            apart::begin(parent)?;
+        }
+        if let Some(library) = &self.library {
+            return self.of_library(library);
+        }
         let known = scheme::all();
         if self.json { print_json(&json(known)) } else { print(&text(&known)) }
+    }
+
+    fn of_library(&self, text: &str) -> Result<(), Failure> {
+        let refused = |error| Failure::from(SchemeFailure::from(error));
+        let file =
+            split(text).ok_or_else(|| refused(PluginError::NoLibrary { text: text.to_owned() }))?;
+        // SAFETY: whoever names the library on the command line answers for it.
+        let library = unsafe {
+            let library = Library::open(&file.path).map_err(refused)?;
+            library.make(file.parameters, Told::Everybody).map_err(refused)?;
+            library
+        };
+        let scheme = OwnScheme::new(&library);
+        if self.json { print_json(&scheme) } else { print(&scheme.text()) }
+    }
+}
+
+/// A scheme of a library.
+#[derive(Serialize)]
+struct OwnScheme {
+    name: &'static str,
+    about: &'static str,
+    parameters: Vec<Given>,
+}
+
+impl OwnScheme {
+    fn new(library: &Library) -> OwnScheme {
+        let given = |it: &farside_plugin::Parameter| Given {
+            key: it.key,
+            about: it.about,
+            default: match it.within {
+                Some(_) => it.standard.into(),
+                None => (if it.standard == 0 { "off" } else { "on" }).into(),
+            },
+            least: it.within.map(|(least, _)| least),
+            most: it.within.map(|(_, most)| most),
+        };
+        let parameters = library.parameters().iter().map(given).collect();
+        OwnScheme { name: library.name(), about: library.about(), parameters }
+    }
+
+    fn text(&self) -> String {
+        let mut text = paragraph(&format!("  {:<NAME$} ", self.name), self.about);
+        for Given { key, about, default, least, most } in &self.parameters {
+            let default = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
+            let bounds = least.zip(*most).map_or(String::new(), |(a, b)| format!(" ({a} to {b})"));
+            let given = format!("    {:<20} ", format!("{key}={default}"));
+            text += &paragraph(&given, &format!("{about}{bounds}"));
+        }
+        text
     }
 }
 

@@ -7,17 +7,20 @@ use std::sync::Arc;
 
 use clap::Args;
 use farside::placement;
+use farside_cli::own_scheme::{self, Made};
+use farside_cli::sweep::{Cell, Program, run_alone};
 use farside_sim::analysis::{Sharing, SharingOptions};
 use farside_sim::{Comparison, Outcome, Progress, SimError, Simulation, Spec, SpecError, scheme};
 use farside_workloads::{Trace, TraceError, Workload, catalog};
-use rustix::process::{Signal, getppid};
 use serde::Serialize;
 
-use super::Failure;
+use super::log::say;
 use super::output::{print, print_json};
 use super::progress::bar;
 use super::size::parse_size;
+use super::sweep::this_program;
 use super::watch::Watch;
+use super::{Failure, apart};
 
 /// Run workloads and recorded memory traces on a simulated machine, under several schemes
 ///
@@ -35,6 +38,10 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "PATH", num_args = 1..)]
     trace: Vec<PathBuf>,
 
+    /// The one of the traces that come with the program to replay
+    #[arg(long, value_name = "NAME", hide = true, conflicts_with_all = ["trace", "workload"])]
+    bundled: Option<String>,
+
     /// Generated workloads to run
     #[arg(long, value_name = "NAME", num_args = 1.., conflicts_with = "trace")]
     workload: Vec<String>,
@@ -48,7 +55,7 @@ pub(crate) struct Sim {
     preset: String,
 
     /// Schemes to compare, the first one being the measure; `all` for all. NAME, or
-    /// NAME:key=value,key=value, each with +MODIFIER behind it
+    /// NAME:key=value,key=value, each with +MODIFIER behind it; NAME may be a library (`farside new`)
     #[arg(long, value_name = "LIST", default_value = "on-touch,access-counter,duplication")]
     scheme: String,
 
@@ -124,7 +131,7 @@ struct Json<'a> {
 impl Sim {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         if let Some(parent) = self.end_with_parent {
-            end_with(parent)?;
+            apart::begin(parent)?;
         }
         let spec = machine(&self.preset, &self.set)?;
         if self.print_machine {
@@ -143,7 +150,8 @@ impl Sim {
             };
         }
         let schemes = self.schemes(&spec)?;
-        if self.trace.is_empty() && self.workload.is_empty() && !self.quiet {
+        let bundled = self.trace.is_empty() && self.workload.is_empty() && self.bundled.is_none();
+        if bundled && !self.quiet {
             eprintln!(
                 "farside: no --trace and no --workload given: replaying the two traces that come \
                  with the program"
@@ -154,10 +162,10 @@ impl Sim {
             return self.sharing(&spec, &programs);
         }
         self.watch.check(programs.len() * schemes.len())?;
-        let mut comparisons = Vec::new();
-        for program in programs {
-            let comparison = self.compare(&spec, &program, &schemes)?;
-            if !self.json {
+        let (mut comparisons, mut failed) = (Vec::new(), 0);
+        for (index, program) in programs.iter().enumerate() {
+            let comparison = self.compare(&spec, (index, program), &schemes, &mut failed)?;
+            if !self.json && !comparison.outcomes.is_empty() {
                 let gap = if comparisons.is_empty() { "" } else { "\n" };
                 print(&format!("{gap}{comparison}"))?;
             }
@@ -168,7 +176,12 @@ impl Sim {
             let (version, preset) = (env!("CARGO_PKG_VERSION"), self.preset.as_str());
             print_json(&Json { version, preset, machine: &spec, traces: comparisons })?;
         }
-        Ok(())
+        if failed > 0 { Err(Failure::Told) } else { Ok(()) }
+    }
+
+    /// Whether this process was started for one run.
+    fn is_child(&self) -> bool {
+        self.end_with_parent.is_some()
     }
 
     fn schemes(&self, spec: &Spec) -> Result<Vec<String>, Failure> {
@@ -181,6 +194,9 @@ impl Sim {
         }
         // Those that do not exist are told of before the first one runs.
         schemes.iter().try_for_each(|scheme| known_scheme(scheme, spec))?;
+        if !self.is_child() {
+            apart::check(&schemes)?;
+        }
         Ok(schemes)
     }
 
@@ -188,10 +204,10 @@ impl Sim {
         if !self.workload.is_empty() {
             return self.workload.iter().map(|name| workload(name, self.bytes)).collect();
         }
-        let opened: Result<Vec<Trace>, TraceError> = if self.trace.is_empty() {
-            Trace::BUNDLED.iter().map(|name| Trace::bundled(name)).collect()
-        } else {
-            self.trace.iter().map(|path| Trace::open(path)).collect()
+        let opened: Result<Vec<Trace>, TraceError> = match (&self.bundled, &self.trace[..]) {
+            (Some(name), _) => Trace::bundled(name).map(|trace| vec![trace]),
+            (None, []) => Trace::BUNDLED.iter().map(|name| Trace::bundled(name)).collect(),
+            (None, paths) => paths.iter().map(|path| Trace::open(path)).collect(),
         };
         let traces = opened.map_err(SimError::from)?;
         Ok(traces.into_iter().map(|trace| Arc::new(trace) as Arc<dyn Workload>).collect())
@@ -212,29 +228,68 @@ impl Sim {
         Ok(())
     }
 
-    /// One program under all schemes.
+    /// One program under all schemes. Those of libraries run in processes of their own; one that fails is told of and
+    /// counted, and the others go on.
     fn compare(
         &self,
         spec: &Spec,
-        program: &Arc<dyn Workload>,
+        (index, program): (usize, &Arc<dyn Workload>),
         schemes: &[String],
+        failed: &mut usize,
     ) -> Result<Comparison, Failure> {
         let bar = bar(PERMILLE * schemes.len() as u64, self.quiet);
         let mut outcomes = Vec::with_capacity(schemes.len());
-        for (index, scheme) in schemes.iter().enumerate() {
+        for (at, scheme) in schemes.iter().enumerate() {
             bar.set_message(format!("{}: {scheme}", program.name()));
-            let before = PERMILLE * index as u64;
+            let before = PERMILLE * at as u64;
+            bar.set_position(before);
+            if own_scheme::library(scheme).is_some() && !self.is_child() {
+                match self.run_apart(index, scheme)? {
+                    Ok(outcome) => outcomes.push(outcome),
+                    Err(why) => {
+                        *failed += 1;
+                        bar.suspend(|| {
+                            say(&format!("farside: {}, {scheme}: {why}", program.name()))
+                        });
+                    }
+                }
+                continue;
+            }
             let step = |now: Progress| bar.set_position(before + (now.percent() * 10.0) as u64);
-            let (placement, spec) = scheme::resolve(scheme, spec)?;
+            let (made, spec) = own_scheme::resolve(scheme, spec)?;
             let check = cfg!(debug_assertions);
-            let simulation = Simulation::with_placement(&spec, program, placement, check)?;
+            let simulation = Simulation::with_placement(&spec, program, made.placement, check)?;
             let watching = self.watch.start(&spec)?;
             let outcome = watching.of(simulation).run(step)?;
+            Made::check(made.complaints.as_ref())?;
             self.watch.finish(watching)?;
             outcomes.push(Outcome { placement: scheme.clone(), ..outcome });
         }
         bar.finish_and_clear();
         Ok(Comparison { outcomes })
+    }
+
+    /// The run of a program under a scheme in a process of its own: what came out, or why nothing did.
+    fn run_apart(&self, index: usize, scheme: &str) -> Result<Result<Outcome, String>, Failure> {
+        let program = if let Some(name) = self.workload.get(index) {
+            Program::Workload { name: name.clone(), bytes: self.bytes }
+        } else if let Some(path) = self.trace.get(index) {
+            Program::Trace(path.clone())
+        } else {
+            Program::Bundled(
+                self.bundled.clone().unwrap_or_else(|| Trace::BUNDLED[index].to_owned()),
+            )
+        };
+        let pairs = self.set.iter().map(|set| pair(set)).collect::<Result<Vec<_>, _>>()?;
+        let set =
+            pairs.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let cell = Cell { program, scheme: scheme.to_owned(), preset: self.preset.clone(), set };
+        let done = run_alone(&this_program()?, &cell, &self.watch.arguments());
+        Ok(done.map_err(|failed| failed.why).map(|(outcome, said)| {
+            // What its author prints.
+            eprint!("{said}");
+            outcome
+        }))
     }
 }
 
@@ -261,6 +316,9 @@ pub(super) fn workload(name: &str, bytes: Option<u64>) -> Result<Arc<dyn Workloa
 
 /// Refuses a scheme that cannot be on this machine.
 fn known_scheme(name: &str, spec: &Spec) -> Result<(), Failure> {
+    if own_scheme::library(name).is_some() {
+        return own_scheme::check_outside(name, spec).map_err(Failure::Usage);
+    }
     let base = name.split([':', '+']).next().unwrap_or_default();
     let known = scheme::all();
     let schemes = known.iter().filter(|it| it.kind != scheme::KnownKind::Modifier);
@@ -271,17 +329,6 @@ fn known_scheme(name: &str, spec: &Spec) -> Result<(), Failure> {
         Ok(_) => Ok(()),
         Err(error) if unknown => Err(Failure::from(error).near(base, names)),
         Err(error) => Err(error.into()),
-    }
-}
-
-/// Ends this process when its parent ends, so that nobody computes what nobody waits for.
-fn end_with(parent: i32) -> Result<(), Failure> {
-    let asked = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-    asked.map_err(|error| Failure::Usage(format!("--end-with-parent: {error}")))?;
-    // It may have ended before that.
-    match getppid() {
-        Some(now) if now.as_raw_nonzero().get() == parent => Ok(()),
-        _ => Err(Failure::Usage(format!("--end-with-parent: process {parent} is not the parent"))),
     }
 }
 

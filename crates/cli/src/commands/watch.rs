@@ -97,6 +97,31 @@ impl Watch {
         }
     }
 
+    /// The arguments of a process that watches the one run in the place of this one. Counters of all runs are written
+    /// here.
+    pub(super) fn arguments(&self) -> Vec<String> {
+        let mut arguments = Vec::new();
+        let mut add = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);
+        let path = |path: &Path| path.display().to_string();
+        if let Some(file) = &self.perfetto {
+            add("perfetto", path(file));
+            add("perfetto-units", self.perfetto_units.to_string());
+            add("perfetto-events", self.perfetto_events.to_string());
+            add("perfetto-from", self.perfetto_from.to_string());
+            self.perfetto_until.iter().for_each(|until| add("perfetto-until", until.to_string()));
+        }
+        if let Some(file) = &self.history {
+            add("history", path(file));
+            add("history-pages", self.history_pages.to_string());
+        }
+        if let Some(file) = &self.series {
+            add("series", path(file));
+            add("series-every", self.series_every.to_string());
+            add("series-of", self.series_of.join(","));
+        }
+        arguments
+    }
+
     /// The observers that are asked for, on a machine.
     pub(super) fn start(&self, spec: &Spec) -> Result<Watching, Failure> {
         let perfetto = self.perfetto.as_deref().map(|path| self.trace(path)).transpose()?;

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use farside_sim::{Spec, SpecError, scheme};
+use farside_sim::{Spec, SpecError};
 use farside_workloads::catalog;
 use serde::{Deserialize, Serialize};
 
 use super::SweepError;
 use super::cache::{Key, hash_file};
+use crate::own_scheme;
 
 /// What runs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -24,6 +25,8 @@ pub enum Program {
     },
     /// A recorded trace.
     Trace(PathBuf),
+    /// One of those that come with the program.
+    Bundled(String),
 }
 
 /// One run.
@@ -82,7 +85,7 @@ impl Cell {
     pub fn check(&self) -> Result<(), SweepError> {
         let wrong = |why: String| SweepError::Cell { cell: self.to_string(), why };
         let machine = self.machine()?;
-        scheme::resolve(&self.scheme, &machine).map_err(|error| wrong(error.to_string()))?;
+        own_scheme::check_outside(&self.scheme, &machine).map_err(wrong)?;
         match &self.program {
             Program::Workload { name, bytes } => {
                 catalog::by_name(name, *bytes).map_err(|error| wrong(error.to_string()))?;
@@ -92,6 +95,7 @@ impl Cell {
                     std::fs::File::open(&file).map_err(SweepError::input(&file))?;
                 }
             }
+            Program::Bundled(_) => {}
         }
         Ok(())
     }
@@ -111,6 +115,7 @@ impl Cell {
                 }
             }
             Program::Trace(path) => add("--trace", path.display().to_string()),
+            Program::Bundled(name) => add("--bundled", name.clone()),
         }
         add("--scheme", self.scheme.clone());
         add("--preset", self.preset.clone());
@@ -120,25 +125,34 @@ impl Cell {
         arguments
     }
 
-    /// What the result depends on: the binary (its hash), the machine, the scheme, and the
-    /// workload or what is in the trace.
+    /// The scheme, if it is one of a library.
+    pub(super) fn library(&self) -> Option<&str> {
+        own_scheme::library(&self.scheme).map(|_| self.scheme.as_str())
+    }
+
+    /// What the result depends on: the binary (its hash), the machine, the scheme with its library, and
+    /// the workload or what is in the trace.
     ///
     /// # Errors
     /// A machine that cannot be, a trace that cannot be read.
     pub fn key(&self, binary: &str) -> Result<Key, SweepError> {
         let program = match &self.program {
-            Program::Workload { .. } => serde_json::json!(self.program),
+            Program::Workload { .. } | Program::Bundled(_) => serde_json::json!(self.program),
             Program::Trace(path) => {
                 let hashes = trace_files(path).into_iter().map(|file| hash_file(&file));
                 serde_json::json!({ "trace": hashes.collect::<Result<Vec<_>, _>>()? })
             }
         };
-        Ok(Key::new(serde_json::json!({
+        let mut parts = serde_json::json!({
             "binary": binary,
             "machine": self.machine()?.to_toml(),
             "scheme": self.scheme,
             "program": program,
-        })))
+        });
+        if let Some((library, _)) = own_scheme::library(&self.scheme) {
+            parts["library"] = hash_file(&library)?.into();
+        }
+        Ok(Key::new(parts))
     }
 }
 
@@ -163,6 +177,7 @@ impl fmt::Display for Cell {
             }
             Program::Workload { name, bytes: None } => write!(f, "{name}")?,
             Program::Trace(path) => write!(f, "{}", path.display())?,
+            Program::Bundled(name) => write!(f, "{name}")?,
         }
         write!(f, ", {}", self.scheme)?;
         if self.preset != Spec::PRESETS[0] {

@@ -32,6 +32,12 @@ pub enum SweepError {
         /// What is wrong.
         why: String,
     },
+    /// A scheme's library that cannot be used, or does not want its parameters.
+    #[error("{why}")]
+    Scheme {
+        /// What is wrong.
+        why: String,
+    },
     /// A grid or a trace that cannot be read.
     #[error("{path}: {source}", path = .path.display())]
     Input {

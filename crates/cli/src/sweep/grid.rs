@@ -8,6 +8,7 @@ use farside_sim::Spec;
 use serde::Deserialize;
 
 use super::{Cell, Program, SweepError};
+use crate::own_scheme;
 
 /// The cells of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +57,7 @@ enum Values {
 }
 
 impl Grid {
-    /// Reads a file. Traces are found from the folder that it is in.
+    /// Reads a file. Traces and schemes' libraries are found from the folder that it is in.
     ///
     /// # Errors
     /// [`SweepError`] names the file and the key, or the cell that cannot run: its machine, its
@@ -102,7 +103,7 @@ impl Section {
                 for set in &machines {
                     cells.extend(self.schemes.iter().map(|scheme| Cell {
                         program: program.clone(),
-                        scheme: scheme.clone(),
+                        scheme: own_scheme::found_from(folder, scheme),
                         preset: preset.clone(),
                         set: set.clone(),
                     }));

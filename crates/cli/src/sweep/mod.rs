@@ -7,6 +7,7 @@
 
 mod cache;
 mod cell;
+mod child;
 mod error;
 mod grid;
 mod pool;
@@ -15,9 +16,10 @@ mod table;
 
 pub use cache::{Cache, Key};
 pub use cell::{Cell, Program};
+pub use child::{Answer, Failed, run_child};
 pub use error::SweepError;
 pub use grid::{Grid, parse_size};
-pub use pool::{Finished, Options, Place, Progress, run};
+pub use pool::{Finished, Options, Place, Progress, run, run_alone};
 pub use table::Table;
 
 #[cfg(test)]

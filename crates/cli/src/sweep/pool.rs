@@ -1,9 +1,9 @@
 //! Carrying out cells: what the cache has is taken from there, the rest runs in processes of its
 //! own, here or on a Ray cluster, and each result is kept before anybody is told of it.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -14,7 +14,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Deserialize;
 
 use super::cache::hash_file;
+use super::child::{Answer, Failed, run_child};
 use super::{Cache, Cell, Key, SweepError, ray};
+use crate::own_scheme;
 
 /// How cells are carried out.
 #[derive(Clone, Debug)]
@@ -88,6 +90,7 @@ pub fn run(
     options: &Options,
     mut watch: impl FnMut(&Progress),
 ) -> Result<Vec<Finished>, SweepError> {
+    check_libraries(cells, &options.binary)?;
     let binary = hash_file(&options.binary)?;
     let mut tasks: BTreeMap<String, Task> = BTreeMap::new();
     for (index, cell) in cells.iter().enumerate() {
@@ -167,14 +170,14 @@ impl<'a> Results<'a> {
 }
 
 /// Which task, and what came of it.
-pub(super) type Answer = (usize, Result<Outcome, String>);
+pub(super) type Done = (usize, Result<Outcome, String>);
 
 /// Runs tasks in processes of this machine, each worker on a processor of its own.
 fn local(
     tasks: &[Task],
     options: &Options,
     jobs: usize,
-    sender: Sender<Answer>,
+    sender: Sender<Done>,
 ) -> Result<(), SweepError> {
     let processors = processors();
     let jobs = if jobs == 0 { processors.len().max(1) } else { jobs };
@@ -220,24 +223,27 @@ pub(super) fn keep(
 }
 
 fn one(task: &Task, options: &Options, processor: Option<usize>) -> Result<Outcome, String> {
-    let us = std::process::id().to_string();
-    let child = Command::new(&options.binary)
-        .args(task.cell.arguments())
-        .args(["--end-with-parent", &us])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|error| format!("cannot run {}: {error}", options.binary.display()))?;
-    if let Some(processor) = processor {
-        let mut set = CpuSet::new();
-        set.set(processor);
-        // Elsewhere it runs as well, only less evenly.
-        let _ = sched_setaffinity(Some(Pid::from_child(&child)), &set);
-    }
-    let output = child.wait_with_output().map_err(|error| error.to_string())?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    read(output.status.success(), &output.stdout, &said, &output.status.to_string())
+    let pin = |child: &Child| {
+        if let Some(processor) = processor {
+            let mut set = CpuSet::new();
+            set.set(processor);
+            // Elsewhere it runs as well, only less evenly.
+            let _ = sched_setaffinity(Some(Pid::from_child(child)), &set);
+        }
+    };
+    let answer = run_child(&options.binary, &task.cell.arguments(), pin);
+    outcome(&answer.map_err(|failed| failed.why)?)
+}
+
+/// Runs one cell as a process of its own, with more arguments of `farside sim`; gives what came out, and what the
+/// process said beside it.
+///
+/// # Errors
+/// Why it failed.
+pub fn run_alone(binary: &Path, cell: &Cell, more: &[String]) -> Result<(Outcome, String), Failed> {
+    let answer = run_child(binary, &[cell.arguments(), more.to_vec()].concat(), |_| ())?;
+    let outcome = outcome(&answer).map_err(|why| Failed { why, code: Some(0) })?;
+    Ok((outcome, answer.said))
 }
 
 #[derive(Deserialize)]
@@ -250,22 +256,20 @@ struct PrintedTrace {
     outcomes: Vec<Outcome>,
 }
 
-/// What a process printed and said, as an outcome or an error.
-pub(super) fn read(
-    success: bool,
-    printed: &[u8],
-    said: &str,
-    status: &str,
-) -> Result<Outcome, String> {
-    if !success {
-        let said = said.trim();
-        let said = said.strip_prefix("farside: ").unwrap_or(said);
-        return Err(if said.is_empty() { status.to_owned() } else { said.to_owned() });
-    }
-    let printed: Printed = serde_json::from_slice(printed)
-        .map_err(|error| format!("its output cannot be read: {error}"))?;
+/// The one outcome that a process printed.
+pub(super) fn outcome(answer: &Answer) -> Result<Outcome, String> {
+    let printed: Printed = answer.json()?;
     let mut outcomes = printed.traces.into_iter().flat_map(|trace| trace.outcomes);
     outcomes.next().ok_or_else(|| "it printed no outcome".to_owned())
+}
+
+/// Refuses the schemes from libraries that cannot be, before anything runs. One that crashes is not told of
+/// here: its cells are.
+fn check_libraries(cells: &[Cell], binary: &Path) -> Result<(), SweepError> {
+    let names: BTreeSet<&str> = cells.iter().filter_map(Cell::library).collect();
+    names.into_iter().try_for_each(|name| {
+        own_scheme::check(binary, name).map_err(|why| SweepError::Scheme { why })
+    })
 }
 
 /// The processors that this process may use.

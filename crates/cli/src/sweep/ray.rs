@@ -8,11 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::Sender;
 
+use farside_sim::Outcome;
 use serde::{Deserialize, Serialize};
 
 use super::cell::trace_files;
-use super::pool::{Answer, Options, Task, keep, read};
+use super::child::{Answer, why};
+use super::pool::{Done, Options, Task, keep, outcome};
 use super::{Program, SweepError};
+use crate::own_scheme;
 
 /// Reads a [`Work`] from standard input, prints a [`Line`] per cell.
 const SCRIPT: &str = include_str!("ray_cells.py");
@@ -43,13 +46,22 @@ struct Line {
     stderr: String,
 }
 
+impl Line {
+    fn outcome(self) -> Result<Outcome, String> {
+        match self.code {
+            0 => outcome(&Answer { printed: self.stdout.into_bytes(), said: self.stderr }),
+            code => Err(why(&self.stderr, &format!("it ended with exit code {code}"))),
+        }
+    }
+}
+
 pub(super) fn run(
     tasks: &[Task],
     options: &Options,
     address: Option<&str>,
     python: &Path,
     binary: &str,
-    sender: Sender<Answer>,
+    sender: Sender<Done>,
 ) -> Result<(), SweepError> {
     if tasks.is_empty() {
         return Ok(());
@@ -95,18 +107,17 @@ fn lines(
     tasks: &[Task],
     options: &Options,
     lines: impl Iterator<Item = String>,
-    sender: &Sender<Answer>,
+    sender: &Sender<Done>,
 ) -> Result<usize, SweepError> {
     let mut told = 0;
     for line in lines {
         // Ray prints lines of its own.
         let Ok(line) = serde_json::from_str::<Line>(&line) else { continue };
         let Some(task) = tasks.get(line.index) else { continue };
-        let status = format!("exit code {}", line.code);
-        let outcome = read(line.code == 0, line.stdout.as_bytes(), &line.stderr, &status);
+        let (index, outcome) = (line.index, line.outcome());
         keep(task, &outcome, options)?;
         told += 1;
-        if sender.send((line.index, outcome)).is_err() {
+        if sender.send((index, outcome)).is_err() {
             break;
         }
     }
@@ -131,6 +142,11 @@ fn job(index: usize, task: &Task) -> Job {
             files.insert(there, file.display().to_string());
         }
         *path = there_is;
+    }
+    if let Some((library, behind)) = own_scheme::library(&cell.scheme) {
+        let there = format!("{}.so", task.key.hash());
+        files.insert(there.clone(), library.display().to_string());
+        cell.scheme = format!("./{there}{behind}");
     }
     Job { index, arguments: cell.arguments(), files }
 }

@@ -137,6 +137,7 @@ fn row(done: &Finished, keys: &BTreeSet<&String>, names: &[String]) -> Row {
             (name.clone(), bytes.map_or(String::new(), |bytes| bytes.to_string()))
         }
         Program::Trace(path) => (path.display().to_string(), String::new()),
+        Program::Bundled(name) => (name.clone(), String::new()),
     };
     let mut words = vec![program, bytes, cell.scheme.clone(), cell.preset.clone()];
     words.extend(keys.iter().map(|key| cell.set.get(*key).cloned().unwrap_or_default()));

@@ -122,18 +122,37 @@ const COMPOUNDS: [Compound; 3] = [
 /// [`SimError`] names the scheme or modifier that does not exist, or the key whose value cannot
 /// work.
 pub fn resolve(name: &str, machine: &Spec) -> Result<(Box<dyn PlacementScheme>, Spec), SimError> {
-    let mut parts = name.split('+');
-    let head = parts.next().unwrap_or_default();
+    let (head, modifiers) = name.split_at(name.find('+').unwrap_or(name.len()));
     let (base, parameters) = head.split_at(head.find(':').unwrap_or(head.len()));
     let compound = COMPOUNDS.iter().find(|compound| compound.name == base);
     let placement = format!("{}{parameters}", compound.map_or(base, |c| c.placement));
     let placement = by_name(&placement)?;
-    let mut changes = compound.map_or(Vec::new(), |compound| compound.changes.to_vec());
-    for modifier in parts {
+    let changes = compound.map_or(&[][..], |compound| compound.changes);
+    Ok((placement, machine.with_overrides(&with_modifiers(changes, modifiers)?)?))
+}
+
+/// The machine with what these modifiers change of it, each with its `+`: for a scheme that is not
+/// had by its name.
+///
+/// # Errors
+/// As [`resolve`].
+pub fn modified(modifiers: &str, machine: &Spec) -> Result<Spec, SimError> {
+    Ok(machine.with_overrides(&with_modifiers(&[], modifiers)?)?)
+}
+
+/// Changes of the machine: first these, then those of the modifiers.
+type Changes = Vec<(&'static str, &'static str)>;
+
+fn with_modifiers(
+    first: &[(&'static str, &'static str)],
+    modifiers: &str,
+) -> Result<Changes, SimError> {
+    let mut changes = first.to_vec();
+    for modifier in modifiers.split('+').skip(1) {
         let known = MODIFIERS.iter().find(|known| known.name == modifier);
         changes.extend(known.ok_or_else(|| unknown(modifier))?.changes);
     }
-    Ok((placement, machine.with_overrides(&changes)?))
+    Ok(changes)
 }
 
 fn unknown(modifier: &str) -> SimError {

@@ -75,6 +75,14 @@ impl<'a> Parameters<'a> {
     /// Reads `NAME` or `NAME:key=value,key=value`.
     pub(super) fn of(text: &'a str) -> Result<Parameters<'a>, SchemeError> {
         let (scheme, list) = text.split_once(':').unwrap_or((text, ""));
+        Parameters::new(scheme, list)
+    }
+
+    /// Reads `key=value,key=value` for the scheme of this name.
+    ///
+    /// # Errors
+    /// [`SchemeError::Value`]: a key that is given twice.
+    pub fn new(scheme: &'a str, list: &'a str) -> Result<Parameters<'a>, SchemeError> {
         let mut parameters = Parameters::none(scheme);
         for pair in list.split(',').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -140,7 +148,10 @@ impl<'a> Parameters<'a> {
     }
 
     /// All keys have been asked for: what is left is unknown.
-    pub(super) fn finish(self) -> Result<(), SchemeError> {
+    ///
+    /// # Errors
+    /// [`SchemeError::Key`] names the first of these.
+    pub fn finish(self) -> Result<(), SchemeError> {
         let Some(&(key, _)) = self.pairs.first() else { return Ok(()) };
         let keys: Vec<_> = self.known.iter().map(|parameter| parameter.key).collect();
         let known = if keys.is_empty() { "none".to_owned() } else { keys.join(", ") };

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use farside_cli::own_scheme;
 use farside_sim::{Comparison, Progress, SimError, Simulation, Spec, Stop};
 use farside_workloads::Workload;
 
@@ -18,6 +19,10 @@ impl Sim {
         let [scheme] = schemes.as_slice() else {
             return Err(one("--save", "scheme, by --scheme NAME"));
         };
+        if own_scheme::library(scheme).is_some() {
+            let why = "--save stores runs of schemes that are built in; that of a library runs in one piece";
+            return Err(Failure::Usage(why.to_owned()));
+        }
         let mut simulation = Simulation::new(spec, &program, scheme)?;
         let bar = bar(PERMILLE, self.quiet);
         bar.set_message(format!("{}: {scheme}", program.name()));

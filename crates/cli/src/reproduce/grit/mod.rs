@@ -42,6 +42,13 @@ impl Reproduction {
         Ok(self)
     }
 
+    /// These schemes too, beside those of the paper in every experiment that compares schemes.
+    #[must_use]
+    pub fn beside(mut self, schemes: &[String]) -> Reproduction {
+        self.plan.experiments.iter_mut().for_each(|experiment| experiment.add(schemes));
+        self
+    }
+
     /// Only these of the workloads of Table II.
     #[must_use]
     pub fn workloads(mut self, names: &[&str]) -> Reproduction {

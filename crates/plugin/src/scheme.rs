@@ -1,0 +1,328 @@
+//! A library's scheme as the driver knows schemes.
+
+use core::ffi::c_void;
+use core::fmt;
+use std::ptr::null_mut;
+
+use farside_svm::PlacementScheme;
+use farside_svm::placement::{
+    Action, CounterView, Decision, FaultView, PageMode, Proposal, Sample, SchemeState,
+};
+use farside_types::{PageNo, PageRange, Reason, Span, Time};
+
+use crate::abi::{CDecision, CFault, CMove, CNotice, CSample, CScheme, NOWHERE};
+use crate::answer;
+use crate::notes::Notes;
+use crate::saved::{self, Saved};
+use crate::watch::{Call, Complaints, Told, Watch};
+use crate::{LibraryError, PluginError};
+
+/// Most answers to one notice, and moves of one sample.
+const DECISIONS_MAX: usize = 512;
+const MOVES_MAX: usize = 4096;
+/// The shortest time between samples.
+const SAMPLE_LEAST_NS: u64 = 1_000;
+
+/// What `create` gave, and the table whose functions it belongs to.
+pub(crate) struct State {
+    table: &'static CScheme,
+    /// Null if there is no `create`.
+    at: *mut c_void,
+}
+
+impl State {
+    pub(crate) fn new(table: &'static CScheme, at: *mut c_void) -> State {
+        State { table, at }
+    }
+}
+
+// SAFETY: the header says that a scheme's functions are called one at a time, by whichever thread.
+unsafe impl Send for State {}
+
+/// A scheme of a library.
+pub struct LibraryScheme {
+    state: State,
+    name: &'static str,
+    notes: Notes,
+    sample_every: Option<Span>,
+    watch: Watch,
+    answers: Vec<CDecision>,
+    moves: Vec<CMove>,
+    samples: Vec<CSample>,
+}
+
+impl LibraryScheme {
+    pub(crate) fn new(
+        state: State,
+        name: &'static str,
+        path: &str,
+        told: Told,
+    ) -> Result<LibraryScheme, PluginError> {
+        let watch = Watch::start(format!("{name} ({path})"), told)?;
+        // SAFETY: the state is of this table.
+        let every = state.table.sample_every_ns.map(|every| unsafe { every(state.at) });
+        if let Some(short) = every.filter(|every| *every < SAMPLE_LEAST_NS) {
+            let what =
+                format!("sample_every_ns gives {short}, at least {SAMPLE_LEAST_NS} are needed");
+            return Err(PluginError::Library {
+                path: path.to_owned(),
+                why: LibraryError::Table { what },
+            });
+        }
+        let notes = Notes::new(state.table.notes != 0);
+        let answers = Vec::with_capacity(DECISIONS_MAX);
+        let sample_every = every.map(Span::from_nanos);
+        let (moves, samples) = (Vec::new(), Vec::new());
+        Ok(LibraryScheme { state, name, notes, sample_every, watch, answers, moves, samples })
+    }
+
+    /// Answers that made no sense; they can be asked for when the scheme is gone.
+    pub fn complaints(&self) -> Complaints {
+        self.watch.complaints()
+    }
+
+    fn table(&self) -> &'static CScheme {
+        self.state.table
+    }
+
+    fn range(&mut self, call: Call, function: Option<crate::abi::OnRange>, pages: PageRange) {
+        if let Some(function) = function {
+            self.watch.marks().enter(call);
+            // SAFETY: the state is of this table.
+            unsafe { function(self.state.at, pages.start.0, pages.count) };
+            self.watch.marks().leave();
+        }
+    }
+
+    /// Room for this many answers, each as it comes filled in.
+    fn clear(&mut self, room: usize) {
+        self.answers.clear();
+        self.answers.resize(room, CDecision::BY_COUNTER);
+    }
+}
+
+impl fmt::Debug for LibraryScheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LibraryScheme").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Drop for LibraryScheme {
+    fn drop(&mut self) {
+        if let (Some(destroy), false) = (self.table().destroy, self.state.at.is_null()) {
+            self.watch.marks().enter(Call::Destroy);
+            // SAFETY: the state is of this table and is not used any more.
+            unsafe { destroy(self.state.at) };
+            self.watch.marks().leave();
+        }
+    }
+}
+
+impl PlacementScheme for LibraryScheme {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn grain(&self) -> u64 {
+        self.table().grain.max(1)
+    }
+
+    fn on_fault(&mut self, fault: &FaultView) -> Decision {
+        let view = CFault {
+            now_ns: nanos(fault.now),
+            page: fault.page.0,
+            object_first: fault.object_pages.start.0,
+            object_pages: fault.object_pages.count,
+            note: self.notes.word(fault.page),
+            agent: fault.agent.0.into(),
+            owner: fault.owner.map_or(NOWHERE, |memory| memory.0.into()),
+            copies: fault.copies.0,
+            mappers: fault.mappers.0,
+            room: fault.room,
+            write: fault.access.is_write().into(),
+            protection: fault.protection.into(),
+            again: fault.again.into(),
+            may_lend: fault.may_lend.into(),
+        };
+        let mut answer = CDecision::ON_DEMAND;
+        let marks = self.watch.marks();
+        marks.enter(Call::Fault);
+        if let Some(on_fault) = self.table().on_fault {
+            // SAFETY: the state is of this table; the records live until the call returns, and nobody else uses
+            // the note meanwhile.
+            unsafe { on_fault(self.state.at, &raw const view, &raw mut answer) };
+        }
+        marks.leave();
+        let all = fault.object_pages;
+        answer.checked(|pages| all.covers(pages).then_some(all)).unwrap_or_else(|wrong| {
+            marks.complain(Call::Fault, fault.page.0, wrong);
+            Decision::page(Action::Migrate, Reason::Demand)
+        })
+    }
+
+    fn on_counter(&mut self, notice: &CounterView, decisions: &mut Vec<Decision>) {
+        let Some(on_counter) = self.table().on_counter else { return };
+        let room = DECISIONS_MAX.min(notice.pages.count as usize);
+        self.clear(room);
+        let notes = self.notes.words(notice.pages).map(<[u64]>::as_mut_ptr);
+        if notes.is_none() && self.table().notes != 0 {
+            // Outside allocations there is nothing to place.
+            return;
+        }
+        let view = CNotice {
+            now_ns: nanos(notice.now),
+            first: notice.pages.start.0,
+            pages: notice.pages.count,
+            notes: notes.unwrap_or(null_mut()),
+            agent: notice.agent.0.into(),
+            count: notice.count,
+        };
+        let marks = self.watch.marks();
+        marks.enter(Call::Counter);
+        let answers = self.answers.as_mut_ptr();
+        // SAFETY: as for a fault; there is room for so many answers, all of them filled in.
+        let count = unsafe { on_counter(self.state.at, &raw const view, answers, room as u32) };
+        marks.leave();
+        let page = notice.pages.start.0;
+        if count as usize > room {
+            return marks.complain(Call::Counter, page, answer::Wrong::Count(count, room as u32));
+        }
+        for given in &self.answers[..count as usize] {
+            match given.checked(|pages| self.notes.allocation(pages)) {
+                Ok(decision) => decisions.push(decision),
+                Err(wrong) => marks.complain(Call::Counter, page, wrong),
+            }
+        }
+    }
+
+    fn on_alloc(&mut self, pages: PageRange) {
+        self.notes.add(pages);
+        self.range(Call::Alloc, self.table().on_alloc, pages);
+    }
+
+    fn on_free(&mut self, pages: PageRange) {
+        self.notes.remove(pages);
+        self.range(Call::Free, self.table().on_free, pages);
+    }
+
+    fn on_written(&mut self, pages: PageRange, written: bool) {
+        if let Some(on_written) = self.table().on_written {
+            self.watch.marks().enter(Call::Written);
+            // SAFETY: the state is of this table.
+            unsafe { on_written(self.state.at, pages.start.0, pages.count, written.into()) };
+            self.watch.marks().leave();
+        }
+    }
+
+    fn mode(&self, page: PageNo) -> PageMode {
+        let Some(mode) = self.table().mode else { return PageMode::OnTouch };
+        let note = self.notes.look(page);
+        let marks = self.watch.marks();
+        marks.enter(Call::Mode);
+        // SAFETY: the state is of this table; the note lives until the call returns.
+        let mode = unsafe { mode(self.state.at, page.0, &raw const note) };
+        marks.leave();
+        answer::mode(mode).unwrap_or_else(|wrong| {
+            marks.complain(Call::Mode, page.0, wrong);
+            PageMode::OnTouch
+        })
+    }
+
+    fn sample_every(&self) -> Option<Span> {
+        self.sample_every
+    }
+
+    fn on_samples(&mut self, now: Time, samples: &[Sample]) -> Vec<Proposal> {
+        let Some(on_samples) = self.table().on_samples else { return Vec::new() };
+        let sample = |it: &Sample| CSample {
+            page: it.page.0,
+            agent: it.card.agent().0.into(),
+            accesses: it.accesses,
+        };
+        self.samples.clear();
+        self.samples.extend(samples.iter().map(sample));
+        self.moves.clear();
+        self.moves.resize(MOVES_MAX, CMove::default());
+        let marks = self.watch.marks();
+        marks.enter(Call::Samples);
+        // SAFETY: the state is of this table; so many samples are there, and room for so many moves.
+        let count = unsafe {
+            on_samples(
+                self.state.at,
+                nanos(now),
+                self.samples.as_ptr(),
+                self.samples.len() as u64,
+                self.moves.as_mut_ptr(),
+                MOVES_MAX as u32,
+            )
+        };
+        marks.leave();
+        let page = samples.first().map_or(0, |sample| sample.page.0);
+        if count as usize > MOVES_MAX {
+            let wrong = answer::Wrong::Count(count, MOVES_MAX as u32);
+            marks.complain(Call::Samples, page, wrong);
+            return Vec::new();
+        }
+        let checked = |given: &CMove| {
+            let proposal = given.checked(|pages| self.notes.allocation(pages));
+            proposal.map_err(|wrong| marks.complain(Call::Samples, given.first, wrong)).ok()
+        };
+        self.moves[..count as usize].iter().filter_map(checked).collect()
+    }
+
+    fn save_state(&self) -> SchemeState {
+        let own = match (self.table().save, self.state.at.is_null()) {
+            (None, true) => Some(Vec::new()),
+            (None, false) => None,
+            (Some(save), _) => Some(self.watched(Call::Save, || {
+                // SAFETY: the state is of this table; there is room for no byte, and then for all.
+                let count = unsafe { save(self.state.at, null_mut(), 0) };
+                let mut bytes = vec![0; count as usize];
+                // SAFETY: as above.
+                let again = unsafe { save(self.state.at, bytes.as_mut_ptr(), count) };
+                bytes.truncate(again as usize);
+                bytes
+            })),
+        };
+        SchemeState::from_bytes(self.name, saved::write(&self.notes, own.as_deref()))
+    }
+
+    fn restore_state(&mut self, state: SchemeState) -> Result<(), String> {
+        let Saved { notes, own } =
+            saved::read(state.bytes_of(self.name)?, self.table().notes != 0)?;
+        let lacks =
+            |what| format!("the placement scheme {} cannot be stored: it has no {what}", self.name);
+        let own = own.ok_or_else(|| lacks("save"))?;
+        match self.table().restore {
+            None if self.state.at.is_null() => {}
+            None => return Err(lacks("restore")),
+            Some(restore) => {
+                let done = self.watched(Call::Restore, || {
+                    // SAFETY: the state is of this table; so many bytes are there.
+                    unsafe { restore(self.state.at, own.as_ptr(), own.len() as u64) }
+                });
+                if done != 0 {
+                    return Err(format!(
+                        "the placement scheme {} refuses its state: {done}",
+                        self.name
+                    ));
+                }
+            }
+        }
+        self.notes = notes;
+        Ok(())
+    }
+}
+
+impl LibraryScheme {
+    fn watched<T>(&self, call: Call, what: impl FnOnce() -> T) -> T {
+        self.watch.marks().enter(call);
+        let result = what();
+        self.watch.marks().leave();
+        result
+    }
+}
+
+fn nanos(time: Time) -> u64 {
+    time.since(Time::ZERO).as_nanos()
+}
