@@ -17,6 +17,7 @@ mod lend;
 mod migrate;
 mod moves;
 mod own;
+mod own_scheme;
 mod programs;
 mod raw;
 mod schemes;
@@ -166,7 +167,7 @@ pub(crate) struct Effort {
 }
 
 /// All groups.
-pub(crate) const ALL: [Bench; 11] = [
+pub(crate) const ALL: [Bench; 12] = [
     Bench { name: "faults", run: |effort| Ok(faults::run(effort)?.into()) },
     Bench { name: "moves", run: |effort| Ok(moves::run(effort)?.into()) },
     Bench { name: "migrate", run: migrate::run },
@@ -175,6 +176,7 @@ pub(crate) const ALL: [Bench; 11] = [
     Bench { name: "own", run: |effort| Ok(own::run(effort)?.into()) },
     Bench { name: "programs", run: |effort| Ok(programs::run(effort)?.into()) },
     Bench { name: "schemes", run: schemes::run },
+    Bench { name: "own-scheme", run: |effort| Ok(own_scheme::run(effort)?.into()) },
     Bench { name: "driver", run: |effort| Ok(driver::run(effort)?.into()) },
     Bench { name: "far", run: |effort| Ok(far::run(effort)?.into()) },
     Bench { name: "lend", run: |effort| Ok(lend::run(effort)?.into()) },

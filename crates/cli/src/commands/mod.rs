@@ -38,6 +38,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use failure::Failure;
+pub(crate) use new::scheme_in_c;
 pub(crate) use progress::bar;
 pub(crate) use service::EndSignals;
 pub(crate) use text::{paragraph, table};

@@ -60,6 +60,29 @@ const MAKEFILE: &str = include_str!("../../templates/scheme/Makefile");
 const MANIFEST: &str = include_str!("../../templates/scheme/Cargo.toml.txt");
 const RUST: &str = include_str!("../../templates/scheme/lib.rs");
 
+/// A file's name and its text.
+type Text = (String, String);
+
+/// The template in C, with this name.
+pub(crate) fn scheme_in_c(name: &str) -> Vec<Text> {
+    let named = |text: &str| text.replace("__name__", name);
+    vec![
+        (format!("{name}.c"), named(C)),
+        ("Makefile".to_owned(), named(MAKEFILE)),
+        ("farside-scheme.h".to_owned(), HEADER.to_owned()),
+    ]
+}
+
+fn scheme_in_rust(name: &str) -> Vec<Text> {
+    let named = |text: &str| text.replace("__name__", name);
+    vec![
+        ("Cargo.toml".to_owned(), named(MANIFEST)),
+        ("src/lib.rs".to_owned(), named(RUST)),
+        ("src/farside_scheme.rs".to_owned(), BINDING.to_owned()),
+        ("farside-scheme.h".to_owned(), HEADER.to_owned()),
+    ]
+}
+
 impl New {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         match &self.what {
@@ -72,19 +95,9 @@ impl NewScheme {
     fn run(&self) -> Result<(), Failure> {
         check_name(&self.name)?;
         let folder = self.at.join(&self.name);
-        let named = |text: &str| text.replace("__name__", &self.name);
         let files = match self.lang {
-            Language::C => vec![
-                (format!("{}.c", self.name), named(C)),
-                ("Makefile".to_owned(), named(MAKEFILE)),
-                ("farside-scheme.h".to_owned(), HEADER.to_owned()),
-            ],
-            Language::Rust => vec![
-                ("Cargo.toml".to_owned(), named(MANIFEST)),
-                ("src/lib.rs".to_owned(), named(RUST)),
-                ("src/farside_scheme.rs".to_owned(), BINDING.to_owned()),
-                ("farside-scheme.h".to_owned(), HEADER.to_owned()),
-            ],
+            Language::C => scheme_in_c(&self.name),
+            Language::Rust => scheme_in_rust(&self.name),
         };
         if folder.exists() {
             let folder = folder.display();

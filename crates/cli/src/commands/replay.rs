@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand};
 use farside::placement;
-use farside_cli::own_scheme::{self, Made};
+use farside_cli::own_scheme::{self, Made, SchemeFailure};
 use farside_cli::sweep::run_child;
+use farside_plugin::PluginError;
 use farside_sim::functional::{Options, Report, Table, replay_with};
 use farside_sim::{SimError, Spec, scheme as schemes};
 use farside_workloads::order::shared_accesses;
@@ -243,7 +244,11 @@ impl Replay {
             }
         }
         for name in &named {
-            if own_scheme::library(name).is_some() {
+            if let Some(file) = farside_plugin::split(name) {
+                if !file.modifiers.is_empty() {
+                    let modifiers = file.modifiers.to_owned();
+                    return Err(SchemeFailure::from(PluginError::Modifiers { modifiers }).into());
+                }
                 own_scheme::check_outside(name, &Spec::default()).map_err(Failure::Usage)?;
                 continue;
             }

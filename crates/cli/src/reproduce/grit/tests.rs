@@ -186,3 +186,27 @@ fn pages_are_counted_and_drawn() {
     assert_eq!(names, ["figure-4", "figure-5b", "figure-8", "figure-9", "figure-10"]);
     report.figures.iter().for_each(|figure| assert_eq!(figure.check(), Ok(()), "{}", figure.name));
 }
+
+#[test]
+fn a_scheme_of_ones_own_is_in_every_table_and_figure_that_compares_schemes() {
+    let own = ["./libmine.so:after=2".to_owned(), "grit".to_owned()];
+    let names = ["figure-17", "figure-18", "figure-19"];
+    let plain = Reproduction::new(Scale::Divided(64)).only(&names).unwrap().workloads(&["fir"]);
+    let whole = plain.clone().beside(&own);
+    let finished =
+        |cell: Cell| Finished { cell, outcome: Ok(crate::sweep::test_outcome()), cached: true };
+    let done: Vec<Finished> = whole.cells().into_iter().map(finished).collect();
+    let runs = |name: &str| done.iter().filter(|done| done.cell.scheme == name).count();
+    assert_eq!((runs(&own[0]), runs("grit")), (1, 1), "one that is there already is not run twice");
+    let (report, before) = (whole.report(&done, &[]), plain.report(&done, &[]));
+    assert_eq!(report.figures.len(), before.figures.len());
+    for figure in &report.figures {
+        let text = serde_json::to_string(figure).unwrap();
+        assert_eq!(text.matches(&own[0]).count(), 1, "{text}");
+    }
+    let rows = report.rows.iter().filter(|row| row.what.contains("libmine"));
+    let sources: Vec<_> = rows.filter(|row| row.paper.is_none()).map(|row| &row.source).collect();
+    assert!(sources.len() >= 2, "performance and faults: {sources:?}");
+    assert_eq!(report.rows.len(), before.rows.len() + sources.len());
+    assert!(sources.iter().all(|source| source.contains("not in the paper")), "{sources:?}");
+}
