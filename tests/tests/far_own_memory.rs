@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use farside::{
     Backing, CardBuffer, CardId, CardPlace, Error, Growable, KernelArgs, KernelContext,
-    KernelError, Kernels, Made, Read, ReadView, Space, SpaceBuilder, Value, WindowError, Write,
-    WriteSpan, WriteView,
+    KernelError, Kernels, Made, MemoryId, Read, ReadView, Space, SpaceBuilder, Value, WindowError,
+    Write, WriteSpan, WriteView,
 };
 use farside_softcard::serve::CardConfig;
 use farside_types::{CancelReason, Span};
@@ -124,6 +124,8 @@ fn made(space: &Space, card: CardId, len: usize, times: u64) -> Result<Made, Err
     let mut input = space.alloc::<u64>(len)?;
     (0..).zip(input.iter_mut()).for_each(|(n, word)| *word = n);
     let mut made = space.alloc::<Made>(1)?;
+    // A card that is killed when the kernel has just ended would take it along, and whoever reads it then gets SIGBUS.
+    space.pin(&made, MemoryId::HOST)?;
     let args = (Read(&input), Value(times), Write(&mut made));
     space.kernel("own.grow").on(card).call(args)?;
     Ok(made[0])
@@ -496,5 +498,26 @@ fn threads_that_allocate_and_free_at_once_never_meet() {
             }
         });
         assert_eq!(space.own_memory_free(card).unwrap(), before);
+    });
+}
+
+#[test]
+fn what_the_program_has_outlives_its_space() {
+    within(LIMIT, "outliving a space", || {
+        let folder = TempDir::new();
+        let server = serve(with_own(config(&folder, 0)));
+        let open = || builder([place(&server)]).build().unwrap();
+        let space = open();
+        let card = space.card(0).unwrap();
+        let mut all = space.alloc_on::<u64>(card, 1000, Backing::Eager).unwrap();
+        all.host_mut().unwrap().fill(7);
+        let made = grown(&space, card, 1000, 1).unwrap();
+        drop(space);
+        // The card makes all memory zero when its program goes.
+        assert!(all.host().unwrap().iter().all(|&word| word == 7));
+        assert!((0..1000).zip(made.to_vec().unwrap()).all(|(n, word)| n == word));
+        drop((all, made));
+        // Now it has gone.
+        assert_eq!(open().own_memory_free(card).unwrap(), u64::from(OWN) * 4096);
     });
 }

@@ -413,7 +413,8 @@ impl Space {
         backing: Backing,
     ) -> Result<CardBuffer<T>, Error> {
         let card = self.card(card.0.into())?;
-        Ok(CardBuffer::alloc(card, self.runtime().embedder()?, len, backing)?)
+        let buffer = CardBuffer::alloc(card, self.runtime().embedder()?, len, backing)?;
+        Ok(self.keep_open_for(buffer))
     }
 
     /// Values that a kernel known by its name has made in its card's own memory and handed over
@@ -424,7 +425,14 @@ impl Space {
     /// [`LiveError::NoSuchCard`].
     pub fn take_over<T: Pod>(&self, card: CardId, made: Made) -> Result<CardBuffer<T>, Error> {
         let card = self.card(card.0.into())?;
-        Ok(CardBuffer::take_over(card, self.runtime().embedder()?, made)?)
+        let buffer = CardBuffer::take_over(card, self.runtime().embedder()?, made)?;
+        Ok(self.keep_open_for(buffer))
+    }
+
+    /// The space is open as long as the buffer is there: a card in another process makes the memory of a program zero that
+    /// leaves it.
+    fn keep_open_for<T>(&self, buffer: CardBuffer<T>) -> CardBuffer<T> {
+        buffer.keeping(Arc::new(self.clone()))
     }
 
     /// Bytes of a card's own memory that nobody has.

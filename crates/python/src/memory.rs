@@ -17,22 +17,22 @@ const WORD: u64 = size_of::<AtomicU32>() as u64;
 pub(crate) enum Allocation {
     /// Shared memory, in words that all agents may change at any time.
     Shared(Buffer<AtomicU32>),
-    /// A card's own, and the space that the card belongs to: it stays open as long.
-    Own { bytes: CardBuffer<u8>, _space: farside::Space },
+    /// A card's own.
+    Own(CardBuffer<u8>),
 }
 
 impl Allocation {
     fn start(&self) -> u64 {
         match self {
             Allocation::Shared(words) => words.addr().0,
-            Allocation::Own { bytes, .. } => bytes.addr().0,
+            Allocation::Own(bytes) => bytes.addr().0,
         }
     }
 
     fn end(&self) -> u64 {
         match self {
             Allocation::Shared(words) => words.addr().0 + words.len() as u64 * WORD,
-            Allocation::Own { bytes, .. } => bytes.addr().0 + bytes.len() as u64,
+            Allocation::Own(bytes) => bytes.addr().0 + bytes.len() as u64,
         }
     }
 
@@ -47,7 +47,7 @@ impl Allocation {
                 let end = (bytes.end - self.start()).div_ceil(WORD);
                 Ok(&words[first as usize..end as usize])
             }
-            Allocation::Own { bytes: own, .. } => {
+            Allocation::Own(own) => {
                 let (Range { start, end }, card) = (bytes, own.card());
                 Err(FarsideError::new_err(format!(
                     "{start:#x}..{end:#x} is {card}'s own memory, which stays where it is; use an array of \
@@ -79,7 +79,7 @@ impl Memory {
     fn is_shown(&self, py: Python<'_>) -> bool {
         match &*self.allocation {
             Allocation::Shared(_) => true,
-            Allocation::Own { bytes, .. } => py.detach(|| bytes.host().is_ok()),
+            Allocation::Own(bytes) => py.detach(|| bytes.host().is_ok()),
         }
     }
 
@@ -89,7 +89,7 @@ impl Memory {
             Allocation::Shared(_) => {
                 Err(FarsideError::new_err("shared memory is copied by NumPy: array.copy()"))
             }
-            Allocation::Own { bytes, .. } => {
+            Allocation::Own(bytes) => {
                 let bytes = py.detach(|| bytes.to_vec()).map_err(|error| raised(error.into()))?;
                 Ok(PyByteArray::new(py, &bytes))
             }

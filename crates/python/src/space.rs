@@ -127,7 +127,7 @@ impl Space {
             own.host()?;
             Ok(own)
         });
-        Ok(self.hold(Allocation::Own { bytes: own.map_err(raised)?, _space: space }, nbytes))
+        Ok(self.hold(Allocation::Own(own.map_err(raised)?), nbytes))
     }
 
     /// What a kernel has handed over in its card's own memory.
@@ -136,7 +136,7 @@ impl Space {
         let card = space.card(card).map_err(raised)?;
         let made = Made { addr, len: nbytes };
         let own: Result<CardBuffer<u8>, _> = py.detach(|| space.take_over(card, made));
-        Ok(self.hold(Allocation::Own { bytes: own.map_err(raised)?, _space: space }, nbytes))
+        Ok(self.hold(Allocation::Own(own.map_err(raised)?), nbytes))
     }
 
     /// Bytes of a card's own memory that nobody has.

@@ -2,6 +2,7 @@
 //!
 //! What it has not finished when it ends, is freed.
 
+use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -52,6 +53,8 @@ pub struct CardBuffer<T> {
     /// 0: there are no values.
     addr: u64,
     len: usize,
+    /// What has to be there as long as the values.
+    keeps: Option<Arc<dyn Any + Send + Sync>>,
     of: PhantomData<fn() -> T>,
 }
 
@@ -78,7 +81,14 @@ impl<T> CardBuffer<T> {
         addr: u64,
         len: usize,
     ) -> CardBuffer<T> {
-        CardBuffer { card, embedder, addr, len, of: PhantomData }
+        CardBuffer { card, embedder, addr, len, keeps: None, of: PhantomData }
+    }
+
+    /// The same, and what has to be there as long as the values.
+    #[must_use]
+    pub fn keeping(mut self, what: Arc<dyn Any + Send + Sync>) -> CardBuffer<T> {
+        self.keeps = Some(what);
+        self
     }
 
     /// Whose memory it is in.
